@@ -68,6 +68,22 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 endef
 $(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
 
+# bench/<subject>/<name>.c -> $(BUILD)/bench/<subject>/<name>, linked with the rooms that BENCH_ROOM_<subject> may use (bench/README.md).
+# Two of them share a small world with the tests of their room.
+BENCH_ROOM_cost   := vm
+BENCH_ROOM_gpu    := ops
+BENCH_ROOM_verify := verify
+BENCH_ROOM_vm     := vm
+$(BUILD)/obj/bench/gpu/gpu_decode.o: CFLAGS += -Itests/ops
+$(BUILD)/obj/bench/vm/vm_case_ms.o: CFLAGS += -Itests/vm
+define bench_rules
+$(BUILD)/bench/$(1)/%: $(BUILD)/obj/bench/$(1)/%.o $(call libs,$(BENCH_ROOM_$(1)))
+	@mkdir -p $$(@D)
+	$$(call say,LD,$$@)
+	$(Q)$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(BENCH_ROOM_$(1))) -Wl,--end-group $(LDLIBS) -o $$@
+endef
+$(foreach s,cost gpu verify vm,$(eval $(call bench_rules,$(s))))
+
 .PHONY: clean
 clean: ## remove what this CONFIG built
 	rm -rf $(BUILD)

@@ -4,23 +4,25 @@
 # a crash or a bad exit status without `not ok`, the timeout, no plan, another number of results than planned, a source that was not built.
 # Logs stay in $BUILD/test-logs. The last line is `N passed, N failed, N skipped`; the exit status is 1 on any failure or when nothing ran.
 #
-# usage: tests/run.sh [--list] [--filter PATTERN] [--timeout S] [--programs]
+# usage: tests/run.sh [--list] [--filter PATTERN] [--test NAME] [--timeout S] [--programs]
 #   --filter PATTERN   only tests whose name (room/test_name) contains the glob PATTERN
+#   --test NAME        only the test of this very name
 #   --timeout S        seconds for one program (300); a script or source with `timeout: S` in its first five lines may take longer
 #   --programs         C programs only
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export BUILD=${BUILD:-build/release}
 python=build/venv/bin/python
-filter='' list=no limit=300 scripts=yes jobs_max=2
+filter='' only='' list=no limit=300 scripts=yes jobs_max=2
 logs=$BUILD/test-logs
 
-usage() { sed -n '7,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '7,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=yes ;;
 	--filter) filter=${2?--filter needs a pattern}; shift ;;
+	--test) only=${2?--test needs a name}; shift ;;
 	--timeout) limit=${2?--timeout needs seconds}; shift ;;
 	--programs) scripts=no ;;
 	*) usage ;;
@@ -124,7 +126,7 @@ trap 'for p in "${running[@]}"; do kill -TERM "$p" 2>/dev/null; done; exit 130' 
 for row in "${tests[@]}"; do
 	name=${row%%$'\t'*} source=${row#*$'\t'}
 	# shellcheck disable=SC2053  # the pattern is meant to be a glob
-	[[ $name == *$filter* ]] || continue
+	[[ $name == *$filter* ]] && [[ -z $only || $name == "$only" ]] || continue
 	if [ $list = yes ]; then echo "$name"; continue; fi
 	names+=("$name")
 	rm -f "$logs/${name//\//.}".*
@@ -138,7 +140,7 @@ for name in "${names[@]}"; do account "$name"; done
 
 [ ${#skips[@]} -gt 0 ] && { echo; echo 'skipped:'; printf '  %s\n' "${skips[@]}"; }
 [ ${#failures[@]} -gt 0 ] && { echo; echo 'failed:'; printf '  %s\n' "${failures[@]}"; }
-[ ${#names[@]} -eq 0 ] && echo "no test matches '$filter'"
+[ ${#names[@]} -eq 0 ] && echo "no test matches '$filter$only'"
 echo
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ] && [ $passed -gt 0 ]

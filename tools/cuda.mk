@@ -22,13 +22,10 @@ $(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
 cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_cuda.so), where there is an nvcc
 	$(if $(NVCC),,@echo 'make cuda: no nvcc on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
 
-# A decode step beside its floor (bench/gpu_decode.c); it shares the test's small world of stages.
-$(BUILD)/obj/bench/gpu_decode.o: CFLAGS += -Itests/ops
-$(BUILD)/bench/gpu_decode: $(BUILD)/obj/bench/gpu_decode.o $(call libs,ops)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
-
 .PHONY: bench-decode
-bench-decode: $(BUILD)/bench/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor
-	$(BUILD)/bench/gpu_decode
+bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor
+	$(BUILD)/bench/gpu/gpu_decode
+
+.PHONY: bench-train
+bench-train: $(BUILD)/bench/gpu/train_stages $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of the training stages on a GPU, and the step rate they add up to
+	$(BUILD)/bench/gpu/train_stages

@@ -245,7 +245,7 @@ def drawn(seed, cases):
 
 def grade(lines, threads, hidden_seed, out):
     """Verdicts of a list, appended to a file as they come."""
-    p = subprocess.Popen([f"{ROOT}/build/release/bench/grade_list", str(threads), str(hidden_seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    p = subprocess.Popen([f"{ROOT}/build/release/bench/verify/grade_list", str(threads), str(hidden_seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     p.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
     p.stdin.close()
     with open(out, "a") as log:

@@ -33,7 +33,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | LC_ALL=C sort -u | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
 
 .PHONY: mutants
-mutants: setup $(BUILD)/bench/grade_list $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## plant errors in honest kernels and see whether the verifier notices (an hour; MUTANTS='--count 50 --seed 2')
+mutants: setup $(BUILD)/bench/verify/grade_list $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## plant errors in honest kernels and see whether the verifier notices (an hour; MUTANTS='--count 50 --seed 2')
 	$(VENV)/bin/python tools/kernel_mutants.py $(MUTANTS)
 
 .PHONY: mutate

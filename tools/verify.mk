@@ -1,13 +1,6 @@
-# bench/verdicts.c, bench/grade_list.c and bench/soak.c: programs of their own over the verify room. (This file comes after tree_sitter.mk, which names a library that lint needs.)
-VERIFY_BENCHES := $(BUILD)/bench/verdicts $(BUILD)/bench/grade_list $(BUILD)/bench/soak
-$(VERIFY_BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(call libs,verify)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
-
 .PHONY: bench-verdicts
-bench-verdicts: $(BUILD)/bench/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## verdicts per second on a small task
-	$(BUILD)/bench/verdicts
+bench-verdicts: $(BUILD)/bench/verify/verdicts $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## verdicts per second on a small task
+	$(BUILD)/bench/verify/verdicts
 
 .PHONY: prove-corpus
 prove-corpus: $(BUILD)/tests/verify/prove_corpus $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## prove all honest kernels and exploits of the tests: a table (minutes to an hour)
@@ -33,8 +26,8 @@ $(BUILD)/plain_helpers: $(wildcard $(foreach room,$(call closure,runner),src/$(r
 endif
 
 .PHONY: soak
-soak: $(BUILD)/bench/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
-	$(BUILD)/bench/soak 10000 1 2
+soak: $(BUILD)/bench/verify/soak $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## 10,000 hostile and broken candidates in a row (hours): nothing lost, leaked or left
+	$(BUILD)/bench/verify/soak 10000 1 2
 
 .PHONY: redteam
 redteam: setup programs ## 5,000 kernels that are wrong by construction against the verifier (about 80 CPU minutes); REDTEAM='--count 300 --family data'

@@ -13,21 +13,16 @@ CFLAGS_exec_region := -O3
 CFLAGS_exec_dot := -O3
 
 .PHONY: bench-vm
-bench-vm: setup programs $(BUILD)/tests/vm/vm_bench ## time of kernels on the vm beside Triton's interpreter, one core
-	BUILD=$(BUILD) $(VENV)/bin/python bench/vm_bench.py
-	$(BUILD)/hone vm bench/vm_launch.py
+bench-vm: setup programs $(BUILD)/bench/vm/vm_case_ms ## time of kernels on the vm beside Triton's interpreter, one core
+	BUILD=$(BUILD) $(VENV)/bin/python bench/vm/vm_bench.py
+	$(BUILD)/hone vm bench/vm/vm_launch.py
 
 # Predicted against measured time of kernels on a GPU (docs/cost-model.md): this half needs none.
-$(BUILD)/bench/kernel_cost: $(BUILD)/obj/bench/kernel_cost.o $(call libs,vm)
-	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(call libs,vm) -Wl,--end-group $(LDLIBS) -o $@
-
 .PHONY: bench-cost
 COST_SET ?= cost_tasks
-bench-cost: setup $(BUILD)/bench/kernel_cost ## predicted time of the variants of COST_SET's tasks: cost_tasks or cost_holdout (and against measured.json where it is)
-	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --predict --set $(COST_SET)
-	BUILD=$(BUILD) $(VENV)/bin/python bench/cost_h200.py --compare --set $(COST_SET)
+bench-cost: setup $(BUILD)/bench/cost/kernel_cost ## predicted time of the variants of COST_SET's tasks: cost_tasks or cost_holdout (and against measured.json where it is)
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --predict --set $(COST_SET)
+	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --compare --set $(COST_SET)
 
 # libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what worker/vm_shared.c exports is visible.
 $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)

@@ -14,11 +14,11 @@ SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sig
 WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8, "_native_batch_norm_legit": 8, "native_group_norm": 8,
           "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8, "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view", "lift_fresh", "_local_scalar_dense",
-        "resize_", "set_"}
+        "resize_", "set_", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
 
 
 class OpLog(TorchDispatchMode):
-    """Rows of (name, tensors read, tensors written, flops, special, dot_flops). Tensors are kept alive, so that a storage's object names it."""
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form). Tensors are kept alive, so that a storage's object names it."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ def tensors_in(tree):
 
 
 def row_of(func, args, kwargs, out):
-    """(name, tensors read, tensors written, flops, special, dot_flops) of an operator that ran; None for a view and what else launches nothing."""
+    """(name, tensors read, tensors written, flops, special, dot_flops, form) of an operator that ran; None for a view and what else launches nothing."""
     name = func._schema.name.split("::")[-1]
     reads, outs = tensors_in((args, kwargs)), tensors_in(out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
@@ -62,7 +62,37 @@ def row_of(func, args, kwargs, out):
             formula = None
     elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
     flops = 0 if dot else elements * WEIGHT.get(base, 1)
-    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot
+    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form_of(func, args, kwargs, reads, outs)
+
+
+def _steps(t):
+    """The dimension whose neighbours are nearest in memory; -1 where there is but one element."""
+    return min((d for d in range(t.dim()) if t.shape[d] > 1), key=lambda d: t.stride(d), default=-1)
+
+
+def form_of(func, args, kwargs, reads, outs):
+    """What decides which of its kernels an operator takes, beside its size: "last" where it works along the dimension whose elements are neighbours, "other" along
+    another (or reads and writes in different orders), "all" over everything, "training", "groups" of a convolution; "" where nothing of that is so."""
+    given = {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+    if given.get("training", given.get("train")) is True:
+        return "training"
+    if given.get("groups", 1) != 1:
+        return "groups"
+    if not reads or not outs:
+        return ""
+    t = reads[0]
+    if func._schema.name in ("aten::clone", "aten::_to_copy", "aten::copy_"):
+        return "other" if _steps(reads[-1]) != _steps(outs[0]) and reads[-1].shape == outs[0].shape else ""
+    if not any(a.name == "dim" for a in func._schema.arguments):
+        return "all" if outs[0].numel() == 1 < t.numel() else ""
+    dims = given.get("dim")
+    dims = [dims] if isinstance(dims, int) else dims
+    if not dims:
+        return "all"
+    dims = {d % max(t.dim(), 1) for d in dims}
+    if all(d in dims or t.shape[d] == 1 for d in range(t.dim())):
+        return "all"
+    return "last" if _steps(t) in dims else "other"
 
 
 def _extent_bytes(t):
@@ -97,7 +127,7 @@ def launch_of(rows, written_needed=None):
     writes = [t for _, _, w, *_rest in rows for t in w]
     elements = max([t.numel() for _, r, w, *_rest in rows for t in r + w] + [1])
     return {"name": "+".join(r[0] for r in rows)[:120], "bytes": _unique_bytes(reads) + _unique_bytes(writes, written_needed), "flops": sum(r[3] for r in rows),
-            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements}
+            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements, "form": rows[0][6] if len(rows) == 1 else ""}
 
 
 def launches(log, outputs):

@@ -88,7 +88,8 @@ class Stopwatch(TorchDispatchMode):
         row = oracle_cost.row_of(func, args, kwargs or {}, out)
         if row:
             launch = oracle_cost.launch_of([row])
-            self.seconds += library.hone_vm_operator_s(launch["bytes"], launch["flops"], launch["special"], launch["dot_flops"], dot_unit(row[2][0].dtype))
+            self.seconds += library.hone_vm_operator_s(launch["name"].encode(), launch["form"].encode(), launch["bytes"], launch["flops"], launch["special"],
+                                                       launch["dot_flops"], dot_unit(row[2][0].dtype))
         return out
 
 

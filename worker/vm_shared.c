@@ -22,7 +22,8 @@ EXPORT void hone_vm_kernel_free(struct vm_kernel *k);
 EXPORT int hone_vm_kernel_nargs(const struct vm_kernel *k);
 EXPORT const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i);
 EXPORT struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len);
-EXPORT double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot);
+EXPORT double hone_vm_operator_s(
+	const char *name, const char *form, double bytes, double flops, double special, double dot_flops, int dot);
 EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words,
 	uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host);
 
@@ -89,12 +90,14 @@ void hone_vm_kernel_free(struct vm_kernel *k) { vm_kernel_free(k); }
 int hone_vm_kernel_nargs(const struct vm_kernel *k) { return vm_kernel_nargs(k); }
 const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return vm_kernel_arg_type(k, i); }
 
-/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's. dot: enum
- * cost_dot. */
-double hone_vm_operator_s(double bytes, double flops, double special, double dot_flops, int dot)
+/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's; name NULL: of
+ * a well-made launch. form: as cost_operator_s takes it. dot: enum cost_dot. */
+double hone_vm_operator_s(
+	const char *name, const char *form, double bytes, double flops, double special, double dot_flops, int dot)
 {
 	struct cost_launch l = {bytes, flops, special, dot_flops};
-	return cost_launch_s(&l, (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1), &vm_gpus[0]);
+	enum cost_dot unit = (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1);
+	return name ? cost_operator_s(name, form, &l, unit, &vm_gpus[0]) : cost_launch_s(&l, unit, &vm_gpus[0]);
 }
 
 /* ---- reports ---- */
@@ -227,10 +230,13 @@ static int run(const struct vm_kernel *k, struct vm_launch_options *o)
 int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words, uint32_t x,
 	uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host)
 {
+	/* A script launches thousands of times: the usual numbers of arguments and storages need no
+	 * allocation. */
 	int nargs = vm_kernel_nargs(k), n = 0, room = MIN(nargs + nhost, BUFFERS_MAX) + 1;
 	struct vm_buffer few[32], *buffers = room <= (int)ARRAY_LEN(few) ? few : xcalloc((size_t)room, sizeof *buffers);
 	struct vm_arg some[64], *args = nargs <= (int)ARRAY_LEN(some) ? some : xcalloc((size_t)nargs, sizeof *args);
 	int rc = -1;
+	/* The flags of the Python side become the options of a launch. */
 	if (set_arguments(k, words, buffers, &n, args, nhost, host)) {
 		struct vm_launch_options o = {
 			.grid = {x, y, z},

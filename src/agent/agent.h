@@ -14,7 +14,6 @@
 #include "verify/verdict.h"
 
 enum agent_stage { AGENT_FRONTEND, AGENT_MIDEND, AGENT_STAGE_COUNT };
-const char *agent_stage_name(enum agent_stage s);
 int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err);
 
 /* ---- prompts ---- */
@@ -25,22 +24,23 @@ struct prompt_input {
 	const struct verdict *profile; /* midend: that kernel's verdict, with costs per line */
 	const char *precision;         /* "strict" or "tf32" */
 };
-/* Holes: {{task}} source, {{kernel}} source, {{cost}} table of costs (see prompt_cost_table),
- * {{precision}} one sentence. */
+/* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
+ * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence. A
+ * hole that is not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
  * its stage is about ({{task}}; for the midend {{kernel}}) would train on prompts that cannot be
  * answered: refused. */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
-/* "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the dearest lines, then the totals:
- * launches, programs, bytes, model time. */
+/* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
+ * lines, then the totals: launches, programs, bytes, sectors, predicted time. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
-/* Task sources mention docstrings and blank lines that teach nothing: the template sees the source
- * with trailing blanks trimmed, otherwise verbatim. */
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */
 
+/* Appends what a verdict says of the candidate: class, stage, reason, detail, the source line that
+ * it speaks of, and of a genuine one its costs. */
 void feedback_render(const struct verdict *v, const char *source, size_t source_len, struct str *out);
 
 /* ---- rewards ---- */
@@ -49,9 +49,10 @@ struct reward_input {
 	const struct verdict *verdict;  /* of a well-formed answer; NULL when the answer had no candidate in it */
 	const struct verdict *baseline; /* midend: of the kernel that was given; NULL: the reference counts */
 };
-struct reward {
-	double plan, code;
-}; /* equal unless the row is split */
+struct reward { /* both are equal unless the row is split */
+	double plan;
+	double code;
+};
 struct reward_rule {
 	const char *name;
 	double (*plan)(const struct reward_rule *, bool genuine, double speedup);
@@ -71,7 +72,6 @@ struct reward_rule {
 int reward_rule_set(
 	struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err);
 const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
-const struct reward_rule *reward_rule_at(int i);              /* NULL past the end */
 /* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02), clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */

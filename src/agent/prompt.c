@@ -7,8 +7,6 @@
 
 static const char *const stage_names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
 
-const char *agent_stage_name(enum agent_stage s) { return stage_names[s]; }
-
 int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *err)
 {
 	for (int i = 0; i < AGENT_STAGE_COUNT; i++)

@@ -36,8 +36,6 @@ static const struct reward_rule rules[] = {
 		.formula = "1 if KernelBench's own check passes, else 0: to see what is learnt to pass it"},
 };
 
-const struct reward_rule *reward_rule_at(int i) { return i >= 0 && (size_t)i < ARRAY_LEN(rules) ? &rules[i] : NULL; }
-
 const struct reward_rule *reward_rule_find(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++)
@@ -48,7 +46,13 @@ const struct reward_rule *reward_rule_find(const char *name)
 int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err)
 {
 	const struct reward_rule *row = reward_rule_find(name);
-	if (!row) return err_set(err, ERR_USAGE, "--reward %s: no such row in the reward table", name);
+	if (!row) {
+		struct str known = {0};
+		for (size_t i = 0; i < ARRAY_LEN(rules); i++) str_printf(&known, "%s%s", i ? ", " : "", rules[i].name);
+		err_set(err, ERR_USAGE, "--reward %.60s is unknown; known are %s", name, known.data);
+		str_release(&known);
+		return err->code;
+	}
 	*rule = *row;
 	const struct {
 		const char *name;

@@ -8,7 +8,8 @@
  * 0 is success everywhere. Predicates return bool and are named as questions.
  * A message names the thing, what was expected, what was found, and the next step.
  *
- * Threading: nothing here has hidden shared state except the log (one mutex). */
+ * Threading: nothing here has hidden shared state except the log and the list of claimed folders
+ * (dir_claim), each behind a mutex. */
 #ifndef HONE_BASE_H
 #define HONE_BASE_H
 #include <jansson.h>
@@ -33,8 +34,8 @@ enum err_code { ERR_OK = 0, ERR_TABLE(X) };
 #undef X
 
 struct err {
-	int code;
-	char text[1024];
+	int code;        /* enum err_code; 0: none was set */
+	char text[1024]; /* cut where a message is longer */
 };
 /* Sets e (if not NULL) and returns code, so that `return err_set(e, ERR_IO, ...)` is the idiom. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -70,7 +71,6 @@ struct arena {
 };
 void *arena_alloc(struct arena *a, size_t bytes);
 char *arena_strndup(struct arena *a, const char *s, size_t len);
-char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void arena_reset(struct arena *a); /* keeps the largest block */
 void arena_release(struct arena *a);
 
@@ -78,7 +78,8 @@ void arena_release(struct arena *a);
  * to start. */
 struct str {
 	char *data;
-	size_t len, cap;
+	size_t len;
+	size_t cap; /* bytes of memory behind data */
 };
 void str_append(struct str *s, const void *data, size_t len);
 void str_puts(struct str *s, const char *text);
@@ -123,8 +124,8 @@ int dir_make(const char *path, struct err *err);   /* with parents; existing is 
 int dir_remove(const char *path, struct err *err); /* recursive, follows no link; absent is fine */
 /* This process alone writes into the folder from now on: makes it, locks it until the process ends
  * (claiming again is fine) and removes the files that a kill left half-written beside others there:
- * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file system
- * has no locks nothing is locked. */
+ * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file
+ * system has no locks nothing is locked. */
 int dir_claim(const char *path, struct err *err);
 int dir_clean(
 	const char *path, struct err *err); /* removes all that ends in .tmp: for folders of hone's own, claimed */
@@ -147,16 +148,15 @@ char *path_real(const char *path);               /* absolute, links followed; as
  * in the program's folder and the ones above it, never in the current folder: that one may be a
  * stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
-/* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when there
- * is neither; caller frees. */
+/* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when
+ * there is neither; caller frees. */
 char *path_python(void);
 char *path_or_installed(
 	const char *path); /* path, or where there is nothing the file of that name that ships with hone; caller frees */
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
-enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
-void log_level_set(enum log_level min);
+enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define log_info(...) log_msg(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) log_msg(LOG_WARN, __VA_ARGS__)
@@ -164,9 +164,12 @@ void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(p
 /* One line with count, rate and time left: redrawn in place on a terminal, a plain line every 10 s
  * otherwise. */
 struct progress {
-	const char *label, *unit;
-	int64_t total, done;
-	uint64_t start_ns, last_ns;
+	const char *label;
+	const char *unit; /* of the counts: "tasks" */
+	int64_t total;    /* 0: not known */
+	int64_t done;
+	uint64_t start_ns;
+	uint64_t last_ns; /* when it was drawn last */
 	bool is_tty;
 };
 void progress_begin(struct progress *p, const char *label, const char *unit, int64_t total);
@@ -191,7 +194,9 @@ float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1), 24
 float rng_normal(uint64_t seed, uint64_t stream, uint64_t index);  /* Box-Muller on one block */
 /* Sequential convenience over the same function: index advances. */
 struct rng {
-	uint64_t seed, stream, index;
+	uint64_t seed;
+	uint64_t stream;
+	uint64_t index; /* of the next number */
 };
 uint32_t rng_next(struct rng *r);
 uint32_t rng_below(struct rng *r, uint32_t n); /* [0, n), unbiased; n > 0 */
@@ -229,13 +234,14 @@ struct child_options {
 	const char *cwd;        /* NULL: "/" */
 	int fds[CHILD_FDS_MAX]; /* passed as 3, 4, 5, ... in the child */
 	int nfds;
-	int stdout_fd, stderr_fd; /* -1: /dev/null */
-	bool die_with_parent;     /* PR_SET_PDEATHSIG(SIGKILL) */
+	int stdout_fd;        /* -1: /dev/null */
+	int stderr_fd;        /* -1: /dev/null */
+	bool die_with_parent; /* PR_SET_PDEATHSIG(SIGKILL) */
 };
 struct child {
 	pid_t pid;
-	int status;
-	bool reaped;
+	int status;     /* waitpid's, once reaped */
+	bool reaped;    /* it has ended and was waited for */
 	int64_t cpu_us; /* processor time of it and of what it waited for, once reaped */
 };
 /* New session and process group; all other descriptors are closed in the child. */
@@ -248,7 +254,7 @@ void child_kill(struct child *c); /* SIGKILL to the whole group, then reaps; leg
 /* "exit 3", "signal 11 (SIGSEGV)": a fact for verdicts and logs. */
 void child_status_text(int status, char *text, size_t len);
 
-/* Messages over a SOCK_SEQPACKET-free stream socket: u32 little-endian length, payload, and up to 8
+/* Messages over a stream socket (SOCK_STREAM): u32 little-endian length, payload, and up to 8
  * descriptors (SCM_RIGHTS) with the first byte. deadline_ns is absolute on clock_ns()'s clock; 0
  * means none. After an error the stream is out of step: drop the peer. */
 int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uint64_t deadline_ns, struct err *err);

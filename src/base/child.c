@@ -106,6 +106,8 @@ int child_spawn(struct child *c, const struct child_options *o, struct err *err)
 	*c = (struct child){.pid = -1, .reaped = true};
 	CHECKF(o->nfds >= 0 && o->nfds <= CHILD_FDS_MAX, "%d descriptors, at most %d", o->nfds, CHILD_FDS_MAX);
 	for (int i = 0; i < o->nfds; i++) CHECKF(o->fds[i] >= 0, "descriptor %d is %d", i, o->fds[i]);
+	/* Through this pipe the child says which step failed; exec closes it, so that nothing read
+	 * means success. */
 	int pipe_fds[2];
 	if (pipe2(pipe_fds, O_CLOEXEC))
 		return err_set(err, ERR_INFRA, "%s: cannot make a pipe: %s", o->argv[0], strerror(errno));
@@ -124,6 +126,7 @@ int child_spawn(struct child *c, const struct child_options *o, struct err *err)
 	int fork_error = errno;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 
+	/* The parent's own end goes first, else reading would never end. */
 	close(pipe_fds[1]);
 	struct report report;
 	int failed = pid > 0 && read_report(pipe_fds[0], &report);
@@ -133,6 +136,7 @@ int child_spawn(struct child *c, const struct child_options *o, struct err *err)
 		*c = (struct child){.pid = pid};
 		return 0;
 	}
+	/* A child that could not become the program has ended; nobody else waits for it. */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
 	report.step[sizeof(report.step) - 1] = 0;
 	return err_set(err, report.error == ENOENT ? ERR_NOT_FOUND : ERR_CHILD, "%s: %s: %s", o->argv[0], report.step,

@@ -31,8 +31,8 @@ const char *dtype_name(enum dtype t); /* torch's name */
 const char *dtype_safetensors_name(enum dtype t);
 int dtype_from_name(const char *name, enum dtype *out); /* torch's; ERR_NOT_FOUND */
 int dtype_from_safetensors(const char *name, enum dtype *out);
-/* Scalar conversions, round to nearest even; NaN stays NaN. f8E4M3 saturates as torch does not: out
- * of range becomes NaN, as torch casts. */
+/* Scalar conversions, round to nearest even; NaN stays NaN. What is out of f8E4M3's range becomes
+ * NaN, as when torch casts, and does not saturate. */
 uint16_t f32_to_bf16(float x);
 float bf16_to_f32(uint16_t x);
 uint16_t f32_to_f16(float x);

@@ -11,7 +11,6 @@
 #define PLAIN_LINE_NS 10000000000u    /* elsewhere */
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
-static enum log_level log_min = LOG_INFO;
 static bool bar_drawn;
 
 /* Appends text with control bytes made visible; keeps tabs, and newlines as they are. C1 controls
@@ -38,16 +37,9 @@ static void write_all(const struct str *s)
 	}
 }
 
-void log_level_set(enum log_level min)
-{
-	pthread_mutex_lock(&log_lock);
-	log_min = min;
-	pthread_mutex_unlock(&log_lock);
-}
-
 void log_msg(enum log_level level, const char *fmt, ...)
 {
-	static const char *const names[] = {"debug", "info ", "warn ", "error"};
+	static const char *const names[] = {"info ", "warn ", "error"};
 	CHECK((unsigned)level < ARRAY_LEN(names));
 	/* The text is formatted before the lock is taken: no other thread waits for that. */
 	struct str text = {0}, line = {0};
@@ -61,15 +53,13 @@ void log_msg(enum log_level level, const char *fmt, ...)
 	clock_gettime(CLOCK_REALTIME, &now);
 	localtime_r(&now.tv_sec, &day);
 	pthread_mutex_lock(&log_lock);
-	if (level >= log_min) {
-		/* A progress bar stands in the last line of the terminal: the log line takes its place. */
-		if (bar_drawn) str_puts(&line, "\r\033[K");
-		bar_drawn = false;
-		str_printf(&line, "%02d:%02d:%02d %s ", day.tm_hour, day.tm_min, day.tm_sec, names[level]);
-		put_visible(&line, text.data);
-		str_putc(&line, '\n');
-		write_all(&line);
-	}
+	/* A progress bar stands in the last line of the terminal: the log line takes its place. */
+	if (bar_drawn) str_puts(&line, "\r\033[K");
+	bar_drawn = false;
+	str_printf(&line, "%02d:%02d:%02d %s ", day.tm_hour, day.tm_min, day.tm_sec, names[level]);
+	put_visible(&line, text.data);
+	str_putc(&line, '\n');
+	write_all(&line);
 	pthread_mutex_unlock(&log_lock);
 	str_release(&text);
 	str_release(&line);
@@ -123,9 +113,8 @@ static void draw(const struct progress *p, const char *note, uint64_t now, bool 
 	}
 	if (!p->is_tty || last) str_putc(&line, '\n');
 	pthread_mutex_lock(&log_lock);
-	bool quiet = log_min > LOG_INFO;
-	if (!quiet) write_all(&line);
-	bar_drawn = !quiet && p->is_tty && !last;
+	write_all(&line);
+	bar_drawn = p->is_tty && !last;
 	pthread_mutex_unlock(&log_lock);
 	str_release(&line);
 }

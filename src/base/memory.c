@@ -115,17 +115,6 @@ char *arena_strndup(struct arena *a, const char *s, size_t len)
 	return copy;
 }
 
-char *arena_printf(struct arena *a, const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	size_t len = format_len(fmt, ap);
-	char *text = arena_alloc(a, len + 1);
-	vsnprintf(text, len + 1, fmt, ap);
-	va_end(ap);
-	return text;
-}
-
 void arena_reset(struct arena *a)
 {
 	struct arena_block *keep = a->blocks;

@@ -99,6 +99,7 @@ static int plain_scalar(struct builder *b, const yaml_event_t *e, const char *s,
 	return 0;
 }
 
+/* A quoted scalar is a string whatever it spells; a plain one may be a number, a bool or null. */
 static int scalar(struct builder *b, const yaml_event_t *e, json_t **out)
 {
 	const char *s = (const char *)e->data.scalar.value;

@@ -144,6 +144,9 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	struct runner_trial t = {0};
 	struct runner_result result = {0};
 	struct err err = {0};
+	/* The request and its two pieces of memory: what is given, which may only be read, and the
+	 * outputs, which the supervisor maps as well. Whoever breaks the protocol here is the
+	 * supervisor, so the process ends. */
 	CHECKF(replay && replay_tape(replay), "a trial before a tape");
 	if (runner_trial_parse(o, replay_tape(replay)->noutputs, &t, &err)) exit(3);
 	int64_t given_bytes = 0, outputs_bytes = 0;
@@ -154,10 +157,12 @@ static void trial(const json_t *o, const int *fds, int nfds)
 		CHECKF(g->bytes <= given_bytes && g->offset <= given_bytes - g->bytes,
 			"given data %d does not lie in its descriptor", i);
 	}
+	/* Library rows are computed by the supervisor, in memory of both, while the replay waits. */
 	struct launcher_library library = {.ask = library_ask};
 	if (nfds > 2)
 		library.memory = (uint8_t *)(uintptr_t)clean_map(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
 	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL};
+	/* The replay; whatever happened in it is part of the answer. */
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	clean_unmap(given, given_bytes);
 	clean_unmap(outputs, outputs_bytes);

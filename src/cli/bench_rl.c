@@ -116,6 +116,8 @@ static void print(const struct split *whole, const struct split *known)
 {
 	double n = known->steps, share = known[NEW_WAY].distinct_generation / n;
 	printf("%-34s %10s %10s\n", "a step, seconds", "long way", "new");
+	/* Where a step's seconds go, both ways side by side: with verdicts that are computed, then with
+	 * verdicts from the store, which leaves generation and update alone. */
 	const struct {
 		const char *name;
 		double value[WAYS];
@@ -130,6 +132,7 @@ static void print(const struct split *whole, const struct split *known)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		printf("%-34s %10.3f %10.3f\n", rows[i].name, rows[i].value[0] / n, rows[i].value[1] / n);
+	/* The rates, and how many times faster the new way is. What verdicts cost is in the last alone. */
 	printf("%-34s %10.0f %10.0f   %5.2fx\n", "tokens generated a second", known[0].tokens / known[0].generate,
 		known[1].tokens / known[1].generate, known[0].generate / known[1].generate);
 	printf("%-34s %10.1f %10.1f   %5.2fx\n", "answers a second, without verdicts",
@@ -137,6 +140,8 @@ static void print(const struct split *whole, const struct split *known)
 		without_verdicts(&known[0]) / without_verdicts(&known[1]));
 	printf("%-34s %10.1f %10.1f   %5.2fx\n", "answers a second, whole", whole[0].answers / whole[0].whole,
 		whole[1].answers / whole[1].whole, whole[0].whole / whole[1].whole);
+	/* What sharing could give at most, and whether the comparison was one: both ways have to have
+	 * drawn the same answers. */
 	printf("distinct tokens: generation %.1f %%, update %.1f %%; 0.7 / share of generation = %.2f\n", 100 * share,
 		100 * known[NEW_WAY].distinct_update / n, 0.7 / share);
 	printf("%.0f answers, %.0f tokens a step; both ways drew %s\n", known[1].answers / n, known[1].tokens / n,
@@ -149,6 +154,9 @@ static int measure(const struct bench_rl_options *o, struct err *err)
 	char dir[64];
 	int rc = bench_folder_make(dir, sizeof dir, err);
 	if (rc) return rc;
+	/* Round 0 fills the store with verdicts and gives the times of whole steps; the later ones find
+	 * every verdict known, and the best of them counts. The two ways take turns, so that a machine
+	 * that is busy for a while hurts both. */
 	for (int64_t round = 0; !rc && round <= o->rounds; round++)
 		for (enum way w = 0; !rc && w < WAYS; w++) {
 			struct split s;
@@ -160,6 +168,7 @@ static int measure(const struct bench_rl_options *o, struct err *err)
 		}
 	dir_remove(dir, NULL);
 	if (rc) return rc;
+	/* As a table for people, or as one object. */
 	if (!o->json) {
 		print(whole, known);
 		return 0;
@@ -180,6 +189,7 @@ int bench_rl(int argc, char **argv)
 {
 	struct bench_rl_options o = {.rounds = 2};
 	struct err err = {0};
+	/* The options of hone rl, with those of the measurement behind them. */
 	size_t own = ARRAY_LEN(own_defs);
 	struct option_def *defs = xcalloc(rl_option_count + own, sizeof *defs);
 	memcpy(defs, rl_option_defs, rl_option_count * sizeof *defs);
@@ -200,6 +210,7 @@ int bench_rl(int argc, char **argv)
 	o.rl.guard = "off";
 	o.rl.output_dir = NULL;
 	if (o.cpu_time) o.rl.clock = processor_seconds;
+	/* What a user may say to hone rl and cannot mean here. */
 	if (npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	else if (o.rl.dry_run || o.rl.store)
 		rc = err_set(&err, ERR_USAGE, "--dry_run and --store do not go with hone bench rl: it has stores of its own");

@@ -1,5 +1,5 @@
 /* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same
- * documents and tokenizers, in the same minutes. bench/text_peer.py makes both and does the other
+ * documents and tokenizers, in the same minutes. bench/peers/text_peer.py makes both and does the other
  * side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared
  * before anything is printed: a speed of something else means nothing. */
 #include "cli/bench.h"
@@ -204,7 +204,7 @@ int bench_text(int argc, char **argv)
 		.vocab_size = 30000,
 		.train_vocab_size = 2000,
 		.python = "build/venv/bin/python",
-		.peer = "bench/text_peer.py"};
+		.peer = "bench/peers/text_peer.py"};
 	struct text_bench b = {.o = &o};
 	struct err err = {0};
 	static const char summary[] = "tokens per second of the tokenizer beside Hugging Face's, on one core";

@@ -3,8 +3,8 @@
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
  * training (forward, backward, AdamW over packed sequences) and generation, then lets
- * bench/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then hurts
- * both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
+ * bench/peers/cpu_peer.py do the same, and alternates the two --rounds times: a busy machine then
+ * hurts both. Each figure is the best of its repeats. With --model DIR the model is that folder's:
  * opening it is timed, generation measured, training left out. */
 #include "cli/bench.h"
 #include "base/base.h"
@@ -42,7 +42,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, num_hidden_layers, "of the random model", "1 to 1024"),
 	O(OPTION_INT, vocab_size, "of the random model", "2 to 1048576"),
 	O(OPTION_STR, python, "Python that has what the peer's script needs; empty: no peer", NULL),
-	O(OPTION_STR, peer, "the peer's script: bench/cpu_peer.py (transformers) or bench/llama_peer.py (llama.cpp)", NULL),
+	O(OPTION_STR, peer,
+		"the peer's script: bench/peers/cpu_peer.py (transformers) or bench/peers/llama_peer.py (llama.cpp)", NULL),
 	O(OPTION_BOOL, batch_invariant, "hone's row-independent kernels", NULL),
 	O(OPTION_BOOL, cpu_time,
 		"count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
@@ -86,6 +87,7 @@ static double bench_train(struct bench *b, struct err *err)
 	int32_t *ids = xcalloc((size_t)T, sizeof *ids), *pos = xcalloc((size_t)T, sizeof *pos),
 			*start = xcalloc((size_t)S + 1, sizeof *start);
 	struct head_row *rows = xcalloc((size_t)nrows, sizeof *rows);
+	/* Random tokens: speed does not depend on which. */
 	for (int t = 0; t < T; t++) {
 		ids[t] = (int32_t)(rng_u32(1, 0, (uint64_t)t) % (uint32_t)o->vocab_size);
 		pos[t] = t % L;
@@ -97,6 +99,7 @@ static double bench_train(struct bench *b, struct err *err)
 		for (int t = s * L; t < (s + 1) * L - 1; t++) rows[n++] = (struct head_row){.at = t, .target = ids[t + 1]};
 	}
 	struct batch batch = {ids, {T, S, start, pos, NULL}};
+	/* A full step: forward, loss, backward, and an update of all weights. */
 	struct pass_options po = {.max_tokens = T, .backward = true};
 	struct pass *pass = NULL;
 	double best = INFINITY;
@@ -318,6 +321,7 @@ static void bench_print(const struct bench *b, bool has_peer)
 				b->peer[f], ratio);
 		else printf("%-22s %9.0f tok/s\n", figures[f].title, b->hone[f]);
 	}
+	/* Last the rate of one large product, which is the ceiling of the others. */
 	json_object_set_new(all, "gemm_gflops", json_real(ops_gemm_gflops(b->ops)));
 	json_object_set_new(all, "gemm", json_string(ops_gemm_name(b->ops)));
 	if (b->o->json) {
@@ -357,7 +361,7 @@ int cmd_bench(int argc, char **argv)
 		.num_hidden_layers = 5,
 		.vocab_size = 4096,
 		.python = "build/venv/bin/python",
-		.peer = "bench/cpu_peer.py",
+		.peer = "bench/peers/cpu_peer.py",
 	};
 	struct err err = {0};
 	/* These have options of their own, so they parse the command line themselves. */
@@ -370,6 +374,7 @@ int cmd_bench(int argc, char **argv)
 			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help)",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
+	/* What is left of the line names the one measurement that is made here. */
 	if (npos != 1 || strcmp(argv[1], "cpu"))
 		return cli_fail("bench",
 			(err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text` or `hone bench rl`"), &err));

@@ -1,10 +1,11 @@
-/* hone distill: the genuine answers that runs have sampled, fitted. Reads the samples of any stores,
- * keeps every genuine answer to a training task once, writes them as pairs (with those of --pairs
- * beside), and trains on them as `hone sft` does: on top of a model, or of a young checkpoint from
- * which pairs and answers are learned together.
+/* hone distill: the genuine answers that runs have sampled, fitted. Reads the samples of any
+ * stores, keeps every genuine answer to a training task once, writes them as pairs (with those of
+ * --pairs beside), and trains on them as `hone sft` does: on top of a model, or of a young
+ * checkpoint from which pairs and answers are learned together.
  *
- * What is kept: an answer whose verdict in the store is genuine, to a task of --tasks whose structure
- * is a training structure. Dev and test tasks are left out, however their rows are labelled. */
+ * What is kept: an answer whose verdict in the store is genuine, to a task of --tasks whose
+ * structure is a training structure. Dev and test tasks are left out, however their rows are
+ * labelled. */
 #include "base/base.h"
 #include "cli/cli.h"
 #include "cli/sft.h"

@@ -140,6 +140,7 @@ static int results_level(struct eval *e, struct err *err)
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
+	/* Options that need one another. */
 	if (!o->policy.model || !o->tasks)
 		return err_set(err, ERR_USAGE, "--%s is missing%s", o->policy.model ? "tasks" : "model",
 			o->policy.model ? "" : " (or --from_runs: kernels that are there)");
@@ -151,6 +152,7 @@ static int eval_open(struct eval *e, struct err *err)
 			err); /* before the long part, as all that can fail */
 	if (!rc) rc = policy_open(&o->policy, &e->policy, err);
 	if (rc) return rc;
+	/* The prompts, all rendered and tokenized before the engine is made. */
 	struct prompt_options p = {
 		.tasks = o->tasks,
 		.split = o->split,
@@ -172,6 +174,7 @@ static int eval_open(struct eval *e, struct err *err)
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
 	rc = engine_create(e->policy.model, &eo, &e->engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
+	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
 	/* What can still be refused is asked here, before the first answer is generated. */
 	if (!rc) rc = compare_check(e, err);
@@ -300,26 +303,31 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	return n ? 0 : err_set(err, ERR_MISMATCH, "%s: no task has a verdict on both sides", e->o->compare);
 }
 
+static long long count_at(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
 static void print_summary(const json_t *s)
 {
 	const char *key;
 	json_t *value;
-	printf("tasks %lld, samples %lld, dropped %lld\n", (long long)json_integer_value(json_object_get(s, "tasks")),
-		(long long)json_integer_value(json_object_get(s, "samples")),
-		(long long)json_integer_value(json_object_get(s, "dropped")));
+	printf("tasks %lld, samples %lld, dropped %lld\n", count_at(s, "tasks"), count_at(s, "samples"),
+		count_at(s, "dropped"));
 	/* pass@k needs k verdicts on a task: where dropped answers left fewer on some, the line says
 	 * so. */
-	long long tasks = json_integer_value(json_object_get(s, "tasks"));
 	json_object_foreach(json_object_get(s, "pass"), key, value)
 	{
-		long long counted = json_integer_value(json_object_get(json_object_get(s, "pass_tasks"), key));
+		long long counted = count_at(json_object_get(s, "pass_tasks"), key);
 		printf("%-14s %.4f", key, json_real_value(value));
-		printf(counted < tasks ? "  (%lld tasks have as many verdicts)\n" : "\n", counted);
+		if (counted < count_at(s, "tasks")) printf("  (%lld tasks have as many verdicts)", counted);
+		putchar('\n');
 	}
+	/* Rates over all answers, then how often each verdict and reason came up. */
 	static const char *const rates[] = {"genuine", "correct", "compiled", "valid", "well_formed", "clipped_ratio",
 		"mean_length", "speedup_geomean", "speedup_mean"};
-	for (size_t i = 0; i < ARRAY_LEN(rates); i++)
-		printf("%-14s %.4f\n", rates[i], json_number_value(json_object_get(s, rates[i])));
+	for (size_t i = 0; i < ARRAY_LEN(rates); i++) printf("%-14s %.4f\n", rates[i], real_at(s, rates[i]));
 	json_object_foreach(json_object_get(s, "reasons"), key, value)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	/* These parts are there only when --compare or --results asked for them. */
@@ -327,9 +335,8 @@ static void print_summary(const json_t *s)
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
 		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
-			json_string_value(json_object_get(c, "to")), json_real_value(json_object_get(c, "difference")),
-			(long long)json_integer_value(json_object_get(c, "structures")), json_real_value(json_object_get(c, "low")),
-			json_real_value(json_object_get(c, "high")));
+			json_string_value(json_object_get(c, "to")), real_at(c, "difference"), count_at(c, "structures"),
+			real_at(c, "low"), real_at(c, "high"));
 }
 
 static int eval_report(const struct eval *e, struct err *err)
@@ -381,6 +388,7 @@ int cmd_eval(int argc, char **argv)
 		.verify_seed = 4242,
 	};
 	struct err err = {0};
+	/* The options, and what contradicts itself among them. */
 	int npos,
 		rc = options_parse("eval", "score a model, or kernels that are there, on tasks", defs, ARRAY_LEN(defs), &o,
 			argc, argv, &npos, &err);
@@ -393,6 +401,7 @@ int cmd_eval(int argc, char **argv)
 		rc = eval_runs(&o, &err);
 		return rc ? cli_fail("eval", &err) : 0;
 	}
+	/* With a model: open everything, sample and grade, write what was asked for, print. */
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);

@@ -202,6 +202,7 @@ static bool is_admitted(struct pairs *p, const struct pair *row)
 static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err)
 {
 	const struct task *t = row->task;
+	/* The prompt as the model will see it, and the answer behind it: plan, then code. */
 	struct prompt_input in = {.task = t,
 		.kernel = row->slow.data,
 		.profile = row->slow.data ? &row->profile : NULL,
@@ -217,6 +218,7 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	if (p->o->styles > 1) str_printf(&name, "-s%d", row->style);
 	if (p->o->choices > 1) str_printf(&name, "-c%d", row->choice);
 	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
+	/* One row: the task, so that it can be graded again, the pair, and which variant it is. */
 	json_t *o = rc
 		? NULL
 		: json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:s, s:s, s:i, s:i}", "name", name.data, "source", t->source,
@@ -224,6 +226,7 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 			  prompt.text.data, "completion", completion.data, "style", row->style, "choice", row->choice);
 	if (o && !isnan(row->verdict.cost_s)) json_object_set_new(o, "cost_s", json_real(row->verdict.cost_s));
 	if (o && *t->rung) json_object_set_new(o, "rung", json_string(t->rung));
+	/* Of the stages that begin with a kernel: the kernel, and what it costs. */
 	if (o && row->slow.data) {
 		json_object_set_new(o, "kernel", json_string(row->slow.data));
 		json_object_set_new(o, "profile", verdict_json(&row->profile));
@@ -260,6 +263,8 @@ static void print_prices(const struct pairs *p)
 	int tasks = 0, best = 0;
 	double lost = 0.0;
 	for (size_t i = 0, end; i < p->count; i = end) {
+		/* The rows of one task in the first row's style: what its first choice costs, and what the
+		 * cheapest does. One without a price leaves nothing to compare. */
 		double first = NAN, least = INFINITY;
 		int priced = 0;
 		bool whole = true;
@@ -272,11 +277,13 @@ static void print_prices(const struct pairs *p)
 			if (row->choice == 0) first = cost;
 			least = fmin(least, cost);
 		}
+		/* A task with one choice says nothing about the rule. */
 		if (!whole || priced < 2) continue;
 		tasks++;
 		best += first <= least;
 		lost += log(first / least);
 	}
+	/* Ratios multiply, so their mean is the geometric one. */
 	if (tasks)
 		printf("choices   the first is the cheapest of %d of %d tasks; it costs %.2f times the cheapest (geometric "
 			   "mean)\n",

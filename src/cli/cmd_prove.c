@@ -64,6 +64,7 @@ static int run(const struct prove_settings *s, struct err *err)
 	struct verifier *v = NULL;
 	struct verdict verdict;
 	struct verify_proof p;
+	/* One task and one candidate. */
 	int rc = task_set_load(s->task, &tasks, err);
 	if (!rc && tasks.count != 1)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
@@ -82,6 +83,7 @@ static int run(const struct prove_settings *s, struct err *err)
 	verifier_free(v);
 	str_release(&source);
 	task_set_release(&tasks);
+	/* Only what was proved is a success to a script. */
 	return rc ? rc : p.result.answer == PROVE_PROVED ? 0 : 1;
 }
 

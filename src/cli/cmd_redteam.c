@@ -1,5 +1,5 @@
-/* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command. What it accepts is
- * printed by family and by name. Exit status 1 when something was accepted. */
+/* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command.
+ * What it accepts is printed by family and by name. Exit status 1 when something was accepted. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -79,8 +79,8 @@ static int folder_write(const struct redteam *r, struct err *err)
 	return rc;
 }
 
-/* Its exit status says what somebody else's verifier thinks of one candidate. One that crashed, or did not end in time,
- * has said nothing: that is no refusal. */
+/* Its exit status says what somebody else's verifier thinks of one candidate. One that crashed, or
+ * did not end in time, has said nothing: that is no refusal. */
 static int ask_once(const struct redteam *r, int i, struct err *err)
 {
 	/* A shell, because --against is a command line: the files follow it as "$1" and "$2". */
@@ -88,6 +88,7 @@ static int ask_once(const struct redteam *r, int i, struct err *err)
 		 *line = xasprintf("exec %s \"$1\" \"$2\"", r->o->against);
 	char shell[] = "/bin/sh", flag[] = "-c", name[] = "redteam";
 	char *argv[] = {shell, flag, line, name, task, candidate, NULL};
+	/* It has our own streams, so that a user sees what it says, and ends with us. */
 	struct child_options o = {
 		.argv = argv, .env = environ, .cwd = ".", .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
 	struct child c = {0};
@@ -125,6 +126,7 @@ static int ask_command(struct redteam *r, struct err *err)
 /* All are submitted at once: the verifier has its own threads, and answers come in any order. */
 static int ask_verifier(struct redteam *r, struct err *err)
 {
+	/* No store: a verdict that was known before would be no answer. */
 	struct verify_options o = {.precision = r->o->precision,
 		.threads = (int)r->o->verify_threads,
 		.num_correct_trials = (int)r->o->num_correct_trials,
@@ -158,8 +160,8 @@ static int ask_verifier(struct redteam *r, struct err *err)
 	return rc;
 }
 
-/* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the same records; a dash
- * where it was not reached. */
+/* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the
+ * same records; a dash where it was not reached. */
 static int table_print(const struct redteam *r)
 {
 	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};
@@ -167,6 +169,7 @@ static int table_print(const struct redteam *r)
 	printf("%-10s %10s %10s %10s %22s\n", "family", "candidates", "accepted", "not judged", "KernelBench's accepts");
 	/* The last name is NULL: the row over all families. */
 	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+		/* A candidate counts in its family's row and in the last. */
 		int n = 0, accepted = 0, unjudged = 0, asked = 0, passed = 0;
 		for (int i = 0; i < r->count; i++) {
 			if (families[f] && strcmp(families[f], r->list[i].family)) continue;
@@ -198,11 +201,13 @@ static int run(const struct redteam_options *o, struct err *err)
 	if (!rc) rc = redteam_draw((uint64_t)o->seed, r.count, o->family, o->payload, &r.list, err);
 	r.outcomes = xcalloc((size_t)r.count + 1, sizeof *r.outcomes);
 	for (int i = 0; i < r.count; i++) r.outcomes[i] = (struct outcome){-1, -1, ""};
+	/* With --out and nobody to ask, the folder is the result. */
 	if (!rc && o->out) rc = folder_write(&r, err);
 	if (!rc && o->against) rc = ask_command(&r, err);
 	else if (!rc && !o->out) rc = ask_verifier(&r, err);
 	bool is_judged = !o->out || o->against;
 	if (!rc && !is_judged) printf("%d candidates for %zu tasks in %s\n", r.count, r.tasks.count, o->out);
+	/* One that was accepted makes the command fail: all are wrong by construction. */
 	if (!rc && is_judged) {
 		int accepted = table_print(&r);
 		if (accepted)

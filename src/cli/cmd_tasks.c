@@ -1,8 +1,8 @@
 /* hone tasks: task sets. `list` and `show` read any form (a .py file, a folder, .jsonl[.gz]);
- * `synth` composes a set with structures to train on, to choose by and to report on; `import` copies a set into another
- * form, without the tasks whose source it has seen; `audit` asks the verifier what the references
- * alone say: a task that does not run, or that an output computed by no kernel passes, teaches
- * nothing. */
+ * `synth` composes a set with structures to train on, to choose by and to report on; `import`
+ * copies a set into another form, without the tasks whose source it has seen; `audit` asks the
+ * verifier what the references alone say: a task that does not run, or that an output computed by
+ * no kernel passes, teaches nothing. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -292,7 +292,8 @@ static int tasks_import(const struct tasks_options *o, char **pos, struct err *e
 
 /* ---- audit ---- */
 
-/* Tasks are asked about side by side: each is one process that computes, and threads that wait for it. */
+/* Tasks are asked about side by side: each is one process that computes, and threads that wait for
+ * it. */
 struct audit {
 	const struct tasks_options *o;
 	const struct task_set *set;
@@ -329,14 +330,17 @@ static void audit_tasks(void *arg, int64_t begin, int64_t end, int thread)
 		const struct task *t = &a->set->tasks[i];
 		json_t *record = NULL;
 		struct err err = {0};
+		/* The audit itself runs beside those of the other threads; what follows is everybody's. */
 		uint64_t start = clock_ns();
 		int rc = verifier_audit(a->verifier, t, &record, &err);
 		double seconds = (double)(clock_ns() - start) * 1e-9;
 		pthread_mutex_lock(&a->lock);
+		/* The first error is the command's; the other threads finish what they have. */
 		if (rc && !a->err.code) {
 			a->err = err;
 			err_prefix(&a->err, "%s", t->name);
 		}
+		/* A task that does not run, or that wrong kernels pass, is counted and shown. */
 		if (!rc) {
 			a->bad += !json_is_true(json_object_get(record, "runs")) ||
 				!json_is_true(json_object_get(record, "discriminates"));

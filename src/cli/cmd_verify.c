@@ -38,7 +38,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
 	O(OPTION_INT, seed, "of the hidden inputs; 0: random", NULL),
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
-	O(OPTION_INT, compile_timeout_ms, "for one kernel; 0: 60000", "0 to 2147483647"),
+	O(OPTION_INT, compile_timeout_ms, "processor time for a candidate's kernels together; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
@@ -248,6 +248,7 @@ static int run(const struct verify_settings *s, struct err *err)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", s->task, tasks.count);
 	if (!rc && s->candidate) rc = candidates_find(s->candidate, &files, err);
 	if (!rc && s->store) rc = store_open(s->store, &store, err);
+	/* What the options say goes to the verifier as it is. */
 	struct verify_options o = {
 		.root = s->root,
 		.device = s->device,

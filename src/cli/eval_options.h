@@ -1,5 +1,5 @@
-/* eval_options: settings of `hone eval`, which its two halves share: cmd_eval.c asks a model, eval_runs.c
- * grades kernels that others generated. */
+/* eval_options: settings of `hone eval`, which its two halves share: cmd_eval.c asks a model,
+ * eval_runs.c grades kernels that others generated. */
 #ifndef HONE_EVAL_OPTIONS_H
 #define HONE_EVAL_OPTIONS_H
 #include "base/base.h"

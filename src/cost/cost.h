@@ -26,38 +26,48 @@ enum vm_dot {
 	VM_DOT_COUNT
 }; /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
 struct vm_cost {
-	int64_t programs, load_bytes, store_bytes, load_sectors, store_sectors, atomics;
+	int64_t programs;
+	int64_t load_bytes; /* asked for by active lanes */
+	int64_t store_bytes;
+	int64_t load_sectors;
+	int64_t store_sectors;
+	int64_t atomics;   /* elements of active lanes */
 	int64_t flops;     /* element-wise and reduction floating-point operations; fma 2; transcendental 1, also counted in
 						  `special` */
 	int64_t special;   /* exp, log, sin, sqrt, division ... */
 	int64_t dot_flops; /* 2 M N K of tt.dot */
 	int64_t footprint_bytes; /* distinct bytes read plus distinct bytes written in this launch (32-byte granules); 0
 								unless want_cost */
-	/* What the GPU's units do, for cost.h's estimate. Instructions are a warp's; a block
-	 * that is smaller than the program's threads costs as much as one that is not. */
-	/* flops_*: of flops; int_ops: on integer blocks whose elements are computed (index arithmetic
-	 * that the compiler folds is free) */
-	int64_t flops_half, flops_double, int_ops;
+	/* What the GPU's units do, for the estimate below. Instructions are a warp's; a block that is
+	 * smaller than the program's threads costs as much as one that is not. */
+	int64_t flops_half;   /* of flops: on types of 16 bits and less */
+	int64_t flops_double; /* of flops: on fp64 */
+	int64_t int_ops;      /* on integer blocks whose elements are computed; index arithmetic that folds is free */
 	int64_t dot_by[VM_DOT_COUNT]; /* dot_flops by the unit that runs them */
-	int64_t fma_instrs, alu_instrs, special_instrs, other_instrs;
-	int64_t footprint_read;                    /* of footprint_bytes: read */
-	int64_t requests, load_lines, store_lines; /* loads, stores and atomics of a warp; 128-byte lines that they touch */
-	int64_t missed_lines;                      /* of load_lines: those that L1 does not hold whole */
-	int64_t l2_sectors;                        /* of the sectors, those that an SM's L1 does not hold */
-	int64_t shared_bytes;      /* through shared memory: changes of layout, operands of tl.dot, reductions */
-	int64_t tensor_cycles;     /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
-	int64_t atomic_hot;        /* warps' atomics on the 32 bytes that have most of them */
-	int64_t steps, steps_once; /* vm instructions that ran; how many would have if every program ran each of its
-								  kernel's once: loops */
-	/* of all programs and the longest: dependent instructions one after another, and loads from L2
-	 * or beyond among them */
-	int64_t path_cycles, path_trips, path_cycles_max;
+	int64_t fma_instrs;
+	int64_t alu_instrs;
+	int64_t special_instrs;
+	int64_t other_instrs;    /* loads, stores, shuffles, jumps: the issue slots alone */
+	int64_t footprint_read;  /* of footprint_bytes: read */
+	int64_t requests;        /* loads, stores and atomics of a warp */
+	int64_t load_lines;      /* 128-byte lines that loads touch */
+	int64_t store_lines;     /* and stores */
+	int64_t missed_lines;    /* of load_lines: those that L1 does not hold whole */
+	int64_t l2_sectors;      /* of the sectors, those that an SM's L1 does not hold */
+	int64_t shared_bytes;    /* through shared memory: changes of layout, operands of tl.dot, reductions */
+	int64_t tensor_cycles;   /* of one SM's tensor cores for tl.dot, by the compiled instruction; 0 without layouts */
+	int64_t atomic_hot;      /* warps' atomics on the 32 bytes that have most of them */
+	int64_t steps;           /* vm instructions that ran */
+	int64_t steps_once;      /* that would have, if every program ran each of its kernel's once: tells of loops */
+	int64_t path_cycles;     /* of all programs together: dependent instructions one after another */
+	int64_t path_trips;      /* loads from L2 or beyond among them */
+	int64_t path_cycles_max; /* path_cycles of the longest program */
 };
 
 struct vm_line_cost {
-	int line;
+	int line; /* in the kernel's file */
 	struct vm_cost cost;
-}; /* source line in the kernel's file */
+};
 /* What a launch costs: the sum, and its share of each source line that has any. */
 struct vm_launch_cost {
 	struct vm_cost cost;
@@ -71,11 +81,18 @@ struct vm_gpu {
 	const char *name;
 	int sms;
 	double clock_hz; /* boost */
-	double dram_bytes_s, l2_bytes_s;
-	int64_t l2_bytes, l1_bytes;        /* l1: of one SM, shared memory included */
-	int64_t shared_bytes;              /* of those, what blocks may have as shared memory */
-	int registers, threads, blocks;    /* of one SM */
-	int fp32, int32, special, fp64;    /* lanes of one SM: operations a cycle */
+	double dram_bytes_s;
+	double l2_bytes_s;
+	int64_t l2_bytes;
+	int64_t l1_bytes;     /* of one SM, shared memory included */
+	int64_t shared_bytes; /* of those, what blocks may have as shared memory */
+	int registers;        /* of one SM, of 32 bits */
+	int threads;          /* that one SM holds */
+	int blocks;           /* likewise */
+	int fp32;             /* this and the next three: lanes of one SM, operations a cycle */
+	int int32;
+	int special;
+	int fp64;
 	double tensor_flops[VM_DOT_COUNT]; /* dense, a second; [VM_DOT_FMA] is not used */
 	int capability;                    /* 90: compute capability 9.0, what kernels are compiled for */
 	int64_t memory_bytes;              /* DRAM, about what its driver reports */
@@ -109,9 +126,12 @@ struct vm_compiled {
 	int njoined;
 	struct vm_joined *joined; /* heap */
 };
-/* What one instruction of the machine code reads or writes at once, at most, for each place of the source. */
+/* What one instruction of the machine code reads or writes at once, at most, for each place of the
+ * source. */
 struct vm_joined {
-	int line, column, bytes;
+	int line;
+	int column;
+	int bytes;
 };
 int vm_joined_bytes(const struct vm_compiled *c, int line, int column); /* 0: not known */
 int64_t vm_cost_l1_bytes(const struct vm_binary *binary, const struct vm_gpu *gpu);
@@ -141,16 +161,21 @@ struct vm_estimate {
 	double part_s[VM_LIMIT_COUNT]; /* what the launch would take if this were the only limit */
 	enum vm_limit limit;           /* the largest part */
 	int blocks_per_sm;
-	double occupancy; /* resident warps of what an SM can hold */
-	double waves;     /* programs over resident programs */
-	int64_t dram_bytes, l2_bytes, spill_bytes;
+	double occupancy;   /* resident warps of what an SM can hold */
+	double waves;       /* programs over resident programs */
+	int64_t dram_bytes; /* spills included */
+	int64_t l2_bytes;   /* likewise */
+	int64_t spill_bytes;
 };
 struct vm_estimate vm_estimate(const struct vm_cost *cost, const struct vm_binary *binary, const struct vm_gpu *gpu);
 
 /* A launch of a library: what it must move and compute. Its kernels are taken to be as good as such
  * kernels are: coalesced, fully occupied, each byte once. */
 struct cost_launch {
-	double bytes, flops, special, dot_flops;
+	double bytes;     /* read and written */
+	double flops;     /* element by element */
+	double special;   /* of those, transcendental */
+	double dot_flops; /* of matrix products */
 };
 /* Which units matrix products of the reference run on: fp32 pipes (strict), tf32 or half tensor
  * cores. */
@@ -158,6 +183,12 @@ enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
 enum cost_dot cost_dot_of(enum dtype task, bool tf32);
 
 double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
+/* Predicted seconds of PyTorch's own operator, which is rarely that good: from the times of such operators, one by one,
+ * on an H200 (bench/cost/cost_operators.py). name: without namespace and overload ("native_layer_norm"); form: which of
+ * its kernels it takes, as worker/oracle_cost.py says ("last", "other", "all", "training", ""). What was not timed
+ * costs what an element-wise operator does. */
+double cost_operator_s(
+	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 
 /* The counts as an object without its zeros, and back: what is missing or no count is zero. */
 json_t *vm_counts_json(const struct vm_cost *c); /* new reference */

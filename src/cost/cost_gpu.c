@@ -7,8 +7,8 @@
 
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
  * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
- * bandwidth is in none of them: the H200's is what bench/cost_h200.py measured, the others' are
- * scaled from it by SMs and clock. */
+ * bandwidth is in none of them: the H200's is what bench/cost/cost_h200.py measured, the others'
+ * are scaled from it by SMs and clock. */
 const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 	{"H200", 132, 1.98e9, 4.8e12, 7.8e12, 60 << 20, 256 << 10, 227 << 10, 65536, 2048, 32, 128, 64, 16, 64,
 		{0, 494e12, 989e12, 1979e12}, 90, 150109880320, 6144},
@@ -22,10 +22,11 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 		{0, 82.6e12, 165.2e12, 330.3e12}, 89, 25386352640, 384},
 };
 
-#define LAUNCH_S 1.7e-6            /* one more kernel in a graph */
+#define LAUNCH_S 0.3e-6            /* one more kernel in a graph, beyond its own path */
 #define PROGRAM_S 0.605e-9         /* the grid's scheduler starts programs one after another */
 #define WARP_START_CYCLES 8        /* of an SM */
 #define RAMP_S 2.0e-6              /* from a launch's start to a steady stream, and from its last store to its end */
+#define DRAM_RAMP_S 1.4e-6         /* until DRAM is at full speed, where there is enough to move */
 /* Of the data sheet's bandwidth by the best kernels: read only, and
  * what writes then get in a copy. */
 #define DRAM_READ_REACHED 0.94
@@ -119,6 +120,7 @@ static void sm_parts(const struct vm_cost *c, const struct vm_gpu *g, double spi
 
 struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *b, const struct vm_gpu *g)
 {
+	/* How many programs are on the GPU at a time, and in how many turns they run. */
 	struct vm_estimate e = {.blocks_per_sm = blocks_per_sm(b, g)};
 	double programs = (double)c->programs, resident = (double)e.blocks_per_sm * g->sms;
 	e.occupancy = (double)e.blocks_per_sm * b->warps * 32 / g->threads;
@@ -135,22 +137,27 @@ struct vm_estimate vm_estimate(const struct vm_cost *c, const struct vm_binary *
 	e.spill_bytes = (int64_t)spill;
 	e.l2_bytes = 32 * c->l2_sectors + (int64_t)spill_l2;
 	e.dram_bytes += (int64_t)spill_dram;
+	/* What each part of the GPU needs if nothing else held it up: the SMs' own, DRAM, L2. */
 	sm_parts(c, g, spill, &e);
 	double read = (double)c->footprint_read + SPILL_FACTOR * spill_dram / 2;
 	double written = (double)(c->footprint_bytes - c->footprint_read) + SPILL_FACTOR * spill_dram / 2;
 	e.part_s[VM_LIMIT_DRAM] = (read / DRAM_READ_REACHED + written / DRAM_WRITE_REACHED) / g->dram_bytes_s;
 	e.part_s[VM_LIMIT_L2] = ((double)e.l2_bytes + (SPILL_FACTOR - 1) * spill_l2) / g->l2_bytes_s;
 	double from_dram = c->l2_sectors > 0 ? fmin((double)c->footprint_bytes / (32.0 * (double)c->l2_sectors), 1) : 0;
+	/* The longest chain of one program, whose loads wait for DRAM as often as L2 does not have the
+	 * bytes; and the scheduler, which starts one program after another. */
 	double spill_cycles = (double)b->local_bytes * turns / 4 * SPILL_CYCLES;
 	double path_cycles = (double)c->path_cycles +
 		(double)c->path_trips * from_dram * DRAM_EXTRA_CYCLES; /* of all programs */
 	double path_s = programs > 0 ? (PROGRAM_CYCLES + spill_cycles + path_cycles / programs) / g->clock_hz : 0;
 	e.part_s[VM_LIMIT_LATENCY] = fmax(path_s * ceil(e.waves), (double)c->path_cycles_max / g->clock_hz);
 	e.part_s[VM_LIMIT_LAUNCH] = programs * fmax(PROGRAM_S, WARP_START_CYCLES * b->warps / (g->sms * g->clock_hz));
+	/* The parts overlap, though not wholly: between their maximum and their sum. */
 	double sum = 0;
 	for (int i = 0; i < VM_LIMIT_COUNT; i++) sum += pow(e.part_s[i], OVERLAP);
 	e.part_s[VM_LIMIT_LAUNCH] = fmax(e.part_s[VM_LIMIT_LAUNCH], LAUNCH_S);
-	e.time_s = LAUNCH_S + pow(sum, 1 / OVERLAP) + fmin(path_s, RAMP_S);
+	double ramp = fmin(path_s, RAMP_S) + fmin(e.part_s[VM_LIMIT_DRAM], DRAM_RAMP_S);
+	e.time_s = LAUNCH_S + pow(sum, 1 / OVERLAP) + ramp;
 	for (int i = 0; i < VM_LIMIT_COUNT; i++)
 		if (e.part_s[i] > e.part_s[e.limit]) e.limit = (enum vm_limit)i;
 	return e;

@@ -126,6 +126,7 @@ static int parse_linear(struct slice s, struct cost_layout *out)
 		if (!skip_to(&r, keys[k])) return -1;
 		for (skip_blanks(&r); r.len && *r.data == '['; skip_blanks(&r)) {
 			if (part[k]->n >= LAYOUT_BITS) return -1;
+			/* One base: its numbers, of which each has as many as the first. */
 			int32_t *base = part[k]->at[part[k]->n];
 			int d = 0;
 			memset(base, 0, sizeof part[k]->at[0]);
@@ -141,6 +142,7 @@ static int parse_linear(struct slice s, struct cost_layout *out)
 			r = after(r, 1);
 		}
 	}
+	/* A warp has 32 lanes; a layout of other numbers is not Triton's. */
 	return out->lane.n == LAYOUT_LANE_BITS && out->ndim ? 0 : -1;
 }
 
@@ -585,12 +587,14 @@ bool cost_lanes_of(
 	struct cost_layout own;
 	int64_t count = 1;
 	*out = (struct cost_lanes){.warp_copies = 1};
+	/* Only blocks whose lengths are powers of two have such a layout. */
 	if (ndim < 1 || ndim > LAYOUT_DIMS) return false;
 	for (int d = 0; d < ndim; d++) {
 		if (log2_exact(shape[d]) < 0) return false;
 		count *= shape[d];
 		if (count > 1 << LAYOUT_BITS) return false;
 	}
+	/* A block whose layout is unknown gets the one that a row-major block would have. */
 	if (!layout || layout->ndim != ndim) {
 		default_layout(ndim, shape, elem_bytes, warps, &own);
 		layout = &own;

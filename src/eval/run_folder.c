@@ -80,6 +80,7 @@ int run_folder_open(const char *dir, int level, const struct task_set *tasks, co
 	struct run_folder *out, struct err *err)
 {
 	*out = (struct run_folder){0};
+	/* All files of the folder whose names are KernelBench's. */
 	struct listing l = {dir, level, out};
 	int rc = dir_each(dir, file_add, &l, err);
 	if (rc) return rc;
@@ -91,6 +92,8 @@ int run_folder_open(const char *dir, int level, const struct task_set *tasks, co
 	/* By number, so that two files of one problem and sample are neighbours. */
 	qsort(out->files, out->count, sizeof *out->files, by_number);
 	out->level = out->files[0].level;
+	/* Each is of the same level and of a task that is there; two of one sample contradict one
+	 * another. */
 	for (size_t i = 0; i < out->count; i++) {
 		struct run_file *f = &out->files[i];
 		if (f->level != out->level)

@@ -120,9 +120,9 @@ uint32_t residue_exp(const struct field *f, uint32_t x_q)
 	return residue_exp2(f, residue_mul(&f->q, x_q, f->inverse_ln2_q));
 }
 
-/* Baby steps and giant steps (Shanks 1971): 2^i for i below BABY_STEPS in an open table; then a step of
- * BABY_STEPS at a time until the table has it. Results are kept: a candidate takes the logarithms
- * that its reference took. */
+/* Baby steps and giant steps (Shanks 1971): 2^i for i below BABY_STEPS in an open table; then a
+ * step of BABY_STEPS at a time until the table has it. Results are kept: a candidate takes the
+ * logarithms that its reference took. */
 #define BABY_STEPS (1u << 19)
 #define TABLE_SLOTS (BABY_STEPS * 2)
 #define KEPT_SLOTS (1u << 16)

@@ -6,10 +6,10 @@
  *             except with a chance of at most its degree over the prime (Schwartz, Zippel).
  *   lo, hi    an interval that holds the real value at one ordinary real point. It alone decides
  *             comparisons, maxima, signs, rounding to integers: residues have no order.
- * exp takes the residue modulo q to one modulo p, by a random element of order q, so that
- * exp(x + y) = exp(x) exp(y) holds exactly; log takes p back to q, as the discrete logarithm of the one of x and -x
- * that is a square. What such an operation does not give is absent (flags), and an operation that
- * needs it gives neither.
+ * exp takes the residue modulo q to one modulo p, by a random element of order q, so that exp(x +
+ * y) = exp(x) exp(y) holds exactly; log takes p back to q, as the discrete logarithm of the one of
+ * x and -x that is a square. What such an operation does not give is absent (flags), and an
+ * operation that needs it gives neither.
  *
  * 2 is a square modulo p, so the random element is chosen as a root of 2: exp(a) = 2 for a random
  * residue a, which is ln 2 modulo q. Powers and logarithms to base 2 agree with those to base e.
@@ -33,17 +33,21 @@ enum field_flag {
 	FIELD_LOG_OF_NO_SQUARE = 128, /* holds the logarithm of the negative: exp does not lead back */
 };
 struct field_value {
-	uint32_t q, p;  /* in Montgomery's form */
-	double lo, hi;  /* the real value lies between them */
+	uint32_t q; /* residue modulo q, in Montgomery's form; with FIELD_Q */
+	uint32_t p; /* modulo p; with FIELD_P */
+	double lo;  /* the real value lies between lo and hi */
+	double hi;
 	float degree;   /* of the expression in the inputs, at most; a fraction has the sum of both its parts' */
 	uint32_t flags; /* enum field_flag, or'ed */
 };
 
 struct field_modulus {
-	uint32_t m, inverse, square, one; /* odd, below 2^31; -1/m mod 2^32; 2^64 mod m; 2^32 mod m */
+	uint32_t m;       /* odd, below 2^31 */
+	uint32_t inverse; /* -1/m mod 2^32 */
+	uint32_t square;  /* 2^64 mod m */
+	uint32_t one;     /* 2^32 mod m */
 };
 #define FIELD_POWER_WINDOWS 4
-#define FIELD_ROOTS 64 /* constants that are no small fraction, kept between draws' uses */
 struct field_log_table;
 struct field {
 	struct field_modulus q, p;
@@ -55,13 +59,13 @@ struct field {
 	const char *lost;                                 /* the first operation that lacked a residue; NULL: none */
 	const char *outside;                              /* an operation that has no reading here; NULL: none */
 };
-/* Draws primes between 2^30 and 2^31 and the random elements. */
+/* Draws the primes, q between 2^29 and 2^30, and the random elements. */
 void field_init(struct field *f, uint64_t seed);
 void field_release(struct field *f);
 
 /* ---- operations ---- */
 
-/*        id               operands  name        what it is */
+/*        id               operands  name */
 #define FIELD_OP_TABLE(X) \
 	X(FIELD_ADD, 2, "add") X(FIELD_SUB, 2, "sub") X(FIELD_MUL, 2, "mul") X(FIELD_DIV, 2, "div") \
 	X(FIELD_MAX, 2, "max") X(FIELD_MIN, 2, "min") X(FIELD_POW, 2, "pow") X(FIELD_MOD_TRUNC, 2, "fmod") \
@@ -86,7 +90,8 @@ const char *field_op_name(enum field_op op);
 int field_op_operands(enum field_op op);
 
 /* 0, or ERR_MISMATCH: the interval does not decide what the operation asks (a sign, a maximum, a
- * rounding): the inputs must be drawn again. out may be an operand. */
+ * rounding): the inputs must be drawn again. An operation that has no reading here gives 0 and a
+ * value without any residue, and f->lost names the first. out may be an operand. */
 int field_apply(struct field *f, enum field_op op, const struct field_value *a, const struct field_value *b,
 	struct field_value *out);
 /* The four that never fail, for loops. */
@@ -101,9 +106,9 @@ enum field_order field_compare(const struct field_value *a, const struct field_v
 /* ---- making values ---- */
 
 struct field_value field_integer(const struct field *f, int64_t i);
-/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and multiples of pi and ln 2
- * that lies within half a unit in the last place of `bits` (24: fp32; 53: fp64; ...) around x; else x itself, exactly.
- */
+/* A constant of a program: the simplest of integers, fractions, decimals, their roots, and
+ * multiples of pi and ln 2 that lies within half a unit in the last place of `bits` (24: fp32; 53:
+ * fp64; ...) around x; else x itself, exactly. */
 struct field_value field_constant(struct field *f, double x, int bits);
 /* An input: random residues beside the real value. */
 struct field_value field_input(struct field *f, double x);

@@ -1,13 +1,13 @@
 /* Constants of programs: from the nearest double, or less, back to the number that was meant.
  *
  * 0.1f is no tenth, and a proof over rationals needs the tenth: one side may multiply by it where
- * the other divides by ten. So a constant becomes the simplest number within half a unit in the last place of
- * its type: a whole number, a small fraction, a short decimal, the root of a fraction, or a small fraction of pi, 1/pi,
- * ln 2, 1/ln 2 and their roots. "Simple" is bounded so that a number that was not meant so meets
- * one with a chance of about a hundredth; what meets none is itself, exactly. Both sides of a proof
- * read equal constants equally, so a wrong guess cannot make different constants equal: two
- * constants get one reading only where they are the same number in their type, or where both are
- * that number rounded. */
+ * the other divides by ten. So a constant becomes the simplest number within half a unit in the
+ * last place of its type: a whole number, a small fraction, a short decimal, the root of a
+ * fraction, or a small fraction of pi, 1/pi, ln 2, 1/ln 2 and their roots. "Simple" is bounded so
+ * that a number that was not meant so meets one with a chance of about a hundredth; what meets none
+ * is itself, exactly. Both sides of a proof read equal constants equally, so a wrong guess cannot
+ * make different constants equal: two constants get one reading only where they are the same number
+ * in their type, or where both are that number rounded. */
 #include "field/field.h"
 #include "field/field_internal.h"
 #include "field/field_interval.h"
@@ -112,8 +112,8 @@ static struct field_value transcendental(struct field *f, double real, uint32_t 
 static bool try_forms(struct field *f, double lo, double hi, double max, struct field_value *out)
 {
 	for (int form = 0; form < 10; form++) {
-		/* 0: root of a fraction; then pi, 1/pi, ln 2, 1/ln 2, and, from 5 on, roots: sqrt(r pi), sqrt(r / pi),
-		 * sqrt(r) / ln 2, sqrt(r) ln 2, and sqrt(r) pi */
+		/* 0: root of a fraction; then pi, 1/pi, ln 2, 1/ln 2, and, from 5 on, roots: sqrt(r pi),
+		 * sqrt(r / pi), sqrt(r) / ln 2, sqrt(r) ln 2, and sqrt(r) pi */
 		static const struct {
 			double real;
 			bool is_pi, is_inverse, is_root_of_all, is_root;

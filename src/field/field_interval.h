@@ -18,7 +18,8 @@ static inline double sum_error(double a, double b, double s)
 	return (a - (s - part)) + (b - part);
 }
 
-/* Of a number that is finite: beyond what doubles hold, it lies between the largest of them and infinity. */
+/* Of a number that is finite: beyond what doubles hold, it lies between the largest of them and
+ * infinity. */
 static inline struct interval interval_finite(struct interval i)
 {
 	return (struct interval){i.lo == INFINITY ? DBL_MAX : i.lo, i.hi == -INFINITY ? -DBL_MAX : i.hi};

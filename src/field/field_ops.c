@@ -438,7 +438,8 @@ static int composed(struct field *f, enum field_op op, const struct field_value 
 static int apply_unary(struct field *f, enum field_op op, const struct field_value *a, struct field_value *out)
 {
 	int sign;
-	/* The interval's operations first, then the residues' own, then random functions; the rest is composed. */
+	/* The interval's operations first, then the residues' own, then random functions; the rest is
+	 * composed. */
 	switch (op) {
 	case FIELD_NEG: *out = negated(f, *a); return 0;
 	case FIELD_ABS:
@@ -481,10 +482,13 @@ static int apply_binary(struct field *f, enum field_op op, const struct field_va
 	struct field_value t, x = *a, y = *b;
 	int rc;
 	switch (op) {
+	/* What is exact in a field. */
 	case FIELD_ADD: *out = field_add(f, x, y); return 0;
 	case FIELD_SUB: *out = field_sub(f, x, y); return 0;
 	case FIELD_MUL: *out = field_mul(f, x, y); return 0;
 	case FIELD_DIV: *out = field_div(f, x, y); return 0;
+	/* What has to know which of two is larger, or how large a quotient is: the intervals decide, or
+	 * nothing does. */
 	case FIELD_MAX:
 	case FIELD_MIN: return pick(a, b, op == FIELD_MAX, out);
 	case FIELD_POW: return power(f, &x, &y, out);
@@ -504,6 +508,7 @@ static int apply_binary(struct field *f, enum field_op op, const struct field_va
 		*out = from * to < 0 ? negated(f, x) : x;
 		return 0;
 	}
+	/* Roots follow from a square; an angle is a random function of its two numbers. */
 	case FIELD_HYPOT: *out = root_of(f, field_add(f, field_mul(f, x, x), field_mul(f, y, y))); return 0;
 	case FIELD_ATAN2: *out = random_of_two(f, op, atan2, &x, &y); return 0;
 	default: return ERR_UNSUPPORTED;

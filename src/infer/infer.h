@@ -1,18 +1,19 @@
 /* infer: generation. An engine holds a model, KV pages and a batch; requests come and go, each step
  * advances every running sequence by a token and prefills waiting prompts (continuous batching).
  *
- * Equal prefixes are run once. Samples of a request with equal tokens so far are one row of decode: a
- * token is drawn for each of them from the row's logits, and where the tokens differ the row splits,
- * the new rows sharing its whole pages and copying the partly filled one. K samples begin as one row,
- * and those whose whole text is equal stay one to the end.
+ * Equal prefixes are run once. Samples of a request with equal tokens so far are one row of decode:
+ * a token is drawn for each of them from the row's logits, and where the tokens differ the row
+ * splits, the new rows sharing its whole pages and copying the partly filled one. K samples begin
+ * as one row, and those whose whole text is equal stay one to the end.
  *
  * Sampling is a pure function of (logits, seed, sample, position): u = rng_uniform(seed, sample,
  * position of the new token), never of the row in which a sample stands. Results do not depend on
- * batch composition beyond the logits themselves, so where a row's logits do not depend on the other
- * rows (the CPU; a GPU with batch_invariant) they have the bits of samples that are run apart.
- * Requests with one seed share their random numbers, so give each prompt a seed of its own. Log-probabilities are
- * recorded for the sampled token under the full vocabulary at the request's temperature (before top-k/top-p), because
- * that is what training needs; with min_p under what was left, renormalised.
+ * batch composition beyond the logits themselves, so where a row's logits do not depend on the
+ * other rows (the CPU; a GPU with batch_invariant) they have the bits of samples that are run
+ * apart. Requests with one seed share their random numbers, so give each prompt a seed of its own.
+ * Log-probabilities are recorded for the sampled token under the full vocabulary at the request's
+ * temperature (before top-k/top-p), because that is what training needs; with min_p under what was
+ * left, renormalised.
  *
  * Everything is allocated at create; what does not fit is refused with the sum. One thread drives
  * an engine. */
@@ -22,7 +23,8 @@
 #include "model/model.h"
 #include "ops/ops.h"
 
-/* The least temperature: logits are divided by it, and below it quotients leave the range of fp32 in the end. */
+/* The least temperature: logits are divided by it, and below it quotients leave the range of fp32
+ * in the end. */
 #define SAMPLING_TEMPERATURE_MIN 1e-3f
 struct sampling {
 	float temperature; /* 0: greedy; else SAMPLING_TEMPERATURE_MIN or more */
@@ -53,41 +55,41 @@ enum finish_reason {
 const char *finish_reason_name(enum finish_reason r); /* "eos", "stop", "length", "nan" */
 struct request {
 	int64_t id;
-	const int32_t *prompt;
-	int nprompt;      /* copied */
+	const int32_t *prompt; /* (nprompt) copied */
+	int nprompt;
 	int num_samples;  /* K */
 	int first_sample; /* sample index of the first one: enters the seed */
 	struct sampling sampling;
 	int max_new_tokens;
-	const int32_t *stop_ids;
-	int nstop; /* besides the model's eos ids; the stop token is kept as the last token */
+	const int32_t *stop_ids; /* (nstop) that end a sample besides the model's eos ids, and are kept as its last token */
+	int nstop;
 	/* Optional: called after each token that does not end the sequence itself; true ends it (stop
 	 * strings live in the caller, which has the tokenizer). */
 	bool (*should_stop)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
 	void *stop_ctx;
-	/* Optional: the temperature at which the next token is drawn, from the tokens so far; in place of
-	 * sampling.temperature, and recorded with each token. */
+	/* Optional: the temperature at which the next token is drawn, from the tokens so far; in place
+	 * of sampling.temperature, and recorded with each token. */
 	float (*temperature_at)(void *ctx, int64_t id, int sample, const int32_t *tokens, int count);
 	void *temperature_ctx;
 	struct adapter *adapter; /* NULL: base */
 };
 struct completion {
-	int64_t id;
-	int sample;
-	int32_t *tokens;
-	float *logprobs;
-	float *temperatures; /* at which each token was drawn; NULL: all at the request's */
+	int64_t id;          /* the request's */
+	int sample;          /* first_sample and up */
+	int32_t *tokens;     /* (count) the one that ended it included */
+	float *logprobs;     /* (count) of each token */
+	float *temperatures; /* (count) at which each token was drawn; NULL: all at the request's */
 	int count;
 	enum finish_reason finish;
 };
 /* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues
  * otherwise. */
 int engine_submit(struct engine *e, const struct request *r, struct err *err);
-/* Ends the request's samples that are not finished; they give no completion. Those that are finished
- * can be taken still. Returns how many were ended: 0 for an id that is not known. Not from
+/* Ends the request's samples that are not finished; they give no completion. Those that are
+ * finished can be taken still. Returns how many were ended: 0 for an id that is not known. Not from
  * should_stop. */
 int engine_cancel(struct engine *e, int64_t id);
-/* One step: *active is the number of sequences still running or waiting. */
+/* One step: *active is the number of samples that still run or wait. */
 void engine_step(struct engine *e, int *active);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter
  * to any result. */
@@ -95,5 +97,4 @@ bool engine_take(struct engine *e, struct completion *out);
 int completion_check(const struct completion *c, struct err *err); /* an error for FINISH_NAN */
 void completion_release(struct completion *c);
 int64_t engine_tokens_generated(const struct engine *e); /* of all samples */
-int64_t engine_tokens_run(const struct engine *e); /* rows of decode that they took: one for each distinct prefix */
 #endif

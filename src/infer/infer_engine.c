@@ -320,7 +320,6 @@ bool engine_take(struct engine *e, struct completion *out)
 }
 
 int64_t engine_tokens_generated(const struct engine *e) { return e->generated; }
-int64_t engine_tokens_run(const struct engine *e) { return e->run; }
 
 const char *finish_reason_name(enum finish_reason r)
 {

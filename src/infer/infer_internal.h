@@ -1,21 +1,21 @@
 /* infer_internal: the engine's state, shared by infer_engine.c (lifetime, queue) and infer_step.c
  * (one step).
  *
- * A group is one submitted request; a slot is one running row: samples of a group (its members) whose
- * tokens so far are equal. Members are a list through group.next; each has its own completion, so a
- * split copies no tokens. The group's first slot fills the prompt's pages (all of the prompt but its
- * last token); samples that start later take them over: whole pages are shared, the partly filled one
- * is copied. Every row then begins by running the prompt's last token, so that a first token is
- * sampled like every other.
+ * A group is one submitted request; a slot is one running row: samples of a group (its members)
+ * whose tokens so far are equal. Members are a list through group.next; each has its own
+ * completion, so a split copies no tokens. The group's first slot fills the prompt's pages (all of
+ * the prompt but its last token); samples that start later take them over: whole pages are shared,
+ * the partly filled one is copied. Every row then begins by running the prompt's last token, so
+ * that a first token is sampled like every other.
  *
  * Who starts: as many samples as fit, of a group that fits whole; of one that does not, only while
  * few samples run, since those that start one by one share no rows.
  *
- * Pages: a slot is promised all pages that its members can ever need, were they to split at once, so
- * that nothing has to be evicted later; nfree >= promised always holds, and a promise never grows.
- * Slots likewise: a running sample has the right to one, so a split always finds one. Only the head
- * of the queue may have samples without a slot, and what it holds is its prompt's pages alone, so
- * when all slots are empty it can go on: there is no deadlock. */
+ * Pages: a slot is promised all pages that its members can ever need, were they to split at once,
+ * so that nothing has to be evicted later; nfree >= promised always holds, and a promise never
+ * grows. Slots likewise: a running sample has the right to one, so a split always finds one. Only
+ * the head of the queue may have samples without a slot, and what it holds is its prompt's pages
+ * alone, so when all slots are empty it can go on: there is no deadlock. */
 #ifndef HONE_INFER_INTERNAL_H
 #define HONE_INFER_INTERNAL_H
 #include "infer.h"
@@ -95,6 +95,7 @@ static inline int group_positions(const struct group *g) { return g->r.nprompt +
 static inline struct completion *member(const struct slot *s, int sample) { return &s->group->results[sample]; }
 void group_free(struct group *g);
 void page_drop(struct engine *e, int32_t p);
-/* The slot is over: gives back its pages and what it was promised. Its members, if any, are over too. */
+/* The slot is over: gives back its pages and what it was promised. Its members, if any, are over
+ * too. */
 void slot_clear(struct engine *e, struct slot *s);
 #endif

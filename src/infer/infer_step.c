@@ -26,8 +26,8 @@ void page_drop(struct engine *e, int32_t p)
 static int group_pages(const struct group *g) { return pages_for(group_positions(g)); }
 static int prompt_whole(const struct group *g) { return (g->r.nprompt - 1) / OPS_PAGE; }
 
-/* What the slot is promised from now on: its own pages to the end, and for each further member those
- * behind the whole pages, which all share. */
+/* What the slot is promised from now on: its own pages to the end, and for each further member
+ * those behind the whole pages, which all share. */
 static void slot_settle(struct engine *e, struct slot *s)
 {
 	int all = group_pages(s->group), shared = MAX(s->cached / OPS_PAGE, prompt_whole(s->group));
@@ -104,8 +104,8 @@ static void copies_run(struct engine *e)
 
 /* ---- starting ---- */
 
-/* So many more samples have their prompt's pages; behind the last the group needs its own references
- * no longer. */
+/* So many more samples have their prompt's pages; behind the last the group needs its own
+ * references no longer. */
 static void group_forked(struct engine *e, struct group *g, int members)
 {
 	g->forked += members;
@@ -218,8 +218,8 @@ static struct ops_draw draw_of(const struct group *g, struct completion *c)
 		.index = (uint64_t)(g->r.nprompt + c->count)};
 }
 
-/* Prefill first, then the row whose logits are wanted, once the prompt is stored, and a draw from it
- * for each member. */
+/* Prefill first, then the row whose logits are wanted, once the prompt is stored, and a draw from
+ * it for each member. */
 static void slot_rows(struct engine *e, struct slot *s, int *prefill_left)
 {
 	struct rows *r = &e->rows;
@@ -283,8 +283,8 @@ static void finish(struct engine *e, struct group *g, struct completion *c)
 	e->members--;
 }
 
-/* The slot among s and the first nparts of e->parts whose members drew the sample's token; a new one
- * where there is none. */
+/* The slot among s and the first nparts of e->parts whose members drew the sample's token; a new
+ * one where there is none. */
 static struct slot *part_of(struct engine *e, struct slot *s, int sample, int *nparts)
 {
 	const struct completion *c = member(s, sample);
@@ -298,8 +298,9 @@ static struct slot *part_of(struct engine *e, struct slot *s, int sample, int *n
 	return &e->slots[e->parts[(*nparts)++] = (int)(p - e->slots)];
 }
 
-/* Each member gets its token. Those that are over leave; of the others the first keeps the slot, and
- * those that drew another token go on in slots of their own. Returns the draw behind the members'. */
+/* Each member gets its token. Those that are over leave; of the others the first keeps the slot,
+ * and those that drew another token go on in slots of their own. Returns the draw behind the
+ * members'. */
 static int row_take(struct engine *e, struct slot *s, int draw)
 {
 	struct group *g = s->group;

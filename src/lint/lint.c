@@ -263,7 +263,8 @@ static void whole_findings(struct lint *l)
 	int used = 0;
 	/* a definition's own name is one place, so used means two */
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;
-	/* Beside a kernel that is used, or where names are looked up by strings, an idle one is only a note. */
+	/* Beside a kernel that is used, or where names are looked up by strings, an idle one is only a
+	 * note. */
 	enum lint_code code = used || l->is_dynamic ? LINT_JIT_IDLE : LINT_JIT_UNUSED;
 	for (int i = 0; i < l->jitted.count; i++)
 		if (l->jitted.uses[i] <= 1)
@@ -307,16 +308,4 @@ int lint_source(const char *src, size_t len, struct lint_report *out)
 	ts_tree_delete(tree);
 	ts_parser_delete(parser);
 	return tree ? ERR_OK : ERR_INFRA;
-}
-
-json_t *lint_json(const struct lint_report *r)
-{
-	json_t *findings = json_array();
-	for (int i = 0; i < r->count; i++) {
-		const struct lint_finding *f = &r->findings[i];
-		json_array_append_new(findings,
-			json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line, "column", f->column,
-				"text", f->text));
-	}
-	return json_pack("{s:i, s:i, s:o}", "errors", r->errors, "notes", r->notes, "findings", findings);
 }

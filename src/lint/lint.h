@@ -42,18 +42,18 @@ static inline bool lint_is_error(enum lint_code c) { return c < LINT_NOTES_FROM;
 
 struct lint_finding {
 	enum lint_code code;
-	int line, column;
-	char text[160];
-}; /* from 1; text names what was found, printable ASCII */
+	int line;       /* from 1 */
+	int column;     /* from 1 */
+	char text[160]; /* names what was found, printable ASCII */
+};
 struct lint_report {
-	int errors, notes; /* all of them, also those that found no room below */
-	int count;
+	int errors;                                      /* all of them, also those that found no room below */
+	int notes;                                       /* likewise */
+	int count;                                       /* of findings */
 	struct lint_finding findings[LINT_FINDINGS_MAX]; /* errors first, then by line */
 };
 
 /* ERR_OK whenever the report is filled, errors or not; ERR_INFRA when the parser could not be set
  * up or ran past its time (then the report is empty and nothing is known about the source). */
 int lint_source(const char *src, size_t len, struct lint_report *out);
-/* {"errors": n, "notes": n, "findings": [{"code", "line", "column", "text"}]}; new reference. */
-json_t *lint_json(const struct lint_report *r);
 #endif

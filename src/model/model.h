@@ -15,15 +15,28 @@
 #include "tensor/tensor.h"
 
 struct model_config {
-	int vocab_size, hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim,
-		intermediate_size, max_position_embeddings;
-	double rms_norm_eps, rope_theta;
-	bool tie_word_embeddings, attention_bias, qk_norm;
-	int bos_token_id, eos_token_id, pad_token_id; /* -1: none */
-	int eos_extra[7], neos_extra; /* further ids that end a sequence (lists in config.json, generation_config.json) */
-	/* Llama 3's stretched frequencies; factor 0: none. */
-	double rope_factor, rope_low_freq_factor, rope_high_freq_factor;
-	int rope_original_positions;
+	int vocab_size;  /* rows of the embedding and of the head */
+	int hidden_size; /* C */
+	int num_hidden_layers;
+	int num_attention_heads;     /* NH */
+	int num_key_value_heads;     /* NKV; divides NH */
+	int head_dim;                /* HD */
+	int intermediate_size;       /* I */
+	int max_position_embeddings; /* tokens of the longest sequence */
+	double rms_norm_eps;
+	double rope_theta;
+	bool tie_word_embeddings; /* the head is the embedding */
+	bool attention_bias;      /* q, k and v have a bias */
+	bool qk_norm;             /* heads of q and k are normed */
+	int bos_token_id;         /* -1: none, also of the next two */
+	int eos_token_id;
+	int pad_token_id;
+	int eos_extra[7]; /* further ids that end a sequence (lists in config.json, generation_config.json) */
+	int neos_extra;
+	double rope_factor; /* Llama 3's stretched frequencies: this and the next three; 0: none */
+	double rope_low_freq_factor;
+	double rope_high_freq_factor;
+	int rope_original_positions; /* for which the frequencies were made */
 };
 /* Whether the token ends a sequence. */
 static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
@@ -32,9 +45,9 @@ static inline bool model_config_is_eos(const struct model_config *c, int32_t id)
 	for (int i = 0; i < c->neos_extra; i++) is_eos |= id == c->eos_extra[i];
 	return is_eos;
 }
-int model_config_load(const char *dir, struct model_config *out,
-	struct err *err); /* old and new spellings; unknown architectures refused by name */
-int model_config_save(const char *dir, const struct model_config *c, struct err *err); /* for weights in fp32 */
+/* Reads config.json, in old and new spellings; unknown architectures are refused by name. */
+int model_config_load(const char *dir, struct model_config *out, struct err *err);
+/* Writes config.json for weights of that type. */
 int model_config_save_as(const char *dir, const struct model_config *c, enum dtype dtype, struct err *err);
 int64_t model_config_params(const struct model_config *c);
 /* Makes the folder, or takes its config.json away: until the last thing written, a new config.json,
@@ -54,7 +67,6 @@ struct param {
 /* Values (count) to the host, and from it, in host order. */
 void param_get(struct ops *ops, const struct param *p, float *host);
 void param_put(struct ops *ops, struct param *p, const void *host, enum dtype dtype);
-void param_get_grad(struct ops *ops, const struct param *p, float *host);
 /* Value k alone, as products read it: for a look at a few of many. */
 float param_value(struct ops *ops, const struct param *p, int64_t k);
 /* One safetensors file that holds exactly these tensors under these names, in this order. Loading
@@ -100,10 +112,11 @@ struct param *model_params(struct model *m, int *count);
 /* LoRA on q,k,v,o,gate,up,down projections (or a subset). A: uniform +-1/sqrt(in), B: zeros.
  * scaling = alpha / r. */
 struct adapter_options {
-	int r;
-	double lora_alpha, lora_dropout;
+	int r;                      /* rank */
+	double lora_alpha;          /* scaling is lora_alpha / r */
+	double lora_dropout;        /* share of its input's values that training drops */
 	const char *target_modules; /* comma list; NULL: all seven */
-	uint64_t seed;
+	uint64_t seed;              /* of A */
 };
 struct adapter;
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
@@ -149,7 +162,8 @@ void pass_free(struct pass *p);
 /* For the memory plan; ops NULL: as on the CPU. */
 size_t pass_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o);
 struct packed { /* S sequences side by side: sequence s is rows start[s]..start[s + 1] */
-	int T, S;
+	int T;
+	int S;
 	const int32_t *start;   /* (S + 1) */
 	const int32_t *pos;     /* (T) position of each token in its sequence: 0, 1, ...; on from the row that it follows */
 	const int32_t *follows; /* (S) row behind which a sequence goes on, so that a beginning which several share is run
@@ -165,7 +179,8 @@ void pass_forward(struct pass *p, struct adapter *a, const struct batch *b, uint
 /* A row asks for the log-probability of `target` given the tokens up to and including row `at` of
  * the batch. */
 struct head_row {
-	int32_t at, target;
+	int32_t at;
+	int32_t target;
 	float temperature; /* by which its logits are divided; 0: the call's */
 };
 /* min_p of all later calls (0: off): tokens that are less likely than min_p times the likeliest one
@@ -191,7 +206,8 @@ void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, 
 struct kv; /* pages of all layers: (layers, 2, pages, OPS_PAGE * NKV * HD), a page's inside arranged by the backend */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
-/* All layers, keys and values: copies on first write of shared pages. No dst is a src or another dst. */
+/* All layers, keys and values: copies on first write of shared pages. No dst is a src or another
+ * dst. */
 void kv_copy_pages(struct kv *kv, const int32_t *dst, const int32_t *src, int n);
 size_t kv_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, int pages);
 struct step; /* activations of one generation step */
@@ -208,8 +224,8 @@ size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct 
 void step_free(struct step *s);
 /* Runs the rows; rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
  * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw
- * tokens are drawn, into drawn and logprob: one of each wanted row, or want->draws from the rows that
- * want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
+ * tokens are drawn, into drawn and logprob: one of each wanted row, or want->draws from the rows
+ * that want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
 const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int32_t *drawn, float *logprob);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */

@@ -399,8 +399,3 @@ int model_config_save_as(const char *dir, const struct model_config *c, enum dty
 	free(path);
 	return rc;
 }
-
-int model_config_save(const char *dir, const struct model_config *c, struct err *err)
-{
-	return model_config_save_as(dir, c, DTYPE_F32, err);
-}

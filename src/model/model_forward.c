@@ -21,6 +21,8 @@ void walk_block(const struct walk *w, int layer, const struct acts *a, struct el
 	for (enum linear l = 0; l < LINEAR_COUNT; l++)
 		next[l] = (struct ops_next){&y->linear[l], adapter_lora(w->adapter, layer, l)};
 
+	/* Attention: over the pages of the sampler, or over packed rows in training. Its output joins
+	 * the residual stream. */
 	ops->norm(ctx, a->n1, a->rstd1, a->x_in, &y->norm1->w, eps, T, &next[LINEAR_QKV]);
 	ops->linear(ctx, a->qkv, a->n1, &y->linear[LINEAR_QKV], next[LINEAR_QKV].lora, NULL, T);
 	struct elem *kpages = w->kv ? kv_layer(w->kv, layer, 0) : NULL, *vpages = w->kv ? kv_layer(w->kv, layer, 1) : NULL;
@@ -29,6 +31,7 @@ void walk_block(const struct walk *w, int layer, const struct acts *a, struct el
 	else ops->attend(ctx, a->att, a->lse, a->q, a->k, a->qkv, &y->heads, w->batch, T, &next[LINEAR_O]);
 	ops->linear(ctx, a->x_mid, a->att, &y->linear[LINEAR_O], next[LINEAR_O].lora, a->x_in, T);
 
+	/* The gated MLP, which joins the stream likewise. */
 	ops->norm(ctx, a->n2, a->rstd2, a->x_mid, &y->norm2->w, eps, T, &next[LINEAR_GU]);
 	ops->linear(ctx, a->gu, a->n2, &y->linear[LINEAR_GU], next[LINEAR_GU].lora, NULL, T);
 	ops->gate(ctx, a->act, a->gu, c->intermediate_size, T, &next[LINEAR_DOWN]);

@@ -67,8 +67,8 @@ static void chunk_truncate(struct pass *p, int first, int n)
 	ops->put_f32(ops->ctx, h->logits, h->host_logits, (int64_t)n * V);
 }
 
-/* Of n rows from `first` of the group on, the first `wanted` are somebody's; their figures go to the
- * host, hits to the caller's rows from `row` on. */
+/* Of n rows from `first` of the group on, the first `wanted` are somebody's; their figures go to
+ * the host, hits to the caller's rows from `row` on. */
 static void chunk_forward(struct pass *p, int first, int n, int wanted, int row)
 {
 	struct ops *ops = p->model->ops;

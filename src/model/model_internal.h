@@ -46,7 +46,8 @@ struct model {
 	struct param *params;
 	int nparams;
 	int64_t count; /* of all values */
-	/* All of the weights: in table order, on the host without gaps. NULL while params are views of source. */
+	/* All of the weights: in table order, on the host without gaps. NULL while params are views of
+	 * source. */
 	void *block;
 	struct f32 *masters;        /* (count) where the backend's elements are shorter; NULL until enabled */
 	struct f32 *grads;          /* (count); NULL until enabled */
@@ -78,7 +79,8 @@ void model_bind(struct model *m, const struct adapter *a);
  * gaps, elsewhere each begins at a multiple of 256 bytes. */
 size_t params_bytes(const struct ops *ops, const struct param *params, int n);
 void params_carve(const struct ops *ops, struct param *params, int n, void *block);
-/* Masters and gradients, without gaps in table order; NULL: frozen. On the host masters are the weights. */
+/* Masters and gradients, without gaps in table order; NULL: frozen. On the host masters are the
+ * weights. */
 void params_carve_masters(const struct ops *ops, struct param *params, int n, struct f32 *masters);
 void params_carve_grads(struct param *params, int n, struct f32 *grads);
 /* params_load from a file that is open already; path is for messages. */
@@ -145,8 +147,8 @@ struct act_def {
 extern const struct act_def act_defs[]; /* of struct acts */
 int act_def_count(const struct model_config *c);
 void widths_fill(const struct model_config *c, int64_t width[WIDTH_COUNT]);
-/* Bytes of all entries for T tokens, each rounded up to 256; with base also stores the pointers into
- * *out, a struct of pointers. ops NULL: as on the CPU. */
+/* Bytes of all entries for T tokens, each rounded up to 256; with base also stores the pointers
+ * into *out, a struct of pointers. ops NULL: as on the CPU. */
 size_t acts_carve(const struct ops *ops, const struct act_def *defs, int ndefs, const int64_t *width, int64_t T,
 	void *out, char *base);
 /* Without qk_norm the rotated vectors lie in qkv. */

@@ -258,6 +258,7 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	struct safetensors *s = NULL;
 	struct model *m = NULL;
 	const struct tensor_info **found = NULL;
+	/* The shape from config.json, and the file's tensors against it. */
 	int rc = model_config_load(dir, &c, err);
 	if (!rc) rc = safetensors_open(dir, &s, err);
 	if (rc) return rc;
@@ -274,6 +275,7 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 		for (int i = 0; i < m->nparams; i++) m->params[i].w.w = (struct elem *)(uintptr_t)found[i]->data;
 		m->source = s;
 	} else {
+		/* Other types, another order, or a device's memory: a copy, after which the file may go. */
 		m->source = s;
 		block_alloc(m);
 		fill_from_file(m);

@@ -30,12 +30,6 @@ void param_put(struct ops *ops, struct param *p, const void *host, enum dtype dt
 	++*p->changes;
 }
 
-void param_get_grad(struct ops *ops, const struct param *p, float *host)
-{
-	CHECK(p->w.grad);
-	ops->get_f32(ops->ctx, host, p->w.grad, p->count);
-}
-
 float param_value(struct ops *ops, const struct param *p, int64_t k)
 {
 	float value;

@@ -49,7 +49,8 @@ struct check {
 	int current;  /* region between begin and end; -1: none */
 	int at;       /* its next call */
 	bool records; /* for the first time */
-	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last gathered. */
+	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
+	 * gathered. */
 	const struct check_batch *last;
 	int chunk, chunk_real;
 };
@@ -722,6 +723,7 @@ static void check_close(struct ops *ops)
 
 int ops_check_create(const struct ops_options *o, struct ops **out, struct err *err)
 {
+	/* The CPU does the work. */
 	struct check *c = xcalloc(1, sizeof *c);
 	int rc = ops_cpu_create(o, &c->inner, err);
 	if (rc) {

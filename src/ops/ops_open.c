@@ -1,5 +1,5 @@
-/* ops_open: a backend by the name of its device. CUDA lies in a library of its own beside the program,
- * opened when it is asked for: hone runs where there is no GPU and nothing of NVIDIA's. */
+/* ops_open: a backend by the name of its device. CUDA lies in a library of its own beside the
+ * program, opened when it is asked for: hone runs where there is no GPU and nothing of NVIDIA's. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,7 +14,8 @@
 /* abi: HONE_OPS_ABI of the caller; a library made from another ops.h refuses. */
 typedef int cuda_open_fn(const char *abi, int device, const struct ops_options *, struct ops **out, struct err *err);
 
-/* The first of: the program's folder, the folder above (tests lie in folders below it), and so on up to three. */
+/* The first of: the program's folder, the folder above (tests lie in folders below it), and so on
+ * up to three. */
 static void *cuda_library(char *error, size_t len)
 {
 	char folder[4096];

@@ -198,7 +198,11 @@ static void float_compare(struct proof *p, const struct field *f, int i, const s
 	const struct field_value *x = &a->values[k], *y = &b->values[k];
 	char place[160];
 	switch (field_agree(x, y)) {
+	/* A draw in which a root was taken of no square says nothing about this element. */
 	case FIELD_SILENT: return;
+	/* One agreement more. The sum of both degrees bounds that of their difference, and so the
+	 * chance that unequal ones agree; behind an exponential, a logarithm, a root or a random
+	 * function there is no such bound. */
 	case FIELD_SAME: {
 		struct prove_result *r = p->out;
 		p->agreed[i][k] = (uint8_t)MIN(p->agreed[i][k] + 1, AGREEMENTS);
@@ -206,6 +210,8 @@ static void float_compare(struct proof *p, const struct field *f, int i, const s
 		if ((x->flags | y->flags) & (FIELD_EXP | FIELD_BEYOND)) r->is_theorem = false;
 		return;
 	}
+	/* A value without a residue can be compared with nothing: the proof ends and names the
+	 * operation that lost it. */
 	case FIELD_NOTHING:
 		settle(p, PROVE_OUTSIDE, 0,
 			"'%s' of a value without the residue that it needs (two exponentials, or two logarithms, one upon the "
@@ -214,6 +220,7 @@ static void float_compare(struct proof *p, const struct field *f, int i, const s
 		return;
 	default: break;
 	}
+	/* They differ at a random point, so they are no equal expressions. */
 	place_text(a, k, place, sizeof place);
 	settle(p, PROVE_NOT_PROVED, 0,
 		"output %d at %s is another expression: about %.9g there, the reference's about %.9g", i, place,
@@ -228,11 +235,15 @@ static bool outputs_compare(
 	if (!shapes_agree(p, want, found)) return false;
 	p->out->elements = 0;
 	for (int i = 0; i < want->n && !p->is_settled; i++) {
+		/* How often each element agreed is kept over the rounds: some points are silent about some
+		 * elements, and AGREEMENTS points have to speak about each. */
 		const struct prove_output *a = &want->outputs[i], *b = &found->outputs[i];
 		if (!p->agreed[i]) p->agreed[i] = xcalloc((size_t)a->count + 1, 1);
 		p->out->elements += a->count;
 		p->out->is_floating |= a->is_float;
 		for (int64_t k = 0; k < a->count && !p->is_settled; k++) {
+			/* Floats are compared as expressions; integers are computed exactly on both sides, so
+			 * that equal is equal. */
 			char place[160];
 			if (a->is_float) {
 				float_compare(p, f, i, a, b, k);
@@ -332,6 +343,7 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 	bool usable[PROVE_DRAWS_MAX], is_open = true;
 	for (int i = 0; i < ndraws; i++) usable[i] = true;
 	int rc = 0, left = ndraws;
+	/* The kernels lowered for the exact engine; a tape with one that it does not know ends here. */
 	if (tape_side_create(t, &side, &stop)) settle_stop(&p, &stop);
 	/* Round after round, at the real points in turn, until each element has agreed often enough. */
 	for (int round = 0; round < ROUNDS_MAX && !rc && !p.is_settled && left && (is_open || round < ndraws); round++) {
@@ -341,6 +353,7 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 		rc = round_run(&p, side, &draws[d], o, round, &is_open, &is_undecided, err);
 		if (is_undecided) usable[d] = false, left--;
 	}
+	/* What it came to: no usable point, an element that never spoke often enough, or a proof. */
 	if (!rc && !p.is_settled && !left) {
 		char why[sizeof out->text];
 		snprintf(why, sizeof why, "%s", out->text);
@@ -351,6 +364,7 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 	} else if (!rc && !p.is_settled) {
 		settle_proved(&p, t);
 	}
+	/* The candidate's lines are worth telling after any end. */
 	if (side) sides_take(out, tape_side_report(side));
 	tape_side_free(side);
 	for (int i = 0; i < TAPE_OUTPUTS_MAX; i++) free(p.agreed[i]);

@@ -20,8 +20,9 @@
 /* One real point: the message's body of the exporter, and the memory that it points into. */
 struct prove_memory {
 	const char *name; /* of a parameter; NULL: an input */
-	int64_t offset, bytes;
-	const char *dtype;
+	int64_t offset;   /* into the draw's `given` */
+	int64_t bytes;
+	const char *dtype; /* as torch names it */
 };
 struct prove_draw {
 	const json_t *graph;  /* nodes, outputs, inputs, params */

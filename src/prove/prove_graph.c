@@ -255,6 +255,7 @@ static int written_out(struct graph *g, struct node *n)
 
 static int step_take(struct graph *g, struct node *n)
 {
+	/* How wide a place is written, and the node that stands where the table says -1. */
 	int64_t width, fill, total = 0;
 	bool is_deep = false;
 	int rc = number_of(g, n, "width", 4, 8, &width);
@@ -262,6 +263,7 @@ static int step_take(struct graph *g, struct node *n)
 	if (rc) return rc;
 	if (width != 4 && width != 8) return bad(g, "places of %lld bytes", (long long)width);
 	if (!n->nsources) return bad(g, "a take of nothing");
+	/* Sources count as one row of elements; all are of one kind. */
 	n->is_float = source(g, n, 0)->is_float;
 	for (int s = 0; s < n->nsources; s++) {
 		if (wants(g, n, s, n->is_float, -1)) return ERR_FORMAT;
@@ -280,6 +282,7 @@ static int step_take(struct graph *g, struct node *n)
 		if (p >= total || (p < 0 && fill < 0))
 			return bad(g, "place %lld of %lld elements", (long long)p, (long long)total);
 	}
+	/* A view of views would cost a walk at each reading, so that one is written out. */
 	n->is_take = true;
 	return is_deep || n->nsources > 8 ? written_out(g, n) : spend(g, n->count);
 }
@@ -621,6 +624,7 @@ static int step_pick(struct graph *g, struct node *n)
 
 static int step_dot(struct graph *g, struct node *n)
 {
+	/* Four sizes, two sources of floats. */
 	int64_t batch, m, k, cols;
 	int rc = number_of(g, n, "batch", 0, ELEMENTS_MAX, &batch);
 	if (!rc) rc = number_of(g, n, "m", 0, ELEMENTS_MAX, &m);
@@ -635,6 +639,7 @@ static int step_dot(struct graph *g, struct node *n)
 	if (__builtin_mul_overflow(batch * m, k, &left) || __builtin_mul_overflow(batch * cols, k, &right) ||
 		__builtin_mul_overflow(batch * m, cols, &all) || a->count != left || b->count != right || n->count != all)
 		return bad(g, "a product that does not fit its sources");
+	/* The products element by element; fuel is spent for each, so that no graph runs for ever. */
 	if (room(g, n, true)) return 1;
 	for (int64_t o = 0; o < n->count; o++) {
 		int64_t at = o / (m * cols), i = o / cols % m, j = o % cols;
@@ -784,6 +789,7 @@ static int graph_read(
 int graph_run(const struct prove_draw *d, struct field *f, const struct prove_leaves *leaves, uint64_t deadline_ns,
 	struct prove_outputs *out, struct prove_stop *stop, struct err *err)
 {
+	/* The whole list is read and checked before anything runs. */
 	struct graph g = {.d = d,
 		.field = f,
 		.leaves = leaves,
@@ -802,6 +808,7 @@ int graph_run(const struct prove_draw *d, struct field *f, const struct prove_le
 		for (int s = 0; s < n->nsources; s++)
 			if (g.nodes[n->sources[s]].last <= g.at) node_drop(&g, &g.nodes[n->sources[s]]);
 	}
+	/* The outputs are taken over before the rest is freed. */
 	for (int i = 0; i < out->n && !rc; i++) output_take(&g, &g.nodes[of[i]], &out->outputs[i]);
 	for (int k = 0; k < g.nnodes; k++) {
 		node_drop(&g, &g.nodes[k]);

@@ -97,11 +97,13 @@ int tape_side_create(const struct tape *t, struct tape_side **out, struct prove_
 	}
 	for (int b = 0; b < t->nbuffers; b++) {
 		size_t n = (size_t)t->buffers[b].bytes;
+		/* Bytes as the vm sees them, and beside each where it comes from. */
 		uint8_t *data = aligned_alloc(256, (n + 256) / 256 * 256);
 		CHECKF(data, "%zu bytes", n);
 		s->buffers[b] = (struct vm_buffer){
 			.address = tape_buffer_address(b), .bytes = (int64_t)n, .data = data, .origin = xcalloc(n + 1, 1)};
 	}
+	/* Which rows the outputs depend on, and each kernel lowered once. */
 	tape_data_path(t, s->on_path);
 	int rc = kernels_make(s, stop);
 	if (rc) tape_side_free(s);
@@ -139,9 +141,11 @@ static int buffer_fill(struct tape_side *s, int b, const struct prove_draw *d, c
 	const struct tape_buffer *tb = &s->t->buffers[b];
 	struct vm_buffer *to = &s->buffers[b];
 	const struct prove_leaf *leaf = leaf_of(s, b, leaves, o);
+	/* As at the start of a replay: nothing of the round before, and no byte that was written. */
 	vm_exact_buffer_release(&s->exact[b]);
 	memset(to->data, LAUNCHER_UNWRITTEN, (size_t)tb->bytes);
 	memset(to->origin, tb->kind == TAPE_TEMP || leaf ? TAPE_ORIGIN_NONE : TAPE_ORIGIN_GIVEN, (size_t)tb->bytes);
+	/* Memory of the candidate's own: its constants have contents, temporaries none. */
 	if (!leaf && (tb->kind == TAPE_INPUT || tb->kind == TAPE_PARAM))
 		return prove_stop_at(
 			stop, PROVE_FAULT, 0, "the tape uses an input or parameter that the reference does not have");
@@ -353,6 +357,7 @@ static int row_launch(
 		own[n].address = tape_buffer_address(first + n * step);
 		exact[n++] = s->exact_list[b];
 	}
+	/* The launch itself. */
 	struct vm_exact_options o = {.args = args,
 		.nargs = launcher_arguments(k, row, address, args),
 		.buffers = own,
@@ -363,6 +368,7 @@ static int row_launch(
 	memcpy(o.grid, row->grid, sizeof o.grid);
 	struct err err = {0};
 	if (!vm_exact_launch(k, &o, &s->report, &err)) return 0;
+	/* Why it ended, in the words of a proof. */
 	static const enum prove_end ends[] = {[VM_EXACT_DONE] = PROVE_FAULT,
 		[VM_EXACT_UNDECIDED] = PROVE_UNDECIDED,
 		[VM_EXACT_OUTSIDE] = PROVE_LEFT,

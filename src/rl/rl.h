@@ -126,6 +126,8 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 /* ---- training ---- */
 
+/* Settings of hone rl. Each field is the option of its name in rl_option_defs, whose text says what it
+ * means, its unit and its range; an int64_t is an integer, a double a number, a bool a switch. */
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;

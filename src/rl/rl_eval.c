@@ -59,6 +59,7 @@ json_t *rollouts_summary(
 	double *sum = xcalloc((size_t)MAX(nks, 1), sizeof *sum);
 	int *counted = xcalloc((size_t)MAX(nks, 1), sizeof *counted);
 	for (int p = 0; p < tasks; p++) {
+		/* One task: its answers into the sums, and how many of those that were judged are genuine. */
 		int n = 0, c = 0;
 		for (int k = 0; k < K; k++) {
 			const struct rollout *x = &r[p * K + k];
@@ -83,6 +84,7 @@ json_t *rollouts_summary(
 	}
 	free(sum);
 	free(counted);
+	/* Shares are of the answers with a verdict; speedups are of the genuine ones. */
 	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks,
 		"samples", K, "answers", t.answers, "dropped", t.dropped, "pass", pass, "pass_tasks", pass_tasks, "well_formed",
 		ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers), "compiled", ratio(t.compiled, t.answers),
@@ -130,6 +132,7 @@ void bootstrap_paired(
 		}
 		draws[d] = s / (double)MAX(tasks, 1);
 	}
+	/* The middle 95 % of the draws. */
 	qsort(draws, DRAWS, sizeof *draws, compare_double);
 	*mean = total / n;
 	*low = draws[(int)(0.025 * DRAWS)];

@@ -31,7 +31,7 @@ struct history;
 struct history *history_create(
 	const struct history_options *o, const struct prompt_set *prompts, const struct tokenizer *t);
 void history_free(struct history *h);
-/* "1:0.8,2:0.2" */
+/* Reads "1:0.8,2:0.2": level and share of draws. ERR_USAGE for anything else. */
 int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err *err);
 /* One sample as rollout_json writes it. Rows of tasks that are not among the prompts are passed
  * over: they are not drawn, and what is kept of them could not be rendered. */

@@ -227,6 +227,7 @@ static void open_history(struct loop *l)
 static int open_trainer(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
+	/* What is trained: the adapter, or all weights. */
 	model_enable_grad(l->policy.model, l->policy.adapter);
 	int count;
 	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
@@ -265,6 +266,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
 	open_history(l);
+	/* The sampler, which shares the model with the trainer. */
 	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
 		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length,
 		.rows_apart = o->apart};
@@ -274,6 +276,7 @@ static int open_trainer(struct loop *l, struct err *err)
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
+	/* The folder first: it belongs to one run with these settings, or is refused. */
 	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
@@ -289,6 +292,7 @@ static int open_store(struct loop *l, struct err *err)
 	if (!rc) rc = store_run_open(l->store, name, config, &l->run, err);
 	json_decref(config);
 	free(name);
+	/* Verdicts are cached in the same store. */
 	struct verify_options v = {
 		.device = o->verify_device,
 		.gpu = o->gpu,
@@ -432,6 +436,7 @@ static double step_clock(const struct loop *l) { return l->o->clock ? l->o->cloc
 static int step_learn(
 	struct loop *l, struct step_batch *b, double generate_s, metrics_fn *metrics, void *ctx, struct err *err)
 {
+	/* The update, and the rows that it was made from, as the store keeps them. */
 	struct update_stats u = {0};
 	double t0 = step_clock(l);
 	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err);
@@ -439,6 +444,8 @@ static int step_learn(
 	if (!rows) return err->code;
 	step_replay(l, &u);
 	double update_s = step_clock(l) - t0;
+	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
+	 * look at them before the times are added, and may end the run. */
 	l->tokens += u.tokens;
 	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
 	json_object_set_new(m, "step", json_integer(l->step));
@@ -446,12 +453,14 @@ static int step_learn(
 	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
 	rc = step_watch(l, m, err);
+	/* Where the step's seconds went; verdicts are waited for inside generation. */
 	put_number(m, "timing_s/generate_and_verify", generate_s);
 	put_number(m, "timing_s/generate", l->times.generate_s);
 	put_number(m, "timing_s/idle", l->times.idle_s);
 	put_number(m, "timing_s/verdicts", l->times.verify_s);
 	put_number(m, "timing_s/update", update_s);
 	put_number(m, "step_time", generate_s + step_clock(l) - t0);
+	/* Rows and metrics go to the store in one transaction before anybody hears of them. */
 	if (!rc) rc = record(l, rows, m, err);
 	if (!rc && metrics) rc = metrics(ctx, l->step, m);
 	json_decref(m);

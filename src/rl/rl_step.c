@@ -135,6 +135,7 @@ static void batch_order(struct step_batch *b, bool filters, int wanted)
 int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 {
 	const struct rl_options *o = l->o;
+	/* Room for all rounds that may be needed. */
 	int K = (int)o->num_generations, wanted = (int)(o->generation_batch_size / K),
 		rounds = o->filter_groups ? (int)o->max_num_gen_batches : 1, missing = wanted, rc = 0;
 	int most = wanted * rounds, *index = xcalloc((size_t)most, sizeof *index);
@@ -143,6 +144,7 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 		.varies = xcalloc((size_t)most, sizeof *b->varies)};
 	for (; !rc && b->rounds < rounds && missing > 0; b->rounds++) {
 		int total = 0;
+		/* A round asks for as many groups as are still missing. */
 		round_prompts(l, b->rounds, index, b->groups, missing, index + b->groups);
 		rc = round_collect(l, index + b->groups, missing, ((l->step + 1) << 20) + b->groups, b->r + b->n,
 			b->sizes + b->groups, &total, err);
@@ -154,6 +156,7 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 		missing = wanted - (b->groups - b->flat);
 	}
 	free(index);
+	/* Those that are used come first. */
 	if (rc) step_batch_release(b);
 	else batch_order(b, o->filter_groups, wanted);
 	return rc;

@@ -68,6 +68,7 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	u->o.num_iterations = MAX(1, o->num_iterations);
 	/* With one update for each batch this pass's values are the old ones. */
 	u->needs_old = u->o.num_iterations * u->o.steps_per_generation > 1 || o->importance != IMPORTANCE_OFF;
+	/* The pass that trains; with a reference of all weights, a second model with a pass of its own. */
 	struct pass_options p = {.max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true};
 	int rc = pass_create(m, &p, &u->pass, err);
 	if (!rc) pass_min_p(u->pass, o->min_p);
@@ -77,6 +78,7 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 		if (!rc) rc = pass_create(u->reference, &p, &u->reference_pass, err);
 		if (!rc) pass_min_p(u->reference_pass, o->min_p);
 	}
+	/* Buffers of one micro-batch, filled again and again. */
 	size_t n = (size_t)o->max_tokens;
 	pack_init(&u->pack, o->max_tokens, model_ops(m)->follows && !o->apart);
 	u->ids = xcalloc(n, sizeof *u->ids);
@@ -517,12 +519,14 @@ static int fit_pack(
 void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
 	struct update_stats *stats)
 {
+	/* Nothing to learn from still counts as a step of the schedule. */
 	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
 	int64_t tokens = 0;
 	if (count == 0) {
 		optimizer_skip(u->optimizer);
 		return;
 	}
+	/* The mean is over all completion tokens of the batch. */
 	u->stats = stats;
 	for (int i = 0; i < count; i++) {
 		CHECKF(e[i]->completion_begin > 0 && e[i]->count <= u->o.max_tokens, "an example of %d tokens", e[i]->count);
@@ -530,6 +534,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 	}
 	u->fit_scale = weight / (double)tokens;
 	pass_min_p(u->pass, 0); /* supervised updates are of the whole distribution */
+	/* As many examples at a time as fit; their gradients add up. */
 	for (int i = 0; i < count;) {
 		struct batch batch;
 		int nhead, next = fit_pack(u, e, i, count, &batch, &nhead);

@@ -380,6 +380,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	const struct tape_row *row = &v->tape->rows[index];
 	const struct vm_kernel *kernel = v->kernels[row->kernel];
 	if (trial->want_cost && !v->compiled) compiled_make(v, trial);
+	/* A launch reaches its own arguments' buffers alone, at addresses of its own. */
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;
 	uint64_t address[TAPE_ARGS_MAX];
@@ -399,6 +400,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
+	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
 	if (v->pattern) {
 		o.sample = &sample;
@@ -415,6 +417,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	else if (rc)
 		launcher_fault(fault, rc == ERR_UNSUPPORTED ? "unsupported-op" : "argument", index, row->line, err.text);
 	else if (trial->want_cost) launcher_cost_add(out, index, row, &report.cost);
+	/* What it cost, by row and by line. */
 	if (!rc && trial->want_cost) {
 		struct runner_row_cost *cost = &out->costs[out->ncosts - 1];
 		cost->sampled = report.sampled;

@@ -61,6 +61,7 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 	const struct tape *t = r->tape;
 	r->on_path = xcalloc((size_t)t->nrows + 1, sizeof *r->on_path);
 	r->is_skipped = xcalloc((size_t)t->nrows + 1, sizeof *r->is_skipped);
+	/* Rows on the path to an output always run. */
 	tape_data_path(t, r->on_path);
 	bool *tainted = xcalloc((size_t)t->nbuffers + 1, sizeof *tainted);
 	int rc = 0;
@@ -72,6 +73,8 @@ static int rows_prepare(struct replay *r, struct runner_fault *fault)
 		if ((row->kind == TAPE_FILL || row->kind == TAPE_COPY) &&
 			tape_view_elements(&row->dst) > t->buffers[row->dst.buffer].bytes / (int64_t)dtype_bytes(row->dst.dtype))
 			rc = bad_tape(fault, "rows[%d].dst has more elements than its buffer", i);
+		/* A row is skipped when it uses what a skipped one should have written; then its own writes
+		 * are tainted too. */
 		for (int a = 0; row->kind == TAPE_LAUNCH && a < row->nargs; a++)
 			uses_taint |= tape_arg_has_buffer(&row->args[a]) && tainted[row->args[a].buffer];
 		uses_taint |= row->kind == TAPE_COPY && tainted[row->src.buffer];
@@ -92,6 +95,8 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 {
 	const struct tape *t = r->tape;
 	if (!r->launcher->kernel_order) return 0;
+	/* Of each kernel: through which arguments it may write, and whether it waits for the one before
+	 * it. The launcher knows, which has lowered it. */
 	struct row_kernel *kernels = xcalloc((size_t)t->nkernels + 1, sizeof *kernels);
 	uint8_t *uses = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *uses);
 	for (int k = 0; k < t->nkernels; k++)
@@ -99,6 +104,7 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 	struct row_race race = row_race_find(t, kernels, r->is_skipped);
 	free(kernels);
 	free(uses);
+	/* A row that races with what comes after forward has no other row. */
 	if (race.row < 0) return 0;
 	const struct tape_row *row = &t->rows[race.row];
 	char text[300];
@@ -337,6 +343,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 
+	/* Memory is filled, then rows run in the tape's order. */
 	int rc = given_match(r, trial, &out->fault);
 	bool is_filled = false;
 	if (!rc) {
@@ -352,6 +359,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		rc = ERR_MISMATCH;
 		if (is_first) out->fault = last;
 	}
+	/* Timing repeats the rows, so it comes after the checked run and is checked like it. */
 	if (!rc && trial->time_repeats && l->time) {
 		rc = l->time(l, r->is_skipped, trial->time_repeats, how.deadline_ns, out, &out->fault);
 		if (!rc) rc = l->finish(l, &how, out, &out->fault);

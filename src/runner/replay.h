@@ -7,8 +7,9 @@
 #include "tape/tape.h"
 
 struct replay;
+/* The data of one trial: inputs and parameters, at the offsets that the trial names. */
 struct replay_given {
-	const uint8_t *data;
+	const uint8_t *data; /* (bytes) */
 	int64_t bytes;
 	const struct launcher_library *library; /* who computes library rows; NULL: one on the data path is a fault */
 };
@@ -23,9 +24,12 @@ const struct tape *replay_tape(const struct replay *r);
 /* The candidate is done: nothing of it is left, and the launcher is as good as new. On failure this
  * process must end. */
 int replay_reset(struct replay *r, struct runner_fault *fault);
-/* Line of the first tf32 dot on fp32 operands in a kernel on the data path; of the first operation
- * whose order is open (vm_kernel_may_depend_on_order); of the first that rounds fp32 to less on its way to memory
- * (vm_kernel_narrows), or of such a cast by the host. -1 when there is none. */
+/* The first line of a kernel on the data path that has what is asked for; -1 when there is none:
+ *   RUNNER_TF32    a tf32 dot on fp32 operands
+ *   RUNNER_ORDER   an operation whose order is open (vm_kernel_may_depend_on_order)
+ *   RUNNER_NARROW  what rounds fp32 to less on its way to memory (vm_kernel_narrows), or such a cast
+ *                  by the host
+ *   RUNNER_DATA    what makes costs depend on data (vm_kernel_cost_depends_on_data) */
 int replay_line(const struct replay *r, enum runner_question question);
 /* The launcher cannot be used any more: this process must end. */
 bool replay_is_spent(const struct replay *r);

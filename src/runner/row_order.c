@@ -88,6 +88,7 @@ static void step(struct clocks *c, int row)
 {
 	const struct tape_row *r = &c->tape->rows[row];
 	int32_t *known = clock_of(c, r->stream), *event = c->event + (size_t)r->event * (size_t)c->nstreams;
+	/* An event remembers what its stream knew; who waits for it knows that too. */
 	if (r->kind == TAPE_RECORD) {
 		memcpy(event, known, (size_t)c->nstreams * sizeof *event);
 		return;

@@ -43,7 +43,6 @@
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
 #define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
-#define RUNNER_NAME_BYTES_MAX 512
 #define RUNNER_TIMES_MAX 1000
 #define RUNNER_SITES_MAX 512
 
@@ -52,8 +51,10 @@
  * of this name (a parameter that the candidate calls otherwise). */
 struct runner_given {
 	const char *name;
-	int64_t offset, bytes;
-	bool may_change, for_const;
+	int64_t offset;
+	int64_t bytes;
+	bool may_change;
+	bool for_const;
 	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
 };
 struct runner_trial {
@@ -62,7 +63,8 @@ struct runner_trial {
 	int nparams;
 	struct runner_given *params;
 	int64_t output_offset[TAPE_OUTPUTS_MAX]; /* of each output in the outputs memfd, dense row-major */
-	bool want_cost, crosswise;               /* crosswise: reductions combine in the vm's second order */
+	bool want_cost;                          /* costs are counted */
+	bool crosswise;                          /* reductions combine in the vm's second order */
 	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
 	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
@@ -112,28 +114,37 @@ struct runner_binaries {
 };
 enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RUNNER_FP8 };
 
-/* code: a vm fault's name, or one of
- *   bad-tape     the tape does not parse, or does not fit the given data (sizes, names)
- *   bad-ir       a kernel's IR does not parse          unsupported-op  it has an operation the vm
- *   does not know
- *   memory       buffers over the bound                library-row     a torch operator stands on
- *   the data path, and nobody computes it
- *   input-modified, param-modified                     a movement row or kernel wrote to what the
- *   reference leaves alone
- *   canary       memory around a buffer changed: on the vm our own bug; on a GPU a kernel wrote there
- *   gpu-fault, out-of-resources, gpu-lost
- *                a GPU's own errors: an instruction that cannot be executed; more registers, shared
- *                memory or programs at once than there are; the device does not answer any more
- *   bad-binary   the driver does not take the binary, or it does not fit the tape */
+/* Why a load or a trial stopped. code is a vm fault's name (vm_fault_name), or one of
+ *   bad-tape         the tape does not parse, or does not fit the given data (sizes, names)
+ *   bad-ir           a kernel's IR does not parse
+ *   unsupported-op   the IR, or a row, has an operation that is not known here
+ *   memory           buffers over the bound
+ *   library-row      a torch operator stands on the data path, and nobody computes it
+ *   input-modified   a row wrote to an input that the reference leaves alone
+ *   param-modified   likewise to a parameter
+ *   race             nothing orders two rows that use the same memory (also the vm's, inside a launch)
+ *   canary           memory around a buffer changed: on the vm our own bug, on a GPU a kernel's
+ *   gpu-fault        a GPU's own error: an instruction that cannot be executed
+ *   out-of-resources more registers, shared memory or programs at once than the GPU has
+ *   gpu-lost         the GPU does not answer any more
+ *   bad-binary       the driver does not take the binary, or it does not fit the tape */
 struct runner_fault {
-	char code[32], text[1024];
-	int line, row;
+	char code[32];
+	char text[1024];
+	int line; /* of the candidate; 0: not known */
+	int row;  /* of the tape; -1: no row's */
 };
 
 struct runner_row_cost {
 	int row;
 	enum tape_row_kind kind;
-	int64_t programs, bytes, sectors, flops, special, dot_flops, footprint_bytes;
+	int64_t programs; /* this and the next six: as struct vm_cost has them; bytes: loads and stores together */
+	int64_t bytes;
+	int64_t sectors;
+	int64_t flops;
+	int64_t special;
+	int64_t dot_flops;
+	int64_t footprint_bytes;
 	int kernel;            /* of a launch: into the tape's kernels */
 	struct vm_cost counts; /* of a launch: what the predicted time is made from */
 	int64_t sampled;       /* of a launch: programs that ran for these counts */
@@ -143,11 +154,14 @@ struct runner_row_cost {
 /* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so many, where launches
  * were sampled. Movement rows count whole. */
 struct runner_touched {
-	int64_t read, written;
+	int64_t read;
+	int64_t written;
 };
 struct runner_line_cost {
-	int line;
-	int64_t bytes, sectors, flops;
+	int line; /* of the candidate */
+	int64_t bytes;
+	int64_t sectors; /* of 32 bytes */
+	int64_t flops;
 };
 /* A site of a kernel of the tape; struct vm_site's fields. least, most,
  * nearest: of this trial; NaN where nothing was seen. */
@@ -170,14 +184,14 @@ struct runner_result {
 	struct runner_fault fault;
 	bool has_lineage; /* the launcher keeps origin tags */
 	enum tape_lineage lineage;
-	int lineage_output;
+	int lineage_output; /* the output that lineage speaks of; -1: none */
 	int ncosts;
 	struct runner_row_cost *costs; /* want_cost: one for each row that ran; heap */
 	int nlines;
 	struct runner_line_cost *lines; /* want_cost: heap */
 	int ntouched;
 	struct runner_touched *touched; /* want_cost: for each buffer of the tape; heap */
-	int64_t run_ns;
+	int64_t run_ns;                 /* of the whole replay */
 	int ntimes;
 	int64_t *times_ns; /* of the timed replays, in order; heap */
 	int64_t empty_ns;  /* what the clock shows where nothing runs */

@@ -279,11 +279,14 @@ static int int_at(const json_t *row, size_t i, int max)
 
 static void coverage_parse(const json_t *o, struct runner_coverage *out)
 {
+	/* The runner has run hostile kernels, so nothing it says is taken as it is: counts are held
+	 * within the room that there is, and a field that is absent or of the wrong kind reads as 0. */
 	const json_t *open = json_object_get(o, "sites");
 	size_t n = MIN(json_array_size(open), (size_t)RUNNER_SITES_MAX);
 	out->sides = (int)MIN(MAX(json_integer_value(json_object_get(o, "sides")), 0), INT32_MAX);
 	out->taken = (int)MIN(MAX(json_integer_value(json_object_get(o, "taken")), 0), out->sides);
 	out->sites = xcalloc(n + 1, sizeof *out->sites);
+	/* A site is an array, in the order in which coverage_json wrote it. */
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(open, i);
 		struct runner_site *s = &out->sites[out->nsites++];
@@ -309,6 +312,8 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 json_t *runner_result_json(const struct runner_result *r)
 {
 	json_t *costs = json_array(), *lines = json_array(), *times = json_array(), *touched = json_array();
+	/* Rows are arrays rather than objects: there are thousands, and costs_parse reads the same
+	 * order. */
 	for (int i = 0; i < r->ntimes; i++) json_array_append_new(times, json_integer(r->times_ns[i]));
 	for (int i = 0; i < r->ncosts; i++) {
 		const struct runner_row_cost *c = &r->costs[i];
@@ -325,6 +330,7 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(row, json_string(c->reached ? c->reached : ""));
 		json_array_append_new(costs, row);
 	}
+	/* Bytes of each buffer, and of each source line. */
 	for (int i = 0; i < r->ntouched; i++)
 		json_array_append_new(
 			touched, json_pack("[I, I]", (json_int_t)r->touched[i].read, (json_int_t)r->touched[i].written));
@@ -332,6 +338,7 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(lines,
 			json_pack("[i, I, I, I]", r->lines[i].line, (json_int_t)r->lines[i].bytes, (json_int_t)r->lines[i].sectors,
 				(json_int_t)r->lines[i].flops));
+	/* Coverage is there only where it was asked for. */
 	json_t *coverage = r->coverage.sites ? coverage_json(&r->coverage) : json_null();
 	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:o, s:I, s:o, s:I, s:s}", "coverage", coverage, "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
@@ -347,11 +354,14 @@ static int64_t count_at(const json_t *row, size_t i)
 
 static void costs_parse(const json_t *o, struct runner_result *r)
 {
+	/* As in coverage_parse, every count is held within its limit. */
 	const json_t *costs = json_object_get(o, "costs"), *lines = json_object_get(o, "lines");
 	size_t ncosts = MIN(json_array_size(costs), (size_t)TAPE_ROWS_MAX),
 		   nlines = MIN(json_array_size(lines), (size_t)GIVEN_MAX);
 	r->costs = xcalloc(ncosts + 1, sizeof *r->costs);
 	r->lines = xcalloc(nlines + 1, sizeof *r->lines);
+	/* Costs, a row of the tape each. A predicted time multiplies them, so an error that is no
+	 * number is none. */
 	for (size_t i = 0; i < ncosts; i++) {
 		const json_t *row = json_array_get(costs, i);
 		struct runner_row_cost *c = &r->costs[r->ncosts++];
@@ -369,6 +379,7 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 		const char *reached = json_string_value(json_array_get(row, f + 4));
 		c->reached = reached && *reached ? xstrdup(reached) : NULL;
 	}
+	/* Bytes of each buffer that were read and written. */
 	const json_t *touched = json_object_get(o, "touched");
 	size_t ntouched = MIN(json_array_size(touched), (size_t)TAPE_BUFFERS_MAX);
 	r->touched = xcalloc(ntouched + 1, sizeof *r->touched);
@@ -376,6 +387,7 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 		const json_t *pair = json_array_get(touched, i);
 		r->touched[r->ntouched++] = (struct runner_touched){count_at(pair, 0), count_at(pair, 1)};
 	}
+	/* Counts by line of the candidate. */
 	for (size_t i = 0; i < nlines; i++) {
 		const json_t *row = json_array_get(lines, i);
 		r->lines[r->nlines++] = (struct runner_line_cost){
@@ -396,6 +408,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	struct runner_result r = {0};
 	int64_t lineage = 0, output = 0;
 	const json_t *fault = json_object_get(o, "fault");
+	/* What the verdict rests on must be there and in range, or the answer is refused. */
 	int rc = json_opt_bool(o, "result", "has_lineage", &r.has_lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
@@ -404,11 +417,14 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (!rc) rc = json_get_int(o, "result", "empty_ns", 0, INT64_MAX / 2, &r.empty_ns, err);
 	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
 	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
+	/* A fault is an answer too. */
 	if (!rc && json_is_object(fault)) {
 		r.has_fault = true;
 		rc = runner_fault_parse(fault, &r.fault, err);
 	}
 	if (rc) return rc;
+	/* The lists behind it are read leniently; nothing is allocated before this point, so an early
+	 * return leaks nothing. */
 	r.lineage = (enum tape_lineage)lineage;
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);

@@ -40,12 +40,18 @@ int sandbox_fail(char *text, size_t len, int err, const char *what)
 
 /* ---- users and namespaces ---- */
 
+/* Needs CAP_SETPCAP. */
+static void drop_bounding_set(void)
+{
+	for (int cap = 0; cap < 64; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+}
+
 static int drop_capabilities(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct none[2] = {{0}};
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	for (int cap = 0; cap < 64; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	drop_bounding_set();
+	/* The kernel takes from the ambient set what is no longer permitted: all of it. */
 	return syscall(SYS_capset, &head, none) ? -errno : 0;
 }
 
@@ -54,6 +60,8 @@ int sandbox_drop_root(char *text, size_t len)
 	if (geteuid() != 0 && getuid() != 0) return 0;
 	if (setgroups(0, NULL)) return sandbox_fail(text, len, errno, "setgroups");
 	if (setresgid(NOBODY, NOBODY, NOBODY)) return sandbox_fail(text, len, errno, "setresgid");
+	/* First the bounding set: who is root no more cannot narrow it. */
+	drop_bounding_set();
 	if (setresuid(NOBODY, NOBODY, NOBODY)) return sandbox_fail(text, len, errno, "setresuid");
 	int rc = drop_capabilities();
 	return rc ? sandbox_fail(text, len, -rc, "capset") : 0;
@@ -193,8 +201,8 @@ static int count_threads(void)
 	return count;
 }
 
-/* A GPU's driver names its threads through /proc/self, which must be this process's own: mounted anew
- * in a pid namespace of its own, and writable for who runs it. */
+/* A GPU's driver names its threads through /proc/self, which must be this process's own: mounted
+ * anew in a pid namespace of its own, and writable for who runs it. */
 static int own_proc(const struct sandbox_options *o, char *text, size_t len)
 {
 	if (!o->device_paths || o->level != SANDBOX_FULL) return 0;

@@ -1,6 +1,6 @@
 /* sandbox: makes the calling process unable to hurt anything. Linked into hone-runner and the
- * verifier, and built alone as libhone_sandbox.so, which the Python workers load with ctypes, so the
- * same C code guards all of them.
+ * verifier, and built alone as libhone_sandbox.so, which the Python workers load with ctypes, so
+ * the same C code guards all of them.
  *
  * Levels (docs/verifier.md): `full` user, pid, net, mount and ipc namespaces plus all of `lsm`;
  * `lsm` Landlock and seccomp: no sockets, no exec, no file but the read-only paths given, no signal
@@ -27,9 +27,9 @@ struct sandbox_options {
 	int allow_threads;    /* clone(CLONE_THREAD) */
 	int allow_fork;       /* compile worker only */
 	int allow_memfd;      /* oracle only: memory files, each of at most memory_bytes */
-	/* NULL-terminated or NULL; device files to read, write and command (GPU's runner only). The process
-	 * may then also name its threads in /proc/self/task, for which it stays dumpable, and listen on a
-	 * local socket: the driver does not start without. */
+	/* NULL-terminated or NULL; device files to read, write and command (GPU's runner only). The
+	 * process may then also name its threads in /proc/self/task, for which it stays dumpable, and
+	 * listen on a local socket: the driver does not start without. */
 	const char *const *device_paths;
 };
 /* Step 1, before the fork that makes the job's process: namespaces (level full), and uid 65534

@@ -230,10 +230,10 @@ static int add_clone_rules(scmp_filter_ctx c, const struct sandbox_options *o)
 }
 
 /* A GPU's driver listens on a local socket of its own from the first moment, and does not start
- * without; before it binds it removes what may lie under the socket's name, and gives up where it may
- * not, but takes it well that there is nothing. It also looks for a daemon that shares the GPU, and
- * takes it well when there is none. So sockets of that one kind exist, which can only be connected
- * to, connecting finds nobody, and there is never a file to remove. */
+ * without; before it binds it removes what may lie under the socket's name, and gives up where it
+ * may not, but takes it well that there is nothing. It also looks for a daemon that shares the GPU,
+ * and takes it well when there is none. So sockets of that one kind exist, which can only be
+ * connected to, connecting finds nobody, and there is never a file to remove. */
 static int add_driver_rules(scmp_filter_ctx c)
 {
 	static const int calls[] = {SCMP_SYS(bind), SCMP_SYS(listen)};

@@ -3,14 +3,12 @@
  *
  * A tape is data about memory, never code of the candidate's host side:
  *   buffers   what exists: inputs, parameters, constants (with contents), temporaries. Buffer b
- *   lives at the synthetic address
- *             (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can always be told from its high
- *             bits, however it was computed.
+ *             lives at the synthetic address (b + 1) << TAPE_ADDRESS_SHIFT; a pointer's buffer can
+ *             always be told from its high bits, however it was computed.
  *   kernels   Triton IR text (TTIR, with locations) and launch options of each distinct kernel
  *   rows      in order: launch, fill, copy (strided, with cast: contiguous, cat, pad and the like
- *   become copies), library (any other
- *             torch operator: it is recorded so that lineage can see it); each on a stream, with
- *             record and wait rows for the order between streams
+ *             become copies), library (any other torch operator: it is recorded so that lineage can
+ *             see it); each on a stream, with record and wait rows for the order between streams
  *   outputs   views that forward returned, in flattened order
  * The text form is one JSON object (docs/tape-format.md). tape_parse trusts nothing: every index,
  * view bound, size, count and name is checked against the limits below, and the error names the
@@ -56,7 +54,8 @@ struct tape_view {
 	int64_t offset_bytes;
 	enum dtype dtype;
 	int ndim;
-	int64_t shape[TAPE_DIMS_MAX], stride[TAPE_DIMS_MAX];
+	int64_t shape[TAPE_DIMS_MAX];
+	int64_t stride[TAPE_DIMS_MAX]; /* in elements */
 };
 
 /* A tensor descriptor that the host made. In the IR it is 1 + 2 n arguments: itself, then the n
@@ -72,8 +71,8 @@ struct tape_arg {
 	enum tape_arg_kind kind;
 	int buffer;           /* pointer, descriptor */
 	int64_t offset_bytes; /* pointer, descriptor: of its base */
-	int64_t i;
-	double f;
+	int64_t i;            /* int */
+	double f;             /* float */
 	const struct tape_descriptor *descriptor;
 };
 
@@ -82,7 +81,9 @@ struct tape_kernel {
 	const char *ttir;
 	size_t ttir_len;
 	/* Options that reach the machine code. */
-	int num_warps, num_stages, num_ctas;
+	int num_warps;
+	int num_stages;
+	int num_ctas;            /* blocks of a cluster that make one program */
 	int maxnreg;             /* registers of a thread at most; 0: the compiler's own choice */
 	bool no_fp_fusion;       /* products and sums are not fused */
 	bool no_reflect_ftz;     /* libdevice keeps subnormal numbers */
@@ -112,14 +113,17 @@ struct tape_row {
 	uint32_t grid[3];
 	bool has_allocator; /* launch of a kernel that makes descriptors: the host had given Triton an allocator */
 	int nargs;
-	struct tape_arg *args;     /* launch: arguments of the IR's function, in order */
-	struct tape_view dst, src; /* fill: dst; copy: dst and src, same shape */
-	double fill;               /* fill: value (bits of int64 kept exactly in fill_int for integer types) */
-	int64_t fill_int;
-	const char *op;
-	int nreads, nwrites;
-	struct tape_view *reads, *writes; /* library */
-	const json_t *op_args;            /* library: the call's arguments; tensors as {"view": index into reads} */
+	struct tape_arg *args; /* launch: arguments of the IR's function, in order */
+	struct tape_view dst;  /* fill and copy */
+	struct tape_view src;  /* copy: of dst's shape */
+	double fill;           /* fill: the value */
+	int64_t fill_int;      /* fill: the value, for integer types, exactly */
+	const char *op;        /* library: torch's name of the operator */
+	int nreads;
+	int nwrites;
+	struct tape_view *reads;  /* library: (nreads) */
+	struct tape_view *writes; /* library: (nwrites) */
+	const json_t *op_args;    /* library: the call's arguments; tensors as {"view": index into reads} */
 };
 
 struct tape {
@@ -133,8 +137,8 @@ struct tape {
 	struct tape_row *rows;
 	int noutputs;
 	struct tape_view *outputs;
-	int nstreams, nevents; /* 1 + the highest number used */
-	bool output_is_tuple;
+	int nstreams;           /* 1 + the highest number used */
+	int nevents;            /* likewise */
 	struct sha256_hex hash; /* of the canonical text: equal tapes have equal hashes */
 };
 
@@ -147,9 +151,9 @@ void tape_free(struct tape *t);
 struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);
-/* Where a library row's operands lie when they are handed to whoever computes it: the reads, then the
- * writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or NULL.
- * Returns the bytes of all. */
+/* Where a library row's operands lie when they are handed to whoever computes it: the reads, then
+ * the writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or
+ * NULL. Returns the bytes of all. */
 int64_t tape_library_layout(const struct tape_row *r, int64_t *offset);
 /* A kind that touches no memory. */
 static inline bool tape_row_is_order(enum tape_row_kind k) { return k == TAPE_RECORD || k == TAPE_WAIT; }
@@ -188,8 +192,8 @@ const char *tape_lineage_reason(
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
 /* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
- * every output. may_be_given: a bit for each output that needs no kernel, since the reference itself
- * passes it through or makes it of constants. */
+ * every output. may_be_given: a bit for each output that needs no kernel, since the reference
+ * itself passes it through or makes it of constants. */
 enum tape_lineage tape_lineage_outputs(
 	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output);
 #endif

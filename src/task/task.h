@@ -49,7 +49,7 @@ const char *task_split_name(enum task_split s);
 int task_split_settle(const char *structure, const char *label, const char *what, const char **out, struct err *err);
 
 /* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the
- * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split,
+ * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split, rung,
  * level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
  * are named as the files of its checkout are. A bad row is an error that names file and line. */
 int task_set_load(const char *path, struct task_set *out, struct err *err);
@@ -83,19 +83,15 @@ int task_synth(const struct task_synth_options *o, struct task_set *out, struct 
 
 /* A reference answer for a composed task: plan (1-3 short sentences that name the operators, block
  * shape and fusion) and code (a candidate file). style 0..task_answer_styles()-1 varies block size,
- * naming, masking, grid form, one or several kernels. ERR_NOT_FOUND when the task was not composed.
- */
+ * naming, masking, grid form, one or several kernels. Of a task that a family of templates gave
+ * there may be several answers, whose best depends on the sizes: choice 0 is the best by the
+ * family's rule. ERR_NOT_FOUND when the task was not composed, ERR_RANGE for a style or choice that
+ * there is not. */
 int task_answer_styles(void);
-/* Of a task that a family of templates gave there may be several answers, whose best depends on the
- * sizes: task_answer gives the best by the family's rule, task_answer_choice any, 0 being the best;
- * ERR_RANGE behind the last. */
 int task_answer_choice(
 	const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err);
-int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 /* The same task solved correctly but slowly (one launch per operator, small blocks; of a family the
  * last choice): the mid-end's starting point. */
 int task_answer_slow(const struct task *t, int style, struct str *plan, struct str *code, struct err *err);
 
-/* Problem audit, static part: reasons a task cannot discriminate that the text alone shows. The
- * rest is `hone tasks audit` (oracle). */
 #endif

@@ -349,10 +349,6 @@ static int answer(const struct task *t, int style, int choice, struct str *plan,
 	return rc;
 }
 
-int task_answer(const struct task *t, int style, struct str *plan, struct str *code, struct err *err)
-{
-	return answer(t, style, 0, plan, code, err);
-}
 int task_answer_choice(const struct task *t, int style, int choice, struct str *plan, struct str *code, struct err *err)
 {
 	if (choice < 0) return err_set(err, ERR_RANGE, "task %s: choice %d: expected 0 or more", t->name, choice);

@@ -130,6 +130,7 @@ static void expand(const struct expansion *e, struct slice text, struct str *out
 static void value_print(const struct expansion *e, struct slice name, struct slice field, struct str *out)
 {
 	const struct family *f = e->task->family;
+	/* A size; a constant; in an answer, a tuned value; a row of a pick. */
 	int dim = dim_find(f, name);
 	if (dim >= 0) {
 		str_printf(out, "%d", e->task->sizes[dim]);
@@ -225,6 +226,7 @@ static void expand(const struct expansion *e, struct slice text, struct str *out
 			p = name.data + name.len + 1;
 			continue;
 		}
+		/* A value. What follows it on the line is no left edge any more. */
 		if (*p == '$') {
 			struct slice field = {0};
 			name = name_at(p + 1, end);
@@ -237,6 +239,7 @@ static void expand(const struct expansion *e, struct slice text, struct str *out
 			at_start = false;
 			continue;
 		}
+		/* Everything else is Python and copied. */
 		at_start = *p == '\n';
 		str_putc(out, *p++);
 	}

@@ -26,6 +26,7 @@ static bool skip_blank(struct py_scanner *s)
 	int width = s->at_line_start && s->pos > 0 && s->src[s->pos - 1] != '\n' ? s->indent : 0;
 	for (;;) {
 		int c = peek(s, 0);
+		/* Blanks make the width of an indentation, tabs to the next multiple of 8. */
 		if (c == ' ') {
 			width++;
 			s->pos++;
@@ -43,6 +44,7 @@ static bool skip_blank(struct py_scanner *s)
 			s->pos++;
 			s->line++;
 			width = 0;
+			/* Inside brackets a line end is a blank. */
 			if (s->brackets > 0) continue;
 			ended |= !s->at_line_start;
 			s->at_line_start = true;

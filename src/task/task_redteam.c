@@ -194,6 +194,7 @@ int redteam_draw(
 		int at = i + (int)((((uint64_t)r.v[0] << 32) | r.v[1]) % (uint64_t)(n - i));
 		struct pick p = all[at];
 		all[at] = all[i];
+		/* Its name says what is wrong with it; its source is written from the same numbers. */
 		struct redteam_candidate *c = &(*out)[i];
 		const char *number = TRIGGERS[p.trigger].numbers[p.number];
 		*c = (struct redteam_candidate){

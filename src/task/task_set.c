@@ -167,15 +167,19 @@ static int row_fields(const json_t *o, const char *what, struct row *r, struct e
 
 static int row_finish(struct row *r, const char *what, struct task *t, struct err *err)
 {
+	/* Names become paths of run folders, and a file of tasks may come from a stranger. */
 	if (!is_safe_name(r->name))
 		return err_set(err, ERR_FORMAT,
 			"%s: task name \"%.64s\": expected letters, digits and _ . - + /, no part that starts with a dot, at most "
 			"%d bytes",
 			what, r->name, NAME_BYTES_MAX);
+	/* A split is a property of the structure: a label that differs is an error, a missing one is
+	 * filled in. */
 	if (task_split_settle(r->structure, r->split, what, &r->split, err)) return err->code;
 	if (*r->rung && rung_find((struct slice){r->rung, strlen(r->rung)}) < 0)
 		return err_set(
 			err, ERR_FORMAT, "%s: rung \"%.16s\": expected T0 to T%d or nothing", what, r->rung, RUNG_COUNT - 1);
+	/* KernelBench numbers its files; others have the number in their rows, or none. */
 	int64_t problem_id = r->problem_id ? r->problem_id : problem_id_of_name(r->name);
 	*t = (struct task){.name = xstrdup(r->name),
 		.source = xstrdup(r->source),
@@ -186,6 +190,7 @@ static int row_finish(struct row *r, const char *what, struct task *t, struct er
 		.seed = (uint64_t)r->seed,
 		.problem_id = problem_id,
 		.hash = task_source_hash(r->source, strlen(r->source))};
+	/* The source itself is looked at last, since only a whole task can be checked. */
 	int rc = task_check(t, err);
 	if (rc) {
 		err_prefix(err, "%s", what);

@@ -348,6 +348,7 @@ static int take_counts(struct cursor *c, uint64_t *tensors, uint64_t *entries)
 	const uint8_t *magic = NULL;
 	uint32_t version = 0;
 	snprintf(c->field, sizeof c->field, "header");
+	/* Four letters and a version, whose bytes tell also which way round the file was written. */
 	int rc = take(c, 4, &magic);
 	if (!rc && memcmp(magic, "GGUF", 4))
 		rc = FAIL(c, ERR_FORMAT, "the file begins with %02x %02x %02x %02x; expected \"GGUF\"", magic[0], magic[1],

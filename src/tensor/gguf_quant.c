@@ -187,8 +187,6 @@ const struct gguf_quant *gguf_quant_find(uint32_t type)
 	return type < ARRAY_LEN(quants) && quants[type].name ? &quants[type] : NULL;
 }
 
-const char *gguf_tensor_type(const struct gguf_tensor *t) { return t->quant->name; }
-
 void gguf_to_f32(const struct gguf_tensor *t, float *out)
 {
 	t->quant->unpack(t->data, t->bytes / (size_t)t->quant->bytes, out);

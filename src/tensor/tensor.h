@@ -15,8 +15,8 @@ struct tensor_info {
 	const char *name;
 	enum dtype dtype;
 	int ndim;
-	int64_t shape[TENSOR_DIMS_MAX];
-	const void *data;
+	int64_t shape[TENSOR_DIMS_MAX]; /* (ndim) */
+	const void *data;               /* (bytes) row-major */
 	size_t bytes;
 };
 
@@ -32,7 +32,7 @@ const struct tensor_info *safetensors_find(const struct safetensors *s, const ch
 /* Finds and checks the shape; error says expected and found. */
 int safetensors_get(const struct safetensors *s, const char *name, int ndim, const int64_t *shape,
 	const struct tensor_info **out, struct err *err);
-/* Copies as fp32 (from F32, F16, BF16, F64, F8). */
+/* Copies all values as fp32, from F32, F16, BF16, F64 and both F8; CHECKs that they are floats. */
 void tensor_to_f32(const struct tensor_info *t, float *out);
 #define SAFETENSORS_SHARDS_MAX 4096
 /* Writes one file atomically, tensors in the order given, metadata {"format": "pt"} plus the pairs
@@ -108,7 +108,6 @@ int64_t gguf_int_at(const struct gguf_value *v, uint64_t i); /* of a list of int
 size_t gguf_count(const struct gguf *g);
 const struct gguf_tensor *gguf_at(const struct gguf *g, size_t i);                  /* tensors, in name order */
 const struct gguf_tensor *gguf_tensor_find(const struct gguf *g, const char *name); /* NULL when absent */
-const char *gguf_tensor_type(const struct gguf_tensor *t);                          /* "Q4_K" */
 /* All values as fp32, (t->count), the very bits that gguf-py's dequantiser gives. */
 void gguf_to_f32(const struct gguf_tensor *t, float *out);
 #endif

@@ -50,8 +50,6 @@ const struct chat_template *chat_template_row(const char *name)
 	return NULL;
 }
 
-const char *chat_template_name(const struct chat_template *c) { return c->name; }
-
 /* As strftime's "%d %b %Y" writes it: the form of the templates' own dates, and nothing in it that
  * could be a control token. */
 static bool is_date(const char *text)

@@ -17,10 +17,12 @@ struct tokenizer;
 int tokenizer_open(const char *path /* tokenizer.json or its folder */, struct tokenizer **out, struct err *err);
 void tokenizer_free(struct tokenizer *t);
 int tokenizer_vocab_size(const struct tokenizer *t); /* 1 + the largest id */
+/* A growing list; zero-initialise to start. */
 struct ids {
-	int32_t *data;
-	size_t count, cap;
-}; /* zero-initialise to start */
+	int32_t *data; /* (count) */
+	size_t count;
+	size_t cap; /* room in data */
+};
 void ids_push(struct ids *v, int32_t id);
 void ids_release(struct ids *v);
 /* Appends the ids of text (must be valid UTF-8: ERR_FORMAT names the byte). Added tokens in the
@@ -31,7 +33,8 @@ int tokenizer_encode(
  * ranges (ascending, apart, on character borders): a stranger's text there stays text. Everything
  * else is as if the ranges were not there: words still reach across their borders. */
 struct text_range {
-	size_t begin, end;
+	size_t begin; /* bytes */
+	size_t end;   /* behind the last */
 };
 int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain,
 	size_t nplain, struct ids *out, struct err *err);
@@ -85,20 +88,22 @@ int tokenizer_write(const struct tokenizer_parts *p, const char *path, struct er
 struct chat_template;
 extern const char chat_plain_jinja[]; /* plain, as Jinja: what `hone init` writes into tokenizer_config.json */
 struct chat_message {
-	const char *role, *content;
-}; /* roles: system, user, assistant; contents: UTF-8 */
+	const char *role;    /* system, user or assistant */
+	const char *content; /* UTF-8 */
+};
+/* A rendered conversation; zero-initialise to start. */
 struct chat_text {
 	struct str text;
-	struct text_range *contents;
-	size_t ncontents, cap;
-}; /* rendered; contents: what came from messages. Zero-initialise */
+	struct text_range *contents; /* (ncontents) of text: what came from messages */
+	size_t ncontents;
+	size_t cap; /* room in contents */
+};
 /* The template of that name; "auto": the one that the folder's chat_template.jinja, or
  * chat_template in its tokenizer_config.json, is. Unknown ones are refused with what to do. */
 int chat_template_find(const char *name, const char *model_dir, const struct chat_template **out, struct err *err);
-const char *chat_template_name(const struct chat_template *c);
 /* The id that ends an assistant's turn; ERR_MISMATCH when the tokenizer lacks it. */
 int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_t *id, struct err *err);
-/* Whether a date can stand in the template's date line; NULL always. */
+/* Whether a date can stand in the template's date line (ERR_USAGE); NULL always can. */
 int chat_date_check(const struct chat_template *c, const char *date, struct err *err);
 /* Appends a conversation to *out. add_generation_prompt opens the assistant's turn. date: of the
  * templates that write one, "26 Jul 2024"; NULL: their own. */
@@ -111,19 +116,20 @@ int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct 
 
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {
-	bool well_formed; /* one closed fenced block after the reasoning */
-	const char
-		*problem; /* reason code when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
-	size_t plan_begin, plan_end; /* everything before the code's fence; all of the text when not well formed */
-	size_t code_begin, code_end; /* inside the fence */
+	bool well_formed;    /* one closed fenced block after the reasoning */
+	const char *problem; /* when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
+	size_t plan_begin;   /* everything before the code's fence; all of the text when not well formed */
+	size_t plan_end;
+	size_t code_begin; /* inside the fence */
+	size_t code_end;
 };
 /* The rules stand in answer.c: reasoning ends behind the last </think>; the code is
  * the last closed block marked python, python3 or py, else the last unmarked one. */
 struct answer answer_parse(const char *text, size_t len);
 /* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what
  * follows the block count as code). A token that straddles belongs to where its first byte lies.
- * Without a well-formed answer all tokens are code: nothing in it is a plan, and it must not be paid
- * by a plan's smaller weight. The answer must have been parsed from these ids decoded with
+ * Without a well-formed answer all tokens are code: nothing in it is a plan, and it must not be
+ * paid by a plan's smaller weight. The answer must have been parsed from these ids decoded with
  * skip_special. */
 void answer_token_kinds(
 	const struct tokenizer *t, const int32_t *ids, size_t count, const struct answer *a, uint8_t *kinds);

@@ -51,7 +51,8 @@ void utf8_repair(const char *text, size_t len, struct str *out)
 		size_t valid = utf8_valid_prefix(text + i, len - i);
 		str_append(out, text + i, valid);
 		i += valid;
-		/* What could still have become a character counts as one, and so does a byte that could not. */
+		/* What could still have become a character counts as one, and so does a byte that could
+		 * not. */
 		bool is_whole;
 		if (i == len) return;
 		i += char_begin((const uint8_t *)text + i, len - i, &is_whole);

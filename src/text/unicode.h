@@ -47,9 +47,9 @@ static inline size_t utf8_next(const uint8_t *p, uint32_t *c)
 /* Offset of the first byte that does not belong to valid UTF-8 (no surrogates, no overlong forms);
  * len when all is valid. */
 size_t utf8_valid_prefix(const char *text, size_t len);
-/* Appends a text that may be cut or no UTF-8 at all as one that is valid: what the bytes begin and do
- * not finish becomes one U+FFFD, as do bytes that begin nothing. This is Unicode's practice ("maximal
- * subparts"), and so what transformers and Python's "replace" write. */
+/* Appends a text that may be cut or no UTF-8 at all as one that is valid: what the bytes begin and
+ * do not finish becomes one U+FFFD, as do bytes that begin nothing. This is Unicode's practice
+ * ("maximal subparts"), and so what transformers and Python's "replace" write. */
 void utf8_repair(const char *text, size_t len, struct str *out);
 /* Offset of the character that ends at `end` (> 0) of valid text. */
 size_t utf8_last(const char *text, size_t end);

@@ -12,9 +12,9 @@
  *         eps_high is the cap itself
  *   d = ref - lp              KL k3   k = exp(d) - d - 1
  *   dk/dlp = 1 - exp(d)
- * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, GSPO 2507.18071,
- * CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All scalar work is in
- * double. */
+ * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, GSPO
+ * 2507.18071, CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All
+ * scalar work is in double. */
 #include "train/train.h"
 #include "base/base.h"
 
@@ -100,12 +100,6 @@ static const struct {
 	[LOSS_CISPO] = {"cispo", value_cispo, per_token, NULL},
 }; /* bnpo differs from dapo only where an update is split: dapo counts all of its tokens, bnpo those of a micro-batch;
 	  ours is never split */
-
-const char *loss_type_name(enum loss_type t)
-{
-	CHECK(t >= 0 && t < LOSS_TYPE_COUNT);
-	return loss_types[t].name;
-}
 
 bool loss_type_needs_sequence_ratio(enum loss_type t) { return loss_types[t].ratio == sequence_ratio_of; }
 

@@ -135,7 +135,7 @@ static double train_step(struct sft *s, double *epoch, bool wants_hits)
 
 /* ---- evaluation ---- */
 
-void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+void sft_evaluate(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
 	double *loss, double *accuracy)
 {
 	struct epoch_plan plan = {0};
@@ -167,17 +167,6 @@ void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_examp
 	free(hits);
 }
 
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
-	double *loss, double *accuracy)
-{
-	struct err err = {0};
-	struct pass *p;
-	int rc = pass_create(m, &(struct pass_options){.max_tokens = max_tokens}, &p, &err);
-	CHECKF(rc == 0, "%s", err.text);
-	sft_evaluate_with(p, a, examples, n, max_tokens, loss, accuracy);
-	pass_free(p);
-}
-
 static int best_save(struct sft *s, struct err *err)
 {
 	char *final = path_join(s->o->output_dir, "best"), *tmp = path_join(s->o->output_dir, "best.tmp");
@@ -205,7 +194,7 @@ static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(
 static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 {
 	double loss, accuracy;
-	sft_evaluate_with(s->pass, s->adapter, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy);
+	sft_evaluate(s->pass, s->adapter, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy);
 	json_object_set_new(metrics, "eval_loss", number(loss));
 	json_object_set_new(metrics, "eval_mean_token_accuracy", json_real(accuracy));
 	if (!s->o->stop_at_eval_minimum) return 0;

@@ -14,7 +14,8 @@
 /* ---- losses ---- */
 
 struct loss_row {
-	int32_t at, target;   /* as struct head_row, into the packed batch */
+	int32_t at;           /* as struct head_row, into the packed batch */
+	int32_t target;       /* likewise */
 	float old_logprob;    /* of the policy that sampled it (trainer's recomputation); ignored by sft */
 	float ref_logprob;    /* of the reference policy; used when beta > 0 */
 	float advantage;      /* already weighted (alpha of plan or code) */
@@ -24,23 +25,25 @@ struct loss_row {
 	float sequence_ratio; /* gspo: exp of the mean of logprob - old_logprob over the row's sequence */
 };
 enum loss_type { LOSS_SFT, LOSS_GRPO, LOSS_DR_GRPO, LOSS_DAPO, LOSS_BNPO, LOSS_GSPO, LOSS_CISPO, LOSS_TYPE_COUNT };
-const char *loss_type_name(enum loss_type t);
 int loss_type_from_name(const char *name, enum loss_type *out, struct err *err);
 bool loss_type_needs_sequence_ratio(enum loss_type t);
 struct loss_options {
 	enum loss_type type;
-	float epsilon, epsilon_high, beta;
-	float delta; /* two-sided clipping: the ratio counts as at most this before min; 0: off */
+	float epsilon;      /* the ratio is clipped below 1 - epsilon */
+	float epsilon_high; /* and above 1 + epsilon_high; cispo: the cap of the ratio itself */
+	float beta;         /* weight of the KL to the reference; 0: none */
+	float delta;        /* two-sided clipping: the ratio counts as at most this before min; 0: off */
 };
 struct loss_stats {
 	double loss;             /* mean over updates */
 	double clip_low;         /* rows that the lower clip held back (A < 0, ratio below 1 - epsilon), over all updates */
 	double clip_high;        /* rows that the upper clip held back, over all updates */
 	double ratio_max_dev;    /* largest |ratio - 1| over all updates */
-	double kl, entropy;      /* sums over rows, before any update */
-	double logprob_diff_max; /* of trainer and sampler, in the first pass */
-	double logprob_diff_sum;
-	int64_t rows; /* tokens that train, each once however often it is passed over */
+	double kl;               /* sum over rows, before any update */
+	double entropy;          /* likewise */
+	double logprob_diff_max; /* largest |trainer - sampler| of a token, in the first pass */
+	double logprob_diff_sum; /* sum of |trainer - sampler| over rows, in the first pass */
+	int64_t rows;            /* tokens that train, each once however often it is passed over */
 };
 /* Value and derivative of one row: *g = d loss / d logprob. Formulas: loss.c. */
 float loss_row_value(const struct loss_options *o, const struct loss_row *r, float logprob, float *g);
@@ -48,15 +51,16 @@ float loss_row_value(const struct loss_options *o, const struct loss_row *r, flo
 int loss_row_clip(const struct loss_options *o, const struct loss_row *r, float logprob);
 /* Sets normalisers from the lengths of ALL sequences of an update, those that do not train included
  * (a length of 0 is a sequence whose tokens do not count): grpo and gspo per-sequence mean, then
- * mean over sequences; dr_grpo sequences * max_completion_length; dapo, bnpo and cispo all tokens. */
+ * mean over sequences; dr_grpo sequences * max_completion_length; dapo, bnpo, cispo and sft all
+ * tokens. */
 void loss_normalisers(
 	enum loss_type type, const int *lengths /* (S) */, int S, int max_completion_length, float *per_sequence /* (S) */);
 
 /* ---- advantages: rewards (K) of one group to advantages (K) ---- */
 
 /* RAW: the reward itself, no baseline (rejection sampling). BATCH: r - mean, to be divided by
- * advantages_batch_scale of all rewards of the batch. MAXRL: (r - mean) / mean, for rewards that are
- * never negative. */
+ * advantages_batch_scale of all rewards of the batch. MAXRL: (r - mean) / mean, for rewards that
+ * are never negative. */
 enum advantage_type {
 	ADVANTAGE_LEAVE_ONE_OUT,
 	ADVANTAGE_MEAN_STD,
@@ -79,13 +83,15 @@ double advantages_batch_scale(const double *rewards, int n);
 /* ---- optimiser ---- */
 
 struct optimizer_options {
-	double learning_rate;
-	double adam_beta1, adam_beta2, adam_epsilon;
+	double learning_rate; /* at the top of the schedule */
+	double adam_beta1;
+	double adam_beta2;
+	double adam_epsilon;
 	double weight_decay;           /* decoupled; norms and biases do not decay */
 	double max_grad_norm;          /* gradients are scaled down to it; 0: off */
 	const char *lr_scheduler_type; /* constant | constant_with_warmup | linear | cosine, as transformers */
-	int64_t warmup_steps;
-	int64_t max_steps; /* at which the schedule ends */
+	int64_t warmup_steps;          /* over which the rate rises from 0 */
+	int64_t max_steps;             /* at which the schedule ends */
 };
 /* Rows of a command's table of options, whose settings hold a struct optimizer_options `optimizer`. */
 #define OPTIMIZER_OPTION(settings, type, field, help, choices) \
@@ -142,20 +148,22 @@ int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, str
 /* ---- supervised fine-tuning ---- */
 
 struct sft_example {
-	const int32_t *ids;
+	const int32_t *ids; /* (count) prompt, then completion */
 	int count;
-	int completion_begin;
-}; /* loss on ids[completion_begin..] */
+	int completion_begin; /* the loss is on ids[completion_begin..] */
+};
 /* Rows of JSONL (gzip or plain) carry prompt and completion as rendered text, and optionally
- * structure and split: "train" rows and rows without a split are trained on, "dev" rows are held out
- * for evaluation, all others ("test" above all) are left alone and counted. A split must be the
+ * structure and split: "train" rows and rows without a split are trained on, "dev" rows are held
+ * out for evaluation, all others ("test" above all) are left alone and counted. A split must be the
  * structure's. A completion that does not end in one of the model's end tokens gets the first of
  * them. What has more than max_tokens tokens, or more than the model has positions, is refused and
  * counted, never cut. */
 struct sft_examples {
-	struct sft_example *v;
-	size_t count, cap;
-	int64_t tokens, completion_tokens; /* sums over them */
+	struct sft_example *v; /* (count) */
+	size_t count;
+	size_t cap;                /* room in v */
+	int64_t tokens;            /* of all examples */
+	int64_t completion_tokens; /* of those, with loss */
 };
 struct sft_data {
 	struct sft_examples train, heldout;
@@ -167,14 +175,16 @@ int sft_data_load(const char *path, const struct policy *p, int max_tokens, stru
 void sft_data_release(struct sft_data *d);
 struct sft_options {
 	struct optimizer_options optimizer;
-	int max_tokens; /* packed tokens per micro-batch: padding is not computed */
-	int gradient_accumulation_steps;
-	int64_t max_steps;
-	double num_train_epochs; /* whichever ends first; 0: off */
-	double max_seconds;      /* wall clock; 0: off (then runs are not reproducible bit by bit; recorded) */
-	int64_t save_steps, eval_steps;
-	int save_total_limit, logging_steps;
-	uint64_t seed;
+	int max_tokens;                  /* packed tokens per micro-batch: padding is not computed */
+	int gradient_accumulation_steps; /* micro-batches of one optimiser step */
+	int64_t max_steps;       /* optimiser steps; 0: off. What ends first of this and the next two ends the run */
+	double num_train_epochs; /* 0: off */
+	double max_seconds;      /* wall clock; 0: off. With it runs are not the same bit by bit */
+	int64_t save_steps;      /* between checkpoints; 0: none but the last */
+	int64_t eval_steps;      /* between evaluations; 0: none */
+	int save_total_limit;    /* checkpoints kept */
+	int logging_steps;       /* between calls of the metrics function */
+	uint64_t seed;           /* of the order of examples */
 	const char *output_dir;
 	json_t *fixed; /* borrowed: further settings that a later part of the run must share, by name; NULL: none */
 	bool stop_at_eval_minimum;
@@ -192,7 +202,4 @@ int sft_run(struct model *m, struct adapter *a, const struct sft_example *train,
 	struct err *err);
 /* Optimiser steps that such a run has; INT64_MAX when only time ends it. */
 int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o);
-/* Mean completion log-loss and token accuracy. */
-void sft_evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
-	double *loss, double *accuracy);
 #endif

@@ -46,7 +46,7 @@ void sft_batch_init(struct sft_batch *b, int max_tokens);
 void sft_batch_release(struct sft_batch *b);
 void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, const uint32_t *order, size_t count);
 int sft_example_rows(const struct sft_example *e); /* tokens with loss */
-/* Over examples in the given order with an existing pass. */
-void sft_evaluate_with(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+/* Mean log-loss and accuracy of the completions' tokens, without dropout, by a pass of max_tokens. */
+void sft_evaluate(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
 	double *loss, double *accuracy);
 #endif

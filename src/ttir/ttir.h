@@ -3,8 +3,8 @@
  * The parser knows MLIR's syntax, not Triton's operations: an operation becomes its name, operands
  * in bracket groups, keywords, attributes, types, successors and regions, whatever order its pretty
  * form puts them in. What an operation means, and which of these it may have, is decided by the
- * table in vm/lower/lower_table.c. Only what opens a region has syntax of its own (func, for, while, if, and
- * the generic form that Triton prints for reduce and scan).
+ * table in vm/lower/lower_table.c. Only what opens a region has syntax of its own (func, for,
+ * while, if, and the generic form that Triton prints for reduce and scan).
  *
  * Everything lives in one arena; slices point into the text, which must outlive the tree. */
 #ifndef HONE_TTIR_H

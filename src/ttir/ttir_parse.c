@@ -123,6 +123,7 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 {
 	int group = 0;
 	while (!p->code) {
+		/* Operands, block targets, symbols, literals: by the first token of each. */
 		if (p->lx.kind == TOKEN_VALUE) {
 			if (lexer_starts_line(&p->lx)) return p->code; /* results of the next operation */
 			add_use(p, op, group);
@@ -136,6 +137,7 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 			parse_is_word(p, "true") || parse_is_word(p, "false")) {
 			add_literal(p, op);
 		} else if (parse_is(p, '[')) {
+			/* Brackets part operands into groups; other punctuation says nothing here. */
 			group++;
 			lexer_next(&p->lx);
 		} else if (parse_is(p, ']') || parse_is(p, ',') || parse_is(p, '(') || parse_is(p, ')')) {
@@ -143,6 +145,7 @@ static int parse_body(struct parser *p, struct ttir_op *op)
 		} else if (parse_is(p, '{')) {
 			parse_attr_dict(p, op);
 		} else if (parse_is(p, ':')) {
+			/* Types end an operation, with an arrow before those of its results. */
 			lexer_next(&p->lx);
 			/* tt.print writes ": operands : types" */
 			if (p->lx.kind == TOKEN_VALUE) continue;

@@ -212,7 +212,8 @@ static int parse_named_type(struct parser *p)
 		return parse_tensor(p);
 	}
 	struct ttir_type t = {.kind = TYPE_SCALAR, .count = 1};
-	/* descriptors say whether their integers have a sign ("si32"), which no operation on them asks for */
+	/* descriptors say whether their integers have a sign ("si32"), which no operation on them asks
+	 * for */
 	if (name.len > 2 && (name.data[0] == 's' || name.data[0] == 'u') && name.data[1] == 'i')
 		name = (struct slice){name.data + 1, name.len - 1};
 	for (int e = 0; e < ELEM_PTR; e++)
@@ -229,6 +230,9 @@ static int parse_named_type(struct parser *p)
 	return parse_fail(p, ERR_UNSUPPORTED, "type '%.*s'", (int)MIN(name.len, 60), name.data);
 }
 
+/* The id of the type that stands here, or a negative code. What it is shows in its first token: a
+ * word (i32, tensor<...>), !tt.ptr, !tt.tensordesc, or, where Triton's short form leaves the name
+ * out, '<'. */
 int parse_type(struct parser *p)
 {
 	if (p->code || parse_enter(p)) return p->code;

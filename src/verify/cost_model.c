@@ -16,7 +16,7 @@ double cost_candidate_s(
 		struct cost_launch moved = {.bytes = (double)r->footprint_bytes};
 		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
 		double time = r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, gpu).time_s
-											 : cost_launch_s(&moved, COST_DOT_FP32, gpu);
+											 : cost_operator_s("clone", "", &moved, COST_DOT_FP32, gpu);
 		/* No part of a launch's time grows faster than its counts do. */
 		sum += time;
 		off += time * r->error;
@@ -31,19 +31,28 @@ static double field(const json_t *o, const char *name)
 	return isfinite(v) && v > 0 ? v : 0;
 }
 
-static double launches_s(const json_t *list, enum cost_dot dot, const struct vm_gpu *gpu)
+static struct cost_launch launch_of(const json_t *o)
 {
-	double sum = 0;
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const json_t *o = json_array_get(list, i);
-		struct cost_launch l = {field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops")};
-		sum += cost_launch_s(&l, dot, gpu);
-	}
-	return json_array_size(list) ? sum : NAN;
+	return (struct cost_launch){field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops")};
 }
 
 void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)
 {
-	*eager_s = launches_s(json_object_get(cost, "eager"), dot, gpu);
-	*fused_s = launches_s(json_object_get(cost, "fused"), dot, gpu);
+	const json_t *eager = json_object_get(cost, "eager"), *fused = json_object_get(cost, "fused"), *o;
+	size_t i;
+	*eager_s = json_array_size(eager) ? 0 : NAN;
+	*fused_s = json_array_size(fused) ? 0 : NAN;
+	/* Eager is what PyTorch's own kernels take; fused what a compiler could reach at best. */
+	json_array_foreach(eager, i, o)
+	{
+		struct cost_launch l = launch_of(o);
+		const char *name = json_string_value(json_object_get(o, "name"));
+		const char *form = json_string_value(json_object_get(o, "form"));
+		*eager_s += cost_operator_s(name ? name : "", form ? form : "", &l, dot, gpu);
+	}
+	json_array_foreach(fused, i, o)
+	{
+		struct cost_launch l = launch_of(o);
+		*fused_s += cost_launch_s(&l, dot, gpu);
+	}
 }

@@ -6,9 +6,9 @@
 #include "cost/cost.h"
 #include "runner/runner.h"
 
-/* compiled: the compile worker's results for the tape's kernels, by their number; a kernel without
- * one (nothing was compiled) has the default of 4 warps. */
-/* *error: the relative standard error that sampled launches give it, weighed by their times. */
+/* Seconds of all of a candidate's rows. compiled: the compile worker's results for the tape's kernels,
+ * by their number; a kernel without one (nothing was compiled) has the default of 4 warps. *error: the
+ * relative standard error that sampled launches give the sum, weighed by their times. */
 double cost_candidate_s(
 	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu, double *error);
 /* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is

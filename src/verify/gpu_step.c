@@ -260,8 +260,10 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 	asked.v = own;
 	int rc = start(&asked, tr, &err);
 	if (!rc) rc = replay(&asked, &(struct attempt){.trace = tr, .trial = t}, &r, &err);
+	/* The runner that was started stays ours, to be ended with the others. */
 	g->gpu_runner = asked.gpu_runner;
 	g->has_gpu_runner = asked.has_gpu_runner;
+	/* A machine's fault (negative) is no opinion. */
 	if (rc >= 0) {
 		bool is_wrong = rc == GRADE_END || outputs_differ(t, &r, &worst, text, sizeof text);
 		g->v->device.trials++;

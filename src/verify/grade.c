@@ -256,6 +256,8 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 	struct err err = {0};
 	int rc = -1;
 	for (int attempt = 0; attempt < ATTEMPTS && rc < 0; attempt++) {
+		/* An attempt begins with nothing of the one before: a fault of the machine may have left
+		 * half a verdict. */
 		struct trace stock = {0};
 		verdict_clear(s, out);
 		struct grading g = {.proof = proof,
@@ -267,10 +269,14 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 			.v = out};
 		g.is_ir = source_is_ir(source, source_len);
 		rc = steps(&g, &stock, &err);
+		/* Negative is our own failure, not the candidate's: it is tried again, and the last
+		 * attempt's stands as `infra`, which is no judgement. */
 		if (rc < 0) {
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
 		}
+		/* KernelBench's own number is asked for whatever the verdict was. Then the attempt's time
+		 * is noted, since processes end in grading_release. */
 		if (rc == GRADE_END) kernelbench_step(&g, &stock);
 		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);

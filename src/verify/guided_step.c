@@ -302,6 +302,8 @@ static int root_search(
 	double u[2] = {0, 1}, d[2] = {NAN, NAN}, at_zero = NAN;
 	int rc = GRADE_ON;
 	for (int n = 0; n < ROOT_PROBES && !rc && !is_over; n++) {
+		/* One probe: every element of every input is the number u, and the site tells how far apart
+		 * its operands were. `u` and `d` hold the last two probes, taking turns: 0 first, then 1. */
 		int at = n & 1;
 		json_t *edits = json_pack("[o]", edit("uniform", -1, u[at]));
 		struct site_state *st = &g->guided->variants[variant].sites[site];
@@ -309,13 +311,18 @@ static int root_search(
 		rc = probe(g, session, tr, variant, edits, &m, &is_over, err);
 		json_decref(edits);
 		st = &g->guided->variants[variant].sites[site];
+		/* Without one distance for all elements this is no function of one number; at distance 0
+		 * the operands met. */
 		d[at] = seen_alike(&st->site, at_zero);
 		if (rc || isnan(d[at]) || d[at] == 0) break;
+		/* Where the line through both crosses zero. A slope of 0 sends it to infinity. */
 		if (n == 0) at_zero = d[0];
 		if (n == 0) continue;
 		double slope = (d[0] - d[1]) / (u[0] - u[1]), next = u[at] - d[at] / slope;
 		if (!isfinite(next) || fabs(next) > ROOT_MAX || next == u[at]) break;
 		u[1 - at] = next;
+		/* Where the steps end, the number is tried as it would meet a user: with its neighbours,
+		 * among ordinary values. */
 		json_t *among = json_pack("[o]", edit_values("sprinkle", &next, 1));
 		bool is_last = n == ROOT_PROBES - 1 || fabs(next - u[at]) <= SAME * fabs(next);
 		if (is_last) rc = probe(g, session, tr, variant, among, &m, &is_over, err);
@@ -345,6 +352,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	struct oracle_session *session = NULL;
 	int rc = oracle_session_start(g->s->oracles, g->task, g->oracle, variant, &session, err);
 	if (rc) return rc;
+	/* From where each site stands now, so that a step can be told to have helped. */
 	for (int i = 0; i < g->guided->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			struct site_state *st = &g->guided->variants[variant].sites[i];
@@ -360,6 +368,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 		struct measure m;
 		if (step) rc = probe(g, session, tr, variant, edits, &m, &is_over_early, err);
 		is_over = !step || is_over_early;
+		/* Kept edits are the beginning of every later recipe. */
 		bool is_nearer = step && m.nearest < NEARER && (k == 1 || k >= STEPS_FIRST) && repeats < REPEATS &&
 			json_array_size(kept) < EDITS_MAX;
 		if (is_nearer) {
@@ -373,6 +382,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 		json_decref(edits);
 	}
 	json_decref(kept);
+	/* What is still open may be a function of one number. */
 	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
 	oracle_session_end(session);
 	return rc;

@@ -81,6 +81,7 @@ static int compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t l
 		snprintf(why, len, "torch did not live through an earlier row");
 		return ERR_MISMATCH;
 	}
+	/* One question, one answer; a process that is lost says why. */
 	int n = snprintf(ask, sizeof ask, "{\"row\": %d}", row);
 	int rc = msg_send(l->job.data_fd, ask, (size_t)n, NULL, 0, deadline_ns, err);
 	if (!rc) rc = job_next(&l->job, ANSWER_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
@@ -102,6 +103,7 @@ static int compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t l
 int library_start(struct grading *g, const struct tape *t, struct err *err)
 {
 	library_end(g);
+	/* Operands lie in memory of both processes: a candidate may not ask for more than a replay has. */
 	int64_t bytes = 0;
 	json_t *job = job_json(t, &bytes);
 	if (bytes > g->s->limits.replay_memory_bytes) {
@@ -110,6 +112,7 @@ int library_start(struct grading *g, const struct tape *t, struct err *err)
 			"the operands of one of torch's operators need %lld MiB, at most %lld are given", (long long)(bytes >> 20),
 			(long long)(g->s->limits.replay_memory_bytes >> 20));
 	}
+	/* The process of the references, since it has torch; the candidate's code is not in it. */
 	struct library *l = xcalloc(1, sizeof *l);
 	struct job_limits limits = {g->s->level, g->s->limits.replay_memory_bytes, CPU_S};
 	uint64_t deadline = clock_ns() + (uint64_t)g->s->limits.replay_timeout_ms * 1000000u;

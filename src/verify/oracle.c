@@ -178,15 +178,19 @@ int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err)
 	return rc ? rc : map_fd(fd, *bytes, out, err);
 }
 
+/* What a trial's message says, over its two pieces of memory. On failure the caller releases what was taken so far. */
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)
 {
 	const json_t *outputs = json_object_get(o, "outputs");
+	/* The given data stay as a descriptor, for runners; both are mapped and their sizes are the mapping's, not the
+	 * message's. */
 	t->given_fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
 	int rc = t->given_fd < 0 ? err_set(err, ERR_INFRA, "no descriptor for a trial's data: %s", strerror(errno))
 							 : fd_check(t->given_fd, &t->given_bytes, err);
 	if (!rc) rc = fd_check(expected_fd, &t->expected_bytes, err);
 	if (!rc) rc = map_fd(t->given_fd, t->given_bytes, &t->given, err);
 	if (!rc) rc = map_fd(expected_fd, t->expected_bytes, &t->expected, err);
+	/* Every place that the message names has to lie in them. */
 	if (!rc) rc = given_read(json_object_get(o, "inputs"), t->given_bytes, false, &t->inputs, &t->ninputs, err);
 	if (!rc) rc = given_read(json_object_get(o, "params"), t->given_bytes, true, &t->params, &t->nparams, err);
 	if (!rc && (!json_is_array(outputs) || json_array_size(outputs) > TAPE_OUTPUTS_MAX))

@@ -246,6 +246,8 @@ static int large_look(
 {
 	struct runner_result r = {0};
 	struct verdict said = *g->v, *kept = g->v;
+	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
+	 * has to be the same program. */
 	int rc = rebuild_step(g, large->tape, err);
 	if (rc) return rc;
 	if (program_compare(stock->tape, large->tape, f)) return GRADE_ON;
@@ -291,6 +293,7 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	const json_t *priced = g->oracle->priced;
 	struct verdict *v = g->v, said = *v;
 	if (!priced) return GRADE_ON;
+	/* Which sizes the price is of. The judged ones have theirs from the trials already. */
 	const char *at = g->oracle->priced_at[0] ? g->oracle->priced_at : "stock", *why = NULL;
 	bool is_same = json_is_true(json_object_get(priced, "same"));
 	if (g->s->wants_price) snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
@@ -313,6 +316,7 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (rc == GRADE_END) found_verdict(&f, &said);
 	int64_t compile_ms = g->compile_ms;
 	rc = rc == GRADE_ON ? large_look(g, stock, &large, &f, err) : MIN(rc, 0);
+	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;
 	g->compile_ms = compile_ms;

@@ -68,6 +68,7 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
 	struct oracle_proofs *out, struct oracle_fault *fault, struct err *err)
 {
+	/* The reference's process is asked for its graph and for points to evaluate it at. */
 	json_t *job_text = oracle_job(task, o), *seeds = json_array();
 	*out = (struct oracle_proofs){.messages = json_array()};
 	for (int i = 0; i < DRAWS; i++)
@@ -78,6 +79,7 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 	if (rc) return rc;
 	struct str text = {0};
 	uint64_t deadline = clock_ns() + (uint64_t)o->timeout_ms * 1000000u;
+	/* Messages until it says that it is done. */
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
 		rc = job_next(&job, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
@@ -172,6 +174,7 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 	struct prove_result *out = g->proof;
 	uint64_t start = clock_ns();
 	struct zygote *z = NULL;
+	/* The reference's graph; without one nothing can be proved, and that is an answer. */
 	const struct oracle_options *o = oracle_cache_options(g->s->oracles, &z);
 	int rc = oracle_proofs_run(z, g->task, o, &p, &fault, err);
 	*out = (struct prove_result){.answer = PROVE_OUTSIDE};
@@ -183,6 +186,7 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 	} else if (!rc) {
 		rc = prove_in_runner(g, stock, &p, o->seed, err);
 	}
+	/* Text of the reference's process is a stranger's. */
 	for (int i = 0; i < g->oracle->trials[0].noutputs; i++)
 		out->is_floating |= dtype_is_float(g->oracle->trials[0].outputs[i].dtype);
 	text_make_printable(out->text);

@@ -181,6 +181,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 {
 	struct verdict *v = g->v;
 	enum cost_dot dot = cost_dot_of(g->oracle->dtype, g->s->tf32);
+	/* Of several trials the dearest counts. */
 	double error, cost = cost_candidate_s(r->costs, r->ncosts, g->compiled, &g->s->gpu, &error);
 	if (cost <= v->cost_s) return;
 	v->cost_s = cost;
@@ -188,6 +189,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
+	/* Totals of that trial. */
 	v->launches = v->nlines = 0;
 	v->programs = v->bytes = v->sectors = v->flops = 0;
 	for (int i = 0; i < r->ncosts; i++) {
@@ -409,6 +411,7 @@ int attempt_run(
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
 	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
+	/* Where each output is to lie, and behind them the buffers that are looked at. */
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = out->offset[i] = out->bytes;
 		out->bytes += runner_output_bytes(&tr->tape->outputs[i]);
@@ -421,12 +424,14 @@ int attempt_run(
 		return err_set(err, ERR_INFRA, "no memory for %lld bytes of outputs", (long long)out->bytes);
 	}
 
+	/* An unchecked run may write where it likes; the answer has GRACE_MS to arrive. */
 	if (a->is_unchecked) rt.inputs = given_free(&rt);
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
 	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL};
 	int rc = runner_try(runner, &rt, tr->tape->noutputs, &data, deadline, &out->result, err);
 	if (a->is_unchecked) free(rt.inputs);
 	free(rt.params);
+	/* The runner has answered: what it wrote is mapped for reading. */
 	if (!rc) {
 		void *outputs = mmap(NULL, (size_t)out->bytes, PROT_READ, MAP_SHARED, fd, 0);
 		if (outputs == MAP_FAILED)

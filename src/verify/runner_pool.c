@@ -240,6 +240,8 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 		if (!rc) rc = json_get_int(loaded, "loaded", "fp8_line", -1, INT32_MAX, &fp8, err);
 		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data, (int)fp8};
 	} else if (!rc) {
+		/* Refused: the fault names what does not load, as the candidate's mistake. Anything else is a
+		 * broken runner. */
 		rc = json_is_object(said) ? runner_fault_parse(said, fault, err)
 								  : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
 		if (!rc) rc = ERR_MISMATCH;

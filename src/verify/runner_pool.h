@@ -46,7 +46,11 @@ void runner_pool_stop(struct runner_pool *p);
  * the first that makes costs depend on data (vm_kernel_cost_depends_on_data), of the first sum of fp8 products in the
  * tensor core (vm_kernel_sums_fp8); -1: none. */
 struct runner_loaded {
-	int tf32_line, order_line, narrow_line, data_line, fp8_line;
+	int tf32_line;
+	int order_line;
+	int narrow_line;
+	int data_line;
+	int fp8_line;
 };
 /* What a runner is given to replay. */
 struct runner_load {

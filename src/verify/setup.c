@@ -184,6 +184,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	int rc = options_check(o, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
 	if (rc) return rc;
+	/* How long a process of each kind may take, and how much memory it may have. */
 	s->limits = (struct verify_limits){
 		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000),
 		.compile_timeout_ms = or_default(o->compile_timeout_ms, 60000),
@@ -195,7 +196,10 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.oracle_memory_bytes = 8 * GIB,
 		.gpu_memory_bytes = 16 * GIB,
 	};
+	/* The reference is run for each trial, on a machine that may be busy: its nominal time is a
+	 * share of the deadline. */
 	s->limits.oracle_work_ms = or_default(o->oracle_work_ms, s->limits.oracle_timeout_ms / WORK_SHARE);
+	/* What is done and what is left out. */
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
 	s->skip_replay = o->skip_replay;
@@ -203,6 +207,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->store = o->store;
+	/* Each runner and worker holds several descriptors. */
 	descriptors_raise();
 	return 0;
 }

@@ -278,10 +278,13 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	for (int b = 0; b < stock->tape->nbuffers; b++) bytes += stock->tape->buffers[b].bytes;
 	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes + PLAIN_CALLS * bytes, CPU_S};
 	struct trace again = {0};
+	/* The same job, without other sizes, with the kernels that are known and a seed for what
+	 * differs. */
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
 	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
+	/* In a process of its own. */
 	tracer_end(g, STEP_TRACE);
 	g->is_traced_again = true;
 	int rc = job_start(g->s->tracer, &limits, job, &g->tracer, err);
@@ -294,6 +297,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 		/* A machine that is too slow, or too small, says nothing about the candidate's honesty. */
 		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory")) rc = differs_end(g, g->v->line, detail);
 	}
+	/* Two tapes of one text: what differs came from somewhere that the host code may not look. */
 	if (!rc && strcmp(again.tape->hash.text, stock->tape->hash.text)) rc = tapes_differ(g, stock->tape, again.tape);
 	trace_release(&again);
 	return rc;

@@ -78,6 +78,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "state", json_string(v->state));
 	json_object_set_new(o, "fp8_line", json_integer(v->fp8_line));
 	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
+	/* Predicted times, and the work that they follow from. */
 	json_object_set_new(o, "speedup_eager", number_json(v->speedup_eager));
 	json_object_set_new(o, "speedup_fused", number_json(v->speedup_fused));
 	json_object_set_new(o, "cost_s", number_json(v->cost_s));
@@ -96,6 +97,7 @@ json_t *verdict_json(const struct verdict *v)
 			json_pack("{s:i, s:I, s:I, s:I}", "line", v->lines[i].line, "bytes", (json_int_t)v->lines[i].bytes,
 				"sectors", (json_int_t)v->lines[i].sectors, "flops", (json_int_t)v->lines[i].flops));
 	json_object_set_new(o, "lines", lines);
+	/* How it was judged. */
 	json_object_set_new(o, "trials", json_integer(v->trials));
 	json_object_set_new(o, "trials_failed", json_integer(v->trials_failed));
 	json_object_set_new(o, "error_max", number_json(v->error_max));
@@ -106,6 +108,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "kernelbench",
 		json_pack("{s:b, s:o, s:i}", "compiled", v->compiled || v->kernelbench > 0, "correctness",
 			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench), "trials", v->kernelbench_trials));
+	/* Where, and for which GPU. */
 	json_object_set_new(o, "sandbox", json_string(v->sandbox));
 	json_object_set_new(o, "gpu", text_json(v->gpu));
 	json_object_set_new(o, "gpu_arch", json_integer(v->gpu_arch));
@@ -165,6 +168,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 
 static int strings_from_json(const json_t *o, struct verdict *v, struct err *err)
 {
+	/* What every verdict has. */
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
 			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "", *state = "";
 	int64_t fp8_line = 0;
@@ -176,6 +180,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	v->stage = (enum verdict_stage)index;
 	if (!rc) rc = json_get_str(o, "verdict", "reason", &reason, err);
 	if (!rc) rc = json_get_str(o, "verdict", "detail", &detail, err);
+	/* What a verdict has that came so far. */
 	if (!rc) rc = json_opt_str(o, "verdict", "params", &params, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sandbox", &sandbox, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "key", &key, err);
@@ -187,6 +192,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "state", &state, err);
 	if (!rc) rc = json_opt_int(o, "verdict", "fp8_line", 0, INT32_MAX, &fp8_line, err);
 	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
+	/* Copied even after an error: an absent text reads as "", and the caller drops the verdict
+	 * then. */
 	text_copy(v->reason, sizeof v->reason, reason);
 	text_copy(v->detail, sizeof v->detail, detail);
 	text_copy(v->sandbox, sizeof v->sandbox, sandbox);

@@ -34,35 +34,43 @@ const char *verdict_repeat_name(enum verdict_repeat r);
 struct verdict_device {
 	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
 	int driver;    /* CUDA version of its driver: 13000; 0 for the vm */
-	int trials, trials_failed;
+	int trials;
+	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
 	double error_max;  /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
 	double seconds; /* that the replays took */
-	/* Timed replays with cold caches: median, and the interval that holds the true median with 95 %. NaN
-	 * when there are none; untimed says why then. empty_s: what the clock shows where nothing runs. */
-	int timed;
-	double time_s, time_low_s, time_high_s, empty_s;
-	char untimed[128];
+	/* Timed replays with cold caches; times are NaN where there are none. */
+	int timed;         /* replays */
+	double time_s;     /* their median */
+	double time_low_s; /* the interval that holds the true median with 95 % */
+	double time_high_s;
+	double empty_s;    /* what the clock shows where nothing runs */
+	char untimed[128]; /* why there are none though they were asked for; else "" */
 };
 
 #define VERDICT_SIDES_MAX 16
+/* A side of a comparison on data that no trial took. */
 struct verdict_side {
-	int line;
+	int line; /* of the candidate */
 	char text[112];
-}; /* a side of a comparison on data that no trial took */
+};
 #define VERDICT_LINES_MAX 64
+/* The work of one source line of the candidate. */
 struct verdict_line {
 	int line;
-	int64_t bytes, sectors, flops;
-}; /* cost of one source line of the candidate */
+	int64_t bytes;
+	int64_t sectors; /* of 32 bytes */
+	int64_t flops;
+};
 struct verdict {
 	enum verdict_class class;
 	enum verdict_stage stage; /* where it ended; done for genuine */
 	char reason[48];          /* reason code: docs/verifier.md lists them all */
 	char detail[1024];        /* for people and for feedback: what, where (candidate.py:line), expected, found */
 	int line;                 /* candidate's line that detail speaks of, or 0 */
-	bool compiled, correct;   /* every launched kernel compiled for the target; all counted trials agreed */
+	bool compiled;            /* every launched kernel compiled for the target */
+	bool correct;             /* all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
 	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
 	int fp8_line; /* of a tl.dot on fp8 operands whose sums Hopper's tensor cores keep with fewer digits than the vm; 0:
@@ -82,15 +90,23 @@ struct verdict {
 	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
 	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
 	char not_predicted[256]; /* "" it was */
+	/* Work at those sizes, over all launches. */
 	int launches;
-	int64_t programs, bytes, sectors, flops;
+	int64_t programs;
+	int64_t bytes;   /* that loads and stores ask for */
+	int64_t sectors; /* of 32 bytes that they touch */
+	int64_t flops;
 	int nlines;
 	struct verdict_line lines[VERDICT_LINES_MAX];
-	int trials, trials_failed;
-	double error_max, tolerance; /* worst scaled error over trials and its bound */
-	int sides, sides_taken,
-		guided; /* of comparisons on data, at all places; trials that were searched and took a new one */
-	int nunreached, unreached_more; /* more: beside those listed */
+	int trials; /* that counted */
+	int trials_failed;
+	double error_max;   /* worst scaled error over trials */
+	double tolerance;   /* its bound */
+	int sides;          /* of comparisons on data, at all places */
+	int sides_taken;    /* of those, by some trial */
+	int guided;         /* trials that were searched for and took a new side */
+	int nunreached;     /* sides that are listed */
+	int unreached_more; /* beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];
 	int kernelbench;        /* KernelBench's own check (allclose, stock inputs): 1 passes, 0 fails, -1 is not known */
 	int kernelbench_trials; /* that it was computed from */
@@ -98,9 +114,10 @@ struct verdict {
 	char gpu[24]; /* the card for which kernels were compiled, whose limits held and whose time is predicted */
 	int gpu_arch; /* 90: compute capability 9.0 */
 	struct verdict_device device;
-	double seconds;
-	bool cached;           /* wall time of this verdict */
-	struct sha256_hex key; /* cache key: tape, source, task, options, versions */
+	double seconds;        /* wall time of this verdict */
+	bool cached;           /* it came from the store, or from the same candidate's grading in this process */
+	struct sha256_hex key; /* of the cache: source, task, options and versions; without versions where the text alone
+							  settled it */
 };
 json_t *verdict_json(const struct verdict *v); /* the object that `hone verify --json` prints; new reference */
 int verdict_from_json(const json_t *o, struct verdict *out, struct err *err);

@@ -157,6 +157,7 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 		snprintf(out->detail, sizeof out->detail, "%.1000s", err.text);
 		return;
 	}
+	/* A verdict that is stored under the same key is the verdict. */
 	struct sha256_hex key = final_key(v, &w->key);
 	if (store_find(v, &key, out)) {
 		out->cached = true;
@@ -263,6 +264,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	bool is_cuda = false;
 	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
 	if (rc || !is_cuda) return rc ? rc : setup_gpu(o->gpu, NULL, &v->s.gpu, err);
+	/* One pool of runners for one GPU, which names itself when the first starts. */
 	char name[16];
 	snprintf(name, sizeof name, "cuda:%d", number);
 	struct runner_pool_options pool = {.path = v->places.runner,
@@ -445,6 +447,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct slice parts[] = {
 		{r->source, len}, {r->task->source, strlen(r->task->source)}, {v->options_text, strlen(v->options_text)}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
+	/* A verdict that is known answers at once; a candidate that is under way gets one more waiter;
+	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
 	struct verdict **known = known_slot(v, &key);
@@ -504,15 +508,6 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 	*out = f->verdict;
 	free(f);
 	return 0;
-}
-
-int verifier_run(
-	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err)
-{
-	struct verify_request r = {.task = task, .source = source, .source_len = len, .id = 0};
-	int64_t id = 0;
-	int rc = verifier_submit(v, &r, err);
-	return rc ? rc : verifier_collect(v, -1, &id, out, err);
 }
 
 void verifier_times(struct verifier *v, struct verify_times *out)

@@ -5,9 +5,9 @@
  *   trace        the candidate runs in a sandboxed tracer without data; out comes a tape
  *   compile      every launched kernel is really compiled for the target
  *   correctness  hone-runner (C, sandboxed) replays the tape on fresh inputs; outputs are compared
- *   here with what the oracle's process computed in fp64
+ *                here with what the oracle's process computed in fp64
  *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's
- *   kernels
+ *                kernels
  *   timing       cost model of the card that `gpu` names
  *
  * With a CUDA device each trial that the vm passed is replayed on that GPU too, from the compiled
@@ -30,34 +30,38 @@ struct verify_options {
 	const char *device; /* NULL or "cpu": the vm alone; "cuda", "cuda:N": with that GPU */
 	const char *gpu; /* name of the card for which kernels are compiled, whose limits hold and whose time is predicted;
 						NULL: the device's own, an H200 without one */
-	const char *precision; /* "strict" or "tf32" */
-	const char *sandbox;   /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
-	bool allow_unsandboxed;
+	const char *precision;  /* "strict" or "tf32" */
+	const char *sandbox;    /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
+	bool allow_unsandboxed; /* without it "none" is refused */
 	int threads;            /* candidates graded at once; 0: cores */
 	int num_correct_trials; /* 0: default (docs/verifier.md) */
 	int num_perf_trials;    /* timed replays on a GPU; 0: 30 */
 	bool skip_timing;       /* no timed replays */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms; /* 0: defaults */
-	int oracle_work_ms;    /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
-							  Sizes); 0: a 24th of oracle_timeout_ms */
-	const char *emit;      /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
-	const char *cost_size; /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
-							  task's own; a number: so large that the largest input has as many elements at least */
-	bool skip_compile;     /* for tests of later stages only: recorded, and never genuine */
-	bool skip_replay;      /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
-	struct store *store;   /* caches; may be NULL */
+	int trace_timeout_ms;   /* of one trace; this and the next three: 0: the default */
+	int compile_timeout_ms; /* of a candidate's kernels together, in processor time */
+	int replay_timeout_ms;  /* of one trial */
+	int oracle_timeout_ms;  /* of all of the reference's trials */
+	int oracle_work_ms;     /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
+							   Sizes); 0: a 24th of oracle_timeout_ms */
+	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
+	const char *cost_size;  /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
+							   task's own; a number: so large that the largest input has as many elements at least */
+	bool skip_compile;      /* for tests of later stages only: recorded, and never genuine */
+	bool skip_replay;       /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
+	struct store *store;    /* caches; may be NULL */
 };
 struct verifier;
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err);
 void verifier_free(struct verifier *v); /* stops work, kills every child, leaves no process and no file */
 
+/* Task and source are copied. */
 struct verify_request {
 	const struct task *task;
-	const char *source;
+	const char *source; /* the candidate's text */
 	size_t source_len;
-	int64_t id;
-}; /* strings and task are copied */
+	int64_t id; /* the caller's: comes back with the verdict */
+};
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
  * nothing is outstanding. */
@@ -65,9 +69,6 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 /* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
  * too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
-/* submit + collect of one. */
-int verifier_run(
-	struct verifier *v, const struct task *task, const char *source, size_t len, struct verdict *out, struct err *err);
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
@@ -82,13 +83,14 @@ enum verify_step { VERIFY_STEP_TABLE(X) VERIFY_STEP_COUNT };
 #undef X
 const char *verify_step_name(enum verify_step s);
 struct verify_times {
-	double wall_s[VERIFY_STEP_COUNT], cpu_s[VERIFY_STEP_COUNT];
+	double wall_s[VERIFY_STEP_COUNT];
+	double cpu_s[VERIFY_STEP_COUNT];
 	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
 	int64_t count;                        /* verdicts */
 };
 void verifier_times(struct verifier *v, struct verify_times *out);
 
-/* Grades as verifier_run does, on the calling thread and without the caches, and proves the tape
+/* Grades one candidate, on the calling thread and without the caches, and proves the tape
  * (prove.h). What the float replay finds wrong is refuted, whatever the proof says; a candidate
  * whose tape is never replayed (invalid, a cheat by its tape) is outside. */
 struct verify_proof {

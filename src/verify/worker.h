@@ -18,18 +18,22 @@ void zygote_stop(struct zygote *z); /* the same, but z stays: whoever waits for 
 int zygote_ready(struct zygote *z, int timeout_ms, const json_t **versions, struct err *err);
 
 struct job_limits {
-	int level;
+	int level; /* of the sandbox */
 	int64_t memory_bytes;
-	int cpu_s;
+	int cpu_s; /* processor time */
 };
 struct job {
-	int data_fd, status_fd, pid_fd;
+	int data_fd;   /* messages of the job itself: hostile */
+	int status_fd; /* of the keeper, which is believed */
+	int pid_fd;
 	pid_t pid;
 	/* When ended: waitpid's status of the job's process, and whether it had entered its sandbox; if
 	 * not, why. */
-	bool ended, entered;
+	bool ended;
+	bool entered;
 	int status;
-	int64_t max_rss_bytes, cpu_ms;
+	int64_t max_rss_bytes;
+	int64_t cpu_ms;
 	char text[200];
 };
 /* Starts a job; takes over `task` (the "job" object). Restarts a dead zygote once. ERR_INFRA. May

@@ -17,11 +17,12 @@
  *
  *     struct vm_launch_options o = {..., .checks = VM_CHECK_ALL, .findings_max = 64};
  *     struct vm_report r;
- *     vm_launch(k, &o, &r, &err);                                  ERR_MISMATCH when r.nfindings
- *     has an error, 0 when it has notes alone
- *     for (int i = 0; i < r.nfindings; i++) print(r.findings[i]);   in the order in which they were
- *     met; one for each kind and place
+ *     vm_launch(k, &o, &r, &err);
+ *     for (int i = 0; i < r.nfindings; i++) print(r.findings[i]);
  *     vm_report_release(&r);
+ *
+ * which is ERR_MISMATCH when an error is among the findings and 0 when they are notes alone. There
+ * is one finding for each kind and place, in the order in which they were met.
  *
  * Threading: a kernel is immutable after create and may be launched from several threads; a launch
  * uses the pool it is given. A launch with checks runs its programs one after another on the
@@ -40,8 +41,7 @@ const char *vm_kernel_name(const struct vm_kernel *k);
 int vm_kernel_nargs(const struct vm_kernel *k);
 /* Textual type of argument i as in the IR ("!tt.ptr<f32>", "i32"); whether it is a pointer. */
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
-const char *vm_kernel_arg_name(const struct vm_kernel *k, int i); /* as in the source: "x_ptr" */
-bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i);  /* a descriptor made on the host too: its base */
+bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i); /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
 /* Whether some store of the kernel may go through argument i; and what it does about programmatic dependent launch
  * (griddepcontrol): whether it may read or write through argument i before it waits for the launches in front of it, or
@@ -58,12 +58,13 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
  * fewer digits than fp32; the vm's sums are fp32. *line is its source line. */
 bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line);
 
-/* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern) and what comes of it
- * is stored: not what only comparisons see, nor the parts of a split product. *line is the first's source line. */
+/* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern)
+ * and what comes of it is stored: not what only comparisons see, nor the parts of a split product.
+ * *line is the first's source line. */
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line);
 
-/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or trip count does.
- * *line is the first's source line. */
+/* Whether what a launch costs may depend on the values that it reads: some address, mask, branch or
+ * trip count does. *line is the first's source line. */
 bool vm_kernel_cost_depends_on_data(const struct vm_kernel *k, int *line);
 
 /* Whether some result may depend on an order that Triton leaves open: a tt.reduce by a region that
@@ -76,9 +77,10 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
  * (may be NULL) has one tag per byte (enum tape_origin): a load of a byte tagged NONE is
  * VM_FAULT_UNINITIALISED, a store tags KERNEL. is_read_only: a store is a fault.
  *
- * period (a power of two; 0: none): memory by offset, for launches whose values do not matter. `data` has four periods:
- * what is read at an offset is the first two's at its remainder, what is written goes to the last two and is never
- * read. Bounds are those of `bytes` all the same. origin is NULL then. vm_pattern_fill makes the first two. */
+ * period (a power of two; 0: none): memory by offset, for launches whose values do not matter.
+ * `data` has four periods: what is read at an offset is the first two's at its remainder, what is
+ * written goes to the last two and is never read. Bounds are those of `bytes` all the same. origin
+ * is NULL then. vm_pattern_fill makes the first two. */
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
@@ -90,15 +92,15 @@ struct vm_buffer {
 #define VM_PERIOD_BYTES ((int64_t)8 << 20)
 void vm_pattern_fill(uint8_t *data, int64_t period); /* finite and not zero in every type, and different by offset */
 
-/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are those of the whole
- * grid. Programs whose ways through branches and loops are alike stand for each other, and their counts are scaled; the
- * grid's corners run always, and everything runs where that is little work. What the values in memory are does not
- * matter: a launch whose addresses, masks or branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
+/* A launch of which a sample of programs runs (want_cost, without checks): the report's counts are
+ * those of the whole grid. Programs whose ways through branches and loops are alike stand for each
+ * other, and their counts are scaled; the grid's corners run always, and everything runs where that
+ * is little work. What the values in memory are does not matter: a launch whose addresses, masks or
+ * branches depend on what it reads is ERR_UNSUPPORTED, with the place. */
 struct vm_sample_options {
 	uint64_t seed;
-	int64_t all_work,
-		work_max; /* element operations: up to all_work everything runs; beyond work_max nothing; 0: 2^28, 2^33
-				   */
+	int64_t all_work; /* element operations of a launch up to which everything runs; 0: 2^28 */
+	int64_t work_max; /* of a sample, beyond which nothing runs; 0: 2^33 */
 };
 
 enum vm_fault {
@@ -157,25 +159,29 @@ struct vm_finding {
 	enum vm_fault fault;
 	enum vm_note note; /* an error has a fault, a note has a note; the other is NONE */
 	char file[128];
-	int line, column;
+	int line;
+	int column;
 	char expression[64]; /* the variable that the source assigns here, as the IR names it */
 	uint32_t program[3];
-	int64_t element;         /* where it was met first: program, and index in its block */
-	int64_t times, programs; /* how many elements or accesses, and in how many programs, over the whole launch */
-	int buffer, argument;
-	char name[64]; /* memory: number of the buffer, the kernel's argument that holds its address, that one's name */
-	int64_t offset,
-		bytes; /* in bytes: of the access, from the buffer's start; the buffer has `bytes`: [0, bytes) is allowed */
-	int other_line, other_column;
-	uint32_t other_program[3]; /* a race: the earlier access; other_line is -1 where there is none */
+	int64_t element;  /* where it was met first: program, and index in its block */
+	int64_t times;    /* elements or accesses that it was found at, over the whole launch */
+	int64_t programs; /* in so many programs */
+	int buffer;       /* memory: number of the buffer */
+	int argument;     /* memory: the kernel's argument that holds its address */
+	char name[64];    /* memory: that argument's name */
+	int64_t offset;   /* memory: of the access, in bytes from the buffer's start */
+	int64_t bytes;    /* memory: that the buffer has: [0, bytes) is allowed */
+	int other_line;   /* a race: the earlier access; -1 where there is none */
+	int other_column;
+	uint32_t other_program[3];
 	char text[320]; /* one line without place: "load of element 17 (4 bytes) at offset 4096 of x_ptr, which has 4096
 					   bytes" */
 };
 
 /* ---- coverage: which sides of its comparisons on data a kernel took ---- */
 
-/* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an end's d is the
- * operand itself; a truth's is 1 and -1. */
+/* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
+ * end's d is the operand itself; a truth's is 1 and -1. */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
@@ -184,23 +190,28 @@ enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
 enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 
-/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below `low`, d equal to 0,
- * d above `high`. `taken` is over all launches; least, most and nearest (of |d|) are over those since the last
- * vm_coverage_begin, infinite where nothing was seen. `constant`: the other operand, where the program text fixes it;
- * else NaN. */
+/* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
+ * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
+ * |d|) are over those since the last vm_coverage_begin, infinite where nothing was seen.
+ * `constant`: the other operand, where the program text fixes it; else NaN. */
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
 	int line, column;
-	bool by_size;          /* an end: d is the operand's magnitude */
-	bool is_equality;      /* a comparison by == or != */
-	uint8_t wanted, taken; /* enum vm_side, or'ed */
-	double low, high, constant;
-	double least, most, nearest;
+	bool by_size;     /* an end: d is the operand's magnitude */
+	bool is_equality; /* a comparison by == or != */
+	uint8_t wanted;   /* enum vm_side, or'ed: the sides that it has */
+	uint8_t taken;    /* of those, the ones that were taken */
+	double low;
+	double high;
+	double constant;
+	double least;
+	double most;
+	double nearest;
 };
 struct vm_coverage;
-/* One for each kernel that is to be followed, which outlives it. A launch that is given one runs its programs on one
- * thread. */
+/* One for each kernel that is to be followed, which outlives it. A launch that is given one runs
+ * its programs on one thread. */
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k);
 void vm_coverage_free(struct vm_coverage *c);
 void vm_coverage_begin(struct vm_coverage *c);
@@ -243,7 +254,7 @@ struct vm_launch_options {
 	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
 	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						 over where  that is possible (a lane is left out), so that one run lists many */
+						 over where that is possible (a lane is left out), so that one run lists many */
 };
 struct vm_report {
 	enum vm_fault fault;
@@ -252,11 +263,13 @@ struct vm_report {
 	int line, column;
 	uint32_t program[3];
 	int64_t element;
-	const char *file;    /* of line and column; lives as long as the kernel */
-	const char *access;  /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
-	int buffer;          /* index into the launch's buffers; -1: the address is in none */
-	bool is_passed_over; /* the fault stopped nothing (load_granule): vm_launch returns 0 */
-	int64_t offset, access_bytes, address; /* offset of the access in the buffer, may be negative or beyond the end */
+	const char *file;     /* of line and column; lives as long as the kernel */
+	const char *access;   /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
+	int buffer;           /* index into the launch's buffers; -1: the address is in none */
+	bool is_passed_over;  /* the fault stopped nothing (load_granule): vm_launch returns 0 */
+	int64_t offset;       /* of the access in the buffer; may be negative or beyond the end */
+	int64_t access_bytes; /* of one element */
+	int64_t address;
 	struct vm_cost cost;
 	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
 	char *reached;    /* want_cost: which instructions ran in some program, and what those comparisons gave that follow
@@ -267,9 +280,8 @@ struct vm_report {
 	int nlines;
 	struct vm_line_cost *lines; /* want_cost: heap, freed by vm_report_release */
 	int nfindings;
-	struct vm_finding *findings;
-	int64_t findings_dropped; /* checks: heap, freed by vm_report_release;
-	dropped: errors and notes at places beyond findings_max */
+	struct vm_finding *findings; /* checks: heap, freed by vm_report_release */
+	int64_t findings_dropped;    /* errors and notes at places beyond findings_max */
 };
 /* 0 when it ran without fault; ERR_MISMATCH when a fault was found (report says which); ERR_RANGE
  * for arguments that do not fit. */

@@ -59,12 +59,6 @@ const char *vm_kernel_arg_type(const struct vm_kernel *k, int i)
 	return k->arg_type_text[i];
 }
 
-const char *vm_kernel_arg_name(const struct vm_kernel *k, int i)
-{
-	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);
-	return k->arg_names[i];
-}
-
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i)
 {
 	CHECKF(i >= 0 && i < k->nargs, "argument %d of %d", i, k->nargs);

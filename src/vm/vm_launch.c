@@ -77,7 +77,8 @@ static int arg_bits(const struct vm_kernel *k, int i, const struct vm_arg *a, ui
 	return 0;
 }
 
-/* The IR was specialised for arguments that are multiples of a number; launched with another it does what it likes. */
+/* The IR was specialised for arguments that are multiples of a number; launched with another it
+ * does what it likes. */
 static int check_divisibility(const struct vm_kernel *k, int i, const struct vm_arg *a, struct err *err)
 {
 	int64_t by = k->arg_divisibility[i];
@@ -182,7 +183,8 @@ static int run_sampled(struct launch *l, int64_t programs, struct vm_report *rep
 {
 	struct vm_sample_plan plan;
 	struct vm_ctx *c = ctx_of(l, 0);
-	/* Branches are followed on a context of their own: what they leave behind is not what a program leaves. */
+	/* Branches are followed on a context of their own: what they leave behind is not what a program
+	 * leaves. */
 	int rc = vm_sample_plan_make(l->o, ctx_of(l, 1), programs, &plan, err);
 	if (rc) return rc;
 	report->sampled = plan.is_all ? programs : plan.count;

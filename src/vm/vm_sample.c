@@ -1,15 +1,17 @@
 /* A sample of a launch's programs, and the launch's counts from theirs.
  *
- * Which programs are alike is asked of the program itself. Where no branch depends on the program's number, all of them
- * go the same way, and only masks at the edges of the grid differ: a program's place on the last row of an axis makes
- * its stratum. Where branches do depend on it, the instructions that steer are run for every program, and nothing else:
- * how much work lies on its way puts a program beside those with as much, so that none that is dearer than the others
- * can hide from the draw. The corners of the grid always run.
+ * Which programs are alike is asked of the program itself. Where no branch depends on the program's
+ * number, all of them go the same way, and only masks at the edges of the grid differ: a program's
+ * place on the last row of an axis makes its stratum. Where branches do depend on it, the
+ * instructions that steer are run for every program, and nothing else: how much work lies on its
+ * way puts a program beside those with as much, so that none that is dearer than the others can
+ * hide from the draw. The corners of the grid always run.
  *
- * Counts that add up over programs are scaled by each stratum's programs. What programs share does not add up: distinct
- * bytes are the lesser of the programs' own together and of the range between the lowest and the highest that any of
- * them touched. That is what it is where programs share nothing, or where together they read all there is; elsewhere it
- * is more, and the prediction slower, never faster. */
+ * Counts that add up over programs are scaled by each stratum's programs. What programs share does
+ * not add up: distinct bytes are the lesser of the programs' own together and of the range between
+ * the lowest and the highest that any of them touched. That is what it is where programs share
+ * nothing, or where together they read all there is; elsewhere it is more, and the prediction
+ * slower, never faster. */
 #include "vm/vm_sample.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -95,7 +97,8 @@ static int ways_order(const void *a, const void *b)
 
 /* ---- strata ---- */
 
-/* Programs that stand for each other, before any is drawn. The k-th of them: by a list, or by its place in the grid. */
+/* Programs that stand for each other, before any is drawn. The k-th of them: by a list, or by its
+ * place in the grid. */
 struct group {
 	int64_t programs, work; /* work: of all of them */
 	const struct way *list; /* NULL: those of a face, without the corner */
@@ -139,16 +142,19 @@ static int groups_of_grid(const struct vm_ctx *c, int64_t work, struct group *gr
 	return n;
 }
 
-/* Programs of one face with equal work each; where those are too many groups, neighbours in the order of work that have
- * an equal share of all work together. */
+/* Programs of one face with equal work each; where those are too many groups, neighbours in the
+ * order of work that have an equal share of all work together. */
 static int groups_of_ways(const struct way *ways, int64_t n, int64_t total, struct group *groups)
 {
 	int count = 0, faces = 0;
 	bool is_fine = true;
+	/* First with a group for each amount of work; if those are more than STRATA_MAX, again with
+	 * neighbours put together until they have a share of the work. */
 	for (int pass = 0; pass < 2; pass++) {
 		int64_t share = 0;
 		count = faces = 0;
 		for (int64_t i = 0; i < n; i++) {
+			/* Programs come sorted by face and then by work, so a group is a stretch of the list. */
 			bool is_face = i == 0 || ways[i].face != ways[i - 1].face;
 			bool is_work = i > 0 && ways[i].work != ways[i - 1].work;
 			faces += is_face;
@@ -161,6 +167,7 @@ static int groups_of_ways(const struct way *ways, int64_t n, int64_t total, stru
 			groups[count - 1].programs++;
 			groups[count - 1].work += ways[i].work;
 		}
+		/* All programs are in a group, or the array was too small. */
 		int64_t held = 0;
 		for (int g = 0; g < count; g++) held += groups[g].programs;
 		if (held == n) return count;
@@ -195,6 +202,8 @@ static int plan_draw(const struct vm_launch_options *o, const struct vm_ctx *c, 
 {
 	int64_t total = 0, wanted = 0, shared = 2 * SHARED_OUT;
 	for (int g = 0; g < n; g++) total += groups[g].work;
+	/* How many are drawn beyond two of each group: halved until what they compute is affordable.
+	 * Two of each are always drawn. */
 	do {
 		shared /= 2;
 		wanted = 0;
@@ -202,16 +211,20 @@ static int plan_draw(const struct vm_launch_options *o, const struct vm_ctx *c, 
 			wanted += (int64_t)((double)groups[g].work / (double)groups[g].programs *
 				(double)group_share(&groups[g], shared, total));
 	} while (wanted > WORK_WANTED && shared);
+	/* Dearer than a caller wants to wait for: no number rather than a bad one. */
 	int64_t work_max = o->sample->work_max ? o->sample->work_max : WORK_MAX_DEFAULT;
 	if (wanted > work_max)
 		return err_set(err, ERR_UNSUPPORTED,
 			"even two programs of each kind are %lld element operations, at most %lld "
 			"are spent on a launch",
 			(long long)wanted, (long long)work_max);
+	/* Corners first, each standing for itself. */
 	plan->strata = xcalloc((size_t)(n + ncorners) + 1, sizeof *plan->strata);
 	plan->numbers = xcalloc(2 * VM_SAMPLE_MAX, sizeof *plan->numbers);
 	for (int i = 0; i < ncorners; i++) plan_add(plan, 1, corners[i]);
 	for (int g = 0; g < n; g++) {
+		/* Then a group in as many equal parts as it runs programs, one from each part at a place
+		 * that the seed gives. The first of them stands for the whole group, the others add to it. */
 		int64_t k = group_share(&groups[g], shared, total), size = groups[g].programs;
 		for (int64_t j = 0; j < k; j++) {
 			int64_t low = (int64_t)((__int128)j * size / k), room = (int64_t)((__int128)(j + 1) * size / k) - low;
@@ -316,7 +329,8 @@ void vm_sample_plan_release(struct vm_sample_plan *plan)
 
 /* ---- sums ---- */
 
-/* What else is counted of a program, beside its lines' counts: single numbers, then four for each buffer. */
+/* What else is counted of a program, beside its lines' counts: single numbers, then four for each
+ * buffer. */
 enum { SUM_STEPS, SUM_PATH, SUM_TRIPS, SUM_SINGLE };
 enum { OF_L2_LOADS, OF_READ, OF_WRITTEN, OF_ATOMICS, OF_BUFFER };
 #define CERTAINTIES 7
@@ -471,8 +485,9 @@ static int64_t distinct_bytes(const struct vm_sample *s, int is_store, uint64_t 
 	return s->touched.high[is_store][index] < 0 ? 0 : MIN(own, range) * GRANULE_BYTES;
 }
 
-/* Atomics on the granule that has most of them: as many as come on each on average, or, where the sampled programs met
- * on one more often than one of them alone would explain, that one's share of all. */
+/* Atomics on the granule that has most of them: as many as come on each on average, or, where the
+ * sampled programs met on one more often than one of them alone would explain, that one's share of
+ * all. */
 static int64_t hottest(const struct vm_sample *s, uint64_t index)
 {
 	const struct vm_cost_plans *plans = s->c->meter->plans;
@@ -496,6 +511,7 @@ void vm_sample_finish(struct vm_sample *s, int64_t programs, struct vm_report *r
 		report->lines[report->nlines] = (struct vm_line_cost){.line = s->c->program->lines[l], .cost = s->lines[l]};
 		report->lines[report->nlines++].cost.programs = programs;
 	}
+	/* Sums over programs are scaled already. */
 	cost->programs = programs;
 	cost->steps = s->sums[SUM_STEPS];
 	cost->steps_once = programs * s->c->program->ninstrs;
@@ -517,6 +533,7 @@ void vm_sample_finish(struct vm_sample *s, int64_t programs, struct vm_report *r
 	}
 	vm_cost_l2(s->sums + sum_at(s, OF_L2_LOADS, 0), s->nindex - 1, read, cost);
 	free(read);
+	/* How far the counts may be off: the largest relative standard error. */
 	for (int k = 0; k < CERTAINTIES; k++)
 		if (s->total[k] > 0) report->sample_error = fmax(report->sample_error, sqrt(s->variance[k]) / s->total[k]);
 }

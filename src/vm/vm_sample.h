@@ -1,5 +1,5 @@
-/* vm_sample: counts of a launch of which a sample of programs runs. Which ones, and how their counts become the
- * launch's. Private to the vm room; vm.h says what a sampled launch is. */
+/* vm_sample: counts of a launch of which a sample of programs runs. Which ones, and how their
+ * counts become the launch's. Private to the vm room; vm.h says what a sampled launch is. */
 #ifndef HONE_VM_SAMPLE_H
 #define HONE_VM_SAMPLE_H
 #include "base/base.h"
@@ -21,14 +21,15 @@ struct vm_sample_plan {
 	int count;
 	int64_t *numbers;   // (count): of programs, stratum by stratum
 };
-/* c: a context with the launch's arguments, on which branches are followed. ERR_UNSUPPORTED with the reason where
- * counts do not follow from arguments and grid alone, or where even a sample takes too long. */
+/* c: a context with the launch's arguments, on which branches are followed. ERR_UNSUPPORTED with
+ * the reason where counts do not follow from arguments and grid alone, or where even a sample takes
+ * too long. */
 int vm_sample_plan_make(
 	const struct vm_launch_options *o, struct vm_ctx *c, int64_t programs, struct vm_sample_plan *out, struct err *err);
 void vm_sample_plan_release(struct vm_sample_plan *plan);
 
-/* The sums of a running sample. begin and end stand around each program's run; a stratum's programs follow each other.
- */
+/* The sums of a running sample. begin and end stand around each program's run; a stratum's programs
+ * follow each other. */
 struct vm_sample;
 struct vm_sample *vm_sample_create(const struct vm_sample_plan *plan, struct vm_ctx *c);
 void vm_sample_free(struct vm_sample *s);

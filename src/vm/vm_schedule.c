@@ -1,7 +1,8 @@
-/* Programs of one launch in turns. A GPU admits programs in the order of the grid and runs many at once; here a few are
- * resident, and one of them runs until it stands before an atomic (or a volatile load), where another may go on. Only
- * there can it matter who comes first: all else that two programs share is a race. Which one goes on is drawn from a
- * seed, so a launch gives the same result again. After a bounded number of switches the residents end in order. */
+/* Programs of one launch in turns. A GPU admits programs in the order of the grid and runs many at
+ * once; here a few are resident, and one of them runs until it stands before an atomic (or a
+ * volatile load), where another may go on. Only there can it matter who comes first: all else that
+ * two programs share is a race. Which one goes on is drawn from a seed, so a launch gives the same
+ * result again. After a bounded number of switches the residents end in order. */
 #include "vm/vm_schedule.h"
 #include "base/base.h"
 #include "vm/core/program.h"

@@ -26,6 +26,22 @@ static void expect(const char *rule, enum verdict_class class, double speedup, d
 		fail_msg("%s: plan %g code %g, expected %g %g", rule, r.plan, r.code, plan, code);
 }
 
+/* All of the table: test_names holds this list against what the message about an unknown one says. */
+static const char *const NAMES[] = {
+	"frontend", "hrd", "uniform", "paper-frontend", "paper-midend", "tritonrl", "kevin", "stock"};
+
+static void test_names(void **state)
+{
+	struct reward_rule rule;
+	struct err err = {0};
+	struct str want = {0};
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) str_printf(&want, "%s%s", i ? ", " : "", NAMES[i]);
+	assert_int_equal(reward_rule_set(&rule, "nothing", -1, -1, -1, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "nothing is unknown"));
+	assert_string_equal(strstr(err.text, "known are ") + strlen("known are "), want.data);
+	str_release(&want);
+}
+
 static void test_table(void **state)
 {
 	expect("frontend", VERDICT_GENUINE, 2.0, 1, 1);
@@ -63,9 +79,9 @@ static void test_only_genuine_pays(void **state)
 {
 	for (int c = 0; c < VERDICT_CLASS_COUNT; c++) {
 		if (c == VERDICT_GENUINE || c == VERDICT_INFRA) continue;
-		for (int i = 0; reward_rule_at(i); i++) {
-			double failure = strncmp(reward_rule_at(i)->name, "paper", 5) ? 0 : -10;
-			expect(reward_rule_at(i)->name, (enum verdict_class)c, 5, failure, failure);
+		for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+			double failure = strncmp(NAMES[i], "paper", 5) ? 0 : -10;
+			expect(NAMES[i], (enum verdict_class)c, 5, failure, failure);
 		}
 	}
 }
@@ -95,7 +111,7 @@ static void test_infra_is_no_reward(void **state)
 	struct verdict v = verdict_of(VERDICT_INFRA, 1, 1e-5);
 	struct reward_input in = {.verdict = &v};
 	struct reward r;
-	for (int i = 0; reward_rule_at(i); i++) assert_false(reward_compute(reward_rule_at(i), &in, &r));
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) assert_false(reward_compute(reward_rule_find(NAMES[i]), &in, &r));
 }
 
 static void test_no_candidate_is_failure(void **state)
@@ -143,6 +159,7 @@ static void test_unknown_rule(void **state) { assert_null(reward_rule_find("spee
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_only_genuine_pays),

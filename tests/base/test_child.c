@@ -190,6 +190,7 @@ static void a_child_dies_with_its_parent(void **state)
 	char chunk[8];
 	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
 	fflush(NULL);
+	/* The middle process holds the grandchild, which keeps the write end of the pipe open. */
 	pid_t middle = fork();
 	if (middle == 0) {
 		char *argv[4];
@@ -204,6 +205,7 @@ static void a_child_dies_with_its_parent(void **state)
 	}
 	close(p[1]);
 	assert_int_equal(read(p[0], chunk, 1), 1);
+	/* Nobody is left to end the grandchild by hand: the pipe closes, or the alarm ends the test. */
 	kill(middle, SIGKILL);
 	waitpid(middle, NULL, 0);
 	alarm(20);

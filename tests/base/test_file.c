@@ -247,6 +247,7 @@ static void remove_hostile_tree(void **state)
 	assert_non_null(real_victim);
 	int before = open_descriptors(), at = open(dir, O_RDONLY | O_DIRECTORY);
 	assert_int_equal(symlinkat(real_victim, at, "link"), 0);
+	/* Each level is made through its parent's descriptor, since no path is long enough. */
 	for (int i = 0; i < 2000; i++) {
 		assert_int_equal(mkdirat(at, "d", 0700), 0);
 		assert_int_equal(symlinkat(real_victim, at, "l"), 0);
@@ -257,10 +258,12 @@ static void remove_hostile_tree(void **state)
 		at = next;
 	}
 	close(at);
+	/* A folder that cannot be listed as it is. */
 	char *locked = path_join(dir, "locked/inner");
 	assert_int_equal(dir_make(locked, NULL), 0);
 	assert_int_equal(chmod(locked, 0), 0);
 	free(locked);
+	/* All of it goes, no descriptor stays open, and what the links name is still there. */
 	scratch_remove(dir);
 	assert_int_equal(open_descriptors(), before);
 	assert_true(path_exists(kept));
@@ -285,6 +288,7 @@ static void joining(void **state)
 
 static void installed_files_are_found_above_the_program(void **state)
 {
+	/* A file of the tree is found from the program's place; nothing else is. */
 	char *makefile = path_installed("src/base/base.h");
 	assert_non_null(makefile);
 	free(makefile);
@@ -296,6 +300,7 @@ static void installed_files_are_found_above_the_program(void **state)
 		assert_string_equal(found, rows[i][1]);
 		free(found);
 	}
+	/* A file that is there is taken as it is; else the shipped one, also from another folder. */
 	write_text(here, "x");
 	char *own = path_or_installed(here), *cwd = realpath(".", NULL);
 	assert_string_equal(own, here);

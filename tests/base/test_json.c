@@ -45,6 +45,7 @@ static void json_fields(void **state)
 	double r = -1;
 	bool b = false;
 	assert_int_equal(json_parse(text, strlen(text), "t", &o, &err), 0);
+	/* `get` insists on the field, its kind and its range, and says what it found. */
 	assert_int_equal(json_get_int(o, "t", "i", 5, 5, &i, &err), 0);
 	assert_int_equal(i, 5);
 	assert_int_equal(json_get_int(o, "t", "i", 6, 9, &i, &err), ERR_RANGE);
@@ -57,6 +58,7 @@ static void json_fields(void **state)
 	assert_string_equal(s, "unset");
 	assert_int_equal(json_get_str(o, "t", "s", &s, &err), 0);
 	assert_string_equal(s, "x");
+	/* `opt` leaves the value alone where the field is absent or null, and is as strict otherwise. */
 	i = 77;
 	assert_int_equal(json_opt_int(o, "t", "none", 0, 9, &i, &err), 0);
 	assert_int_equal(json_opt_int(o, "t", "n", 0, 9, &i, &err), 0);
@@ -165,6 +167,7 @@ static void yaml_refuses(void **state)
 {
 	yaml_fails("- 1\n", ERR_FORMAT, "mapping");
 	yaml_fails("just text\n", ERR_FORMAT, "mapping");
+	/* Keys twice, anchors, tags, several documents: what would make a text mean two things. */
 	yaml_fails("a: 1\nb: 2\na: 3\n", ERR_FORMAT, "line 3, column 1: key \"a\"");
 	yaml_fails("a: &x 1\nb: *x\n", ERR_UNSUPPORTED, "anchors");
 	yaml_fails("a: &x 1\n", ERR_UNSUPPORTED, "anchors");
@@ -174,6 +177,7 @@ static void yaml_refuses(void **state)
 	yaml_fails("a: !!str 1\n", ERR_UNSUPPORTED, "tags");
 	yaml_fails("a: 1\n---\nb: 2\n", ERR_UNSUPPORTED, "document");
 	yaml_fails("? [a, b]\n: c\n", ERR_UNSUPPORTED, "keys");
+	/* Values that JSON has not, and broken text. */
 	yaml_fails("a: .inf\n", ERR_UNSUPPORTED, "infinities");
 	yaml_fails("a: 1e999\n", ERR_RANGE, "double");
 	yaml_fails("a: 9223372036854775808\n", ERR_RANGE, "64 bits");
@@ -181,6 +185,7 @@ static void yaml_refuses(void **state)
 	yaml_fails("a: [1\nb: 2\n", ERR_FORMAT, "line");
 	yaml_fails("a:\n\tb: 1\n", ERR_FORMAT, "line 2");
 	yaml_fails("a: \"\xff\"\n", ERR_FORMAT, "line");
+	/* Nesting that would exhaust a stack. */
 	struct str deep = {0};
 	str_puts(&deep, "a: ");
 	for (int i = 0; i < 5000; i++) str_putc(&deep, '[');

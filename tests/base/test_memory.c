@@ -40,6 +40,38 @@ static void err_names_are_distinct(void **state)
 }
 
 static void do_check_fails(void) { CHECKF(1 == 2, "values %d %d", 1, 2); }
+/* A condition longer than what is kept of it: its head, the words behind it and no byte beyond them. */
+static void do_long_check_fails(void)
+{
+	char condition[3000];
+	memset(condition, 'c', sizeof condition);
+	condition[sizeof condition - 1] = 0;
+	check_failed("file.c", 7, condition, "words %d", 2);
+}
+
+static void check_says(void **state)
+{
+	int fds[2];
+	char text[8192];
+	size_t n = 0;
+	assert_int_equal(pipe(fds), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		signal(SIGABRT, SIG_DFL);
+		dup2(fds[1], 2);
+		do_long_check_fails();
+	}
+	close(fds[1]);
+	for (ssize_t got; (got = read(fds[0], text + n, sizeof text - n)) > 0;) n += (size_t)got;
+	close(fds[0]);
+	int status = 0;
+	waitpid(pid, &status, 0);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	assert_memory_equal(text, "file.c:7: CHECK(ccc", 19);
+	assert_int_equal(n, 1023 + 8); /* half of the text, of which one is the end, and the words with their newline */
+	assert_memory_equal(text + n - 10, "ccwords 2\n", 10);
+}
+
 static void do_mul_overflow(void) { size_mul(SIZE_MAX / 2, 3); }
 static void do_calloc_overflow(void) { free(xcalloc(SIZE_MAX / 4, 8)); }
 
@@ -119,7 +151,6 @@ static void arena_text(void **state)
 	struct arena a = {0};
 	assert_string_equal(arena_strndup(&a, "hello", 4), "hell");
 	assert_string_equal(arena_strndup(&a, "hi", 100), "hi");
-	assert_string_equal(arena_printf(&a, "%05d", 42), "00042");
 	arena_release(&a);
 }
 
@@ -174,6 +205,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(err_text_is_cut_and_terminated),
 	cmocka_unit_test(err_names_are_distinct),
 	cmocka_unit_test(bugs_and_lack_of_memory_abort),
+	cmocka_unit_test(check_says),
 	cmocka_unit_test(zero_bytes_are_a_pointer),
 	cmocka_unit_test(arena_memory_is_aligned_zeroed_and_disjoint),
 	cmocka_unit_test(arena_reset_keeps_the_largest_block),

@@ -140,9 +140,11 @@ static void lists_grow(void **state)
 {
 	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"),
 		 *line = xasprintf("--recipe %s --adapter x --adapter=y", path), *recipe = xasprintf("--recipe %s", path);
+	/* On the command line each one is added. */
 	assert_int_equal(parse("--adapter a --max_steps 1 --adapter b"), 0);
 	assert_int_equal(s.adapters.count, 2);
 	assert_string_equal(s.adapters.items[1], "b");
+	/* A recipe's list is whole, and the first on the command line replaces it. */
 	write_text(path, "adapter: [a, b, c]\n");
 	assert_int_equal(parse(recipe), 0);
 	assert_int_equal(s.adapters.count, 3);
@@ -153,6 +155,7 @@ static void lists_grow(void **state)
 	write_text(path, "adapter: one\n");
 	assert_int_equal(parse(recipe), 0);
 	assert_int_equal(s.adapters.count, 1);
+	/* What is no list of texts, or too long a one. */
 	write_text(path, "adapter: [a, 5]\n");
 	usage(recipe, "adapter[1]: expected text");
 	write_text(path, "adapter: 5\n");
@@ -172,6 +175,7 @@ static void lists_grow(void **state)
 static void recipe_is_under_the_command_line(void **state)
 {
 	char *dir = scratch_make(), *path = path_join(dir, "r.yaml");
+	/* The command line wins, wherever --recipe stands in it. */
 	write_text(path, "max_steps: 1e3\nlearning-rate: 2\nloss_type: dr_grpo\nflag: true\noutput_dir: null\n");
 	char *line = xasprintf("--max_steps 7 --recipe %s --no-flag word", path);
 	assert_int_equal(parse(line), 0);
@@ -186,6 +190,7 @@ static void recipe_is_under_the_command_line(void **state)
 	assert_int_equal(parse(line), 0);
 	assert_int_equal(s.steps, 1000);
 
+	/* What a recipe may not say; each message names the file, the key and what was found. */
 	static const struct {
 		const char *yaml, *words;
 	} bad[] = {

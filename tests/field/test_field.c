@@ -1,5 +1,6 @@
 /* Exact values: identities that hold, identities that do not, and intervals against the C library. */
 #include "field/field.h"
+#include "field/field_interval.h"
 #include "base/base.h"
 #include <math.h>
 #include <setjmp.h>
@@ -187,6 +188,42 @@ static void order_is_the_intervals(void **state)
 	field_release(&f);
 }
 
+static void expect_interval(struct interval i, double lo, double hi)
+{
+	if (i.lo != lo || i.hi != hi) fail_msg("[%a, %a], expected [%a, %a]", i.lo, i.hi, lo, hi);
+}
+
+/* Not only around the real value, but no wider than is stated: exact results stay points, others move one step at each
+ * end, the C library's four. A step of 1 is 2^-52. */
+static void intervals_are_tight(void **state)
+{
+#define I(lo, hi) (struct interval){lo, hi}
+	const double ulp = 0x1p-52;
+	expect_interval(interval_add(I(1, 2), I(3, 4)), 4, 6);
+	expect_interval(interval_add(I(1, 1), I(0x1p-60, 0x1p-60)), 1 - ulp, 1 + ulp);
+	expect_interval(interval_mul(I(3, 3), I(-5, -5)), -15, -15);
+	expect_interval(interval_mul(I(0, 0), I(7, 7)), 0, 0);
+	expect_interval(interval_mul(I(7, 7), I(0, 0)), 0, 0);
+	/* A product that vanishes is no zero. */
+	assert_true(interval_mul(I(0x1p-600, 0x1p-600), I(0x1p-600, 0x1p-600)).hi > 0);
+	assert_true(interval_mul(I(0x1p-600, 0x1p-600), I(-0x1p-600, -0x1p-600)).lo < 0);
+	expect_interval(interval_mul(I(-1, 1), I(1, 2)), -2 - 2 * ulp, 2 + 2 * ulp);
+	expect_interval(interval_mul(I(-2, -1), I(-4, 1)), -2 - 2 * ulp, 8 + 8 * ulp);
+	expect_interval(interval_mul(I(1, 1), I(1, 2)), 1 - ulp, 2 + 2 * ulp);
+	expect_interval(interval_mul(I(0, 1), I(1, INFINITY)), -INFINITY, INFINITY);
+	expect_interval(interval_div(I(6, 6), I(3, 3)), 2, 2);
+	expect_interval(interval_div(I(1, 2), I(-4, -2)), -1 - ulp, -0.25 + 0.25 * ulp);
+	expect_interval(interval_div(I(4, 8), I(2, 4)), 1 - ulp, 4 + 4 * ulp);
+	assert_true(interval_div(I(1, 1), I(3, 3)).lo < 1.0 / 3 && interval_div(I(1, 1), I(3, 3)).hi > 1.0 / 3);
+	expect_interval(interval_div(I(1, 1), I(-1, 0)), -INFINITY, INFINITY);
+	expect_interval(interval_div(I(1, 1), I(0, 1)), -INFINITY, INFINITY);
+	expect_interval(interval_about(1, 1), 1 - 4 * ulp, 1 + 4 * ulp);
+	expect_interval(interval_about(NAN, 1), -INFINITY, INFINITY);
+	expect_interval(interval_finite(I(INFINITY, INFINITY)), DBL_MAX, INFINITY);
+	expect_interval(interval_finite(I(-INFINITY, -INFINITY)), -INFINITY, -DBL_MAX);
+#undef I
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +232,7 @@ int main(void)
 		cmocka_unit_test(intervals_hold_the_real_value),
 		cmocka_unit_test(constants),
 		cmocka_unit_test(order_is_the_intervals),
+		cmocka_unit_test(intervals_are_tight),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,8 @@ static void fuzz_model(void)
 		return;
 	}
 	CHECK(model_config_params(&c) > 0);
-	CHECKF(!model_config_save(written, &c, &err) && !model_config_load(written, &again, &err), "%s", err.text);
+	CHECKF(!model_config_save_as(written, &c, DTYPE_F32, &err) && !model_config_load(written, &again, &err), "%s",
+		err.text);
 	CHECK(!memcmp(&c, &again, sizeof c));
 }
 

@@ -42,6 +42,7 @@ static int submit(const char *name, void *ctx)
 	struct str source = {0};
 	struct err err = {0};
 	int rc = 0;
+	/* A folder without a candidate is no case. */
 	if (path_exists(candidate)) {
 		CHECKF(r->count < CASES_MAX, "more than %d candidates in %s", CASES_MAX, r->folder);
 		struct item *item = &r->items[r->count];
@@ -113,6 +114,7 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0;
 	double seconds = 0;
 	for (int i = 0; i < r->count; i++) {
+		/* One line a candidate; an exploit may be refused in any way that its file lists. */
 		const struct item *item = &r->items[i];
 		const struct verdict *v = &item->verdict;
 		bool ok = item->expect.data ? is_listed(item) : v->class == VERDICT_GENUINE && device_agrees(v, is_cuda);
@@ -125,12 +127,14 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		disagreements += v->device.disagreements;
 		trials += v->device.trials;
 		seconds += v->device.seconds;
+		/* The whole record goes to the log. */
 		json_t *o = verdict_json(v);
 		json_object_set_new(o, "name", json_string(item->name));
 		json_dumpf(o, log, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', log);
 		json_decref(o);
 	}
+	/* Sums for whoever compares machines. */
 	int settled = times_sort(r);
 	if (settled)
 		printf("# seconds a verdict: median %.3f, ninth decile %.3f, longest %.3f\n", times[settled / 2],
@@ -152,6 +156,7 @@ int main(int argc, char **argv)
 	struct err err = {0};
 	struct run *r = xcalloc(1, sizeof *r);
 	r->folder = argv[3];
+	/* Wide deadlines: other work may share the machine. */
 	struct verify_options o = {.device = argv[1],
 		.sandbox = argv[2],
 		.allow_unsandboxed = true,
@@ -161,6 +166,7 @@ int main(int argc, char **argv)
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();
+	/* All candidates are handed over, then all verdicts collected. */
 	int rc = verifier_create(&o, &r->verifier, &err);
 	if (!rc) rc = dir_each(r->folder, submit, r, &err);
 	if (!rc) rc = collect(r, &err);

@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 	}
 	struct err err = {0};
 	struct runner_device device;
+	/* One pool, as the verifier has it. */
 	struct runner_pool_options o = {
 		.path = argv[1], .device = argv[3], .memory_bytes = (int64_t)1 << 30, .spare = 2, .level = SANDBOX_NONE};
 	while (o.level < SANDBOX_FULL && strcmp(sandbox_level_name(o.level), argv[2])) o.level++;
@@ -167,6 +168,7 @@ int main(int argc, char **argv)
 		device.sms, device.driver, (double)(clock_ns() - start) * 1e-9);
 	qsort(names, (size_t)nnames, sizeof *names, name_compare);
 	CHECKF(nnames > 0, "no fixture in %s", folder);
+	/* Each fixture has to end as its file says; behind a fault an honest one has to run at once. */
 	for (int i = 0; i < nnames; i++) {
 		struct str expect = {0};
 		char said[256], why[400];

@@ -117,12 +117,14 @@ int main(int argc, char **argv)
 		printf("Bail out! %s\n", why);
 		return 1;
 	}
+	/* A random tape of fills and copies over random bytes, replayed on both. */
 	for (int i = 0; i < tapes; i++) {
 		struct str text = {0};
 		tape_text(&text);
 		for (size_t k = 0; k < sizeof data; k++) data[k] = (uint8_t)rng_below(&rng, 256);
 		replay_with(&text, &vm, vm ? NULL : launcher_vm_create((int64_t)1 << 30), data, on_vm);
 		replay_with(&text, &gpu, l, data, on_gpu);
+		/* Every byte of every buffer is compared; the first three differences are told. */
 		size_t at = 0;
 		while (at < sizeof on_vm && on_vm[at] == on_gpu[at]) at++;
 		if (at < sizeof on_vm && ++differ <= 3)

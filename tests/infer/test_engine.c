@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "infer/infer_internal.h"
 #include "ops/cpu/ops_cpu.h"
 
@@ -107,11 +108,13 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 {
 	assert_true(r->T >= 1 && r->T <= s->o.rows && r->S >= 1 && r->S <= s->o.sequences && r->pages == s->o.pages);
 	assert_true(want->n <= s->o.wanted);
+	/* Tokens are written where the page lists say, as keys and values would be. */
 	for (int t = 0; t < r->T; t++) {
 		assert_true(r->sequence[t] < r->S && r->sequence[t] >= (t ? r->sequence[t - 1] : 0));
 		const int32_t *pages = r->table + r->sequence[t] * r->pages;
 		kv->tokens[pages[r->pos[t] / OPS_PAGE] * OPS_PAGE + r->pos[t] % OPS_PAGE] = r->ids[t];
 	}
+	/* Logits are a hash of what lies there, read back position by position. */
 	for (int i = 0; i < want->n; i++) {
 		int t = want->at[i];
 		const int32_t *pages = r->table + r->sequence[t] * r->pages;
@@ -120,6 +123,7 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 			h = mix(h, (uint64_t)kv->tokens[pages[p / OPS_PAGE] * OPS_PAGE + p % OPS_PAGE]);
 		hash_logits(h, s->logits + i * V);
 	}
+	/* Draws come from their rows in order. */
 	assert_true(want->draws <= s->o.draws);
 	for (int i = 0; i < want->draws; i++) {
 		assert_true(want->from[i] >= (i ? want->from[i - 1] : 0) && want->from[i] < want->n);
@@ -148,6 +152,7 @@ static void check_alone(const struct request *r, const struct completion *c)
 	for (int i = 0; i < r->nprompt; i++) h = mix(h, (uint64_t)r->prompt[i]);
 	int count = 0;
 	enum finish_reason finish = FINISH_LENGTH;
+	/* Generated here without engine, pages or batch: token by token from the hash of all before. */
 	while (count < r->max_new_tokens) {
 		hash_logits(h, logits);
 		const struct sampling *g = &r->sampling;
@@ -159,6 +164,7 @@ static void check_alone(const struct request *r, const struct completion *c)
 		assert_true(fabsf(c->logprobs[count] - recorded) < 1e-5f);
 		tokens[count++] = id;
 		h = mix(h, (uint64_t)id);
+		/* Ends as a request ends: an eos id, a stop id, the caller's own condition, or its length. */
 		bool stop = false;
 		for (int i = 0; i < r->nstop; i++) stop = stop || id == r->stop_ids[i];
 		if (id == 5 || id == 7) {
@@ -182,6 +188,8 @@ static const int32_t stop_ids[2] = {20, 30};
 static struct request make_request(uint64_t seed, int i, int max_context)
 {
 	struct rng g = {seed, 3, (uint64_t)i << 20};
+	/* Prompts around the edges of pages, all kinds of sampling, stops and adapters: a function of
+	 * (seed, i). */
 	static const int lengths[] = {1, 2, 31, 32, 33, 34, 64, 65, 90};
 	int nprompt = lengths[rng_below(&g, ARRAY_LEN(lengths))], wanted = 1 + (int)rng_below(&g, 70);
 	struct request r = {
@@ -222,6 +230,7 @@ static void run_mix(struct engine_options o, uint64_t seed, int count)
 			expected += requests[next].num_samples;
 		}
 		engine_step(e, &active);
+		/* Each sample comes once and is what it would be alone. */
 		for (struct completion c; engine_take(e, &c);) {
 			const struct request *r = &requests[c.id];
 			assert_true(
@@ -297,6 +306,7 @@ static void test_equal_prefixes_once(void **state)
 	for (size_t kind = 0; kind < ARRAY_LEN(lengths) * ARRAY_LEN(temperatures) * 2; kind++) {
 		struct engine *e;
 		struct err err = {0};
+		/* Every second kind keeps rows apart. */
 		struct engine_options o = {.max_sequences = 8, .max_context = 256, .kv_pages = 200, .rows_apart = kind & 1};
 		assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
 		struct request r = {.prompt = prompt_tokens,
@@ -309,16 +319,18 @@ static void test_equal_prefixes_once(void **state)
 		int tokens = 0, active = 1;
 		wanted_run = 0;
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+		/* Every sample is checked alone, and kept to count prefixes. */
 		while (active) engine_step(e, &active);
 		for (struct completion c; engine_take(e, &c); tokens += c.count) {
 			check_alone(&r, &c);
 			done[c.sample - 3] = c;
 		}
+		/* As many rows ran as there are distinct prefixes, and nothing is held in the end. */
 		int distinct = distinct_prefixes(done, SAMPLES);
 		if (temperatures[kind / 2 / ARRAY_LEN(lengths)] == 0) assert_int_equal(distinct, done[0].count);
 		assert_int_equal(wanted_run, kind & 1 ? tokens - SAMPLES + 1 : distinct);
 		assert_int_equal(engine_tokens_generated(e), tokens);
-		assert_int_equal(engine_tokens_run(e), wanted_run);
+		assert_int_equal(e->run, wanted_run);
 		assert_int_equal(e->nfree, 200);
 		assert_int_equal(e->promised + e->members + e->nrunning, 0);
 		for (int i = 0; i < SAMPLES; i++) completion_release(&done[i]);
@@ -341,6 +353,7 @@ static void test_samples_of_one_row_differ(void **state)
 	struct err err = {0};
 	struct engine_options o = {.max_sequences = 3, .max_context = 128};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+	/* Six samples of one prompt, each with a temperature and an end of its own. */
 	struct request r = {.prompt = prompt_tokens,
 		.nprompt = 40,
 		.num_samples = 6,
@@ -355,6 +368,7 @@ static void test_samples_of_one_row_differ(void **state)
 		assert_true(c.finish == FINISH_EOS || c.count == 4 + 2 * c.sample);
 		for (int k = 0; k < c.count; k++)
 			assert_true(c.temperatures[k] == temperature_by_sample(NULL, 0, c.sample, NULL, k));
+		/* The same tokens as if each had run by itself. */
 		uint64_t h = 0;
 		for (int i = 0; i < r.nprompt; i++) h = mix(h, (uint64_t)r.prompt[i]);
 		for (int k = 0; k < c.count; k++) { /* drawn as it would be alone */
@@ -385,6 +399,7 @@ static void test_cancel(void **state)
 	struct engine_options o = {.max_sequences = 5, .max_context = 128, .kv_pages = 14, .prefill_rows = 16};
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
 	int active = 1, next = 0, expected = 0, ended = 0, taken = 0;
+	/* Requests keep coming while some of them are ended. */
 	for (int step = 0; active || next < 60; step++) {
 		for (int burst = 0; burst < 2 && next < 60; burst++, next++) {
 			requests[next] = make_request(6, next, o.max_context);
@@ -403,6 +418,7 @@ static void test_cancel(void **state)
 			completion_release(&c);
 		}
 	}
+	/* Enough were cancelled, the others all came, and nothing is held. */
 	int many = 0;
 	for (int i = 0; i < 60; i++) many += cancelled[i];
 	assert_true(many > 10);
@@ -436,6 +452,7 @@ static void test_refusals(void **state)
 						   .max_new_tokens = 24,
 					   },
 				   r = good;
+	/* One thing wrong at a time; each message names it with its numbers. */
 	r.max_new_tokens = 25;
 	refuse(e, r, ERR_LIMIT, "40 prompt tokens + 25 new tokens = 65, but max_context is 64");
 	r = good, r.max_new_tokens = INT32_MAX;
@@ -455,6 +472,7 @@ static void test_refusals(void **state)
 	static const int32_t bad[2] = {1, V};
 	r = good, r.prompt = bad, r.nprompt = 2;
 	refuse(e, r, ERR_RANGE, "prompt token 1 is 97");
+	/* The good one passes; then engines that cannot be made. */
 	assert_int_equal(engine_submit(e, &good, &err), 0);
 	engine_free(e); /* with a request that never ran */
 	o = (struct engine_options){.max_sequences = 1, .max_context = 1001};
@@ -463,6 +481,59 @@ static void test_refusals(void **state)
 	the_model.c.max_position_embeddings = 1000;
 	assert_int_equal(engine_create(&the_model, &o, &e, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "MiB of KV pages"));
+}
+
+/* Samples that had no room at first run in the very step in which they get it: the prompt is there. Six slots for twice
+ * as many samples of one token each take two steps, and no row of the prompt again. */
+static void test_latecomers_run_at_once(void **state)
+{
+	struct engine *e;
+	struct err err = {0};
+	struct engine_options o = {.max_sequences = 6, .max_context = 128};
+	if (engine_create(&the_model, &o, &e, &err)) fail_msg("%s", err.text);
+	struct request r = {.prompt = prompt_tokens,
+		.nprompt = 20,
+		.num_samples = 2 * e->nslots,
+		.sampling = {.temperature = 1, .top_p = 1, .seed = 3},
+		.max_new_tokens = 1};
+	rows_run = 0;
+	if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+	int active = 1, steps = 0;
+	for (; active; steps++) engine_step(e, &active);
+	assert_int_equal(steps, 2);
+	assert_int_equal(rows_run, 20 + 1);
+	engine_free(e);
+}
+
+static void test_completion_check(void **state)
+{
+	struct err err = {0};
+	for (int f = 0; f <= FINISH_NAN; f++) {
+		struct completion c = {.finish = (enum finish_reason)f, .count = 5};
+		assert_int_equal(completion_check(&c, &err), f == FINISH_NAN ? ERR_RANGE : 0);
+	}
+	assert_non_null(strstr(err.text, "token 4: the model's values are not finite"));
+}
+
+/* An engine that is freed at any moment: with requests that wait, that run and that nobody took. */
+static void use_engine(void *steps)
+{
+	struct engine *e;
+	struct err err = {0};
+	int active = 1;
+	if (engine_create(&the_model, &(struct engine_options){.max_sequences = 3, .max_context = 128}, &e, &err))
+		fail_msg("%s", err.text);
+	for (int i = 0; i < 6; i++) {
+		struct request r = make_request(9, i, 128);
+		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
+	}
+	for (int i = 0; i < *(int *)steps && active; i++) engine_step(e, &active);
+	engine_free(e);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	for (int steps = 0; steps < 300; steps = 3 * steps + 1) leaves_nothing(use_engine, &steps);
 }
 
 static int setup(void **state)
@@ -487,6 +558,9 @@ int main(void)
 		cmocka_unit_test(test_samples_of_one_row_differ),
 		cmocka_unit_test(test_cancel),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_latecomers_run_at_once),
+		cmocka_unit_test(test_completion_check),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

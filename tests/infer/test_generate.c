@@ -103,6 +103,7 @@ static void test_greedy_as_transformers(void **state)
 	if (json_load(path, 1 << 20, &rows, &err)) fail_msg("%s", err.text);
 	setting_open(&s, false, &(struct engine_options){.max_sequences = 3, .max_context = 200, .prefill_rows = 20});
 	int total = 0, ended = 0;
+	/* All prompts at once, more than run side by side. */
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		int n;
 		int32_t *prompt = ints(json_object_get(json_array_get(rows, i), "prompt"), &n);
@@ -115,6 +116,7 @@ static void test_greedy_as_transformers(void **state)
 				.max_new_tokens = 64});
 		free(prompt);
 	}
+	/* Token for token what transformers generates. */
 	run(s.e, done, 1);
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		int n;
@@ -172,6 +174,7 @@ static void test_sharing_changes_nothing(void **state)
 					.sampling = prompt_request(i, 0, K, NULL).sampling,
 					.max_new_tokens = 40,
 				});
+		/* K samples a request, together; then each by itself. */
 		run(s.e, shared, K);
 		for (int i = 0; i < 3; i++)
 			for (int k = 0; k < K; k++) {
@@ -179,6 +182,7 @@ static void test_sharing_changes_nothing(void **state)
 				submit(s.e, &r);
 				run(s.e, alone, K);
 			}
+		/* Equal to the bit. */
 		bool any_differ = false;
 		for (int c = 0; c < 3 * K; c++) {
 			assert_int_equal(shared[c].count, alone[c].count);
@@ -209,6 +213,7 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 	int n;
 	struct param *params = adapter_params(a, &n);
 	assert_true(n <= (int)ARRAY_LEN(t));
+	/* Its values rounded to bf16, in a file of its own. */
 	for (int i = 0; i < n; i++) {
 		uint16_t *bits = arena_alloc(&memory, (size_t)params[i].count * 2);
 		for (int64_t k = 0; k < params[i].count; k++) bits[k] = f32_to_bf16(host_values(&params[i])[k]);
@@ -219,6 +224,7 @@ static struct adapter *adapter_from_bf16(struct model *m, struct adapter *a)
 			.data = bits,
 			.bytes = (size_t)params[i].count * 2};
 	}
+	/* Saved for its configuration, then opened with those weights. */
 	if (adapter_save(a, dir, NULL, &err) || safetensors_write(path, t, (size_t)n, NULL, &err) ||
 		adapter_open(m, dir, &read, &err))
 		fail_msg("%s", err.text);
@@ -275,6 +281,7 @@ static void test_adapter_of_each_request(void **state)
 			&s, invariant, &(struct engine_options){.max_sequences = 11, .max_context = 160, .prefill_rows = 60});
 		adapters_make(s.m, adapters);
 		for (int i = 0; i < REQUESTS; i++) submit_adapted(s.e, adapters, i);
+		/* All side by side; then each request alone. */
 		run(s.e, mixed, SAMPLES);
 		for (int i = 0; i < REQUESTS; i++) {
 			submit_adapted(s.e, adapters, i);

@@ -103,6 +103,7 @@ static void hopeless_ones_are_named(void **state)
 			LINT_JIT_UNUSED, 6},
 		{"", LINT_NO_MODEL_NEW, 1},
 	};
+	/* The first finding is the expected one, at its line. */
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
 		struct lint_report r = lint_text(BAD[i].src);
 		if (!r.errors || r.findings[0].code != BAD[i].code || r.findings[0].line != BAD[i].line)
@@ -110,6 +111,7 @@ static void hopeless_ones_are_named(void **state)
 				lint_code_name(BAD[i].code), BAD[i].line, r.errors,
 				r.count ? lint_code_name(r.findings[0].code) : "nothing", r.findings[0].line, r.findings[0].text);
 	}
+	/* A source over the limit is named for its size. */
 	char *big = xmalloc(LINT_SOURCE_BYTES_MAX + 1);
 	memset(big, '\n', LINT_SOURCE_BYTES_MAX + 1);
 	struct lint_report r;
@@ -183,9 +185,6 @@ static void findings_are_bounded_and_ordered(void **state)
 	assert_int_equal(r.count, LINT_FINDINGS_MAX);
 	assert_true(lint_is_error(r.findings[0].code) && lint_is_error(r.findings[1].code));
 	for (int i = 3; i < r.count; i++) assert_true(r.findings[i].line > r.findings[i - 1].line);
-	json_t *o = lint_json(&r);
-	assert_int_equal(json_array_size(json_object_get(o, "findings")), LINT_FINDINGS_MAX);
-	json_decref(o);
 	str_release(&src);
 }
 
@@ -234,6 +233,19 @@ static void deep_nesting_is_survived(void **state)
 	str_release(&src);
 }
 
+static json_t *lint_json(const struct lint_report *r)
+{
+	json_t *findings = json_array();
+	for (int i = 0; i < r->count; i++) {
+		const struct lint_finding *f = &r->findings[i];
+		json_array_append_new(findings,
+			json_pack("{s:s, s:i, s:i, s:s}", "code", lint_code_name(f->code), "line", f->line, "column", f->column,
+				"text", f->text));
+	}
+	return json_pack("{s:i, s:i, s:o}", "errors", r->errors, "notes", r->notes, "findings", findings);
+}
+
+/* What --files prints for each path on stdin, an object a line: tests in Python read it. */
 static int lint_files(void)
 {
 	char path[4096];

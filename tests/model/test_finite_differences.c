@@ -47,6 +47,7 @@ static void loss_fn_sum(void *ctx, int begin, int n, const float *logprob, const
 static void fd_init(struct fd *f, bool is_qwen2, double dropout, bool shares)
 {
 	struct err err = {0};
+	/* A model of odd sizes, of either kind. */
 	struct model_config c = {
 		.vocab_size = 37,
 		.hidden_size = 12,
@@ -69,6 +70,7 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout, bool shares)
 	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2}, &f->ops, &err), 0);
 	assert_int_equal(model_create(&c, 5, f->ops, &f->m, &err), 0);
 	int n;
+	/* Its weights are stirred, and those of an adapter where there is one. */
 	struct param *params = model_params(f->m, &n);
 	for (int i = 0; i < n; i++) /* a fresh model is too small to be sensitive */
 		for (int64_t k = 0; k < params[i].count; k++)
@@ -87,6 +89,7 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout, bool shares)
 		f->dropout_seed = 77;
 	}
 	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true}, &f->p, &err), 0);
+	/* Packed sequences, some behind a row of an earlier one where beginnings are shared. */
 	for (int s = 0; s < S; s++)
 		for (int t = starts[s], past = shares && follows[s] >= 0 ? f->pos[follows[s]] + 1 : 0; t < starts[s + 1]; t++)
 			f->pos[t] = past + t - starts[s];

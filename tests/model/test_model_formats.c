@@ -61,6 +61,7 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 	int32_t ids[T], pos[T], at[T];
 	float *logits = xcalloc((size_t)(T * c->vocab_size), sizeof *logits), fids[T], fstart[3],
 		  tolerance = (float)ref_tolerance(c, T, false);
+	/* Two packed sequences of random tokens. */
 	for (int t = 0; t < T; t++) {
 		ids[t] = (int32_t)(rng_u32(6, 0, (uint64_t)t) % (uint32_t)c->vocab_size);
 		pos[t] = t < 7 ? t : t - 7;
@@ -68,9 +69,11 @@ static void ask(struct model *m, struct adapter *a, const char *dir, const char 
 		fids[t] = (float)ids[t];
 	}
 	for (int i = 0; i < 3; i++) fstart[i] = (float)start[i];
+	/* hone's logits. */
 	struct pass *p = ref_pass(m, T, 0, false);
 	pass_forward(p, a, &(struct batch){ids, {T, 2, start, pos, NULL}}, 0);
 	pass_logits(p, at, T, logits);
+	/* Saved with the question and the tolerance; the oracle reads them later, all in one start. */
 	struct param table[4] = {{.name = "ids", .ndim = 1, .shape = {T}, .count = T},
 		{.name = "start", .ndim = 1, .shape = {3}, .count = 3},
 		{.name = "logits", .ndim = 2, .shape = {T, c->vocab_size}, .count = (int64_t)T * c->vocab_size},
@@ -94,6 +97,7 @@ static void save_models(void)
 		{"llama", false, false, false}};
 	struct ops *ops = ref_ops(false);
 	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+		/* Each architecture: saved, its configuration read back, and handed to transformers. */
 		struct err err = {0};
 		struct model_config c = small, again;
 		char *dir = scratch(shapes[i].name);
@@ -342,7 +346,8 @@ static void test_f8_weights(void **state)
 	struct arena memory = {0};
 	int n;
 	struct param *params = model_params(m, &n);
-	assert_int_equal(model_config_save(dir, &small, &err), 0);
+	assert_int_equal(model_config_save_as(dir, &small, DTYPE_F32, &err), 0);
+	/* Every tensor rounded to one of the two F8 types. */
 	for (int i = 0; i < n; i++) {
 		const struct param *p = &params[i];
 		uint8_t *bytes = arena_alloc(&memory, (size_t)p->count);
@@ -358,6 +363,7 @@ static void test_f8_weights(void **state)
 			bytes[k] = i % 2 ? f32_to_f8e5m2(host_values(p)[k]) : f32_to_f8e4m3(host_values(p)[k]);
 	}
 	assert_int_equal(safetensors_write(path, t, (size_t)n, NULL, &err), 0);
+	/* They are read as the numbers that they are. */
 	if (model_open(dir, ops, &read, &err)) fail_msg("%s", err.text);
 	struct param *got = model_params(read, &n);
 	for (int i = 0; i < n; i++)
@@ -366,6 +372,7 @@ static void test_f8_weights(void **state)
 				(i % 2 ? f8e5m2_to_f32(f32_to_f8e5m2(host_values(&params[i])[k]))
 					   : f8e4m3_to_f32(f32_to_f8e4m3(host_values(&params[i])[k]))));
 	model_free(read);
+	/* With a scale beside them they are not the weights. */
 	float scale = 2;
 	t[n] = (struct tensor_info){
 		.name = "model.layers.0.self_attn.q_proj.weight_scale_inv",
@@ -514,9 +521,11 @@ static void test_weights_refused(void **state)
 	int n;
 	struct param *params = model_params(m, &n), table[64];
 	assert_int_equal(model_save(m, dir, &err), 0);
+	/* One tensor missing. */
 	assert_int_equal(params_save(ops, params, n - 1, path, &err), 0);
 	assert_true(model_open(dir, ops, &other, &err) < 0);
 	assert_non_null(strstr(err.text, params[n - 1].name));
+	/* One too many, of which a tied head alone is fine. */
 	memcpy(table, params, (size_t)n * sizeof *params);
 	table[n] = params[n - 1];
 	strcpy(table[n].name, "model.layers.0.self_attn.q_proj.bias");
@@ -527,6 +536,7 @@ static void test_weights_refused(void **state)
 	assert_int_equal(params_save(ops, table, n + 1, path, &err), 0);
 	assert_int_equal(model_open(dir, ops, &other, &err), 0);
 	model_free(other);
+	/* One of another shape. */
 	table[1].shape[0]++;
 	table[1].count++;
 	assert_int_equal(params_save(ops, table, n, path, &err), 0);
@@ -567,6 +577,7 @@ static void test_adapter_refused(void **state)
 	struct adapter *a;
 	char *dir = scratch("adapter");
 	assert_int_equal(
+		/* A good adapter, with settings that change nothing. */
 		adapter_create(m, &(struct adapter_options){.r = 2, .lora_alpha = 4, .target_modules = "q_proj"}, &a, &err), 0);
 	assert_int_equal(adapter_save(a, dir, "base", &err), 0);
 	adapter_free(a);
@@ -574,6 +585,7 @@ static void test_adapter_refused(void **state)
 		"{\"use_rslora\": true, \"loftq_config\": {}, \"layers_to_transform\": null}");
 	if (adapter_open(m, dir, &a, &err)) fail_msg("%s", err.text);
 	adapter_free(a);
+	/* Each setting that would change the result, by name. */
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		write_json(dir, "adapter_config.json", good, bad[i].patch);
 		assert_true(adapter_open(m, dir, &a, &err) < 0);

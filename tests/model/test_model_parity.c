@@ -167,9 +167,11 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 		m, &(struct step_options){.rows = r->T, .sequences = SEQUENCES_MAX, .pages = PAGES_MAX, .wanted = r->T});
 	struct paged g = {0};
 	assert_true(r->S <= SEQUENCES_MAX && r->T <= 512);
+	/* Page lists in which a sequence's pages do not lie side by side. */
 	for (int s = 0; s < r->S; s++)
 		for (int p = 0; p < PAGES_MAX; p++)
 			g.lists[s][p] = p * SEQUENCES_MAX + (s * 3) % SEQUENCES_MAX; /* pages of a sequence lie apart */
+	/* A third of each sequence first, then token by token. */
 	for (int round = 0; round == 0 || g.T; round++) {
 		g.T = g.n = 0;
 		for (int s = 0; s < r->S; s++) {
@@ -177,6 +179,7 @@ static void generate_all(const struct ref *r, struct model *m, struct adapter *a
 				end = round ? begin + 1 : begin + third;
 			for (int t = begin; t < MIN(end, r->start[s + 1]); t++) paged_push(&g, r, s, t);
 		}
+		/* The logits go where the packed pass has them. */
 		if (!g.T) continue;
 		struct ops_rows rows = {g.T, SEQUENCES_MAX, g.ids, g.pos, g.sequence, &g.lists[0][0], PAGES_MAX, NULL};
 		struct ops_want want = {.n = g.n, .at = g.at};
@@ -201,6 +204,7 @@ static void generation_case(struct ref *r, struct ops *unused)
 	float *full = xcalloc(count, sizeof *full), *paged = xcalloc(count, sizeof *paged);
 	int32_t *at = xcalloc((size_t)r->T, sizeof *at);
 	for (int t = 0; t < r->T; t++) at[t] = t;
+	/* Without and with the adapter. */
 	for (int with = 0; with < 2; with++) {
 		pass_forward(p, with ? a : NULL, &r->batch, 0);
 		pass_logits(p, at, r->T, full);
@@ -266,10 +270,12 @@ static void test_adapter_spellings(void **state)
 		struct adapter *a, *again;
 		char *dir = adapter_path(&r, names[i]), *back = xasprintf("%s_hone", dir), logits[64];
 		int n, n2;
+		/* Opened as peft wrote it: peft's logits. */
 		if (adapter_open(m, dir, &a, &err)) fail_msg("%s: %s", names[i], err.text);
 		pass_forward(p, a, &r.batch, 0);
 		snprintf(logits, sizeof logits, "adapter.%s.logits", names[i]);
 		logits_check(&r, p, model_config(m), logits);
+		/* Saved and opened again: the same bits. */
 		if (adapter_save(a, back, NULL, &err) || adapter_open(m, back, &again, &err))
 			fail_msg("%s: %s", names[i], err.text);
 		struct param *x = adapter_params(a, &n), *y = adapter_params(again, &n2);
@@ -307,6 +313,7 @@ static void test_adapters_refused(void **state)
 	struct ops *ops = ref_ops(false);
 	ref_open(&r, "tied");
 	struct model *m = ref_model(&r, ops, "hf");
+	/* Folders that peft itself wrote; the message names the setting. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		struct adapter *a;
@@ -329,6 +336,7 @@ static void reload_case(struct ref *r, struct ops *ops)
 	struct adapter *a = ref_adapter(r, m), *a2;
 	char path[400];
 	int n, n2;
+	/* The model. */
 	snprintf(path, sizeof path, "%s/saved_hone", r->dir);
 	assert_int_equal(model_save(m, path, &err), 0);
 	assert_int_equal(model_open(path, ops, &again, &err), 0);
@@ -342,6 +350,7 @@ static void reload_case(struct ref *r, struct ops *ops)
 		assert_memory_equal(host_values(&x[i]), host_values(&y[i]), (size_t)x[i].count * sizeof(float));
 	host_values(&y[0])[0] += 1;
 
+	/* The adapter. */
 	snprintf(path, sizeof path, "%s/adapter_hone", r->dir);
 	assert_int_equal(adapter_save(a, path, NULL, &err), 0);
 	assert_int_equal(adapter_open(m, path, &a2, &err), 0);

@@ -65,11 +65,13 @@ static void test_prepare(void **state)
 	float plain[T * V], prepared[T * V], trained[T * V], want[T * V];
 	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 2}, &ops, NULL), 0);
 	struct model *m = make(ops), *never = make(ops);
+	/* Prepared weights give the bits of plain ones. */
 	logits(m, plain);
 	model_prepare(m);
 	model_prepare(m); /* an engine after an engine */
 	logits(m, prepared);
 	assert_memory_equal(prepared, plain, sizeof plain);
+	/* Trained ones drop what was prepared: the same as a model that never was. */
 	model_enable_grad(m, NULL);
 	change(m);
 	change(never);

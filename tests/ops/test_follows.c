@@ -134,10 +134,12 @@ static double loss64(const struct forest *f, const struct side *s, const float *
 		for (int head = 0; head < NH; head++) {
 			double weight[ROWS], top = -INFINITY, all = 0;
 			int path[ROWS], n = 0, g = head / (NH / NKV);
+			/* The rows that this one sees, back through the sequences that it follows. */
 			for (int row = t; row >= 0;) {
 				path[n++] = row;
 				row = row > f->start[f->sequence[row]] ? row - 1 : f->follows[f->sequence[row]];
 			}
+			/* Scores, softmax and the weighted values, as the formula says. */
 			for (int i = 0; i < n; i++) {
 				weight[i] = 0;
 				for (int e = 0; e < HD; e++) {

@@ -100,13 +100,16 @@ static void check_weights(struct cpu_ops *o, const struct weights *w)
 	float *all = xcalloc(out, 4), *part = xcalloc(out, 4);
 	for (uint64_t i = 0; i < (uint64_t)N * (uint64_t)K; i++) b[i] = w->at(i);
 	for (int acc = 0; acc < 2; acc++) {
+		/* All rows at once, before anything is prepared. */
 		memcpy(all, start, out * 4);
 		o->matmul(o->ctx, all, a, b, M, N, K, false, w->bt, 0.75f, acc ? OPS_ADD : OPS_SET);
+		/* Prepared in the form that the weights allow, and no larger. */
 		if (w->bytes > 0) o->prepare(o->ctx, b, N, K);
 		double columns = (N + 31) / 32 * 32; /* whole panels */
 		if ((double)ops_prepared_bytes(prepared_of) > w->bytes * columns * K)
 			fail_msg(
 				"%s: prepared in %zu bytes, more than %g a weight", w->kind, ops_prepared_bytes(prepared_of), w->bytes);
+		/* Some rows alone. */
 		for (size_t i = 0; i < ARRAY_LEN(batches); i++) {
 			int rows = batches[i], first = (int)(i * 37) % (M - rows);
 			size_t at = (size_t)first * (size_t)N;
@@ -159,6 +162,7 @@ static void check_rows(struct cpu_ops *o)
 		  logprob[M], entropy[M], lse1, logprob1, entropy1;
 	int32_t targets[M];
 	for (int i = 0; i < M; i++) targets[i] = (i * 13) % N;
+	/* Each operation over all rows, then row by row. */
 	o->rmsnorm(o->ctx, all, NULL, x, w, 1e-6f, M, N);
 	for (int m = 0; m < M; m++) {
 		o->rmsnorm(o->ctx, one, NULL, x + m * N, w, 1e-6f, 1, N);
@@ -197,6 +201,7 @@ static void check_attention(struct cpu_ops *o)
 		  *lse1 = xcalloc(T * NH, 4);
 	struct packed_rows rows;
 	struct ops_packed b = packed_apart(&rows, T, S, start, pos);
+	/* All sequences packed, then each alone. */
 	o->attention(o->ctx, all, lse, q, k, v, &b, NH, NKV, HD);
 	for (int s = 0; s < S; s++) {
 		int n = start[s + 1] - start[s], first = start[s];
@@ -225,6 +230,7 @@ static void check_dropout(struct cpu_ops *o)
 	float *x = normals(9, N), *once = xcalloc(N, 4), *again = xcalloc(N, 4);
 	const float p = 0.3f;
 	o->dropout(o->ctx, once, x, p, 5, 6, N);
+	/* What stays is scaled, and is a share that chance allows. */
 	int kept = 0;
 	for (int i = 0; i < N; i++) {
 		if (once[i] != 0) {
@@ -233,6 +239,7 @@ static void check_dropout(struct cpu_ops *o)
 		}
 	}
 	assert_true(fabs(kept - N * 0.7) < 5 * sqrt(N * 0.3 * 0.7)); /* 5 sigma of the binomial */
+	/* The mask is the element's own, and another stream has another one. */
 	memcpy(again, x, N * sizeof(float));
 	o->dropout(
 		o->ctx, again, again, p, 5, 6, 777); /* in place, and a prefix: the mask belongs to the element's index */
@@ -256,6 +263,8 @@ static void check_exp(struct cpu_ops *o)
 	enum { N = 1 << 16 };
 	float *x = xcalloc(N + 1, 4), *y = xcalloc(N + 1, 4), lse = 0, g = -1, worst = 0;
 	int32_t target = N;
+	/* Over the whole range of fp32, through the one operation that shows it: e^x - [target] times
+	 * g. */
 	for (int round = 0; round < 8; round++) {
 		for (int i = 0; i < N; i++) x[i] = -87.3f + 176.0f * rng_uniform(1, (uint64_t)round, (uint64_t)i);
 		memcpy(y, x, N * sizeof(float));
@@ -268,6 +277,7 @@ static void check_exp(struct cpu_ops *o)
 		}
 	}
 	if (worst > 1.5f) fail_msg("exp is off by %.2f ulp", worst);
+	/* The edges of the range, and what is no number. */
 	static const float edge[8] = {0, -INFINITY, INFINITY, -88, -1e30f, 89, 1e-30f, -87.3365402f};
 	memcpy(y, edge, sizeof edge);
 	y[8] = NAN;

@@ -227,15 +227,18 @@ static void walk_attention(struct fixture *f)
 		float *q = input(f, "q"), *k = input(f, "k"), *v = input(f, "v"), *dout = input(f, "dout"),
 			  *out = buffer(f, nq), *out2 = buffer(f, nq), *lse = buffer(f, (size_t)T * NH);
 		float *dq = buffer(f, nq), *dk = buffer(f, nk), *dv = buffer(f, nk);
+		/* Forward, with and without the sums that backward needs; then backward. */
 		o->attention(o->ctx, out, lse, q, k, v, &b, NH, NKV, HD);
 		o->attention(o->ctx, out2, NULL, q, k, v, &b, NH, NKV, HD);
 		assert_memory_equal(out, out2, nq * 4);
 		o->attention_backward(o->ctx, dq, dk, dv, dout, out, lse, q, k, v, &b, NH, NKV, HD);
+		/* Against the oracle's fp64. */
 		compare(f, "attention", "out", out, HD + T);
 		compare(f, "attention", "lse", lse, HD + T);
 		compare_terms(f, "attention_backward", "dq", dq, 4 * (HD + T), 1);
 		compare_terms(f, "attention_backward", "dk", dk, 4 * (HD + T), 1);
 		compare(f, "attention_backward", "dv", dv, 4 * (HD + T));
+		/* Paged attention has the packed one's bits. */
 		for (int by_row = 0; by_row < 2; by_row++) {
 			paged_like_packed(f, &b, NH, NKV, HD, q, k, v, out2, by_row);
 			if (memcmp(out, out2, nq * 4))

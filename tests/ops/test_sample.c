@@ -124,12 +124,14 @@ static void test_edges(void **state)
 					plain = {.temperature = 1, .top_p = 1}, nucleus = {.temperature = 1, .top_p = 0.5f},
 					two = {.temperature = 1, .top_k = 2, .top_p = 1};
 	float logprob;
+	/* Equal logits: the first of them, and both of two. */
 	const float ties[5] = {1, 2, 2, 2, 0};
 	assert_int_equal(sample_token(ties, 5, &greedy, 0.5f, NULL, &scratch), 1);
 	for (int d = 0; d < 50; d++) {
 		int32_t got = sample_token(ties, 5, &two, (float)d / 50, NULL, &scratch);
 		assert_true(got == 1 || got == 2);
 	}
+	/* One token that can be drawn at all. */
 	const float masked[4] = {-INFINITY, 0, -INFINITY, -INFINITY};
 	for (int d = 0; d < 10; d++) {
 		assert_int_equal(sample_token(masked, 4, &plain, (float)d / 10, &logprob, &scratch), 1);
@@ -140,10 +142,12 @@ static void test_edges(void **state)
 	const float one[1] = {-3};
 	assert_int_equal(sample_token(one, 1, &plain, 0.999f, &logprob, &scratch), 0);
 	assert_true(logprob == 0);
+	/* Logits that are no numbers, all or some. */
 	const float broken[3] = {NAN, NAN, NAN}, partly[3] = {NAN, 1, NAN};
 	assert_int_equal(sample_token(broken, 3, &plain, 0.5f, &logprob, &scratch), 0);
 	assert_true(isnan(logprob));
 	assert_int_equal(sample_token(partly, 3, &plain, 0.9f, &logprob, &scratch), 1);
+	/* A weight that leaves nothing for the others. */
 	const float far[3] = {0, 200, -200};
 	assert_int_equal(sample_token(far, 3, &plain, 0.999999f, NULL, &scratch), 1);
 }
@@ -176,6 +180,19 @@ static int release(void **state)
 	return 0;
 }
 
+/* A draw's scratch is its own: the next one has the same room again. */
+static void test_scratch(void **state)
+{
+	enum { V = 900 };
+	float x[V], logprob;
+	const struct ops_draw s = {.temperature = 1, .top_k = 40, .top_p = 0.9f};
+	random_logits(x, V, 3, 2);
+	sample_token(x, V, &s, 0.5f, &logprob, &scratch);
+	size_t bytes = scratch.used_bytes;
+	for (int i = 0; i < 100; i++) sample_token(x, V, &s, 0.5f, &logprob, &scratch);
+	assert_int_equal(scratch.used_bytes, bytes);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -185,6 +202,7 @@ int main(void)
 		cmocka_unit_test(test_logprob),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_distribution),
+		cmocka_unit_test(test_scratch),
 	};
 	return cmocka_run_group_tests(tests, NULL, release);
 }

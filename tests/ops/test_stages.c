@@ -39,10 +39,12 @@ static void test_sample_moves_on(void **state)
 	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 1, (uint64_t)i);
 	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
 	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
+	/* One region's worth of data: rows, wanted rows, draws. */
 	o->put_f32(o->ctx, logits, x, ROWS * V);
 	o->batch_put(o->ctx, b, &(struct ops_rows){ROWS + 1, ROWS, ids, pos, sequence, table, PAGES, NULL});
 	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = draws});
 	memset(at, -1, sizeof at); /* the caller's arrays are his again */
+	/* Every draw against the reference at its own index. */
 	for (int k = 0; k < STEPS; k++) {
 		o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
 		o->get_i32(o->ctx, drawn, tokens, ROWS);
@@ -54,6 +56,7 @@ static void test_sample_moves_on(void **state)
 			assert_true(fabsf(logprob[i] - want) < 1e-5f);
 		}
 	}
+	/* The batch stands where the last draw left it. */
 	static const int rows[ROWS] = {0, 1, 2, 4};
 	for (int i = 0; i < ROWS; i++) {
 		int t = rows[i], now = pos[t] + STEPS, page = now / OPS_PAGE;
@@ -88,6 +91,7 @@ static void test_draws_share_rows(void **state)
 	float *x = xcalloc(ROWS * V, sizeof *x), logprob[DRAWS], one_logprob[ROWS];
 	bool differ = false;
 	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 2, (uint64_t)i);
+	/* Draws with streams of their own. */
 	for (int i = 0; i < DRAWS; i++) {
 		several[i] = draws[(i * 3) % ROWS];
 		several[i].stream += (uint64_t)i;
@@ -98,12 +102,14 @@ static void test_draws_share_rows(void **state)
 	o->put_f32(o->ctx, logits, x, ROWS * V);
 	o->batch_put(o->ctx, b, &rows);
 	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = several, .from = from, .draws = DRAWS});
+	/* All at once, several from a row. */
 	o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
 	o->get_i32(o->ctx, drawn, tokens, DRAWS);
 	o->get_f32(o->ctx, logprob, out, DRAWS);
 	for (int i = 0; i < ROWS; i++) assert_true(b->ids[i] == ids[i] && b->pos[i] == 0);
 	for (int i = 0; i < DRAWS; i++) {
 		struct ops_draw only[ROWS];
+		/* The same draw as the only one of its row. */
 		for (int k = 0; k < ROWS; k++) only[k] = several[i];
 		o->batch_put(o->ctx, alone, &rows);
 		o->batch_want(o->ctx, alone, &(struct ops_want){.n = ROWS, .at = at, .draw = only});
@@ -140,12 +146,14 @@ static void test_temperatures(void **state)
 		target[i] = 11 * i;
 		if (i % 2) x[i * V + target[i]] = 50;
 	}
+	/* All rows in one call, each divided by its temperature. */
 	o->put_f32(o->ctx, logits, x, ROWS * V);
 	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 1, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
 	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .target = target, .temperature = temperature});
 	o->logprob(o->ctx, out, logits, b, 0, ROWS, V);
 	o->get_f32(o->ctx, &all[0][0], out, ROWS * OPS_FIGURES);
 	for (int i = 0; i < ROWS; i++) {
+		/* Each alone, and against the formula. */
 		double sum = 0;
 		o->put_f32(o->ctx, logits, x + i * V, V);
 		o->logprob(o->ctx, out, logits, b, i, 1, V); /* its figures lie first in out */

@@ -325,6 +325,7 @@ static void attention_differences(void **state)
 	struct harness h = {.stream = 1};
 	struct ops host = {.host_memory = true};
 	h.o = &host;
+	/* The reference itself is checked: its gradients against differences of its loss. */
 	struct attention a = {4, 2, 8, {2, {7, 3}}, false};
 	struct attention_data x = attention_randoms(&h, &a);
 	int rows = 10, Q = 32, KV = 16;
@@ -338,6 +339,7 @@ static void attention_differences(void **state)
 	} all[] = {{"dq", x.q, w.dq, rows * Q}, {"dk", x.k, w.dk, rows * KV}, {"dv", x.v, w.dv, rows * KV}};
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
 		for (int k = 0; k < all[i].n; k += 3) {
+			/* What is really between the two points is divided by, since fp32 rounds them. */
 			float keep = all[i].x[k];
 			volatile float up = keep + DIFFERENCE, down = keep - DIFFERENCE;
 			all[i].x[k] = up;

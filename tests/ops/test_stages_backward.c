@@ -43,6 +43,7 @@ static void norm_check(struct harness *h, int rows, int C, enum ops_accumulate a
 	float *x = randoms(h, n, 1), *dy = randoms(h, n, 1), *w = randoms(h, C, 1), *old = randoms(h, n, 1),
 		  *zeros = host_floats(C), *rstd = host_floats(T);
 	double *want = doubles(n), *bound = doubles(n), *dw = doubles(C), *dw_bound = doubles(C), *d = doubles(C);
+	/* What is expected, in fp64, with the bound that its roundings allow. */
 	for (int t = 0; t < rows; t++) {
 		int64_t at = (int64_t)t * C;
 		rstd[t] = (float)rstd_of(x + at, C);
@@ -55,6 +56,7 @@ static void norm_check(struct harness *h, int rows, int C, enum ops_accumulate a
 	}
 	for (int i = 0; i < C; i++) dw_bound[i] = SLACK * (rows + 4) * SUM_U * dw_bound[i] + 1e-30;
 
+	/* The same on the backend, with rows behind the last that must not matter. */
 	struct array ax = rows_make(h, x, rows, C, T, C, 1), ady = rows_make(h, dy, rows, C, T, row, 0),
 				 aw = array_make(h, w, C);
 	struct array dx = acc == OPS_ADD ? rows_make(h, old, rows, C, T, C, 0) : array_make(h, NULL, (int64_t)T * C);
@@ -234,15 +236,18 @@ static void embed_body(struct harness *h)
 	struct lengths lengths = {2, {300, 41}};
 	int T, rows = rows_of(&lengths);
 	int32_t *ids = xcalloc((size_t)rows, sizeof *ids);
+	/* One token comes often, so that many rows add to one place. */
 	for (int t = 0; t < rows; t++) ids[t] = t % 3 == 0 ? 7 : (int32_t)(rng_u32(5, 5, (uint64_t)t) % V);
 	struct ops_batch *b = batch_of(h, &lengths, ids, &T);
 	float *d = randoms(h, (int64_t)rows * C, 1), *old = randoms(h, V * C, 1);
+	/* Expected, in fp64. */
 	double *want = doubles(V * C), *bound = doubles(V * C);
 	for (int i = 0; i < V * C; i++) want[i] = old[i], bound[i] = fabs((double)old[i]);
 	for (int t = 0; t < rows; t++)
 		for (int i = 0; i < C; i++)
 			want[ids[t] * C + i] += d[(int64_t)t * C + i], bound[ids[t] * C + i] += fabs((double)d[(int64_t)t * C + i]);
 	for (int i = 0; i < V * C; i++) bound[i] = SLACK * rows * SUM_U * bound[i] + 1e-30;
+	/* On the backend. */
 	struct array dx = rows_make(h, d, rows, C, T, C, 1);
 	struct f32_array grad = f32_make(h, old, V * C);
 	struct ops_weight table = {.rows = V, .cols = C, .ld = C, .grad = grad.p};
@@ -293,11 +298,13 @@ static struct head_want head_reference(const float *logits, const float *x, cons
 		   *dx_bound = doubles((int64_t)used * C);
 	double *dw = doubles((int64_t)V * C), *dw_bound = doubles((int64_t)V * C);
 	for (int r = 0; r < used; r++) {
+		/* Softmax of the row. */
 		double inverse = 1 / (double)temperature[r], top = -INFINITY, sum = 0;
 		for (int v = 0; v < V; v++) top = fmax(top, logits[(int64_t)r * V + v] * inverse);
 		for (int v = 0; v < V; v++) sum += exp(logits[(int64_t)r * V + v] * inverse - top);
 		double lse = top + log(sum);
 		out[r * OPS_FIGURES + 2] = (float)lse;
+		/* Its gradient, and what that gives to x and to W, with bounds for both. */
 		for (int v = 0; v < V; v++) {
 			int64_t i = (int64_t)r * V + v;
 			double z = logits[i] * inverse, p = exp(z - lse);
@@ -435,6 +442,7 @@ static void optimiser_body(struct harness *h)
 	struct optimised_arrays arrays[WEIGHTS] = {0};
 	double *p_want[WEIGHTS], *m_want[WEIGHTS], *v_want[WEIGHTS];
 	for (int i = 0; i < WEIGHTS; i++) {
+		/* Each weight on the backend and as fp64 here. */
 		int64_t n = (int64_t)optimised[i].rows * optimised[i].cols;
 		int gap = o->host_memory ? 0 : optimised[i].gap, ld = optimised[i].cols + gap;
 		float *p = randoms(h, n, 1), *zeros = host_floats(n);
@@ -453,6 +461,7 @@ static void optimiser_body(struct harness *h)
 		free(p), free(zeros);
 	}
 	for (int step = 1; step <= 3; step++) {
+		/* Three steps, so that moments have a past. */
 		struct ops_adamw a = {.lr = 0.01f,
 			.beta1 = 0.9f,
 			.beta2 = 0.95f,
@@ -472,6 +481,7 @@ static void optimiser_body(struct harness *h)
 			}
 			free(g);
 		}
+		/* The norm that clipping needs, then the update of all weights. */
 		double got = o->sum_squares(o->ctx, list, WEIGHTS);
 		if (!(fabs(got - squares) <= 1e-12 * squares))
 			print_error("sum of squares %.17g, expected %.17g\n", got, squares), h->failures++;

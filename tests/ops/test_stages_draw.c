@@ -103,6 +103,7 @@ static double *rules(const struct draws *d, const struct ops_draw *how)
 	int V = d->V, *order = xcalloc((size_t)V, sizeof *order), kept = V;
 	double *p = xcalloc((size_t)V, sizeof *p), top = -INFINITY, sum = 0,
 		   T = how->temperature > 0 ? how->temperature : 1;
+	/* Weights, heaviest first. */
 	for (int i = 0; i < V; i++) top = fmax(top, d->row[i]), order[i] = i;
 	for (int i = 0; i < V; i++) p[i] = exp((d->row[i] - top) / T);
 	for (int i = 1; i < V; i++) /* heaviest first, lower id first */
@@ -110,6 +111,7 @@ static double *rules(const struct draws *d, const struct ops_draw *how)
 			int t = order[j];
 			order[j] = order[j - 1], order[j - 1] = t;
 		}
+	/* top_k, then top_p of what it left, then min_p. */
 	if (how->temperature <= 0) kept = 1;
 	if (how->top_k > 0) kept = MIN(kept, how->top_k);
 	for (int i = 0; i < kept; i++) sum += p[order[i]];

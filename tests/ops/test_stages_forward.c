@@ -11,6 +11,7 @@ static void test_put(void)
 	static const enum dtype types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F64};
 	for (size_t k = 0; k < ARRAY_LEN(types); k++)
 		for (int has_master = 0; has_master < 2; has_master++) {
+			/* A matrix with a gap behind each row, which is NaN before. */
 			int rows = 37, cols = 24, ld = cols + 8;
 			struct array w = elem_array(rows * ld), master = f32_array(rows * cols);
 			struct ops_weight x = {.rows = rows,
@@ -21,12 +22,14 @@ static void test_put(void)
 			float *values = normals(k, rows * cols, 3), back[37 * 24];
 			char raw[37 * 24 * 8];
 			for (int i = 0; i < rows * cols; i++) dtype_store(types[k], raw, i, values[i]);
+			/* What comes back is the master's value, or the working copy's rounded one. */
 			ops->put(ctx, &x, raw, types[k]);
 			ops->get(ctx, back, &x);
 			for (int i = 0; i < rows * cols; i++) {
 				double v = dtype_load(types[k], raw, i);
 				close_to("get", i, back[i], v, has_master ? 1e-30 + 0x1p-24 * fabs(v) : unit * fabs(v) + 1e-30);
 			}
+			/* Rows stand where they belong, and the gaps are as they were. */
 			float *all = array_get(ops, &w);
 			for (int r = 0; r < rows; r++)
 				for (int i = 0; i < ld; i++) {
@@ -334,6 +337,7 @@ static void test_regions(void)
 	decoder_make(&d, ops, &s, 40, 40, 20, 40 * 20, test_linear_make);
 	static const int counts[] = {1, 3, 33};
 	for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
+		/* Called directly, replayed, and three tokens a region: the same tokens. */
 		int count = counts[c];
 		int32_t tokens[3][12 * 64];
 		float lps[3][12 * 64];

@@ -16,6 +16,7 @@ static void many_check(struct harness *h, int C, int r, bool is_gate)
 	struct ops_lora lora = {.r = r, .scaling = 2};
 	for (int p = 0; p < parts; p++)
 		lora.a[p] = (struct ops_weight){.rows = r, .cols = C, .ld = C, .w = ops_elem_at(o, aa.p, (int64_t)p * r * C)};
+	/* Many rows, then the first few of them. */
 	for (int run = 0; run < 2; run++) {
 		int T = run ? FEW : MANY;
 		float *from = host_floats((int64_t)T * wide);
@@ -31,6 +32,7 @@ static void many_check(struct harness *h, int C, int r, bool is_gate)
 		array_drop(h, &ax), f32_drop(h, &rstd);
 		free(from);
 	}
+	/* The few have the bits that they had among the many. */
 	int64_t differ = 0, zeros = 0;
 	for (int64_t i = 0; i < (int64_t)FEW * row; i++) {
 		differ += !(got[0][i] == got[1][i]);
@@ -94,12 +96,14 @@ static void lora_reference(const struct linear_case *c, const struct linear_data
 	double keep = 1 / (1 - (double)c->dropout), s = LORA_SCALING * keep;
 	for (int t = 0; t < c->T; t++)
 		for (int j = 0; j < c->r; j++) {
+			/* dh of one row and rank, with its error. */
 			double dh = 0, dh_magnitude = 0, hidden = 0, h_magnitude = 0;
 			for (int n = 0; n < out; n++) {
 				double term = (double)dy[(int64_t)t * out + n] * d->b[part][n * c->r + j];
 				dh += term, dh_magnitude += fabs(term);
 			}
 			double dh_error = u * fabs(dh) + out * SUM_U * dh_magnitude;
+			/* What it gives to A and to the input, through the dropout's mask. */
 			for (int i = 0; i < c->in; i++) {
 				int64_t at = (int64_t)t * c->in + i;
 				double x = kept(c, d, part, at) ? d->x[at] : 0,
@@ -110,6 +114,7 @@ static void lora_reference(const struct linear_case *c, const struct linear_data
 				w->dx[at] += s * dh * A;
 				w->dx_bound[at] += s * fabs(A) * (dh_error + c->r * OPS_PARTS * SUM_U * fabs(dh));
 			}
+			/* And the hidden value, which B's gradient needs. */
 			double h_error = u * fabs(hidden) + c->in * SUM_U * h_magnitude;
 			for (int n = 0; n < out; n++) {
 				double y = dy[(int64_t)t * out + n];
@@ -208,6 +213,7 @@ static void weights_make(struct harness *h, const struct linear_case *c, const s
 	struct ops *o = h->o;
 	int ld = c->in + o->tail, at = 0;
 	float *all = host_floats((int64_t)l->out * ld);
+	/* The parts one below the other. */
 	for (int p = 0; p < c->parts; p++) {
 		float *mine = all + (int64_t)at * ld;
 		for (int n = 0; n < c->out[p]; n++)
@@ -218,6 +224,7 @@ static void weights_make(struct harness *h, const struct linear_case *c, const s
 	m->w = array_make(h, all, (int64_t)l->out * ld);
 	m->bias = array_make(h, all, l->out);
 	free(all);
+	/* Each part's weight, and where it learns its gradients. */
 	at = 0;
 	for (int p = 0; p < c->parts; at += c->out[p++]) {
 		l->w[p] = (struct ops_weight){.rows = c->out[p], .cols = c->in, .ld = ld};
@@ -389,6 +396,7 @@ static void linear_differences(void **state)
 {
 	struct ops host = {.host_memory = true};
 	struct harness h = {.o = &host, .stream = 1};
+	/* The reference itself against differences of its loss. */
 	struct linear_case c = {.T = 5, .in = 8, .parts = 2, .out = {6, 3}, .r = 2, .dropout = 0.3f};
 	struct linear_data d = linear_randoms(&h, &c);
 	struct linear_want w = linear_reference(&c, &d, 0);

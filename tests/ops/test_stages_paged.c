@@ -87,6 +87,7 @@ static void test_heads(void)
 		const struct heads_case *q = &heads_cases[k];
 		int lengths[] = {1, 40, 3}, first[] = {70, 0, 255}, HD = q->HD, heads = q->NH + 2 * q->NKV;
 		struct step s;
+		/* Three sequences at different positions. */
 		step_make(&s, q, 3, lengths, first, 9);
 		float *raw = normals(40 + k, s.qkv.n, 1);
 		array_put(ops, &s.qkv, raw);
@@ -95,6 +96,7 @@ static void test_heads(void)
 		step_heads(&s);
 		float *qkv = array_get(ops, &s.qkv), *qo = array_get(ops, &s.qout), *ko = array_get(ops, &s.kout),
 			  *kp = array_get(ops, &s.kpages), *vp = array_get(ops, &s.vpages), *rstd = array_get(ops, &s.rstd);
+		/* Each head against the reference: normed, turned, values untouched. */
 		for (int t = 0; t < s.x.r.T; t++)
 			for (int h = 0; h < heads; h++) {
 				const float *from = raw + ((int64_t)t * heads + h) * HD, *own = qkv + ((int64_t)t * heads + h) * HD;
@@ -120,6 +122,7 @@ static void test_heads(void)
 					close_to("head rstd", t, rstd[t * (q->NH + q->NKV) + h], expected, 1e-6 * expected);
 				}
 			}
+		/* Nothing but these keys was written into pages. */
 		int written = 0;
 		for (int64_t i = 0; i < s.kpages.n; i++) written += !isnan(kp[i]);
 		equal_to("elements written into pages", 0, written, (double)s.x.r.T * q->NKV * HD);
@@ -146,6 +149,7 @@ static void step_fill(struct step *s, float **queries, float **keys, float **val
 	struct ops_heads plain = {q->NH, q->NKV, q->HD, 1e-6f, NULL, NULL, array_f32(&rope)};
 	*keys = xcalloc(count, 4), *values = xcalloc(count, 4);
 	for (int t = 0; t < s->x.r.T; t++) {
+		/* Each sequence's whole past, as a batch of its own. */
 		int sequence = s->x.sequence[t], n = s->x.pos[t] + 1;
 		if (t + 1 < s->x.r.T && s->x.sequence[t + 1] == sequence) continue; /* the last row of a sequence reads most */
 		int lengths[] = {n}, first[] = {0};
@@ -165,6 +169,7 @@ static void step_fill(struct step *s, float **queries, float **keys, float **val
 		array_free(ops, &qkv);
 		rows_free(&all);
 	}
+	/* The queries. */
 	struct array *to = q->has_norm ? &s->qout : &s->qkv;
 	float *x = normals(60, to->n, 1.5f);
 	array_put(ops, to, x);
@@ -187,6 +192,7 @@ static void attend_check(
 	for (int t = 0; t < s->x.r.T; t++)
 		for (int h = 0; h < q->NH; h++) {
 			int kv = h / (q->NH / q->NKV), n = s->x.pos[t] + 1;
+			/* Scores, softmax and the sum of values, in fp64. */
 			double top = -INFINITY, sum = 0, out[256] = {0}, absolute[256] = {0};
 			for (int j = 0; j < n; j++) {
 				const float *key = keys + key_at(s, t, kv, j);
@@ -214,6 +220,7 @@ static void test_attend_paged(bool is_decode)
 	for (size_t k = 0; k < ARRAY_LEN(heads_cases); k++) {
 		const struct heads_case *q = &heads_cases[k];
 		struct step s;
+		/* One row a sequence, or prompts beside single rows. */
 		if (is_decode) step_make(&s, q, 6, ones, firsts, 33);
 		else step_make(&s, q, 4, lengths, starts, 27);
 		int Q = q->NH * q->HD, ld = Q + ops->tail, out[] = {24};
@@ -225,6 +232,7 @@ static void test_attend_paged(bool is_decode)
 		struct elem *from = q->has_norm ? array_elem(&s.qout) : array_elem(&s.qkv);
 		ops->attend_paged(ctx, array_elem(&att), from, array_elem(&s.kpages), array_elem(&s.vpages), &s.h, s.x.b, s.x.T,
 			&(struct ops_next){&l.l, l.lora.r ? &l.lora : NULL});
+		/* The values, the thin product behind them, and rows that nobody asked for. */
 		float *got = array_get(ops, &att);
 		attend_check(&s, queries, keys, values, got, ld);
 		for (int t = 0; t < s.x.r.T; t++)
@@ -249,6 +257,7 @@ static void test_attend_bits(void)
 		struct step s;
 		int length = 600, zero = 0, Q = q->NH * q->HD, ld = Q + ops->tail,
 			row = q->has_norm ? Q : Q + 2 * q->NKV * q->HD;
+		/* A whole prompt at once. */
 		step_make(&s, q, 1, &length, &zero, 27);
 		float *queries, *keys, *values;
 		step_fill(&s, &queries, &keys, &values);
@@ -259,6 +268,7 @@ static void test_attend_bits(void)
 		float *all = array_get(ops, &att);
 		static const int rows[] = {0, 15, 63, 64, 255, 256, 300, 511, 512, 599};
 		for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+			/* One of its rows alone. */
 			int32_t id = 0, pos = rows[i], sequence = 0;
 			struct ops_rows r = {.T = 1,
 				.S = 1,

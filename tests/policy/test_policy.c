@@ -1,10 +1,12 @@
 /* A policy opened whole from a folder made here: what its parts are, what is refused and by which
  * words, and that a failed opening leaves nothing (this program runs under a leak checker too). */
 #include "policy/policy.h"
+#include "text/chat_internal.h"
 #include <setjmp.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static const struct model_config config = {
 	.vocab_size = 300,
@@ -113,7 +115,7 @@ static void test_parts(void **state)
 	policy_close(&p); /* a closed policy is one of zeros */
 	p = open((struct policy_options){.chat_template = "chatml"});
 	assert_int_equal(p.stop_id, tokenizer_id(p.tokenizer, "<|im_end|>"));
-	assert_string_equal(chat_template_name(p.chat), "chatml");
+	assert_string_equal(p.chat->name, "chatml");
 	policy_close(&p);
 }
 
@@ -129,9 +131,12 @@ static void test_adapters(void **state)
 	p = open((struct policy_options){.adapter = first, .use_peft = true, .lora_r = 8, .lora_alpha = 1});
 	assert_int_equal(rank_of(p.adapter), 2);
 	policy_close(&p);
-	p = open((struct policy_options){.use_peft = true, .lora_r = 8, .lora_alpha = 1, .lora_seed = 5});
-	assert_int_equal(rank_of(p.adapter), 8);
-	policy_close(&p);
+	for (int r = 1; r <= 8; r += 7) {
+		p = open((struct policy_options){.use_peft = true, .lora_r = r, .lora_alpha = 1, .lora_seed = 5});
+		assert_int_equal(rank_of(p.adapter), r);
+		policy_close(&p);
+	}
+	refused((struct policy_options){.use_peft = true, .lora_r = 0, .lora_alpha = 1}, "adapter rank 0; expected 1 to ");
 }
 
 static void test_text_only(void **state)
@@ -198,6 +203,16 @@ static void test_save(void **state)
 	assert_true(path_exists(tokenizer));
 	q = open((struct policy_options){.adapter = dir});
 	assert_string_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(q.model, q.adapter).text);
+	/* Other weights below the same adapter are others, and so is the adapter itself. */
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(p.model, NULL).text);
+	struct model *other;
+	if (model_create(&config, 4, p.ops, &other, &err)) fail_msg("%s", err.text);
+	assert_string_not_equal(weights_fingerprint(p.model, NULL).text, weights_fingerprint(other, NULL).text);
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(other, p.adapter).text);
+	model_free(other);
+	policy_close(&q);
+	q = open((struct policy_options){.use_peft = true, .lora_r = 2, .lora_alpha = 4, .lora_seed = 10});
+	assert_string_not_equal(weights_fingerprint(p.model, p.adapter).text, weights_fingerprint(q.model, q.adapter).text);
 	policy_close(&q);
 	policy_close(&p);
 	/* Without an adapter it is the model that is saved, which then is a folder to open. */
@@ -210,6 +225,27 @@ static void test_save(void **state)
 	policy_close(&p);
 	free(dir);
 	free(tokenizer);
+}
+
+static void open_and_close(void *adapter)
+{
+	struct policy_options o = {.chat_template = "chatml", .adapters = {.items = {first, second}, .count = 2}};
+	if (adapter) o.adapter = adapter;
+	else o.use_peft = true, o.lora_r = 2, o.lora_alpha = 4;
+	struct policy p = open(o);
+	policy_close(&p);
+}
+
+static void open_in_vain(void *ctx)
+{
+	refused((struct policy_options){.adapter = first, .chat_template = "llama3"}, model);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(open_and_close, NULL);
+	leaves_nothing(open_and_close, first);
+	leaves_nothing(open_in_vain, NULL);
 }
 
 struct settings {
@@ -254,6 +290,7 @@ int main(void)
 		cmocka_unit_test(test_encode),
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

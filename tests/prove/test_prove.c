@@ -182,6 +182,7 @@ static void graphs_that_make_no_sense(void **state)
 		"{\"kind\": \"map\", \"count\": 21, \"op\": \"add\", \"sources\": [0]}",
 		"{\"kind\": \"map\", \"count\": 22, \"op\": \"add\", \"sources\": [0, 1]}",
 		"{\"kind\": \"map\", \"count\": 21, \"op\": \"no such\", \"sources\": [0, 1]}",
+		"{\"kind\": \"map\", \"count\": 21, \"sources\": [0, 1]}",
 		"{\"kind\": \"map\", \"count\": 21, \"op\": \"and\", \"sources\": [0, 1]}",
 		"{\"kind\": \"no such\", \"count\": 21}",
 		"{\"kind\": \"input\", \"count\": 21, \"index\": 2, \"fixed\": -1}",
@@ -204,6 +205,7 @@ static void graphs_that_make_no_sense(void **state)
 		"{\"kind\": \"dot\", \"count\": 441, \"sources\": [0, 1], \"batch\": 1, \"m\": 21, \"k\": 2, \"n\": 21}",
 		"{\"kind\": \"scatter\", \"count\": 21, \"sources\": [0, 1], \"at\": 0, \"scattered\": 21}",
 	};
+	/* Each is refused with a message, and nothing is computed. */
 	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
 		struct prove_result r;
 		struct err err = {0};
@@ -213,15 +215,101 @@ static void graphs_that_make_no_sense(void **state)
 	}
 }
 
+/* A graph given whole, over x and y and with a table of places: 0 to 19 and one that is outside. */
+static int run_graph(const char *body, const char *text, struct prove_result *out, struct err *err)
+{
+	float given[2 * N];
+	int32_t places[N];
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	for (int i = 0; i < N; i++) places[i] = i < N - 1 ? i : -1;
+	json_t *graph = NULL;
+	if (json_parse(text, strlen(text), "graph", &graph, err)) fail_msg("%s", err->text);
+	struct tape *t = tape_make(body, N);
+	struct prove_draw d = {.graph = graph,
+		.given = (const uint8_t *)given,
+		.given_bytes = sizeof given,
+		.tables = (const uint8_t *)places,
+		.table_bytes = sizeof places};
+	int rc = prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, out, err);
+	json_decref(graph);
+	tape_free(t);
+	return rc;
+}
+
+#define MEMORIES "\"inputs\": [{\"offset\": 0, \"bytes\": 84, \"dtype\": \"float32\"}, {\"offset\": 84, \"bytes\": 84, \"dtype\": \"float32\"}]"
+#define INPUT(i) "{\"kind\": \"input\", \"count\": 21, \"index\": " #i ", \"fixed\": -1}"
+#define OUTPUT(n) "\"outputs\": [{\"node\": " #n ", \"dtype\": \"float32\", \"shape\": [21]}]"
+
+static void expect_answer(const char *body, const char *text, enum prove_answer answer)
+{
+	struct prove_result r;
+	struct err err = {0};
+	if (run_graph(body, text, &r, &err)) fail_msg("%s", err.text);
+	if (r.answer != answer) fail_msg("%s: %s", prove_answer_name(r.answer), r.text);
+}
+
+/* A parameter of two names has one value in all of its elements: their difference is zero. */
+static void tied_parameters(void **state)
+{
+#define PARAM(name) "{\"kind\": \"param\", \"count\": 21, \"name\": \"" name "\"}"
+#define WEIGHT(name, offset) "{\"name\": \"" name "\", \"offset\": " #offset ", \"bytes\": 84, \"dtype\": \"float32\"}"
+#define TIED(offset) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " PARAM("a") ", " PARAM("b") ", " MAP("sub", "2, 3") ", " MAP("add", "0, 1") ", " \
+	MAP("add", "4, 5") "], " MEMORIES ", " OUTPUT(6) ", \"params\": [" WEIGHT("a", 0) ", " WEIGHT("b", offset) "]}"
+	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(0), PROVE_PROVED);
+	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
+}
+
+/* What fills the places outside may be any step, the first one too: here 0, where the kernel has 20 elements of x and
+ * y's last one, or 0. */
+static void fill_is_the_first_step(void **state)
+{
+#define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) ", {\"kind\": \"take\", \"count\": 21, \"sources\": [1], \"at\": 0, " \
+	"\"width\": 4, \"fill\": " #fill "}], " MEMORIES ", " OUTPUT(3) ", \"params\": []}"
+	static const char cut[] =
+		"%last = arith.constant dense<20> : tensor<16xi32>\n%in = arith.cmpi slt, %i, %last : tensor<16xi32>\n"
+		"%z = arith.constant dense<0.0>" T;
+	char *zero = xasprintf("%s%%ov = arith.select %%in, %%xv, %%z : tensor<16xi1>, tensor<16xf32>\n", cut),
+		 *other = xasprintf("%s%%ov = arith.select %%in, %%xv, %%yv : tensor<16xi1>, tensor<16xf32>\n", cut);
+	struct prove_result r;
+	struct err err = {0};
+	expect_answer(zero, TAKE(0), PROVE_PROVED);
+	expect_answer(other, TAKE(0), PROVE_NOT_PROVED);
+	assert_true(run_graph(zero, TAKE(-1), &r, &err) < 0);
+	assert_non_null(strstr(err.text, "place -1 of 21 elements"));
+	free(zero);
+	free(other);
+}
+
+/* Comparisons on data that every point took one way are named with the way. */
+static void sides_are_named(void **state)
+{
+	struct prove_result r;
+	struct err err = {0};
+#define ABOVE(x) "%c = arith.constant dense<" x ">" T "%l = arith.cmpf olt, %xv, %c" T \
+	"%a = arith.select %l, %yv, %xv : tensor<16xi1>, tensor<16xf32>\n%ov = arith.mulf %a, %a" T
+	if (run(ABOVE("1.0e+02"), MAP("mul", "1, 1"), N, &r, &err)) fail_msg("%s", err.text);
+	assert_int_equal(r.answer, PROVE_PROVED);
+	assert_int_equal(r.nsides, 1);
+	assert_string_equal(r.sides[0].text, "less");
+	if (run(ABOVE("-1.0e+02"), MAP("mul", "0, 0"), N, &r, &err)) fail_msg("%s", err.text);
+	assert_int_equal(r.answer, PROVE_PROVED);
+	assert_string_equal(r.sides[0].text, "greater");
+	if (run("%ov = arith.mulf %xv, %yv" T, MAP("mul", "0, 1"), N, &r, &err)) fail_msg("%s", err.text);
+	assert_int_equal(r.nsides, 0);
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 3];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 6];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_short);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_long);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

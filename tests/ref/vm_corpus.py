@@ -2,7 +2,7 @@
 
     python tests/ref/vm_corpus.py OUT_DIR                compiles every case without a GPU, writes OUT_DIR/<case>.json, .ttir and .bin
     python tests/ref/vm_corpus.py --interpret OUT_DIR    runs the same cases on Triton's interpreter, writes OUT_DIR/<case>.interp
-    python tests/ref/vm_corpus.py --gpu OUT_DIR          runs the same cases on a GPU, writes OUT_DIR/<case>.gpu (bench/vm_gpu.c compares)
+    python tests/ref/vm_corpus.py --gpu OUT_DIR          runs the same cases on a GPU, writes OUT_DIR/<case>.gpu (tests/vm/vm_gpu.c compares)
     ... --random N SEED DIR                              does the same for N random kernels, into DIR
     ... --shard I/N                                      every N-th case from the I-th (0 is the first): several processes share the work
 

@@ -69,6 +69,7 @@ static int setup(void **state)
 	assert_non_null(mkdtemp(f->dir));
 	f->store_path = path_join(f->dir, "hone.db");
 	f->html_path = path_join(f->dir, "report.html");
+	/* A store with one run whose every text is hostile. */
 	json_t *config = json_pack("{s:s, s:i}", HOSTILE, HOSTILE, "seed", 3);
 	int rc = store_open(f->store_path, &f->store, &err);
 	if (!rc) rc = store_run_open(f->store, "runs/" HOSTILE, config, &run, &err);
@@ -200,6 +201,84 @@ static void test_tags_nest(void **state)
 	assert_int_equal(depth, 0);
 }
 
+/* Shares of answers by tenth of the steps, each cell by hand: 12 steps fall into tenths 1 1 2 3 4 5 6 6 7 8 9 10. */
+static void test_reasons(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct report_options o = {.title = "t", .samples_per_step_max = 1, .steps_shown_max = 2};
+	int64_t run;
+	json_t *config = json_object(), *m = json_pack("{s:f}", "loss", 1.5);
+	int rc = store_run_open(f->store, "second", config, &run, &err);
+	for (int step = 1; !rc && step <= 12; step++) {
+		rc = store_metrics_put(f->store, run, step, m, &err);
+		/* Step 6 gave no answers; the first two steps are one tenth: one of four answers is genuine. */
+		for (int i = 0; !rc && step != 6 && i < 2; i++) {
+			json_t *row = json_pack("{s:s, s:s, s:{s:s}}", "task", "T", "answer", "A", "verdict", "verdict",
+				(step == 1 || step == 12) && i == 0 ? "genuine" : "wrong");
+			rc = store_sample_put(f->store, run, step, i, row, &err);
+			json_decref(row);
+		}
+	}
+	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
+#define CELL(x) "<td class=\"n\">" x "</td>"
+	assert_non_null(strstr(f->html.data,
+		"<th>10 %</th><th>20 %</th><th>30 %</th><th>40 %</th><th>50 %</th><th>60 %</th><th>70 %</th><th>80 "
+		"%</th><th>90 %"
+		"</th><th>100 %</th></tr>"));
+	assert_non_null(strstr(f->html.data,
+		"<tr><td>genuine</td>" CELL("0.250") CELL("0.000") CELL("0.000") CELL("0.000") "<td></td>" CELL("0.000")
+			CELL("0.000") CELL("0.000") CELL("0.000") CELL("0.500") "</tr>"));
+	assert_non_null(strstr(f->html.data,
+		"<tr><td>wrong</td>" CELL("0.750") CELL("1.000") CELL("1.000") CELL("1.000") "<td></td>" CELL("1.000")
+			CELL("1.000") CELL("1.000") CELL("1.000") CELL("0.500") "</tr>"));
+	/* First step, last step and every sixth, of which the sixth has no answers. */
+	assert_int_equal(count_of(f->html.data, "<details><summary>step "), 2);
+	assert_non_null(strstr(f->html.data,
+		"<details><summary>step 1, answer 0, T: <b class=\"genuine\">genuine</b> </summary><pre>A</pre></details>"));
+	assert_non_null(strstr(f->html.data, "<details><summary>step 12, answer 0, T: <b class=\"genuine\">"));
+	json_decref(config);
+	json_decref(m);
+}
+
+/* Answers without a single metric: no chart, and the steps are of a run whose length nobody knows. */
+static void test_samples_alone(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct report_options o = {.title = "t", .samples_per_step_max = 9};
+	int64_t run;
+	json_t *config = json_object(),
+		   *row = json_pack("{s:s, s:{s:s, s:s}}", "answer", "A", "verdict", "verdict", "wrong", "reason", "late");
+	int rc = store_run_open(f->store, "second", config, &run, &err);
+	for (int step = 1; !rc && step <= 3; step++) rc = store_sample_put(f->store, run, step, 0, row, &err);
+	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(count_of(f->html.data, "<svg"), 0);
+	assert_int_equal(count_of(f->html.data, "<pre>A"), 3);
+	assert_int_equal(count_of(f->html.data, "<b class=\"other\">wrong</b> late"), 3);
+	assert_int_equal(count_of(f->html.data, "<tr><td>wrong/late</td>"), 1);
+	assert_int_equal(count_of(f->html.data, "<p>"), 0);
+	json_decref(config);
+	json_decref(row);
+}
+
+/* Numbers to the right with four digits, strings escaped, anything else an empty cell. */
+static void test_table(void **state)
+{
+	struct fixture *f = *state;
+	json_t *tables = json_pack(
+		"[{s:s, s:[s,n], s:[[s,f,n],[i]]}, {}]", "title", "T<", "columns", "c<", "rows", "r<", 1.23456, 7);
+	write_report(f, tables, 0, 1);
+	json_decref(tables);
+	assert_non_null(strstr(f->html.data,
+		"<h2>T&lt;</h2><table><tr><th>c&lt;</th><th></th></tr><tr><td>r&lt;</td>" CELL(
+			"1.235") "<td></td></tr><tr>" CELL("7") "</tr></table>\n<h2>Table</h2><table><tr></tr></table>\n"));
+}
+
 static void test_no_run(void **state)
 {
 	struct fixture *f = *state;
@@ -214,7 +293,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
-		T(test_samples_are_bounded), T(test_tags_nest), T(test_no_run)};
+		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_samples_alone), T(test_table),
+		T(test_no_run)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

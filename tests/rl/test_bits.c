@@ -153,6 +153,7 @@ static void bits_open(struct bits *b, enum arch arch, bool avx2_only, bool with_
 	assert_int_equal(
 		ops_cpu_create(&(struct ops_options){.threads = threads, .avx2_only = avx2_only}, &b->ops, &err), 0);
 	assert_int_equal(model_create(&c, 5, b->ops, &b->m, &err), 0);
+	/* Base, two adapters, a pass and an optimiser, all functions of fixed seeds. */
 	b->params = model_params(b->m, &b->nparams);
 	stir_base(b->params, b->nparams);
 	struct adapter_options ao = {.r = 5, .lora_alpha = 7, .lora_dropout = 0.2, .seed = 3};
@@ -284,6 +285,7 @@ static void sample(struct bits *b)
 	int64_t tokens = 0;
 	struct engine_options o = {.max_sequences = 6, .max_context = 110, .prefill_rows = 23};
 	if (engine_create(b->m, &o, &e, &err)) fail_msg("%s", err.text);
+	/* One request of each kind. */
 	for (int i = 0; i < PROMPTS; i++) {
 		for (int k = 0; k < lengths[i]; k++) prompts[i][k] = (int32_t)(rng_u32(8, (uint64_t)i, (uint64_t)k) % V);
 		struct request r = {.id = i,
@@ -302,6 +304,7 @@ static void sample(struct bits *b)
 		engine_step(e, &active);
 		while (count < (int)ARRAY_LEN(done) && engine_take(e, &done[count])) count++;
 	}
+	/* Hashed in a fixed order: completions come in any. */
 	qsort(done, (size_t)count, sizeof *done, by_id);
 	for (int i = 0; i < count; i++) {
 		hash_add(&b->got.sampled, done[i].tokens, (size_t)done[i].count * sizeof *done[i].tokens);
@@ -331,6 +334,7 @@ static void test_bits(void **state)
 {
 	int differ = 0, skipped = 0;
 	uint64_t libm = libm_hash();
+	/* The recorded bits hold with one C library's functions. */
 	if (libm != recorded_libm) {
 		print_message("# another C library's log, exp, sin, cos, pow (0x%016llxu): its bits are not recorded\n",
 			(unsigned long long)libm);
@@ -338,6 +342,7 @@ static void test_bits(void **state)
 	}
 	bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		__builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+	/* Each row with one thread and two; what differs is printed as a row to record. */
 	for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
 		if (!recorded[i].avx2_only && !avx512) {
 			skipped++;

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include "infer/infer.h"
 #include "train/train.h"
+#include "../model/host_values.h"
 
 enum { V = 211, T = 93, S = 3, ROWS = 61, HEAD_ROWS = 24, STEPS = 3 };
 
@@ -78,6 +79,7 @@ static void side_open(struct side *s, const char *device, bool qk_norm, bool wit
 	*s = (struct side){0};
 	if (ops_open(device, &(struct ops_options){.threads = 1}, &s->ops, &err)) fail_msg("%s", err.text);
 	assert_int_equal(model_create(&c, 5, s->ops, &s->m, &err), 0);
+	/* With an adapter that alone is trained; else all weights. */
 	if (with_adapter) {
 		struct adapter_options ao = {.r = 4, .lora_alpha = 8, .lora_dropout = 0.2, .seed = 3};
 		assert_int_equal(adapter_create(s->m, &ao, &s->a, &err), 0);
@@ -164,7 +166,7 @@ static float *grads_of(struct side *s, int64_t *count)
 	pass_backward(s->p, some, rows_within(2, some), 0.9f, loss, NULL);
 	for (int i = 0; i < s->nparams; i++) *count += s->params[i].count;
 	float *g = xcalloc((size_t)*count, sizeof *g), *at = g;
-	for (int i = 0; i < s->nparams; at += s->params[i++].count) param_get_grad(s->ops, &s->params[i], at);
+	for (int i = 0; i < s->nparams; at += s->params[i++].count) grads_get(s->ops, &s->params[i], at);
 	return g;
 }
 
@@ -233,6 +235,7 @@ static void test_engine(void **state)
 	if (engine_create(
 			s.m, &(struct engine_options){.max_sequences = 24, .max_context = 110, .prefill_rows = 21}, &e, &err))
 		fail_msg("%s", err.text);
+	/* Requests of all kinds over the backend that finds wrong calls. */
 	for (int i = 0; i < 5; i++) {
 		struct request r = {.id = i,
 			.prompt = ids,
@@ -243,6 +246,7 @@ static void test_engine(void **state)
 			.adapter = i % 2 ? s.a : NULL};
 		if (engine_submit(e, &r, &err)) fail_msg("%s", err.text);
 	}
+	/* Whatever is NaN behind the rows must not reach an answer. */
 	while (active) {
 		engine_step(e, &active);
 		for (struct completion c; engine_take(e, &c); done++) {
@@ -352,6 +356,7 @@ static void test_findings(void **state)
 		int pipes[2], status;
 		char text[4096];
 		assert_int_equal(pipe(pipes), 0);
+		/* A finding ends the process, so each case has one of its own. */
 		pid_t child = fork();
 		if (!child) {
 			struct side s;
@@ -361,6 +366,7 @@ static void test_findings(void **state)
 			_exit(0);
 		}
 		close(pipes[1]);
+		/* It said what was wrong. */
 		size_t len = 0;
 		for (ssize_t n; len < sizeof text - 1 && (n = read(pipes[0], text + len, sizeof text - 1 - len)) > 0;)
 			len += (size_t)n;

@@ -60,6 +60,7 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 	assert_int_equal(
 		ops_cpu_create(&(struct ops_options){.threads = 2, .batch_invariant = batch_invariant}, &g->ops, &err), 0);
 	assert_int_equal(model_create(&config, 8, g->ops, &g->m, &err), 0);
+	/* Larger weights, so that the distributions are not flat. */
 	struct param *params = model_params(g->m, &n);
 	for (int i = 0; i < n; i++)
 		for (int64_t k = 0; k < params[i].count; k++) host_values(&params[i])[k] *= params[i].ndim == 2 ? 6 : 1;
@@ -73,6 +74,7 @@ static void gap_init(struct gap *g, bool batch_invariant, bool with_adapter)
 			for (int64_t k = 0; k < params[i].count; k++)
 				host_values(&params[i])[k] += 0.1f * rng_normal(2, (uint64_t)i, (uint64_t)k);
 	}
+	/* Prompts around the edges of pages. */
 	for (int i = 0; i < PROMPTS; i++) {
 		g->nprompt[i] = (int[]){1, 31, 33, 64, 79}[i];
 		for (int k = 0; k < g->nprompt[i]; k++)
@@ -162,6 +164,7 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 	int32_t ids[TOKENS], pos[TOKENS], sequence[TOKENS], at[TOKENS], target[TOKENS];
 	float figures[TOKENS][OPS_FIGURES], temperatures[TOKENS], want[TOKENS];
 	int T = 0, row = 0;
+	/* The call's rows, and what the trainer said of each. */
 	for (int s = 0; s < g->ndone; s++) {
 		int count = g->start[s + 1] - g->start[s], nprompt = g->nprompt[g->done[s].id];
 		for (int n = 0; s % stride == first && n < rows && r->at[s] < count - 1; n++, r->at[s]++, T++) {
@@ -179,6 +182,7 @@ static int replay_step(struct gap *g, struct replay *r, int first, int stride, i
 	if (!T) return 0;
 	struct ops_rows rows_of = {T, PROMPTS * K, ids, pos, sequence, &r->pages[0][0], 8, NULL};
 	struct ops_want wanted = {.n = T, .at = at, .target = target, .temperature = temperatures};
+	/* The sampler's logits, and their log-probabilities by the same stage as the trainer's. */
 	const struct f32 *logits = step_run(r->step, r->kv, g->a, &rows_of, &wanted, NULL, NULL);
 	struct ops_batch *batch = g->ops->batch_create(g->ops->ctx, T, PROMPTS * K, 8, T, T);
 	struct f32 *out = g->ops->alloc(g->ops->ctx, sizeof figures);
@@ -224,13 +228,16 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 	if (pass_create(g->m, &(struct pass_options){g->T, 100, true}, &p, &err)) fail_msg("%s", err.text);
 	model_enable_grad(g->m, g->a);
 	const struct batch b = {g->ids, {g->T, g->ndone, g->start, g->pos, NULL}};
+	/* a: the recomputation and the training pass. */
 	pass_forward(p, g->a, &b, 0);
 	pass_logprobs(p, g->rows, g->n, temperature, g->trainer, NULL);
 	pass_forward(p, g->a, &b, 0);
 	pass_backward(p, g->rows, g->n, temperature, count_differences, g);
 	assert_int_equal(g->differs, 0);
+	/* c: the sampler's own rows again, in another batch. */
 	if (batch_invariant) replay(g);
 	assert_int_equal(g->differs, 0);
+	/* b: what the sampler recorded. */
 	*mean = *max = 0;
 	for (int i = 0; i < g->n; i++) {
 		double d = fabs((double)g->sampler[i] - g->trainer[i]);

@@ -160,6 +160,7 @@ static void test_levels(void **state)
 	assert_int_equal(level_weights_parse("1=0.75", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("1:-2", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("12:1", unused, &err), ERR_USAGE);
+	/* Before anything is known. */
 	o.level_admission = 0.5;
 	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
 	int index[1], second = 0;
@@ -167,6 +168,7 @@ static void test_levels(void **state)
 		history_draw(h, 1, round, NULL, 0, 1, index);
 		assert_true(index[0] % STRUCTURES < 6); /* nothing is known of level 1: level 2 waits */
 	}
+	/* Two thirds of level 1 are genuine: level 2 comes as often as its share says. */
 	for (int i = 0; i < 30; i++) add(h, 1, i % 6, "x", i % 3 ? "genuine" : "wrong");
 	for (int round = 0; round < 2000; round++) {
 		history_draw(h, 2, round, NULL, 0, 1, index);
@@ -189,6 +191,7 @@ static void test_buffer(void **state)
 	const struct sft_example *e[4000];
 	char long_answer[128];
 	assert_int_equal(history_replay(h, 1, 0, 4, e), 0);
+	/* What is kept, and what is not. */
 	for (int i = 0; i < 9; i++) {
 		char answer[16];
 		snprintf(answer, sizeof answer, "one %d", i);
@@ -203,6 +206,7 @@ static void test_buffer(void **state)
 	add(h, 1, 5, "cut \xef\xbf\xbd", "genuine"); /* bytes that were no text */
 	assert_int_equal(history_unique(h), 10);
 	assert_int_equal(history_replay(h, 1, 0, 4000, e), 4000);
+	/* Every drawn example is whole. */
 	int of_four = 0;
 	for (int i = 0; i < 4000; i++) {
 		struct str back = {0};
@@ -217,6 +221,7 @@ static void test_buffer(void **state)
 	}
 	assert_true(abs(of_four - 2000) < 130); /* half, though it has one answer of ten */
 	const struct sft_example *again[4000], *other[4000];
+	/* The same draw gives the same batch, another one another. */
 	history_replay(h, 1, 0, 4000, again);
 	history_replay(h, 1, 1, 4000, other);
 	assert_memory_equal(e, again, sizeof e);

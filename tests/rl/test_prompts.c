@@ -30,6 +30,7 @@ static void test_no_injection(void **state)
 	static const char source[] =
 		"# " SPELLED
 		"\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
+	/* A tokenizer in which the control tokens exist, and a task whose source spells them as text. */
 	const char *build = getenv("BUILD");
 	struct bpe_train_options o = {
 		.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
@@ -48,6 +49,7 @@ static void test_no_injection(void **state)
 		 *template = make_file(dir, "template.txt", "Task:\n{{task}}\n");
 	assert_int_equal(tokenizer_train(&training, 1, &o, tokenizer, &err), 0);
 	assert_int_equal(tokenizer_open(tokenizer, &t, &err), 0);
+	/* The template's own control tokens are there; a spelled one would raise a count. */
 	struct prompt_options p = {.tasks = tasks, .stage = "frontend", .prompt_template = template, .precision = "strict"};
 	assert_int_equal(chat_template_find("qwen3-nothink", NULL, &p.chat_template, &err), 0);
 	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
@@ -57,6 +59,7 @@ static void test_no_injection(void **state)
 	assert_int_equal(count_of(ids, t, "<|im_end|>"), 1);
 	assert_int_equal(count_of(ids, t, "<think>"), 1); /* the template's empty block */
 	assert_int_equal(count_of(ids, t, "</think>"), 1);
+	/* What the source spelled is still in the prompt, as plain text. */
 	struct str back = {0};
 	tokenizer_decode(t, ids->data, ids->count, false, &back);
 	assert_string_equal(back.data, set.rows[0].text);
@@ -72,9 +75,82 @@ static void test_no_injection(void **state)
 	free(dir);
 }
 
+/* Prompts that are longer than allowed are left out and counted, or lose their beginning. */
+static void test_length(void **state)
+{
+	const char *build = getenv("BUILD");
+	struct bpe_train_options o = {.vocab_size = 256};
+	struct slice training = {"class", 5};
+	struct err err = {0};
+	struct tokenizer *t;
+	struct prompt_set set;
+	char *dir = path_join(build ? build : "build/release", "ref/rl-prompts-length"),
+		 *tokenizer = path_join(dir, "tokenizer.json");
+	struct str rows = {0};
+	assert_int_equal(dir_make(dir, &err), 0);
+	/* Three tasks that differ by ten bytes each: a comment of 0, 10 and 20. */
+	for (int i = 0; i < 3; i++) {
+		char source[200], name[8];
+		snprintf(name, sizeof name, "t%d", i);
+		snprintf(source, sizeof source,
+			"#%.*s\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n",
+			10 * i, "....................");
+		json_t *row = json_pack(
+			"{s:s, s:s, s:s, s:i, s:i}", "name", name, "source", source, "split", "train", "level", 1 + i, "seed", 1);
+		jsonl_put(&rows, row);
+		json_decref(row);
+	}
+	char *tasks = make_file(dir, "tasks.jsonl", rows.data), *template = make_file(dir, "template.txt", "{{task}}");
+	assert_int_equal(tokenizer_train(&training, 1, &o, tokenizer, &err), 0);
+	assert_int_equal(tokenizer_open(tokenizer, &t, &err), 0);
+	struct prompt_options p = {.tasks = tasks, .stage = "frontend", .prompt_template = template, .precision = "strict"};
+	assert_int_equal(chat_template_find("plain", NULL, &p.chat_template, &err), 0);
+	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
+	assert_true(set.count == 3 && !set.refused && !set.truncated);
+	size_t shortest = set.rows[0].ids.count;
+	assert_true(set.rows[1].ids.count == shortest + 10 && set.rows[2].ids.count == shortest + 20);
+	int32_t last[4];
+	memcpy(last, set.rows[2].ids.data + set.rows[2].ids.count - 4, sizeof last);
+	prompt_set_release(&set);
+	p.max_prompt_length = (int)shortest + 10;
+	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
+	assert_true(set.count == 2 && set.refused == 1 && !set.truncated);
+	prompt_set_release(&set);
+	p.truncate_prompts = true;
+	if (prompt_set_load(&p, t, &set, &err)) fail_msg("%s", err.text);
+	assert_true(set.count == 3 && !set.refused && set.truncated == 1 && set.rows[2].ids.count == shortest + 10);
+	assert_memory_equal(set.rows[2].ids.data + shortest + 6, last, sizeof last);
+	prompt_set_release(&set);
+	p = (struct prompt_options){.tasks = tasks,
+		.stage = "frontend",
+		.prompt_template = template,
+		.precision = "strict",
+		.chat_template = p.chat_template,
+		.max_prompt_length = 1};
+	assert_int_equal(prompt_set_load(&p, t, &set, &err), ERR_NOT_FOUND);
+	assert_non_null(strstr(err.text, "3 longer than max_prompt_length 1"));
+	/* One level, and no more than the limit. */
+	p.max_prompt_length = 0;
+	p.level = 2;
+	assert_int_equal(prompt_set_load(&p, t, &set, &err), 0);
+	assert_true(set.count == 1 && set.rows[0].task.level == 2);
+	prompt_set_release(&set);
+	p.level = 0;
+	p.limit = 2;
+	assert_int_equal(prompt_set_load(&p, t, &set, &err), 0);
+	assert_int_equal(set.count, 2);
+	prompt_set_release(&set);
+	str_release(&rows);
+	tokenizer_free(t);
+	free(tasks);
+	free(template);
+	free(tokenizer);
+	free(dir);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_injection)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_injection), cmocka_unit_test(test_length)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

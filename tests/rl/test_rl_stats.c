@@ -206,6 +206,8 @@ static void test_step_metrics(void **state)
 	static int32_t circles[40], plain[4] = {1, 2, 3, 4};
 	static float logprobs[40];
 	for (int i = 0; i < 40; i++) logprobs[i] = -0.5f;
+	/* Two groups of three: every class once or more, one answer in circles, one ill formed, one
+	 * dropped. */
 	struct rollout r[6] = {graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_WRONG, 1),
 		graded(VERDICT_GENUINE, 1), graded(VERDICT_CHEAT, 1), graded(VERDICT_INFRA, 1)};
 	static const char *const texts[6] = {"good", "bad", "bad", "good", "good", "x"};
@@ -235,6 +237,7 @@ static void test_step_metrics(void **state)
 		{"hack/no-jit", 0.2}, {"completions/mean_length", 56. / 5}, {"entropy", 0.5}, {"entropy/trained", 2},
 		{"frac_reward_zero_std", 0.5}, {"discoveries", 0.5}, /* the first group's commonest answer is "bad" */
 		{"clip_ratio/low_mean", 0.03}, {"clip_ratio/high_mean", 0.01}}; /* of 50 tokens, twice */
+	/* Every expectation was worked out by hand from the rows above. */
 	for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
 		const json_t *v = json_object_get(m, expected[i].key);
 		if (!v || fabs(json_number_value(v) - expected[i].want) > 1e-12)

@@ -33,15 +33,18 @@ static void replay_kind(
 	char image[128] = "\177ELF", said[256] = "";
 	struct launcher *l = NULL;
 	struct runner_device device;
+	/* A fresh fake driver, and the launcher on it. */
 	((void (*)(void))dlsym(library, "fake_reset"))();
 	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
 	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) fail_msg("%s", said);
 	assert_int_equal(device.capability, 90);
 	assert_string_equal(device.name, "Fake H200");
+	/* The fake driver reads what the kernel does from the image's text. */
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
 	struct runner_binary binary = *base;
 	binary.bytes = sizeof image;
 	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &binary};
+	/* One replay of the inputs 0 to 15; *out has the fault or what the runner answers. */
 	struct replay *r = NULL;
 	*out = (struct runner_result){0};
 	for (int i = 0; i < 16; i++) input[i] = (float)i;
@@ -98,10 +101,12 @@ static void test_movement(void **state)
 			"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", \"shape\": [64], \"stride\": [1]}"),
 		&b, &r, NULL);
 	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	/* Rows that the tape wrote have values, those between them are NaN. */
 	const double *y = (const double *)output;
 	assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 4 && isnan(y[3]) && y[4] == 1 && y[11] == 7 && isnan(y[12]));
 	assert_true(y[50] == 2.5 && y[52] == 2.5 && isnan(y[53]));
 	uint16_t half[4];
+	/* The casts to bfloat16: minus infinity, and NaN as the vm rounds it. */
 	memcpy(half, output + 448, sizeof half);
 	assert_true(half[0] == 0xff80 && half[2] == 0xff80 && half[3] == 0xffff);
 	runner_result_release(&r);
@@ -190,10 +195,12 @@ static void test_reset(void **state)
 	((void (*)(void))dlsym(library, "fake_reset"))();
 	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
 	b.bytes = sizeof image;
+	/* Each candidate, its fault, and what the reset after it returns. */
 	static const struct {
 		const char *kind, *code;
 		int reset;
 	} rounds[] = {{"add", "", 0}, {"spoil", "input-modified", 0}, {"add", "", 0}, {"break", "", ERR_MISMATCH}};
+	/* The first is created, each later one is loaded into the same replay. */
 	for (size_t i = 0; i < ARRAY_LEN(rounds); i++) {
 		struct tape *t = NULL;
 		struct err err = {0};
@@ -210,6 +217,7 @@ static void test_reset(void **state)
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
 		runner_result_release(&out);
+		/* The reset unloads the code and gives back and clears the memory, or says that it cannot. */
 		assert_int_equal(fake("fake_loaded"), 1);
 		assert_int_equal(replay_reset(r, &fault), rounds[i].reset);
 		assert_int_equal(fake("fake_loaded"), 0);
@@ -217,6 +225,7 @@ static void test_reset(void **state)
 		assert_true(rounds[i].reset || fake("fake_left") == 0);
 		assert_null(replay_tape(r));
 	}
+	/* The last one broke its reset. */
 	assert_true(replay_is_spent(r));
 	replay_free(r);
 }
@@ -226,6 +235,7 @@ static void test_wire(void **state)
 {
 	struct runner_binary b = binary_of(ADD_ARGS, 3), *list = &b;
 	struct err err = {0};
+	/* A binary with a value in every field goes out and comes back. */
 	b.offset = 5;
 	b.bytes = 90;
 	b.shared_bytes = 1 << 17;
@@ -242,10 +252,12 @@ static void test_wire(void **state)
 	assert_true(r->offset == 5 && r->bytes == 90 && r->shared_bytes == 1 << 17 && r->global_scratch_bytes == 384);
 	assert_true(r->nmaps == 1 && r->maps[0].block[1] == 64 && r->maps[0].swizzle == 3 && r->num_warps == 4);
 	free(back.binaries);
+	/* One that ends behind the bytes, and one with no warps. */
 	assert_int_equal(runner_binaries_parse(o, 94, &back, &err), ERR_RANGE);
 	json_object_set_new(json_array_get(o, 0), "num_warps", json_integer(0));
 	assert_int_equal(runner_binaries_parse(o, 95, &back, &err), ERR_RANGE);
 	json_decref(o);
+	/* A device comes back to the bit. */
 	struct runner_device d = {.name = "NVIDIA H200",
 							 .capability = 90,
 							 .sms = 132,

@@ -75,6 +75,19 @@ static void test_rows_do_their_work(void **state)
 	assert_int_equal(r.costs[0].programs, 1);
 	assert_int_equal(r.costs[1].kind, TAPE_COPY);
 	assert_int_equal(r.costs[1].bytes, 128);
+	assert_int_equal(r.costs[1].sectors, 4);
+	runner_result_release(&r);
+	/* 4100 bytes are 129 sectors of 32, the last one not full. */
+	replay_text(
+		"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", "
+		"\"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 4100}], " KERNELS ", \"rows\": [" LAUNCH(
+			0, 1, 16) ", "
+					  "{\"op\": \"fill\", \"line\": 9, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float32\", "
+					  "\"shape\": "
+					  "[1025], \"stride\": [1]}, \"value\": 1}], \"outputs\": [" VIEW(1) "], \"tuple\": false}",
+		X, &r);
+	if (r.has_fault) fail_msg("%s", r.fault.text);
+	assert_true(r.ncosts == 2 && r.costs[1].kind == TAPE_FILL && r.costs[1].bytes == 4100 && r.costs[1].sectors == 129);
 	runner_result_release(&r);
 }
 
@@ -259,7 +272,26 @@ static void test_wire(void **state)
 		.footprint_bytes = 7,
 		.kernel = 8,
 		.counts = {.programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11},
+		.sampled = 12,
+		.error = 0.25,
+		.reached = 13,
 	};
+	struct runner_touched touched[2] = {{14, 15}, {16, 17}};
+	struct runner_site site = {.id = 1,
+		.kernel = 2,
+		.line = 3,
+		.column = 4,
+		.kind = 1,
+		.is_equality = true,
+		.wanted = 5,
+		.taken = 6,
+		.low = 7,
+		.high = 8,
+		.constant = 9,
+		.least = 10,
+		.most = 11,
+		.nearest = 12,
+		.what = "mask"};
 	struct runner_line_cost line = {9, 10, 11, 12};
 	struct runner_result r =
 							 {
@@ -277,6 +309,9 @@ static void test_wire(void **state)
 								 .times_ns = (int64_t[]){5, 1, 9},
 								 .empty_ns = 4,
 								 .untimed = "none",
+								 .ntouched = 2,
+								 .touched = touched,
+								 .coverage = {.sides = 9, .taken = 8, .nsites = 1, .sites = &site},
 							 },
 						 s;
 	o = runner_result_json(&r);
@@ -289,7 +324,15 @@ static void test_wire(void **state)
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&
 		c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 &&
-		c->counts.dot_by[VM_DOT_HALF] == 11);
+		c->counts.dot_by[VM_DOT_HALF] == 11 && c->sampled == 12 && c->error == 0.25 && c->reached == 13);
+	assert_true(s.ntouched == 2 && s.touched[0].read == 14 && s.touched[0].written == 15 && s.touched[1].read == 16 &&
+		s.touched[1].written == 17);
+	const struct runner_site *at = s.coverage.sites;
+	assert_true(s.coverage.sides == 9 && s.coverage.taken == 8 && s.coverage.nsites == 1 && at->id == 1 &&
+		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->wanted == 5 &&
+		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
+		at->nearest == 12);
+	assert_string_equal(at->what, "mask");
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
 		s.lines[0].flops == 12);
 	runner_result_release(&s);

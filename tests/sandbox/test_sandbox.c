@@ -229,6 +229,7 @@ static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *
 	int fds[2], status = 0, result = -1;
 	assert_return_code(pipe(fds), errno);
 	pid_t pid = fork();
+	/* The outer child stays outside of the new pid namespace; its own child is the first inside. */
 	if (pid == 0) {
 		char why[256] = "";
 		int rc = sandbox_unshare(o, why, sizeof(why));
@@ -239,9 +240,11 @@ static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *
 			_exit(rc ? EXIT_NOT_ENTERED : probe());
 		}
 		if (inner < 0) dprintf(fds[1], "%s", why);
+		/* The outer child passes the inner one's status on. */
 		while (inner > 0 && waitpid(inner, &status, 0) < 0) continue;
 		_exit(inner < 0 ? EXIT_NOT_ENTERED : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 	}
+	/* What the child said, then how it ended. */
 	close(fds[1]);
 	ssize_t n = read(fds[0], text, len - 1);
 	text[n > 0 ? n : 0] = 0;
@@ -400,12 +403,14 @@ static void test_uid_map(void **state)
 	assert_return_code(pipe(go), errno);
 	struct sandbox_options o = options_for(SANDBOX_FULL);
 	pid_t pid = fork();
+	/* The child enters the namespaces and waits until the map was read. */
 	if (pid == 0) {
 		char c;
 		int rc = sandbox_unshare(&o, text, sizeof(text));
 		_exit(write(fds[1], "x", 1) != 1 || read(go[0], &c, 1) != 1 || rc);
 	}
 	char c;
+	/* The map as the parent's namespace sees it. */
 	assert_int_equal(read(fds[0], &c, 1), 1);
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
 	int fd = open(path, O_RDONLY);
@@ -417,6 +422,7 @@ static void test_uid_map(void **state)
 	assert_int_not_equal(outer, 0);
 	assert_int_equal(count, 1);
 	assert_ptr_equal(strchr(map, '\n'), map + n - 1);
+	/* The child lived through it and ends well. */
 	assert_int_equal(write(go[1], "x", 1), 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);

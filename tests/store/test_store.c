@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <sqlite3.h>
+#include "../leaks.h"
 
 static char folder[64];
 
@@ -83,6 +84,7 @@ static void test_runs_metrics_and_samples(void **state)
 	struct err err = {0};
 	int64_t run = 0, again = 0, other = 0;
 	json_t *config = json_pack("{s:i}", "lr", 1);
+	/* A run is known by its name. */
 	assert_int_equal(store_run_open(s, "a", config, &run, &err), 0);
 	assert_int_equal(store_run_open(s, "a", config, &again, &err), 0);
 	assert_int_equal(store_run_open(s, "b", config, &other, &err), 0);
@@ -90,6 +92,7 @@ static void test_runs_metrics_and_samples(void **state)
 	assert_int_equal(run, again);
 	assert_int_not_equal(run, other);
 
+	/* Rows go in backwards and come out in order; each run sees its own. */
 	for (int step = 3; step >= 0; step--) {
 		put_row(s, run, step, -1, 10 * step);
 		put_row(s, run, step, 1, step);
@@ -103,6 +106,7 @@ static void test_runs_metrics_and_samples(void **state)
 	assert_int_equal(seen.step[2], 2);
 	assert_int_equal(seen.value[2], 99);
 
+	/* A run that resumes after step 1 forgets the later rows, and no other run does. */
 	assert_int_equal(store_run_truncate(s, run, 1, &err), 0);
 	seen = (struct seen){0};
 	assert_int_equal(store_samples_each(s, run, remember, &seen, &err), 0);
@@ -114,6 +118,7 @@ static void test_runs_metrics_and_samples(void **state)
 	assert_int_equal(store_metrics_each(s, other, remember, &seen, &err), 0);
 	assert_int_equal(seen.count, 1);
 
+	/* The list of runs has both. */
 	json_t *runs = NULL;
 	assert_int_equal(store_runs(s, &runs, &err), 0);
 	assert_int_equal(json_array_size(runs), 2);
@@ -135,6 +140,7 @@ static void test_other_versions_and_files_are_refused(void **state)
 {
 	char *path = path_join(folder, "version.db");
 	store_close(open_or_fail(path));
+	/* A file of a later version: the refusal names both. */
 	sql(path, "PRAGMA user_version = 77");
 	struct store *s = NULL;
 	struct err err = {0};
@@ -143,12 +149,14 @@ static void test_other_versions_and_files_are_refused(void **state)
 	assert_non_null(strstr(err.text, "version 1"));
 	free(path);
 
+	/* A database of another program. */
 	path = path_join(folder, "foreign.db");
 	sql(path, "CREATE TABLE t (a)");
 	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "another program"));
 	free(path);
 
+	/* No database at all. */
 	path = path_join(folder, "text.db");
 	assert_int_equal(
 		file_write_atomic(path,
@@ -158,6 +166,7 @@ static void test_other_versions_and_files_are_refused(void **state)
 	assert_int_not_equal(store_open(path, &s, &err), 0);
 	free(path);
 
+	/* A folder that is not there. */
 	path = path_join(folder, "no/such/folder.db");
 	assert_int_equal(store_open(path, &s, &err), ERR_IO);
 	assert_non_null(strstr(err.text, "folder.db"));
@@ -171,10 +180,12 @@ static void test_kill_in_the_middle_of_writes(void **state)
 	char *path = path_join(folder, "kill.db");
 	store_close(open_or_fail(path));
 	int64_t done = -1;
+	/* Each round begins where the last was killed. */
 	for (int round = 0; round < 5; round++) {
 		int fds[2];
 		assert_int_equal(pipe(fds), 0);
 		pid_t pid = fork();
+		/* The writer says a number only once its write has returned. */
 		if (pid == 0) {
 			struct store *s = NULL;
 			struct err err = {0};
@@ -190,6 +201,8 @@ static void test_kill_in_the_middle_of_writes(void **state)
 		}
 		close(fds[1]);
 		int64_t last = done;
+		/* Killed after a number of writes that differs by round; what it said until then is read
+		 * out. */
 		for (int i = 0; i < 7 + 13 * round; i++) assert_int_equal(read(fds[0], &last, sizeof last), sizeof last);
 		kill(pid, SIGKILL);
 		int status = 0;
@@ -199,6 +212,7 @@ static void test_kill_in_the_middle_of_writes(void **state)
 		close(fds[0]);
 		done = last;
 	}
+	/* Every write that was reported is there and whole. */
 	struct store *s = open_or_fail(path);
 	struct err err = {0};
 	struct str out = {0};
@@ -220,6 +234,7 @@ static void test_kill_inside_a_transaction(void **state)
 	char *path = path_join(folder, "transaction.db");
 	store_close(open_or_fail(path));
 	pid_t pid = fork();
+	/* The child dies with fifty writes that it has not committed. */
 	if (pid == 0) {
 		struct store *s = NULL;
 		struct err err = {0};
@@ -230,6 +245,7 @@ static void test_kill_inside_a_transaction(void **state)
 	int status = 0;
 	waitpid(pid, &status, 0);
 	assert_true(WIFSIGNALED(status));
+	/* None of them is there, and the next transaction is not held up. */
 	struct store *s = open_or_fail(path);
 	struct str out = {0};
 	assert_int_equal(store_get(s, "compile", "a", &out, NULL), ERR_NOT_FOUND);
@@ -296,6 +312,51 @@ static void test_processes_share_a_file(void **state)
 	}
 }
 
+static int stop_at_two(int64_t step, int64_t index, const json_t *row, void *ctx) { return ++*(int *)ctx == 2 ? 5 : 0; }
+
+static void use_store(void *path)
+{
+	struct store *s = open_or_fail(path);
+	struct err err = {0};
+	struct str out = {0};
+	int64_t run;
+	int rows = 0;
+	json_t *runs = NULL, *config = json_pack("{s:i}", "lr", 1);
+	assert_int_equal(store_put(s, "verdict", "k", "data", 4, &err), 0);
+	assert_int_equal(store_get(s, "verdict", "k", &out, &err), 0);
+	assert_int_equal(store_get(s, "verdict", "none", &out, &err), ERR_NOT_FOUND);
+	assert_int_equal(store_run_open(s, "a", config, &run, &err), 0);
+	for (int step = 0; step < 3; step++) put_row(s, run, step, -1, step);
+	put_row(s, run, 2, 0, 7);
+	assert_int_equal(store_metrics_each(s, run, stop_at_two, &rows, &err), 5); /* the third row is not asked for */
+	assert_int_equal(rows, 2);
+	assert_int_equal(store_samples_each(s, run, stop_at_two, &(int){0}, &err), 0);
+	assert_int_equal(store_run_truncate(s, run, 1, &err), 0);
+	assert_int_equal(store_runs(s, &runs, &err), 0);
+	json_decref(runs);
+	json_decref(config);
+	str_release(&out);
+	store_close(s);
+}
+
+static void refuse_store(void *path)
+{
+	struct store *s = NULL;
+	struct err err = {0};
+	assert_int_not_equal(store_open(path, &s, &err), 0);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	char *path = path_join(folder, "leaks.db"), *bad = path_join(folder, "bad.db");
+	leaves_nothing(use_store, path);
+	sql(bad, "CREATE TABLE other (x); PRAGMA application_id = 3");
+	leaves_nothing(refuse_store, bad);
+	leaves_nothing(refuse_store, folder);
+	free(path);
+	free(bad);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -306,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
 		cmocka_unit_test(test_processes_share_a_file),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -46,7 +46,6 @@ static void test_good_tape(void **state)
 	assert_int_equal(t->rows[0].args[2].i, 7);
 	assert_true(t->rows[0].args[3].f < -1e300);
 	assert_int_equal(t->rows[0].grid[0], 2);
-	assert_false(t->output_is_tuple);
 	assert_int_equal(tape_buffer_address(1), (uint64_t)2 << 40);
 	tape_free(t);
 }
@@ -236,6 +235,8 @@ static const struct {
 	{KERNEL(GOOD_KERNEL ", \"launch_pdl\": null"), ERR_FORMAT, "kernels[0].launch_pdl"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\""), ERR_LIMIT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"-O1  -w\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \" -O1\""), ERR_FORMAT, "kernels[0].ptx_options"},
+	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"-O1 \""), ERR_FORMAT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ptx_options\": \"\u00e9\""), ERR_FORMAT, "kernels[0].ptx_options"},
 	{KERNEL(GOOD_KERNEL ", \"ir_override\": \"x\""), ERR_FORMAT, "unknown key"},
 };

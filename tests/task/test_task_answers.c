@@ -19,17 +19,20 @@ static int dump(int argc, char **argv)
 		.count[TASK_TEST] = atoi(argv[3]) / 8,
 		.level_min = atoi(argv[4]),
 		.level_max = atoi(argv[5])};
+	/* Tasks by seed, count and levels, as the Python side asked. */
 	if (task_synth(&o, &set, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
+	/* Each in every style, first the good answers, then the slow ones; a row of JSON for each. */
 	for (size_t i = 0; i < set.count; i++)
 		for (int k = 0; k < 2 * task_answer_styles(); k++) {
 			const struct task *t = &set.tasks[i];
 			struct str plan = {0}, code = {0};
 			bool is_slow = k >= task_answer_styles();
 			int style = k % task_answer_styles(),
-				rc = (is_slow ? task_answer_slow : task_answer)(t, style, &plan, &code, &err);
+				rc = is_slow ? task_answer_slow(t, style, &plan, &code, &err)
+							 : task_answer_choice(t, style, 0, &plan, &code, &err);
 			if (rc) {
 				fprintf(stderr, "%s\n", err.text);
 				return 1;
@@ -58,6 +61,7 @@ static int dump_rungs(char **argv)
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
 	}
+	/* Choices are counted until ERR_RANGE says that there are no more; the styles take turns. */
 	for (size_t i = 0; i < set.count; i++)
 		for (int choice = 0;; choice++) {
 			const struct task *t = &set.tasks[i];
@@ -114,10 +118,12 @@ static void splits_share_nothing(void **state)
 	struct err err = {0};
 	struct task_set s[2];
 	struct task_synth_options o = {.seed = 1, .count = {200, 30, 40}, .level_min = 1, .level_max = 2};
+	/* Two sets of different seeds. */
 	assert_int_equal(task_synth(&o, &s[0], &err), 0);
 	o.seed = 2;
 	assert_int_equal(task_synth(&o, &s[1], &err), 0);
 	int train = 0, held = 0;
+	/* A held-out structure of the first against every training task of both. */
 	for (size_t i = 0; i < s[0].count; i++) {
 		const struct task *a = &s[0].tasks[i];
 		if (!strcmp(a->split, "train")) {
@@ -131,12 +137,48 @@ static void splits_share_nothing(void **state)
 				if (!strcmp(s[k].tasks[j].split, "train") && !strcmp(s[k].tasks[j].structure, a->structure))
 					fail_msg("%s is in both splits", a->structure);
 	}
+	/* The counts are those that were asked for, and no two sources are equal. */
 	assert_int_equal(train, 200);
 	assert_int_equal(held, 70);
 	for (size_t i = 0; i < s[0].count; i++)
 		for (size_t j = 0; j < i; j++) assert_string_not_equal(s[0].tasks[i].hash.text, s[0].tasks[j].hash.text);
 	task_set_release(&s[0]);
 	task_set_release(&s[1]);
+}
+
+/* The digest of tasks and of their answers in every style, fast and slow, in every choice. */
+static struct sha256_hex digest_of(const struct task_synth_options *o)
+{
+	struct err err = {0};
+	struct task_set set;
+	struct str all = {0};
+	if (task_synth(o, &set, &err)) fail_msg("%s", err.text);
+	for (size_t i = 0; i < set.count; i++) {
+		const struct task *t = &set.tasks[i];
+		str_printf(&all, "%s\n%s\n%s\n%s\n%d\n", t->name, t->source, t->structure, t->split, t->level);
+		for (int k = 0, rc = 0; !rc && k < (o->rungs ? 4 : 2) * task_answer_styles(); k++) {
+			int style = k % task_answer_styles(), choice = k / task_answer_styles();
+			rc = o->rungs ? task_answer_choice(t, style, choice, &all, &all, &err)
+				: choice  ? task_answer_slow(t, style, &all, &all, &err)
+						  : task_answer(t, style, &all, &all, &err);
+			if (rc && !(o->rungs && rc == ERR_RANGE)) fail_msg("%s: %s", t->name, err.text);
+		}
+	}
+	struct sha256_hex h = hash_bytes(all.data, all.len);
+	str_release(&all);
+	task_set_release(&set);
+	return h;
+}
+
+/* A row of a file holds its task's seed, and has its answers only as long as that seed gives the very same text: files
+ * of tasks and pairs outlive the program that wrote them. Whoever changes the composer or the answers on purpose
+ * changes these lines with it, and says in CHANGELOG.md that such files are to be written anew. */
+static void what_was_composed_is_composed_again(void **state)
+{
+	struct task_synth_options o = {.seed = 21, .count = {120, 4, 8}, .level_min = 1, .level_max = 3},
+							  ladder = {.seed = 22, .count[TASK_TRAIN] = 25, .rungs = "T0,T1,T2,T3,T4"};
+	assert_string_equal(digest_of(&o).text, "de28c1cd3b40aa2b1cda4cf2b81f6fc7354a4c9d83f92754ff9444003030c8d9");
+	assert_string_equal(digest_of(&ladder).text, "0189fa0e693ebe288c81c3103940675e2ed7064bc748191249b78ae7afba4c76");
 }
 
 static int lines_of(const char *text)
@@ -155,7 +197,7 @@ static void texts_stay_short(void **state)
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0};
-		assert_int_equal(task_answer(&set.tasks[i], 0, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(&set.tasks[i], 0, 0, &plan, &code, &err), 0);
 		assert_in_range(lines_of(set.tasks[i].source), 14, 22);
 		assert_in_range(lines_of(code.data), 20, 32);
 		assert_in_range(plan.len, 60, 400);
@@ -174,19 +216,19 @@ static void strangers_get_no_answer(void **state)
 	assert_int_equal(task_synth(&o, &set, &err), 0);
 	struct task t = set.tasks[0];
 	t.seed = set.tasks[1].seed;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t.seed = 0;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t.seed = UINT64_MAX;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t = set.tasks[0];
 	t.level = 77;
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
 	t = set.tasks[0];
 	t.structure = (char *)"";
-	assert_int_equal(task_answer(&t, 0, &plan, &code, &err), ERR_NOT_FOUND);
-	assert_int_equal(task_answer(&set.tasks[0], -1, &plan, &code, &err), ERR_RANGE);
-	assert_int_equal(task_answer(&set.tasks[0], task_answer_styles(), &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(task_answer_choice(&t, 0, 0, &plan, &code, &err), ERR_NOT_FOUND);
+	assert_int_equal(task_answer_choice(&set.tasks[0], -1, 0, &plan, &code, &err), ERR_RANGE);
+	assert_int_equal(task_answer_choice(&set.tasks[0], task_answer_styles(), 0, &plan, &code, &err), ERR_RANGE);
 	assert_int_equal(code.len, 0);
 	task_set_release(&set);
 }
@@ -247,7 +289,7 @@ static void rungs_share_no_structure(void **state)
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* Of 500 answers at least 400 differ (measured: 2,000 a rung give 80 to 99 % distinct ones); choices
- * of one task differ in plan and code, and the first is task_answer's. */
+ * of one task differ in plan and code, and the first is the best by the family's rule. */
 static void answers_of_rungs_differ(void **state)
 {
 	struct err err = {0};
@@ -259,7 +301,7 @@ static void answers_of_rungs_differ(void **state)
 	for (size_t i = 0; i < set.count; i++) {
 		struct str plan = {0}, code = {0}, plans[2] = {{0}}, codes[2] = {{0}};
 		int style = (int)(i % (size_t)task_answer_styles());
-		assert_int_equal(task_answer(&set.tasks[i], style, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(&set.tasks[i], style, 0, &plan, &code, &err), 0);
 		assert_int_equal(task_answer_choice(&set.tasks[i], style, 0, &plans[0], &codes[0], &err), 0);
 		assert_string_equal(plan.data, plans[0].data);
 		assert_string_equal(code.data, codes[0].data);
@@ -295,13 +337,14 @@ static void choices_follow_sizes(void **state)
 	struct task_synth_options o = {.seed = 3, .count[TASK_TRAIN] = 600, .rungs = "T2"};
 	int many = 0, held = 0, walked = 0;
 	assert_int_equal(task_synth(&o, &set, &err), 0);
+	/* The softmax tasks, by the length of their rows; the plan's words tell which answer it is. */
 	for (size_t i = 0; i < set.count; i++) {
 		const struct task *t = &set.tasks[i];
 		struct str plan = {0}, code = {0};
 		const char *cols = strstr(t->source, "COLS = ");
 		if (strncmp(t->structure, "row_softmax:", 12) != 0) continue;
 		int n = atoi(cols + 7);
-		assert_int_equal(task_answer(t, 0, &plan, &code, &err), 0);
+		assert_int_equal(task_answer_choice(t, 0, 0, &plan, &code, &err), 0);
 		bool is_many = strstr(plan.data, "rows at once") != NULL,
 			 is_held = strstr(plan.data, "one block of the next") != NULL;
 		assert_int_equal(is_many, n <= 256);
@@ -312,6 +355,7 @@ static void choices_follow_sizes(void **state)
 		str_release(&plan);
 		str_release(&code);
 	}
+	/* All three ways occurred. */
 	assert_true(many > 0 && held > 0 && walked > 0);
 	task_set_release(&set);
 }
@@ -358,6 +402,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(same_options_same_bytes),
 		cmocka_unit_test(splits_share_nothing),
+		cmocka_unit_test(what_was_composed_is_composed_again),
 		cmocka_unit_test(texts_stay_short),
 		cmocka_unit_test(strangers_get_no_answer),
 		cmocka_unit_test(operators_are_kept_to),

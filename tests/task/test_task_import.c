@@ -51,6 +51,7 @@ static void names_give_problem_ids(void **state)
 		{"19_a/ReLU", 0},
 		{"1234567890_x", 0},
 	};
+	/* A file of one row with that name. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		struct task_set set;
@@ -72,6 +73,7 @@ static void dataset_rows_are_named_as_files(void **state)
 			 "{\"code\": \"" ESCAPED "\", \"level\": 2, \"name\": \"1_Conv2D (3x3)\", \"problem_id\": 41}\n"
 			 "{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"1_Conv2D\", \"extra\": [1]}\n"),
 		 *copy = place("copy.jsonl.gz", NULL);
+	/* A row of KernelBench's dataset has the name that its file would have. */
 	assert_int_equal(task_set_load(path, &set, &err), 0);
 	assert_int_equal(set.count, 2);
 	assert_string_equal(set.tasks[0].name, "level2/1_Conv2D__3x3_");
@@ -79,6 +81,7 @@ static void dataset_rows_are_named_as_files(void **state)
 	assert_int_equal(set.tasks[0].problem_id, 41); /* the column, not the name */
 	assert_string_equal(set.tasks[1].name, "level1/1_Conv2D");
 	assert_int_equal(set.tasks[1].problem_id, 1);
+	/* Saved and loaded again, names and ids are the same. */
 	assert_int_equal(task_set_save(copy, &set, &err), 0);
 	assert_int_equal(task_set_load(copy, &again, &err), 0);
 	for (size_t i = 0; i < 2; i++) {
@@ -107,6 +110,7 @@ static void bad_rows_are_refused(void **state)
 			"two tasks are named level1/1_a"},
 		{"{\"code\": \"" ESCAPED "\", \"level\": 1, \"name\": \"\"}\n", "name"},
 	};
+	/* The message names the file and what is wrong with the row. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		struct task_set set;

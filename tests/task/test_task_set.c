@@ -139,11 +139,13 @@ static void folders_give_names_and_levels(void **state)
 	struct task_set set;
 	char *kb = place("kb"), *one = place("kb/level2"), *two = place("kb/level1"), *hidden = place("kb/__pycache__");
 	assert_int_equal(dir_make(one, &err) | dir_make(two, &err) | dir_make(hidden, &err), 0);
+	/* Three tasks, one with a name that needs cleaning, and two files that are none. */
 	write_text("kb/level2/7_Fused.py", GOOD, strlen(GOOD));
 	write_text("kb/level1/19_ReLU.py", GOOD, strlen(GOOD));
 	write_text("kb/level2/8 a\xc3\xa9 (2).py", GOOD, strlen(GOOD));
 	write_text("kb/readme.txt", "no task", 7);
 	write_text("kb/__pycache__/x.py", "no task", 7);
+	/* Sorted by name; the level is the folder's. */
 	assert_int_equal(task_set_load(kb, &set, &err), 0);
 	assert_int_equal(set.count, 3);
 	assert_string_equal(set.tasks[0].name, "level1/19_ReLU");
@@ -152,6 +154,7 @@ static void folders_give_names_and_levels(void **state)
 	assert_int_equal(set.tasks[1].level, 2);
 	assert_string_equal(set.tasks[2].name, "level2/8_a____2_");
 	task_set_release(&set);
+	/* A file by itself has no folder in its name. */
 	char *file = path_join(two, "19_ReLU.py");
 	assert_int_equal(task_set_load(file, &set, &err), 0);
 	assert_string_equal(set.tasks[0].name, "19_ReLU");
@@ -187,6 +190,7 @@ static void bad_rows_name_file_and_line(void **state)
 	};
 	const char *source = "class Model: pass\\ndef get_inputs(): pass\\ndef get_init_inputs(): pass\\n";
 	char *path = place("bad.jsonl");
+	/* Each bad row stands second, after a good one; SRC in it is a good source. */
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
 		struct str text = {0};
 		struct err err = {0};
@@ -203,6 +207,7 @@ static void bad_rows_name_file_and_line(void **state)
 	}
 	struct err err = {0};
 	struct task_set set;
+	/* A NUL inside of a row, and no file. */
 	write_text("bad.jsonl", "{\"name\": \"a\0b\"}\n", 17);
 	assert_true(task_set_load(path, &set, &err) < 0);
 	free(path);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "tensor/tensor.h"
+#include "tensor/gguf_internal.h"
 
 static char *folder; /* $BUILD/ref/gguf */
 
@@ -33,20 +33,23 @@ static void test_packings(void **state)
 	struct err err = {0};
 	char *path = in_folder("want.safetensors");
 	if (safetensors_open(path, &want, &err)) fail_msg("%s", err.text);
+	/* One tensor of each packing, beside what gguf's own Python package unpacks. */
 	assert_int_equal(gguf_count(g), 11);
 	assert_int_equal(safetensors_count(want), 11);
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
 		const struct tensor_info *w = safetensors_find(want, t->name);
-		assert_string_equal(gguf_tensor_type(t), t->name);
+		assert_string_equal(t->quant->name, t->name);
 		assert_ptr_equal(gguf_tensor_find(g, t->name), t);
 		assert_non_null(w);
 		assert_int_equal(t->ndim, w->ndim);
 		assert_memory_equal(t->shape, w->shape, (size_t)t->ndim * sizeof *t->shape);
 		assert_int_equal((size_t)t->count * sizeof(float), w->bytes);
 		float *out = malloc(w->bytes + sizeof *out);
+		/* One value past the end shows a write that goes too far. */
 		out[t->count] = 12345;
 		gguf_to_f32(t, out);
+		/* Bit for bit; most values must be more than zeros and NaN for this to say something. */
 		int finite = 0;
 		for (int64_t k = 0; k < t->count; k++) {
 			float expected = ((const float *)w->data)[k];
@@ -121,6 +124,7 @@ static void test_wrong_kinds(void **state)
 	double d = 5;
 	bool yes = false;
 	const char *text = "before";
+	/* An absent key is an error to `get` and none to `opt`. */
 	assert_int_equal(gguf_get_int(g, "absent", 0, 1, &n, &err), ERR_NOT_FOUND);
 	assert_non_null(strstr(err.text, "values.gguf: metadata 'absent' is missing"));
 	assert_int_equal(gguf_get_str(g, "absent", &text, &err), ERR_NOT_FOUND);
@@ -128,6 +132,7 @@ static void test_wrong_kinds(void **state)
 	assert_int_equal(gguf_opt_num(g, "absent", &d, &err), 0);
 	assert_int_equal(gguf_opt_bool(g, "absent", &yes, &err), 0);
 	assert_int_equal(gguf_opt_str(g, "absent", &text, &err), 0);
+	/* A value of another kind or outside of the range is an error to both. */
 	assert_int_equal(gguf_opt_int(g, "one.uint8", 0, 199, &n, &err), ERR_RANGE);
 	assert_non_null(strstr(err.text, "metadata 'one.uint8': expected 0 to 199, found 200"));
 	assert_int_equal(gguf_opt_int(g, "one.uint64", 0, INT64_MAX - 1, &n, &err), ERR_RANGE);
@@ -141,6 +146,7 @@ static void test_wrong_kinds(void **state)
 	assert_int_equal(gguf_opt_str(g, "one.uint8", &text, &err), ERR_FORMAT);
 	assert_int_equal(gguf_opt_str(g, "list.string", &text, &err), ERR_FORMAT);
 	assert_int_equal(gguf_opt_str(g, "nul", &text, &err), ERR_FORMAT);
+	/* No refusal touched what it was to fill. */
 	assert_true(n == 5 && d == 5 && !yes && !strcmp(text, "before"));
 	gguf_close(g);
 }
@@ -281,6 +287,7 @@ static void test_refusals(void **state)
 			"tensor 'b': begins at byte 16 of the data, expected 32"},
 		{HEAD(2, 0) ONE("a", 4, 0, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT, "tensor 'a' occurs twice"},
 	};
+	/* Each recipe is a file of one fault; code 0 are the good ones beside which the fault stands. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		int rc = open_recipe(cases[i].recipe, &err);
@@ -302,6 +309,7 @@ static void read_everything(const struct gguf *g)
 	static const char *const keys[] = {
 		"n", "words", "numbers", "lists", "yes", "general.architecture", "general.alignment"};
 	volatile unsigned total = 0;
+	/* Each key by every way of reading it, whatever its kind is. */
 	for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
 		const struct gguf_value *v = gguf_find(g, keys[k]);
 		for (uint64_t i = 0; v && v->strings && i < v->count; i++)
@@ -318,6 +326,7 @@ static void read_everything(const struct gguf *g)
 		gguf_opt_bool(g, keys[k], &yes, &err);
 		if (gguf_opt_str(g, keys[k], &text, &err) == 0 && v) total += (unsigned)strlen(text);
 	}
+	/* Each tensor, unpacked. */
 	for (size_t i = 0; i < gguf_count(g); i++) {
 		const struct gguf_tensor *t = gguf_at(g, i);
 		float *out = malloc(
@@ -369,6 +378,7 @@ static void test_corruption(void **state)
 	for (int round = 0; round < rounds; round++) {
 		struct err err = {0};
 		char *copy = memcpy(malloc(len), whole.data, len);
+		/* One to three bytes are drawn anew, or have a bit flipped, or become 0 or 255. */
 		for (uint32_t flips = 1 + rng_below(&r, 3); flips; flips--) {
 			size_t at = rng_below(&r, (uint32_t)len);
 			uint32_t way = rng_below(&r, 3);
@@ -377,6 +387,7 @@ static void test_corruption(void **state)
 								: (char)(0xff * rng_below(&r, 2));
 		}
 		struct made m = make_file(copy, len);
+		/* Accepted, it can be read to the end; refused, the message names the file. */
 		if (gguf_open(m.path, &g, &err) == 0) {
 			accepted++;
 			read_everything(g);
@@ -387,6 +398,7 @@ static void test_corruption(void **state)
 		close(m.fd);
 		free(copy);
 	}
+	/* Both happen often enough that neither went untested. */
 	assert_in_range(accepted, rounds / 50, rounds - rounds / 10);
 	str_release(&whole);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "tensor/tensor.h"
 
 static char *folder; /* $BUILD/ref/tensor */
@@ -29,9 +30,11 @@ static void test_all_dtypes(void **state)
 	struct safetensors *s = open_ok("all.safetensors");
 	struct err err = {0};
 	const struct tensor_info *t;
+	/* A tensor of every dtype and three odd ones, listed by name. */
 	assert_int_equal(safetensors_count(s), DTYPE_COUNT + 3);
 	for (size_t i = 1; i < safetensors_count(s); i++)
 		assert_true(strcmp(safetensors_at(s, i - 1)->name, safetensors_at(s, i)->name) < 0);
+	/* Each value by dtype_load, and by tensor_to_f32 where it is a float. */
 	for (int d = 0; d < DTYPE_COUNT; d++) {
 		assert_int_equal(safetensors_get(s, dtype_name(d), 2, (int64_t[]){3, 5}, &t, &err), 0);
 		assert_int_equal(t->dtype, d);
@@ -48,11 +51,13 @@ static void test_all_dtypes(void **state)
 		tensor_to_f32(t, out);
 		for (int i = 0; i < 15; i++) assert_true(out[i] == (float)value(i) / 4);
 	}
+	/* A tensor of no dimension, one of no bytes, a name that needs escapes. */
 	assert_int_equal(safetensors_get(s, "scalar", 0, NULL, &t, &err), 0);
 	assert_true(*(const float *)t->data == 2.5f);
 	assert_int_equal(safetensors_get(s, "nothing", 3, (int64_t[]){4, 0, 3}, &t, &err), 0);
 	assert_int_equal(t->bytes, 0);
 	assert_non_null(safetensors_find(s, "weird \"n\xc3\xa4me\" \\ /.."));
+	/* What is not there, and what is there in another shape. */
 	assert_null(safetensors_find(s, "absent"));
 	assert_int_equal(safetensors_get(s, "absent", 0, NULL, &t, &err), ERR_NOT_FOUND);
 	assert_int_equal(safetensors_get(s, "float32", 2, (int64_t[]){5, 3}, &t, &err), ERR_MISMATCH);
@@ -143,6 +148,7 @@ static void test_refusals(void **state)
 		{"{\"__metadata__\":{\"a\":1}}", 0, ERR_FORMAT, "not a string"},
 		{"{\"__metadata__\":[]}", 0, ERR_FORMAT, "not an object"},
 	};
+	/* Each header with that many bytes of data after it. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		int rc = open_header(cases[i].header, cases[i].data_bytes, &err);
@@ -189,6 +195,7 @@ static void test_index_refusals(void **state)
 		{"{\"weight_map\":{\"a\":\"" ONE "\",\"b.weight\":\"" TWO "\",\"c\":\"" TWO "\"}}", "where the index puts it"},
 		{"not json", "made.index.json"},
 	};
+	/* Each index beside the good shards. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		char *path = write_bytes("sharded/made.index.json", cases[i].json, strlen(cases[i].json));
 		struct safetensors *s;
@@ -209,11 +216,14 @@ static void test_truncation_and_corruption(void **state)
 	char *source = in_folder("all.safetensors");
 	assert_int_equal(file_read(source, 1 << 20, &whole, &err), 0);
 	struct safetensors *s;
+	/* Every length that is too short. */
 	for (size_t len = 0; len < whole.len; len++) {
 		char *path = write_bytes("cut.safetensors", whole.data, len);
 		if (safetensors_open(path, &s, &err) == 0) fail_msg("accepted %zu of %zu bytes", len, whole.len);
 		free(path);
 	}
+	/* Bytes are bent in the header's first part half of the time, and there into what JSON is made
+	 * of, so that many files get past the first check. */
 	struct rng g = {1, 2, 3};
 	volatile unsigned total = 0;
 	int accepted = 0;
@@ -234,10 +244,13 @@ static void test_truncation_and_corruption(void **state)
 		free(path);
 		free(copy);
 	}
+	/* Both ways were taken. */
 	assert_true(accepted > 10 && accepted < 2990);
 	str_release(&whole);
 	free(source);
 }
+
+static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
 static void test_write(void **state)
 {
@@ -256,6 +269,7 @@ static void test_write(void **state)
 	struct err err = {0};
 	json_t *metadata = json_pack("{s:s}", "extra", "yes");
 	if (safetensors_write(path, tensors, ARRAY_LEN(tensors), metadata, &err)) fail_msg("%s", err.text);
+	/* Read back by our own reader, then by the safetensors package. */
 	struct safetensors *s = open_ok("written.safetensors");
 	for (size_t i = 0; i < ARRAY_LEN(tensors); i++) {
 		const struct tensor_info *t;
@@ -268,13 +282,20 @@ static void test_write(void **state)
 		command, sizeof command, "env LD_PRELOAD= build/venv/bin/python tests/ref/tensor_oracle.py --check %s", path);
 	assert_int_equal(system(command), 0);
 	assert_int_equal(safetensors_write("/nonexistent/x.safetensors", tensors, 1, NULL, &err), ERR_IO);
+	/* What cannot take its place is not said to be written, and leaves nothing beside it. */
+	char *taken = in_folder("taken.safetensors");
+	struct str left = {0};
+	assert_int_equal(dir_make(taken, &err), 0);
+	assert_int_equal(safetensors_write(taken, tensors, 1, NULL, &err), ERR_IO);
+	assert_int_equal(dir_each(folder, files_in, &left, &err), 0);
+	assert_null(strstr(left.data, ".tmp"));
+	str_release(&left);
+	free(taken);
 	json_decref(metadata);
 	free(path);
 }
 
 /* ---- folders ---- */
-
-static int files_in(const char *name, void *ctx) { return str_printf(ctx, " %s", name), 0; }
 
 /* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was
  * given, no file holds more than the limit unless it holds one tensor, and nothing of an earlier
@@ -310,6 +331,7 @@ static void test_write_folder(void **state)
 	for (int i = 0; i < 43; i++) values[i] = (float)i;
 	assert_int_equal(dir_remove(dir, &err), 0);
 	assert_int_equal(dir_make(dir, &err), 0);
+	/* Each limit writes over what the one before left: the list of files must be exactly its own. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct str files = {0};
 		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err))
@@ -370,6 +392,24 @@ static int release(void **state)
 	return 0;
 }
 
+static void open_and_close(void *name) { safetensors_close(open_ok(name)); }
+
+static void open_in_vain(void *name)
+{
+	struct safetensors *s = NULL;
+	struct err err = {0};
+	char *path = in_folder(name);
+	assert_int_not_equal(safetensors_open(path, &s, &err), 0);
+	free(path);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(open_and_close, (void *)(uintptr_t)"all.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)"absent.safetensors");
+	leaves_nothing(open_in_vain, (void *)(uintptr_t)".");
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -383,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_folder),
 		cmocka_unit_test(test_f8),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

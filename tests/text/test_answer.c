@@ -1,5 +1,6 @@
 /* The answer's shape: what counts as code, what is malformed, and which tokens are plan. */
 #include "text/text.h"
+#include "text/tokenizer_internal.h"
 #include <setjmp.h>
 #include <stdlib.h>
 
@@ -97,6 +98,7 @@ static void test_token_kinds(void **state)
 	const char *build = getenv("BUILD");
 	char *path = path_join(build ? build : "build/release", "ref/text-answer.json");
 	const char text[] = "<think>\nwhy\n</think>\n\nUse tiles.\n```python\nx = 1\n```\nDone.<|im_end|>";
+	/* A tokenizer trained on the line where the code begins: its tokens are longer than bytes. */
 	struct slice training = {"Use tiles.\n```python\n", 21};
 	struct bpe_train_options o = {
 		.vocab_size = 270, .special_tokens = special, .nspecial = 1, .plain_tokens = plain, .nplain = 2};
@@ -109,6 +111,7 @@ static void test_token_kinds(void **state)
 	assert_int_equal(tokenizer_train(&training, 1, &o, path, &err), 0);
 	assert_int_equal(tokenizer_open(path, &t, &err), 0);
 	assert_int_equal(tokenizer_encode(t, text, sizeof(text) - 1, true, &ids, &err), 0);
+	/* The answer as tokens, with two ids that no tokenizer has. */
 	ids_push(&ids, 100000); /* a padding row of the head: no bytes, no crash */
 	ids_push(&ids, -1);
 	tokenizer_decode(t, ids.data, ids.count, true, &back);
@@ -116,6 +119,7 @@ static void test_token_kinds(void **state)
 	assert_true(a.well_formed);
 	uint8_t *kinds = xmalloc(ids.count);
 	answer_token_kinds(t, ids.data, ids.count, &a, kinds);
+	/* A token is code if its first byte is behind the plan's end. */
 	size_t at = 0, plan = 0;
 	for (size_t i = 0; i < ids.count; i++) {
 		struct str one = {0};
@@ -127,6 +131,7 @@ static void test_token_kinds(void **state)
 	}
 	assert_int_equal(at, back.len);
 	assert_true(plan > 2 && plan < ids.count - 4);
+	/* In an answer that is not well formed all tokens count as code. */
 	struct answer bad = answer_parse("no", 2);
 	answer_token_kinds(t, ids.data, ids.count, &bad, kinds);
 	for (size_t i = 0; i < ids.count; i++) assert_int_equal(kinds[i], 1);
@@ -138,10 +143,25 @@ static void test_token_kinds(void **state)
 	free(dir);
 }
 
+/* Bytes are counted from the tokens alone: of the first id as of any other, of control tokens and of what is no token
+ * none. */
+static void test_token_kinds_by_hand(void **state)
+{
+	struct token tokens[] = {{.len = 3, .flags = TOKEN_PRESENT}, {.len = 2, .flags = TOKEN_PRESENT},
+		{.len = 5, .flags = TOKEN_PRESENT | TOKEN_SPECIAL}, {.len = 4}};
+	struct tokenizer t = {.tokens = tokens, .ntokens = 4};
+	const struct answer a = {.well_formed = true, .plan_end = 5};
+	const int32_t ids[] = {0, 2, 3, 4, -1, 1, 0, 0};
+	const uint8_t expected[] = {0, 0, 0, 0, 0, 0, 1, 1};
+	uint8_t kinds[8];
+	answer_token_kinds(&t, ids, 8, &a, kinds);
+	assert_memory_equal(kinds, expected, 8);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_token_kinds)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes),
+		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

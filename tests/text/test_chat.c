@@ -24,7 +24,7 @@ static void test_names(void **state)
 		const struct chat_template *c = NULL;
 		p = next_name(p, name);
 		assert_int_equal(chat_template_find(name, NULL, &c, &err), 0);
-		assert_string_equal(chat_template_name(c), name);
+		assert_string_equal(c->name, name);
 		assert_non_null(c->end_token);
 	}
 	assert_int_equal(count, 8);
@@ -71,9 +71,8 @@ static void expect(const struct chat_known *k, bool is_found, int left_out, cons
 	char *text = lines_of(k, left_out, more);
 	write_folder(text, NULL);
 	int rc = find(&c, &err);
-	if (is_found != (!rc && !strcmp(chat_template_name(c), k->name)))
-		fail_msg("%s %s: rc %d, %s, %s", k->name, is_found ? "not found" : "found", rc,
-			rc ? err.text : chat_template_name(c), text);
+	if (is_found != (!rc && !strcmp(c->name, k->name)))
+		fail_msg("%s %s: rc %d, %s, %s", k->name, is_found ? "not found" : "found", rc, rc ? err.text : c->name, text);
 	if (rc) assert_non_null(strstr(err.text, "chat_template.jinja: this chat template is"));
 	free(text);
 }
@@ -98,20 +97,23 @@ static void test_config(void **state)
 	json_t *only_tools = json_pack(
 		"{s:[{s:s, s:s}, i]}", "chat_template", "name", "tool_use", "template", chat_plain_jinja, 3);
 	json_t *number = json_pack("{s:i}", "chat_template", 3), *none = json_object();
+	/* As a string, as a list with a default, and as a file of its own that goes before both. */
 	write_folder(NULL, text);
 	assert_int_equal(find(&c, &err), 0);
-	assert_string_equal(chat_template_name(c), "plain");
+	assert_string_equal(c->name, "plain");
 	write_folder(NULL, list);
 	assert_int_equal(find(&c, &err), 0);
 	write_folder("another", text); /* chat_template.jinja goes before the config */
 	assert_int_equal(find(&c, &err), ERR_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "--chat_template qwen3|"));
+	/* Nothing that could be a template. */
 	const json_t *without[] = {only_tools, number, none};
 	for (size_t i = 0; i < ARRAY_LEN(without); i++) {
 		write_folder(NULL, without[i]);
 		assert_int_equal(find(&c, &err), ERR_NOT_FOUND);
 		assert_non_null(strstr(err.text, "has no chat_template"));
 	}
+	/* No file at all, and an empty template. */
 	write_folder(NULL, NULL);
 	assert_int_equal(find(&c, &err), ERR_NOT_FOUND);
 	assert_non_null(strstr(err.text, "neither chat_template.jinja nor tokenizer_config.json"));
@@ -171,6 +173,7 @@ static void test_dates(void **state)
 		{"llama3.1", "<|eot_id|>", false},
 	};
 	const struct chat_message user = {"user", "x"};
+	/* A date that fits is in the text; one that does not, or where none belongs, is a usage error. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct chat_text out = {0};
 		struct err err = {0};
@@ -227,6 +230,7 @@ static void test_no_injection(void **state)
 	struct tokenizer *t;
 	char *path = fixture_train("text-chat.json", 300, true), name[32];
 	assert_int_equal(tokenizer_open(path, &t, &err), 0);
+	/* Every template with every spelling. */
 	for (const char *p = CHAT_TEMPLATE_NAMES; p;) {
 		p = next_name(p, name);
 		bool splits =
@@ -243,6 +247,7 @@ static void test_no_injection(void **state)
 			assert_int_equal(chat_render(row(name), NULL, bad, 4, true, &b, &err), 0);
 			assert_int_equal(chat_encode(t, &a, &good_ids, &err), 0);
 			assert_int_equal(chat_encode(t, &b, &bad_ids, &err), 0);
+			/* The same number of every control token in both conversations. */
 			for (size_t c = 0; c < ARRAY_LEN(control); c++) {
 				int balance = 0;
 				for (size_t k = 0; k < good_ids.count; k++) balance += good_ids.data[k] == tokenizer_id(t, control[c]);

@@ -2,6 +2,7 @@
  * tests/ref/chat_oracle.py writes, and which of its Jinja texts are recognised. Equality is exact:
  * there is no tolerance. */
 #include "text_fixture.h"
+#include "text/chat_internal.h"
 #include <setjmp.h>
 
 #include <cmocka.h>
@@ -41,9 +42,9 @@ static void check_recognised(const json_t *row, const char *jinja)
 	assert_int_equal(file_write_atomic(path, jinja, strlen(jinja), &err), 0);
 	free(path);
 	int rc = chat_template_find("auto", folder, &c, &err);
-	if (expected ? rc || strcmp(chat_template_name(c), expected) : rc != ERR_UNSUPPORTED) {
-		print_message("expected %s, found %s: %.300s\n", expected ? expected : "a refusal",
-			rc ? err.text : chat_template_name(c), jinja);
+	if (expected ? rc || strcmp(c->name, expected) : rc != ERR_UNSUPPORTED) {
+		print_message(
+			"expected %s, found %s: %.300s\n", expected ? expected : "a refusal", rc ? err.text : c->name, jinja);
 		seen.failed++;
 	}
 	seen.recognised += expected != NULL;
@@ -69,6 +70,7 @@ static void check_conversation(const json_t *row, const char *where)
 	struct ids ids = {0};
 	struct err err = {0};
 	assert_in_range(count, 1, ARRAY_LEN(messages));
+	/* The conversation, rendered and encoded as the row asks. */
 	for (size_t i = 0; i < count; i++) {
 		const json_t *m = json_array_get(list, i);
 		messages[i] = (struct chat_message){
@@ -79,11 +81,13 @@ static void check_conversation(const json_t *row, const char *where)
 	assert_int_equal(
 		chat_render(c, date, messages, count, json_is_true(json_object_get(row, "generate")), &out, &err), 0);
 	assert_int_equal(chat_encode(tokenizer, &out, &ids, &err), 0);
+	/* The text always; the ids where the reference gave them. A difference is printed and counted,
+	 * so that one run shows all. */
 	bool same_text = json_string_length(text) == out.text.len &&
 		!strcmp(json_string_value(text), out.text.data ? out.text.data : "");
 	bool same = !expected || same_ids(expected, &ids);
 	if (!same_text || !same) {
-		print_message("%s, template %s: the %s differ\nexpected %s\nfound    %s\n", where, chat_template_name(c),
+		print_message("%s, template %s: the %s differ\nexpected %s\nfound    %s\n", where, c->name,
 			same_text ? "ids" : "texts", json_string_value(text), out.text.data);
 		seen.failed++;
 	}

@@ -176,6 +176,7 @@ static void test_accepted(void **state)
 			"{\"type\": \"Sequence\", \"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", "
 			"\"single\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}]}]}"},
 	};
+	/* One field of a good file at a time gets another value that means the same to us. */
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
 		struct err err = {0};
 		struct tokenizer *t = NULL;
@@ -248,6 +249,7 @@ static void test_not_json(void **state)
 		{merges, "nothing,"},
 	};
 	struct str file = {0};
+	/* Each text stands first in its list. jansson reads the same file for its words. */
 	for (size_t i = 0; i < ARRAY_LEN(broken); i++) {
 		struct err err = {0}, expected = {0};
 		struct tokenizer *t = NULL;
@@ -280,7 +282,9 @@ static void test_spellings(void **state)
 	struct ids expected = {0};
 	struct str file = {0};
 	char *path = fixture_path("text-changed.json");
+	/* What the file gives as it is. */
 	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	/* One more word, with every escape and every white space that JSON has. */
 	assert_int_equal(tokenizer_encode(t, fixture_text, sizeof(fixture_text) - 1, true, &expected, &err), 0);
 	expect_ids(t, &expected); /* the second time words are known */
 	tokenizer_free(t);
@@ -316,6 +320,7 @@ static void test_many_merges(void **state)
 	struct err err = {0};
 	struct tokenizer *t = NULL;
 	struct ids ids = {0};
+	/* Every substring is a word, and every cut of it a merge, the short ones first. */
 	for (int len = 1; len <= LETTERS; len++)
 		for (int from = 0; from + len <= LETTERS; from++) {
 			char word[LETTERS + 1], pair[LETTERS + 2];
@@ -326,6 +331,7 @@ static void test_many_merges(void **state)
 				json_array_append_new(merges, json_string(pair));
 			}
 		}
+	/* The whole text becomes its last word. */
 	assert_true(json_array_size(merges) > 5 * json_object_size(vocab));
 	json_object_set_new(model, "vocab", vocab);
 	json_object_set_new(model, "merges", merges);
@@ -382,6 +388,7 @@ static void test_ranges(void **state)
 	struct err err = {0};
 	struct tokenizer *t;
 	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	/* The number of added tokens that are found; nothing of the text is lost either way. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct ids ids = {0};
 		struct str back = {0};
@@ -395,6 +402,7 @@ static void test_ranges(void **state)
 		ids_release(&ids);
 		str_release(&back);
 	}
+	/* A range in the middle of ordinary words changes no id. */
 	struct ids whole = {0}, cut = {0};
 	assert_int_equal(tokenizer_encode(t, "x_ptr + offs", 12, true, &whole, &err), 0);
 	assert_int_equal(tokenizer_encode_except(t, "x_ptr + offs", 12, &(struct text_range){3, 9}, 1, &cut, &err), 0);
@@ -439,6 +447,7 @@ static void test_invalid_utf8(void **state)
 	struct err err = {0};
 	struct tokenizer *t;
 	assert_int_equal(tokenizer_open(small_path, &t, &err), 0);
+	/* The message names the first bad byte and its place; no id is given out. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct ids ids = {0};
 		char byte[32];

@@ -185,6 +185,8 @@ static void test_kind(void **state)
 	if (rc) print_message("%s\n", err.text);
 	assert_int_equal(rc, 0);
 	assert_int_equal(file_map_open(cases, &map, &err), 0);
+	/* Each case is a text with what the tokenizers package makes of it, in four ways. Ten failures
+	 * are printed, then it ends. */
 	struct cursor c = {map.data, map.data + map.len};
 	int failed = 0, count = 0;
 	for (; c.p < c.end && failed < 10; count++) {

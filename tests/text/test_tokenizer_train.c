@@ -37,10 +37,12 @@ static void compare(int vocab_size, bool nfc)
 	static const char *const dirs[] = {"src/text", "src/base", "tests/text"};
 	struct corpus c = {0};
 	struct err err = {0};
+	/* The corpus is this repository's own sources. */
 	for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
 		c.dir = dirs[i];
 		assert_int_equal(dir_each(c.dir, add_file, &c, &err), 0);
 	}
+	/* The same files for our trainer and, as a list, for the other. */
 	struct slice *texts = xcalloc(c.count, sizeof(*texts));
 	struct str files = {0}, data = {0};
 	for (size_t i = 0; i < c.count; i++) {
@@ -52,6 +54,7 @@ static void compare(int vocab_size, bool nfc)
 		 *bin = path_join(dir, "ids.bin");
 	assert_int_equal(dir_make(dir, &err), 0);
 	assert_int_equal(file_write_atomic(list, files.data, files.len, &err), 0);
+	/* Trained here, opened, and the corpus encoded. */
 	struct bpe_train_options o = {.vocab_size = vocab_size, .nfc = nfc};
 	assert_int_equal(tokenizer_train(texts, c.count, &o, path, &err), 0);
 	struct tokenizer *t;
@@ -66,6 +69,7 @@ static void compare(int vocab_size, bool nfc)
 		ids_release(&ids);
 	}
 	assert_int_equal(file_write_atomic(bin, data.data, data.len, &err), 0);
+	/* The tokenizers package loads the file, encodes to the same ids, and trains to the same merges. */
 	char *command = xasprintf(
 		"TOKENIZERS_PARALLELISM=false build/venv/bin/python tests/ref/text_train_check.py '%s' %d >&2", dir, nfc);
 	assert_int_equal(system(command), 0);

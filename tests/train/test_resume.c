@@ -19,7 +19,6 @@ static int train(const char *dir, bool with_adapter)
 	o.save_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 100;
-	log_level_set(LOG_ERROR);
 	sft_setup_make(&s, with_adapter);
 	int rc = sft_setup_run(&s, &o, NULL, NULL, &err);
 	if (rc) fprintf(stderr, "%s\n", err.text);
@@ -69,9 +68,12 @@ static void kill_case(bool with_adapter)
 {
 	char *whole = sft_folder("unkilled"), *parts = sft_folder("killed");
 	uint64_t begin = clock_ns();
+	/* The run that is not killed, which also says how long one takes. */
 	assert_true(ended(start(whole, with_adapter), 60000));
 	int whole_ms = (int)((clock_ns() - begin) / 1000000), kills = 0, moved = 0, last = -1;
 	struct rng rng = {.seed = begin}; /* moments differ from run to run: every one must do */
+	/* The other is killed at random moments until it ends by itself; `moved` counts the starts that
+	 * came further. */
 	for (bool done = false; !done;) {
 		bool is_final = kills >= KILLS_MAX || clock_ns() - begin > 12ull * 1000000000; /* enough: now let it finish */
 		done = ended(
@@ -82,6 +84,7 @@ static void kill_case(bool with_adapter)
 	}
 	print_message(
 		"# adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", with_adapter, kills, moved, last);
+	/* Both ended at the same step, with the same bytes. */
 	assert_true(kills > 0 && last > 0 && last == newest_checkpoint(whole));
 	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last),
 		 *p = path_join(whole, "best"), *q = path_join(parts, "best");

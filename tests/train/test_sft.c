@@ -4,6 +4,16 @@
 #include "train/train_internal.h"
 #include "../model/host_values.h"
 
+static void evaluate(struct model *m, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
+	double *loss, double *accuracy)
+{
+	struct err err = {0};
+	struct pass *p;
+	if (pass_create(m, &(struct pass_options){.max_tokens = max_tokens}, &p, &err)) fail_msg("%s", err.text);
+	sft_evaluate(p, a, examples, n, max_tokens, loss, accuracy);
+	pass_free(p);
+}
+
 /* ---- packing ---- */
 
 static void test_plan(void **state)
@@ -11,6 +21,7 @@ static void test_plan(void **state)
 	struct sft_case d;
 	struct epoch_plan p = {0}, q = {0};
 	sft_data_make(&d);
+	/* Every example once, in micro-batches that are as full as the order allows. */
 	for (int64_t epoch = 0; epoch < 3; epoch++) {
 		bool seen[EXAMPLES] = {false};
 		epoch_plan_make(&p, d.examples, EXAMPLES, 100, true, 5, epoch);
@@ -27,6 +38,7 @@ static void test_plan(void **state)
 					tokens + d.examples[p.order[p.micro[m + 1]]].count > 100); /* greedy: the next one did not fit */
 		}
 		for (int i = 0; i < EXAMPLES; i++) assert_true(seen[i]);
+		/* The same epoch has the same order, the next one another. */
 		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch);
 		assert_memory_equal(p.order, q.order, EXAMPLES * sizeof *p.order);
 		epoch_plan_make(&q, d.examples, EXAMPLES, 100, true, 5, epoch + 1);
@@ -43,8 +55,8 @@ static void test_packing_changes_nothing(void **state)
 	struct sft_setup s;
 	double loss[2], accuracy[2];
 	sft_setup_make(&s, false);
-	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, EXAMPLE_MAX, &loss[0], &accuracy[0]);
-	sft_evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
+	evaluate(s.m, NULL, s.d->examples, EXAMPLES, EXAMPLE_MAX, &loss[0], &accuracy[0]);
+	evaluate(s.m, NULL, s.d->examples, EXAMPLES, 500, &loss[1], &accuracy[1]);
 	assert_true(fabs(loss[0] - loss[1]) <= 2 * ldexp(1, -24) * sqrt(61) * 16 * loss[0]);
 	assert_true(accuracy[0] == accuracy[1]);
 	assert_true(fabs(loss[0] - log(61)) < 0.1); /* a fresh model knows nothing */
@@ -60,8 +72,9 @@ static void test_evaluate_by_hand(void **state)
 	double loss, accuracy, sum = 0;
 	int rows = 0, correct = 0;
 	sft_setup_make(&s, true);
-	sft_evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
+	evaluate(s.m, s.a, s.d->examples, 3, 90, &loss, &accuracy);
 	assert_int_equal(pass_create(s.m, &(struct pass_options){.max_tokens = 64}, &p, &err), 0);
+	/* The same three examples, one at a time; the logits of row k - 1 are for token k. */
 	for (int i = 0; i < 3; i++) {
 		const struct sft_example *e = &s.d->examples[i];
 		int32_t pos[EXAMPLE_MAX], start[2] = {0, e->count};
@@ -71,6 +84,7 @@ static void test_evaluate_by_hand(void **state)
 		pass_logits(p, pos, e->count, logits);
 		for (int k = e->completion_begin; k < e->count; k++, rows++) {
 			const float *row = logits + (k - 1) * 61;
+			/* The softmax's denominator and the largest logit of the row. */
 			double total = 0;
 			int best = 0;
 			for (int j = 0; j < 61; j++) {
@@ -212,9 +226,11 @@ static void test_stop_at_minimum(void **state)
 	o.eval_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 3;
+	/* Without patience it would run for thirty epochs. */
 	sft_setup_make(&s, false);
 	if (sft_setup_run(&s, &o, record_metrics, &r, &err)) fail_msg("%s", err.text);
 	assert_true(r.evals > 3 && r.steps < 150);
+	/* Which evaluation was the best. */
 	int at = 0;
 	for (int i = 0; i < r.evals; i++)
 		if (r.eval[i] < best) {
@@ -222,7 +238,8 @@ static void test_stop_at_minimum(void **state)
 			at = i;
 		}
 	assert_int_equal(at, r.evals - 1 - 3); /* patience evaluations without improvement came after it */
-	sft_evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
+	/* The weights that are left give exactly its loss. */
+	evaluate(s.m, NULL, s.d->examples + EXAMPLES, HELDOUT, o.max_tokens, &loss, &accuracy);
 	assert_true(loss == best);
 	sft_setup_release(&s);
 	free(dir);
@@ -244,6 +261,12 @@ static void test_limits(void **state)
 	o.optimizer.lr_scheduler_type = "constant";
 	o.max_seconds = 1e-9; /* out of time after... before the first step */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	o = sft_options_make(dir);
+	char *short_dir = sft_folder("limits_epochs");
+	o = sft_options_make(short_dir);
+	o.num_train_epochs = 0.5; /* part of an epoch is an end too */
+	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	free(short_dir);
 	o = sft_options_make(dir);
 	o.max_steps = 2;
 	struct record r = {.stop_at = -1};
@@ -293,7 +316,7 @@ static void test_accumulation_normalises_by_all(void **state)
 	struct sft_setup s;
 	double loss, accuracy;
 	sft_setup_make(&s, false);
-	sft_evaluate(s.m, NULL, s.d->examples, 6, 256, &loss, &accuracy);
+	evaluate(s.m, NULL, s.d->examples, 6, 256, &loss, &accuracy);
 	struct norms one = run_still(&s, s.d->examples, 6, 256, 1, 1),
 				 six = run_still(&s, s.d->examples, 6, EXAMPLE_MAX, 6, 1);
 	assert_true(fabs(one.loss[1] - loss) < 1e-5 * loss && fabs(six.loss[1] - loss) < 1e-5 * loss);
@@ -337,7 +360,6 @@ int main(void)
 		cmocka_unit_test(test_dropout_masks),
 		cmocka_unit_test(test_limits),
 	};
-	log_level_set(LOG_WARN);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ static void steps_case(const char *name)
 	double tolerance = ref_tolerance(model_config(m), r.T, true);
 	size_t steps = json_array_size(losses);
 	assert_int_equal(steps, 10);
+	/* One step as training does it, against torch's loss, norm and rate. */
 	for (size_t i = 0; i < steps; i++) {
 		struct ref_loss loss = {.r = &r};
 		double lr = optimizer_lr(o, optimizer_steps(o));
@@ -51,6 +52,7 @@ static void steps_case(const char *name)
 			fail_msg("%s step %zu: norm %.9g, expected %.9g", name, i, norm, want_norm);
 		assert_true(fabs(lr - want_lr) <= 1e-15);
 	}
+	/* The weights after the last step, within the bound of the comment above. */
 	double moved = (double)steps * oo.learning_rate * tolerance * oo.max_grad_norm / oo.adam_epsilon;
 	for (int i = 0; i < n; i++) {
 		char key[256];
@@ -148,6 +150,7 @@ static void rl_rows(const struct ref *r, struct rl *l, bool is_weighted)
 	double sums[16] = {0};
 	int32_t *seq = ref_ints(json_object_get(r->meta, "rl_seq"), &n);
 	assert_int_equal(n, r->n);
+	/* What the reference drew for each row: old and reference log-probabilities, advantage, weight. */
 	for (int k = 0; k < 4; k++) {
 		v[k] = xcalloc((size_t)n, sizeof(float));
 		tensor_to_f32(safetensors_find(r->expected, keys[k]), v[k]);
@@ -158,6 +161,7 @@ static void rl_rows(const struct ref *r, struct rl *l, bool is_weighted)
 		sums[S - 1] += logprob_of(r, "lora.logprob", i) - v[0][i];
 	}
 	float per_sequence[16];
+	/* Rows with the normaliser and the ratio of their sequence. */
 	loss_normalisers(l->o.type, lengths, S, (int)number(r->meta, "rl_max_completion"), per_sequence);
 	for (int i = 0; i < n; i++) {
 		int s = 0;
@@ -179,6 +183,7 @@ static void rl_case(
 	struct ref *r, struct model *m, struct adapter *a, struct pass *p, const char *kind, const json_t *o)
 {
 	struct rl l = {.rows = xcalloc((size_t)r->n, sizeof *l.rows), .g = xcalloc((size_t)r->n, sizeof *l.g)};
+	/* The options with which the fixture was computed. */
 	assert_int_equal(loss_type_from_name(json_string_value(json_object_get(o, "loss_type")), &l.o.type, NULL), 0);
 	l.o.epsilon = (float)number(o, "epsilon");
 	l.o.epsilon_high = (float)number(o, "epsilon_high");
@@ -190,6 +195,7 @@ static void rl_case(
 	int n, held = 0;
 	struct param *params = adapter_params(a, &n);
 	rl_rows(r, &l, json_is_true(json_object_get(o, "weighted")));
+	/* Loss, the gradient in the log-probabilities, and that of the adapter. */
 	params_zero_grad(model_ops(m), params, n);
 	pass_forward(p, a, &r->batch, 0);
 	pass_backward(p, r->rows, r->n, r->temperature, rl_loss, &l);
@@ -199,6 +205,7 @@ static void rl_case(
 	assert_true(ref_equal(r, key, l.g, r->n, tolerance));
 	snprintf(key, sizeof key, "rl.grad.%s.", kind);
 	assert_int_equal(ref_grads_differ(r, params, n, key, tolerance), 0);
+	/* Both sides of the clip must occur in the rows for the comparison to say anything. */
 	struct loss_options no_kl = l.o;
 	no_kl.beta = 0;
 	for (int i = 0; i < r->n; i++) { /* the fixture reaches both branches: without KL a row held back has no slope */
@@ -253,7 +260,7 @@ static void test_loss_row_slope(void **state)
 								   loss_row_value(&o, &r, lp - h, &unused)) /
 					(2 * (double)h);
 				if (fabs(slope - g) > 2e-4)
-					fail_msg("%s A %g shift %g: slope %g, differences %g", loss_type_name(t), A[i], shift[k], g, slope);
+					fail_msg("loss %d A %g shift %g: slope %g, differences %g", (int)t, A[i], shift[k], g, slope);
 			}
 	}
 }
@@ -271,6 +278,15 @@ static void test_loss_row_clip(void **state)
 		struct loss_row r = {.old_logprob = -1, .advantage = cases[i].A, .weight = 1};
 		assert_int_equal(loss_row_clip(&o, &r, -1 + logf(cases[i].rho)), cases[i].clip);
 	}
+	/* What has no clip is never held back; gspo looks at the sequence's ratio. */
+	const struct loss_options sft = {LOSS_SFT, 0.2f, 0.28f, 0, 0}, cispo = {LOSS_CISPO, 0.2f, 0.28f, 0, 0},
+							  gspo = {LOSS_GSPO, 0.2f, 0.28f, 0, 0};
+	struct loss_row r = {.old_logprob = -1, .advantage = 1, .weight = 1, .sequence_ratio = 1};
+	assert_int_equal(loss_row_clip(&sft, &r, 1), 0);
+	assert_int_equal(loss_row_clip(&cispo, &r, 1), 0);
+	assert_int_equal(loss_row_clip(&gspo, &r, 1), 0);
+	r.sequence_ratio = 2;
+	assert_int_equal(loss_row_clip(&gspo, &r, -1), 1);
 }
 
 /* Normalisers by hand, with a sequence whose tokens do not count (length 0): it is still one of the
@@ -298,8 +314,9 @@ static void test_loss_names(void **state)
 {
 	struct err err = {0};
 	enum loss_type t;
+	static const char *const names[LOSS_TYPE_COUNT] = {"sft", "grpo", "dr_grpo", "dapo", "bnpo", "gspo", "cispo"};
 	for (enum loss_type i = 0; i < LOSS_TYPE_COUNT; i++) {
-		assert_int_equal(loss_type_from_name(loss_type_name(i), &t, &err), 0);
+		assert_int_equal(loss_type_from_name(names[i], &t, &err), 0);
 		assert_int_equal(t, i);
 	}
 	assert_int_equal(loss_type_from_name("ppo", &t, &err), ERR_USAGE);
@@ -312,6 +329,7 @@ static void test_advantages(void **state)
 {
 	double a[4];
 	const double r[4] = {1, 0, 0, 3}; /* mean 1, deviations 0 -1 -1 2, s = sqrt(6 / 3) */
+	/* One group by each formula, worked out by hand. */
 	assert_true(group_advantages(ADVANTAGE_MEAN, r, 4, a));
 	assert_true(a[0] == 0 && a[1] == -1 && a[2] == -1 && a[3] == 2);
 	assert_true(group_advantages(ADVANTAGE_LEAVE_ONE_OUT, r, 4, a));
@@ -325,19 +343,23 @@ static void test_advantages(void **state)
 	const double success[4] = {0, 0, 1, 0}; /* mean 1/4: a lone success weighs 3, each failure 1 */
 	assert_true(group_advantages(ADVANTAGE_MAXRL, success, 4, a));
 	assert_true(fabs(a[2] - 3) < 1e-12 && fabs(a[0] + 1) < 1e-12);
+	/* What was dropped counts in no mean, and has advantage zero. */
 	const double dropped[4] = {1, NAN, 0, NAN};
 	assert_true(group_advantages(ADVANTAGE_LEAVE_ONE_OUT, dropped, 4, a));
 	assert_true(a[0] == 1 && a[1] == 0 && a[2] == -1 && a[3] == 0);
+	/* A group that teaches nothing says so, and its advantages are zero. */
 	const double equal[4] = {0.1, 0.1, NAN, 0.1}, lone[2] = {5, NAN};
 	for (enum advantage_type t = 0; t < ADVANTAGE_RAW; t++) {
 		assert_false(group_advantages(t, equal, 4, a));
 		assert_true(a[0] == 0 && a[1] == 0 && a[2] == 0 && a[3] == 0);
 		assert_false(group_advantages(t, lone, 2, a));
 	}
+	/* Raw rewards need no group. */
 	assert_true(group_advantages(ADVANTAGE_RAW, lone, 2, a));
 	assert_true(a[0] == 5 && a[1] == 0);
 	const double zeros[2] = {0, NAN};
 	assert_false(group_advantages(ADVANTAGE_RAW, zeros, 2, a));
+	/* Names. */
 	enum advantage_type t;
 	assert_int_equal(advantage_type_from_name("loo", &t, NULL), 0);
 	assert_int_equal(advantage_type_from_name("none", &t, NULL), ERR_USAGE);
@@ -355,6 +377,7 @@ static void test_nonfinite_gradient(void **state)
 		.count = 2,
 		.w = {1, 2, 2, (struct elem *)data, (struct f32 *)data, (struct f32 *)grad, NULL, NULL},
 		.changes = &changes};
+	/* One weight of two elements under a constant rate. */
 	struct optimizer *o = optimizer_create(ops, &p, 1,
 		&(struct optimizer_options){.learning_rate = 0.1,
 			.adam_beta1 = 0.9,
@@ -362,9 +385,11 @@ static void test_nonfinite_gradient(void **state)
 			.adam_epsilon = 1e-8,
 			.max_grad_norm = 1,
 			.lr_scheduler_type = "constant"});
+	/* The step says NaN, clears the gradient and moves nothing. */
 	assert_true(isnan(optimizer_step(o)));
 	assert_true(data[0] == 1 && data[1] == 2 && grad[0] == 0 && grad[1] == 0 && optimizer_steps(o) == 1);
 	assert_int_equal(changes, 0);
+	/* The next gradient is taken as if there had been none before. */
 	grad[0] = grad[1] = 0.3f;
 	assert_true(fabs(optimizer_step(o) - 0.3f * sqrt(2)) < 1e-7);
 	assert_int_equal(changes, 1);            /* whoever keeps a copy of the weights has to look again */

@@ -32,7 +32,9 @@ static void prove_file(struct corpus *c, const char *name, const char *file)
 	struct verify_proof p = {0};
 	snprintf(task_path, sizeof task_path, "%s/%s/task.py", c->folder, name);
 	snprintf(path, sizeof path, "%s/%s/%s", c->folder, name, file);
+	/* A case need not have each file; an argument picks cases by name. */
 	if (!path_exists(path) || (c->only && !strstr(path, c->only))) return;
+	/* The proof of that file for that case's task, as one row of the table. */
 	int rc = task_set_load(task_path, &tasks, &err);
 	if (!rc) rc = file_read(path, SOURCE_BYTES_MAX, &source, &err);
 	if (!rc) rc = verifier_prove(c->v, tasks.tasks, source.data, source.len, &verdict, &p, &err);
@@ -44,6 +46,7 @@ static void prove_file(struct corpus *c, const char *name, const char *file)
 		printf("%-10s %-10s %7.2f %s%s%s: %.300s\n", prove_answer_name(r->answer), prove_answer_name(p.alone),
 			r->seconds, name, strcmp(file, "twin.py") ? "" : " (twin)", r->is_floating ? "" : " (integers)", r->text);
 	fflush(stdout);
+	/* The table's last lines count what has a floating result. */
 	c->all++;
 	if (!rc && r->is_floating) {
 		c->floating++;

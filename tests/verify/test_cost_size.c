@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "grade_one.h"
 
 #define TASK(rows) "import torch\nimport torch.nn as nn\n\nbatch_size = " rows "\ndim = 256\n\n\nclass Model(nn.Module):\n" \
 	"    def forward(self, x):\n        return torch.softmax(x * 2.0, dim=-1)\n\n\ndef get_inputs():\n" \

@@ -204,8 +204,11 @@ static int grade_all(void **state)
 	struct verifier *v = NULL;
 	struct task task = {
 		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
+	/* Descriptors, children and scratch folders are counted before and after: nothing may be left. */
 	fds_before = count_entries("/proc/self/fd");
 	int rc = verifier_create(&o, &v, &err);
+	/* All at once, so that they meet each other; a case without a source is the one that is too
+	 * big. */
 	for (size_t i = 0; i < ARRAY_LEN(CASES) && !rc; i++) {
 		size_t len = 0;
 		char *big = CASES[i].source ? NULL : big_source(&len);

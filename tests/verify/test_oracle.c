@@ -123,6 +123,7 @@ static void test_parameters_are_randomised(void **state)
 	assert_int_equal(run(source, 3, &d, &fault), 0);
 	assert_true(d->has_dot);
 	int seen = 0;
+	/* Two trials have other values in every parameter except the counter. */
 	for (int p = 0; p < d->trials[0].nparams; p++) {
 		const struct runner_given *a = &d->trials[0].params[p], *b = &d->trials[1].params[p];
 		bool same = !memcmp(d->trials[0].given + a->offset, d->trials[1].given + b->offset, (size_t)a->bytes);
@@ -201,6 +202,7 @@ static void test_broken_tasks_have_codes(void **state)
 			"reference needs"}, /* so is what only forward needs */
 		{MODEL("import sys; sys.exit()"), "task-broken", "SystemExit"},
 	};
+	/* Code and words of the fault; in none of them is the task's fault taken for ours. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct oracle_data *d = NULL;
 		struct oracle_fault fault = {0};
@@ -238,6 +240,7 @@ static void test_forms_of_tasks(void **state)
 		{"    def forward(self, x):\n        return x + torch.randn(8, device=x.device) * torch.rand_like(x)\n",
 			"def get_inputs(): return [torch.rand(4, 8)]\ndef get_init_inputs(): return []\n", 3},
 	};
+	/* The class and what follows it, in the case's way of writing. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct oracle_data *d = NULL;
 		struct oracle_fault fault = {0};
@@ -286,6 +289,8 @@ static void test_sizes_are_stated(void **state)
 		{"# Judged at ROWS=many\n", NULL, "task-broken", "judged at ROWS=many"},
 		{"# Judged at ROWS=4000000\n", NULL, "task-too-large", "state smaller ones"},
 	};
+	/* The line after the same task: a fault with its words, or the sizes that the first variant
+	 * has. */
 	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
 		struct oracle_data *d = NULL;
 		struct oracle_fault fault = {0};
@@ -319,6 +324,7 @@ static void test_kinds_of_inputs(void **state)
 	struct oracle_fault fault = {0};
 	bool varied = false, strided = false, large = false, zero_row = false;
 	if (run(source, 15, &d, &fault)) fail_msg("%s: %s", fault.code, fault.text);
+	/* Each trial by its inputs: a block, a mask of ones, a vector of zeros, and positions. */
 	for (int i = 0; i < d->ntrials; i++) {
 		const struct oracle_trial *t = &d->trials[i];
 		if (t->is_edge) assert_false(t->counts);
@@ -330,12 +336,14 @@ static void test_kinds_of_inputs(void **state)
 		int ones = 0, zeros = 0, moved = 0;
 		for (int k = 0; k < 64; k++) ones += mask[k] == 1, zeros += h[k] == 0;
 		for (int k = 0; k < 8; k++) moved += at[k] != k;
+		/* Only this kind of trial touches what the task itself fixes. */
 		if (!strcmp(t->distribution, "defaults")) {
 			assert_true(ones < 64 && zeros < 64 && moved > 0);
 			varied = true;
 		} else {
 			assert_true(ones == 64 && zeros == 64 && moved == 0);
 		}
+		/* Large magnitudes, rows of zeros and strided inputs occur somewhere. */
 		large |= !strncmp(t->distribution, "large", 5) && fabsf(x[0]) + fabsf(x[1]) > 1e4f;
 		if (!strcmp(t->distribution, "rows"))
 			for (int r = 0; r < 24; r++) {

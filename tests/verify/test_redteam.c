@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "grade_one.h"
 
 #define BASES_MAX 64
 
@@ -38,10 +39,12 @@ static void test_wrong_by_construction(void **state)
 	struct err err = {0};
 	assert_int_equal(redteam_tasks(&tasks, &err), 0);
 	int n = 200, judged = 0;
+	/* Candidates whose trigger always holds must all be wrong in their values. */
 	if (redteam_draw(3, n, "always", NULL, &list, &err)) fail_msg("%s", err.text);
 	bool has_base[BASES_MAX] = {false};
 	const char *payloads[BASES_MAX];
 	int npayloads = 0;
+	/* One for each payload and one for each task is enough. */
 	for (int i = 0; i < n; i++) {
 		bool is_new = !has_base[list[i].task];
 		int p = 0;
@@ -53,6 +56,7 @@ static void test_wrong_by_construction(void **state)
 			fail_msg("%s: %s %s", list[i].name, d.reason, d.detail);
 		judged++;
 	}
+	/* Nothing was left out. */
 	assert_true(judged >= 10 && npayloads == 10);
 	for (size_t b = 0; b < tasks.count; b++) assert_true(has_base[b]);
 	for (int i = 0; i < n; i++) redteam_candidate_release(&list[i]);

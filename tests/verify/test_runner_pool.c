@@ -74,15 +74,18 @@ static void candidate(struct runner *r, const char *kind, char code[32])
 	struct runner_loaded loaded;
 	struct err err = {0};
 	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	/* The fake driver reads what the kernel does from the image's text. */
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
 	for (int i = 0; i < N; i++) input[i] = (float)i;
 	int fds[] = {memory_of(image, sizeof image), memory_of(input, sizeof input), memory_of(output, sizeof output)};
 	struct runner_load load = {.tape = TAPE, .len = strlen(TAPE), .count = 1, .binaries = &b, .binaries_fd = fds[0]};
 	if (runner_load(r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s: %s%s", kind, err.text, fault.text);
+	/* One trial; the outputs start 64 bytes into their memory. */
 	struct runner_given given = {.bytes = sizeof input};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .output_offset = {64}, .deadline_ms = DEADLINE_MS};
 	if (runner_try(r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL}, deadline, &result, &err))
 		fail_msg("%s: %s", kind, err.text);
+	/* Without a fault each output is its input plus one. */
 	snprintf(code, 32, "%s", result.has_fault ? result.fault.code : "");
 	assert_int_equal(pread(fds[2], output, sizeof output, 0), sizeof output);
 	for (int i = 0; i < N && !result.has_fault; i++) assert_true(output[16 + i] == input[i] + 1);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "grade_one.h"
 
 static const char TASK[] =
 	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
@@ -67,6 +68,7 @@ static int kill_children(const char *word)
 		char path[300], stat[512] = "", line[2048] = "";
 		int parent = 0, pid = atoi(e->d_name);
 		if (pid <= 0) continue;
+		/* The parent is the second field after the name, which may itself hold brackets. */
 		snprintf(path, sizeof path, "/proc/%d/stat", pid);
 		FILE *f = fopen(path, "r");
 		size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
@@ -74,6 +76,7 @@ static int kill_children(const char *word)
 		stat[n] = 0;
 		char *after = strrchr(stat, ')');
 		if (!after || sscanf(after + 2, "%*c %d", &parent) != 1 || parent != getpid()) continue;
+		/* The command line's arguments are separated by NUL. */
 		snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
 		f = fopen(path, "r");
 		n = f ? fread(line, 1, sizeof line - 1, f) : 0;
@@ -95,6 +98,7 @@ static void test_duplicates_are_graded_once(void **state)
 	struct err err = {0};
 	bool seen[8] = {false};
 	int fresh = 0, genuine = 0;
+	/* Four of each of two sources, in flight together. */
 	for (int i = 0; i < 8; i++) {
 		struct verify_request r = {
 			.task = &task, .source = i % 2 ? BAD : GOOD, .source_len = strlen(i % 2 ? BAD : GOOD), .id = i};
@@ -110,6 +114,7 @@ static void test_duplicates_are_graded_once(void **state)
 		genuine += d.class == VERDICT_GENUINE;
 		assert_int_equal(d.class, id % 2 ? VERDICT_WRONG : VERDICT_GENUINE);
 	}
+	/* Two were graded; the others have their verdicts, as has a later one. */
 	assert_int_equal(fresh, 2);
 	assert_int_equal(genuine, 4);
 	struct verdict d;

@@ -55,6 +55,7 @@ static void test_round_trip(void **state)
 			.untimed = "why"},
 	};
 	struct verdict w;
+	/* A verdict with a value in every field, as JSON and back. */
 	struct err err = {0};
 	json_t *o = verdict_json(&v);
 	assert_true(json_is_null(json_object_get(o, "speedup_fused")));
@@ -62,6 +63,7 @@ static void test_round_trip(void **state)
 	if (verdict_from_json(o, &w, &err)) fail_msg("%s", err.text);
 	json_t *again = verdict_json(&w);
 	assert_true(json_equal(o, again));
+	/* Fields that a JSON which lost them on both ways would not show. */
 	assert_true(w.device.driver == 12080 && w.device.timed == 30 && w.device.time_low_s == 3.75e-6 && w.gpu_arch == 89);
 	assert_true(w.device.repeat == REPEAT_WITHIN && w.device.empty_s == 1.25e-6 && w.device.disagreements == 1);
 	assert_string_equal(w.gpu, "RTX 4090");
@@ -137,13 +139,44 @@ static void test_cost_by_hand(void **state)
 	assert_int_equal(cost_dot_of(DTYPE_BF16, false), COST_DOT_HALF);
 }
 
+/* PyTorch's operators: the table's own points, what lies between and beyond them, and names that it does not have. */
+static void test_cost_of_an_operator(void **state)
+{
+	const struct vm_gpu *h200 = vm_gpu_find("H200"), *a100 = vm_gpu_find("A100");
+	struct cost_launch small = {.bytes = 12 * 4096}, middle = {.bytes = 12 << 22}, large = {.bytes = 12 << 24},
+					   twice = {.bytes = 24 << 24};
+	double add = cost_operator_s("add", "", &large, COST_DOT_FP32, h200);
+	assert_true(add > 45e-6 && add < 55e-6); /* 201 MB at some 4 TB/s */
+	assert_true(fabs(cost_operator_s("add", "", &twice, COST_DOT_FP32, h200) - 2 * add) < 1e-9);
+	assert_true(cost_operator_s("add", "", &small, COST_DOT_FP32, h200) < 2e-6);
+	assert_true(cost_operator_s("add", "", &middle, COST_DOT_FP32, h200) > 5e-6);
+	assert_true(cost_operator_s("add", "", &middle, COST_DOT_FP32, h200) < add);
+	assert_true(cost_operator_s("add", "", &large, COST_DOT_FP32, a100) > 2 * add);
+	assert_true(cost_operator_s("nobody timed it", "", &large, COST_DOT_FP32, h200) == add);
+	/* Sums down columns are slower than along rows; a form that has no row of its own takes the name's first. */
+	assert_true(cost_operator_s("sum", "other", &middle, COST_DOT_FP32, h200) >
+		cost_operator_s("sum", "last", &middle, COST_DOT_FP32, h200));
+	assert_true(cost_operator_s("add", "other", &large, COST_DOT_FP32, h200) == add);
+	/* A product is never faster than a well-made launch, and fp32 far slower than half. */
+	struct cost_launch product = {.bytes = 3 << 24, .dot_flops = 2.0 * 2048 * 2048 * 2048};
+	assert_true(
+		cost_operator_s("mm", "", &product, COST_DOT_FP32, h200) > cost_launch_s(&product, COST_DOT_FP32, h200));
+	assert_true(cost_operator_s("mm", "", &product, COST_DOT_FP32, h200) >
+		5 * cost_operator_s("mm", "", &product, COST_DOT_HALF, h200));
+	assert_true(cost_operator_s("nobody timed it", "", &product, COST_DOT_FP32, h200) ==
+		cost_operator_s("mm", "", &product, COST_DOT_FP32, h200));
+}
+
 static void test_cost_of_a_reference(void **state)
 {
-	json_t *o = json_pack("{s:[{s:i, s:i}, {s:i, s:i}], s:[{s:i, s:i}]}", "eager", "bytes", 48000000, "elements", 1,
-		"bytes", 48000000, "elements", 1, "fused", "bytes", 48000000, "elements", 1);
+	json_t *o = json_pack("{s:[{s:s, s:s, s:i}, {s:s, s:i}], s:[{s:i}]}", "eager", "name", "sum", "form", "other",
+		"bytes", 48000000, "name", "exp", "bytes", 48000000, "fused", "bytes", 48000000);
+	struct cost_launch l = {.bytes = 48e6};
 	double eager = 0, fused = 0;
 	cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused);
-	assert_true(fabs(eager - 2 * fused) < 1e-12 && fabs(fused - 14.56e-6) < 0.03e-6);
+	assert_true(fabs(fused - 14.56e-6) < 0.03e-6);
+	assert_true(fabs(eager - cost_operator_s("sum", "other", &l, COST_DOT_FP32, &vm_gpus[0]) -
+					cost_operator_s("exp", "", &l, COST_DOT_FP32, &vm_gpus[0])) < 1e-12);
 	json_decref(o);
 	o = json_object();
 	cost_reference_s(o, COST_DOT_FP32, &vm_gpus[0], &eager, &fused);
@@ -160,6 +193,7 @@ int main(void)
 		cmocka_unit_test(test_text_that_is_no_utf8),
 		cmocka_unit_test(test_bad_records_are_refused),
 		cmocka_unit_test(test_cost_by_hand),
+		cmocka_unit_test(test_cost_of_an_operator),
 		cmocka_unit_test(test_cost_of_a_reference),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

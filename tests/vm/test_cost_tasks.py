@@ -1,8 +1,8 @@
-"""The tables of bench/cost_tasks.py and bench/cost_holdout.py say what bench/cost_h200.py needs, and no task is in both."""
+"""The tables of bench/cost/cost_tasks.py and bench/cost/cost_holdout.py say what bench/cost/cost_h200.py needs, and no task is in both."""
 import sys
 
 sys.dont_write_bytecode = True
-sys.path += ["tests", "bench"]
+sys.path += ["tests", "bench/cost"]
 import torch
 import cost_holdout
 import cost_tasks

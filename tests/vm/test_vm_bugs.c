@@ -50,6 +50,7 @@ static int planted_run(
 	int rc = vm_kernel_create(p->c.ttir.data, p->c.ttir.len, &k, err);
 	*r = (struct vm_report){.fault = VM_FAULT_NONE};
 	if (rc) return rc;
+	/* The case's buffers, each with its origin: what torch.empty gave counts as never written. */
 	for (int i = 0; i < p->c.nbuffers; i++) {
 		size_t bytes = (size_t)p->c.buffers[i].bytes;
 		bool is_empty = json_is_true(json_array_get(json_object_get(p->json, "empty"), (size_t)i));
@@ -108,6 +109,7 @@ static bool same_findings(const struct vm_report *a, const struct vm_report *b)
 static int compare(const struct planted *p, int rc, const struct vm_report *r, struct err *err)
 {
 	const struct vm_finding *f = first_error(r);
+	/* An honest kernel has no finding; a planted bug is the first one, with kind and line. */
 	if (!p->kind[0]) {
 		if (rc || f) return err_set(err, ERR_MISMATCH, "%s is honest: %s", p->c.name, f ? r->text : err->text);
 	} else {
@@ -116,11 +118,13 @@ static int compare(const struct planted *p, int rc, const struct vm_report *r, s
 		if (strcmp(vm_fault_name(f->fault), p->kind) || f->line != p->line || r->line != p->line ||
 			r->fault != f->fault)
 			return err_set(err, ERR_MISMATCH, "%s: expected %s at line %d: %s", p->c.name, p->kind, p->line, r->text);
+		/* The finding is complete enough to be a message. */
 		if (!f->text[0] || !strstr(f->file, ".py") || f->times < 1 || f->programs < 1 || f->programs > f->times)
 			return err_set(err, ERR_MISMATCH, "%s: file '%s', text '%s', %lld times in %lld programs", p->c.name,
 				f->file, f->text, (long long)f->times, (long long)f->programs);
 	}
 	size_t i;
+	/* The notes that the case expects. */
 	json_t *note;
 	json_array_foreach(json_object_get(p->json, "notes"), i, note)
 	{
@@ -209,6 +213,7 @@ static void test_checks_alone(void **state)
 		{"takes_means_of_means", VM_CHECK_ORDER, VM_FAULT_ORDER},
 		{"finds_a_positive_by_branch", VM_CHECK_ORDER, VM_FAULT_ORDER},
 	};
+	/* With that check alone, then with all but that one. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct planted p;
 		struct err err = {0};
@@ -232,6 +237,7 @@ static void test_details(void **state)
 	struct vm_report r;
 	if (planted_load("adds_rows_without_atomic", &p, &err)) fail_msg("%s", err.text);
 	assert_int_equal(planted_run(&p, VM_CHECK_RACE, FINDINGS, NULL, &r, &err), ERR_MISMATCH);
+	/* A race: who read, who wrote, what, and how often. */
 	const struct vm_finding *f = first_error(&r);
 	assert_int_equal(f->other_line, p.line + 1);
 	assert_int_equal(f->program[0], 1);
@@ -246,6 +252,7 @@ static void test_details(void **state)
 	assert_int_equal(f->programs, 3);
 	vm_report_release(&r);
 	planted_release(&p);
+	/* An access outside: which element, and how far outside of what. */
 	if (planted_load("negative_neighbour", &p, &err)) fail_msg("%s", err.text);
 	assert_int_equal(planted_run(&p, VM_CHECK_ALL, FINDINGS, NULL, &r, &err), ERR_MISMATCH);
 	f = first_error(&r);

@@ -26,6 +26,7 @@ static int compare_interp(const struct vm_case *c, const char *folder, uint8_t *
 {
 	char path[512];
 	struct str s = {0};
+	/* The interpreter cannot run every case; one that it ran has a file. */
 	snprintf(path, sizeof path, "%s/%s.interp", folder, c->name);
 	if (!path_exists(path)) return 0;
 	int rc = file_read(path, (size_t)64 << 20, &s, err);
@@ -38,6 +39,7 @@ static int compare_interp(const struct vm_case *c, const char *folder, uint8_t *
 			rc = err_set(err, ERR_FORMAT, "%s is too short", path);
 			break;
 		}
+		/* Integers to the bit; floats to the bit or within the case's tolerance. */
 		for (int64_t e = 0; e < b->bytes / (int64_t)dtype_bytes(b->dtype) && !rc; e++) {
 			double x = dtype_load(b->dtype, got[i], e), y = dtype_load(b->dtype, s.data + at, e);
 			double tolerance = b->tolerance < 0

@@ -123,11 +123,13 @@ static void expect_joined(const char *offsets, const char *hint, int bytes, enum
 {
 	static float data[3][BLOCK + 4];
 	struct str body = {0};
+	/* What the compiler says: at line 7 one access joins lanes into `bytes` bytes. */
 	json_t *result = json_pack("{s:i, s:[[i, i, i]]}", "num_warps", 1, "joined", 7, 1, bytes);
 	struct vm_compiled *compiled = NULL;
 	struct vm_report r;
 	struct err err = {0};
 	assert_int_equal(vm_compiled_create(result, &vm_gpus[0], &compiled, &err), 0);
+	/* A load at computed offsets, which carry the hint. */
 	str_printf(&body,
 		"%%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n"
 		"%%k = arith.constant dense<1> : tensor<256xi32>\n%%j = arith.%s %%i, %%k %s : tensor<256xi32>\n%s",
@@ -143,6 +145,7 @@ static void expect_joined(const char *offsets, const char *hint, int bytes, enum
 		.nbuffers = 3,
 		.want_cost = true,
 		.compiled = compiled};
+	/* The fault, and a message that says why it matters. */
 	int rc = vm_launch(b.k, &o, &r, &err);
 	if (rc != (fault ? ERR_MISMATCH : 0) || r.fault != fault) fail_msg("%s %s: %d %s", offsets, hint, rc, err.text);
 	if (fault) assert_non_null(strstr(r.text, "joins"));

@@ -121,6 +121,7 @@ static void test_cover(void **state)
 		struct str text = {0};
 		static const char *const keys[] = {"register = [", "], lane = [", "], warp = ["};
 		str_printf(&text, "#ttg.linear<{");
+		/* Bases at random: up to five registers, five lanes, up to three warps. */
 		for (int k = 0; k < 3; k++) {
 			str_printf(&text, "%s", keys[k]);
 			for (int b = 0; b < (k == 1 ? 5 : k == 0 ? trial % 6 : trial % 4); b++) {
@@ -130,6 +131,7 @@ static void test_cover(void **state)
 			}
 		}
 		str_printf(&text, "]}>");
+		/* Every element that some register of some lane of some warp holds. */
 		struct cost_lanes l = lanes_of(text.data, ROWS, COLS, 4, 4);
 		int times[COUNT] = {0}, reached = 0;
 		for (int i = 0; i < 1 << (l.nreg + l.nwarp); i++)
@@ -140,6 +142,7 @@ static void test_cover(void **state)
 				assert_true(at >= 0 && at < COUNT);
 				reached += !times[at]++;
 			}
+		/* All of them, equally often. */
 		if (reached != COUNT) fail_msg("%s reaches %d of %d", text.data, reached, COUNT);
 		for (int i = 1; i < COUNT; i++)
 			if (times[i] != times[0])
@@ -174,6 +177,7 @@ static struct vm_cost cost_of(const char *ttir, const char *ttgir, int warps)
 	struct vm_report r;
 	struct vm_buffer buffer = {.address = tape_buffer_address(0), .bytes = sizeof matrix, .data = matrix};
 	struct vm_arg arg = {.i = (int64_t)buffer.address};
+	/* One program of the kernel, with the layouts of its compiled form. */
 	if (vm_kernel_create(ttir, strlen(ttir), &k, &err) ||
 		vm_layouts_create(ttgir, strlen(ttgir), &compiled.layouts, &err))
 		fail_msg("%s", err.text);
@@ -452,6 +456,7 @@ static void test_monotonic(void **state)
 		{offsetof(struct vm_cost, path_cycles), VM_LIMIT_LATENCY},
 		{offsetof(struct vm_cost, path_cycles_max), VM_LIMIT_LATENCY},
 	};
+	/* Each count of an ordinary launch is doubled 24 times, on each GPU. */
 	struct vm_binary b = vm_binary_default(4);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		for (int g = 0; g < VM_GPU_COUNT; g++) {
@@ -465,6 +470,7 @@ static void test_monotonic(void **state)
 					fail_msg("count %zu doubled on %s: %g s after %g s", i, vm_gpus[g].name, e.time_s, last);
 				last = e.time_s;
 			}
+			/* By now it is the only one that matters. */
 			if (e.limit != rows[i].limit)
 				fail_msg("count %zu on %s: limited by %s", i, vm_gpus[g].name, vm_limit_name(e.limit));
 		}

@@ -28,6 +28,7 @@ static int run(const char *body, struct setup *s, struct vm_report *r)
 		b.buffers[i].origin = s->use_origin ? s->origin[i] : NULL;
 		b.buffers[i].is_read_only = s->read_only[i];
 	}
+	/* Three buffers and a length, with what the setup asks for. */
 	struct vm_launch_options o = {
 		.grid = {s->grid ? s->grid : 1, 1, 1},
 		.args = b.args,
@@ -42,6 +43,7 @@ static int run(const char *body, struct setup *s, struct vm_report *r)
 		.has_host_pointers = s->has_host_pointers,
 	};
 	int rc = vm_launch(b.k, &o, r, &err);
+	/* The findings by kind; the report itself is given back without its memory. */
 	s->races = s->notes = 0;
 	for (int i = 0; i < r->nfindings; i++) {
 		s->races += r->findings[i].fault == VM_FAULT_RACE;
@@ -233,8 +235,10 @@ static void refuse(const char *text, int code, const char *part)
 
 static void test_refused(void **state)
 {
+	/* No module, or half of one. */
 	refuse("", ERR_FORMAT, "no public");
 	refuse("module {", ERR_FORMAT, "expected");
+	/* Operations: unknown, undefined or mistyped operands, too few of them, odd attributes. */
 	refuse(HEAD "%x = foo.bar %n : i32" AT(9) TAIL, ERR_UNSUPPORTED, "'foo.bar' is not supported (k.py:9)");
 	refuse(HEAD "%x = arith.addi %n, %m : i32\n" TAIL, ERR_FORMAT, "'%m' is used before");
 	refuse(HEAD "%x = arith.addi %n, %a : i32\n" TAIL, ERR_FORMAT, "different types");
@@ -242,15 +246,19 @@ static void test_refused(void **state)
 	refuse(HEAD "%x = arith.addi %n, %n : i64\n" TAIL, ERR_FORMAT, "written i64, expected i32");
 	refuse(HEAD "%x = arith.addi %n : i32\n" TAIL, ERR_FORMAT, "1 operands");
 	refuse(HEAD "%x = arith.addi %n, %n {surprise = 1 : i32} : i32\n" TAIL, ERR_UNSUPPORTED, "surprise");
+	/* Types: shapes, sizes, layouts. */
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<3xi32>\n" TAIL, ERR_RANGE, "power of two");
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<2097152xi32>\n" TAIL, ERR_LIMIT, "elements");
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<8xi32, #blocked>\n" TAIL, ERR_UNSUPPORTED, "TTGIR");
+	/* Memory through what is no pointer. */
 	refuse(HEAD "%x = tt.load %n : i32\n" TAIL, ERR_FORMAT, "not a pointer");
 	refuse(HEAD "tt.store %a, %n : !tt.ptr<f32>\n" TAIL, ERR_FORMAT, "value of tt.store");
+	/* Blocks, and values of a block that does not come before. */
 	refuse(HEAD "cf.br ^bb7\n^bb1:\n" TAIL, ERR_FORMAT, "not a block");
 	refuse(HEAD "%t = arith.constant true\ncf.cond_br %t, ^bb1, ^bb2\n^bb1:\n%x = arith.addi %n, %n : i32\ncf.br "
 				"^bb2\n^bb2:\n%y = arith.addi %x, %n : i32\n" TAIL,
 		ERR_FORMAT, "before it is defined");
+	/* Functions: two kernels, recursion, blocks as arguments; and TTGIR. */
 	refuse("module { tt.func public @a() { tt.return } tt.func public @b() { tt.return } }", ERR_UNSUPPORTED,
 		"two public");
 	refuse("module { tt.func public @a() { tt.call @f() : () -> () tt.return } tt.func private @f() { tt.call @f() : "

@@ -18,6 +18,7 @@ static void run(const char *in, const char *out, const char *body, const void *x
 	struct vm_report report;
 	struct err err = {0};
 	struct str t = {0};
+	/* The kernel: x and y are loaded, `body` runs, r is stored. */
 	str_printf(&t,
 		"module { tt.func public @k(%%a: !tt.ptr<%s>, %%b: !tt.ptr<%s>, %%c: !tt.ptr<%s>) {\n"
 		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n",
@@ -36,6 +37,7 @@ static void run(const char *in, const char *out, const char *body, const void *x
 		"tt.return } }",
 		N, in, N, in, body, N, out);
 	if (vm_kernel_create(t.data, t.len, &k, &err)) fail_msg("%s in %s", err.text, body);
+	/* One program; an absent y is x again. */
 	uint8_t *data[3] = {xmalloc(in_bytes), xmalloc(in_bytes), r};
 	memcpy(data[0], x, in_bytes);
 	memcpy(data[1], y ? y : x, in_bytes);
@@ -67,6 +69,7 @@ static const float others[N] = {-0.0f, 0, NAN, 2, 3, 0.25f, -1, 2, 1e30f, 7, 1, 
 static void test_integers(void **state)
 {
 	int32_t r[N];
+	/* Division rounds up, down and to zero; by zero it gives -1, and leaves the dividend. */
 	RUN("i32", "i32", "%r = arith.ceildivsi %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) {
 		int64_t a = ints[i], b = other[i];
@@ -81,11 +84,13 @@ static void test_integers(void **state)
 	RUN("i32", "i32", "%r = arith.remsi %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++)
 		assert_int_equal(r[i], other[i] == 0 ? ints[i] : (int32_t)((int64_t)ints[i] % other[i]));
+	/* Shifts by 32 and more. */
 	RUN("i32", "i32", "%r = arith.shli %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++)
 		assert_int_equal(r[i], (uint32_t)other[i] > 31 ? 0 : (int32_t)((uint32_t)ints[i] << other[i]));
 	RUN("i32", "i32", "%r = arith.shrsi %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], ints[i] >> ((uint32_t)other[i] > 31 ? 31 : other[i]));
+	/* High halves of products, signed and not; carries. */
 	RUN("i32", "i32", "%l, %r = arith.mulsi_extended %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) assert_int_equal(r[i], (int32_t)((int64_t)ints[i] * other[i] >> 32));
 	RUN("i32", "i32", "%q:2 = arith.mului_extended %x, %y : " T "i32>\n%r = arith.xori %q#0, %q#1 : " T "i32>", ints,
@@ -104,6 +109,7 @@ static void test_integers(void **state)
 		"%r = arith.addi %p, %v : " T "i32>",
 		ints, other, r);
 	for (int i = 0; i < N; i++) {
+		/* Powers, as defined for negative exponents, and counts of zero bits. */
 		uint32_t p = 1;
 		if (other[i] < 0) p = ints[i] == 1 ? 1 : ints[i] == -1 ? (other[i] & 1 ? (uint32_t)-1 : 1) : 0;
 		else

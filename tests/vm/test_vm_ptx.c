@@ -26,6 +26,7 @@ static int run(const char *text, const char *constraints, int bits, int pack, co
 	struct str t = {0};
 	static const char names[] = "abc";
 	size_t bytes = (size_t)N * (size_t)bits / 8;
+	/* The kernel: a and b are loaded, the inline assembly runs, its result is stored to c. */
 	str_printf(&t,
 		"module { tt.func public @k(%%a: !tt.ptr<i%d>, %%b: !tt.ptr<i%d>, %%c: !tt.ptr<i%d>) {\n"
 		"%%i = tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>\n",
@@ -41,6 +42,7 @@ static int run(const char *text, const char *constraints, int bits, int pack, co
 		"%%y : tensor<%dxi%d>, tensor<%dxi%d> -> tensor<%dxi%d>\n"
 		"tt.store %%cp, %%r : tensor<%dx!tt.ptr<i%d>>\ntt.return } }",
 		N, bits, N, bits, text, constraints, pack, N, bits, N, bits, N, bits, N, bits);
+	/* What cannot be parsed is the caller's to expect. */
 	int rc = vm_kernel_create(t.data, t.len, &k, err);
 	str_release(&t);
 	if (rc) return rc;
@@ -148,6 +150,7 @@ static void test_words(void **state)
 		{"{ .reg .b16 t; cvt.rn.satfinite.e4m3x2.f32 t, $1, $2; cvt.u32.u16 $0, t; }", F(1e9f), F(1.0f), 0x7e38},
 		{"{ .reg .b16 t, a, b; cvt.u16.u32 t, $1; cvt.rn.f16x2.e5m2x2 $0, t; }", 0x3c40, 0, 0x3c004000},
 	};
+	/* Every element of the block has the same word. */
 	for (size_t i = 0; i < ARRAY_LEN(words); i++) {
 		uint32_t x[N], y[N], r[N] = {0};
 		struct err err = {0};

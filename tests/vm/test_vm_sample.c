@@ -31,6 +31,7 @@ static int run(
 	uint8_t *data[BUFFERS_MAX] = {NULL}, *pattern = NULL;
 	int nargs = 0;
 	if (sample) vm_pattern_fill(pattern = xmalloc(4 * (size_t)VM_PERIOD_BYTES), VM_PERIOD_BYTES);
+	/* A sampled launch sees one pattern that repeats, whatever the buffer's size. */
 	for (int i = 0; i < c->nbuffers; i++) {
 		if (!sample) data[i] = xcalloc((size_t)c->bytes[i] + 1, 1);
 		buffers[i] = (struct vm_buffer){.address = tape_buffer_address(i),
@@ -40,6 +41,7 @@ static int run(
 		args[nargs++].i = (int64_t)buffers[i].address;
 	}
 	for (int i = 0; i < c->nints; i++) args[nargs++].i = c->ints[i];
+	/* Cost is counted either way, which is what is compared. */
 	*r = (struct vm_report){.fault = VM_FAULT_NONE};
 	int rc = vm_kernel_create(c->ttir, strlen(c->ttir), &k, err);
 	struct vm_launch_options o = {.grid = {c->grid[0], c->grid[1], c->grid[2]},

@@ -58,8 +58,10 @@ static int compare_case(const char *folder, const char *name, struct count *n, s
 	struct difference d = {0};
 	char path[512];
 	size_t at = 0;
+	/* The GPU's outputs were recorded by tests/ref; cases without them are counted. */
 	snprintf(path, sizeof path, "%s/%s.gpu", folder, name);
 	if (!path_exists(path)) return n->missing++, 0;
+	/* The vm's outputs of the same case, buffer by buffer; each starts at a multiple of 8. */
 	int rc = vm_case_load(folder, name, &c, err);
 	if (!rc) rc = vm_case_run(&c, data, false, false, NULL, &r, err);
 	if (!rc) rc = file_read(path, (size_t)64 << 20, &gpu, err);
@@ -69,6 +71,7 @@ static int compare_case(const char *folder, const char *name, struct count *n, s
 		else compare(&c, &c.buffers[i], data[i], (uint8_t *)gpu.data + at, &d);
 		at += ((size_t)c.buffers[i].bytes + 7) / 8 * 8;
 	}
+	/* Exact, within the tolerance, or outside of it. */
 	n->cases++;
 	n->values += d.values;
 	n->differ += d.differ;

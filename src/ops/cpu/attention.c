@@ -7,8 +7,8 @@
  * exactly 0, and everything else is per row. (A masked key contributes 0 * v: a value that is not
  * finite spreads to earlier tokens of its block of queries. Nothing that trains comes near this.)
  *
- * A packed sequence that follows another reads the same blocks as if its past stood before it: a row's bits do not tell
- * whether the beginning of its sequence is shared.
+ * A packed sequence that follows another reads the same blocks as if its past stood before it: a
+ * row's bits do not tell whether the beginning of its sequence is shared.
  *
  * Pages. A page holds KEYS tokens of all key/value heads. Keys are stored as the panels that
  * scores_run reads, (NKV, KEYS / NR, HD, NR), so that a decode step packs nothing; values as they
@@ -126,7 +126,8 @@ static void attend(const struct attention_args *a, int t, int tokens, int p0, in
 /* ---- packed: tasks are (span of tokens_max batch rows, key/value head); a span may hold parts of
  * several sequences ---- */
 
-/* A block of the sequence's own past: rows side by side, or rows of several sequences, copied side by side first. */
+/* A block of the sequence's own past: rows side by side, or rows of several sequences, copied side
+ * by side first. */
 static struct keys packed_keys(
 	const struct attention_args *a, const void *where, int block, int n, int head, const struct scratch *s)
 {
@@ -145,7 +146,8 @@ static struct keys packed_keys(
 	return (struct keys){s->panels, s->v, a->HD};
 }
 
-/* Tokens from t on, before end, that are consecutive positions of one sequence; of says whose each is. */
+/* Tokens from t on, before end, that are consecutive positions of one sequence; of says whose each
+ * is. */
 static int run_length(const int32_t *pos, const int32_t *of, const int32_t *const *table, int t, int end)
 {
 	int n = 1;

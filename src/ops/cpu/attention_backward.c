@@ -5,8 +5,8 @@
  *   dQ += dS K     dK += dS' Q
  *
  * One (family of sequences, key/value head) is one task: dk and dv are sums over the group's heads
- * and all later queries, those of sequences that follow included, taken in order. Keys are walked in
- * runs of at most KEYS rows that lie side by side. */
+ * and all later queries, those of sequences that follow included, taken in order. Keys are walked
+ * in runs of at most KEYS rows that lie side by side. */
 #include <math.h>
 #include "attention_block.h"
 

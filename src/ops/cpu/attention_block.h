@@ -46,8 +46,8 @@ struct past_run {
 };
 static inline struct past_run past_run(const struct ops_packed *b, int sequence, int p)
 {
-	/* Up through the sequences it follows, to the one that p belongs to. What follows the last row of
-	 * a run sees no more of that sequence. */
+	/* Up through the sequences it follows, to the one that p belongs to. What follows the last row
+	 * of a run sees no more of that sequence. */
 	int row = b->start[sequence + 1] - 1;
 	while (p < b->pos[b->start[sequence]]) {
 		row = b->follows[sequence];

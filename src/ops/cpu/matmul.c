@@ -115,6 +115,7 @@ static void tiled_block(const struct matmul_args *g, float *scratch, int m0, int
 	for (int first = 0; first < M; first += group) {
 		int end = MIN(M, first + group);
 		if (g->at) pack_a_columns(packed_a, g->a + k0 * lda + m0 + first, lda, end - first, each, K);
+		/* One tile of rows against all panels of columns. */
 		for (int m = first; m < end; m += each) {
 			int rows = MIN(each, M - m);
 			float *tile_a = packed_a + (m - first) / each * A_PANEL;

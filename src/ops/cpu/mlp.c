@@ -1,5 +1,5 @@
-/* mlp: the elementwise operations: SwiGLU's silu(gate) * up and its gradient, scalings, dropout. Chunks are fixed;
- * every element stands alone. */
+/* mlp: the elementwise operations: SwiGLU's silu(gate) * up and its gradient, scalings, dropout.
+ * Chunks are fixed; every element stands alone. */
 #include "ops_cpu.h"
 #include "simd.h"
 

@@ -23,9 +23,9 @@
 #define FLOATS(p) ((float *)(p))
 #define CONST_FLOATS(p) ((const float *)(p))
 
-/* S sequences side by side: sequence s is rows start[s]..start[s+1]. One that follows another begins behind a row of
- * it, at a position above 0, and its past is that row's (ops_rows). A family is a sequence that follows none and those
- * behind it that follow one of the family. */
+/* S sequences side by side: sequence s is rows start[s]..start[s+1]. One that follows another
+ * begins behind a row of it, at a position above 0, and its past is that row's (ops_rows). A family
+ * is a sequence that follows none and those behind it that follow one of the family. */
 struct ops_packed {
 	int T, S, F;             /* rows, sequences, families */
 	const int32_t *start;    /* (S + 1) */
@@ -71,8 +71,8 @@ struct cpu_ops {
 		float *dw /* (N) += or NULL */, const float *dy, const float *x, const float *w, const float *rstd, int M,
 		int N, enum ops_accumulate acc);
 
-	/* Half-split rotation (pairs i, i + HD/2); out may be x. table holds cos then sin: (P, 2, HD/2).
-	 * inverse: backward. Rows have stride NH * HD. */
+	/* Half-split rotation (pairs i, i + HD/2); out may be x. table holds cos then sin: (P, 2,
+	 * HD/2). inverse: backward. Rows have stride NH * HD. */
 	void (*rope)(struct ops_context *, float *out, const float *x /* (T, NH, HD) */, const float *table,
 		const int32_t *pos /* (T) */, int T, int NH, int HD, bool inverse);
 

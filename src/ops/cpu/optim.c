@@ -1,6 +1,6 @@
 /* optim: AdamW with decoupled weight decay (Loshchilov & Hutter 2019, arXiv 1711.05101), in the
- * order of operations of torch.optim.AdamW, and the sum of squares of a flat array in an order that depends on the
- * length alone: fixed chunks, fp64 partial sums, added from first to last. */
+ * order of operations of torch.optim.AdamW, and the sum of squares of a flat array in an order that
+ * depends on the length alone: fixed chunks, fp64 partial sums, added from first to last. */
 #include "ops_cpu.h"
 #include "simd.h"
 #include <math.h>

@@ -4,8 +4,8 @@
  * sampling over token ids in order. With top_k or top_p the survivors are taken in falling order of
  * weight (ties: lower id first), by popping a heap, which costs as much as there are survivors, and
  * allocates nothing as qsort might. top_p keeps the smallest set whose share of what top_k left
- * reaches p; min_p then drops what weighs less than min_p of the heaviest, whose weight is 1. NaN logits weigh nothing;
- * without any finite logit the token is 0 and its log-probability NaN. */
+ * reaches p; min_p then drops what weighs less than min_p of the heaviest, whose weight is 1. NaN
+ * logits weigh nothing; without any finite logit the token is 0 and its log-probability NaN. */
 #include <math.h>
 #include "ops_cpu.h"
 
@@ -119,11 +119,13 @@ static int nucleus(
 	 * - top_p. Only valid while top_k cuts nothing. */
 	double floor_weight = k == V && s->top_p < 1 ? (1 - (double)s->top_p) * sum / V : 0;
 	if (k == V) floor_weight = fmax(floor_weight, s->min_p); /* what min_p drops lies behind all that it keeps */
+	/* A heap gives the heaviest first, so that a small nucleus costs no sort of the vocabulary. */
 	struct weighted h = {e, heap, 0};
 	for (int32_t i = 0; i < V; i++)
 		if (e[i] > 0 && e[i] >= floor_weight) heap[h.count++] = i;
 	for (int at = h.count / 2; at-- > 0;) sift_down(&h, at);
 	int kept = 0;
+	/* Both: the k heaviest, and of them as many as reach the share. */
 	if (k < V && s->top_p < 1) { /* the share is of what top_k leaves */
 		double weight = 0;
 		k = MIN(k, h.count);

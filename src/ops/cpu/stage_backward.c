@@ -15,6 +15,7 @@ static void thin_backward(struct ops_context *c, float *dx, const float *dy, con
 	thin_reserve(c, T, drops ? l->in : 0, r);
 	float *h = c->thin.h, *dh = c->thin.dh;
 
+	/* Both gradients of the adapter's own, where it is trained. */
 	f->matmul(c, dh, dy, B, T, r, out, false, false, lora->scaling, OPS_SET);
 	if (lora->a[part].grad) {
 		const float *xd = thin_input(c, lora, part, x, T, l->in);
@@ -22,6 +23,7 @@ static void thin_backward(struct ops_context *c, float *dx, const float *dy, con
 		f->matmul(c, FLOATS(lora->b[part].grad), dy, h, out, r, T, true, false, lora->scaling, OPS_ADD);
 		f->matmul(c, FLOATS(lora->a[part].grad), dh, xd, r, l->in, T, true, false, 1, OPS_ADD);
 	}
+	/* And the input's, unless nothing below it learns. */
 	if (!dx) return;
 	if (!drops) {
 		f->matmul(c, dx, dh, A, T, l->in, r, false, false, 1, OPS_ADD);

@@ -10,26 +10,32 @@ static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int p
 	CHECK(T > 0 && S > 0 && pages >= 0 && n >= 0 && draws >= 0);
 	struct ops_batch *b = xcalloc(1, sizeof *b);
 	*b = (struct ops_batch){.T_max = T, .S_max = S, .pages_max = pages, .n_max = n, .draws_max = draws};
+	/* T rows: what each is, and where it stands. */
 	b->ids = array(T, sizeof *b->ids);
 	b->pos = array(T, sizeof *b->pos);
 	b->sequence = array(T, sizeof *b->sequence);
+	/* S sequences: where each begins, which it follows, its family and its pages. */
 	b->start = array(S + 1, sizeof *b->start);
 	b->follows = array(S, sizeof *b->follows);
 	b->family = array(S + 1, sizeof *b->family);
 	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
+	/* Of each row: its sequence's list of pages, and where its key and value go. */
 	b->lists = array(T, sizeof *b->lists);
 	b->slot = array(T, sizeof *b->slot);
+	/* n rows whose log-probabilities are wanted, and what is said about them. */
 	b->at = array(n, sizeof *b->at);
 	b->target = array(n, sizeof *b->target);
 	b->temperature = array(n, sizeof *b->temperature);
 	b->logprob = array(n, sizeof *b->logprob);
 	b->entropy = array(n, sizeof *b->entropy);
 	b->lse = array(n, sizeof *b->lse);
+	/* Draws, of which several may come from one row. */
 	b->draw = array(draws, sizeof *b->draw);
 	b->from = array(draws, sizeof *b->from);
 	b->drawn_logprob = array(draws, sizeof *b->drawn_logprob);
 	b->drawn_lse = array(draws, sizeof *b->drawn_lse);
 	b->drawn_temperature = array(draws, sizeof *b->drawn_temperature);
+	/* The thin products of adapters, of as many rows as a batch may have. */
 	thin_reserve(c, T, 0, 0);
 	return b;
 }
@@ -72,6 +78,7 @@ static void families_fill(struct ops_batch *b, const struct ops_rows *r)
 
 static int batch_put(struct ops_context *c, struct ops_batch *b, const struct ops_rows *r)
 {
+	/* It has to fit what was made; then rows are copied. */
 	CHECKF(r->T > 0 && r->T <= b->T_max && r->S > 0 && r->S <= b->S_max, "%d rows of %d, %d sequences of %d", r->T,
 		b->T_max, r->S, b->S_max);
 	CHECKF(!r->table || r->pages <= b->pages_max, "%d pages of %d", r->pages, b->pages_max);
@@ -82,7 +89,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	memcpy(b->ids, r->ids, rows * sizeof *b->ids);
 	memcpy(b->pos, r->pos, rows * sizeof *b->pos);
 	memcpy(b->sequence, r->sequence, rows * sizeof *b->sequence);
-	/* Starts: the first row of each sequence; a sequence without rows begins where the next one does. */
+	/* Starts: the first row of each sequence; a sequence without rows begins where the next one
+	 * does. */
 	int s = 0;
 	b->start[0] = 0;
 	for (int t = 0; t < r->T; t++) {
@@ -91,6 +99,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 		while (s < r->sequence[t]) b->start[++s] = t;
 	}
 	while (s < r->S) b->start[++s] = r->T;
+	/* Which sequences share a beginning; and, where there are pages, where each row's key and value
+	 * go. */
 	families_fill(b, r);
 	if (!r->table) return r->T;
 	memcpy(b->table, r->table, (size_t)r->S * (size_t)r->pages * sizeof *b->table);

@@ -82,6 +82,8 @@ static void head_backward(struct ops_context *c, struct elem *dx, struct f32 *lo
 	struct ops_weight *w = &head->w[0];
 	CHECK(first >= 0 && first + n <= b->n && V == head->out);
 	for (int i = 0; i < n; i++) b->lse[first + i] = CONST_FLOATS(out)[(int64_t)i * OPS_FIGURES + 2];
+	/* Logits become their own gradient, a run of rows of one temperature at a time; then the head's
+	 * and the rows' gradients are products of it. */
 	for (int i = first, end; i < first + n; i = end) {
 		end = run_end(b->temperature, i, first + n);
 		c->f.logprob_backward(

@@ -36,6 +36,7 @@ static __device__ __forceinline__ struct span span_find(const int32_t *start, in
 {
 	int lane = (int)(threadIdx.x & 31);
 	for (int base = 0; base < S; base += 32) {
+		/* A lane a sequence: how many items it has, and how many those before it. */
 		int s = base + lane, first = s < S ? start[s] : 0, length = s < S ? start[s + 1] - first : 0;
 		int items = (length + positions - 1) / positions, before = items;
 		for (int d = 1; d < 32; d *= 2) {
@@ -44,6 +45,7 @@ static __device__ __forceinline__ struct span span_find(const int32_t *start, in
 		}
 		int all = __shfl_sync(0xffffffffu, before, 31);
 		before -= items;
+		/* The lane in whose sequence the item lies tells the others. */
 		unsigned mine = __ballot_sync(0xffffffffu, index >= before && index < before + items);
 		if (mine) {
 			int owner = __ffs((int)mine) - 1;

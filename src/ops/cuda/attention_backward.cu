@@ -306,6 +306,7 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 	uint32_t own_lane = lane_rows<HD>(lane) + warp * 16 * HD * 2, other_lane = lane_columns<HD>(lane),
 			 sum_lane = lane_rows<HD>(lane) ^ (uint32_t)(column * 2);
 
+	/* Keys and values stay; queries, dO and their figures come a tile ahead of their use. */
 	int left = span.length - span.position;
 	tile_load<TILE, HD, THREADS>(k_tile, a.k + tile_row * a.k_row + kv * HD, a.k_row, left);
 	tile_load<TILE, HD, THREADS>(v_tile, a.v + tile_row * a.v_row + kv * HD, a.v_row, left);
@@ -316,6 +317,7 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 	clear(dk, shape::COLS / 8);
 	clear(dv, shape::COLS / 8);
 	for (int j = 0; j < steps; j++) {
+		/* This step's tile is here, and the buffer of the step before is free for the next one. */
 		copies_wait();
 		__syncthreads();
 		uint32_t q_tile = base + (uint32_t)(j & 1) * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
@@ -328,6 +330,8 @@ static __global__ __launch_bounds__(THREADS, backward_shape<HD>::BLOCKS) void dk
 		if (rows <= 0) continue;
 		float s[NT][4];
 		uint32_t w[TILE / 16][4];
+		/* P again, which gives dV; then dP and dS, which give dK. Scores lie transposed: a row is a
+		 * key. */
 		const float *lse = figures_at + (j & 1) * 2 * TILE;
 		product<HD, false>(s, NULL, k_tile + own_lane, q_tile + other_lane);
 		weights_of_keys(s, lse, a.scale_log2, key + (lane >> 2) - at.position - 2 * (lane & 3), lane);

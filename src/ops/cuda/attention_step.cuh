@@ -33,10 +33,12 @@ static __device__ __forceinline__ void softmax_step(
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
+		/* A lane has two rows of a tile. The row's new maximum, over the four lanes that share it. */
 		float top = -INFINITY;
 #pragma unroll
 		for (int i = 0; i < SUBTILE / 8; i++) top = fmaxf(top, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
 		float m = fmaxf(x->m[r], quad_max(top)), shift = shift_of(m, scale_log2);
+		/* Weights against it; what was summed before shrinks by the same factor. */
 		float alpha = shift_factor(x->m[r], m, scale_log2, shift), sum = 0;
 #pragma unroll
 		for (int i = 0; i < SUBTILE / 8; i++) {

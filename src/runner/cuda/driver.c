@@ -30,6 +30,7 @@ int cu_open(struct cu *cu, char *text, size_t len)
 		if (i == 0 && !cu->library) snprintf(text, len, "no NVIDIA driver: %s", dlerror());
 	}
 	if (!cu->library) return -1;
+	/* The driver's own look-up knows versions, which dlsym does not. */
 	get_address_fn *get_address = NULL;
 	function_set(&get_address, dlsym(cu->library, "cuGetProcAddress_v2"));
 	if (!get_address) {
@@ -48,6 +49,7 @@ int cu_open(struct cu *cu, char *text, size_t len)
 		}
 		function_set((char *)cu + needed[i].offset, address);
 	}
+	/* Without these something is missing, which is said where it is asked for. */
 	for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
 		void *address = NULL;
 		int status = 1;

@@ -268,6 +268,7 @@ int cuda_launch(struct cuda *c, int index, cu_stream s, struct runner_fault *fau
 	const struct tape_kernel *tk = &c->tape->kernels[row->kernel];
 	const struct cuda_kernel *k = c->kernels[row->kernel];
 	struct params p = {0};
+	/* The kernel's parameters, and the scratch memory that it asks for. */
 	int rc = params_make(c, row, index, k, &p, fault);
 	if (!rc) rc = scratch_add(c, row, index, k, tk->num_ctas, &p, fault);
 	if (rc) return rc;
@@ -292,6 +293,7 @@ int cuda_launch(struct cuda *c, int index, cu_stream s, struct runner_fault *fau
 		attributes[++n].id = CU_LAUNCH_CLUSTER_SCHEDULING;
 		attributes[n++].value.number = CU_CLUSTER_SCHEDULING_SPREAD;
 	}
+	/* A cluster's blocks lie side by side in x. */
 	struct cu_launch_config config = {.grid = {(unsigned)wide, row->grid[1], row->grid[2]},
 		.block = {32 * (unsigned)k->binary.num_warps, 1, 1},
 		.shared_bytes = (unsigned)k->binary.shared_bytes,

@@ -306,6 +306,7 @@ static int cuda_reset(struct launcher *l, struct runner_fault *fault)
 {
 	struct cuda *c = (struct cuda *)l;
 	uint64_t deadline = clock_ns() + RESET_NS;
+	/* Whatever still runs is waited for, so that it writes nothing afterwards. */
 	int rc = c->is_spent ? launcher_fault(fault, "gpu-lost", -1, 0, "the context was lost before") : 0;
 	for (int s = 0; s < c->nstreams && !rc; s++) rc = cuda_wait(c, c->streams[s], deadline, -1, fault);
 	for (int b = 0; b < c->nbuffers && !rc; b++)

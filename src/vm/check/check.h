@@ -151,7 +151,8 @@ void vm_plan_release(struct vm_program *p);
 void vm_early_find(struct vm_program *p, const struct vm_roots *roots);
 
 /* ---- check_narrow.c ---- */
-/* Index of the first instruction that rounds a wide float to a narrow one which then reaches memory; -1: none. */
+/* Index of the first instruction that rounds a wide float to a narrow one which then reaches
+ * memory; -1: none. */
 int vm_narrow_find(const struct vm_program *p);
 
 /* ---- check_cover.c ---- */
@@ -182,8 +183,8 @@ enum check_kind { CHECK_READ, CHECK_WRITE, CHECK_ATOMIC };
 void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const struct vm_program *p,
 	const struct vm_launch_options *o, const struct vm_memory *m);
 void vm_race_free(struct vm_check *k, const struct vm_memory *m);
-/* Before the rows of one access: its pointers as a block. a: an affine pointer of the given shape; else `address`, n of
- * them. */
+/* Before the rows of one access: its pointers as a block. a: an affine pointer of the given shape;
+ * else `address`, n of them. */
 void vm_race_block_affine(struct vm_check *k, const struct affine *a, const struct vm_value_info *info);
 void vm_race_block(struct vm_check *k, const int64_t *address, int64_t n, size_t size);
 /* Lanes of one store that have one address and different values. 1 when the program stops. */

@@ -1,9 +1,10 @@
-/* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took on data.
+/* Coverage: which sides of its comparisons, selects, clamps, masks and function ends a kernel took
+ * on data.
  *
- * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a bound decides
- * nothing that another input could change, so it is no site. A site records how far its operands were from each side;
- * once all its sides were taken it is closed, and costs nothing any more. NaN is on no side: what a kernel does with it
- * is reported elsewhere and never judged. */
+ * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a
+ * bound decides nothing that another input could change, so it is no site. A site records how far
+ * its operands were from each side; once all its sides were taken it is closed, and costs nothing
+ * any more. NaN is on no side: what a kernel does with it is reported elsewhere and never judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -17,8 +18,9 @@
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
 
-/* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes, saturates or meets a
- * pole. A missing end is infinite. operand: which source is looked at; by_size: its magnitude. */
+/* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes,
+ * saturates or meets a pole. A missing end is infinite. operand: which source is looked at;
+ * by_size: its magnitude. */
 static const struct {
 	int16_t op;
 	uint8_t operand;
@@ -55,12 +57,13 @@ const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind];
 
 /* ---- what is data ---- */
 
-/* One step of the flow: whether something was added. A region's operands come from the instruction before it, and its
- * last instruction has the results of the whole. */
+/* One step of the flow: whether something was added. A region's operands come from the instruction
+ * before it, and its last instruction has the results of the whole. */
 static bool data_step(const struct vm_program *p, int i, bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS, changed = false;
+	/* A loop's or branch's values move in parallel, each to its own place. */
 	if (in->op == OP_MOVE) {
 		for (int s = 0; s < in->nsrc; s++) {
 			if (!is_data[src_id(p, in, s)] || is_data[dst_id(p, in, s)]) continue;
@@ -68,9 +71,13 @@ static bool data_step(const struct vm_program *p, int i, bool *is_data)
 		}
 		return changed;
 	}
+	/* Elsewhere every result depends on every operand. */
 	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
+	/* A region's own operands are what it is called with, and its results those of the whole
+	 * instruction. */
 	if ((in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION) && in->target > i) {
 		const struct vm_instr *begin = in + 1, *end = &p->instrs[in->target - 1];
+		/* What is data now and was not before makes another round necessary. */
 		for (int d = 0; any && d < begin->ndst; d++) {
 			changed |= !is_data[dst_id(p, begin, d)];
 			is_data[dst_id(p, begin, d)] = true;
@@ -128,7 +135,9 @@ static double constant_of(const struct vm_program *p, int value)
 	enum elem e = p->values[value].elem;
 	for (int i = 0; i < p->nconsts; i++) {
 		const struct vm_const *k = &p->consts[i];
+		/* A tensor of many numbers has `data`; a splat's or scalar's one number lies in `bits`. */
 		if (k->value != value || k->data) continue;
+		/* By its element type: floats as they are, narrow ones widened. */
 		if (e == ELEM_F32) {
 			float x;
 			memcpy(&x, k->bits, sizeof x);
@@ -144,6 +153,7 @@ static double constant_of(const struct vm_program *p, int value)
 			map_widen(e, &x, k->bits, 1);
 			return (double)x;
 		}
+		/* Integers by their sign bit, from as many bytes as the type has. */
 		int64_t bits = 0;
 		memcpy(&bits, k->bits, elem_bytes(e));
 		int shift = 64 - 8 * (int)elem_bytes(e);
@@ -237,6 +247,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 {
 	const struct vm_program *p = &k->program;
 	struct vm_coverage *c = xcalloc(1, sizeof *c);
+	/* What is data, and which instruction makes each value. */
 	bool *is_data = find_data(p);
 	int32_t *maker = xmalloc(size_mul((size_t)p->nvalues + 1, sizeof *maker));
 	c->at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *c->at));
@@ -391,7 +402,8 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
 	for (int i = 0; i < count; i++) {
-		/* A value that cannot be made (the arena is full) is the next instruction's fault, not ours. */
+		/* A value that cannot be made (the arena is full) is the next instruction's fault, not
+		 * ours. */
 		if (!reader_make(c, in, first + i, n, &r[i])) return;
 		all_splat &= r[i].is_splat;
 	}

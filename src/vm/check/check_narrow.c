@@ -1,10 +1,10 @@
-/* Values that lost digits on their way to memory: where a kernel rounds fp32 (or fp64) to fp16, bf16 or fp8, and what
- * comes of it is stored. Found in the lowered program once, whatever the values are, since a sum may average the error
- * away.
+/* Values that lost digits on their way to memory: where a kernel rounds fp32 (or fp64) to fp16,
+ * bf16 or fp8, and what comes of it is stored. Found in the lowered program once, whatever the
+ * values are, since a sum may average the error away.
  *
- * A value that only feeds comparisons is none: they end the search, as addresses and masks do. Nor is a product that is
- * split on purpose: x is rounded to hi, and x - hi, rounded again, takes part too (3xBF16 and the like), so nothing is
- * lost that the second part does not bring back. */
+ * A value that only feeds comparisons is none: they end the search, as addresses and masks do. Nor
+ * is a product that is split on purpose: x is rounded to hi, and x - hi, rounded again, takes part
+ * too (3xBF16 and the like), so nothing is lost that the second part does not bring back. */
 #include "base/base.h"
 #include "ttir/ttir.h"
 #include "vm/check/check.h"
@@ -57,8 +57,8 @@ static bool carries(const struct vm_instr *in, int s)
 	}
 }
 
-/* One step of the flow: whether something was added. Regions hand their operands to their first instruction, which is
- * behind them, and take their results from the last. */
+/* One step of the flow: whether something was added. Regions hand their operands to their first
+ * instruction, which is behind them, and take their results from the last. */
 static bool flow_step(const struct vm_program *p, int i, bool *marked)
 {
 	const struct vm_instr *in = &p->instrs[i];
@@ -126,7 +126,8 @@ static bool is_residual(const struct vm_program *p, const struct vm_instr *sub, 
 	return src_id(p, down, 0) == src_id(p, sub, 0);
 }
 
-/* The narrowing is one part of a split product: its residual is stored too, or it rounds such a residual itself. */
+/* The narrowing is one part of a split product: its residual is stored too, or it rounds such a
+ * residual itself. */
 static bool is_split(const struct vm_program *p, const struct vm_instr *narrowing, bool *marked)
 {
 	const struct vm_instr *from = maker_of(p, src_id(p, narrowing, 0));

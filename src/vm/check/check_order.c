@@ -97,8 +97,9 @@ static void visit(struct vm_check *k, uint32_t id)
 	else known->node = MAX(known->node, id);
 }
 
-/* Whether what the running program knows of another one holds an access of that. One thread does a program's scalar
- * atomics, so these release what other threads did only where a barrier lies between. */
+/* Whether what the running program knows of another one holds an access of that. One thread does a
+ * program's scalar atomics, so these release what other threads did only where a barrier lies
+ * between. */
 static bool holds(const struct check_order *o, const struct check_known *known, const struct check_record *r)
 {
 	return known->asker == o->asker && known->node > r->stamp &&

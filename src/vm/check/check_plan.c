@@ -92,8 +92,8 @@ static void find_acquires(struct vm_program *p)
 		struct vm_instr *in = &p->instrs[i];
 		bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
 		if (!is_atomic && !(in->op == OP_LOAD && in->imm[3])) continue;
-		/* Additions commute, and so does each other kind with itself; what was there before, or who exchanged last, is
-		 * for the order to say. */
+		/* Additions commute, and so does each other kind with itself; what was there before, or who
+		 * exchanged last, is for the order to say. */
 		bool is_exchange = in->op == OP_ATOMIC_CAS || (in->op == OP_ATOMIC_RMW && in->imm[0] == RMW_EXCHANGE);
 		bool is_mixed = in->op == OP_ATOMIC_RMW && kind >= 0 && kind != in->imm[0];
 		if (in->op == OP_ATOMIC_RMW) kind = in->imm[0];

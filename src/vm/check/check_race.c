@@ -169,6 +169,7 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 	if (id >= k->first && r->stamp == k->order.nnodes && r->epoch == k->epoch && r->block == k->block.hash &&
 		!k->block.may_overlap && (kind != CHECK_READ || r->collectives == c->collectives))
 		return id;
+	/* A new record. Where there is no room the search is incomplete, and says so. */
 	if (k->nrecords >= CHECK_RECORDS_MAX) {
 		k->is_incomplete = true;
 		k->incomplete_why = "too many accesses";
@@ -178,6 +179,7 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		k->records_cap = MAX(k->records_cap * 2, 1024u);
 		k->records = xrealloc(k->records, (size_t)k->records_cap * sizeof *k->records);
 	}
+	/* Volatile accesses may meet, and so may atomics, unless their order is within a block alone. */
 	bool is_atomic = (kind == CHECK_ATOMIC || (in->imm[3] & ORDER_VOLATILE)) && !(in->imm[3] & ORDER_LOCAL);
 	k->records[k->nrecords] = (struct check_record){.block = k->block.hash,
 		.program = (uint32_t)k->found.program,
@@ -294,11 +296,12 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
 }
 
-/* The running program's access and an earlier one of its own, perhaps by another lane. Which thread has which lane is
- * the compiler's choice, so lanes are ordered by barriers alone; but equal blocks of pointers get equal layouts, and
- * then the same thread has both lanes. A block of fewer lanes than threads is loaded by several threads and stored by
- * one of them: its own loads may come before that store. Between a load and a store lies an order too where the lanes
- * exchanged values in between, since what is stored may wait for what was loaded. */
+/* The running program's access and an earlier one of its own, perhaps by another lane. Which thread
+ * has which lane is the compiler's choice, so lanes are ordered by barriers alone; but equal blocks
+ * of pointers get equal layouts, and then the same thread has both lanes. A block of fewer lanes
+ * than threads is loaded by several threads and stored by one of them: its own loads may come
+ * before that store. Between a load and a store lies an order too where the lanes exchanged values
+ * in between, since what is stored may wait for what was loaded. */
 static bool lanes_conflict(const struct visit *v, uint32_t own)
 {
 	const struct vm_check *k = v->c->check;
@@ -403,7 +406,8 @@ static bool is_plain(const struct vm_check *k, const uint32_t *x, int n, bool on
 	return !found;
 }
 
-/* No record of the running program among n is in conflict with its access. Most rows hold one record or none. */
+/* No record of the running program among n is in conflict with its access. Most rows hold one
+ * record or none. */
 static bool lanes_agree(const struct visit *v, const uint32_t *x, int n)
 {
 	uint32_t fine = 0;

@@ -143,6 +143,28 @@ static bool keeps_lanes(const struct vm_instr *in)
 		(in->op == OP_MAP && in->result_elem != ELEM_I1);
 }
 
+/* The marks of result d. They are made beside the old ones, since a result may be one of the
+ * operands. */
+static struct check_taint result_marks(struct vm_ctx *c, const struct vm_instr *in, int d)
+{
+	struct check_taint new = {.lanes = NULL};
+	bool has_region = in->op == OP_REDUCE;
+	/* Constants have none, and what runs inside a region has no lanes of its own. */
+	if (!in->nsrc || (!in->n && !has_region)) return new;
+	const struct check_taint *from = taint_of(c, vm_src(c, in, 0));
+	if (has_region) taint_reduce(c, in, d, &new);
+	else if (in->op == OP_SELECT) taint_select(c, in, &new);
+	else if (keeps_lanes(in))
+		for (int s = 0; s < in->nsrc; s++) taint_join(&new, taint_of(c, vm_src(c, in, s)), in->n);
+	else if (in->op == OP_RESHAPE) taint_join(&new, from, in->n);
+	else if (in->op == OP_SPLAT || in->op == OP_UNSPLAT) {
+		take_origin(&new, from);
+		new.all = lane(from, 0);
+	} else if (in->op == OP_BROADCAST) taint_strided(c, in, &new, from, NULL);
+	else if (in->op == OP_TRANS) taint_strided(c, in, &new, from, in->extra);
+	return new;
+}
+
 static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 {
 	if (in->op == OP_MOVE) {
@@ -150,23 +172,7 @@ static void propagate(struct vm_ctx *c, const struct vm_instr *in)
 		return;
 	}
 	for (int d = 0; d < in->ndst; d++) {
-		/* The new marks are made beside the old ones: a result may be one of the operands. */
-		struct check_taint new = {.lanes = NULL}, *to = taint_of(c, vm_dst(c, in, d));
-		const struct check_taint *from = in->nsrc ? taint_of(c, vm_src(c, in, 0)) : NULL;
-		bool has_region = in->op == OP_REDUCE;
-		if (!in->nsrc || (!in->n && !has_region)) {
-		} /* constants; inside a region */
-		else if (has_region)
-			taint_reduce(c, in, d, &new);
-		else if (in->op == OP_SELECT) taint_select(c, in, &new);
-		else if (keeps_lanes(in))
-			for (int s = 0; s < in->nsrc; s++) taint_join(&new, taint_of(c, vm_src(c, in, s)), in->n);
-		else if (in->op == OP_RESHAPE) taint_join(&new, from, in->n);
-		else if (in->op == OP_SPLAT || in->op == OP_UNSPLAT) {
-			take_origin(&new, from);
-			new.all = lane(from, 0);
-		} else if (in->op == OP_BROADCAST) taint_strided(c, in, &new, from, NULL);
-		else if (in->op == OP_TRANS) taint_strided(c, in, &new, from, in->extra);
+		struct check_taint new = result_marks(c, in, d), *to = taint_of(c, vm_dst(c, in, d));
 		taint_drop(to);
 		*to = new;
 	}

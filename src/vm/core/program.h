@@ -34,7 +34,8 @@
 enum vm_op { VM_OP_TABLE(X) OP_COUNT };
 #undef X
 
-/* What a map without a number of its own (map_op) does to floats: for engines that do not compute with its kernel. */
+/* What a map without a number of its own (map_op) does to floats: for engines that do not compute
+ * with its kernel. */
 enum vm_number {
 	NUMBER_NONE,
 	NUMBER_MAP,         /* imm[1]: enum map_op */

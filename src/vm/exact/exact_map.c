@@ -89,10 +89,12 @@ int exact_apply(struct exact *e, const struct vm_instr *in, int map_op, const st
 {
 	struct field_value t;
 	switch (map_op) {
+	/* Arithmetic of a field. A fused product and sum is both: nothing rounds here. */
 	case MAP_ADDF: *out = field_add(e->f, *x[0], *x[1]); return 0;
 	case MAP_SUBF: *out = field_sub(e->f, *x[0], *x[1]); return 0;
 	case MAP_MULF: *out = field_mul(e->f, *x[0], *x[1]); return 0;
 	case MAP_FMA: *out = field_add(e->f, field_mul(e->f, *x[0], *x[1]), *x[2]); return 0;
+	/* Which of two is larger is read from the intervals; the four differ in what they do with NaN. */
 	case MAP_MAXIMUMF:
 	case MAP_MINIMUMF:
 	case MAP_MAXNUMF:
@@ -106,6 +108,7 @@ int exact_apply(struct exact *e, const struct vm_instr *in, int map_op, const st
 		return extreme(e, in, MAP_MAXNUMF, x[0], x[1], &t) || extreme(e, in, MAP_MINNUMF, &t, x[2], out);
 	default: break;
 	}
+	/* Everything else is a row of field_ops, or is not known as a real function. */
 	if (map_op < 0 || map_op >= MAP_COUNT || !field_ops[map_op])
 		return exact_stop(e, in, VM_EXACT_OUTSIDE, "the operation '%s'",
 			map_op >= 0 && map_op < MAP_COUNT ? map_rows[map_op].name : "of this map");

@@ -142,8 +142,8 @@ int exact_store(struct exact *e, const struct vm_instr *in)
 	return 0;
 }
 
-/* Additions meet in any order. The old values are what memory held in this one: a result that depends on them depends
- * on the order, and differs from a reference that does not. */
+/* Additions meet in any order. The old values are what memory held in this one: a result that
+ * depends on them depends on the order, and differs from a reference that does not. */
 int exact_atomic(struct exact *e, const struct vm_instr *in)
 {
 	enum { RMW_FADD = 4 };
@@ -168,6 +168,8 @@ int exact_atomic(struct exact *e, const struct vm_instr *in)
 		exact_block_put(e, old);
 		return 1;
 	}
+	/* As the engine does after an atomic: the result is there, and what this was the last use of
+	 * may go. */
 	e->c.polls++;
 	e->c.polled = in;
 	e->c.version++;

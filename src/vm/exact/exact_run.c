@@ -293,6 +293,7 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 {
 	const struct vm_kernel *k = e->c.kernel;
 	const struct vm_program *p = e->c.program;
+	/* Floats of the program text. */
 	for (int i = 0; i < p->nconsts && e->out->end == VM_EXACT_DONE; i++) {
 		const struct vm_const *c = &p->consts[i];
 		if (!exact_is_float(e, c->value)) continue;
@@ -300,7 +301,8 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 			block_of_constants(
 				e, p->values[c->value].elem, c->data ? c->data : c->bits, c->data ? p->values[c->value].count : 1));
 	}
-	/* Arguments are rounded to their type, as the launch rounds them, before they are read as constants. */
+	/* Arguments are rounded to their type, as the launch rounds them, before they are read as
+	 * constants. */
 	for (int i = 0; i < k->nargs; i++) {
 		enum elem elem = k->module.types[k->arg_types[i]].elem;
 		int value = k->arg_values[i];
@@ -313,13 +315,15 @@ static int set_values(struct exact *e, const struct vm_exact_options *o)
 			exact_set(e, value, block_of_constants(e, elem, bits, 1));
 			continue;
 		}
+		/* Integers and pointers are the engine's own. */
 		int64_t v = elem == ELEM_I1 ? o->args[i].i & 1 : o->args[i].i;
 		memcpy(e->c.values[value].splat, &v, elem_bytes(elem));
 	}
 	return e->out->end != VM_EXACT_DONE;
 }
 
-/* The engine's own faults become this report's. Integers that are no integers' bytes are bits of data. */
+/* The engine's own faults become this report's. Integers that are no integers' bytes are bits of
+ * data. */
 static void take_fault(struct exact *e, const struct vm_report *r)
 {
 	if (e->out->end != VM_EXACT_DONE) return;
@@ -365,6 +369,7 @@ int vm_exact_launch(
 		e->c.id[2] = (uint32_t)(i / o->grid[0] / o->grid[1]);
 		stopped = exact_run(e, first, first + k->program.ninstrs);
 	}
+	/* The engine's own faults (a bad address, an assert) end it as well. */
 	if (faults.fault != VM_FAULT_NONE) take_fault(e, &faults);
 	for (int i = 0; i < k->program.nvalues; i++) exact_block_put(e, e->blocks[i]);
 	free(e->blocks);

@@ -5,8 +5,8 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
-/* The same elements in the same order: shared. Where a reshape may reorder, this is one of the orders; that others give
- * the same is the replay's question (vm_launch_options.crosswise). */
+/* The same elements in the same order: shared. Where a reshape may reorder, this is one of the
+ * orders; that others give the same is the replay's question (vm_launch_options.crosswise). */
 int exact_reshape(struct exact *e, const struct vm_instr *in)
 {
 	struct exact_block *b = exact_source(e, in, 0);

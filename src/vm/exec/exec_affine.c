@@ -165,6 +165,7 @@ bool rule_cmp(struct vm_ctx *c, const struct vm_instr *in)
 	struct affine a, b;
 	if (in->imm[1] < 0 || !operands(c, in, &a, &b)) return false;
 	int op = in->imm[1], source = 0;
+	/* The affine side to the left, which turns the comparison round. */
 	if (is_constant(&a)) {
 		struct affine t = a;
 		a = b;
@@ -174,6 +175,7 @@ bool rule_cmp(struct vm_ctx *c, const struct vm_instr *in)
 	}
 	if (!is_constant(&b)) return false;
 	const struct vm_value_info *info = &c->program->values[vm_src(c, in, source)];
+	/* Along which dimension it varies, within a range that cannot overflow or change sign. */
 	int dim = -1;
 	for (int d = 0; d < info->ndim; d++) {
 		if (!a.stride[d]) continue;
@@ -190,6 +192,7 @@ bool rule_cmp(struct vm_ctx *c, const struct vm_instr *in)
 	int32_t n = info->shape[dim];
 	bool falls = a.stride[dim] < 0;
 	int64_t base = falls ? a.base + a.stride[dim] * (n - 1) : a.base;
+	/* So many of the rising sequence are below: the true ones are a run at one of its ends. */
 	int32_t k = count_below(base, falls ? -a.stride[dim] : a.stride[dim], b.base - is_strict, n);
 	bool takes_low = op == 0 || op == 1;
 	struct box box = {.lo = {0}};

@@ -113,7 +113,8 @@ int exec_num_programs(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* All threads of the program meet: what its lanes did before is ordered before what they do afterwards. */
+/* All threads of the program meet: what its lanes did before is ordered before what they do
+ * afterwards. */
 int exec_barrier(struct vm_ctx *c, const struct vm_instr *in)
 {
 	if (c->check) c->check->epoch++;

@@ -24,6 +24,8 @@ struct span {
 static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32_t *extent, int ndim, size_t size,
 	bool is_write, struct span *out)
 {
+	/* The lowest and the highest address of the box, and in low_bits whatever could misalign one of
+	 * its elements. */
 	int64_t min = a->base, max = a->base;
 	uint64_t low_bits = (uint64_t)a->base;
 	for (int d = 0; d < ndim; d++) {
@@ -34,15 +36,18 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 		else max += span;
 		low_bits |= (uint64_t)a->stride[d];
 	}
+	/* An address of the host stands for a place in a buffer: both ends move there by as much. */
 	int64_t shift = vm_address(c, min) - min; /* a multiple of the element's size, or low_bits tell */
 	min += shift;
 	max += shift;
 	low_bits |= (uint64_t)shift;
+	/* One buffer has to hold all of it, aligned, and writable if it is written. */
 	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
 	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || low_bits % size) return false;
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
 	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
+	/* A buffer whose contents repeat gives contiguous bytes within one period alone. */
 	if (b->period && max - min + (int64_t)size > b->period) return false;
 	out->data = vm_buffer_data(b, min - start, is_write) + (a->base + shift - min);
 	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;

@@ -114,6 +114,7 @@ static int reduce_known(struct combine *k)
 	const struct vm_instr *in = k->in;
 	int64_t len = k->shape.len, inner = k->shape.inner, row = len * inner;
 	size_t size = k->size[0];
+	/* The operand as plain memory, room for the result and for the half-way sums. */
 	const uint8_t *s = vm_dense(c, in, vm_src(c, in, 0), k->shape.outer * row);
 	struct vm_buf *d = s ? vm_buf_get(c, in, (size_t)(k->shape.outer * inner) * size) : NULL,
 				  *t = d ? vm_buf_get(c, in, (size_t)MAX(row / 2, 1) * size) : NULL;
@@ -260,15 +261,16 @@ static int reduce_neighbours(struct combine *k, struct vm_buf **cur)
  * run, say) would not notice. */
 static const int64_t quarters[4] = {1, 3, 0, 2};
 
-/* A reduction in another order than the usual one: first the quarters of each row in the order above, then the upper
- * and the lower half of what is left, again and again. Rows of fewer than four elements have the halves alone. */
+/* A reduction in another order than the usual one: first the quarters of each row in the order
+ * above, then the upper and the lower half of what is left, again and again. Rows of fewer than
+ * four elements have the halves alone. */
 static int reduce_crosswise(struct combine *k, struct vm_buf **cur)
 {
 	int64_t len = k->shape.len, quarter = len / 4;
 	for (int i = 1; i < 4 && quarter; i++) {
 		if (set_pairs(k, cur, len, quarters[i - 1] * quarter, quarters[i] * quarter, 1, quarter)) return 1;
-		/* A result stands where its second operand was, and is the first one of the next call; the last is the new row.
-		 */
+		/* A result stands where its second operand was, and is the first one of the next call; the
+		 * last is the new row. */
 		if (i < 3) put_rows(k, cur, len, quarters[i] * quarter, quarter);
 		else take_results(k, cur, quarter);
 	}

@@ -245,7 +245,8 @@ int exec_join(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* The last axis, of two elements, goes away: the first of each pair to one result, the second to the other. */
+/* The last axis, of two elements, goes away: the first of each pair to one result, the second to
+ * the other. */
 int exec_split(struct vm_ctx *c, const struct vm_instr *in)
 {
 	const uint8_t *s = source(c, in, 0);

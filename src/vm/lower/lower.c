@@ -315,8 +315,9 @@ static bool word_in(struct slice word, const char *list)
 	return false;
 }
 
-/* Attributes with a dot belong to some pass (tt.num_stages) and may be dropped by definition; any other must be known.
- * Two of them are promises about addresses, which the metered launch holds the compiled code to (meter_memory.c). */
+/* Attributes with a dot belong to some pass (tt.num_stages) and may be dropped by definition; any
+ * other must be known. Two of them are promises about addresses, which the metered launch holds the
+ * compiled code to (meter_memory.c). */
 static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int len = (int)op->name.len;

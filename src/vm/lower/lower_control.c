@@ -180,10 +180,12 @@ int lower_if(struct lowerer *lo, const struct ttir_op *op, const struct lower_ro
 	int n = op->nresult_types, condition = lower_use(lo, &op->uses[0]);
 	if (condition < 0 || check_bool(lo, condition)) return lo->code;
 	if (n && op->nregions != 2) return lower_fail(lo, ERR_FORMAT, "scf.if with results needs an else");
+	/* Both branches move their values to the same places. */
 	int *results = list_new(lo, n), *values = list_new(lo, n);
 	if (values_new(lo, op->types, n, results)) return lo->code;
 	int otherwise = label_new(lo), end = label_new(lo);
 	emit_jump(lo, OP_JUMP_UNLESS, otherwise, &condition, 1);
+	/* A false condition jumps to the else; the other branch ends with a jump behind it. */
 	for (int r = 0; r < op->nregions && !lo->code; r++) {
 		struct lower_scope scope;
 		if (r) label_place(lo, otherwise);
@@ -213,7 +215,8 @@ int lower_execute_region(struct lowerer *lo, const struct ttir_op *op, const str
 	if (lower_region_begin(lo, &op->regions[0], NULL, 0, "scf.yield", &scope) ||
 		lower_region_values(lo, &scope, 0, n, like, values))
 		return lo->code;
-	/* The region's names end with it; the results get theirs outside, and what was yielded moves there. */
+	/* The region's names end with it; the results get theirs outside, and what was yielded moves
+	 * there. */
 	lower_region_end(lo, &scope);
 	if (results_new(lo, op, op->types, n, results)) return lo->code;
 	return emit_move(lo, results, values, n);

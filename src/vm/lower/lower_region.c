@@ -46,7 +46,8 @@ static int single_map(const struct ttir_block *b)
 		return -1;
 	const struct lower_row *row = lower_row_find(op->name);
 	if (!row || row->lower != lower_map || !is_commutative((enum map_op)row->arg)) return -1;
-	/* The operands are the arguments in their order: x + x, or x + an outer value, is no fold of this map. */
+	/* The operands are the arguments in their order: x + x, or x + an outer value, is no fold of
+	 * this map. */
 	for (int i = 0; i < 2; i++)
 		if (!slice_same(op->uses[i].name, b->args[i].name)) return -1;
 	return slice_same(b->last->uses[0].name, op->results[0].name) ? row->arg : -1;

@@ -253,7 +253,8 @@ int lower_assert(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	return lo->code;
 }
 
-/* A promise to the compiler, which may make code of it that goes wrong where it is broken: asserted. */
+/* A promise to the compiler, which may make code of it that goes wrong where it is broken:
+ * asserted. */
 int lower_assume(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	int src;
@@ -265,7 +266,8 @@ int lower_assume(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	return lo->code;
 }
 
-/* Orders the lanes of a program for those who check them (check_race.c); a program itself is one thread here. */
+/* Orders the lanes of a program for those who check them (check_race.c); a program itself is one
+ * thread here. */
 int lower_barrier(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	if (lower_ignore(lo, op, row) || lo->in_region) return lo->code;

@@ -1,10 +1,11 @@
-/* What counts depend on. Two marks go forward through the program, from operands to results until nothing changes: DATA
- * from what loads and atomics read, PROGRAM from the program's number. An address, a mask or a branch with the mark
- * DATA makes the counts a matter of values; a branch with PROGRAM makes them differ between programs. Then the
- * instructions that branches need are found backwards: run alone they tell how long each program's way is.
+/* What counts depend on. Two marks go forward through the program, from operands to results until
+ * nothing changes: DATA from what loads and atomics read, PROGRAM from the program's number. An
+ * address, a mask or a branch with the mark DATA makes the counts a matter of values; a branch with
+ * PROGRAM makes them differ between programs. Then the instructions that branches need are found
+ * backwards: run alone they tell how long each program's way is.
  *
- * A region's values are made by the instruction that owns it: what goes in marks its first instruction's results, and
- * what comes out of its last marks the owner's. */
+ * A region's values are made by the instruction that owns it: what goes in marks its first
+ * instruction's results, and what comes out of its last marks the owner's. */
 #include "vm/meter/depend.h"
 #include "base/base.h"
 #include "vm/core/program.h"
@@ -89,11 +90,13 @@ static void control_find(const struct vm_program *p, const uint8_t *marks, struc
 {
 	bool *is_needed = xcalloc((size_t)p->nvalues + 1, sizeof *is_needed);
 	out->is_control = xcalloc((size_t)p->ninstrs + 1, sizeof *out->is_control);
+	/* What steers begins; whether any of it depends on the program's number. */
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		out->is_control[i] = steers(in) || in->op == OP_JUMP || in->op == OP_RETURN;
 		for (int s = 0; steers(in) && s < in->nsrc; s++) out->steered |= marks[src_id(p, in, s)] & MARK_PROGRAM;
 	}
+	/* Backwards until nothing is added, since loops carry values round. */
 	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = p->ninstrs - 1; i >= 0; i--) {

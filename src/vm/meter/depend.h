@@ -1,5 +1,5 @@
-/* depend: what the counts of a launch depend on, read from the program without running it: whether they follow from
- * arguments, grid and program numbers alone. Private to the vm room. */
+/* depend: what the counts of a launch depend on, read from the program without running it: whether
+ * they follow from arguments, grid and program numbers alone. Private to the vm room. */
 #ifndef HONE_VM_DEPEND_H
 #define HONE_VM_DEPEND_H
 #include "vm/core/program.h"

@@ -7,6 +7,8 @@
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
+#define SHARED_CYCLE_BYTES 128 /* what shared memory of an SM moves in a cycle */
+
 enum plan_kind {
 	PLAN_FREE,
 	PLAN_MOVE,
@@ -80,8 +82,8 @@ struct vm_meter {
 	uint8_t *ran;               /* (ninstrs): that the instruction ran, and what it gave (meter_sides.c) */
 	struct vm_touched *touched; /* of a sampled launch; else NULL */
 };
-/* What the running program of a sample touches of each buffer, in granules of 32 bytes. The maps' bytes name the last
- * program that was there. */
+/* What the running program of a sample touches of each buffer, in granules of 32 bytes. The maps'
+ * bytes name the last program that was there. */
 struct vm_touched {
 	uint8_t program;           /* 1 and up */
 	int64_t *own[2];           // read, written: (buffer index), of this program

@@ -167,8 +167,9 @@ static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_
 	t->own[is_store][index]++;
 }
 
-/* Lanes that one instruction joins lie side by side, from an aligned address on. The compiler joins by what it was told
- * (tl.multiple_of, tl.max_contiguous), and a false word is no error as long as nothing is joined by it. */
+/* Lanes that one instruction joins lie side by side, from an aligned address on. The compiler joins
+ * by what it was told (tl.multiple_of, tl.max_contiguous), and a false word is no error as long as
+ * nothing is joined by it. */
 static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan,
 	const int64_t *address, const uint8_t *mask, int64_t n, size_t size)
 {
@@ -177,7 +178,8 @@ static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struc
 	int32_t within = 0;
 	while (bits < l->nreg && size << (bits + 1) <= (size_t)plan->joined) within |= l->reg[bits++];
 	for (int64_t e = 0; e < n; e++) {
-		/* The group's first lane has none of the low register bits, and this one's place is which it has. */
+		/* The group's first lane has none of the low register bits, and this one's place is which
+		 * it has. */
 		int64_t first = e & ~(int64_t)within, place = 0;
 		for (int b = 0; b < bits; b++) place |= e & l->reg[b] ? (int64_t)1 << b : 0;
 		if (mask && !mask[e]) continue;

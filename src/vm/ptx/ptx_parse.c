@@ -149,6 +149,7 @@ static int constant(struct ptx_parser *p, const char *text, const struct ptx_typ
 	/* Which kinds a type takes. */
 	if (is_float != (type->kind == 'f') || (is_float && type->bits < 32))
 		return fail(p, ERR_FORMAT, "a constant that the instruction does not take:", text);
+	/* Its value, by how it is written. */
 	if (is_bits) {
 		v = strtoull(digits + 2, &end, 16);
 	} else if (strchr(digits, '.')) {

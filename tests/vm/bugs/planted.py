@@ -3,7 +3,7 @@
     python tests/vm/bugs/planted.py OUT_DIR      compiles all without a GPU; writes OUT_DIR/<kernel>.json, .ttir, .bin and cases.txt
 
 A bug is marked where the vm must find it: `# BUG <kind>` behind the line, `# NOTE <kind>` for a note. A kernel without a BUG mark must run without any
-error. The cases are in memory.py, races.py, reductions.py and values.py; each kernel is its own case, named as the function.
+error. The cases are in lanes.py, memory.py, races.py, reductions.py and values.py; each kernel is its own case, named as the function.
 """
 import inspect
 import json
@@ -40,7 +40,7 @@ def main():
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
     sys.modules["planted"] = sys.modules["__main__"]
-    import memory, races, reductions, values   # noqa: F401
+    import lanes, memory, races, reductions, values   # noqa: F401
     assert len({c[0] for c in CASES}) == len(CASES), "two cases of one name"
     for name, kernel, grid, args, empty, read_only in CASES:
         expect = {n: None for n in args if n not in read_only}

@@ -1,0 +1,371 @@
+/* What each instruction of a program costs, as far as the program, the compiler's layouts and the
+ * number of warps tell: settled once for a launch, before the first program runs (meter.c adds what
+ * hangs on values). */
+#include "vm/meter/meter.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "cost/cost_layout.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
+#include "vm/map/map.h"
+#include "vm/ptx/ptx.h"
+#include <stdlib.h>
+
+#define L1_BYTES_DEFAULT ((int64_t)32 << 10)
+#define WARPS_DEFAULT 4
+#define CONVERT_BYTES_MAX ((int64_t)1 << LAYOUT_BITS)
+
+/* fma, alu and special instructions of an element's operation: read in SASS of sm_90 and, where
+ * they are common, checked against the rates that bench/cost/cost_h200.py measures; of rare
+ * functions both sides of their branches. A 32-bit product takes the fma pipe twice as long. ipowi
+ * is a loop: as many turns as an exponent has bits. The table below takes one of each from the list
+ * of operations, so a new operation without a cost does not compile. */
+// clang-format off
+#define COST_OF_MAP_ADDI 0, 1, 0
+#define COST_OF_MAP_SUBI 0, 1, 0
+#define COST_OF_MAP_MULI 2, 0, 0
+#define COST_OF_MAP_DIVSI 14, 12, 2
+#define COST_OF_MAP_DIVUI 12, 10, 2
+#define COST_OF_MAP_REMSI 14, 13, 2
+#define COST_OF_MAP_REMUI 12, 11, 2
+#define COST_OF_MAP_CEILDIVSI 14, 14, 2
+#define COST_OF_MAP_CEILDIVUI 12, 12, 2
+#define COST_OF_MAP_FLOORDIVSI 14, 14, 2
+#define COST_OF_MAP_ANDI 0, 1, 0
+#define COST_OF_MAP_ORI 0, 1, 0
+#define COST_OF_MAP_XORI 0, 1, 0
+#define COST_OF_MAP_SHLI 0, 1, 0
+#define COST_OF_MAP_SHRSI 0, 1, 0
+#define COST_OF_MAP_SHRUI 0, 1, 0
+#define COST_OF_MAP_MAXSI 0, 1, 0
+#define COST_OF_MAP_MAXUI 0, 1, 0
+#define COST_OF_MAP_MINSI 0, 1, 0
+#define COST_OF_MAP_MINUI 0, 1, 0
+#define COST_OF_MAP_MULHIUI 2, 0, 0
+#define COST_OF_MAP_MULHISI 2, 0, 0
+#define COST_OF_MAP_IPOWI 64, 64, 0
+#define COST_OF_MAP_ABSI 0, 1, 0
+#define COST_OF_MAP_CTPOP 0, 0, 1
+#define COST_OF_MAP_CTLZ 0, 1, 1
+#define COST_OF_MAP_CTTZ 0, 1, 2
+#define COST_OF_MAP_BREV 0, 0, 1
+#define COST_OF_MAP_FFS 0, 1, 2
+#define COST_OF_MAP_ADDF 1, 0, 0
+#define COST_OF_MAP_SUBF 1, 0, 0
+#define COST_OF_MAP_MULF 1, 0, 0
+#define COST_OF_MAP_DIVF 2, 2, 1
+#define COST_OF_MAP_PRECISE_DIVF 12, 6, 1
+#define COST_OF_MAP_REMF 12, 8, 1
+#define COST_OF_MAP_MAXIMUMF 0, 1, 0
+#define COST_OF_MAP_MINIMUMF 0, 1, 0
+#define COST_OF_MAP_MAXNUMF 0, 1, 0
+#define COST_OF_MAP_MINNUMF 0, 1, 0
+#define COST_OF_MAP_COPYSIGN 0, 1, 0
+#define COST_OF_MAP_NEGF 0, 1, 0
+#define COST_OF_MAP_ABSF 0, 1, 0
+#define COST_OF_MAP_CEIL 0, 0, 1
+#define COST_OF_MAP_FLOOR 0, 0, 1
+#define COST_OF_MAP_ROUND 2, 1, 1
+#define COST_OF_MAP_ROUNDEVEN 0, 0, 1
+#define COST_OF_MAP_TRUNC 0, 0, 1
+#define COST_OF_MAP_SQRT 2, 1, 1
+#define COST_OF_MAP_PRECISE_SQRT 7, 4, 1
+#define COST_OF_MAP_RSQRT 2, 1, 1
+#define COST_OF_MAP_SATURATE 1, 0, 0
+#define COST_OF_MAP_FMA 1, 0, 0
+#define COST_OF_MAP_CLAMPF 0, 2, 0
+#define COST_OF_MAP_CLAMPF_NAN 0, 2, 0
+#define COST_OF_MAP_FMS 1, 0, 0
+#define COST_OF_MAP_FNMA 1, 0, 0
+#define COST_OF_MAP_EXP 2, 1, 1
+#define COST_OF_MAP_EXP2 1, 1, 1
+#define COST_OF_MAP_EXPM1 10, 3, 1
+#define COST_OF_MAP_LOG 17, 11, 0
+#define COST_OF_MAP_LOG2 2, 1, 1
+#define COST_OF_MAP_LOG10 18, 11, 0
+#define COST_OF_MAP_LOG1P 18, 12, 0
+#define COST_OF_MAP_SIN 17, 12, 0
+#define COST_OF_MAP_COS 17, 12, 0
+#define COST_OF_MAP_TAN 20, 12, 1
+#define COST_OF_MAP_SINH 10, 4, 2
+#define COST_OF_MAP_COSH 6, 3, 2
+#define COST_OF_MAP_TANH 8, 5, 2
+#define COST_OF_MAP_ASIN 14, 6, 1
+#define COST_OF_MAP_ACOS 14, 6, 1
+#define COST_OF_MAP_ATAN 14, 6, 1
+#define COST_OF_MAP_ASINH 22, 15, 3
+#define COST_OF_MAP_ACOSH 25, 14, 2
+#define COST_OF_MAP_ATANH 22, 13, 2
+#define COST_OF_MAP_ERF 20, 11, 1
+#define COST_OF_MAP_ERFC 22, 8, 2
+#define COST_OF_MAP_CBRT 9, 5, 2
+#define COST_OF_MAP_EXP10 2, 1, 1
+#define COST_OF_MAP_LGAMMA 131, 58, 9
+#define COST_OF_MAP_TGAMMA 100, 43, 12
+#define COST_OF_MAP_ERFINV 19, 5, 2
+#define COST_OF_MAP_NORMCDF 46, 13, 4
+#define COST_OF_MAP_LOGB 2, 7, 3
+#define COST_OF_MAP_SINPI 15, 5, 3
+#define COST_OF_MAP_COSPI 15, 6, 2
+#define COST_OF_MAP_RCBRT 9, 6, 2
+#define COST_OF_MAP_RCP 1, 1, 1
+#define COST_OF_MAP_J0 65, 61, 9
+#define COST_OF_MAP_J1 65, 63, 9
+#define COST_OF_MAP_Y0 162, 143, 19
+#define COST_OF_MAP_Y1 198, 200, 23
+#define COST_OF_MAP_POWF 30, 20, 2
+#define COST_OF_MAP_ATAN2 20, 10, 1
+#define COST_OF_MAP_HYPOT 20, 20, 2
+#define COST_OF_MAP_FDIM 1, 2, 0
+#define COST_OF_MAP_NEXTAFTER 6, 16, 0
+#define COST_OF_MAP_REMAINDER 34, 37, 6
+#define COST_OF_MAP_LDEXP 6, 10, 0
+// clang-format on
+struct pipes {
+	uint8_t fma, alu, special;
+};
+#define X(id, ...) [id] = {COST_OF_##id},
+static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
+#undef X
+
+static void map_cost(const struct vm_program *p, const struct vm_instr *in, struct cost_plan *plan)
+{
+	if (in->map_op < 0) { /* casts, comparisons, selects */
+		plan->alu = 1;
+		bool from_int = elem_is_int((enum elem)in->elem), to_float = elem_is_float((enum elem)in->result_elem);
+		plan->special = in->ndst && from_int == to_float && in->result_elem != ELEM_I1 &&
+			in->nsrc == 1; /* int to float and back */
+	} else {
+		plan->fma = map_costs[in->map_op].fma;
+		plan->alu = map_costs[in->map_op].alu;
+		plan->special = map_costs[in->map_op].special;
+	}
+	if (elem_is_int((enum elem)in->elem) && elem_bytes((enum elem)in->elem) == 8) {
+		plan->fma *= 3;
+		plan->alu *= 2;
+	}
+	if (in->elem == ELEM_F64) plan->fma *= 2;
+}
+
+/* What kind of instruction each operation is, of all of them: what is missing here does not
+ * compile. Free are names and shapes of what registers hold already (changes of layout are counted
+ * where the compiler put them), scalars that many programs share, and addresses, which belong to
+ * the accesses that use them. A loop's test belongs to its jump. */
+// clang-format off
+#define PLAN_OF_OP_NOTHING PLAN_FREE
+#define PLAN_OF_OP_MAP PLAN_MAP
+#define PLAN_OF_OP_SELECT PLAN_MAP
+#define PLAN_OF_OP_DIVIDE PLAN_MAP
+#define PLAN_OF_OP_INLINE_ASM PLAN_ASM
+#define PLAN_OF_OP_BITCAST PLAN_FREE
+#define PLAN_OF_OP_ADDPTR PLAN_FREE
+#define PLAN_OF_OP_SPLAT PLAN_FREE
+#define PLAN_OF_OP_UNSPLAT PLAN_FREE
+#define PLAN_OF_OP_RANGE PLAN_FREE
+#define PLAN_OF_OP_BROADCAST PLAN_FREE
+#define PLAN_OF_OP_RESHAPE PLAN_FREE
+#define PLAN_OF_OP_TRANS PLAN_FREE
+#define PLAN_OF_OP_CAT PLAN_FREE
+#define PLAN_OF_OP_JOIN PLAN_FREE
+#define PLAN_OF_OP_SPLIT PLAN_FREE
+#define PLAN_OF_OP_HISTOGRAM PLAN_SCAN
+#define PLAN_OF_OP_MOVE PLAN_MOVE
+#define PLAN_OF_OP_JUMP PLAN_JUMP
+#define PLAN_OF_OP_JUMP_UNLESS PLAN_BRANCH
+#define PLAN_OF_OP_LOOP_TEST PLAN_FREE
+#define PLAN_OF_OP_RETURN PLAN_FREE
+#define PLAN_OF_OP_PROGRAM_ID PLAN_FREE
+#define PLAN_OF_OP_NUM_PROGRAMS PLAN_FREE
+#define PLAN_OF_OP_ASSERT PLAN_ASSERT
+#define PLAN_OF_OP_POISON PLAN_FREE
+#define PLAN_OF_OP_PRINT PLAN_PRINT
+#define PLAN_OF_OP_LOAD PLAN_LOAD
+#define PLAN_OF_OP_STORE PLAN_STORE
+#define PLAN_OF_OP_GATHER PLAN_GATHER
+#define PLAN_OF_OP_ATOMIC_RMW PLAN_ATOMIC
+#define PLAN_OF_OP_ATOMIC_CAS PLAN_ATOMIC
+#define PLAN_OF_OP_BLOCK_PTR PLAN_FREE
+#define PLAN_OF_OP_ADVANCE PLAN_FREE
+#define PLAN_OF_OP_BLOCK_ADDRESS PLAN_FREE
+#define PLAN_OF_OP_ROW_ADDRESS PLAN_FREE
+#define PLAN_OF_OP_REDUCE PLAN_REDUCE
+#define PLAN_OF_OP_SCAN PLAN_SCAN
+#define PLAN_OF_OP_MAP_REGION PLAN_REGION
+#define PLAN_OF_OP_REGION_BEGIN PLAN_FREE
+#define PLAN_OF_OP_REGION_END PLAN_FREE
+#define PLAN_OF_OP_DOT PLAN_DOT
+#define PLAN_OF_OP_SCALE PLAN_SCALE
+#define PLAN_OF_OP_BARRIER PLAN_BARRIER
+// clang-format on
+static enum plan_kind kind_of(const struct vm_instr *in)
+{
+#define X(op, function) [op] = PLAN_OF_##op,
+	static const enum plan_kind kinds[OP_COUNT] = {VM_OP_TABLE(X)};
+#undef X
+	return kinds[in->op];
+}
+
+/* Of a load or store: the value of its block's shape. */
+static const struct vm_value_info *block_of(const struct vm_program *p, const struct vm_instr *in)
+{
+	return in->nsrc ? &p->values[p->ids[in->src]] : NULL;
+}
+
+static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
+{
+	static const enum cost_site_kind site_of[] = {
+		[PLAN_LOAD] = COST_SITE_LOAD, [PLAN_STORE] = COST_SITE_STORE, [PLAN_ATOMIC] = COST_SITE_ATOMIC};
+	const struct vm_program *p = plans->program;
+	const struct vm_value_info *info = block_of(p, in);
+	const struct vm_source *at = &p->locs[in->loc];
+	if (!info || info->ndim < 1 || info->ndim > LAYOUT_DIMS) return;
+	const struct vm_value_info *element = plan->kind == PLAN_LOAD || plan->kind == PLAN_ATOMIC
+		? &p->values[p->ids[in->dst]]
+		: &p->values[p->ids[in->src + 1]];
+	const struct cost_site *site = cost_site_find(
+		plans->layouts, site_of[plan->kind], at->line, at->column, info->ndim, info->shape);
+	const struct cost_layout *layout = site && site->layout >= 0 && site->ndim == info->ndim
+		? &plans->layouts->layouts[site->layout]
+		: NULL;
+	struct cost_lanes *lanes = arena_alloc(&plans->arena, sizeof *lanes);
+	plan->is_async = site && site->is_async;
+	plan->scattered = site && site->is_scattered ? info->count : 0;
+	if (cost_lanes_of(layout, info->ndim, info->shape, (int)elem_bytes(element->elem), plans->warps, lanes))
+		plan->lanes = lanes;
+}
+
+/* Without a TTGIR: what the compiler does with a block that is large enough. */
+static int dot_version(const struct vm_cost_plans *plans, const struct vm_instr *in)
+{
+	const struct vm_source *at = &plans->program->locs[in->loc];
+	const struct vm_value_info *d = &plans->program->values[plans->program->ids[in->dst]];
+	const struct cost_site *site = cost_site_find(
+		plans->layouts, COST_SITE_DOT, at->line, at->column, d->ndim, d->shape);
+	if (site && site->layout >= 0) return plans->layouts->layouts[site->layout].mma_version;
+	if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) return 0;
+	return in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
+}
+
+static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
+{
+	const struct vm_program *p = plans->program;
+	const struct vm_value_info *info = &p->values[p->ids[in->src]];
+	const struct vm_source *at = &p->locs[in->loc];
+	const struct region_shape *s = in->extra;
+	const struct cost_site *site = cost_site_find(
+		plans->layouts, COST_SITE_REDUCE, at->line, at->column, info->ndim, info->shape);
+	if (!site || site->layout < 0 || site->ndim != info->ndim ||
+		memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape))
+		return;
+	int axis = info->ndim - 1;
+	for (int64_t inner = 1; inner < s->inner && axis > 0; axis--) inner *= info->shape[axis];
+	struct cost_reduce *reduce = arena_alloc(&plans->arena, sizeof *reduce);
+	if (cost_reduce_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce))
+		plan->reduce = reduce;
+}
+
+/* An element's share of inline assembly: its instructions, each on its own pipe. */
+static void asm_cost(const struct vm_instr *in, struct cost_plan *plan)
+{
+	const struct asm_block *b = in->extra;
+	int fma = 0, alu = 0, special = 0;
+	for (int i = 0; i < b->code.ninstrs; i++) {
+		const struct ptx_instr *one = &b->code.instrs[i];
+		int wide = one->type && one->type->bits == 64 ? 2 : 1;
+		if (one->row->special) special += one->row->special;
+		else if (one->row->flops) fma += wide;
+		else alu += wide;
+	}
+	plan->fma = (uint16_t)((fma + b->pack - 1) / b->pack);
+	plan->alu = (uint16_t)((alu + b->pack - 1) / b->pack);
+	plan->special = (uint16_t)((special + b->pack - 1) / b->pack);
+}
+
+/* Whether a reduction's function does more than the operation that its name stands for: loops,
+ * assembly, or many instructions. What runs of it is counted then. */
+#define REGION_FEW 16
+static bool is_heavy_region(const struct vm_program *p, const struct vm_instr *in)
+{
+	int own = (int)(in - p->instrs), n = 0;
+	bool is_odd = false;
+	for (int i = own + 1; i < in->target; i++) {
+		enum vm_op op = p->instrs[i].op;
+		n += op != OP_REGION_BEGIN && op != OP_REGION_END && op != OP_MOVE;
+		is_odd |= op == OP_JUMP || op == OP_JUMP_UNLESS || op == OP_INLINE_ASM;
+	}
+	return !in->kernel && (is_odd || n > REGION_FEW);
+}
+
+static void add_conversions(struct vm_cost_plans *plans)
+{
+	const struct vm_layouts *l = plans->layouts;
+	const struct vm_program *p = plans->program;
+	for (int s = 0; l && s < l->nsites; s++) {
+		const struct cost_site *site = &l->sites[s];
+		if (site->kind != COST_SITE_CONVERT) continue;
+		int64_t bytes = site->is_scattered ? SHARED_CYCLE_BYTES / 2
+										   : MAX(site->elem_bits / 8, 1); /* counted twice, in and out */
+		for (int d = 0; d < site->ndim; d++)
+			bytes = MIN(bytes * MAX(site->shape[d], 1), CONVERT_BYTES_MAX); /* the text may claim any shape */
+		for (int i = p->ninstrs - 1; i >= 0; i--) {
+			const struct vm_source *at = &p->locs[p->instrs[i].loc];
+			if (at->line != site->line || at->column != site->column || plans->plans[i].kind == PLAN_FREE) continue;
+			plans->plans[i].convert_bytes += bytes;
+			break;
+		}
+	}
+}
+
+struct vm_cost_plans *vm_cost_plans_create(
+	const struct vm_program *p, const struct vm_compiled *compiled, const struct vm_memory *memory)
+{
+	struct vm_cost_plans *plans = xcalloc(1, sizeof *plans);
+	*plans = (struct vm_cost_plans){
+		.program = p,
+		.memory = memory,
+		.layouts = compiled ? compiled->layouts : NULL,
+		.warps = compiled ? compiled->binary.warps : WARPS_DEFAULT,
+		.stages = compiled && compiled->layouts ? compiled->layouts->stages : 0,
+		.l1_bytes = compiled && compiled->l1_bytes > 0 ? compiled->l1_bytes : L1_BYTES_DEFAULT,
+	};
+	/* What each instruction costs is settled here, once for all programs, as far as it does not
+	 * hang on values. */
+	plans->plans = xcalloc((size_t)p->ninstrs + 1, sizeof *plans->plans);
+	plans->atomics = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomics);
+	plans->atomic_hits = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomic_hits);
+	plans->atomic_hottest = xcalloc((size_t)memory->index_max + 1, sizeof *plans->atomic_hottest);
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		struct cost_plan *plan = &plans->plans[i];
+		/* By its kind: pipes, memory, what of it needs its values. */
+		plan->kind = kind_of(in);
+		if (plan->kind == PLAN_MAP) map_cost(p, in, plan);
+		if (plan->kind == PLAN_ASM) asm_cost(in, plan);
+		if (plan->kind == PLAN_REGION) plan->is_metered = true;
+		if ((in->op == OP_REDUCE || in->op == OP_SCAN) && is_heavy_region(p, in)) plan->is_metered = true;
+		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
+			memory_plan(plans, in, plan);
+		const struct vm_source *at = &p->locs[in->loc];
+		if (p->has_hints && compiled && (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE))
+			plan->joined = vm_joined_bytes(compiled, at->line, at->column);
+		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
+		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, in);
+	}
+	/* Changes of layout stand in the compiled text alone: they are added where its lines say. */
+	add_conversions(plans);
+	vm_sides_find(plans);
+	return plans;
+}
+
+void vm_cost_plans_free(struct vm_cost_plans *plans)
+{
+	if (!plans) return;
+	for (uint64_t i = 0; i <= plans->memory->index_max; i++) free(plans->atomics[i]);
+	free(plans->atomics);
+	free(plans->atomic_hits);
+	free(plans->atomic_hottest);
+	free(plans->plans);
+	arena_release(&plans->arena);
+	free(plans);
+}

@@ -1,0 +1,177 @@
+/* What a launch of a library is predicted to take, against the formula of docs/cost-model.md worked by hand for an
+ * H200; counts there and back; the table for people. */
+#include "cost/cost.h"
+#include "base/dtype.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+/* The H200 of the data sheet: 132 SMs at 1.98 GHz. */
+#define SM_CYCLES (132 * 1.98e9)
+/* 132000 programs of 1024 elements of 8 bytes: 1000 for each SM, so that none has more than another. */
+#define PROGRAMS 132000.0
+#define BYTES (PROGRAMS * 1024 * 8)
+
+static double cubes(const double *parts, size_t n)
+{
+	double sum = 0;
+	for (size_t i = 0; i < n; i++) sum += parts[i] * parts[i] * parts[i];
+	return cbrt(sum);
+}
+
+/* Within a thousandth: what is small beside the parts given here (start and end of the launch, 3.7 us) is left out. */
+static void expect_seconds(struct cost_launch l, enum cost_dot dot, const double *parts, size_t n)
+{
+	double found = cost_launch_s(&l, dot, vm_gpu_find("H200")), expected = cubes(parts, n);
+	if (!(fabs(found - expected) <= 1e-3 * expected)) fail_msg("expected %.6g s, found %.6g s", expected, found);
+}
+#define EXPECT(launch, dot, ...) \
+	expect_seconds(launch, dot, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
+#define L(...) (struct cost_launch){__VA_ARGS__}
+
+static void test_library_launches(void **state)
+{
+	/* Bytes alone: two thirds read at 94 % of the bandwidth, one third written at 77 %; all through L2; a line that is
+	 * read takes two turns of L1, one that is written four; a 16-byte instruction for each 512 bytes of a warp, four
+	 * issued in a cycle; programs start 0.605 ns apart, and 2112 of them run at once for 1230 cycles: 500 to start
+	 * and end, 400 for the way through L2, 330 for DRAM. A hundred times as many, so that the ends do not count. */
+	double bytes = 100 * BYTES, programs = 100 * PROGRAMS;
+	EXPECT(L(.bytes = bytes), COST_DOT_FP32, (bytes * 2 / 3 / 0.94 + bytes / 3 / 0.77) / 4.8e12, bytes / 7.8e12,
+		bytes / 128 * (2.0 / 3 * 2 + 1.0 / 3 * 4) / SM_CYCLES, bytes / 512 / 4 / SM_CYCLES, programs * 0.605e-9,
+		programs / 2112 * 1230 / 1.98e9);
+	/* Special functions: 16 a cycle of an SM; a warp's instruction is 32 of them, four issued in a cycle. */
+	EXPECT(L(.bytes = BYTES, .special = 1e13), COST_DOT_FP32, 1e13 / 16 / SM_CYCLES, 1e13 / 32 / 4 / SM_CYCLES);
+	/* Other arithmetic: 128 a cycle. */
+	EXPECT(L(.bytes = BYTES, .flops = 1e14), COST_DOT_FP32, 1e14 / 128 / SM_CYCLES);
+	/* Products without tensor cores: a multiply-add is two flops, and a fifth instruction for each four. */
+	EXPECT(L(.bytes = BYTES, .dot_flops = 1e14), COST_DOT_FP32, 1e14 / 64 * 1.25 / 4 / SM_CYCLES);
+	/* Tensor cores reach 75 % of 989 Tflop/s with 16-bit operands, half as many with tf32. */
+	EXPECT(L(.bytes = BYTES, .dot_flops = 1e15), COST_DOT_HALF, 1e15 / (0.75 * 989e12));
+	EXPECT(L(.bytes = BYTES, .dot_flops = 1e15), COST_DOT_TF32, 1e15 / (0.75 * 989e12 / 2));
+	/* A product is cut to fill the GPU, anything else is not: one program's work runs on one SM of 132. */
+	EXPECT(L(.bytes = 1, .dot_flops = 1e15), COST_DOT_HALF, 1e15 / (0.75 * 989e12));
+	EXPECT(L(.bytes = 1, .flops = 1e12), COST_DOT_HALF, 132 * 1e12 / 128 / SM_CYCLES);
+}
+
+static void test_units_of_products(void **state)
+{
+	assert_int_equal(cost_dot_of(DTYPE_F32, false), COST_DOT_FP32);
+	assert_int_equal(cost_dot_of(DTYPE_F32, true), COST_DOT_TF32);
+	assert_int_equal(cost_dot_of(DTYPE_F64, false), COST_DOT_FP32);
+	assert_int_equal(cost_dot_of(DTYPE_F64, true), COST_DOT_FP32);
+	assert_int_equal(cost_dot_of(DTYPE_F16, false), COST_DOT_HALF);
+	assert_int_equal(cost_dot_of(DTYPE_F16, true), COST_DOT_HALF);
+	assert_int_equal(cost_dot_of(DTYPE_BF16, true), COST_DOT_HALF);
+}
+
+/* Every count of the structure, each another number, survives JSON. */
+static void test_counts_there_and_back(void **state)
+{
+	struct vm_cost c, back;
+	int64_t values[sizeof c / sizeof(int64_t)];
+	for (size_t i = 0; i < ARRAY_LEN(values); i++) values[i] = (int64_t)i + 1;
+	memcpy(&c, values, sizeof c);
+	json_t *o = vm_counts_json(&c);
+	vm_counts_parse(o, &back);
+	assert_memory_equal(&c, &back, sizeof c);
+	json_decref(o);
+	/* Zeros are left out; what is no count is zero. */
+	memset(&c, 0, sizeof c);
+	o = vm_counts_json(&c);
+	assert_int_equal(json_object_size(o), 0);
+	json_object_set_new(o, "programs", json_integer(-1));
+	json_object_set_new(o, "flops", json_string("7"));
+	json_object_set_new(o, "dot_by", json_pack("{s:i, s:i}", "half", -5, "tf32", 1));
+	vm_counts_parse(o, &back);
+	c.dot_by[VM_DOT_TF32] = 1;
+	assert_memory_equal(&c, &back, sizeof c);
+	json_decref(o);
+}
+
+static void test_resources(void **state)
+{
+	json_t *o = json_pack(
+		"{s:i, s:i, s:i, s:i, s:i}", "num_warps", 1, "registers", 1, "stack_bytes", 1, "spills", 1, "shared_bytes", 1);
+	struct vm_binary b = vm_binary_of(o);
+	assert_true(b.warps == 1 && b.registers == 1 && b.stack_bytes == 1 && b.local_bytes == 1 && b.shared_bytes == 1);
+	json_decref(o);
+	b = vm_binary_of(NULL);
+	assert_true(b.warps == 4 && b.registers == 32 && !b.stack_bytes && !b.local_bytes && !b.shared_bytes);
+	assert_int_equal(vm_binary_default(0).warps, 1);
+	assert_int_equal(vm_binary_default(33).warps, 32);
+	assert_string_equal(vm_gpu_find("4090")->name, "RTX 4090");
+	assert_null(vm_gpu_find("B200"));
+	assert_string_equal(vm_limit_name(VM_LIMIT_LAUNCH), "launch");
+	assert_string_equal(vm_limit_name(VM_LIMIT_LATENCY), "latency");
+	assert_string_equal(vm_limit_name(VM_LIMIT_COUNT), "?");
+}
+
+/* What one instruction of the machine code reads at once: of the place asked for, at most 32 bytes. */
+static void test_joined(void **state)
+{
+	struct err err = {0};
+	struct vm_compiled *c;
+	json_t *o = json_pack("{s:[[i,i,i],[i,i,i],[i,i,i],[i]]}", "joined", 3, 5, 16, 3, 6, 64, 2, 5, -8, 9);
+	assert_int_equal(vm_compiled_create(o, vm_gpu_find("H200"), &c, &err), 0);
+	assert_int_equal(c->njoined, 4);
+	assert_int_equal(vm_joined_bytes(c, 3, 5), 16);
+	assert_int_equal(vm_joined_bytes(c, 3, 6), 32);
+	assert_int_equal(vm_joined_bytes(c, 2, 5), 0);
+	assert_int_equal(vm_joined_bytes(c, 2, 6), 0);
+	assert_int_equal(vm_joined_bytes(c, 9, 0), 0);
+	vm_compiled_free(c);
+	json_decref(o);
+}
+
+static void test_table(void **state)
+{
+	struct vm_line_cost lines[] = {{.line = 7, .cost = {.load_bytes = 64, .load_sectors = 4}},
+		{.line = 9, .cost = {.store_bytes = 4096, .store_sectors = 128, .flops = 1500, .special = 999, .atomics = 3}},
+		{.line = 5, .cost = {.load_bytes = 128, .load_sectors = 4, .dot_flops = 2000000}}, {.line = 11}};
+	struct vm_launch_cost r = {.cost = {.programs = 8,
+								   .load_bytes = 192,
+								   .store_bytes = 4096,
+								   .footprint_bytes = 1024,
+								   .footprint_read = 192,
+								   .l2_sectors = 100},
+		.nlines = 4,
+		.lines = lines};
+	r.cost.dot_by[VM_DOT_HALF] = 2000000;
+	struct vm_binary b = {.warps = 8, .registers = 40, .stack_bytes = 96, .shared_bytes = 2048};
+	struct str out = {0};
+	vm_cost_table(&out, "k", &r, &b, vm_gpu_find("H200"));
+	/* 256 threads of 40 registers: 6 on an SM, 48 of 64 warps, 8 of 792 programs. 4288 bytes asked for of 1024. */
+	assert_non_null(strstr(out.data, " on H200, limited by "));
+	assert_non_null(strstr(out.data,
+		"\n  programs 8 of 8 warps, 40 registers, 2048 bytes of shared memory, 96 bytes of stack; 6 programs on an SM "
+		"(occupancy 75 %), 0.01 waves\n  bytes asked for 4.29 k, through L2 3.20 k, distinct 1.02 k (each used 4.2 "
+		"times)"
+		"\n  tl.dot: 2 M flops on tensor cores (16-bit)\n "));
+	assert_non_null(strstr(out.data, "\n  predicted: H200 "));
+	for (int i = 1; i < VM_GPU_COUNT; i++) {
+		char name[32];
+		snprintf(name, sizeof name, ", %s ", vm_gpus[i].name);
+		assert_non_null(strstr(out.data, name));
+	}
+	/* Most sectors first, then by line; how much of the sectors was asked for. */
+	const char *rows = strstr(out.data, "    line");
+	assert_non_null(rows);
+	assert_string_equal(rows,
+		"    line      bytes    sectors      used      flops    special  dot flops    atomics\n"
+		"       9     4.10 k        128     100 %     1.50 k        999          0          3\n"
+		"       5        128          4     100 %          0          0        2 M          0\n"
+		"       7         64          4      50 %          0          0          0          0\n"
+		"      11          0          0                    0          0          0          0\n");
+	str_release(&out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
+		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
+		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_table)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,387 @@
+/* Each fence of the sandbox alone, so that none hides a hole in another: what Landlock closes without seccomp,
+ * and that the levels offered are those for which the kernel has the parts (asked of it by its own calls). */
+#include "sandbox/sandbox_internal.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/landlock.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define NOT_ENTERED 200
+
+static pid_t outside;
+static char scratch[64], closed[96], readable[96], abstract[32];
+static struct sockaddr_in tcp = {.sin_family = AF_INET};
+
+static long kernel_abi(void) { return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION); }
+
+static int result_of(long rc) { return rc < 0 ? errno : 0; }
+
+static int open_as(const char *folder, const char *name, int flags)
+{
+	char path[160];
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	return result_of(open(path, flags, 0600));
+}
+
+static int abstract_address(struct sockaddr_un *a)
+{
+	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
+	return (int)offsetof(struct sockaddr_un, sun_path) + 1 + snprintf(a->sun_path + 1, 64, "%s", abstract);
+}
+
+/* ---- what is tried; each returns 0 or an errno ---- */
+
+static int open_readable(void) { return result_of(open(readable, O_RDONLY)); }
+static int write_readable(void) { return result_of(open(readable, O_WRONLY)); }
+static int truncate_readable(void) { return result_of(truncate(readable, 0)); }
+static int open_closed(void) { return result_of(open(closed, O_RDONLY)); }
+static int truncate_closed(void) { return result_of(truncate(closed, 0)); }
+static int list_root(void) { return result_of(open("/", O_RDONLY | O_DIRECTORY)); }
+static int make_in_scratch(void) { return open_as(scratch, "new", O_WRONLY | O_CREAT); }
+static int truncate_in_scratch(void) { return open_as(scratch, "new", O_WRONLY | O_CREAT | O_TRUNC); }
+static int folder_in_scratch(void)
+{
+	char path[96];
+	snprintf(path, sizeof path, "%s/folder", scratch);
+	return mkdir(path, 0700) ? errno : result_of(rmdir(path));
+}
+static int fifo_in_scratch(void)
+{
+	char path[96];
+	snprintf(path, sizeof path, "%s/fifo", scratch);
+	return result_of(mkfifo(path, 0600));
+}
+static int link_in_scratch(void)
+{
+	char path[96];
+	snprintf(path, sizeof path, "%s/link", scratch);
+	return result_of(symlink(readable, path));
+}
+/* A command that no device knows: ENOTTY is the device's answer, EACCES the fence's. */
+static int command_device(const char *path, int flags)
+{
+	int fd = open(path, flags);
+	return fd < 0 ? 1000 + errno : result_of(ioctl(fd, 0x5401, NULL));
+}
+static int command_granted(void) { return command_device("/dev/null", O_RDWR); }
+static int command_readable(void) { return command_device("/dev/zero", O_RDONLY); }
+static int tcp_bind(void)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	return result_of(bind(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&any, sizeof any));
+}
+static int tcp_connect(void)
+{
+	return result_of(connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&tcp, sizeof tcp));
+}
+static int abstract_connect(void)
+{
+	struct sockaddr_un a;
+	socklen_t len = (socklen_t)abstract_address(&a);
+	return result_of(connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&a, len));
+}
+static int signal_outside(void) { return result_of(kill(outside, 0)); }
+static int run_granted(void)
+{
+	char *argv[] = {(char *)(uintptr_t)"/bin/true", NULL};
+	return result_of(execv(argv[0], argv));
+}
+
+static const char *const READ_PATHS[] = {readable, "/dev/zero", NULL}, *const DEVICES[] = {"/dev/null", NULL},
+						 *const PROGRAMS[] = {"/usr", "/lib", "/lib64", "/bin", NULL};
+static const struct sandbox_options PLAIN = {.level = SANDBOX_LSM, .read_paths = READ_PATHS},
+									WORKER = {.level = SANDBOX_LSM,
+										.read_paths = READ_PATHS,
+										.exec_paths = PROGRAMS,
+										.scratch = scratch,
+										.device_paths = DEVICES};
+
+/* What the kernel of the given ABI or a later one answers; an older one closes less. */
+static const struct attempt {
+	const char *name;
+	const struct sandbox_options *options;
+	int (*run)(void);
+	int expected, abi;
+} ATTEMPTS[] = {
+	{"read a granted file", &PLAIN, open_readable, 0, 1},
+	{"write a granted file", &PLAIN, write_readable, EACCES, 1},
+	{"truncate a granted file", &PLAIN, truncate_readable, EACCES, 3},
+	{"read another file", &PLAIN, open_closed, EACCES, 1},
+	{"truncate another file", &PLAIN, truncate_closed, EACCES, 3},
+	{"list the root", &PLAIN, list_root, EACCES, 1},
+	{"make a file where nothing is granted", &PLAIN, make_in_scratch, EACCES, 1},
+	{"command a device that may be read", &PLAIN, command_readable, EACCES, 5},
+	{"bind a TCP socket", &PLAIN, tcp_bind, EACCES, 4},
+	{"connect a TCP socket", &PLAIN, tcp_connect, EACCES, 4},
+	{"connect to an abstract socket", &PLAIN, abstract_connect, EPERM, 6},
+	{"signal a process", &PLAIN, signal_outside, EPERM, 6},
+	{"run a program", &PLAIN, run_granted, EACCES, 1},
+	{"run a granted program", &WORKER, run_granted, 0, 1},
+	{"make a file in scratch", &WORKER, make_in_scratch, 0, 1},
+	{"truncate a file in scratch", &WORKER, truncate_in_scratch, 0, 1},
+	{"make and remove a folder in scratch", &WORKER, folder_in_scratch, 0, 1},
+	{"make a FIFO in scratch", &WORKER, fifo_in_scratch, EACCES, 1},
+	{"make a symbolic link in scratch", &WORKER, link_in_scratch, EACCES, 1},
+	{"command a granted device", &WORKER, command_granted, ENOTTY, 1},
+	{"read a file beside scratch", &WORKER, open_closed, EACCES, 1},
+};
+
+/* Runs one attempt behind Landlock alone, as nobody where the test is root: root passes file modes. */
+static int behind_landlock(const struct attempt *a)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) {
+		char why[256];
+		if (sandbox_drop_root(why, sizeof why) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) _exit(NOT_ENTERED);
+		if (a->options && sandbox_landlock(a->options, why, sizeof why)) _exit(NOT_ENTERED);
+		int got = a->run();
+		_exit(got > 1000 ? NOT_ENTERED + 1 : got);
+	}
+	while (waitpid(pid, &status, 0) < 0) continue;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_landlock_alone(void **state)
+{
+	int bad = 0;
+	if (kernel_abi() < 1) skip();
+	assert_int_equal(sandbox_landlock_abi(), kernel_abi());
+	for (size_t i = 0; i < sizeof ATTEMPTS / sizeof *ATTEMPTS; i++) {
+		const struct attempt *a = &ATTEMPTS[i];
+		if (kernel_abi() < a->abi) continue;
+		int got = behind_landlock(a);
+		if (got != a->expected)
+			print_message("# %s: expected %s, found %d (%s)\n", a->name, strerror(a->expected), got, strerror(got));
+		bad += got != a->expected;
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* Without the fence all of them are possible: it is the fence that the table above sees. */
+static void test_nothing_else_stops_them(void **state)
+{
+	int (*const open_to_all[])(void) = {write_readable, truncate_readable, open_closed, truncate_closed, list_root,
+		tcp_bind, tcp_connect, abstract_connect, run_granted, make_in_scratch};
+	for (size_t i = 0; i < sizeof open_to_all / sizeof *open_to_all; i++)
+		assert_int_equal(behind_landlock(&(struct attempt){.run = open_to_all[i]}), 0);
+}
+
+static int descriptors(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 256; fd++) n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* Runs check with ctx in a child of its own; true when it says so there. */
+static bool in_child(bool (*check)(const void *), const void *ctx)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) _exit(check(ctx) ? 0 : 1);
+	while (waitpid(pid, &status, 0) < 0) continue;
+	return status == 0;
+}
+
+/* The rules' own descriptor is gone when they hold. */
+static bool keeps_no_descriptor(const void *ctx)
+{
+	char why[256];
+	int before = descriptors();
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !sandbox_landlock(ctx, why, sizeof why) &&
+		descriptors() == before;
+}
+
+static void test_landlock_keeps_no_descriptor(void **state)
+{
+	if (kernel_abi() < 1) skip();
+	assert_true(in_child(keeps_no_descriptor, &PLAIN));
+	assert_true(in_child(keeps_no_descriptor, &WORKER));
+}
+
+/* Of what root had nothing is left: every set of capabilities is empty, the ambient one too. */
+static bool has_no_capability(const void *ctx)
+{
+	static const char *const sets[] = {"CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"};
+	char why[256], text[8192];
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+	/* One capability is made ambient first, which an exec would bring back: only who has one can lose it. */
+	if (syscall(SYS_capget, &head, data)) return false;
+	data[0].inheritable |= 1u << CAP_NET_RAW & data[0].permitted;
+	if (syscall(SYS_capset, &head, data)) return false;
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_NET_RAW, 0, 0);
+	if (sandbox_drop_root(why, sizeof why)) return false;
+	int fd = open("/proc/self/status", O_RDONLY);
+	ssize_t n = read(fd, text, sizeof text - 1);
+	text[n > 0 ? n : 0] = 0;
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+		const char *at = strstr(text, sets[i]);
+		if (!at || strtoull(at + 7, NULL, 16) != 0) return false;
+	}
+	return getuid() == 65534 && geteuid() == 65534 && getgid() == 65534 && getegid() == 65534 &&
+		getgroups(0, NULL) == 0;
+}
+
+static void test_root_is_gone(void **state)
+{
+	if (geteuid() != 0) skip();
+	assert_true(in_child(has_no_capability, NULL));
+}
+
+/* ---- limits ---- */
+
+struct limits {
+	struct sandbox_options options;
+	rlim_t cpu, file, processes; /* expected; RLIM_INFINITY: as it was */
+};
+
+static bool is_limit(int resource, rlim_t expected, const struct rlimit *before)
+{
+	struct rlimit now;
+	if (getrlimit(resource, &now)) return false;
+	if (expected == RLIM_INFINITY) return now.rlim_cur == before->rlim_cur && now.rlim_max == before->rlim_max;
+	return now.rlim_cur == expected && now.rlim_max == expected;
+}
+
+static bool has_limits(const void *ctx)
+{
+	const struct limits *l = ctx;
+	struct rlimit cpu, file, processes, space, data, now;
+	char why[256];
+	getrlimit(RLIMIT_CPU, &cpu), getrlimit(RLIMIT_FSIZE, &file), getrlimit(RLIMIT_NPROC, &processes);
+	getrlimit(RLIMIT_AS, &space), getrlimit(RLIMIT_DATA, &data);
+	if (sandbox_enter(&l->options, why, sizeof why)) return false;
+	bool ok = is_limit(RLIMIT_CPU, l->cpu, &cpu) && is_limit(RLIMIT_FSIZE, l->file, &file) &&
+		is_limit(RLIMIT_NPROC, l->processes, &processes) && is_limit(RLIMIT_CORE, 0, NULL) &&
+		is_limit(RLIMIT_NOFILE, 256, NULL) && is_limit(RLIMIT_MSGQUEUE, 0, NULL);
+	/* Memory: beyond what the process has, which is more than nothing and less than half a gigabyte here. */
+	rlim_t bytes = (rlim_t)l->options.memory_bytes;
+	if (!bytes) return ok && is_limit(RLIMIT_AS, RLIM_INFINITY, &space) && is_limit(RLIMIT_DATA, RLIM_INFINITY, &data);
+	ok = ok && !getrlimit(RLIMIT_AS, &now) && now.rlim_max > bytes && now.rlim_max < bytes + (512u << 20);
+	return ok && !getrlimit(RLIMIT_DATA, &now) && now.rlim_max > bytes && now.rlim_max < bytes + (512u << 20);
+}
+
+static void test_limits(void **state)
+{
+	static const struct limits rows[] = {
+		{{.level = SANDBOX_NONE}, RLIM_INFINITY, 0, 0},
+		{{.level = SANDBOX_NONE, .cpu_s = 7, .memory_bytes = 1 << 28, .allow_threads = 1}, 7, 0, RLIM_INFINITY},
+		{{.level = SANDBOX_NONE, .scratch = scratch, .allow_fork = 1}, RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY},
+		{{.level = SANDBOX_NONE, .allow_memfd = 1, .memory_bytes = 1 << 28}, RLIM_INFINITY, 1 << 28, 0},
+		{{.level = SANDBOX_NONE, .allow_memfd = 1}, RLIM_INFINITY, RLIM_INFINITY, 0},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (!in_child(has_limits, &rows[i])) fail_msg("limits of row %zu", i);
+}
+
+/* ---- levels ---- */
+
+static int put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	int rc = fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text);
+	if (fd >= 0) close(fd);
+	return rc;
+}
+
+/* Whether nobody may make the five namespaces and settle in them here: by the kernel's calls alone. */
+static bool has_namespaces(void)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) {
+		char map[64];
+		if (geteuid() == 0 && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))) _exit(1);
+		unsigned uid = geteuid(), gid = getegid();
+		if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)) _exit(1);
+		prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+		int rc = put("/proc/self/setgroups", "deny");
+		snprintf(map, sizeof map, "%u %u 1\n", uid, uid);
+		rc = rc || put("/proc/self/uid_map", map);
+		snprintf(map, sizeof map, "%u %u 1\n", gid, gid);
+		_exit(rc || put("/proc/self/gid_map", map) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ? 1 : 0);
+	}
+	while (waitpid(pid, &status, 0) < 0) continue;
+	return status == 0;
+}
+
+/* The tests of the levels are skipped where a level is not offered; so it must be where it can be. */
+static void test_levels_that_can_be_are(void **state)
+{
+	char text[256];
+	int level = sandbox_level_probe(text, sizeof text);
+	bool has_filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0, has_landlock = kernel_abi() >= 1;
+	int expected = !has_filter || !has_landlock ? SANDBOX_NONE : has_namespaces() ? SANDBOX_FULL : SANDBOX_LSM;
+	assert_int_equal(level, expected);
+	assert_int_equal(*text == 0, level == SANDBOX_FULL);
+}
+
+static int listener;
+
+static int setup(void **state)
+{
+	struct sockaddr_un a;
+	socklen_t len = sizeof tcp;
+	outside = getpid();
+	snprintf(abstract, sizeof abstract, "hone-fences-%d", (int)outside);
+	snprintf(scratch, sizeof scratch, "/tmp/hone-fences-XXXXXX");
+	if (!mkdtemp(scratch) || chmod(scratch, 0777)) return -1;
+	snprintf(readable, sizeof readable, "%s.readable", scratch);
+	snprintf(closed, sizeof closed, "%s.closed", scratch);
+	int r = open(readable, O_CREAT | O_WRONLY, 0666), c = open(closed, O_CREAT | O_WRONLY, 0666);
+	if (r < 0 || c < 0 || fchmod(r, 0666) || fchmod(c, 0666)) return -1;
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	tcp.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(listener, (struct sockaddr *)&tcp, len) || listen(listener, 16)) return -1;
+	if (getsockname(listener, (struct sockaddr *)&tcp, &len)) return -1;
+	int local = socket(AF_UNIX, SOCK_STREAM, 0);
+	return bind(local, (struct sockaddr *)&a, (socklen_t)abstract_address(&a)) || listen(local, 16);
+}
+
+static int teardown(void **state)
+{
+	char path[96];
+	snprintf(path, sizeof path, "%s/new", scratch);
+	unlink(path);
+	unlink(readable);
+	unlink(closed);
+	return rmdir(scratch);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_landlock_alone),
+		cmocka_unit_test(test_nothing_else_stops_them),
+		cmocka_unit_test(test_landlock_keeps_no_descriptor),
+		cmocka_unit_test(test_root_is_gone),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_levels_that_can_be_are),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
