@@ -101,7 +101,7 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 {
 	const char *name = "";
 	const json_t *shape = json_object_get(e, "shape");
-	int64_t plain = 0, exact = -1, elements = 1;
+	int64_t plain = 0, exact = -1, noise = -1, elements = 1;
 	/* What compare cannot handle is refused first, by a message about the task. */
 	int rc = json_get_str(e, "output", "dtype", &name, err);
 	if (!rc && dtype_from_name(name, &out->dtype))
@@ -120,12 +120,17 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 	/* Both parts must lie in the mapping, aligned for doubles: compare reads them in place. */
 	rc = json_get_int(e, "output", "plain", 0, t->expected_bytes, &plain, err);
 	if (!rc) rc = json_get_int(e, "output", "exact", -1, t->expected_bytes, &exact, err);
+	if (!rc) rc = json_opt_int(e, "output", "noise", -1, t->expected_bytes, &noise, err);
+	int64_t columns = out->ndim ? out->shape[out->ndim - 1] : 1, rows = columns ? elements / columns : 0;
+	if (!rc && noise >= 0 && (rows * 8 > t->expected_bytes - noise || noise % 8))
+		rc = err_set(err, ERR_FORMAT, "oracle's noise does not lie in its memory");
 	if (!rc &&
 		(elements * (int64_t)dtype_bytes(out->dtype) > t->expected_bytes - plain ||
 			(exact >= 0 && elements * 8 > t->expected_bytes - exact) || plain % 8 || (exact >= 0 && exact % 8)))
 		rc = err_set(err, ERR_FORMAT, "oracle's outputs do not lie in their memory");
 	if (rc) return rc;
 	out->plain = t->expected + plain;
+	out->noise = noise >= 0 ? (const double *)(const void *)(t->expected + noise) : NULL;
 	out->exact = exact >= 0 ? (const double *)(const void *)(t->expected + exact) : NULL;
 	return 0;
 }
