@@ -10,7 +10,6 @@
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 #define MARK "hone"          /* key in metadata that only hone's entries have */
 #define RESULTS "eval_results.json"
-#define BASELINE "baseline_time.json"
 
 /* ---- entries ---- */
 
@@ -51,9 +50,7 @@ static double runtime_of(const json_t *entry)
 	return isfinite(ms) && ms > 0 ? ms : -1;
 }
 
-/* Takes runtime and runtime_stats of the same problem and sample over from measured, another
- * eval_results.json. Returns how many. */
-static int take_times(json_t *results, const json_t *measured)
+int kernelbench_take_times(json_t *results, const json_t *measured)
 {
 	const char *key;
 	json_t *list, *entry;
@@ -86,7 +83,7 @@ static int entry_check(const json_t *entry, const char *what, struct err *err)
 	return rc ? rc : json_opt_num(entry, what, "runtime", &ms, err);
 }
 
-static int results_load(const char *path, json_t **out, struct err *err)
+int kernelbench_results_load(const char *path, json_t **out, struct err *err)
 {
 	const char *key;
 	json_t *list, *entry;
@@ -108,8 +105,7 @@ static int results_load(const char *path, json_t **out, struct err *err)
 	return rc;
 }
 
-/* out: that level's object, file name to times. */
-static int baseline_load(const char *path, int level, json_t **out, struct err *err)
+int kernelbench_baseline_load(const char *path, int level, json_t **out, struct err *err)
 {
 	char key[16];
 	json_t *file = NULL;
@@ -132,15 +128,14 @@ static int baseline_load(const char *path, int level, json_t **out, struct err *
 	return rc;
 }
 
-/* Refuses a folder whose eval_results.json hone did not write: it may hold measured times. */
-static int folder_check(const char *dir, struct err *err)
+int kernelbench_folder_check(const char *dir, struct err *err)
 {
 	char *path = path_join(dir, RESULTS);
 	json_t *old = NULL, *list, *entry;
 	const char *key;
 	size_t i;
 	bool is_ours = true;
-	int rc = path_exists(path) ? results_load(path, &old, err) : 0;
+	int rc = path_exists(path) ? kernelbench_results_load(path, &old, err) : 0;
 	json_object_foreach(old, key, list) json_array_foreach(list, i, entry)
 		is_ours = is_ours && json_object_get(json_object_get(entry, "metadata"), MARK);
 	if (!rc && !is_ours)
@@ -213,7 +208,7 @@ static void score_task(struct scores *s, const json_t *results, const struct tas
 	for (size_t p = 0; p < ARRAY_LEN(THRESHOLDS); p++) s->faster[p] += reference_ms / ms > THRESHOLDS[p];
 }
 
-static json_t *analysis_of(const json_t *results, const struct task_set *tasks, int level, const json_t *baseline)
+json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks, int level, const json_t *baseline)
 {
 	struct scores s = {0};
 	for (size_t i = 0; i < tasks->count; i++)
@@ -313,13 +308,13 @@ static json_t *baseline_rows(const json_t *results, const struct task_set *tasks
 	return json_pack("{s:o}", key, rows);
 }
 
-static int save(
+int kernelbench_save(
 	const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err)
 {
 	int rc = dir_make(dir, err);
 	if (!rc) rc = file_put(dir, RESULTS, json_incref(results), err);
 	if (!rc) rc = file_put(dir, "pass_at_k_results.json", pass_at_k_json(results), err);
-	if (!rc && baseline) rc = file_put(dir, BASELINE, baseline_rows(results, tasks, level, baseline), err);
+	if (!rc && baseline) rc = file_put(dir, KERNELBENCH_BASELINE, baseline_rows(results, tasks, level, baseline), err);
 	return rc;
 }
 
@@ -329,13 +324,13 @@ int kernelbench_times_load(const char *dir, const char *timings, const char *bas
 	struct kernelbench_times *out, struct err *err)
 {
 	*out = (struct kernelbench_times){0};
-	int rc = folder_check(dir, err);
-	if (!rc && timings) rc = results_load(timings, &out->measured, err);
+	int rc = kernelbench_folder_check(dir, err);
+	if (!rc && timings) rc = kernelbench_results_load(timings, &out->measured, err);
 	if (rc || !baseline) return rc;
-	char *path = path_join(dir, BASELINE);
+	char *path = path_join(dir, KERNELBENCH_BASELINE);
 	out->is_baseline_here = path_is_same(baseline, path);
 	free(path);
-	return baseline_load(baseline, level, &out->baseline, err);
+	return kernelbench_baseline_load(baseline, level, &out->baseline, err);
 }
 
 void kernelbench_times_release(struct kernelbench_times *t)
@@ -347,8 +342,8 @@ void kernelbench_times_release(struct kernelbench_times *t)
 int kernelbench_write(const char *dir, json_t *results, const struct task_set *tasks, int level,
 	const struct kernelbench_times *t, json_t **analysis, struct err *err)
 {
-	if (t->measured) log_info("times of %d kernels taken over", take_times(results, t->measured));
-	int rc = save(dir, results, tasks, level, t->is_baseline_here ? NULL : t->baseline, err);
-	if (!rc) *analysis = analysis_of(results, tasks, level, t->baseline);
+	if (t->measured) log_info("times of %d kernels taken over", kernelbench_take_times(results, t->measured));
+	int rc = kernelbench_save(dir, results, tasks, level, t->is_baseline_here ? NULL : t->baseline, err);
+	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, t->baseline);
 	return rc;
 }

@@ -160,7 +160,7 @@ static struct sha256_hex digest_of(const struct task_synth_options *o)
 			int style = k % task_answer_styles(), choice = k / task_answer_styles();
 			rc = o->rungs ? task_answer_choice(t, style, choice, &all, &all, &err)
 				: choice  ? task_answer_slow(t, style, &all, &all, &err)
-						  : task_answer(t, style, &all, &all, &err);
+						  : task_answer_choice(t, style, 0, &all, &all, &err);
 			if (rc && !(o->rungs && rc == ERR_RANGE)) fail_msg("%s: %s", t->name, err.text);
 		}
 	}
