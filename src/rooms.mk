@@ -1,6 +1,6 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base field text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner prove verify agent eval rl store report cli
+ROOMS := base field text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner prove clean verify agent eval rl store report cli
 USES_base   :=
 USES_field  := base
 USES_text   := base
@@ -29,6 +29,7 @@ USES_sandbox :=
 USES_runner := base tape cost vm sandbox
 USES_store  := base
 USES_prove  := base field tape ttir vm runner
+USES_clean  := base tape vm sandbox runner prove
 USES_verify := base task lint tape cost vm sandbox runner prove store
 USES_agent  := base task verify
 USES_eval   := base task verify

@@ -1,7 +1,7 @@
-# hone-runner: the clean process that replays tapes. Its main lies in the runner's archive.
-RUNNER_OBJS := $(BUILD)/obj/src/runner/runner_main.o
+# hone-runner: the clean process that replays tapes.
+RUNNER_OBJS := $(BUILD)/obj/src/clean/clean_main.o
 
-$(BUILD)/hone-runner: $(RUNNER_OBJS) $(call libs,runner)
+$(BUILD)/hone-runner: $(RUNNER_OBJS) $(call libs,clean)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(call lib,jansson nettle yaml seccomp) -lpthread -ldl -lm -o $@

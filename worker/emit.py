@@ -153,7 +153,7 @@ class Emitter:
         entry = recipe["functions"][index]
         names = lambda i: self.function(recipe, i)
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
-        if node is None or entry["kind"] == "builtin":
+        if node is None or entry["kind"] in ("builtin", "aggregate"):
             raise Unsupported(f"function {entry['name']} cannot be emitted")
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own

@@ -6,10 +6,21 @@
  * Python hook reaches, and asks the driver for it. These are those functions of c10
  * (libc10_cuda.so, called through its PLT): loaded before torch with RTLD_GLOBAL they come first.
  * Device 0 is current, and every switch is a switch to it. Part of libhone_sandbox.so, for the
- * workers only; the names are C++'s, mangled. */
+ * workers only; the names are C++'s, mangled.
+ *
+ * Autograd's graph notes the stream that each operator ran on: the default one. A backward pass over
+ * such a graph would need a driver; tracer_tensor.py refuses it before it begins. */
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
+
+/* c10::cuda::CUDAStream, which is returned in two registers. */
+struct one_stream {
+	int8_t device_type;  /* 1: CUDA */
+	int8_t device_index; /* 0 */
+	int64_t id;          /* 0: the default stream */
+};
 
 int one_device_get(signed char *device) __asm__("_ZN3c104cuda9GetDeviceEPa");
 int one_device_set(signed char device, bool force) __asm__("_ZN3c104cuda9SetDeviceEab");
@@ -17,6 +28,9 @@ int one_device_set_maybe(signed char device) __asm__("_ZN3c104cuda14MaybeSetDevi
 signed char one_device_exchange(signed char device) __asm__("_ZN3c104cuda14ExchangeDeviceEa");
 signed char one_device_exchange_maybe(signed char device) __asm__("_ZN3c104cuda19MaybeExchangeDeviceEa");
 signed char one_device_current(void) __asm__("_ZN3c104cuda14current_deviceEv");
+struct one_stream one_device_stream(signed char device) __asm__("_ZN3c104cuda20getCurrentCUDAStreamEa");
+struct one_stream one_device_default_stream(signed char device) __asm__("_ZN3c104cuda20getDefaultCUDAStreamEa");
+void one_device_set_stream(struct one_stream stream) __asm__("_ZN3c104cuda20setCurrentCUDAStreamENS0_10CUDAStreamE");
 void one_device_check(int error, const char *file, const char *function, unsigned line, bool assertions) __asm__(
 	"_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb");
 
@@ -30,6 +44,10 @@ int one_device_set_maybe(signed char device) { return 0; }
 signed char one_device_exchange(signed char device) { return 0; }
 signed char one_device_exchange_maybe(signed char device) { return 0; }
 signed char one_device_current(void) { return 0; }
+
+struct one_stream one_device_stream(signed char device) { return (struct one_stream){.device_type = 1}; }
+struct one_stream one_device_default_stream(signed char device) { return (struct one_stream){.device_type = 1}; }
+void one_device_set_stream(struct one_stream stream) {}
 
 /* c10's own check counts the devices first, even when there is nothing to report. A real error goes
  * to it: it throws, and the candidate gets its exception. */

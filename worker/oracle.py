@@ -23,7 +23,7 @@ from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tens
 SANDBOX = {"allow_memfd": 1}
 # How far the reference's own error may be from fp64 where a hidden trial is to count (src/verify/compare.c, `usable`).
 USABLE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-VARIANTS = ("stock", "smaller", "larger", "strided")
+VARIANTS = ("stock", "smaller", "larger", "strided", "built")
 
 
 class Variant:
@@ -139,11 +139,36 @@ def run_trial(variant, trial, positive, power):
         call = vary_defaults(variant, trial, call)
         if call is None:
             return None
-    return run_call(variant, trial, call)
+    return run_call(variant, trial, call, trial["distribution"] == "rows")
 
 
-def run_call(variant, trial, call):
-    """The reference on one call, plain and in fp64."""
+NOISE_RUNS = 2
+
+
+def noise_of(model, call, draws, exact, seed):
+    """For each output of the reference in fp64 how far half a unit in the last place of each input, up or down, moves it: the most of each row, in NOISE_RUNS
+    runs. What a row of equal elements leaves of its own rounding behind a division by nearly nothing is of this size, whoever computes it."""
+    generator = torch.Generator().manual_seed(seed ^ 0x6E6F6973)
+
+    def moved(t):
+        if not t.is_floating_point():
+            return t.clone()
+        sign = torch.randint(0, 2, t.shape, generator=generator) * 2 - 1
+        return t.double() * (1 + sign * (torch.finfo(t.dtype).eps / 2))
+
+    noise = [torch.zeros(r.reshape(-1, r.shape[-1]).shape[0] if r.dim() and r.numel() else 0, dtype=torch.float64) for r in exact]
+    for _ in range(NOISE_RUNS):
+        found = forward_double(model, call.map(moved), draws)
+        if found is None or any(f.shape != r.shape for f, r in zip(found[0], exact)):
+            return None
+        for n, f, r in zip(noise, found[0], exact):
+            if n.numel() and r.is_floating_point():
+                torch.maximum(n, (f - r).abs().nan_to_num(0.0, 0.0, 0.0).reshape(n.numel(), -1).amax(1), out=n)
+    return noise
+
+
+def run_call(variant, trial, call, has_equal=False):
+    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so that rounding may be all that is left of them."""
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])
@@ -157,16 +182,18 @@ def run_call(variant, trial, call):
     input_changes = [not same_bytes([a], [b]) for a, b in zip(before, after)]
     now = dict(named_tensors(model))
     param_changes = {n: not same_bytes([t], [now[n].detach()]) for n, t in params}
+    after = {n: now[n].detach().clone() for n, changes in param_changes.items() if changes and now[n].is_floating_point()}
     with torch.no_grad():
         for name, t in params:
             now[name].copy_(t)
     torch.set_rng_state(start)
-    exact = None if trial.get("check") else forward_double(model, call, draws.taken if draws else [])
+    exact, after_exact = (None if trial.get("check") else forward_double(model, call, draws.taken if draws else [], after)) or (None, {})
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
     drawn = draws.taken if draws else []
-    return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "input_changes": input_changes + [False] * len(drawn),
-            "param_changes": param_changes}
+    noise = noise_of(model, call, drawn, exact, trial["seed"]) if exact is not None and has_equal else None
+    return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise, "input_changes": input_changes + [False] * len(drawn),
+            "param_changes": param_changes, "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
 
 
 def is_finite(result):
@@ -189,21 +216,28 @@ def trial_name(trial, positive, power):
     return trial["distribution"] + (f" (2^{power:g})" if power > 0 else "") + ("-positive" if positive else "")
 
 
+def pack_expected(expected, plain, exact):
+    offset, _ = expected.add(plain.contiguous())
+    at = expected.add(exact.double().contiguous())[0] if exact is not None and plain.is_floating_point() else -1
+    return {"dtype": dtype_name(plain), "shape": list(plain.shape), "plain": offset, "exact": at}
+
+
 def pack_trial(index, variant_index, name, r, is_edge):
     given, expected = Pack("given", GIVEN_BYTES_MAX), Pack("expected", EXPECTED_BYTES_MAX)
-    message = {"index": index, "variant": variant_index, "distribution": name, "edge": is_edge, "inputs": [], "params": [], "outputs": []}
+    message = {"index": index, "variant": variant_index, "distribution": name, "edge": is_edge, "inputs": [], "params": [], "outputs": [],
+               "after": []}
     for t, changes in zip(r["inputs"], r["input_changes"]):
         offset, size = given.add(t)
         message["inputs"].append({"offset": offset, "bytes": size, "changes": changes})
     for name, t in r["params"]:
         offset, size = given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "changes": r["param_changes"][name]})
+        if name in r["after"]:
+            message["after"].append(dict(pack_expected(expected, *r["after"][name]), param=len(message["params"]) - 1))
     for i, plain in enumerate(r["plain"]):
-        offset, _ = expected.add(plain.contiguous())
-        exact = -1
-        if r["exact"] is not None and plain.is_floating_point():
-            exact, _ = expected.add(r["exact"][i].double().contiguous())
-        message["outputs"].append({"dtype": dtype_name(plain), "shape": list(plain.shape), "plain": offset, "exact": exact})
+        message["outputs"].append(pack_expected(expected, plain, r["exact"][i] if r["exact"] is not None else None))
+        if r["noise"] is not None and plain.is_floating_point() and r["noise"][i].numel():
+            message["outputs"][-1]["noise"] = expected.add(r["noise"][i])[0]
     return {"trial": message}, given, expected
 
 
@@ -244,7 +278,7 @@ def skip(send, index, trial, why):
 def find_sizes(source, job, stock, kind, budget, seed):
     """The first set of other sizes under which the reference still runs and some input has another shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
-    for text, changed in oracle_inputs.size_variants(source, kind == "larger", seed):
+    for text, changed in oracle_inputs.size_variants(source, kind, seed):
         try:
             if kind == "larger" and (budget.why_not(oracle_size.measure(text, job["init_seed"]))
                                      or not oracle_inputs.rounds_up_alike(shapes, oracle_size.input_shapes(text, job["init_seed"]))):
@@ -252,7 +286,7 @@ def find_sizes(source, job, stock, kind, budget, seed):
             reference = Reference(text, job["init_seed"])
             inputs = reference.inputs(seed)
             other = [list(t.shape) for t in inputs.tensors()]
-            if other == shapes or not is_finite({"plain": forward(reference.model, inputs), "exact": None}):
+            if other == shapes and kind != "built" or not is_finite({"plain": forward(reference.model, inputs), "exact": None}):
                 continue
             return Variant(Reference(text, job["init_seed"]), kind, changed, seed)
         except Exception:
@@ -295,6 +329,10 @@ def measure_cost(variant, seed):
     return {"eager": eager, "fused": fused, "narrows": log.narrows}
 
 
+NOT_FOUND = {"strided": "the task hands over contiguous inputs alone, and says nothing of others",
+             "built": "the constructor takes no sizes, or they are changed already, or no others work"}
+
+
 def judge(job, send):
     """Does one job; send(message, fds) passes messages on. The last message is {"done": true}."""
     torch.set_num_threads(1)
@@ -316,14 +354,14 @@ def judge(job, send):
         for index, trial in enumerate(trials):
             kind = VARIANTS[trial["shape_variant"]]
             if kind not in found:
-                skip(send, index, trial, "no other sizes work" if kind != "strided" else "the task hands over contiguous inputs alone, and says nothing of others")
+                skip(send, index, trial, NOT_FOUND.get(kind, "no other sizes work"))
             elif index >= time_for:
                 skip(send, index, trial, "the reference takes too long for so many trials")
             else:
                 send_trial(send, index, names.index(kind), found[kind], trial)
         send({"cost": measure_cost(stock, seed)})
-    if job.get("cost_size"):
-        send({"priced": oracle_scale.priced(job["cost_size"], job["source"], source, job["init_seed"], stock)})
+    if job.get("cost_size") or source != job["source"]:
+        send({"priced": oracle_scale.priced(job.get("cost_size", ""), job["source"], source, job["init_seed"], stock)})
     send({"done": True})
 
 

@@ -293,18 +293,19 @@ def rounds_up_alike(stock, other):
     return True
 
 
-def size_variants(source, is_larger, seed):
-    """(source, {name: (old, new)}) with other sizes, best first. Sizes are module-level integer constants; literals inside get_inputs() are the task's
-    statement that it has one size. What only get_inputs() uses changes first, all of it together and then each alone; then what the constructor's
-    arguments share, on both sides: the module is executed anew, so everything that is computed from a size follows it. At last sizes are halved or
-    doubled, for networks that need their divisors."""
+def size_variants(source, kind, seed):
+    """(source, {name: (old, new)}) with other sizes, best first: smaller or larger ones, or smaller ones among which the constructor's are ("built").
+    Sizes are module-level integer constants; literals inside get_inputs() are the task's statement that it has one size. What only get_inputs() uses
+    changes first, all of it together and then each alone; then what the constructor's arguments share. The module is executed anew, so everything that is
+    computed from a size follows it, on both sides. At last sizes are halved or doubled, for networks that need their divisors."""
     draw = random.Random(seed)
-    groups = constant_groups(source)[:VARIANT_ATTEMPTS]
+    groups = constant_groups(source, kind == "built")[:VARIANT_ATTEMPTS]
+    is_larger = kind == "larger"
     grow = [lambda v, share=share: larger(v, draw, share) for share in (1, 0.5, 0.25, 0)]
     for group in groups:
         for way in grow if is_larger else [lambda v: smaller(v, draw)]:
             yield sized(source, group, [way(s.value) for s in group])
-    for group in groups:
+    for group in groups if kind != "built" else []:
         yield sized(source, group, [2 * s.value if is_larger else max(s.value // 2, 1) for s in group])
 
 
@@ -316,8 +317,8 @@ def names_in(node):
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
-def constant_groups(source):
-    """Lists of sites that change together."""
+def constant_groups(source, is_built):
+    """Lists of sites that change together. is_built: each has a size that the constructor takes, where a list without any comes first otherwise."""
     tree = ast.parse(source)
     sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
     bases = {s.name.split("[")[0] for s in sites}
@@ -335,5 +336,10 @@ def constant_groups(source):
     order = sorted(sites, key=lambda s: (-s.value, s.name))
     pure = [s for s in order if s.name.split("[")[0] in in_inputs - elsewhere]
     shared = [s for s in order if s.name.split("[")[0] in in_inputs & elsewhere]
-    groups = ([pure] if pure else []) + ([[s] for s in pure] if len(pure) > 1 else [])
-    return groups + ([pure + shared] if shared else []) + [[s] for s in shared]
+    built = [s for s in order if s.name.split("[")[0] in used_by("get_init_inputs") - in_inputs and s.value >= 16
+             and not oracle_size.COUNT_NAME.search(s.name)]
+    alone = [[s] for s in pure] if len(pure) > 1 else []
+    groups = [pure, *alone, pure + shared if shared else [], *[[s] for s in shared]]
+    if is_built:
+        groups = [pure + shared + built, *[pure + [s] for s in shared + built]] if shared and pure or built else []
+    return [g for i, g in enumerate(groups) if g and g not in groups[:i]]

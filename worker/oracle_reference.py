@@ -176,14 +176,15 @@ def clone_tensor(t, double=False):
     return c.double() if double and t.is_floating_point() else c
 
 
-def forward_double(model, call, draws):
-    """The reference in fp64, or None where it cannot run so. Tensors that forward makes itself become fp64 through the default dtype; a model
+def forward_double(model, call, draws, changed=()):
+    """(outputs, {name: buffer after forward}) of the reference in fp64, the buffers those that are named; None where it cannot run so. Tensors that forward makes itself become fp64 through the default dtype; a model
     that insists on another dtype is tried without."""
     for default in (torch.float64, torch.float32):
         torch.set_default_dtype(default)
         try:
             twin = copy.deepcopy(model).double()
-            return forward(twin, call.map(lambda t: clone_tensor(t, double=True)), Draws(draws) if draws else None)
+            outputs = forward(twin, call.map(lambda t: clone_tensor(t, double=True)), Draws(draws) if draws else None)
+            return outputs, {name: t.detach() for name, t in named_tensors(twin) if name in changed}
         except Exception:
             continue
         finally:

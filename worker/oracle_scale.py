@@ -66,7 +66,8 @@ def describe_there(model, reference, call, training):
     state = {n: {"dtype": dtype_name(t), "shape": list(t.shape), "sha256": ""} for n, t in named_tensors(model)}
     init = reference.init
     return {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": state, "training": training,
-            "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs), "draws": []}
+            "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs), "draws": [],
+            "shapes_only": True}
 
 
 def reference_cost(source, model, call):
@@ -78,10 +79,19 @@ def reference_cost(source, model, call):
     return flatten_outputs(out), {"eager": eager, "fused": fused}
 
 
+def reference_shapes(source, model, call):
+    """The same without the times, which take a walk over thousands of steps where a reference has a recurrence: the products alone, as one launch."""
+    walk = oracle_size.Walk()
+    with oracle_size.on_meta(source), torch.no_grad(), walk, oracle_size.RecurrentShapes(walk):
+        out = model(*call.args, **call.kwargs)
+    return flatten_outputs(out), {"eager": [{"dot_flops": walk.products}], "fused": []}
+
+
 def priced(wanted, source, judged, init_seed, stock):
-    """The oracle's message about the sizes of the cost. source: the task's own text; judged: the text that is judged; stock: its variant."""
+    """The oracle's message about the sizes of the cost; wanted: "": about the task's own, without times. source: the task's own text; judged: the text that
+    is judged; stock: its variant."""
     try:
-        text, changed = (source, {}) if wanted == "stock" else grown(source, init_seed, int(wanted))
+        text, changed = (source, {}) if wanted in ("", "stock") else grown(source, init_seed, int(wanted))
         if text == judged:
             return {"same": True}
         if stock.draws:
@@ -90,7 +100,7 @@ def priced(wanted, source, judged, init_seed, stock):
         model = reference.model
         for module, (_, training) in zip(model.modules(), stock.modes):
             module.training = training
-        outputs, cost = reference_cost(text, model, call)
+        outputs, cost = (reference_cost if wanted else reference_shapes)(text, model, call)
         return {"job": describe_there(model, reference, call, stock.training), "changed": {n: list(v) for n, v in changed.items()},
                 "outputs": [[dtype_name(t), list(t.shape)] for t in outputs], **cost}
     except NotThere as e:

@@ -127,7 +127,7 @@ class Walk(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.seconds, self.largest, self.has_dot = 0.0, 0, False
+        self.seconds, self.largest, self.products = 0.0, 0, 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -140,7 +140,9 @@ class Walk(TorchDispatchMode):
         formula = flop_registry.get(func._overloadpacket)
         if formula is not None:
             with contextlib.suppress(Exception):
-                self.seconds += int(formula(*args, **kwargs, out_val=out)) / self.rate(func, args)
+                flops = int(formula(*args, **kwargs, out_val=out))
+                self.products += flops
+                self.seconds += flops / self.rate(func, args)
         return out
 
     def rate(self, func, args):

@@ -28,7 +28,7 @@ from ttir_compile import TRITON_FOLDER, make_backend, target, ttir_text
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
-KINDS = ("jit", "constexpr", "builtin")
+KINDS = ("jit", "constexpr", "builtin", "aggregate")
 TRITON_NAMES = ("language", "cdiv", "next_power_of_2")      # of the package itself, what a kernel may use
 COMPILER_OPTIONS = frozenset(("num_warps", "num_ctas", "num_stages", "warp_size", "maxnreg", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
                               "launch_pdl", "default_dot_input_precision", "max_num_imprecise_acc_default", "debug", "sanitize_overflow"))
@@ -316,12 +316,39 @@ class Builder:
         if entry["kind"] not in KINDS:
             raise Unsupported("a function of an unknown kind")
         node = self.node(entry)
+        if entry["kind"] == "aggregate":
+            return self.aggregate(index, entry, node)
         space = {"__builtins__": __builtins__, "__name__": entry["module"]}
         stub = types.FunctionType(code_of(without_body(node), entry["line"]), space, entry["name"], tuple(self.value(d, self.function) for d in entry["defaults"]))
         stub.__qualname__, stub.__module__ = entry["qualname"], entry["module"]
         stub.__kwdefaults__ = {name: self.value(d, self.function) for name, d in entry["kwdefaults"].items()} or None
         self.made[index] = made = self.wrapped(index, entry, stub)
         space.update(self.names(entry, self.function))
+        return made
+
+    def aggregate(self, index, entry, node):
+        """A class of the candidate's whose objects are several values. Its constructor gets values of the compiler, so it is read and not executed: fields
+        become parameters, or constants made of them."""
+        steps = [assigned_field(statement) for statement in node.body if not is_text(statement)]
+        where = inspect.Signature([inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in node.args.args])
+        defaults = dict(zip([a.arg for a in node.args.args][::-1], [self.value(d, self.function) for d in entry["defaults"]][::-1]))
+        if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
+            raise Unsupported(f"the constructor of {entry['aggregate'][0]} takes more than named parameters")
+
+        def construct(this, *args, **kwargs):
+            given = defaults | where.bind_partial(this, *args, **kwargs).arguments
+            for field, parameter, is_constant in steps:
+                v = given[parameter]
+                if entry["is_constexpr"] and isinstance(v, tl.constexpr):
+                    v = v.value
+                setattr(this, field, tl.constexpr(v) if is_constant else v)
+
+        name, qualname, module = entry["aggregate"]
+        own = type(name, (), {"__init__": construct, "__annotations__": {}, "__qualname__": qualname, "__module__": module})
+        self.made[index] = made = tl.core._aggregate(own)      # before its fields and methods: those may name it
+        own.__annotations__.update((field, self.value(kind, self.function)) for field, kind in entry["fields"])
+        for method, v in entry["methods"]:
+            setattr(made, method, self.value(v, self.function))
         return made
 
     def wrapped(self, index, entry, stub):
@@ -354,6 +381,21 @@ class Builder:
         fn.__kwdefaults__ = {name: self.value(d, other) for name, d in entry["kwdefaults"].items()} or None
         space.update(self.names(entry, other))
         return fn
+
+
+def is_text(statement):
+    return isinstance(statement, ast.Pass) or isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def assigned_field(statement):
+    """(field, parameter, whether it becomes a constant) of self.field = parameter, or of self.field = tl.constexpr(parameter)."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Attribute):
+        target, value = statement.targets[0], statement.value
+        is_constant = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "constexpr" and len(value.args) == 1 and not value.keywords
+        value = value.args[0] if is_constant else value
+        if isinstance(target.value, ast.Name) and target.value.id == "self" and isinstance(value, ast.Name):
+            return target.attr, value.id, is_constant
+    raise Unsupported("the constructor of an aggregate does more than keep its parameters")
 
 
 def library_module(name):

@@ -5,6 +5,7 @@ itself. The supervisor takes nothing from here but a tape, which tape_parse vali
 
 The candidate is executed as module `candidate` from memory; a linecache entry lets Triton's inspect.getsource find its text.
 """
+import contextlib
 import json
 import linecache
 import math
@@ -110,6 +111,8 @@ def stop_of(code, error):
         return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed), compile_failed.line)
     if isinstance(error, Unsupported):
         code = "unsupported"
+    if isinstance(error, tracer_driver.GridTooLarge):
+        code = "grid-too-large"
     text = safe_text(error)
     return Stop(code, type(error).__name__, text, traceback_line(error))
 
@@ -167,12 +170,26 @@ def build(job, module):
     args = [plain_value(v) for v in job.get("init_args", [])]
     kwargs = {k: plain_value(v) for k, v in job.get("init_kwargs", {}).items()}
     torch.manual_seed(job.get("init_seed", 0))
-    model = cls(*args, **kwargs)
+    with without_values() if job.get("shapes_only") else contextlib.nullcontext():
+        model = cls(*args, **kwargs)
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
         model.train(bool(job.get("training", False)))
     return model
+
+
+@contextlib.contextmanager
+def without_values():
+    """At sizes where nothing is computed parameters get no values: drawing gigabytes would take longer than all else."""
+    own = {name: getattr(torch.nn.init, name) for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")}
+    try:
+        for name in own:
+            setattr(torch.nn.init, name, lambda tensor, *args, **kwargs: tensor)
+        yield
+    finally:
+        for name, function in own.items():
+            setattr(torch.nn.init, name, function)
 
 
 def plain_value(value):

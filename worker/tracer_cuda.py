@@ -183,5 +183,6 @@ def install():
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)     # devices that are not there: torch would keep each call's stack as text
     torch.Tensor.record_stream = _constant(None)      # its own takes no stream but torch's; memory is never handed on while a tape is made
     torch._C._cuda_getCurrentRawStream = lambda *args: CURRENT[0].cuda_stream
+    torch._C._set_cudnn_enabled(False)
     torch._C._cuda_getDevice = _constant(0)
     torch._C._cuda_setDevice = _constant(None)

@@ -46,6 +46,10 @@ class CompileFailed(Exception):
         self.line = line
 
 
+class GridTooLarge(RuntimeError):
+    """A launch that a driver refuses, as it says it."""
+
+
 def remember(kernels):
     """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from that recipe. Launched again by the same recipe they are not
     compiled again."""
@@ -154,7 +158,7 @@ def record_launch(kernel, grid, args):
     grid = [int(g) for g in grid]
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
         if size < 0 or size > limit:
-            raise RuntimeError(f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
+            raise GridTooLarge(f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
     row_args = []
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)

@@ -131,6 +131,8 @@ class PlainMode(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name in tracer_tensor.VIEWED_IN_PLACE:
+            return tracer_tensor.view_in_place(func, args, kwargs or {})
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
         return SHELL.outwards(tracer_tensor.TRACER.dispatch(func, args, kwargs), back)

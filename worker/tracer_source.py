@@ -5,11 +5,13 @@ itself. What the functions see beyond their own names are values: constants, oth
 such form is written as unknown; that matters only where the compiler asks for it.
 
 A recipe is a JSON object: {"functions": [function...], "entry": index, "name": kernel's name, "signature": [[parameter, type]...], "constants": [[path, value]...],
-"attrs": [[path, [[name, n]...]]...], "options": {name: scalar}}. A function is {"kind": "jit"|"constexpr"|"builtin", "name", "qualname", "module", "line",
-"noinline", "defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}. A value is a list that starts with its kind: see value() below.
+"attrs": [[path, [[name, n]...]]...], "options": {name: scalar}}. A function is {"kind": "jit"|"constexpr"|"builtin"|"aggregate", "name", "qualname", "module", "line",
+"noinline", "defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}; of an aggregate it is the constructor, with "aggregate": [name, qualname,
+module], "is_constexpr", "fields": [[name, value]...] and "methods": [[name, value]...]. A value is a list that starts with its kind: see value() below.
 """
 import ast
 import functools
+import inspect
 import json
 import math
 import sys
@@ -85,6 +87,8 @@ class Recipe:
         place = library_place(v)
         if place is not None:
             return ["library", *place]
+        if isinstance(v, type) and getattr(v, "__triton_aggregate__", False):
+            return self.aggregate(v)
         kind, function = candidate_function(v)
         if function is None:
             return ["unknown", type(v).__name__]
@@ -93,6 +97,25 @@ class Recipe:
             self.functions.append(None)
             self.functions[self.index[id(v)]] = self.function(kind, v, function)
         return ["function", self.index[id(v)]]
+
+    def aggregate(self, v):
+        """A class of the candidate's whose objects are several values of a kernel: the types of its fields, its methods, and where its constructor stands."""
+        if id(v) in self.index:
+            return ["function", self.index[id(v)]]
+        own = inspect.getclosurevars(v.__new__).nonlocals.get("cls")
+        init = getattr(own, "__init__", None)
+        is_constexpr = isinstance(init, ConstexprFunction)
+        init = init.fn if is_constexpr else init
+        if not isinstance(init, types.FunctionType) or init.__code__.co_filename != SOURCE_NAME:
+            return ["unknown", v.__name__]
+        self.index[id(v)] = index = len(self.functions)
+        self.functions.append(None)
+        methods = [(name, m) for name, m in vars(v).items() if isinstance(m, JITCallable)]
+        entry = self.function("aggregate", init, init)
+        entry.update(aggregate=[v.__name__, v.__qualname__, v.__module__], is_constexpr=is_constexpr,
+                     fields=[[name, self.value(kind)] for name, kind in own.__annotations__.items()], methods=[[name, self.value(m)] for name, m in methods])
+        self.functions[index] = entry
+        return ["function", index]
 
     def function(self, kind, v, function):
         """A function of the candidate's: where it stands, and what the names in it mean."""
@@ -147,7 +170,6 @@ def candidate_function(v):
 def source_of(v, function):
     if isinstance(v, JITCallable):
         return v._src
-    import inspect
     return textwrap.dedent("".join(inspect.getsourcelines(function)[0]))
 
 

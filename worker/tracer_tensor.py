@@ -12,6 +12,7 @@ the operator means for the tape:
   anything else  a library row
 """
 import torch
+from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tracer_fault import Unsupported
@@ -93,9 +94,26 @@ def _set_data(self, value):
         self._inner, self._buffer, self._tracer = value._inner, value._buffer, value._tracer
 
 
+class Engine:
+    """torch's engine for backward passes. Over CUDA tensors it asks the driver for streams and threads: there is none here, and it would end the process."""
+
+    def __init__(self, real):
+        self._real = real
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def run_backward(self, tensors, *args, **kwargs):
+        if TRACER is not None and any(t.is_cuda for t in tensors):
+            TRACER.rec.fail("unsupported", "forward runs a backward pass of torch's autograd (torch.autograd.grad, backward, torch.func.grad); "
+                            "its operators are torch's own: write the gradient as kernels")
+        return self._real.run_backward(tensors, *args, **kwargs)
+
+
 def install():
     """Once, in the zygote."""
     torch.Tensor.data = property(_DATA.__get__, _set_data)
+    torch.autograd.Variable._execution_engine = Engine(torch.autograd.Variable._execution_engine)
 
 
 class TraceMode(TorchDispatchMode):
@@ -115,8 +133,8 @@ EMPTY_OPS = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::em
 FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten::ones": 1, "aten::ones_like": 1, "aten::new_ones": 1,
             "aten::full": "fill_value", "aten::full_like": "fill_value", "aten::new_full": "fill_value"}
 IGNORED_OPS = {"aten::record_stream"}
-UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_",
-                   "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_", "aten::set_data"}
+UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}
+VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_", "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_"}
 
 
 DRAWN = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "randperm"}
@@ -191,7 +209,9 @@ class Tracer:
         schema = func._schema
         name = schema.name
         if name in UNSUPPORTED_OPS:
-            self.rec.fail("unsupported", f"{name} changes a tensor's shape in place; use the form without underscore")
+            self.rec.fail("unsupported", f"{name} gives a tensor other memory in place; make a new tensor")
+        if name in VIEWED_IN_PLACE:
+            return view_in_place(func, args, kwargs)
         if name in IGNORED_OPS:
             return None
         if name == "aten::_local_scalar_dense":
@@ -334,6 +354,22 @@ class Tracer:
             return func_meta(t, kwargs)
         value = self.read_value(t, "moving a tensor to the CPU (.cpu(), .to('cpu'))")
         return value.to(dtype=kwargs.get("dtype") or value.dtype)
+
+
+def view_in_place(func, args, kwargs):
+    """Another shape for the same memory: of the tensor that the candidate holds, and of the one behind it."""
+    t = args[0]
+    if isinstance(t, TraceTensor):
+        t._inner = torch.empty(0, dtype=t.dtype, device=t._buffer.storage.device).set_(t._buffer.storage, t.storage_offset(), t.shape, t.stride())
+        func(t._inner, *args[1:], **kwargs)
+    with no_dispatch():
+        return func(*args, **kwargs)
+
+
+@torch.library.register_fake("aten::_thnn_fused_gru_cell")
+def gru_cell_shapes(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
+    """torch has none of its own: the new state, and five parts of it for a backward pass."""
+    return torch.empty_like(hx), hx.new_empty((hx.shape[0], 5 * hx.shape[1]))
 
 
 def func_meta(t, kwargs):

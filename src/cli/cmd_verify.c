@@ -34,7 +34,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, store, "SQLite file that keeps verdicts and compiled kernels", NULL),
 	O(OPTION_STR, root, "folder with worker/; found from this program when empty", NULL),
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
-	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 15", "0 to 32"),
+	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 16", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
 	O(OPTION_BOOL, live,
@@ -175,6 +175,12 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
+	if (v->fp8_line)
+		printf(
+			"  candidate.py:%d: a sum of fp8 products, which Hopper's tensor cores keep with fewer digits than fp32; "
+			"pass max_num_imprecise_acc=0 for fp32 sums\n",
+			v->fp8_line);
+	if (v->state[0]) printf("  buffers that the reference changes: %s\n", v->state);
 	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");

@@ -387,3 +387,39 @@ json_t *prove_result_json(const struct prove_result *r)
 	}
 	return o;
 }
+
+int prove_result_parse(const json_t *o, struct prove_result *out, struct err *err)
+{
+	const char *answer = "", *text = "";
+	int64_t line = 0, rounds = 0, undecided = 0;
+	*out = (struct prove_result){.answer = PROVE_ANSWER_COUNT};
+	int rc = json_get_str(o, "proof", "answer", &answer, err);
+	if (!rc) rc = json_get_str(o, "proof", "text", &text, err);
+	if (!rc) rc = json_get_int(o, "proof", "line", 0, INT32_MAX, &line, err);
+	if (!rc) rc = json_get_int(o, "proof", "rounds", 0, INT32_MAX, &rounds, err);
+	if (!rc) rc = json_get_int(o, "proof", "undecided", 0, INT32_MAX, &undecided, err);
+	if (!rc) rc = json_get_int(o, "proof", "elements", 0, INT64_MAX, &out->elements, err);
+	if (rc) return rc;
+	for (int a = 0; a < PROVE_ANSWER_COUNT; a++)
+		if (!strcmp(answer, prove_answer_name((enum prove_answer)a))) out->answer = (enum prove_answer)a;
+	if (out->answer == PROVE_ANSWER_COUNT) return err_set(err, ERR_FORMAT, "proof: no such answer: %.40s", answer);
+	snprintf(out->text, sizeof out->text, "%s", text);
+	out->line = (int)line;
+	out->rounds = (int)rounds;
+	out->undecided = (int)undecided;
+	/* What only a proof has. */
+	const char *guarantee = json_string_value(json_object_get(o, "guarantee"));
+	out->degree = json_number_value(json_object_get(o, "degree"));
+	out->bound = json_number_value(json_object_get(o, "bound"));
+	out->is_theorem = guarantee && !strcmp(guarantee, "theorem");
+	const json_t *sides = json_object_get(o, "one_sided");
+	for (size_t i = 0; i < json_array_size(sides) && out->nsides < PROVE_SIDES_MAX; i++) {
+		const json_t *side = json_array_get(sides, i);
+		const char *orders = json_string_value(json_object_get(side, "orders"));
+		json_int_t at = json_integer_value(json_object_get(side, "line"));
+		struct prove_side *to = &out->sides[out->nsides++];
+		to->line = at > 0 && at <= INT32_MAX ? (int)at : 0;
+		snprintf(to->text, sizeof to->text, "%s", orders ? orders : "");
+	}
+	return 0;
+}

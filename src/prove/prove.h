@@ -69,4 +69,6 @@ struct prove_options {
 int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, const struct prove_options *o,
 	struct prove_result *out, struct err *err);
 json_t *prove_result_json(const struct prove_result *r);
+/* Of what another process said: ERR_FORMAT where it makes no sense. is_floating is the caller's. */
+int prove_result_parse(const json_t *o, struct prove_result *out, struct err *err);
 #endif

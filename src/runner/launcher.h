@@ -67,6 +67,8 @@ struct launcher {
 		struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault);
 	/* The tape's output i, dense row-major. After finish. */
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
+	/* A buffer's bytes. After finish. NULL: nobody asks. */
+	void (*buffer_read)(const struct launcher *l, int buffer, uint8_t *out);
 	/* Times the tape: answers the clock's questions, after a few replays to warm up; each replay on memory
 	 * made anew from what buffer_set was last given. Asks for nothing where it cannot: out->untimed says why.
 	 * Memory is as after a replay then. After finish. NULL: no clock. */
@@ -74,9 +76,9 @@ struct launcher {
 		struct runner_result *out, struct runner_fault *fault);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
-	/* What a kernel of the tape does to its arguments and to the launches beside it; may_write has room for
+	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room for
 	 * TAPE_ARGS_MAX. NULL: not known, rows are not checked for their order. */
-	void (*kernel_order)(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out);
+	void (*kernel_order)(const struct launcher *l, int kernel, uint8_t *uses, struct row_kernel *out);
 	bool (*is_spent)(const struct launcher *l);
 	/* Drops all that the candidate brought (its memory is written over first) and proves that what it
 	 * ran on still works. NULL: a process serves one candidate. */

@@ -422,7 +422,8 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		struct runner_row_cost *cost = &out->costs[out->ncosts - 1];
 		cost->sampled = report.sampled;
 		cost->error = report.sample_error;
-		cost->reached = (int64_t)(report.reached >> 1);
+		cost->reached = report.reached;
+		report.reached = NULL;
 		touched_add(v, &own, &report, out);
 	}
 	if (!rc && trial->want_cost) lines_add(out, &report);
@@ -508,12 +509,19 @@ static int vm_output_read(struct launcher *l, int i, uint8_t *out, struct runner
 	return 0;
 }
 
+static void vm_buffer_read(const struct launcher *l, int buffer, uint8_t *out)
+{
+	const struct launcher_vm *v = (const struct launcher_vm *)l;
+	if (v->tape->buffers[buffer].bytes) memcpy(out, buffer_data(v, buffer), (size_t)v->tape->buffers[buffer].bytes);
+}
+
 static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner_question question)
 {
 	static bool (*const has[])(const struct vm_kernel *k, int *line) = {[RUNNER_TF32] = vm_kernel_uses_tf32,
 		[RUNNER_ORDER] = vm_kernel_may_depend_on_order,
 		[RUNNER_NARROW] = vm_kernel_narrows,
-		[RUNNER_DATA] = vm_kernel_cost_depends_on_data};
+		[RUNNER_DATA] = vm_kernel_cost_depends_on_data,
+		[RUNNER_FP8] = vm_kernel_sums_fp8};
 	const struct launcher_vm *v = (const struct launcher_vm *)l;
 	for (int i = 0; i < v->tape->nrows; i++) {
 		int line = 0;
@@ -524,12 +532,19 @@ static int vm_line_of(const struct launcher *l, const bool *on_path, enum runner
 	return -1;
 }
 
-static void vm_kernel_order(const struct launcher *l, int kernel, bool *may_write, struct row_kernel *out)
+static void vm_kernel_order(const struct launcher *l, int kernel, uint8_t *uses, struct row_kernel *out)
 {
 	const struct vm_kernel *k = ((const struct launcher_vm *)l)->kernels[kernel];
-	*out = (struct row_kernel){vm_kernel_waits(k), vm_kernel_triggers(k), may_write, vm_kernel_nargs(k)};
-	out->nargs = MIN(out->nargs, TAPE_ARGS_MAX);
-	for (int i = 0; i < out->nargs; i++) may_write[i] = vm_kernel_arg_may_be_written(k, i);
+	*out = (struct row_kernel){.may_skip_wait = vm_kernel_may_skip_wait(k),
+		.triggers = vm_kernel_triggers(k),
+		.triggers_early = vm_kernel_triggers_early(k),
+		.uses = uses,
+		.nargs = MIN(vm_kernel_nargs(k), TAPE_ARGS_MAX)};
+	for (int i = 0; i < out->nargs; i++) {
+		uses[i] = vm_kernel_arg_may_be_written(k, i) ? ROW_WRITES : 0;
+		uses[i] |= vm_kernel_arg_may_be_early(k, i, false) ? ROW_READS_EARLY : 0;
+		uses[i] |= vm_kernel_arg_may_be_early(k, i, true) ? ROW_WRITES_EARLY : 0;
+	}
 }
 
 static bool vm_is_spent(const struct launcher *l) { return false; }
@@ -556,6 +571,7 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.row_run = vm_row_run,
 		.finish = vm_finish,
 		.output_read = vm_output_read,
+		.buffer_read = vm_buffer_read,
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
 		.is_spent = vm_is_spent,

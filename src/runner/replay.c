@@ -98,12 +98,12 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 	/* Of each kernel: through which arguments it may write, and whether it waits for the one before
 	 * it. The launcher knows, which has lowered it. */
 	struct row_kernel *kernels = xcalloc((size_t)t->nkernels + 1, sizeof *kernels);
-	bool *may_write = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *may_write);
+	uint8_t *uses = xcalloc(((size_t)t->nkernels + 1) * TAPE_ARGS_MAX, sizeof *uses);
 	for (int k = 0; k < t->nkernels; k++)
-		r->launcher->kernel_order(r->launcher, k, may_write + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
+		r->launcher->kernel_order(r->launcher, k, uses + (size_t)k * TAPE_ARGS_MAX, &kernels[k]);
 	struct row_race race = row_race_find(t, kernels, r->is_skipped);
 	free(kernels);
-	free(may_write);
+	free(uses);
 	/* A row that races with what comes after forward has no other row. */
 	if (race.row < 0) return 0;
 	const struct tape_row *row = &t->rows[race.row];
@@ -116,7 +116,7 @@ static int order_check(struct replay *r, struct runner_fault *fault)
 	else
 		snprintf(text, sizeof text,
 			"candidate.py:%d: nothing orders this after candidate.py:%d, which uses the same memory: they are on two "
-			"streams without an event between, or a dependent launch (launch_pdl) starts early and does not wait",
+			"streams without an event between, or a dependent launch (launch_pdl) uses it before it waits",
 			row->line, t->rows[race.other].line);
 	return launcher_fault(fault, "race", race.row, row->line, text);
 }
@@ -291,6 +291,22 @@ static int outputs_write(struct replay *r, const struct runner_trial *trial, uin
 	return rc;
 }
 
+/* Parameters whose last contents are asked for; those that the tape does not have are as they were given. */
+static void params_write(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
+	uint8_t *outputs, int64_t outputs_bytes)
+{
+	for (int p = 0; p < trial->nparams && r->launcher->buffer_read; p++) {
+		const struct runner_given *g = &trial->params[p];
+		int found = -1;
+		if (g->read_offset < 0) continue;
+		CHECKF(g->bytes <= outputs_bytes - g->read_offset, "parameter %d does not fit its memory", p);
+		for (int b = 0; b < r->tape->nbuffers && found < 0; b++)
+			if (r->tape->buffers[b].kind != TAPE_INPUT && r->given[b] == p) found = b;
+		if (found >= 0) r->launcher->buffer_read(r->launcher, found, outputs + g->read_offset);
+		else if (g->bytes) memcpy(outputs + g->read_offset, given->data + g->offset, (size_t)g->bytes);
+	}
+}
+
 /* All rows in order, up to the first fault. */
 static int rows_run(
 	struct replay *r, const struct launcher_trial *how, struct runner_result *out, struct runner_fault *fault)
@@ -350,6 +366,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		if (!rc) rc = l->finish(l, &how, out, &out->fault);
 	}
 	if (!rc) rc = outputs_write(r, trial, outputs, outputs_bytes, &out->fault);
+	if (!rc) params_write(r, trial, given, outputs, outputs_bytes);
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

@@ -5,13 +5,24 @@
 #include "tape/tape.h"
 #include <stdlib.h>
 
+/* The launch that a dependent one may overtake. What was issued before it need not be done when it begins or ends,
+ * where it has overtaken something itself. */
+struct front {
+	int32_t row;          /* as its index + 1; 0: none */
+	int32_t begun, ended; /* rows in front of it that are done when a launch depends on it begins, and when it ends */
+};
+/* When an access happens: after all rows up to `before` of its own stream, and after row `also`. */
+struct moment {
+	int32_t before, also; /* also: index + 1; 0: none */
+};
+
 struct clocks {
 	int nstreams;
 	int32_t *stream;       // (nstreams, nstreams): rows done, as their index + 1
 	int32_t *event;        // (nevents, nstreams)
 	int32_t *last_write;   // (nbuffers, nstreams): index + 1
 	int32_t *last_read;    // (nbuffers, nstreams)
-	int32_t *front;        // (nstreams): the launch that a dependent one may overtake, as its index + 1
+	struct front *front;   // (nstreams)
 	const struct tape *tape;
 	const struct row_kernel *kernels;
 	struct row_race race;
@@ -24,33 +35,53 @@ static void join(int32_t *to, const int32_t *from, int n)
 	for (int i = 0; i < n; i++) to[i] = MAX(to[i], from[i]);
 }
 
-/* Row `row` on `stream` reads or writes a buffer. before: up to where its own stream is known to be done. */
-static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, int32_t before)
+/* Row `row` on `stream` reads or writes a buffer. */
+static void use(struct clocks *c, int row, int stream, int buffer, bool is_write, struct moment when)
 {
 	size_t at = (size_t)buffer * (size_t)c->nstreams;
 	const int32_t *known = clock_of(c, stream);
 	for (int s = 0; s < c->nstreams && c->race.row < 0; s++) {
-		int32_t done = s == stream ? before : known[s];
-		int32_t other = c->last_write[at + (size_t)s] > done  ? c->last_write[at + (size_t)s]
-			: is_write && c->last_read[at + (size_t)s] > done ? c->last_read[at + (size_t)s]
-															  : 0;
-		if (other && other - 1 != row) c->race = (struct row_race){row, other - 1, buffer};
+		int32_t done = s == stream ? when.before : known[s], also = s == stream ? when.also : 0;
+		int32_t last[2] = {c->last_write[at + (size_t)s], is_write ? c->last_read[at + (size_t)s] : 0};
+		for (int i = 0; i < 2 && c->race.row < 0; i++)
+			if (last[i] > done && last[i] != also && last[i] - 1 != row)
+				c->race = (struct row_race){row, last[i] - 1, buffer};
 	}
 	int32_t *last = is_write ? c->last_write : c->last_read;
 	last[at + (size_t)stream] = row + 1;
 }
 
-static void launch(struct clocks *c, int row, const struct tape_row *r, int32_t before)
+/* early, late: before and after the kernel waits for the launches in front of it. */
+static void launch(struct clocks *c, int row, const struct tape_row *r, struct moment early, struct moment late)
 {
 	const struct row_kernel *k = &c->kernels[r->kernel];
 	int word = 0;
 	for (int a = 0; a < r->nargs; a++) {
 		const struct tape_arg *arg = &r->args[a];
-		bool may_write = word >= k->nargs || k->may_write[word];
+		uint8_t uses = word < k->nargs ? k->uses[word] : ROW_WRITES | ROW_READS_EARLY | ROW_WRITES_EARLY;
 		/* A descriptor's sizes and strides are words behind it, which no other argument's place can be told from. */
 		word += arg->kind == TAPE_ARG_DESCRIPTOR ? k->nargs : 1;
-		if (tape_arg_has_buffer(arg)) use(c, row, r->stream, arg->buffer, may_write, before);
+		if (!tape_arg_has_buffer(arg)) continue;
+		if (uses & ROW_WRITES_EARLY) use(c, row, r->stream, arg->buffer, true, early);
+		if (uses & ROW_READS_EARLY) use(c, row, r->stream, arg->buffer, false, early);
+		use(c, row, r->stream, arg->buffer, uses & ROW_WRITES, late);
 	}
+}
+
+/* A launch, which may begin before the one in front of it ended; then it is the one in front. */
+static void launch_in_turn(struct clocks *c, int row, const struct tape_row *r)
+{
+	const struct row_kernel *k = &c->kernels[r->kernel];
+	struct front *front = &c->front[r->stream], before = *front;
+	bool overtakes = c->tape->kernels[r->kernel].is_pdl && before.row;
+	struct moment early = {overtakes ? before.begun : row, 0}, late = {row, 0};
+	/* Its wait is for the launch in front, and says no more of earlier ones than that one's end. */
+	if (overtakes && before.ended < before.row - 1) late = (struct moment){before.ended, before.row};
+	launch(c, row, r, early, late);
+	*front = (struct front){.begun = row, .ended = row};
+	if (overtakes && (k->triggers_early || k->may_skip_wait)) front->begun = early.before;
+	if (overtakes && k->may_skip_wait) front->ended = early.before;
+	if (k->triggers) front->row = row + 1;
 }
 
 static void step(struct clocks *c, int row)
@@ -66,19 +97,15 @@ static void step(struct clocks *c, int row)
 		join(known, event, c->nstreams);
 		return;
 	}
-	/* A dependent launch that does not wait knows only what was done before the launch in front of it. */
-	bool overtakes = r->kind == TAPE_LAUNCH && c->tape->kernels[r->kernel].is_pdl && !c->kernels[r->kernel].waits;
-	int32_t front = c->front[r->stream], before = overtakes && front ? front - 1 : row;
-	/* Each use is held against those that this row cannot know of. */
+	struct moment before = {row, 0};
 	if (r->kind == TAPE_LAUNCH) {
-		launch(c, row, r, before);
-		c->front[r->stream] = c->kernels[r->kernel].triggers ? row + 1 : 0;
+		launch_in_turn(c, row, r);
 	} else {
 		if (r->kind == TAPE_COPY) use(c, row, r->stream, r->src.buffer, false, before);
 		for (int i = 0; i < r->nreads; i++) use(c, row, r->stream, r->reads[i].buffer, false, before);
 		for (int i = 0; i < r->nwrites; i++) use(c, row, r->stream, r->writes[i].buffer, true, before);
 		if (r->kind == TAPE_COPY || r->kind == TAPE_FILL) use(c, row, r->stream, r->dst.buffer, true, before);
-		c->front[r->stream] = 0;
+		c->front[r->stream] = (struct front){0};
 	}
 	known[r->stream] = row + 1;
 }

@@ -6,11 +6,17 @@
 #define HONE_ROW_ORDER_H
 #include "tape/tape.h"
 
+enum row_use {
+	ROW_WRITES = 1,      /* stores through the argument; else it reads */
+	ROW_READS_EARLY = 2, /* before it waits for the launches in front of it */
+	ROW_WRITES_EARLY = 4
+};
 /* What a kernel does that the tape does not say. */
 struct row_kernel {
-	bool waits;              /* for the launches in front of it, by griddepcontrol.wait */
-	bool triggers;           /* lets dependent launches start early */
-	const bool *may_write;   // (arguments of the IR's function)
+	bool may_skip_wait;    /* ends, on some way, without griddepcontrol.wait */
+	bool triggers;         /* lets dependent launches start early */
+	bool triggers_early;   /* before it has waited itself */
+	const uint8_t *uses;   // (arguments of the IR's function): enum row_use, or'ed
 	int nargs;
 };
 struct row_race {

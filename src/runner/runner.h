@@ -7,9 +7,10 @@
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
  *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
- *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L}}  or  {"fault": {...}}
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L, "fp8_line": L}}
+ *                 or  {"fault": {...}}
  *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less, of what
- *                 makes costs depend on data; -1
+ *                 makes costs depend on data, of a sum of fp8 products in the tensor core; -1
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
@@ -24,6 +25,10 @@
  *                 + descriptor: memfd with a tape's text, which is not the loaded one
  *     runner      {"trial": {...struct runner_result...}}     costs alone, from samples of each launch's
  *                 programs on memory by offset; a fault where they cannot be told
+ *     supervisor  {"proof": {"seed", "ms"}}      vm only
+ *                 + descriptors: memfds with a tape's text, with {"graphs": [...], "names": [...]}, and for each graph
+ *                 with its inputs and parameters and with its tables (prove.h)
+ *     runner      {"proof": {...struct prove_result...}}  or  {"proof": {"failed": text}}
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
  * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends the
@@ -52,6 +57,7 @@ struct runner_given {
 	int64_t bytes;
 	bool may_change;
 	bool for_const;
+	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
 };
 struct runner_trial {
 	int ninputs;
@@ -129,7 +135,7 @@ struct runner_binaries {
 	int count; /* the tape's kernels; 0 for the vm */
 	struct runner_binary *binaries;
 };
-enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA };
+enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RUNNER_FP8 };
 
 /* Why a load or a trial stopped. code is a vm fault's name (vm_fault_name), or one of
  *   bad-tape         the tape does not parse, or does not fit the given data (sizes, names)
@@ -166,7 +172,7 @@ struct runner_row_cost {
 	struct vm_cost counts; /* of a launch: what the predicted time is made from */
 	int64_t sampled;       /* of a launch: programs that ran for these counts */
 	double error;          /* of a launch: relative standard error of the counts; 0: exact */
-	int64_t reached;       /* of a launch: a hash of which instructions ran */
+	char *reached;         /* of a launch: vm_report.reached; heap, or NULL */
 };
 /* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so many, where launches
  * were sampled. Movement rows count whole. */

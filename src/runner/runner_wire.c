@@ -22,9 +22,9 @@ static json_t *given_json(const struct runner_given *g, int count)
 	json_t *a = json_array();
 	for (int i = 0; i < count; i++)
 		json_array_append_new(a,
-			json_pack("{s:s, s:I, s:I, s:b, s:b}", "name", g[i].name ? g[i].name : "", "offset",
+			json_pack("{s:s, s:I, s:I, s:b, s:b, s:I}", "name", g[i].name ? g[i].name : "", "offset",
 				(json_int_t)g[i].offset, "bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change, "for_const",
-				g[i].for_const));
+				g[i].for_const, "read_offset", (json_int_t)g[i].read_offset));
 	return a;
 }
 
@@ -58,6 +58,8 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 		if (!rc) rc = json_get_int(e, field, "offset", 0, INT64_MAX / 4, &g->offset, err);
 		if (!rc) rc = json_get_int(e, field, "bytes", 0, INT64_MAX / 4, &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, field, "may_change", &g->may_change, err);
+		g->read_offset = -1;
+		if (!rc) rc = json_opt_int(e, field, "read_offset", -1, INT64_MAX / 4, &g->read_offset, err);
 		if (!rc) rc = json_opt_bool(e, field, "for_const", &g->for_const, err);
 		if (rc) return rc;
 	}
@@ -347,7 +349,7 @@ json_t *runner_result_json(const struct runner_result *r)
 		json_array_append_new(row, vm_counts_json(&c->counts));
 		json_array_append_new(row, json_integer(c->sampled));
 		json_array_append_new(row, json_real(c->error));
-		json_array_append_new(row, json_integer(c->reached));
+		json_array_append_new(row, json_string(c->reached ? c->reached : ""));
 		json_array_append_new(costs, row);
 	}
 	/* Bytes of each buffer, and of each source line. */
@@ -396,7 +398,8 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 		c->sampled = count_at(row, f + 2);
 		double error = json_number_value(json_array_get(row, f + 3));
 		c->error = isfinite(error) && error > 0 ? error : 0;
-		c->reached = count_at(row, f + 4);
+		const char *reached = json_string_value(json_array_get(row, f + 4));
+		c->reached = reached && *reached ? xstrdup(reached) : NULL;
 	}
 	/* Bytes of each buffer that were read and written. */
 	const json_t *touched = json_object_get(o, "touched");
@@ -446,6 +449,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 
 void runner_result_release(struct runner_result *r)
 {
+	for (int i = 0; i < r->ncosts; i++) free(r->costs[i].reached);
 	free(r->costs);
 	free(r->touched);
 	free(r->lines);

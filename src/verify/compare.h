@@ -18,6 +18,8 @@ struct compare_output {
 	int64_t shape[TAPE_DIMS_MAX];
 	const double *exact;  /* (elements) fp64 reference; NULL for integers and where fp64 was impossible */
 	const uint8_t *plain; /* (elements) of dtype: the reference's own output */
+	const double *noise;  /* (rows of the last dimension): how far half a unit in the last place of the inputs moves an
+							 element of the row; NULL: not asked for */
 };
 int64_t compare_elements(const struct compare_output *o);
 

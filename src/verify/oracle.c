@@ -20,7 +20,7 @@
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
 
-enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED }; /* as worker/oracle.py, VARIANTS */
+enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED, SIZES_BUILT }; /* as worker/oracle.py, VARIANTS */
 
 static const struct {
 	const char *distribution;
@@ -39,6 +39,7 @@ static const struct {
 	{"defaults", SIZES_STOCK, true},
 	{"near-one", SIZES_STOCK, true},
 	{"sign-mixed", STRIDED, true},
+	{"sign-mixed", SIZES_BUILT, true},
 	{"scaled-down", SIZES_STOCK, true},
 	{"shifted", SIZES_STOCK, true},
 	{"edge", SIZES_STOCK, true},
@@ -100,7 +101,7 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 {
 	const char *name = "";
 	const json_t *shape = json_object_get(e, "shape");
-	int64_t plain = 0, exact = -1, elements = 1;
+	int64_t plain = 0, exact = -1, noise = -1, elements = 1;
 	/* What compare cannot handle is refused first, by a message about the task. */
 	int rc = json_get_str(e, "output", "dtype", &name, err);
 	if (!rc && dtype_from_name(name, &out->dtype))
@@ -119,13 +120,38 @@ static int output_read(const json_t *e, struct oracle_trial *t, struct compare_o
 	/* Both parts must lie in the mapping, aligned for doubles: compare reads them in place. */
 	rc = json_get_int(e, "output", "plain", 0, t->expected_bytes, &plain, err);
 	if (!rc) rc = json_get_int(e, "output", "exact", -1, t->expected_bytes, &exact, err);
+	if (!rc) rc = json_opt_int(e, "output", "noise", -1, t->expected_bytes, &noise, err);
+	int64_t columns = out->ndim ? out->shape[out->ndim - 1] : 1, rows = columns ? elements / columns : 0;
+	if (!rc && noise >= 0 && (rows * 8 > t->expected_bytes - noise || noise % 8))
+		rc = err_set(err, ERR_FORMAT, "oracle's noise does not lie in its memory");
 	if (!rc &&
 		(elements * (int64_t)dtype_bytes(out->dtype) > t->expected_bytes - plain ||
 			(exact >= 0 && elements * 8 > t->expected_bytes - exact) || plain % 8 || (exact >= 0 && exact % 8)))
 		rc = err_set(err, ERR_FORMAT, "oracle's outputs do not lie in their memory");
 	if (rc) return rc;
 	out->plain = t->expected + plain;
+	out->noise = noise >= 0 ? (const double *)(const void *)(t->expected + noise) : NULL;
 	out->exact = exact >= 0 ? (const double *)(const void *)(t->expected + exact) : NULL;
+	return 0;
+}
+
+static int after_read(const json_t *list, struct oracle_trial *t, struct err *err)
+{
+	size_t n = json_array_size(list);
+	if (n > (size_t)t->nparams) return err_set(err, ERR_FORMAT, "oracle's trial: more buffers changed than there are");
+	t->after = xcalloc(n + 1, sizeof *t->after);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *e = json_array_get(list, i);
+		struct oracle_after *to = &t->after[i];
+		int64_t param = 0;
+		int rc = json_get_int(e, "buffer", "param", 0, t->nparams - 1, &param, err);
+		if (!rc) rc = output_read(e, t, &to->want, err);
+		if (rc) return rc;
+		to->param = (int)param;
+		if (compare_elements(&to->want) * (int64_t)dtype_bytes(to->want.dtype) != t->params[param].bytes)
+			return err_set(err, ERR_FORMAT, "oracle's trial: a buffer has another size after forward");
+		t->nafter++;
+	}
 	return 0;
 }
 
@@ -180,13 +206,14 @@ int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct ora
 	t->bounds = xcalloc(json_array_size(outputs) + 1, sizeof *t->bounds);
 	for (; !rc && t->noutputs < (int)json_array_size(outputs); t->noutputs++)
 		rc = output_read(json_array_get(outputs, (size_t)t->noutputs), t, &t->outputs[t->noutputs], err);
-	return rc;
+	return rc ? rc : after_read(json_object_get(o, "after"), t, err);
 }
 
 /* Bounds are set when the cost is known, since they depend on whether the task has matrix products.
  */
 void oracle_trial_calibrate(const struct oracle_data *d, struct oracle_trial *t, bool tf32)
 {
+	for (int i = 0; i < t->nafter; i++) compare_calibrate(&t->after[i].want, d->has_dot, tf32, &t->after[i].bound);
 	for (int j = 0; j < t->noutputs; j++) {
 		compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
 		if (t->counts && !t->is_edge && !t->is_stock && !t->bounds[j].is_usable) {
@@ -415,6 +442,8 @@ void oracle_trial_release(struct oracle_trial *t)
 	free(t->inputs);
 	free(t->params);
 	for (int j = 0; j < t->noutputs && t->bounds; j++) compare_bound_release(&t->bounds[j]);
+	for (int i = 0; i < t->nafter; i++) compare_bound_release(&t->after[i].bound);
+	free(t->after);
 	free(t->outputs);
 	free(t->bounds);
 	json_decref(t->message);

@@ -13,7 +13,8 @@
 #include "verify/worker.h"
 
 #define ORACLE_TRIALS_MAX 40
-#define ORACLE_VARIANTS_MAX 4  /* the sizes at which the task is judged, smaller ones, larger ones, other strides */
+#define ORACLE_VARIANTS_MAX 5  /* the sizes at which the task is judged, smaller ones, larger ones, other strides, other
+								  sizes for the constructor */
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
@@ -21,9 +22,15 @@ struct oracle_variant {
 		*job; /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
 	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
-	const char *kind;   /* "stock", "smaller", "larger" or "strided" */
+	const char *kind;   /* "stock", "smaller", "larger", "strided" or "built" */
 	const char *source; /* of the reference at these sizes */
 	char changed[256];  /* "dim 1024 -> 769"; of the first variant "batch 2, stock 10"; "" for the task's own sizes */
+};
+/* A buffer of the model as the reference's forward leaves it. */
+struct oracle_after {
+	int param; /* into the trial's params */
+	struct compare_output want;
+	struct compare_bound bound;
 };
 struct oracle_trial {
 	bool counts;     /* false: skipped or not usable; why says it */
@@ -45,6 +52,8 @@ struct oracle_trial {
 	int noutputs;
 	struct compare_output *outputs;
 	struct compare_bound *bounds;
+	int nafter;
+	struct oracle_after *after; /* those that it changes; floats alone */
 	uint8_t *expected;
 	int64_t expected_bytes; /* mapping; outputs point into it */
 };
@@ -97,7 +106,10 @@ int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err);
 struct oracle_proofs {
 	char why[320];
 	int ndraws;
-	struct prove_draw draws[PROVE_DRAWS_MAX];
+	struct {
+		const json_t *graph;
+		int given_fd, tables_fd; /* sealed memfds */
+	} draws[PROVE_DRAWS_MAX];
 	json_t *messages;
 };
 /* As oracle_run. */

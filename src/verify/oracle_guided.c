@@ -72,6 +72,7 @@ static int answer_take(
 	t->counts = true;
 	oracle_trial_calibrate(s->data, t, s->options->tf32);
 	for (int i = 0; i < t->noutputs; i++) t->bounds[i].tolerance *= SLACK;
+	for (int i = 0; i < t->nafter; i++) t->after[i].bound.tolerance *= SLACK;
 	return 0;
 }
 

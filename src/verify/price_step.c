@@ -1,4 +1,4 @@
-/* price_step: what a candidate costs at other sizes than those at which its values were judged.
+/* price_step: what a candidate does, and costs, at other sizes than those at which its values were judged.
  *
  * Values want small sizes, costs large ones: a kernel that is right at 2^16 elements is timed at 2^22. The tracer,
  * whose tensors have shapes alone, makes a tape at the large sizes; a runner counts a sample of each launch's programs
@@ -7,12 +7,16 @@
  * Nobody compares values there, so the time counts only where the large tape is the judged program at another size: the
  * same rows over the same buffers, kernels whose IR differs in numbers alone, the same instructions reached; outputs
  * that are written to the end, inputs that are read as far as they were, products not fewer than the reference's for no
- * reason. What does not pass is not predicted, which is no fault of the candidate and earns nothing for speed. */
+ * reason. What does not pass is not predicted, which is no fault of the candidate and earns nothing for speed.
+ *
+ * But for the task's own sizes: those are looked at whether costs are asked for or not, wherever values are judged at
+ * smaller ones. What fails there is wrong; what does other work there was never judged. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
+#include "vm/vm.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,19 +25,54 @@
 #define NEARLY 0.98        /* of an input's bytes, where all of them were read: granules at edges */
 #define PRODUCTS_MIN 0.45  /* of the reference's products: a causal mask halves them */
 
-static int not_predicted(struct grading *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static int not_predicted(struct grading *g, const char *fmt, ...)
+/* What was found there, by how much it says: nothing that speaks against the candidate; work that no trial judged; a
+ * result that is wrong, or none, whatever the values are. */
+enum found { FOUND_NOTHING, FOUND_UNKNOWN, FOUND_UNJUDGED, FOUND_WRONG };
+struct finding {
+	enum found kind;
+	enum verdict_class class; /* of what is wrong, with its reason */
+	char reason[32];
+	int line;
+	char text[256];
+};
+
+static int found(struct finding *f, enum found kind, const char *reason, int line, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static int found(struct finding *f, enum found kind, const char *reason, int line, const char *fmt, ...)
 {
-	struct verdict *v = g->v;
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(v->not_predicted, sizeof v->not_predicted, fmt, ap);
+	*f = (struct finding){.kind = kind, .class = VERDICT_WRONG, .line = line};
+	snprintf(f->reason, sizeof f->reason, "%s", reason);
+	vsnprintf(f->text, sizeof f->text, fmt, ap);
 	va_end(ap);
+	return 1;
+}
+
+/* A verdict about the tracing or the compilation there. What may be for want of time or memory here says nothing. */
+static int found_verdict(struct finding *f, const struct verdict *said)
+{
+	static const char *const telling[] = {"forward-error", "triton-compile-error", "grid-too-large", "no-output",
+		"output-not-tensor", "data-dependent", "nondeterministic", "compile-error", "ptxas-error", "out-of-resources",
+		"too-many-threads", "cluster-too-large", "grid-not-resident", "no-allocator"};
+	bool tells = false;
+	for (size_t i = 0; i < ARRAY_LEN(telling); i++) tells |= !strcmp(said->reason, telling[i]);
+	/* The host's own tensors are real: there may be no room for them here, where a GPU has it. */
+	tells &= !strstr(said->detail, "allocate") && !strstr(said->detail, "MemoryError");
+	found(f, tells ? FOUND_WRONG : FOUND_UNKNOWN, said->reason, said->line, "%.60s there: %.180s", said->reason,
+		said->detail);
+	f->class = said->class;
+	return 1;
+}
+
+static void not_predicted(struct grading *g, const char *text)
+{
+	struct verdict *v = g->v;
+	snprintf(v->not_predicted, sizeof v->not_predicted, "%s", text);
 	text_make_printable(v->not_predicted);
 	v->cost_s = v->eager_cost_s = v->fused_cost_s = v->speedup_eager = v->speedup_fused = v->cost_error = NAN;
 	v->launches = v->nlines = 0;
 	v->programs = v->bytes = v->sectors = v->flops = 0;
-	return 1;
 }
 
 /* ---- the same program at another size ---- */
@@ -70,16 +109,14 @@ static bool args_are_alike(const struct tape_row *a, const struct tape_row *b)
 	return true;
 }
 
-/* Why the large tape is another program than the judged one; "" when it is not. */
-static void program_compare(const struct tape *judged, const struct tape *large, char *why, size_t len)
+/* Where the large tape is another program than the judged one. */
+static int program_compare(const struct tape *judged, const struct tape *large, struct finding *f)
 {
-	why[0] = 0;
-	if (judged->nrows != large->nrows || judged->nbuffers != large->nbuffers || judged->noutputs != large->noutputs) {
-		snprintf(why, len, "forward does other work there: %d rows and %d buffers, judged were %d and %d", large->nrows,
+	if (judged->nrows != large->nrows || judged->nbuffers != large->nbuffers || judged->noutputs != large->noutputs)
+		return found(f, FOUND_UNJUDGED, "", 0,
+			"forward does other work there: %d rows and %d buffers, judged were %d and %d", large->nrows,
 			large->nbuffers, judged->nrows, judged->nbuffers);
-		return;
-	}
-	for (int i = 0; i < judged->nrows && !why[0]; i++) {
+	for (int i = 0; i < judged->nrows; i++) {
 		const struct tape_row *a = &judged->rows[i], *b = &large->rows[i];
 		bool is_alike = a->kind == b->kind;
 		if (is_alike && a->kind == TAPE_LAUNCH)
@@ -87,12 +124,13 @@ static void program_compare(const struct tape *judged, const struct tape *large,
 		else if (is_alike && (a->kind == TAPE_FILL || a->kind == TAPE_COPY))
 			is_alike = a->dst.buffer == b->dst.buffer && (a->kind == TAPE_FILL || a->src.buffer == b->src.buffer);
 		if (!is_alike)
-			snprintf(
-				why, len, "forward does other work there: row %d (candidate.py:%d) is not what was judged", i, b->line);
+			return found(f, FOUND_UNJUDGED, "", b->line,
+				"forward does other work there: row %d (candidate.py:%d) is not what was judged", i, b->line);
 	}
-	for (int i = 0; i < judged->noutputs && !why[0]; i++)
+	for (int i = 0; i < judged->noutputs; i++)
 		if (judged->outputs[i].buffer != large->outputs[i].buffer)
-			snprintf(why, len, "forward returns another buffer there as output %d", i);
+			return found(f, FOUND_UNJUDGED, "", 0, "forward returns another buffer there as output %d", i);
+	return 0;
 }
 
 /* ---- as much work as there is ---- */
@@ -126,40 +164,47 @@ static double products_of(const struct runner_result *r)
 	return sum;
 }
 
-/* Why what the launches do there is too little to be all; "" when it is not. */
-static void work_compare(const struct grading *g, const struct trace *judged, const struct trace *large,
-	const struct runner_result *r, char *why, size_t len)
+/* Where what the launches do there is not what they did, or too little to be all. */
+static int work_compare(const struct grading *g, const struct trace *judged, const struct trace *large,
+	const struct runner_result *r, struct finding *f)
 {
 	const struct runner_result *small = &g->judged;
 	const json_t *priced = g->oracle->priced;
-	why[0] = 0;
-	for (int i = 0; i < r->ncosts && !why[0]; i++)
-		if (i >= small->ncosts || r->costs[i].reached != small->costs[i].reached)
-			snprintf(why, len, "a kernel takes other branches there than where it was judged (candidate.py:%d)",
-				large->tape->rows[r->costs[i].row].line);
+	for (int i = 0; i < r->ncosts; i++) {
+		int line = large->tape->rows[r->costs[i].row].line;
+		if (r->costs[i].kind == TAPE_LAUNCH &&
+			(i >= small->ncosts || !vm_reached_within(r->costs[i].reached, small->costs[i].reached)))
+			return found(f, FOUND_UNJUDGED, "", line,
+				"a kernel takes other branches there, or compares sizes with another result, than where it was judged "
+				"(candidate.py:%d)",
+				line);
+	}
 	/* Outputs to the last byte; inputs and parameters as far as they were read. */
-	for (int i = 0; i < large->tape->noutputs && !why[0]; i++) {
+	for (int i = 0; i < large->tape->noutputs; i++) {
 		const struct tape_view *v = &large->tape->outputs[i];
 		int64_t bytes = tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype);
 		int64_t written = v->buffer < r->ntouched ? r->touched[v->buffer].written : 0;
 		bool is_given = large->tape->buffers[v->buffer].kind != TAPE_TEMP;
 		if (!is_given && written < bytes)
-			snprintf(why, len, "at most %lld of the %lld bytes of output %d are written there", (long long)written,
-				(long long)bytes, i);
+			return found(f, FOUND_WRONG, "output-unwritten", 0,
+				"at most %lld of the %lld bytes of output %d are written there", (long long)written, (long long)bytes,
+				i);
 	}
-	for (int b = 0; b < MIN(r->ntouched, small->ntouched) && !why[0]; b++) {
+	for (int b = 0; b < MIN(r->ntouched, small->ntouched); b++) {
 		double all = (double)judged->tape->buffers[b].bytes, now = (double)large->tape->buffers[b].bytes;
 		if ((double)small->touched[b].read >= NEARLY * all && all > 0 && (double)r->touched[b].read < NEARLY * now)
-			snprintf(why, len,
+			return found(f, FOUND_UNJUDGED, "", 0,
 				"at most %lld of the %.0f bytes of buffer %d are read there, where all were when it was judged",
 				(long long)r->touched[b].read, now, b);
 	}
 	/* Products: in proportion to the reference's. */
 	double before = products_of_reference(g->oracle->cost), after = products_of_reference(priced);
 	double share = before > 0 ? fmin(products_of(small) / before, 1) : 0;
-	if (!why[0] && after > 0 && products_of(r) / after < PRODUCTS_MIN * share)
-		snprintf(why, len, "tl.dot computes %.3g of the reference's products there, judged it was %.3g",
-			products_of(r) / after, share);
+	if (after > 0 && products_of(r) / after < PRODUCTS_MIN * share)
+		return found(f, FOUND_UNJUDGED, "", 0,
+			"tl.dot computes %.3g of the reference's products there, judged it was %.3g", products_of(r) / after,
+			share);
+	return 0;
 }
 
 /* ---- the step ---- */
@@ -176,7 +221,8 @@ static int large_trace(struct grading *g, struct trace *out, struct err *err)
 	return rc < 0 ? rc : trace_other_step(g, out, err);
 }
 
-static int runner_ask(struct grading *g, const struct trace *large, struct runner_result *out, struct err *err)
+static int runner_ask(
+	struct grading *g, const struct trace *large, struct runner_result *out, struct finding *f, struct err *err)
 {
 	struct runner_trial t = {.compiled = g->compiled,
 		.gpu = g->s->gpu.name,
@@ -190,41 +236,56 @@ static int runner_ask(struct grading *g, const struct trace *large, struct runne
 	runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	g->has_runner = false;
 	if (rc != ERR_TIMEOUT && g->attempt == 0) return err_set(err, ERR_INFRA, "the runner was lost while it counted");
-	return not_predicted(
-		g, "counting what the launches do there %s", rc == ERR_TIMEOUT ? "took too long" : "ended the runner");
+	return found(f, FOUND_UNKNOWN, "", 0, "counting what the launches do there %s",
+		rc == ERR_TIMEOUT ? "took too long" : "ended the runner");
 }
 
-/* With the large tape in hand. */
-static int large_price(struct grading *g, const struct trace *stock, const struct trace *large, struct err *err)
+/* With the large tape in hand. GRADE_ON: *f says what was found. */
+static int large_look(
+	struct grading *g, const struct trace *stock, const struct trace *large, struct finding *f, struct err *err)
 {
 	struct runner_result r = {0};
 	struct verdict said = *g->v, *kept = g->v;
-	char why[256];
 	/* Its kernels are made again from the candidate's text like those of the judged sizes, and it
 	 * has to be the same program. */
 	int rc = rebuild_step(g, large->tape, err);
 	if (rc) return rc;
-	program_compare(stock->tape, large->tape, why, sizeof why);
-	if (why[0]) return not_predicted(g, "%s", why);
-	if (!outputs_fit(large->tape, json_object_get(g->oracle->priced, "outputs")))
-		return not_predicted(g, "forward returns other shapes there than the reference");
+	if (program_compare(stock->tape, large->tape, f)) return GRADE_ON;
+	if (!outputs_fit(large->tape, json_object_get(g->oracle->priced, "outputs"))) {
+		found(f, FOUND_WRONG, "output-shape", 0, "forward returns other shapes there than the reference");
+		return GRADE_ON;
+	}
 	/* A verdict about the compilation there is a reason here. */
 	g->v = &said;
 	if (!g->s->skip_compile) rc = compile_step(g, large->tape, err);
 	g->v = kept;
-	if (rc == GRADE_END) return not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
-	if (!rc) rc = runner_ask(g, large, &r, err);
-	if (rc) return rc;
-	/* A price is kept if the larger run did the same kind of work. */
-	if (r.has_fault) not_predicted(g, "%.240s", r.fault.text);
-	else work_compare(g, stock, large, &r, why, sizeof why);
-	if (!r.has_fault && why[0]) not_predicted(g, "%s", why);
-	else if (!r.has_fault) {
+	if (rc == GRADE_END) found_verdict(f, &said);
+	if (!rc) rc = runner_ask(g, large, &r, f, err);
+	if (rc) return MIN(rc, 0);
+	/* A place that every launch there has, whatever is read, is out of bounds for certain; anything else may be a
+	 * matter of values, which are nobody's there. */
+	bool is_certain = r.has_fault && (!strcmp(r.fault.code, "out-of-bounds") || !strcmp(r.fault.code, "misaligned"));
+	if (r.has_fault)
+		found(f, is_certain ? FOUND_WRONG : FOUND_UNKNOWN, r.fault.code, r.fault.line, "%.240s", r.fault.text);
+	else if (!work_compare(g, stock, large, &r, f) && g->s->wants_price) {
 		g->v->cost_s = NAN; /* the judged sizes' */
 		cost_keep(g, g->oracle->priced, &r);
 	}
 	runner_result_release(&r);
 	return GRADE_ON;
+}
+
+/* What was found at the sizes that the task itself has settles the verdict; at others it only leaves no price. */
+static int finding_end(struct grading *g, const struct finding *f)
+{
+	if (f->kind != FOUND_NOTHING && g->s->wants_price) not_predicted(g, f->text);
+	if (f->kind < FOUND_UNJUDGED || g->oracle->priced_at[0]) return GRADE_ON;
+	if (f->kind == FOUND_UNJUDGED)
+		return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "unjudged-size", f->line,
+			"%d trials agree (%s), but they say nothing of the task's own sizes: %s", g->v->trials, g->v->sizes,
+			f->text);
+	return grade_end(g, f->class, STAGE_CORRECTNESS, f->reason, f->line, "at the task's own sizes (judged at %s): %s",
+		g->v->sizes, f->text);
 }
 
 int price_step(struct grading *g, const struct trace *stock, struct err *err)
@@ -235,34 +296,30 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	/* Which sizes the price is of. The judged ones have theirs from the trials already. */
 	const char *at = g->oracle->priced_at[0] ? g->oracle->priced_at : "stock", *why = NULL;
 	bool is_same = json_is_true(json_object_get(priced, "same"));
-	snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
+	if (g->s->wants_price) snprintf(v->cost_size, sizeof v->cost_size, "%s", is_same && v->sizes[0] ? v->sizes : at);
 	if (is_same) return GRADE_ON;
-	/* Without other sizes there is a reason to tell: the reference's, or that IR fits its own tape
-	 * alone. */
+	struct finding f = {0};
 	if ((why = json_string_value(json_object_get(priced, "why")))) {
-		not_predicted(g, "%.240s", why);
-		return GRADE_ON;
+		found(&f, FOUND_UNKNOWN, "", 0, "%.240s", why);
+		return finding_end(g, &f);
 	}
 	if (g->is_ir) {
-		not_predicted(g, "an answer in IR has the sizes of its tape alone");
-		return GRADE_ON;
+		found(&f, FOUND_UNKNOWN, "", 0, "an answer in IR has the sizes of its tape alone");
+		return finding_end(g, &f);
 	}
 	struct trace large = {0};
 	json_t *compiled = json_incref(g->compiled);
-	/* What goes wrong in the tracer there is no verdict. */
+	/* What goes wrong in the tracer there is no verdict of its own. */
 	g->v = &said;
 	int rc = large_trace(g, &large, err);
 	g->v = v;
-	if (rc == GRADE_END) not_predicted(g, "%.60s there: %.180s", said.reason, said.detail);
+	if (rc == GRADE_END) found_verdict(&f, &said);
 	int64_t compile_ms = g->compile_ms;
-	if (rc == GRADE_ON) rc = large_price(g, stock, &large, err);
-	else if (rc == GRADE_END) rc = GRADE_ON;
-	/* Not predicted is no end; IR that is not the source's is. */
-	if (rc == GRADE_END && v->not_predicted[0]) rc = GRADE_ON;
+	rc = rc == GRADE_ON ? large_look(g, stock, &large, &f, err) : MIN(rc, 0);
 	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;
 	g->compile_ms = compile_ms;
 	trace_release(&large);
-	return rc;
+	return rc == GRADE_ON ? finding_end(g, &f) : rc;
 }

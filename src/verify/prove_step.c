@@ -10,35 +10,34 @@
 #include "task/task.h"
 #include "verify/oracle.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define DRAWS 3                              /* real points: each may decide other branches */
 #define GRAPH_BYTES_MAX ((size_t)256 << 20)
 #define PROOF_S 120
+#define GRACE_S 10
 
 void oracle_proofs_release(struct oracle_proofs *p)
 {
 	for (int i = 0; i < p->ndraws; i++) {
-		if (p->draws[i].given) munmap((void *)(uintptr_t)p->draws[i].given, (size_t)p->draws[i].given_bytes);
-		if (p->draws[i].tables) munmap((void *)(uintptr_t)p->draws[i].tables, (size_t)p->draws[i].table_bytes);
+		close(p->draws[i].given_fd);
+		close(p->draws[i].tables_fd);
 	}
 	json_decref(p->messages);
 	*p = (struct oracle_proofs){.ndraws = 0};
 }
 
+/* Takes the descriptors over; those that came with nothing to take are closed. */
 static int draw_take(const json_t *graph, const int *fds, int nfds, struct oracle_proofs *p, struct err *err)
 {
-	if (nfds != 2 || p->ndraws == PROVE_DRAWS_MAX)
-		return err_set(err, ERR_FORMAT, "the oracle's graph came with %d descriptors", nfds);
-	struct prove_draw *d = &p->draws[p->ndraws++];
-	uint8_t *given = NULL, *tables = NULL;
-	*d = (struct prove_draw){.graph = graph};
-	int rc = oracle_map(fds[0], &given, &d->given_bytes, err);
-	d->given = given;
-	if (!rc) rc = oracle_map(fds[1], &tables, &d->table_bytes, err);
-	d->tables = tables;
-	return rc;
+	if (graph && nfds == 2 && p->ndraws < DRAWS) {
+		p->draws[p->ndraws].graph = graph;
+		p->draws[p->ndraws].given_fd = fds[0];
+		p->draws[p->ndraws++].tables_fd = fds[1];
+		return 0;
+	}
+	for (int i = 0; i < nfds; i++) close(fds[i]);
+	return graph ? err_set(err, ERR_FORMAT, "the oracle's graph came with %d descriptors", nfds) : 0;
 }
 
 /* One message: 1 when it was the last. */
@@ -46,9 +45,10 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 	struct oracle_fault *fault, struct err *err)
 {
 	json_t *m = NULL;
-	int rc = json_parse(text->data, text->len, "oracle's message", &m, err);
-	if (rc) return rc;
-	json_array_append_new(p->messages, m);
+	int parsed = json_parse(text->data, text->len, "oracle's message", &m, err);
+	if (!parsed) json_array_append_new(p->messages, m);
+	int rc = draw_take(parsed ? NULL : json_object_get(m, "proof"), fds, nfds, p, err);
+	if (parsed || rc) return parsed ? parsed : rc;
 	const json_t *f = json_object_get(m, "fault");
 	const char *outside = json_string_value(json_object_get(m, "outside"));
 	if (f) {
@@ -62,7 +62,6 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 		text_make_printable(p->why);
 		return 1;
 	}
-	if (json_object_get(m, "proof")) return draw_take(json_object_get(m, "proof"), fds, nfds, p, err);
 	return json_is_true(json_object_get(m, "done"));
 }
 
@@ -86,7 +85,6 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 		rc = job_next(&job, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
 		if (rc) break;
 		rc = message_take(&text, fds, nfds, out, fault, err);
-		for (int i = 0; i < nfds; i++) close(fds[i]);
 	}
 	/* The process ran the reference's code: its end is the reference's doing, unless it never began. */
 	if (rc < 0 && rc != ERR_MISMATCH) {
@@ -102,13 +100,13 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 	return rc == 1 ? 0 : rc;
 }
 
-/* The reference's parameter that each constant of the tape stands for, or NULL. */
-static const char **constants_named(const struct grading *g, const struct tape *t, const struct prove_draw *d)
+/* The reference's parameter that each constant of the tape stands for, or null. */
+static json_t *constants_named(const struct grading *g, const struct tape *t, const json_t *graph)
 {
-	const json_t *list = json_object_get(d->graph, "params");
+	const json_t *list = json_object_get(graph, "params");
 	int n = (int)json_array_size(list), *of = xcalloc((size_t)t->nbuffers + 1, sizeof *of);
 	struct runner_given *params = xcalloc((size_t)n + 1, sizeof *params);
-	const char **names = xcalloc((size_t)t->nbuffers + 1, sizeof *names);
+	json_t *names = json_array();
 	for (int p = 0; p < n; p++) {
 		const json_t *o = json_array_get(list, (size_t)p);
 		const char *name = json_string_value(json_object_get(o, "name"));
@@ -117,10 +115,56 @@ static const char **constants_named(const struct grading *g, const struct tape *
 	}
 	params_stand_in(t, g->oracle->variants[0].state, params, n, of);
 	for (int b = 0; b < t->nbuffers; b++)
-		if (t->buffers[b].kind == TAPE_CONST && of[b] >= 0) names[b] = params[of[b]].name;
+		json_array_append_new(
+			names, t->buffers[b].kind == TAPE_CONST && of[b] >= 0 ? json_string(params[of[b]].name) : json_null());
 	free(of);
 	free(params);
 	return names;
+}
+
+/* The graphs and names as one text, in memory that a runner can be given. */
+static int words_fd(const struct oracle_proofs *p, json_t *names, struct err *err)
+{
+	json_t *graphs = json_array();
+	for (int i = 0; i < p->ndraws; i++) json_array_append(graphs, (json_t *)(uintptr_t)p->draws[i].graph);
+	json_t *o = json_pack("{s:o, s:o}", "graphs", graphs, "names", names);
+	char *text = json_dumps(o, JSON_COMPACT);
+	CHECKF(text, "a graph that is not JSON");
+	int fd = runner_text_fd(text, strlen(text), err);
+	free(text);
+	json_decref(o);
+	return fd;
+}
+
+/* Tape and graphs are strangers' words: they are evaluated in a runner of their own, which is ended afterwards. What
+ * ends that process by itself is outside. */
+static int prove_in_runner(
+	struct grading *g, const struct trace *stock, const struct oracle_proofs *p, uint64_t seed, struct err *err)
+{
+	int fds[2 * DRAWS];
+	for (int i = 0; i < p->ndraws; i++) {
+		fds[2 * i] = p->draws[i].given_fd;
+		fds[2 * i + 1] = p->draws[i].tables_fd;
+	}
+	struct runner_proof proof = {.seed = seed, .ms = PROOF_S * 1000, .nfds = 2 * p->ndraws, .fds = fds};
+	struct runner r;
+	int rc = runner_pool_take(g->s->runners, &r, err);
+	if (rc) return rc;
+	proof.words_fd = words_fd(p, constants_named(g, stock->tape, p->draws[0].graph), err);
+	uint64_t deadline = clock_ns() + (PROOF_S + GRACE_S) * (uint64_t)1000000000;
+	rc = proof.words_fd < 0 ? proof.words_fd
+							: runner_prove(&r, stock->text.data, stock->text.len, &proof, deadline, g->proof, err);
+	if (proof.words_fd >= 0) close(proof.words_fd);
+	char status[64] = "";
+	runner_end(g->s->runners, &r, status, sizeof status, NULL);
+	if (!rc || rc == ERR_INFRA) return rc;
+	*g->proof = (struct prove_result){.answer = PROVE_OUTSIDE};
+	/* A graph that makes no sense is the task's fault. */
+	if (rc == ERR_MISMATCH) snprintf(g->proof->text, sizeof g->proof->text, "the reference's graph: %.900s", err->text);
+	else if (rc == ERR_TIMEOUT)
+		snprintf(g->proof->text, sizeof g->proof->text, "the proof took longer than %d s", PROOF_S);
+	else snprintf(g->proof->text, sizeof g->proof->text, "the process of the proof ended: %s", status);
+	return 0;
 }
 
 int prove_step(struct grading *g, const struct trace *stock, struct err *err)
@@ -137,20 +181,10 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (rc == ERR_MISMATCH) {
 		snprintf(out->text, sizeof out->text, "the reference has no graph: %.900s", fault.text);
 		rc = 0;
-	} else if (!rc && p.why[0]) {
-		snprintf(out->text, sizeof out->text, "the reference: %s", p.why);
+	} else if (!rc && (p.why[0] || !p.ndraws)) {
+		snprintf(out->text, sizeof out->text, "the reference: %s", p.why[0] ? p.why : "no graph came of it");
 	} else if (!rc) {
-		const char **names = constants_named(g, stock->tape, &p.draws[0]);
-		struct prove_options po = {
-			.seed = o->seed, .deadline_ns = clock_ns() + PROOF_S * (uint64_t)1000000000, .const_names = names};
-		rc = p.ndraws ? prove_run(stock->tape, p.draws, p.ndraws, &po, out, err) : err_set(err, ERR_FORMAT, "no graph");
-		free(names);
-		/* A graph that makes no sense is the task's fault. */
-		if (rc && rc != ERR_INFRA) {
-			*out = (struct prove_result){.answer = PROVE_OUTSIDE};
-			snprintf(out->text, sizeof out->text, "the reference's graph: %.900s", err->text);
-			rc = 0;
-		}
+		rc = prove_in_runner(g, stock, &p, o->seed, err);
 	}
 	/* Text of the reference's process is a stranger's. */
 	for (int i = 0; i < g->oracle->trials[0].noutputs; i++)

@@ -3,6 +3,7 @@
  * work. All waiting is on sockets. */
 #include "verify/runner_pool.h"
 #include "base/base.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
@@ -212,14 +213,14 @@ static int recv_json(struct runner *r, uint64_t deadline_ns, json_t **out, struc
 	return rc;
 }
 
-static int tape_fd(const char *tape, size_t len, struct err *err)
+int runner_text_fd(const char *text, size_t len, struct err *err)
 {
-	int fd = memfd_make("tape", len, err);
+	int fd = memfd_make("text", len, err);
 	for (size_t done = 0; fd >= 0 && done < len;) {
-		ssize_t n = pwrite(fd, tape + done, len - done, (off_t)done);
+		ssize_t n = pwrite(fd, text + done, len - done, (off_t)done);
 		if (n <= 0) {
 			close(fd);
-			return err_set(err, ERR_INFRA, "writing a tape of %zu bytes: %s", len, strerror(errno));
+			return err_set(err, ERR_INFRA, "writing a text of %zu bytes: %s", len, strerror(errno));
 		}
 		done += (size_t)n;
 	}
@@ -229,9 +230,7 @@ static int tape_fd(const char *tape, size_t len, struct err *err)
 int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline_ns, struct runner_loaded *out,
 	struct runner_fault *fault, struct err *err)
 {
-	/* The tape and the compiled kernels go as descriptors: both may be large, and a tape is hostile
-	 * text. */
-	int fds[2] = {tape_fd(l->tape, l->len, err), l->binaries_fd};
+	int fds[2] = {runner_text_fd(l->tape, l->len, err), l->binaries_fd};
 	if (fds[0] < 0) return fds[0];
 	json_t *answer = NULL,
 		   *load = json_pack(
@@ -240,14 +239,14 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 	close(fds[0]);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	const json_t *loaded = json_object_get(answer, "loaded"), *said = json_object_get(answer, "fault");
-	/* Taken: the lines that the supervisor asks for, each -1 where there is none. */
-	int64_t tf32 = -1, order = -1, narrow = -1, data = -1;
+	int64_t tf32 = -1, order = -1, narrow = -1, data = -1, fp8 = -1;
 	if (!rc && json_is_object(loaded)) {
 		rc = json_get_int(loaded, "loaded", "tf32_line", -1, INT32_MAX, &tf32, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "order_line", -1, INT32_MAX, &order, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "narrow_line", -1, INT32_MAX, &narrow, err);
 		if (!rc) rc = json_get_int(loaded, "loaded", "data_line", -1, INT32_MAX, &data, err);
-		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data};
+		if (!rc) rc = json_get_int(loaded, "loaded", "fp8_line", -1, INT32_MAX, &fp8, err);
+		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data, (int)fp8};
 	} else if (!rc) {
 		/* Refused: the fault names what does not load, as the candidate's mistake. Anything else is a
 		 * broken runner. */
@@ -313,13 +312,33 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
 	struct runner_result *result, struct err *err)
 {
-	int fd = tape_fd(tape, len, err);
+	int fd = runner_text_fd(tape, len, err);
 	if (fd < 0) return fd;
 	json_t *answer = NULL;
 	int rc = send_json(r, json_pack("{s:o}", "price", runner_trial_json(t, 0)), &fd, 1, deadline_ns, err);
 	close(fd);
 	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 	if (!rc) rc = runner_result_parse(json_object_get(answer, "trial"), result, err);
+	json_decref(answer);
+	return rc;
+}
+
+int runner_prove(struct runner *r, const char *tape, size_t len, const struct runner_proof *p, uint64_t deadline_ns,
+	struct prove_result *out, struct err *err)
+{
+	int fds[CHILD_FDS_MAX] = {runner_text_fd(tape, len, err), p->words_fd};
+	CHECKF(p->nfds <= CHILD_FDS_MAX - 2, "%d descriptors of a proof", p->nfds);
+	if (fds[0] < 0) return fds[0];
+	memcpy(fds + 2, p->fds, (size_t)p->nfds * sizeof *fds);
+	json_t *answer = NULL,
+		   *request = json_pack("{s:{s:I, s:i}}", "proof", "seed", (json_int_t)(p->seed >> 1), "ms", p->ms);
+	int rc = send_json(r, request, fds, p->nfds + 2, deadline_ns, err);
+	close(fds[0]);
+	if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
+	const json_t *proof = json_object_get(answer, "proof");
+	const char *failed = json_string_value(json_object_get(proof, "failed"));
+	if (!rc && failed) rc = err_set(err, ERR_MISMATCH, "%.900s", failed);
+	if (!rc) rc = prove_result_parse(proof, out, err);
 	json_decref(answer);
 	return rc;
 }

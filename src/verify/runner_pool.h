@@ -5,6 +5,7 @@
 #ifndef HONE_RUNNER_POOL_H
 #define HONE_RUNNER_POOL_H
 #include "base/base.h"
+#include "prove/prove.h"
 #include "runner/runner.h"
 
 struct runner_pool;
@@ -43,12 +44,14 @@ void runner_pool_stop(struct runner_pool *p);
 
 /* What a load says about the kernels on the data path: lines of a tf32 dot, of the first operation
  * whose order is open (vm_kernel_may_depend_on_order), of the first that rounds fp32 to less (vm_kernel_narrows), of
- * the first that makes costs depend on data (vm_kernel_cost_depends_on_data); -1: none. */
+ * the first that makes costs depend on data (vm_kernel_cost_depends_on_data), of the first sum of fp8 products in the
+ * tensor core (vm_kernel_sums_fp8); -1: none. */
 struct runner_loaded {
 	int tf32_line;
 	int order_line;
 	int narrow_line;
 	int data_line;
+	int fp8_line;
 };
 /* What a runner is given to replay. */
 struct runner_load {
@@ -89,4 +92,16 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 /* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed. result is valid on 0. */
 int runner_price(struct runner *r, const char *tape, size_t len, const struct runner_trial *t, uint64_t deadline_ns,
 	struct runner_result *result, struct err *err);
+/* A proof of a tape (prove.h). words: memfd with {"graphs", "names"}; fds: for each graph, what it is given and its
+ * tables. ERR_MISMATCH with what was wrong with the graphs. */
+struct runner_proof {
+	uint64_t seed;
+	int ms; /* for the proof alone */
+	int words_fd, nfds;
+	const int *fds;
+};
+int runner_prove(struct runner *r, const char *tape, size_t len, const struct runner_proof *p, uint64_t deadline_ns,
+	struct prove_result *out, struct err *err);
+/* A sealed memfd with a text; a negative code. */
+int runner_text_fd(const char *text, size_t len, struct err *err);
 #endif

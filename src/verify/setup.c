@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define WORK_SHARE 24   /* of the reference's deadline: sizes are chosen for nominal rates, a machine may be busy */
-#define TRIALS_DEFAULT 15
+#define TRIALS_DEFAULT 16
 #define TRIALS_MAX 32
 #define TIME_REPEATS_DEFAULT 30
 #define TIME_REPEATS_MAX 1000

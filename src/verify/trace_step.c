@@ -40,6 +40,7 @@ static const char *const FAULT_CODES[] = {
 	"random",
 	"unsupported",
 	"too-large",
+	"grid-too-large",
 	"memory",
 	"forbidden",
 };

@@ -113,6 +113,8 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "correct", json_boolean(v->correct));
 	json_object_set_new(o, "sizes", json_string(v->sizes));
 	json_object_set_new(o, "edge", json_string(v->edge));
+	json_object_set_new(o, "state", json_string(v->state));
+	json_object_set_new(o, "fp8_line", json_integer(v->fp8_line));
 	json_object_set_new(o, "params", json_string(v->params_seeded ? "seeded" : "matched"));
 	/* Predicted times, and the work that they follow from. */
 	json_object_set_new(o, "speedup_eager", number_json(v->speedup_eager));
@@ -261,7 +263,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 {
 	/* What every verdict has. */
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
-			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "";
+			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "", *state = "";
+	int64_t fp8_line = 0;
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
 	v->class = (enum verdict_class)index;
@@ -279,6 +282,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "not_predicted", &not_predicted, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "state", &state, err);
+	if (!rc) rc = json_opt_int(o, "verdict", "fp8_line", 0, INT32_MAX, &fp8_line, err);
 	if (!rc && json_object_get(o, "device")) rc = device_from_json(json_object_get(o, "device"), &v->device, err);
 	/* Copied even after an error: an absent text reads as "", and the caller drops the verdict
 	 * then. */
@@ -291,6 +296,8 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	text_copy(v->not_predicted, sizeof v->not_predicted, not_predicted);
 	text_copy(v->sizes, sizeof v->sizes, sizes);
 	text_copy(v->edge, sizeof v->edge, edge);
+	text_copy(v->state, sizeof v->state, state);
+	v->fp8_line = (int)fp8_line;
 	v->params_seeded = !strcmp(params, "seeded");
 	return rc;
 }

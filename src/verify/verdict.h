@@ -118,6 +118,9 @@ struct verdict {
 	bool correct;             /* all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */
 	char sizes[256]; /* "batch 2, stock 10": the sizes of the judgement where they are not the task's own, else "" */
+	int fp8_line; /* of a tl.dot on fp8 operands whose sums Hopper's tensor cores keep with fewer digits than the vm; 0:
+					 none */
+	char state[48]; /* what it leaves in buffers that the reference changes: "left alone", ...; "" there are none */
 	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
 					 */
 	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate; NaN when there

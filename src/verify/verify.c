@@ -333,6 +333,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		.num_checks = KERNELBENCH_TRIALS - 1,
 		.tf32 = v->s.tf32,
 		.cost_size = o->cost_size && strcmp(o->cost_size, "judged") ? o->cost_size : NULL};
+	v->s.wants_price = oracle.cost_size != NULL;
 	v->s.cost_seed = seed >> 1; /* a number of JSON has 63 bits */
 	v->s.oracles = oracle_cache_create(v->s.oracle, &oracle, ORACLE_BYTES_MAX, ORACLE_TASKS_MAX);
 	return 0;

@@ -60,6 +60,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile, skip_replay;
+	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
 	int time_repeats;   /* timed replays on the GPU; 0: none */
@@ -174,8 +175,9 @@ void params_stand_in(
 /* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the
  * verdict. */
 int prove_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Costs at the sizes that were asked for, after replay_step and in its runner and tracer. Never settles a verdict but
- * for IR that is not the source's: what cannot be predicted is said in the record. */
+/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that costs are asked
+ * for; after replay_step and in its runner and tracer. What fails at the task's own sizes, or was not judged, settles
+ * the verdict; what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
 /* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
  * cheaper than one before it leaves the record as it is: the dearest counts. */
@@ -222,11 +224,16 @@ struct attempt_result {
 	struct runner_result result;
 	const uint8_t *outputs; /* mapped */
 	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
 int attempt_run(
 	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
 void attempt_release(struct attempt_result *r);
+/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs; heap, NULL: there are
+ * none. Both in state_compare.c. */
+int64_t *state_ask(const struct oracle_trial *t, struct runner_given *params, int nparams, int64_t *bytes);
+int state_compare(struct grading *g, const struct attempt *a, const struct attempt_result *r);
 /* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
 const char *attempt_reason(const struct oracle_trial *t, const char *plain);
 void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len);

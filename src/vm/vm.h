@@ -43,15 +43,20 @@ int vm_kernel_nargs(const struct vm_kernel *k);
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i); /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
-/* Whether some store of the kernel may go through argument i; and what it says of programmatic
- * dependent launch (griddepcontrol): that it waits for the launches in front of it, that it lets
- * the next one start early. */
+/* Whether some store of the kernel may go through argument i; and what it does about programmatic dependent launch
+ * (griddepcontrol): whether it may read or write through argument i before it waits for the launches in front of it, or
+ * end without; whether it may let the next one start early, and that before it has waited itself. */
 bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i);
-bool vm_kernel_waits(const struct vm_kernel *k);
+bool vm_kernel_arg_may_be_early(const struct vm_kernel *k, int i, bool is_write);
+bool vm_kernel_may_skip_wait(const struct vm_kernel *k);
 bool vm_kernel_triggers(const struct vm_kernel *k);
+bool vm_kernel_triggers_early(const struct vm_kernel *k);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
+/* Whether some tt.dot on fp8 operands leaves its sums in the tensor core (maxNumImpreciseAcc), which Hopper's keep with
+ * fewer digits than fp32; the vm's sums are fp32. *line is its source line. */
+bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line);
 
 /* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern)
  * and what comes of it is stored: not what only comparisons see, nor the parts of a split product.
@@ -267,8 +272,8 @@ struct vm_report {
 	int64_t address;
 	struct vm_cost cost;
 	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
-	uint64_t reached; /* want_cost: which instructions ran in some program, as a hash; equal programs that took the same
-						 branches have the same */
+	char *reached;    /* want_cost: which instructions ran in some program, and what those comparisons gave that follow
+						 from no data, a character for each; heap, freed by vm_report_release. NULL: too many to tell */
 	int64_t *touched; /* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
 						 freed by vm_report_release */
 	double sample_error; /* relative standard error of the least certain of the counts that time is made of; 0: exact */
@@ -282,6 +287,8 @@ struct vm_report {
  * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
+/* Whether a launch went no way that another one of an equal program did not go; false where that is not known. */
+bool vm_reached_within(const char *reached, const char *others);
 
 /* ---- a launch on exact values (field.h), for proofs ----
  *

@@ -77,7 +77,14 @@ bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i)
 	return plan->writes_anywhere || i >= 128 || (plan->written[i / 64] >> (i % 64) & 1);
 }
 
-bool vm_kernel_waits(const struct vm_kernel *k) { return strstr(k->text, "griddepcontrol.wait") != NULL; }
+bool vm_kernel_arg_may_be_early(const struct vm_kernel *k, int i, bool is_write)
+{
+	const struct vm_roots *r = is_write ? &k->program.plan.early_writes : &k->program.plan.early_reads;
+	return r->from_memory || i >= 128 || (r->args[i / 64] >> (i % 64) & 1);
+}
+
+bool vm_kernel_may_skip_wait(const struct vm_kernel *k) { return k->program.plan.may_skip_wait; }
+bool vm_kernel_triggers_early(const struct vm_kernel *k) { return k->program.plan.triggers_early; }
 bool vm_kernel_triggers(const struct vm_kernel *k)
 {
 	return strstr(k->text, "griddepcontrol.launch_dependents") != NULL;
@@ -87,6 +94,12 @@ bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line)
 {
 	if (line) *line = k->tf32_line;
 	return k->uses_tf32;
+}
+
+bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line)
+{
+	if (line) *line = k->fp8_line;
+	return k->sums_fp8;
 }
 
 bool vm_kernel_narrows(const struct vm_kernel *k, int *line)

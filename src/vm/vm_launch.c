@@ -236,18 +236,6 @@ static void gather_footprint(struct launch *l, struct vm_report *r)
 	free(read);
 }
 
-/* Which instructions ran on any thread. */
-static uint64_t gather_reached(const struct launch *l)
-{
-	uint64_t hash = 0xcbf29ce484222325u;
-	for (int i = 0; i < l->p->ninstrs; i++) {
-		uint8_t ran = 0;
-		for (int t = 0; t < l->threads; t++) ran |= l->meters[t] ? l->meters[t]->ran[i] : 0;
-		hash = (hash ^ ran) * 0x100000001b3u;
-	}
-	return hash;
-}
-
 static void gather_cost(struct launch *l, struct vm_report *r, int64_t programs)
 {
 	r->lines = xcalloc((size_t)l->p->nlines + 1, sizeof *r->lines);
@@ -367,7 +355,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	bool is_scaled = o->sample && report->sampled < programs; /* its counts are there already */
 	if (!o->sample) report->sampled = programs;
 	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);
-	if (o->want_cost) report->reached = gather_reached(&l);
+	if (o->want_cost) report->reached = vm_sides_text(l.p, l.meters, l.threads);
 	launch_release(&l);
 	if (rc_sample) return rc_sample;
 	if (report->fault == VM_FAULT_NONE || report->is_passed_over) return 0;
@@ -379,9 +367,11 @@ void vm_report_release(struct vm_report *r)
 	if (!r) return;
 	free(r->lines);
 	free(r->touched);
+	free(r->reached);
 	free(r->findings);
 	r->lines = NULL;
 	r->touched = NULL;
+	r->reached = NULL;
 	r->findings = NULL;
 	r->nlines = r->nfindings = 0;
 }

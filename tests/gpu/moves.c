@@ -6,7 +6,7 @@
  */
 #include "base/base.h"
 #include "base/dtype.h"
-#include "runner/cuda/launcher_cuda.h"
+#include "runner/launcher_cuda.h"
 #include "runner/replay.h"
 #include "tape/tape.h"
 #include <stdlib.h>

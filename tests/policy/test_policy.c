@@ -32,7 +32,7 @@ static char *in(const char *dir, const char *name) { return path_join(dir, name)
 /* Instead of the model room's: what the backend is told of adapters to come. */
 static const char *told[8];
 static int ntold, rank_told;
-int device_open(const struct device_options *o, struct ops **out, struct err *err)
+int table_open(const struct device_options *o, struct ops **out, struct err *err)
 {
 	ntold = o->nadapters;
 	rank_told = o->new_rank;

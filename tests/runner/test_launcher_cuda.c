@@ -2,7 +2,7 @@
  * canaries, what a fault does, and that rows of movement give what they give on the vm. What a real
  * driver and a real GPU make of it is make test-gpu's. */
 #include "runner/cuda/driver.h"
-#include "runner/cuda/launcher_cuda.h"
+#include "runner/launcher_cuda.h"
 #include "runner/replay.h"
 #include <dlfcn.h>
 #include <math.h>

@@ -76,7 +76,7 @@ static void test_skipped(void **state)
 /* A launch that may start before the one in front of it ended races with it, unless it waits or is not let. */
 static void test_dependent_launches(void **state)
 {
-	static const bool writes[2] = {false, true};
+	static const uint8_t late[2] = {0, ROW_WRITES}, early[2] = {ROW_READS_EARLY, ROW_WRITES | ROW_WRITES_EARLY};
 	struct tape_arg first[2] = {{.kind = TAPE_ARG_POINTER, .buffer = 0}, {.kind = TAPE_ARG_POINTER, .buffer = 1}},
 					second[2] = {{.kind = TAPE_ARG_POINTER, .buffer = 1}, {.kind = TAPE_ARG_POINTER, .buffer = 2}};
 	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 2, .args = first},
@@ -84,8 +84,8 @@ static void test_dependent_launches(void **state)
 	struct tape_view out = {.buffer = 2};
 	for (int how = 0; how < 8; how++) {
 		struct tape_kernel kernels[2] = {{.name = NULL}, {.is_pdl = how & 1}};
-		struct row_kernel does[2] = {{.triggers = how & 2, .may_write = writes, .nargs = 2},
-			{.waits = how & 4, .may_write = writes, .nargs = 2}};
+		struct row_kernel does[2] = {{.triggers = how & 2, .uses = late, .nargs = 2},
+			{.may_skip_wait = !(how & 4), .uses = how & 4 ? late : early, .nargs = 2}};
 		struct tape t = {.nrows = 2,
 			.rows = rows,
 			.nbuffers = 4,

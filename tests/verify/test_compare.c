@@ -80,6 +80,32 @@ static void test_one_wild_element_fails_and_is_named(void **state)
 	assert_false(f.r.kernelbench);
 }
 
+/* A row of which the reference leaves rounding alone: 8 times its sensitivity is right, and no more than 10 floors of
+ * the mean size, whatever the sensitivity. */
+static void test_noise_of_a_row(void **state)
+{
+	struct fixture f;
+	double noise[32] = {0};
+	prepare(&f, 1);
+	for (int i = 96; i < 128; i++) f.exact[i] = f.plain[i] = f.found[i] = 0;
+	f.o.noise = noise;
+	f.found[100] = 7e-5f;
+	assert_false(run(&f));
+	noise[3] = 1e-5;
+	assert_true(run(&f));
+	f.found[100] = 9e-5f;
+	assert_false(run(&f));
+	noise[3] = 1;
+	f.found[100] = 3e-4f; /* floor 5e-5, mean size 0.77 of a normal draw: up to 3.9e-4 */
+	assert_true(run(&f));
+	f.found[100] = 6e-4f;
+	assert_false(run(&f));
+	/* elsewhere it changes nothing */
+	f.found[100] = 0;
+	f.found[200] += 3e-4f;
+	assert_false(run(&f));
+}
+
 static void test_nan_is_no_wildcard(void **state)
 {
 	struct fixture f;
@@ -178,6 +204,7 @@ int main(void)
 		cmocka_unit_test(test_nonfinite_references_need_their_own_kind),
 		cmocka_unit_test(test_bound_follows_the_reference),
 		cmocka_unit_test(test_integers_and_bools_are_exact),
+		cmocka_unit_test(test_noise_of_a_row),
 		cmocka_unit_test(test_empty_and_scalar),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,15 @@
  * the reference's. `make prove-corpus` has the rest. */
 #include "base/base.h"
 #include "prove/prove.h"
+#include "sandbox/sandbox.h"
 #include "task/task.h"
+#include "verify/runner_pool.h"
 #include "verify/verdict.h"
 #include "verify/verify.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static struct verifier *verifier;
@@ -69,9 +73,52 @@ static void proves(void **state)
 	task_set_release(&tasks);
 }
 
+/* The process of a proof alone: what it is told is a stranger's word, and its end is nobody else's. */
+static void a_process_of_its_own(void **state)
+{
+	static const struct {
+		const char *tape, *words;
+		int nfds;
+	} bad[] = {{"no tape", "{\"graphs\": [{}], \"names\": []}", 2}, {"{}", "no graphs", 2},
+		{"{}", "{\"graphs\": [], \"names\": []}", 2}, {"{}", "{\"graphs\": [{}, {}], \"names\": []}", 2}};
+	const char *build = getenv("BUILD");
+	char *path = xasprintf("%s/hone-runner", build ? build : "build/release"), *whole = realpath(path, NULL);
+	assert_non_null(whole);
+	struct runner_pool *pool = NULL;
+	struct runner_pool_options o = {.path = whole, .memory_bytes = 1 << 28, .spare = 1, .level = SANDBOX_NONE};
+	struct runner_device device;
+	struct prove_result result;
+	struct runner r;
+	struct err err = {0};
+	if (runner_pool_create(&o, &pool, &device, &err) || runner_pool_take(pool, &r, &err)) fail_msg("%s", err.text);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		int fds[2] = {runner_text_fd("x", 1, &err), runner_text_fd("", 0, &err)};
+		struct runner_proof p = {.ms = 1000,
+			.words_fd = runner_text_fd(bad[i].words, strlen(bad[i].words), &err),
+			.nfds = bad[i].nfds,
+			.fds = fds};
+		uint64_t deadline = clock_ns() + 20 * (uint64_t)1000000000;
+		assert_int_equal(runner_prove(&r, bad[i].tape, strlen(bad[i].tape), &p, deadline, &result, &err), ERR_MISMATCH);
+		close(p.words_fd);
+		close(fds[0]);
+		close(fds[1]);
+	}
+	/* Killed in the middle: the caller is told, and has the status. */
+	struct runner_proof p = {.ms = 1000, .words_fd = runner_text_fd("{}", 2, &err)};
+	char status[64] = "";
+	kill(r.child.pid, SIGKILL);
+	assert_int_not_equal(runner_prove(&r, "{}", 2, &p, clock_ns() + 20 * (uint64_t)1000000000, &result, &err), 0);
+	close(p.words_fd);
+	runner_end(pool, &r, status, sizeof status, NULL);
+	if (!strstr(status, "SIGKILL")) fail_msg("%s", status);
+	runner_pool_free(pool);
+	free(whole);
+	free(path);
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases)];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 1];
 	struct err err = {0};
 	struct verify_options o = {.threads = 1, .num_correct_trials = 4, .seed = 20251122, .skip_compile = true};
 	if (verifier_create(&o, &verifier, &err)) {
@@ -80,8 +127,9 @@ int main(void)
 	}
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 		tests[i] = (struct CMUnitTest){cases[i].folder, proves, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+	tests[ARRAY_LEN(cases)] = (struct CMUnitTest)cmocka_unit_test(a_process_of_its_own);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	int failed = _cmocka_run_group_tests("proofs", tests, ARRAY_LEN(cases), NULL, NULL);
+	int failed = _cmocka_run_group_tests("proofs", tests, ARRAY_LEN(cases) + 1, NULL, NULL);
 	verifier_free(verifier);
 	return failed;
 }

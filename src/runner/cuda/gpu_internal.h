@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "runner/cuda/driver.h"
 #include "runner/cuda/kernels.h"
-#include "runner/cuda/launcher_cuda.h"
+#include "runner/launcher_cuda.h"
 #include "tape/tape.h"
 
 #define CUDA_CANARY_BYTES 4096 /* a block of 32 x 32 floats */

@@ -1,5 +1,5 @@
 /* launcher_cuda: the launcher's life on a GPU (launcher_cuda.h): context, memory, faults, order. */
-#include "runner/cuda/launcher_cuda.h"
+#include "runner/launcher_cuda.h"
 #include "runner/cuda/gpu_internal.h"
 #include "runner/movement.h"
 #include "tape/tape.h"

@@ -2,6 +2,7 @@
  * section Checks, is the specification.
  *
  *   check_plan.c    once for each lowered program: what is worth watching
+ *   check_early.c   once too: what is accessed before a dependent launch waits
  *   check_race.c    shadow memory: who wrote and read each cell last
  *   check_order.c   which accesses of other programs happened before, by way of atomics
  *   check_taint.c   lanes whose value overflowed or was divided by zero, followed to where they are
@@ -144,6 +145,10 @@ struct vm_check {
 enum { WATCH_SIGNED = 1, WATCH_UNSIGNED = 2, WATCH_DIVISION = 4 };
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p);
 void vm_plan_release(struct vm_program *p);
+
+/* ---- check_early.c ---- */
+/* roots: (nvalues). */
+void vm_early_find(struct vm_program *p, const struct vm_roots *roots);
 
 /* ---- check_narrow.c ---- */
 /* Index of the first instruction that rounds a wide float to a narrow one which then reaches

@@ -17,11 +17,6 @@
 #include "vm/map/map.h"
 #include <stdlib.h>
 
-struct roots {
-	uint64_t args[2];
-	bool from_memory;
-}; /* arguments a value can come from; from_memory: or a value that was read */
-
 #define RMW_EXCHANGE 9   /* of lower_memory.c, rmw_names */
 
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
@@ -29,21 +24,21 @@ static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) 
 
 /* ---- where pointers come from ---- */
 
-static bool roots_add(struct roots *to, const struct roots *from)
+static bool roots_add(struct vm_roots *to, const struct vm_roots *from)
 {
-	struct roots old = *to;
+	struct vm_roots old = *to;
 	to->args[0] |= from->args[0];
 	to->args[1] |= from->args[1];
 	to->from_memory |= from->from_memory;
 	return old.args[0] != to->args[0] || old.args[1] != to->args[1] || old.from_memory != to->from_memory;
 }
 
-static bool roots_step(const struct vm_program *p, const struct vm_instr *in, struct roots *roots)
+static bool roots_step(const struct vm_program *p, const struct vm_instr *in, struct vm_roots *roots)
 {
-	static const struct roots memory = {.from_memory = true};
+	static const struct vm_roots memory = {.from_memory = true};
 	bool changed = false;
 	for (int d = 0; d < in->ndst; d++) {
-		struct roots *to = &roots[dst_id(p, in, d)];
+		struct vm_roots *to = &roots[dst_id(p, in, d)];
 		if (in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS) {
 			changed |= roots_add(to, &memory);
 			continue;
@@ -60,23 +55,28 @@ static bool roots_step(const struct vm_program *p, const struct vm_instr *in, st
 	return changed;
 }
 
-static void find_written(const struct vm_kernel *k, struct vm_program *p)
+/* (nvalues), heap */
+static struct vm_roots *find_roots(const struct vm_kernel *k, const struct vm_program *p)
 {
-	struct roots *roots = xcalloc((size_t)p->nvalues + 1, sizeof *roots);
+	struct vm_roots *roots = xcalloc((size_t)p->nvalues + 1, sizeof *roots);
 	for (int i = 0; i < MIN(k->nargs, TAPE_ARGS_MAX); i++) roots[k->arg_values[i]].args[i / 64] |= 1ull << (i % 64);
 	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= roots_step(p, &p->instrs[i], roots);
 	}
+	return roots;
+}
+
+static void find_written(struct vm_program *p, const struct vm_roots *roots)
+{
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		if (in->op != OP_STORE && in->op != OP_ATOMIC_RMW && in->op != OP_ATOMIC_CAS) continue;
-		const struct roots *r = &roots[src_id(p, in, 0)];
+		const struct vm_roots *r = &roots[src_id(p, in, 0)];
 		p->plan.written[0] |= r->args[0];
 		p->plan.written[1] |= r->args[1];
 		p->plan.writes_anywhere |= r->from_memory;
 	}
-	free(roots);
 }
 
 /* ---- atomics ---- */
@@ -181,7 +181,10 @@ static void find_watched(struct vm_program *p)
 
 void vm_plan_make(const struct vm_kernel *k, struct vm_program *p)
 {
-	find_written(k, p);
+	struct vm_roots *roots = find_roots(k, p);
+	find_written(p, roots);
+	vm_early_find(p, roots);
+	free(roots);
 	find_acquires(p);
 	find_watched(p);
 	p->plan.narrow_instr = vm_narrow_find(p);

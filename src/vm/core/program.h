@@ -101,6 +101,12 @@ struct vm_const {
 	const uint8_t *data;
 }; /* data: count elements, or NULL for a splat */
 
+/* Arguments that a value can come from; from_memory: or a value that was read. */
+struct vm_roots {
+	uint64_t args[2];
+	bool from_memory;
+};
+
 struct vm_program {
 	int ninstrs, instrs_cap;
 	struct vm_instr *instrs;
@@ -120,9 +126,12 @@ struct vm_program {
 		uint8_t *watch;           // (ninstrs): WATCH_ bits
 		uint64_t written[2];
 		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
-		int order_instr;      /* the first atomic by which a result may depend on who comes first; -1: none */
-		int narrow_instr;     /* the first that rounds fp32 to less, where that reaches memory; -1: none */
-		bool has_acquire;     /* some atomic's result is used, so that it can order anything */
+		struct vm_roots early_reads, early_writes; /* what may be accessed before griddepcontrol.wait (check_early.c) */
+		bool may_skip_wait;                        /* some way to the kernel's end leads past no wait */
+		bool triggers_early;                       /* some way to griddepcontrol.launch_dependents does */
+		int order_instr;  /* the first atomic by which a result may depend on who comes first; -1: none */
+		int narrow_instr; /* the first that rounds fp32 to less, where that reaches memory; -1: none */
+		bool has_acquire; /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
 enum {
@@ -133,6 +142,11 @@ enum {
 	ORDER_MEETS = 16
 }; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
 	  all threads of the program wait for it */
+
+enum {
+	ASM_WAITS = 1,
+	ASM_TRIGGERS = 2
+}; /* imm[0] of inline assembly: that it waits for the launches in front, lets those behind start (griddepcontrol) */
 
 struct vm_kernel {
 	struct arena arena;
@@ -146,8 +160,8 @@ struct vm_kernel {
 	bool *arg_is_descriptor;
 	int64_t *arg_divisibility;             /* promised by the IR; 0: nothing */
 	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
-	bool uses_tf32;
-	int tf32_line;
+	bool uses_tf32, sums_fp8;
+	int tf32_line, fp8_line;
 	bool may_depend_on_order;
 	int order_line;
 };

@@ -114,10 +114,13 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	int code = ptx_parse(
 		unescape(&lo->k->arena, op->literals[0].text), b->nslots, &lo->k->arena, &b->code, why, sizeof why);
 	if (code) return lower_fail(lo, code, "%s: %s", row->name, why);
+	const struct ttir_attr *pure = lower_attr(op, "pure");
+	bool stays = !lo->in_region && pure && pure->kind == ATTR_BOOL && !pure->i; /* else the compiler may drop it */
 	/* Which elements are packed together is open: the order may matter. */
 	struct vm_instr *in = lower_emit(lo, OP_INLINE_ASM, dst, op->nresult_types, src, op->nuses);
 	if (!in) return lo->code;
 	in->extra = b;
+	in->imm[0] = (stays && b->code.waits ? ASM_WAITS : 0) | (b->code.triggers ? ASM_TRIGGERS : 0);
 	if (pack > 1) lower_note_order(lo);
 	in->weight *= MAX(b->code.ninstrs, 1);
 	in->flops = (uint8_t)MIN(b->code.flops, 255);

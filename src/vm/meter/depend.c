@@ -129,6 +129,10 @@ void vm_dependence_make(const struct vm_program *p, struct vm_dependence *out)
 		for (int i = 0; i < p->ninstrs; i++) changed |= marks_step(p, i, marks);
 	}
 	data_find(p, marks, out);
+	out->is_of_data = xcalloc((size_t)p->ninstrs + 1, sizeof *out->is_of_data);
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int s = 0; s < p->instrs[i].nsrc; s++)
+			out->is_of_data[i] |= marks[src_id(p, &p->instrs[i], s)] & MARK_DATA;
 	control_find(p, marks, out);
 	free(marks);
 }
@@ -136,5 +140,6 @@ void vm_dependence_make(const struct vm_program *p, struct vm_dependence *out)
 void vm_dependence_release(struct vm_dependence *d)
 {
 	free(d->is_control);
-	d->is_control = NULL;
+	free(d->is_of_data);
+	d->is_control = d->is_of_data = NULL;
 }

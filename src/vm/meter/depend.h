@@ -8,6 +8,7 @@ struct vm_dependence {
 	int data_instr;     /* the first whose address, mask or branch depends on what some instruction read; -1: none */
 	const char *what;   /* of data_instr: "the address of a load" */
 	bool steered;       /* some branch or trip count depends on the program's number */
+	bool *is_of_data;   // (ninstrs): some operand comes of what was read
 	bool *is_control;   // (ninstrs): what has to run for branches and trip counts to be known
 };
 void vm_dependence_make(const struct vm_program *p, struct vm_dependence *out);

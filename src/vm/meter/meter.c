@@ -278,7 +278,8 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
 	m->steps++;
-	m->ran[in - c->program->instrs] = 1;
+	m->ran[in - c->program->instrs] |= 1;
+	if (plan->has_sides) vm_sides_note(c, in);
 	/* What this instruction is for a warp: instructions by pipe, bytes of shared memory, cycles
 	 * until its result is there. */
 	switch (plan->kind) {

@@ -34,6 +34,7 @@ struct cost_plan {
 	enum plan_kind kind;
 	uint16_t fma, alu, special; /* instructions for each element */
 	bool is_async;
+	bool has_sides;                   /* an integer comparison that follows from no data: what it gave is noted */
 	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
@@ -78,7 +79,7 @@ struct vm_meter {
 	int64_t *l2_loads;   /* (buffer index): sectors */
 	int64_t steps, path_cycles, path_trips, path_max;
 	struct cost_region region;  /* of the function that runs */
-	uint8_t *ran;               /* (ninstrs): the instruction ran */
+	uint8_t *ran;               /* (ninstrs): that the instruction ran, and what it gave (meter_sides.c) */
 	struct vm_touched *touched; /* of a sampled launch; else NULL */
 };
 /* What the running program of a sample touches of each buffer, in granules of 32 bytes. The maps'
@@ -88,6 +89,12 @@ struct vm_touched {
 	int64_t *own[2];           // read, written: (buffer index), of this program
 	int64_t *low[2], *high[2]; /* the lowest and the highest granule of all programs that ran */
 };
+
+/* ---- meter_sides.c ---- */
+void vm_sides_find(struct vm_cost_plans *plans);
+void vm_sides_note(struct vm_ctx *c, const struct vm_instr *in);
+/* vm_report.reached, over the meters of all threads. */
+char *vm_sides_text(const struct vm_program *p, struct vm_meter *const *meters, int count);
 
 void vm_cost_map(struct vm_ctx *c, const struct vm_instr *in, int64_t n);
 int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n,

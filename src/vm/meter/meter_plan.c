@@ -354,6 +354,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 	}
 	/* Changes of layout stand in the compiled text alone: they are added where its lines say. */
 	add_conversions(plans);
+	vm_sides_find(plans);
 	return plans;
 }
 

@@ -91,6 +91,8 @@ struct ptx_program {
 	struct ptx_instr *instrs;
 	struct ptx_preset *presets;
 	int flops, special;
+	bool waits;    /* for the launches in front of this one (griddepcontrol.wait), whatever the registers hold */
+	bool triggers; /* lets the launch behind this one start (griddepcontrol.launch_dependents) */
 };
 
 /* Registers [0, nargs) are the operands $0, $1, ... ERR_UNSUPPORTED or ERR_FORMAT with why. */

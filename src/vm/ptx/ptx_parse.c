@@ -281,6 +281,8 @@ static int instruction(struct ptx_parser *p, const char *text, int guard, bool g
 	if (mnemonic(p, text, in)) return p->code;
 	/* What only orders or announces is skipped whole. */
 	if (in->row->nsources == -2) {
+		p->out->triggers |= !strcmp(text, "griddepcontrol.launch_dependents");
+		p->out->waits |= guard < 0 && !strcmp(text, "griddepcontrol.wait");
 		while (*p->at && *p->at != ';') p->at++;
 		return expect(p, ';');
 	}

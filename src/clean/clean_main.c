@@ -4,8 +4,11 @@
  * At level `full` the first process only makes the namespaces, forks the one that works and mirrors
  * how it ended, so that the supervisor sees a signal as a signal. A message that does not make
  * sense ends the process: only our own supervisor writes to it. */
-#include "runner/cuda/launcher_cuda.h"
+#include "clean/clean.h"
+#include "runner/launcher_cuda.h"
+#include "runner/launcher.h"
 #include "runner/replay.h"
+#include "runner/runner.h"
 #include "base/base.h"
 #include "sandbox/sandbox.h"
 #include "tape/tape.h"
@@ -35,7 +38,7 @@ static void reply(json_t *o)
 
 static void reply_fault(const struct runner_fault *f) { reply(json_pack("{s:o}", "fault", runner_fault_json(f))); }
 
-static const uint8_t *map_fd(int fd, int protection, int flags, int64_t *bytes)
+const uint8_t *clean_map(int fd, int protection, int flags, int64_t *bytes)
 {
 	struct stat st;
 	CHECK(fstat(fd, &st) == 0);
@@ -46,7 +49,7 @@ static const uint8_t *map_fd(int fd, int protection, int flags, int64_t *bytes)
 	return p;
 }
 
-static void unmap(const uint8_t *p, int64_t bytes)
+void clean_unmap(const uint8_t *p, int64_t bytes)
 {
 	if (p) munmap((void *)(uintptr_t)p, (size_t)bytes);
 }
@@ -91,18 +94,18 @@ static int load_again_ready(const struct runner_options *o)
 static void load(const struct runner_options *o, const json_t *request, const int *fds, int nfds)
 {
 	int64_t bytes = 0, binary_bytes = 0;
-	const uint8_t *text = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
+	const uint8_t *text = clean_map(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
 	struct tape *t = NULL;
 	struct err err = {0};
 	struct runner_fault fault = {.row = -1};
 	struct runner_binaries binaries = {0};
-	if (nfds > 1) binaries.data = map_fd(fds[1], PROT_READ, MAP_PRIVATE, &binary_bytes);
+	if (nfds > 1) binaries.data = clean_map(fds[1], PROT_READ, MAP_PRIVATE, &binary_bytes);
 	binaries.bytes = binary_bytes;
 	if (runner_binaries_parse(json_object_get(request, "binaries"), binary_bytes, &binaries, &err)) exit(3);
 
 	/* The text is hostile: what does not parse is an answer like any other. */
 	int rc = tape_parse((const char *)text, (size_t)bytes, &t, &err);
-	unmap(text, bytes);
+	clean_unmap(text, bytes);
 	if (rc) {
 		snprintf(fault.code, sizeof fault.code, "bad-tape");
 		snprintf(fault.text, sizeof fault.text, "%.1000s", err.text);
@@ -110,12 +113,12 @@ static void load(const struct runner_options *o, const json_t *request, const in
 		rc = replay_set(t, &binaries, &fault);
 	}
 	free(binaries.binaries);
-	unmap(binaries.data, binary_bytes);
+	clean_unmap(binaries.data, binary_bytes);
 	if (rc) reply_fault(&fault);
 	else
-		reply(json_pack("{s:{s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
+		reply(json_pack("{s:{s:i, s:i, s:i, s:i, s:i}}", "loaded", "tf32_line", replay_line(replay, RUNNER_TF32),
 			"order_line", replay_line(replay, RUNNER_ORDER), "narrow_line", replay_line(replay, RUNNER_NARROW),
-			"data_line", replay_line(replay, RUNNER_DATA)));
+			"data_line", replay_line(replay, RUNNER_DATA), "fp8_line", replay_line(replay, RUNNER_FP8)));
 	if (load_again_ready(o)) exit(3);
 }
 
@@ -163,9 +166,8 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	CHECKF(replay && replay_tape(replay), "a trial before a tape");
 	if (runner_trial_parse(o, replay_tape(replay)->noutputs, &t, &err)) exit(3);
 	int64_t given_bytes = 0, outputs_bytes = 0;
-	const uint8_t *given = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &given_bytes);
-	uint8_t *outputs = (uint8_t *)(uintptr_t)map_fd(fds[1], PROT_READ | PROT_WRITE, MAP_SHARED, &outputs_bytes);
-	/* Inputs and parameters have to lie in what was given. */
+	const uint8_t *given = clean_map(fds[0], PROT_READ, MAP_PRIVATE, &given_bytes);
+	uint8_t *outputs = (uint8_t *)(uintptr_t)clean_map(fds[1], PROT_READ | PROT_WRITE, MAP_SHARED, &outputs_bytes);
 	for (int i = 0; i < t.ninputs + t.nparams; i++) {
 		const struct runner_given *g = i < t.ninputs ? &t.inputs[i] : &t.params[i - t.ninputs];
 		CHECKF(g->bytes <= given_bytes && g->offset <= given_bytes - g->bytes,
@@ -174,14 +176,14 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	/* Library rows are computed by the supervisor, in memory of both, while the replay waits. */
 	struct launcher_library library = {.ask = library_ask};
 	if (nfds > 2)
-		library.memory = (uint8_t *)(uintptr_t)map_fd(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
+		library.memory = (uint8_t *)(uintptr_t)clean_map(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
 	struct launcher_clock clock = {clock_ask, t.deadline_ms};
 	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL, &clock};
 	/* The replay; whatever happened in it is part of the answer. */
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
-	unmap(given, given_bytes);
-	unmap(outputs, outputs_bytes);
-	unmap(library.memory, library.bytes);
+	clean_unmap(given, given_bytes);
+	clean_unmap(outputs, outputs_bytes);
+	clean_unmap(library.memory, library.bytes);
 	reply(json_pack("{s:o}", "trial", runner_result_json(&result)));
 	runner_result_release(&result);
 	runner_trial_release(&t);
@@ -198,9 +200,9 @@ static void price(const json_t *o, const int *fds)
 	struct err err = {0};
 	int64_t bytes = 0;
 	if (runner_trial_parse(o, 0, &t, &err)) exit(3);
-	const uint8_t *text = map_fd(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
+	const uint8_t *text = clean_map(fds[0], PROT_READ, MAP_PRIVATE, &bytes);
 	int rc = tape_parse((const char *)text, (size_t)bytes, &tape, &err);
-	unmap(text, bytes);
+	clean_unmap(text, bytes);
 	if (rc) launcher_fault(&result.fault, "bad-tape", -1, 0, err.text);
 	else rc = replay_create(tape, launcher_vm_create_sampling(), &none, &pricing, &result.fault);
 	if (rc) result.has_fault = true;
@@ -227,7 +229,7 @@ static int serve(const struct runner_options *options)
 	struct str text = {0};
 	struct err err = {0};
 	for (;;) {
-		int fds[3] = {-1, -1, -1}, nfds = 3;
+		int fds[CHILD_FDS_MAX], nfds = CHILD_FDS_MAX;
 		if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, fds, &nfds, 0, &err)) break;
 		json_t *o = NULL;
 		if (json_parse(text.data, text.len, "message", &o, &err)) return 3;
@@ -235,6 +237,8 @@ static int serve(const struct runner_options *options)
 		if (request && nfds == (options->is_cuda ? 2 : 1)) load(options, request, fds, nfds);
 		else if (json_object_get(o, "trial") && nfds >= 2) trial(json_object_get(o, "trial"), fds, nfds);
 		else if (json_object_get(o, "price") && !options->is_cuda && nfds == 1) price(json_object_get(o, "price"), fds);
+		else if (json_object_get(o, "proof") && !options->is_cuda && nfds >= CLEAN_PROOF_FDS_MIN)
+			reply(json_pack("{s:o}", "proof", clean_proof(json_object_get(o, "proof"), fds, nfds)));
 		else if (json_object_get(o, "reset") && options->is_cuda && nfds == 0) reset();
 		else return 3;
 		for (int i = 0; i < nfds; i++) close(fds[i]);
