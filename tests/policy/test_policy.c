@@ -29,15 +29,28 @@ static char *root, *model, *first, *second;
 
 static char *in(const char *dir, const char *name) { return path_join(dir, name); }
 
-/* Instead of the model room's: what the backend is told of adapters to come. */
+/* All of model_device.c again, so that the linker takes these instead: what the backend is told of adapters to come. */
 static const char *told[8];
 static int ntold, rank_told;
-int table_open(const struct device_options *o, struct ops **out, struct err *err)
+int device_open(const struct device_options *o, struct ops **out, struct err *err)
 {
 	ntold = o->nadapters;
 	rank_told = o->new_rank;
 	for (int i = 0; i < ntold; i++) told[i] = o->adapters[i];
 	return ops_open(o->device, &(struct ops_options){.threads = o->threads}, out, err);
+}
+
+int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err)
+{
+	*cap = 0;
+	return ops_describe(o->device, &(struct ops_options){.threads = o->threads}, out, err);
+}
+
+size_t device_room(struct ops *ops)
+{
+	size_t left, total;
+	ops->memory(ops->ctx, &left, &total);
+	return total;
 }
 
 /* A PEFT folder of the given rank beside the model, without B = 0, so that two of them differ. */
