@@ -249,6 +249,41 @@ static void test_attend_paged(bool is_decode)
 		is_decode ? "attention over pages, one row a sequence" : "attention over pages, prompts beside single rows");
 }
 
+/* The rows of one sequence, MANY of them by turns, each as a sequence of its own over the same pages: a step so large
+ * that a backend may divide its work in another way. */
+static void many_rows_check(const struct heads_case *q, const struct step *s, int length, const float *queries, int row,
+	const float *all, int ld)
+{
+	enum { MANY = 1100, ROOM = 1280 };
+	int pages = s->x.r.pages, Q = q->NH * q->HD;
+	int32_t *ids = xcalloc(MANY, 4), *pos = xcalloc(MANY, 4), *sequence = xcalloc(MANY, 4),
+			*table = xcalloc((size_t)(MANY * pages), 4);
+	float *host = xcalloc((size_t)(ROOM * row), 4);
+	for (int t = 0; t < MANY; t++) {
+		pos[t] = t % length, sequence[t] = t;
+		memcpy(table + t * pages, s->x.table, (size_t)pages * 4);
+		memcpy(host + t * row, queries + pos[t] * row, (size_t)row * 4);
+	}
+	struct array from = elem_array((int64_t)ROOM * row), att = elem_array((int64_t)ROOM * ld);
+	array_put(ops, &from, host);
+	struct ops_batch *b = ops->batch_create(ctx, ROOM, ROOM, pages, 1, 1);
+	int T = ops->batch_put(ctx, b,
+		&(struct ops_rows){
+			.T = MANY, .S = MANY, .ids = ids, .pos = pos, .sequence = sequence, .table = table, .pages = pages});
+	ops->attend_paged(
+		ctx, array_elem(&att), array_elem(&from), array_elem(&s->kpages), array_elem(&s->vpages), &s->h, b, T, NULL);
+	float *got = array_get(ops, &att);
+	for (int t = 0; t < MANY; t++)
+		for (int j = 0; j < Q; j++) equal_to("one of many", (int64_t)t * ld + j, got[t * ld + j], all[pos[t] * ld + j]);
+	for (int t = MANY; t < T; t++)
+		for (int j = 0; j < Q; j++)
+			if (!isfinite(got[t * ld + j])) breach("surplus rows of many", (int64_t)t * ld + j, got[t * ld + j], 0, 0);
+	guards_hold("attention of many", &att);
+	free(ids), free(pos), free(sequence), free(table), free(host), free(got);
+	array_free(ops, &from), array_free(ops, &att);
+	ops->batch_free(ctx, b);
+}
+
 /* A row's attention has the same bits whether its sequence sends it alone or among others. */
 static void test_attend_bits(void)
 {
@@ -284,6 +319,9 @@ static void test_attend_bits(void)
 			for (int j = 0; j < Q; j++) equal_to("alone", (int64_t)pos * Q + j, alone[j], all[(int64_t)pos * ld + j]);
 			free(alone);
 		}
+		float *rows_of = array_get(ops, q->has_norm ? &s.qout : &s.qkv);
+		many_rows_check(q, &s, length, rows_of, row, all, ld);
+		free(rows_of);
 		free(queries), free(keys), free(values), free(all);
 		array_free(ops, &att), array_free(ops, &one);
 		step_free(&s);

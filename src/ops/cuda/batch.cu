@@ -256,6 +256,7 @@ static struct region *region_of(struct ops_context *c, uint64_t key)
 static bool region_begin(struct ops_context *c, uint64_t key)
 {
 	CHECKF(!c->region, "a region begins inside another");
+	sums_add(c);
 	struct region *r = region_of(c, key * 0x9e3779b97f4a7c15u + c->shape);
 	r->used = ++c->begins;
 	if (r->state == REGION_RECORDED) {
@@ -274,6 +275,7 @@ static void region_end(struct ops_context *c)
 {
 	struct region *r = c->region;
 	CHECKF(r, "a region ends that did not begin");
+	sums_add(c);
 	c->region = NULL;
 	if (!c->is_recording) {
 		r->state = REGION_WARM;

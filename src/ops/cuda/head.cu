@@ -109,9 +109,12 @@ static __device__ __forceinline__ double lanes_sum_double(double x)
 	return x;
 }
 
-/* Sum of weights, and of weights times their exponents. Every block gets the same bits. */
+static __device__ __forceinline__ unsigned long long mass_of(float e) { return (unsigned long long)(e * UNIT); }
+
+/* Sum of weights, and of weights times their exponents: every block gets the same bits. mass (NULL: not wanted): of the
+ * lane's tokens that weigh min_p and more. */
 static __device__ __forceinline__ void row_sums(cg::cluster_group &cluster, struct shared_row *s, const struct row &r,
-	float top, float inverse, double *sum, double *weighted)
+	float top, float inverse, double *sum, double *weighted, float min_p, unsigned long long *mass)
 {
 	float e_sum = 0, w_sum = 0;
 #pragma unroll 8
@@ -119,6 +122,7 @@ static __device__ __forceinline__ void row_sums(cg::cluster_group &cluster, stru
 		float e = weight_of(r.x[i], top, inverse);
 		e_sum = __fadd_rn(e_sum, e);
 		if (e > 0) w_sum = __fmaf_rn(e, (r.x[i] - top) * inverse, w_sum);
+		if (mass && e >= min_p) *mass += mass_of(e);
 	}
 	double a = lanes_sum_double(e_sum), b = lanes_sum_double(w_sum);
 	if (r.lane == 0) s->sum[r.warp] = a, s->weighted[r.warp] = b;
@@ -151,7 +155,7 @@ static __global__ void __launch_bounds__(THREADS)
 	int id;
 	double sum, weighted;
 	row_top(cluster, &shared, r, &top, &id);
-	row_sums(cluster, &shared, r, top, inverse, &sum, &weighted);
+	row_sums(cluster, &shared, r, top, inverse, &sum, &weighted, 0, NULL);
 
 	/* how many logits are larger than the target's */
 	float x = logits[b.target[first + n]];
@@ -186,7 +190,6 @@ struct cut { /* what truncation leaves: keys below `key`, and `ties` of those eq
 	unsigned long long ties;
 };
 
-static __device__ __forceinline__ unsigned long long mass_of(float e) { return (unsigned long long)(e * UNIT); }
 static __device__ __forceinline__ unsigned key_of(float x, float top, float inverse)
 {
 	return (unsigned)((top - x) * inverse * KEY_SCALE);
@@ -351,7 +354,8 @@ static __global__ void __launch_bounds__(THREADS)
 	int top_id;
 	double sum, weighted;
 	row_top(cluster, &shared, r, &top, &top_id);
-	row_sums(cluster, &shared, r, top, inverse, &sum, &weighted);
+	unsigned long long mass = 0;
+	row_sums(cluster, &shared, r, top, inverse, &sum, &weighted, draw.min_p, &mass);
 
 	/* nothing to draw from, or nothing to draw */
 	if (!(sum > 0) || draw.temperature <= 0) {
@@ -371,12 +375,12 @@ static __global__ void __launch_bounds__(THREADS)
 		unsigned long long wanted = (unsigned long long)ceil((double)draw.top_p * (double)left);
 		cut = cut_find(cluster, &shared, r, top, inverse, true, min(max(wanted, 1ull), left), &left);
 	}
-	unsigned long long before = is_cut ? ties_before(cluster, &shared, r, top, inverse, cut) : 0, ties = before,
-					   mass = 0;
+	unsigned long long before = is_cut ? ties_before(cluster, &shared, r, top, inverse, cut) : 0, ties = before;
 
 	/* what each span weighs, and the span in which the running sum passes u of the whole */
-	for (int i = r.begin; i < r.end; i += WARP)
-		mass += mass_left(r, i + r.lane, top, inverse, cut, is_cut, draw.min_p, &ties);
+	if (is_cut) mass = 0;
+	for (int i = r.begin; i < r.end && is_cut; i += WARP)
+		mass += mass_left(r, i + r.lane, top, inverse, cut, true, draw.min_p, &ties);
 	mass = lanes_sum_mass(mass);
 	unsigned long long total, base;
 	masses_gather(cluster, &shared, r, mass, &total, &base);

@@ -1,6 +1,7 @@
 /* linear: projections. An adapter costs no launch: its B stands in spare columns of W (bind) and its thin product
  * behind the input's rows (rows.cu), so [x h] [W B]^T is one product. Up to GEMV_ROWS rows are multiplied here, by
- * reading W once at the speed of memory; more go to cuBLASLt. */
+ * reading W once at the speed of memory; more go to cuBLASLt, long sums of few rows in ranges of K that are added here.
+ */
 #include "cuda_device.cuh"
 
 #define GEMV_ROWS 4
@@ -119,22 +120,118 @@ static void gemv(struct ops_context *c, const struct gemv *g, int M)
 
 /* ---- products of a projection ---- */
 
-/* y (T, rows of w; row stride y_ld) = x w^T + bias + add. */
-static void project(struct ops_context *c, void *y, int64_t y_ld, bool is_f32, const bf16 *x, int64_t x_ld,
-	const bf16 *w, int64_t w_ld, int N, int K, const bf16 *bias, const bf16 *add, int T)
+/* The sums over ranges of K, in order; then bias and add; rounded once. Four columns a thread. */
+static __global__ void __launch_bounds__(256)
+	ranges_add_kernel(const struct projection p, const float *sums, int64_t step, int ranges, int T)
 {
-	CHECKF(K % 8 == 0, "a projection of %d columns; the CUDA backend takes multiples of 8", K);
-	bool is_aligned = x_ld % 8 == 0 && w_ld % 8 == 0 && (uintptr_t)x % 16 == 0 && (uintptr_t)w % 16 == 0;
-	if (T > 0 && T <= GEMV_ROWS && !c->batch_invariant && is_aligned) {
-		struct gemv g = {x, w, bias, add, y, x_ld, w_ld, y_ld, N, K, is_f32};
+	grid_begin();
+	int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * 4;
+	int row = (int)(i / p.N), column = (int)(i % p.N);
+	if (row >= T) return;
+	float4 v = *(const float4 *)(sums + i);
+	for (int r = 1; r < ranges; r++) {
+		float4 next = *(const float4 *)(sums + r * step + i);
+		v.x += next.x, v.y += next.y, v.z += next.z, v.w += next.w;
+	}
+	const bf16 *const more[] = {p.bias ? p.bias + column : NULL, p.add ? p.add + row * p.y_ld + column : NULL};
+#pragma unroll
+	for (int k = 0; k < 2; k++) {
+		if (!more[k]) continue;
+		float2 low = unpack_bf16(*(const uint32_t *)more[k]), high = unpack_bf16(*(const uint32_t *)(more[k] + 2));
+		v.x += low.x, v.y += low.y, v.z += high.x, v.w += high.y;
+	}
+	*(uint2 *)((bf16 *)p.y + row * p.y_ld + column) = make_uint2(pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+}
+
+#define RANGE_MIN 1024      /* columns of K worth a range of their own */
+#define RANGES_MAX 8
+#define RANGES_ROWS 1024    /* of a product in ranges at a time: its sums take scratch */
+#define INVARIANT_RANGES 4  /* with batch_invariant, where K is at least INVARIANT_K */
+#define INVARIANT_K 8192
+
+static bool ranges_fit(const struct projection *p)
+{
+	uintptr_t places = (uintptr_t)p->y | (uintptr_t)p->add | (uintptr_t)p->bias;
+	return !p->is_f32 && p->N % 4 == 0 && p->y_ld % 4 == 0 && places % 8 == 0;
+}
+
+/* Into how many ranges K is cut, the products of which run side by side. A product of few rows whose N leaves
+ * multiprocessors without work needs it; the library's own way takes the residual stream no better, and its bits
+ * depend on the number of rows. With batch_invariant the number follows from the matrix alone. */
+static int ranges_of(const struct ops_context *c, const struct projection *p, int T)
+{
+	int most = p->K / RANGE_MIN;
+	if (!ranges_fit(p)) return 1;
+	if (c->batch_invariant) most = p->K >= INVARIANT_K ? INVARIANT_RANGES : 1;
+	else most = p->add ? MIN(most, c->sms / ((T + 63) / 64 * ((p->N + 127) / 128))) : 1;
+	int ranges = MIN(most, RANGES_MAX);
+	while (ranges > 1 && p->K % (8 * ranges)) ranges--;
+	return MAX(ranges, 1);
+}
+
+void sums_add(struct ops_context *c)
+{
+	struct sums s = c->waiting;
+	if (!s.ranges) return;
+	c->waiting.ranges = 0;
+	struct projection p = {};
+	p.y = s.y, p.y_ld = s.N, p.add = s.y, p.N = s.N;
+	int64_t step = (int64_t)s.T * s.N;
+	cuda_launch(c, {dim3((unsigned)((step / 4 + 255) / 256)), dim3(256), 0, 0}, ranges_add_kernel, p, s.part, step,
+		s.ranges, s.T);
+}
+
+/* The ranges' products to scratch, as fp32; then their sums, unless the norm behind a residual stream will make them.
+ */
+static void ranges_multiply(struct ops_context *c, const struct projection *all, int ranges, int T)
+{
+	int rows = MIN(T, RANGES_ROWS);
+	float *sums = (float *)scratch_of(c, (size_t)ranges * (size_t)rows * (size_t)all->N * sizeof *sums);
+	for (int first = 0; first < T; first += rows) {
+		struct projection part = *all;
+		int n = MIN(rows, T - first);
+		part.x += first * all->x_ld, part.y = (bf16 *)all->y + first * all->y_ld;
+		if (part.add) part.add += first * all->y_ld;
+		struct product p = {};
+		p.M = n, p.N = all->N, p.K = all->K / ranges;
+		p.b_transposed = true, p.is_f32 = true, p.alpha = 1;
+		p.a = part.x, p.lda = all->x_ld, p.b = all->w, p.ldb = all->w_ld, p.d = sums, p.ldc = p.ldd = all->N;
+		p.batch = ranges, p.a_step = p.b_step = p.K, p.d_step = (int64_t)n * all->N;
+		cuda_product(c, &p);
+		/* In place, and all rows at once: it may wait. */
+		if (rows == T && all->add == all->y && !all->bias && all->y_ld == all->N) {
+			c->waiting = {(bf16 *)all->y, sums, ranges, T, all->N};
+			return;
+		}
+		int64_t threads = (int64_t)n * all->N / 4;
+		cuda_launch(c, {dim3((unsigned)((threads + 255) / 256)), dim3(256), 0, 0}, ranges_add_kernel, part,
+			(const float *)sums, p.d_step, ranges, n);
+	}
+}
+
+static void project(struct ops_context *c, const struct projection *q, int T)
+{
+	CHECKF(q->K % 8 == 0, "a projection of %d columns; the CUDA backend takes multiples of 8", q->K);
+	if (!T) return;
+	bool is_aligned = q->x_ld % 8 == 0 && q->w_ld % 8 == 0 && (uintptr_t)q->x % 16 == 0 && (uintptr_t)q->w % 16 == 0;
+	if (T <= GEMV_ROWS && !c->batch_invariant && is_aligned) {
+		struct gemv g = {q->x, q->w, q->bias, q->add, q->y, q->x_ld, q->w_ld, q->y_ld, q->N, q->K, q->is_f32};
 		gemv(c, &g, T);
 		return;
 	}
+	/* With batch_invariant we also add bias and residual stream, since the library's algorithms differ in where they
+	 * round. */
+	int ranges = is_aligned ? ranges_of(c, q, T) : 1;
+	bool is_ours = c->batch_invariant && is_aligned && (q->add || q->bias) && ranges_fit(q);
+	if (ranges > 1 || is_ours) {
+		ranges_multiply(c, q, ranges, T);
+		return;
+	}
 	struct product p = {};
-	p.M = T, p.N = N, p.K = K;
-	p.b_transposed = true, p.is_f32 = is_f32;
-	p.a = x, p.lda = x_ld, p.b = w, p.ldb = w_ld, p.c = add, p.ldc = y_ld, p.d = y, p.ldd = y_ld;
-	p.alpha = 1, p.beta = add ? 1.0f : 0.0f, p.bias = bias;
+	p.M = T, p.N = q->N, p.K = q->K;
+	p.b_transposed = true, p.is_f32 = q->is_f32;
+	p.a = q->x, p.lda = q->x_ld, p.b = q->w, p.ldb = q->w_ld, p.c = q->add, p.ldc = q->y_ld, p.d = q->y;
+	p.ldd = q->y_ld, p.alpha = 1, p.beta = q->add ? 1.0f : 0.0f, p.bias = q->bias;
 	cuda_product(c, &p);
 }
 
@@ -168,8 +265,9 @@ static void linear(struct ops_context *c, struct elem *y, const struct elem *x, 
 		int N = parts == 1 ? l->out : w->rows;
 		CHECKF(w->ld >= l->in + tail, "weights of %d columns stand %lld apart; an adapter needs %d more", l->in,
 			(long long)w->ld, tail);
-		project(c, elems(y) + at, l->out, false, elems(x), l->in + c->tail, elems(w->w), w->ld, N, l->in + tail,
-			elems(l->bias[i].w), add ? elems(add) + at : NULL, T);
+		struct projection p = {elems(y) + at, l->out, l->in + c->tail, w->ld, false, elems(x), elems(w->w),
+			elems(l->bias[i].w), add ? elems(add) + at : NULL, N, l->in + tail};
+		project(c, &p, T);
 		at += N;
 	}
 }
@@ -177,7 +275,8 @@ static void linear(struct ops_context *c, struct elem *y, const struct elem *x, 
 static void logits(struct ops_context *c, struct f32 *out, const struct elem *x, const struct ops_linear *head, int n)
 {
 	const struct ops_weight *w = &head->w[0];
-	project(c, out, w->rows, true, elems(x), w->cols, elems(w->w), w->ld, w->rows, w->cols, NULL, NULL, n);
+	struct projection p = {out, w->rows, w->cols, w->ld, true, elems(x), elems(w->w), NULL, NULL, w->rows, w->cols};
+	project(c, &p, n);
 }
 
 /* ---- B in the tail columns of W ---- */

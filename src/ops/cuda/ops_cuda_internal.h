@@ -84,6 +84,15 @@ struct block { /* of device memory */
 	size_t bytes;
 };
 
+/* A product in the residual stream whose sums over ranges of K lie in scratch: the norm that reads the stream next adds
+ * them up, which saves a launch; whatever else comes next makes sums_add do it first. */
+struct sums {
+	bf16 *y;           /* (T, N) the stream: y += the sums, in order */
+	const float *part; /* (ranges, T, N) */
+	int ranges;        /* 0: nothing waits */
+	int T, N;
+};
+
 struct ops_context {
 	struct ops table;
 	int device;
@@ -110,12 +119,14 @@ struct ops_context {
 	struct region *region; /* between begin and end */
 	bool is_recording;     /* the stream is */
 	bool weights_written;  /* by the last kernel */
-	uint64_t shape;        /* of the batch last sent, as far as it decides which kernels run */
+	struct sums waiting;
+	uint64_t shape; /* of the batch last sent, as far as it decides which kernels run */
 };
 
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
  * forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
+void sums_add(struct ops_context *); /* what waits */
 void regions_forget(struct ops_context *);
 struct staging *staging_take(struct ops_context *); /* the next one, waited for */
 void staging_sent(struct ops_context *, struct staging *);
@@ -176,8 +187,18 @@ struct product {
 	int64_t lda, ldb, ldc, ldd;
 	float alpha, beta;
 	const bf16 *bias; /* (N) or NULL */
+	int batch;        /* so many products, whose a, b and d lie steps apart; 0: one. Without c and bias */
+	int64_t a_step, b_step, d_step;
 };
 void cuda_product(struct ops_context *, const struct product *);
+
+struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
+	void *y;
+	int64_t y_ld, x_ld, w_ld;
+	bool is_f32;
+	const bf16 *x, *w, *bias, *add;
+	int N, K;
+};
 int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
 void lt_close(struct ops_context *);
 
@@ -225,6 +246,7 @@ template <typename... P> static inline void kernel_shared(void (*kernel)(P...), 
 template <typename... P, typename... A>
 static inline void cuda_launch(struct ops_context *c, struct launch l, void (*kernel)(P...), A... args)
 {
+	if (c->waiting.ranges) sums_add(c);
 	cudaLaunchAttribute attribute[2] = {};
 	cudaLaunchConfig_t config = {};
 	config.gridDim = l.grid;

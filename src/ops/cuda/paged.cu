@@ -65,16 +65,38 @@ struct item {
 	const int32_t *table;
 };
 
-static __device__ __forceinline__ struct item item_get(const struct paged_args &a, int index)
+/* The blocks' walk. By chunks: item `index` of the list that batch_put made, times key heads; whoever writes the row's
+ * tail folds the partial results. WHOLE: pair `index` of row and key head, its chunks one after the other, folded as
+ * they come. */
+template <bool WHOLE> static __device__ __forceinline__ int item_count(const struct paged_args &a)
+{
+	return a.b.head[WHOLE ? HEAD_ROWS : HEAD_ITEMS] * a.NKV;
+}
+
+template <bool WHOLE> static __device__ __forceinline__ struct item item_get(const struct paged_args &a, int index)
 {
 	struct item it;
-	int packed = a.b.item[index / a.NKV];
+	int packed = WHOLE ? index / a.NKV * ITEM_CHUNKS_MAX : a.b.item[index / a.NKV];
 	it.kv = index % a.NKV;
 	it.row = packed / ITEM_CHUNKS_MAX;
 	it.chunk = packed % ITEM_CHUNKS_MAX;
 	it.pos = a.b.pos[it.row];
 	it.table = a.b.table + (int64_t)a.b.sequence[it.row] * a.b.pages;
 	return it;
+}
+
+/* The item behind `it`, which is at *index; *index at `count` or more: there is none. */
+template <bool WHOLE>
+static __device__ __forceinline__ struct item item_next(
+	const struct paged_args &a, const struct item &it, int *index, int count)
+{
+	if (WHOLE && it.chunk < it.pos / CHUNK) {
+		struct item next = it;
+		next.chunk++;
+		return next;
+	}
+	*index += (int)gridDim.x;
+	return *index < count ? item_get<WHOLE>(a, *index) : it;
 }
 
 /* Query heads of the item's group as rows 0.. of an A operand; rows 8 to 15 are zeros. */
@@ -175,16 +197,18 @@ static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t p
 		: "memory");
 }
 
-/* One thread asks for the pages of an item's chunk; the barrier opens when all bytes are there. */
+static __device__ __forceinline__ int item_pages(const struct item &it)
+{
+	return (min(CHUNK, it.pos + 1 - it.chunk * CHUNK) + OPS_PAGE - 1) / OPS_PAGE;
+}
+
+/* One thread asks for the pages [first, last) of an item's chunk. */
 template <int HD>
-static __device__ __forceinline__ void chunk_fetch(
-	uint32_t stage, uint32_t barrier, const bf16 *pages, const struct paged_args &a, const struct item &it)
+static __device__ __forceinline__ void pages_fetch(uint32_t stage, uint32_t barrier, const bf16 *pages,
+	const struct paged_args &a, const struct item &it, int first, int last)
 {
 	constexpr uint32_t BYTES = OPS_PAGE * HD * 2;
-	int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), n = (keys + OPS_PAGE - 1) / OPS_PAGE;
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"((uint32_t)n * BYTES)
-		: "memory");
-	for (int i = 0; i < n; i++) {
+	for (int i = first; i < last; i++) {
 		int64_t page = it.table[it.chunk * (CHUNK / OPS_PAGE) + i];
 		const bf16 *from = pages + (page * a.NKV + it.kv) * OPS_PAGE * HD;
 		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -192,6 +216,40 @@ static __device__ __forceinline__ void chunk_fetch(
 			"l"(from), "r"(BYTES), "r"(barrier)
 			: "memory");
 	}
+}
+
+/* The barrier opens when all bytes of the chunk are there. */
+template <int HD> static __device__ __forceinline__ void chunk_expect(uint32_t barrier, const struct item &it)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+		"r"((uint32_t)(item_pages(it) * OPS_PAGE * HD * 2))
+		: "memory");
+}
+
+template <int HD>
+static __device__ __forceinline__ void chunk_fetch(
+	uint32_t stage, uint32_t barrier, const bf16 *pages, const struct paged_args &a, const struct item &it)
+{
+	chunk_expect<HD>(barrier, it);
+	pages_fetch<HD>(stage, barrier, pages, a, it, 0, item_pages(it));
+}
+
+/* The ring's first turns: keys and values of the first item, keys of the second, if there is one. Earlier steps wrote
+ * all pages but that of the step's own token: those are asked for while the kernel before still runs (is_old), and
+ * that one after it. */
+template <int HD>
+static __device__ __forceinline__ void ring_begin(uint32_t ring, uint32_t barriers, const struct paged_args &a,
+	const struct item &first, const struct item &second, bool has_second, bool is_old)
+{
+	auto turn = [&](uint32_t i, const bf16 *pages, const struct item &it) {
+		int all = item_pages(it), old = all - (it.chunk == it.pos / CHUNK);
+		uint32_t stage = ring + i * decode_shape<HD>::CHUNK_BYTES, barrier = barriers + 8 * i;
+		if (is_old) chunk_expect<HD>(barrier, it);
+		pages_fetch<HD>(stage, barrier, pages, a, it, is_old ? 0 : old, is_old ? old : all);
+	};
+	turn(0, a.kpages, first);
+	turn(1, a.vpages, first);
+	if (has_second) turn(2, a.kpages, second);
 }
 
 /* Rows of a last, partly filled page behind the last key, up to where products read: 0 times what stands there must be
@@ -226,6 +284,15 @@ static __device__ __forceinline__ float decode_scores(
 	return quad_max(top);
 }
 
+/* The lane's row of the chunk's sum of probabilities. */
+static __device__ __forceinline__ float chunk_sum(const struct folded &f, const float *sums, int g)
+{
+	float l = 0;
+#pragma unroll
+	for (int j = 0; j < DECODE_WARPS; j++) l = __fmaf_rn(l, f.alpha[j], sums[j * GROUP_MAX + g]);
+	return l;
+}
+
 template <int HD>
 static __device__ __forceinline__ void partial_store(const struct paged_args &a, const struct item &it,
 	const float (*o)[4], const struct folded &f, const float *sums, int warp, int lane)
@@ -236,52 +303,109 @@ static __device__ __forceinline__ void partial_store(const struct paged_args &a,
 #pragma unroll
 	for (int i = 0; i < SQUARES * 2; i++)
 		*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
-	if (warp != 0 || (lane & 3) != 0) return;
-	float l = 0;
+	if (warp == 0 && (lane & 3) == 0) *(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g));
+}
+
+/* A pair's total so far, as the lane holds it: the arithmetic of rows.cu's merge. */
+template <int HD> struct pair_total {
+	float o[decode_shape<HD>::SQUARES * 2][2], m, l;
+};
+
+template <int HD>
+static __device__ __forceinline__ void pair_fold(
+	struct pair_total<HD> &t, const float (*o)[4], float m, float l, bool is_first, float scale_log2)
+{
+	if (is_first) t = {}, t.m = -INFINITY;
+	float M = fmaxf(t.m, m), shift = shift_of(M, scale_log2);
+	float keep = shift_factor(t.m, M, scale_log2, shift), take = shift_factor(m, M, scale_log2, shift);
 #pragma unroll
-	for (int j = 0; j < DECODE_WARPS; j++) l = __fmaf_rn(l, f.alpha[j], sums[j * GROUP_MAX + g]);
-	*(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], l);
+	for (int i = 0; i < decode_shape<HD>::SQUARES * 2; i++)
+#pragma unroll
+		for (int c = 0; c < 2; c++) t.o[i][c] = fmaf(o[i][c], take, __fmul_rn(t.o[i][c], keep));
+	t.l = fmaf(l, take, __fmul_rn(t.l, keep));
+	t.m = M;
 }
 
 template <int HD>
+static __device__ __forceinline__ void pair_store(
+	const struct paged_args &a, const struct item &it, const struct pair_total<HD> &t, int warp, int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	float inverse = __frcp_rn(t.l);
+	bf16 *to = a.att + it.row * a.att_ld + (it.kv * a.group + (lane >> 2)) * HD + warp * SQUARES * 16 + 2 * (lane & 3);
+#pragma unroll
+	for (int i = 0; i < SQUARES * 2; i++)
+		*(uint32_t *)(to + i * 8) = pack_bf16(__fmul_rn(t.o[i][0], inverse), __fmul_rn(t.o[i][1], inverse));
+}
+
+/* Rows that no sequence has: what the next product multiplies must be finite. */
+static __device__ __forceinline__ void surplus_clear(const struct paged_args &a, int columns)
+{
+	for (int row = a.b.head[HEAD_ROWS] + (int)blockIdx.x; row < a.T; row += (int)gridDim.x)
+		for (int i = (int)threadIdx.x * 2; i < columns; i += DECODE_THREADS * 2)
+			*(uint32_t *)(a.att + row * a.att_ld + i) = 0;
+}
+
+/* Values of an item's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
+template <int HD, bool WHOLE>
+static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it,
+	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int warp,
+	int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	int g = lane >> 2, keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
+	float o[SQUARES * 2][4];
+	if (warp * SQUARES >= HD / 16) return;
+	chunk_values<HD>(o, p, v_at, f, warp * SQUARES, (keys + 15) / 16, lane);
+	if (WHOLE) {
+		pair_fold<HD>(*total, o, f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g), it.chunk == 0, a.scale_log2);
+		if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD>(a, it, *total, warp, lane);
+	} else if (g < a.group) {
+		partial_store<HD>(a, it, o, f, sums, warp, lane);
+	}
+}
+
+template <int HD, bool WHOLE>
 static __global__ void __launch_bounds__(DECODE_THREADS,
 	HD == 128      ? 1
 		: HD == 64 ? 2
 				   : 4) decode_kernel(const struct paged_args a)
 {
 	using shape = decode_shape<HD>;
-	constexpr int SQUARES = shape::SQUARES;
 	extern __shared__ __align__(1024) unsigned char shared[];
 	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
 	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
 		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
 	uint32_t ring = shared_address(shared), barriers = shared_address(sums + DECODE_WARPS * GROUP_MAX);
-	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2, step = (int)gridDim.x;
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2;
 	bool is_fetcher = threadIdx.x == 0;
 	if (is_fetcher) {
 		for (int i = 0; i < STAGES; i++) barrier_make(barriers + 8 * i);
 		asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 	}
-	grid_begin();
-	int count = a.b.head[HEAD_ITEMS] * a.NKV, index = (int)blockIdx.x;
-	if (index >= count) return;
 	__syncthreads();
 
-	/* The ring's first turns: keys and values of the first item, keys of the second. Turn t is chunk t / 2's keys
-	 * (even) or values (odd), in stage t % STAGES. */
-	struct item it = item_get(a, index), next = index + step < count ? item_get(a, index + step) : it;
-	if (is_fetcher) {
-		chunk_fetch<HD>(ring, barriers, a.kpages, a, it);
-		chunk_fetch<HD>(ring + shape::CHUNK_BYTES, barriers + 8, a.vpages, a, it);
-		if (index + step < count) chunk_fetch<HD>(ring + 2 * shape::CHUNK_BYTES, barriers + 16, a.kpages, a, next);
-	}
+	/* The batch and the pages of earlier steps stand since before the last kernel. `next_index` is where `next` stands
+	 * in the walk, `after_index` what follows it. */
+	int count = item_count<WHOLE>(a), index = (int)blockIdx.x, next_index = index;
+	bool exists = index < count;
+	struct item it = {}, next = {};
+	if (exists) it = item_get<WHOLE>(a, index), next = item_next<WHOLE>(a, it, &next_index, count);
+	if (is_fetcher && exists) ring_begin<HD>(ring, barriers, a, it, next, next_index < count, true);
+	grid_begin();
+	if (WHOLE) surplus_clear(a, a.NH * HD);
+	if (!exists) return;
+	if (is_fetcher) ring_begin<HD>(ring, barriers, a, it, next, next_index < count, false);
+
+	/* Turn t is an item's keys (even) or values (odd), in stage t % STAGES. */
+	struct pair_total<HD> total;
+	uint32_t q[HD / 16][4];
+	group_load<HD>(q, a, it, lane);
 	for (int turn = 0;; turn += 2) {
 		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
-		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
-		bool more = index + step < count, even_more = index + 2 * step < count;
-		uint32_t q[HD / 16][4];
-		group_load<HD>(q, a, it, lane);
-		struct item after = even_more ? item_get(a, index + 2 * step) : next;
+		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), after_index = next_index;
+		bool more = next_index < count;
+		struct item after = more ? item_next<WHOLE>(a, next, &after_index, count) : next;
 		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
 
 		/* scores of this warp's subtile, and their maxima */
@@ -289,6 +413,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		uint32_t k_at = ring + k_stage * shape::CHUNK_BYTES + (uint32_t)(warp * SUBTILE * HD * 2) +
 			lane_columns<HD>(lane);
 		float top = decode_scores<HD>(s, q, k_at, it.chunk * CHUNK + warp * SUBTILE, it.pos, lane);
+		if (more) group_load<HD>(q, a, next, lane); /* on their way until the next turn */
 		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
 		__syncthreads();
 
@@ -304,28 +429,30 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		/* values, a warp a share of the columns */
-		if (warp * SQUARES < HD / 16) {
-			float o[SQUARES * 2][4];
-			chunk_values<HD>(o, p + g * shape::P_STRIDE, ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f,
-				warp * SQUARES, (keys + 15) / 16, lane);
-			if (g < a.group) partial_store<HD>(a, it, o, f, sums, warp, lane);
-		}
+		item_values<HD, WHOLE>(a, it, &total, p + g * shape::P_STRIDE,
+			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
 		if (!more) break;
 		__syncthreads();
-		if (is_fetcher && even_more)
+		if (is_fetcher && after_index < count)
 			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
-		index += step, it = next, next = after;
+		it = next, next = after, next_index = after_index;
 	}
 }
 
-template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
+#define PAIRS_EACH 8   /* pairs of row and key head a block, from which on it takes them whole */
+
+/* Whether whole pairs are taken: nothing is left to merge then. */
+template <int HD> static bool decode_run(struct ops_context *c, const struct paged_args *a)
 {
 	constexpr int bytes = decode_shape<HD>::SHARED_BYTES;
 	int each = MIN(8, (227 << 10) / (bytes + 1024));
-	int64_t most = (int64_t)a->T * a->b.chunks * a->NKV;
-	struct launch l = {dim3((unsigned)MIN((int64_t)c->sms * each, most)), dim3(DECODE_THREADS), bytes, 0};
-	cuda_launch(c, l, decode_kernel<HD>, *a);
+	int64_t blocks = (int64_t)c->sms * each, pairs = (int64_t)a->T * a->NKV;
+	bool is_whole = pairs >= PAIRS_EACH * blocks;
+	int64_t most = is_whole ? pairs : pairs * a->b.chunks;
+	struct launch l = {dim3((unsigned)MIN(blocks, most)), dim3(DECODE_THREADS), bytes, 0};
+	if (is_whole) cuda_launch(c, l, decode_kernel<HD, true>, *a);
+	else cuda_launch(c, l, decode_kernel<HD, false>, *a);
+	return is_whole;
 }
 
 /* ---- tiles of queries ---- */
@@ -493,10 +620,11 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
-		if (h->HD == 32) decode_run<32>(c, &a);
-		else if (h->HD == 64) decode_run<64>(c, &a);
-		else decode_run<128>(c, &a);
-		cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		bool is_whole = h->HD == 32 ? decode_run<32>(c, &a)
+			: h->HD == 64           ? decode_run<64>(c, &a)
+									: decode_run<128>(c, &a);
+		if (is_whole) cuda_thin(c, elems(att), Q, T, next);
+		else cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
 		return;
 	}
 	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */

@@ -11,15 +11,16 @@
 
 #define LT_FUNCTIONS(X) \
 	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
-	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) \
-	X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) X(GetVersion)
+	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) \
+	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) X(GetVersion)
 #define PLANS_CAP 8192   /* of the hash table of shapes */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
 struct shape { /* what an algorithm is chosen by */
 	int M, N, K;
-	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, gap[7]; /* compared as bytes */
-	int64_t lda, ldb, ldc, ldd;
+	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, gap[3]; /* compared as bytes */
+	int batch;
+	int64_t lda, ldb, ldc, ldd, a_step, b_step, d_step;
 	int alignment_a, alignment_b, alignment_c, alignment_d;
 };
 struct plan {
@@ -157,10 +158,11 @@ void lt_close(struct ops_context *c)
 
 /* ---- choosing ---- */
 
-static int alignment_of(const void *p)
+/* Of p and of every p + i * step. */
+static int alignment_of(const void *p, int64_t step_bytes)
 {
 	int bytes = 256;
-	while (bytes > 1 && (uintptr_t)p % (uintptr_t)bytes) bytes /= 2;
+	while (bytes > 1 && ((uintptr_t)p | (uintptr_t)step_bytes) % (uintptr_t)bytes) bytes /= 2;
 	return bytes;
 }
 
@@ -171,8 +173,11 @@ static struct shape shape_of(const struct product *p)
 	s.a_transposed = p->a_transposed, s.b_transposed = p->b_transposed, s.is_f32 = p->is_f32;
 	s.has_c = p->beta != 0, s.has_bias = p->bias != NULL;
 	s.lda = p->lda, s.ldb = p->ldb, s.ldc = p->ldc, s.ldd = p->ldd;
-	s.alignment_a = alignment_of(p->a), s.alignment_b = alignment_of(p->b), s.alignment_d = alignment_of(p->d);
-	s.alignment_c = s.has_c ? alignment_of(p->c) : s.alignment_d;
+	s.batch = MAX(p->batch, 1);
+	if (s.batch > 1) s.a_step = p->a_step, s.b_step = p->b_step, s.d_step = p->d_step;
+	s.alignment_a = alignment_of(p->a, s.a_step * 2), s.alignment_b = alignment_of(p->b, s.b_step * 2);
+	s.alignment_d = alignment_of(p->d, s.d_step * (s.is_f32 ? 4 : 2));
+	s.alignment_c = s.has_c ? alignment_of(p->c, 0) : s.alignment_d;
 	if (!s.has_c) s.ldc = s.ldd;
 	return s;
 }
@@ -197,6 +202,17 @@ static void plan_describe(struct lt *lt, struct plan *p)
 	LT_CHECK(lt->MatrixLayoutCreate(&p->b, CUDA_R_16BF, s->a_transposed ? M : K, s->a_transposed ? K : M, s->lda));
 	LT_CHECK(lt->MatrixLayoutCreate(&p->c, out, N, M, s->ldc));
 	LT_CHECK(lt->MatrixLayoutCreate(&p->d, out, N, M, s->ldd));
+	if (s->batch == 1) return;
+	const struct {
+		cublasLtMatrixLayout_t layout;
+		int64_t step;
+	} steps[] = {{p->a, s->b_step}, {p->b, s->a_step}, {p->c, s->d_step}, {p->d, s->d_step}};
+	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+		LT_CHECK(lt->MatrixLayoutSetAttribute(
+			steps[i].layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &s->batch, sizeof s->batch));
+		LT_CHECK(lt->MatrixLayoutSetAttribute(
+			steps[i].layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &steps[i].step, sizeof steps[i].step));
+	}
 }
 
 /* Where K is split over blocks, the parts are added as fp32: the other schemes round each to an element first. */
@@ -251,6 +267,16 @@ static __global__ void differs_kernel(const uint32_t *a, const uint32_t *b, int6
 #define TRIAL_ROWS 64
 #define TRIAL_COLUMNS 4096
 
+/* The same product over arrays without gaps, and nothing added. */
+static struct shape trial_shape(struct shape s)
+{
+	s.has_bias = 0, s.has_c = 0;
+	s.lda = s.ldb = (int64_t)s.K * s.batch;
+	s.ldc = s.ldd = s.N;
+	if (s.batch > 1) s.a_step = s.b_step = s.K, s.d_step = (int64_t)s.M * s.N;
+	return s;
+}
+
 /* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an algorithm of the plan's own. */
 static void trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
 	const bf16 *w, float *out)
@@ -258,15 +284,14 @@ static void trial_run(struct ops_context *c, const struct shape *shape, const cu
 	struct lt *lt = c->lt;
 	struct plan p = {};
 	p.shape = *shape;
-	p.shape.has_bias = 0, p.shape.has_c = 0;
-	p.shape.lda = p.shape.ldb = shape->K;
-	p.shape.ldc = p.shape.ldd = shape->N;
+	p.shape = trial_shape(*shape);
 	plan_describe(lt, &p);
 	float one = 1, zero = 0;
 	cublasStatus_t status = lt->Matmul(lt->handle, p.desc, &one, w, p.a, x, p.b, &zero, out, p.c, out, p.d, algo,
 		c->workspace, WORKSPACE_BYTES, c->stream);
 	if (status != CUBLAS_STATUS_SUCCESS)
-		CUDA_CHECK(cudaMemsetAsync(out, 0xff, (size_t)TRIAL_ROWS * TRIAL_COLUMNS * 4, c->stream));
+		CUDA_CHECK(
+			cudaMemsetAsync(out, 0xff, (size_t)shape->M * (size_t)shape->N * (shape->is_f32 ? 4 : 2), c->stream));
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
 	plan_release(lt, &p);
 }
@@ -283,9 +308,10 @@ static bool invariant_choose(struct ops_context *c, const struct plan *p, const 
 	base.M = TRIAL_ROWS;
 	int rows = MIN(trial.M, base.M);
 	bool is_chosen = false;
-	size_t size = trial.is_f32 ? 4 : 2, x_count = (size_t)MAX(trial.M, base.M) * (size_t)trial.K,
-		   w_count = (size_t)trial.N * (size_t)trial.K;
-	size_t out_bytes = (size_t)MAX(trial.M, base.M) * (size_t)trial.N * 4;
+	size_t size = trial.is_f32 ? 4 : 2, most = (size_t)MAX(trial.M, base.M),
+		   columns = (size_t)trial.K * (size_t)trial.batch, x_count = most * columns,
+		   w_count = (size_t)trial.N * columns;
+	size_t out_bytes = (size_t)trial.batch * most * (size_t)trial.N * 4;
 	bf16 *x, *w;
 	char *out[2];
 	int32_t *differs;
@@ -302,9 +328,7 @@ static bool invariant_choose(struct ops_context *c, const struct plan *p, const 
 	/* what every algorithm is held against */
 	struct plan reference = {};
 	cublasLtMatmulHeuristicResult_t first;
-	reference.shape = base;
-	reference.shape.has_bias = reference.shape.has_c = 0;
-	reference.shape.lda = reference.shape.ldb = base.K, reference.shape.ldc = reference.shape.ldd = base.N;
+	reference.shape = trial_shape(base);
 	plan_describe(c->lt, &reference);
 	int have = heuristic(c->lt, &reference, false, 1, &first);
 	plan_release(c->lt, &reference);
@@ -313,6 +337,7 @@ static bool invariant_choose(struct ops_context *c, const struct plan *p, const 
 		*algo = i == 1 ? first.algo : found[i ? i - 1 : 0].algo;
 		CUDA_CHECK(cudaMemsetAsync(differs, 0, 4, c->stream));
 		trial_run(c, &trial, algo, x, w, (float *)out[1]);
+		/* of a batch the first product: the others are computed as it is */
 		int64_t words = (int64_t)((size_t)rows * (size_t)trial.N * size / 4);
 		cuda_launch(c, {dim3((unsigned)((words + 255) / 256)), dim3(256), 0, 0}, differs_kernel,
 			(const uint32_t *)out[0], (const uint32_t *)out[1], words, differs);
@@ -387,6 +412,16 @@ static void plain_product(struct ops_context *c, const struct product *p)
 	cuda_launch(c, {grid, dim3(PLAIN_TILE, 8), 0, 0}, plain_kernel, q);
 }
 
+static void plain_batch(struct ops_context *c, const struct product *p)
+{
+	struct product one = *p;
+	for (int i = 0; i < MAX(p->batch, 1); i++) {
+		one.a = (const bf16 *)p->a + i * p->a_step, one.b = (const bf16 *)p->b + i * p->b_step;
+		one.d = (char *)p->d + i * p->d_step * (p->is_f32 ? 4 : 2);
+		plain_product(c, &one);
+	}
+}
+
 /* ---- running ---- */
 
 static uint64_t shape_hash(const struct shape *s)
@@ -412,7 +447,10 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
 	if (p->is_plain) return;
 	plan_describe(lt, p);
-	int n = heuristic(lt, p, !c->batch_invariant, c->batch_invariant ? CANDIDATES : 1, found);
+	/* With c the algorithms that do not split K were faster (down at 256 rows); where rows are too few for them, linear
+	 * cuts K itself. */
+	bool is_split_allowed = !c->batch_invariant && (!s->has_c || s->is_f32);
+	int n = heuristic(lt, p, is_split_allowed, c->batch_invariant ? CANDIDATES : 1, found);
 	CHECKF(!c->batch_invariant || !c->is_recording, "a product (%d, %d, %d) is met first while a region is recorded",
 		s->M, s->N, s->K);
 	p->is_plain = !n;
@@ -442,11 +480,12 @@ void cuda_product(struct ops_context *c, const struct product *p)
 {
 	CHECK(p->M >= 0 && p->N > 0 && p->K > 0);
 	if (!p->M) return;
+	sums_add(c);
 	struct lt *lt = c->lt;
 	struct shape s = shape_of(p);
 	struct plan *plan = plan_of(c, &s);
 	if (plan->is_plain) {
-		plain_product(c, p);
+		plain_batch(c, p);
 		return;
 	}
 	if (p->bias)
@@ -462,13 +501,14 @@ void cuda_product(struct ops_context *c, const struct product *p)
  * one thing in one version alone. What is kept is therefore good for the same version on the same kind of GPU, and
  * refused elsewhere. Rows are sorted by shape: equal choices are equal files. */
 
-#define SHAPE_NUMBERS 16
+#define SHAPE_NUMBERS 20
 #define ALGO_WORDS ((int)(sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t)))
 
 static void shape_numbers(const struct shape *s, int64_t n[SHAPE_NUMBERS])
 {
 	const int64_t all[SHAPE_NUMBERS] = {s->M, s->N, s->K, s->a_transposed, s->b_transposed, s->is_f32, s->has_c,
-		s->has_bias, s->lda, s->ldb, s->ldc, s->ldd, s->alignment_a, s->alignment_b, s->alignment_c, s->alignment_d};
+		s->has_bias, s->lda, s->ldb, s->ldc, s->ldd, s->alignment_a, s->alignment_b, s->alignment_c, s->alignment_d,
+		s->batch, s->a_step, s->b_step, s->d_step};
 	memcpy(n, all, sizeof all);
 }
 
@@ -480,6 +520,7 @@ static struct shape shape_from(const int64_t n[SHAPE_NUMBERS])
 	s.has_bias = n[7] != 0;
 	s.lda = n[8], s.ldb = n[9], s.ldc = n[10], s.ldd = n[11];
 	s.alignment_a = (int)n[12], s.alignment_b = (int)n[13], s.alignment_c = (int)n[14], s.alignment_d = (int)n[15];
+	s.batch = (int)n[16], s.a_step = n[17], s.b_step = n[18], s.d_step = n[19];
 	return s;
 }
 
@@ -547,7 +588,8 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 			err, ERR_FORMAT, "algorithms: a product without a shape of %d numbers and an algorithm", SHAPE_NUMBERS);
 	for (int i = 0; i < SHAPE_NUMBERS; i++) {
 		n[i] = json_integer_value(json_array_get(shape, (size_t)i));
-		if (n[i] < (i < 3 || i > 7) || n[i] > INT32_MAX)
+		bool is_flag = i >= 3 && i <= 7, is_step = i > 16; /* these may be 0 */
+		if (n[i] < (is_flag || is_step ? 0 : 1) || n[i] > (is_step ? INT64_MAX / 4 : INT32_MAX))
 			return err_set(err, ERR_FORMAT, "algorithms: a product's number %d is %lld", i, (long long)n[i]);
 	}
 	p->shape = shape_from(n);

@@ -18,6 +18,7 @@ namespace cg = cooperative_groups;
 #define WARPS (THREADS / WARP)
 #define CLUSTER_MAX 8
 #define SLICE_MIN 512   /* columns worth a block of their own */
+#define EARLY_ROWS 64   /* up to which A is asked for before the rows */
 #define THIN_COLUMNS 64 /* of the tail at a time */
 #define PAD 32          /* elements between rows in shared memory: the lanes of a load fall into different banks */
 #define THIN_TILES (THIN_COLUMNS / 8)
@@ -76,9 +77,10 @@ static struct thin thin_of(const struct ops_context *c, const struct ops_next *n
 struct rows_args {
 	bf16 *y; /* (T, width + tail) */
 	int64_t y_ld;
-	float *rstd;   /* norm */
-	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
-	const bf16 *w; /* norm: (width) */
+	float *rstd;      /* norm */
+	const bf16 *x;    /* norm: (T, width); gate: (T, 2 width) */
+	struct sums sums; /* of a norm whose x is still to be added up */
+	const bf16 *w;    /* norm: (width) */
 	float eps;
 	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
 	const int32_t *pos, *sequence;
@@ -87,12 +89,14 @@ struct rows_args {
 	int T, width, slice; /* slice: columns of a block */
 	int rows;            /* of a cluster at a time */
 	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
+	bool is_early;       /* A is fetched before the rows, while the kernel ahead may still run */
 	struct thin thin;
 };
 
 #define MERGE_STEP 4   /* chunks read side by side */
 
-enum source { SOURCE_NORM, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
+enum source { SOURCE_NORM, SOURCE_SUMS /* norm of what waits */, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
+static __host__ __device__ constexpr bool is_norm(enum source s) { return s == SOURCE_NORM || s == SOURCE_SUMS; }
 
 /* Eight columns of a row of attention: partials of chunks of keys, folded in order. */
 static __device__ __forceinline__ void merge8(float out[8], const struct rows_args &a, int row, int column)
@@ -137,22 +141,67 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
 }
 
-template <enum source SOURCE>
-static __device__ __forceinline__ bf16x8 source8(const struct rows_args &a, int row, int column)
+/* Eight columns of the residual stream, from sums over ranges of K: the arithmetic of ranges_add_kernel. */
+static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, int column)
 {
-	if (SOURCE == SOURCE_NORM) return load8(a.x + (int64_t)row * a.width + column);
-	if (SOURCE == SOURCE_PLAIN) return load8(a.y + (int64_t)row * a.y_ld + column);
-	float out[8];
-	if (SOURCE == SOURCE_GATE) {
-		float gate[8], up[8];
-		unpack8(gate, load8(a.x + (int64_t)row * 2 * a.width + column));
-		unpack8(up, load8(a.x + (int64_t)row * 2 * a.width + a.width + column));
+	constexpr int STEP = 4;
+	int64_t at = (int64_t)row * s.N + column, step = (int64_t)s.T * s.N;
+	bf16x8 stream = load8(s.y + at);
+	float out[8], old[8];
+	for (int r0 = 0; r0 < s.ranges; r0 += STEP) {
+		float4 v[STEP][2];
 #pragma unroll
-		for (int i = 0; i < 8; i++) out[i] = silu(gate[i]) * up[i];
-	} else {
-		merge8(out, a, row, column);
+		for (int r = 0; r < STEP; r++) {
+			if (r0 + r >= s.ranges) break;
+			const float4 *from = (const float4 *)(s.part + (r0 + r) * step + at);
+			v[r][0] = from[0], v[r][1] = from[1];
+		}
+#pragma unroll
+		for (int r = 0; r < STEP; r++) {
+			if (r0 + r >= s.ranges) break;
+			float now[8] = {v[r][0].x, v[r][0].y, v[r][0].z, v[r][0].w, v[r][1].x, v[r][1].y, v[r][1].z, v[r][1].w};
+#pragma unroll
+			for (int i = 0; i < 8; i++) out[i] = r0 + r ? out[i] + now[i] : now[i];
+		}
 	}
+	unpack8(old, stream);
+#pragma unroll
+	for (int i = 0; i < 8; i++) out[i] += old[i];
 	return pack8(out);
+}
+
+struct eight { /* what eight columns are made of */
+	bf16x8 x, up;
+};
+
+template <enum source SOURCE>
+static __device__ __forceinline__ struct eight eight_load(const struct rows_args &a, int row, int column)
+{
+	struct eight p;
+	if (SOURCE == SOURCE_NORM) p.x = load8(a.x + (int64_t)row * a.width + column);
+	if (SOURCE == SOURCE_SUMS) p.x = sums8(a.sums, row, column);
+	if (SOURCE == SOURCE_PLAIN) p.x = load8(a.y + (int64_t)row * a.y_ld + column);
+	if (SOURCE == SOURCE_GATE) {
+		p.x = load8(a.x + (int64_t)row * 2 * a.width + column);
+		p.up = load8(a.x + (int64_t)row * 2 * a.width + a.width + column);
+	}
+	if (SOURCE == SOURCE_MERGE) {
+		float out[8];
+		merge8(out, a, row, column);
+		p.x = pack8(out);
+	}
+	return p;
+}
+
+template <enum source SOURCE> static __device__ __forceinline__ bf16x8 eight_value(const struct eight &p)
+{
+	float gate[8], up[8];
+	if (SOURCE != SOURCE_GATE) return p.x;
+	unpack8(gate, p.x);
+	unpack8(up, p.up);
+#pragma unroll
+	for (int i = 0; i < 8; i++) gate[i] = silu(gate[i]) * up[i];
+	return pack8(gate);
 }
 
 /* ---- the kernel ---- */
@@ -167,19 +216,34 @@ static __device__ __forceinline__ void rows_clear(
 }
 
 /* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
- * makes; zeros for rows that do not exist. */
-template <enum source SOURCE>
+ * makes; zeros for rows that do not exist. meanwhile is called by all threads when the first loads are on their way. */
+template <enum source SOURCE, typename F>
 static __device__ __forceinline__ void rows_make(
-	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns)
+	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, F meanwhile)
 {
+	constexpr int DEPTH = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_SUMS ? 1 : 4;
 	int pieces = a.slice / 8, rows = min(a.rows, a.T - row0);
-#pragma unroll 4
-	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
-		int r = at / pieces, column = at % pieces * 8;
-		bf16x8 v = column < columns ? source8<SOURCE>(a, row0 + r, column0 + column) : zero8();
-		store8(tile + r * stride + column, v);
-		if (SOURCE != SOURCE_NORM && SOURCE != SOURCE_PLAIN && column < columns)
-			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+	/* So many pieces are read before the first one is stored: a load does not pass a store. */
+	for (int base = 0; base < rows * pieces; base += DEPTH * THREADS) {
+		int at0 = base + (int)threadIdx.x;
+		struct eight p[DEPTH];
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
+			if (r < rows && column < columns) p[d] = eight_load<SOURCE>(a, row0 + r, column0 + column);
+		}
+		if (!base) meanwhile();
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
+			if (r >= rows) break;
+			bf16x8 v = column < columns ? eight_value<SOURCE>(p[d]) : zero8();
+			store8(tile + r * stride + column, v);
+			if (column >= columns) continue;
+			int64_t row = row0 + r;
+			if (SOURCE == SOURCE_SUMS) store8(a.sums.y + row * a.width + column0 + column, v);
+			if (SOURCE == SOURCE_GATE || SOURCE == SOURCE_MERGE) store8(a.y + row * a.y_ld + column0 + column, v);
+		}
 	}
 	rows_clear(a, tile, stride, rows, a.rows);
 }
@@ -203,18 +267,29 @@ static __device__ __forceinline__ float rows_squares(const struct rows_args &a, 
 static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf16 *tile, int stride, int row0,
 	int column0, int columns, const bf16 *weights, const float *rstd)
 {
+	constexpr int DEPTH = 4;
 	int pieces = columns / 8, rows = min(a.rows, a.T - row0);
-#pragma unroll 2
-	for (int at = (int)threadIdx.x; at < rows * pieces; at += THREADS) {
-		int r = at / pieces, column = at % pieces * 8;
-		float x[8], w[8];
-		unpack8(x, load8(tile + r * stride + column));
-		unpack8(w, load8(weights + column));
+	for (int at0 = (int)threadIdx.x; at0 < rows * pieces; at0 += DEPTH * THREADS) {
+		bf16x8 from[DEPTH], scale[DEPTH];
+		float factor[DEPTH];
 #pragma unroll
-		for (int i = 0; i < 8; i++) x[i] = x[i] * rstd[r] * w[i];
-		bf16x8 v = pack8(x);
-		store8(tile + r * stride + column, v);
-		store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = min(at / pieces, rows - 1), column = at % pieces * 8;
+			from[d] = load8(tile + r * stride + column), scale[d] = load8(weights + column), factor[d] = rstd[r];
+		}
+#pragma unroll
+		for (int d = 0; d < DEPTH; d++) {
+			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
+			if (r >= rows) break;
+			float x[8], w[8];
+			unpack8(x, from[d]);
+			unpack8(w, scale[d]);
+#pragma unroll
+			for (int i = 0; i < 8; i++) x[i] = x[i] * factor[d] * w[i];
+			bf16x8 v = pack8(x);
+			store8(tile + r * stride + column, v);
+			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
+		}
 	}
 }
 
@@ -260,13 +335,14 @@ template <bool DROPOUT>
 static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
 	const bf16 *tile, const bf16 *thin, int stride, uint64_t element, int part, int n0, int k0, int k1)
 {
+	constexpr int EACH = DROPOUT ? 1 : 2; /* tiles of A read side by side: there are registers for so many */
 	int lane = (int)threadIdx.x % WARP, g = lane / 4, q = lane % 4, tiles = a.thin.group / 8;
 	for (int k = k0; k < k1; k += 32) {
 		int column = k + q * 8;
 		union piece {
 			bf16x8 v;
 			uint32_t u[4];
-		} low, high, b;
+		} low, high;
 		low.v = load8(tile + g * stride + column);
 		/* A tile of eight rows leaves the upper half of the operand empty. */
 		high.v = a.held > 8 ? load8(tile + (g + 8) * stride + column) : zero8();
@@ -281,14 +357,22 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 		uint32_t first[4] = {low.u[0], high.u[0], low.u[1], high.u[1]},
 				 second[4] = {low.u[2], high.u[2], low.u[3], high.u[3]};
 #pragma unroll
-		for (int i = 0; i < THIN_TILES; i++) {
-			if (i >= tiles) break;
-			/* Under a mask, tail columns that belong to other parts must not be added to: their
-			 * rows of A become zeros. */
-			b.v = load8(thin + (i * 8 + g) * stride + column);
-			if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) b.v = zero8();
-			mma_bf16(acc[i], first, b.u[0], b.u[1]);
-			mma_bf16(acc[i], second, b.u[2], b.u[3]);
+		for (int i0 = 0; i0 < THIN_TILES; i0 += EACH) {
+			if (i0 >= tiles) break;
+			union piece b[EACH];
+#pragma unroll
+			for (int i = i0; i < i0 + EACH; i++)
+				b[i - i0].v = load8(thin + (min(i, tiles - 1) * 8 + g) * stride + column);
+#pragma unroll
+			for (int i = i0; i < i0 + EACH; i++) {
+				union piece &own = b[i - i0];
+				if (i >= tiles) break;
+				/* Under a mask, tail columns that belong to other parts must not be added to: their
+				 * rows of A become zeros. */
+				if (DROPOUT && (n0 + i * 8 + g) / a.thin.r != part) own.v = zero8();
+				mma_bf16(acc[i], first, own.u[0], own.u[1]);
+				mma_bf16(acc[i], second, own.u[2], own.u[3]);
+			}
 		}
 	}
 }
@@ -331,13 +415,16 @@ static __device__ __forceinline__ void thin_store(
 }
 
 /* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
+template <typename F>
 static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
-	int stride, int row0, int column0, int columns, const bf16 *weights, float *squares, float *rstd)
+	int stride, int row0, int column0, int columns, bool has_thin, const bf16 *weights, float *squares, float *rstd,
+	F meanwhile)
 {
 	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
 	float own = rows_squares(a, tile, stride);
 	int to = (int)threadIdx.x % (THREADS / ROWS);
 	if (to < blocks) cluster.map_shared_rank(squares, to)[rank * ROWS + r] = own;
+	meanwhile();
 	cluster.sync();
 	if ((int)threadIdx.x < a.rows) {
 		float sum = 0;
@@ -345,6 +432,9 @@ static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, c
 		rstd[threadIdx.x] = rsqrtf(sum / (float)a.width + a.eps);
 		if (a.rstd && rank == 0 && row0 + (int)threadIdx.x < a.T) a.rstd[row0 + (int)threadIdx.x] = rstd[threadIdx.x];
 	}
+	/* The weights were asked for before A, which may still be on its way. */
+	if (has_thin) copies_wait<1>();
+	else copies_wait<0>();
 	__syncthreads();
 	rows_scale(a, tile, stride, row0, column0, columns, weights, rstd);
 }
@@ -388,26 +478,32 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	rows_carve(&s, shared, a.slice, a.held, group);
 	cluster.barrier_arrive();
 
-	/* A and the norm's weights come while the kernel before still runs */
-	if (SOURCE == SOURCE_NORM) {
+	/* The norm's weights come while the kernel before still runs, and A; or A behind the rows where there are many and
+	 * no such time, for asking for A takes as long as the rows do. */
+	if (is_norm(SOURCE)) {
 		for (int at = (int)threadIdx.x * 8; at < columns; at += THREADS * 8)
 			copy_16(shared_address(s.weights + at), a.w + column0 + at, true);
 		copies_commit();
 	}
-	if (group && is_fetched_once) thin_fetch(s.thin, a, stride, 0, column0, columns);
+	bool has_thin = group && is_fetched_once;
+	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
 	grid_begin();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
-	cluster.barrier_wait(); /* the others have begun */
 	for (int row0 = (int)blockIdx.x / blocks * a.rows; row0 < a.T; row0 += (int)gridDim.x / blocks * a.rows, turn++) {
-		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns);
-		copies_wait<0>();
+		auto late_fetch = [&] {
+			if (has_thin && !a.is_early && !turn) thin_fetch(s.thin, a, stride, 0, column0, columns);
+		};
+		rows_make<SOURCE>(a, s.tile, stride, row0, column0, columns, [&] {
+			if (!is_norm(SOURCE)) late_fetch();
+		});
+		if (!turn) cluster.barrier_wait(); /* the others have begun: their memory may be written */
 		__syncthreads();
-		if (SOURCE == SOURCE_NORM)
-			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, s.weights,
-				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd);
+		if (is_norm(SOURCE))
+			norm_finish(cluster, a, s.tile, stride, row0, column0, columns, has_thin, s.weights,
+				s.squares + (turn & 1) * CLUSTER_MAX * ROWS, s.rstd, late_fetch);
 
 		/* the tail; with dropout each part sees other zeros: the columns are gone over for each */
 		for (int n0 = 0; n0 < a.thin.used; n0 += group, push++) {
@@ -445,7 +541,8 @@ static void rows_shape(struct rows_args *a, int most, int *cluster)
 	a->held = a->rows > 8 ? ROWS : 8;
 }
 
-#define SHARED_MOST (226 << 10)
+#define SHARED_MOST (226 << 10)       /* of a block */
+#define SHARED_ALL (228 << 10)        /* of a multiprocessor, which takes 1 KiB of it for each block */
 
 /* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks still fit, else as
  * many as do. */
@@ -454,18 +551,21 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	struct rows_shared s;
 	int most = MIN(THIN_COLUMNS, (a->thin.used + 7) / 8 * 8);
 	for (a->thin.group = most; a->thin.group > 8; a->thin.group -= 8)
-		if (2 * (rows_carve(&s, NULL, a->slice, a->held, a->thin.group) + 1024) <= SHARED_MOST) break;
+		if (2 * (rows_carve(&s, NULL, a->slice, a->held, a->thin.group) + 1024) <= SHARED_ALL) break;
 	*bytes = rows_carve(&s, NULL, a->slice, a->held, a->thin.group);
 	CHECKF(*bytes <= SHARED_MOST, "rows of %d columns; the CUDA backend takes at most %d", a->width, 20480);
-	return 2 * (*bytes + 1024) <= SHARED_MOST ? 2 : 1;
+	return 2 * (*bytes + 1024) <= SHARED_ALL ? 2 : 1;
 }
 
 /* The rows of a training pass go through two kernels that give the same bits. */
 static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
-	static const enum rows_source sources[] = {
-		[SOURCE_NORM] = ROWS_NORM, [SOURCE_GATE] = ROWS_GATE, [SOURCE_MERGE] = ROWS_PLAIN, [SOURCE_PLAIN] = ROWS_PLAIN};
-	if (source == SOURCE_MERGE || a->thin.p > 0) return false;
+	static const enum rows_source sources[] = {[SOURCE_NORM] = ROWS_NORM,
+		[SOURCE_SUMS] = ROWS_NORM,
+		[SOURCE_GATE] = ROWS_GATE,
+		[SOURCE_MERGE] = ROWS_PLAIN,
+		[SOURCE_PLAIN] = ROWS_PLAIN};
+	if (source == SOURCE_MERGE || source == SOURCE_SUMS || a->thin.p > 0) return false;
 	struct rows_many m = {};
 	m.y = a->y, m.y_ld = a->y_ld, m.rstd = a->rstd, m.x = a->x, m.w = a->w, m.eps = a->eps;
 	m.T = a->T, m.width = a->width, m.slice = a->slice, m.blocks = cluster;
@@ -480,7 +580,10 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	size_t bytes;
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
-	rows_shape(a, SOURCE == SOURCE_NORM ? c->sms / 2 : c->sms, &cluster);
+	rows_shape(a, c->sms, &cluster);
+	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
+	 */
+	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	if (many_run(c, SOURCE, a, cluster)) return;
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
@@ -496,6 +599,13 @@ static void norm(struct ops_context *c, struct elem *y, struct f32 *rstd, const 
 	struct rows_args a = {};
 	a.y = elems(y), a.y_ld = w->cols + c->tail, a.rstd = floats(rstd), a.x = elems(x), a.w = elems(w->w), a.eps = eps;
 	a.T = T, a.width = w->cols, a.thin = thin_of(c, next, w->cols);
+	const struct sums *s = &c->waiting;
+	if (s->ranges && s->y == a.x && s->N == a.width && s->T == T && T < ROWS_MANY) {
+		a.sums = *s;
+		c->waiting.ranges = 0;
+		rows_run<SOURCE_SUMS>(c, &a);
+		return;
+	}
 	rows_run<SOURCE_NORM>(c, &a);
 }
 

@@ -100,9 +100,10 @@ static __device__ __forceinline__ uint32_t piece_at(int row, int piece)
 	return (uint32_t)(row * STEP * 2 + ((piece ^ (row & 1) << 2) << 4));
 }
 
-/* Columns k.. of this block's rows and of A into a stage; what does not exist is zeros. */
+/* Columns k.. of this block's rows and of A (a row of it each; NULL: none) into a stage; what does not exist is
+ * zeros. */
 static __device__ __forceinline__ void stage_load(
-	uint32_t stage, const struct rows_many &a, int row0, int n0, int k, int end)
+	uint32_t stage, const struct rows_many &a, const bf16 *const *a_rows, int row0, int k, int end)
 {
 #pragma unroll 1
 	for (int i = (int)threadIdx.x; i < THIN_ROWS * STEP / 8; i += THIN_THREADS) {
@@ -112,12 +113,9 @@ static __device__ __forceinline__ void stage_load(
 	}
 #pragma unroll 1
 	for (int i = (int)threadIdx.x; i < THIN_COLUMNS * STEP / 8; i += THIN_THREADS) {
-		int r = i / (STEP / 8), piece = i % (STEP / 8), column = k + piece * 8, n = n0 + r, own = n / a.r;
-		const bf16 *from = own == 0 ? a.a[0] : own == 1 ? a.a[1] : a.a[2];
-		int64_t ld = own == 0 ? a.a_ld[0] : own == 1 ? a.a_ld[1] : a.a_ld[2];
-		bool exists = n < a.used && from && column < end;
-		copy_16(stage + THIN_ROWS * STEP * 2 + piece_at(r, piece), exists ? from + (n - own * a.r) * ld + column : a.y,
-			exists);
+		int r = i / (STEP / 8), piece = i % (STEP / 8), column = k + piece * 8;
+		bool exists = a_rows[r] && column < end;
+		copy_16(stage + THIN_ROWS * STEP * 2 + piece_at(r, piece), exists ? a_rows[r] + column : a.y, exists);
 	}
 }
 
@@ -148,11 +146,21 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 	uint32_t base = shared_address(shared);
 	float total[THIN_TILES][4] = {}, of_slice[THIN_TILES][4] = {}, acc[THIN_TILES][4] = {};
 
+	/* where A's rows lie: a division for each copied piece of them would take longer than the copy */
+	__shared__ const bf16 *a_rows[THIN_COLUMNS];
+	for (int i = (int)threadIdx.x; i < THIN_COLUMNS; i += THIN_THREADS) {
+		int n = n0 + i, own = n / a.r;
+		const bf16 *from = own == 0 ? a.a[0] : own == 1 ? a.a[1] : a.a[2];
+		int64_t ld = own == 0 ? a.a_ld[0] : own == 1 ? a.a_ld[1] : a.a_ld[2];
+		a_rows[i] = n < a.used && from ? from + (n - own * a.r) * ld : NULL;
+	}
+	__syncthreads();
+
 	/* stages hold STEP columns each of the whole width, in order */
 	grid_begin();
 	int stages = (a.width + STEP - 1) / STEP;
 	for (; loaded < STAGES - 1; loaded++) {
-		if (loaded < stages) stage_load(base + (uint32_t)loaded * STAGE_BYTES, a, row0, n0, loaded * STEP, a.width);
+		if (loaded < stages) stage_load(base + (uint32_t)loaded * STAGE_BYTES, a, a_rows, row0, loaded * STEP, a.width);
 		copies_commit();
 	}
 	int slice = 0, slice_end = min(a.slice, a.width), eighth_end = min(eighth, slice_end);
@@ -160,7 +168,7 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 		copies_wait<STAGES - 2>();
 		__syncthreads();
 		if (loaded < stages)
-			stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, row0, n0, loaded * STEP, a.width);
+			stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, a_rows, row0, loaded * STEP, a.width);
 		copies_commit();
 		const unsigned char *rows = shared + (uint32_t)(s % STAGES) * STAGE_BYTES,
 							*columns = rows + THIN_ROWS * STEP * 2;

@@ -22,7 +22,8 @@ struct rows_many {
 	float scaling;
 };
 
-static __device__ __forceinline__ float silu(float x) { return x / (1.0f + __expf(-x)); }
+/* Two units in the last place, far below an element's rounding; where exp(-x) is near the largest number, 0. */
+static __device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
 /* false: too few rows, or too wide; nothing was done. */
 bool cuda_rows_many(struct ops_context *, enum rows_source, const struct rows_many *);
