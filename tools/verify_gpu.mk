@@ -2,7 +2,7 @@
 # nothing of this tree's set-up; test-gpu makes it and runs it here.
 GPU_BUNDLE ?= build/gpu
 
-GPU_PROGRAMS := corpus faults moves
+GPU_PROGRAMS := clocks corpus faults moves
 $(patsubst %,$(BUILD)/tests/gpu/%,$(GPU_PROGRAMS)): $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call libs,verify)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)

@@ -161,6 +161,7 @@ static size_t scratch_bytes(const struct ops *ops, const struct model_config *c,
 	int64_t chunks_squared = (int64_t)cuda_blocks(trained, CUDA_SQUARES_ELEMENTS) + 14 * c->num_hidden_layers + 3;
 	const size_t all[] = {
 		cuda_paged_scratch(d->step.rows, chunks, c->num_attention_heads, c->head_dim),
+		cuda_ranges_scratch(MAX(T, d->step.rows), c->hidden_size),
 		r ? cuda_thin_scratch(T, r, widest) + cuda_thin_input(T, ops->tail) : 0,
 		cuda_delta_scratch(T, c->num_attention_heads),
 		r ? 0 : cuda_norm_scratch(T, c->hidden_size),

@@ -27,6 +27,13 @@ static inline size_t cuda_paged_scratch(int rows, int chunks, int NH, int HD)
 {
 	return (size_t)rows * (size_t)chunks * (size_t)NH * ((size_t)HD + 2) * sizeof(float);
 }
+/* A product of few rows, cut along K: the sums of its ranges, at most. */
+#define CUDA_RANGES 8
+#define CUDA_RANGES_ROWS 1024   /* at a time */
+static inline size_t cuda_ranges_scratch(int T, int64_t widest)
+{
+	return (size_t)CUDA_RANGES * (size_t)(T < CUDA_RANGES_ROWS ? T : CUDA_RANGES_ROWS) * (size_t)widest * sizeof(float);
+}
 /* An adapter's gradients: partial sums, r times the widest side of a linear for each slice of rows, */
 static inline size_t cuda_thin_scratch(int T, int r, int64_t widest)
 {

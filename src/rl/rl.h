@@ -131,9 +131,9 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
-	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
-		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
-		*cost_size;
+	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
+		*advantage, *loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device,
+		*gpu, *cost_size, *replay_pairs;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
@@ -207,7 +207,7 @@ struct update_stats {
 	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
 	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
 	int64_t fit_tokens;                        /* of `tokens`, theirs */
-	double fit_loss;                           /* sum over them of the mean loss of a token */
+	double fit_loss, fit_norm;                 /* sums over them: mean loss of a token, norm before clipping */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */

@@ -25,6 +25,7 @@ struct loop {
 	struct updater_options update;
 	struct store *store;
 	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
+	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
 	struct reward_rule rule;
@@ -67,9 +68,10 @@ void put_number(json_t *m, const char *key, double x);
 /* ---- the run folder (rl_resume.c) ---- */
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
- * and threads; hashes of the weights at the start and of the prompts. New reference. */
-json_t *rl_settings_json(
-	const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts);
+ * and threads; hashes of the weights at the start, of the prompts, and of replay_pairs where there are
+ * any. New reference. */
+json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
+	const struct prompt_set *prompts, const struct sft_data *pairs);
 /* A folder with checkpoints must have been written with the same settings (ERR_MISMATCH names
  * option and both values); any other folder gets settings.json. */
 int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err);

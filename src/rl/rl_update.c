@@ -553,6 +553,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 	optimizer_next(u->optimizer, rate_scale, 0);
 	double norm = optimizer_step(u->optimizer);
 	stats->fit_updates++;
+	stats->fit_norm += norm;
 	stats->not_finite += !isfinite(norm);
 	stats->fit_examples += count;
 }

@@ -1,6 +1,6 @@
 """hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a
 tiny policy.  timeout: 600"""
-import gzip, json, os, re, sys
+import glob, gzip, json, os, re, sys
 
 sys.path.append("tests")
 from command import build, check, done, hone, run, tiny_policy, work_folder
@@ -138,11 +138,27 @@ def test_settings_that_do_not_go_together(policy):
                           (("--level_weights", "1:1"), "promise"),
                           (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
                           (("--level_admission", "0.5"), "level_weights"),
+                          (("--replay_pairs", f"{policy}/pairs.jsonl"), "without --replay_updates"),
                           (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
                           (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
                           (("--overlong_buffer_len", "200"), "max_completion_length")):
         p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length", "100", "--dry_run", *options, expect=2)
         check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
+
+
+def test_arms():
+    """The demo's and the studies' recipes are settings that go together; an arm's is read after the common one."""
+    for path in sorted(glob.glob("recipes/study/s*-*.yaml")) + ["recipes/demo/rl-frontend.yaml"]:
+        if path.endswith("s2-fit.yaml"):
+            continue   # of hone distill
+        common = ("--recipe", "recipes/study/common.yaml") if "/study/" in path else ()
+        p = run(hone, "rl", *common, "--recipe", path, "--model", "recipes/demo/start", "--tasks", "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9",
+                "--limit", "64", "--dry_run")
+        check(f"{path}: would run on the demo's start", p.returncode == 0, p.stderr)
+    p = run(hone, "rl", "--recipe", "recipes/study/common.yaml", "--recipe", "recipes/study/s1-stock.yaml", "--model", "recipes/demo/start", "--tasks",
+            "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9", "--limit", "64", "--dry_run")
+    check("the arm's reward is the one that would be paid", "KernelBench's own check" in p.stdout, p.stdout)
+    check("the demo's start is a file of at most 4 MB", os.path.getsize("recipes/demo/start/model.safetensors") <= 4_000_000)
 
 
 def test_step(policy):
@@ -165,6 +181,7 @@ def test_refused(policy):
 
 policy = tiny_policy()
 test_recipes()
+test_arms()
 if policy:
     test_plan(policy)
     test_settings_that_do_not_go_together(policy)

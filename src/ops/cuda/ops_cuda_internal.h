@@ -79,11 +79,6 @@ struct region {
 	uint64_t used; /* when last, in calls of begin */
 };
 
-struct block { /* of device memory */
-	void *p;
-	size_t bytes;
-};
-
 /* A product in the residual stream whose sums over ranges of K lie in scratch: the norm that reads the stream next adds
  * them up, which saves a launch; whatever else comes next makes sums_add do it first. */
 struct sums {
@@ -91,6 +86,11 @@ struct sums {
 	const float *part; /* (ranges, T, N) */
 	int ranges;        /* 0: nothing waits */
 	int T, N;
+};
+
+struct block { /* of device memory */
+	void *p;
+	size_t bytes;
 };
 
 struct ops_context {

@@ -12,7 +12,8 @@
 #define LT_FUNCTIONS(X) \
 	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
 	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) \
-	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) X(GetVersion)
+	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) \
+	X(GetVersion)
 #define PLANS_CAP 8192   /* of the hash table of shapes */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
@@ -502,6 +503,7 @@ void cuda_product(struct ops_context *c, const struct product *p)
  * refused elsewhere. Rows are sorted by shape: equal choices are equal files. */
 
 #define SHAPE_NUMBERS 20
+#define SHAPE_STEPS 16  /* from here on: of products side by side, 0 where there is but one */
 #define ALGO_WORDS ((int)(sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t)))
 
 static void shape_numbers(const struct shape *s, int64_t n[SHAPE_NUMBERS])
@@ -588,8 +590,8 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 			err, ERR_FORMAT, "algorithms: a product without a shape of %d numbers and an algorithm", SHAPE_NUMBERS);
 	for (int i = 0; i < SHAPE_NUMBERS; i++) {
 		n[i] = json_integer_value(json_array_get(shape, (size_t)i));
-		bool is_flag = i >= 3 && i <= 7, is_step = i > 16; /* these may be 0 */
-		if (n[i] < (is_flag || is_step ? 0 : 1) || n[i] > (is_step ? INT64_MAX / 4 : INT32_MAX))
+		bool is_positive = i < 3 || (i > 7 && i < SHAPE_STEPS);
+		if (n[i] < is_positive || n[i] > INT32_MAX)
 			return err_set(err, ERR_FORMAT, "algorithms: a product's number %d is %lld", i, (long long)n[i]);
 	}
 	p->shape = shape_from(n);
