@@ -113,7 +113,7 @@ static size_t thin_bytes(const struct ops *ops, const struct model_config *c, co
 int pass_head_rows(const struct model_config *c, const struct pass_options *o)
 {
 	int64_t rows = o->head_rows > 0 ? o->head_rows : MAX((16 << 20) / c->vocab_size, 32);
-	return (int)MIN(rows, o->max_tokens);
+	return (int)MIN(MIN(rows, o->max_tokens), OPS_FETCH_MAX / OPS_FIGURES);
 }
 
 /* On a device two chunks' logits: it makes one's while the host looks at the other's. */
@@ -180,8 +180,6 @@ static int options_check(const struct model *m, const struct pass_options *o, st
 {
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
 		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
-	if (pass_head_rows(&m->config, o) > OPS_FETCH_MAX / OPS_FIGURES)
-		return err_set(err, ERR_RANGE, "head_rows %d; expected at most %d", o->head_rows, OPS_FETCH_MAX / OPS_FIGURES);
 	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(m->ops, &m->config, o) * mib,
 		   memory = (double)model_memory(m) * mib;
 	if (needed > memory)

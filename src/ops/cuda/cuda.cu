@@ -168,6 +168,7 @@ static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 
 static void cuda_fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
 {
 	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX && !c->is_recording);
+	sums_add(c);
 	struct fetch *f = &c->fetches[slot];
 	if (!f->host) {
 		CUDA_CHECK(cudaHostAlloc(&f->host, OPS_FETCH_MAX * sizeof(float), cudaHostAllocDefault));

@@ -11,9 +11,9 @@
 
 #define LT_FUNCTIONS(X) \
 	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
-	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) \
-	X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) \
-	X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) X(GetVersion)
+	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) \
+	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) \
+	X(GetVersion)
 #define PLANS_CAP 8192   /* of the hash table of shapes */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
