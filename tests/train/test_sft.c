@@ -268,6 +268,10 @@ static void test_limits(void **state)
 	o = sft_options_make(short_dir);
 	o.num_train_epochs = 0.5; /* part of an epoch is an end too */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	o.num_train_epochs = 1;
+	int64_t whole = sft_total_steps(s.d->examples, EXAMPLES, &o);
+	o.num_train_epochs = 0.5;
+	assert_int_equal(sft_total_steps(s.d->examples, EXAMPLES, &o), (whole + 1) / 2);
 	free(short_dir);
 	o = sft_options_make(dir);
 	o.max_steps = 2;

@@ -206,7 +206,7 @@ def test_settings():
     out, other = f"{work}/settings", f"{work}/other_model"
     two = [*COMMON, "--max_steps", 2, "--lr_scheduler_type", "constant", "--output_dir", out]
     run("sft", *two)
-    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25)):
+    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25), ("device", "check")):
         p = run("sft", *two, f"--{option}", value, "--max_steps", 3, expect=1)
         check(f"another {option} is refused by name", f"made with {option} " in p.stderr, p.stderr)
     import torch, transformers
