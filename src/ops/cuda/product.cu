@@ -189,20 +189,24 @@ static void plan_describe(struct lt *lt, struct plan *p)
 	cudaDataType_t out = s->is_f32 ? CUDA_R_32F : CUDA_R_16BF;
 	cublasOperation_t first = s->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
 					  second = s->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+	/* The library counts in columns: its first operand is our b, its M our N. */
 	LT_CHECK(lt->MatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
 	LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
 	LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+	/* A bias is added while the sum is still fp32. */
 	if (s->has_bias) {
 		cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
 		cudaDataType_t type = CUDA_R_16BF;
 		LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
 		LT_CHECK(lt->MatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
 	}
+	/* A transposed operand lies in memory with its sides exchanged. */
 	uint64_t M = (uint64_t)s->M, N = (uint64_t)s->N, K = (uint64_t)s->K;
 	LT_CHECK(lt->MatrixLayoutCreate(&p->a, CUDA_R_16BF, s->b_transposed ? K : N, s->b_transposed ? N : K, s->ldb));
 	LT_CHECK(lt->MatrixLayoutCreate(&p->b, CUDA_R_16BF, s->a_transposed ? M : K, s->a_transposed ? K : M, s->lda));
 	LT_CHECK(lt->MatrixLayoutCreate(&p->c, out, N, M, s->ldc));
 	LT_CHECK(lt->MatrixLayoutCreate(&p->d, out, N, M, s->ldd));
+	/* A batch is the same product at steps of each operand. */
 	if (s->batch == 1) return;
 	const struct {
 		cublasLtMatrixLayout_t layout;

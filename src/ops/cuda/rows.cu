@@ -145,12 +145,14 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, int column)
 {
 	constexpr int STEP = 4;
+	/* The stream's own eight, then a few ranges at a time: their loads are under way together. */
 	int64_t at = (int64_t)row * s.N + column, step = (int64_t)s.T * s.N;
 	bf16x8 stream = load8(s.y + at);
 	float out[8], old[8];
 	for (int r0 = 0; r0 < s.ranges; r0 += STEP) {
 		float4 v[STEP][2];
 #pragma unroll
+		/* Added in the order of the ranges, whatever the step is. */
 		for (int r = 0; r < STEP; r++) {
 			if (r0 + r >= s.ranges) break;
 			const float4 *from = (const float4 *)(s.part + (r0 + r) * step + at);
@@ -164,6 +166,7 @@ static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, in
 			for (int i = 0; i < 8; i++) out[i] = r0 + r ? out[i] + now[i] : now[i];
 		}
 	}
+	/* The stream goes last. */
 	unpack8(old, stream);
 #pragma unroll
 	for (int i = 0; i < 8; i++) out[i] += old[i];
@@ -268,11 +271,13 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 	int column0, int columns, const bf16 *weights, const float *rstd)
 {
 	constexpr int DEPTH = 4;
+	/* The block's threads share the pieces of eight columns, each thread several rows apart. */
 	int pieces = columns / 8, rows = min(a.rows, a.T - row0);
 	for (int at0 = (int)threadIdx.x; at0 < rows * pieces; at0 += DEPTH * THREADS) {
 		bf16x8 from[DEPTH], scale[DEPTH];
 		float factor[DEPTH];
 #pragma unroll
+		/* All loads before the first use; the last row stands in where there is none. */
 		for (int d = 0; d < DEPTH; d++) {
 			int at = at0 + d * THREADS, r = min(at / pieces, rows - 1), column = at % pieces * 8;
 			from[d] = load8(tile + r * stride + column), scale[d] = load8(weights + column), factor[d] = rstd[r];
@@ -286,6 +291,7 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 			unpack8(w, scale[d]);
 #pragma unroll
 			for (int i = 0; i < 8; i++) x[i] = x[i] * factor[d] * w[i];
+			/* The tile keeps what was stored, rounded as it was, for the thin product. */
 			bf16x8 v = pack8(x);
 			store8(tile + r * stride + column, v);
 			store8(a.y + (int64_t)(row0 + r) * a.y_ld + column0 + column, v);
