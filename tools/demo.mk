@@ -8,5 +8,5 @@ demo-pairs: setup programs ## write the demo's tasks and verified pairs anew (re
 	@tools/demo_pairs.sh
 
 .PHONY: ladder-pairs
-ladder-pairs: setup programs ## write 20,000 verified pairs of rungs T0 to T4 (hours; goes on where it was stopped)
+ladder-pairs: setup programs ## write 20,000 verified pairs of rungs T0 to T4 (hours on two cores; goes on where it was stopped)
 	@tools/ladder_pairs.sh

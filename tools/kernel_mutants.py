@@ -1,18 +1,25 @@
-"""Plants one error at a time in honest kernels and looks whether the verifier notices: make mutants.
+"""Plants one error at a time in honest kernels and looks whether the verifier notices: make
+mutants.
 
-A mutant is one edit inside a @triton.jit function of a candidate under tests/known_good: an operator turned, a constant moved, a mask taken away or widened,
-an index shifted, a dtype changed, an order of operands, axes or statements turned, a statement left out. (seed, number) decides all of it: cases come in
-turns, then a family is drawn, then a place in it. A mutant that Triton refuses to trace or that no compiler takes is no mutant: it is counted apart, and
-the next number is drawn in its place. Each is judged with the task of its case; what is not found to be wrong survives.
+A mutant is one edit inside a @triton.jit function of a candidate under tests/known_good: an
+operator turned, a constant moved, a mask taken away or widened, an index shifted, a dtype changed,
+an order of operands, axes or statements turned, a statement left out. (seed, number) decides all of
+it: cases come in turns, then a family is drawn, then a place in it. A mutant that Triton refuses to
+trace or that no compiler takes is no mutant: it is counted apart, and the next number is drawn in
+its place. Each is judged with the task of its case; what is not found to be wrong survives.
 
-A survivor whose kernels give the same PTX as the original's (comments, places and names aside), with the same launches, changes nothing. So does one that
-has an entry in tests/mutants/equivalent.json, which says why no input tells it from the original. The rest is printed: each is a hole in the verifier.
-Beside hone's verdict stands that of KernelBench's own check on the same mutant (torch.allclose on stock inputs, under the first of its five seeds), where
+A survivor whose kernels give the same PTX as the original's (comments, places and names aside),
+with the same launches, changes nothing. So does one that has an entry in
+tests/mutants/equivalent.json, which says why no input tells it from the original. The rest is
+printed: each is a hole in the verifier. Beside hone's verdict stands that of KernelBench's own
+check on the same mutant (torch.allclose on stock inputs, under the first of its five seeds), where
 the vm could run the mutant up to its outputs.
 
-usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants] [--threads 2] [--cases a,b] [--again] [--table]
+usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants]
+[--threads 2] [--cases a,b] [--again] [--table]
        build/venv/bin/python tools/kernel_mutants.py --show N [--seed 1]       prints mutant N as a diff
---again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden; --table prints the table of what a run has found so far.
+--again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden;
+--table prints the table of what a run has found so far.
 """
 import argparse, ast, difflib, hashlib, json, os, random, re, subprocess, sys
 
@@ -66,7 +73,8 @@ def name_of(call):
 
 
 def edits(text):
-    """{family: [(begin, end, replacement), ...]}, spans in bytes. What stands in a call's keywords (num_stages and the like) and in annotations is code too."""
+    """{family: [(begin, end, replacement), ...]}, spans in bytes. What stands in a call's keywords
+    (num_stages and the like) and in annotations is code too."""
     found = {f: [] for f in FAMILIES}
     for kernel in text.kernels():
         parents = {}
@@ -112,7 +120,8 @@ def edits_of(text, node, parents, kernel, found):
 
 
 def is_hint(node, parents):
-    """Whether a constant stands in a keyword that no result depends on, or that has edits of its own."""
+    """Whether a constant stands in a keyword that no result depends on, or that has edits of its
+    own."""
     while node in parents and not isinstance(node, ast.stmt):
         node = parents[node]
         if isinstance(node, ast.JoinedStr) or isinstance(node, ast.keyword) and node.arg in HINTS:
@@ -207,7 +216,8 @@ def cases_of(only):
 
 
 def mutant(number, seed, cases, kept={}):
-    """(case, family, source, mutated source, line) of one number; None where its case has no place of that kind."""
+    """(case, family, source, mutated source, line) of one number; None where its case has no place
+    of that kind."""
     r = random.Random(f"{seed}/{number}")
     case = cases[(number + int(hashlib.sha256(str(seed).encode()).hexdigest(), 16)) % len(cases)]
     if case not in kept:
@@ -321,7 +331,8 @@ class Compiler:
         self.tracer, self.compiler = zygote_client.Zygote("tracer"), zygote_client.Zygote("compile")
 
     def launches(self, task, path):
-        """[(grid, PTX), ...]; None where the task's form is not one that a test client writes, or nothing is launched."""
+        """[(grid, PTX), ...]; None where the task's form is not one that a test client writes, or
+        nothing is launched."""
         if (task, path) not in self.known:
             try:
                 tape = json.loads(self.tracer.result(self.client.task_job(task, open(path).read()))["tape"])
@@ -345,7 +356,8 @@ class Compiler:
 
 
 def same_ptx(survivors, out):
-    """The numbers of the survivors whose kernels and launches are those of their originals. What was found once is kept beside the verdicts."""
+    """The numbers of the survivors whose kernels and launches are those of their originals. What
+    was found once is kept beside the verdicts."""
     path = f"{out}/ptx.json"
     known = {int(k): v for k, v in json.load(open(path)).items()} if os.path.exists(path) else {}
     left = [r for r in survivors if r["number"] not in known]
@@ -360,7 +372,8 @@ def same_ptx(survivors, out):
 
 
 def written(r, arguments):
-    """The written argument for a survivor: found by its case and by what it changes, so that it stays true under other seeds."""
+    """The written argument for a survivor: found by its case and by what it changes, so that it
+    stays true under other seeds."""
     for a in arguments:
         if a["case"] == r["case"] and a["changed"] == changed(r):
             return a["why"]

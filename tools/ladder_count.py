@@ -1,5 +1,6 @@
 #!/usr/bin/env python
-"""Counts a file of pairs by rung and family: rows, distinct answers (plan and code), distinct structures. usage: ladder_count.py FILE.jsonl[.gz]"""
+"""Counts a file of pairs by rung and family: rows, distinct answers (plan and code), distinct
+structures. usage: ladder_count.py FILE.jsonl[.gz]"""
 import collections
 import gzip
 import json

@@ -1,24 +1,33 @@
 """Plants one error at a time in the C sources and looks whether a test notices: make mutate.
 
-A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition negated, a statement left out. Rooms are drawn with equal
-chance, then a file of the room, then a place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD (in a folder without .git: of that folder
-as it stands), only as far as the test that runs next needs it: the tests of its room and those of the rooms that stand on it, quick ones and near ones first, until
-one fails. A test that fails is believed when it passes without the edit: one that does not is left out from then on. --baseline looks at that first, for every test.
+A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition
+negated, a statement left out. Rooms are drawn with equal chance, then a file of the room, then a
+place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD (in a folder
+without .git: of that folder as it stands), only as far as the test that runs next needs it: the
+tests of its room and those of the rooms that stand on it, quick ones and near ones first, until one
+fails. A test that fails is believed when it passes without the edit: one that does not is left out
+from then on. --baseline looks at that first, for every test.
 
-What no test noticed is printed with its line and kept in the file of results: each is a missing test, or an edit that changes nothing. For those of the second kind
-tools/mutate_equal.txt holds the reason, one a mutant; they count apart. An edit that does not compile, or that leaves the machine code as it was, is drawn again:
-it is no mutant. Code that only a GPU's tests reach is left out.
+What no test noticed is printed with its line and kept in the file of results: each is a missing
+test, or an edit that changes nothing. For those of the second kind tools/mutate_equal.txt holds the
+reason, one a mutant; they count apart. An edit that does not compile, or that leaves the machine
+code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
 
-A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at HEAD. With --reach own only the tests of the mutant's room run,
-which is quick; a later run without it takes those that survived that to the tests of the rooms above. --again takes the edits that survived to HEAD, with the tests
-that were written since: those that passed and did not change are not run anew.
+A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at
+HEAD. With --reach own only the tests of the mutant's room run, which is quick; a later run without
+it takes those that survived that to the tests of the rooms above. --again takes the edits that
+survived to HEAD, with the tests that were written since: those that passed and did not change are
+not run anew.
 
-usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N] [--seconds 900] [--workers 1] [--jobs 2] [--reach own|all] [--fresh] [--again]
-                                             [--baseline] [--without GLOB,GLOB] [--out build/mutate/mutants.jsonl]
+usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N]
+[--seconds 900] [--workers 1] [--jobs 2] [--reach own|all] [--fresh] [--again]
+                                             [--baseline] [--without GLOB,GLOB] [--out
+                                             build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
        build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
---seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run takes it again. --workers: mutants at once, each in a tree of its
-own and on a core of its own; --jobs is for each build. --without: tests that are left out.
+--seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run
+takes it again. --workers: mutants at once, each in a tree of its own and on a core of its own;
+--jobs is for each build. --without: tests that are left out.
 """
 import argparse, concurrent.futures, difflib, fnmatch, glob, json, os, queue, random, re, shutil, signal, subprocess, sys, threading, time
 
@@ -33,7 +42,8 @@ EDITS = [
     (r"\bif \((?!!)", ["if (!"]), (r"\bMIN\(", ["MAX("]), (r"\bMAX\(", ["MIN("]), (r"\btrue\b", ["false"]), (r"\bfalse\b", ["true"]),
     (r"\bcontinue;", ["break;"]), (r"\breturn rc;", ["return 0;"]), (r"(?<=\t)\w+\([^;{}]*\);$", [";"]),
 ]
-# Lines whose change no test should have to see: declarations of what must hold, freeing at the end, text for people.
+# Lines whose change no test should have to see: declarations of what must hold, freeing at the end,
+# text for people.
 LEFT_ALONE = re.compile(r"^\s*(const |static )?(struct )?\w+ \*?\w+\[[\w ]+\];|^\s*(#|CHECKF?\(|free\(|\*|/\*|static_assert|_Static_assert)|err_set\(|err_prefix\(|log_|fprintf\(stderr")
 
 
@@ -98,7 +108,8 @@ def negate(line, begin):
 
 
 def draw(root, number, seed, rooms, only):
-    """Mutant `number` of the sources in root: (room, file, line number, old line, new line), and further ones in its place."""
+    """Mutant `number` of the sources in root: (room, file, line number, old line, new line), and
+    further ones in its place."""
     r = random.Random(f"{seed}/{number}")
     while True:
         room = r.choice(only or rooms)
@@ -199,7 +210,8 @@ def stripped(path):
 
 
 class Tests:
-    """What is known of each test: how long it takes and whether it passes without an edit. Kept in a file."""
+    """What is known of each test: how long it takes and whether it passes without an edit. Kept in
+    a file."""
     def __init__(self, path, tree, without):
         self.path, self.lock = path, threading.Lock()
         known = json.load(open(path)) if os.path.exists(path) else {}
@@ -229,7 +241,8 @@ class Tests:
         return ([f"build/release/tests/{name}"] if is_program else []) + (["programs"] if starts else [])
 
     def order(self, room, rooms, uses, reach):
-        """Tests that may notice an error in room, in the order in which they are tried: quick ones and those of the room itself first."""
+        """Tests that may notice an error in room, in the order in which they are tried: quick ones
+        and those of the room itself first."""
         near = test_rooms(room, rooms, uses)
         near = near[:1] if reach == "own" else near
         found = [n for n, k in self.known.items() if n.split("/")[0] in near and k["sound"] is not False]
@@ -274,8 +287,9 @@ class Judge:
             list(pool.map(look, sorted(names, key=lambda n: -self.tests.known[n]["seconds"])))
 
     def judge(self, tree, room, file, line_number, new, reach, passed):
-        """("killed", by), ("survived", what passed), ("open", where the time ended), ("equal", why) or ("no mutant", why); the tree is as it was.
-        passed: names of tests that need not be run; those that pass are added."""
+        """("killed", by), ("survived", what passed), ("open", where the time ended), ("equal", why)
+        or ("no mutant", why); the tree is as it was. passed: names of tests that need not be run;
+        those that pass are added."""
         object_file = f"build/release/obj/{file[:-2]}.o"
         compiled = [object_file] if file.endswith(".c") else [f"build/release/lib{room}.a"]
         tree.build(self.jobs, compiled)
@@ -322,7 +336,8 @@ def results(path):
 
 
 def equal_edits(path):
-    """(file, old line, new line) -> why the edit changes nothing: blocks of `file`, `- old`, `+ new` and `= reason` lines."""
+    """(file, old line, new line) -> why the edit changes nothing: blocks of `file`, `- old`, `+
+    new` and `= reason` lines."""
     found = {}
     for block in open(path).read().split("\n\n"):
         lines = [line for line in block.split("\n") if line and not line.startswith("#")]

@@ -15,7 +15,8 @@ L, N, S, M, W, NFC_CHECK, NFC_BREAK = (1 << i for i in range(7))
 
 # \s of Oniguruma and of Rust's regex crate: the property White_Space.
 SPACES = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000}
-# \w is Alphabetic + M + Nd + Pc + Join_Control. What Alphabetic has beyond L, Nl and M: the circled and squared letters.
+# \w is Alphabetic + M + Nd + Pc + Join_Control. What Alphabetic has beyond L, Nl and M: the circled
+# and squared letters.
 WORD_EXTRA = {0x200C, 0x200D, *range(0x24B6, 0x24EA), *range(0x1F130, 0x1F14A), *range(0x1F150, 0x1F16A), *range(0x1F170, 0x1F18A)}
 NFC_BREAKS = (
     (0x7FD, 0x7FD), (0x897, 0x89F), (0x8CA, 0x8D3), (0x9FE, 0x9FE), (0xC3C, 0xC3C), (0xD3B, 0xD3C), (0xEBA, 0xEBA), (0x1715, 0x1715),

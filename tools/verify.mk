@@ -6,6 +6,12 @@ bench-verdicts: $(BUILD)/bench/verify/verdicts $(BUILD)/hone-runner $(BUILD)/lib
 prove-corpus: $(BUILD)/tests/verify/prove_corpus $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so ## prove all honest kernels and exploits of the tests: a table (minutes to an hour)
 	$(BUILD)/tests/verify/prove_corpus tests/known_good tests/exploits
 
+# NVIDIA's management library without a GPU, for test_timing.
+$(BUILD)/tests/verify/libnvidia-ml.so.1: $(BUILD)/obj/tests/verify/fake_nvml.o
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -shared $< -o $@
+$(BUILD)/tests/verify/test_timing: | $(BUILD)/tests/verify/libnvidia-ml.so.1
+
 # The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's
 # runtime, and the runner's memory limit has no room for it.
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))

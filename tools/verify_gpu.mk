@@ -2,11 +2,22 @@
 # nothing of this tree's set-up; test-gpu makes it and runs it here.
 GPU_BUNDLE ?= build/gpu
 
-GPU_PROGRAMS := corpus faults moves
+GPU_PROGRAMS := clocks corpus faults moves
 $(patsubst %,$(BUILD)/tests/gpu/%,$(GPU_PROGRAMS)): $(BUILD)/tests/gpu/%: $(BUILD)/obj/tests/gpu/%.o $(call libs,verify)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+
+# What a device computes for a training problem, for tests/gpu/parity.py.
+$(BUILD)/tests/gpu/parity: $(BUILD)/obj/tests/gpu/parity.o $(call libs,train)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS) -o $@
+
+.PHONY: test-parity
+PARITY_DEVICE ?= cuda
+test-parity: setup $(BUILD)/tests/gpu/parity ## logits, loss, gradients and 10 steps against transformers and peft (PARITY_DEVICE=check for bf16 without a GPU)
+	$(VENV)/bin/python tests/gpu/parity.py $(BUILD)/tests/gpu/parity --device $(PARITY_DEVICE)
 
 .PHONY: bundle-gpu test-gpu
 bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need

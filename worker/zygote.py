@@ -1,12 +1,12 @@
 """zygote: a warm Python process that job processes are forked from (docs/worker-protocol.md).
 
-    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle or compile; LIBRARY: libhone_sandbox.so; the control socket is descriptor 3
+    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle, compile or timer; LIBRARY: libhone_sandbox.so; the control socket is descriptor 3
 
-Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU and has one thread. It is also the
+Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the
 keeper of its jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 
 A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the
-zygote's life), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
+zygote's life), GPU (its jobs may use one), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
 """
 import os
 import sys
@@ -32,7 +32,7 @@ import socket
 import wire
 
 CONTROL_FD = 3
-KINDS = ("tracer", "oracle", "compile")
+KINDS = ("tracer", "oracle", "compile", "timer")
 LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 
@@ -69,8 +69,9 @@ def c_paths(paths):
 class Sandbox:
     """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must not lose it."""
 
-    def __init__(self, path):
-        self.lib = ctypes.PyDLL(path, mode=ctypes.RTLD_GLOBAL)   # global and before torch: see worker/one_device.c
+    def __init__(self, path, has_gpu=False):
+        # Global and before torch, see worker/one_device.c; but not where torch shall find the real devices.
+        self.lib = ctypes.PyDLL(path, mode=ctypes.RTLD_LOCAL if has_gpu else ctypes.RTLD_GLOBAL)
         self.text = ctypes.create_string_buffer(512)
 
     def call(self, name, *args):
@@ -108,11 +109,13 @@ class Job:
 class Zygote:
     def __init__(self, kind, library):
         self.control = socket.socket(fileno=CONTROL_FD)
-        self.sandbox = Sandbox(library)
+        self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
         self.module.warm()
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
+        if getattr(self.module, "GPU", False):
+            read_paths += self.gpu_read_paths()
         self.read_paths = c_paths(read_paths)
         self.before_job = getattr(self.module, "before_job", lambda options: None)
         self.after_job = getattr(self.module, "after_job", lambda token: None)
@@ -122,10 +125,20 @@ class Zygote:
         self.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         self.poll = select.poll()
 
+    def gpu_read_paths(self):
+        o, paths = SandboxOptions(), []
+        self.sandbox.lib.sandbox_allow_gpu(ctypes.byref(o))
+        while o.read_paths[len(paths)]:
+            paths.append(o.read_paths[len(paths)].decode())
+        return paths
+
     def options(self, request):
-        o = SandboxOptions(level=LEVELS[request["sandbox"]], read_paths=self.read_paths)
+        o = SandboxOptions(level=LEVELS[request["sandbox"]])
         limits = request.get("limits", {})
         o.memory_bytes = int(limits.get("memory_bytes", 0))
+        if getattr(self.module, "GPU", False):
+            self.sandbox.lib.sandbox_allow_gpu(ctypes.byref(o))
+        o.read_paths = self.read_paths
         o.cpu_s = int(limits.get("cpu_s", 0))
         for name, value in getattr(self.module, "SANDBOX", {}).items():
             setattr(o, name, c_paths(value) if name == "exec_paths" else value)

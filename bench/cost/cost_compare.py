@@ -1,4 +1,5 @@
-"""The halves of cost_h200.py that need no GPU: predictions on the vm, and the comparison with what was measured."""
+"""The halves of cost_h200.py that need no GPU: predictions on the vm, and the comparison with what
+was measured."""
 import itertools
 import json
 import os

@@ -1,7 +1,9 @@
-"""A second set of tasks for cost_h200.py (--set cost_holdout): kinds of kernels that none of cost_tasks.py's tasks has, for a model whose constants
-were fitted over those. The predictions for these were written down before the first of them ran on a GPU; nothing is fitted to them.
+"""A second set of tasks for cost_h200.py (--set cost_holdout): kinds of kernels that none of
+cost_tasks.py's tasks has, for a model whose constants were fitted over those. The predictions for
+these were written down before the first of them ran on a GPU; nothing is fitted to them.
 
-The tables are as in cost_tasks.py; the kernels are in cost_holdout_row_kernels.py and cost_holdout_tile_kernels.py.
+The tables are as in cost_tasks.py; the kernels are in cost_holdout_row_kernels.py and
+cost_holdout_tile_kernels.py.
 """
 import torch
 from torch.nn import functional

@@ -1,5 +1,5 @@
-"""Microbenchmarks that pin down the constants of docs/cost-model.md, and the check of what wgmma does with tf32 operands. Used by cost_h200.py
---measure."""
+"""Microbenchmarks that pin down the constants of docs/cost-model.md, and the check of what wgmma
+does with tf32 operands. Used by cost_h200.py --measure."""
 import torch
 import triton
 import triton.language as tl
@@ -149,8 +149,8 @@ def rounded(x):
 
 
 def tf32_check(m, n, k, warps):
-    """b picks one element of a for each output, times a value: a single product, exact in fp32 whatever the order of the sum. Which operands give what the
-    device says?"""
+    """b picks one element of a for each output, times a value: a single product, exact in fp32
+    whatever the order of the sum. Which operands give what the device says?"""
     g = torch.Generator().manual_seed(7)
     a, pick = torch.randn(m, k, generator=g), torch.randint(0, k, (n,), generator=g)
     b = torch.zeros(k, n)
@@ -165,7 +165,8 @@ def tf32_check(m, n, k, warps):
 
 
 class Micro:
-    """One group of benchmarks in a process of its own: whatever hangs is killed alone, and what was measured before it is in the file."""
+    """One group of benchmarks in a process of its own: whatever hangs is killed alone, and what was
+    measured before it is in the file."""
 
     def __init__(self, clock, out, save):
         self.clock, self.out, self.save = clock, out, save

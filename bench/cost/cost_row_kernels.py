@@ -1,8 +1,9 @@
-"""Triton kernels of cost_tasks.py, element by element and row by row: the same result computed well, uncoalesced, cut too
-small or too large, recomputing, unfused, spilling.
+"""Triton kernels of cost_tasks.py, element by element and row by row: the same result computed
+well, uncoalesced, cut too small or too large, recomputing, unfused, spilling.
 
-Each is a specimen of how a kernel may be written and stands alone: none is shared for brevity's sake. B, ROWS, BM and the like are elements or rows of one
-program; APART spreads a program's elements over the whole tensor instead of side by side.
+Each is a specimen of how a kernel may be written and stands alone: none is shared for brevity's
+sake. B, ROWS, BM and the like are elements or rows of one program; APART spreads a program's
+elements over the whole tensor instead of side by side.
 """
 import triton
 import triton.language as tl

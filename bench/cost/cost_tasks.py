@@ -1,9 +1,11 @@
-"""Tasks and variants for cost_h200.py: the same result by kernels (cost_row_kernels.py, cost_tile_kernels.py) that are good, uncoalesced, cut too
-small or too large, recomputing, unfused, spilling.
+"""Tasks and variants for cost_h200.py: the same result by kernels (cost_row_kernels.py,
+cost_tile_kernels.py) that are good, uncoalesced, cut too small or too large, recomputing, unfused,
+spilling.
 
-A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o" or for several by name, how far an element may be from it
-(relative to 1 + |reference|), and variants by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows anything that
-another one does not.
+A task has tensors (name: shape, dtype, how it is filled), a reference in PyTorch for tensor "o" or
+for several by name, how far an element may be from it (relative to 1 + |reference|), and variants
+by label. A variant is a launch or a list of them, in order. Shapes are fixed: no variant knows
+anything that another one does not.
 """
 import torch
 from torch.nn import functional
@@ -15,7 +17,8 @@ F32, F16, BF16, I32 = torch.float32, torch.float16, torch.bfloat16, torch.int32
 
 
 class Launch:
-    """One launch. A parameter of the kernel that `args` does not have is the task's tensor of that name; an argument that is a string names another tensor."""
+    """One launch. A parameter of the kernel that `args` does not have is the task's tensor of that
+    name; an argument that is a string names another tensor."""
 
     def __init__(self, kernel, grid, args, num_warps=4, num_stages=3):
         self.kernel, self.num_warps, self.num_stages = kernel, num_warps, num_stages
@@ -118,7 +121,8 @@ def swiglu_task():
 
 
 def philox_uniform(seed, n, device):
-    """tl.rand(seed, arange(n)) in PyTorch: Philox 4x32 with 10 rounds, its first word as a number in [0, 1)."""
+    """tl.rand(seed, arange(n)) in PyTorch: Philox 4x32 with 10 rounds, its first word as a number
+    in [0, 1)."""
     mask = 0xFFFFFFFF
     c = [torch.arange(n, dtype=torch.int64, device=device)] + [torch.zeros(n, dtype=torch.int64, device=device)] * 3
     k = [seed & mask, seed >> 32 & mask]
@@ -411,7 +415,8 @@ def rope_task():
 # ---- matrix products ----
 
 def matmul_task(name, m, n, k, dtype, precision, tolerance, tiles):
-    """tiles by label: (BM, BN, BK, warps, stages), and the parts of K that are added up with atomics where there is a sixth number."""
+    """tiles by label: (BM, BN, BK, warps, stages), and the parts of K that are added up with
+    atomics where there is a sixth number."""
     sizes = dict(c="o", M=m, N=n, K=k)
 
     def tiled(bm, bn, bk, warps, stages, parts=0):

@@ -1,75 +1,114 @@
 #!/bin/bash
-# Does reinforcement learning teach what supervised training on the same few pairs does not? One part of the measurement of docs/results.md at a time; DIR
-# collects a seed's parts.
+# The studies of docs/training.md: one arm with one seed is one process that trains for a stated wall time and is then evaluated. What is stopped goes on
+# with the same command, so a study can be run piece by piece over machines; recipes/study/STUDY-ARM.yaml has an arm's settings.
 #
-# usage: bench/learning/study.sh DIR SEED start             supervised training on 200 pairs: min/ is the minimum of the held-out loss, end/ the end, far behind it
-#        bench/learning/study.sh DIR SEED rl [SECONDS]      reinforcement learning of end/ on tasks without pairs, all weights
-#        bench/learning/study.sh DIR SEED sft STEPS         end/ trained on the same pairs for longer
-#        bench/learning/study.sh DIR SEED rejection STEPS   end/ trained on the genuine answers among the samples of rl
-#        bench/learning/study.sh DIR SEED eval PART         PART: min end rl sft rejection; greedy, T = 1 with pass@8, hand-written tasks; each against end
-#                                                  (paired bootstrap over structures)
-# Environment: HONE (build/release/hone), THREADS (2).
+# usage: bench/learning/study.sh DIR STUDY start                 what the arms of a study share: tasks, pairs, the model they start from (DIR/STUDY)
+#        bench/learning/study.sh DIR STUDY ARM SEED SECONDS      trains (seconds of earlier starts count) and evaluates: DIR/STUDY/ARM-SEED
+#        bench/learning/study.sh DIR STUDY table                 all arms against the start and each other
+# s2: does reinforcement learning beat fitting its samples?    today online expert sft top young
+#     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
+# s1: what is learnt to pass a stock check?                     stock genuine
+# s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-usage() { sed -n '5,11s/^# //p' "$0" >&2; exit 2; }
+usage() { sed -n '5,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
-hone=${HONE:-build/release/hone} threads=${THREADS:-2} dir=$1/$2 seed=$2 part=$3
-data=recipes/demo
+hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} python=${PYTHON:-build/venv/bin/python}
+dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
+data=recipes/demo recipes=recipes/study
+prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
 cores=(--threads "$threads" --verify_threads "$threads")
-prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --max_completion_length 400 --num_correct_trials 4 "${cores[@]}")
-sft=("$hone" sft --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --eval_steps 50)
+tasks=$dir/tasks.jsonl.gz start=$dir/start pairs=$dir/pairs.jsonl
+out=$dir/$arm-$seed
 
-start() {
+# ---- what the arms of a study share ----
+
+# Chains of element-wise operators as the demo's; of dev and test one task a structure, so that 500 tasks are 500 structures.
+chains() {
+	"$hone" tasks synth --seed 1 --count_train 6000 --count_dev 1200 --count_test 2400 --level_min 1 --level_max 1 --operators_min 2 \
+		--operators "$(tools/demo_pairs.sh operators)" --out "$dir/all.jsonl.gz"
+	zcat "$dir/all.jsonl.gz" | awk '/"split": ?"train"/ || match($0, /"structure": ?"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' | gzip -n >"$tasks"
+}
+# start MODEL PAIRS STEPS: supervised training on pairs alone, learning rate to 0
+supervise() {
+	"$hone" sft --recipe $recipes/start.yaml --threads "$threads" --model "$1" --data "$2" --max_steps "$3" --output_dir "$dir/start-run"
+	mv "$dir/start-run/final" "$start"
+}
+untrained() { "$hone" init --recipe $data/model.yaml --text "$@" --out "$dir/untrained"; }
+
+start_s2() { # the demo's own start, and its pairs: those that it was trained on, and the verified ones among them
+	chains
+	zcat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$pairs"
+	zcat $data/pairs.jsonl.gz >"$dir/verified.jsonl"
+	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
+	cp -r $data/start "$start"
+}
+start_s1() { # honest pairs with 3 % cheats among them
+	chains
+	zcat $data/pairs.jsonl.gz >"$dir/honest.jsonl"
+	"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share 0.03 --out "$pairs"
+	untrained "$pairs"
+	supervise "$dir/untrained" "$pairs" 800
+}
+start_s4() { # row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart
+	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
+	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' | gzip -n >"$tasks"
+	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 500 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
+	"$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock --num_correct_trials 4 --out "$dir/pairs.jsonl.gz"
+	zcat "$dir/pairs.jsonl.gz" >"$pairs"
+	untrained "$pairs"
+	supervise "$dir/untrained" "$pairs" 3000
+}
+
+# ---- arms ----
+
+reinforce() { # RECIPE SECONDS FOLDER OPTIONS...
+	local recipe=$1 time=$2 folder=$3; shift 3
+	[ -d "$folder/final" ] || "$hone" rl --recipe $recipes/common.yaml --recipe "$recipes/$recipe.yaml" --seed "$seed" "${cores[@]}" --model "$start" \
+		--tasks "$tasks" --max_seconds "$time" --output_dir "$folder" "$@"
+}
+fit() { # MODEL SECONDS FOLDER COMMAND OPTIONS...: the rate of a fit that begins at the untrained model is the start's
+	local model=$1 time=$2 folder=$3 command=$4; shift 4
+	[ "$model" = "$start" ] || set -- "$@" --learning_rate 2e-3
+	[ -d "$folder/final" ] || "$hone" "$command" --recipe $recipes/s2-fit.yaml --seed "$seed" --threads "$threads" --model "$model" --max_seconds "$time" \
+		--output_dir "$folder" "$@"
+}
+fit_samples() { # MODEL FOLDER: half of the time, or SHARE of it, samples
+	local first second
+	first=$(awk "BEGIN {print $seconds * $share}") second=$(awk "BEGIN {print $seconds * (1 - $share)}")
+	reinforce s2-sample "$first" "$out/samples"
+	grep '"split": *"dev"' "$pairs" >"$out/watched.jsonl"
+	fit "$1" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" --pairs "$2"
+}
+train() {
+	mkdir -p "$out"
+	case $study-$arm in
+	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
+	s2-top) fit_samples "$start" "$out/watched.jsonl" ;;
+	s2-young) fit_samples "$dir/untrained" "$dir/verified.jsonl" ;;
+	s4-*) reinforce "$study-$arm" "$seconds" "$out/run" --cost_size stock --max_completion_length 900 ;;
+	*) reinforce "$study-$arm" "$seconds" "$out/run" ;;
+	esac
+}
+evaluate() { # MODEL FILE OPTIONS...: greedy
+	local model=$1 file=$2; shift 2
+	local more=()
+	[ "$study" = s4 ] && more=(--cost_size stock)
+	[ -e "$file" ] || "$hone" eval --model "$model" "${prompts[@]}" --max_completion_length $([ "$study" = s4 ] && echo 900 || echo 300) \
+		--num_correct_trials 4 "${cores[@]}" --tasks "$tasks" --split "$split" --limit "${LIMIT:-0}" "${more[@]}" --out "$file" "$@"
+}
+
+case $arm in
+start)
 	mkdir -p "$dir"
-	# 200 training rows and 60 dev ones for the loss; never the pairs of the other tasks, which only the verifier may speak of
-	zcat $data/pairs.jsonl.gz | grep '"split":"train"' | awk 'NR <= 200' >"$dir/pairs.jsonl"
-	zcat $data/pairs.jsonl.gz | grep '"split":"dev"' | awk 'NR <= 60' >>"$dir/pairs.jsonl"
-	"$hone" init --recipe $data/model.yaml --seed "$seed" --text $data/pairs.jsonl.gz --out "$dir/init"
-	"${sft[@]}" --data "$dir/pairs.jsonl" --model "$dir/init" --max_steps 1400 --stop_at_eval_minimum --patience 1000 --output_dir "$dir/start"
-	cp "$dir"/start/final/tokenizer* "$dir/start/checkpoint-1400/"
-	mv "$dir/start/final" "$dir/min"
-	mv "$dir/start/checkpoint-1400" "$dir/end"
-}
-
-reinforce() {
-	"$hone" rl --recipe $data/rl-frontend.yaml --seed "$seed" "${cores[@]}" --model "$dir/end" --tasks $data/tasks.jsonl.gz --no-use_peft \
-		--learning_rate 1e-4 --lr_scheduler_type constant --temperature 1.3 --generation_batch_size 128 --max_tokens 4096 \
-		--max_steps 0 --max_seconds "$1" --output_dir "$dir/rl-run"
-	mv "$dir/rl-run/final" "$dir/rl"
-}
-
-# The genuine answers of all steps, each once, fitted on top of the start; the dev rows of the start's pairs are watched.
-rejection() {
-	grep '"split":"dev"' "$dir/pairs.jsonl" >"$dir/dev.jsonl"
-	"$hone" distill --recipe $data/sft.yaml --seed "$seed" --threads "$threads" --eval_steps 50 --from "$dir/rl-run" --tasks $data/tasks.jsonl.gz \
-		--prompt_template recipes/prompts/small-frontend.txt --chat_template plain --pairs "$dir/dev.jsonl" --model "$dir/end" --learning_rate 5e-4 \
-		--max_steps "$1" --output_dir "$dir/rejection-run"
-	mv "$dir/rejection-run/final" "$dir/rejection"
-}
-
-# more NAME PAIRS STEPS
-more() {
-	"${sft[@]}" --data "$2" --model "$dir/end" --learning_rate 5e-4 --max_steps "$3" --output_dir "$dir/$1-run"
-	mv "$dir/$1-run/final" "$dir/$1"
-}
-
-evaluate() {
-	local kind options
-	for kind in greedy sampled hand; do
-		options=(--tasks $data/tasks.jsonl.gz)
-		[ $kind = sampled ] && options+=(--temperature 1 --num_samples 8)
-		[ $kind = hand ] && options=(--tasks tasks/hand --split '')
-		[ "$1" != end ] && options+=(--compare "$dir/end-$kind.jsonl")
-		echo "== seed $seed, $1, $kind"
-		"$hone" eval --model "$dir/$1" "${prompts[@]}" "${options[@]}" --out "$dir/$1-$kind.jsonl"
-	done
-}
-
-case $part in
-start) start ;;
-rl) reinforce "${4:-560}" ;;
-sft) more sft "$dir/pairs.jsonl" "${4?sft needs a number of steps}" ;;
-rejection) rejection "${4?rejection needs a number of steps}" ;;
-eval) evaluate "${4?eval needs a part}" ;;
-*) usage ;;
+	[ -d "$start" ] || "start_$study"
+	evaluate "$start" "$dir/start-$split.jsonl"
+	;;
+table) "$python" bench/learning/study_table.py "$dir" "$split" ;;
+*)
+	[ -n "$seconds" ] && [ -e "$recipes/$study-$arm.yaml" -o "$study-$arm" = s2-sft -o "$study-$arm" = s2-top -o "$study-$arm" = s2-young ] || usage
+	train
+	evaluate "$out/run/final" "$out/$split.jsonl" --compare "$dir/start-$split.jsonl"
+	;;
 esac

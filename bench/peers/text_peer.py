@@ -1,11 +1,14 @@
-"""The other side of `hone bench text`: Hugging Face's tokenizers on the same documents and tokenizer.json files, one thread.
+"""The other side of `hone bench text`: Hugging Face's tokenizers on the same documents and
+tokenizer.json files, one thread.
 
     python bench/peers/text_peer.py make DIR VOCAB_SIZE         writes DIR/documents (a NUL after each) and DIR/<kind>.json; prints {"kinds": [...]}
     python bench/peers/text_peer.py encode DIR KIND PASSES [--cpu_time]    prints {"seconds": best pass, "hash": of all ids}
     python bench/peers/text_peer.py train DIR VOCAB_SIZE [--cpu_time]      prints {"seconds"}: training on the documents
 
-Documents: Python sources of the installed packages (what the models read and write), 4 to 40 KB each; vocabularies are trained on other files of the same kind.
-tokenizers' side is encode_batch_fast, its fastest call (no offsets). The hash lets hone compare the ids: a speed of something else means nothing."""
+Documents: Python sources of the installed packages (what the models read and write), 4 to 40 KB
+each; vocabularies are trained on other files of the same kind. tokenizers' side is
+encode_batch_fast, its fastest call (no offsets). The hash lets hone compare the ids: a speed of
+something else means nothing."""
 import hashlib
 import json
 import os

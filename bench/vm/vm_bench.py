@@ -2,9 +2,10 @@
 
     BUILD=build/release build/venv/bin/python bench/vm/vm_bench.py [repeats]
 
-`--check` is the vm with all checks, `replay` with the check for races alone, as the verifier replays; their cost is beside them.
-Both run the same kernels over the same inputs (TTIR is compiled without a GPU). The vm is timed by
-$BUILD/bench/vm/vm_case_ms (vm_case_ms.c); medians of `repeats` launches after one warm-up.
+`--check` is the vm with all checks, `replay` with the check for races alone, as the verifier
+replays; their cost is beside them. Both run the same kernels over the same inputs (TTIR is compiled
+without a GPU). The vm is timed by $BUILD/bench/vm/vm_case_ms (vm_case_ms.c); medians of `repeats`
+launches after one warm-up.
 """
 import json
 import os

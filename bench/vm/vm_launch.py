@@ -1,7 +1,8 @@
-"""Microseconds of a launch from Python on the vm, after the first: `hone vm bench/vm/vm_launch.py` (part of make bench-vm).
+"""Microseconds of a launch from Python on the vm, after the first: `hone vm bench/vm/vm_launch.py`
+(part of make bench-vm).
 
-Each number is the best of 30 rounds of 200 launches. A compiled kernel, launched by itself, leaves Triton's
-specialisation of arguments out.
+Each number is the best of 30 rounds of 200 launches. A compiled kernel, launched by itself, leaves
+Triton's specialisation of arguments out.
 """
 import time
 

@@ -65,6 +65,7 @@ struct reward_rule {
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
 	bool is_stock;             /* KernelBench's own check decides in place of our verdict: the reward that is hacked */
+	bool is_measured;          /* s is of times on a GPU in place of the cost model's; no time, no speed */
 	const char *formula;       /* for --help and the docs */
 };
 /* The row of that name with a recipe's constants in place of its own; below 0: the row's own. A
@@ -72,7 +73,8 @@ struct reward_rule {
 int reward_rule_set(
 	struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err);
 const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
-/* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02), clipped, 0 unless genuine. */
+/* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02; of a measured one, where its interval holds 1),
+ * clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out);

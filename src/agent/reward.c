@@ -74,17 +74,39 @@ int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, do
 	return 0;
 }
 
+/* By times on a GPU. Against the kernel that was given: both by the same reference, because they were timed in
+ * different sessions, and the reference beside each of them. 1 where the interval holds it: a difference that was not
+ * seen earns nothing. */
+static double measured_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
+{
+	const struct verdict_reference *r = &v->device.references[REFERENCE_EAGER];
+	if (!r->is_timed || !r->agrees) return NAN;
+	if (rule->is_against_reference) return r->speedup_paper;
+	struct verdict_measure s = r->speedup;
+	if (baseline) {
+		const struct verdict_measure *b = &baseline->device.references[REFERENCE_EAGER].speedup;
+		if (!(b->low > 0) || strcmp(baseline->device.name, v->device.name)) return NAN;
+		s = (struct verdict_measure){s.value / b->value, s.low / b->high, s.high / b->low};
+	}
+	return s.low <= 1 && 1 <= s.high ? 1 : s.value;
+}
+
+/* By the cost model. */
+static double predicted_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
+{
+	const struct verdict *b = baseline && baseline->cost_s > 0 && !rule->is_against_reference ? baseline : NULL;
+	/* Times at different sizes say nothing about each other. */
+	if (b && strcmp(b->cost_size, v->cost_size)) return NAN;
+	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
+	return fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference ? 1 : s;
+}
+
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in)
 {
 	const struct verdict *v = in->verdict;
 	if (!v || v->class != VERDICT_GENUINE) return 0;
-	const struct verdict *b = in->baseline && in->baseline->cost_s > 0 && !rule->is_against_reference ? in->baseline
-																									  : NULL;
-	/* Times at different sizes say nothing about each other. */
-	if (b && strcmp(b->cost_size, v->cost_size)) return 0;
-	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
+	double s = rule->is_measured ? measured_speedup(rule, v, in->baseline) : predicted_speedup(rule, v, in->baseline);
 	if (!isfinite(s) || s < 0) return 0;
-	if (fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference) s = 1;
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 

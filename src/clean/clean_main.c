@@ -139,6 +139,22 @@ static int library_ask(const struct launcher_library *l, int row, struct runner_
 	return rc;
 }
 
+/* The next question of time, by the supervisor. */
+static enum runner_clock clock_ask(const struct launcher_clock *c, int64_t ns)
+{
+	struct str text = {0};
+	struct err err = {0};
+	json_t *answer = NULL;
+	enum runner_clock what = RUNNER_END;
+	reply(json_pack("{s:{s:I}}", "clock", "ns", (json_int_t)ns));
+	if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, 0, &err)) exit(3);
+	if (json_parse(text.data, text.len, "question", &answer, &err)) exit(3);
+	if (runner_clock_find(json_string_value(json_object_get(answer, "clock")), &what)) exit(3);
+	json_decref(answer);
+	str_release(&text);
+	return what;
+}
+
 static void trial(const json_t *o, const int *fds, int nfds)
 {
 	struct runner_trial t = {0};
@@ -161,7 +177,8 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	struct launcher_library library = {.ask = library_ask};
 	if (nfds > 2)
 		library.memory = (uint8_t *)(uintptr_t)clean_map(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
-	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL};
+	struct launcher_clock clock = {clock_ask, t.deadline_ms};
+	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL, &clock};
 	/* The replay; whatever happened in it is part of the answer. */
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	clean_unmap(given, given_bytes);
@@ -286,7 +303,7 @@ int main(int argc, char **argv)
 	static const char *const NO_PATHS[] = {NULL};
 	o.sandbox = (struct sandbox_options){
 		.level = level, .read_paths = NO_PATHS, .memory_bytes = o.memory_bytes + BYTES_BESIDE_BUFFERS};
-	if (o.is_cuda) launcher_cuda_sandbox(&o.sandbox);
+	if (o.is_cuda) sandbox_allow_gpu(&o.sandbox);
 	char text[512] = "";
 	/* Only the full level has namespaces, which are made before the fork: the child does the work
 	 * in them, and this process ends as the child ended. */

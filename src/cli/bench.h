@@ -5,8 +5,10 @@
 #include "base/base.h"
 #include "cli/cli.h"
 
-int bench_text(int argc, char **argv); /* bench_text.c */
-int bench_rl(int argc, char **argv);   /* bench_rl.c */
+int bench_text(int argc, char **argv);   /* bench_text.c */
+int bench_rl(int argc, char **argv);     /* bench_rl.c */
+int bench_gpu(int argc, char **argv);    /* bench_gpu.c */
+int bench_verify(int argc, char **argv); /* bench_verify.c */
 /* Runs a program (argv ends with NULL) in the current folder and parses what it prints; the first
  * two of argv, Python and script, may be those that ship with hone. Its stderr is ours. */
 int bench_peer_run(char *const *argv, json_t **out, struct err *err);

@@ -1,5 +1,6 @@
 /* hone bench: how fast this machine runs hone, beside transformers on the same model, threads and
- * sizes, in the same minutes. `hone bench text` is bench_text.c, `hone bench rl` bench_rl.c.
+ * sizes, in the same minutes. `hone bench text` is bench_text.c, `hone bench rl` bench_rl.c, `hone
+ * bench verify` bench_verify.c.
  *
  * `hone bench cpu` makes a random Qwen3 of about 5 M parameters in a temporary folder, measures
  * training (forward, backward, AdamW over packed sequences) and generation, then lets
@@ -367,17 +368,25 @@ int cmd_bench(int argc, char **argv)
 	/* These have options of their own, so they parse the command line themselves. */
 	if (argc > 1 && !strcmp(argv[1], "text")) return bench_text(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "rl")) return bench_rl(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "gpu")) return bench_gpu(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "verify")) return bench_verify(argc - 1, argv + 1);
 	int npos,
 		rc = options_parse("bench",
 			"cpu: train and generate with a random model of about 5 M parameters, or generate with --model, beside "
 			"transformers; text: the tokenizer "
-			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help)",
+			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help); gpu: an 8B's shape "
+			"and small ones on a GPU beside its ceilings (hone bench gpu --help); verify: verdicts a second (hone "
+			"bench "
+			"verify --help)",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	/* What is left of the line names the one measurement that is made here. */
 	if (npos != 1 || strcmp(argv[1], "cpu"))
 		return cli_fail("bench",
-			(err_set(&err, ERR_USAGE, "expected `hone bench cpu`, `hone bench text` or `hone bench rl`"), &err));
+			(err_set(&err, ERR_USAGE,
+				 "expected `hone bench cpu`, `hone bench text`, `hone bench rl`, `hone bench gpu` or `hone bench "
+				 "verify`"),
+				&err));
 	rc = bench_cpu(&o, &err);
 	return rc ? cli_fail("bench", &err) : 0;
 }

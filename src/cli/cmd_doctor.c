@@ -1,13 +1,15 @@
 /* hone doctor: what this machine offers, what is missing, and the command that fixes it. One row a
  * subject; each probe fills its rows and no probe starts Python: the versions are in the names of
- * the dist-info folders. */
+ * the dist-info folders. With --calibrate the GPU's peaks are measured first, which does. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "ops/cpu_figures.h"
 #include "ops/ops.h"
 #include "sandbox/sandbox.h"
+#include "verify/calibrate.h"
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -125,6 +127,18 @@ static char *packages_of(const char *python)
 	return xasprintf("%.*slib", (int)len, python);
 }
 
+/* The first folder on the way to `path` that others than its owner may not pass; NULL: none. heap. */
+static char *closed_folder(const char *path)
+{
+	for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+		char *folder = xasprintf("%.*s", (int)(at - path), path);
+		struct stat s;
+		if (!stat(folder, &s) && !(s.st_mode & S_IXOTH)) return folder;
+		free(folder);
+	}
+	return NULL;
+}
+
 static void probe_python(struct report *r)
 {
 	static const char *const names[] = {"torch", "triton", "numpy", "transformers", "peft"};
@@ -139,7 +153,18 @@ static void probe_python(struct report *r)
 		return;
 	}
 	free(python);
-	add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
+	/* Started by root, the processes that run candidates are nobody's: packages that only root can
+	 * reach are of no use to them. The folder may be a link, so both of its ways are looked at. */
+	char *real = geteuid() ? NULL : realpath(lib, NULL), *closed = geteuid() ? NULL : closed_folder(lib);
+	if (real && !closed) closed = closed_folder(real);
+	if (closed)
+		add(r, "python", STATE_MISSING,
+			"chmod o+x that folder, install elsewhere (make install PREFIX=), or be another user",
+			"%s in %s: candidates never run as root, and others may not pass %s", version + strlen("python"), lib,
+			closed);
+	else add(r, "python", STATE_OK, NULL, "%s in %s", version + strlen("python"), lib);
+	free(closed);
+	free(real);
 	char *site = xasprintf("%s/%s/site-packages", lib, version);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		struct dist d = {.name = names[i]};
@@ -176,7 +201,10 @@ static void probe_parts(struct report *r)
 struct cuda {
 	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int);
 	int (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
+	int (*uuid)(unsigned char *, int);
 };
+
+enum { CC_CLOCK = 13, CC_MEMORY_CLOCK = 36, CC_MAJOR = 75, CC_MINOR = 76, GPUS_SHOWN_MAX = 8 };
 
 static bool cuda_load(void *lib, struct cuda *c)
 {
@@ -185,7 +213,7 @@ static bool cuda_load(void *lib, struct cuda *c)
 		void *at;
 	} symbols[] = {{"cuInit", &c->init}, {"cuDriverGetVersion", &c->version}, {"cuDeviceGetCount", &c->count},
 		{"cuDeviceGet", &c->device}, {"cuDeviceGetName", &c->name}, {"cuDeviceGetAttribute", &c->attribute},
-		{"cuDeviceTotalMem_v2", &c->memory}};
+		{"cuDeviceTotalMem_v2", &c->memory}, {"cuDeviceGetUuid_v2", &c->uuid}};
 	for (size_t i = 0; i < ARRAY_LEN(symbols); i++) {
 		void *p = dlsym(lib, symbols[i].name);
 		if (!p) return false;
@@ -194,9 +222,26 @@ static bool cuda_load(void *lib, struct cuda *c)
 	return true;
 }
 
+/* What this GPU can do at most, where it was measured. */
+static void add_peaks(struct report *r, const struct cuda *c, int device, const char *name, int driver)
+{
+	struct gpu_identity gpu = {.driver = driver};
+	struct gpu_peaks p;
+	struct err err = {0};
+	unsigned char id[16] = {0};
+	c->uuid(id, device);
+	gpu_uuid_text(id, gpu.uuid, sizeof gpu.uuid);
+	snprintf(gpu.name, sizeof gpu.name, "%.63s", name);
+	c->attribute(&gpu.clock_khz, CC_CLOCK, device);
+	c->attribute(&gpu.memory_clock_khz, CC_MEMORY_CLOCK, device);
+	if (gpu_peaks_load(&gpu, &p, &err)) add(r, "gpu peaks", STATE_NOTE, "hone doctor --calibrate", "%s", err.text);
+	else
+		add(r, "gpu peaks", STATE_OK, NULL, "copy %.0f GB/s; products: fp32 %.1f, tf32 %.0f, bf16 %.0f TFLOP/s",
+			p.copy_bytes * 1e-9, p.fp32_flops * 1e-12, p.tf32_flops * 1e-12, p.bf16_flops * 1e-12);
+}
+
 static void probe_gpu(struct report *r)
 {
-	enum { CC_MAJOR = 75, CC_MINOR = 76, GPUS_SHOWN_MAX = 8 };
 	static const char less[] = "none: %s; kernels are verified on the CPU and not timed";
 	struct cuda c = {0};
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -222,6 +267,7 @@ static void probe_gpu(struct report *r)
 		c.memory(&bytes, device);
 		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major,
 			minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
+		add_peaks(r, &c, device, name, version);
 	}
 }
 
@@ -253,14 +299,19 @@ static void print_json(const struct report *r, bool ok)
 }
 
 struct doctor_settings {
-	bool json;
+	bool json, calibrate;
+	const char *device;
 };
 static const struct option_def defs[] = {
+	{"calibrate", OPTION_BOOL, offsetof(struct doctor_settings, calibrate),
+		"measure first what the GPU can do at most (copies, products), and keep it: what kernels' floors are made from",
+		NULL},
+	{"device", OPTION_STR, offsetof(struct doctor_settings, device), "of --calibrate: cuda, cuda:N", NULL},
 	{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL}};
 
 int cmd_doctor(int argc, char **argv)
 {
-	struct doctor_settings o = {0};
+	struct doctor_settings o = {.device = "cuda"};
 	struct err err = {0};
 	int npos,
 		rc = options_parse("doctor", "what this machine offers, what is missing and how to get it", defs,
@@ -268,6 +319,9 @@ int cmd_doctor(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (rc) return cli_fail("doctor", &err);
+	struct gpu_peaks peaks;
+	struct gpu_identity gpu;
+	if (o.calibrate && gpu_peaks_measure(NULL, o.device, &peaks, &gpu, &err)) return cli_fail("doctor", &err);
 	static void (*const probes[])(struct report *) = {
 		probe_cpu, probe_gemm, probe_gpu, probe_sandbox, probe_parts, probe_python};
 	struct report r = {.count = 0};

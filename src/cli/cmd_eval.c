@@ -37,6 +37,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(eval_options),
+	POLICY_INVARIANT_OPTION(eval_options),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),

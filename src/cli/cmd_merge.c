@@ -1,5 +1,6 @@
 /* hone merge: W + scaling B A into a copy of the weights, as a model folder that other programs
- * load. hone itself never runs merged weights. */
+ * load; without an adapter the weights as they are, in another type or in shards. hone itself never
+ * runs merged weights. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -14,7 +15,7 @@ struct merge_options {
 #define O(type, field, help, choices) { #field, type, offsetof(struct merge_options, field), help, choices }
 static const struct option_def defs[] = {
 	O(OPTION_STR, model, "model folder that the adapter was trained on", NULL),
-	O(OPTION_STR, adapter, "PEFT adapter folder", NULL),
+	O(OPTION_STR, adapter, "PEFT adapter folder; default: none, the weights as they are", NULL),
 	O(OPTION_STR, out, "folder to write: config.json, safetensors and the tokenizer's files", NULL),
 	O(OPTION_STR, dtype, "type of the written weights; the sum is made in float32 and rounded once",
 		"float32|bfloat16|float16"),
@@ -36,10 +37,9 @@ int cmd_merge(int argc, char **argv)
 		argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc && (!o.model || !o.adapter || !o.out))
-		rc = err_set(&err, ERR_USAGE, "--model, --adapter and --out are needed");
+	if (!rc && (!o.model || !o.out)) rc = err_set(&err, ERR_USAGE, "--model and --out are needed");
 	/* Writing into either source folder would overwrite what is being read. */
-	if (!rc && (path_is_same(o.model, o.out) || path_is_same(o.adapter, o.out)))
+	if (!rc && (path_is_same(o.model, o.out) || (o.adapter && path_is_same(o.adapter, o.out))))
 		rc = err_set(&err, ERR_USAGE, "--out %s is the folder of the model or of the adapter; choose another", o.out);
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
 	/* The option's table has admitted no other name, so an unknown type would be our own
@@ -50,7 +50,7 @@ int cmd_merge(int argc, char **argv)
 	}
 	if (!rc) rc = ops_cpu_create(&(struct ops_options){.threads = (int)o.threads}, &ops, &err);
 	if (!rc) rc = model_open(o.model, ops, &m, &err);
-	if (!rc) rc = adapter_open(m, o.adapter, &a, &err);
+	if (!rc && o.adapter) rc = adapter_open(m, o.adapter, &a, &err);
 	/* The folder is made and claimed only when both sources have been opened. */
 	if (!rc) rc = dir_claim(o.out, &err);
 	if (!rc) rc = model_export(m, a, o.out, &export, &err);

@@ -188,26 +188,42 @@ static int open_all(struct run *r, struct err *err)
 	return 0;
 }
 
-static void print_plan(const struct run *r, FILE *to)
+static void memory_plan(const struct run *r, bool recompute, struct memory_plan *out)
 {
 	const struct model_config *c = &r->policy.config;
+	struct training_plan t = {.adapter_rank = policy_rank(&r->o->policy),
+		.target_modules = r->o->policy.lora_target_modules,
+		.pass = {.max_tokens = (int)r->o->max_tokens, .backward = true, .recompute = recompute}};
+	struct device_plan d = {.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank};
+	*out = (struct memory_plan){0};
+	plan_training(out, r->policy.ops, c, &t);
+	plan_device(out, r->policy.ops, c, &d);
+}
+
+/* Prints what is trained on and the memory that it takes; norms and gates are computed again in backward where it would
+ * not fit otherwise. */
+static int plan(struct run *r, FILE *to, struct err *err)
+{
+	const struct sft_cmd *o = r->o;
 	struct adapter *a = r->policy.adapter;
-	struct pass_options p = {.max_tokens = (int)r->o->max_tokens, .backward = true};
+	struct memory_plan m;
+	const char *room_of = policy_room_name(&o->policy, r->policy.ops);
 	int n = 0;
-	int64_t trained = 0, weights = model_config_params(c);
+	int64_t trained = 0;
 	const struct param *params = a ? adapter_params(a, &n) : model_params(r->policy.model, &n);
 	for (int i = 0; i < n; i++) trained += params[i].count;
-	double mib = 1.0 / (1 << 20), weights_mib = (double)weights * 4 * mib,
-		   state_mib = (double)trained * (a ? 16 : 12) * mib, pass_mib = (double)pass_bytes(r->policy.ops, c, &p) * mib;
+	memory_plan(r, false, &m);
+	r->sft.recompute = plan_total(&m) > r->policy.room;
+	if (r->sft.recompute) memory_plan(r, true, &m);
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
-	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", r->o->max_seconds);
+	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", o->max_seconds);
 	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
-	fprintf(to,
-		"parameters: %lld, trained %lld\nmemory: weights %.0f MiB + gradients and moments %.0f MiB + activations %.0f "
-		"MiB = %.0f MiB\n",
-		(long long)weights, (long long)trained, weights_mib, state_mib, pass_mib, weights_mib + state_mib + pass_mib);
+	fprintf(to, "parameters: %lld, trained %lld\nmemory:\n", (long long)model_config_params(&r->policy.config),
+		(long long)trained);
+	plan_print(&m, room_of, r->policy.room, to);
+	return plan_check(&m, room_of, r->policy.room, "lower --max_tokens", err);
 }
 
 static int store_begin_run(struct run *r, struct err *err)
@@ -232,7 +248,6 @@ static int train(struct run *r, struct err *err)
 	int rc = store_begin_run(r, err);
 	if (!rc) rc = run_folder_claim(r->o->output_dir, err);
 	if (!rc) {
-		print_plan(r, stderr);
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);
 		rc = sft_run(r->policy.model, r->policy.adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
 			r->data.heldout.count, &r->sft, on_metrics, r, err);
@@ -249,11 +264,13 @@ static int train(struct run *r, struct err *err)
 	return rc;
 }
 
-/* Settings of the adapter: the checkpoint's weights fit under others of them as well. */
-static json_t *adapter_settings(const struct policy_options *o)
+/* Settings that the checkpoint's weights do not show: they fit under other adapters, and on other devices, whose bits
+ * are others. Which GPU it is does not matter here: algorithms.json tells. */
+static json_t *fixed_settings(const struct policy_options *o)
 {
-	return json_pack("{s:b, s:I, s:f, s:f, s:s?}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
-		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules);
+	return json_pack("{s:b, s:I, s:f, s:f, s:s?, s:s}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,
+		"lora_alpha", o->lora_alpha, "lora_dropout", o->lora_dropout, "lora_target_modules", o->lora_target_modules,
+		"device", strncmp(o->device, "cuda", 4) ? o->device : "cuda");
 }
 
 int sft_command(const struct sft_cmd *o, struct err *err)
@@ -261,9 +278,9 @@ int sft_command(const struct sft_cmd *o, struct err *err)
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
 	r.sft = sft_options_of(o);
-	r.sft.fixed = adapter_settings(&o->policy);
+	r.sft.fixed = fixed_settings(&o->policy);
 	if (!rc) rc = open_all(&r, err);
-	if (!rc && o->dry_run) print_plan(&r, stdout);
+	if (!rc) rc = plan(&r, o->dry_run ? stdout : stderr, err);
 	if (!rc && !o->dry_run) rc = train(&r, err);
 	json_decref(r.sft.fixed);
 	store_close(r.store);

@@ -14,10 +14,11 @@
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size;
+	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size, *references,
+		*comparison;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms, oracle_work_ms;
-	bool allow_unsandboxed, skip_compile, skip_timing, audit, json;
+	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
@@ -36,6 +37,17 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 16", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),
+	O(OPTION_BOOL, live,
+		"on a GPU, run files that cannot be traced, and those of genuine candidates, for real: never more than partial",
+		NULL),
+	O(OPTION_STR, references,
+		"on a GPU, PyTorch's ways to run the reference that are timed beside the candidate: eager, tf32, compile with "
+		"commas between, or none",
+		NULL),
+	O(OPTION_STR, comparison,
+		"paired: references are timed turn by turn with each candidate; cached: once, as long as the GPU's control "
+		"agrees",
+		"paired|cached"),
 	O(OPTION_INT, seed, "of the hidden inputs; 0: random", NULL),
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, compile_timeout_ms, "processor time for a candidate's kernels together; 0: 60000", "0 to 2147483647"),
@@ -111,6 +123,37 @@ static void print_detail(const char *detail)
 	}
 }
 
+/* The candidate's time on a GPU, what could not be beaten, and each reference beside it. */
+static void print_times(const struct verdict_device *d)
+{
+	if (d->untimed[0]) printf("  not timed on the GPU: %s\n", d->untimed);
+	if (!d->timed) return;
+	printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us); wall clock %.2f "
+		   "us, "
+		   "warm %.2f us; %.1f MiB\n",
+		d->time_s * 1e6, d->time_low_s * 1e6, d->time_high_s * 1e6, d->timed, d->empty_s * 1e6, d->wall_s * 1e6,
+		d->paper_s * 1e6, (double)d->memory_bytes / (1 << 20));
+	if (isfinite(d->floor_s))
+		printf("  the floor by this GPU's measured peaks (%s): %.2f us, %.0f %% of the time\n", d->floor_by,
+			d->floor_s * 1e6, 100 * d->floor_s / d->time_s);
+	if (d->others > 0) printf("  %d processes of others were on the GPU\n", d->others);
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		const struct verdict_reference *r = &d->references[k];
+		const char *name = verdict_reference_name((enum verdict_reference_kind)k);
+		if (r->is_timed)
+			printf(
+				"  %s %.2f us: speedup %.3f (95 %%: %.3f to %.3f; %s), by the wall clock %.3f, as papers measure %.3f; "
+				"%.1f MiB%s\n",
+				name, r->time_s.value * 1e6, r->speedup.value, r->speedup.low, r->speedup.high,
+				r->pairs           ? "paired"
+					: r->is_cached ? "timed earlier"
+								   : "one series after another",
+				r->speedup_wall, r->speedup_paper, (double)r->memory_bytes / (1 << 20),
+				r->is_gated ? "" : "; with gaps in which the GPU waits for the host");
+		if (r->why[0]) printf("  %s: %s\n", name, r->why);
+	}
+}
+
 /* What a person wants to know, in the order they want it. */
 static void print_text(const char *path, const struct str *source, const struct verdict *v)
 {
@@ -152,11 +195,10 @@ static void print_text(const char *path, const struct str *source, const struct 
 			v->device.name, v->device.driver / 1000, v->device.driver % 1000 / 10, v->device.trials,
 			v->device.trials_failed, v->device.error_max, verdict_repeat_name(v->device.repeat),
 			v->device.disagreements);
-	if (v->device.timed)
-		printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us)\n",
-			v->device.time_s * 1e6, v->device.time_low_s * 1e6, v->device.time_high_s * 1e6, v->device.timed,
-			v->device.empty_s * 1e6);
-	else if (v->device.untimed[0]) printf("  not timed on the GPU: %s\n", v->device.untimed);
+	if (v->device.live[0])
+		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "",
+			v->device.live_why);
+	print_times(&v->device);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");
 }
@@ -260,6 +302,9 @@ static int run(const struct verify_settings *s, struct err *err)
 		.num_correct_trials = (int)s->num_correct_trials,
 		.num_perf_trials = (int)s->num_perf_trials,
 		.skip_timing = s->skip_timing,
+		.live = s->live,
+		.references = s->references,
+		.comparison = s->comparison,
 		.seed = (uint64_t)s->seed,
 		.trace_timeout_ms = (int)s->trace_timeout_ms,
 		.compile_timeout_ms = (int)s->compile_timeout_ms,
@@ -284,7 +329,11 @@ static int run(const struct verify_settings *s, struct err *err)
 
 int cmd_verify(int argc, char **argv)
 {
-	struct verify_settings s = {.device = "cpu", .precision = "strict", .cost_size = "judged"};
+	struct verify_settings s = {.device = "cpu",
+		.precision = "strict",
+		.cost_size = "judged",
+		.references = "eager,tf32,compile",
+		.comparison = "paired"};
 	struct err err = {0};
 	int npos = 0,
 		rc = options_parse(

@@ -15,16 +15,18 @@
 #include "base/base.h"
 #include "base/dtype.h"
 
+/* What computes a tt.dot. */
+enum vm_dot {
+	VM_DOT_FMA,  /* fp32 or fp64 pipes */
+	VM_DOT_TF32, /* tensor cores, on tf32 */
+	VM_DOT_HALF, /* on types of 16 bits */
+	VM_DOT_BYTE, /* of 8 bits */
+	VM_DOT_COUNT
+};
+
 /* Counts of one launch. Sectors are 32 bytes; a load or store of a program counts, for each
  * instruction of a warp, the distinct sectors that its active lanes touch: which elements those are
  * is the block's layout (layouts below), by default a row-major one with up to 16 bytes a lane. */
-enum vm_dot {
-	VM_DOT_FMA,
-	VM_DOT_TF32,
-	VM_DOT_HALF,
-	VM_DOT_BYTE,
-	VM_DOT_COUNT
-}; /* fp32 or fp64 pipes; tensor cores: tf32, 16-bit, 8-bit types */
 struct vm_cost {
 	int64_t programs;
 	int64_t load_bytes; /* asked for by active lanes */

@@ -45,6 +45,7 @@ int engine_create(struct model *m, const struct engine_options *o, struct engine
 void engine_free(struct engine *e);
 size_t engine_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct engine_options *o);
+void engine_device_plan(const struct engine_options *o, struct device_plan *d); /* its part of plan_device's figures */
 
 enum finish_reason {
 	FINISH_EOS,

@@ -44,10 +44,23 @@ static size_t bookkeeping_bytes(const struct engine_options *o)
 	return (size_t)o->kv_pages * 8 + (size_t)slots_of(o) * slot + (size_t)o->max_sequences * (list + 8) + rows * 12;
 }
 
+/* Lists and queues lie on the host, whose memory is the device's on the CPU alone. */
+static size_t rest_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o)
+{
+	return activations_bytes(ops, c, o) + (!ops || ops->host_memory ? bookkeeping_bytes(o) : 0);
+}
+
 size_t engine_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *options)
 {
 	struct engine_options o = with_defaults(options);
-	return kv_bytes(ops, c, o.kv_pages) + activations_bytes(ops, c, &o) + bookkeeping_bytes(&o);
+	return kv_bytes(ops, c, o.kv_pages) + rest_bytes(ops, c, &o);
+}
+
+void engine_device_plan(const struct engine_options *options, struct device_plan *d)
+{
+	struct engine_options o = with_defaults(options);
+	d->step = step_options_of(&o);
+	d->kv_pages = o.kv_pages;
 }
 
 static int check_options(const struct model *m, const struct engine_options *o, struct err *err)
@@ -65,8 +78,7 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
 	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(ops, c, o->kv_pages) / mib,
-		   rest = (double)(activations_bytes(ops, c, o) + bookkeeping_bytes(o)) / mib,
-		   memory = (double)model_memory(m) / mib;
+		   rest = (double)rest_bytes(ops, c, o) / mib, memory = (double)model_memory(m) / mib;
 	if (kv + rest > memory)
 		return err_set(err, ERR_LIMIT,
 			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower "

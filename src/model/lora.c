@@ -137,7 +137,7 @@ struct param *adapter_params(struct adapter *a, int *count)
 
 /* ---- create ---- */
 
-static int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err)
+int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err)
 {
 	for (enum proj p = 0; p < PROJ_COUNT; p++) targets[p] = !list;
 	for (const char *s = list; s && *s;) {

@@ -84,15 +84,26 @@ struct device_options {
 	bool batch_invariant;
 	const char *const *adapters; /* (nadapters) folders of the adapters that will be opened; NULL entries: none */
 	int nadapters;
-	int new_rank; /* of an adapter that will be created; 0: none */
+	int new_rank;       /* of an adapter that will be created; 0: none */
+	const char *memory; /* what the device may give, as "24GiB"; NULL: what it has */
 };
 int device_open(const struct device_options *o, struct ops **out, struct err *err);
+/* The same as far as sizes go (ops_describe), on machines without the device too; cap: bytes of
+ * `memory`, 0 without it. */
+int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err);
+/* What a plan may count on, asked before anything is allocated: a host's memory; of a device what is free and what it
+ * has taken for itself already. */
+size_t device_room(struct ops *ops);
 
 struct model;
 int model_open(const char *dir, struct ops *ops, struct model **out, struct err *err);
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
  * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
+/* Weights that the caller has: fill gives each parameter's, in table order. Only an adapter trains over them. */
+typedef const void *model_fill_fn(void *ctx, const struct param *p, enum dtype *dtype);
+int model_create_from(
+	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err);
 int model_save(const struct model *m, const char *dir, struct err *err); /* model_export of the weights as they are */
 /* Copies the files beside the weights that make a folder usable: tokenizer, chat template,
  * generation defaults. Absent ones are skipped. */
@@ -156,6 +167,9 @@ struct pass_options {
 	int max_tokens;
 	int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */
 	bool backward;
+	/* Outputs of norms and gates are not kept for the backward pass, which computes them again: the same bits, in 70 %
+	 * of the memory of a Qwen3's layers. */
+	bool recompute;
 };
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
 void pass_free(struct pass *p);
@@ -230,4 +244,45 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 	const struct ops_want *want, int32_t *drawn, float *logprob);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */
 size_t model_memory(const struct model *m);
+
+/* ---- memory plans: what a run will allocate, line by line, before it does ---- */
+
+#define PLAN_LINES_MAX 24
+struct plan_line {
+	const char *name;
+	size_t bytes;
+	char what[160]; /* for people */
+};
+struct memory_plan {
+	struct plan_line lines[PLAN_LINES_MAX];
+	int count;
+};
+void plan_add(struct memory_plan *p, const char *name, size_t bytes, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+size_t plan_total(const struct memory_plan *p);
+/* A line each and the total, held against `room` bytes; room_of: "this machine has"; 0: not known. */
+void plan_print(const struct memory_plan *p, const char *room_of, size_t room, FILE *out);
+/* ERR_LIMIT with the sum by its lines when the total is more than room; advice: what to do then. */
+int plan_check(const struct memory_plan *p, const char *room_of, size_t room, const char *advice, struct err *err);
+
+/* ops of these: of ops_open or ops_describe. */
+size_t model_config_bytes(const struct ops *ops, const struct model_config *c); /* of the working weights */
+struct training_plan {
+	int adapter_rank;           /* 0: all weights are trained */
+	const char *target_modules; /* as in adapter_options */
+	bool has_reference;         /* of a KL term */
+	struct pass_options pass;
+};
+void plan_training(
+	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct training_plan *t);
+struct device_plan {          /* what a device takes beside what it is asked for depends on these; 0: there is none */
+	struct pass_options pass; /* max_tokens 0: none */
+	int passes;               /* how many there are: 2 with a reference of its own */
+	int adapter_rank;
+	struct step_options step;
+	int kv_pages;
+};
+/* Adds nothing on the CPU. */
+void plan_device(
+	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d);
 #endif

@@ -2,11 +2,34 @@
  * is fixed when it is opened, so the ranks of the adapters to come are looked up first. */
 #include "model/model_internal.h"
 #include "base/base.h"
+#include "ops/cuda_figures.h"
 #include "ops/ops.h"
+
+#include <stdlib.h>
 
 #define COLUMNS_STEP 64
 
-int device_open(const struct device_options *o, struct ops **out, struct err *err)
+/* "24GiB", "80GB", "512MiB": a number and its unit. */
+static int memory_parse(const char *text, size_t *bytes, struct err *err)
+{
+	static const struct {
+		const char *name;
+		double bytes;
+	} units[] = {{"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+	char *end = NULL;
+	*bytes = 0;
+	if (!text || !*text) return 0;
+	double number = strtod(text, &end), factor = 0;
+	for (size_t i = 0; i < ARRAY_LEN(units); i++)
+		if (!strcmp(end, units[i].name)) factor = units[i].bytes;
+	if (end == text || factor == 0 || !(number > 0 && number * factor < 1e18))
+		return err_set(
+			err, ERR_USAGE, "--memory \"%.40s\": expected a number with MiB, GiB, TiB, MB, GB or TB, as 24GiB", text);
+	*bytes = (size_t)(number * factor);
+	return 0;
+}
+
+static int ops_options_of(const struct device_options *o, struct ops_options *out, struct err *err)
 {
 	int r = o->new_rank;
 	for (int i = 0; i < o->nadapters; i++) {
@@ -15,9 +38,31 @@ int device_open(const struct device_options *o, struct ops **out, struct err *er
 		/* What is wrong with the folder is said when the adapter is opened. */
 		if (o->adapters[i] && !adapter_rank(o->adapters[i], &rank, &quiet)) r = MAX(r, rank);
 	}
-	struct ops_options ops = {.threads = o->threads,
+	*out = (struct ops_options){.threads = o->threads,
 		.batch_invariant = o->batch_invariant,
 		.adapter_columns = (OPS_PARTS * r + COLUMNS_STEP - 1) / COLUMNS_STEP * COLUMNS_STEP,
 		.cuda_libs = o->cuda_libs};
-	return ops_open(o->device, &ops, out, err);
+	return memory_parse(o->memory, &out->memory_cap, err);
+}
+
+int device_open(const struct device_options *o, struct ops **out, struct err *err)
+{
+	struct ops_options ops;
+	int rc = ops_options_of(o, &ops, err);
+	return rc ? rc : ops_open(o->device, &ops, out, err);
+}
+
+int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err)
+{
+	struct ops_options ops;
+	int rc = ops_options_of(o, &ops, err);
+	*cap = ops.memory_cap;
+	return rc ? rc : ops_describe(o->device, &ops, out, err);
+}
+
+size_t device_room(struct ops *ops)
+{
+	size_t free_bytes, total;
+	ops->memory(ops->ctx, &free_bytes, &total);
+	return ops->host_memory ? total : MIN(total, free_bytes + CUDA_DRIVER_BYTES + CUDA_WORKSPACE_BYTES);
 }

@@ -53,6 +53,7 @@ struct model {
 	struct f32 *grads;          /* (count); NULL until enabled */
 	struct safetensors *source; /* the file: params are views of its tensors, or masters may be filled from it again */
 	uint64_t seed;              /* of the weights when there is no file */
+	bool is_frozen;             /* the weights are from neither and are not trained */
 	struct layer *layers;
 	struct param *embed, *norm, *head; /* head == embed when tied */
 	struct ops_linear head_linear;
@@ -112,6 +113,8 @@ struct adapter {
 /* Weights uninitialised. */
 int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
 	struct adapter **out, struct err *err);
+/* Of a comma list of projections; NULL: all. */
+int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err);
 /* NULL when a is NULL or adapts no part of the linear. */
 struct ops_lora *adapter_lora(const struct adapter *a, int layer, enum linear l);
 /* Masks of the next passes; 0: no dropout. a may be NULL. */
@@ -119,6 +122,8 @@ void adapter_dropout(struct adapter *a, uint64_t seed);
 void adapter_link(struct adapter *a);
 
 /* ---- activations ---- */
+
+int pass_head_rows(const struct model_config *c, const struct pass_options *o); /* of a chunk's logits */
 
 struct acts {            /* of one block */
 	struct elem *x_in;   /* (T, C) */
@@ -163,6 +168,7 @@ struct walk {
 	struct adapter *adapter; /* NULL: the base policy */
 	struct ops_batch *batch;
 	int T;               /* as batch_put gave it */
+	bool recomputes;     /* backward makes the outputs of norms and gates again: layers share their memory */
 	const struct kv *kv; /* pages; NULL: a packed pass. Attention is the one step in which they differ */
 };
 struct elem *kv_layer(const struct kv *kv, int layer, int which); /* 0 keys, 1 values */
@@ -181,12 +187,18 @@ struct grads {            /* scratch of the backward walk */
 /* dx: in, the gradient of the block's output; out, of its input. */
 void walk_block_backward(const struct walk *w, int layer, const struct acts *a, const struct grads *g);
 
-struct head {            /* the last norm's output to logits, a chunk of rows at a time */
-	int rows_max;        /* of a chunk */
-	int group_max;       /* rows that the batch knows at once: whole chunks */
-	struct elem *x, *dx; /* (rows_max, C) */
-	struct f32 *logits;  /* (rows_max, V) */
-	struct f32 *out;     /* (rows_max, OPS_FIGURES) */
+#define HEAD_BUFFERS 2
+struct head_buffer {    /* of one chunk */
+	struct elem *x;     /* (rows_max, C) */
+	struct f32 *logits; /* (rows_max, V) */
+	struct f32 *out;    /* (rows_max, OPS_FIGURES) */
+};
+struct head {      /* the last norm's output to logits, a chunk of rows at a time */
+	int rows_max;  /* of a chunk */
+	int group_max; /* rows that the batch knows at once: whole chunks */
+	int buffers;   /* 2: the next chunk's logits are under way while the host looks at one's */
+	struct head_buffer buffer[HEAD_BUFFERS]; /* of chunk k: k % buffers */
+	struct elem *dx;                         /* (rows_max, C) */
 	/* on the host */
 	float *figures;               /* (rows_max, OPS_FIGURES): out */
 	float *logprob, *entropy, *g; /* (rows_max): what the callback sees */

@@ -10,15 +10,26 @@
 
 #define ALIGNMENT 256   /* of each activation: what products on a GPU like best */
 
+/* The first rows are computed again in backward from the others when a pass recomputes; the last ones are left out
+ * without qk_norm. */
 #define ACT(field, w, kind) { offsetof(struct acts, field), w, kind }
 const struct act_def act_defs[] = {
-	ACT(x_in, WIDTH_C, ACT_ELEM), ACT(n1, WIDTH_C, ACT_TAIL), ACT(rstd1, WIDTH_1, ACT_F32),
-	ACT(qkv, WIDTH_QKV, ACT_ELEM), ACT(att, WIDTH_Q, ACT_TAIL), ACT(lse, WIDTH_NH, ACT_F32),
-	ACT(x_mid, WIDTH_C, ACT_ELEM), ACT(n2, WIDTH_C, ACT_TAIL), ACT(rstd2, WIDTH_1, ACT_F32),
-	ACT(gu, WIDTH_2I, ACT_ELEM), ACT(act, WIDTH_I, ACT_TAIL), ACT(q, WIDTH_Q, ACT_ELEM), ACT(k, WIDTH_KV, ACT_ELEM),
+	ACT(n1, WIDTH_C, ACT_TAIL),
+	ACT(n2, WIDTH_C, ACT_TAIL),
+	ACT(act, WIDTH_I, ACT_TAIL),
+	ACT(x_in, WIDTH_C, ACT_ELEM),
+	ACT(rstd1, WIDTH_1, ACT_F32),
+	ACT(qkv, WIDTH_QKV, ACT_ELEM),
+	ACT(att, WIDTH_Q, ACT_TAIL),
+	ACT(lse, WIDTH_NH, ACT_F32),
+	ACT(x_mid, WIDTH_C, ACT_ELEM),
+	ACT(rstd2, WIDTH_1, ACT_F32),
+	ACT(gu, WIDTH_2I, ACT_ELEM),
+	ACT(q, WIDTH_Q, ACT_ELEM),
+	ACT(k, WIDTH_KV, ACT_ELEM),
 	ACT(rstd_qk, WIDTH_HEADS, ACT_F32),
-	/* the last row: left out without qk_norm */
 };
+#define RECOMPUTED_ACTS 3
 #define QK_NORM_ACTS 3
 int act_def_count(const struct model_config *c) { return (int)ARRAY_LEN(act_defs) - (c->qk_norm ? 0 : QK_NORM_ACTS); }
 
@@ -76,9 +87,14 @@ static size_t carve(
 	int layers = o->backward ? c->num_hidden_layers : 1, acts = act_def_count(c), T = o->max_tokens,
 		grads = (int)ARRAY_LEN(grad_defs) - (c->qk_norm ? 0 : QK_NORM_GRADS);
 	size_t used = 0;
+	int shared = o->recompute ? RECOMPUTED_ACTS : 0;
 	widths_fill(c, width);
+	/* What all layers share comes first: each layer's pointers lead to the same place. */
+	for (int l = 0; l < layers && shared && p; l++) acts_carve(ops, act_defs, shared, width, T, &p->layers[l], base);
+	used += acts_carve(ops, act_defs, shared, width, T, NULL, NULL);
 	for (int l = 0; l < layers; l++)
-		used += acts_carve(ops, act_defs, acts, width, T, p ? &p->layers[l] : NULL, base ? base + used : NULL);
+		used += acts_carve(
+			ops, act_defs + shared, acts - shared, width, T, p ? &p->layers[l] : NULL, base ? base + used : NULL);
 	used += acts_carve(ops, pass_defs, ARRAY_LEN(pass_defs), width, T, p, base ? base + used : NULL);
 	if (o->backward) used += acts_carve(ops, grad_defs, grads, width, T, p, base ? base + used : NULL);
 	return used;
@@ -88,23 +104,29 @@ static size_t carve(
 static size_t thin_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
 {
 	int64_t width[WIDTH_COUNT];
-	if (tail_of(ops)) return 0;
+	if (ops && !ops->host_memory) return 0;
 	widths_fill(c, width);
 	int64_t columns = MAX(MAX(width[WIDTH_Q], width[WIDTH_C]), width[WIDTH_I]) + 2 * ADAPTER_RANK_MAX;
 	return size_mul(size_mul((size_t)o->max_tokens, (size_t)columns), sizeof(float));
 }
 
-static int head_rows(const struct model_config *c, const struct pass_options *o)
+int pass_head_rows(const struct model_config *c, const struct pass_options *o)
 {
 	int64_t rows = o->head_rows > 0 ? o->head_rows : MAX((16 << 20) / c->vocab_size, 32);
 	return (int)MIN(rows, o->max_tokens);
 }
 
+/* On a device two chunks' logits: it makes one's while the host looks at the other's. */
+static int head_buffers(const struct ops *ops, const struct pass_options *o)
+{
+	return o->backward && ops && !ops->host_memory ? HEAD_BUFFERS : 1;
+}
+
 static size_t head_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
 {
-	size_t row = 2 * (size_t)c->hidden_size * elem_bytes_of(ops) +
-		((size_t)c->vocab_size + OPS_FIGURES) * sizeof(float);
-	return size_mul((size_t)head_rows(c, o), row);
+	size_t x = (size_t)c->hidden_size * elem_bytes_of(ops),
+		   buffer = x + ((size_t)c->vocab_size + OPS_FIGURES) * sizeof(float);
+	return size_mul((size_t)pass_head_rows(c, o), x + (size_t)head_buffers(ops, o) * buffer);
 }
 
 size_t pass_bytes(const struct ops *ops, const struct model_config *c, const struct pass_options *o)
@@ -112,17 +134,20 @@ size_t pass_bytes(const struct ops *ops, const struct model_config *c, const str
 	return carve(ops, c, o, NULL, NULL) + head_bytes(ops, c, o) + thin_bytes(ops, c, o);
 }
 
-static void head_init(struct head *h, const struct model *m, int rows, int max_tokens)
+static void head_init(struct head *h, const struct model *m, const struct pass_options *o)
 {
 	struct ops *ops = m->ops;
+	int rows = pass_head_rows(&m->config, o);
 	size_t n = (size_t)rows, C = (size_t)m->config.hidden_size, V = (size_t)m->config.vocab_size;
 	size_t x_bytes = size_mul(n * C, (size_t)ops->elem_bytes);
 	h->rows_max = rows;
-	h->group_max = max_tokens / rows * rows;
-	h->x = ops->alloc(ops->ctx, x_bytes);
+	h->group_max = o->max_tokens / rows * rows;
+	h->buffers = head_buffers(ops, o);
+	for (int i = 0; i < h->buffers; i++)
+		h->buffer[i] = (struct head_buffer){.x = ops->alloc(ops->ctx, x_bytes),
+			.logits = ops->alloc(ops->ctx, size_mul(n * V, sizeof(float))),
+			.out = ops->alloc(ops->ctx, n * OPS_FIGURES * sizeof(float))};
 	h->dx = ops->alloc(ops->ctx, x_bytes);
-	h->logits = ops->alloc(ops->ctx, size_mul(n * V, sizeof(float)));
-	h->out = ops->alloc(ops->ctx, n * OPS_FIGURES * sizeof(float));
 	h->figures = xcalloc(n * OPS_FIGURES, sizeof *h->figures);
 	h->logprob = xcalloc(n, sizeof *h->logprob);
 	h->entropy = xcalloc(n, sizeof *h->entropy);
@@ -134,9 +159,13 @@ static void head_init(struct head *h, const struct model *m, int rows, int max_t
 
 static void head_release(struct head *h, struct ops *ops)
 {
-	void *memory[] = {h->x, h->dx, h->logits, h->out};
 	void *host[] = {h->figures, h->logprob, h->entropy, h->g, h->at, h->target, h->temperature, h->host_logits};
-	for (size_t i = 0; i < ARRAY_LEN(memory); i++) ops->release(ops->ctx, memory[i]);
+	for (int i = 0; i < h->buffers; i++) {
+		ops->release(ops->ctx, h->buffer[i].x);
+		ops->release(ops->ctx, h->buffer[i].logits);
+		ops->release(ops->ctx, h->buffer[i].out);
+	}
+	ops->release(ops->ctx, h->dx);
 	for (size_t i = 0; i < ARRAY_LEN(host); i++) free(host[i]);
 }
 
@@ -151,6 +180,8 @@ static int options_check(const struct model *m, const struct pass_options *o, st
 {
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
 		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
+	if (pass_head_rows(&m->config, o) > OPS_FETCH_MAX / OPS_FIGURES)
+		return err_set(err, ERR_RANGE, "head_rows %d; expected at most %d", o->head_rows, OPS_FETCH_MAX / OPS_FIGURES);
 	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(m->ops, &m->config, o) * mib,
 		   memory = (double)model_memory(m) * mib;
 	if (needed > memory)
@@ -178,8 +209,9 @@ int pass_create(struct model *m, const struct pass_options *o, struct pass **out
 	}
 	if (!m->config.qk_norm) p->grads.dq = p->grads.dk = p->grads.dqkv;
 	p->sequence = xcalloc((size_t)o->max_tokens, sizeof *p->sequence);
-	head_init(&p->head, m, head_rows(&m->config, o), o->max_tokens);
+	head_init(&p->head, m, o);
 	p->walk.model = m;
+	p->walk.recomputes = o->recompute;
 	p->walk.batch = ops->batch_create(ops->ctx, o->max_tokens, o->max_tokens, 0, p->head.group_max, 0);
 	model_ensure_rope(m, o->max_tokens);
 	*out = p;

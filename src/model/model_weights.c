@@ -237,6 +237,17 @@ static void block_alloc(struct model *m)
 	params_carve(m->ops, m->params, m->nparams, m->block);
 }
 
+/* A device that cannot hold the weights says so before it is asked to; the host maps them, or swaps. */
+static int room_check(const struct model *m, const char *what, struct err *err)
+{
+	double mib = 1.0 / (1 << 20), needed = (double)params_bytes(m->ops, m->params, m->nparams) * mib,
+		   has = (double)model_memory(m) * mib;
+	if (m->ops->host_memory || needed <= has) return 0;
+	return err_set(err, ERR_LIMIT,
+		"%s: the weights need %.0f MiB on device %s, which has %.0f MiB free; take a smaller model, or --device cpu",
+		what, needed, m->ops->name, has);
+}
+
 static void source_close(struct model *m)
 {
 	safetensors_close(m->source);
@@ -266,8 +277,9 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	m->dir = xstrdup(dir);
 	found = xcalloc((size_t)m->nparams, sizeof *found);
 	rc = tensors_check(m, s, found, err);
+	if (rc) err_prefix(err, "%s", dir);
+	else rc = room_check(m, dir, err);
 	if (rc) {
-		err_prefix(err, "%s", dir);
 		model_free(m);
 		m = NULL;
 	} else if (is_usable(m, found)) {
@@ -316,7 +328,7 @@ static void fill_from_seed(struct model *m)
 	free(host);
 }
 
-int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+static int shape_check(const struct model_config *c, struct err *err)
 {
 	if (c->attention_bias && c->qk_norm)
 		return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
@@ -326,10 +338,40 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 			"model: heads %d, key/value heads %d, head_dim %d; the first must be a multiple of the second, the third "
 			"even",
 			c->num_attention_heads, c->num_key_value_heads, c->head_dim);
+	return 0;
+}
+
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+{
+	int rc = shape_check(c, err);
+	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	m->seed = seed;
 	block_alloc(m);
 	fill_from_seed(m);
+	model_link(m);
+	*out = m;
+	return 0;
+}
+
+int model_create_from(
+	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err)
+{
+	int rc = shape_check(c, err);
+	if (rc) return rc;
+	struct model *m = model_alloc(c, ops);
+	rc = room_check(m, "a model of such a shape", err);
+	if (rc) {
+		model_free(m);
+		return rc;
+	}
+	m->is_frozen = true;
+	block_alloc(m);
+	for (int i = 0; i < m->nparams; i++) {
+		enum dtype dtype;
+		const void *values = fill(ctx, &m->params[i], &dtype);
+		param_put(ops, &m->params[i], values, dtype);
+	}
 	model_link(m);
 	*out = m;
 	return 0;
@@ -418,6 +460,7 @@ void model_enable_grad(struct model *m, struct adapter *a)
 		model_link(m);
 		return;
 	}
+	CHECKF(!m->is_frozen, "all weights of a model that cannot be filled again are to be trained");
 	each_linear(m, forget);
 	model_own(m);
 	masters_make(m);

@@ -36,6 +36,8 @@
 #define OPS_PAGE 32   /* tokens of a KV page */
 #define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
 #define OPS_FIGURES 4 /* columns of logprob's result */
+#define OPS_FETCHES 2
+#define OPS_FETCH_MAX (1 << 20)
 
 struct elem;
 struct f32;
@@ -155,6 +157,11 @@ struct ops {
 	void (*get_elem)(
 		struct ops_context *, float *host, const struct elem *, int64_t n); /* waits; for tests and debugging */
 	void (*get_i32)(struct ops_context *, int32_t *host, const struct i32 *, int64_t n); /* waits */
+	/* get_f32 in two halves, so that the host can work while the device does: fetch takes the values as they are behind
+	 * all calls so far and does not wait; fetched waits for them, not for what was asked since. slot: 0 or 1, one fetch
+	 * at a time in each. At most OPS_FETCH_MAX values. */
+	void (*fetch_f32)(struct ops_context *, int slot, const struct f32 *, int64_t n);
+	void (*fetched_f32)(struct ops_context *, int slot, float *host, int64_t n);
 	/* For each of n pairs copies a page in all planes: plane p of kv begins p * plane elements in, its page i another
 	 * i * page elements in. No destination is a source or another destination. */
 	void (*pages_copy)(struct ops_context *, struct elem *kv, int planes, int64_t plane, int64_t page,
@@ -251,6 +258,13 @@ struct ops {
 	void (*embed_backward)(struct ops_context *, struct ops_weight *table, const struct elem *dx /* (T, C) */,
 		const struct ops_batch *, int T);
 
+	/* ---- choices ---- */
+	/* What the device's libraries chose among ways of computing the same (the algorithms of products), as JSON for a
+	 * file; NULL where nothing is chosen. choices_set takes such a file's before anything is computed, so that a run
+	 * goes on with its own bits; ERR_MISMATCH where the device or a library is another than the one that chose. */
+	json_t *(*choices)(struct ops_context *);
+	int (*choices_set)(struct ops_context *, const json_t *, struct err *);
+
 	/* ---- optimiser ---- */
 	double (*sum_squares)(
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
@@ -261,15 +275,20 @@ struct ops {
 };
 
 struct ops_options {
-	int threads;           /* CPU: 0: the cores this process may use */
-	bool batch_invariant;  /* see above: always so on the CPU */
-	bool avx2_only;        /* CPU: leave AVX-512 alone: for tests and comparisons; results differ in the last bits */
-	int adapter_columns;   /* CUDA's tail; 0: none. A multiple of 64 that holds r of every part */
+	int threads;          /* CPU: 0: the cores this process may use */
+	bool batch_invariant; /* see above: always so on the CPU */
+	bool avx2_only;       /* CPU: leave AVX-512 alone: for tests and comparisons; results differ in the last bits */
+	int adapter_columns;  /* CUDA's tail; 0: none. A multiple of 64 that holds r of every part */
+	size_t memory_cap;    /* bytes that a device may give in all, its driver's and libraries' share included; 0: what it
+							 has */
 	const char *cuda_libs; /* CUDA: folder with cuBLASLt; NULL: beside the program, HONE_PYTHON's, the loader's path */
 };
 int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
 /* device: "cpu", "cuda", "cuda:1". CUDA comes from libhone_cuda.so beside the program. */
 int ops_open(const char *device, const struct ops_options *, struct ops **out, struct err *);
 void ops_free(struct ops *);
+/* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory, and no functions. For
+ * memory plans, where the device need not be. */
+int ops_describe(const char *device, const struct ops_options *, struct ops *out, struct err *err);
 struct elem *ops_elem_at(const struct ops *, const struct elem *, int64_t elements); /* an address further on */
 #endif

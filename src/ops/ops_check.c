@@ -46,9 +46,10 @@ struct check {
 	int nregions, regions_cap;
 	struct tail *tails;
 	int ntails, tails_cap;
-	int current;  /* region between begin and end; -1: none */
-	int at;       /* its next call */
-	bool records; /* for the first time */
+	bool fetches[OPS_FETCHES]; /* under way */
+	int current;               /* region between begin and end; -1: none */
+	int at;                    /* its next call */
+	bool records;              /* for the first time */
 	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
 	 * gathered. */
 	const struct check_batch *last;
@@ -323,6 +324,25 @@ static void get_i32(struct ops_context *ctx, int32_t *host, const struct i32 *fr
 	c->inner->get_i32(c->ctx, host, from, n);
 }
 
+static void fetch_f32(struct ops_context *ctx, int slot, const struct f32 *from, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "fetch_f32");
+	room(c, "fetch_f32", from, n);
+	CHECKF(
+		slot >= 0 && slot < OPS_FETCHES && !c->fetches[slot], "fetch_f32: slot %d holds what nobody has taken", slot);
+	c->fetches[slot] = true;
+	c->inner->fetch_f32(c->ctx, slot, from, n);
+}
+static void fetched_f32(struct ops_context *ctx, int slot, float *host, int64_t n)
+{
+	struct check *c = check_of(ctx);
+	outside(c, "fetched_f32");
+	CHECKF(slot >= 0 && slot < OPS_FETCHES && c->fetches[slot], "fetched_f32: nothing was fetched in slot %d", slot);
+	c->fetches[slot] = false;
+	c->inner->fetched_f32(c->ctx, slot, host, n);
+}
+
 static void pages_copy(struct ops_context *ctx, struct elem *kv, int planes, int64_t plane, int64_t page,
 	const int32_t *dst, const int32_t *src, int n)
 {
@@ -354,6 +374,21 @@ static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops
 	outside(c, "bind");
 	tail_at(c, l)->hash = hash_values(lora);
 	c->inner->bind(c->ctx, l, lora);
+}
+
+/* A GPU's libraries choose; here the one choice is this table itself. */
+static json_t *choices(struct ops_context *ctx)
+{
+	outside(check_of(ctx), "choices");
+	return json_pack("{s:s, s:[]}", "library", "check", "products");
+}
+static int choices_set(struct ops_context *ctx, const json_t *file, struct err *err)
+{
+	const char *library = json_string_value(json_object_get(file, "library"));
+	outside(check_of(ctx), "choices_set");
+	if (library && !strcmp(library, "check")) return 0;
+	return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen with %.120s, here it is check",
+		library ? library : "an unknown library");
 }
 
 /* ---- a batch ---- */
@@ -748,10 +783,14 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.get_f32 = get_f32,
 		.get_elem = get_elem,
 		.get_i32 = get_i32,
+		.fetch_f32 = fetch_f32,
+		.fetched_f32 = fetched_f32,
 		.pages_copy = pages_copy,
 		.prepare = prepare,
 		.forget = forget,
 		.bind = bind,
+		.choices = choices,
+		.choices_set = choices_set,
 		.batch_create = batch_create,
 		.batch_free = batch_free,
 		.batch_put = batch_put,

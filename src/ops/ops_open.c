@@ -51,18 +51,45 @@ static int cuda_open(int device, const struct ops_options *o, struct ops **out, 
 	return open.fn(HONE_OPS_ABI, device, o, out, err); /* stays open: its code runs until the program ends */
 }
 
+/* The N of cuda:N; 0 of cuda. */
+static bool cuda_number(const char *device, int *number)
+{
+	char *end = NULL;
+	*number = 0;
+	if (!strcmp(device, "cuda")) return true;
+	if (strncmp(device, "cuda:", 5) || device[5] < '0' || device[5] > '9') return false;
+	long n = strtol(device + 5, &end, 10);
+	*number = (int)MIN(n, CUDA_DEVICE_MAX);
+	return n <= CUDA_DEVICE_MAX && !*end;
+}
+
+static int device_unknown(const char *device, struct err *err)
+{
+	return err_set(
+		err, ERR_USAGE, "--device \"%.40s\" is unknown; expected cpu, cuda or cuda:N with the GPU's number", device);
+}
+
 int ops_open(const char *device, const struct ops_options *o, struct ops **out, struct err *err)
 {
+	int number;
 	*out = NULL;
 	if (!strcmp(device, "cpu")) return ops_cpu_create(o, out, err);
 	if (!strcmp(device, "check")) return ops_check_create(o, out, err);
-	if (!strcmp(device, "cuda")) return cuda_open(0, o, out, err);
-	char *end = NULL;
-	long number = !strncmp(device, "cuda:", 5) && device[5] >= '0' && device[5] <= '9' ? strtol(device + 5, &end, 10)
-																					   : -1;
-	if (number >= 0 && number <= CUDA_DEVICE_MAX && !*end) return cuda_open((int)number, o, out, err);
-	return err_set(
-		err, ERR_USAGE, "--device \"%.40s\" is unknown; expected cpu, cuda or cuda:N with the GPU's number", device);
+	return cuda_number(device, &number) ? cuda_open(number, o, out, err) : device_unknown(device, err);
+}
+
+int ops_describe(const char *device, const struct ops_options *o, struct ops *out, struct err *err)
+{
+	bool is_cpu = !strcmp(device, "cpu"), is_check = !strcmp(device, "check");
+	int number;
+	if (!is_cpu && !is_check && !cuda_number(device, &number)) return device_unknown(device, err);
+	*out = (struct ops){.name = is_cpu ? "cpu"
+			: is_check                 ? "check"
+									   : "cuda",
+		.elem_bytes = is_cpu || is_check ? sizeof(float) : sizeof(uint16_t),
+		.tail = is_cpu || is_check ? 0 : o->adapter_columns,
+		.host_memory = is_cpu};
+	return 0;
 }
 
 void ops_free(struct ops *ops)

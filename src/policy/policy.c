@@ -7,20 +7,58 @@
 #include "text/text.h"
 
 /* The backend is told of every adapter to come: a GPU lays out its weights for the largest rank. */
-static int ops_make(const struct policy_options *o, struct ops **out, struct err *err)
+static struct device_options device_options_of(const struct policy_options *o, const char **folders)
 {
-	const char *folders[1 + OPTION_LIST_MAX] = {o->adapter};
+	folders[0] = o->adapter;
 	for (int i = 0; i < o->adapters.count; i++) folders[1 + i] = o->adapters.items[i];
-	struct device_options d = {
+	return (struct device_options){
 		.device = o->device,
 		.cuda_libs = o->cuda_libs,
+		.memory = o->memory,
 		.threads = (int)o->threads,
 		.batch_invariant = o->batch_invariant,
 		.adapters = folders,
 		.nadapters = 1 + o->adapters.count,
 		.new_rank = o->use_peft ? (int)o->lora_r : 0,
 	};
-	return device_open(&d, out, err);
+}
+
+static int ops_make(const struct policy_options *o, struct ops **out, size_t *room, struct err *err)
+{
+	const char *folders[1 + OPTION_LIST_MAX];
+	struct device_options d = device_options_of(o, folders);
+	struct ops sizes;
+	size_t cap = 0;
+	int rc = device_describe(&d, &sizes, &cap, err);
+	if (!rc) rc = device_open(&d, out, err);
+	if (!rc) *room = cap ? MIN(cap, device_room(*out)) : device_room(*out);
+	return rc;
+}
+
+int policy_describe(const struct policy_options *o, struct ops *out, size_t *room, struct err *err)
+{
+	const char *folders[1 + OPTION_LIST_MAX];
+	struct device_options d = device_options_of(o, folders);
+	struct ops *ops = NULL;
+	struct err absent; /* no error: plans are made for other machines too */
+	int rc = device_describe(&d, out, room, err);
+	if (rc || *room) return rc;
+	if (!device_open(&d, &ops, &absent)) *room = device_room(ops);
+	ops_free(ops);
+	return 0;
+}
+
+const char *policy_room_name(const struct policy_options *o, const struct ops *ops)
+{
+	return o->memory ? "--memory allows" : ops->host_memory ? "this machine has" : "the device has";
+}
+
+int policy_rank(const struct policy_options *o)
+{
+	int rank = 0;
+	struct err later; /* said when the adapter is opened */
+	if (o->adapter && !adapter_rank(o->adapter, &rank, &later)) return rank;
+	return o->use_peft ? (int)o->lora_r : 0;
 }
 
 static int adapters_open(const struct policy_options *o, struct policy *p, struct err *err)
@@ -64,7 +102,7 @@ int policy_open(const struct policy_options *o, struct policy *out, struct err *
 	if (o->text_only) {
 		rc = model_config_load(o->model, &p.config, err);
 	} else {
-		rc = ops_make(o, &p.ops, err);
+		rc = ops_make(o, &p.ops, &p.room, err);
 		if (!rc) rc = model_open(o->model, p.ops, &p.model, err);
 		if (!rc) p.config = *model_config(p.model);
 	}

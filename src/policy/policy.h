@@ -26,6 +26,7 @@ struct policy_options {
 	struct option_list adapters;     /* further PEFT folders, for a command that has several */
 	const char *device;              /* cpu, cuda, cuda:N */
 	const char *cuda_libs;           /* folder with CUDA's libraries; NULL: where they usually lie */
+	const char *memory;              /* what the device may give, as "24GiB"; NULL: what it has */
 	int64_t threads;                 /* of the engine on the CPU; 0: cores */
 	bool batch_invariant;            /* values that do not depend on what else is computed with them */
 	const char *chat_template;       /* a name, or auto; NULL: texts are taken as they are */
@@ -47,6 +48,8 @@ struct policy_options {
 	POLICY_OPTION(settings, STR, device, "where the model computes: cpu, cuda or cuda:N", NULL), \
 		POLICY_OPTION(settings, STR, cuda_libs, \
 			"folder with CUDA's libraries; default: where Python's or the system's lie", NULL), \
+		POLICY_OPTION(settings, STR, memory, \
+			"most memory that the device may give, as 24GiB; default: what it has", NULL), \
 		POLICY_OPTION(settings, INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096")
 #define POLICY_INVARIANT_OPTION(settings) \
 	POLICY_OPTION( \
@@ -67,6 +70,7 @@ struct policy_options {
 struct policy {
 	struct model_config config; /* of the model's folder */
 	struct ops *ops;            /* NULL with text_only, as what follows */
+	size_t room;                /* bytes that plans may count on, what this policy takes included */
 	struct model *model;
 	struct adapter *adapter;                   /* the named or the fresh one; NULL: the base */
 	struct adapter *adapters[OPTION_LIST_MAX]; /* those of options.adapters, in their order */
@@ -76,6 +80,13 @@ struct policy {
 	const char *chat_date;
 	int32_t stop_id; /* ends an assistant's turn; -1 without a chat form */
 };
+/* The device as policy_open would open it, as far as sizes go, and the bytes that a plan may count on: --memory, else
+ * those of the device, 0 where it is not here. Nothing stays open. */
+int policy_describe(const struct policy_options *o, struct ops *out, size_t *room, struct err *err);
+/* Whose bytes these are, for plan_print: "this machine has". */
+const char *policy_room_name(const struct policy_options *o, const struct ops *ops);
+/* The rank of what is trained: that of --adapter, else of a fresh adapter; 0: all weights are. */
+int policy_rank(const struct policy_options *o);
 /* Opens all of it. Errors name the folder or the option and what was expected there. */
 int policy_open(const struct policy_options *o, struct policy *out, struct err *err);
 void policy_close(struct policy *p);

@@ -131,14 +131,14 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
-	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *advantage,
-		*loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device, *gpu,
-		*cost_size;
+	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
+		*advantage, *loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device,
+		*gpu, *cost_size, *replay_pairs;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
 		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
-		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience;
+		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences;
 	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
 		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
 		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
@@ -160,6 +160,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
 /* ---- the update: rows, packing, loss ---- */
 
 struct updater;
+#define UPDATE_HEAD_ROWS 512   /* rows of logits held at once */
 /* Weights of tokens whose sampler was another policy than the one that trains (older weights,
  * another program): exp(old - sampler), TRL's modes. */
 enum importance_mode {
@@ -186,7 +187,8 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
-	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
+	bool recompute; /* pass_options */
+	bool apart;     /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
@@ -205,7 +207,7 @@ struct update_stats {
 	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
 	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
 	int64_t fit_tokens;                        /* of `tokens`, theirs */
-	double fit_loss;                           /* sum over them of the mean loss of a token */
+	double fit_loss, fit_norm;                 /* sums over them: mean loss of a token, norm before clipping */
 };
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */

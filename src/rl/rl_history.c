@@ -155,7 +155,7 @@ int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err
 
 /* ---- the fold ---- */
 
-/* A genuine answer that is new enters the buffer as prompt, its text in the tokenizer's own cut, and
+/* A successful answer that is new enters the buffer as prompt, its text in the tokenizer's own cut, and
  * the end. */
 static int keep_answer(struct history *h, int prompt, const char *answer, struct err *err)
 {
@@ -183,6 +183,13 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 	return 0;
 }
 
+/* Success is what the run pays for: a genuine answer, or one that KernelBench's own check passes. */
+static bool is_success(const struct history *h, const json_t *verdict, const char *class)
+{
+	if (!h->o.is_stock) return !strcmp(class, verdict_class_name(VERDICT_GENUINE));
+	return json_is_true(json_object_get(json_object_get(verdict, "kernelbench"), "correctness"));
+}
+
 int history_add(struct history *h, int64_t step, const json_t *row, struct err *err)
 {
 	const char *task, *class, *answer;
@@ -194,10 +201,10 @@ int history_add(struct history *h, int64_t step, const json_t *row, struct err *
 					   *at = bsearch(&key, h->places, h->prompts->count, sizeof *h->places, by_name);
 	if (!at || !strcmp(class, verdict_class_name(VERDICT_INFRA))) return 0;
 	struct structure *s = &h->structures[h->structure_of[at->prompt]];
-	bool is_genuine = !strcmp(class, verdict_class_name(VERDICT_GENUINE));
-	tally_add(h, &s->tally, step, is_genuine);
-	tally_add(h, &h->levels[s->level], step, is_genuine);
-	return is_genuine ? keep_answer(h, at->prompt, answer, err) : 0;
+	bool is_paid = is_success(h, json_object_get(row, "verdict"), class);
+	tally_add(h, &s->tally, step, is_paid);
+	tally_add(h, &h->levels[s->level], step, is_paid);
+	return is_paid ? keep_answer(h, at->prompt, answer, err) : 0;
 }
 
 /* ---- draws ---- */
@@ -275,10 +282,16 @@ void history_draw(const struct history *h, int64_t step, int round, const int *t
 
 int history_replay(const struct history *h, int64_t step, int update, int n, const struct sft_example **out)
 {
-	if (!h->nfilled) return 0;
+	int places = h->nfilled + h->o.npairs;
+	if (!places) return 0;
 	struct rng rng = {.seed = h->o.seed, .stream = 0x7265706c61790000 + ((uint64_t)step << 16) + (uint64_t)update};
 	for (int i = 0; i < n; i++) {
-		const struct structure *s = &h->structures[h->filled[rng_below(&rng, (uint32_t)h->nfilled)]];
+		int place = (int)rng_below(&rng, (uint32_t)places);
+		if (place >= h->nfilled) {
+			out[i] = &h->o.pairs[place - h->nfilled];
+			continue;
+		}
+		const struct structure *s = &h->structures[h->filled[place]];
 		out[i] = &h->kept[s->kept[rng_below(&rng, (uint32_t)s->nkept)]].example;
 	}
 	return n;

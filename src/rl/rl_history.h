@@ -5,7 +5,7 @@
  *   estimates   for each structure a Beta of successes and failures that decays with the steps that
  *               pass, so that what was solved or hopeless long ago becomes uncertain again
  *   levels      success rate of each level, decaying too; the next level is admitted by it
- *   buffer      unique genuine answers (task and text), drawn by structure
+ *   buffer      unique successful answers (task and text), drawn by structure, and pairs beside them
  *
  * Draws are functions of (seed, step, slot) and the fold. One thread. */
 #ifndef HONE_RL_HISTORY_H
@@ -26,6 +26,10 @@ struct history_options {
 	double level_admission;           /* success rate at which the level above is admitted; 0: all are from the start */
 	int max_tokens;                   /* answers that are longer with their prompt are not kept */
 	int32_t stop_id;
+	bool is_stock; /* a success is what KernelBench's own check passes, where that is what is paid; else what is genuine
+					*/
+	const struct sft_example *pairs; /* (npairs) borrowed: drawn beside the buffer, each as a structure of its own */
+	int npairs;
 };
 struct history;
 struct history *history_create(
@@ -45,8 +49,8 @@ void history_draw(
  * successes among `tried` answers that are not in it yet. */
 double history_promise(const struct history *h, int64_t step, int prompt, int c, int tried, int K);
 
-/* A supervised batch from the buffer: a structure by chance, then one of its answers. Fewer than n
- * only when the buffer is empty. Pointers live until the next history_add. */
+/* A supervised batch: a structure of the buffer or a pair by chance, of a structure one of its
+ * answers. Fewer than n only when there is neither. Pointers live until the next history_add. */
 int history_replay(const struct history *h, int64_t step, int update, int n, const struct sft_example **out);
 int history_unique(const struct history *h);
 /* Counts for the step's metrics: prompts/..., levels/..., replay/... */

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
@@ -24,6 +25,7 @@ struct loop {
 	struct updater_options update;
 	struct store *store;
 	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
+	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
 	struct reward_rule rule;
@@ -66,9 +68,10 @@ void put_number(json_t *m, const char *key, double x);
 /* ---- the run folder (rl_resume.c) ---- */
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
- * and threads; hashes of the weights at the start and of the prompts. New reference. */
-json_t *rl_settings_json(
-	const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts);
+ * and threads; hashes of the weights at the start, of the prompts, and of replay_pairs where there are
+ * any. New reference. */
+json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
+	const struct prompt_set *prompts, const struct sft_data *pairs);
 /* A folder with checkpoints must have been written with the same settings (ERR_MISMATCH names
  * option and both values); any other folder gets settings.json. */
 int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err);
@@ -77,7 +80,22 @@ int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err
 int rl_metrics_open(
 	const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err);
 void rl_metrics_put(FILE *f, const json_t *row);
-/* What --dry_run prints. Needs no weights. */
-void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct prompt_set *prompts,
-	const struct reward_rule *rule, FILE *out);
+/* ---- the plan (rl_plan.c) ---- */
+
+struct rl_memory {
+	struct memory_plan plan;
+	size_t room;      /* bytes that it is held against; 0: not known */
+	bool recompute;   /* it would not fit otherwise (pass_options) */
+	char advice[200]; /* what to change where it does not fit all the same; else "" */
+};
+/* longest: tokens of the longest prompt. */
+struct engine_options rl_engine_options(const struct rl_options *o, int longest);
+void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	bool recompute, struct memory_plan *out);
+void rl_memory_settle(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	size_t room, struct rl_memory *out);
+void rl_memory_print(const struct rl_options *o, const struct ops *ops, const struct rl_memory *m, FILE *out);
+/* What --dry_run prints. Needs neither weights nor the device. */
+void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
+	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out);
 #endif

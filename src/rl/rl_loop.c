@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -33,6 +34,11 @@ static int learning_check(struct loop *l, struct err *err)
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
 		.overlong_penalty_factor = o->overlong_penalty_factor,
 	};
+	l->rule.is_measured = !strcmp(o->reward_time, "measured");
+	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
+		rc = err_set(err, ERR_USAGE,
+			"--reward_time measured: times come from a GPU; name it with --verify_device cuda, found \"%s\"",
+			o->verify_device);
 	if (!rc) rc = advantage_type_from_name(o->advantage, &l->advantage.type, err);
 	if (!rc) rc = loss_type_from_name(o->loss_type, &l->update.loss.type, err);
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
@@ -93,6 +99,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
 	if (!rc && o->level_admission > 0 && !o->level_weights)
 		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
+	if (!rc && o->replay_pairs && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--replay_pairs without --replay_updates: nothing would be drawn from them");
 	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
 		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
@@ -187,6 +195,18 @@ static int open_prompts(struct loop *l, struct err *err)
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
 
+static int open_pairs(struct loop *l, struct err *err)
+{
+	const char *path = l->o->replay_pairs;
+	if (!path) return 0;
+	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
+	if (rc) return err_prefix(err, "--replay_pairs");
+	if (l->pairs.too_long)
+		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
+			(long long)l->pairs.too_long);
+	return 0;
+}
+
 /* Optimiser steps of one step, those of the schedule alone included. */
 static int step_updates(const struct loop *l) { return updater_steps(&l->update) + (int)l->o->replay_updates; }
 
@@ -203,6 +223,9 @@ static void open_history(struct loop *l)
 		.level_admission = o->level_admission,
 		.max_tokens = (int)o->max_tokens,
 		.stop_id = l->policy.stop_id,
+		.pairs = l->pairs.train.v,
+		.npairs = (int)l->pairs.train.count,
+		.is_stock = l->rule.is_stock,
 	};
 	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
 	l->history = history_create(&h, &l->prompts, l->policy.tokenizer);
@@ -222,6 +245,17 @@ static void open_history(struct loop *l)
 		.malformed = o->guard_format,
 	};
 	guard_init(&l->guard, &g);
+}
+
+/* The plan comes before what it plans: a run that does not fit ends here, with the sum. */
+static int open_memory(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	struct rl_memory m;
+	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
+	rl_memory_print(o, l->policy.ops, &m, stderr);
+	l->update.recompute = m.recompute;
+	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
 }
 
 static int open_trainer(struct loop *l, struct err *err)
@@ -253,6 +287,7 @@ static int open_trainer(struct loop *l, struct err *err)
 		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
+		.recompute = l->update.recompute,
 		.apart = o->apart,
 	};
 	if (!l->policy.ops->follows)
@@ -267,9 +302,7 @@ static int open_trainer(struct loop *l, struct err *err)
 	if (rc) return rc;
 	open_history(l);
 	/* The sampler, which shares the model with the trainer. */
-	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = longest_prompt(&l->prompts) + (int)o->max_completion_length,
-		.rows_apart = o->apart};
+	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
 	return engine_create(l->policy.model, &e, &l->engine, err);
 }
 
@@ -277,7 +310,7 @@ static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
 	/* The folder first: it belongs to one run with these settings, or is refused. */
-	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts);
+	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs);
 	int rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
 	if (!rc) rc = run_folder_claim(o->output_dir, err);
@@ -301,6 +334,7 @@ static int open_store(struct loop *l, struct err *err)
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->seed + 0x766572696679,
+		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
 	return rc ? rc : verifier_create(&v, &l->verifier, err);
@@ -397,7 +431,7 @@ static void step_replay(struct loop *l, struct update_stats *u)
 	const struct rl_options *o = l->o;
 	const struct sft_example **e = xcalloc((size_t)o->replay_batch_size, sizeof *e);
 	for (int k = 0; k < o->replay_updates; k++) {
-		bool is_ready = history_unique(l->history) >= o->replay_min;
+		bool is_ready = history_unique(l->history) + (int64_t)l->pairs.train.count >= o->replay_min;
 		int n = is_ready ? history_replay(l->history, l->step, k, (int)o->replay_batch_size, e) : 0;
 		updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u);
 	}
@@ -499,6 +533,7 @@ static void loop_release(struct loop *l)
 	history_free(l->history);
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
+	sft_data_release(&l->pairs);
 	policy_close(&l->policy);
 }
 
@@ -508,6 +543,8 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_policy(&l, false, err);
 	if (!rc) rc = open_prompts(&l, err);
+	if (!rc) rc = open_memory(&l, err);
+	if (!rc) rc = open_pairs(&l, err);
 	if (!rc) rc = open_trainer(&l, err);
 	if (!rc) rc = open_store(&l, err);
 	if (!rc) rc = resume(&l, err);
@@ -525,10 +562,13 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 {
 	struct loop l = {.o = o};
+	struct ops sizes;
+	size_t room = 0;
 	int rc = options_check(o, &l, err);
+	if (!rc) rc = policy_describe(&o->policy, &sizes, &room, err);
 	if (!rc) rc = open_policy(&l, true, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rl_plan_print(o, &l.policy.config, &l.prompts, &l.rule, out);
+	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
 	policy_close(&l.policy);

@@ -180,6 +180,7 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	}
 	if (o->replay_updates > 0) {
 		put_number(m, "replay/loss", per(u->fit_loss, u->fit_updates));
+		put_number(m, "replay/grad_norm", per(u->fit_norm, u->fit_updates));
 		json_object_set_new(m, "replay/examples", json_integer(u->fit_examples));
 	}
 	json_object_set_new(m, "guard/not_finite", json_integer(u->not_finite));

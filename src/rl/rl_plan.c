@@ -1,20 +1,15 @@
 /* The plan of a run, from config.json and the prompts: memory by what it holds, tokens, and what a
  * step does. The sums are those of the create functions, so what is printed is what would be
  * allocated; nothing is. */
-#include "ops/cpu_figures.h"
 #include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "policy/policy.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-#define MIB (1.0 / (1 << 20))
-#define HEAD_ROWS 512   /* as the updater's pass */
 
 static int by_size(const void *a, const void *b)
 {
@@ -40,91 +35,100 @@ static struct lengths lengths_of(const struct prompt_set *s)
 	return l;
 }
 
-/* Of the comma list, NULL for all. Names are checked where the adapter is made. */
-static bool is_target(const char *list, const char *name)
+struct engine_options rl_engine_options(const struct rl_options *o, int longest)
 {
-	size_t len = strlen(name);
-	for (const char *s = list; s && *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] == ','))
-		if (strcspn(s, ",") == len && !memcmp(s, name, len)) return true;
-	return !list;
+	return (struct engine_options){.max_sequences = (int)MIN(o->generation_batch_size, o->max_sequences),
+		.max_context = longest + (int)o->max_completion_length,
+		.rows_apart = o->apart};
 }
 
-static double adapter_weights(const struct rl_options *o, const struct model_config *c)
-{
-	double C = c->hidden_size, M = c->intermediate_size, sides = 0;
-	double Q = (double)c->num_attention_heads * c->head_dim, K = (double)c->num_key_value_heads * c->head_dim;
-	const struct {
-		const char *name;
-		double in, out;
-	} projections[] = {{"q_proj", C, Q}, {"k_proj", C, K}, {"v_proj", C, K}, {"o_proj", Q, C}, {"gate_proj", C, M},
-		{"up_proj", C, M}, {"down_proj", M, C}};
-	for (size_t i = 0; i < ARRAY_LEN(projections); i++)
-		if (is_target(o->policy.lora_target_modules, projections[i].name))
-			sides += projections[i].in + projections[i].out;
-	return sides * (double)o->policy.lora_r * c->num_hidden_layers;
-}
-
-/* Bytes of the projections and the head once more, in the order in which generation reads them
- * (model_prepare); only frozen weights are. As fp32: at most. */
-static double packed_bytes(const struct rl_options *o, const struct model_config *c)
-{
-	double embeddings = (double)c->vocab_size * c->hidden_size;
-	double weights = o->policy.use_peft ? (double)model_config_params(c) - (c->tie_word_embeddings ? 0 : embeddings)
-										: 0;
-	return fmin(4 * weights, (double)OPS_PREPARED_BYTES_MAX);
-}
-
-struct line {
-	const char *name;
-	double bytes;
-	char what[160];
-};
-
-static void memory_print(const struct rl_options *o, const struct model_config *c, size_t longest, FILE *out)
+void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	bool recompute, struct memory_plan *out)
 {
 	/* The same sizes that the run asks for, so that the plan and the run agree. */
-	struct pass_options p = {.max_tokens = (int)o->max_tokens, .head_rows = HEAD_ROWS, .backward = true};
-	struct engine_options e = {.max_sequences = (int)MIN(o->generation_batch_size, 64),
-		.max_context = (int)longest + (int)o->max_completion_length};
-	/* With an adapter the base weights are frozen: gradients and moments are the adapter's
-	 * alone. */
-	double params = (double)model_config_params(c), adapter = o->policy.use_peft ? adapter_weights(o, c) : 0,
-		   trained = o->policy.use_peft ? adapter : params;
-	double kv = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * 4 * e.max_sequences * e.max_context;
-	bool has_reference = o->beta > 0 && !o->policy.use_peft;
-	struct line lines[] = {
-		{"weights", 4 * params, ""},
-		{"packed copy", packed_bytes(o, c), "at most: projections and head again, as generation reads them"},
-		{"reference", has_reference ? 4 * params : 0, ""},
-		{"adapter", 4 * adapter, ""},
-		{"gradients", 4 * trained, ""},
-		{"optimiser", 8 * trained, "AdamW, two moments"},
-		{"activations", (double)pass_bytes(NULL, c, &p), ""},
-		{"KV cache", kv, ""},
-		{"generation", (double)engine_bytes(NULL, c, &e) - kv, "activations of a step, bookkeeping, rounding to pages"},
-	};
-	/* Lines whose words depend on the options are filled in here. */
-	snprintf(lines[0].what, sizeof lines[0].what, "fp32, %.3f billion parameters in %d layers", params * 1e-9,
-		c->num_hidden_layers);
-	const char *reference = has_reference ? "a second copy for the KL term"
-		: o->beta > 0                     ? "the weights without the adapter"
-										  : "beta is 0";
-	snprintf(lines[2].what, sizeof lines[2].what, "%s", reference);
-	snprintf(lines[3].what, sizeof lines[3].what,
-		o->policy.use_peft ? "rank %lld, %.1f million parameters" : "none: all weights are trained",
-		(long long)o->policy.lora_r, adapter * 1e-6);
-	snprintf(lines[6].what, sizeof lines[6].what, "%lld packed tokens, forward and backward", (long long)o->max_tokens);
-	snprintf(lines[7].what, sizeof lines[7].what, "%d sequences of %d tokens", e.max_sequences, e.max_context);
-	/* The sum is compared with the memory of this machine, which is the question that the plan
-	 * answers. */
-	double total = 0, machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
-		fprintf(out, "%-12s %10.1f MiB%s%s\n", lines[i].name, lines[i].bytes * MIB, *lines[i].what ? "   " : "",
-			lines[i].what);
-		total += lines[i].bytes;
+	struct engine_options e = rl_engine_options(o, longest);
+	struct training_plan t = {.adapter_rank = policy_rank(&o->policy),
+		.target_modules = o->policy.lora_target_modules,
+		.has_reference = o->beta > 0,
+		.pass = {.max_tokens = (int)o->max_tokens,
+			.head_rows = MIN((int)o->max_tokens, UPDATE_HEAD_ROWS),
+			.backward = true,
+			.recompute = recompute}};
+	struct device_plan d = {
+		.pass = t.pass, .passes = t.has_reference && !t.adapter_rank ? 2 : 1, .adapter_rank = t.adapter_rank};
+	engine_device_plan(&e, &d);
+	size_t kv = kv_bytes(ops, c, d.kv_pages);
+	*out = (struct memory_plan){0};
+	plan_training(out, ops, c, &t);
+	plan_add(
+		out, "KV cache", kv, "%d sequences of %d tokens, in pages of %d", e.max_sequences, e.max_context, OPS_PAGE);
+	plan_add(out, "generation", engine_bytes(ops, c, &e) - kv, "activations of a step%s",
+		ops->host_memory ? ", bookkeeping" : "");
+	plan_device(out, ops, c, &d);
+}
+
+static bool fits(
+	const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest, size_t room)
+{
+	struct memory_plan p;
+	rl_memory_plan(o, c, ops, longest, true, &p);
+	return plan_total(&p) <= room;
+}
+
+/* The largest value of *field from `least` on with which the plan fits; less than least: none does. */
+static int64_t largest_fitting(struct rl_options *o, int64_t *field, int64_t least, const struct model_config *c,
+	const struct ops *ops, int longest, size_t room)
+{
+	int64_t low = least - 1, high = *field;
+	while (low < high) {
+		*field = (low + high + 1) / 2;
+		if (fits(o, c, ops, longest, room)) low = *field;
+		else high = *field - 1;
 	}
-	fprintf(out, "%-12s %10.1f MiB   this machine has %.1f MiB: %s\n", "total", total * MIB, machine * MIB,
-		total <= machine ? "it fits" : "it does not fit");
+	return low;
+}
+
+/* What to change, in the order in which it costs least: shorter micro-batches, then fewer sequences at once too, then
+ * nothing of this run's settings is enough. */
+static void advice_make(const struct rl_options *options, const struct model_config *c, const struct ops *ops,
+	int longest, size_t room, char *text, size_t len)
+{
+	struct rl_options o = *options;
+	int64_t sample = longest + o.max_completion_length,
+			tokens = largest_fitting(&o, &o.max_tokens, sample, c, ops, longest, room);
+	if (tokens >= sample) {
+		snprintf(text, len, "with --max_tokens %lld it fits", (long long)tokens);
+		return;
+	}
+	o.max_tokens = sample;
+	o.max_sequences = MIN(o.max_sequences, o.generation_batch_size);
+	int64_t sequences = largest_fitting(&o, &o.max_sequences, 1, c, ops, longest, room);
+	if (sequences >= 1)
+		snprintf(text, len, "with --max_tokens %lld and --max_sequences %lld it fits", (long long)sample,
+			(long long)sequences);
+	else
+		snprintf(text, len,
+			"one sample of %lld tokens does not fit beside the weights: take a shorter "
+			"--max_completion_length, a smaller model or more memory",
+			(long long)sample);
+}
+
+void rl_memory_settle(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	size_t room, struct rl_memory *out)
+{
+	*out = (struct rl_memory){.room = room};
+	rl_memory_plan(o, c, ops, longest, false, &out->plan);
+	if (!room || plan_total(&out->plan) <= room) return;
+	/* Outputs of norms and gates are cheap to compute again: the first thing that goes, and bits stay. */
+	out->recompute = true;
+	rl_memory_plan(o, c, ops, longest, true, &out->plan);
+	if (plan_total(&out->plan) > room) advice_make(o, c, ops, longest, room, out->advice, sizeof out->advice);
+}
+
+void rl_memory_print(const struct rl_options *o, const struct ops *ops, const struct rl_memory *m, FILE *out)
+{
+	plan_print(&m->plan, policy_room_name(&o->policy, ops), m->room, out);
+	if (*m->advice) fprintf(out, "             %s\n", m->advice);
 }
 
 static void run_print(const struct rl_options *o, const struct prompt_set *prompts, const struct lengths *l,
@@ -160,10 +164,12 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 			(long long)o->replay_updates, (long long)o->replay_batch_size, o->replay_rate);
 }
 
-void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct prompt_set *prompts,
-	const struct reward_rule *rule, FILE *out)
+void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
+	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out)
 {
 	struct lengths l = lengths_of(prompts);
-	memory_print(o, c, l.longest, out);
+	struct rl_memory m;
+	rl_memory_settle(o, c, ops, (int)l.longest, room, &m);
+	rl_memory_print(o, ops, &m, out);
 	run_print(o, prompts, &l, rule, out);
 }

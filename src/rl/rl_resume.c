@@ -1,7 +1,7 @@
 /* What a run folder remembers. A second start with other settings would mix two runs in one folder
  * and call the result a continuation, so settings.json is compared before any checkpoint is loaded.
- * Paths are compared as they are written, contents by hashes: the prompts in full, the weights by
- * their fingerprint. */
+ * Paths are compared as they are written, contents by hashes: the prompts and pairs in full, the
+ * weights by their fingerprint. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "model/model.h"
@@ -14,7 +14,7 @@
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
-	"save_total_limit", "threads", "cuda_libs", "verify_threads", "dry_run"};
+	"save_total_limit", "threads", "cuda_libs", "memory", "verify_threads", "dry_run"};
 
 static json_t *prompts_hash(const struct prompt_set *s)
 {
@@ -31,8 +31,22 @@ static json_t *prompts_hash(const struct prompt_set *s)
 	return json_string(h.text);
 }
 
-json_t *rl_settings_json(
-	const struct rl_options *o, struct model *m, struct adapter *a, const struct prompt_set *prompts)
+static json_t *pairs_hash(const struct sft_examples *e)
+{
+	struct str bytes = {0};
+	for (size_t i = 0; i < e->count; i++) {
+		const struct sft_example *x = &e->v[i];
+		str_append(&bytes, &x->count, sizeof x->count);
+		str_append(&bytes, &x->completion_begin, sizeof x->completion_begin);
+		str_append(&bytes, x->ids, (size_t)x->count * sizeof *x->ids);
+	}
+	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
+	str_release(&bytes);
+	return json_string(h.text);
+}
+
+json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
+	const struct prompt_set *prompts, const struct sft_data *pairs)
 {
 	json_t *j = options_json(rl_option_defs, rl_option_count, o),
 		   *max_steps = json_incref(json_object_get(j, "max_steps"));
@@ -41,6 +55,7 @@ json_t *rl_settings_json(
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
 	json_object_set_new(j, "prompts", prompts_hash(prompts));
+	if (o->replay_pairs) json_object_set_new(j, "pairs", pairs_hash(&pairs->train));
 	json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
 	return j;
 }
@@ -50,6 +65,7 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
 		: !strcmp(key, "weights")              ? "weights (hash of the model and adapter at the start)"
+		: !strcmp(key, "pairs")                ? "pairs (hash of the rows of replay_pairs)"
 											   : key;
 	err_set(err, ERR_MISMATCH,
 		"%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another "
@@ -63,19 +79,20 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 static int settings_compare(const char *dir, const json_t *was, json_t *is, struct err *err)
 {
 	static const char *const hashes[] = {
-		"prompts", "weights"}; /* after the options: a changed path says more than a changed hash */
+		"prompts", "pairs", "weights"}; /* after the options: a changed path says more than a changed hash */
 	const char *key;
 	json_t *v;
 	json_object_foreach(is, key, v)
 	{
-		bool is_hash = !strcmp(key, hashes[0]) || !strcmp(key, hashes[1]);
+		bool is_hash = false;
+		for (size_t i = 0; i < ARRAY_LEN(hashes); i++) is_hash = is_hash || !strcmp(key, hashes[i]);
 		const json_t *old = json_object_get(was, key);
 		bool is_newer = !old && json_is_null(v); /* an option that the run did not know, and that is not set */
 		if (!is_hash && !is_newer && !json_equal(old, v)) return mismatch(dir, key, old, v, err);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(hashes); i++) {
 		json_t *a = json_object_get(was, hashes[i]), *b = json_object_get(is, hashes[i]);
-		if (!json_equal(a, b)) return mismatch(dir, hashes[i], a, b, err);
+		if ((a || b) && !json_equal(a, b)) return mismatch(dir, hashes[i], a, b, err);
 	}
 	return 0;
 }

@@ -69,12 +69,15 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	/* With one update for each batch this pass's values are the old ones. */
 	u->needs_old = u->o.num_iterations * u->o.steps_per_generation > 1 || o->importance != IMPORTANCE_OFF;
 	/* The pass that trains; with a reference of all weights, a second model with a pass of its own. */
-	struct pass_options p = {.max_tokens = o->max_tokens, .head_rows = MIN(o->max_tokens, 512), .backward = true};
+	struct pass_options p = {.max_tokens = o->max_tokens,
+		.head_rows = MIN(o->max_tokens, UPDATE_HEAD_ROWS),
+		.backward = true,
+		.recompute = o->recompute};
 	int rc = pass_create(m, &p, &u->pass, err);
 	if (!rc) pass_min_p(u->pass, o->min_p);
 	if (!rc && o->full_reference) {
 		rc = model_open(o->reference_model, model_ops(m), &u->reference, err);
-		p.backward = false;
+		p.backward = p.recompute = false;
 		if (!rc) rc = pass_create(u->reference, &p, &u->reference_pass, err);
 		if (!rc) pass_min_p(u->reference_pass, o->min_p);
 	}
@@ -550,6 +553,7 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 	optimizer_next(u->optimizer, rate_scale, 0);
 	double norm = optimizer_step(u->optimizer);
 	stats->fit_updates++;
+	stats->fit_norm += norm;
 	stats->not_finite += !isfinite(norm);
 	stats->fit_examples += count;
 }

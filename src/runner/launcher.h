@@ -42,6 +42,13 @@ struct launcher_trial {
 	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
 };
 
+/* Who asks for times. */
+struct launcher_clock {
+	/* Hands over the answer to the last question (0 before the first); returns the next, RUNNER_END to stop. */
+	enum runner_clock (*next)(const struct launcher_clock *c, int64_t ns);
+	int deadline_ms; /* for each question; 0: none */
+};
+
 struct launcher {
 	const char *name; /* "vm", "cuda" */
 	/* Takes a tape, which outlives the load; rows with is_skipped never run. On failure nothing is
@@ -62,10 +69,10 @@ struct launcher {
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
 	/* A buffer's bytes. After finish. NULL: nobody asks. */
 	void (*buffer_read)(const struct launcher *l, int buffer, uint8_t *out);
-	/* Times the tape: replays it `repeats` times after a few to warm up, each on memory made anew from
-	 * what buffer_set was last given, with cold caches, all rows queued before the first may start.
-	 * Appends to out->times_ns; out->untimed says why there are none. After finish. NULL: no clock. */
-	int (*time)(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns,
+	/* Times the tape: answers the clock's questions, after a few replays to warm up; each replay on memory
+	 * made anew from what buffer_set was last given. Asks for nothing where it cannot: out->untimed says why.
+	 * Memory is as after a replay then. After finish. NULL: no clock. */
+	int (*time)(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock,
 		struct runner_result *out, struct runner_fault *fault);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);

@@ -9,11 +9,8 @@
 #define HONE_LAUNCHER_CUDA_H
 #include "runner/launcher.h"
 
-struct sandbox_options;
 /* Opens the driver and the device's context, and proves with a small write that it works. -1 with a
  * sentence in text. memory_bytes bounds all buffers of a tape. */
 int launcher_cuda_create(
 	int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts, char *text, size_t len);
-/* What a process that will hold a GPU's context must be allowed beyond a plain runner. */
-void launcher_cuda_sandbox(struct sandbox_options *o);
 #endif

@@ -360,8 +360,9 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		if (is_first) out->fault = last;
 	}
 	/* Timing repeats the rows, so it comes after the checked run and is checked like it. */
-	if (!rc && trial->time_repeats && l->time) {
-		rc = l->time(l, r->is_skipped, trial->time_repeats, how.deadline_ns, out, &out->fault);
+	if (!rc && trial->is_timed && given->clock && l->time) {
+		rc = l->time(l, r->is_skipped, given->clock, out, &out->fault);
+		how.deadline_ns = 0; /* all questions are answered, and nothing is queued */
 		if (!rc) rc = l->finish(l, &how, out, &out->fault);
 	}
 	if (!rc) rc = outputs_write(r, trial, outputs, outputs_bytes, &out->fault);

@@ -12,6 +12,7 @@ struct replay_given {
 	const uint8_t *data; /* (bytes) */
 	int64_t bytes;
 	const struct launcher_library *library; /* who computes library rows; NULL: one on the data path is a fault */
+	const struct launcher_clock *clock;     /* who asks, of a trial that is timed; NULL: nobody */
 };
 /* Takes the tape over (also on failure), and the launcher. On failure *fault says why. binaries may
  * be NULL for the vm. */

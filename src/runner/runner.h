@@ -17,6 +17,9 @@
  *                 rows are to be computed, memfd for their operands
  *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
  *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
+ *     runner      {"clock": {"ns": N}}    GPU only, of a trial that is timed, after the rows ran: what the
+ *                 last question's answer is (0 before the first)
+ *     supervisor  {"clock": "span"}       the next question (enum runner_clock), or "end"
  *     runner      {"trial": {...struct runner_result...}}
  *     supervisor  {"price": {...struct runner_trial, without data...}}      vm only
  *                 + descriptor: memfd with a tape's text, which is not the loaded one
@@ -43,7 +46,6 @@
 
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
 #define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
-#define RUNNER_TIMES_MAX 1000
 #define RUNNER_SITES_MAX 512
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
@@ -67,8 +69,8 @@ struct runner_trial {
 	bool crosswise;                          /* reductions combine in the vm's second order */
 	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
 	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
-	int time_repeats;   /* on a GPU: timed replays after the one that is judged; their last outputs are given back */
-	int deadline_ms;    /* for the whole replay */
+	bool is_timed;      /* on a GPU: questions of time follow; the outputs given back are the last replay's */
+	int deadline_ms;    /* for the whole replay; of one that is timed, for each question */
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
@@ -77,10 +79,31 @@ struct runner_trial {
 	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
 };
 
+/* What a supervisor asks of a launcher that has a clock, in any order and as often as it likes.
+ *   span     from the first row's start to the last one's end, all rows queued behind a gate, with cold caches
+ *   wall     the host's clock from before the first row is queued until the last one's end is seen, cold caches
+ *   paper    the mean of 100 replays after 10, back to back and warm, each between two events
+ *   empty    a span with no rows: what the clock itself costs
+ *   control  a span of the launcher's own work, which reads memory and multiplies: the same on the same
+ *            machine in the same state, whatever the tape */
+#define RUNNER_CLOCK_TABLE(X) \
+	X(RUNNER_SPAN, "span") X(RUNNER_WALL, "wall") X(RUNNER_PAPER, "paper") X(RUNNER_EMPTY, "empty") \
+	X(RUNNER_CONTROL, "control") X(RUNNER_END, "end")
+#define X(e, t) e,
+enum runner_clock { RUNNER_CLOCK_TABLE(X) RUNNER_CLOCK_COUNT };
+#undef X
+const char *runner_clock_name(enum runner_clock c);
+int runner_clock_find(const char *name, enum runner_clock *out); /* 0, or ERR_NOT_FOUND */
+#define RUNNER_PAPER_WARM_UP 10
+#define RUNNER_PAPER_REPEATS 100
+
 /* What the runner runs on. A GPU's figures are the driver's. */
 struct runner_device {
-	char name[64];  /* "vm", or the GPU's: "NVIDIA H200" */
-	int capability; /* 90; 0 for the vm */
+	char name[64];        /* "vm", or the GPU's: "NVIDIA H200" */
+	char uuid[48];        /* "GPU-...", "" for the vm: which of several alike it is */
+	int clock_khz;        /* limit of its multiprocessors', not what it is at the moment */
+	int memory_clock_khz; /* limit of its memory's */
+	int capability;       /* 90; 0 for the vm */
 	int sms;
 	int64_t shared_bytes; /* of one block at most */
 	int64_t memory_bytes;
@@ -192,10 +215,8 @@ struct runner_result {
 	int ntouched;
 	struct runner_touched *touched; /* want_cost: for each buffer of the tape; heap */
 	int64_t run_ns;                 /* of the whole replay */
-	int ntimes;
-	int64_t *times_ns; /* of the timed replays, in order; heap */
-	int64_t empty_ns;  /* what the clock shows where nothing runs */
-	char untimed[128]; /* why there are none though they were asked for */
+	int64_t memory_bytes;           /* of a GPU's: all buffers of the tape, and its launches' scratch */
+	char untimed[128];              /* why a tape that was to be timed was not: no question came */
 	struct runner_coverage coverage;
 };
 void runner_result_release(struct runner_result *r);

@@ -32,10 +32,10 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
 	for (int i = 0; i < noutputs; i++) json_array_append_new(offsets, json_integer(t->output_offset[i]));
-	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:i, s:i}", "inputs", given_json(t->inputs, t->ninputs),
+	json_t *o = json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:b, s:i}", "inputs", given_json(t->inputs, t->ninputs),
 		"params", given_json(t->params, t->nparams), "output_offsets", offsets, "want_cost", t->want_cost, "crosswise",
-		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "time_repeats", t->time_repeats,
-		"deadline_ms", t->deadline_ms);
+		t->crosswise, "unchecked", t->is_unchecked, "overlapped", t->is_overlapped, "timed", t->is_timed, "deadline_ms",
+		t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
@@ -70,7 +70,7 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
 	struct runner_trial t = {0};
-	int64_t deadline = 0, repeats = 0;
+	int64_t deadline = 0;
 	/* The fields are read in turn, and rc keeps the first one that is wrong. */
 	int rc = given_parse(o, "inputs", &t.inputs, &t.ninputs, err);
 	if (!rc) rc = given_parse(o, "params", &t.params, &t.nparams, err);
@@ -80,7 +80,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
-	if (!rc) rc = json_get_int(o, "trial", "time_repeats", 0, RUNNER_TIMES_MAX, &repeats, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
 	t.compiled = json_object_get(o, "compiled");
 	/* Each output of the tape needs its place in the outputs memfd, so the count must agree. */
@@ -91,7 +91,6 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	for (int i = 0; !rc && i < noutputs; i++)
 		t.output_offset[i] = json_integer_value(json_array_get(offsets, (size_t)i));
 	t.deadline_ms = (int)deadline;
-	t.time_repeats = (int)repeats;
 	t.may_be_given = (uint64_t)json_integer_value(json_object_get(o, "may_be_given"));
 	t.seed = (uint64_t)json_integer_value(json_object_get(o, "seed"));
 	/* On a fault the caller gets nothing, so what was read until then is released here. */
@@ -130,18 +129,39 @@ int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *er
 
 /* ---- devices and binaries ---- */
 
+#define X(e, t) [e] = t,
+static const char *const CLOCK_NAMES[] = {RUNNER_CLOCK_TABLE(X)};
+#undef X
+
+const char *runner_clock_name(enum runner_clock c) { return CLOCK_NAMES[c]; }
+
+int runner_clock_find(const char *name, enum runner_clock *out)
+{
+	for (int i = 0; name && i < RUNNER_CLOCK_COUNT; i++)
+		if (!strcmp(CLOCK_NAMES[i], name)) {
+			*out = (enum runner_clock)i;
+			return 0;
+		}
+	return ERR_NOT_FOUND;
+}
+
 json_t *runner_device_json(const struct runner_device *d)
 {
-	return json_pack("{s:s, s:i, s:i, s:I, s:I, s:i}", "name", d->name, "capability", d->capability, "sms", d->sms,
-		"shared_bytes", (json_int_t)d->shared_bytes, "memory_bytes", (json_int_t)d->memory_bytes, "driver", d->driver);
+	return json_pack("{s:s, s:s, s:i, s:i, s:I, s:I, s:i, s:i, s:i}", "name", d->name, "uuid", d->uuid, "capability",
+		d->capability, "sms", d->sms, "shared_bytes", (json_int_t)d->shared_bytes, "memory_bytes",
+		(json_int_t)d->memory_bytes, "driver", d->driver, "clock_khz", d->clock_khz, "memory_clock_khz",
+		d->memory_clock_khz);
 }
 
 int runner_device_parse(const json_t *o, struct runner_device *out, struct err *err)
 {
 	struct runner_device d = {0};
-	const char *name = "";
-	int64_t capability = 0, sms = 0, driver = 0;
+	const char *name = "", *uuid = "";
+	int64_t capability = 0, sms = 0, driver = 0, clock = 0, memory_clock = 0;
 	int rc = json_get_str(o, "device", "name", &name, err);
+	if (!rc) rc = json_get_str(o, "device", "uuid", &uuid, err);
+	if (!rc) rc = json_get_int(o, "device", "clock_khz", 0, INT32_MAX, &clock, err);
+	if (!rc) rc = json_get_int(o, "device", "memory_clock_khz", 0, INT32_MAX, &memory_clock, err);
 	if (!rc) rc = json_get_int(o, "device", "capability", 0, 999, &capability, err);
 	if (!rc) rc = json_get_int(o, "device", "sms", 0, 65536, &sms, err);
 	if (!rc) rc = json_get_int(o, "device", "shared_bytes", 0, INT32_MAX, &d.shared_bytes, err);
@@ -151,7 +171,10 @@ int runner_device_parse(const json_t *o, struct runner_device *out, struct err *
 	d.capability = (int)capability;
 	d.sms = (int)sms;
 	d.driver = (int)driver;
+	d.clock_khz = (int)clock;
+	d.memory_clock_khz = (int)memory_clock;
 	snprintf(d.name, sizeof d.name, "%s", name);
+	snprintf(d.uuid, sizeof d.uuid, "%s", uuid);
 	*out = d;
 	return 0;
 }
@@ -311,10 +334,9 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 
 json_t *runner_result_json(const struct runner_result *r)
 {
-	json_t *costs = json_array(), *lines = json_array(), *times = json_array(), *touched = json_array();
+	json_t *costs = json_array(), *lines = json_array(), *touched = json_array();
 	/* Rows are arrays rather than objects: there are thousands, and costs_parse reads the same
 	 * order. */
-	for (int i = 0; i < r->ntimes; i++) json_array_append_new(times, json_integer(r->times_ns[i]));
 	for (int i = 0; i < r->ncosts; i++) {
 		const struct runner_row_cost *c = &r->costs[i];
 		json_t *row = json_array();
@@ -340,10 +362,10 @@ json_t *runner_result_json(const struct runner_result *r)
 				(json_int_t)r->lines[i].flops));
 	/* Coverage is there only where it was asked for. */
 	json_t *coverage = r->coverage.sites ? coverage_json(&r->coverage) : json_null();
-	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:o, s:I, s:o, s:I, s:s}", "coverage", coverage, "fault",
+	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:o, s:I, s:I, s:s}", "coverage", coverage, "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
 		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "touched", touched,
-		"run_ns", (json_int_t)r->run_ns, "times_ns", times, "empty_ns", (json_int_t)r->empty_ns, "untimed", r->untimed);
+		"run_ns", (json_int_t)r->run_ns, "memory_bytes", (json_int_t)r->memory_bytes, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -395,14 +417,6 @@ static void costs_parse(const json_t *o, struct runner_result *r)
 	}
 }
 
-static void times_parse(const json_t *o, struct runner_result *r)
-{
-	const json_t *times = json_object_get(o, "times_ns");
-	size_t n = MIN(json_array_size(times), (size_t)RUNNER_TIMES_MAX);
-	r->times_ns = xcalloc(n + 1, sizeof *r->times_ns);
-	for (size_t i = 0; i < n; i++) r->times_ns[r->ntimes++] = count_at(times, i);
-}
-
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err)
 {
 	struct runner_result r = {0};
@@ -414,7 +428,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
 	if (!rc) rc = json_get_int(o, "result", "run_ns", 0, INT64_MAX / 2, &r.run_ns, err);
 	const char *untimed = "";
-	if (!rc) rc = json_get_int(o, "result", "empty_ns", 0, INT64_MAX / 2, &r.empty_ns, err);
+	if (!rc) rc = json_get_int(o, "result", "memory_bytes", 0, INT64_MAX / 2, &r.memory_bytes, err);
 	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
 	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
 	/* A fault is an answer too. */
@@ -428,7 +442,6 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	r.lineage = (enum tape_lineage)lineage;
 	r.lineage_output = (int)output;
 	costs_parse(o, &r);
-	times_parse(o, &r);
 	if (json_is_object(json_object_get(o, "coverage"))) coverage_parse(json_object_get(o, "coverage"), &r.coverage);
 	*out = r;
 	return 0;
@@ -440,7 +453,6 @@ void runner_result_release(struct runner_result *r)
 	free(r->costs);
 	free(r->touched);
 	free(r->lines);
-	free(r->times_ns);
 	free(r->coverage.sites);
 	*r = (struct runner_result){0};
 }

@@ -32,6 +32,10 @@ struct sandbox_options {
 	 * listen on a local socket: the driver does not start without. */
 	const char *const *device_paths;
 };
+/* What a process that will hold a GPU's context must be allowed beyond what o says: the driver starts threads, reserves
+ * address space by the terabyte and speaks to its device files; the system's libraries and its own settings under /proc
+ * and /sys are read while it starts. Sets read_paths: what else is to be read is added by the caller. */
+void sandbox_allow_gpu(struct sandbox_options *o);
 /* Step 1, before the fork that makes the job's process: namespaces (level full), and uid 65534
  * instead of root. Step 2, in the job's process, which must have one thread: limits, Landlock,
  * seccomp, no_new_privs, no capabilities, non-dumpable. Both return 0, or -errno with a reason in

@@ -68,9 +68,10 @@ struct shape {
 struct node {
 	enum node_role role;
 	const struct op_def *op; /* NODE_OP */
-	int args[3], nargs;
-	double k[2];
-	int spelling;
+	int args[3];             /* nodes that it takes */
+	int nargs;
+	double k[2];     /* constants of the operator */
+	int spelling;    /* which of the ways to write it */
 	bool keep;       /* OP_REDUCE: keepdim */
 	bool transposed; /* OP_MATMUL: the second operand is stored (N, K) */
 	bool has_module; /* parameters belong to an nn.Module that the node calls: module */
@@ -85,14 +86,16 @@ struct node {
 struct dim {
 	char name[GRAPH_NAME_BYTES];
 	char arg[GRAPH_NAME_BYTES];
-	int value, sim;
+	int value;
+	int sim;
 	int judged; /* the value at which answers are checked; 0: value */
 	bool is_init_arg;
 };
 
 struct task_graph {
 	const char *family; /* prefix of the structure string */
-	int level, rung;    /* what the family is reckoned to */
+	int level;          /* what the family is reckoned to */
+	int rung;           /* likewise, of the ladder */
 	struct node nodes[GRAPH_NODES_MAX];
 	int count;
 	struct dim dims[GRAPH_DIMS_MAX];

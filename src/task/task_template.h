@@ -38,11 +38,12 @@
 #define FAMILY_CHAINS_MAX 2
 #define FAMILY_ANSWERS_MAX 4
 
-/* A size; low 0: fill. */
+/* A size. */
 struct family_dim {
 	struct slice name;
-	int low, high;
-	int judged;
+	int low; /* 0: fill */
+	int high;
+	int judged; /* the value at which answers are checked */
 };
 /* Alternatives of one kind, each with a text for every field. */
 struct family_pick {
@@ -54,21 +55,29 @@ struct family_pick {
 };
 /* A name and its values, separated by spaces. */
 struct family_list {
-	struct slice name, values;
+	struct slice name;
+	struct slice values;
 };
 struct family_chain {
-	struct slice name, variable, class;
-	int low, high;
+	struct slice name;
+	struct slice variable;
+	struct slice class;
+	int low; /* operators of the chain */
+	int high;
 };
 struct family_answer {
 	struct slice name;
 	struct slice when; /* empty: where no other is best */
-	struct slice plan, because, code;
+	struct slice plan;
+	struct slice because; /* why it is best there: the plan's last sentence */
+	struct slice code;
 	struct family_list tunes[FAMILY_LISTS_MAX];
 	int ntunes;
 };
 struct family {
-	struct slice name, rung, words;
+	struct slice name;
+	struct slice rung;
+	struct slice words; /* with which a plan begins */
 	struct family_dim dims[FAMILY_DIMS_MAX];
 	struct family_pick picks[FAMILY_PICKS_MAX];
 	struct family_list consts[FAMILY_LISTS_MAX];

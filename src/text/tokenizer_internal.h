@@ -33,12 +33,15 @@ void alphabet_encode(const char *bytes, size_t len, struct str *out);
 /* Bytes of a word -> id. A slot carries what a lookup compares, so that a miss costs one cache
  * line. */
 struct word_slot {
-	uint32_t hash, offset, len;
-	int32_t id;
-}; /* id < 0: free */
+	uint32_t hash;
+	uint32_t offset; /* of the bytes, in the pool that all words share */
+	uint32_t len;
+	int32_t id; /* < 0: the slot is free */
+};
 struct word_map {
 	struct word_slot *slots;
-	uint32_t mask, count;
+	uint32_t mask;  /* slots - 1; their number is a power of two */
+	uint32_t count; /* of those that are taken */
 };
 uint32_t word_hash(const char *p, size_t len);
 void word_map_reserve(struct word_map *m, size_t count);
@@ -47,13 +50,16 @@ const struct word_slot *word_map_find(const struct word_map *m, const char *pool
 
 /* Two ids -> rank of their merge and the id that it gives. */
 struct merge_slot {
-	int32_t left, right;
-	uint32_t rank;
+	int32_t left; /* < 0: the slot is free */
+	int32_t right;
+	uint32_t rank; /* place in the list of merges: lower ones go first */
 	int32_t id;
-}; /* left < 0: free */
+};
 struct merge_map {
 	struct merge_slot *slots;
-	uint32_t shift, mask, count;
+	uint32_t shift; /* that leaves a slot's number of a hash */
+	uint32_t mask;  /* slots - 1 */
+	uint32_t count; /* of those that are taken */
 };
 void merge_map_reserve(struct merge_map *m, size_t count);
 void merge_map_put(struct merge_map *m, int32_t left, int32_t right, uint32_t rank,
@@ -102,16 +108,20 @@ void nfc_append(struct str *out, const char *text, size_t len);
 
 struct added {
 	int32_t id;
-	bool single_word, lstrip, rstrip;
+	bool single_word; /* only where no letter stands beside it */
+	bool lstrip;      /* it takes the white space before it */
+	bool rstrip;      /* and behind it */
 };
 struct added_edge {
-	uint32_t key, child;
-}; /* key: parent << 8 | byte; child 0: free */
+	uint32_t key;   /* parent << 8 | byte */
+	uint32_t child; /* 0: free */
+};
 struct added_set {
 	struct added *items;
 	int count;
 	struct added_edge *edges; /* hash table over a trie's edges */
-	uint32_t mask, nedges;
+	uint32_t mask;            /* slots of edges - 1 */
+	uint32_t nedges;
 	int32_t *node_item; /* (nnodes): item that ends at a node, or -1 */
 	uint32_t nnodes, nodes_cap;
 	bool first[256];

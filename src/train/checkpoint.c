@@ -5,6 +5,7 @@
 #include "train/train_internal.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +131,20 @@ static int state_save(const char *dir, const struct optimizer *o, const struct c
 	return rc;
 }
 
+/* What the device's libraries chose so far: a continued run shall compute with the same, or know that it cannot. */
+#define CHOICES_FILE "algorithms.json"
+
+static int choices_save(const char *dir, struct ops *ops, struct err *err)
+{
+	json_t *j = ops->choices(ops->ctx);
+	if (!j) return 0;
+	char *path = path_join(dir, CHOICES_FILE);
+	int rc = json_save(path, j, err);
+	json_decref(j);
+	free(path);
+	return rc;
+}
+
 int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, const struct optimizer *o,
 	const struct checkpoint_state *s, int keep, struct err *err)
 {
@@ -140,6 +155,7 @@ int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, con
 	if (!rc) rc = a ? adapter_save(a, tmp, NULL, err) : model_save(m, tmp, err);
 	if (!rc) rc = params_save(o->ops, o->moments, 2 * o->count, moments, err);
 	if (!rc) rc = state_save(tmp, o, s, err);
+	if (!rc) rc = choices_save(tmp, o->ops, err);
 	if (!rc) rc = folder_publish(tmp, final, err);
 	if (!rc) rc = prune(run_dir, keep, err);
 	free(final);
@@ -163,6 +179,21 @@ static int state_load(const char *path, struct optimizer *o, struct checkpoint_s
 	return rc;
 }
 
+static int choices_load(const char *checkpoint, const char *path, struct ops *ops, struct err *err)
+{
+	json_t *j = NULL;
+	int rc = path_exists(path) ? json_load(path, 1 << 24, &j, err) : 0;
+	if (j) rc = ops->choices_set(ops->ctx, j, err);
+	json_decref(j);
+	if (!rc || rc != ERR_MISMATCH) return rc ? err_prefix(err, "%s", path) : 0;
+	char why[sizeof err->text];
+	snprintf(why, sizeof why, "%s", err->text);
+	return err_set(err, ERR_MISMATCH,
+		"%s cannot be continued here with the bits it would have had: %s; continue where it ran (--cuda_libs names the "
+		"library's folder), or begin a new run from its weights with another --output_dir",
+		checkpoint, why);
+}
+
 static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o,
 	struct checkpoint_state *s, struct err *err)
 {
@@ -170,13 +201,15 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
 	char *weights = step_path(run_dir, step, NULL);
 	char *moments = step_path(run_dir, step, "optimizer.safetensors"),
-		 *state = step_path(run_dir, step, "trainer_state.json");
-	int rc = params_load(o->ops, params, n, weights, err);
+		 *state = step_path(run_dir, step, "trainer_state.json"), *choices = step_path(run_dir, step, CHOICES_FILE);
+	int rc = choices_load(weights, choices, o->ops, err);
+	if (!rc) rc = params_load(o->ops, params, n, weights, err);
 	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);
 	if (!rc) rc = state_load(state, o, s, err);
 	free(weights);
 	free(moments);
 	free(state);
+	free(choices);
 	return rc;
 }
 

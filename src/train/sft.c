@@ -367,7 +367,7 @@ static int options_check(const struct sft *s, struct err *err)
 
 static int sft_init(struct sft *s, struct err *err)
 {
-	struct pass_options po = {.max_tokens = s->o->max_tokens, .backward = true};
+	struct pass_options po = {.max_tokens = s->o->max_tokens, .backward = true, .recompute = s->o->recompute};
 	int rc = pass_create(s->model, &po, &s->pass, err), n;
 	if (rc) return rc;
 	model_enable_grad(s->model, s->adapter);

@@ -176,6 +176,7 @@ void sft_data_release(struct sft_data *d);
 struct sft_options {
 	struct optimizer_options optimizer;
 	int max_tokens;                  /* packed tokens per micro-batch: padding is not computed */
+	bool recompute;                  /* pass_options */
 	int gradient_accumulation_steps; /* micro-batches of one optimiser step */
 	int64_t max_steps;       /* optimiser steps; 0: off. What ends first of this and the next two ends the run */
 	double num_train_epochs; /* 0: off */

@@ -53,9 +53,11 @@ struct ttir_type {
 enum loc_kind { LOC_UNKNOWN, LOC_FILE, LOC_NAMED, LOC_CALLSITE, LOC_ALIAS };
 struct ttir_loc {
 	enum loc_kind kind;
-	struct slice file;
-	int line, column; /* file; an alias has its name in `file` */
-	int a, b;         /* named: child a; callsite: callee a, caller b; alias: a once resolved; -1: none */
+	struct slice file; /* an alias has its name here */
+	int line;          /* of a file's place */
+	int column;
+	int a; /* named: child; callsite: callee; alias: what it is, once resolved; -1: none */
+	int b; /* callsite: caller; else -1 */
 };
 
 enum attr_kind { ATTR_UNIT, ATTR_BOOL, ATTR_NUMBER, ATTR_STRING, ATTR_KEYWORD, ATTR_INTS, ATTR_DENSE, ATTR_OTHER };
@@ -70,11 +72,11 @@ struct ttir_attr {
 	int type;            /* of a typed number or dense, else -1 */
 };
 
-struct ttir_use {
+struct ttir_use { /* %name#index */
 	struct slice name;
 	int index;
-	int group;
-}; /* %name#index; group counts the brackets before it */
+	int group; /* brackets before it */
+};
 struct ttir_arg {
 	struct slice name;
 	int type;
@@ -89,8 +91,9 @@ struct ttir_target {
 
 struct ttir_op {
 	struct slice name;
-	int line, column; /* in the text */
-	int loc;
+	int line; /* in the text */
+	int column;
+	int loc; /* into the module's locs */
 	int nresults;
 	struct ttir_use *results; /* index: how many values the name stands for */
 	int nuses;
@@ -116,7 +119,8 @@ struct ttir_block {
 	struct slice label;
 	int nargs;
 	struct ttir_arg *args;
-	struct ttir_op *first, *last;
+	struct ttir_op *first;
+	struct ttir_op *last;
 	struct ttir_block *next;
 };
 struct ttir_region {
@@ -124,7 +128,8 @@ struct ttir_region {
 };
 struct ttir_func {
 	struct slice name;
-	bool is_public, has_body;
+	bool is_public;
+	bool has_body;
 	int loc;
 	int nargs;
 	struct ttir_arg *args;
@@ -139,7 +144,8 @@ struct ttir_module {
 	int ntypes;
 	struct ttir_type *types;
 	int type_buckets[256];
-	int nlocs, locs_cap;
+	int nlocs;
+	int locs_cap;
 	struct ttir_loc *locs;
 	int nops;
 	uint32_t seed; /* of name hashes: depends on the whole text, so that no text can be written to make its own names

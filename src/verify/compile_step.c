@@ -53,8 +53,8 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 {
 	char arch[64];
 	const struct vm_gpu *gpu = &g->s->gpu;
-	snprintf(arch, sizeof arch, "%d,%lld,%s", gpu->capability, (long long)gpu->shared_bytes,
-		g->s->gpu_runners ? "cubin" : "");
+	snprintf(arch, sizeof arch, "%d,%lld,%s%s", gpu->capability, (long long)gpu->shared_bytes,
+		g->s->gpu_runners ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "");
 	struct slice parts[] = {
 		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -93,20 +93,29 @@ static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 {
 	json_t *o = json_pack("{s:s%, s:i, s:i, s:i, s:i, s:I, s:b, s:b, s:b, s:b, s:b, s:b}", "ttir", k->ttir, k->ttir_len,
 		"num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", g->s->gpu.capability,
-		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion, "enable_reflect_ftz",
-		!k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl, "want_ttgir", 1,
-		"want_cubin", g->s->gpu_runners != NULL);
+		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted,
+		"enable_reflect_ftz", !k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl,
+		"want_ttgir", 1, "want_cubin", g->s->gpu_runners != NULL);
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
 }
 
-/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. */
-static int cubin_take(json_t *result, int fd, struct err *err)
+static json_t *fault_json(const char *code, const char *text)
+{
+	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
+}
+
+/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. Whether there is one,
+ * and its size, are the doing of the IR (a name may have a million letters). */
+static int cubin_take(json_t **result, int fd, struct err *err)
 {
 	struct stat st;
-	if (fstat(fd, &st) || st.st_size < 1 || st.st_size > CUBIN_BYTES_MAX)
-		return err_set(err, ERR_INFRA, "the compile worker's binary has no size that one may have");
+	if (fd < 0 || fstat(fd, &st) || st.st_size < 1 || st.st_size > CUBIN_BYTES_MAX) {
+		json_decref(*result);
+		*result = fault_json("compile-error", "the kernel's binary has more bytes than any that is taken, or none");
+		return 0;
+	}
 	size_t n = (size_t)st.st_size, done = 0;
 	uint8_t *data = xmalloc(n);
 	while (done < n) {
@@ -116,15 +125,10 @@ static int cubin_take(json_t *result, int fd, struct err *err)
 	}
 	char *text = xmalloc(BASE64_ENCODE_RAW_LENGTH(n) + 1);
 	base64_encode_raw(text, n, data);
-	if (done == n) json_object_set_new(result, "cubin", json_stringn(text, BASE64_ENCODE_RAW_LENGTH(n)));
+	if (done == n) json_object_set_new(*result, "cubin", json_stringn(text, BASE64_ENCODE_RAW_LENGTH(n)));
 	free(text);
 	free(data);
 	return done == n ? 0 : err_set(err, ERR_INFRA, "reading the compile worker's binary: %s", strerror(errno));
-}
-
-static json_t *fault_json(const char *code, const char *text)
-{
-	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
 }
 
 /* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours,
@@ -238,7 +242,8 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 		json_decref(*result);
 		*result = fault_json("compiler-crash", "the compiler's answer on this kernel is no JSON object");
 	}
-	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault")) rc = cubin_take(*result, fds[0], err);
+	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault"))
+		rc = cubin_take(result, nfds > 0 ? fds[0] : -1, err);
 	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
 	if (!rc) json_object_set_new(*result, "cpu_ms", json_integer(g->compile_ms - before_ms));
 	str_release(&text);

@@ -11,14 +11,15 @@
 #include "base/dtype.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
+#include "verify/gpu_lock.h"
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 /* A GPU's time for a trial beside the vm's for the same: enough for what the driver does at a first
  * launch, and so little that a kernel which never ends does not keep the GPU from others for long. */
 #define TRIAL_MS 3000
 #define TIMES_THE_VM 2
+#define LOCK_MS 120000 /* for the GPU's lock: timings of others are in front */
 #define GRACE_MS 5000 /* from the runner's own deadline to ours: a GPU is not interrupted between two launches */
 
 /* Faults of a GPU's runner and what they mean for a verdict. All others are the machine's. */
@@ -65,7 +66,7 @@ static int runner_lost(struct grading *g, int rc, struct err *err)
 }
 
 /* A runner with the tape and its binaries. */
-static int start(struct grading *g, const struct trace *tr, struct err *err)
+int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 {
 	struct compiled c = {.fd = -1};
 	struct runner_loaded loaded;
@@ -84,12 +85,13 @@ static int start(struct grading *g, const struct trace *tr, struct err *err)
 		if (rc == ERR_MISMATCH) rc = fault_end(g, &fault, NULL, err);
 		else if (rc) rc = runner_lost(g, rc, err);
 	}
+	g->gpu_loaded = rc ? NULL : tr->tape;
 	compiled_release(&c);
 	return rc;
 }
 
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
-static int outputs_differ(
+int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len)
 {
 	int differ = 0;
@@ -113,15 +115,16 @@ static bool outputs_are_same(const struct tape *t, const struct attempt_result *
 }
 
 /* One replay; *r is to be released on 0. GRADE_END for faults. */
-static int replay(struct grading *g, const struct attempt *asked, struct attempt_result *r, struct err *err)
+int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_result *r, struct err *err)
 {
 	struct attempt own = *asked, *a = &own;
 	int64_t ms = TRIAL_MS + TIMES_THE_VM * g->vm_ns / 1000000;
-	if (!a->time_repeats) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
-	if (a->time_repeats) pthread_rwlock_wrlock(&g->s->gpu_lock);
-	else pthread_rwlock_rdlock(&g->s->gpu_lock);
-	int rc = attempt_run(g, &g->gpu_runner, a, r, err);
-	pthread_rwlock_unlock(&g->s->gpu_lock);
+	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
+	int lock = -1, rc = gpu_lock_take(NULL, g->s->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
+	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
+	if (a->asker) gpu_watch_begin(g->s->watch);
+	rc = attempt_run(g, &g->gpu_runner, a, r, err);
+	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
@@ -140,14 +143,14 @@ static int repeat_judge(
 	struct attempt again = *first;
 	struct attempt_result r;
 	again.is_overlapped = true;
-	int rc = replay(g, &again, &r, err);
+	int rc = gpu_replay(g, &again, &r, err);
 	if (rc) return rc;
 	char text[512] = "", trial[400];
 	double worst = NAN;
 	struct verdict_device *d = &g->v->device;
 	if (outputs_are_same(first->trace->tape, was, &r)) {
 		d->repeat = REPEAT_BITWISE;
-	} else if (!outputs_differ(first->trial, &r, &worst, text, sizeof text)) {
+	} else if (!gpu_outputs_differ(first->trial, &r, &worst, text, sizeof text)) {
 		d->repeat = REPEAT_WITHIN;
 	} else {
 		d->repeat = REPEAT_UNSTABLE;
@@ -159,19 +162,53 @@ static int repeat_judge(
 	return rc;
 }
 
+/* A compiler may round a product and a sum in one step. Where a kernel subtracts from x * y what was computed as x * y,
+ * the difference is then not zero but what the product's rounding left over, which among magnitudes of 2^24 is a large
+ * number: kernels that are right as they are written, and on the task's own inputs, go wrong. Such a trial is repeated
+ * with kernels that are compiled as they are written. 0: it is right then. */
+static int contraction_judge(struct grading *g, const struct attempt *a, double *worst, struct err *err)
+{
+	struct attempt_result r;
+	char text[512];
+	g->is_uncontracted = true;
+	int rc = gpu_start(g, a->trace, err);
+	if (!rc) rc = gpu_replay(g, a, &r, err);
+	g->is_uncontracted = false;
+	if (rc) return rc;
+	bool is_right = !gpu_outputs_differ(a->trial, &r, worst, text, sizeof text);
+	attempt_release(&r);
+	if (is_right) g->v->device.contracted++;
+	/* What follows runs what a user would run. */
+	return is_right ? gpu_start(g, a->trace, err) : GRADE_END;
+}
+
+/* Guided inputs have the numbers next to zero among them, which are no normal ones: libraries for GPUs take them for
+ * zero, as the reference on a GPU does. What differs there alone is counted. */
+static int guided_apart(struct grading *g, const struct attempt *a, struct err *err)
+{
+	g->v->device.guided_apart++;
+	return gpu_start(g, a->trace, err);
+}
+
 static int trial_judge(struct grading *g, const struct attempt *a, bool is_repeated, struct err *err)
 {
 	struct attempt_result r;
 	struct verdict_device *d = &g->v->device;
 	char text[512] = "", trial[400];
 	d->trials++;
-	int rc = replay(g, a, &r, err);
-	if (!rc && outputs_differ(a->trial, &r, &d->error_max, text, sizeof text)) {
-		attempt_text(g, a->trial, trial, sizeof trial);
-		rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(a->trial, "gpu-mismatch"), 0,
-			"right on the vm, but not on the GPU, for %s: %s", trial, text);
+	double worst = d->error_max, apart = d->error_max;
+	int rc = gpu_replay(g, a, &r, err);
+	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
+		rc = a->trial->is_stock ? GRADE_END : contraction_judge(g, a, &apart, err);
+		if (rc == GRADE_END && a->trial->is_guided) return guided_apart(g, a, err);
+		d->error_max = rc ? worst : apart;
+		attempt_text(g, a->trial, trial, sizeof trial);
+		if (rc == GRADE_END)
+			grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(a->trial, "gpu-mismatch"), 0,
+				"right on the vm, but not on the GPU, for %s: %s", trial, text);
 	} else if (!rc) {
+		d->error_max = worst;
 		if (is_repeated) rc = repeat_judge(g, a, &r, err);
 		attempt_release(&r);
 	}
@@ -184,7 +221,7 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 
 int gpu_step(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
-	int rc = start(g, tr, err);
+	int rc = gpu_start(g, tr, err);
 	bool is_first = true;
 	for (int i = 0; i < g->oracle->ntrials && !rc; i++) {
 		const struct oracle_trial *t = &g->oracle->trials[i];
@@ -195,54 +232,10 @@ int gpu_step(struct grading *g, const struct trace *tr, int variant, struct err 
 	return rc;
 }
 
-/* ---- timing ---- */
-
-static int compare_ns(const void *a, const void *b)
+int gpu_guided(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-	return (x > y) - (x < y);
-}
-
-/* The median, and around it the order statistics between which the true median lies in 95 of 100
- * cases, whatever the times' distribution: ranks n / 2 -+ 0.98 sqrt(n), from the binomial of 1 / 2. */
-static void times_keep(struct verdict_device *d, struct runner_result *r)
-{
-	int n = r->ntimes;
-	snprintf(d->untimed, sizeof d->untimed, "%s", r->untimed);
-	d->timed = n;
-	d->empty_s = (double)r->empty_ns * 1e-9;
-	if (!n) return;
-	qsort(r->times_ns, (size_t)n, sizeof *r->times_ns, compare_ns);
-	double half = 0.98 * sqrt((double)n);
-	int low = (int)floor(n / 2.0 - half), high = (int)ceil(n / 2.0 + half);
-	d->time_s = 0.5e-9 * (double)(r->times_ns[(n - 1) / 2] + r->times_ns[n / 2]);
-	d->time_low_s = 1e-9 * (double)r->times_ns[MAX(low, 0)];
-	d->time_high_s = 1e-9 * (double)r->times_ns[MIN(high, n - 1)];
-}
-
-int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err)
-{
-	const struct oracle_trial *t = NULL;
-	char text[512] = "";
-	double worst = NAN;
-	for (int i = 0; i < g->oracle->ntrials && !t; i++)
-		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
-	g->v->stage = STAGE_TIMING;
-	struct attempt a = {.trace = stock, .trial = t, .time_repeats = g->s->time_repeats};
-	struct attempt_result r;
-	int rc = t ? start(g, stock, err) : GRADE_ON;
-	if (!rc && t) rc = replay(g, &a, &r, err);
-	if (rc || !t) return rc;
-
-	/* The outputs are the last timed replay's. */
-	times_keep(&g->v->device, &r.result);
-	if (outputs_differ(t, &r, &worst, text, sizeof text)) {
-		g->v->device.disagreements++;
-		rc = grade_end(g, VERDICT_WRONG, STAGE_RECHECK, "gpu-unstable", 0,
-			"right in single replays on the GPU and wrong after timed ones: %s", text);
-	}
-	attempt_release(&r);
-	return rc;
+	int rc = g->gpu_loaded == tr->tape ? GRADE_ON : gpu_start(g, tr, err);
+	return rc ? rc : trial_judge(g, &(struct attempt){.trace = tr, .trial = t}, false, err);
 }
 
 /* ---- when the vm found a difference ---- */
@@ -258,14 +251,15 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 	double worst = NAN;
 	char text[512];
 	asked.v = own;
-	int rc = start(&asked, tr, &err);
-	if (!rc) rc = replay(&asked, &(struct attempt){.trace = tr, .trial = t}, &r, &err);
+	int rc = gpu_start(&asked, tr, &err);
+	if (!rc) rc = gpu_replay(&asked, &(struct attempt){.trace = tr, .trial = t}, &r, &err);
 	/* The runner that was started stays ours, to be ended with the others. */
 	g->gpu_runner = asked.gpu_runner;
 	g->has_gpu_runner = asked.has_gpu_runner;
+	g->gpu_loaded = asked.gpu_loaded;
 	/* A machine's fault (negative) is no opinion. */
 	if (rc >= 0) {
-		bool is_wrong = rc == GRADE_END || outputs_differ(t, &r, &worst, text, sizeof text);
+		bool is_wrong = rc == GRADE_END || gpu_outputs_differ(t, &r, &worst, text, sizeof text);
 		g->v->device.trials++;
 		g->v->device.trials_failed += is_wrong;
 		g->v->device.disagreements += !is_wrong;

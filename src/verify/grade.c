@@ -178,7 +178,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_AGAIN);
 	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
-	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = gpu_time_step(g, stock, err);
+	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = timing_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
 			"all else passed, but the kernels were not compiled");
@@ -225,7 +225,10 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 		.cost_error = NAN,
 		.kernelbench = -1,
 		.kernelbench_trials = 0};
-	out->device.error_max = out->device.time_s = out->device.time_low_s = out->device.time_high_s = NAN;
+	struct verdict_device *d = &out->device;
+	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
+	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
+	d->others = -1;
 	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
 	snprintf(out->gpu, sizeof out->gpu, "%s", s->gpu.name ? s->gpu.name : "");
@@ -277,6 +280,10 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 		}
 		/* KernelBench's own number is asked for whatever the verdict was. Then the attempt's time
 		 * is noted, since processes end in grading_release. */
+		if (rc == GRADE_END && live_step(&g, &err)) {
+			rc = -1;
+			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
+		}
 		if (rc == GRADE_END) kernelbench_step(&g, &stock);
 		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);

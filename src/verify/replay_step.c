@@ -402,7 +402,7 @@ int attempt_run(
 		.is_overlapped = a->is_overlapped,
 		.may_be_given = a->may_be_given,
 		.want_coverage = a->want_coverage,
-		.time_repeats = a->time_repeats,
+		.is_timed = a->asker != NULL,
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
 		.gpu = g->s->gpu.name};
@@ -427,7 +427,7 @@ int attempt_run(
 	/* An unchecked run may write where it likes; the answer has GRACE_MS to arrive. */
 	if (a->is_unchecked) rt.inputs = given_free(&rt);
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
-	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL};
+	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL, a->asker};
 	int rc = runner_try(runner, &rt, tr->tape->noutputs, &data, deadline, &out->result, err);
 	if (a->is_unchecked) free(rt.inputs);
 	free(rt.params);
@@ -487,7 +487,8 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 {
 	struct attempt a = {
 		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
-	return trial_run(g, &a, err);
+	int rc = trial_run(g, &a, err);
+	return !rc && g->s->gpu_runners && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)

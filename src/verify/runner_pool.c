@@ -106,6 +106,14 @@ void runner_pool_free(struct runner_pool *p)
 	free(p);
 }
 
+int runner_pool_count(struct runner_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	int count = p->count + p->ntaken;
+	pthread_mutex_unlock(&p->lock);
+	return count;
+}
+
 static void taken_add(struct runner_pool *p, pid_t pid)
 {
 	CHECKF(p->ntaken < TAKEN_MAX, "%d runners in use at once", p->ntaken);
@@ -264,19 +272,35 @@ static int library_answer(
 	return send_json(r, answer, NULL, 0, deadline_ns, err);
 }
 
+/* The answer to the last question of time, and the next one. */
+static int clock_answer(
+	struct runner *r, const struct runner_asker *asker, const json_t *clock, uint64_t patience_ns, struct err *err)
+{
+	enum runner_clock next = RUNNER_END;
+	int64_t ns = 0;
+	if (!asker) return err_set(err, ERR_FORMAT, "the runner asks for a question of time that nobody has");
+	int rc = json_get_int(clock, "clock", "ns", 0, INT64_MAX / 2, &ns, err);
+	if (!rc) rc = asker->next(asker->ctx, ns, &next, err);
+	if (rc) return rc;
+	return send_json(r, json_pack("{s:s}", "clock", runner_clock_name(next)), NULL, 0, clock_ns() + patience_ns, err);
+}
+
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err)
 {
 	int fds[3] = {data->given_fd, data->outputs_fd, data->library ? data->library->fd : -1},
 		nfds = data->library ? 3 : 2;
 	json_t *answer = NULL;
+	uint64_t start = clock_ns(), patience_ns = deadline_ns > start ? deadline_ns - start : 0;
 	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, nfds, deadline_ns, err);
-	/* Questions about library rows come first, then the result. */
+	/* Questions about library rows come first, then those of time, then the result. */
 	for (;;) {
 		if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
-		const json_t *row = json_object_get(answer, "library");
-		if (rc || !row) break;
-		rc = library_answer(r, data->library, row, deadline_ns, err);
+		const json_t *row = json_object_get(answer, "library"), *clock = json_object_get(answer, "clock");
+		if (rc || (!row && !clock)) break;
+		if (row) rc = library_answer(r, data->library, row, deadline_ns, err);
+		else rc = clock_answer(r, data->asker, clock, patience_ns, err);
+		if (clock) deadline_ns = clock_ns() + patience_ns;
 		json_decref(answer);
 		answer = NULL;
 	}

@@ -28,6 +28,7 @@ struct runner_pool_options {
 int runner_pool_create(
 	const struct runner_pool_options *o, struct runner_pool **out, struct runner_device *device, struct err *err);
 void runner_pool_free(struct runner_pool *p);
+int runner_pool_count(struct runner_pool *p); /* processes there are, those in use included */
 /* A runner with nothing of any candidate in it, sandboxed and waiting. ERR_INFRA. */
 int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);
 /* Tops the pool up again; cheap when it is full. */
@@ -72,12 +73,20 @@ struct runner_library {
 	int (*compute)(void *ctx, int row, uint64_t deadline_ns, char *why, size_t len, struct err *err);
 	void *ctx;
 };
+/* Who asks a runner for times. */
+struct runner_asker {
+	/* Gets the answer to the last question (0 before the first) and names the next, or RUNNER_END. Takes the time that
+	 * it takes: the runner waits. A negative code ends the trial, and the runner with it. */
+	int (*next)(void *ctx, int64_t ns, enum runner_clock *question, struct err *err);
+	void *ctx;
+};
 /* What a trial hands over beside its message. */
 struct runner_data {
 	int given_fd, outputs_fd;
 	const struct runner_library *library; /* NULL: a library row on the data path is a fault */
+	const struct runner_asker *asker;     /* of a trial that is timed */
 };
-/* One trial; result is valid on 0. */
+/* One trial; result is valid on 0. The time until the deadline is given anew for each question of time. */
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err);
 /* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed. result is valid on 0. */

@@ -15,6 +15,7 @@
 #define TRIALS_DEFAULT 16
 #define TRIALS_MAX 32
 #define TIME_REPEATS_DEFAULT 30
+#define TIME_REPEATS_MAX 1000
 #define GIB ((int64_t)1 << 30)
 
 /* ---- places ---- */
@@ -158,12 +159,36 @@ static int options_check(const struct verify_options *o, struct err *err)
 	bool is_number = *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 12 && atoll(size) > 0;
 	if (strcmp(size, "judged") && strcmp(size, "stock") && !is_number)
 		return err_set(err, ERR_USAGE, "cost_size: expected judged, stock or a number of elements, found \"%s\"", size);
-	if (o->num_perf_trials < 0 || o->num_perf_trials > RUNNER_TIMES_MAX)
+	if (o->live && !is_cuda)
+		return err_set(err, ERR_USAGE, "live: a candidate's file runs on a GPU; name one with device");
+	if (o->comparison && strcmp(o->comparison, "cached") && strcmp(o->comparison, "paired"))
+		return err_set(err, ERR_USAGE, "comparison: expected cached or paired, found \"%s\"", o->comparison);
+	if (o->num_perf_trials < 0 || o->num_perf_trials > TIME_REPEATS_MAX)
 		return err_set(
-			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", RUNNER_TIMES_MAX, o->num_perf_trials);
+			err, ERR_USAGE, "num_perf_trials: expected 0 to %d, found %d", TIME_REPEATS_MAX, o->num_perf_trials);
 	if (o->num_correct_trials < 0 || o->num_correct_trials > TRIALS_MAX)
 		return err_set(
 			err, ERR_USAGE, "num_correct_trials: expected 1 to %d, found %d", TRIALS_MAX, o->num_correct_trials);
+	return 0;
+}
+
+/* "eager,compile" as a set of enum verdict_reference_kind. */
+static int references_read(const char *text, unsigned *mask, struct err *err)
+{
+	*mask = 0;
+	for (const char *p = text ? text : ""; *p;) {
+		size_t len = strcspn(p, ",");
+		int k = 0;
+		while (k < REFERENCE_COUNT &&
+			(strlen(verdict_reference_name(k)) != len || strncmp(p, verdict_reference_name(k), len)))
+			k++;
+		if (k == REFERENCE_COUNT && !(len == 4 && !strncmp(p, "none", 4)))
+			return err_set(err, ERR_USAGE,
+				"references: expected none or words of eager, tf32 and compile with commas between, found \"%s\"",
+				text);
+		if (k < REFERENCE_COUNT) *mask |= 1u << k;
+		p += len + (p[len] == ',');
+	}
 	return 0;
 }
 
@@ -182,6 +207,7 @@ static void descriptors_raise(void)
 int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err)
 {
 	int rc = options_check(o, err);
+	if (!rc) rc = references_read(o->references, &s->reference_mask, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
 	if (rc) return rc;
 	/* How long a process of each kind may take, and how much memory it may have. */
@@ -206,6 +232,8 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
+	s->is_paired = o->comparison && !strcmp(o->comparison, "paired");
+	s->is_live = o->live;
 	s->store = o->store;
 	/* Each runner and worker holds several descriptors. */
 	descriptors_raise();

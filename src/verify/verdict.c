@@ -7,6 +7,7 @@
 static const char *const CLASS_NAMES[] = {VERDICT_CLASS_TABLE(X)};
 static const char *const STAGE_NAMES[] = {VERDICT_STAGE_TABLE(X)};
 static const char *const REPEAT_NAMES[] = {VERDICT_REPEAT_TABLE(X)};
+static const char *const REFERENCE_NAMES[] = {VERDICT_REFERENCE_TABLE(X)};
 #undef X
 
 const char *verdict_class_name(enum verdict_class c)
@@ -27,6 +28,12 @@ const char *verdict_repeat_name(enum verdict_repeat r)
 	return REPEAT_NAMES[r];
 }
 
+const char *verdict_reference_name(enum verdict_reference_kind k)
+{
+	CHECKF(k >= 0 && k < REFERENCE_COUNT, "reference %d", (int)k);
+	return REFERENCE_NAMES[k];
+}
+
 /* Text that came from a candidate may hold bytes that are no UTF-8; JSON cannot. */
 static json_t *text_json(const char *text)
 {
@@ -41,14 +48,45 @@ static json_t *text_json(const char *text)
 
 static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
+static json_t *measure_json(const struct verdict_measure *m)
+{
+	return json_pack("[o, o, o]", number_json(m->value), number_json(m->low), number_json(m->high));
+}
+
+json_t *verdict_reference_json(const struct verdict_reference *r)
+{
+	return json_pack("{s:b, s:b, s:b, s:b, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "timed", r->is_timed,
+		"agrees", r->agrees, "gated", r->is_gated, "cached", r->is_cached, "pairs", r->pairs, "memory_bytes",
+		(json_int_t)r->memory_bytes, "error_max", number_json(r->error_max), "time_s", measure_json(&r->time_s),
+		"speedup", measure_json(&r->speedup), "wall_s", number_json(r->wall_s), "paper_s", number_json(r->paper_s),
+		"speedup_wall", number_json(r->speedup_wall), "speedup_paper", number_json(r->speedup_paper), "why",
+		text_json(r->why));
+}
+
 static json_t *device_json(const struct verdict_device *d)
 {
-	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
+	json_t *references = json_object();
+	/* Those that nobody timed or tried to time are left out. */
+	for (int i = 0; i < REFERENCE_COUNT; i++)
+		if (d->references[i].is_timed || d->references[i].why[0])
+			json_object_set_new(references, REFERENCE_NAMES[i], verdict_reference_json(&d->references[i]));
+	json_t *o = json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
 		text_json(d->name), "driver", d->driver, "trials", d->trials, "trials_failed", d->trials_failed,
-		"disagreements", d->disagreements, "error_max", number_json(d->error_max), "repeat",
-		verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds), "timed", d->timed, "time_s",
-		number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s", number_json(d->time_high_s),
-		"empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+		"disagreements", d->disagreements, "contracted", d->contracted, "guided_apart", d->guided_apart, "error_max",
+		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
+		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
+		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+	json_object_set_new(o, "wall_s", number_json(d->wall_s));
+	json_object_set_new(o, "paper_s", number_json(d->paper_s));
+	json_object_set_new(o, "control_s", number_json(d->control_s));
+	json_object_set_new(o, "memory_bytes", json_integer(d->memory_bytes));
+	json_object_set_new(o, "others", json_integer(d->others));
+	json_object_set_new(o, "floor_s", number_json(d->floor_s));
+	json_object_set_new(o, "floor_by", text_json(d->floor_by));
+	json_object_set_new(o, "live", text_json(d->live));
+	json_object_set_new(o, "live_why", text_json(d->live_why));
+	json_object_set_new(o, "references", references);
+	return o;
 }
 
 static json_t *coverage_json(const struct verdict *v)
@@ -131,36 +169,91 @@ static int name_find(const char *const *names, int count, const char *name, cons
 
 static void text_copy(char *to, size_t len, const char *from) { snprintf(to, len, "%s", from); }
 
+/* What was not finite was written as null, and reads back as NaN. */
+static int real_from_json(const json_t *o, const char *where, const char *field, double *to, struct err *err)
+{
+	*to = NAN;
+	return json_is_null(json_object_get(o, field)) ? 0 : json_opt_num(o, where, field, to, err);
+}
+
+static double real_at(const json_t *list, size_t i)
+{
+	const json_t *v = json_array_get(list, i);
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static struct verdict_measure measure_from_json(const json_t *list)
+{
+	return (struct verdict_measure){real_at(list, 0), real_at(list, 1), real_at(list, 2)};
+}
+
+int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, struct err *err)
+{
+	static const char where[] = "verdict.device.references";
+	struct verdict_reference r = {0};
+	const char *why = "";
+	int64_t pairs = 0;
+	int rc = json_opt_bool(o, where, "timed", &r.is_timed, err);
+	if (!rc) rc = json_opt_bool(o, where, "agrees", &r.agrees, err);
+	if (!rc) rc = json_opt_bool(o, where, "gated", &r.is_gated, err);
+	if (!rc) rc = json_opt_bool(o, where, "cached", &r.is_cached, err);
+	if (!rc) rc = json_opt_int(o, where, "pairs", 0, INT32_MAX, &pairs, err);
+	if (!rc) rc = json_opt_int(o, where, "memory_bytes", 0, INT64_MAX, &r.memory_bytes, err);
+	if (!rc) rc = real_from_json(o, where, "error_max", &r.error_max, err);
+	if (!rc) rc = real_from_json(o, where, "wall_s", &r.wall_s, err);
+	if (!rc) rc = real_from_json(o, where, "paper_s", &r.paper_s, err);
+	if (!rc) rc = real_from_json(o, where, "speedup_wall", &r.speedup_wall, err);
+	if (!rc) rc = real_from_json(o, where, "speedup_paper", &r.speedup_paper, err);
+	if (!rc) rc = json_opt_str(o, where, "why", &why, err);
+	if (rc) return rc;
+	r.pairs = (int)pairs;
+	r.time_s = measure_from_json(json_object_get(o, "time_s"));
+	r.speedup = measure_from_json(json_object_get(o, "speedup"));
+	text_copy(r.why, sizeof r.why, why);
+	*out = r;
+	return 0;
+}
+
 static int device_from_json(const json_t *o, struct verdict_device *d, struct err *err)
 {
+	static const char where[] = "verdict.device";
 	const struct {
 		const char *field;
-		int *to;
-	} ints[] = {{"driver", &d->driver}, {"trials", &d->trials}, {"trials_failed", &d->trials_failed},
-		{"disagreements", &d->disagreements}, {"timed", &d->timed}};
+		int *to, least;
+	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
+		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0},
+		{"guided_apart", &d->guided_apart, 0}, {"timed", &d->timed, 0}, {"others", &d->others, -1}};
 	const struct {
 		const char *field;
 		double *to;
 	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
-		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}};
-	const char *name = "", *repeat = "", *untimed = "";
-	int rc = json_get_str(o, "verdict.device", "name", &name, err), index = 0;
-	if (!rc) rc = json_get_str(o, "verdict.device", "repeat", &repeat, err);
+		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}, {"wall_s", &d->wall_s},
+		{"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
+	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "";
+	int rc = json_get_str(o, where, "name", &name, err), index = 0;
+	if (!rc) rc = json_get_str(o, where, "repeat", &repeat, err);
 	if (!rc) rc = name_find(REPEAT_NAMES, VERDICT_REPEAT_COUNT, repeat, "device.repeat", &index, err);
 	for (size_t i = 0; i < ARRAY_LEN(ints) && !rc; i++) {
 		int64_t value = 0;
-		rc = json_opt_int(o, "verdict.device", ints[i].field, 0, INT32_MAX, &value, err);
+		rc = json_opt_int(o, where, ints[i].field, ints[i].least, INT32_MAX, &value, err);
 		*ints[i].to = (int)value;
 	}
-	/* What was not finite was written as null, and reads back as NaN. */
-	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++) {
-		*reals[i].to = NAN;
-		if (!json_is_null(json_object_get(o, reals[i].field)))
-			rc = json_opt_num(o, "verdict.device", reals[i].field, reals[i].to, err);
+	for (size_t i = 0; i < ARRAY_LEN(reals) && !rc; i++)
+		rc = real_from_json(o, where, reals[i].field, reals[i].to, err);
+	if (!rc) rc = json_opt_int(o, where, "memory_bytes", 0, INT64_MAX, &d->memory_bytes, err);
+	if (!rc) rc = json_opt_str(o, where, "untimed", &untimed, err);
+	if (!rc) rc = json_opt_str(o, where, "floor_by", &floor_by, err);
+	if (!rc) rc = json_opt_str(o, where, "live", &live, err);
+	if (!rc) rc = json_opt_str(o, where, "live_why", &live_why, err);
+	for (int i = 0; i < REFERENCE_COUNT && !rc; i++) {
+		const json_t *r = json_object_get(json_object_get(o, "references"), REFERENCE_NAMES[i]);
+		if (r) rc = verdict_reference_from_json(r, &d->references[i], err);
 	}
-	if (!rc) rc = json_opt_str(o, "verdict.device", "untimed", &untimed, err);
 	/* The texts are the JSON object's, so the record keeps copies. */
 	text_copy(d->untimed, sizeof d->untimed, untimed);
+	text_copy(d->floor_by, sizeof d->floor_by, floor_by);
+	text_copy(d->live, sizeof d->live, live);
+	text_copy(d->live_why, sizeof d->live_why, live_why);
 	text_copy(d->name, sizeof d->name, name);
 	d->repeat = (enum verdict_repeat)index;
 	return rc;

@@ -30,6 +30,38 @@ enum verdict_repeat { VERDICT_REPEAT_TABLE(X) VERDICT_REPEAT_COUNT };
 #undef X
 const char *verdict_repeat_name(enum verdict_repeat r);
 
+/* PyTorch's own ways to run a reference on the GPU at hand. tf32: eager, with tensor cores for fp32 products. */
+#define VERDICT_REFERENCE_TABLE(X) X(REFERENCE_EAGER, "eager") X(REFERENCE_TF32, "tf32") X(REFERENCE_COMPILE, "compile")
+#define X(e, t) e,
+enum verdict_reference_kind { VERDICT_REFERENCE_TABLE(X) REFERENCE_COUNT };
+#undef X
+const char *verdict_reference_name(enum verdict_reference_kind k);
+
+/* A measured figure: the middle of a series, and the interval that holds the true middle with 95 %; NaN: none. */
+struct verdict_measure {
+	double value;
+	double low;
+	double high;
+};
+/* One reference beside the candidate. Speedups are the reference's time over the candidate's: of spans (device activity
+ * alone, cold caches); of the host's clock; and as papers measure them, 10 calls to warm up and the mean of 100. */
+struct verdict_reference {
+	bool is_timed;
+	bool agrees;          /* what its timed forward returned is what is expected */
+	bool is_gated;        /* false: gaps in which the GPU waited for the host are in its time */
+	bool is_cached;       /* timed earlier, and the control agreed */
+	int pairs;            /* spans measured turn by turn with the candidate's; 0: medians of two series */
+	int64_t memory_bytes; /* that one forward needs at most, inputs and parameters included */
+	double error_max;     /* worst scaled error of the timed forward; NaN not compared */
+	struct verdict_measure time_s;
+	struct verdict_measure speedup;
+	double wall_s;
+	double paper_s;
+	double speedup_wall;
+	double speedup_paper;
+	char why[160]; /* why there is no time, or no speedup */
+};
+
 /* Where the kernels ran. Of a GPU: what it found beside the vm. */
 struct verdict_device {
 	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
@@ -37,16 +69,29 @@ struct verdict_device {
 	int trials;
 	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
-	double error_max;  /* worst scaled error over its trials */
+	int guided_apart;  /* guided trials that the vm passed and the GPU did not, by their values: counted, not judged */
+	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
+						 a sum rounded once), which the IR does not ask for and the vm does not do */
+	double error_max; /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
 	double seconds; /* that the replays took */
 	/* Timed replays with cold caches; times are NaN where there are none. */
-	int timed;         /* replays */
-	double time_s;     /* their median */
-	double time_low_s; /* the interval that holds the true median with 95 % */
+	int timed;         /* spans */
+	double time_s;     /* their middle */
+	double time_low_s; /* the interval that holds the true middle with 95 % */
 	double time_high_s;
-	double empty_s;    /* what the clock shows where nothing runs */
-	char untimed[128]; /* why there are none though they were asked for; else "" */
+	double empty_s;       /* what the clock shows where nothing runs */
+	double wall_s;        /* of the same tape by the host's clock */
+	double paper_s;       /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
+	double control_s;     /* of the launcher's own work */
+	int64_t memory_bytes; /* all buffers of the tape and its launches' scratch */
+	int others;           /* processes of others on the GPU meanwhile; -1 not known */
+	double floor_s;       /* what no kernel that does this work can beat, by the machine's measured peaks */
+	char floor_by[16];    /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	char live[8];         /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
+	char live_why[160];   /* of "wrong" and "failed" */
+	char untimed[128];    /* why there are no times though they were asked for; else "" */
+	struct verdict_reference references[REFERENCE_COUNT];
 };
 
 #define VERDICT_SIDES_MAX 16
@@ -120,5 +165,7 @@ struct verdict {
 							  settled it */
 };
 json_t *verdict_json(const struct verdict *v); /* the object that `hone verify --json` prints; new reference */
+json_t *verdict_reference_json(const struct verdict_reference *r);
+int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, struct err *err);
 int verdict_from_json(const json_t *o, struct verdict *out, struct err *err);
 #endif

@@ -23,9 +23,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "4"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
-#define KNOWN_MAX 4096               /* verdicts kept in memory */
+#define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
+#define BUCKET 8
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
 
@@ -64,7 +65,8 @@ struct verifier {
 	bool is_ready;
 	pthread_mutex_t ready_lock;
 	struct verdict **known;
-	struct sha256_hex *known_keys; /* (KNOWN_MAX), direct-mapped by key */
+	struct sha256_hex *known_keys; /* (KNOWN_MAX), buckets of BUCKET by key */
+	unsigned known_turn;
 };
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
@@ -94,12 +96,18 @@ static int ready(struct verifier *v, struct err *err)
 
 /* ---- known verdicts ---- */
 
-static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key)
+/* The key's place in its bucket; where it has none, one to put it: an empty one, or one in turn. */
+static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key, bool *is_there)
 {
-	unsigned at = 0;
-	for (int i = 0; i < 8; i++)
-		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &v->known[at % KNOWN_MAX];
+	char head[9];
+	snprintf(head, sizeof head, "%.8s", key->text);
+	size_t first = strtoul(head, NULL, 16) % (KNOWN_MAX / BUCKET) * BUCKET, at = first + v->known_turn++ % BUCKET;
+	*is_there = false;
+	for (size_t i = first; i < first + BUCKET && !*is_there; i++) {
+		*is_there = v->known[i] && !strcmp(v->known_keys[i].text, key->text);
+		if (*is_there || (!v->known[i] && v->known[at])) at = i;
+	}
+	return &v->known[at];
 }
 
 /* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this
@@ -204,7 +212,8 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 		}
 	for (struct waiter *x = w->waiters; x; x = x->next) finished_push(v, x->id, d, x->is_duplicate);
 	if (d->class != VERDICT_INFRA) {
-		struct verdict **slot = known_slot(v, &w->key);
+		bool is_there;
+		struct verdict **slot = known_slot(v, &w->key, &is_there);
 		if (!*slot) *slot = xmalloc(sizeof **slot);
 		**slot = *d;
 		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
@@ -251,11 +260,26 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %d %llu %s %s %d", v->s.gpu_runners ? d->name : "vm",
-		d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict",
-		sandbox_level_name(v->s.level), v->s.num_trials, v->s.gpu_runners ? v->s.time_repeats : 0, v->s.skip_compile,
-		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d",
+		v->s.gpu_runners ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms,
+		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
+		v->s.gpu_runners ? v->s.time_repeats : 0, v->s.gpu_runners ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
+		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
 		v->s.limits.oracle_work_ms);
+}
+
+/* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of
+ * the last two is needed. */
+static int timing_start(struct verifier *v, struct err *err)
+{
+	char why[256] = "";
+	if (!v->s.time_repeats && !v->s.is_live) return 0;
+	v->s.watch = gpu_watch_open(NULL, v->s.device.uuid, why, sizeof why);
+	if (!v->s.watch) log_info("verify: nothing is known of other processes on the GPU: %s", why);
+	struct gpu_identity gpu = gpu_identity_of(&v->s.device);
+	gpu_peaks_load(&gpu, &v->s.peaks, NULL);
+	if (!v->s.reference_mask && !v->s.is_live) return 0;
+	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
 
 /* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
@@ -284,7 +308,8 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 			v->s.level = SANDBOX_LSM;
 		}
 	}
-	return rc ? rc : setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
+	if (!rc) rc = setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
+	return rc ? rc : timing_start(v, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -324,14 +349,10 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s = shared;
 	v->s.compiles = compile_cache_create();
 	v->s.rebuilds = rebuild_cache_create();
+	v->s.references = reference_cache_create(v->s.store);
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_mutex_init(&v->s.times_lock, NULL);
-	pthread_rwlockattr_t kind;
-	pthread_rwlockattr_init(&kind);
-	pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* a timing does not starve */
-	pthread_rwlock_init(&v->s.gpu_lock, &kind);
-	pthread_rwlockattr_destroy(&kind);
 	pthread_cond_init(&v->has_work, NULL);
 	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays readable for the rest. */
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -381,7 +402,7 @@ void verifier_free(struct verifier *v)
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
 	/* Threads at work wait for a child: its end wakes them, and no new one starts. */
-	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler};
+	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler, v->s.timer};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
 		if (zygotes[i]) zygote_stop(zygotes[i]);
 	if (v->s.runners) runner_pool_stop(v->s.runners);
@@ -393,12 +414,13 @@ void verifier_free(struct verifier *v)
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);
+	reference_cache_free(v->s.references);
+	gpu_watch_close(v->s.watch);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
 	pthread_mutex_destroy(&v->ready_lock);
 	pthread_mutex_destroy(&v->s.times_lock);
-	pthread_rwlock_destroy(&v->s.gpu_lock);
 	pthread_cond_destroy(&v->has_work);
 	if (v->finished_fd >= 0) close(v->finished_fd);
 	free(v->s.versions);
@@ -451,10 +473,11 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
-	struct verdict **known = known_slot(v, &key);
+	bool is_known;
+	struct verdict **known = known_slot(v, &key, &is_known);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
-	if (*known && !strcmp(v->known_keys[known - v->known].text, key.text)) {
+	if (is_known) {
 		struct verdict again = **known;
 		again.seconds = 0;
 		finished_push(v, r->id, &again, true);

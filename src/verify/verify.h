@@ -37,6 +37,12 @@ struct verify_options {
 	int num_correct_trials; /* 0: default (docs/verifier.md) */
 	int num_perf_trials;    /* timed replays on a GPU; 0: 30 */
 	bool skip_timing;       /* no timed replays */
+	const char *references; /* on a GPU, what is timed beside the candidate: words of "eager", "tf32" and "compile" with
+							   commas between, or NULL: nothing */
+	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in their
+				  host code's hands: for research; never more than partial */
+	const char *comparison; /* NULL or "cached": references keep their times while the GPU's control agrees; "paired":
+							   they are timed turn by turn with each candidate */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms;   /* of one trace; this and the next three: 0: the default */
 	int compile_timeout_ms; /* of a candidate's kernels together, in processor time */

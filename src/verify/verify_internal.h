@@ -9,8 +9,11 @@
 #include "store/store.h"
 #include "tape/tape.h"
 #include "task/task.h"
+#include "verify/calibrate.h"
 #include "verify/cost_model.h"
+#include "verify/gpu_watch.h"
 #include "verify/oracle.h"
+#include "verify/reference_cache.h"
 #include "verify/runner_pool.h"
 #include "verify/verify.h"
 #include <pthread.h>
@@ -32,6 +35,8 @@ int setup_device(const char *text, bool *is_cuda, int *number, struct err *err);
  * a device its own figures where they are smaller. */
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
+struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
+
 struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
@@ -42,11 +47,16 @@ struct verify_shared {
 	struct rebuild_cache *rebuilds;
 	struct runner_pool *runners;
 	struct runner_pool *gpu_runners; /* NULL: the vm alone */
-	/* Replays on the GPU hold it shared, timed ones alone: nothing of this verifier runs beside them. */
-	pthread_rwlock_t gpu_lock;
-	struct runner_device device; /* of gpu_runners */
-	struct vm_gpu gpu;           /* the card that kernels are made for */
-	struct store *store;         /* may be NULL */
+	struct runner_device device; /* of gpu_runners; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
+	struct zygote *timer;        /* references on the GPU; NULL: none are timed */
+	struct gpu_watch *watch;     /* NULL: nothing is known of others */
+	struct reference_cache *references;
+	struct gpu_peaks peaks;  /* of device, where they were measured */
+	bool is_live;            /* candidates' files are run for real too */
+	bool is_paired;          /* references are timed turn by turn with each candidate */
+	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
+	struct vm_gpu gpu;       /* the card that kernels are made for */
+	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32, skip_compile, skip_replay;
@@ -94,6 +104,8 @@ struct grading {
 	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
+	const struct tape *gpu_loaded; /* by gpu_runner; NULL: none */
+	bool is_uncontracted;          /* kernels are compiled without contraction of products and sums */
 	bool is_ir;      /* the answer is a tape with its kernels' IR: its own source, for the judged inputs alone */
 	bool is_partial; /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
@@ -201,12 +213,12 @@ struct attempt {
 	const struct oracle_trial *trial;
 	int deadline_ms; /* 0: replay_timeout_ms */
 	bool want_cost, is_overlapped;
-	int time_repeats;
-	bool want_coverage;    /* on the vm: which sides of its comparisons the candidate takes */
-	bool is_crosswise;     /* the second on the vm, after the first was right */
-	bool is_unchecked;     /* as a GPU runs it: no race is looked for, and inputs may be written to */
-	int order_line;        /* of what the second is for */
-	uint64_t may_be_given; /* outputs that the reference itself does not compute */
+	const struct runner_asker *asker; /* on a GPU: who asks for times */
+	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
+	bool is_crosswise;                /* the second on the vm, after the first was right */
+	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */
+	int order_line;                   /* of what the second is for */
+	uint64_t may_be_given;            /* outputs that the reference itself does not compute */
 };
 struct attempt_result {
 	struct runner_result result;
@@ -228,8 +240,21 @@ void attempt_text(const struct grading *g, const struct oracle_trial *t, char *t
 
 /* All counted trials of one variant on the GPU, after they passed on the vm. */
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
-/* The stock tape's time on the GPU, and its outputs once more. */
-int gpu_time_step(struct grading *g, const struct trace *stock, struct err *err);
+/* A trial that was made for this candidate and passed on the vm, on the GPU. */
+int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_trial *trial, struct err *err);
+/* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or alone where it is
+ * timed. GRADE_END for faults; *r is to be released on 0. */
+int gpu_start(struct grading *g, const struct trace *t, struct err *err);
+int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err);
+/* The worst error and the first text of a difference; 0 when all outputs agree. */
+int gpu_outputs_differ(
+	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
+/* The stock tape's time on the GPU beside the references', and its outputs once more (timing_step.c). */
+int timing_step(struct grading *g, const struct trace *stock, struct err *err);
+/* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */
+int live_step(struct grading *g, struct err *err);
+/* What no kernel that reads and writes as much and multiplies as much can beat (timing_step.c); by: what sets it. */
+double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
 void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */

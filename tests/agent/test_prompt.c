@@ -102,6 +102,15 @@ static void test_feedback(void **state)
 	assert_string_equal(
 		out.data, "Verdict: wrong (stage correctness, out-of-bounds).\nstore past the end\n  2 | second\n");
 	str_clear(&out);
+	v.reason[1] = 0; /* a code of one letter is a code */
+	feedback_render(&v, source, strlen(source), &out);
+	assert_non_null(strstr(out.data, "Verdict: wrong (stage correctness, o).\n"));
+	str_clear(&out);
+	v.reason[0] = 0;
+	v.reason[1] = 'x';
+	feedback_render(&v, source, strlen(source), &out);
+	assert_non_null(strstr(out.data, "Verdict: wrong (stage correctness).\n"));
+	str_clear(&out);
 	v.line = 99; /* a line that is not there shows nothing */
 	feedback_render(&v, source, strlen(source), &out);
 	assert_null(strstr(out.data, "99 |"));

@@ -156,6 +156,39 @@ static void test_constants_from_the_recipe(void **state)
 
 static void test_unknown_rule(void **state) { assert_null(reward_rule_find("speed")); }
 
+/* Measured times in place of the cost model's, whose own are another number here. */
+static void test_measured(void **state)
+{
+	struct reward_rule rule = *reward_rule_find("uniform"), paper = *reward_rule_find("paper-midend");
+	struct verdict v = verdict_of(VERDICT_GENUINE, 9.0, 1e-5), b = verdict_of(VERDICT_GENUINE, 9.0, 1e-5);
+	struct verdict_reference *r = &v.device.references[REFERENCE_EAGER];
+	struct reward_input in = {.verdict = &v}, over = {.verdict = &v, .baseline = &b};
+	rule.is_measured = paper.is_measured = true;
+	snprintf(v.device.name, sizeof v.device.name, "NVIDIA H200");
+	snprintf(b.device.name, sizeof b.device.name, "NVIDIA H200");
+	assert_true(reward_speedup(&rule, &in) == 0); /* nobody timed it */
+	*r = (struct verdict_reference){
+		.is_timed = true, .agrees = true, .speedup = {1.5, 1.4, 1.6}, .speedup_paper = 1.25};
+	assert_true(reward_speedup(&rule, &in) == 1.5);
+	assert_true(reward_speedup(&paper, &in) == 1.25 && reward_speedup(&paper, &over) == 1.25);
+	/* A difference that the interval does not show is none; one that it shows counts, however small. */
+	r->speedup = (struct verdict_measure){1.01, 0.99, 1.03};
+	assert_true(reward_speedup(&rule, &in) == 1);
+	r->speedup = (struct verdict_measure){1.01, 1.005, 1.015};
+	assert_true(reward_speedup(&rule, &in) == 1.01);
+	/* Against the kernel that was given: by the reference beside each. */
+	r->speedup = (struct verdict_measure){3, 2.9, 3.1};
+	assert_true(reward_speedup(&rule, &over) == 0);
+	b.device.references[REFERENCE_EAGER].speedup = (struct verdict_measure){1.5, 1.4, 1.6};
+	assert_true(reward_speedup(&rule, &over) == 2);
+	b.device.references[REFERENCE_EAGER].speedup = (struct verdict_measure){2.9, 2.8, 3.2};
+	assert_true(reward_speedup(&rule, &over) == 1);
+	snprintf(b.device.name, sizeof b.device.name, "NVIDIA A100");
+	assert_true(reward_speedup(&rule, &over) == 0);
+	r->agrees = false;
+	assert_true(reward_speedup(&rule, &in) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +197,7 @@ int main(void)
 		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_only_genuine_pays),
 		cmocka_unit_test(test_noise_band),
+		cmocka_unit_test(test_measured),
 		cmocka_unit_test(test_baseline_replaces_the_reference),
 		cmocka_unit_test(test_infra_is_no_reward),
 		cmocka_unit_test(test_no_candidate_is_failure),

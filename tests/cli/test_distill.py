@@ -18,7 +18,8 @@ def pairs(out):
 
 
 def make_runs():
-    """Two runs of one step each; then a sample of a dev task and one of a task that is not there are written into the second store."""
+    """Two runs of one step each; then a sample of a dev task and one of a task that is not there
+    are written into the second store."""
     rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
     with open(f"{work}/tasks.jsonl", "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in rows)

@@ -1,8 +1,9 @@
 """The examples of README.md and docs/ run as they stand.  timeout: 900
 
-A fenced block marked ```sh with the line `<!-- test -->` right above its fence is run by bash -e in a scratch folder; blocks of one file share a folder, in
-order, because later ones go on with what earlier ones made. hone is the first on PATH; the folders that examples name (recipes, tasks, docs) are links into the
-tree. The extractor itself is tried on texts of its own first."""
+A fenced block marked ```sh with the line `<!-- test -->` right above its fence is run by bash -e in
+a scratch folder; blocks of one file share a folder, in order, because later ones go on with what
+earlier ones made. hone is the first on PATH; the folders that examples name (recipes, tasks, docs)
+are links into the tree. The extractor itself is tried on texts of its own first."""
 import glob, os, re, shutil, subprocess, sys
 
 sys.path.append("tests")
@@ -12,7 +13,8 @@ root, SECONDS = os.getcwd(), 300
 
 
 def blocks(text):
-    """(line of the fence, body) of each marked block; an error text instead of a body for a mark that marks nothing."""
+    """(line of the fence, body) of each marked block; an error text instead of a body for a mark
+    that marks nothing."""
     lines, found, i = text.split("\n"), [], 0
     while i < len(lines):
         opened = re.match(r"( *)(`{3,}|~{3,}) *([^`\s]*)[^`]*$", lines[i])

@@ -8,7 +8,7 @@ number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$dir/out" "$dir/err"; fi; }
 run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
 
-echo 1..12
+echo 1..13
 run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
 run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
 missing=0
@@ -33,4 +33,13 @@ assert rows["torch"]["value"].split("+")[0] == torch.__version__.split("+")[0], 
 assert rows["triton"]["value"] == triton.__version__ and rows["numpy"]["value"] == numpy.__version__
 PY
 check $? "doctor --json is true: versions are those that Python imports"
+# A folder of mktemp is closed to others, as root's home is.
+if [ "$(id -u)" -eq 0 ]; then
+	ln -s "$PWD/build/venv" "$dir/venv"
+	run env HONE_PYTHON="$dir/venv/bin/python" "$hone" doctor
+	[ $status -eq 1 ] && grep "^MISSING  python .*others may not pass $dir\$" "$dir/out" >/dev/null && grep -q 'chmod o+x' "$dir/out"
+	check $? "doctor names the folder that keeps candidates from Python"
+else
+	number=$((number + 1)); echo "ok $number - doctor names the folder that keeps candidates from Python # SKIP not root"
+fi
 "$hone" --help >/dev/full 2>"$dir/err"; [ $? -eq 1 ] && grep -q stdout "$dir/err"; check $? "results that cannot be written are a failure"

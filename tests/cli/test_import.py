@@ -1,4 +1,5 @@
-"""hone import on small files of our own: tensors as transformers' GGUF loader has them, tokenizers as Hugging Face's library builds them, refusals by name."""
+"""hone import on small files of our own: tensors as transformers' GGUF loader has them, tokenizers
+as Hugging Face's library builds them, refusals by name."""
 import json, os, sys
 
 sys.path.append("tests")
@@ -40,8 +41,8 @@ TEXTS = ["The year 1984 and 3.14159, 2024-11-21.", "naïve cafe\u0301 — don't,
 
 
 def tokenizer(kind):
-    """All are trained with one splitting, so that all have merges of digits and of spaces before them: what a family's own splitting forbids shows in its
-    tokens."""
+    """All are trained with one splitting, so that all have merges of digits and of spaces before
+    them: what a family's own splitting forbids shows in its tokens."""
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe"))
     t.pre_tokenizer, t.decoder = byte_level(True), decoders.ByteLevel()
     t.train_from_iterator(TEXTS * 3 + ["12 123 99 100 2024 the kernel the kernels"] * 20,
@@ -185,7 +186,8 @@ def test_tokenizer(kind):
 
 
 def test_rope():
-    """Llama 3's stretched frequencies, from which transformers must compute what the tensor in the file said."""
+    """Llama 3's stretched frequencies, from which transformers must compute what the tensor in the
+    file said."""
     head_dim, theta = 64, 500000.0
     base = theta ** (-np.arange(0, head_dim, 2, dtype=np.float32) / head_dim)
     smooth = np.clip((8192 * base / (2 * np.pi) - 1) / 3, 0, 1)
@@ -195,7 +197,8 @@ def test_rope():
     config = transformers.AutoConfig.from_pretrained(out)
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     inv_freq, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-    # Three roundings to fp32 of a product and a quotient on either side: 1e-5 is generous, and far below the factor between neighbours.
+    # Three roundings to fp32 of a product and a quotient on either side: 1e-5 is generous, and far
+    # below the factor between neighbours.
     check("rope_freqs.weight becomes Llama 3's rope parameters",
           config.rope_parameters["factor"] == 32 and np.allclose(inv_freq.numpy(), base / divisors, rtol=1e-5, atol=0), config.rope_parameters)
     other = np.linspace(1, 8, 32, dtype=np.float32)

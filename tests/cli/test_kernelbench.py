@@ -1,4 +1,5 @@
-"""KernelBench and TritonBench-T from the outside: a checkout, dataset rows (JSONL, Parquet) and rows with a folder become tasks that keep their problem ids;
+"""KernelBench and TritonBench-T from the outside: a checkout, dataset rows (JSONL, Parquet) and
+rows with a folder become tasks that keep their problem ids;
 runs of others are graded and written in KernelBench's shape, which is read back by formulas of this file. All inputs are made here.  timeout: 600"""
 import json, math, os, shutil, sys
 
@@ -223,7 +224,8 @@ def test_runs():
           k["metadata"]["total_evaluated_samples"] == 8 and k["metadata"]["pass@2_count"] == 2, k)
     rows = {(r["problem_id"], r["sample"]): r["verdict"] for r in map(json.loads, open(f"{work}/rows_out.jsonl"))} if s else {}
     check("--out has a row for each kernel with a task", sorted(rows) == sorted(x for x in kernels if x[0] != 99))
-    # 8 x 2^26 floats; (8 x 4096)^2 floats and as many doubles: sums from shapes alone, before any data are made
+    # 8 x 2^26 floats; (8 x 4096)^2 floats and as many doubles: sums from shapes alone, before any
+    # data are made
     check("what is too large is said with its size", rows and "are 2048 MiB" in rows[20, 0]["detail"] and "are 12288 MiB" in rows[21, 0]["detail"],
           [rows.get(k) for k in ((20, 0), (21, 0))])
     if rows.get((3, 0), {}).get("sandbox") in ("lsm", "full"):
@@ -247,7 +249,8 @@ def test_times():
     more = ("--timings", f"{work}/gpu/eval_results.json", "--baseline", f"{work}/baseline.json")
     p, s = evaluate("--results", f"{work}/timed", *more)
     results = json.load(open(f"{work}/timed/eval_results.json")) if s else {"3": [{}]}
-    # two problems are in the baseline; one is genuine at 3.0/2.0 = 1.5, which is not above 1.5; the other's measured 4.0 is of a kernel that hone found wrong
+    # two problems are in the baseline; one is genuine at 3.0/2.0 = 1.5, which is not above 1.5; the
+    # other's measured 4.0 is of a kernel that hone found wrong
     check("measured times meet hone's verdicts",
           s.get("fast_p") == {"0.0": 0.5, "0.5": 0.5, "0.8": 0.5, "1.0": 0.5, "1.5": 0.0, "2.0": 0.0} and math.isclose(s["geo_mean_speedup"], 1.5)
           and s["timed_count"] == 1 and s["baseline_count"] == 2 and

@@ -43,6 +43,11 @@ short = load(f"{work}/bf16/model.safetensors")
 check("each value is rounded once", all(np.array_equal(short[k], round_bf16(ours[k])) for k in ours))
 check("config.json says so", json.load(open(f"{work}/bf16/config.json"))["dtype"] == "bfloat16")
 
+p = run(hone, "merge", "--model", f"{folder}/hf", "--dtype", "bfloat16", "--out", f"{work}/plain")
+plain, source = load(f"{work}/plain/model.safetensors"), load(f"{folder}/hf/model.safetensors")
+check("without an adapter the weights as they are, in the type asked for",
+      p.returncode == 0 and sorted(plain) == sorted(source) and all(np.array_equal(plain[k], round_bf16(source[k])) for k in plain), p.stderr)
+
 run(hone, "init", "--out", f"{work}/wide", "--text", "src/ops/ops.h", "--vocab_size", 400, "--hidden_size", 256, "--num_hidden_layers", 2,
     "--num_attention_heads", 4, "--num_key_value_heads", 2, "--head_dim", 32, "--intermediate_size", 512, "--max_position_embeddings", 128, expect=0)
 rows = [{"prompt": "a", "completion": "b"}] * 4

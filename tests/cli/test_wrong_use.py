@@ -1,6 +1,7 @@
-"""Wrong use of the commands that need no policy: the message names the thing and what was expected, the status is 2 for wrong
-usage and 1 for the world's faults, stdout stays empty, and nothing is written that looks like a result. Beside it: values that
-are no numbers, other folders, names that are not ASCII, and what a kill leaves."""
+"""Wrong use of the commands that need no policy: the message names the thing and what was expected,
+the status is 2 for wrong usage and 1 for the world's faults, stdout stays empty, and nothing is
+written that looks like a result. Beside it: values that are no numbers, other folders, names that
+are not ASCII, and what a kill leaves."""
 import glob, json, os, shutil, signal, struct, subprocess, sys, time
 sys.path.insert(0, "tests")
 from command import build, check, done, hone, run, work_folder
@@ -72,7 +73,8 @@ expect(1, "expected a file of JSON lines, found a folder", "sft", "--model", mod
 expect(1, 'row.jsonl:1: field "prompt": expected a string', "sft", "--model", model, "--data", row, "--output_dir", none)
 for out in (model, model + "/", f"{dir}/./model", adapter):
     expect(2, "is the folder of the model or of the adapter", "merge", "--model", model, "--adapter", adapter, "--out", out)
-# --out, asked before anything is read (here: before it is missed, so that a command that does not ask writes nothing either)
+# --out, asked before anything is read (here: before it is missed, so that a command that does not
+# ask writes nothing either)
 folders = (["init", "--text", none], ["import", none], ["merge", "--model", none, "--adapter", none], ["tasks", "import", none],
            ["tasks", "synth", "--count_train", "1", "--level_max", "1", "--operators_min", "4"])
 for command in (*folders, ["report", "--store", none], ["pairs", "synth", "--tasks", none], ["eval", "--model", none, "--tasks", none]):

@@ -96,11 +96,13 @@ static void test_rows(void **state)
 		files[i].verdict.class = VERDICT_WRONG;
 		strcpy(files[i].verdict.reason, "mismatch");
 	}
+	/* What did not fail counts no reason, and the fourth file is beyond the list. */
 	struct run_folder r = {.files = files, .count = 3};
 	json_t *reasons = run_folder_reasons(&r), *expected = json_pack("{s:i}", "wrong/mismatch", 2);
 	assert_true(json_equal(reasons, expected));
 	json_decref(reasons);
 	json_decref(expected);
+	/* A file without a task has no row; the others stand in their order. */
 	struct str out = {0};
 	run_folder_rows(&r, &out);
 	json_error_t e;

@@ -3,9 +3,10 @@
  *   corpus DEVICE SANDBOX FOLDER LOG
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py. A case without expect.txt
- * has to be genuine, with the GPU's word in the record; another one gets a verdict that the file
- * lists, and never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary
- * in comments: how often vm and GPU disagree, how far kernels repeat themselves, how long it took. */
+ * has to be genuine, with the GPU's word in the record, and so has one whose file says genuine/ok (the honest
+ * twin of an exploit); any other gets a verdict that the file lists, and never genuine. TAP on standard output, one
+ * JSON object a candidate in LOG, and a summary in comments: how often vm and GPU disagree, how far kernels repeat
+ * themselves, how long it took. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -117,7 +118,8 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		/* One line a candidate; an exploit may be refused in any way that its file lists. */
 		const struct item *item = &r->items[i];
 		const struct verdict *v = &item->verdict;
-		bool ok = item->expect.data ? is_listed(item) : v->class == VERDICT_GENUINE && device_agrees(v, is_cuda);
+		bool is_honest = !item->expect.data || strstr(item->expect.data, "genuine/ok");
+		bool ok = is_honest ? v->class == VERDICT_GENUINE && device_agrees(v, is_cuda) : is_listed(item);
 		printf("%s %d - %s\n", ok ? "ok" : "not ok", i + 1, item->name);
 		if (!ok)
 			printf("# %s/%s at %s: %.700s\n", verdict_class_name(v->class), v->reason, verdict_stage_name(v->stage),

@@ -86,7 +86,7 @@ static void replay(const char *name, char *said, size_t len, double *seconds)
 	uint64_t is_loaded = clock_ns();
 	struct runner_given x = {.bytes = sizeof input};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &x, .output_offset = {64}, .deadline_ms = DEADLINE_MS};
-	if (!rc) rc = runner_try(&r, &trial, 1, &(struct runner_data){given, outputs, NULL}, end, &result, &err);
+	if (!rc) rc = runner_try(&r, &trial, 1, &(struct runner_data){given, outputs, NULL, NULL}, end, &result, &err);
 	uint64_t has_run = clock_ns();
 	*seconds = (double)(has_run - start) * 1e-9;
 	if (!rc && result.has_fault) fault = result.fault;

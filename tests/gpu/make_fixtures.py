@@ -4,6 +4,9 @@ usage: make_fixtures.py FOLDER [CAPABILITY]
 
 FOLDER/NAME/ gets tape.json, binaries.json (the "binaries" of a runner's load), binaries.bin and expect ("ok" or the fault's code). Input 0 of every tape has 4096
 bytes of float32, output 0 as many: input + 1 where the kernel does its work.
+
+FOLDER-timed/NAME/ gets the same files without expect: tapes of one kernel whose time is looked at (clocks.c, times_beside.py), most of 50 us and more on an
+H200: kernels that wait for memory and kernels that compute, in several block sizes.
 """
 import json
 import os
@@ -98,9 +101,53 @@ CASES = [
 ]
 
 
-def kernel_entry(fn, options, target):
+@triton.jit
+def chain(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    for _ in range(200):
+        v = tl.exp(-v * v) + 0.125
+    tl.store(y + i, v, mask=i < n)
+
+
+@triton.jit
+def fmas(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    for _ in range(1000):
+        v = v * 0.9999 + 0.5
+    tl.store(y + i, v, mask=i < n)
+
+
+@triton.jit
+def row_sum(x, y, n, B: tl.constexpr):
+    row = tl.program_id(0)
+    s = tl.zeros((B,), tl.float32)
+    for k in range(0, 4096, B):
+        s += tl.load(x + row * 4096 + k + tl.arange(0, B))
+    tl.store(y + row, tl.sum(s, 0))
+
+
+@triton.jit
+def strided(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    j = (i % 4096) * (n // 4096) + i // 4096
+    tl.store(y + i, tl.load(x + j, mask=i < n), mask=i < n)
+
+
+M = 1 << 20
+# kernel, elements of the input, blocks; outputs have as many elements, those of row_sum one a row of 4096
+TIMED = [(add_one, n, b) for n in (32 * M, 40 * M, 48 * M, 64 * M) for b in (256, 1024, 4096)] + \
+    [(chain, n, b) for n in (2 * M, 3 * M, 4 * M, 8 * M) for b in (256, 512, 1024)] + \
+    [(fmas, n, b) for n in (4 * M, 6 * M, 8 * M) for b in (128, 256, 1024)] + \
+    [(row_sum, n, b) for n in (56 * M, 60 * M, 64 * M) for b in (512, 2048)] + \
+    [(strided, n, b) for n in (16 * M, 32 * M) for b in (256, 1024)] + \
+    [(add_one, M // 4, 1024), (chain, M // 64, 128)]
+
+
+def kernel_entry(fn, options, target, block=128):
     names = {"x": "*fp32", "y": "*fp32", "n": "i32", "B": "constexpr"}
-    src = ASTSource(fn, names, {(3,): 128}, {(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]})
+    src = ASTSource(fn, names, {(3,): block}, {(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]})
     parsed = ttir_compile.parse_options(src, dict(options), target)
     text = ttir_compile.ttir_text(src, parsed, target)
     entry = {"name": fn.__name__, "ttir": text, "num_warps": parsed.num_warps, "num_stages": parsed.num_stages, "num_ctas": parsed.num_ctas}
@@ -118,21 +165,45 @@ def tape_of(entry, grid):
             "outputs": [view], "tuple": False}
 
 
+def write_fixture(place, tape, result, cubin):
+    os.makedirs(place, exist_ok=True)
+    for file, content in (("tape.json", json.dumps(tape)), ("binaries.json", json.dumps([dict(result, offset=0, bytes=len(cubin))]))):
+        with open(os.path.join(place, file), "w") as f:
+            f.write(content)
+    with open(os.path.join(place, "binaries.bin"), "wb") as f:
+        f.write(cubin)
+
+
+def timed_tape(entry, fn, n, block):
+    out = n // 4096 if fn is row_sum else n
+    tape = tape_of(entry, out if fn is row_sum else (n + block - 1) // block)
+    tape["buffers"] = [{"kind": "input", "bytes": 4 * n, "input": 0}, {"kind": "temp", "bytes": 4 * out}]
+    tape["rows"][0]["args"][2] = {"int": n}
+    tape["outputs"][0]["shape"] = [out]
+    return tape
+
+
+def compiled(entry, capability):
+    with tempfile.TemporaryDirectory() as scratch:
+        return compile_worker.compile_ttir(dict(entry, arch=capability, shared_bytes=SHARED[capability]), scratch)
+
+
 def main():
     folder, capability = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 90
     target = ttir_compile.target(capability)
     for i, (name, fn, options, grid, expect) in enumerate(CASES):
         entry = kernel_entry(fn, options, target)
-        with tempfile.TemporaryDirectory() as scratch:
-            result, cubin = compile_worker.compile_ttir(dict(entry, arch=capability, shared_bytes=SHARED[capability]), scratch)
         place = os.path.join(folder, f"{i:02d} {name}".replace(" ", "_"))
-        os.makedirs(place, exist_ok=True)
-        for file, content in (("tape.json", json.dumps(tape_of(entry, grid))), ("expect", expect),
-                              ("binaries.json", json.dumps([dict(result, offset=0, bytes=len(cubin))]))):
-            with open(os.path.join(place, file), "w") as f:
-                f.write(content)
-        with open(os.path.join(place, "binaries.bin"), "wb") as f:
-            f.write(cubin)
+        write_fixture(place, tape_of(entry, grid), *compiled(entry, capability))
+        with open(os.path.join(place, "expect"), "w") as f:
+            f.write(expect)
+    made = {}
+    for fn, n, block in TIMED:
+        if (fn, block) not in made:
+            entry = kernel_entry(fn, {}, target, block)
+            made[fn, block] = entry, *compiled(entry, capability)
+        entry, result, cubin = made[fn, block]
+        write_fixture(os.path.join(f"{folder}-timed", f"{fn.__name__}_{n}_{block}"), timed_tape(entry, fn, n, block), result, cubin)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/bin/bash
 # timeout: 900
-# The verifier on this machine's GPU: all honest kernels are genuine there too, no exploit is. `make test-gpu` runs it in its bundle, where a machine
-# without a GPU is a failure; within `make test` it is one counted skip.
+# The verifier on this machine's GPU: all honest kernels are genuine there too, no exploit is; what it says of times holds beside other clocks. `make
+# test-gpu` runs it in its bundle, where a machine without a GPU is a failure; within `make test` it is one counted skip.
 #
 # usage: tests/gpu/test_gpu.sh [OUT]      OUT: folder for logs (build/gpu-logs)
 set -uo pipefail
@@ -32,6 +32,36 @@ for level in full lsm; do
 	[ $status = 0 ] && sandbox=${sandbox:-$level}
 done
 [ -n "$sandbox" ] || { echo 'Bail out! no verdict from the GPU'; exit 1; }
+
+# Each way to run the reference is timed beside the candidate, and what its timed forward returned is right.
+./hone verify --task tests/known_good/layernorm_affine/task.py --candidate tests/known_good/layernorm_affine/candidate.py --threads 1 --device "$device" \
+	--sandbox $sandbox --allow_unsandboxed --json >"$out/references.json" 2>"$out/references.err"
+"${HONE_PYTHON:-build/venv/bin/python}" - "$out/references.json" >"$out/references.log" 2>&1 <<'EOF'
+import json, sys
+device = json.load(open(sys.argv[1]))["device"]
+wrong = 0
+for name in ("eager", "tf32", "compile"):
+    r = device["references"].get(name, {})
+    ok = r.get("timed") and r.get("agrees") and r.get("gated") and r.get("pairs") and r["speedup"][1] <= r["speedup"][0] <= r["speedup"][2]
+    wrong += not ok
+    print(name, "ok" if ok else "NOT OK", json.dumps(r))
+sys.exit(wrong)
+EOF
+status=$?
+sed 's/^/# /' "$out/references.err" "$out/references.log" | cut -c1-600 | tail -n 12
+tell $status 'the reference is timed beside the candidate: eager, tf32, torch.compile'
+
+./clocks "$PWD/hone-runner" $sandbox "$device" fixtures-timed same 50 add_one_262144_1024 chain_16384_128 add_one_33554432_1024 chain_2097152_512 \
+	>"$out/same.tap" 2>&1
+status=$?
+sed 's/^\(not ok\|ok\|Bail\)/# \1/; /^1\.\./d' "$out/same.tap"
+tell $status 'kernels timed against themselves'
+
+./clocks "$PWD/hone-runner" $sandbox "$device" fixtures-timed times "$out/times.jsonl" >"$out/times.log" 2>&1 &&
+	"${HONE_PYTHON:-build/venv/bin/python}" tests/gpu/times_beside.py fixtures-timed "$out/times.jsonl" $(command -v ncu) >"$out/beside.tap" 2>&1
+status=$?
+sed 's/^\(not ok\|ok\|Bail\)/# \1/; /^1\.\./d' "$out/times.log" "$out/beside.tap"
+tell $status 'times beside CUDA graphs and Nsight Compute'
 
 ./moves "${device#cuda:}" 200 1 >"$out/moves.tap" 2>&1
 status=$?

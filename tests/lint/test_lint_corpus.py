@@ -1,6 +1,7 @@
 #!/usr/bin/env python
-"""The linter against Python's own parser over the sources that are installed anyway (torch, triton, the standard library), and over every known-good candidate
-of this repository: what Python parses is never a syntax error to lint, what Python refuses is one; honest candidates get no error at all."""
+"""The linter against Python's own parser over the sources that are installed anyway (torch, triton,
+the standard library), and over every known-good candidate of this repository: what Python parses is
+never a syntax error to lint, what Python refuses is one; honest candidates get no error at all."""
 import ast
 import glob
 import json

@@ -88,7 +88,7 @@ static void fd_init(struct fd *f, bool is_qwen2, double dropout, bool shares)
 				host_values(&params[i])[k] += 0.2f * rng_normal(11, (uint64_t)i, (uint64_t)k);
 		f->dropout_seed = 77;
 	}
-	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true}, &f->p, &err), 0);
+	assert_int_equal(pass_create(f->m, &(struct pass_options){T, 4, true, false}, &f->p, &err), 0);
 	/* Packed sequences, some behind a row of an earlier one where beginnings are shared. */
 	for (int s = 0; s < S; s++)
 		for (int t = starts[s], past = shares && follows[s] >= 0 ? f->pos[follows[s]] + 1 : 0; t < starts[s + 1]; t++)
@@ -220,7 +220,7 @@ static void test_follows_as_whole(void **state)
 		for (int i = 0; i < n; at += params[i++].count)
 			memcpy(shared + at, host_grads(&params[i]), (size_t)params[i].count * sizeof *shared);
 		params_zero_grad(f.ops, params, n);
-		assert_int_equal(pass_create(f.m, &(struct pass_options){WHOLE, 4, true}, &p, &err), 0);
+		assert_int_equal(pass_create(f.m, &(struct pass_options){WHOLE, 4, true, false}, &p, &err), 0);
 		pass_forward(p, f.a, &batch, 0);
 		pass_logprobs(p, rows, ROWS, 0.8f, whole_logprob, NULL);
 		pass_backward(p, rows, ROWS, 0.8f, loss_fn_sum, &f);

@@ -353,6 +353,38 @@ FAMILY(matmul) FAMILY(norm) FAMILY(rows) FAMILY(rope) FAMILY(attention) FAMILY(m
 	return system(command);
 }
 
+static double squares_of(struct ops *o, struct ops_weight *a, struct ops_weight *b)
+{
+	return o->sum_squares(o->ctx, (struct ops_weight *const[]){a, b}, b ? 2 : 1);
+}
+
+/* Weights that lie one behind the other and decay alike are one span, whose sum is one sum: to the bit that of a single
+ * weight in their place. Others are added up. Values are drawn until the two ways differ in a bit. */
+static void test_spans(void **state)
+{
+	enum { COLS = 500 };
+	static float master[3 * COLS], grad[3 * COLS];
+	struct ops *o;
+	struct err err = {0};
+	if (ops_cpu_create(&(struct ops_options){.threads = 1}, &o, &err)) fail_msg("%s", err.text);
+#define WEIGHT(rows_, cols_, at) \
+	{.rows = rows_, .cols = cols_, .ld = cols_, .master = (struct f32 *)(master + (at)), .grad = (struct f32 *)(grad + (at))}
+	struct ops_weight whole = WEIGHT(4, COLS / 2, 0), first = WEIGHT(2, COLS / 2, 0),
+					  second = WEIGHT(2, COLS / 2, COLS), vector = WEIGHT(1, COLS, COLS),
+					  beyond = WEIGHT(2, COLS / 2, 2 * COLS);
+	int told = 0;
+	for (uint64_t trial = 0; trial < 50; trial++) {
+		for (int i = 0; i < 3 * COLS; i++) grad[i] = rng_normal(trial, 4, (uint64_t)i);
+		double one = squares_of(o, &whole, NULL), apart = squares_of(o, &first, NULL) + squares_of(o, &second, NULL);
+		assert_true(squares_of(o, &first, &second) == one);
+		assert_true(squares_of(o, &first, &vector) == apart);
+		assert_true(squares_of(o, &first, &beyond) == squares_of(o, &first, NULL) + squares_of(o, &beyond, NULL));
+		told += one != apart;
+	}
+	assert_true(told > 0);
+	ops_free(o);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -365,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_mlp),
 		cmocka_unit_test(test_head),
 		cmocka_unit_test(test_optim),
+		cmocka_unit_test(test_spans),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, NULL);
 }

@@ -29,6 +29,17 @@ static char *root, *model, *first, *second;
 
 static char *in(const char *dir, const char *name) { return path_join(dir, name); }
 
+/* Instead of the model room's: what the backend is told of adapters to come. */
+static const char *told[8];
+static int ntold, rank_told;
+int device_open(const struct device_options *o, struct ops **out, struct err *err)
+{
+	ntold = o->nadapters;
+	rank_told = o->new_rank;
+	for (int i = 0; i < ntold; i++) told[i] = o->adapters[i];
+	return ops_open(o->device, &(struct ops_options){.threads = o->threads}, out, err);
+}
+
 /* A PEFT folder of the given rank beside the model, without B = 0, so that two of them differ. */
 static char *adapter_make(struct policy *p, const char *name, int r, uint64_t seed)
 {
@@ -124,12 +135,16 @@ static void test_adapters(void **state)
 	struct policy_options several = {.adapters = {.items = {second, first, second}, .count = 3}};
 	struct policy p = open(several);
 	assert_int_equal(p.nadapters, 3);
+	assert_true(
+		ntold == 4 && !told[0] && !strcmp(told[1], second) && !strcmp(told[2], first) && !strcmp(told[3], second));
+	assert_int_equal(rank_told, 0);
 	assert_null(p.adapter);
 	assert_true(rank_of(p.adapters[0]) == 4 && rank_of(p.adapters[1]) == 2 && rank_of(p.adapters[2]) == 4);
 	policy_close(&p);
 	/* A named adapter goes on as it was: the settings of a fresh one do not touch it. */
 	p = open((struct policy_options){.adapter = first, .use_peft = true, .lora_r = 8, .lora_alpha = 1});
 	assert_int_equal(rank_of(p.adapter), 2);
+	assert_true(ntold == 1 && !strcmp(told[0], first) && rank_told == 8);
 	policy_close(&p);
 	for (int r = 1; r <= 8; r += 7) {
 		p = open((struct policy_options){.use_peft = true, .lora_r = r, .lora_alpha = 1, .lora_seed = 5});
@@ -182,6 +197,7 @@ static void test_encode(void **state)
 	assert_int_equal(ids.count, 2);
 	assert_int_equal(ids.data[1], tokenizer_id(p.tokenizer, "<|im_end|>"));
 	assert_int_equal(policy_encode(&p, "t", NULL, 0, &ids, &err), 0);
+	assert_string_equal(err.text, "");
 	assert_int_equal(ids.count, 2);
 	assert_int_equal(policy_encode(&p, "file.txt", "\xff", 1, &ids, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "file.txt: "));

@@ -215,11 +215,12 @@ static void graphs_that_make_no_sense(void **state)
 	}
 }
 
-/* A graph given whole, over x and y and with a table of places: 0 to 19 and one that is outside. */
+/* A graph given whole, over x and y and with two tables of places: 0 to 19 and one that is outside; 21 times place 0.
+ */
 static int run_graph(const char *body, const char *text, struct prove_result *out, struct err *err)
 {
 	float given[2 * N];
-	int32_t places[N];
+	int32_t places[2 * N] = {0};
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
 	for (int i = 0; i < N; i++) places[i] = i < N - 1 ? i : -1;
 	json_t *graph = NULL;
@@ -259,6 +260,19 @@ static void tied_parameters(void **state)
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
 }
 
+/* A sorted row holds what the row held: the sums are the same, so that x plus their difference is x. */
+static void sorted_rows_keep_their_elements(void **state)
+{
+#define SUM(of) "{\"kind\": \"reduce\", \"count\": 1, \"op\": \"sum\", \"sources\": [" #of "], \"length\": 21}"
+#define SORTED(descending) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 21, " \
+	"\"descending\": " descending "}, {\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 2], \"length\": 21, \"picked\": 21}, " SUM(3) ", " \
+	SUM(0) ", {\"kind\": \"map\", \"count\": 1, \"op\": \"sub\", \"sources\": [4, 5]}, {\"kind\": \"take\", \"count\": 21, \"sources\": [6], " \
+	"\"at\": 84, \"width\": 4, \"fill\": -1}, " MAP("add", "0, 7") "], " MEMORIES ", " OUTPUT(8) ", \"params\": []}"
+	static const char same[] = "%z = arith.constant dense<0.0>" T "%ov = arith.addf %xv, %z" T;
+	expect_answer(same, SORTED("false"), PROVE_PROVED);
+	expect_answer(same, SORTED("true"), PROVE_PROVED);
+}
+
 /* What fills the places outside may be any step, the first one too: here 0, where the kernel has 20 elements of x and
  * y's last one, or 0. */
 static void fill_is_the_first_step(void **state)
@@ -278,6 +292,23 @@ static void fill_is_the_first_step(void **state)
 	assert_non_null(strstr(err.text, "place -1 of 21 elements"));
 	free(zero);
 	free(other);
+}
+
+/* Long work without a limit of time goes on to its end: 4,001 steps of 21 elements. */
+static void long_graphs_end(void **state)
+{
+	struct str steps = {0};
+	struct prove_result r;
+	struct err err = {0};
+	str_puts(&steps, MAP("add", "0, 1"));
+	for (int i = 0; i < 2000; i++)
+		str_printf(&steps,
+			", {\"kind\": \"map\", \"count\": 21, \"op\": \"sub\", \"sources\": [%d, 1]}, {\"kind\": \"map\", "
+			"\"count\": 21, \"op\": \"add\", \"sources\": [%d, 1]}",
+			2 * i + 2, 2 * i + 3);
+	if (run("%ov = arith.addf %xv, %yv" T, steps.data, N, &r, &err)) fail_msg("%s", err.text);
+	if (r.answer != PROVE_PROVED) fail_msg("%s: %s", prove_answer_name(r.answer), r.text);
+	str_release(&steps);
 }
 
 /* Comparisons on data that every point took one way are named with the way. */
@@ -300,7 +331,7 @@ static void sides_are_named(void **state)
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 6];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 8];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -309,7 +340,9 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

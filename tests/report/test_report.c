@@ -243,6 +243,24 @@ static void test_reasons(void **state)
 	json_decref(m);
 }
 
+/* Two runs in one report: a line each in a chart of both, their settings and answers under their names. */
+static void test_two_runs(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	int64_t run;
+	json_t *config = json_object(), *m = json_pack("{s:f}", "loss", 7.0);
+	if (store_run_open(f->store, "second", config, &run, &err) || store_metrics_put(f->store, run, 1, m, &err))
+		fail_msg("%s", err.text);
+	write_report(f, NULL, 1, 3);
+	assert_int_equal(count_of(f->html.data, "<svg"), (int)ARRAY_LEN(drawn));
+	assert_int_equal(count_of(f->html.data, "<path"), (int)ARRAY_LEN(drawn) + 1);
+	assert_non_null(strstr(f->html.data, ">second</span> last 7 &nbsp; "));
+	assert_non_null(strstr(f->html.data, "Settings of second"));
+	json_decref(config);
+	json_decref(m);
+}
+
 /* Answers without a single metric: no chart, and the steps are of a run whose length nobody knows. */
 static void test_samples_alone(void **state)
 {
@@ -293,8 +311,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
-		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_samples_alone), T(test_table),
-		T(test_no_run)};
+		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_two_runs), T(test_samples_alone),
+		T(test_table), T(test_no_run)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -165,7 +165,7 @@ static void bits_open(struct bits *b, enum arch arch, bool avx2_only, bool with_
 		stir_adapter(b->a, 11);
 		b->params = adapter_params(b->a, &b->nparams);
 	}
-	assert_int_equal(pass_create(b->m, &(struct pass_options){T, HEAD_ROWS, true}, &b->p, &err), 0);
+	assert_int_equal(pass_create(b->m, &(struct pass_options){T, HEAD_ROWS, true, false}, &b->p, &err), 0);
 	model_enable_grad(b->m, b->a);
 	struct optimizer_options oo = {
 		.learning_rate = 2e-3,

@@ -91,7 +91,7 @@ static void side_open(struct side *s, const char *device, bool qk_norm, bool wit
 		s->params = adapter_params(s->a, &s->nparams);
 		stir(s->ops, s->params, s->nparams, 1, 0.1f);
 	}
-	assert_int_equal(pass_create(s->m, &(struct pass_options){T + 20, HEAD_ROWS, true}, &s->p, &err), 0);
+	assert_int_equal(pass_create(s->m, &(struct pass_options){T + 20, HEAD_ROWS, true, false}, &s->p, &err), 0);
 	struct optimizer_options oo = {
 		.learning_rate = 1e-3,
 		.adam_beta1 = 0.9,

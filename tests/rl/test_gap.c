@@ -225,7 +225,7 @@ static void measure(bool batch_invariant, bool with_adapter, double *mean, doubl
 	sample(g);
 	pack(g);
 	assert_true(g->n > 200);
-	if (pass_create(g->m, &(struct pass_options){g->T, 100, true}, &p, &err)) fail_msg("%s", err.text);
+	if (pass_create(g->m, &(struct pass_options){g->T, 100, true, false}, &p, &err)) fail_msg("%s", err.text);
 	model_enable_grad(g->m, g->a);
 	const struct batch b = {g->ids, {g->T, g->ndone, g->start, g->pos, NULL}};
 	/* a: the recomputation and the training pass. */

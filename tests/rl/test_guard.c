@@ -60,6 +60,23 @@ static void test_alarms(void **state)
 	assert_false(feed(&g, &step, "kl", json_real(1e9), 5, "kl"));
 }
 
+/* An alarm is said once, at the step with which it begins, and again when it begins again. */
+static void test_said_once(void **state)
+{
+	static const double values[] = {0.3, 0.3, 0.3, 0.3, 0.3, 0.1, 0.3, 0.3, 0.3, 0.3};
+	struct guard g;
+	guard_init(&g, &usual);
+	for (int i = 0; i < (int)(sizeof values / sizeof *values); i++) {
+		char begins[256], words[64];
+		json_t *m = json_pack("{s:f, s:f}", "reward", 0.5, "hack", values[i]);
+		guard_add(&g, i + 1, m, NULL, begins, sizeof begins);
+		snprintf(words, sizeof words, "step %d: guard hack: ", i + 1);
+		if (i == 2 || i == 8) assert_memory_equal(begins, words, strlen(words));
+		else assert_string_equal(begins, "");
+		json_decref(m);
+	}
+}
+
 static void test_not_finite_and_spikes_stop(void **state)
 {
 	static const char *const metrics[] = {"guard/not_finite", "guard/spikes"};
@@ -128,6 +145,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alarms),
+		cmocka_unit_test(test_said_once),
 		cmocka_unit_test(test_not_finite_and_spikes_stop),
 		cmocka_unit_test(test_dev_falls),
 		cmocka_unit_test(test_degenerate),

@@ -229,6 +229,61 @@ static void test_buffer(void **state)
 	history_free(h);
 }
 
+/* Pairs stand beside the buffer, each as a structure of its own: they are there before any answer is. */
+static void test_pairs(void **state)
+{
+	struct fixture *f = *state;
+	static const int32_t ids[3] = {90, 91, 256};
+	const struct sft_example pairs[3] = {{ids, 3, 1}, {ids, 3, 1}, {ids, 3, 2}};
+	struct history_options o = usual;
+	o.pairs = pairs;
+	o.npairs = 3;
+	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	const struct sft_example *e[4000];
+	assert_int_equal(history_replay(h, 1, 0, 400, e), 400);
+	for (int i = 0; i < 400; i++) assert_true(e[i] >= pairs && e[i] < pairs + 3);
+	for (int i = 0; i < 9; i++) {
+		char answer[16];
+		snprintf(answer, sizeof answer, "one %d", i);
+		add(h, 1, 3, answer, "genuine");
+	}
+	assert_int_equal(history_unique(h), 9); /* pairs are no answers */
+	assert_int_equal(history_replay(h, 1, 0, 4000, e), 4000);
+	int count[4] = {0};
+	for (int i = 0; i < 4000; i++) count[e[i] >= pairs && e[i] < pairs + 3 ? e[i] - pairs : 3]++;
+	for (int i = 0; i < 4; i++)
+		assert_true(abs(count[i] - 1000) < 130); /* a quarter each: nearly five standard errors */
+	history_free(h);
+}
+
+/* Where KernelBench's check is what is paid, success is its word, whatever the verdict. */
+static void test_stock(void **state)
+{
+	struct fixture *f = *state;
+	static const struct {
+		const char *verdict, *check; /* null: it could not be computed */
+		bool is_kept;
+	} cases[] = {{"cheat", "true", true}, {"genuine", "true", true}, {"genuine", "false", false},
+		{"wrong", "null", false}, {"infra", "true", false}};
+	struct history_options o = usual;
+	struct err err = {0};
+	o.is_stock = true;
+	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char *text = xasprintf("{\"task\": \"task-03\", \"answer\": \"one %zu\", \"verdict\": {\"verdict\": \"%s\", "
+							   "\"kernelbench\": {\"correctness\": %s}}}",
+			i, cases[i].verdict, cases[i].check);
+		json_t *row = NULL;
+		assert_int_equal(json_parse(text, strlen(text), "row", &row, &err), 0);
+		int before = history_unique(h);
+		assert_int_equal(history_add(h, 1, row, &err), 0);
+		assert_int_equal(history_unique(h) - before, cases[i].is_kept);
+		json_decref(row);
+		free(text);
+	}
+	history_free(h);
+}
+
 /* A run that goes on folds what is stored: all draws are those of the run that was never stopped. */
 static void test_fold_again(void **state)
 {
@@ -272,6 +327,8 @@ int main(void)
 		cmocka_unit_test(test_draws),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_buffer),
+		cmocka_unit_test(test_pairs),
+		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_fold_again),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -1,6 +1,6 @@
 """hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a
 tiny policy.  timeout: 600"""
-import gzip, json, os, re, sys
+import glob, gzip, json, os, re, sys
 
 sys.path.append("tests")
 from command import build, check, done, hone, run, tiny_policy, work_folder
@@ -88,7 +88,8 @@ def test_plan(policy):
           and "8.191 billion" in p.stdout and "43.6 million" in p.stdout, p.stdout)
     check("gradients and moments are the adapter's, the reference costs nothing",
           near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
-    check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024", near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * 4 * 1024), m)
+    check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024 in pages of 32, and one page for copies",
+          near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * (4 * 1024 + 32)), m)
     check("the total is the sum", "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
     check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone",
           re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)
@@ -102,6 +103,20 @@ def test_plan(policy):
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--no-use_peft")
     check("all weights: gradients, moments and the reference are as large as they are",
           near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
+    gpu = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--device", "cuda", "--memory")
+    p, m = plan(*gpu, "139GiB")
+    # bf16, with 64 columns beside every projection; the adapter's masters, gradients and moments in fp32; KV in bf16
+    sides = 36 * (4096 + 1024 + 1024 + 4096 + 2 * 12288 + 4096)
+    check("a GPU's plan needs no GPU: bf16 weights with their tail, fp32 masters, KV of half the bytes",
+          near(m.get("weights", 0), (PARAMETERS + 64 * sides) / 2) and near(m.get("masters", 0), adapter(every)) and near(m.get("adapter", 0), adapter(every) / 2)
+          and near(m.get("KV cache", 0), 36 * 8 * 128 * (4 * 1024 + 32)) and m.get("driver", 0) > 0 and "--memory allows 142336.0 MiB: it fits" in p.stdout, p.stdout)
+    p, m = plan(*gpu, "30GiB")
+    check("what does not fit says what would", "computed again in backward" in p.stdout and "it does not fit" in p.stdout
+          and re.search(r"with --max_tokens (\d+) it fits", p.stdout), p.stdout)
+    p, m = plan(*gpu, "30GiB", "--max_tokens", re.search(r"with --max_tokens (\d+) it fits", p.stdout)[1])
+    check("and then it does", ": it fits" in p.stdout, p.stdout)
+    p, _ = plan(*gpu, "40", expect=2)
+    check("a cap without a unit is refused", p.returncode == 2 and "as 24GiB" in p.stderr, p.stderr)
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")
     check("the mid-end's plan, on rows with kernel and profile",
           p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
@@ -123,11 +138,27 @@ def test_settings_that_do_not_go_together(policy):
                           (("--level_weights", "1:1"), "promise"),
                           (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
                           (("--level_admission", "0.5"), "level_weights"),
+                          (("--replay_pairs", f"{policy}/pairs.jsonl"), "without --replay_updates"),
                           (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
                           (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
                           (("--overlong_buffer_len", "200"), "max_completion_length")):
         p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length", "100", "--dry_run", *options, expect=2)
         check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
+
+
+def test_arms():
+    """The demo's and the studies' recipes are settings that go together; an arm's is read after the common one."""
+    for path in sorted(glob.glob("recipes/study/s*-*.yaml")) + ["recipes/demo/rl-frontend.yaml"]:
+        if path.endswith("s2-fit.yaml"):
+            continue   # of hone distill
+        common = ("--recipe", "recipes/study/common.yaml") if "/study/" in path else ()
+        p = run(hone, "rl", *common, "--recipe", path, "--model", "recipes/demo/start", "--tasks", "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9",
+                "--limit", "64", "--dry_run")
+        check(f"{path}: would run on the demo's start", p.returncode == 0, p.stderr)
+    p = run(hone, "rl", "--recipe", "recipes/study/common.yaml", "--recipe", "recipes/study/s1-stock.yaml", "--model", "recipes/demo/start", "--tasks",
+            "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9", "--limit", "64", "--dry_run")
+    check("the arm's reward is the one that would be paid", "KernelBench's own check" in p.stdout, p.stdout)
+    check("the demo's start is a file of at most 4 MB", os.path.getsize("recipes/demo/start/model.safetensors") <= 4_000_000)
 
 
 def test_step(policy):
@@ -140,10 +171,20 @@ def test_step(policy):
           rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0], p.stderr + str(rows))
 
 
+def test_refused(policy):
+    """A run that does not fit ends before it allocates, with the sum."""
+    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
+            "--max_completion_length", "8", "--max_prompt_length", "64", "--output_dir", f"{work}/refused", "--threads", "1", "--memory", "2MiB", expect=1)
+    check("a run is refused by its plan", p.returncode == 1 and re.search(r"memory: .*activations \d+.* = \d+ MiB, but --memory allows 2 MiB; ", p.stderr)
+          and not os.path.exists(f"{work}/refused/settings.json"), p.stderr)
+
+
 policy = tiny_policy()
 test_recipes()
+test_arms()
 if policy:
     test_plan(policy)
     test_settings_that_do_not_go_together(policy)
     test_step(policy)
+    test_refused(policy)
 done()

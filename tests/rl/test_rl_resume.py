@@ -152,8 +152,9 @@ def test_learning():
         f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev")) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
     more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
             "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
-            "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
+            "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--replay_pairs", f"{work}/pairs.jsonl", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
             "--temperature", "1.2", "--temperature_code", "0.9", "--min_p", "0.02")
+    shutil.copy(f"{policy}/pairs.jsonl", f"{work}/pairs.jsonl")
     p = run(*command("learn_a", *more))
     m = metrics("learn_a") if p.returncode == 0 else []
     rate = [1e-4 * (18 - (6 * k - 1)) / 18 for k in (1, 2, 3)]   # of the last of each step's six updates, of eighteen in all
@@ -174,6 +175,10 @@ def test_learning():
     check("dev tasks are answered every second step, and never trained on",
           [("eval/genuine" in r) for r in m] == [False, True, False] and m[1]["eval/tasks"] == 2 and not any(r["split"] == "dev" for _, r in samples), m)
     same("learning", "learn_a", "learn_b", *killed_run("learn_b", [1, random.uniform(0.3, 5.0), 2], *more))
+    rows = open(f"{work}/pairs.jsonl").read().splitlines(True)
+    open(f"{work}/pairs.jsonl", "w").writelines(rows[1:])
+    p = run(*command("learn_a", *more), "--max_seconds", "1000", expect=1)
+    check("a file of pairs that changed under its name is refused", p.returncode == 1 and "replay_pairs" in p.stderr, p.stderr)
 
 
 SLOW = """import torch

@@ -135,6 +135,22 @@ static void test_no_variance(void **state)
 	for (int i = 0; i < 4; i++) assert_true(r[i].advantage_code == 0);
 }
 
+/* Every row of the reward table can be asked for, and nothing else: the message about an unknown name
+ * lists the table. */
+static void test_reward_choices(void **state)
+{
+	struct reward_rule rule;
+	struct str listed = {0};
+	struct err err = {0};
+	(void)state;
+	assert_int_equal(reward_rule_set(&rule, "nothing", -1, -1, -1, &err), ERR_USAGE);
+	for (size_t i = 0; i < rl_option_count; i++)
+		for (const char *c = strcmp(rl_option_defs[i].name, "reward") ? "" : rl_option_defs[i].choices; *c; c++)
+			str_printf(&listed, *c == '|' ? ", " : "%c", *c);
+	assert_string_equal(strstr(err.text, "known are ") + strlen("known are "), listed.data);
+	str_release(&listed);
+}
+
 /* Groups of different sizes, a weight of negatives, and the batch's scale: rewards 1 0 | 1 1 0 0, mean
  * 1/2 in both; std over the six 0.5477 (3 of 6: sqrt(1.5 / 5)). */
 static void test_advantages_of_sizes(void **state)
@@ -290,6 +306,7 @@ static void test_any_bytes_are_recorded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reward_choices),
 		cmocka_unit_test(test_bootstrap),
 		cmocka_unit_test(test_bootstrap_draws_structures),
 		cmocka_unit_test(test_clusters),

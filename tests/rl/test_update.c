@@ -465,6 +465,7 @@ static void test_fit(void **state)
 	struct update_stats first = {0}, second = {0};
 	updater_fit(x.updater, list, 2, 1, 1, &first);
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
+	assert_true(first.fit_norm > 0 && isfinite(first.fit_norm));
 	assert_true(first.fit_examples == 2 && first.fit_updates == 1);
 	updater_fit(x.updater, list, 1, 0, 1, &second); /* rate 0: looks only */
 	assert_true(second.fit_loss < first.fit_loss - 0.01);
@@ -475,6 +476,23 @@ static void test_fit(void **state)
 	updater_fit(x.updater, list, 0, 1, 1, &third);
 	assert_int_equal(optimizer_steps(x.optimizer), steps + 1);
 	close_updater(&x);
+}
+
+/* With one update a generation nothing is cut, so nothing is shuffled: the seed of the order changes no bit. */
+static void test_one_update_keeps_the_order(void **state)
+{
+	char seen[2][65];
+	for (int round = 0; round < 2; round++) {
+		void *inner = NULL;
+		setup(&inner);
+		struct fixture *f = inner;
+		asked = (struct updater_options){.seed = 100 + (uint64_t)round, .steps_per_generation = 1};
+		update(f, 1e-2, 1000, 1, LOSS_DAPO, 0);
+		snprintf(seen[round], sizeof seen[round], "%s", weights_fingerprint(f->model, f->adapter).text);
+		asked = (struct updater_options){0};
+		teardown(&inner);
+	}
+	assert_string_equal(seen[0], seen[1]);
 }
 
 static void test_dropped_and_zero_do_not_train(void **state)
@@ -499,6 +517,7 @@ int main(void)
 		T(test_sampler_gap),
 		T(test_kl_needs_a_reference),
 		T(test_direction),
+		cmocka_unit_test(test_one_update_keeps_the_order),
 		T(test_dropped_and_zero_do_not_train),
 		T(test_normalisers_count_all),
 		T(test_passes_are_averaged),

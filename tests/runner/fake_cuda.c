@@ -10,10 +10,14 @@
  *   echo    (out, a, b, c, d ...): each parameter's 8 bytes to out, and the launch's shape behind them
  *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
  *   break   as add, and from then on the memory does not keep what is written to it
+ * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing, hone_move
+ * moves one dense row. Then there are gates, and a clock: a thousandth of a millisecond for each launch since
+ * the event before; fake_gate tells whether a launch found the gate open that it should have waited behind.
  * fake_left counts the buffers that were freed with something in them; fake_loaded the modules there
  * are.
  * What cannot be told apart from the real driver by the launcher is left out. */
 #include "runner/cuda/driver.h"
+#include "runner/cuda/kernels.h"
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -27,6 +31,11 @@ static int allocated; /* blocks */
 static int loaded;    /* modules */
 static int left;      /* buffers freed with something in them */
 static bool is_broken;
+static bool takes_ptx, is_gated;
+static int launches;     /* since the last reset */
+static int early;        /* launches while nothing held them back, by an event that was recorded behind a gate */
+static int at_event[64]; /* launches when an event was recorded */
+static int nevents;
 /* A lost context takes its memory and modules with it: they are kept in reach, and go at the reset. */
 static void *held[1024];
 static void *hold(void *p)
@@ -47,12 +56,18 @@ int fake_left(void);
 int fake_left(void) { return left; }
 int fake_allocated(void);
 int fake_allocated(void) { return allocated; }
+void fake_takes_ptx(int yes);
+void fake_takes_ptx(int yes) { takes_ptx = yes; }
+int fake_launches(void);
+int fake_launches(void) { return launches; }
+int fake_ungated(void);
+int fake_ungated(void) { return early; }
 void fake_reset(void);
 void fake_reset(void)
 {
 	state = CU_OK;
-	is_broken = false;
-	allocated = loaded = left = 0;
+	is_broken = takes_ptx = is_gated = false;
+	allocated = loaded = left = launches = early = nevents = 0;
 	for (int i = 0; i < 1024; i++) let_go(held[i]);
 }
 
@@ -105,10 +120,11 @@ static cu_result CtxSetCurrent(cu_context c) { return CU_OK; }
 static cu_result CtxSynchronize(void) { return state; }
 static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
-	if (memcmp(image, "\177ELF", 4)) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
+	bool is_ptx = memcmp(image, "\177ELF", 4);
+	if (is_ptx && !takes_ptx) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
 	*m = hold(calloc(1, sizeof **m));
-	loaded++;
-	strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
+	loaded += !is_ptx;
+	if (!is_ptx) strncpy((*m)->name, (const char *)image + 4, sizeof(*m)->name - 1);
 	return CU_OK;
 }
 static cu_result ModuleUnload(cu_module m)
@@ -120,6 +136,11 @@ static cu_result ModuleUnload(cu_module m)
 static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name)
 {
 	*f = (cu_function)m;
+	if (!strncmp(name, "hone_", 5)) { /* of the launcher's own module: a function is a module of its name */
+		struct cu_module_opaque *own = hold(calloc(1, sizeof *own));
+		strncpy(own->name, name, sizeof own->name - 1);
+		*f = (cu_function)own;
+	}
 	return strcmp(name, "missing") ? CU_OK : CU_NOT_FOUND;
 }
 static cu_result FuncGetAttribute(int *v, int a, cu_function f)
@@ -143,7 +164,17 @@ static void echo(const struct cu_launch_config *c, void **p)
 static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f, void **p, void **extra)
 {
 	const char *name = ((cu_module)f)->name;
-	if (!strcmp(name, "fault")) state = CU_ILLEGAL_ADDRESS;
+	launches++;
+	early += !is_gated;
+	if (!strcmp(name, "hone_move")) {
+		const struct cuda_move *m = p[0];
+		for (uint64_t i = 0; i < m->count; i++) {
+			char *to = (char *)(uintptr_t)(m->dst + i * m->dst_step[m->ndim - 1]);
+			memcpy(to, m->src ? (char *)(uintptr_t)(m->src + i * m->src_step[m->ndim - 1]) : (const char *)&m->value,
+				m->size);
+		}
+	} else if (!strncmp(name, "hone_", 5)) return CU_OK;
+	else if (!strcmp(name, "fault")) state = CU_ILLEGAL_ADDRESS;
 	else if (!strcmp(name, "hang")) state = CU_NOT_READY;
 	else if (!strcmp(name, "echo")) echo(c, p);
 	else {
@@ -210,14 +241,37 @@ static cu_result StreamQuery(cu_stream s) { return state; }
 static cu_result StreamWaitEvent(cu_stream s, cu_event e, unsigned f) { return e ? CU_OK : CU_INVALID_VALUE; }
 static cu_result EventCreate(cu_event *e, unsigned f)
 {
-	*e = (cu_event)&state;
+	*e = (cu_event)&at_event[nevents++ % 64];
 	return CU_OK;
 }
 static cu_result EventDestroy(cu_event e) { return CU_OK; }
-static cu_result EventRecord(cu_event e, cu_stream s) { return e ? CU_OK : CU_INVALID_VALUE; }
+static cu_result EventRecord(cu_event e, cu_stream s)
+{
+	if (!e) return CU_INVALID_VALUE;
+	*(int *)e = launches;
+	return CU_OK;
+}
 static cu_result EventElapsedTime(float *ms, cu_event a, cu_event b)
 {
-	*ms = 1;
+	*ms = 1e-3f * (float)(*(int *)b - *(int *)a);
+	return CU_OK;
+}
+static cu_result StreamWaitValue32(cu_stream s, cu_address p, uint32_t value, unsigned flags)
+{
+	if (*(uint32_t *)(uintptr_t)p >= value) return CU_INVALID_VALUE; /* a gate that is open holds nothing back */
+	is_gated = true;
+	early = 0;
+	return CU_OK;
+}
+static cu_result StreamWriteValue32(cu_stream s, cu_address p, uint32_t value, unsigned flags)
+{
+	*(uint32_t *)(uintptr_t)p = value;
+	is_gated = false;
+	return CU_OK;
+}
+static cu_result DeviceGetUuid(struct cu_uuid *u, cu_device d)
+{
+	for (int i = 0; i < 16; i++) u->bytes[i] = (unsigned char)(0x10 * i + i);
 	return CU_OK;
 }
 
@@ -229,7 +283,7 @@ cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_
 		const char *name;
 		void *address;
 		int version;
-	} table[] = {CU_FUNCTIONS(X)};
+	} table[] = {CU_FUNCTIONS(X) X(StreamWaitValue32, 11070, ) X(StreamWriteValue32, 11070, )};
 #undef X
 	*out = NULL;
 	*status = 1;

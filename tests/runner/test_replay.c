@@ -44,7 +44,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
@@ -102,8 +102,8 @@ static void test_trials_are_independent(void **state)
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, (uint8_t *)output,
-			sizeof output, &out);
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL},
+			(uint8_t *)output, sizeof output, &out);
 		assert_false(out.has_fault);
 		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
 		runner_result_release(&out);
@@ -111,7 +111,7 @@ static void test_trials_are_independent(void **state)
 	/* Another tape of the same candidate. */
 	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), NULL, &fault), 0);
 	struct runner_result out;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL}, (uint8_t *)output,
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, (uint8_t *)output,
 		sizeof output, &out);
 	assert_false(out.has_fault);
 	assert_true(output[3] == input[3] + 2);
@@ -203,7 +203,7 @@ static void test_library_rows_are_asked_for(void **state)
 	struct launcher_library library = {memory, sizeof memory, twice};
 	struct runner_given given = X;
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, &library};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, &library, NULL};
 	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
 		struct replay *r = NULL;
 		struct runner_fault fault = {0};
@@ -246,7 +246,7 @@ static void test_wire(void **state)
 								.output_offset = {64, 4096},
 								.want_cost = true,
 								.is_overlapped = true,
-								.time_repeats = 30,
+								.is_timed = true,
 								.deadline_ms = 77,
 							},
 						u;
@@ -254,7 +254,7 @@ static void test_wire(void **state)
 	json_t *o = runner_trial_json(&t, 2);
 	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
 	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 &&
-		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost && u.is_overlapped && u.time_repeats == 30);
+		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost && u.is_overlapped && u.is_timed);
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
@@ -305,9 +305,7 @@ static void test_wire(void **state)
 								 .lines = &line,
 								 .run_ns = 123,
 								 .has_lineage = true,
-								 .ntimes = 3,
-								 .times_ns = (int64_t[]){5, 1, 9},
-								 .empty_ns = 4,
+								 .memory_bytes = 4,
 								 .untimed = "none",
 								 .ntouched = 2,
 								 .touched = touched,
@@ -318,8 +316,7 @@ static void test_wire(void **state)
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
 		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
-	assert_true(
-		s.ntimes == 3 && s.times_ns[1] == 1 && s.times_ns[2] == 9 && s.empty_ns == 4 && !strcmp(s.untimed, "none"));
+	assert_true(s.memory_bytes == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
 		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&

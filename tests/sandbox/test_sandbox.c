@@ -54,6 +54,23 @@ static int try_scratch(void)
 	snprintf(path, sizeof(path), "%s/file", scratch);
 	return open_with(path, O_WRONLY | O_CREAT);
 }
+/* Compilers write into one folder of theirs and rename into another; nothing comes in from outside, and nothing goes out. */
+static int try_move(void)
+{
+	char from[96], inner[96], to[112], away[112];
+	snprintf(from, sizeof(from), "%s/file", scratch);
+	snprintf(inner, sizeof(inner), "%s/inner", scratch);
+	snprintf(to, sizeof(to), "%s/file", inner);
+	snprintf(away, sizeof(away), "%s.away", scratch);
+	int rc = open_with(from, O_WRONLY | O_CREAT);
+	if (!rc) rc = result_of(mkdir(inner, 0700));
+	if (!rc) rc = result_of(rename(from, to));
+	if (!rc && (rename(to, away) == 0 || rename(readable, from) == 0)) rc = EXIT_NOT_ENTERED - 1;
+	unlink(to);
+	rmdir(inner);
+	return rc;
+}
+static int try_null(void) { return open_with("/dev/null", O_RDWR); }
 static int try_readable(void) { return open_with(readable, O_RDONLY); }
 static int try_inet(void) { return result_of(socket(AF_INET, SOCK_STREAM, 0)); }
 static int try_unix(void) { return result_of(socket(AF_UNIX, SOCK_STREAM, 0)); }
@@ -374,6 +391,13 @@ static void test_grants(void **state)
 	o = options_for(level);
 	o.scratch = scratch;
 	assert_int_equal(run_probe(&o, try_scratch, text, sizeof(text)), ALLOWED);
+	assert_int_not_equal(run_probe(&o, try_write, text, sizeof(text)), ALLOWED);
+	assert_int_equal(run_probe(&o, try_move, text, sizeof(text)), ALLOWED);
+	/* A GPU's form: its device files and the one that swallows everything. */
+	o = options_for(level);
+	assert_int_not_equal(run_probe(&o, try_null, text, sizeof(text)), ALLOWED);
+	sandbox_allow_gpu(&o);
+	assert_int_equal(run_probe(&o, try_null, text, sizeof(text)), ALLOWED);
 	assert_int_not_equal(run_probe(&o, try_write, text, sizeof(text)), ALLOWED);
 	static const char *const exec_paths[] = {"/bin/sh", NULL};
 	o = options_for(level);

@@ -1,5 +1,6 @@
 """timeout: 300
-The compile worker: TTIR of honest kernels becomes machine code for sm_90 with its resources; what does not compile is a fault; nothing stays on disk."""
+The compile worker: TTIR of honest kernels becomes machine code for sm_90 with its resources; what
+does not compile is a fault; nothing stays on disk."""
 import json
 import os
 import sys

@@ -1,7 +1,8 @@
 """timeout: 300
-What the tracer says about moving data is true: each expression below is traced, the tape's fills and copies are replayed on real bytes, and the result is
-compared bit for bit with what torch computes. No row may be a library row. The replayer here is torch's as_strided over byte buffers, written for this test
-alone."""
+What the tracer says about moving data is true: each expression below is traced, the tape's fills
+and copies are replayed on real bytes, and the result is compared bit for bit with what torch
+computes. No row may be a library row. The replayer here is torch's as_strided over byte buffers,
+written for this test alone."""
 import base64
 import json
 import os
@@ -14,8 +15,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-# (body of forward(self, x, y), expected kinds of rows or None). x is (4, 6, 10) float32, y is (6, 4) int64; self.w is a parameter (3, 5), self.t a plain tensor
-# made in __init__.
+# (body of forward(self, x, y), expected kinds of rows or None). x is (4, 6, 10) float32, y is (6,
+# 4) int64; self.w is a parameter (3, 5), self.t a plain tensor made in __init__.
 CASES = [
     ("return x.contiguous()", []),
     ("return x.clone()", ["copy"]),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python
 # timeout: 900 (seconds, on a busy machine)
-"""Reference answers against PyTorch: composed tasks of every level, every style, fused and slow, run through Triton's interpreter on the CPU and compared
-with the reference in float64. Sizes are not the task's own but small odd ones, so an answer that knows a size fails; rows, columns and inner sizes are not
+"""Reference answers against PyTorch: composed tasks of every level, every style, fused and slow,
+run through Triton's interpreter on the CPU and compared with the reference in float64. Sizes are
+not the task's own but small odd ones, so an answer that knows a size fails; rows, columns and inner
+sizes are not
 multiples of any block. usage: test_answers.py [--full [COUNT]]   (full: many tasks and also the task's own sizes)
 
-Tolerance, element by element: 10 times the largest error of the float32 reference itself (rounding that the task brings along; another order of the same
-sums may be unluckier) plus 64 eps32 times the largest |value| (at most 8 operators, a few ulp each: exp, tanh and division are within 4 ulp; a
-row operator or product adds sqrt(128) eps)."""
+Tolerance, element by element: 10 times the largest error of the float32 reference itself (rounding
+that the task brings along; another order of the same sums may be unluckier) plus 64 eps32 times the
+largest |value| (at most 8 operators, a few ulp each: exp, tanh and division are within 4 ulp; a row
+operator or product adds sqrt(128) eps)."""
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -30,7 +33,8 @@ TASKS_MIN = 12
 
 
 def numpy_function(fn):
-    """libdevice functions have no body in the interpreter: they become NumPy ones, computed in float32."""
+    """libdevice functions have no body in the interpreter: they become NumPy ones, computed in
+    float32."""
     def call(x, _semantic=None):
         data = fn(x.handle.data.astype(np.float32)).astype(np.float32)
         return tl.tensor(interpreter.TensorHandle(data, x.handle.dtype), x.type)

@@ -1,10 +1,13 @@
 #!/usr/bin/env python
 # timeout: 900 (seconds, on a busy machine)
-"""Families of the ladder against PyTorch: of every family tasks of a few seeds, every answer that the sizes choose among run through Triton's interpreter at
-the sizes where the task says it is judged, and compared with the reference in float64. usage: test_families.py [--each COUNT] [--only FAMILY]
+"""Families of the ladder against PyTorch: of every family tasks of a few seeds, every answer that
+the sizes choose among run through Triton's interpreter at the sizes where the task says it is
+judged, and compared with the reference in float64. usage: test_families.py [--each COUNT] [--only
+FAMILY]
 
-Tolerance, element by element and per output: 10 times the largest error of the float32 reference itself plus 64 eps32 times the largest |value|
-(test_answers.py has the derivation). Integers must be equal."""
+Tolerance, element by element and per output: 10 times the largest error of the float32 reference
+itself plus 64 eps32 times the largest |value| (test_answers.py has the derivation). Integers must
+be equal."""
 import os
 
 os.environ["TRITON_INTERPRET"] = "1"
@@ -28,7 +31,8 @@ RUNGS = "T1,T2,T3,T4"
 
 
 def numpy_function(fn):
-    """libdevice functions have no body in the interpreter: they become NumPy ones, computed in float32."""
+    """libdevice functions have no body in the interpreter: they become NumPy ones, computed in
+    float32."""
     def call(x, _semantic=None):
         data = fn(x.handle.data.astype(np.float32)).astype(np.float32)
         return tl.tensor(interpreter.TensorHandle(data, x.handle.dtype), x.type)

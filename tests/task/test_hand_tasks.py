@@ -1,7 +1,8 @@
 #!/usr/bin/env python
-"""The hand-written tasks: each imports, runs, and can tell a right kernel from a wrong one: results finite, deterministic, neither constant nor equal to an
-input, different for other inputs, changed by every input and by every parameter; real inputs have both signs. References stay small: the number of values
-bounds the time that a CPU needs."""
+"""The hand-written tasks: each imports, runs, and can tell a right kernel from a wrong one: results
+finite, deterministic, neither constant nor equal to an input, different for other inputs, changed
+by every input and by every parameter; real inputs have both signs. References stay small: the
+number of values bounds the time that a CPU needs."""
 import glob
 import importlib.util
 import os

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "task/task.h"
 #include "task/task_graph.h"
+#include <math.h>
 
 static int dump(int argc, char **argv)
 {
@@ -205,6 +206,27 @@ static void texts_stay_short(void **state)
 		str_release(&code);
 	}
 	task_set_release(&set);
+}
+
+/* What an operator over a row gives, by its definition: of 1, 2, 4, 9 the mean is 4, the deviations -3, -2, 0, 5. */
+static void operators_over_rows(void **state)
+{
+	static const double row[4] = {1, 2, 4, 9};
+	static const struct {
+		const char *name;
+		int n;
+		double expected[4];
+	} cases[] = {{"sum", 1, {16}}, {"mean", 1, {4}}, {"amax", 1, {9}}, {"amin", 1, {1}}, {"var", 1, {38.0 / 4}},
+		{"norm", 1, {10.099504938362077}}, {"layer_norm", 4, {-0.97332801, -0.64888534, 0, 1.62221335}},
+		{"l1_norm", 4, {1.0 / 16, 2.0 / 16, 4.0 / 16, 9.0 / 16}},
+		{"softmax", 4, {0.000332805, 0.000904658, 0.006684569, 0.992077968}}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		double out[4] = {0};
+		op_get(cases[i].name)->eval_row(row, 4, out);
+		for (int k = 0; k < cases[i].n; k++)
+			if (!(fabs(out[k] - cases[i].expected[k]) < 1e-6))
+				fail_msg("%s[%d]: expected %.9g, found %.9g", cases[i].name, k, cases[i].expected[k], out[k]);
+	}
 }
 
 static void strangers_get_no_answer(void **state)
@@ -404,6 +426,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(splits_share_nothing),
 		cmocka_unit_test(what_was_composed_is_composed_again),
 		cmocka_unit_test(texts_stay_short),
+		cmocka_unit_test(operators_over_rows),
 		cmocka_unit_test(strangers_get_no_answer),
 		cmocka_unit_test(operators_are_kept_to),
 		cmocka_unit_test(rungs_share_no_structure),

@@ -392,6 +392,25 @@ static int release(void **state)
 	return 0;
 }
 
+/* A name that two files of a folder hold, whichever the index means. */
+static void test_twice(void **state)
+{
+	static const float x[2] = {1, 2};
+	const struct tensor_info one[] = {{"a", DTYPE_F32, 1, {2}, x, 8}},
+							 two[] = {{"a", DTYPE_F32, 1, {2}, x, 8}, {"b", DTYPE_F32, 1, {2}, x, 8}};
+	struct err err = {0};
+	char *dir = in_folder("twice"), *first = path_join(dir, "1.safetensors"), *second = path_join(dir, "2.safetensors"),
+		 *index = path_join(dir, "model.safetensors.index.json");
+	static const char map[] = "{\"weight_map\": {\"a\": \"1.safetensors\", \"b\": \"2.safetensors\"}}";
+	struct safetensors *s = NULL;
+	if (dir_make(dir, &err) || safetensors_write(first, one, 1, NULL, &err) ||
+		safetensors_write(second, two, 2, NULL, &err) || file_write_atomic(index, map, sizeof map - 1, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(safetensors_open(index, &s, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "tensor 'a' occurs in two files"));
+	free(dir), free(first), free(second), free(index);
+}
+
 static void open_and_close(void *name) { safetensors_close(open_ok(name)); }
 
 static void open_in_vain(void *name)
@@ -423,6 +442,7 @@ int main(void)
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_folder),
 		cmocka_unit_test(test_f8),
+		cmocka_unit_test(test_twice),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`hone init`: transformers loads what it writes, sizes and seed do what they say, texts come from plain files and JSONL rows, bad input is refused."""
+"""`hone init`: transformers loads what it writes, sizes and seed do what they say, texts come from
+plain files and JSONL rows, bad input is refused."""
 import gzip
 import json
 import os

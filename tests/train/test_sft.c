@@ -250,6 +250,7 @@ static void test_limits(void **state)
 	struct sft_setup s;
 	struct err err = {0};
 	char *dir = sft_folder("limits");
+	/* Nothing says when to end: refused. */
 	struct sft_options o = sft_options_make(dir);
 	sft_setup_make(&s, false);
 	o.max_tokens = 20; /* an example does not fit: refused, never cut */
@@ -259,13 +260,18 @@ static void test_limits(void **state)
 	o.num_train_epochs = 0;
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), ERR_USAGE);
 	o.optimizer.lr_scheduler_type = "constant";
-	o.max_seconds = 1e-9; /* out of time after... before the first step */
+	o.max_seconds = 1e-9; /* the time is over before the first step */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
 	o = sft_options_make(dir);
+	/* Each of the limits ends a run by itself. */
 	char *short_dir = sft_folder("limits_epochs");
 	o = sft_options_make(short_dir);
 	o.num_train_epochs = 0.5; /* part of an epoch is an end too */
 	assert_int_equal(sft_setup_run(&s, &o, NULL, NULL, &err), 0);
+	o.num_train_epochs = 1;
+	int64_t whole = sft_total_steps(s.d->examples, EXAMPLES, &o);
+	o.num_train_epochs = 0.5;
+	assert_int_equal(sft_total_steps(s.d->examples, EXAMPLES, &o), (whole + 1) / 2);
 	free(short_dir);
 	o = sft_options_make(dir);
 	o.max_steps = 2;

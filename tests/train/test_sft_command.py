@@ -108,7 +108,8 @@ def test_adapter(t, rows):
             ids = prompt + encode(t, r["completion"]) + [t.token_to_id("<|end|>")]
             lp = logprobs(model, ids, len(prompt))
             total, n = total - sum(lp), n + len(lp)
-    # Means of n fp32 log-probabilities whose logits err by eps sqrt(K) depth ~ 2e-5 relative to logits of order 1.
+    # Means of n fp32 log-probabilities whose logits err by eps sqrt(K) depth ~ 2e-5 relative to
+    # logits of order 1.
     check("peft computes the same held-out loss from the saved adapter", abs(total / n - evals[-1]) < 5e-5, (total / n, evals[-1]))
     import sqlite3
     tables = sqlite3.connect(f"{work}/run/hone.db").execute("select name from sqlite_master").fetchall()
@@ -149,7 +150,8 @@ def start(out):
 
 
 def kill_when(out, moment):
-    """Starts or continues the run and kills it once moment() holds; whether it was still running."""
+    """Starts or continues the run and kills it once moment() holds; whether it was still
+    running."""
     p = start(out)
     while p.poll() is None and not moment():
         time.sleep(0.0005)
@@ -182,7 +184,8 @@ def test_kill(whole):
 
 
 def test_claim():
-    """While another process writes into the folder a second run is refused, and takes nothing of the first one's away."""
+    """While another process writes into the folder a second run is refused, and takes nothing of
+    the first one's away."""
     import fcntl
     out = f"{work}/claimed"
     os.makedirs(out)
@@ -198,11 +201,12 @@ def test_claim():
 
 
 def test_settings():
-    """A run is not continued under settings that its checkpoint would not notice: the adapter's, and another model of the same shapes."""
+    """A run is not continued under settings that its checkpoint would not notice: the adapter's,
+    and another model of the same shapes."""
     out, other = f"{work}/settings", f"{work}/other_model"
     two = [*COMMON, "--max_steps", 2, "--lr_scheduler_type", "constant", "--output_dir", out]
     run("sft", *two)
-    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25)):
+    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25), ("device", "check")):
         p = run("sft", *two, f"--{option}", value, "--max_steps", 3, expect=1)
         check(f"another {option} is refused by name", f"made with {option} " in p.stderr, p.stderr)
     import torch, transformers

@@ -278,6 +278,13 @@ static void test_loss_row_clip(void **state)
 		struct loss_row r = {.old_logprob = -1, .advantage = cases[i].A, .weight = 1};
 		assert_int_equal(loss_row_clip(&o, &r, -1 + logf(cases[i].rho)), cases[i].clip);
 	}
+	/* delta bounds the ratio of a gain from above, also below 1: the value is that of the bound, its slope 0. */
+	const struct loss_options bounded = {.type = LOSS_DAPO, .epsilon = 0.2f, .epsilon_high = 0.28f, .delta = 0.9f};
+	struct loss_row gain = {.old_logprob = -1, .advantage = 2, .weight = 1, .normaliser = 1};
+	float slope = 7, value = loss_row_value(&bounded, &gain, -1 + logf(0.95f), &slope);
+	assert_true(fabsf(value + 2 * 0.9f) < 1e-6f && slope == 0);
+	value = loss_row_value(&bounded, &gain, -1 + logf(0.85f), &slope);
+	assert_true(fabsf(value + 2 * 0.85f) < 1e-6f && fabsf(slope + 2 * 0.85f) < 1e-6f);
 	/* What has no clip is never held back; gspo looks at the sequence's ratio. */
 	const struct loss_options sft = {LOSS_SFT, 0.2f, 0.28f, 0, 0}, cispo = {LOSS_CISPO, 0.2f, 0.28f, 0, 0},
 							  gspo = {LOSS_GSPO, 0.2f, 0.28f, 0, 0};

@@ -1,4 +1,5 @@
-"""What a compile worker leaves in the folder for temporary files when it is killed, its first compilation included: nothing that the next one does not clear."""
+"""What a compile worker leaves in the folder for temporary files when it is killed, its first
+compilation included: nothing that the next one does not clear."""
 import os, signal, sys, tempfile
 sys.path.insert(0, "tests")
 sys.path.insert(0, "worker")

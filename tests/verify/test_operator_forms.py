@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The form of an operator (worker/oracle_cost.py), by which its time is found: what it works along, from its arguments and its tensors' strides."""
+"""The form of an operator (worker/oracle_cost.py), by which its time is found: what it works along,
+from its arguments and its tensors' strides."""
 import os
 import sys
 

@@ -83,7 +83,7 @@ static void candidate(struct runner *r, const char *kind, char code[32])
 	/* One trial; the outputs start 64 bytes into their memory. */
 	struct runner_given given = {.bytes = sizeof input};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .output_offset = {64}, .deadline_ms = DEADLINE_MS};
-	if (runner_try(r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL}, deadline, &result, &err))
+	if (runner_try(r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL, NULL}, deadline, &result, &err))
 		fail_msg("%s: %s", kind, err.text);
 	/* Without a fault each output is its input plus one. */
 	snprintf(code, 32, "%s", result.has_fault ? result.fault.code : "");
@@ -172,6 +172,45 @@ static void test_several(void **state)
 	}
 }
 
+/* Questions of time through two processes: the driver without a GPU has no gate, so there are none, and the
+ * runner says why. */
+static int never_asked(void *ctx, int64_t ns, enum runner_clock *question, struct err *err)
+{
+	*(int *)ctx += 1;
+	return ERR_INFRA;
+}
+
+static void test_says_why_untimed(void **state)
+{
+	struct runner r;
+	char image[128] = "\177ELF"
+					  "add";
+	float input[N] = {0}, output[16 + N] = {0};
+	struct runner_binary b = {
+		.name = "k", .num_warps = 4, .nargs = 3, .args = {"*f32", "*f32", "i32"}, .bytes = sizeof image};
+	struct runner_result result = {0};
+	struct runner_fault fault = {0};
+	struct runner_loaded loaded;
+	struct err err = {0};
+	int asked = 0;
+	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	int fds[] = {memory_of(image, sizeof image), memory_of(input, sizeof input), memory_of(output, sizeof output)};
+	struct runner_load load = {.tape = TAPE, .len = strlen(TAPE), .count = 1, .binaries = &b, .binaries_fd = fds[0]};
+	take(&r);
+	if (runner_load(&r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s %s", fault.text, err.text);
+	struct runner_given given = {.bytes = sizeof input};
+	struct runner_trial trial = {
+		.ninputs = 1, .inputs = &given, .deadline_ms = DEADLINE_MS, .is_timed = true, .output_offset = {64}};
+	struct runner_asker asker = {never_asked, &asked};
+	if (runner_try(&r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL, &asker}, deadline, &result, &err))
+		fail_msg("%s", err.text);
+	assert_true(!result.has_fault && asked == 0 && result.memory_bytes >= 128);
+	assert_non_null(strstr(result.untimed, "gate"));
+	runner_result_release(&result);
+	for (int i = 0; i < 3; i++) close(fds[i]);
+	runner_give_back(pool, &r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_harm_ends_it),
 		cmocka_unit_test(test_dead_while_it_waits),
 		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_says_why_untimed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);

@@ -52,7 +52,30 @@ static void test_round_trip(void **state)
 			.time_low_s = 3.75e-6,
 			.time_high_s = 4.5e-6,
 			.empty_s = 1.25e-6,
-			.untimed = "why"},
+			.untimed = "why",
+			.contracted = 2,
+			.live = "right",
+			.live_why = "so",
+			.guided_apart = 3,
+			.wall_s = 8e-6,
+			.paper_s = 3e-6,
+			.control_s = NAN,
+			.memory_bytes = 4096,
+			.others = -1,
+			.floor_s = 1e-6,
+			.floor_by = "memory",
+			.references = {[REFERENCE_COMPILE] = {.is_timed = true,
+							   .is_cached = true,
+							   .pairs = 30,
+							   .memory_bytes = 99,
+							   .error_max = NAN,
+							   .time_s = {2e-6, 1e-6, 3e-6},
+							   .speedup = {0.5, 0.25, 0.75},
+							   .wall_s = 1e-5,
+							   .paper_s = 4e-6,
+							   .speedup_wall = 1.25,
+							   .speedup_paper = NAN,
+							   .why = "off"}}},
 	};
 	struct verdict w;
 	/* A verdict with a value in every field, as JSON and back. */
@@ -68,6 +91,15 @@ static void test_round_trip(void **state)
 	assert_true(w.device.repeat == REPEAT_WITHIN && w.device.empty_s == 1.25e-6 && w.device.disagreements == 1);
 	assert_string_equal(w.gpu, "RTX 4090");
 	assert_string_equal(w.device.untimed, "why");
+	const struct verdict_reference *r = &w.device.references[REFERENCE_COMPILE];
+	assert_true(r->is_timed && !r->agrees && !r->is_gated && r->is_cached && r->pairs == 30 && r->memory_bytes == 99);
+	assert_true(r->speedup.low == 0.25 && r->time_s.high == 3e-6 && r->speedup_wall == 1.25 && isnan(r->speedup_paper));
+	assert_string_equal(r->why, "off");
+	assert_true(!w.device.references[REFERENCE_EAGER].is_timed && w.device.others == -1 && w.device.contracted == 2 &&
+		w.device.guided_apart == 3 && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
+		w.device.memory_bytes == 4096);
+	assert_string_equal(w.device.floor_by, "memory");
+	assert_true(!strcmp(w.device.live, "right") && !strcmp(w.device.live_why, "so"));
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
 	json_decref(o);

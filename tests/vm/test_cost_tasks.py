@@ -1,4 +1,5 @@
-"""The tables of bench/cost/cost_tasks.py and bench/cost/cost_holdout.py say what bench/cost/cost_h200.py needs, and no task is in both."""
+"""The tables of bench/cost/cost_tasks.py and bench/cost/cost_holdout.py say what
+bench/cost/cost_h200.py needs, and no task is in both."""
 import sys
 
 sys.dont_write_bytecode = True

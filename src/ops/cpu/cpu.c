@@ -20,6 +20,7 @@ static void cpu_close(struct ops *ops)
 	free(c->prepared);
 	thin_release(c);
 	arena_release(&c->sampler);
+	for (int i = 0; i < OPS_FETCHES; i++) free(c->fetched[i]);
 	pool_free(c->pool);
 	free(c->scratch);
 	free(c);

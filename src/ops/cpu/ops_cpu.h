@@ -161,6 +161,8 @@ struct ops_context {
 	struct thin thin;
 	struct arena sampler; /* for a vocabulary of sampler_V: grows at the first draw from a larger one */
 	int sampler_V;
+	float *fetched[OPS_FETCHES]; /* (fetched_n) values that were fetched, as they were then */
+	int64_t fetched_n[OPS_FETCHES];
 };
 
 struct ops_batch {

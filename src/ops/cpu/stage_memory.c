@@ -69,6 +69,20 @@ static void get_i32(struct ops_context *c, int32_t *host, const struct i32 *from
 	if (n > 0) memcpy(host, from, (size_t)n * sizeof *host);
 }
 
+/* Nothing goes on beside the host here: the values are kept until they are asked for. */
+static void fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX);
+	if (n > c->fetched_n[slot]) c->fetched[slot] = xrealloc(c->fetched[slot], (size_t)n * sizeof(float));
+	c->fetched_n[slot] = MAX(c->fetched_n[slot], n);
+	floats_move(c->fetched[slot], from, n);
+}
+static void fetched_f32(struct ops_context *c, int slot, float *host, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n <= c->fetched_n[slot]);
+	floats_move(host, c->fetched[slot], n);
+}
+
 static void pages_copy(struct ops_context *c, struct elem *kv, int planes, int64_t plane, int64_t page,
 	const int32_t *dst, const int32_t *src, int n)
 {
@@ -119,6 +133,13 @@ static void bind(struct ops_context *c, struct ops_linear *l, const struct ops_l
 	if (lora) thin_reserve(c, 0, lora->dropout > 0 ? l->in : 0, lora->r);
 }
 
+/* One machine computes one way, whatever it is asked first. */
+static json_t *choices(struct ops_context *c) { return NULL; }
+static int choices_set(struct ops_context *c, const json_t *file, struct err *err)
+{
+	return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen on a GPU, this device is cpu");
+}
+
 void stage_memory_entries(struct ops *t)
 {
 	t->alloc = cpu_alloc;
@@ -131,8 +152,12 @@ void stage_memory_entries(struct ops *t)
 	t->get_f32 = get_f32;
 	t->get_elem = get_elem;
 	t->get_i32 = get_i32;
+	t->fetch_f32 = fetch_f32;
+	t->fetched_f32 = fetched_f32;
 	t->pages_copy = pages_copy;
 	t->prepare = prepare;
 	t->forget = forget;
 	t->bind = bind;
+	t->choices = choices;
+	t->choices_set = choices_set;
 }

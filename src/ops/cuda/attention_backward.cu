@@ -378,7 +378,7 @@ static void attend_backward(struct ops_context *c, struct elem *dq, struct elem 
 	a.dq = elems(dq), a.dq_row = dq == dqkv ? all : Q;
 	a.dk = dk == dqkv ? elems(dqkv) + Q : elems(dk), a.dk_row = dk == dqkv ? all : KV;
 	a.dv = elems(dqkv) + Q + KV, a.dv_row = all;
-	a.delta = (float *)scratch_of(c, (size_t)b->rows * (size_t)h->NH * sizeof(float));
+	a.delta = (float *)scratch_of(c, cuda_delta_scratch(b->rows, h->NH));
 	if (h->HD == 32) backward_run<32>(c, &a);
 	if (h->HD == 64) backward_run<64>(c, &a);
 	if (h->HD == 128) backward_run<128>(c, &a);

@@ -15,7 +15,7 @@ struct carve {
 static void *carve(struct carve *c, size_t bytes)
 {
 	void *p = c->base + c->used;
-	c->used += (bytes + 255) / 256 * 256;
+	c->used += bytes;
 	return p;
 }
 
@@ -23,23 +23,26 @@ static void *carve(struct carve *c, size_t bytes)
 static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *base, size_t *want_at)
 {
 	struct carve c = {base, 0};
-	size_t T = (size_t)b->T, S = (size_t)b->S, n = (size_t)b->n, draws = (size_t)b->draws;
 	v->pages = b->pages;
-	v->chunks = (b->pages * OPS_PAGE + CHUNK - 1) / CHUNK;
-	v->head = (int32_t *)carve(&c, HEAD_COUNT * sizeof(int32_t));
-	v->ids = (int32_t *)carve(&c, T * sizeof(int32_t));
-	v->pos = (int32_t *)carve(&c, T * sizeof(int32_t));
-	v->sequence = (const int32_t *)carve(&c, T * sizeof(int32_t));
-	v->start = (const int32_t *)carve(&c, (S + 1) * sizeof(int32_t));
-	v->table = (const int32_t *)carve(&c, S * (size_t)b->pages * sizeof(int32_t));
-	v->item = (int32_t *)carve(&c, T * (size_t)v->chunks * sizeof(int32_t));
-	*want_at = c.used;
-	v->want = (int32_t *)carve(&c, WANT_COUNT * sizeof(int32_t));
-	v->at = (const int32_t *)carve(&c, n * sizeof(int32_t));
-	v->target = (const int32_t *)carve(&c, n * sizeof(int32_t));
-	v->temperature = (const float *)carve(&c, n * sizeof(float));
-	v->from = (const int32_t *)carve(&c, draws * sizeof(int32_t));
-	v->draw = (struct ops_draw *)carve(&c, draws * sizeof(struct ops_draw));
+	v->chunks = cuda_batch_chunks(b->pages);
+	void *fields[CUDA_BATCH_FIELDS];
+	for (int f = 0; f < CUDA_BATCH_FIELDS; f++) {
+		if (f == CUDA_BATCH_WANT) *want_at = c.used;
+		fields[f] = carve(&c, cuda_batch_field((enum cuda_batch_field)f, b->T, b->S, b->pages, b->n, b->draws));
+	}
+	v->head = (int32_t *)fields[CUDA_BATCH_HEAD];
+	v->ids = (int32_t *)fields[CUDA_BATCH_IDS];
+	v->pos = (int32_t *)fields[CUDA_BATCH_POS];
+	v->sequence = (const int32_t *)fields[CUDA_BATCH_SEQUENCE];
+	v->start = (const int32_t *)fields[CUDA_BATCH_START];
+	v->table = (const int32_t *)fields[CUDA_BATCH_TABLE];
+	v->item = (int32_t *)fields[CUDA_BATCH_ITEM];
+	v->want = (int32_t *)fields[CUDA_BATCH_WANT];
+	v->at = (const int32_t *)fields[CUDA_BATCH_AT];
+	v->target = (const int32_t *)fields[CUDA_BATCH_TARGET];
+	v->temperature = (const float *)fields[CUDA_BATCH_TEMPERATURE];
+	v->from = (const int32_t *)fields[CUDA_BATCH_FROM];
+	v->draw = (struct ops_draw *)fields[CUDA_BATCH_DRAW];
 	return c.used;
 }
 

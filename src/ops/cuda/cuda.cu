@@ -3,22 +3,51 @@
 
 /* ---- memory ---- */
 
-static void *device_alloc(size_t bytes)
+/* Of all memory, and of what a cap leaves: the smaller ones. */
+static void cuda_memory(struct ops_context *c, size_t *free_bytes, size_t *total_bytes)
+{
+	CUDA_CHECK(cudaMemGetInfo(free_bytes, total_bytes));
+	if (!c->memory_cap) return;
+	*total_bytes = MIN(*total_bytes, c->memory_cap);
+	*free_bytes = MIN(*free_bytes, c->memory_cap - MIN(c->taken_bytes, c->memory_cap));
+}
+
+static void *device_alloc(struct ops_context *c, size_t bytes)
 {
 	void *p = NULL;
 	size_t free_bytes = 0, total = 0, rounded = (MAX(bytes, (size_t)1) + 255) / 256 * 256;
-	cudaError_t rc = cudaMalloc(&p, rounded);
-	if (rc != cudaSuccess) cudaMemGetInfo(&free_bytes, &total);
+	bool is_capped = c->memory_cap && c->taken_bytes + rounded > c->memory_cap;
+	cudaError_t rc = is_capped ? cudaErrorMemoryAllocation : cudaMalloc(&p, rounded);
+	if (rc != cudaSuccess) cuda_memory(c, &free_bytes, &total);
 	CHECKF(rc == cudaSuccess,
-		"out of GPU memory: %zu MiB wanted, %zu of %zu MiB are free; lower max_sequences, max_context or max_tokens "
+		"out of GPU memory: %zu MiB wanted, %zu of %zu MiB are free%s; lower max_sequences, max_context or max_tokens "
 		"(%s)",
-		rounded >> 20, free_bytes >> 20, total >> 20, cudaGetErrorName(rc));
+		rounded >> 20, free_bytes >> 20, total >> 20, is_capped ? " under the cap of --memory" : "",
+		cudaGetErrorName(rc));
+	/* Sizes are remembered, as the driver does not tell them when memory goes. */
+	if (c->nblocks == c->blocks_cap) {
+		c->blocks_cap = MAX(64, 2 * c->blocks_cap);
+		c->blocks = (struct block *)xrealloc(c->blocks, (size_t)c->blocks_cap * sizeof *c->blocks);
+	}
+	c->blocks[c->nblocks++] = {p, rounded};
+	c->taken_bytes += rounded;
 	return p;
+}
+
+static void device_free(struct ops_context *c, void *p)
+{
+	int i = 0;
+	if (!p) return;
+	while (i < c->nblocks && c->blocks[i].p != p) i++;
+	CHECKF(i < c->nblocks, "released GPU memory that was not allocated");
+	c->taken_bytes -= c->blocks[i].bytes;
+	c->blocks[i] = c->blocks[--c->nblocks];
+	CUDA_CHECK(cudaFree(p));
 }
 
 static void *cuda_alloc(struct ops_context *c, size_t bytes)
 {
-	void *p = device_alloc(bytes);
+	void *p = device_alloc(c, bytes);
 	CUDA_CHECK(cudaMemsetAsync(p, 0, (MAX(bytes, (size_t)1) + 255) / 256 * 256, c->stream));
 	return p;
 }
@@ -30,12 +59,7 @@ static void cuda_release(struct ops_context *c, void *p)
 	sums_add(c);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	CUDA_CHECK(cudaFree(p));
-}
-
-static void cuda_memory(struct ops_context *c, size_t *free_bytes, size_t *total_bytes)
-{
-	CUDA_CHECK(cudaMemGetInfo(free_bytes, total_bytes));
+	device_free(c, p);
 }
 
 static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
@@ -52,8 +76,8 @@ void *scratch_of(struct ops_context *c, size_t bytes)
 		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	if (c->scratch) CUDA_CHECK(cudaFree(c->scratch));
-	c->scratch = device_alloc(bytes);
+	device_free(c, c->scratch);
+	c->scratch = device_alloc(c, bytes);
 	c->scratch_bytes = bytes;
 	return c->scratch;
 }
@@ -65,7 +89,7 @@ struct staging *staging_take(struct ops_context *c)
 	struct staging *s = &c->staging[c->staging_next++ % STAGING_COUNT];
 	if (!s->host) {
 		CUDA_CHECK(cudaHostAlloc(&s->host, STAGING_BYTES, cudaHostAllocDefault));
-		s->device = device_alloc(STAGING_BYTES);
+		s->device = device_alloc(c, STAGING_BYTES);
 		CUDA_CHECK(cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming));
 	} else {
 		CUDA_CHECK(cudaEventSynchronize(s->done));
@@ -138,6 +162,26 @@ static void cuda_get_f32(struct ops_context *c, float *host, const struct f32 *f
 static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 *from, int64_t n)
 {
 	to_host(c, host, from, (size_t)n * sizeof(int32_t));
+}
+
+/* Into pinned memory of its own, behind what was asked so far; the event tells when it is there. */
+static void cuda_fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX && !c->is_recording);
+	struct fetch *f = &c->fetches[slot];
+	if (!f->host) {
+		CUDA_CHECK(cudaHostAlloc(&f->host, OPS_FETCH_MAX * sizeof(float), cudaHostAllocDefault));
+		CUDA_CHECK(cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming));
+	}
+	CUDA_CHECK(cudaMemcpyAsync(f->host, from, (size_t)n * sizeof(float), cudaMemcpyDeviceToHost, c->stream));
+	CUDA_CHECK(cudaEventRecord(f->done, c->stream));
+	f->n = n;
+}
+static void cuda_fetched_f32(struct ops_context *c, int slot, float *host, int64_t n)
+{
+	CHECK(slot >= 0 && slot < OPS_FETCHES && c->fetches[slot].host && n <= c->fetches[slot].n);
+	CUDA_CHECK(cudaEventSynchronize(c->fetches[slot].done));
+	memcpy(host, c->fetches[slot].host, (size_t)n * sizeof(float));
 }
 
 static void widen(
@@ -221,6 +265,8 @@ void cuda_memory_entries(struct ops *t)
 	t->get_f32 = cuda_get_f32;
 	t->get_elem = cuda_get_elem;
 	t->get_i32 = cuda_get_i32;
+	t->fetch_f32 = cuda_fetch_f32;
+	t->fetched_f32 = cuda_fetched_f32;
 	t->pages_copy = cuda_pages_copy;
 }
 
@@ -237,13 +283,19 @@ static void context_free(struct ops_context *c)
 	for (int i = 0; i < STAGING_COUNT; i++) {
 		if (!c->staging[i].host) continue;
 		CUDA_CHECK(cudaFreeHost(c->staging[i].host));
-		CUDA_CHECK(cudaFree(c->staging[i].device));
+		device_free(c, c->staging[i].device);
 		CUDA_CHECK(cudaEventDestroy(c->staging[i].done));
 	}
+	for (int i = 0; i < OPS_FETCHES; i++) {
+		if (!c->fetches[i].host) continue;
+		CUDA_CHECK(cudaFreeHost(c->fetches[i].host));
+		CUDA_CHECK(cudaEventDestroy(c->fetches[i].done));
+	}
 	if (c->pinned) CUDA_CHECK(cudaFreeHost(c->pinned));
-	if (c->scratch) CUDA_CHECK(cudaFree(c->scratch));
-	if (c->workspace) CUDA_CHECK(cudaFree(c->workspace));
+	device_free(c, c->scratch);
+	device_free(c, c->workspace);
 	if (c->stream) CUDA_CHECK(cudaStreamDestroy(c->stream));
+	free(c->blocks);
 	free(c);
 }
 
@@ -296,6 +348,8 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	c->sms = props.multiProcessorCount;
 	c->tail = o->adapter_columns;
 	c->batch_invariant = o->batch_invariant;
+	c->memory_cap = o->memory_cap;
+	c->taken_bytes = CUDA_DRIVER_BYTES;
 	if ((rc = lt_open(c, o->cuda_libs, err))) {
 		context_free(c);
 		return rc;
@@ -303,7 +357,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	/* All work goes through one stream of our own, with a workspace and pinned memory that live as
 	 * long as the context. */
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
-	c->workspace = device_alloc(WORKSPACE_BYTES);
+	c->workspace = device_alloc(c, WORKSPACE_BYTES);
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;

@@ -144,8 +144,6 @@ static __global__ void __launch_bounds__(256)
 }
 
 #define RANGE_MIN 1024      /* columns of K worth a range of their own */
-#define RANGES_MAX 8
-#define RANGES_ROWS 1024    /* of a product in ranges at a time: its sums take scratch */
 #define INVARIANT_RANGES 4  /* with batch_invariant, where K is at least INVARIANT_K */
 #define INVARIANT_K 8192
 
@@ -164,7 +162,7 @@ static int ranges_of(const struct ops_context *c, const struct projection *p, in
 	if (!ranges_fit(p)) return 1;
 	if (c->batch_invariant) most = p->K >= INVARIANT_K ? INVARIANT_RANGES : 1;
 	else most = p->add ? MIN(most, c->sms / ((T + 63) / 64 * ((p->N + 127) / 128))) : 1;
-	int ranges = MIN(most, RANGES_MAX);
+	int ranges = MIN(most, CUDA_RANGES);
 	while (ranges > 1 && p->K % (8 * ranges)) ranges--;
 	return MAX(ranges, 1);
 }
@@ -185,7 +183,7 @@ void sums_add(struct ops_context *c)
  */
 static void ranges_multiply(struct ops_context *c, const struct projection *all, int ranges, int T)
 {
-	int rows = MIN(T, RANGES_ROWS);
+	int rows = MIN(T, CUDA_RANGES_ROWS);
 	float *sums = (float *)scratch_of(c, (size_t)ranges * (size_t)rows * (size_t)all->N * sizeof *sums);
 	for (int first = 0; first < T; first += rows) {
 		struct projection part = *all;

@@ -12,7 +12,7 @@
 #define GROUP 64          /* tail columns at a time */
 #define COLUMNS 128       /* of the large side, for a block */
 #define STEP 64           /* rows of a step */
-#define SLICE 1024        /* rows of a partial sum */
+#define SLICE CUDA_SLICE
 #define ADD_ROWS 64
 /* Floats from row to row in shared memory: the quads of a store fall into different banks. */
 #define ADD_STRIDE (COLUMNS + 4)
@@ -148,7 +148,7 @@ static size_t partial_bytes(const struct ops_linear *l, const struct ops_lora *l
 {
 	int64_t largest = (int64_t)l->in * l->parts;
 	for (int i = 0; i < l->parts; i++) largest = MAX(largest, (int64_t)l->w[i].rows);
-	return (size_t)((T + SLICE - 1) / SLICE) * (size_t)lora->r * (size_t)largest * sizeof(float);
+	return cuda_thin_scratch(T, lora->r, largest);
 }
 
 /* grad[0..] += scale * thin[first..end)' wide, in slices. */
@@ -439,7 +439,7 @@ static void linear_backward(struct ops_context *c, struct elem *dx, const struct
 	if (!T) return;
 
 	/* scratch: dh, where it is not behind dx, then the partial sums */
-	size_t dh_bytes = dx ? 0 : ((size_t)T * (size_t)used * sizeof(bf16) + 255) / 256 * 256;
+	size_t dh_bytes = dx ? 0 : cuda_thin_input(T, used);
 	char *scratch = lora ? (char *)scratch_of(c, dh_bytes + partial_bytes(l, lora, T)) : NULL;
 	bf16 *dh = dx ? elems(dx) + l->in : (bf16 *)scratch;
 	int64_t dh_ld = dx ? dx_ld : used;

@@ -2,7 +2,7 @@
  * sums over all rows: each block sums a fixed run of rows in order, a second kernel adds the blocks' sums in order. */
 #include "cuda_device.cuh"
 
-#define NORM_ROWS 16       /* rows of a block */
+#define NORM_ROWS CUDA_NORM_ROWS
 #define NORM_THREADS 512   /* of a block at most */
 #define NORM_PIECES_MAX 3  /* of eight columns a thread: rows of up to 12,288 columns */
 #define HEADS_TOKENS 16    /* tokens of a block */
@@ -125,7 +125,7 @@ static void norm_backward(struct ops_context *c, struct elem *dx, const struct e
 	struct norm_backward_args a = {};
 	a.dx = elems(dx), a.dy = elems(dy), a.x = elems(x), a.w = elems(w->w), a.rstd = floats(rstd);
 	a.dy_ld = C + c->tail, a.C = C, a.T = T, a.adds = acc == OPS_ADD;
-	if (w->grad) a.partial = (float *)scratch_of(c, (size_t)blocks * (size_t)C * sizeof(float));
+	if (w->grad) a.partial = (float *)scratch_of(c, cuda_norm_scratch(T, C));
 	cuda_launch(c, {dim3((unsigned)blocks), dim3((unsigned)threads), 0, 0}, kernels[pieces - 1], a);
 	if (w->grad) partials_add(c, w->grad, a.partial, C, blocks, C);
 }

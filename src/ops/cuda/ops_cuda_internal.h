@@ -34,6 +34,7 @@
 extern "C" {
 #include "base/base.h"
 #include "ops/ops.h"
+#include "ops/cuda_figures.h"
 }
 
 typedef __nv_bfloat16 bf16;
@@ -53,14 +54,20 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 
 /* ---- the context ---- */
 
-#define WORKSPACE_BYTES ((size_t)64 << 20)   /* of products */
-#define STAGING_BYTES ((size_t)16 << 20)     /* one of the pinned buffers that weights travel through */
-#define STAGING_COUNT 4
+#define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
+#define STAGING_BYTES CUDA_STAGING_BYTES   /* of pinned memory, and of the device's */
+#define STAGING_COUNT CUDA_STAGING_COUNT
 #define GRAPHS_MAX 128
 
 struct staging { /* pinned; busy until its event has passed */
 	void *host;
 	void *device; /* as large: values that are converted on arrival */
+	cudaEvent_t done;
+};
+
+struct fetch { /* values on their way to the host, in pinned memory; made when first asked for */
+	void *host;
+	int64_t n;
 	cudaEvent_t done;
 };
 
@@ -81,12 +88,21 @@ struct sums {
 	int T, N;
 };
 
+struct block { /* of device memory */
+	void *p;
+	size_t bytes;
+};
+
 struct ops_context {
 	struct ops table;
 	int device;
 	int sms;  /* multiprocessors */
 	int tail; /* spare elements behind a projection's input */
 	bool batch_invariant;
+	size_t memory_cap;  /* 0: none */
+	size_t taken_bytes; /* of all blocks, and what the driver and the libraries are taken to need */
+	struct block *blocks;
+	int nblocks, blocks_cap;
 	cudaStream_t stream;
 	struct lt *lt;   /* cuBLASLt, by dlopen: cuda_product.cu */
 	void *workspace; /* WORKSPACE_BYTES */
@@ -94,6 +110,7 @@ struct ops_context {
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
+	struct fetch fetches[OPS_FETCHES];
 	void *pinned; /* small results on their way to the host */
 	size_t pinned_bytes;
 	struct region regions[GRAPHS_MAX];
@@ -116,10 +133,11 @@ void staging_sent(struct ops_context *, struct staging *);
 
 /* ---- a batch as kernels see it; everything lies at addresses that do not change ---- */
 
-#define CHUNK 256              /* keys of a partial result of attention */
+#define CHUNK CUDA_CHUNK       /* keys of a partial result of attention */
 #define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
 enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
 enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_COUNT };
+static_assert(HEAD_COUNT <= CUDA_BATCH_HEADS && WANT_COUNT <= CUDA_BATCH_HEADS, "numbers of a batch's heads");
 
 struct batch_view {
 	int32_t *head;            /* (HEAD_COUNT) how many of each are in use */
@@ -197,7 +215,7 @@ static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / 
 bool parts_adjoin(const struct ops_linear *);
 
 /* Families of entries; each file fills its own. */
-#define CUDA_FAMILIES(X) X(memory) X(batch) X(rows) X(linear) X(heads) X(paged) X(head) \
+#define CUDA_FAMILIES(X) X(memory) X(batch) X(product) X(rows) X(linear) X(heads) X(paged) X(head) \
 	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) \
 	X(rows_backward) X(optim)
 #define X(name) void cuda_##name##_entries(struct ops *);

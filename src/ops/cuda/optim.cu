@@ -3,7 +3,7 @@
  * every sum has one order whatever the number of blocks that run at a time. */
 #include "cuda_device.cuh"
 
-#define CHUNK_ELEMENTS 16384
+#define CHUNK_ELEMENTS CUDA_SQUARES_ELEMENTS
 #define THREADS 256
 #define FINAL_THREADS 1024
 
@@ -97,7 +97,7 @@ static double sum_squares(struct ops_context *c, struct ops_weight *const *weigh
 	struct staging *s = entries_send(c, weights, count, &entries, &chunks);
 	double total = 0;
 	if (chunks) {
-		double *partial = (double *)scratch_of(c, (size_t)(chunks + 1) * sizeof *partial);
+		double *partial = (double *)scratch_of(c, cuda_squares_scratch(chunks));
 		cuda_launch(c, {dim3((unsigned)chunks), dim3(THREADS), 0, 0}, squares_kernel, partial,
 			(const struct entry *)s->device, entries);
 		cuda_launch(c, {dim3(1), dim3(FINAL_THREADS), 0, 0}, squares_total_kernel, partial + chunks,

@@ -619,8 +619,7 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	 * partial results are then merged. */
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
-		a.partial = (float *)scratch_of(
-			c, (size_t)b->T * (size_t)b->view.chunks * (size_t)h->NH * (size_t)(h->HD + 2) * sizeof(float));
+		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
 		bool is_whole = h->HD == 32 ? decode_run<32>(c, &a)
 			: h->HD == 64           ? decode_run<64>(c, &a)
 									: decode_run<128>(c, &a);

@@ -12,7 +12,7 @@
 #define LT_FUNCTIONS(X) \
 	X(Create) X(Destroy) X(Matmul) X(MatmulDescCreate) X(MatmulDescDestroy) X(MatmulDescSetAttribute) \
 	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) X(MatmulPreferenceDestroy) \
-	X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic)
+	X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) X(GetVersion)
 #define PLANS_CAP 8192   /* of the hash table of shapes */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
@@ -493,4 +493,164 @@ void cuda_product(struct ops_context *c, const struct product *p)
 	const void *add = p->beta != 0 ? p->c : p->d;
 	LT_CHECK(lt->Matmul(lt->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b, &p->beta, add, plan->c, p->d,
 		plan->d, &plan->algo, c->workspace, WORKSPACE_BYTES, c->stream));
+}
+
+/* ---- choices, for a later run ----
+ *
+ * The heuristic is the library's, so another version of it may name other algorithms, and an algorithm's number means
+ * one thing in one version alone. What is kept is therefore good for the same version on the same kind of GPU, and
+ * refused elsewhere. Rows are sorted by shape: equal choices are equal files. */
+
+#define SHAPE_NUMBERS 20
+#define SHAPE_STEPS 16  /* from here on: of products side by side, 0 where there is but one */
+#define ALGO_WORDS ((int)(sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t)))
+
+static void shape_numbers(const struct shape *s, int64_t n[SHAPE_NUMBERS])
+{
+	const int64_t all[SHAPE_NUMBERS] = {s->M, s->N, s->K, s->a_transposed, s->b_transposed, s->is_f32, s->has_c,
+		s->has_bias, s->lda, s->ldb, s->ldc, s->ldd, s->alignment_a, s->alignment_b, s->alignment_c, s->alignment_d,
+		s->batch, s->a_step, s->b_step, s->d_step};
+	memcpy(n, all, sizeof all);
+}
+
+static struct shape shape_from(const int64_t n[SHAPE_NUMBERS])
+{
+	struct shape s = {};
+	s.M = (int)n[0], s.N = (int)n[1], s.K = (int)n[2];
+	s.a_transposed = n[3] != 0, s.b_transposed = n[4] != 0, s.is_f32 = n[5] != 0, s.has_c = n[6] != 0,
+	s.has_bias = n[7] != 0;
+	s.lda = n[8], s.ldb = n[9], s.ldc = n[10], s.ldd = n[11];
+	s.alignment_a = (int)n[12], s.alignment_b = (int)n[13], s.alignment_c = (int)n[14], s.alignment_d = (int)n[15];
+	s.batch = (int)n[16], s.a_step = n[17], s.b_step = n[18], s.d_step = n[19];
+	return s;
+}
+
+static int by_shape(const void *a, const void *b)
+{
+	int64_t x[SHAPE_NUMBERS], y[SHAPE_NUMBERS];
+	shape_numbers(&(*(const struct plan *const *)a)->shape, x);
+	shape_numbers(&(*(const struct plan *const *)b)->shape, y);
+	for (int i = 0; i < SHAPE_NUMBERS; i++)
+		if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
+	return 0;
+}
+
+/* Who chose: the library's version, and the GPU. */
+static void chooser_names(struct ops_context *c, char *library, char *device, size_t room)
+{
+	cudaDeviceProp props;
+	CUDA_CHECK(cudaGetDeviceProperties(&props, c->device));
+	snprintf(library, room, "cuBLASLt %zu", c->lt->GetVersion());
+	snprintf(device, room, "%s, compute capability %d.%d, %d multiprocessors", props.name, props.major, props.minor,
+		props.multiProcessorCount);
+}
+
+static json_t *plan_json(const struct plan *p)
+{
+	int64_t n[SHAPE_NUMBERS];
+	json_t *row = json_object(), *shape = json_array();
+	char words[ALGO_WORDS * 16 + 1] = "plain";
+	shape_numbers(&p->shape, n);
+	for (int i = 0; i < SHAPE_NUMBERS; i++) json_array_append_new(shape, json_integer(n[i]));
+	for (int i = 0; i < ALGO_WORDS && !p->is_plain; i++)
+		snprintf(words + 16 * i, 17, "%016llx", (unsigned long long)p->algo.data[i]);
+	json_object_set_new(row, "shape", shape);
+	json_object_set_new(row, "algorithm", json_string(words));
+	return row;
+}
+
+static json_t *product_choices(struct ops_context *c)
+{
+	char library[300], device[300];
+	const struct plan **sorted = (const struct plan **)xcalloc((size_t)c->lt->nplans + 1, sizeof *sorted);
+	int n = 0;
+	for (int i = 0; i < PLANS_CAP; i++)
+		if (c->lt->plans[i].is_set) sorted[n++] = &c->lt->plans[i];
+	qsort(sorted, (size_t)n, sizeof *sorted, by_shape);
+	json_t *all = json_object(), *rows = json_array();
+	chooser_names(c, library, device, sizeof library);
+	json_object_set_new(all, "library", json_string(library));
+	json_object_set_new(all, "device", json_string(device));
+	json_object_set_new(all, "batch_invariant", json_boolean(c->batch_invariant));
+	for (int i = 0; i < n; i++) json_array_append_new(rows, plan_json(sorted[i]));
+	json_object_set_new(all, "products", rows);
+	free(sorted);
+	return all;
+}
+
+/* One row of the file into a plan; what it says is checked by the library before it is believed. */
+static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, struct err *err)
+{
+	int64_t n[SHAPE_NUMBERS];
+	const json_t *shape = json_object_get(row, "shape");
+	const char *words = json_string_value(json_object_get(row, "algorithm"));
+	if (json_array_size(shape) != SHAPE_NUMBERS || !words)
+		return err_set(
+			err, ERR_FORMAT, "algorithms: a product without a shape of %d numbers and an algorithm", SHAPE_NUMBERS);
+	for (int i = 0; i < SHAPE_NUMBERS; i++) {
+		n[i] = json_integer_value(json_array_get(shape, (size_t)i));
+		bool is_positive = i < 3 || (i > 7 && i < SHAPE_STEPS);
+		if (n[i] < is_positive || n[i] > INT32_MAX)
+			return err_set(err, ERR_FORMAT, "algorithms: a product's number %d is %lld", i, (long long)n[i]);
+	}
+	p->shape = shape_from(n);
+	p->is_set = true;
+	p->is_plain = !strcmp(words, "plain");
+	if (p->is_plain) return 0;
+	for (int i = 0; i < ALGO_WORDS; i++) {
+		char word[17] = "", *end = word;
+		if (strlen(words) == (size_t)ALGO_WORDS * 16) memcpy(word, words + 16 * i, 16);
+		p->algo.data[i] = strtoull(word, &end, 16);
+		if (end != word + 16) return err_set(err, ERR_FORMAT, "algorithms: \"%.40s\" is no algorithm", words);
+	}
+	plan_describe(c->lt, p);
+	cublasLtMatmulHeuristicResult_t result = {};
+	cublasStatus_t status = c->lt->MatmulAlgoCheck(c->lt->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &result);
+	if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE_BYTES) return 0;
+	return err_set(err, ERR_FORMAT, "algorithms: cuBLASLt does not take the one for (%d, %d, %d)", p->shape.M,
+		p->shape.N, p->shape.K);
+}
+
+static int product_choices_set(struct ops_context *c, const json_t *all, struct err *err)
+{
+	char library[300], device[300];
+	const struct {
+		const char *key, *is;
+	} names[] = {{"library", library}, {"device", device}};
+	chooser_names(c, library, device, sizeof library);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		const char *was = json_string_value(json_object_get(all, names[i].key));
+		if (!was || strcmp(was, names[i].is) != 0)
+			return err_set(err, ERR_MISMATCH,
+				"the algorithms of its products were chosen with %.120s, here it is %.120s, which may give other bits",
+				was ? was : "an unknown library", names[i].is);
+	}
+	if (json_is_true(json_object_get(all, "batch_invariant")) != c->batch_invariant)
+		return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen with%s batch_invariant",
+			c->batch_invariant ? "out" : "");
+	/* Every row replaces what this run may have chosen for the shape already. */
+	const json_t *rows = json_object_get(all, "products");
+	regions_forget(c);
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		struct plan read = {};
+		int rc = plan_read(c, json_array_get(rows, i), &read, err);
+		if (!rc && i + 1 >= PLANS_CAP) rc = err_set(err, ERR_LIMIT, "algorithms: more than %d products", PLANS_CAP - 2);
+		if (rc) {
+			plan_release(c->lt, &read);
+			return rc;
+		}
+		uint64_t at = shape_hash(&read.shape);
+		struct plan *p = &c->lt->plans[at % PLANS_CAP];
+		while (p->is_set && memcmp(&p->shape, &read.shape, sizeof read.shape)) p = &c->lt->plans[++at % PLANS_CAP];
+		if (p->is_set) plan_release(c->lt, p);
+		else c->lt->nplans++;
+		*p = read;
+	}
+	return 0;
+}
+
+void cuda_product_entries(struct ops *t)
+{
+	t->choices = product_choices;
+	t->choices_set = product_choices_set;
 }

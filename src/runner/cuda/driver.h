@@ -57,7 +57,9 @@ enum {
 	CU_WAIT_AT_LEAST = 0,
 };
 enum cu_device_attribute {
+	CU_DEVICE_CLOCK_RATE = 13,
 	CU_DEVICE_MULTIPROCESSOR_COUNT = 16,
+	CU_DEVICE_MEMORY_CLOCK_RATE = 36,
 	CU_DEVICE_L2_CACHE_SIZE = 38,
 	CU_DEVICE_CAPABILITY_MAJOR = 75,
 	CU_DEVICE_CAPABILITY_MINOR = 76,
@@ -82,6 +84,9 @@ enum {
 	CU_MAP_FILL_NAN = 1,
 };
 
+struct cu_uuid {
+	unsigned char bytes[16];
+};
 struct cu_launch_attribute {
 	int id;
 	char pad[4];
@@ -113,6 +118,7 @@ struct cu_tensor_map {
 	X(DeviceGetName, 2000, (char *name, int len, cu_device d)) \
 	X(DeviceGetAttribute, 2000, (int *value, int attribute, cu_device d)) \
 	X(DeviceTotalMem, 3020, (size_t *bytes, cu_device d)) \
+	X(DeviceGetUuid, 11040, (struct cu_uuid *uuid, cu_device d)) \
 	X(DevicePrimaryCtxRetain, 7000, (cu_context *c, cu_device d)) \
 	X(DevicePrimaryCtxSetFlags, 11000, (cu_device d, unsigned flags)) \
 	X(CtxSetCurrent, 4000, (cu_context c)) \

@@ -10,7 +10,7 @@
 #define CUDA_CANARY_BYTES 4096 /* a block of 32 x 32 floats */
 
 struct cuda_kernel {
-	struct sha256_hex hash;
+	struct sha256_hex hash; /* of the tape's kernel and of the binary */
 	cu_module module;
 	cu_function function;
 	struct runner_binary binary; /* without name and bytes; args are copies */
@@ -20,7 +20,8 @@ struct cuda_buffer {
 	cu_address block; /* canary, data, canary */
 	int64_t bytes;
 	bool is_read_only;
-	const uint8_t *given; /* what a read-only buffer must still hold at the end */
+	const uint8_t *given; /* what it starts with, and a read-only one must still hold at the end; NULL: unwritten */
+	cu_address master;    /* the same on the GPU while the tape is timed; 0: none */
 };
 struct cuda {
 	struct launcher base;
@@ -40,7 +41,7 @@ struct cuda {
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
 	bool has_own, is_own_missing;        /* own module: loaded; not to be had on this machine */
-	cu_function read, move;              /* of it (kernels.h) */
+	cu_function read, move, spin;        /* of it (kernels.h) */
 	int64_t l2_bytes;
 	cu_address scratch; /* global and profile scratch of the launches, one after another */
 	size_t scratch_bytes;
@@ -71,7 +72,7 @@ bool cuda_own_load(struct cuda *c);
 int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);
 int cuda_row_queue(struct cuda *c, int row, struct runner_fault *fault);
 /* timing.c */
-int cuda_time(struct launcher *l, const bool *is_skipped, int repeats, uint64_t deadline_ns, struct runner_result *out,
+int cuda_time(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock, struct runner_result *out,
 	struct runner_fault *fault);
 int cuda_move(struct cuda *c, int row, cu_stream s, struct runner_fault *fault);
 #endif

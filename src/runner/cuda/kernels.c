@@ -31,6 +31,18 @@ const char cuda_own_ptx[] =
 	"	add.u32 %s, %s, %x0;\n	xor.b32 %s, %s, %x1;\n	add.u32 %s, %s, %x2;\n	xor.b32 %s, %s, %x3;\n"
 	"	add.u64 %i, %i, %step;\n	bra AGAIN;\n"
 	"END:\n	setp.ne.u32 %done, %s, 0x9e3779b9;\n	@%done ret;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
+	/* A chain of multiply-adds in each thread; the result is written as in hone_read. */
+	".visible .entry hone_spin(.param .u64 steps, .param .u64 sink)\n{\n"
+	"	.reg .b32 %a, %s;\n	.reg .b64 %n, %q;\n	.reg .f32 %x, %m;\n	.reg .pred %done;\n"
+	"	ld.param.u64 %n, [steps];\n	ld.param.u64 %q, [sink];\n	mov.u32 %a, %tid.x;\n"
+	"	cvt.rn.f32.u32 %x, %a;\n	mov.f32 %m, 0f3F7FFF58;\n"
+	"AGAIN:\n"
+	"	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n"
+	"	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n"
+	"	fma.rn.f32 %x, %x, %m, %m;\n	fma.rn.f32 %x, %x, %m, %m;\n"
+	"	sub.u64 %n, %n, 1;\n	setp.ne.u64 %done, %n, 0;\n	@%done bra AGAIN;\n"
+	"	mov.b32 %s, %x;\n	setp.ne.u32 %done, %s, 0x9e3779b9;\n	@%done ret;\n	st.global.u32 [%q], %s;\n	"
+	"ret;\n}\n"
 	/* One element a step: its index is taken apart from the innermost dimension outwards. */
 	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"

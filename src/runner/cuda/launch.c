@@ -78,17 +78,20 @@ static int module_load(struct cuda *c, struct cuda_kernel *k, const struct runne
 int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *list, struct runner_fault *fault)
 {
 	const struct tape_kernel *tk = &c->tape->kernels[kernel];
-	/* A kernel of an earlier tape is still loaded under its hash and is taken as it is. */
+	const struct runner_binary *b = &list->binaries[kernel];
+	/* A kernel of an earlier tape is still loaded under its hash, and the binary's, and is taken as it is. */
+	struct slice parts[] = {
+		{tk->hash.text, strlen(tk->hash.text)}, {(const char *)list->data + b->offset, (size_t)b->bytes}};
+	struct sha256_hex hash = hash_parts(parts, ARRAY_LEN(parts));
 	for (int i = 0; i < c->ncached; i++)
-		if (!strcmp(c->cached[i].hash.text, tk->hash.text)) {
+		if (!strcmp(c->cached[i].hash.text, hash.text)) {
 			c->kernels[kernel] = &c->cached[i];
 			return 0;
 		}
 	/* The room never grows, since c->kernels points into it: what does not fit is refused. */
 	if (c->ncached == TAPE_KERNELS_MAX * 2)
 		return launcher_fault(fault, "memory", -1, 0, "more kernels than one candidate may load");
-	const struct runner_binary *b = &list->binaries[kernel];
-	struct cuda_kernel k = {.hash = tk->hash};
+	struct cuda_kernel k = {.hash = hash};
 	int rc = module_load(c, &k, b, list->data + b->offset, fault);
 	args_copy(&k, b);
 	if (!rc) rc = shared_set(c, &k, b->name, fault);

@@ -5,7 +5,6 @@
 #include "tape/tape.h"
 #include "base/dtype.h"
 #include "base/base.h"
-#include "sandbox/sandbox.h"
 #include <stdlib.h>
 #include <time.h>
 
@@ -161,7 +160,8 @@ int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault)
 	cu_stream s = c->streams[0];
 	cu_result r = c->cu.MemsetD8Async(buffer->block, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
 	if (!r) r = c->cu.MemsetD8Async(cuda_data(c, b) + bytes, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
-	if (!r && bytes && data) r = c->cu.MemcpyHtoD(cuda_data(c, b), data, bytes);
+	if (!r && bytes && data && buffer->master) r = c->cu.MemcpyDtoDAsync(cuda_data(c, b), buffer->master, bytes, s);
+	else if (!r && bytes && data) r = c->cu.MemcpyHtoD(cuda_data(c, b), data, bytes);
 	if (!r && bytes && !data) r = c->cu.MemsetD8Async(cuda_data(c, b), LAUNCHER_UNWRITTEN, bytes, s);
 	int rc = cuda_check(c, r, "filling a buffer", -1, fault);
 	/* Before the first row: its stream is another than the one that filled the memory. */
@@ -349,16 +349,25 @@ static cu_result facts_read(struct cuda *c)
 	const struct cu *cu = &c->cu;
 	int major = 0, minor = 0, shared = 0, l2 = 0;
 	size_t memory = 0;
+	struct cu_uuid uuid = {{0}};
 	cu_result r = cu->DeviceGetName(d->name, sizeof d->name, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&major, CU_DEVICE_CAPABILITY_MAJOR, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&minor, CU_DEVICE_CAPABILITY_MINOR, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&d->sms, CU_DEVICE_MULTIPROCESSOR_COUNT, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&shared, CU_DEVICE_SHARED_PER_BLOCK_OPTIN, c->device);
 	if (!r) r = cu->DeviceGetAttribute(&l2, CU_DEVICE_L2_CACHE_SIZE, c->device);
+	if (!r) r = cu->DeviceGetAttribute(&d->clock_khz, CU_DEVICE_CLOCK_RATE, c->device);
+	if (!r) r = cu->DeviceGetAttribute(&d->memory_clock_khz, CU_DEVICE_MEMORY_CLOCK_RATE, c->device);
 	if (!r) r = cu->DeviceTotalMem(&memory, c->device);
+	if (!r) r = cu->DeviceGetUuid(&uuid, c->device);
 	if (!r) r = cu->DriverGetVersion(&d->driver);
 	d->capability = 10 * major + minor;
 	d->shared_bytes = shared;
+	/* As the driver's own tools write it: groups of 4, 2, 2, 2 and 6 bytes. */
+	char *at = d->uuid;
+	at += sprintf(at, "GPU-");
+	for (int i = 0; i < 16; i++)
+		at += sprintf(at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid.bytes[i]);
 	c->l2_bytes = l2;
 	d->memory_bytes = (int64_t)memory;
 	return r;
@@ -417,19 +426,4 @@ int launcher_cuda_create(
 	*facts = c->facts;
 	*out = &c->base;
 	return 0;
-}
-
-/* The driver starts threads, reserves address space by the terabyte, and speaks to its device files;
- * the system's libraries and its own settings under /proc and /sys are read while it starts. */
-void launcher_cuda_sandbox(struct sandbox_options *o)
-{
-	static const char *const read_paths[] = {"/proc", "/sys", "/dev", "/lib", "/lib64", "/usr", "/etc", NULL};
-	static const char *const device_paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
-		"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4", "/dev/nvidia5", "/dev/nvidia6",
-		"/dev/nvidia7", "/dev/nvidia-caps", NULL};
-	o->read_paths = read_paths;
-	o->device_paths = device_paths;
-	o->memory_bytes = 0;
-	o->allow_threads = 1;
-	o->allow_memfd = 1;
 }

@@ -17,6 +17,7 @@ bool cuda_own_load(struct cuda *c)
 	cu_result r = c->cu.ModuleLoadData(&module, cuda_own_ptx);
 	if (!r) r = c->cu.ModuleGetFunction(&c->read, module, "hone_read");
 	if (!r) r = c->cu.ModuleGetFunction(&c->move, module, "hone_move");
+	if (!r) r = c->cu.ModuleGetFunction(&c->spin, module, "hone_spin");
 	c->has_own = !r;
 	c->is_own_missing = r != 0;
 	return c->has_own;

@@ -27,16 +27,19 @@
 
 enum form { FORM_DENSE, FORM_SPLAT, FORM_AFFINE, FORM_BOX };
 struct vm_buf {
-	struct vm_buf *next;
-	int32_t refs, size_class;
+	struct vm_buf *next; /* in the list of free ones */
+	int32_t refs;
+	int32_t size_class;
 	uint8_t pad[48];
-	uint8_t data[];
-}; /* data is 64-byte aligned */
+	uint8_t data[]; /* 64-byte aligned */
+};
 struct affine {
-	int64_t base, stride[VM_LAZY_DIMS];
+	int64_t base;
+	int64_t stride[VM_LAZY_DIMS];
 };
 struct box {
-	int32_t lo[VM_LAZY_DIMS], hi[VM_LAZY_DIMS];
+	int32_t lo[VM_LAZY_DIMS];
+	int32_t hi[VM_LAZY_DIMS];
 };
 struct vm_value {
 	enum form form;
@@ -81,11 +84,13 @@ struct vm_spin {
 /* What a launch with checks found, one for each kind and place (fault.c). */
 struct finding_key {
 	int32_t loc;
-	uint8_t fault, note;
-	int64_t last_program;
+	uint8_t fault;        /* enum vm_fault */
+	uint8_t note;         /* enum vm_note */
+	int64_t last_program; /* that it was found in: each program counts once */
 };
 struct vm_findings {
-	int max, count;
+	int max; /* findings that are kept */
+	int count;
 	struct vm_finding *list;
 	int64_t dropped; /* at places beyond max */
 	struct finding_key *keys;

@@ -1,0 +1,113 @@
+"""The table of a study: greedy results of every arm and seed, differences between arms with 95 % intervals by a paired bootstrap over structures.
+
+    study_table.py DIR/STUDY [SPLIT]
+
+Reads start-SPLIT.jsonl and ARM-SEED/SPLIT.jsonl as `hone eval --out` writes them. A seed's interval draws structures; the interval of the mean over seeds
+draws seeds, and within each of them structures. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by reason stand below,
+over the steps of the runs; of s4 the regret: how much longer the answer's predicted time is than that of the best choice of the pairs' file."""
+import collections, glob, json, os, re, sys
+
+import numpy as np
+
+DRAWS = 4000
+
+
+def answers(path):
+    """task -> (structure, 1 for a genuine greedy answer, its predicted time)"""
+    out = {}
+    for line in open(path):
+        r = json.loads(line)
+        v = r["verdict"]
+        if v["verdict"] != "infra":
+            out[r["task"]] = (r["structure"] or r["task"], float(v["verdict"] == "genuine"), v.get("cost_s"))
+    return out
+
+
+def by_structure(a, b):
+    """Per structure: the sum of differences and the number of tasks that both sides have."""
+    sums = collections.defaultdict(lambda: [0.0, 0])
+    for task in a.keys() & b.keys():
+        s = sums[a[task][0]]
+        s[0] += a[task][1] - b[task][1]
+        s[1] += 1
+    return np.array([sums[k] for k in sorted(sums)])
+
+
+def draw(rng, pairs):
+    d = pairs[rng.integers(len(pairs), size=(DRAWS, len(pairs)))].sum(axis=1)
+    return d[:, 0] / d[:, 1]
+
+
+def interval(x):
+    return "[%+.3f, %+.3f]" % tuple(np.percentile(x, (2.5, 97.5)))
+
+
+def difference(rng, arms, a, b):
+    """One line: every seed that both arms have, and their mean."""
+    seeds = sorted(arms[a].keys() & arms[b].keys()) if b != "start" else sorted(arms[a])
+    pairs = [by_structure(arms[a][s], arms[b][s] if b != "start" else arms["start"][0]) for s in seeds]
+    if not pairs:
+        return
+    each = np.array([draw(rng, p) for p in pairs])
+    means = [p[:, 0].sum() / p[:, 1].sum() for p in pairs]
+    print(f"{a} - {b}: " + ", ".join(f"seed {s} {m:+.3f} {interval(e)}" for s, m, e in zip(seeds, means, each)))
+    if len(seeds) > 1:
+        chosen = rng.integers(len(seeds), size=(len(seeds), DRAWS))   # a seed is drawn anew for each place
+        print(f"    mean of {len(seeds)} seeds {np.mean(means):+.3f} {interval(each[chosen, np.arange(DRAWS)].mean(axis=0))}")
+
+
+def hacks(folder):
+    """Shares of verdicts by class and reason in ten parts of a run."""
+    import sqlite3
+    with sqlite3.connect(f"{folder}/run/hone.db") as db:
+        rows = [(step, json.loads(text)["verdict"]) for step, text in db.execute("select step, row from samples order by step, idx")]
+    if not rows:
+        return
+    last = rows[-1][0]
+    parts = [collections.Counter() for _ in range(10)]
+    for step, v in rows:
+        name = v["verdict"] if v["verdict"] in ("genuine", "wrong", "invalid", "infra") else f"{v['verdict']}/{v['reason']}"
+        parts[min(9, (step - 1) * 10 // last)][name] += 1
+    print(f"{os.path.basename(folder)}: {last} steps, share of answers in each tenth")
+    for name in sorted({n for p in parts for n in p}):
+        print(f"    {name:32s}" + "".join(f"{100 * p[name] / max(1, sum(p.values())):6.1f}" for p in parts))
+
+
+def regret(folder, pairs, test):
+    best = {}
+    for line in open(pairs):
+        r = json.loads(line)
+        if r.get("cost_s"):
+            task = re.sub(r"-c\d+$", "", r["name"])
+            best[task] = min(best.get(task, float("inf")), r["cost_s"])
+    x = [np.log(t[2] / best[name]) for name, t in test.items() if t[1] and t[2] and name in best]
+    if x:
+        print(f"{folder}: {len(x)} genuine answers, {np.exp(np.mean(x)):.4f} times the best choice's time, {np.mean(np.array(x) < 0.02):.3f} are as fast")
+
+
+def main():
+    folder, split = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "test"
+    study, rng = os.path.basename(folder.rstrip("/")), np.random.default_rng(1)
+    arms = collections.defaultdict(dict)
+    for path in glob.glob(f"{folder}/*/{split}.jsonl"):
+        name, seed = os.path.basename(os.path.dirname(path)).rsplit("-", 1)
+        arms[name][int(seed)] = answers(path)
+    if os.path.exists(f"{folder}/start-{split}.jsonl"):
+        arms["start"][0] = answers(f"{folder}/start-{split}.jsonl")
+    for name in sorted(arms):
+        for seed, a in sorted(arms[name].items()):
+            print(f"{name:10s} seed {seed}  greedy {np.mean([x[1] for x in a.values()]):.3f} of {len(a)} tasks, {len({x[0] for x in a.values()})} structures")
+    names = sorted(n for n in arms if n != "start")
+    for i, a in enumerate(names):
+        if "start" in arms:
+            difference(rng, arms, a, "start")
+        for b in names[:i]:
+            difference(rng, arms, a, b)
+    for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/hone.db")) if study == "s1" else []:
+        hacks(path[:-len("/run/hone.db")])
+    for name in names if study == "s4" else []:
+        for seed, a in sorted(arms[name].items()):
+            regret(f"{name}-{seed}", f"{folder}/pairs.jsonl", a)
+
+
+main()

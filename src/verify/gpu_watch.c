@@ -1,0 +1,163 @@
+/* gpu_watch: NVML's lists of processes and its samples of their use, and whose processes they are
+ * (gpu_watch.h). */
+#include "verify/gpu_watch.h"
+#include "base/base.h"
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 128
+#define SAMPLES_MAX 256
+#define PARENTS_MAX 64
+
+/* As NVML's header has them. */
+struct nvml_process {
+	unsigned pid;
+	unsigned long long memory;
+	unsigned gpu_instance, compute_instance;
+};
+struct nvml_sample {
+	unsigned pid;
+	unsigned long long time_us;
+	unsigned sm, memory, encoder, decoder;
+};
+typedef struct nvml_device_opaque *nvml_device;
+
+struct gpu_watch {
+	void *library;
+	nvml_device device;
+	pthread_mutex_t lock;
+	unsigned long long since_us; /* newest sample before the window */
+	int (*init)(void);
+	int (*by_uuid)(const char *uuid, nvml_device *d);
+	int (*compute)(nvml_device d, unsigned *count, struct nvml_process *list);
+	int (*graphics)(nvml_device d, unsigned *count, struct nvml_process *list);
+	int (*samples)(nvml_device d, struct nvml_sample *list, unsigned *count, unsigned long long since_us);
+};
+
+/* A data pointer into a function pointer, as dlsym's manual has it. */
+static bool function_get(void *library, const char *name, void *member)
+{
+	void *address = dlsym(library, name);
+	memcpy(member, &address, sizeof address);
+	return address != NULL;
+}
+
+struct gpu_watch *gpu_watch_open(const char *library, const char *uuid, char *text, size_t len)
+{
+	struct gpu_watch *w = xcalloc(1, sizeof *w);
+	pthread_mutex_init(&w->lock, NULL);
+	w->library = dlopen(library ? library : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!w->library) {
+		snprintf(text, len, "%s", dlerror());
+		gpu_watch_close(w);
+		return NULL;
+	}
+	bool has_all = function_get(w->library, "nvmlInit_v2", &w->init) &&
+		function_get(w->library, "nvmlDeviceGetHandleByUUID", &w->by_uuid) &&
+		function_get(w->library, "nvmlDeviceGetComputeRunningProcesses_v3", &w->compute) &&
+		function_get(w->library, "nvmlDeviceGetGraphicsRunningProcesses_v3", &w->graphics) &&
+		function_get(w->library, "nvmlDeviceGetProcessUtilization", &w->samples);
+	int rc = has_all ? w->init() : -1;
+	if (!rc) rc = w->by_uuid(uuid, &w->device);
+	if (!rc) return w;
+	snprintf(text, len, has_all ? "NVIDIA's management library answers error %d" : "it lacks a function (%d)", rc);
+	gpu_watch_close(w);
+	return NULL;
+}
+
+void gpu_watch_close(struct gpu_watch *w)
+{
+	if (!w) return;
+	pthread_mutex_destroy(&w->lock);
+	/* The library stays open: it may have threads. */
+	free(w);
+}
+
+/* The samples newer than *since_us; 0 where the GPU has none to give. */
+static unsigned samples_take(struct gpu_watch *w, struct nvml_sample *list)
+{
+	unsigned count = SAMPLES_MAX;
+	return w->samples(w->device, list, &count, w->since_us) ? 0 : MIN(count, SAMPLES_MAX);
+}
+
+void gpu_watch_begin(struct gpu_watch *w)
+{
+	if (!w) return;
+	struct nvml_sample list[SAMPLES_MAX];
+	pthread_mutex_lock(&w->lock);
+	unsigned n = samples_take(w, list);
+	for (unsigned i = 0; i < n; i++) w->since_us = MAX(w->since_us, list[i].time_us);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* Whatever else is hone's on this machine takes the same lock before it computes beside somebody's timing. */
+static bool is_named_hone(const char *name, size_t len)
+{
+	return (len == 4 && !strncmp(name, "hone", 4)) || (len == 11 && !strncmp(name, "hone-runner", 11));
+}
+
+/* A process by its parents: 1 of ours, 0 another's, -1 not to be found here. */
+static int is_ours(unsigned pid)
+{
+	unsigned self = (unsigned)getpid();
+	for (int depth = 0; depth < PARENTS_MAX && pid > 0; depth++) {
+		char path[64];
+		struct str text = {0};
+		if (pid == self) return 1;
+		snprintf(path, sizeof path, "/proc/%u/stat", pid);
+		if (file_read(path, 4096, &text, NULL)) return depth ? 0 : -1;
+		/* "pid (name) state parent": the name may hold anything, a bracket included. */
+		const char *begin = strchr(text.data, '('), *end = strrchr(text.data, ')');
+		bool is_hone = begin && end > begin && is_named_hone(begin + 1, (size_t)(end - begin - 1));
+		unsigned parent = 0;
+		if (!end || sscanf(end + 1, " %*c %u", &parent) != 1) parent = 0;
+		str_release(&text);
+		if (is_hone) return 1;
+		pid = parent;
+	}
+	return 0;
+}
+
+static unsigned processes(struct gpu_watch *w, struct nvml_process *list)
+{
+	unsigned n = PROCESSES_MAX, more = PROCESSES_MAX;
+	if (w->compute(w->device, &n, list)) n = 0;
+	n = MIN(n, PROCESSES_MAX);
+	more = PROCESSES_MAX - n;
+	if (!more || w->graphics(w->device, &more, list + n)) more = 0;
+	return MIN(n + more, PROCESSES_MAX);
+}
+
+void gpu_watch_end(struct gpu_watch *w, int nown, struct gpu_seen *out)
+{
+	*out = (struct gpu_seen){.others = -1, .activity = -1};
+	if (!w) return;
+	struct nvml_process list[PROCESSES_MAX];
+	struct nvml_sample samples[SAMPLES_MAX];
+	pthread_mutex_lock(&w->lock);
+	unsigned n = processes(w, list), nsamples = samples_take(w, samples);
+	pthread_mutex_unlock(&w->lock);
+
+	/* Whose they are. Those that nobody here knows are ours as long as ours are missing. */
+	int ours = 0, unknown = 0;
+	out->others = out->activity = 0;
+	for (unsigned i = 0; i < n; i++) {
+		int whose = is_ours(list[i].pid);
+		ours += whose == 1;
+		unknown += whose < 0;
+		out->others += whose == 0;
+	}
+	int left_over = MAX(0, unknown - MAX(0, nown - ours));
+	out->others += left_over;
+
+	/* What computed in the window. A process that cannot be told from ours is not charged. */
+	for (unsigned i = 0; i < nsamples; i++) {
+		const struct nvml_sample *s = &samples[i];
+		int whose = s->sm && s->time_us > w->since_us ? is_ours(s->pid) : 1;
+		if (whose == 1 || (whose < 0 && (unsigned)left_over < (unsigned)unknown)) continue;
+		out->activity++;
+		snprintf(out->text, sizeof out->text, "process %u (%u %% of the multiprocessors)", s->pid, s->sm);
+	}
+}

@@ -1,0 +1,28 @@
+/* reference_cache: times of references that were measured before, on this very GPU with these clocks' limits and
+ * versions. Each has the control's time of its session beside it: whoever uses it times the control again, and the two
+ * must agree (reference_agrees). In memory, and in the store where there is one. Thread-safe. */
+#ifndef HONE_REFERENCE_CACHE_H
+#define HONE_REFERENCE_CACHE_H
+#include "base/base.h"
+#include "runner/runner.h"
+#include "store/store.h"
+#include "verify/verdict.h"
+
+#define REFERENCE_CONTROL_SHARE 0.01 /* by which the control may differ */
+
+struct reference_cache;
+struct reference_cache *reference_cache_create(struct store *store); /* store may be NULL */
+void reference_cache_free(struct reference_cache *c);
+/* source: of the reference at the sizes in question; versions: of torch and what runs it. */
+struct sha256_hex reference_key(
+	const char *source, enum verdict_reference_kind kind, const struct runner_device *device, const char *versions);
+bool reference_cache_get(
+	struct reference_cache *c, const struct sha256_hex *key, struct verdict_reference *out, double *control_s);
+void reference_cache_put(
+	struct reference_cache *c, const struct sha256_hex *key, const struct verdict_reference *r, double control_s);
+static inline bool reference_agrees(double control_s, double stored_s)
+{
+	double share = control_s / stored_s - 1;
+	return share <= REFERENCE_CONTROL_SHARE && share >= -REFERENCE_CONTROL_SHARE; /* NaN does not */
+}
+#endif

@@ -1,0 +1,398 @@
+/* timing_step: how long a right candidate takes on the GPU, and how long the reference takes beside it.
+ *
+ * All that is timed in one session is timed turn by turn, with the GPU's lock held alone: the machine's state drifts,
+ * and it does so for both. A turn is the candidate, each reference, each reference backwards, the candidate, so that
+ * every pair of neighbours has the same distance in time. The runner asks for the next question whenever it has
+ * answered one (struct runner_asker); between two of its answers the references, each in a process of its own, have
+ * their turn.
+ *
+ * References that were timed before on the same GPU need no session, as long as the runner's control, timed with the
+ * candidate, is within 1 % of what it was in theirs; where it is not, they are timed again. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
+#include "verify/gpu_lock.h"
+#include "verify/measure.h"
+#include "verify/reference.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define LOCK_MS 120000
+#define CONTROLS 5
+#define EMPTIES 5
+#define WALLS 5
+#define QUESTION_MS 20000
+#define SLACK 16.0        /* as of a guided trial: data and sizes are checked here, not honesty */
+#define TF32_FLOOR 2e-2
+#define LAST (-1)
+
+/* One answer to come: of the candidate's runner, or of a reference. */
+struct slot {
+	int who; /* CANDIDATE, or enum verdict_reference_kind */
+	enum runner_clock question;
+};
+enum { CANDIDATE = REFERENCE_COUNT, WHO_COUNT };
+struct session {
+	struct grading *g;
+	const struct oracle_trial *trial;
+	struct reference *running[REFERENCE_COUNT]; /* NULL: not in this session, or lost */
+	struct verdict_reference *facts;            /* (REFERENCE_COUNT): of the record */
+	int nslots, at, pending;                    /* pending: the slot whose answer the runner is asked for; LAST: none */
+	struct slot *slots;
+	double *seconds; /* (nslots): answers; NaN: none */
+};
+
+static void slot_add(struct session *s, int who, enum runner_clock question)
+{
+	s->slots = xrealloc(s->slots, size_mul((size_t)s->nslots + 1, sizeof *s->slots));
+	s->slots[s->nslots++] = (struct slot){who, question};
+}
+
+/* What is asked, in order. */
+static void plan(struct session *s, int repeats)
+{
+	for (int i = 0; i < CONTROLS; i++) slot_add(s, CANDIDATE, RUNNER_CONTROL);
+	for (int i = 0; i < EMPTIES; i++) slot_add(s, CANDIDATE, RUNNER_EMPTY);
+	for (int i = 0; i < (repeats + 1) / 2; i++) {
+		slot_add(s, CANDIDATE, RUNNER_SPAN);
+		for (int k = 0; k < REFERENCE_COUNT; k++)
+			if (s->running[k]) slot_add(s, k, RUNNER_SPAN);
+		for (int k = REFERENCE_COUNT - 1; k >= 0; k--)
+			if (s->running[k]) slot_add(s, k, RUNNER_SPAN);
+		slot_add(s, CANDIDATE, RUNNER_SPAN);
+	}
+	for (int i = 0; i < WALLS; i++)
+		for (int who = 0; who < WHO_COUNT; who++)
+			if (who == CANDIDATE || s->running[who]) slot_add(s, who, RUNNER_WALL);
+	for (int who = 0; who < WHO_COUNT; who++)
+		if (who == CANDIDATE || s->running[who]) slot_add(s, who, RUNNER_PAPER);
+	s->seconds = xcalloc((size_t)s->nslots, sizeof *s->seconds);
+	for (int i = 0; i < s->nslots; i++) s->seconds[i] = NAN;
+	s->pending = LAST;
+}
+
+/* A reference that is of no more use: its answers so far are no series. */
+static void reference_drop(struct session *s, int kind)
+{
+	reference_end(s->running[kind]);
+	s->running[kind] = NULL;
+	for (int i = 0; i < s->nslots && s->seconds; i++)
+		if (s->slots[i].who == kind) s->seconds[i] = NAN;
+}
+
+static int next(void *ctx, int64_t ns, enum runner_clock *question, struct err *err)
+{
+	struct session *s = ctx;
+	if (s->pending != LAST) s->seconds[s->pending] = 1e-9 * (double)ns;
+	s->pending = LAST;
+	for (; s->at < s->nslots; s->at++) {
+		struct slot slot = s->slots[s->at];
+		if (slot.who == CANDIDATE) {
+			s->pending = s->at++;
+			*question = slot.question;
+			return 0;
+		}
+		struct verdict_reference *v = &s->facts[slot.who];
+		int64_t took = 0;
+		if (!s->running[slot.who]) continue;
+		int rc = reference_time(s->running[slot.who], slot.question, &took, v->why, sizeof v->why, err);
+		if (rc == ERR_MISMATCH) reference_drop(s, slot.who);
+		else if (rc) return rc;
+		else s->seconds[s->at] = 1e-9 * (double)took;
+	}
+	*question = RUNNER_END;
+	return 0;
+}
+
+/* ---- what a session's answers say ---- */
+
+static int series(const struct session *s, int who, enum runner_clock question, double *out)
+{
+	int n = 0;
+	for (int i = 0; i < s->nslots; i++)
+		if (s->slots[i].who == who && s->slots[i].question == question && isfinite(s->seconds[i]))
+			out[n++] = s->seconds[i];
+	return n;
+}
+
+static struct verdict_measure measured(const struct session *s, int who, enum runner_clock question)
+{
+	double *x = xcalloc((size_t)s->nslots + 1, sizeof *x);
+	int n = series(s, who, question, x);
+	struct verdict_measure m = question == RUNNER_SPAN ? measure_middle(x, n) : measure_median(x, n);
+	free(x);
+	return m;
+}
+
+/* The i-th span of a reference and the i-th of the candidate belong to one half of one turn. */
+static struct verdict_measure paired(const struct session *s, int kind, int *pairs)
+{
+	double *above = xcalloc((size_t)s->nslots + 1, sizeof *above),
+		   *below = xcalloc((size_t)s->nslots + 1, sizeof *below);
+	int n = series(s, kind, RUNNER_SPAN, above), m = series(s, CANDIDATE, RUNNER_SPAN, below);
+	*pairs = n == m ? n : 0;
+	for (int i = 0; i < *pairs; i++) above[i] /= below[i];
+	struct verdict_measure out = measure_middle(above, *pairs);
+	free(above);
+	free(below);
+	return out;
+}
+
+static void candidate_keep(const struct session *s, const struct runner_result *r)
+{
+	struct verdict_device *d = &s->g->v->device;
+	double *x = xcalloc((size_t)s->nslots + 1, sizeof *x);
+	d->timed = series(s, CANDIDATE, RUNNER_SPAN, x);
+	free(x);
+	struct verdict_measure span = measured(s, CANDIDATE, RUNNER_SPAN);
+	d->time_s = span.value;
+	d->time_low_s = span.low;
+	d->time_high_s = span.high;
+	d->wall_s = measured(s, CANDIDATE, RUNNER_WALL).value;
+	d->paper_s = measured(s, CANDIDATE, RUNNER_PAPER).value;
+	d->empty_s = measured(s, CANDIDATE, RUNNER_EMPTY).value;
+	d->control_s = measured(s, CANDIDATE, RUNNER_CONTROL).value;
+	d->memory_bytes = r->memory_bytes;
+	snprintf(d->untimed, sizeof d->untimed, "%s", r->untimed);
+}
+
+/* Of a reference that is still there when the session ends. */
+static void reference_keep(const struct session *s, int kind)
+{
+	struct verdict_reference *v = &s->facts[kind];
+	struct verdict_measure span = measured(s, kind, RUNNER_SPAN);
+	if (!isfinite(span.value)) return;
+	v->is_timed = true;
+	v->time_s = span;
+	v->wall_s = measured(s, kind, RUNNER_WALL).value;
+	v->paper_s = measured(s, kind, RUNNER_PAPER).value;
+}
+
+/* Speedups, of whatever there is of both. */
+static void speedups_set(const struct session *s, struct verdict_device *d)
+{
+	struct verdict_measure own = {d->time_s, d->time_low_s, d->time_high_s};
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		struct verdict_reference *v = &s->facts[k];
+		struct verdict_measure none = {NAN, NAN, NAN};
+		v->speedup = none;
+		v->speedup_wall = v->speedup_paper = NAN;
+		v->pairs = 0;
+		if (!v->is_timed || !v->agrees || !d->timed) continue;
+		if (s->running[k]) v->speedup = paired(s, k, &v->pairs);
+		if (!v->pairs) v->speedup = measure_quotient(v->time_s, own);
+		v->speedup_wall = v->wall_s / d->wall_s;
+		v->speedup_paper = v->paper_s / d->paper_s;
+	}
+}
+
+/* ---- one session ---- */
+
+/* Their forwards run on the GPU before and after the window too: beside others' work, not beside others' timings. */
+static int lock_shared(const struct session *s, int *lock, struct err *err)
+{
+	*lock = -1;
+	int rc = gpu_lock_take(NULL, s->g->s->device.uuid, false, LOCK_MS, lock, err);
+	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
+}
+
+static int references_start(struct session *s, unsigned mask, struct err *err)
+{
+	struct verify_shared *shared = s->g->s;
+	int lock, rc = mask ? lock_shared(s, &lock, err) : 0;
+	if (rc || !mask) return rc;
+	struct reference_options o = {.zygote = shared->timer,
+		.limits = {shared->level, 0, 0},
+		.device = shared->device.uuid,
+		.timeout_ms = shared->limits.oracle_timeout_ms,
+		.question_ms = QUESTION_MS};
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
+		if (!(mask & 1u << k)) continue;
+		s->facts[k] = (struct verdict_reference){.error_max = NAN, .agrees = true};
+		rc = reference_start(&o, k, &s->g->oracle->variants[0], s->trial, &s->running[k], err);
+	}
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
+		struct verdict_reference *v = &s->facts[k];
+		struct reference_facts facts = {0};
+		if (!s->running[k]) continue;
+		rc = reference_ready(s->running[k], &facts, v->why, sizeof v->why, err);
+		v->is_gated = facts.is_gated;
+		v->memory_bytes = facts.memory_bytes;
+		if (!rc && facts.has_draws) snprintf(v->why, sizeof v->why, "forward draws at random: not compared");
+		if (rc == ERR_MISMATCH) {
+			reference_drop(s, k);
+			rc = 0;
+		}
+	}
+	gpu_lock_release(lock);
+	return rc;
+}
+
+/* What the references' timed forwards returned. */
+static int references_check(struct session *s, struct err *err)
+{
+	int lock, rc = lock_shared(s, &lock, err);
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
+		struct verdict_reference *v = &s->facts[k];
+		if (!s->running[k] || v->why[0]) continue;
+		rc = reference_check(s->running[k], SLACK, k == REFERENCE_TF32 ? TF32_FLOOR : 0, &v->agrees, &v->error_max,
+			v->why, sizeof v->why, err);
+		if (rc == ERR_MISMATCH) {
+			v->agrees = false;
+			rc = 0;
+		}
+	}
+	gpu_lock_release(lock);
+	return rc;
+}
+
+/* Somebody else who computed meanwhile spoils the times. */
+static int others_judge(struct grading *g, struct err *err)
+{
+	struct gpu_seen seen;
+	int nown = runner_pool_count(g->s->gpu_runners) + REFERENCE_COUNT;
+	gpu_watch_end(g->s->watch, nown, &seen);
+	g->v->device.others = seen.others;
+	if (seen.activity <= 0) return 0;
+	return err_set(err, ERR_INFRA, "another process used the GPU while it was timed: %s", seen.text);
+}
+
+/* Times the candidate, with the references of the mask beside it. GRADE_ON with the record filled. */
+static int session_run(struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask,
+	struct verdict_reference *references, struct err *err)
+{
+	struct session s = {.g = g, .trial = t, .facts = references, .pending = LAST};
+	struct verdict_device *d = &g->v->device;
+	struct attempt_result r;
+	struct runner_asker asker = {next, &s};
+	struct attempt a = {.trace = stock, .trial = t, .asker = &asker};
+	int rc = references_start(&s, mask, err);
+	if (!rc) rc = gpu_start(g, stock, err);
+	/* The window: the runner asks for one question after another, and the references have their turns in between. */
+	if (!rc) plan(&s, g->s->time_repeats);
+	if (!rc) rc = gpu_replay(g, &a, &r, err);
+	if (!rc) {
+		candidate_keep(&s, &r.result);
+		char text[512] = "";
+		double worst = NAN;
+		rc = d->timed ? others_judge(g, err) : 0;
+		if (!rc && gpu_outputs_differ(t, &r, &worst, text, sizeof text)) {
+			d->disagreements++;
+			rc = grade_end(g, VERDICT_WRONG, STAGE_RECHECK, "gpu-unstable", 0,
+				"right in single replays on the GPU and wrong after timed ones: %s", text);
+		}
+		attempt_release(&r);
+	}
+	/* What the references say counts where what they returned is right. */
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++)
+		if (s.running[k]) reference_keep(&s, k);
+	if (!rc) rc = references_check(&s, err);
+	if (!rc) speedups_set(&s, d);
+	for (int k = 0; k < REFERENCE_COUNT; k++) reference_end(s.running[k]);
+	free(s.slots);
+	free(s.seconds);
+	return rc;
+}
+
+/* ---- references that were timed before ---- */
+
+static struct sha256_hex key_of(const struct grading *g, int kind)
+{
+	return reference_key(
+		g->oracle->variants[0].source, (enum verdict_reference_kind)kind, &g->s->device, g->s->versions);
+}
+
+/* Those of the mask that nobody timed yet; the others' records are filled. */
+static unsigned references_find(
+	struct grading *g, unsigned mask, struct verdict_reference *out, double control_s[REFERENCE_COUNT])
+{
+	unsigned missing = 0;
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		struct sha256_hex key = key_of(g, k);
+		if (!(mask & 1u << k)) continue;
+		if (g->s->is_paired || !reference_cache_get(g->s->references, &key, &out[k], &control_s[k])) missing |= 1u << k;
+		else out[k].is_cached = true;
+	}
+	return missing;
+}
+
+static void references_put(struct grading *g, unsigned mask)
+{
+	const struct verdict_device *d = &g->v->device;
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		struct sha256_hex key = key_of(g, k);
+		if (mask & 1u << k && d->references[k].is_timed)
+			reference_cache_put(g->s->references, &key, &d->references[k], d->control_s);
+	}
+}
+
+/* Of the cached ones, those whose session's control was another than this one's. */
+static unsigned references_stale(const struct grading *g, unsigned cached, const double control_s[REFERENCE_COUNT])
+{
+	unsigned stale = 0;
+	for (int k = 0; k < REFERENCE_COUNT; k++)
+		if (cached & 1u << k && !reference_agrees(g->v->device.control_s, control_s[k])) stale |= 1u << k;
+	return stale;
+}
+
+/* ---- the floor ---- */
+
+double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len)
+{
+	const struct gpu_peaks *p = &g->s->peaks;
+	const struct runner_result *r = &g->judged;
+	double bytes = 0, best = NAN, products[VM_DOT_COUNT] = {0};
+	if (!(p->copy_bytes > 0) || !r->touched) return NAN;
+	/* What was given and is read comes from memory; what is written may stay in the cache, up to its size. */
+	double written = 0;
+	for (int b = 0; b < MIN(r->ntouched, stock->nbuffers); b++) {
+		if (stock->buffers[b].kind != TAPE_TEMP) bytes += (double)r->touched[b].read;
+		for (int i = 0; i < stock->noutputs; i++)
+			if (stock->outputs[i].buffer == b) {
+				written += (double)r->touched[b].written;
+				break;
+			}
+	}
+	bytes += fmax(0, written - (double)g->s->gpu.l2_bytes);
+	best = bytes / p->copy_bytes;
+	snprintf(by, len, "memory");
+	for (int i = 0; i < r->ncosts; i++)
+		for (int unit = 0; unit < VM_DOT_COUNT; unit++) products[unit] += (double)r->costs[i].counts.dot_by[unit];
+	const struct {
+		enum vm_dot unit;
+		double rate;
+		const char *name;
+	} units[] = {{VM_DOT_FMA, p->fp32_flops, "fp32"}, {VM_DOT_TF32, p->tf32_flops, "tf32"},
+		{VM_DOT_HALF, p->bf16_flops, "bf16"}};
+	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+		if (!(units[i].rate > 0) || products[units[i].unit] / units[i].rate <= best) continue;
+		best = products[units[i].unit] / units[i].rate;
+		snprintf(by, len, "%s", units[i].name);
+	}
+	return best;
+}
+
+/* ---- the step ---- */
+
+int timing_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	const struct oracle_trial *t = NULL;
+	struct verdict_device *d = &g->v->device;
+	double control_s[REFERENCE_COUNT] = {0};
+	for (int i = 0; i < g->oracle->ntrials && !t; i++)
+		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
+	g->v->stage = STAGE_TIMING;
+	if (!t) return GRADE_ON;
+	unsigned mask = g->s->timer ? g->s->reference_mask : 0,
+			 missing = references_find(g, mask, d->references, control_s);
+	int rc = session_run(g, stock, t, missing, d->references, err);
+
+	/* The candidate's own session tells whether what was measured earlier still holds. */
+	unsigned stale = rc || !d->timed ? 0 : references_stale(g, mask & ~missing, control_s);
+	if (stale) rc = session_run(g, stock, t, stale, d->references, err);
+	if (!rc && d->timed) references_put(g, missing | stale);
+	d->floor_s = timing_floor_s(g, stock->tape, d->floor_by, sizeof d->floor_by);
+	return rc;
+}

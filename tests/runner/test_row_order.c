@@ -1,0 +1,110 @@
+/* Which rows of a tape race, over rows written by hand: an order that is there, the same without it. */
+#include "runner/row_order.h"
+#include "base/base.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define ROWS_MAX 8
+
+static struct tape_view views[4] = {{.buffer = 0}, {.buffer = 1}, {.buffer = 2}, {.buffer = 3}};
+
+#define FILL(s, to) {.kind = TAPE_FILL, .stream = s, .dst = {.buffer = to}}
+#define COPY(s, to, from) {.kind = TAPE_COPY, .stream = s, .dst = {.buffer = to}, .src = {.buffer = from}}
+#define READ(s, from) {.kind = TAPE_LIBRARY, .stream = s, .nreads = 1, .reads = &views[from]}
+#define RECORD(s, e) {.kind = TAPE_RECORD, .stream = s, .event = e}
+#define WAIT(s, e) {.kind = TAPE_WAIT, .stream = s, .event = e}
+
+static struct row_race find(struct tape_row *rows, int n, int output, const bool *skipped)
+{
+	static const bool none[ROWS_MAX];
+	struct tape_view out = {.buffer = output};
+	struct tape t = {
+		.nrows = n, .rows = rows, .nbuffers = 4, .noutputs = 1, .outputs = &out, .nstreams = 3, .nevents = 2};
+	return row_race_find(&t, NULL, skipped ? skipped : none);
+}
+
+#define EXPECT(row_, other_, buffer_, output, ...) \
+	do { \
+		struct tape_row rows[] = {__VA_ARGS__}; \
+		struct row_race r = find(rows, (int)ARRAY_LEN(rows), output, NULL); \
+		if (r.row != (row_) || r.other != (other_) || r.buffer != (buffer_)) \
+			fail_msg("line %d: row %d, other %d, buffer %d", __LINE__, r.row, r.other, r.buffer); \
+	} while (0)
+#define FREE(...) EXPECT(-1, -1, -1, 3, __VA_ARGS__)
+
+static void test_streams_and_events(void **state)
+{
+	/* One stream is in order, whatever it does. */
+	FREE(FILL(0, 1), COPY(0, 2, 1), FILL(0, 1), READ(0, 2));
+	/* Two that share nothing, or only read the same. */
+	FREE(FILL(0, 1), FILL(1, 2), READ(0, 0), READ(1, 0));
+	/* A read after a write, a write after a read, a write after a write: on two streams each is a race. */
+	EXPECT(1, 0, 1, 3, FILL(0, 1), READ(1, 1));
+	EXPECT(1, 0, 1, 3, READ(0, 1), FILL(1, 1));
+	EXPECT(1, 0, 1, 3, FILL(0, 1), FILL(1, 1));
+	EXPECT(2, 0, 1, 3, COPY(0, 2, 1), FILL(0, 2), FILL(1, 1));
+	/* An event orders what was done before it, and nothing later. */
+	FREE(FILL(0, 1), RECORD(0, 0), WAIT(1, 0), READ(1, 1));
+	FREE(READ(0, 1), RECORD(0, 0), WAIT(1, 0), FILL(1, 1));
+	EXPECT(3, 1, 1, 3, RECORD(0, 0), FILL(0, 1), WAIT(1, 0), READ(1, 1));
+	EXPECT(4, 2, 1, 3, FILL(0, 1), RECORD(0, 0), FILL(0, 1), WAIT(1, 0), READ(1, 1));
+	EXPECT(4, 2, 1, 3, READ(0, 1), RECORD(0, 0), READ(0, 1), WAIT(1, 0), FILL(1, 1));
+	EXPECT(3, 0, 1, 3, FILL(0, 1), RECORD(0, 0), WAIT(1, 1), READ(1, 1));
+	/* Through a third stream. */
+	FREE(FILL(0, 1), RECORD(0, 0), WAIT(1, 0), RECORD(1, 1), WAIT(2, 1), READ(2, 1));
+}
+
+/* The caller goes on with the outputs on the default stream. */
+static void test_outputs(void **state)
+{
+	EXPECT(0, -1, 3, 3, FILL(1, 3));
+	EXPECT(-1, -1, -1, 3, FILL(1, 3), RECORD(1, 0), WAIT(0, 0));
+	EXPECT(2, -1, 3, 3, FILL(1, 3), RECORD(1, 0), FILL(1, 3), WAIT(0, 0));
+	EXPECT(-1, -1, -1, 2, FILL(1, 3));
+}
+
+static void test_skipped(void **state)
+{
+	struct tape_row rows[] = {FILL(0, 1), FILL(1, 1)};
+	static const bool skipped[ROWS_MAX] = {true, false};
+	assert_int_equal(find(rows, 2, 3, skipped).row, -1);
+	assert_int_equal(find(rows, 2, 3, NULL).row, 1);
+}
+
+/* A launch that may start before the one in front of it ended races with it, unless it waits or is not let. */
+static void test_dependent_launches(void **state)
+{
+	static const bool writes[2] = {false, true};
+	struct tape_arg first[2] = {{.kind = TAPE_ARG_POINTER, .buffer = 0}, {.kind = TAPE_ARG_POINTER, .buffer = 1}},
+					second[2] = {{.kind = TAPE_ARG_POINTER, .buffer = 1}, {.kind = TAPE_ARG_POINTER, .buffer = 2}};
+	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 2, .args = first},
+		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 2, .args = second}};
+	struct tape_view out = {.buffer = 2};
+	for (int how = 0; how < 8; how++) {
+		struct tape_kernel kernels[2] = {{.name = NULL}, {.is_pdl = how & 1}};
+		struct row_kernel does[2] = {{.triggers = how & 2, .may_write = writes, .nargs = 2},
+			{.waits = how & 4, .may_write = writes, .nargs = 2}};
+		struct tape t = {.nrows = 2,
+			.rows = rows,
+			.nbuffers = 4,
+			.nkernels = 2,
+			.kernels = kernels,
+			.noutputs = 1,
+			.outputs = &out,
+			.nstreams = 1};
+		struct row_race r = row_race_find(&t, does, (const bool[2]){false, false});
+		bool is_race = how == 3; /* dependent, let, and it does not wait */
+		assert_int_equal(r.row, is_race ? 1 : -1);
+		assert_int_equal(r.buffer, is_race ? 1 : -1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams_and_events), cmocka_unit_test(test_outputs),
+		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

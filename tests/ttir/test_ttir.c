@@ -1,0 +1,153 @@
+/* Triton IR as text, read: what each form of an attribute, a type and a loop becomes, and which places are refused. */
+#include "ttir/ttir.h"
+#include "base/base.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define HEAD "module {\n  tt.func public @k(%x: i32, %y: f32) {\n"
+#define TAIL "    tt.return\n  }\n}\n"
+
+static struct ttir_module parse(const char *body)
+{
+	/* The module points into its text. */
+	static char *text;
+	struct ttir_module m = {.funcs = NULL};
+	struct err err = {0};
+	free(text);
+	text = xasprintf("%s%s%s", HEAD, body, TAIL);
+	if (ttir_parse(text, strlen(text), &m, &err)) fail_msg("%s: %s", body, err.text);
+	return m;
+}
+
+static bool is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+
+static void test_attributes(void **state)
+{
+	struct ttir_module m = parse(
+		"    %c = arith.constant {a, b = 7 : i32, \"c d\" = \"text\", e = true, f = false, g = #tt.x<{h = "
+		"[1, 2], i = (3)}>, j = [4, {k = 5}], l = slt, m = array<i32: 1, 2, -3>} 9 : i32\n");
+	const struct ttir_op *op = m.funcs->body.first->first;
+	assert_true(is(op->name, "arith.constant") && is(op->results[0].name, "c") && op->line == 3);
+	static const struct {
+		const char *key;
+		enum attr_kind kind;
+	} expected[] = {{"a", ATTR_UNIT}, {"b", ATTR_NUMBER}, {"c d", ATTR_STRING}, {"e", ATTR_BOOL}, {"f", ATTR_BOOL},
+		{"g", ATTR_OTHER}, {"j", ATTR_OTHER}, {"l", ATTR_KEYWORD}, {"m", ATTR_INTS}};
+	assert_int_equal(op->nattrs, ARRAY_LEN(expected));
+	for (int i = 0; i < op->nattrs; i++)
+		if (!is(op->attrs[i].key, expected[i].key) || op->attrs[i].kind != expected[i].kind)
+			fail_msg("attribute %d: %.*s of kind %d", i, (int)op->attrs[i].key.len, op->attrs[i].key.data,
+				op->attrs[i].kind);
+	assert_true(op->attrs[1].i == 7 && m.types[op->attrs[1].type].elem == ELEM_I32 && op->attrs[0].type == -1);
+	assert_true(
+		is(op->attrs[2].text, "text") && op->attrs[3].i == 1 && op->attrs[4].i == 0 && is(op->attrs[7].text, "slt"));
+	assert_true(op->attrs[8].nitems == 3 && op->attrs[8].ints[0] == 1 && op->attrs[8].ints[2] == -3);
+	assert_true(op->nliterals == 1 && op->literals[0].i == 9);
+	ttir_release(&m);
+}
+
+/* A loop: its variable, bounds and carried values; the variable is an index of 64 bits where no type is written. */
+static void test_loop(void **state)
+{
+	static const struct {
+		const char *written;
+		enum elem type;
+	} cases[] = {{"", ELEM_I64}, {" : i32", ELEM_I32}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char *body = xasprintf(
+			"    %%r:2 = scf.for %%i = %%x to %%n step %%s iter_args(%%a = %%y, %%b = %%x) -> (f32, i32) %s {\n"
+			"      scf.yield %%a, %%i : f32, i32\n    }\n",
+			cases[i].written);
+		struct ttir_module m = parse(body);
+		const struct ttir_op *op = m.funcs->body.first->first;
+		assert_true(is(op->name, "scf.for") && op->nuses == 5 && op->nresult_types == 2 && op->nregions == 1);
+		static const char *const uses[] = {"x", "n", "s", "y", "x"}, *const names[] = {"i", "a", "b"};
+		for (int k = 0; k < 5; k++) assert_true(is(op->uses[k].name, uses[k]));
+		const struct ttir_block *b = op->regions[0].first;
+		const enum elem types[] = {cases[i].type, ELEM_F32, ELEM_I32};
+		assert_int_equal(b->nargs, 3);
+		for (int k = 0; k < 3; k++) {
+			assert_true(is(b->args[k].name, names[k]));
+			assert_int_equal(m.types[b->args[k].type].elem, types[k]);
+		}
+		assert_true(is(b->first->name, "scf.yield") && b->first->nuses == 2 && b->first == b->last);
+		ttir_release(&m);
+		free(body);
+	}
+}
+
+/* A type written as text comes back as that text; equal types are one. */
+static void test_types(void **state)
+{
+	static const char *const types[] = {"i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8E4M3FN",
+		"f8E5M2", "!tt.ptr<f32>", "tensor<16xf32>", "tensor<2x4x!tt.ptr<bf16>>", "tensor<1x128xi64>"};
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		char *body = xasprintf("    %%c = tt.splat %%x : %s -> %s\n", types[i], types[i]);
+		struct ttir_module m = parse(body);
+		const struct ttir_op *op = m.funcs->body.first->first;
+		struct str text = {0};
+		assert_true(op->ntypes == 2 && op->nresult_types == 1 && op->types[0] == op->types[1]);
+		ttir_type_text(&m, op->types[0], &text);
+		assert_string_equal(text.data, types[i]);
+		str_release(&text);
+		ttir_release(&m);
+		free(body);
+	}
+}
+
+/* Each entry of the table of element types, by what the name says. */
+static void test_elements(void **state)
+{
+	static const struct {
+		const char *name;
+		int bytes;
+		bool is_int, is_float;
+	} rows[] = {{"i1", 1, true, false}, {"i8", 1, true, false}, {"i16", 2, true, false}, {"i32", 4, true, false},
+		{"i64", 8, true, false}, {"f16", 2, false, true}, {"bf16", 2, false, true}, {"f32", 4, false, true},
+		{"f64", 8, false, true}, {"f8E4M3FN", 1, false, true}, {"f8E5M2", 1, false, true},
+		{"pointer", 8, false, false}};
+	int found = 0;
+	for (int e = 0; e < ELEM_COUNT; e++)
+		for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+			if (!strcmp(elem_name((enum elem)e), rows[i].name)) {
+				found++;
+				assert_int_equal(elem_bytes((enum elem)e), rows[i].bytes);
+				assert_int_equal(elem_is_int((enum elem)e), rows[i].is_int);
+				assert_int_equal(elem_is_float((enum elem)e), rows[i].is_float);
+			}
+	assert_int_equal(found, ARRAY_LEN(rows));
+}
+
+static void test_refusals(void **state)
+{
+	static const struct {
+		const char *body, *says;
+	} cases[] = {
+		{"    %c = arith.constant {7 = 1} 9 : i32\n", "expected the name of an attribute"},
+		{"    %c = arith.constant {a = [1, 2} 9 : i32\n", "ttir:3:"},
+		{"    %c = arith.constant {a = [1, 2)]} 9 : i32\n", "ttir:3:"},
+		{"    %c = arith.constant {a = [[[[1, 2\n", "attribute has no end"},
+		{"    scf.for 7 = %x to %x step %x {\n", "expected the loop variable"},
+		{"    %r = scf.for %i = %x to %x step %x iter_args(%a = %y) -> (f32, f32) {\n", "1 carried values and 2 types"},
+		{"    scf.for unsigned %i = %x to %x step %x {\n", "unsigned comparison"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct ttir_module m = {.funcs = NULL};
+		struct err err = {0};
+		char *text = xasprintf("%s%s%s", HEAD, cases[i].body, TAIL);
+		assert_true(ttir_parse(text, strlen(text), &m, &err) < 0);
+		if (!strstr(err.text, cases[i].says)) fail_msg("%s: %s", cases[i].body, err.text);
+		ttir_release(&m);
+		free(text);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_loop),
+		cmocka_unit_test(test_types), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
