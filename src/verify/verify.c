@@ -263,7 +263,8 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d",
 		v->s.gpu_runners ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms,
 		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
-		v->s.gpu_runners ? v->s.time_repeats : 0, v->s.gpu_runners ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
+		v->s.gpu_runners ? v->s.time_repeats : 0,
+		v->s.gpu_runners ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
 		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
 		v->s.limits.oracle_work_ms);
 }

@@ -39,8 +39,8 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	const char *references; /* on a GPU, what is timed beside the candidate: words of "eager", "tf32" and "compile" with
 							   commas between, or NULL: nothing */
-	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in their
-				  host code's hands: for research; never more than partial */
+	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in
+				  their host code's hands: for research; never more than partial */
 	const char *comparison; /* NULL or "cached": references keep their times while the GPU's control agrees; "paired":
 							   they are timed turn by turn with each candidate */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */

@@ -133,7 +133,8 @@ static inline struct pass *ref_pass(struct model *m, int max_tokens, int head_ro
 {
 	struct err err = {0};
 	struct pass *p;
-	if (pass_create(m, &(struct pass_options){max_tokens, head_rows, backward, false}, &p, &err)) fail_msg("%s", err.text);
+	if (pass_create(m, &(struct pass_options){max_tokens, head_rows, backward, false}, &p, &err))
+		fail_msg("%s", err.text);
 	return p;
 }
 

@@ -54,7 +54,8 @@ static int try_scratch(void)
 	snprintf(path, sizeof(path), "%s/file", scratch);
 	return open_with(path, O_WRONLY | O_CREAT);
 }
-/* Compilers write into one folder of theirs and rename into another; nothing comes in from outside, and nothing goes out. */
+/* Compilers write into one folder of theirs and rename into another; nothing comes in from outside, and nothing goes
+ * out. */
 static int try_move(void)
 {
 	char from[96], inner[96], to[112], away[112];
