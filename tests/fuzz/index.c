@@ -12,9 +12,13 @@ static void folder_remove(void)
 	dir_remove(folder, &err);
 }
 
+/* Once. The name does not tell whether it was: mkdtemp may put an X in place of an X. */
 static void folder_make(void)
 {
 	static const float values[4] = {1, 2, 3, 4};
+	static bool is_made;
+	if (is_made) return;
+	is_made = true;
 	CHECK(mkdtemp(folder));
 	atexit(folder_remove);
 	for (int i = 0; i < 2; i++) {
@@ -36,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct err err = {0};
 	struct safetensors *s;
 	char path[64];
-	if (folder[sizeof folder - 2] == 'X') folder_make();
+	folder_make();
 	int fd = input_file(data, len, path);
 	CHECK(dup2(fd, DESCRIPTOR) == DESCRIPTOR && !close(fd));
 	int rc = safetensors_open(folder, &s, &err);
