@@ -20,6 +20,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "train/train.h"
+#include "verify/measure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -152,18 +153,8 @@ static struct figure *figure_add(struct bench *b, const char *key, const char *t
 	return f;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* Seconds of a repeat: the median; the ends go into the figure's row. */
-static double median(double *seconds, int n)
-{
-	qsort(seconds, (size_t)n, sizeof *seconds, by_size);
-	return seconds[n / 2];
-}
+static double median(double *seconds, int n) { return measure_median(seconds, n).value; }
 
 static double now(void) { return 1e-9 * (double)clock_ns(); }
 
@@ -419,6 +410,7 @@ static int bench_prefill(struct bench *b, struct err *err)
 	struct pass *p = NULL;
 	int n = (int)MAX(b->o->repeats / 4, 1), rc = pass_create(b->m, &po, &p, err);
 	double *seconds = xcalloc((size_t)n, sizeof *seconds);
+	/* The first pass only warms up; the last row's log-probability is what the host waits for. */
 	for (int k = -1; k < n && !rc; k++) {
 		float logprob;
 		double begin = now();
@@ -522,6 +514,7 @@ static int bench_rollout(struct bench *b, struct trainer *r, struct err *err)
 	int32_t prompt[PROMPT];
 	int rc = engine_create(b->m, &eo, &e, err);
 	if (rc) return rc;
+	/* All prompts are there from the start; generating ends when the last answer has its tokens. */
 	double begin = now();
 	for (int i = 0; i < PROMPTS && !rc; i++) {
 		for (int t = 0; t < PROMPT; t++)
@@ -540,6 +533,7 @@ static int bench_rollout(struct bench *b, struct trainer *r, struct err *err)
 	double generated = now();
 	for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	engine_free(e);
+	/* The update: packed passes over as many tokens, one step of the optimiser, and a look at what it wrote. */
 	double passes = now();
 	for (int done = 0; done < total && !rc; done += r->t.T) {
 		pass_forward(r->pass, b->a, &r->t.batch, 0);

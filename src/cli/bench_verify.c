@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verdict.h"
+#include "verify/measure.h"
 #include "verify/verify.h"
 #include <math.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static int grade_series(struct bench *b, struct verifier *v, const struct task *
 	b->nlatency = b->untimed = 0;
 	b->latency = xrealloc(b->latency, size_mul((size_t)count, sizeof *b->latency));
 	while (b->nlatency < count && !rc) {
+		/* Each candidate is a text of its own, so that no verdict is one that was kept. */
 		for (; submitted < count && submitted - b->nlatency < at_once && !rc; submitted++) {
 			char *source = candidate(b->next++);
 			struct verify_request r = {.task = task, .source = source, .source_len = strlen(source), .id = submitted};
@@ -89,6 +91,7 @@ static int grade_series(struct bench *b, struct verifier *v, const struct task *
 		struct verdict d;
 		int64_t id = 0;
 		if (!rc) rc = verifier_collect(v, COLLECT_MS, &id, &d, err);
+		/* A series with a verdict of another kind measures something else. */
 		if (!rc && (d.class != VERDICT_GENUINE || d.cached))
 			rc = err_set(err, ERR_INFRA, "a candidate that is right was judged %s/%s: %.600s",
 				verdict_class_name(d.class), d.reason, d.detail);
@@ -99,18 +102,6 @@ static int grade_series(struct bench *b, struct verifier *v, const struct task *
 	}
 	*seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc;
-}
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-static double median(struct bench *b)
-{
-	qsort(b->latency, (size_t)b->nlatency, sizeof *b->latency, compare);
-	return b->latency[b->nlatency / 2];
 }
 
 /* The series of the last call once more: the same sources, so the same verdicts. */
@@ -204,7 +195,7 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	/* A first candidate pays for what all share; then one after another, then all cores, then the same again. */
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
-	if (!rc) value[LATENCY] = median(b);
+	if (!rc) value[LATENCY] = measure_median(b->latency, b->nlatency).value;
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->many, 2 * threads, &seconds, err);
 	if (!rc) value[RATE] = (double)b->o->many / seconds;
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
@@ -212,7 +203,7 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	/* The large task, its reference known after the first. */
 	if (!rc) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
-	if (!rc) value[LARGE_LATENCY] = median(b);
+	if (!rc) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
 	if (!rc) snprintf(large_sizes, len, "%s", b->sizes);
 	verifier_free(v);
 	/* With times: the first candidate's session times the reference, which is kept for the others. */

@@ -199,8 +199,10 @@ int pass_create(struct model *m, const struct pass_options *o, struct pass **out
 	p->options = *o;
 	p->nlayers_held = o->backward ? m->config.num_hidden_layers : 1;
 	p->layers = xcalloc((size_t)p->nlayers_held, sizeof *p->layers);
+	/* One block holds every activation: carve first counts, then gives each its place. */
 	p->block = ops->alloc(ops->ctx, carve(ops, &m->config, o, NULL, NULL));
 	carve(ops, &m->config, o, p, p->block);
+	/* What nobody needs twice shares memory: without backward all layers are one, and the stream runs in place. */
 	for (int l = 0; l < p->nlayers_held; l++) {
 		acts_alias(&m->config, &p->layers[l]);
 		if (!o->backward) p->layers[l].x_mid = p->layers[l].x_in;

@@ -9,9 +9,6 @@
 #include <stdlib.h>
 
 #define MIB (1.0 / (1 << 20))
-/* Products into the residual stream go by ranges of K, so many and over so many rows at a time at most (linear.cu). */
-#define RANGES 4
-#define RANGES_ROWS 1024
 
 void plan_add(struct memory_plan *p, const char *name, size_t bytes, const char *fmt, ...)
 {
@@ -166,7 +163,6 @@ static size_t scratch_bytes(const struct ops *ops, const struct model_config *c,
 		cuda_delta_scratch(T, c->num_attention_heads),
 		r ? 0 : cuda_norm_scratch(T, c->hidden_size),
 		cuda_squares_scratch(chunks_squared),
-		(size_t)RANGES * RANGES_ROWS * (size_t)c->hidden_size * sizeof(float),
 	};
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) most = MAX(most, all[i]);
 	return most;

@@ -200,6 +200,7 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 	int rc = gpu_replay(g, a, &r, err);
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
+		/* On the task's own inputs a difference is the end; elsewhere the reason is looked for first. */
 		rc = a->trial->is_stock ? GRADE_END : contraction_judge(g, a, &apart, err);
 		if (rc == GRADE_END && a->trial->is_guided) return guided_apart(g, a, err);
 		d->error_max = rc ? worst : apart;

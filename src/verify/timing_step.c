@@ -208,6 +208,7 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 		.device = shared->device.uuid,
 		.timeout_ms = shared->limits.oracle_timeout_ms,
 		.question_ms = QUESTION_MS};
+	/* All start side by side, since compiling takes seconds; then each is waited for. */
 	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
 		if (!(mask & 1u << k)) continue;
 		s->facts[k] = (struct verdict_reference){.error_max = NAN, .agrees = true};
@@ -221,6 +222,7 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 		v->is_gated = facts.is_gated;
 		v->memory_bytes = facts.memory_bytes;
 		if (!rc && facts.has_draws) snprintf(v->why, sizeof v->why, "forward draws at random: not compared");
+		/* One that cannot be timed leaves its reason in the record and the others their turn. */
 		if (rc == ERR_MISMATCH) {
 			reference_drop(s, k);
 			rc = 0;

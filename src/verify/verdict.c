@@ -193,6 +193,7 @@ int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, 
 	struct verdict_reference r = {0};
 	const char *why = "";
 	int64_t pairs = 0;
+	/* A record is read back from stores that others may have written: every field is checked, none has to be there. */
 	int rc = json_opt_bool(o, where, "timed", &r.is_timed, err);
 	if (!rc) rc = json_opt_bool(o, where, "agrees", &r.agrees, err);
 	if (!rc) rc = json_opt_bool(o, where, "gated", &r.is_gated, err);

@@ -315,6 +315,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
+	/* Zygotes first: they import what every job needs while the rest is set up. */
 	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
@@ -323,6 +324,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 	if (!rc) rc = runner_pool_create(&pool, &v->s.runners, NULL, err);
 	if (!rc) rc = device_start(v, o, spare, err);
 	if (rc) return rc;
+	/* Inputs that no candidate can know: without a seed of the user's, the system's. */
 	uint64_t seed = o->seed;
 	if (!seed && getrandom(&seed, sizeof seed, 0) != sizeof seed)
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));

@@ -276,6 +276,7 @@ void cuda_memory_entries(struct ops *t)
 static void context_free(struct ops_context *c)
 {
 	if (!c) return;
+	/* Nothing may run any more when its memory goes; a context that failed half-way has only some of this. */
 	if (c->stream) {
 		CUDA_CHECK(cudaStreamSynchronize(c->stream));
 		regions_forget(c);

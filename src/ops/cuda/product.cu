@@ -592,6 +592,7 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 	if (json_array_size(shape) != SHAPE_NUMBERS || !words)
 		return err_set(
 			err, ERR_FORMAT, "algorithms: a product without a shape of %d numbers and an algorithm", SHAPE_NUMBERS);
+	/* Sizes and strides are positive, flags and steps may be 0. */
 	for (int i = 0; i < SHAPE_NUMBERS; i++) {
 		n[i] = json_integer_value(json_array_get(shape, (size_t)i));
 		bool is_positive = i < 3 || (i > 7 && i < SHAPE_STEPS);
@@ -602,6 +603,7 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 	p->is_set = true;
 	p->is_plain = !strcmp(words, "plain");
 	if (p->is_plain) return 0;
+	/* The library's opaque words, as hexadecimal; only its own check says whether they mean anything. */
 	for (int i = 0; i < ALGO_WORDS; i++) {
 		char word[17] = "", *end = word;
 		if (strlen(words) == (size_t)ALGO_WORDS * 16) memcpy(word, words + 16 * i, 16);
