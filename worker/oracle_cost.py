@@ -172,6 +172,15 @@ def launch_of(rows, written_needed=None):
 def launches(log, outputs):
     """(eager, fused): lists of launches of one forward call."""
     eager = [launch_of([row]) for row in log.rows]
+    moved, touched = 0, {}
+    for launch, (_, reads, writes, *_rest) in zip(eager, log.rows):
+        # Of what it reads, the share that an earlier operator touched, and how many bytes have moved since.
+        read = {t.untyped_storage()._cdata: _unique_bytes([t]) for t in reads if t.numel()}
+        again = [key for key in read if key in touched]
+        launch["warm"] = sum(read[key] for key in again) / max(sum(read.values()), 1)
+        launch["since"] = max([moved - touched[key] for key in again], default=0)
+        moved += launch["bytes"]
+        touched |= dict.fromkeys(_storages(reads + writes), moved)
     groups = []
     for row in log.rows:
         if row[5] or not groups or groups[-1][0][5]:

@@ -9,8 +9,8 @@
 #define LANES 32
 #define VECTOR_BYTES 16
 
-/* Turns of shared memory for one read of `bytes` a lane, lane l's from at[l] (a multiple of them): lanes go in groups of
- * 128 bytes together; in a group those count that want different bytes of the same banks. */
+/* Turns of shared memory for one read of `bytes` a lane, lane l's from at[l] (a multiple of them): lanes go in groups
+ * of 128 bytes together; in a group those count that want different bytes of the same banks. */
 static int turns(const int64_t at[LANES], int bytes)
 {
 	int group = MIN(LINE_BYTES / bytes, LANES), sum = 0;
@@ -36,8 +36,7 @@ static int64_t operand_turns(
 	const int64_t at[LANES], int64_t each, int64_t run, int64_t depth, bool is_depth_first, int bytes)
 {
 	int64_t address[LANES], wide = MAX(MIN(VECTOR_BYTES / bytes, is_depth_first ? depth : run), 1);
-	for (int l = 0; l < LANES; l++)
-		address[l] = (is_depth_first ? at[l] * depth : at[l] / wide * wide) * bytes;
+	for (int l = 0; l < LANES; l++) address[l] = (is_depth_first ? at[l] * depth : at[l] / wide * wide) * bytes;
 	return MAX(each * depth / wide, 1) * turns(address, (int)wide * bytes);
 }
 

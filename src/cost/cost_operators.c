@@ -10,8 +10,8 @@
 #define H200 (&vm_gpus[0])
 
 /* Time grows with size, but not by one law: a reduction does side by side as much as it keeps, and adds the rest one
- * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a name
- * stand together, those of a form too, in the order of their extents. */
+ * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a
+ * name stand together, those of a form too, in the order of their extents. */
 struct operator_time {
 	const char *name;
 	const char *form;
@@ -22,6 +22,12 @@ struct operator_time {
 static const struct operator_time operators[] = {
 #include "cost/cost_operators.inc"
 };
+
+/* Of an operator's time, what is left where all that it reads is in L2, at its sizes from the least to the largest. */
+static const double warm_left[SIZES] = {
+#include "cost/cost_warm.inc"
+};
+#define WARM_BYTES ((double)(3 << 26)) /* moved at the last of them */
 
 /* Products and convolutions: a well-made launch is the measure, since their work is no matter of bytes. */
 struct product_time {
@@ -93,6 +99,17 @@ static double time_us(struct operator_rows rows, const struct cost_launch *l, co
 	return start + (us - start) * H200->dram_bytes_s / gpu->dram_bytes_s;
 }
 
+/* 1: an operator that reads what an earlier one touched takes no less; smaller as L2 still holds it: all of it as long
+ * as half of L2 has passed since, nothing any more where all has. */
+static double warm_share(const struct cost_launch *l, const struct vm_gpu *gpu)
+{
+	double passed = (l->since + l->bytes) / (double)gpu->l2_bytes, held = fmin(fmax(2 - 2 * passed, 0), 1);
+	double at = log(fmax(l->bytes, 1) * pow(SIZE_STEP, SIZES - 1) / WARM_BYTES) / log(SIZE_STEP);
+	int low = (int)fmin(fmax(floor(at), 0), SIZES - 2);
+	double beyond = fmin(fmax(at - low, 0), 1), left = warm_left[low] * (1 - beyond) + warm_left[low + 1] * beyond;
+	return 1 - l->warm * held * (1 - left);
+}
+
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu)
 {
@@ -100,9 +117,9 @@ double cost_operator_s(
 	if (l->dot_flops > 0) {
 		const struct product_time *p = product_find(name, form);
 		double beyond_s = cost_launch_s(l, dot, gpu) - cost_launch_s(&nothing, dot, gpu);
-		return p->start_us[dot] * 1e-6 + p->slow[dot] * beyond_s;
+		return (p->start_us[dot] * 1e-6 + p->slow[dot] * beyond_s) * warm_share(l, gpu);
 	}
 	struct operator_rows rows = operator_find(name, form);
 	if (!rows.count) rows = operator_find("add", "");
-	return time_us(rows, l, gpu) * 1e-6;
+	return time_us(rows, l, gpu) * 1e-6 * warm_share(l, gpu);
 }

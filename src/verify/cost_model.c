@@ -37,7 +37,9 @@ static struct cost_launch launch_of(const json_t *o)
 		.flops = field(o, "flops"),
 		.special = field(o, "special"),
 		.dot_flops = field(o, "dot_flops"),
-		.extent = field(o, "extent")};
+		.extent = field(o, "extent"),
+		.warm = fmin(field(o, "warm"), 1),
+		.since = field(o, "since")};
 }
 
 void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)
