@@ -52,7 +52,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, compile_timeout_ms, "processor time for a candidate's kernels together; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
-	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "processor time of the reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
 		"0 to 2147483647"),
 	O(OPTION_STR, cost_size,

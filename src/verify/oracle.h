@@ -79,7 +79,7 @@ struct oracle_data {
 
 struct oracle_options {
 	struct job_limits limits;
-	int timeout_ms;
+	int timeout_ms; /* processor time of the reference over all trials; ten times as long by the clock */
 	int work_ms; /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
@@ -91,6 +91,8 @@ struct oracle_fault {
 	char code[48], text[1024];
 	int line;
 };
+/* The limits and the deadline of a process that holds a reference. */
+struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline);
 /* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault,
  * ERR_INFRA otherwise. */
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,

@@ -36,8 +36,8 @@ int oracle_session_start(struct oracle_cache *c, const struct task *task, const 
 	*s = (struct oracle_session){.task = task, .data = d, .options = o, .variant = variant};
 	json_t *job = json_pack("{s:s, s:i, s:{s:s, s:I}}", "source", v->source, "init_seed", ORACLE_INIT_SEED, "guided",
 		"kind", v->kind, "probe_seed", (json_int_t)oracle_trial_seed(o->seed, task, 0));
-	int rc = job_start(z, &o->limits, job, &s->job, err);
-	s->deadline = clock_ns() + (uint64_t)o->timeout_ms * 1000000u;
+	struct job_limits limits = oracle_limits(o, &s->deadline);
+	int rc = job_start(z, &limits, job, &s->job, err);
 	if (rc) free(s);
 	else *out = s;
 	return rc;
