@@ -186,6 +186,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
 	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
+	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
 	for (int i = 0; i < v->nunreached; i++)
 		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);

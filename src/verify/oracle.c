@@ -287,6 +287,23 @@ static void changed_text(const json_t *changed, bool is_judged, char *text, size
 	}
 }
 
+int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err *err)
+{
+	const json_t *job = json_object_get(o, "job");
+	*out = (struct oracle_variant){job, json_object_get(job, "state"), json_is_true(json_object_get(job, "training")),
+		json_string_value(json_object_get(o, "kind")), json_string_value(json_object_get(o, "source")), ""};
+	if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(out->state) || !out->kind ||
+		!out->source || !json_is_array(json_object_get(job, "inputs")))
+		return err_set(err, ERR_FORMAT, "a variant of the oracle's is incomplete");
+	changed_text(json_object_get(o, "changed"), !strcmp(out->kind, "stock"), out->changed, sizeof out->changed);
+	return 0;
+}
+
+const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t)
+{
+	return t->sized ? t->sized : &d->variants[t->variant];
+}
+
 static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 {
 	const json_t *variants = json_object_get(o, "variants");
@@ -294,19 +311,10 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 	if (n < 1 || n > ORACLE_VARIANTS_MAX || d->task)
 		return err_set(err, ERR_FORMAT, "oracle's task message has %zu variants", n);
 	d->task = json_incref(o);
-	for (size_t i = 0; i < n; i++) {
-		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed");
-		struct oracle_variant *to = &d->variants[d->nvariants++];
-		const json_t *job = json_object_get(v, "job");
-		*to = (struct oracle_variant){job, json_object_get(job, "state"),
-			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")),
-			json_string_value(json_object_get(v, "source")), ""};
-		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
-			!to->source || !json_is_array(json_object_get(job, "inputs")))
-			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
-		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
-	}
-	return 0;
+	int rc = 0;
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = oracle_variant_read(json_array_get(variants, i), &d->variants[d->nvariants++], err);
+	return rc;
 }
 
 static void cost_take(json_t *o, struct oracle_data *d)
