@@ -9,6 +9,7 @@
 #define DEPTH_MAX 24
 #define VALUES_MAX 6 /* numbers that one expression may be */
 #define BOUND_MAX 128
+#define FUNCTIONS_MAX 64
 #define ROUNDS 3
 #define NUMBER_MAX 1e15
 
@@ -27,6 +28,12 @@ struct sizes {
 		struct slice name;
 		struct values values;
 	} bound[BOUND_MAX];
+	int round; /* of the walk */
+	int nfunctions;
+	struct {
+		struct slice name;
+		TSNode parameters;
+	} functions[FUNCTIONS_MAX];
 	int line, column; /* of what is being looked at */
 };
 
@@ -146,8 +153,35 @@ static void bind(struct sizes *s, TSNode left, TSNode right)
 	for (int i = 0; i < v.count; i++) value_add(&s->bound[at].values, v.list[i]);
 }
 
+/* What a function of the source is called with, or a kernel launched, by position. */
+static void bind_arguments(struct sizes *s, TSNode call)
+{
+	TSNode callee = node_field(call, "function"), list = node_field(call, "arguments");
+	if (node_is(callee, "subscript")) callee = node_field(callee, "value");
+	struct slice name = node_text(&s->w, node_terminal(callee));
+	int at = 0;
+	while (at < s->nfunctions && !slice_same(s->functions[at].name, name)) at++;
+	if (at == s->nfunctions || !node_is(list, "argument_list")) return;
+	TSNode parameters = s->functions[at].parameters;
+	uint32_t self = ts_node_named_child_count(parameters) &&
+		slice_is(node_text(&s->w, ts_node_named_child(parameters, 0)), "self");
+	uint32_t count = MIN(ts_node_named_child_count(list), ts_node_named_child_count(parameters) - self);
+	for (uint32_t i = 0; i < count; i++) {
+		TSNode p = ts_node_named_child(parameters, i + self);
+		/* n, n: tl.constexpr, n=1 */
+		if (node_is(p, "typed_parameter")) p = ts_node_named_child(p, 0);
+		if (node_is(p, "default_parameter") || node_is(p, "typed_default_parameter")) p = node_field(p, "name");
+		bind(s, p, ts_node_named_child(list, i));
+	}
+}
+
 static void bind_all(struct sizes *s, TSNode n)
 {
+	if (node_is(n, "call")) bind_arguments(s, n);
+	if (node_is(n, "function_definition") && s->round == 0 && s->nfunctions < FUNCTIONS_MAX) {
+		s->functions[s->nfunctions].name = node_text(&s->w, node_field(n, "name"));
+		s->functions[s->nfunctions++].parameters = node_field(n, "parameters");
+	}
 	if (node_is(n, "keyword_argument") || node_is(n, "default_parameter") || node_is(n, "typed_default_parameter")) {
 		bind(s, node_field(n, "name"), node_field(n, "value"));
 	} else if (node_is(n, "named_expression")) {
@@ -229,6 +263,8 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 		} else if (sign == '<' && is_double) invert(s, rest, kind, v / exp2(k), depth);
 		else if (sign == '%' && k >= 2) size_add(s, LINT_SIZE_REST, v, k);
 		else if (sign == '&') size_add(s, LINT_SIZE_BITS, k, 0);
+		else if (sign == '^' && fabs(v) < 1e9 && fabs(k) < 1e9)
+			invert(s, rest, LINT_SIZE_EQUAL, (double)((int64_t)v ^ (int64_t)k), depth);
 		else size_add(s, kind, v, 0);
 	}
 }
@@ -240,6 +276,9 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 	TSNode list = node_is(n, "call") ? node_field(n, "arguments") : (TSNode){0};
 	if (node_is(n, "binary_operator")) {
 		invert_binary(s, n, kind, v, depth + 1);
+	} else if (node_is(n, "unary_operator")) {
+		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v,
+			depth + 1);
 	} else if (node_is(list, "argument_list") && ts_node_named_child_count(list) > 0) {
 		struct slice name = node_text(&s->w, node_terminal(n));
 		uint32_t count = MIN(ts_node_named_child_count(list), 8u);
@@ -250,8 +289,14 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, v * by.list[i], depth + 1);
 			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, (v - 1) * by.list[i], depth + 1);
 		}
-		for (uint32_t i = 0; !is_cdiv && i < count; i++)
-			if (has_name(ts_node_named_child(list, i), 0)) invert(s, ts_node_named_child(list, i), kind, v, depth + 1);
+		bool is_any = is_cdiv;
+		for (uint32_t i = 0; !is_cdiv && i < count; i++) {
+			TSNode argument = ts_node_named_child(list, i);
+			if (!has_name(argument, 0)) continue;
+			is_any = true;
+			invert(s, argument, kind, v, depth + 1);
+		}
+		if (!is_any) size_add(s, kind, v, 0);
 	} else {
 		size_add(s, kind, v, 0);
 	}
@@ -317,12 +362,27 @@ static void call(struct sizes *s, TSNode n)
 	if (slice_is(name, "where") && count) truth(s, ts_node_named_child(list, 0));
 }
 
+/* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k equal elements ends there. */
+static void arithmetic(struct sizes *s, TSNode n)
+{
+	TSNode left = unwrapped(node_field(n, "left")), right = unwrapped(node_field(n, "right"));
+	struct slice op = node_text(&s->w, node_field(n, "operator"));
+	struct values k = values_of(s, right, 0);
+	bool is_list = node_is(left, "list") || node_is(left, "tuple") || node_is(left, "string");
+	for (int i = 0; i < k.count && op.len; i++) {
+		if (slice_is(op, "*") && is_list) size_add(s, LINT_SIZE_BEYOND, k.list[i], 0);
+		if (slice_is(op, "//") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, k.list[i], 0);
+		if (slice_is(op, ">>") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, exp2(k.list[i]), 0);
+	}
+}
+
 static void look(struct sizes *s, TSNode n)
 {
 	TSPoint at = ts_node_start_point(n);
 	s->line = (int)at.row + 1;
 	s->column = (int)at.column;
 	if (node_is(n, "comparison_operator")) compare(s, n);
+	else if (node_is(n, "binary_operator")) arithmetic(s, n);
 	else if (node_is(n, "call")) call(s, n);
 	else if (node_is(n, "if_statement") || node_is(n, "elif_clause") || node_is(n, "while_statement"))
 		truth(s, node_field(n, "condition"));
@@ -353,6 +413,7 @@ int lint_sizes(const char *src, size_t len, struct lint_sizes *out)
 	s->out = out;
 	/* Names first, so that one may be used above the place that binds it. */
 	for (int round = 0; tree && round <= ROUNDS; round++) {
+		s->round = round;
 		walk_begin(&s->w, tree, src, len);
 		do {
 			TSNode n = ts_tree_cursor_current_node(&s->w.cursor);

@@ -12,6 +12,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "lint/lint_sizes.h"
+#include "tape/tape.h"
 #include "verify/guided.h"
 #include "verify/oracle.h"
 #include <stdlib.h>
@@ -29,6 +30,7 @@ static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "r
 static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_ORDER] = 1 << ABOVE | 1 << BELOW,
 	[LINT_SIZE_EQUAL] = 1 << EQUAL | 1 << ABOVE,
+	[LINT_SIZE_BEYOND] = 1 << ABOVE,
 	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST,
 	[LINT_SIZE_BITS] = 1 << BITS,
 };
@@ -132,10 +134,12 @@ static void side_text(enum side side, const struct lint_size *z, const char *why
 
 /* ---- one trial ---- */
 
-/* Reasons that say nothing about the candidate's values there: time, memory, or what cannot be run at all. */
+/* Reasons that say nothing about the candidate's values there: time, memory, what cannot be run at all, or an output of
+ * a few elements that no kernel had to touch. */
 static bool is_silent(const struct verdict *v)
 {
-	return v->class == VERDICT_INVALID || !strcmp(v->reason, "timeout-kernel") || !strcmp(v->reason, "timeout-gpu");
+	return v->class == VERDICT_INVALID || !strcmp(v->reason, "output-not-from-kernel") ||
+		!strcmp(v->reason, "timeout-kernel") || !strcmp(v->reason, "timeout-gpu");
 }
 
 /* The candidate at these sizes. GRADE_ON: it is right, or refuses, and then why says how. */
@@ -145,11 +149,15 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
 	*said = *kept;
 	g->v = said;
-	int rc = trace_sized_step(g, z->variant.job, &tr, err);
-	if (!rc) rc = lineage_step(g, tr.tape);
-	if (!rc) rc = rebuild_step(g, tr.tape, err);
-	if (!rc) rc = sized_trial(g, &tr, &z->trial, err);
+	int row = -1, rc = trace_sized_step(g, z->variant.job, &tr, err);
+	/* Who leaves such sizes to torch has refused them as well. */
+	bool is_left = !rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK;
+	if (!rc && !is_left) rc = rebuild_step(g, tr.tape, err);
+	if (!rc && !is_left) rc = sized_trial(g, &tr, &z->trial, err);
 	g->v = kept;
+	g->is_partial = false;
+	if (is_left)
+		snprintf(why, len, "at %.60s no kernel has a part in what forward returns, or torch has", z->variant.changed);
 	/* What was counted stays; a verdict that says nothing is none. */
 	if (rc == GRADE_END && is_silent(said)) {
 		snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
