@@ -78,9 +78,12 @@ static double combined(char op, bool is_double, double a, double b)
 	}
 }
 
+/* Of a tree with errors any part may be missing. */
+static uint32_t child_count(TSNode n) { return ts_node_is_null(n) ? 0 : ts_node_named_child_count(n); }
+
 static TSNode unwrapped(TSNode n)
 {
-	while (node_is(n, "parenthesized_expression") && ts_node_named_child_count(n) == 1) n = ts_node_named_child(n, 0);
+	while (node_is(n, "parenthesized_expression") && child_count(n) == 1) n = ts_node_named_child(n, 0);
 	return n;
 }
 
@@ -89,7 +92,7 @@ static TSNode argument_alone(TSNode call)
 {
 	TSNode list = node_field(call, "arguments");
 	TSNode none = {0};
-	return node_is(list, "argument_list") && ts_node_named_child_count(list) == 1 ? ts_node_named_child(list, 0) : none;
+	return node_is(list, "argument_list") && child_count(list) == 1 ? ts_node_named_child(list, 0) : none;
 }
 
 static struct values values_of(const struct sizes *s, TSNode n, int depth);
@@ -126,7 +129,7 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 	} else if (node_is(n, "call")) {
 		/* constexpr(26), int(26): what wraps a number is taken for it. */
 		return values_of(s, argument_alone(n), depth + 1);
-	} else if (node_is(n, "conditional_expression") && ts_node_named_child_count(n) == 3) {
+	} else if (node_is(n, "conditional_expression") && child_count(n) == 3) {
 		struct values a = values_of(s, ts_node_named_child(n, 0), depth + 1),
 					  b = values_of(s, ts_node_named_child(n, 2), depth + 1);
 		for (int i = 0; i < a.count; i++) value_add(&v, a.list[i]);
@@ -163,9 +166,8 @@ static void bind_arguments(struct sizes *s, TSNode call)
 	while (at < s->nfunctions && !slice_same(s->functions[at].name, name)) at++;
 	if (at == s->nfunctions || !node_is(list, "argument_list")) return;
 	TSNode parameters = s->functions[at].parameters;
-	uint32_t self = ts_node_named_child_count(parameters) &&
-		slice_is(node_text(&s->w, ts_node_named_child(parameters, 0)), "self");
-	uint32_t count = MIN(ts_node_named_child_count(list), ts_node_named_child_count(parameters) - self);
+	uint32_t self = child_count(parameters) && slice_is(node_text(&s->w, ts_node_named_child(parameters, 0)), "self");
+	uint32_t count = MIN(child_count(list), child_count(parameters) - self);
 	for (uint32_t i = 0; i < count; i++) {
 		TSNode p = ts_node_named_child(parameters, i + self);
 		/* n, n: tl.constexpr, n=1 */
@@ -190,10 +192,8 @@ static void bind_all(struct sizes *s, TSNode n)
 		TSNode left = node_field(n, "left"), right = node_field(n, "right");
 		bind(s, left, right);
 		/* A, B = 1, 2 */
-		uint32_t count = ts_node_is_null(right) ? 0 : ts_node_named_child_count(left);
-		if (!(node_is(left, "pattern_list") || node_is(left, "tuple_pattern")) ||
-			ts_node_named_child_count(right) != count)
-			return;
+		uint32_t count = child_count(left);
+		if (!(node_is(left, "pattern_list") || node_is(left, "tuple_pattern")) || child_count(right) != count) return;
 		for (uint32_t i = 0; i < count; i++) bind(s, ts_node_named_child(left, i), ts_node_named_child(right, i));
 	}
 }
@@ -227,7 +227,7 @@ static bool is_no_size(const struct sizes *s, TSNode n)
 static bool has_name(TSNode n, int depth)
 {
 	if (node_is(n, "identifier")) return true;
-	uint32_t count = ts_node_is_null(n) || depth > DEPTH_MAX ? 0 : MIN(ts_node_named_child_count(n), 16u);
+	uint32_t count = depth > DEPTH_MAX ? 0 : MIN(child_count(n), 16u);
 	for (uint32_t i = 0; i < count; i++)
 		if (has_name(ts_node_named_child(n, i), depth + 1)) return true;
 	return false;
@@ -279,9 +279,9 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 	} else if (node_is(n, "unary_operator")) {
 		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v,
 			depth + 1);
-	} else if (node_is(list, "argument_list") && ts_node_named_child_count(list) > 0) {
+	} else if (node_is(list, "argument_list") && child_count(list) > 0) {
 		struct slice name = node_text(&s->w, node_terminal(n));
-		uint32_t count = MIN(ts_node_named_child_count(list), 8u);
+		uint32_t count = MIN(child_count(list), 8u);
 		struct values by = count > 1 ? values_of(s, ts_node_named_child(list, 1), 0) : (struct values){0};
 		bool is_cdiv = slice_is(name, "cdiv");
 		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is tried on each argument. */
@@ -326,7 +326,7 @@ static void compare(struct sizes *s, TSNode n)
 		bool is_order = op.len && strchr("<>", op.data[0]) && !slice_is(op, "<>");
 		bool is_in = op.len && op.data[op.len - 1] == 'n';
 		TSNode among = is_in && node_is(child, "call") ? node_field(child, "arguments") : child;
-		uint32_t members = is_in && !ts_node_is_null(among) ? MIN(ts_node_named_child_count(among), 16u) : 0;
+		uint32_t members = is_in ? MIN(child_count(among), 16u) : 0;
 		if (!ts_node_is_null(before) && !is_in) pair(s, before, child, is_order ? LINT_SIZE_ORDER : LINT_SIZE_EQUAL);
 		for (uint32_t k = 0; k < members && !ts_node_is_null(before); k++)
 			pair(s, before, ts_node_named_child(among, k), LINT_SIZE_EQUAL);
@@ -348,7 +348,7 @@ static void call(struct sizes *s, TSNode n)
 							 *const LOOPS[] = {"range", "static_range"};
 	struct slice name = node_text(&s->w, node_terminal(n));
 	TSNode list = node_field(n, "arguments");
-	uint32_t count = node_is(list, "argument_list") ? MIN(ts_node_named_child_count(list), 8u) : 0;
+	uint32_t count = node_is(list, "argument_list") ? MIN(child_count(list), 8u) : 0;
 	/* Each argument beside each other one. */
 	for (uint32_t i = 0; i < count && slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES)); i++)
 		for (uint32_t k = i + 1; k < count; k++)
@@ -386,16 +386,15 @@ static void look(struct sizes *s, TSNode n)
 	else if (node_is(n, "call")) call(s, n);
 	else if (node_is(n, "if_statement") || node_is(n, "elif_clause") || node_is(n, "while_statement"))
 		truth(s, node_field(n, "condition"));
-	else if (node_is(n, "conditional_expression") && ts_node_named_child_count(n) == 3)
-		truth(s, ts_node_named_child(n, 1));
-	else if (node_is(n, "assert_statement") && ts_node_named_child_count(n)) truth(s, ts_node_named_child(n, 0));
+	else if (node_is(n, "conditional_expression") && child_count(n) == 3) truth(s, ts_node_named_child(n, 1));
+	else if (node_is(n, "assert_statement") && child_count(n)) truth(s, ts_node_named_child(n, 0));
 	else if (node_is(n, "keyword_argument") && slice_is(node_text(&s->w, node_field(n, "name")), "mask"))
 		truth(s, node_field(n, "value"));
 	else if (node_is(n, "pair") || node_is(n, "case_pattern")) {
 		/* A table's keys and the patterns of a match are what something is equal to. */
-		TSNode key = node_is(n, "pair")    ? node_field(n, "key")
-			: ts_node_named_child_count(n) ? ts_node_named_child(n, 0)
-										   : (TSNode){0};
+		TSNode key = node_is(n, "pair") ? node_field(n, "key")
+			: child_count(n)            ? ts_node_named_child(n, 0)
+										: (TSNode){0};
 		struct values v = values_of(s, key, 0);
 		for (int i = 0; i < v.count; i++) size_add(s, LINT_SIZE_EQUAL, v.list[i], 0);
 	}
