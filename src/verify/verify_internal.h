@@ -155,6 +155,8 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
+/* In the same tracer at sizes that the job has not: keys of the tracer's job. */
+int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err);
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -209,6 +211,11 @@ void library_end(struct grading *g);
 
 /* One guided trial on the vm, with the variant's tape loaded. */
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* One trial at sizes that the candidate names, with the tape that it leaves there. */
+int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took (sized_step.c); what none
+ * can take is listed in the record. After replay_step, in its runner and tracer. */
+int sized_step(struct grading *g, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
