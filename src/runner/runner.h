@@ -58,6 +58,7 @@ struct runner_given {
 	bool may_change;
 	bool for_const;
 	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
+	enum dtype dtype;    /* inputs, as the oracle says: the supervisor's alone; DTYPE_COUNT: no type of a tape's */
 };
 struct runner_trial {
 	int ninputs;

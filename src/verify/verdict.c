@@ -72,7 +72,7 @@ static json_t *device_json(const struct verdict_device *d)
 			json_object_set_new(references, REFERENCE_NAMES[i], verdict_reference_json(&d->references[i]));
 	json_t *o = json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
 		text_json(d->name), "driver", d->driver, "trials", d->trials, "trials_failed", d->trials_failed,
-		"disagreements", d->disagreements, "contracted", d->contracted, "guided_apart", d->guided_apart, "error_max",
+		"disagreements", d->disagreements, "contracted", d->contracted, "subnormal", d->subnormal, "error_max",
 		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
 		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
 		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
@@ -223,7 +223,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		int *to, least;
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
 		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0},
-		{"guided_apart", &d->guided_apart, 0}, {"timed", &d->timed, 0}, {"others", &d->others, -1}};
+		{"subnormal", &d->subnormal, 0}, {"timed", &d->timed, 0}, {"others", &d->others, -1}};
 	const struct {
 		const char *field;
 		double *to;

@@ -69,7 +69,7 @@ struct verdict_device {
 	int trials;
 	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
-	int guided_apart;  /* guided trials that the vm passed and the GPU did not, by their values: counted, not judged */
+	int subnormal;     /* guided trials that the GPU passed only with zeros for their subnormal inputs */
 	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
 						 a sum rounded once), which the IR does not ask for and the vm does not do */
 	double error_max; /* worst scaled error over its trials */

@@ -2,11 +2,11 @@
  *
  *   corpus DEVICE SANDBOX FOLDER LOG
  *
- * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py. A case without expect.txt
- * has to be genuine, with the GPU's word in the record, and so has one whose file says genuine/ok (the honest
- * twin of an exploit); any other gets a verdict that the file lists, and never genuine. TAP on standard output, one
- * JSON object a candidate in LOG, and a summary in comments: how often vm and GPU disagree, how far kernels repeat
- * themselves, how long it took. */
+ * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
+ * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
+ * one whose file says genuine/ok (the honest twin of an exploit); any other gets a verdict that the file lists, and
+ * never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary in comments: how often vm
+ * and GPU disagree, how far kernels repeat themselves, how long it took. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -34,33 +34,41 @@ static char *path_in(const char *folder, const char *name, const char *file)
 	return xasprintf("%s/%s/%s", folder, name, file);
 }
 
-static int submit(const char *name, void *ctx)
+/* One file of a case; without `expect` it has to be genuine. */
+static int file_submit(struct run *r, const char *name, const char *file, const char *expect, struct err *err)
 {
-	struct run *r = ctx;
-	char *task = path_in(r->folder, name, "task.py"), *candidate = path_in(r->folder, name, "candidate.py"),
-		 *expect = path_in(r->folder, name, "expect.txt");
+	char *task = path_in(r->folder, name, "task.py"), *candidate = path_in(r->folder, name, file);
 	struct task_set tasks = {0};
 	struct str source = {0};
-	struct err err = {0};
 	int rc = 0;
-	/* A folder without a candidate is no case. */
+	/* A folder without the file is no case. */
 	if (path_exists(candidate)) {
 		CHECKF(r->count < CASES_MAX, "more than %d candidates in %s", CASES_MAX, r->folder);
 		struct item *item = &r->items[r->count];
-		rc = task_set_load(task, &tasks, &err);
-		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, &err);
-		if (!rc && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, &err);
+		rc = task_set_load(task, &tasks, err);
+		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, err);
+		if (!rc && expect && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, err);
 		struct verify_request request = {
 			.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = r->count};
-		if (!rc) rc = verifier_submit(r->verifier, &request, &err);
-		if (rc) fprintf(stderr, "%s: %s\n", name, err.text);
-		item->name = xstrdup(name);
+		if (!rc) rc = verifier_submit(r->verifier, &request, err);
+		if (rc) fprintf(stderr, "%s: %s\n", name, err->text);
+		item->name = expect ? xstrdup(name) : xasprintf("%s, its twin", name);
 		r->count++;
 	}
 	task_set_release(&tasks);
 	str_release(&source);
 	free(task);
 	free(candidate);
+	return rc;
+}
+
+static int submit(const char *name, void *ctx)
+{
+	struct run *r = ctx;
+	struct err err = {0};
+	char *expect = path_in(r->folder, name, "expect.txt");
+	int rc = file_submit(r, name, "candidate.py", expect, &err);
+	if (!rc) rc = file_submit(r, name, "twin.py", NULL, &err);
 	free(expect);
 	return rc;
 }

@@ -56,7 +56,7 @@ static void test_round_trip(void **state)
 			.contracted = 2,
 			.live = "right",
 			.live_why = "so",
-			.guided_apart = 3,
+			.subnormal = 3,
 			.wall_s = 8e-6,
 			.paper_s = 3e-6,
 			.control_s = NAN,
@@ -96,7 +96,7 @@ static void test_round_trip(void **state)
 	assert_true(r->speedup.low == 0.25 && r->time_s.high == 3e-6 && r->speedup_wall == 1.25 && isnan(r->speedup_paper));
 	assert_string_equal(r->why, "off");
 	assert_true(!w.device.references[REFERENCE_EAGER].is_timed && w.device.others == -1 && w.device.contracted == 2 &&
-		w.device.guided_apart == 3 && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
+		w.device.subnormal == 3 && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
 		w.device.memory_bytes == 4096);
 	assert_string_equal(w.device.floor_by, "memory");
 	assert_true(!strcmp(w.device.live, "right") && !strcmp(w.device.live_why, "so"));
