@@ -40,6 +40,7 @@
 #ifndef HONE_RUNNER_H
 #define HONE_RUNNER_H
 #include "base/base.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
