@@ -1,8 +1,10 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES [cuda:N], socket as descriptor 3, messages in base's framing, one
- *   JSON object each. Without a third argument rows run on the vm, with it on that GPU.
+ *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3, messages in
+ *   base's framing, one JSON object each. Without a third argument rows run on the vm, with it on that GPU; exact:
+ *   without canaries and poison. under: TOOL starts the runner proper, exact and at level none, and watches it; what
+ *   LEVEL gives, namespaces, is around both.
  *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}

@@ -54,6 +54,9 @@ struct verify_shared {
 	struct reference_cache *references;
 	struct gpu_peaks peaks;  /* of device, where they were measured */
 	bool is_live;            /* candidates' files are run for real too */
+	char *sanitizer;         /* compute-sanitizer's place; NULL: not asked for */
+	double sanitize_share;   /* of right candidates, chosen by their text */
+	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
 	bool is_paired;          /* references are timed turn by turn with each candidate */
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
 	struct vm_gpu gpu;       /* the card that kernels are made for */
@@ -263,6 +266,14 @@ double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude amon
 int timing_step(struct grading *g, const struct trace *stock, struct err *err);
 /* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */
 int live_step(struct grading *g, struct err *err);
+/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and under Nsight Compute
+ * (tool_step.c). */
+int sanitize_step(struct grading *g, const struct trace *stock, struct err *err);
+int profile_step(struct grading *g, const struct trace *stock, struct err *err);
+char *tool_find(const char *name);      /* in PATH and where the toolkit lies; heap, NULL: nowhere */
+int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
+void sanitizer_text(const char *said, char *text, size_t len);
+int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
 /* What no kernel that reads and writes as much and multiplies as much can beat (timing_step.c); by: what sets it. */
 double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
