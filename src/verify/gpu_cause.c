@@ -18,9 +18,10 @@
 /* Magnitudes that the ordinary trials stay below (heavy-tail ends at 50): a kernel for which contraction matters there
  * is wrong for whoever runs it. */
 #define CONTRACTED_FROM 64.0
-/* Recipe under which a kernel as it is compiled has to be right, all inputs times it: beyond 88, where an exponential
- * overflows, and small enough that what a product's rounding leaves behind is below the bound. */
-#define CONTRACTED_SCALE 64.0
+/* Recipes under which a kernel as it is compiled has to be right, all inputs times one of these: beyond 88, where an
+ * exponential overflows, and small enough that what a product's rounding leaves behind is below the bound. The first
+ * with which the reference is exact decides: where inputs are multiplied with each other it is one of the later. */
+static const double CONTRACTED_SCALES[] = {64, 16, 4};
 #define CONTRACTED_NUMBER 500 /* of that trial's seed, beside the guided search's */
 /* Vm and GPU may each be off by the bound, to either side. */
 #define APART 2.0
@@ -144,8 +145,9 @@ static int subnormals_judge(struct grading *g, const struct attempt *a, bool *is
 	return rc;
 }
 
-/* The kernels as they are compiled, on ordinary numbers times CONTRACTED_SCALE: once for each variant. */
-static int scaled_judge(struct grading *g, const struct attempt *a, bool *is_right, struct err *err)
+/* The kernels as they are compiled, on ordinary numbers times a scale: once for each variant. */
+static int scaled_judge(
+	struct grading *g, const struct attempt *a, bool *is_right, char *why, size_t len, struct err *err)
 {
 	int8_t *known = &g->is_right_scaled[a->trial->variant];
 	struct oracle_session *session = NULL;
@@ -160,12 +162,18 @@ static int scaled_judge(struct grading *g, const struct attempt *a, bool *is_rig
 	int rc = oracle_session_start(g->s->oracles, g->task, g->oracle, a->trial->variant, &session, err);
 	if (rc) return rc;
 	/* A reference that cannot say what is expected excuses nobody. */
-	json_t *edits = json_pack("[{s:s, s:f}]", "op", "scale", "by", CONTRACTED_SCALE);
-	if (!oracle_session_trial(session, CONTRACTED_NUMBER, edits, &t, &local)) {
+	bool has_counted = false;
+	snprintf(why, len, "; contraction does not excuse it: the reference is not exact on large numbers");
+	for (size_t k = 0; k < ARRAY_LEN(CONTRACTED_SCALES) && !rc && !has_counted; k++) {
+		json_t *edits = json_pack("[{s:s, s:f}]", "op", "scale", "by", CONTRACTED_SCALES[k]);
+		if (oracle_session_trial(session, CONTRACTED_NUMBER + (int)k, edits, &t, &local)) break;
 		struct attempt scaled = *a;
 		scaled.trial = &t;
-		if (t.counts && t.ninputs == a->trial->ninputs && !(rc = gpu_replay(g, &scaled, &r, err))) {
+		has_counted = t.counts && t.ninputs == a->trial->ninputs;
+		if (has_counted && !(rc = gpu_replay(g, &scaled, &r, err))) {
 			*is_right = !gpu_outputs_differ(&t, &r, &worst, text, sizeof text);
+			snprintf(why, len, "; contraction does not excuse it: wrong on ordinary numbers times %g too: %.200s",
+				CONTRACTED_SCALES[k], text);
 			attempt_release(&r);
 		}
 		oracle_trial_release(&t);
@@ -180,13 +188,14 @@ static int scaled_judge(struct grading *g, const struct attempt *a, bool *is_rig
  * number: kernels that are right as they are written (an attention that takes its row's maximum off) go wrong there.
  * Such a trial is repeated with kernels compiled as they are written; it has to be right then, and the kernels as a
  * user would run them have to be right on large numbers that leave less over. */
-static int contraction_judge(struct grading *g, const struct attempt *a, bool *is_cause, double *worst, struct err *err)
+static int contraction_judge(
+	struct grading *g, const struct attempt *a, bool *is_cause, double *worst, char *why, size_t len, struct err *err)
 {
 	struct attempt_result r;
 	char text[512];
 	bool is_right = false;
 	if (gpu_cause_largest(a->trial) < CONTRACTED_FROM) return 0;
-	int rc = scaled_judge(g, a, &is_right, err);
+	int rc = scaled_judge(g, a, &is_right, why, len, err);
 	if (rc || !is_right) return rc;
 	g->is_uncontracted = true;
 	rc = gpu_start(g, a->trace, err);
@@ -194,21 +203,23 @@ static int contraction_judge(struct grading *g, const struct attempt *a, bool *i
 	g->is_uncontracted = false;
 	if (rc) return rc;
 	*is_cause = !gpu_outputs_differ(a->trial, &r, worst, text, sizeof text);
+	snprintf(why, len, "; contraction does not excuse it: wrong without it too: %.200s", text);
 	attempt_release(&r);
 	/* What follows runs what a user would run. */
 	return gpu_start(g, a->trace, err);
 }
 
-int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, struct err *err)
+int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err)
 {
 	bool is_cause = false;
+	if (len) *why = 0;
 	struct verdict_device *d = &g->v->device;
 	/* A task's own inputs have no second chance. */
 	if (a->trial->is_stock) return GRADE_END;
 	int rc = a->trial->is_guided ? subnormals_judge(g, a, &is_cause, err) : 0;
 	d->subnormal += !rc && is_cause;
 	if (rc || is_cause) return rc;
-	rc = contraction_judge(g, a, &is_cause, worst, err);
+	rc = contraction_judge(g, a, &is_cause, worst, why, len, err);
 	d->contracted += !rc && is_cause;
 	return rc ? rc : is_cause ? GRADE_ON : GRADE_END;
 }

@@ -166,19 +166,19 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 {
 	struct attempt_result r;
 	struct verdict_device *d = &g->v->device;
-	char text[512] = "", trial[400];
+	char text[512] = "", trial[400], why[320] = "";
 	d->trials++;
 	double worst = d->error_max, apart = d->error_max;
 	int rc = gpu_replay(g, a, &r, err);
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
 		/* A cause for which no kernel can help it is looked for; what has none is wrong, whatever the vm said. */
-		rc = gpu_cause_judge(g, a, &apart, err);
+		rc = gpu_cause_judge(g, a, &apart, why, sizeof why, err);
 		d->error_max = rc ? worst : apart;
 		attempt_text(g, a->trial, trial, sizeof trial);
 		if (rc == GRADE_END)
 			grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(a->trial, "gpu-mismatch"), 0,
-				"right on the vm, but not on the GPU, for %s: %s", trial, text);
+				"right on the vm, but not on the GPU, for %s: %s%s", trial, text, why);
 	} else if (!rc) {
 		d->error_max = worst;
 		if (is_repeated) rc = repeat_judge(g, a, &r, err);

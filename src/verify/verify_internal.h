@@ -256,9 +256,9 @@ int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result
 int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
 /* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause explains it, which is
- * counted, and the GPU's runner has the tape's kernels in it; GRADE_END where none does. worst: the error that counts
- * then (gpu_cause.c). */
-int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, struct err *err);
+ * counted, and the GPU's runner has the tape's kernels in it; GRADE_END where none does, why: what spoke against one.
+ * worst: the error that counts then (gpu_cause.c). */
+int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
 /* Zeros for what is subnormal in fp32; whether there was any. */
 bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
 double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */

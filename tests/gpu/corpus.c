@@ -1,6 +1,6 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE]
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
  * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
@@ -120,7 +120,7 @@ static int times_sort(const struct run *r)
 
 static int report(const struct run *r, bool is_cuda, FILE *log)
 {
-	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0;
+	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0, sanitized = 0, in_full = 0;
 	double seconds = 0;
 	for (int i = 0; i < r->count; i++) {
 		/* One line a candidate; an exploit may be refused in any way that its file lists. */
@@ -137,9 +137,12 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		disagreements += v->device.disagreements;
 		trials += v->device.trials;
 		seconds += v->device.seconds;
+		sanitized += v->device.sanitized[0] >= 0 || v->device.sanitizer[0];
+		in_full += v->device.sanitized[SANITIZER_COUNT - 1] >= 0;
 		/* The whole record goes to the log. */
 		json_t *o = verdict_json(v);
 		json_object_set_new(o, "name", json_string(item->name));
+		json_object_set_new(o, "honest", json_boolean(is_honest));
 		json_dumpf(o, log, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', log);
 		json_decref(o);
@@ -154,13 +157,14 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++)
 		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
 	printf("\n");
+	if (sanitized) printf("# %d ran under compute-sanitizer, in full %d\n", sanitized, in_full);
 	return failed != 0;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != 5) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG\n");
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -172,7 +176,8 @@ int main(int argc, char **argv)
 		.allow_unsandboxed = true,
 		.seed = 20240917,
 		.trace_timeout_ms = 60000,
-		.replay_timeout_ms = 30000};
+		.replay_timeout_ms = 30000,
+		.sanitize_share = argc > 5 ? atof(argv[5]) : 0};
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();
