@@ -154,11 +154,10 @@ static int take_completions(struct collect *c, struct err *err)
 	return 0;
 }
 
-/* The verdicts that are there; with nothing to generate, all that are outstanding, or until one of
- * them asks for more answers. */
-static int take_verdicts(struct collect *c, struct err *err)
+/* The verdicts that are there; who waits takes all that are outstanding, or until one of them asks for
+ * more answers. */
+static int take_verdicts(struct collect *c, bool waits, struct err *err)
 {
-	bool waits = !c->active;
 	while (c->outstanding && !(waits && c->active)) {
 		int64_t slot;
 		struct verdict v;
@@ -189,7 +188,8 @@ static int collect_run(struct collect *c, int n, struct err *err)
 			c->active = active > 0;
 			rc = take_completions(c, err);
 		}
-		if (!rc) rc = take_verdicts(c, err);
+		/* Behind the last token the next round waits, so that its seconds count as idle. */
+		if (!rc) rc = take_verdicts(c, !generates, err);
 		double now = seconds(c->o->times);
 		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += now - t0;
 		t0 = now;
