@@ -3,11 +3,13 @@
 #define HONE_SFT_H
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 struct sft_cmd {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
+	struct ranks_options ranks;
 	const char *data, *output_dir, *store;
 	bool stop_at_eval_minimum, dry_run;
 	int64_t max_tokens, gradient_accumulation_steps, max_steps, save_steps, eval_steps, save_total_limit, logging_steps,

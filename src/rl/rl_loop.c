@@ -365,7 +365,8 @@ static int resume(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
 	struct fold fold = {l, err};
-	int rc = checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
+	int rc = checkpoint_load(
+		l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, NULL, &s, err);
 	if (rc && rc != ERR_NOT_FOUND) return rc;
 	if (!rc) {
 		l->step = s.step;
