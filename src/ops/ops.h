@@ -50,7 +50,8 @@ enum ops_accumulate { OPS_SET, OPS_ADD }; /* out = value, or out += value */
 /* ---- what the host says of a batch ---- */
 
 struct ops_rows {
-	int T, S;
+	int T;                   /* rows */
+	int S;                   /* sequences */
 	const int32_t *ids;      /* (T) token */
 	const int32_t *pos;      /* (T) its position in its sequence */
 	const int32_t *sequence; /* (T) 0..S-1, never falling: rows of one sequence lie side by side, in rising positions */
@@ -71,7 +72,9 @@ struct ops_draw {
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
 	float min_p;       /* 0: off */
-	uint64_t seed, stream, index;
+	uint64_t seed;
+	uint64_t stream;
+	uint64_t index;
 };
 
 /* Rows of the batch whose logits are wanted. */
@@ -88,12 +91,14 @@ struct ops_want {
 /* ---- weights ---- */
 
 struct ops_weight { /* a matrix (rows, cols); a vector is (1, cols) */
-	int rows, cols;
+	int rows;
+	int cols;
 	int64_t ld;         /* elements from row to row of w */
 	struct elem *w;     /* what products read; on the CPU it may lie in a mapped file */
 	struct f32 *master; /* (rows, cols) without gaps; NULL: frozen. On the CPU it is w */
 	struct f32 *grad;   /* (rows, cols) without gaps; NULL: frozen */
-	struct f32 *m, *v;  /* moments, shaped as grad; NULL without an optimiser */
+	struct f32 *m;      /* first moments, shaped as grad; NULL without an optimiser */
+	struct f32 *v;      /* second moments, as m */
 };
 
 struct ops_linear { /* up to OPS_PARTS projections of one input */
@@ -121,14 +126,21 @@ struct ops_next { /* the projection that will read a stage's output; lora NULL: 
 };
 
 struct ops_heads {
-	int NH, NKV, HD;
+	int NH;  /* heads of queries */
+	int NKV; /* heads of keys and values */
+	int HD;  /* elements of a head */
 	float eps;
-	const struct ops_weight *q_norm, *k_norm; /* (1, HD); NULL: none */
-	const struct f32 *rope;                   /* (positions, 2, HD / 2): cosines, then sines */
+	const struct ops_weight *q_norm; /* (1, HD); NULL: none */
+	const struct ops_weight *k_norm; /* (1, HD); NULL: none */
+	const struct f32 *rope;          /* (positions, 2, HD / 2): cosines, then sines */
 };
 
 struct ops_adamw {
-	float lr, beta1, beta2, eps, weight_decay;
+	float lr;
+	float beta1;
+	float beta2;
+	float eps;
+	float weight_decay;
 	float grad_scale; /* gradients are multiplied by it first: clipping */
 	int64_t step;     /* from 1 */
 };

@@ -25,15 +25,17 @@ struct loop {
 	struct verifier *verifier;
 	struct updater *updater;
 	struct updater_options update;
-	struct store *store;            /* of the run, or another rank's of its verdicts alone */
-	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
-	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
+	struct store *store; /* of the run, or another rank's of its verdicts alone */
+	struct prompt_set prompts;
+	struct prompt_set dev; /* of the evaluations inside the run */
+	struct sft_data pairs; /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
 	struct reward_rule rule;
 	struct advantage_options advantage;
 	double level_weights[LEVELS_MAX];
-	int64_t run, step;     /* step: done so far */
+	int64_t run;
+	int64_t step;          /* done so far */
 	double seconds_before; /* of earlier starts of this run */
 	double seconds;        /* spent so far, by rank 0's clock: as of the last step's end */
 	uint64_t start_ns;
@@ -47,11 +49,13 @@ struct loop {
 /* Groups in one row, those that train first. Sizes differ where groups are staged. */
 struct step_batch {
 	struct rollout *r;
-	int *sizes;          /* (groups) */
-	bool *varies;        /* (groups) whether the group teaches something */
-	int n, groups, flat; /* rollouts, groups, groups without variance */
-	int kept;            /* rollouts of the groups that train: the first ones */
-	int rounds;          /* of generation: more than one with filter_groups */
+	int *sizes;   /* (groups) */
+	bool *varies; /* (groups) whether the group teaches something */
+	int n;        /* rollouts */
+	int groups;
+	int flat;   /* groups without variance */
+	int kept;   /* rollouts of the groups that train: the first ones */
+	int rounds; /* of generation: more than one with filter_groups */
 };
 int step_collect(struct loop *l, struct step_batch *b, struct err *err);
 void step_batch_release(struct step_batch *b);

@@ -171,7 +171,8 @@ struct sft_examples {
 	int64_t completion_tokens; /* of those, with loss */
 };
 struct sft_data {
-	struct sft_examples train, heldout;
+	struct sft_examples train;
+	struct sft_examples heldout;
 	int64_t too_long;     /* rows refused for their length */
 	int64_t other_splits; /* rows left alone */
 };

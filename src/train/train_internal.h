@@ -12,14 +12,15 @@ struct optimizer {
 	struct param *params;
 	int count;
 	struct optimizer_options options;
-	struct param *moments;                 /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
-	struct f32 *block;                     /* (2, values) */
-	struct ops_weight *weights;            /* (count) the parameters with their moments */
-	struct ops_weight **list;              /* (count) pointers to them */
-	uint64_t moment_changes;               /* what params write here means nothing to anybody */
-	double next_rate_scale, next_max_norm; /* of the next step alone: optimizer_next */
-	int64_t steps;                         /* calls: drives the schedule */
-	int64_t updates;                       /* calls that changed weights: drives bias correction */
+	struct param *moments;      /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
+	struct f32 *block;          /* (2, values) */
+	struct ops_weight *weights; /* (count) the parameters with their moments */
+	struct ops_weight **list;   /* (count) pointers to them */
+	uint64_t moment_changes;    /* what params write here means nothing to anybody */
+	double next_rate_scale;     /* of the next step alone: optimizer_next */
+	double next_max_norm;       /* of the next step alone */
+	int64_t steps;              /* calls: drives the schedule */
+	int64_t updates;            /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */
@@ -39,9 +40,13 @@ void epoch_plan_release(struct epoch_plan *p);
 
 /* Buffers of one packed micro-batch. */
 struct sft_batch {
-	int32_t *ids, *pos, *start;
+	int32_t *ids;   /* (max_tokens) */
+	int32_t *pos;   /* (max_tokens) */
+	int32_t *start; /* (max_tokens + 1) */
 	struct head_row *rows;
-	int T, S, n;
+	int T;
+	int S;
+	int n; /* rows with loss */
 };
 void sft_batch_init(struct sft_batch *b, int max_tokens);
 void sft_batch_release(struct sft_batch *b);

@@ -24,8 +24,15 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
-	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
+	int trace_timeout_ms;
+	int compile_timeout_ms;
+	int replay_timeout_ms;
+	int oracle_timeout_ms;
+	int oracle_work_ms;
+	int64_t trace_memory_bytes;
+	int64_t replay_memory_bytes;
+	int64_t compile_memory_bytes;
+	int64_t oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
 
@@ -41,7 +48,9 @@ struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
-	struct zygote *tracer, *compiler, *oracle;
+	struct zygote *tracer;
+	struct zygote *compiler;
+	struct zygote *oracle;
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
 	struct rebuild_cache *rebuilds;
@@ -59,7 +68,9 @@ struct verify_shared {
 	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
-	bool tf32, skip_compile, skip_replay;
+	bool tf32;
+	bool skip_compile;
+	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
@@ -73,7 +84,8 @@ struct verify_shared {
 /* The step that a thread is at, and since when; what its verdict took so far. */
 struct lap {
 	enum verify_step step;
-	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	uint64_t wall_ns; /* 0: not begun */
+	uint64_t cpu_ns;  /* 0: not begun */
 	struct verify_times spent;
 };
 
@@ -92,7 +104,8 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer, is_traced_again;
+	bool has_tracer;
+	bool is_traced_again;
 	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
 	struct runner runner;
@@ -199,7 +212,8 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
-	int count, fd;                  /* fd: memfd with all binaries, -1 */
+	int count;
+	int fd;                         /* memfd with all binaries, -1 */
 	struct runner_binary *binaries; /* strings point into results */
 	json_t *results;                /* what the compile worker said about each */
 };
@@ -212,7 +226,8 @@ struct attempt {
 	const struct trace *trace;
 	const struct oracle_trial *trial;
 	int deadline_ms; /* 0: replay_timeout_ms */
-	bool want_cost, is_overlapped;
+	bool want_cost;
+	bool is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
 	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;                /* the second on the vm, after the first was right */
@@ -223,7 +238,8 @@ struct attempt {
 struct attempt_result {
 	struct runner_result result;
 	const uint8_t *outputs; /* mapped */
-	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t bytes;
+	int64_t offset[TAPE_OUTPUTS_MAX];
 	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
@@ -273,7 +289,9 @@ void grade_kernelbench(
 /* setup.c: where things lie; options checked and filled in. places are released by the caller, also
  * on failure. */
 struct verify_places {
-	char *root, *runner, *library;
+	char *root;
+	char *runner;
+	char *library;
 };
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);

@@ -237,7 +237,8 @@ static int run_graph(const char *body, const char *text, struct prove_result *ou
 	return rc;
 }
 
-#define MEMORIES "\"inputs\": [{\"offset\": 0, \"bytes\": 84, \"dtype\": \"float32\"}, {\"offset\": 84, \"bytes\": 84, \"dtype\": \"float32\"}]"
+#define MEMORIES "\"inputs\": [{\"offset\": 0, \"bytes\": 84, \"dtype\": \"float32\"}, {\"offset\": 84, " \
+	"\"bytes\": 84, \"dtype\": \"float32\"}]"
 #define INPUT(i) "{\"kind\": \"input\", \"count\": 21, \"index\": " #i ", \"fixed\": -1}"
 #define OUTPUT(n) "\"outputs\": [{\"node\": " #n ", \"dtype\": \"float32\", \"shape\": [21]}]"
 
@@ -254,7 +255,8 @@ static void tied_parameters(void **state)
 {
 #define PARAM(name) "{\"kind\": \"param\", \"count\": 21, \"name\": \"" name "\"}"
 #define WEIGHT(name, offset) "{\"name\": \"" name "\", \"offset\": " #offset ", \"bytes\": 84, \"dtype\": \"float32\"}"
-#define TIED(offset) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " PARAM("a") ", " PARAM("b") ", " MAP("sub", "2, 3") ", " MAP("add", "0, 1") ", " \
+#define TIED(offset) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " PARAM("a") ", " PARAM("b") ", " \
+	MAP("sub", "2, 3") ", " MAP("add", "0, 1") ", " \
 	MAP("add", "4, 5") "], " MEMORIES ", " OUTPUT(6) ", \"params\": [" WEIGHT("a", 0) ", " WEIGHT("b", offset) "]}"
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(0), PROVE_PROVED);
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
@@ -264,9 +266,12 @@ static void tied_parameters(void **state)
 static void sorted_rows_keep_their_elements(void **state)
 {
 #define SUM(of) "{\"kind\": \"reduce\", \"count\": 1, \"op\": \"sum\", \"sources\": [" #of "], \"length\": 21}"
-#define SORTED(descending) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 21, " \
-	"\"descending\": " descending "}, {\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 2], \"length\": 21, \"picked\": 21}, " SUM(3) ", " \
-	SUM(0) ", {\"kind\": \"map\", \"count\": 1, \"op\": \"sub\", \"sources\": [4, 5]}, {\"kind\": \"take\", \"count\": 21, \"sources\": [6], " \
+#define SORTED(descending) "{\"nodes\": [" INPUT(0) ", " INPUT(1) \
+	", {\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 21, " \
+	"\"descending\": " descending "}, {\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 2], \"length\": 21, " \
+	"\"picked\": 21}, " SUM(3) ", " \
+	SUM(0) ", {\"kind\": \"map\", \"count\": 1, \"op\": \"sub\", \"sources\": [4, 5]}, {\"kind\": \"take\", " \
+	"\"count\": 21, \"sources\": [6], " \
 	"\"at\": 84, \"width\": 4, \"fill\": -1}, " MAP("add", "0, 7") "], " MEMORIES ", " OUTPUT(8) ", \"params\": []}"
 	static const char same[] = "%z = arith.constant dense<0.0>" T "%ov = arith.addf %xv, %z" T;
 	expect_answer(same, SORTED("false"), PROVE_PROVED);
@@ -277,7 +282,8 @@ static void sorted_rows_keep_their_elements(void **state)
  * y's last one, or 0. */
 static void fill_is_the_first_step(void **state)
 {
-#define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) ", {\"kind\": \"take\", \"count\": 21, \"sources\": [1], \"at\": 0, " \
+#define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) \
+	", {\"kind\": \"take\", \"count\": 21, \"sources\": [1], \"at\": 0, " \
 	"\"width\": 4, \"fill\": " #fill "}], " MEMORIES ", " OUTPUT(3) ", \"params\": []}"
 	static const char cut[] =
 		"%last = arith.constant dense<20> : tensor<16xi32>\n%in = arith.cmpi slt, %i, %last : tensor<16xi32>\n"

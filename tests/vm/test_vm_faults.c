@@ -80,8 +80,10 @@ static void test_in_bounds(void **state)
 /* The offset of one block is a run-time number, so that affine, masked and scattered accesses are
  * all seen. */
 #define SHIFTED(body) RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%j = arith.addi %i, %ns : tensor<8xi32>\n" \
-	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
-#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
+#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n" \
+	"%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
 	"%p2 = tt.addptr %ps2, %jj : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
 
 static void test_out_of_bounds(void **state)
@@ -313,7 +315,8 @@ static void test_tf32(void **state)
 
 #define PROGRAM "%id = tt.get_program_id x : i32\n%f = arith.sitofp %id : i32 to f32\n"
 /* The first word of a, as a pointer. */
-#define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
+#define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n" \
+	"%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
 
 /* Through a pointer that the host put in memory, races are found as through any other, by stores
  * and by atomics. */

@@ -187,12 +187,16 @@ static float c_une(float a, float b)
 	return (float)((a != b) + 2 * never + 4 * !isunordered(a, b) + 8 * (isunordered(a, b) || a < b));
 }
 
-#define CLASS_BITS "%k1 = math.isnan %x : " T "f32>\n%k2 = math.isinf %x : " T "f32>\n%k3 = math.isfinite %x : " T "f32>\n%k4 = math.isnormal %x : " T "f32>\n"
-#define WEIGH "%u1 = arith.uitofp %k1 : " T "i1> to " T "f32>\n%u2 = arith.uitofp %k2 : " T "i1> to " T "f32>\n%u3 = arith.uitofp %k3 : " T "i1> to " T \
+#define CLASS_BITS "%k1 = math.isnan %x : " T "f32>\n%k2 = math.isinf %x : " T "f32>\n" \
+	"%k3 = math.isfinite %x : " T "f32>\n%k4 = math.isnormal %x : " T "f32>\n"
+#define WEIGH "%u1 = arith.uitofp %k1 : " T "i1> to " T "f32>\n%u2 = arith.uitofp %k2 : " T "i1> to " T "f32>\n" \
+	"%u3 = arith.uitofp %k3 : " T "i1> to " T \
 	"f32>\n%u4 = arith.uitofp %k4 : " T "i1> to " T "f32>\n" \
-	"%w2 = arith.constant dense<2.0> : " T "f32>\n%w4 = arith.constant dense<4.0> : " T "f32>\n%w8 = arith.constant dense<0x41000000> : " T "f32>\n" \
+	"%w2 = arith.constant dense<2.0> : " T "f32>\n%w4 = arith.constant dense<4.0> : " T "f32>\n" \
+	"%w8 = arith.constant dense<0x41000000> : " T "f32>\n" \
 	"%m2 = arith.mulf %u2, %w2 : " T "f32>\n%m3 = arith.mulf %u3, %w4 : " T "f32>\n" \
-	"%m4 = arith.mulf %u4, %w8 : " T "f32>\n%s1 = arith.addf %u1, %m2 : " T "f32>\n%s2 = arith.addf %s1, %m3 : " T "f32>\n%r = arith.addf %s2, %m4 : " T "f32>"
+	"%m4 = arith.mulf %u4, %w8 : " T "f32>\n%s1 = arith.addf %u1, %m2 : " T "f32>\n" \
+	"%s2 = arith.addf %s1, %m3 : " T "f32>\n%r = arith.addf %s2, %m4 : " T "f32>"
 
 static void test_floats(void **state)
 {
