@@ -13,6 +13,7 @@
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"
 #include "store/store.h"
+#include "text/text.h"
 #include "train/train.h"
 #include "verify/verify.h"
 

@@ -3,6 +3,7 @@
 #include "rl/rl.h"
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }

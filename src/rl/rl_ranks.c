@@ -6,8 +6,11 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "ranks/ranks.h"
+#include "store/store.h"
 #include "text/text.h"
+#include "train/train.h"
 #include "verify/verdict.h"
+#include "verify/verify.h"
 
 #include <stdlib.h>
 

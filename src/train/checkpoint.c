@@ -4,6 +4,7 @@
  * folder or none. Nothing in it depends on time or place, so equal runs have equal bytes. */
 #include "train/train_internal.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
 #include "ops/ops.h"
 #include "ranks/ranks.h"
