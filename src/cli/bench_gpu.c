@@ -11,6 +11,8 @@
  *              the base's forward pass and log-probabilities before it
  *   rollout    8 prompts x 8 answers of --answer tokens by the engine, and one update on them
  *   invariant  decode with batch_invariant, beside the decode above
+ *   ranks      the rollout of one process beside that of several, each with its own GPU and as many
+ *              answers, whose gradients are summed: what is lost to waiting and to the sum
  *
  * Bars are of a full 8B on one H200; a slice of its layers (--layers) or other sizes have none. */
 #include "cli/bench_gpu.h"
@@ -18,6 +20,7 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 #include "model/model.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 
@@ -33,7 +36,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, memory, "most memory that the device may give, as 24GiB; default: what it has", NULL),
 	O(OPTION_STR, shapes, "comma list of 8b (Qwen3-8B), 135m (SmolLM2), demo (1.8 M)", NULL),
 	O(OPTION_STR, parts,
-		"comma list of decode, prefill, train, rollout, invariant; default: all of an 8b, decode of the others", NULL),
+		"comma list of decode, prefill, train, rollout, invariant, ranks; default: all of an 8b, decode of the others",
+		NULL),
 	O(OPTION_STR, batches, "comma list of sequences decoded at once; default: the shape's", NULL),
 	O(OPTION_INT, layers, "layers of the model; 0: the shape's", "0 to 1024"),
 	O(OPTION_INT, context, "tokens of each sequence when it is decoded; 0: the shape's", "0 to 1048576"),
@@ -41,19 +45,20 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, prefill, "packed tokens of a prefill", "2 to 4194304"),
 	O(OPTION_INT, answer, "tokens of an answer in the rollout", "1 to 1048576"),
 	O(OPTION_INT, repeats, "steps that the median is of; training takes a quarter of them", "1 to 1000000"),
+	O(OPTION_INT, ranks, "processes of the part ranks, each with a GPU", "2 to 64"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
 /* ---- shapes and bars ---- */
 
-#define PARTS "decode,prefill,train,rollout,invariant"
+#define PARTS "decode,prefill,train,rollout,invariant,ranks"
 
 static const struct shape shapes[] = {
 	{"8b", 4096, 12288, 36, 32, 8, 128, 151936, false, true, 640, {1, 64, 256}, PARTS,
 		{{"decode_1", BAR_SHARE, 0.75, 0.84}, {"decode_64", BAR_SHARE, 0.75, 0.84},
 			{"decode_256", BAR_SHARE, 0.75, 0.84}, {"invariant_64", BAR_SHARE, 0.80, 0.95},
 			{"prefill", BAR_RATE, 520e12, 600e12}, {"train_reference", BAR_RATE, 10e3, 12.5e3},
-			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}}},
+			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}, {"ranks", BAR_SHARE, 0.85, 0.95}}},
 	{"135m", 576, 1536, 30, 9, 3, 64, 49152, true, false, 320, {256}, "decode",
 		{{"decode_256", BAR_RATE, 100e3, 180e3}}},
 	{"demo", 192, 512, 4, 6, 2, 32, 1024, true, true, 300, {1024}, "decode", {{"decode_1024", BAR_RATE, 2e6, 5e6}}},
@@ -104,9 +109,11 @@ static double share_of(const struct figure *f) { return f->ceiling > 0 ? f->valu
 
 static void print(const struct gpu_bench *b)
 {
-	printf("%s: %.3f billion parameters in %d layers, adapter of rank %d; copy %.2f TB/s, product %.0f TFLOP/s\n",
-		b->shape->name, (double)model_config_params(&b->c) * 1e-9, b->c.num_hidden_layers, GPU_RANK, b->copy * 1e-12,
-		b->product * 1e-12);
+	if (!b->copy) printf("%s: adapter of rank %d\n", b->shape->name, GPU_RANK);
+	else
+		printf("%s: %.3f billion parameters in %d layers, adapter of rank %d; copy %.2f TB/s, product %.0f TFLOP/s\n",
+			b->shape->name, (double)model_config_params(&b->c) * 1e-9, b->c.num_hidden_layers, GPU_RANK,
+			b->copy * 1e-12, b->product * 1e-12);
 	for (int i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		const struct bar *bar = f->bar;
@@ -117,6 +124,8 @@ static void print(const struct gpu_bench *b)
 		else if (bar) printf("; must %g, goal %g", bar->must * f->scale, bar->goal * f->scale);
 		printf("\n");
 	}
+	for (int i = 0; i < b->nskipped; i++) printf("  skipped: %s\n", b->skipped[i]);
+	if (b->nskipped) printf("  %d skipped\n", b->nskipped);
 }
 
 static json_t *shape_json(const struct gpu_bench *b)
@@ -141,6 +150,9 @@ static json_t *shape_json(const struct gpu_bench *b)
 		json_object_set_new(rows, f->key, row);
 	}
 	json_object_set_new(j, "figures", rows);
+	json_t *skipped = json_array();
+	for (int i = 0; i < b->nskipped; i++) json_array_append_new(skipped, json_string(b->skipped[i]));
+	json_object_set_new(j, "skipped", skipped);
 	return j;
 }
 
@@ -154,11 +166,12 @@ bool gpu_is_listed(const char *list, const char *name)
 
 /* ---- the command ---- */
 
-static int bench_shape(const struct gpu_options *o, const struct shape *s, json_t *all, struct err *err)
+static int bench_shape(
+	const struct gpu_options *o, const struct shape *s, struct ranks *ranks, json_t *all, struct err *err)
 {
-	struct gpu_bench b = {.o = o, .shape = s, .c = config_of(s, o)};
+	struct gpu_bench b = {.o = o, .shape = s, .c = config_of(s, o), .ranks = ranks};
 	int rc = gpu_parts_run(&b, err);
-	if (!rc && !o->json) print(&b);
+	if (!rc && !o->json && ranks_rank(ranks) == 0) print(&b);
 	if (!rc) json_array_append_new(all, shape_json(&b));
 	fflush(stdout);
 	return rc;
@@ -178,8 +191,13 @@ static int list_check(const char *option, const char *list, const char *known, s
 
 int bench_gpu(int argc, char **argv)
 {
-	struct gpu_options o = {
-		.device = "cuda", .shapes = "8b,135m,demo", .tokens = 16384, .prefill = 8192, .answer = 1024, .repeats = 20};
+	struct gpu_options o = {.device = "cuda",
+		.shapes = "8b,135m,demo",
+		.tokens = 16384,
+		.prefill = 8192,
+		.answer = 1024,
+		.repeats = 20,
+		.ranks = 2};
 	struct err err = {0};
 	int npos,
 		rc = options_parse("bench gpu",
@@ -191,13 +209,17 @@ int bench_gpu(int argc, char **argv)
 	if (npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = list_check("shapes", o.shapes, "8b,135m,demo", &err);
 	if (!rc && o.parts) rc = list_check("parts", o.parts, PARTS, &err);
+	/* Started by torchrun or srun it is one of several, as the part ranks starts them. */
+	struct ranks *ranks = NULL;
+	if (!rc) rc = ranks_open(&(struct ranks_options)RANKS_DEFAULTS, &ranks, &err);
 	json_t *all = json_array();
 	for (size_t i = 0; i < ARRAY_LEN(shapes) && !rc; i++)
-		if (gpu_is_listed(o.shapes, shapes[i].name)) rc = bench_shape(&o, &shapes[i], all, &err);
-	if (!rc && o.json) {
+		if (gpu_is_listed(o.shapes, shapes[i].name)) rc = bench_shape(&o, &shapes[i], ranks, all, &err);
+	if (!rc && o.json && ranks_rank(ranks) == 0) {
 		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
 		putchar('\n');
 	}
 	json_decref(all);
+	ranks_close(ranks, rc ? &err : NULL);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -5,10 +5,12 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 
 #define GPU_RANK 16         /* of the adapter that is always on */
 #define GPU_BATCHES_MAX 8
 #define GPU_FIGURES_MAX 32
+#define GPU_SKIPS_MAX 4
 
 struct gpu_options {
 	const char *device;
@@ -23,6 +25,7 @@ struct gpu_options {
 	int64_t prefill; /* packed, of a prefill */
 	int64_t answer;  /* tokens of one */
 	int64_t repeats;
+	int64_t ranks; /* processes of the part of that name */
 	bool json;
 };
 
@@ -75,10 +78,13 @@ struct gpu_bench {
 	struct adapter *a;
 	uint16_t *noise;   // (noise_count) of bf16, as many as the largest parameter has
 	int64_t noise_count;
-	double copy;    /* bytes a second */
-	double product; /* FLOP a second */
+	double copy;         /* bytes a second */
+	double product;      /* FLOP a second */
+	struct ranks *ranks; /* that make the same steps with their gradients summed; NULL: this process is alone */
 	struct figure figures[GPU_FIGURES_MAX];
 	int count;
+	char skipped[GPU_SKIPS_MAX][120]; /* parts that this machine cannot show, and why */
+	int nskipped;
 };
 
 /* A new figure with the bar that its shape has for it, if the sizes are those that bars are of. */
@@ -86,6 +92,9 @@ struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *
 	double scale, double ceiling, const char *ceiling_is);
 /* Measures the parts that are wanted and leaves their figures in b. */
 int gpu_parts_run(struct gpu_bench *b, struct err *err);
+/* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once, each with a GPU of its own.
+ */
+int gpu_ranks_run(struct gpu_bench *b, struct err *err);
 /* A name stands in a comma list. */
 bool gpu_is_listed(const char *list, const char *name);
 #endif

@@ -6,6 +6,7 @@
 #include "infer/infer.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 #include "verify/measure.h"
 
@@ -110,13 +111,16 @@ static const void *noise_of(void *ctx, const struct param *p, enum dtype *dtype)
 
 static int model_make(struct gpu_bench *b, bool is_invariant, struct err *err)
 {
-	struct device_options d = {.device = b->o->device,
+	char *device = ranks_device(b->ranks, b->o->device);
+	struct device_options d = {.device = device,
 		.cuda_libs = b->o->cuda_libs,
 		.memory = b->o->memory,
 		.batch_invariant = is_invariant,
 		.new_rank = GPU_RANK};
 	struct adapter_options ao = {.r = GPU_RANK, .lora_alpha = 2 * GPU_RANK, .seed = 1};
 	int rc = device_open(&d, &b->ops, err);
+	free(device);
+	if (!rc) rc = ranks_join(b->ranks, b->ops, err);
 	if (rc) return rc;
 	rc = model_create_from(&b->c, noise_of, b, b->ops, &b->m, err);
 	return rc ? rc : adapter_create(b->m, &ao, &b->a, err);
@@ -367,18 +371,13 @@ static void bench_train(struct gpu_bench *b, struct trainer *r, bool has_referen
 	free(seconds);
 }
 
-/* 8 prompts x 8 answers, then as many training steps' passes as their tokens fill, and the optimiser's. */
-static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err)
+enum { PROMPTS = 8, ANSWERS = 8, PROMPT = 256 };
+
+/* All prompts are there from the start; ends when the last answer has its tokens. */
+static int rollout_generate(struct gpu_bench *b, struct engine *e, int answer, struct err *err)
 {
-	enum { PROMPTS = 8, ANSWERS = 8, PROMPT = 256 };
-	int answer = (int)b->o->answer, active, total = PROMPTS * ANSWERS * (PROMPT + answer);
-	struct engine_options eo = {.max_sequences = PROMPTS * ANSWERS, .max_context = PROMPT + answer};
-	struct engine *e;
 	int32_t prompt[PROMPT];
-	int rc = engine_create(b->m, &eo, &e, err);
-	if (rc) return rc;
-	/* All prompts are there from the start; generating ends when the last answer has its tokens. */
-	double begin = now();
+	int active, rc = 0;
 	for (int i = 0; i < PROMPTS && !rc; i++) {
 		for (int t = 0; t < PROMPT; t++)
 			prompt[t] = (int32_t)(rng_u32(3, (uint64_t)i, (uint64_t)t) % (uint32_t)b->c.vocab_size);
@@ -393,24 +392,50 @@ static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err
 	}
 	do engine_step(e, &active);
 	while (active && !rc);
-	double generated = now();
 	for (struct completion c; engine_take(e, &c);) completion_release(&c);
-	engine_free(e);
-	/* The update: packed passes over as many tokens, one step of the optimiser, and a look at what it wrote. */
-	double passes = now();
-	for (int done = 0; done < total && !rc; done += r->t.T) {
+	return rc;
+}
+
+/* Packed passes over so many tokens, the sum over ranks, one step of the optimiser, and a look at what it wrote. */
+static int rollout_update(struct gpu_bench *b, struct trainer *r, int tokens, struct err *err)
+{
+	for (int done = 0; done < tokens; done += r->t.T) {
 		pass_forward(r->pass, b->a, &r->t.batch, 0);
 		pass_backward(r->pass, r->t.rows, r->t.n, 1, gradient_of_loss, &r->count);
 	}
+	int rc = optimizer_gather(r->optimizer, b->ranks, err);
+	if (rc) return rc;
 	optimizer_step(r->optimizer);
 	wait(b, adapter_params(b->a, &(int){0})->w.master);
-	if (!rc) {
-		char title[80];
-		double update = now() - passes;
-		snprintf(title, sizeof title, "64 x %d tokens %.1f s, one update %.1f s", answer, generated - begin, update);
-		gpu_figure_add(b, "rollout", title, generated - begin + update, "s", 1, 0, "");
-	}
-	return rc;
+	return 0;
+}
+
+/* 8 prompts x 8 answers, then as many training steps' passes as their tokens fill, and the optimiser's; of several
+ * ranks each, and the slowest counts. */
+static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err)
+{
+	int answer = (int)b->o->answer, total = PROMPTS * ANSWERS * (PROMPT + answer);
+	struct engine_options eo = {.max_sequences = PROMPTS * ANSWERS, .max_context = PROMPT + answer};
+	struct engine *e;
+	char title[80];
+	int rc = engine_create(b->m, &eo, &e, err);
+	if (rc) return rc;
+	/* A short one first: kernels load, regions are recorded. */
+	rc = rollout_generate(b, e, MIN(answer, 8), err);
+	if (!rc) rc = rollout_update(b, r, 1, err);
+	if (!rc) rc = ranks_meet(b->ranks, err);
+	double begin = now(), generated = begin;
+	if (!rc) rc = rollout_generate(b, e, answer, err);
+	generated = now();
+	if (!rc) rc = rollout_update(b, r, total, err);
+	if (!rc) rc = ranks_meet(b->ranks, err);
+	double end = now();
+	engine_free(e);
+	if (rc) return rc;
+	snprintf(
+		title, sizeof title, "64 x %d tokens %.1f s, one update %.1f s", answer, generated - begin, end - generated);
+	gpu_figure_add(b, "rollout", title, end - begin, "s", 1, 0, "");
+	return 0;
 }
 
 /* ---- the parts of one shape ---- */
@@ -454,6 +479,8 @@ static int bench_training(struct gpu_bench *b, struct err *err)
 int gpu_parts_run(struct gpu_bench *b, struct err *err)
 {
 	bool trains = is_wanted(b, "train") || is_wanted(b, "rollout");
+	if (b->o->parts && !strcmp(b->o->parts, "ranks"))
+		return gpu_ranks_run(b, err); /* its processes have models of their own */
 	noise_make(b);
 	int rc = model_make(b, false, err);
 	if (!rc) {
@@ -466,5 +493,6 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err)
 	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
 	model_drop(b);
 	free(b->noise);
+	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
 	return rc;
 }

@@ -3,11 +3,13 @@
 #define HONE_SFT_H
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 struct sft_cmd {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
+	struct ranks_options ranks;
 	const char *data;
 	const char *output_dir;
 	const char *store;

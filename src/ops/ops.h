@@ -38,6 +38,7 @@
 #define OPS_FIGURES 4 /* columns of logprob's result */
 #define OPS_FETCHES 2
 #define OPS_FETCH_MAX (1 << 20)
+#define OPS_RANKS_ID 128 /* bytes by which the devices of a job find each other */
 
 struct elem;
 struct f32;
@@ -282,6 +283,16 @@ struct ops {
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
+
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no way
+	 * of their own to each other ---- */
+	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
+	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
+	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
+	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile, which says in err who is
+	 * gone, and gives up then. */
+	int (*ranks_sum)(struct ops_context *, struct f32 *values, int64_t n, bool (*is_lost)(void *ctx, struct err *),
+		void *ctx, struct err *);
 
 	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };

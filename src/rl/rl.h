@@ -6,7 +6,11 @@
  * checkpoints are atomic; metrics and samples of steps after the checkpoint are dropped on resume
  * and written again.
  *
- * One thread drives model, engine and loop; the verifier has its own threads and child processes. */
+ * One thread drives model, engine and loop; the verifier has its own threads and child processes.
+ *
+ * Started as several ranks (ranks.h) each writes and grades its share of a step's groups and passes its share
+ * of the update's sequences through the model. Rank 0 has the run's folder and store; the others keep the
+ * verdicts they gave in a store of their own beside it. */
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
@@ -14,6 +18,7 @@
 #include "infer/infer.h"
 #include "model/model.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -88,7 +93,9 @@ struct rollout_options {
 	const int32_t *stop_ids;
 	int nstop;
 	struct adapter *adapter;
-	const char *progress;        /* label, or NULL */
+	const char *progress;                     /* label, or NULL */
+	int (*watch)(void *ctx, struct err *err); /* asked between the engine's steps; an error ends it. NULL: nobody is */
+	void *watch_ctx;
 	struct rollout_times *times; /* added to; NULL: not wanted */
 };
 /* Whether an answer that is still being written has come to its code: a line that begins with three
@@ -136,6 +143,7 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
+	struct ranks_options ranks;
 	const char *output_dir;
 	const char *store;
 	const char *stage;
@@ -258,8 +266,9 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
-	bool recompute; /* pass_options */
-	bool apart;     /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
+	bool recompute;      /* pass_options */
+	struct ranks *ranks; /* that share the sequences of every update, all with the same rollouts; NULL: alone */
+	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
@@ -286,6 +295,7 @@ struct update_stats {
 	double fit_loss;    /* sum over them of the mean loss of a token */
 	double fit_norm;    /* sum over them of the norm before clipping */
 };
+/* With ranks both are rounds, and a figure of stats that is a sum over sequences is of this rank's alone. */
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
@@ -293,8 +303,8 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 /* One supervised update: mean log-loss over the examples' completion tokens times weight, at
  * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule alone.
  * Each example has a prompt and fits max_tokens. */
-void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
-	struct update_stats *stats);
+int updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats, struct err *err);
 /* What a checkpoint keeps of an updater. */
 json_t *updater_state(const struct updater *u);
 void updater_state_set(struct updater *u, const json_t *state);

@@ -265,6 +265,43 @@ static void test_library_fails(void **state)
 	free(path);
 }
 
+/* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is kept, and when the
+ * runner is done the tool has its time to print more. */
+static void test_under_a_tool(void **state)
+{
+	char tool[64] = "/tmp/hone-fake-tool-XXXXXX", found[32], said[256] = "";
+	struct runner r;
+	struct err err = {0};
+	int fd = mkstemp(tool), out = memfd_create("said", MFD_CLOEXEC), count = runner_pool_count(pool);
+	/* A child has none of our environment: the tool says where the driver lies, as the script does. */
+	FILE *f = fopen(script, "r");
+	char head[2], line[9000] = "";
+	assert_true(f && fread(head, 1, 2, f) == 2 && fgets(line, sizeof line, f) && fgets(line, sizeof line, f));
+	fclose(f);
+	*strstr(line, " exec ") = 0;
+	dprintf(fd, "#!/bin/sh\necho \"watched with $1\"\nshift\n%s \"$@\"\necho done\n", line);
+	assert_int_equal(fchmod(fd, 0700), 0);
+	close(fd);
+	const char *words[] = {tool, "--eyes", NULL};
+	if (runner_start_under(pool, words, out, 20000, &r, &err)) fail_msg("%s", err.text);
+	candidate(&r, "add", found);
+	assert_string_equal(found, "");
+	/* Without canaries nothing of ours sees a store beside a buffer: the tool is there for it. */
+	runner_end_under(pool, &r, 5000);
+	assert_int_equal(r.child.status, 0);
+	assert_true(pread(out, said, sizeof said - 1, 0) > 0);
+	assert_string_equal(said, "watched with --eyes\ndone\n");
+	assert_int_equal(runner_pool_count(pool), count);
+	/* A tool that cannot be started, and one that never starts the runner. */
+	const char *missing[] = {"/nowhere/tool", NULL}, *silent[] = {"/bin/true", NULL};
+	assert_int_equal(runner_start_under(pool, missing, out, 20000, &r, &err), ERR_INFRA);
+	assert_non_null(strstr(err.text, "/nowhere/tool cannot be started"));
+	assert_int_equal(runner_start_under(pool, silent, out, 20000, &r, &err), ERR_INFRA);
+	assert_int_equal(runner_pool_count(pool), count);
+	close(out);
+	unlink(tool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
 		cmocka_unit_test(test_library_fails),
+		cmocka_unit_test(test_under_a_tool),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);

@@ -106,7 +106,9 @@ struct ops_context {
 	int nblocks;
 	int blocks_cap;
 	cudaStream_t stream;
-	struct lt *lt;   /* cuBLASLt, by dlopen: cuda_product.cu */
+	struct lt *lt;   /* cuBLASLt, by dlopen: product.cu */
+	char *cuda_libs; /* the folder that was named for libraries; NULL: none */
+	struct ranks_link *ranks; /* NCCL, by dlopen: ranks.cu; NULL: not asked for */
 	void *workspace; /* WORKSPACE_BYTES */
 	void *scratch;   /* what a stage needs between its own kernels: scratch_of */
 	size_t scratch_bytes;
@@ -129,6 +131,8 @@ struct ops_context {
  * forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
 void sums_add(struct ops_context *); /* what waits */
+void *device_block(struct ops_context *, size_t bytes); /* of device memory, counted; ends the program without it */
+void block_release(struct ops_context *, void *);       /* NULL is fine; nothing may use it any more */
 void regions_forget(struct ops_context *);
 struct staging *staging_take(struct ops_context *); /* the next one, waited for */
 void staging_sent(struct ops_context *, struct staging *);
@@ -228,6 +232,7 @@ struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y 
 };
 int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
 void lt_close(struct ops_context *);
+void ranks_link_close(struct ops_context *);
 
 /* ---- stages that others build on ---- */
 
@@ -244,7 +249,7 @@ bool parts_adjoin(const struct ops_linear *);
 /* Families of entries; each file fills its own. */
 #define CUDA_FAMILIES(X) X(memory) X(batch) X(product) X(rows) X(linear) X(heads) X(paged) X(head) \
 	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) \
-	X(rows_backward) X(optim)
+	X(rows_backward) X(optim) X(ranks)
 #define X(name) void cuda_##name##_entries(struct ops *);
 CUDA_FAMILIES(X)
 #undef X
