@@ -142,7 +142,7 @@ struct rl_options {
 	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
 		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
 		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
-		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
+		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format, sanitize_share;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */

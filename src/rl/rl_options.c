@@ -107,6 +107,7 @@ const struct option_def rl_option_defs[] = {
 	POLICY_INVARIANT_OPTION(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	F(sanitize_share, "on --verify_device cuda, share of right answers that run under compute-sanitizer too", "0 to 1"),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
 	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
