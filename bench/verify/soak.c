@@ -9,7 +9,7 @@
  * with the number of the candidate, when a verdict is lost or comes twice, when one is `infra`,
  * when descriptors, processes or files of candidates are left behind, or when this process has grown: the memory in use
  * after the first part (4,096 verdicts are kept in memory, so it is longer than that) and at the
- * end may differ by GROWTH_MAX bytes. With a DEVICE (cuda, cuda:N) what the vm passes runs on that GPU too, timed. */
+ * end may differ by GROWTH_MAX bytes. With a DEVICE (cuda, cuda:N) what the vm passes runs on that GPU too. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -282,7 +282,8 @@ int main(int argc, char **argv)
 		.seed = 1,
 		.trace_timeout_ms = 10000,
 		.replay_timeout_ms = 10000,
-		.device = argc > 4 ? argv[4] : NULL};
+		.device = argc > 4 ? argv[4] : NULL,
+		.skip_timing = true};
 	struct err err = {0};
 	int before = descriptors();
 	if (s.count < 1 || s.count > 1000000 || !s.seed || o.threads < 1) {
