@@ -57,7 +57,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, compile_timeout_ms, "processor time for a candidate's kernels together; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
-	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "processor time of the reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
 		"0 to 2147483647"),
 	O(OPTION_STR, cost_size,
@@ -236,6 +236,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
 	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
+	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
 	for (int i = 0; i < v->nunreached; i++)
 		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);

@@ -172,6 +172,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	if (!rc && !g->is_partial && !g->is_ir) rc = sized_step(g, err);
 	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);

@@ -87,7 +87,8 @@ struct runner_asker {
 };
 /* What a trial hands over beside its message. */
 struct runner_data {
-	int given_fd, outputs_fd;
+	int given_fd;
+	int outputs_fd;
 	const struct runner_library *library; /* NULL: a library row on the data path is a fault */
 	const struct runner_asker *asker;     /* of a trial that is timed */
 };
@@ -102,7 +103,8 @@ int runner_price(struct runner *r, const char *tape, size_t len, const struct ru
 struct runner_proof {
 	uint64_t seed;
 	int ms; /* for the proof alone */
-	int words_fd, nfds;
+	int words_fd;
+	int nfds;
 	const int *fds;
 };
 int runner_prove(struct runner *r, const char *tape, size_t len, const struct runner_proof *p, uint64_t deadline_ns,

@@ -145,8 +145,8 @@ static json_t *coverage_json(const struct verdict *v)
 	for (int i = 0; i < v->nunreached; i++)
 		json_array_append_new(
 			list, json_pack("{s:i, s:o}", "line", v->unreached[i].line, "text", text_json(v->unreached[i].text)));
-	return json_pack("{s:i, s:i, s:i, s:o, s:i}", "sides", v->sides, "taken", v->sides_taken, "guided", v->guided,
-		"unreached", list, "more", v->unreached_more);
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:i}", "sides", v->sides, "taken", v->sides_taken, "guided", v->guided,
+		"sized", v->sized, "unreached", list, "more", v->unreached_more);
 }
 
 json_t *verdict_json(const struct verdict *v)
@@ -459,7 +459,8 @@ static int coverage_from_json(const json_t *o, struct verdict *v, struct err *er
 	const struct {
 		const char *field;
 		int *to;
-	} ints[] = {{"sides", &v->sides}, {"taken", &v->sides_taken}, {"guided", &v->guided}, {"more", &v->unreached_more}};
+	} ints[] = {{"sides", &v->sides}, {"taken", &v->sides_taken}, {"guided", &v->guided}, {"sized", &v->sized},
+		{"more", &v->unreached_more}};
 	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(ints) && c && !rc; i++) {
 		int64_t value = 0;

@@ -192,6 +192,7 @@ struct verdict {
 	int sides;          /* of comparisons on data, at all places */
 	int sides_taken;    /* of those, by some trial */
 	int guided;         /* trials that were searched for and took a new side */
+	int sized;          /* trials at sizes that the candidate names */
 	int nunreached;     /* sides that are listed */
 	int unreached_more; /* beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];

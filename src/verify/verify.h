@@ -49,7 +49,7 @@ struct verify_options {
 	int trace_timeout_ms;   /* of one trace; this and the next three: 0: the default */
 	int compile_timeout_ms; /* of a candidate's kernels together, in processor time */
 	int replay_timeout_ms;  /* of one trial */
-	int oracle_timeout_ms;  /* of all of the reference's trials */
+	int oracle_timeout_ms;  /* processor time of all of the reference's trials; ten times as long by the clock */
 	int oracle_work_ms;     /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
 							   Sizes); 0: a 24th of oracle_timeout_ms */
 	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */

@@ -25,8 +25,15 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
-	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
+	int trace_timeout_ms;
+	int compile_timeout_ms;
+	int replay_timeout_ms;
+	int oracle_timeout_ms;
+	int oracle_work_ms;
+	int64_t trace_memory_bytes;
+	int64_t replay_memory_bytes;
+	int64_t compile_memory_bytes;
+	int64_t oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
 
@@ -55,7 +62,9 @@ struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
-	struct zygote *tracer, *compiler, *oracle;
+	struct zygote *tracer;
+	struct zygote *compiler;
+	struct zygote *oracle;
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
 	struct rebuild_cache *rebuilds;
@@ -74,7 +83,9 @@ struct verify_shared {
 	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
-	bool tf32, skip_compile, skip_replay;
+	bool tf32;
+	bool skip_compile;
+	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
@@ -88,7 +99,8 @@ struct verify_shared {
 /* The step that a thread is at, and since when; what its verdict took so far. */
 struct lap {
 	enum verify_step step;
-	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	uint64_t wall_ns; /* 0: not begun */
+	uint64_t cpu_ns;  /* 0: not begun */
 	struct verify_times spent;
 };
 
@@ -107,7 +119,8 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer, is_traced_again;
+	bool has_tracer;
+	bool is_traced_again;
 	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
 	struct runner runner;
@@ -160,6 +173,8 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
+/* In the same tracer at sizes that the job has not: keys of the tracer's job. */
+int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err);
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -214,10 +229,16 @@ void library_end(struct grading *g);
 
 /* One guided trial on the vm, with the variant's tape loaded. */
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* One trial at sizes that the candidate names, with the tape that it leaves there. */
+int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took (sized_step.c); what none
+ * can take is listed in the record. After replay_step, in its runner and tracer. */
+int sized_step(struct grading *g, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
-	int count, fd;                  /* fd: memfd with all binaries, -1 */
+	int count;
+	int fd;                         /* memfd with all binaries, -1 */
 	struct runner_binary *binaries; /* strings point into results */
 	json_t *results;                /* what the compile worker said about each */
 };
@@ -230,7 +251,8 @@ struct attempt {
 	const struct trace *trace;
 	const struct oracle_trial *trial;
 	int deadline_ms; /* 0: replay_timeout_ms */
-	bool want_cost, is_overlapped;
+	bool want_cost;
+	bool is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
 	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;                /* the second on the vm, after the first was right */
@@ -241,7 +263,8 @@ struct attempt {
 struct attempt_result {
 	struct runner_result result;
 	const uint8_t *outputs; /* mapped */
-	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t bytes;
+	int64_t offset[TAPE_OUTPUTS_MAX];
 	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
@@ -306,7 +329,9 @@ void grade_kernelbench(
 /* setup.c: where things lie; options checked and filled in. places are released by the caller, also
  * on failure. */
 struct verify_places {
-	char *root, *runner, *library;
+	char *root;
+	char *runner;
+	char *library;
 };
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);

@@ -16,10 +16,14 @@
 #define N 16
 #define DEADLINE_MS 500
 #define TAPE \
-	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}], " \
-	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1}], " \
-	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, " \
-	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", " \
+	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}], " \
+	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, " \
+	"\"num_ctas\": 1}], " \
+	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], " \
+	"\"args\": [{\"buffer\": 0, \"offset\": 0}, " \
+	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, " \
+	"\"dtype\": \"float32\", " \
 	"\"shape\": [16], \"stride\": [1]}], \"tuple\": false}"
 
 static char script[64] = "/tmp/hone-fake-runner-XXXXXX";
