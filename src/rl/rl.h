@@ -221,6 +221,7 @@ struct rl_options {
 	double guard_hack;
 	double guard_truncation;
 	double guard_format;
+	double sanitize_share;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */

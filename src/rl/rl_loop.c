@@ -374,6 +374,7 @@ static int open_store(struct loop *l, struct err *err)
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->seed + 0x766572696679,
+		.sanitize_share = o->sanitize_share,
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
