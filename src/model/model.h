@@ -281,6 +281,7 @@ struct device_plan {          /* what a device takes beside what it is asked for
 	int adapter_rank;
 	struct step_options step;
 	int kv_pages;
+	int ranks; /* processes with a device each, whose gradients are added; 0 and 1: alone */
 };
 /* Adds nothing on the CPU. */
 void plan_device(
