@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 
@@ -56,6 +57,7 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 			.recompute = recompute}};
 	struct device_plan d = {
 		.pass = t.pass, .passes = t.has_reference && !t.adapter_rank ? 2 : 1, .adapter_rank = t.adapter_rank};
+	d.ranks = ranks_planned(&o->ranks);
 	engine_device_plan(&e, &d);
 	size_t kv = kv_bytes(ops, c, d.kv_pages);
 	*out = (struct memory_plan){0};
