@@ -6,12 +6,13 @@
  * products, quotients or shifts with numbers, the number is the one that the size itself would be compared with. */
 #ifndef HONE_LINT_SIZES_H
 #define HONE_LINT_SIZES_H
-#include "base/base.h"
+#include <stddef.h>
+#include <stdint.h>
 
 #define LINT_SIZES_MAX 64
 
-/* number: the size at which something may change: an order changes next to it, an equality at it alone, a whole quotient
- * or a table's length beyond it; the remainder by `modulus`; bits that are looked at. */
+/* number: the size at which something may change: an order changes next to it, an equality at it alone, a whole
+ * quotient or a table's length beyond it; the remainder by `modulus`; bits that are looked at. */
 enum lint_size_kind { LINT_SIZE_ORDER, LINT_SIZE_EQUAL, LINT_SIZE_BEYOND, LINT_SIZE_REST, LINT_SIZE_BITS };
 struct lint_size {
 	enum lint_size_kind kind;
