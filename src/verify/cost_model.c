@@ -33,7 +33,13 @@ static double field(const json_t *o, const char *name)
 
 static struct cost_launch launch_of(const json_t *o)
 {
-	return (struct cost_launch){field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops")};
+	return (struct cost_launch){.bytes = field(o, "bytes"),
+		.flops = field(o, "flops"),
+		.special = field(o, "special"),
+		.dot_flops = field(o, "dot_flops"),
+		.extent = field(o, "extent"),
+		.warm = fmin(field(o, "warm"), 1),
+		.since = field(o, "since")};
 }
 
 void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)
