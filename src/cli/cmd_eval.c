@@ -21,6 +21,7 @@
 static const struct option_def defs[] = {
 	POLICY_MODEL_OPTION(eval_options),
 	POLICY_ADAPTER_OPTION(eval_options, "PEFT adapter folder"),
+	POLICY_OUTSIDE_OPTIONS(eval_options),
 	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
 	O(OPTION_STR, split, "keep tasks of this split: dev to choose by, test to report; empty keeps all", NULL),
 	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
@@ -61,7 +62,8 @@ static const struct option_def defs[] = {
 
 struct eval {
 	const struct eval_options *o;
-	struct policy policy;
+	struct policy policy; /* of zeros where the policy is outside, as the engine: NULL */
+	struct author author;
 	struct engine *engine;
 	struct verifier *verifier;
 	struct store *store;
@@ -74,7 +76,8 @@ struct eval {
 
 static int eval_check(const struct eval_options *o, struct err *err)
 {
-	if (o->num_samples > 1 && o->temperature <= 0)
+	/* A set of answers is as it is; a command is told the temperature, and may draw as it likes. */
+	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
 	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
@@ -142,16 +145,22 @@ static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
 	/* Options that need one another. */
-	if (!o->policy.model || !o->tasks)
-		return err_set(err, ERR_USAGE, "--%s is missing%s", o->policy.model ? "tasks" : "model",
-			o->policy.model ? "" : " (or --from_runs: kernels that are there)");
+	bool is_outside = policy_is_outside(&o->policy);
+	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing");
+	if (!o->policy.model && !is_outside)
+		return err_set(err, ERR_USAGE,
+			"--model is missing (or --policy_command, --policy_answers: another policy; or --from_runs: kernels that "
+			"are "
+			"there)");
 	if ((o->timings || o->baseline) && !o->results)
 		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = policy_open(&o->policy, &e->policy, err);
+	e->author = (struct author){.policy = &e->policy, .stage = o->stage};
+	if (!rc)
+		rc = is_outside ? outside_open(&o->policy, &e->author.outside, err) : policy_open(&o->policy, &e->policy, err);
 	if (rc) return rc;
 	/* The prompts, all rendered and tokenized before the engine is made. */
 	struct prompt_options p = {
@@ -173,7 +182,8 @@ static int eval_open(struct eval *e, struct err *err)
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
-	rc = engine_create(e->policy.model, &eo, &e->engine, err);
+	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->engine, err);
+	e->author.engine = e->engine;
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
@@ -201,8 +211,7 @@ static int eval_answers(struct eval *e, struct err *err)
 		.progress = "eval",
 	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
-	int rc = rollouts_collect(
-		e->engine, e->verifier, e->policy.tokenizer, &e->prompts, index, n, &ro, e->rollouts, NULL, err);
+	int rc = rollouts_collect(&e->author, e->verifier, &e->prompts, index, n, &ro, e->rollouts, NULL, err);
 	free(index);
 	return rc;
 }
@@ -347,6 +356,9 @@ static int eval_report(const struct eval *e, struct err *err)
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
 	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
+	if (e->author.outside)
+		json_object_set_new(
+			s, "length_unit", json_string(outside_counts_tokens(e->author.outside) ? "tokens" : "bytes"));
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {
@@ -369,6 +381,7 @@ static void eval_release(struct eval *e)
 	store_close(e->store);
 	engine_free(e->engine);
 	prompt_set_release(&e->prompts);
+	outside_close(e->author.outside);
 	policy_close(&e->policy);
 }
 
@@ -382,7 +395,7 @@ int cmd_eval(int argc, char **argv)
 		.verify_device = "cpu",
 		.precision = "strict",
 		.num_samples = 1,
-		.policy = {.chat_template = "auto", .device = "cpu"},
+		.policy = {.chat_template = "auto", .device = "cpu", POLICY_OUTSIDE_DEFAULTS},
 		.top_p = 1,
 		.max_completion_length = 8192,
 		.seed = 42,

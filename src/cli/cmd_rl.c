@@ -1,6 +1,7 @@
 /* hone rl: reinforcement learning. Settings are rl's own table; a recipe has the same keys. */
 #include "cli/cli.h"
 #include "base/base.h"
+#include "policy/policy.h"
 #include "rl/rl.h"
 
 #include <stdlib.h>
@@ -31,6 +32,6 @@ int cmd_rl(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
-	if (!rc && !o.dry_run) printf("%s/final\n", o.output_dir);
+	if (!rc && !o.dry_run) printf("%s%s\n", o.output_dir, policy_is_outside(&o.policy) ? "" : "/final");
 	return rc ? cli_fail("rl", &err) : 0;
 }

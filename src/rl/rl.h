@@ -27,8 +27,9 @@ struct prompt_row {
 	struct task task;
 	char *kernel;           /* midend, else NULL */
 	struct verdict profile; /* midend: the kernel's verdict */
-	char *text; /* rendered prompt; in ids control tokens are the chat template's alone, whatever the task spells */
-	struct ids ids;
+	char *body;             /* rendered template: what the user says */
+	char *text; /* body in the chat form; in ids control tokens are the template's alone, whatever the task spells */
+	struct ids ids; /* empty for a policy outside, which reads texts */
 };
 struct prompt_set {
 	struct prompt_row *rows;
@@ -49,14 +50,22 @@ struct prompt_options {
 	int64_t max_prompt_length;
 	bool truncate_prompts; /* paper recipes alone: cut on the left, counted */
 };
+/* t NULL: for a policy outside; no chat form, no ids. */
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err);
 void prompt_set_release(struct prompt_set *s);
 
 /* ---- rollouts ---- */
 
+/* Who writes answers: a model in an engine, or a policy outside, which leaves the other two NULL. */
+struct author {
+	const struct policy *policy;
+	struct engine *engine;
+	struct outside *outside;
+	const char *stage; /* what a policy outside is told */
+};
 struct rollout {
 	int prompt, sample;
-	struct completion completion; /* tokens and the sampler's log-probabilities */
+	struct completion completion; /* tokens and the sampler's log-probabilities; from outside neither, but the count */
 	char *text;
 	size_t text_len; /* decoded answer without the end token */
 	struct answer answer;
@@ -97,9 +106,9 @@ struct span_state {
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
 /* Fills out[i * num_samples + s] for prompts[index[i]]; sizes (n, may be NULL) says how many answers
  * each has. Verdicts are waited for only when there is nothing to generate. Returns 0, or the
- * verifier's or engine's error. */
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
+ * author's or verifier's error. */
+int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
+	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(
 	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */

@@ -17,7 +17,8 @@
 
 struct loop {
 	const struct rl_options *o;
-	struct policy policy;
+	struct policy policy; /* of zeros where the policy is outside, as what trains: NULL */
+	struct author author;
 	struct optimizer *optimizer;
 	struct engine *engine;
 	struct verifier *verifier;
@@ -59,7 +60,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err);
 
 /* ---- metrics (rl_metrics.c) ---- */
 
-/* What a step's answers and updates say, under TRL's names where TRL has one. */
+/* What a step's answers and updates say, under TRL's names where TRL has one. u NULL: nothing trains. */
 json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
 	const struct step_batch *b, const struct update_stats *u);
 /* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
@@ -68,13 +69,13 @@ void put_number(json_t *m, const char *key, double x);
 /* ---- the run folder (rl_resume.c) ---- */
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
- * and threads; hashes of the weights at the start, of the prompts, and of replay_pairs where there are
- * any. New reference. */
+ * and threads; hashes of the weights at the start (m NULL: a policy outside has none here), of the
+ * prompts, and of replay_pairs where there are any. New reference. */
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
 	const struct prompt_set *prompts, const struct sft_data *pairs);
-/* A folder with checkpoints must have been written with the same settings (ERR_MISMATCH names
- * option and both values); any other folder gets settings.json. */
-int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err);
+/* A folder with checkpoints (of a policy outside: with settings.json) must have been written with the
+ * same settings (ERR_MISMATCH names option and both values); any other folder gets settings.json. */
+int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err);
 /* The store is the source; metrics.jsonl is a copy for people, written anew at every
  * start. Fails when the store lacks steps that the checkpoint has behind it. */
 int rl_metrics_open(

@@ -71,10 +71,38 @@ static int learning_check(struct loop *l, struct err *err)
 	return 0;
 }
 
+/* A policy outside writes answers, which are judged and kept; what would train it, or needs its tokens, is refused. */
+static int outside_check(const struct rl_options *o, struct err *err)
+{
+	const struct {
+		bool is_set;
+		const char *name;
+	} refused[] = {
+		{o->dry_run, "dry_run"},
+		{o->replay_updates > 0, "replay_updates"},
+		{o->eval_steps > 0, "eval_steps"},
+		{o->temperature_code > 0, "temperature_code"},
+		{o->min_p > 0, "min_p"},
+		{o->top_k > 0, "top_k"},
+		{o->top_p < 1, "top_p"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		if (refused[i].is_set)
+			return err_set(err, ERR_USAGE,
+				"--%s: a policy outside (--policy_command, --policy_answers) is asked for answers and not trained; its "
+				"genuine answers go into the store, from which `hone distill` trains a model",
+				refused[i].name);
+	return 0;
+}
+
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	/* First what the run cannot do without, and what needs no other setting to be read. */
-	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
+	int rc = policy_is_outside(&o->policy) ? outside_check(o, err) : 0;
+	if (rc) return rc;
+	if (!o->policy.model && !policy_is_outside(&o->policy))
+		return err_set(
+			err, ERR_USAGE, "--model is missing: name a model folder (or --policy_command, --policy_answers)");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->policy.adapter && !o->policy.use_peft)
@@ -93,7 +121,7 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
 	/* Settings that need another one are refused without it, and are not silently ignored. */
-	int rc = learning_check(l, err);
+	rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
 	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
@@ -109,6 +137,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_policy(struct loop *l, bool text_only, struct err *err)
 {
 	struct policy_options p = l->o->policy;
+	l->author = (struct author){.policy = &l->policy, .stage = l->o->stage};
+	if (policy_is_outside(&p)) return outside_open(&p, &l->author.outside, err);
 	p.lora_seed = (uint64_t)l->o->seed;
 	p.text_only = text_only;
 	return policy_open(&p, &l->policy, err);
@@ -186,7 +216,7 @@ static int open_prompts(struct loop *l, struct err *err)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
-	if (longest + l->o->max_completion_length > l->o->max_tokens)
+	if (!l->author.outside && longest + l->o->max_completion_length > l->o->max_tokens)
 		return err_set(err, ERR_LIMIT,
 			"the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
 			"--max_completion_length or --max_prompt_length",
@@ -300,10 +330,11 @@ static int open_trainer(struct loop *l, struct err *err)
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
-	open_history(l);
 	/* The sampler, which shares the model with the trainer. */
 	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
-	return engine_create(l->policy.model, &e, &l->engine, err);
+	rc = engine_create(l->policy.model, &e, &l->engine, err);
+	l->author.engine = l->engine;
+	return rc;
 }
 
 static int open_store(struct loop *l, struct err *err)
@@ -312,7 +343,7 @@ static int open_store(struct loop *l, struct err *err)
 	/* The folder first: it belongs to one run with these settings, or is refused. */
 	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs);
 	int rc = dir_make(o->output_dir, err);
-	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
+	if (!rc) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
 	if (!rc) rc = run_folder_claim(o->output_dir, err);
 	json_decref(settings);
 	if (rc) return rc;
@@ -361,20 +392,39 @@ static int fold_metrics(int64_t step, int64_t index, const json_t *row, void *ct
 	return 0;
 }
 
-static int resume(struct loop *l, struct err *err)
+static int last_step(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	int64_t *last = ctx;
+	(void)index;
+	(void)row;
+	*last = step;
+	return 0;
+}
+
+/* Where nothing trains the store is all that there is to continue from: a step stands there whole, or not at all. */
+static int checkpoint_take(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
-	struct fold fold = {l, err};
-	int rc = checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
-	if (rc && rc != ERR_NOT_FOUND) return rc;
-	if (!rc) {
+	int rc = l->author.outside
+		? store_metrics_each(l->store, l->run, last_step, &l->step, err)
+		: checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
+	if (rc && (rc != ERR_NOT_FOUND || l->author.outside)) return rc;
+	if (!rc && !l->author.outside) {
 		l->step = s.step;
 		l->seconds_before = json_number_value(json_object_get(s.extra, EXTRA_SECONDS));
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
 		updater_state_set(l->updater, json_object_get(s.extra, "updater"));
-		log_info("%s: continuing after step %lld", l->o->output_dir, (long long)s.step);
 	}
+	if (l->step > 0) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)l->step);
 	json_decref(s.extra);
+	return 0;
+}
+
+static int resume(struct loop *l, struct err *err)
+{
+	struct fold fold = {l, err};
+	int rc = checkpoint_take(l, err);
+	if (rc) return rc;
 	rc = store_run_truncate(l->store, l->run, l->step, err);
 	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, &fold, err);
 	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
@@ -472,8 +522,11 @@ static int step_learn(
 {
 	/* The update, and the rows that it was made from, as the store keeps them. */
 	struct update_stats u = {0};
+	bool trains = !l->author.outside;
 	double t0 = step_clock(l);
-	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err);
+	int rc = trains
+		? updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err)
+		: 0;
 	json_t *rows = rc ? NULL : step_rows(l, b, err);
 	if (!rows) return err->code;
 	step_replay(l, &u);
@@ -481,10 +534,10 @@ static int step_learn(
 	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
 	 * look at them before the times are added, and may end the run. */
 	l->tokens += u.tokens;
-	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
+	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, trains ? &u : NULL);
 	json_object_set_new(m, "step", json_integer(l->step));
 	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
-	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
+	if (trains) put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
 	rc = step_watch(l, m, err);
 	/* Where the step's seconds went; verdicts are waited for inside generation. */
@@ -507,7 +560,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	struct step_batch b;
 	double t0 = step_clock(l);
 	l->times = (struct rollout_times){.clock = l->o->clock};
-	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
+	if (l->o->max_steps <= 0 && l->optimizer) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
 	l->step++;
@@ -534,6 +587,7 @@ static void loop_release(struct loop *l)
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
 	sft_data_release(&l->pairs);
+	outside_close(l->author.outside);
 	policy_close(&l->policy);
 }
 
@@ -543,17 +597,19 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	int rc = options_check(o, &l, err);
 	if (!rc) rc = open_policy(&l, false, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rc = open_memory(&l, err);
-	if (!rc) rc = open_pairs(&l, err);
-	if (!rc) rc = open_trainer(&l, err);
+	bool trains = !l.author.outside;
+	if (!rc && trains) rc = open_memory(&l, err);
+	if (!rc && trains) rc = open_pairs(&l, err);
+	if (!rc && trains) rc = open_trainer(&l, err);
+	if (!rc) open_history(&l);
 	if (!rc) rc = open_store(&l, err);
 	if (!rc) rc = resume(&l, err);
 	while (!rc && !is_finished(&l)) {
 		rc = step(&l, metrics, ctx, err);
-		if (!rc && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
+		if (!rc && trains && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
 	}
-	if (!rc) rc = save(&l, err);
-	if (!rc) rc = weights_save(&l, "final", err);
+	if (!rc && trains) rc = save(&l, err);
+	if (!rc && trains) rc = weights_save(&l, "final", err);
 	if (l.guard.stops) log_warn("%s", l.guard.why);
 	loop_release(&l);
 	return rc;

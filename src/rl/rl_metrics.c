@@ -31,8 +31,9 @@ static void length_count(struct rollout_stats *s, const struct rollout *r)
 	s->length += len;
 	s->min_length = MIN(s->min_length, len);
 	s->max_length = MAX(s->max_length, len);
-	s->degenerate += degenerate_share(r->completion.tokens, len) >= DEGENERATE_FROM;
-	for (int k = 0; k < len; k++) s->logprob += r->completion.logprobs[k];
+	/* A policy outside tells neither tokens nor log-probabilities. */
+	if (r->completion.tokens) s->degenerate += degenerate_share(r->completion.tokens, len) >= DEGENERATE_FROM;
+	for (int k = 0; r->completion.logprobs && k < len; k++) s->logprob += r->completion.logprobs[k];
 	if (r->completion.finish == FINISH_LENGTH) {
 		s->clipped++;
 		return;
@@ -156,9 +157,6 @@ static void put_answers(json_t *m, const struct rollout_stats *s)
 		snprintf(key, sizeof key, "hack/%s", reason);
 		put_number(m, key, per((double)json_integer_value(count), s->n));
 	}
-	/* Minus the mean log-probability of what was sampled: the entropy's unbiased estimate over all
-	 * completion tokens, for which no pass is needed (of untruncated sampling). */
-	put_number(m, "entropy", -per(s->logprob, s->length));
 	json_object_set_new(m, "dropped", json_integer(s->dropped));
 }
 
@@ -187,6 +185,19 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
 }
 
+/* What only a policy in this program has: log-probabilities, tokens, updates. */
+static void put_training(json_t *m, const struct rl_options *o, const struct rollout_stats *s,
+	const struct step_batch *b, const struct update_stats *u)
+{
+	/* Minus the mean log-probability of what was sampled: the entropy's unbiased estimate over all
+	 * completion tokens, for which no pass is needed (of untruncated sampling). */
+	put_number(m, "entropy", -per(s->logprob, s->length));
+	put_update(m, o, u);
+	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
+	put_number(m, "distinct/generation", distinct_share(b));
+	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
+}
+
 json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
 	const struct step_batch *b, const struct update_stats *u)
 {
@@ -196,11 +207,8 @@ json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule,
 	for (int g = 0; g < b->groups; begin += b->sizes[g++]) discoveries += is_discovery(b->r + begin, b->sizes[g]);
 	put_rewards(m, rule, &s);
 	put_answers(m, &s);
-	put_update(m, o, u);
 	json_object_set_new(m, "answers", json_integer(b->n));
-	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
-	put_number(m, "distinct/generation", distinct_share(b));
-	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
+	if (u) put_training(m, o, &s, b, u);
 	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));
 	put_number(m, "discoveries", per(discoveries, b->groups));
 	if (o->filter_groups) json_object_set_new(m, "num_gen_batches", json_integer(b->rounds));

@@ -13,6 +13,7 @@
 const struct option_def rl_option_defs[] = {
 	POLICY_MODEL_OPTION(rl_options),
 	POLICY_ADAPTER_OPTION(rl_options, "PEFT adapter folder to start from; default: a fresh adapter"),
+	POLICY_OUTSIDE_OPTIONS(rl_options),
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics, samples and verdicts; default: <output_dir>/hone.db", NULL),
 	S(stage, "agent", "frontend|midend"),
@@ -119,7 +120,12 @@ void rl_options_default(struct rl_options *o)
 {
 	/* What is not named here starts as zero: no limit, not used, or none. */
 	*o = (struct rl_options){
-		.policy = {.device = "cpu", .chat_template = "auto", .use_peft = true, .lora_r = 16, .lora_alpha = 32},
+		.policy = {.device = "cpu",
+			.chat_template = "auto",
+			.use_peft = true,
+			.lora_r = 16,
+			.lora_alpha = 32,
+			POLICY_OUTSIDE_DEFAULTS},
 		.stage = "frontend",
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",

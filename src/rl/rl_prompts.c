@@ -16,6 +16,7 @@ static void row_release(struct prompt_row *r)
 	free(r->task.structure);
 	free(r->task.split);
 	free(r->kernel);
+	free(r->body);
 	free(r->text);
 	ids_release(&r->ids);
 }
@@ -90,9 +91,11 @@ static int row_render(struct prompt_row *r, const struct prompt_options *o, cons
 	struct chat_text chat = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
 	struct chat_message m = {"user", body.data ? body.data : ""};
-	if (!rc) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
-	if (!rc) rc = chat_encode(t, &chat, &r->ids, err);
-	if (!rc) r->text = xstrdup(chat.text.data);
+	r->body = xstrdup(m.content);
+	/* A policy outside has its own form of a chat, and its own tokens. */
+	if (!rc && t) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
+	if (!rc && t) rc = chat_encode(t, &chat, &r->ids, err);
+	if (!rc) r->text = xstrdup(t ? chat.text.data : r->body);
 	str_release(&body);
 	chat_text_release(&chat);
 	if (rc) err_prefix(err, "task %s", r->task.name);

@@ -1,9 +1,11 @@
-/* Rollouts: the engine writes answers while the verifier grades the ones that are finished.
- * Which answer finishes first changes nothing: every result lands in its own slot. */
+/* Rollouts: an author writes answers (a model in the engine, or a policy outside) while the verifier
+ * grades the ones that are finished. Which answer finishes first changes nothing: every result lands
+ * in its own slot. */
 #include "rl/rl.h"
 #include "agent/agent.h"
 #include "base/base.h"
 #include "infer/infer.h"
+#include "policy/policy.h"
 #include "text/text.h"
 #include "text/unicode.h"
 #include "train/train.h"
@@ -15,9 +17,8 @@
 #include <stdlib.h>
 
 struct collect {
-	struct engine *engine;
+	const struct author *author;
 	struct verifier *verifier;
-	const struct tokenizer *tokenizer;
 	const struct prompt_set *prompts;
 	const int *index;
 	const struct rollout_options *o;
@@ -42,7 +43,7 @@ static void rollout_decode(struct collect *c, struct rollout *r)
 	struct str text = {0};
 	int n = r->completion.count;
 	if (n && r->completion.finish != FINISH_LENGTH) n--; /* the end token is no part of the text */
-	tokenizer_decode(c->tokenizer, r->completion.tokens, (size_t)n, false, &text);
+	tokenizer_decode(c->author->policy->tokenizer, r->completion.tokens, (size_t)n, false, &text);
 	if (!text.data) str_puts(&text, "");
 	r->text = text.data;
 	r->text_len = text.len;
@@ -61,14 +62,40 @@ static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *to
 {
 	struct collect *c = ctx;
 	int slot = (int)(id - c->o->id_base) * c->o->num_samples + sample;
-	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
+	bool is_code = span_is_code(&c->spans[slot], c->author->policy->tokenizer, tokens, count);
 	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
+}
+
+/* A request to a policy outside is one answer; its id is the answer's slot. */
+static int submit_outside(struct collect *c, int place, int from, int to, struct err *err)
+{
+	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
+	const struct chat_message m = {"user", p->body};
+	int rc = 0;
+	for (int s = from; s < to && !rc; s++) {
+		struct outside_request q = {
+			.id = (int64_t)place * c->o->num_samples + s,
+			.task = p->task.name,
+			.stage = c->author->stage,
+			.sample = s,
+			.messages = &m,
+			.count = 1,
+			.temperature = c->o->sampling.temperature,
+			.max_tokens = c->o->max_new_tokens,
+			.seed = request_seed(request_seed(c->o->sampling.seed, c->o->id_base + place), s),
+		};
+		rc = outside_submit(c->author->outside, &q, err);
+	}
+	return rc;
 }
 
 /* Answers `from` to `to` of a group. */
 static int submit_answers(struct collect *c, int place, int from, int to, struct err *err)
 {
 	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
+	c->sizes[place] = to;
+	c->active = true;
+	if (c->author->outside) return submit_outside(c, place, from, to, err);
 	struct request q = {
 		.id = c->o->id_base + place,
 		.prompt = p->ids.data,
@@ -84,9 +111,7 @@ static int submit_answers(struct collect *c, int place, int from, int to, struct
 		.temperature_ctx = c,
 	};
 	q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
-	c->sizes[place] = to;
-	c->active = true;
-	int rc = engine_submit(c->engine, &q, err);
+	int rc = engine_submit(c->author->engine, &q, err);
 	return rc ? err_prefix(err, "task %s", p->task.name) : 0;
 }
 
@@ -139,7 +164,7 @@ bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t
 static int take_completions(struct collect *c, struct err *err)
 {
 	struct completion done;
-	while (engine_take(c->engine, &done)) {
+	while (engine_take(c->author->engine, &done)) {
 		int place = (int)(done.id - c->o->id_base);
 		int64_t slot = (int64_t)place * c->o->num_samples + done.sample;
 		CHECK(slot >= 0 && slot < c->total);
@@ -152,6 +177,40 @@ static int take_completions(struct collect *c, struct err *err)
 		if (rc) return rc;
 	}
 	return 0;
+}
+
+/* An answer that the policy says it does not have is dropped: that is no fault of a candidate. */
+static void outside_problem(struct rollout *r, const struct outside_answer *a)
+{
+	r->text = xstrdup("");
+	r->is_dropped = true;
+	r->verdict = (struct verdict){
+		.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
+	snprintf(r->verdict.reason, sizeof r->verdict.reason, "policy-error");
+	snprintf(r->verdict.detail, sizeof r->verdict.detail, "the policy has no answer: %s", a->problem);
+}
+
+/* The next answer from outside, or a verdict that is there first. */
+static int take_outside(struct collect *c, struct err *err)
+{
+	struct outside_answer a;
+	bool is_there;
+	int rc = outside_take(c->author->outside, c->outstanding ? verifier_fd(c->verifier) : -1, &is_there, &a, err);
+	if (rc || !is_there) return rc;
+	CHECK(a.id >= 0 && a.id < c->total);
+	struct rollout *r = &c->out[a.id];
+	*r = (struct rollout){.prompt = c->index[a.id / c->o->num_samples],
+		.sample = (int)(a.id % c->o->num_samples),
+		.completion = {.count = a.tokens, .finish = a.is_cut ? FINISH_LENGTH : FINISH_STOP}};
+	c->active = outside_waiting(c->author->outside) > 0;
+	if (!a.text) {
+		outside_problem(r, &a);
+		return count_finished(c, a.id, err);
+	}
+	r->text = a.text;
+	r->text_len = a.len;
+	r->answer = answer_parse(r->text, r->text_len);
+	return rollout_grade(c, a.id, err);
 }
 
 /* The verdicts that are there; with nothing to generate, all that are outstanding, or until one of
@@ -183,9 +242,11 @@ static int collect_run(struct collect *c, int n, struct err *err)
 	for (int i = 0; i < n && !rc; i++) rc = submit_answers(c, i, 0, first, err);
 	while (!rc && (c->active || c->outstanding)) {
 		bool generates = c->active;
-		if (generates) {
+		if (generates && c->author->outside) {
+			rc = take_outside(c, err);
+		} else if (generates) {
 			int active;
-			engine_step(c->engine, &active);
+			engine_step(c->author->engine, &active);
 			c->active = active > 0;
 			rc = take_completions(c, err);
 		}
@@ -197,11 +258,10 @@ static int collect_run(struct collect *c, int n, struct err *err)
 	return rc;
 }
 
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
+int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
+	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
 {
-	struct collect c = {
-		.engine = e, .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out};
+	struct collect c = {.author = a, .verifier = v, .prompts = prompts, .index = index, .o = o, .out = out};
 	/* Verdicts come back under the number of their answer, which has to fit an int. */
 	if (__builtin_mul_overflow(n, o->num_samples, &c.total))
 		return err_set(err, ERR_LIMIT, "%d prompts with %d answers each are more than %d answers; ask for fewer", n,

@@ -93,7 +93,7 @@ static int round_collect(struct loop *l, const int *index, int n, int64_t id_bas
 	ro.pays = group_pays;
 	ro.pays_ctx = l;
 	ro.times = &l->times;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, sizes, err);
+	int rc = rollouts_collect(&l->author, l->verifier, &l->prompts, index, n, &ro, out, sizes, err);
 	if (rc) {
 		rollouts_release(out, n * K);
 		return rc;
@@ -172,7 +172,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
 	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->dev, index, n, &ro, r, NULL, err);
+	int rc = rollouts_collect(&l->author, l->verifier, &l->dev, index, n, &ro, r, NULL, err);
 	for (int i = 0; !rc && i < n; i++) {
 		counted += !r[i].is_dropped;
 		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;

@@ -1,0 +1,139 @@
+"""Policies outside: hone eval and hone rl with a command and with a set of answers; what they collect is fitted by hone distill.  timeout: 900"""
+import json, os, sqlite3, sys
+
+sys.path.append("tests")
+from command import check, done, hone, run, work_folder
+
+work = work_folder("agents")
+POLICY = '''import json, sys
+KERNEL = """One program a block.
+```python
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(p + i, mask=i < n)
+    tl.store(o + i, EXPRESSION, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        o = torch.empty_like(x)
+        k[(triton.cdiv(x.numel(), 256),)](x, o, x.numel(), B=256)
+        return o
+```
+"""
+# Right and wrong in turn; of the third task it has nothing; answers pairs of requests in reverse order.
+held = []
+for line in sys.stdin:
+    r = json.loads(line)
+    assert r["stage"] == "frontend" and r["messages"][0]["role"] == "user" and len(r["messages"]) == 1 and 0 <= r["seed"] < 2**63
+    right = {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}.get(r["task"])
+    wrong = (r["sample"] + len(sys.argv)) % 2
+    a = {"id": r["id"], "answer": KERNEL.replace("EXPRESSION", "x + 1.0" if wrong else right), "tokens": 100 + r["sample"]} if right else \\
+        {"id": r["id"], "error": "no idea"}
+    held.append(a)
+    if len(held) == 2:
+        for a in reversed(held):
+            print(json.dumps(a), flush=True)
+        held = []
+'''
+
+
+def prepare():
+    open(f"{work}/policy.py", "w").write(POLICY)
+    return run("bash", "-c", f". tests/rl/tiny_policy.sh; tiny_files {work}")
+
+
+def evaluate(*more):
+    return run(hone, "eval", "--tasks", f"{work}/tasks.jsonl", "--split", "train", "--prompt_template", f"{work}/template.txt", "--num_samples", "2",
+               "--temperature", "1", "--num_correct_trials", "1", "--verify_threads", "1", "--store", f"{work}/cache.db", "--json", *more)
+
+
+def test_eval():
+    p = evaluate("--policy_command", f"{sys.executable} {work}/policy.py", "--policy_requests", "2", "--out", f"{work}/rows.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("a command: half of its answers are right, what it does not have is dropped and counted",
+          s.get("tasks") == 3 and s.get("answers") == 4 and s.get("dropped") == 2 and s.get("genuine") == 0.5 and s.get("pass") == {"pass@1": 0.5, "pass@2": 1.0}
+          and s.get("reasons") == {"genuine/ok": 2, "wrong/mismatch": 2, "infra/policy-error": 2} and s.get("mean_length") == 100.5
+          and s.get("length_unit") == "tokens", p.stdout + p.stderr)
+    rows = [json.loads(line) for line in open(f"{work}/rows.jsonl")] if s else []
+    check("rows have the task, the sample and the answer that was given",
+          [(r["task"], r["sample"], "class ModelNew" in r["answer"]) for r in rows]
+          == [("relu", 0, True), ("relu", 1, True), ("twice", 0, True), ("twice", 1, True), ("square", 0, False), ("square", 1, False)], rows)
+    # The rows themselves are a set of answers, and so is a folder with them.
+    with open(f"{work}/kept.jsonl", "w") as f:
+        f.writelines(json.dumps(r) + "\n" for r in rows if r["task"] != "square")
+    with open(f"{work}/two.jsonl", "w") as f:
+        f.writelines(line for line in open(f"{work}/tasks.jsonl") if '"square"' not in line)
+    os.makedirs(f"{work}/answers", exist_ok=True)
+    for r in rows[:4]:
+        open(f"{work}/answers/{r['task']}.{r['sample']}.txt", "w").write(r["answer"])
+    for name, unit in (("kept.jsonl", "tokens"), ("answers", "bytes")):
+        p = evaluate("--policy_answers", f"{work}/{name}", "--tasks", f"{work}/two.jsonl", "--out", f"{work}/again.jsonl")
+        s = json.loads(p.stdout) if p.returncode == 0 else {}
+        again = [json.loads(line) for line in open(f"{work}/again.jsonl")] if s else []
+        check(f"the same answers as a set ({name}): the same verdicts", s.get("length_unit") == unit
+              and [(r["answer"], r["verdict"]) for r in again] == [(r["answer"], r["verdict"]) for r in rows[:4]] != [], p.stdout + p.stderr)
+    p = evaluate("--policy_answers", f"{work}/answers")
+    check("an answer that is not there is named before anything is judged", p.returncode == 1 and "square.0.txt" in p.stderr and p.stdout == "", p.stderr)
+    p = evaluate("--policy_command", "exit 4")
+    check("a command that dies: how, and with what unanswered", p.returncode == 1 and "exit 4" in p.stderr and "6 requests unanswered" in p.stderr, p.stderr)
+    for more, word in ((("--model", "m"), "--model"), (("--policy_answers", "a"), "exclude"), (("--from_runs", "r"), "--from_runs")):
+        p = evaluate("--policy_command", "cat", *more)
+        check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
+
+
+def collect(out, *more):
+    return run(hone, "rl", "--policy_command", f"{sys.executable} {work}/policy.py" + " x" * 2, "--tasks", f"{work}/two.jsonl", "--prompt_template",
+               f"{work}/template.txt", "--num_generations", "2", "--generation_batch_size", "4", "--policy_requests", "2", "--num_correct_trials", "1",
+               "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more)
+
+
+def samples(out):
+    with sqlite3.connect(f"{work}/{out}/hone.db") as db:
+        return db.execute("select step, idx, row from samples order by step, idx").fetchall()
+
+
+def test_rl():
+    p = collect("a", "--max_steps", "2")
+    rows = samples("a") if p.returncode == 0 else []
+    check("rl collects: every answer with its verdict, two steps, nothing trained", len(rows) == 8 and p.stdout == f"{work}/a\n"
+          and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
+          and sorted(os.listdir(f"{work}/a")) == sorted(n for n in os.listdir(f"{work}/a") if n.startswith("hone.db") or n in ("metrics.jsonl", "settings.json", ".lock")),
+          (p.stderr, p.stdout, os.listdir(f"{work}/a")))
+    m = [json.loads(line) for line in open(f"{work}/a/metrics.jsonl")] if rows else []
+    check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5 and m[0]["answers"] == 4
+          and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
+    one, two = collect("b", "--max_steps", "1"), collect("b", "--max_steps", "2")
+    check("one step, then another: the rows of two steps at once", one.returncode == two.returncode == 0 and samples("b") == rows != []
+          and "continuing after step 1" in two.stderr, two.stderr)
+    p = collect("b", "--max_steps", "3", "--seed", "5")
+    check("a folder that was begun with other settings is refused", p.returncode == 1 and "seed" in p.stderr, p.stderr)
+    for option in (("--replay_updates", "2"), ("--eval_steps", "1"), ("--dry_run",)):
+        p = collect("c", *option)
+        check(f"{option[0]} needs a policy that trains: refused", p.returncode == 2 and option[0] in p.stderr and "distill" in p.stderr, p.stderr)
+    p = run(hone, "init", "--text", f"{work}/pairs.jsonl", "--vocab_size", "448", "--hidden_size", "64", "--num_hidden_layers", "1", "--num_attention_heads", "4",
+            "--num_key_value_heads", "2", "--head_dim", "16", "--intermediate_size", "64", "--max_position_embeddings", "1024", "--seed", "3", "--out", f"{work}/init")
+    p = run(hone, "distill", "--model", f"{work}/init", "--from", f"{work}/a", "--tasks", f"{work}/two.jsonl", "--prompt_template", f"{work}/template.txt",
+            "--chat_template", "plain", "--no-use_peft", "--max_tokens", "1024", "--threads", "1", "--num_train_epochs", "0", "--max_steps", "1", "--save_steps", "0",
+            "--output_dir", f"{work}/fit") if p.returncode == 0 else p
+    pairs = [json.loads(line) for line in open(f"{work}/fit/distilled.jsonl")] if p.returncode == 0 else []
+    check("a model is fitted to what the command found", {r["task"] for r in pairs} == {"relu", "twice"} and len(pairs) == 2
+          and os.path.exists(f"{work}/fit/final/model.safetensors"), p.stderr)
+
+
+def main():
+    p = prepare()
+    if p.returncode == 0:
+        test_eval()
+        test_rl()
+    else:
+        check("tasks are made", False, p.stderr)
+    done()
+
+
+main()
