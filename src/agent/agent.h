@@ -4,6 +4,8 @@
  *   frontend   PyTorch module in, plan and correct kernel out
  *   midend     reference, a genuine kernel and its cost per line in; a cheaper genuine kernel out
  *
+ * An answer may be followed by further turns: the verdict is told, and the policy answers again.
+ *
  * Prompts are plain template files (recipes/prompts/): text with {{name}} holes; an unknown hole is
  * an error. Rewards are rows of one table (docs/rewards.md). Of the verifier this room sees struct
  * verdict alone. */
@@ -23,15 +25,18 @@ struct prompt_input {
 	const char *kernel;            /* midend: the kernel to improve; NULL for the frontend */
 	const struct verdict *profile; /* midend: that kernel's verdict, with costs per line */
 	const char *precision;         /* "strict" or "tf32" */
+	const char *feedback;          /* of a further turn: what the verdict on the last answer says; else NULL */
 };
 /* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
- * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence. A
- * hole that is not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
+ * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence,
+ * {{feedback}} of a further turn (feedback_render). A hole that is not known, or has nothing to stand for, is
+ * ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
- * its stage is about ({{task}}; for the midend {{kernel}}) would train on prompts that cannot be
- * answered: refused. */
+ * its stage is about ({{task}}; for the midend {{kernel}}; for AGENT_TURN {{feedback}}) would train on prompts that
+ * cannot be answered: refused. */
+#define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
  * lines, then the totals: launches, programs, bytes, sectors, predicted time. */

@@ -62,6 +62,14 @@ static int hole_precision(const struct prompt_input *in, struct str *out, struct
 	return 0;
 }
 
+static int hole_feedback(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->feedback)
+		return err_set(err, ERR_USAGE, "{{feedback}} belongs into a --turn_template: there is no answer yet");
+	put_trimmed(out, in->feedback);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	int (*put)(const struct prompt_input *, struct str *, struct err *);
@@ -70,22 +78,29 @@ static const struct {
 	{"kernel", hole_kernel},
 	{"cost", hole_cost},
 	{"precision", hole_precision},
+	{"feedback", hole_feedback},
 };
 
 static int put_hole(const char *name, size_t len, const struct prompt_input *in, struct str *out, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
-	return err_set(
-		err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
+	return err_set(err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost, precision or feedback",
+		(int)MIN(len, 40), name);
 }
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 
 static int template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
 {
-	const char *hole = !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
+	bool is_turn = !strcmp(stage, AGENT_TURN);
+	const char *hole = is_turn ? "{{feedback}}" : !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
 	if (strstr(template_text, hole)) return 0;
+	if (is_turn)
+		return err_set(err, ERR_MISMATCH,
+			"--turn_template %s: has no %s: a further turn would not say what was wrong; one that ships with hone is "
+			"recipes/prompts/turn.txt",
+			template_name, hole);
 	return err_set(err, ERR_MISMATCH,
 		"prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in "
 		"recipes/prompts/",

@@ -10,11 +10,11 @@
 struct eval_options {
 	struct policy_options policy;
 	const char *tasks, *split, *stage, *prompt_template, *precision, *out, *compare, *store, *from_runs, *results,
-		*timings, *baseline, *verify_device, *gpu, *cost_size;
+		*timings, *baseline, *verify_device, *gpu, *cost_size, *turn_template;
 	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, verify_threads,
-		num_correct_trials, verify_seed, level, oracle_timeout_ms;
+		num_correct_trials, verify_seed, level, oracle_timeout_ms, num_turns, max_feedback_length;
 	double temperature, top_p;
-	bool json;
+	bool json, turn_refines;
 };
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store);
 /* Grades --from_runs against --tasks, writes, prints. */

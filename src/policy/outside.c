@@ -397,7 +397,7 @@ static char *request_line(const struct outside_request *r)
 	json_t *row = json_pack("{s:I, s:s, s:s, s:i, s:i, s:o, s:f, s:I, s:I}", "id", (json_int_t)r->id, "task", r->task,
 		"stage", r->stage, "sample", r->sample, "turn", r->turn, "messages", messages, "temperature", r->temperature,
 		"max_tokens", (json_int_t)r->max_tokens, "seed", (json_int_t)(r->seed >> 1));
-	CHECKF(row, "a request that is not JSON: task %s", r->task);
+	if (!row) return NULL; /* a text in it is no UTF-8 */
 	struct str line = {0};
 	jsonl_put(&line, row);
 	json_decref(row);
@@ -407,12 +407,14 @@ static char *request_line(const struct outside_request *r)
 int outside_submit(struct outside *x, const struct outside_request *r, struct err *err)
 {
 	if (!x->command) return set_answer(x, r, err);
+	char *line = request_line(r);
+	if (!line) return err_set(err, ERR_FORMAT, "task %s: a text of its conversation is not UTF-8", r->task);
 	if (x->count == x->cap) {
 		x->cap = MAX(16, 2 * x->cap);
 		x->tickets = xrealloc(x->tickets, size_mul((size_t)x->cap, sizeof *x->tickets));
 	}
 	struct ticket *t = &x->tickets[x->count++];
-	*t = (struct ticket){.id = r->id, .line = request_line(r)};
+	*t = (struct ticket){.id = r->id, .line = line};
 	snprintf(t->name, sizeof t->name, "task %.100s, sample %d, turn %d", r->task, r->sample, r->turn);
 	return 0;
 }

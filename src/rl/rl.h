@@ -73,6 +73,22 @@ struct rollout {
 	bool is_dropped;        /* infra: no reward, out of every statistic but the count of dropped */
 	struct reward reward;
 	double advantage_plan, advantage_code;
+	/* An answer may be one turn of an episode: the verdict on it is told, and the policy answers again. */
+	int turn;           /* 0: the first */
+	bool is_absent;     /* the episode ended before this turn; nothing else is set but prompt, sample and turn */
+	struct ids context; /* of a later turn, all that stands before the answer, token for token as the turns before wrote
+						   and read it; else empty: the prompt's ids */
+	char *feedback;     /* of a later turn, what the user said last; else NULL */
+	struct reward value; /* the reward, and those of the episode's later turns, discounted */
+};
+/* Episodes: refinement with the verdict's feedback. */
+struct turn_options {
+	int most;                  /* turns of an episode; 0 and 1: answers stand alone */
+	bool is_refining;          /* goes on behind a genuine answer, towards a faster one */
+	int max_feedback;          /* tokens (of a policy outside: bytes) of what a turn adds before its answer */
+	const char *template_text; /* with {{feedback}} */
+	const char *template_name; /* for messages */
+	const char *precision;     /* as a prompt's */
 };
 struct rollout_times {
 	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
@@ -89,6 +105,8 @@ struct rollout_options {
 	int64_t id_base; /* request id of prompt i is id_base + i: part of the random stream */
 	struct sampling sampling;
 	float temperature_code; /* at which tokens behind the opening fence are drawn; 0: sampling's for all */
+	const int *samples;     /* (n) number of each prompt's first sample, part of the random stream; NULL: 0 */
+	struct turn_options turns;
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop;
@@ -104,9 +122,9 @@ struct span_state {
 	bool is_code;
 };
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
-/* Fills out[i * num_samples + s] for prompts[index[i]]; sizes (n, may be NULL) says how many answers
- * each has. Verdicts are waited for only when there is nothing to generate. Returns 0, or the
- * author's or verifier's error. */
+/* Fills out[(i * num_samples + s) * turns + t] for prompts[index[i]], turn t; sizes (n, may be NULL)
+ * says how many answers each has (with turns: episodes, whose later turns may be absent). Verdicts are waited for only
+ * when there is nothing to generate. Returns 0, or the author's or verifier's error. */
 int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
 	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
@@ -122,12 +140,27 @@ struct advantage_options {
 	 * its reward, in proportion; buffer 0: off. */
 	int max_completion_length, overlong_buffer_len;
 	double overlong_penalty_factor;
+	double turn_gamma; /* a turn's value: its reward + gamma times the value of the episode's next turn */
 };
-/* Rewards and advantages of groups of rollouts in place; sizes (groups) says how many answers each
- * has, one group behind the other. has_variance (groups, may be NULL) says which teach something.
+/* Rewards, values and advantages of groups of rollouts in place; sizes (groups) says how many answers
+ * each has, one group behind the other. Answers of one turn to one prompt are a group; those of its
+ * later turns follow it, as turns_order puts them. has_variance (groups, may be NULL) says which teach something.
  * Returns how many teach nothing. */
 int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
 	const struct prompt_set *prompts, bool *has_variance);
+/* Puts episodes as rollouts_collect leaves them (n prompts, K episodes of T turns) in place into groups:
+ * of a prompt those of its first turn, of its second, ...; absent ones go. sizes: (n * T). Returns how
+ * many groups, and in *total how many answers. */
+int turns_order(struct rollout *r, int n, int K, int T, int *sizes, int *total);
+/* Of an episode of T slots, the best answer so far: the genuine one of least predicted time, else the
+ * last that there is. */
+int episode_best(const struct rollout *episode, int T);
+/* The turn behind r: its message is what the verdict on r says, shortened by whole lines from its end
+ * while the turn's tokens exceed o->max_feedback; its context is r's, r's own tokens (an end where the
+ * answer was cut), and the message in the chat form. p NULL: for a policy outside, no context. *next
+ * is replaced, and to be released whatever this returns. */
+int turn_begin(const struct turn_options *o, const struct policy *p, const struct prompt_row *prompt,
+	const struct rollout *r, struct rollout *next, struct err *err);
 /* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
 double overlong_penalty(const struct advantage_options *o, int tokens);
 /* The reward that is published: the code part plus the weighted plan part. */
@@ -142,16 +175,17 @@ struct rl_options {
 	struct optimizer_options optimizer;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
 		*advantage, *loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device,
-		*gpu, *cost_size, *replay_pairs;
-	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups;
+		*gpu, *cost_size, *replay_pairs, *turn_template;
+	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups, turn_refines;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
 		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
-		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences;
-	double temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta, max_seconds,
-		reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight, importance_sampling_clip_max,
-		overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor, level_admission, guard_gap,
-		guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
+		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences, num_turns,
+		max_feedback_length;
+	double turn_gamma, temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta,
+		max_seconds, reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight,
+		importance_sampling_clip_max, overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor,
+		level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */
@@ -240,6 +274,32 @@ const struct loss_row *updater_rows(const struct updater *u, size_t *count);
  * and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
+/* Independent answers to one prompt, drawn one after another until what another way of working used is
+ * used too: what that way is compared with. */
+struct chain {
+	int prompt;            /* in the set */
+	int sample, stride;    /* number of the next answer; what is added for the one behind it */
+	int64_t tokens_budget; /* ends when as many were written: the answer that crosses it counts in full */
+	int answers_max;       /* 0: no limit */
+	bool stops_solved;     /* ends at a genuine answer too */
+	/* what came out, and before chains_draw what was drawn already */
+	int answers;
+	int64_t tokens, tokens_read; /* written; of the prompts */
+	bool is_solved;
+	double cost_s; /* of the cheapest genuine answer; 0: none */
+};
+/* Takes an answer into a chain. */
+void chain_add(struct chain *c, const struct rollout *r, const struct prompt_set *prompts);
+/* o: as for rollouts_collect, of one sample and one turn; its id_base is counted up from. */
+int chains_draw(const struct author *a, struct verifier *v, const struct prompt_set *prompts,
+	const struct rollout_options *o, struct chain *chains, int n, struct err *err);
+/* Refinement beside best of n: episodes (tasks x K of T turns) against chains of the same first answers
+ * that write at least as many tokens. chains (tasks * K); NULL: the episodes alone. Rates by turn,
+ * tokens, and the paired difference with its interval over structures. New reference. */
+void episode_chains(const struct rollout *episodes, const struct prompt_set *prompts, int tasks, int K, int T,
+	bool is_refining, struct chain *chains);
+json_t *turns_summary(const struct rollout *episodes, const struct chain *chains, const struct prompt_set *prompts,
+	int tasks, int K, int T, uint64_t seed);
 /* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
  * structure of its own. Returns the count. */
 int tasks_clusters(const struct task *const *tasks, int n, int *cluster /* (n) */);

@@ -29,6 +29,7 @@ struct loop {
 	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
+	struct str turn_template; /* of --num_turns above 1 */
 	struct reward_rule rule;
 	struct advantage_options advantage;
 	double level_weights[LEVELS_MAX];
@@ -42,7 +43,8 @@ struct loop {
 
 /* ---- a step's answers (rl_step.c) ---- */
 
-/* Groups in one row, those that train first. Sizes differ where groups are staged. */
+/* Groups in one row, those that train first. Sizes differ where groups are staged. With turns a group
+ * is the answers of one turn to one prompt, its first turn before its second. */
 struct step_batch {
 	struct rollout *r;
 	int *sizes;          /* (groups) */
@@ -89,6 +91,8 @@ struct rl_memory {
 	bool recompute;   /* it would not fit otherwise (pass_options) */
 	char advice[200]; /* what to change where it does not fit all the same; else "" */
 };
+/* Tokens of a whole episode behind its prompt: answers, and what is said between them. */
+int64_t rl_episode_tokens(const struct rl_options *o);
 /* longest: tokens of the longest prompt. */
 struct engine_options rl_engine_options(const struct rl_options *o, int longest);
 void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,

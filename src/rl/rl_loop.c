@@ -33,6 +33,7 @@ static int learning_check(struct loop *l, struct err *err)
 		.max_completion_length = (int)o->max_completion_length,
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
 		.overlong_penalty_factor = o->overlong_penalty_factor,
+		.turn_gamma = o->turn_gamma,
 	};
 	l->rule.is_measured = !strcmp(o->reward_time, "measured");
 	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
@@ -120,6 +121,11 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->steps_per_generation > o->generation_batch_size)
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	/* Staged groups and dynamic sampling draw by a group's first answers, of which an episode has one. */
+	if (o->num_turns > 1 && (o->num_generations_first > 0 || o->filter_groups))
+		return err_set(err, ERR_USAGE,
+			"--num_turns %lld with --%s: groups of episodes are drawn whole; use one of both", (long long)o->num_turns,
+			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
 	rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
@@ -216,11 +222,15 @@ static int open_prompts(struct loop *l, struct err *err)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
-	if (!l->author.outside && longest + l->o->max_completion_length > l->o->max_tokens)
+	int64_t behind = rl_episode_tokens(l->o);
+	if (!l->author.outside && longest + behind > l->o->max_tokens)
 		return err_set(err, ERR_LIMIT,
-			"the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
-			"--max_completion_length or --max_prompt_length",
-			longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
+			"the longest prompt has %d tokens and %s up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length%s or --max_prompt_length",
+			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
+			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
+	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
+	if (rc) return rc;
 	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
@@ -587,6 +597,7 @@ static void loop_release(struct loop *l)
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
 	sft_data_release(&l->pairs);
+	str_release(&l->turn_template);
 	outside_close(l->author.outside);
 	policy_close(&l->policy);
 }
@@ -627,6 +638,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
+	str_release(&l.turn_template);
 	policy_close(&l.policy);
 	return rc;
 }

@@ -185,6 +185,39 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
 }
 
+/* Episodes: how many were solved by which turn, and the answers of each turn. */
+static void put_turns(json_t *m, const struct rl_options *o, const struct step_batch *b)
+{
+	int T = (int)o->num_turns, episodes = 0, solved = 0;
+	int *answers = xcalloc((size_t)T, sizeof *answers), *genuine = xcalloc((size_t)T, sizeof *genuine);
+	for (int i = 0; i < b->n; i++) {
+		const struct rollout *r = &b->r[i];
+		bool is_genuine = !r->is_dropped && r->verdict.class == VERDICT_GENUINE;
+		episodes += r->turn == 0;
+		answers[r->turn] += !r->is_dropped;
+		genuine[r->turn] += is_genuine;
+		/* Refining goes on behind a genuine answer: an episode counts where it is first solved. */
+		bool was_solved = false;
+		for (int k = i; k-- > 0 && r->turn > 0 && b->r[k].turn <= r->turn;) {
+			bool is_same = b->r[k].sample == r->sample && b->r[k].prompt == r->prompt && b->r[k].turn < r->turn;
+			was_solved |= is_same && b->r[k].verdict.class == VERDICT_GENUINE;
+			if (is_same && b->r[k].turn == 0) break;
+		}
+		solved += is_genuine && !was_solved;
+	}
+	put_number(m, "turns/mean", per(b->n, episodes));
+	put_number(m, "turns/solved", per(solved, episodes));
+	for (int t = 0; t < T; t++) {
+		char key[48];
+		snprintf(key, sizeof key, "turns/%d/answers", t + 1);
+		json_object_set_new(m, key, json_integer(answers[t]));
+		snprintf(key, sizeof key, "turns/%d/genuine", t + 1);
+		put_number(m, key, per(genuine[t], answers[t]));
+	}
+	free(answers);
+	free(genuine);
+}
+
 /* What only a policy in this program has: log-probabilities, tokens, updates. */
 static void put_training(json_t *m, const struct rl_options *o, const struct rollout_stats *s,
 	const struct step_batch *b, const struct update_stats *u)
@@ -208,6 +241,7 @@ json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule,
 	put_rewards(m, rule, &s);
 	put_answers(m, &s);
 	json_object_set_new(m, "answers", json_integer(b->n));
+	if (o->num_turns > 1) put_turns(m, o, b);
 	if (u) put_training(m, o, &s, b, u);
 	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));
 	put_number(m, "discoveries", per(discoveries, b->groups));

@@ -30,9 +30,14 @@ class ModelNew(nn.Module):
 held = []
 for line in sys.stdin:
     r = json.loads(line)
-    assert r["stage"] == "frontend" and r["messages"][0]["role"] == "user" and len(r["messages"]) == 1 and 0 <= r["seed"] < 2**63
+    m = r["messages"]
+    assert r["stage"] == "frontend" and len(m) == 2 * r["turn"] + 1 and [x["role"] for x in m] == (["user", "assistant"] * 9)[:len(m)] and 0 <= r["seed"] < 2**63
     right = {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}.get(r["task"])
     wrong = (r["sample"] + len(sys.argv)) % 2
+    if "turns" in sys.argv:   # wrong at first; told which element is wrong, the odd ones see what is
+        said = m[-1]["content"]
+        assert r["turn"] == 0 or ("wrong" in said and "first at [" in said and "around it in its row, expected" in said and "x + 1.0" in m[-2]["content"]), said
+        wrong = r["turn"] == 0 or r["sample"] % 2 == 0
     a = {"id": r["id"], "answer": KERNEL.replace("EXPRESSION", "x + 1.0" if wrong else right), "tokens": 100 + r["sample"]} if right else \\
         {"id": r["id"], "error": "no idea"}
     held.append(a)
@@ -87,6 +92,27 @@ def test_eval():
         check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
 
 
+def test_turns():
+    """Half of the episodes are solved by their second turn; no first answer ever is, so best of n finds nothing with as many tokens."""
+    command = f"{sys.executable} {work}/policy.py turns"
+    p = evaluate("--policy_command", command, "--policy_requests", "2", "--tasks", f"{work}/two.jsonl", "--num_turns", "3", "--out", f"{work}/turns.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    t = s.get("turns", {})
+    check("refinement: solved by turn, and best of n at equal tokens beside it",
+          [(x["turn"], x["answers"], x["solved"]) for x in t.get("by_turn", [])] == [(1, 4, 0), (2, 4, 0.5), (3, 2, 0.5)]
+          and s["pass"] == {"pass@1": 0.5, "pass@2": 1.0} and t["refined"]["solved"] == 0.5 and t["best_of"]["solved"] == 0
+          and t["best_of"]["tokens"] >= t["refined"]["tokens"] > 200 and t["difference"]["solved"] == 0.5, p.stdout + p.stderr)
+    rows = [json.loads(line) for line in open(f"{work}/turns.jsonl")] if t else []
+    check("rows have every turn, and what was said before it", [(r["task"], r["sample"], r["turn"], "feedback" in r) for r in rows]
+          == [(k, *x) for k in ("relu", "twice") for x in ((0, 0, False), (0, 1, True), (0, 2, True), (1, 0, False), (1, 1, True))], rows)
+    p = evaluate("--policy_answers", f"{work}/turns.jsonl", "--tasks", f"{work}/two.jsonl", "--num_turns", "3", "--temperature", "0", "--compare", f"{work}/turns.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("the rows as a set of answers: the same episodes; compared with themselves an episode is one answer",
+          s.get("turns", {}).get("by_turn") == t.get("by_turn") and "best_of" not in s.get("turns", {}) and s["compare"]["difference"] == 0, p.stdout + p.stderr)
+    p = evaluate("--policy_command", command, "--num_turns", "2", "--turn_template", f"{work}/template.txt")
+    check("a template of turns that tells nothing is refused", p.returncode == 1 and "{{feedback}}" in p.stderr, p.stderr)
+
+
 def collect(out, *more):
     return run(hone, "rl", "--policy_command", f"{sys.executable} {work}/policy.py" + " x" * 2, "--tasks", f"{work}/two.jsonl", "--prompt_template",
                f"{work}/template.txt", "--num_generations", "2", "--generation_batch_size", "4", "--policy_requests", "2", "--num_correct_trials", "1",
@@ -130,6 +156,7 @@ def main():
     p = prepare()
     if p.returncode == 0:
         test_eval()
+        test_turns()
         test_rl()
     else:
         check("tasks are made", False, p.stderr)
