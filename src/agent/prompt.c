@@ -53,6 +53,53 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 	return 0;
 }
 
+/* Which resource a kernel waits for, by the cost model's names. */
+static const struct {
+	const char *name, *text;
+} limits[] = {
+	{"launch", "the cost of launching: there is too little work in a launch"},
+	{"dram", "memory: bytes to and from DRAM"},
+	{"l2", "the L2 cache: sectors that miss L1"},
+	{"l1", "the L1 cache: sectors that loads and stores touch"},
+	{"issue", "issuing instructions"},
+	{"special", "the special function units: exp, log, division and the like"},
+	{"tensor", "the units that compute tl.dot"},
+	{"shared", "shared memory: changes of layout, operands, reductions"},
+	{"atomic", "atomics on the same addresses"},
+	{"latency", "latency: too few programs at once, or a long chain of dependent steps"},
+};
+
+static int hole_limit(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->profile)
+		return err_set(err, ERR_USAGE, "{{limit}} needs a profiled kernel: this template is for --stage midend");
+	for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+		if (!strcmp(limits[i].name, in->profile->limit)) {
+			str_puts(out, limits[i].text);
+			return 0;
+		}
+	str_puts(out, "not known");
+	return 0;
+}
+
+/* A composed task's structure says it; of any other the expression that Model's forward returns, which is the last
+ * return before the helpers of the file. */
+static int hole_reference(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	const char *colon = in->task->structure ? strchr(in->task->structure, ':') : NULL;
+	if (colon && colon[1]) {
+		str_puts(out, colon + 1);
+		return 0;
+	}
+	const char *forward = strstr(in->task->source, "def forward("), *end = NULL, *found = NULL;
+	if (forward) end = strstr(forward, "\ndef ");
+	for (const char *r = forward; r && (r = strstr(r, "return ")) && (!end || r < end); r += 7) found = r + 7;
+	if (!found)
+		return err_set(err, ERR_FORMAT, "{{reference}}: task %s has no forward that returns something", in->task->name);
+	str_append(out, found, strcspn(found, "\n"));
+	return 0;
+}
+
 static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	bool is_tf32 = in->precision && !strcmp(in->precision, "tf32");
@@ -77,6 +124,8 @@ static const struct {
 	{"task", hole_task},
 	{"kernel", hole_kernel},
 	{"cost", hole_cost},
+	{"limit", hole_limit},
+	{"reference", hole_reference},
 	{"precision", hole_precision},
 	{"feedback", hole_feedback},
 };
@@ -85,7 +134,8 @@ static int put_hole(const char *name, size_t len, const struct prompt_input *in,
 {
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
-	return err_set(err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost, precision or feedback",
+	return err_set(err, ERR_FORMAT,
+		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, precision or feedback",
 		(int)MIN(len, 40), name);
 }
 

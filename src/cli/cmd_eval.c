@@ -34,6 +34,12 @@ static const struct option_def defs[] = {
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
 	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
+	O(OPTION_BOOL, pipeline,
+		"hand each task's cheapest genuine kernel to the mid-end; beside it a single agent at equal answers and tokens",
+		NULL),
+	O(OPTION_STR, midend_adapter, "PEFT adapter folder of --pipeline's mid-end; default: --adapter's", NULL),
+	O(OPTION_STR, midend_template, "template file of --pipeline's mid-end", NULL),
+	O(OPTION_INT, midend_samples, "answers of --pipeline's mid-end to a kernel; 0: num_samples", "0 to 65536"),
 	O(OPTION_INT, num_turns,
 		"turns of an episode, each but the first behind the verdict on the one before; above 1 also best of n at equal "
 		"tokens",
@@ -71,15 +77,16 @@ static const struct option_def defs[] = {
 
 struct eval {
 	const struct eval_options *o;
-	struct policy policy; /* of zeros where the policy is outside, as the engine: NULL */
-	struct author author;
-	struct engine *engine;
+	struct policy policy; /* of zeros where the policy is outside */
+	struct author author; /* its engine is owned */
 	struct verifier *verifier;
 	struct store *store;
 	struct prompt_set prompts;
 	struct str turn_template;
 	struct rollout *episodes; /* (tasks * num_samples * num_turns) owned */
 	struct rollout *rollouts; /* (tasks * num_samples) borrowed from them: the best answer of each episode */
+	json_t *pipeline;         /* of --pipeline */
+	struct str midend_rows;   /* for --out */
 	struct chain *chains;     /* (tasks * num_samples) best of n beside them; NULL: greedy, or no turns */
 	json_t *rates;            /* of --compare: task -> [answers, genuine, solved samples] */
 	int level;                /* of --results */
@@ -92,6 +99,14 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
+	if (o->midend_adapter && !o->pipeline)
+		return err_set(
+			err, ERR_USAGE, "--midend_adapter needs --pipeline: it is the mid-end's that is given the kernels");
+	if (o->pipeline && (o->num_turns > 1 || strcmp(o->stage, "frontend") || o->temperature <= 0))
+		return err_set(err, ERR_USAGE,
+			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
+			"--temperature "
+			"above 0 and no --num_turns");
 	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
@@ -101,6 +116,7 @@ static int rate_add(void *ctx, const json_t *row, const char *where, struct err 
 {
 	json_t *rates = ctx;
 	const char *task, *verdict;
+	if (json_object_get(row, "stage")) return 0; /* a mid-end's, behind the answer that counts */
 	int rc = json_get_str(row, where, "task", &task, err);
 	if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
 	if (rc) return rc;
@@ -178,9 +194,10 @@ static int eval_open(struct eval *e, struct err *err)
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
+	struct policy_options po = o->policy;
+	if (o->midend_adapter) po.adapters = (struct option_list){.items = {o->midend_adapter}, .count = 1};
 	e->author = (struct author){.policy = &e->policy, .stage = o->stage};
-	if (!rc)
-		rc = is_outside ? outside_open(&o->policy, &e->author.outside, err) : policy_open(&o->policy, &e->policy, err);
+	if (!rc) rc = is_outside ? outside_open(&po, &e->author.outside, err) : policy_open(&po, &e->policy, err);
 	if (rc) return rc;
 	/* The prompts, all rendered and tokenized before the engine is made. */
 	struct prompt_options p = {
@@ -205,8 +222,7 @@ static int eval_open(struct eval *e, struct err *err)
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)MIN((int64_t)longest + behind, INT32_MAX)};
 	if (o->num_turns > 1) rc = agent_template_read(AGENT_TURN, o->turn_template, &e->turn_template, err);
 	if (rc) return rc;
-	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->engine, err);
-	e->author.engine = e->engine;
+	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
@@ -271,6 +287,20 @@ static int eval_answers(struct eval *e, struct err *err)
 	return rc ? rc : eval_best_of(e, err);
 }
 
+/* --pipeline, behind the frontend's answers. */
+static int eval_midend(struct eval *e, struct err *err)
+{
+	if (!e->o->pipeline) return 0;
+	struct eval_chain c = {.o = e->o,
+		.policy = &e->policy,
+		.author = &e->author,
+		.verifier = e->verifier,
+		.prompts = &e->prompts,
+		.rollouts = e->rollouts,
+		.front = answer_options(e, 1, 1)};
+	return eval_pipeline(&c, &e->midend_rows, &e->pipeline, err);
+}
+
 static int eval_write(const struct eval *e, struct err *err)
 {
 	if (!e->o->out) return 0;
@@ -282,6 +312,7 @@ static int eval_write(const struct eval *e, struct err *err)
 		jsonl_put(&text, row);
 		json_decref(row);
 	}
+	if (e->midend_rows.len) str_append(&text, e->midend_rows.data, e->midend_rows.len);
 	int rc = jsonl_write(e->o->out, &text, err);
 	str_release(&text);
 	return rc;
@@ -420,6 +451,7 @@ static void print_summary(const json_t *s)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	/* These parts are there only when --compare or --results asked for them. */
 	const json_t *c = json_object_get(s, "compare");
+	if (json_object_get(s, "pipeline")) eval_pipeline_print(json_object_get(s, "pipeline"));
 	if (json_object_get(s, "turns")) print_turns(json_object_get(s, "turns"));
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
@@ -442,6 +474,7 @@ static int eval_report(const struct eval *e, struct err *err)
 		json_object_set_new(s, "turns",
 			turns_summary(e->episodes, e->chains, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples,
 				(int)e->o->num_turns, (uint64_t)e->o->seed));
+	if (e->pipeline) json_object_set(s, "pipeline", e->pipeline);
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {
@@ -461,12 +494,14 @@ static void eval_release(struct eval *e)
 	free(e->episodes);
 	free(e->rollouts);
 	free(e->chains);
+	str_release(&e->midend_rows);
+	json_decref(e->pipeline);
 	str_release(&e->turn_template);
 	json_decref(e->rates);
 	kernelbench_times_release(&e->times);
 	verifier_free(e->verifier);
 	store_close(e->store);
-	engine_free(e->engine);
+	engine_free(e->author.engine);
 	prompt_set_release(&e->prompts);
 	outside_close(e->author.outside);
 	policy_close(&e->policy);
@@ -484,6 +519,7 @@ int cmd_eval(int argc, char **argv)
 		.num_samples = 1,
 		.num_turns = 1,
 		.turn_template = "recipes/prompts/turn.txt",
+		.midend_template = "recipes/prompts/midend.txt",
 		.max_feedback_length = 1024,
 		.policy = {.chat_template = "auto", .device = "cpu", POLICY_OUTSIDE_DEFAULTS},
 		.top_p = 1,
@@ -508,6 +544,7 @@ int cmd_eval(int argc, char **argv)
 	/* With a model: open everything, sample and grade, write what was asked for, print. */
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
+	if (!rc) rc = eval_midend(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);
 	if (!rc) rc = eval_report(&e, &err);
 	eval_release(&e);

@@ -31,7 +31,10 @@ int cmd_rl(int argc, char **argv)
 		rl_option_count, &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
-	if (!rc && !o.dry_run) printf("%s%s\n", o.output_dir, policy_is_outside(&o.policy) ? "" : "/final");
+	if (!rc && o.pipeline) rc = rl_pipeline(&o, print_metrics, &o, &err);
+	else if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
+	const char *final = policy_is_outside(&o.policy) ? "" : "/final";
+	if (!rc && o.pipeline) printf("%s/frontend%s\n%s/midend%s\n", o.output_dir, final, o.output_dir, final);
+	else if (!rc && !o.dry_run) printf("%s%s\n", o.output_dir, final);
 	return rc ? cli_fail("rl", &err) : 0;
 }

@@ -423,8 +423,8 @@ int outside_open(const struct policy_options *o, struct outside **out, struct er
 {
 	if (o->policy_command && o->policy_answers)
 		return err_set(err, ERR_USAGE, "--policy_command and --policy_answers exclude each other");
-	if (o->model || o->adapter)
-		return err_set(err, ERR_USAGE, "--model and --adapter: with %s the answers come from there; choose one",
+	if (o->model || o->adapter || o->adapters.count)
+		return err_set(err, ERR_USAGE, "--model and adapters: with %s the answers come from there; choose one",
 			o->policy_command ? "--policy_command" : "--policy_answers");
 	struct outside *x = xcalloc(1, sizeof *x);
 	*x = (struct outside){.in = -1, .out = -1, .child = {.pid = -1, .reaped = true}};

@@ -14,6 +14,7 @@
 #include "infer/infer.h"
 #include "model/model.h"
 #include "policy/policy.h"
+#include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -52,6 +53,16 @@ struct prompt_options {
 };
 /* t NULL: for a policy outside; no chat form, no ids. */
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err);
+/* Prompts of the mid-end for kernels that are there, in place of those in a file: o->tasks, split, level
+ * and limit are not looked at. A set may come out empty. Copies. */
+struct prompt_kernel {
+	const struct task *task;
+	const char *source; /* (len) */
+	size_t len;
+	const struct verdict *profile; /* genuine */
+};
+int prompt_set_kernels(const struct prompt_options *o, const struct prompt_kernel *k, size_t n,
+	const struct tokenizer *t, struct prompt_set *out, struct err *err);
 void prompt_set_release(struct prompt_set *s);
 
 /* ---- rollouts ---- */
@@ -175,13 +186,13 @@ struct rl_options {
 	struct optimizer_options optimizer;
 	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
 		*advantage, *loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device,
-		*gpu, *cost_size, *replay_pairs, *turn_template;
+		*gpu, *cost_size, *replay_pairs, *turn_template, *pipeline;
 	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups, turn_refines;
 	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
 		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
 		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
 		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences, num_turns,
-		max_feedback_length;
+		max_feedback_length, pipeline_kernels;
 	double turn_gamma, temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta,
 		max_seconds, reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight,
 		importance_sampling_clip_max, overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor,
@@ -196,6 +207,16 @@ extern const struct option_def rl_option_defs[];
 extern const size_t rl_option_count;
 void rl_options_default(struct rl_options *o);
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Two runs, one behind the other: the frontend's (settings o) in <output_dir>/frontend, then the
+ * mid-end's (o with the recipe of o->pipeline laid over) in <output_dir>/midend, on the genuine kernels
+ * that the first one found. Each trains an adapter of its own on the same base. Stopped at any moment
+ * and started again it goes on where it was. */
+int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the frontend's prompts) the
+ * first `per_task` distinct genuine kernels in the order of steps, with their verdicts, in the order of
+ * tasks. Each row is a task of its own, TASK+HASH. Adds how many to *count. */
+int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
+	int *count, struct err *err);
 /* Prints the memory plan, prompt and token counts and what would run. Of the model's folder it
  * reads config.json and the tokenizer alone. */
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
@@ -286,18 +307,25 @@ struct chain {
 	int answers;
 	int64_t tokens, tokens_read; /* written; of the prompts */
 	bool is_solved;
-	double cost_s; /* of the cheapest genuine answer; 0: none */
+	double cost_s;      /* of the cheapest genuine answer; 0: none */
+	double reference_s; /* of the reference, as its verdict has it; 0: none */
 };
 /* Takes an answer into a chain. */
 void chain_add(struct chain *c, const struct rollout *r, const struct prompt_set *prompts);
 /* o: as for rollouts_collect, of one sample and one turn; its id_base is counted up from. */
 int chains_draw(const struct author *a, struct verifier *v, const struct prompt_set *prompts,
 	const struct rollout_options *o, struct chain *chains, int n, struct err *err);
-/* Refinement beside best of n: episodes (tasks x K of T turns) against chains of the same first answers
- * that write at least as many tokens. chains (tasks * K); NULL: the episodes alone. Rates by turn,
- * tokens, and the paired difference with its interval over structures. New reference. */
+/* Means over chains: solved, answers, tokens, tokens_read, speedup_geomean (reference / cheapest). */
+json_t *chains_json(const struct chain *c, int n);
+/* a[i] beside b[i], which answered the same prompt, with 95 % intervals over structures: the difference
+ * of what was solved, and the ratio of speedups where both did. */
+json_t *chains_paired(
+	const struct chain *a, const struct chain *b, int n, const struct prompt_set *prompts, uint64_t seed);
+/* Refinement beside best of n: of episodes (tasks x K of T turns) those chains (tasks * K) that begin with
+ * the same first answers and are to write at least as many tokens. */
 void episode_chains(const struct rollout *episodes, const struct prompt_set *prompts, int tasks, int K, int T,
 	bool is_refining, struct chain *chains);
+/* Rates by turn, and beside the chains as chains_draw left them; NULL: the episodes alone. */
 json_t *turns_summary(const struct rollout *episodes, const struct chain *chains, const struct prompt_set *prompts,
 	int tasks, int K, int T, uint64_t seed);
 /* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a

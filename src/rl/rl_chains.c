@@ -18,6 +18,7 @@ void chain_add(struct chain *c, const struct rollout *r, const struct prompt_set
 	c->tokens_read += (int64_t)read->count;
 	if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) return;
 	c->is_solved = true;
+	if (r->verdict.fused_cost_s > 0) c->reference_s = r->verdict.fused_cost_s;
 	if (r->verdict.cost_s > 0 && (c->cost_s == 0 || r->verdict.cost_s < c->cost_s)) c->cost_s = r->verdict.cost_s;
 }
 
@@ -65,6 +66,60 @@ int chains_draw(const struct author *a, struct verifier *v, const struct prompt_
 	return rc;
 }
 
+/* ---- in numbers ---- */
+
+json_t *chains_json(const struct chain *c, int n)
+{
+	double solved = 0, answers = 0, tokens = 0, read = 0, log_speedup = 0, count = MAX(n, 1);
+	int costed = 0;
+	for (int i = 0; i < n; i++) {
+		solved += c[i].is_solved;
+		answers += c[i].answers;
+		tokens += (double)c[i].tokens;
+		read += (double)c[i].tokens_read;
+		if (!(c[i].cost_s > 0) || !(c[i].reference_s > 0)) continue;
+		log_speedup += log(c[i].reference_s / c[i].cost_s);
+		costed++;
+	}
+	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "solved", solved / count, "answers", answers / count, "tokens",
+		tokens / count, "tokens_read", read / count, "speedup_geomean", costed ? exp(log_speedup / costed) : 0.0);
+}
+
+json_t *chains_paired(
+	const struct chain *a, const struct chain *b, int n, const struct prompt_set *prompts, uint64_t seed)
+{
+	double *x = xcalloc((size_t)n + 1, sizeof *x), *y = xcalloc((size_t)n + 1, sizeof *y), low = 0, mean = 0, high = 0;
+	const struct task **tasks = xcalloc((size_t)n + 1, sizeof *tasks);
+	int *cluster = xcalloc((size_t)n + 1, sizeof *cluster), both = 0;
+	/* What was solved: all pairs. Those of one task have one name, and so one cluster. */
+	for (int i = 0; i < n; i++) {
+		tasks[i] = &prompts->rows[a[i].prompt].task;
+		x[i] = a[i].is_solved;
+		y[i] = b[i].is_solved;
+	}
+	int structures = tasks_clusters(tasks, n, cluster);
+	if (n) bootstrap_paired(x, y, cluster, n, seed, &low, &mean, &high);
+	json_t *j = json_pack("{s:f, s:f, s:f, s:i}", "solved", mean, "low", low, "high", high, "structures", structures);
+	/* How fast: where both sides have a time. */
+	for (int i = 0; i < n; i++) {
+		if (!(a[i].cost_s > 0) || !(b[i].cost_s > 0)) continue;
+		tasks[both] = &prompts->rows[a[i].prompt].task;
+		x[both] = -log(a[i].cost_s);
+		y[both++] = -log(b[i].cost_s);
+	}
+	if (both) {
+		tasks_clusters(tasks, both, cluster);
+		bootstrap_paired(x, y, cluster, both, seed, &low, &mean, &high);
+		json_object_set_new(j, "speedup_ratio",
+			json_pack("{s:f, s:f, s:f, s:i}", "value", exp(mean), "low", exp(low), "high", exp(high), "pairs", both));
+	}
+	free(cluster);
+	free(tasks);
+	free(x);
+	free(y);
+	return j;
+}
+
 /* ---- refinement beside best of n ---- */
 
 void episode_chains(const struct rollout *episodes, const struct prompt_set *prompts, int tasks, int K, int T,
@@ -77,40 +132,6 @@ void episode_chains(const struct rollout *episodes, const struct prompt_set *pro
 		chain_add(&chains[i], e, prompts); /* the first answer is both sides' */
 		for (int t = 0; t < T && !e[t].is_absent; t++) chains[i].tokens_budget += e[t].completion.count;
 	}
-}
-
-/* One side in numbers: episodes or chains of all tasks. */
-struct side {
-	double solved, tokens, tokens_read, answers, log_speedup;
-	int count, costed;
-};
-
-static void side_add(struct side *s, const struct chain *c, double reference_s)
-{
-	s->count++;
-	s->solved += c->is_solved;
-	s->tokens += (double)c->tokens;
-	s->tokens_read += (double)c->tokens_read;
-	s->answers += c->answers;
-	if (!(c->cost_s > 0) || !(reference_s > 0)) return;
-	s->log_speedup += log(reference_s / c->cost_s);
-	s->costed++;
-}
-
-static json_t *side_json(const struct side *s)
-{
-	double n = MAX(s->count, 1);
-	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "solved", s->solved / n, "answers", s->answers / n, "tokens",
-		s->tokens / n, "tokens_read", s->tokens_read / n, "speedup_geomean",
-		s->costed ? exp(s->log_speedup / s->costed) : 0.0);
-}
-
-/* The reference's time that the verdicts of a task speak of; 0: none of them was genuine. */
-static double reference_of(const struct rollout *e, int T)
-{
-	for (int t = 0; t < T && !e[t].is_absent; t++)
-		if (e[t].verdict.class == VERDICT_GENUINE && e[t].verdict.fused_cost_s > 0) return e[t].verdict.fused_cost_s;
-	return 0;
 }
 
 static json_t *by_turn(const struct rollout *episodes, int count, int T)
@@ -135,33 +156,19 @@ static json_t *by_turn(const struct rollout *episodes, int count, int T)
 json_t *turns_summary(const struct rollout *episodes, const struct chain *chains, const struct prompt_set *prompts,
 	int tasks, int K, int T, uint64_t seed)
 {
-	struct side refined = {0}, sampled = {0};
-	double *a = xcalloc((size_t)tasks + 1, sizeof *a), *b = xcalloc((size_t)tasks + 1, sizeof *b), low, mean, high;
-	const struct task **names = xcalloc((size_t)tasks + 1, sizeof *names);
-	int *cluster = xcalloc((size_t)tasks + 1, sizeof *cluster);
-	for (int i = 0; i < tasks * K; i++) {
+	int n = tasks * K;
+	struct chain *refined = xcalloc((size_t)n + 1, sizeof *refined);
+	for (int i = 0; i < n; i++) {
 		const struct rollout *e = &episodes[(int64_t)i * T];
-		struct chain c = {.prompt = e->prompt};
-		for (int t = 0; t < T && !e[t].is_absent; t++) chain_add(&c, &e[t], prompts);
-		side_add(&refined, &c, reference_of(e, T));
-		a[i / K] += (double)c.is_solved / K;
-		names[i / K] = &prompts->rows[e->prompt].task;
-		if (!chains) continue;
-		side_add(&sampled, &chains[i], reference_of(e, T));
-		b[i / K] += (double)chains[i].is_solved / K;
+		refined[i].prompt = e->prompt;
+		for (int t = 0; t < T && !e[t].is_absent; t++) chain_add(&refined[i], &e[t], prompts);
 	}
 	json_t *s = json_pack(
-		"{s:i, s:o, s:o}", "most", T, "by_turn", by_turn(episodes, tasks * K, T), "refined", side_json(&refined));
-	if (chains && tasks) {
-		int structures = tasks_clusters(names, tasks, cluster);
-		bootstrap_paired(a, b, cluster, tasks, seed, &low, &mean, &high);
-		json_object_set_new(s, "best_of", side_json(&sampled));
-		json_object_set_new(s, "difference",
-			json_pack("{s:f, s:f, s:f, s:i}", "solved", mean, "low", low, "high", high, "structures", structures));
+		"{s:i, s:o, s:o}", "most", T, "by_turn", by_turn(episodes, n, T), "refined", chains_json(refined, n));
+	if (chains) {
+		json_object_set_new(s, "best_of", chains_json(chains, n));
+		json_object_set_new(s, "difference", chains_paired(refined, chains, n, prompts, seed));
 	}
-	free(cluster);
-	free(names);
-	free(a);
-	free(b);
+	free(refined);
 	return s;
 }

@@ -45,6 +45,9 @@ static int learning_check(struct loop *l, struct err *err)
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
 	if (rc) return rc;
 	/* From here on: settings that are each valid alone but contradict each other. */
+	if (l->rule.is_gain && strcmp(o->stage, "midend"))
+		return err_set(err, ERR_USAGE,
+			"--reward %s pays for what is gained over a kernel that was given: --stage midend", o->reward);
 	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
 		return err_set(err, ERR_USAGE,
 			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "

@@ -185,6 +185,35 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
 }
 
+/* What the mid-end did to the kernels that it was given: of its genuine answers the shares that are faster and slower,
+ * and of the faster ones by which change. */
+static void put_midend(json_t *m, const struct prompt_set *prompts, const struct step_batch *b)
+{
+	int genuine = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
+	double log_speedup = 0;
+	for (int i = 0; i < b->n; i++) {
+		const struct rollout *r = &b->r[i];
+		const struct verdict *given = &prompts->rows[r->prompt].profile;
+		if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+		double s = midend_speedup(given, &r->verdict);
+		if (!(s > 0)) continue;
+		genuine++;
+		slower += s < 1;
+		log_speedup += log(s);
+		if (s <= 1) continue;
+		faster++;
+		by[midend_change(given, &r->verdict)]++;
+	}
+	put_number(m, "midend/faster", per(faster, genuine));
+	put_number(m, "midend/slower", per(slower, genuine));
+	put_number(m, "midend/speedup_geomean", genuine ? exp(log_speedup / genuine) : 0);
+	for (int c = 0; c < MIDEND_CHANGE_COUNT; c++) {
+		char key[48];
+		snprintf(key, sizeof key, "midend/%s", midend_change_name((enum midend_change)c));
+		if (c != CHANGE_NONE) put_number(m, key, per(by[c], faster));
+	}
+}
+
 /* Episodes: how many were solved by which turn, and the answers of each turn. */
 static void put_turns(json_t *m, const struct rl_options *o, const struct step_batch *b)
 {
@@ -241,6 +270,7 @@ json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule,
 	put_rewards(m, rule, &s);
 	put_answers(m, &s);
 	json_object_set_new(m, "answers", json_integer(b->n));
+	if (!strcmp(o->stage, "midend")) put_midend(m, prompts, b);
 	if (o->num_turns > 1) put_turns(m, o, b);
 	if (u) put_training(m, o, &s, b, u);
 	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));

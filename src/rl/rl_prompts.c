@@ -162,6 +162,24 @@ static int set_render(struct prompt_set *s, const struct prompt_options *o, cons
 	return rc;
 }
 
+int prompt_set_kernels(const struct prompt_options *o, const struct prompt_kernel *k, size_t n,
+	const struct tokenizer *t, struct prompt_set *out, struct err *err)
+{
+	struct prompt_set s = {0};
+	for (size_t i = 0; i < n; i++) {
+		struct prompt_row *r = set_push(&s);
+		task_copy(&r->task, k[i].task);
+		r->kernel = xmalloc(k[i].len + 1);
+		memcpy(r->kernel, k[i].source, k[i].len);
+		r->kernel[k[i].len] = 0;
+		r->profile = *k[i].profile;
+	}
+	int rc = set_render(&s, o, t, err);
+	if (rc) prompt_set_release(&s);
+	else *out = s;
+	return rc;
+}
+
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err)
 {
 	enum agent_stage stage;

@@ -69,25 +69,14 @@ def test_eval():
     check("rows have the task, the sample and the answer that was given",
           [(r["task"], r["sample"], "class ModelNew" in r["answer"]) for r in rows]
           == [("relu", 0, True), ("relu", 1, True), ("twice", 0, True), ("twice", 1, True), ("square", 0, False), ("square", 1, False)], rows)
-    # The rows themselves are a set of answers, and so is a folder with them.
-    with open(f"{work}/kept.jsonl", "w") as f:
-        f.writelines(json.dumps(r) + "\n" for r in rows if r["task"] != "square")
     with open(f"{work}/two.jsonl", "w") as f:
         f.writelines(line for line in open(f"{work}/tasks.jsonl") if '"square"' not in line)
     os.makedirs(f"{work}/answers", exist_ok=True)
-    for r in rows[:4]:
-        open(f"{work}/answers/{r['task']}.{r['sample']}.txt", "w").write(r["answer"])
-    for name, unit in (("kept.jsonl", "tokens"), ("answers", "bytes")):
-        p = evaluate("--policy_answers", f"{work}/{name}", "--tasks", f"{work}/two.jsonl", "--out", f"{work}/again.jsonl")
-        s = json.loads(p.stdout) if p.returncode == 0 else {}
-        again = [json.loads(line) for line in open(f"{work}/again.jsonl")] if s else []
-        check(f"the same answers as a set ({name}): the same verdicts", s.get("length_unit") == unit
-              and [(r["answer"], r["verdict"]) for r in again] == [(r["answer"], r["verdict"]) for r in rows[:4]] != [], p.stdout + p.stderr)
     p = evaluate("--policy_answers", f"{work}/answers")
-    check("an answer that is not there is named before anything is judged", p.returncode == 1 and "square.0.txt" in p.stderr and p.stdout == "", p.stderr)
+    check("an answer that is not there is named before anything is judged", p.returncode == 1 and "relu.0.txt" in p.stderr and p.stdout == "", p.stderr)
     p = evaluate("--policy_command", "exit 4")
     check("a command that dies: how, and with what unanswered", p.returncode == 1 and "exit 4" in p.stderr and "6 requests unanswered" in p.stderr, p.stderr)
-    for more, word in ((("--model", "m"), "--model"), (("--policy_answers", "a"), "exclude"), (("--from_runs", "r"), "--from_runs")):
+    for more, word in ((("--model", "m"), "--model and adapters"), (("--policy_answers", "a"), "exclude"), (("--from_runs", "r"), "--from_runs")):
         p = evaluate("--policy_command", "cat", *more)
         check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
 
@@ -152,12 +141,81 @@ def test_rl():
           and os.path.exists(f"{work}/fit/final/model.safetensors"), p.stderr)
 
 
+PIPELINE = '''import json, sys
+# As a frontend it writes a kernel that copies first; as a mid-end it takes the copy out of what it is shown, copies twice, or breaks it.
+FRONT = open(sys.argv[1]).read()
+for line in sys.stdin:
+    r = json.loads(line)
+    said, s = r["messages"][0]["content"], r["sample"]
+    if r["stage"] == "frontend":
+        code = FRONT.replace("EXPRESSION", {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}[r["task"]])
+        if s == 1:
+            code = code.replace("B=16", "B=8")
+    else:
+        assert "class Model(" not in said and "line " in said and "us\\n" in said, said
+        code = said[said.index("import torch"):said.index("### cost")]
+        assert "B=16" in code   # the cheaper of the two that the frontend wrote
+        if s == 0:
+            code = code.replace("copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)", "").replace("](t, o,", "](x, o,")
+        elif s == 1:   # once more for nothing
+            launch = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
+            code = code.replace(launch, launch + "\\n        " + launch)
+        else:
+            code = code.replace("x = tl.load(p + i, mask=i < n)", "x = 1.0 + tl.load(p + i, mask=i < n)")
+    print(json.dumps({"id": r["id"], "answer": "As it is.\\n```python\\n" + code.strip() + "\\n```\\n", "tokens": 50}), flush=True)
+'''
+
+
+def test_pipeline():
+    sys.path.append("tests/rl")
+    source = open("tests/rl/test_rl_resume.py").read()
+    open(f"{work}/slow.py", "w").write(source[source.index('SLOW = \"\"\"') + 10:].split('\"\"\"')[0])
+    open(f"{work}/pipeline.py", "w").write(PIPELINE)
+    command = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py", "--tasks", f"{work}/two.jsonl")
+    p = evaluate(*command, "--pipeline", "--midend_template", "recipes/prompts/small-pipeline.txt", "--midend_samples", "3", "--out", f"{work}/pipeline.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    j = s.get("pipeline", {})
+    m = j.get("midend", {})
+    fused = m.get("changes", {}).get("fused", {})
+    check("the mid-end fuses, slows down and breaks what the frontend wrote: each is counted",
+          m.get("kernels") == 2 and m.get("answers") == 6 and abs(m["genuine"] - 2 / 3) < 1e-9 and abs(m["faster"] - 1 / 3) < 1e-9
+          and abs(m["slower"] - 1 / 3) < 1e-9 and fused.get("kernels") == 2 and fused["speedup_geomean"] == m["speedup_geomean"] > 1.5, p.stdout + p.stderr)
+    one, same, much = (j.get(k, {}) for k in ("pipeline", "single_equal_answers", "single_equal_tokens"))
+    ratio = j.get("over_equal_tokens", {}).get("speedup_ratio", {})
+    check("the pipeline beside a single agent, at equal answers and at equal tokens",
+          one.get("solved") == same.get("solved") == 1 and one["answers"] == same["answers"] == much["answers"] == 5 and one["tokens"] == much["tokens"] == 250
+          and abs(one["speedup_geomean"] / same["speedup_geomean"] - m["speedup_geomean"]) < 1e-9
+          and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
+    rows = [json.loads(line) for line in open(f"{work}/pipeline.jsonl")] if j else []
+    check("rows of both stages", [r.get("stage") for r in rows] == [None] * 4 + ["midend"] * 6, rows)
+    open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-pipeline.txt\nmax_steps: 2\n")
+    args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2", "--generation_batch_size", "4", "--max_steps", "1",
+            "--num_correct_trials", "1", "--verify_threads", "1", "--pipeline", f"{work}/midend.yaml", "--pipeline_kernels", "1", "--output_dir", f"{work}/p"]
+    p = run(*args)
+    given = [json.loads(line) for line in open(f"{work}/p/midend.jsonl")] if p.returncode == 0 else []
+    with sqlite3.connect(f"{work}/p/hone.db") as db:
+        found = [[json.loads(t) for t, in db.execute("select row from samples where run = ? order by step, idx", (r,))] for r, in db.execute("select id from runs order by id")]
+    front = {r["task"]: r for r in reversed(found[0])} if given else {}
+    check("the mid-end's tasks are the first genuine kernel of each task that the frontend found, with its verdict",
+          [r["name"].split("+")[0] for r in given] == ["relu", "twice"] and all(r["kernel"] in front[r["name"].split("+")[0]]["answer"]
+          and r["profile"] == front[r["name"].split("+")[0]]["verdict"] for r in given), (p.stderr, given))
+    paid = {r["sample"]: r["reward_code"] for r in found[1]} if given else {}
+    check("the mid-end is paid for what it gained and not for a regression", p.stdout == f"{work}/p/frontend\n{work}/p/midend\n" and len(found) == 2
+          and len(found[1]) == 8 and paid.get(0, 0) > 0.5 and paid.get(1) == 0, (p.stderr, paid))
+    metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
+    check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5 and metrics[0]["midend/fused"] == 1, metrics)
+    before = open(f"{work}/p/midend.jsonl", "rb").read()
+    p = run(*args)
+    check("started again it has nothing left to do", p.returncode == 0 and open(f"{work}/p/midend.jsonl", "rb").read() == before, p.stderr)
+
+
 def main():
     p = prepare()
     if p.returncode == 0:
         test_eval()
         test_turns()
         test_rl()
+        test_pipeline()
     else:
         check("tasks are made", False, p.stderr)
     done()
