@@ -83,7 +83,8 @@ static const struct {
 	{"no Python", WHOLE, 3, "Here is the kernel number %d:\n```python\n"},
 };
 
-#define SEND "def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n            s = socket.socket(fileno=os.dup(fd))\n" \
+#define SEND "def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n" \
+	"            s = socket.socket(fileno=os.dup(fd))\n" \
 	"            s.getpeername()\n        except OSError:\n            continue\n" \
 	"        s.sendall(struct.pack('<I', len(payload) if length is None else length) + payload)\n        return s\n\n\n"
 /* The honest tape with some of its numbers, names and lists changed. */
@@ -91,10 +92,13 @@ static const struct {
 	"    relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)\n" \
 	"    own = sys.modules['tracer_record']\n" \
 	"    t = own.tape_json(sys.modules['tracer_driver'].RECORDER, [y.view_tuple()], False)\n" \
-	"    def spoil(v):\n        if isinstance(v, dict):\n            return {k: spoil(w) for k, w in v.items() if draw.random() > 0.002}\n" \
-	"        if isinstance(v, list):\n            return [spoil(w) for w in v] * (1 if draw.random() > 0.01 else draw.randint(0, 3))\n" \
+	"    def spoil(v):\n        if isinstance(v, dict):\n" \
+	"            return {k: spoil(w) for k, w in v.items() if draw.random() > 0.002}\n" \
+	"        if isinstance(v, list):\n" \
+	"            return [spoil(w) for w in v] * (1 if draw.random() > 0.01 else draw.randint(0, 3))\n" \
 	"        if draw.random() > 0.03:\n            return v\n" \
-	"        return draw.choice([v, -1, 0, 1 << 40, 3.5, None, 'nan', [], {}, v * 2 if isinstance(v, (int, str)) else v])\n" \
+	"        return draw.choice([v, -1, 0, 1 << 40, 3.5, None, 'nan', [], {}, " \
+	"v * 2 if isinstance(v, (int, str)) else v])\n" \
 	"    send(json.dumps({'tape': json.dumps(spoil(t))}).encode())\n    os._exit(0)\n\n\n"
 
 /* The first %d of a text and those after it, with the drawn number. */

@@ -71,7 +71,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
 	O(OPTION_STR, cost_size,
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
-	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "processor time of one reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 

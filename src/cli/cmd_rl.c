@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "rl/rl.h"
 
 #include <stdlib.h>
@@ -34,7 +35,8 @@ int cmd_rl(int argc, char **argv)
 	if (!rc && o.pipeline) rc = rl_pipeline(&o, print_metrics, &o, &err);
 	else if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
 	const char *final = policy_is_outside(&o.policy) ? "" : "/final";
-	if (!rc && o.pipeline) printf("%s/frontend%s\n%s/midend%s\n", o.output_dir, final, o.output_dir, final);
-	else if (!rc && !o.dry_run) printf("%s%s\n", o.output_dir, final);
+	bool is_said = !rc && !o.dry_run && ranks_is_first(&o.ranks);
+	if (is_said && o.pipeline) printf("%s/frontend%s\n%s/midend%s\n", o.output_dir, final, o.output_dir, final);
+	else if (is_said) printf("%s%s\n", o.output_dir, final);
 	return rc ? cli_fail("rl", &err) : 0;
 }

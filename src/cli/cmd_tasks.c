@@ -47,7 +47,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),
 	O(OPTION_INT, num_correct_trials, "audit: trials per task (0: default)", "0 to 32"),
-	O(OPTION_INT, oracle_timeout_ms, "audit: for one reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "audit: processor time of one reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_work_ms,
 		"audit: nominal time of one reference, by which its sizes are chosen; 0: a 24th of the former",
 		"0 to 2147483647"),

@@ -11,12 +11,43 @@
 
 struct eval_options {
 	struct policy_options policy;
-	const char *tasks, *split, *stage, *prompt_template, *precision, *out, *compare, *store, *from_runs, *results,
-		*timings, *baseline, *verify_device, *gpu, *cost_size, *turn_template, *midend_adapter, *midend_template;
-	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, verify_threads,
-		num_correct_trials, verify_seed, level, oracle_timeout_ms, num_turns, max_feedback_length, midend_samples;
-	double temperature, top_p;
-	bool json, turn_refines, pipeline;
+	const char *tasks;
+	const char *split;
+	const char *stage;
+	const char *prompt_template;
+	const char *precision;
+	const char *out;
+	const char *compare;
+	const char *store;
+	const char *from_runs;
+	const char *results;
+	const char *timings;
+	const char *baseline;
+	const char *verify_device;
+	const char *gpu;
+	const char *cost_size;
+	const char *turn_template;
+	const char *midend_adapter;
+	const char *midend_template;
+	int64_t limit;
+	int64_t num_samples;
+	int64_t max_prompt_length;
+	int64_t max_completion_length;
+	int64_t top_k;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t num_correct_trials;
+	int64_t verify_seed;
+	int64_t level;
+	int64_t oracle_timeout_ms;
+	int64_t num_turns;
+	int64_t max_feedback_length;
+	int64_t midend_samples;
+	double temperature;
+	double top_p;
+	bool json;
+	bool turn_refines;
+	bool pipeline;
 };
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store);
 /* The answers of a frontend, to be carried on by a mid-end. */

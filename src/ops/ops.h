@@ -38,6 +38,7 @@
 #define OPS_FIGURES 4 /* columns of logprob's result */
 #define OPS_FETCHES 2
 #define OPS_FETCH_MAX (1 << 20)
+#define OPS_RANKS_ID 128 /* bytes by which the devices of a job find each other */
 
 struct elem;
 struct f32;
@@ -49,7 +50,8 @@ enum ops_accumulate { OPS_SET, OPS_ADD }; /* out = value, or out += value */
 /* ---- what the host says of a batch ---- */
 
 struct ops_rows {
-	int T, S;
+	int T;                   /* rows */
+	int S;                   /* sequences */
 	const int32_t *ids;      /* (T) token */
 	const int32_t *pos;      /* (T) its position in its sequence */
 	const int32_t *sequence; /* (T) 0..S-1, never falling: rows of one sequence lie side by side, in rising positions */
@@ -70,7 +72,9 @@ struct ops_draw {
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
 	float min_p;       /* 0: off */
-	uint64_t seed, stream, index;
+	uint64_t seed;
+	uint64_t stream;
+	uint64_t index;
 };
 
 /* Rows of the batch whose logits are wanted. */
@@ -87,12 +91,14 @@ struct ops_want {
 /* ---- weights ---- */
 
 struct ops_weight { /* a matrix (rows, cols); a vector is (1, cols) */
-	int rows, cols;
+	int rows;
+	int cols;
 	int64_t ld;         /* elements from row to row of w */
 	struct elem *w;     /* what products read; on the CPU it may lie in a mapped file */
 	struct f32 *master; /* (rows, cols) without gaps; NULL: frozen. On the CPU it is w */
 	struct f32 *grad;   /* (rows, cols) without gaps; NULL: frozen */
-	struct f32 *m, *v;  /* moments, shaped as grad; NULL without an optimiser */
+	struct f32 *m;      /* first moments, shaped as grad; NULL without an optimiser */
+	struct f32 *v;      /* second moments, as m */
 };
 
 struct ops_linear { /* up to OPS_PARTS projections of one input */
@@ -120,14 +126,21 @@ struct ops_next { /* the projection that will read a stage's output; lora NULL: 
 };
 
 struct ops_heads {
-	int NH, NKV, HD;
+	int NH;  /* heads of queries */
+	int NKV; /* heads of keys and values */
+	int HD;  /* elements of a head */
 	float eps;
-	const struct ops_weight *q_norm, *k_norm; /* (1, HD); NULL: none */
-	const struct f32 *rope;                   /* (positions, 2, HD / 2): cosines, then sines */
+	const struct ops_weight *q_norm; /* (1, HD); NULL: none */
+	const struct ops_weight *k_norm; /* (1, HD); NULL: none */
+	const struct f32 *rope;          /* (positions, 2, HD / 2): cosines, then sines */
 };
 
 struct ops_adamw {
-	float lr, beta1, beta2, eps, weight_decay;
+	float lr;
+	float beta1;
+	float beta2;
+	float eps;
+	float weight_decay;
 	float grad_scale; /* gradients are multiplied by it first: clipping */
 	int64_t step;     /* from 1 */
 };
@@ -270,6 +283,16 @@ struct ops {
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
+
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no way
+	 * of their own to each other ---- */
+	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
+	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
+	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
+	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile, which says in err who is
+	 * gone, and gives up then. */
+	int (*ranks_sum)(struct ops_context *, struct f32 *values, int64_t n, bool (*is_lost)(void *ctx, struct err *),
+		void *ctx, struct err *);
 
 	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };

@@ -4,7 +4,8 @@
 #include "base/base.h"
 
 struct chart_point {
-	double x, y;
+	double x;
+	double y;
 };
 struct chart_series {
 	const char *name;

@@ -6,7 +6,11 @@
  * checkpoints are atomic; metrics and samples of steps after the checkpoint are dropped on resume
  * and written again.
  *
- * One thread drives model, engine and loop; the verifier has its own threads and child processes. */
+ * One thread drives model, engine and loop; the verifier has its own threads and child processes.
+ *
+ * Started as several ranks (ranks.h) each writes and grades its share of a step's groups and passes its share
+ * of the update's sequences through the model. Rank 0 has the run's folder and store; the others keep the
+ * verdicts they gave in a store of their own beside it. */
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
@@ -14,6 +18,7 @@
 #include "infer/infer.h"
 #include "model/model.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
@@ -42,7 +47,9 @@ struct prompt_options {
 	const char
 		*tasks; /* as task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as `hone pairs` writes them */
 	const char *split; /* keep rows of this split; NULL or "" keeps all */
-	const char *stage, *prompt_template, *precision;
+	const char *stage;
+	const char *prompt_template;
+	const char *precision;
 	const struct chat_template *chat_template;
 	const char *chat_date; /* as chat_render takes it */
 	int level;             /* keep rows of this level; 0: all */
@@ -75,7 +82,8 @@ struct author {
 	const char *stage; /* what a policy outside is told */
 };
 struct rollout {
-	int prompt, sample;
+	int prompt;                   /* number in the prompt set */
+	int sample;                   /* number among the prompt's answers */
 	struct completion completion; /* tokens and the sampler's log-probabilities; from outside neither, but the count */
 	char *text;
 	size_t text_len; /* decoded answer without the end token */
@@ -83,7 +91,8 @@ struct rollout {
 	struct verdict verdict; /* format failures get one too (stage format) */
 	bool is_dropped;        /* infra: no reward, out of every statistic but the count of dropped */
 	struct reward reward;
-	double advantage_plan, advantage_code;
+	double advantage_plan; /* of the tokens in front of the code */
+	double advantage_code; /* of the code's */
 	/* An answer may be one turn of an episode: the verdict on it is told, and the policy answers again. */
 	int turn;           /* 0: the first */
 	bool is_absent;     /* the episode ended before this turn; nothing else is set but prompt, sample and turn */
@@ -122,7 +131,9 @@ struct rollout_options {
 	const int32_t *stop_ids;
 	int nstop;
 	struct adapter *adapter;
-	const char *progress;        /* label, or NULL */
+	const char *progress;                     /* label, or NULL */
+	int (*watch)(void *ctx, struct err *err); /* asked between the engine's steps; an error ends it. NULL: nobody is */
+	void *watch_ctx;
 	struct rollout_times *times; /* added to; NULL: not wanted */
 };
 /* Whether an answer that is still being written has come to its code: a line that begins with three
@@ -149,7 +160,8 @@ struct advantage_options {
 	double negative_weight; /* those below 0 by this too */
 	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up to penalty of
 	 * its reward, in proportion; buffer 0: off. */
-	int max_completion_length, overlong_buffer_len;
+	int max_completion_length;
+	int overlong_buffer_len;
 	double overlong_penalty_factor;
 	double turn_gamma; /* a turn's value: its reward + gamma times the value of the episode's next turn */
 };
@@ -184,19 +196,91 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
-	const char *output_dir, *store, *stage, *tasks, *split, *prompt_template, *precision, *reward, *reward_time,
-		*advantage, *loss_type, *importance_sampling_mode, *prompt_selection, *level_weights, *guard, *verify_device,
-		*gpu, *cost_size, *replay_pairs, *turn_template, *pipeline;
-	bool truncate_prompts, dry_run, mask_truncated_completions, filter_groups, turn_refines;
-	int64_t num_generations, num_generations_first, generation_batch_size, num_iterations, steps_per_generation,
-		max_prompt_length, max_completion_length, max_steps, save_steps, save_total_limit, seed, verify_threads,
-		max_tokens, num_correct_trials, limit, level, overlong_buffer_len, max_num_gen_batches, replay_updates,
-		replay_batch_size, replay_min, eval_steps, eval_limit, eval_patience, guard_patience, max_sequences, num_turns,
-		max_feedback_length, pipeline_kernels;
-	double turn_gamma, temperature, temperature_code, top_p, min_p, max_grad_ratio, epsilon, epsilon_high, delta, beta,
-		max_seconds, reward_alpha, reward_beta, reward_clip, policy_weight, negative_weight,
-		importance_sampling_clip_max, overlong_penalty_factor, replay_rate, replay_weight, promise_decay, promise_floor,
-		level_admission, guard_gap, guard_kl, guard_degenerate, guard_hack, guard_truncation, guard_format;
+	struct ranks_options ranks;
+	const char *output_dir;
+	const char *store;
+	const char *stage;
+	const char *tasks;
+	const char *split;
+	const char *prompt_template;
+	const char *precision;
+	const char *reward;
+	const char *reward_time;
+	const char *advantage;
+	const char *loss_type;
+	const char *importance_sampling_mode;
+	const char *prompt_selection;
+	const char *level_weights;
+	const char *guard;
+	const char *verify_device;
+	const char *gpu;
+	const char *cost_size;
+	const char *replay_pairs;
+	const char *turn_template;
+	const char *pipeline;
+	bool truncate_prompts;
+	bool dry_run;
+	bool mask_truncated_completions;
+	bool filter_groups;
+	bool turn_refines;
+	int64_t num_generations;
+	int64_t num_generations_first;
+	int64_t generation_batch_size;
+	int64_t num_iterations;
+	int64_t steps_per_generation;
+	int64_t max_prompt_length;
+	int64_t max_completion_length;
+	int64_t max_steps;
+	int64_t save_steps;
+	int64_t save_total_limit;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t max_tokens;
+	int64_t num_correct_trials;
+	int64_t limit;
+	int64_t level;
+	int64_t overlong_buffer_len;
+	int64_t max_num_gen_batches;
+	int64_t replay_updates;
+	int64_t replay_batch_size;
+	int64_t replay_min;
+	int64_t eval_steps;
+	int64_t eval_limit;
+	int64_t eval_patience;
+	int64_t guard_patience;
+	int64_t max_sequences;
+	int64_t num_turns;
+	int64_t max_feedback_length;
+	int64_t pipeline_kernels;
+	double turn_gamma;
+	double temperature;
+	double temperature_code;
+	double top_p;
+	double min_p;
+	double max_grad_ratio;
+	double epsilon;
+	double epsilon_high;
+	double delta;
+	double beta;
+	double max_seconds;
+	double reward_alpha;
+	double reward_beta;
+	double reward_clip;
+	double policy_weight;
+	double negative_weight;
+	double importance_sampling_clip_max;
+	double overlong_penalty_factor;
+	double replay_rate;
+	double replay_weight;
+	double promise_decay;
+	double promise_floor;
+	double level_admission;
+	double guard_gap;
+	double guard_kl;
+	double guard_degenerate;
+	double guard_hack;
+	double guard_truncation;
+	double guard_format;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */
@@ -240,7 +324,8 @@ struct updater_options {
 	struct loss_options loss;
 	int num_iterations;       /* passes over a batch of rollouts */
 	int steps_per_generation; /* mini-batches, each with its optimiser step, that a pass is cut into */
-	int max_tokens, max_completion_length;
+	int max_tokens;           /* of a packed pass */
+	int max_completion_length;
 	float temperature; /* of tokens that carry none of their own */
 	float min_p;       /* as the sampler's: log-probabilities are of what it leaves */
 	enum importance_mode importance;
@@ -251,8 +336,9 @@ struct updater_options {
 	uint64_t dropout_seed;
 	bool full_reference;
 	const char *reference_model;
-	bool recompute; /* pass_options */
-	bool apart;     /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
+	bool recompute;      /* pass_options */
+	struct ranks *ranks; /* that share the sequences of every update, all with the same rollouts; NULL: alone */
+	bool apart; /* every answer passes through the model whole, with its prompt: to measure what sharing saves */
 };
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
@@ -261,18 +347,25 @@ void updater_free(struct updater *u);
 int updater_steps(const struct updater_options *o);
 struct update_stats {
 	struct loss_stats loss;
-	double grad_norm;                          /* mean over updates, before clipping */
-	int counted, sequences;                    /* answers that enter normalisers; that train */
-	int updates;                               /* optimiser steps with a gradient */
-	int not_finite, spikes;                    /* of them: skipped for their norm; held to max_grad_ratio */
-	int64_t completion_tokens;                 /* of the counted answers */
-	int64_t tokens;                            /* passed through the model for gradients */
-	int64_t tokens_apart;                      /* of rollouts, if every answer were passed whole with its prompt */
-	double weight_sum, weight_min, weight_max; /* importance weights of the tokens that train */
-	int fit_updates, fit_examples;             /* supervised updates beside: their number, their examples */
-	int64_t fit_tokens;                        /* of `tokens`, theirs */
-	double fit_loss, fit_norm;                 /* sums over them: mean loss of a token, norm before clipping */
+	double grad_norm;          /* mean over updates, before clipping */
+	int counted;               /* answers that enter normalisers */
+	int sequences;             /* that train */
+	int updates;               /* optimiser steps with a gradient */
+	int not_finite;            /* of them: skipped for their norm */
+	int spikes;                /* held to max_grad_ratio */
+	int64_t completion_tokens; /* of the counted answers */
+	int64_t tokens;            /* passed through the model for gradients */
+	int64_t tokens_apart;      /* of rollouts, if every answer were passed whole with its prompt */
+	double weight_sum;         /* importance weights of the tokens that train */
+	double weight_min;
+	double weight_max;
+	int fit_updates;    /* supervised updates beside */
+	int fit_examples;   /* their examples */
+	int64_t fit_tokens; /* of `tokens`, theirs */
+	double fit_loss;    /* sum over them of the mean loss of a token */
+	double fit_norm;    /* sum over them of the norm before clipping */
 };
+/* With ranks both are rounds, and a figure of stats that is a sum over sequences is of this rank's alone. */
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
@@ -280,8 +373,8 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 /* One supervised update: mean log-loss over the examples' completion tokens times weight, at
  * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule alone.
  * Each example has a prompt and fits max_tokens. */
-void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
-	struct update_stats *stats);
+int updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats, struct err *err);
 /* What a checkpoint keeps of an updater. */
 json_t *updater_state(const struct updater *u);
 void updater_state_set(struct updater *u, const json_t *state);

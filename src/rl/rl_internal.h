@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"
@@ -17,6 +18,7 @@
 
 struct loop {
 	const struct rl_options *o;
+	struct ranks *ranks;  /* NULL: this process is alone */
 	struct policy policy; /* of zeros where the policy is outside, as what trains: NULL */
 	struct author author;
 	struct optimizer *optimizer;
@@ -24,17 +26,20 @@ struct loop {
 	struct verifier *verifier;
 	struct updater *updater;
 	struct updater_options update;
-	struct store *store;
-	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
-	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
+	struct store *store; /* of the run, or another rank's of its verdicts alone */
+	struct prompt_set prompts;
+	struct prompt_set dev; /* of the evaluations inside the run */
+	struct sft_data pairs; /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
 	struct str turn_template; /* of --num_turns above 1 */
 	struct reward_rule rule;
 	struct advantage_options advantage;
 	double level_weights[LEVELS_MAX];
-	int64_t run, step;     /* step: done so far */
+	int64_t run;
+	int64_t step;          /* done so far */
 	double seconds_before; /* of earlier starts of this run */
+	double seconds;        /* spent so far, by rank 0's clock: as of the last step's end */
 	uint64_t start_ns;
 	int64_t tokens;
 	struct rollout_times times; /* of this step */
@@ -47,11 +52,13 @@ struct loop {
  * is the answers of one turn to one prompt, its first turn before its second. */
 struct step_batch {
 	struct rollout *r;
-	int *sizes;          /* (groups) */
-	bool *varies;        /* (groups) whether the group teaches something */
-	int n, groups, flat; /* rollouts, groups, groups without variance */
-	int kept;            /* rollouts of the groups that train: the first ones */
-	int rounds;          /* of generation: more than one with filter_groups */
+	int *sizes;   /* (groups) */
+	bool *varies; /* (groups) whether the group teaches something */
+	int n;        /* rollouts */
+	int groups;
+	int flat;   /* groups without variance */
+	int kept;   /* rollouts of the groups that train: the first ones */
+	int rounds; /* of generation: more than one with filter_groups */
 };
 int step_collect(struct loop *l, struct step_batch *b, struct err *err);
 void step_batch_release(struct step_batch *b);
@@ -74,7 +81,7 @@ void put_number(json_t *m, const char *key, double x);
  * and threads; hashes of the weights at the start (m NULL: a policy outside has none here), of the
  * prompts, and of replay_pairs where there are any. New reference. */
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs);
+	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks);
 /* A folder with checkpoints (of a policy outside: with settings.json) must have been written with the
  * same settings (ERR_MISMATCH names option and both values); any other folder gets settings.json. */
 int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err);
@@ -83,6 +90,17 @@ int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings
 int rl_metrics_open(
 	const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err);
 void rl_metrics_put(FILE *f, const json_t *row);
+/* ---- several ranks (rl_ranks.c); each a round, and with ranks NULL what one process does ---- */
+
+/* rollouts_collect, shared out by groups: all of out and sizes is there on every rank. */
+int rollouts_share(struct ranks *ranks, const struct author *a, struct verifier *v, const struct prompt_set *prompts,
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
+/* Sums and extremes become those of all ranks. */
+int update_stats_join(struct ranks *ranks, struct update_stats *u, struct err *err);
+/* Calls fn for each sample of the run in rank 0's store, on every rank. */
+typedef int rl_row_fn(int64_t step, int64_t index, const json_t *row, void *ctx);
+int samples_relay(struct ranks *ranks, struct store *store, int64_t run, rl_row_fn *fn, void *ctx, struct err *err);
+
 /* ---- the plan (rl_plan.c) ---- */
 
 struct rl_memory {

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
@@ -19,6 +20,9 @@
 #include <stdlib.h>
 
 #define EXTRA_SECONDS "seconds"
+
+/* Whether this process has the run's folder and store. */
+static bool is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }
 
 /* Reward, advantage and loss, and which of their settings go together. */
 static int learning_check(struct loop *l, struct err *err)
@@ -148,9 +152,16 @@ static int open_policy(struct loop *l, bool text_only, struct err *err)
 	struct policy_options p = l->o->policy;
 	l->author = (struct author){.policy = &l->policy, .stage = l->o->stage};
 	if (policy_is_outside(&p)) return outside_open(&p, &l->author.outside, err);
+	char *device = ranks_device(l->ranks, p.device);
 	p.lora_seed = (uint64_t)l->o->seed;
 	p.text_only = text_only;
-	return policy_open(&p, &l->policy, err);
+	p.device = device;
+	int rc = policy_open(&p, &l->policy, err);
+	free(device);
+	if (!rc && !text_only) rc = ranks_join(l->ranks, l->policy.ops, err);
+	if (!rc && l->ranks && is_first(l))
+		log_info("%d ranks; gradients travel by %s", ranks_count(l->ranks), ranks_way(l->ranks));
+	return rc;
 }
 
 static struct prompt_options prompt_options_of(const struct loop *l)
@@ -221,6 +232,11 @@ static int open_prompts(struct loop *l, struct err *err)
 	if (rc) return rc;
 	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
+	if (groups < ranks_count(l->ranks))
+		return err_set(err, ERR_USAGE,
+			"%lld groups a step for %d ranks: some would have nothing to do; raise "
+			"--generation_batch_size",
+			(long long)groups, ranks_count(l->ranks));
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
@@ -234,7 +250,8 @@ static int open_prompts(struct loop *l, struct err *err)
 			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
 	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
 	if (rc) return rc;
-	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
+	if (l->prompts.refused && is_first(l))
+		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
 
@@ -244,7 +261,7 @@ static int open_pairs(struct loop *l, struct err *err)
 	if (!path) return 0;
 	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
 	if (rc) return err_prefix(err, "--replay_pairs");
-	if (l->pairs.too_long)
+	if (l->pairs.too_long && is_first(l))
 		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
 			(long long)l->pairs.too_long);
 	return 0;
@@ -296,7 +313,7 @@ static int open_memory(struct loop *l, struct err *err)
 	const struct rl_options *o = l->o;
 	struct rl_memory m;
 	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
-	rl_memory_print(o, l->policy.ops, &m, stderr);
+	if (is_first(l)) rl_memory_print(o, l->policy.ops, &m, stderr);
 	l->update.recompute = m.recompute;
 	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
 }
@@ -331,9 +348,10 @@ static int open_trainer(struct loop *l, struct err *err)
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
 		.recompute = l->update.recompute,
+		.ranks = l->ranks,
 		.apart = o->apart,
 	};
-	if (!l->policy.ops->follows)
+	if (!l->policy.ops->follows && is_first(l))
 		log_info("device %s: its attention knows no shared beginnings, so every answer trains whole, with its prompt",
 			l->policy.ops->name);
 	l->update = u;
@@ -350,28 +368,50 @@ static int open_trainer(struct loop *l, struct err *err)
 	return rc;
 }
 
-static int open_store(struct loop *l, struct err *err)
+/* The folder belongs to one run with these settings, or is refused; all ranks have the same. */
+static int open_folder(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	/* The folder first: it belongs to one run with these settings, or is refused. */
-	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs);
-	int rc = dir_make(o->output_dir, err);
-	if (!rc) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
-	if (!rc) rc = run_folder_claim(o->output_dir, err);
+	json_t *settings = rl_settings_json(
+		o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs, ranks_count(l->ranks));
+	char *text = json_dumps(settings, JSON_SORT_KEYS);
+	int rc = ranks_agree(l->ranks, "settings", text, err);
+	if (!rc) rc = dir_make(o->output_dir, err);
+	if (!rc && is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
+	if (!rc && is_first(l)) rc = run_folder_claim(o->output_dir, err);
+	free(text);
 	json_decref(settings);
-	if (rc) return rc;
-	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");
-	rc = store_open(path, &l->store, err);
+	return rc;
+}
+
+/* Rank 0's store has the run. Another's stands beside it and has the verdicts that it gave alone. */
+static int open_run(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	char own[32];
+	snprintf(own, sizeof own, "rank-%d.db", ranks_rank(l->ranks));
+	char *path = is_first(l) && o->store ? xstrdup(o->store) : path_join(o->output_dir, is_first(l) ? "hone.db" : own);
+	int rc = store_open(path, &l->store, err);
 	free(path);
+	if (rc || !is_first(l)) return rc;
 	json_t *config = options_json(rl_option_defs, rl_option_count, o);
 	/* A store that several runs share knows each by its folder, wherever hone was started. */
 	char *name = path_real(o->output_dir);
-	if (!rc) rc = store_run_open(l->store, name, config, &l->run, err);
+	rc = store_run_open(l->store, name, config, &l->run, err);
 	json_decref(config);
 	free(name);
+	return rc;
+}
+
+static int open_store(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	int rc = open_folder(l, err);
+	if (!rc) rc = open_run(l, err);
 	/* Verdicts are cached in the same store. */
+	char *device = ranks_device(l->ranks, o->verify_device);
 	struct verify_options v = {
-		.device = o->verify_device,
+		.device = device,
 		.gpu = o->gpu,
 		.cost_size = o->cost_size,
 		.precision = o->precision,
@@ -381,7 +421,9 @@ static int open_store(struct loop *l, struct err *err)
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
-	return rc ? rc : verifier_create(&v, &l->verifier, err);
+	if (!rc) rc = verifier_create(&v, &l->verifier, err);
+	free(device);
+	return rc;
 }
 
 /* What the store holds of the steps that are behind the checkpoint, into history and guards. */
@@ -420,7 +462,7 @@ static int checkpoint_take(struct loop *l, struct err *err)
 	struct checkpoint_state s = {0};
 	int rc = l->author.outside
 		? store_metrics_each(l->store, l->run, last_step, &l->step, err)
-		: checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
+		: checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, l->ranks, &s, err);
 	if (rc && (rc != ERR_NOT_FOUND || l->author.outside)) return rc;
 	if (!rc && !l->author.outside) {
 		l->step = s.step;
@@ -428,7 +470,7 @@ static int checkpoint_take(struct loop *l, struct err *err)
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
 		updater_state_set(l->updater, json_object_get(s.extra, "updater"));
 	}
-	if (l->step > 0) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)l->step);
+	if (l->step > 0 && is_first(l)) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)l->step);
 	json_decref(s.extra);
 	return 0;
 }
@@ -438,9 +480,11 @@ static int resume(struct loop *l, struct err *err)
 	struct fold fold = {l, err};
 	int rc = checkpoint_take(l, err);
 	if (rc) return rc;
-	rc = store_run_truncate(l->store, l->run, l->step, err);
-	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, &fold, err);
-	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
+	/* What was learned about the prompts every rank knows; metrics and guards are rank 0's. */
+	rc = is_first(l) ? store_run_truncate(l->store, l->run, l->step, err) : 0;
+	if (!rc) rc = samples_relay(l->ranks, l->store, l->run, fold_sample, &fold, err);
+	if (rc || !is_first(l)) return rc;
+	rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
 	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 
@@ -451,6 +495,7 @@ static double loop_seconds(const struct loop *l)
 
 static int save(struct loop *l, struct err *err)
 {
+	if (!is_first(l)) return 0;
 	struct checkpoint_state s = {.step = l->step, .extra = json_object()};
 	/* Seconds enter a checkpoint only when they decide something: otherwise equal runs must have
 	 * equal bytes. */
@@ -489,16 +534,18 @@ static int record(struct loop *l, const json_t *rows, const json_t *metrics, str
 }
 
 /* Supervised updates on the buffer, behind those of the answers themselves. */
-static void step_replay(struct loop *l, struct update_stats *u)
+static int step_replay(struct loop *l, struct update_stats *u, struct err *err)
 {
+	int rc = 0;
 	const struct rl_options *o = l->o;
 	const struct sft_example **e = xcalloc((size_t)o->replay_batch_size, sizeof *e);
-	for (int k = 0; k < o->replay_updates; k++) {
+	for (int k = 0; !rc && k < o->replay_updates; k++) {
 		bool is_ready = history_unique(l->history) + (int64_t)l->pairs.train.count >= o->replay_min;
 		int n = is_ready ? history_replay(l->history, l->step, k, (int)o->replay_batch_size, e) : 0;
-		updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u);
+		rc = updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u, err);
 	}
 	free(e);
+	return rc;
 }
 
 static int weights_save(struct loop *l, const char *name, struct err *err)
@@ -513,10 +560,14 @@ static int weights_save(struct loop *l, const char *name, struct err *err)
 static int step_watch(struct loop *l, json_t *m, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	char begins[512];
+	char begins[512] = "";
 	json_t *alarms = json_array();
 	bool is_due = o->eval_steps > 0 && l->step % o->eval_steps == 0;
 	int rc = is_due ? step_evaluate(l, m, err) : 0;
+	if (!is_first(l)) {
+		json_decref(alarms);
+		return rc;
+	}
 	guard_add(&l->guard, l->step, m, alarms, begins, sizeof begins);
 	if (json_array_size(alarms)) json_object_set(m, "alarms", alarms);
 	if (l->guard.stops) json_object_set_new(m, "stopped", json_string(l->guard.why));
@@ -542,7 +593,8 @@ static int step_learn(
 		: 0;
 	json_t *rows = rc ? NULL : step_rows(l, b, err);
 	if (!rows) return err->code;
-	step_replay(l, &u);
+	rc = step_replay(l, &u, err);
+	if (!rc) rc = update_stats_join(l->ranks, &u, err);
 	double update_s = step_clock(l) - t0;
 	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
 	 * look at them before the times are added, and may end the run. */
@@ -552,7 +604,7 @@ static int step_learn(
 	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
 	if (trains) put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
-	rc = step_watch(l, m, err);
+	if (!rc) rc = step_watch(l, m, err);
 	/* Where the step's seconds went; verdicts are waited for inside generation. */
 	put_number(m, "timing_s/generate_and_verify", generate_s);
 	put_number(m, "timing_s/generate", l->times.generate_s);
@@ -561,8 +613,8 @@ static int step_learn(
 	put_number(m, "timing_s/update", update_s);
 	put_number(m, "step_time", generate_s + step_clock(l) - t0);
 	/* Rows and metrics go to the store in one transaction before anybody hears of them. */
-	if (!rc) rc = record(l, rows, m, err);
-	if (!rc && metrics) rc = metrics(ctx, l->step, m);
+	if (!rc && is_first(l)) rc = record(l, rows, m, err);
+	if (!rc && metrics && is_first(l)) rc = metrics(ctx, l->step, m);
 	json_decref(m);
 	json_decref(rows);
 	return rc;
@@ -573,7 +625,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	struct step_batch b;
 	double t0 = step_clock(l);
 	l->times = (struct rollout_times){.clock = l->o->clock};
-	if (l->o->max_steps <= 0 && l->optimizer) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
+	if (l->o->max_steps <= 0 && l->optimizer) optimizer_pace(l->optimizer, l->seconds / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
 	l->step++;
@@ -582,10 +634,16 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	return rc;
 }
 
-static bool is_finished(const struct loop *l)
+/* The first rank's clock and guards are all ranks'. */
+static int step_settle(struct loop *l, bool *is_finished, struct err *err)
 {
-	return l->guard.stops || (l->o->max_steps > 0 && l->step >= l->o->max_steps) ||
-		(l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
+	const struct rl_options *o = l->o;
+	double own[2] = {is_first(l) ? loop_seconds(l) : 0, is_first(l) && l->guard.stops};
+	int rc = ranks_add(l->ranks, own, ARRAY_LEN(own), err);
+	l->seconds = own[0];
+	*is_finished = own[1] > 0 || (o->max_steps > 0 && l->step >= o->max_steps) ||
+		(o->max_seconds > 0 && l->seconds >= o->max_seconds);
+	return rc;
 }
 
 static void loop_release(struct loop *l)
@@ -605,25 +663,51 @@ static void loop_release(struct loop *l)
 	policy_close(&l->policy);
 }
 
+/* What answers of several ranks carry to one another are those of a model, each alone. */
+static int ranks_check(const struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	const char *what = o->num_turns > 1 ? "--num_turns above 1"
+		: o->pipeline                   ? "--pipeline"
+		: policy_is_outside(&o->policy) ? "a policy outside of the program"
+										: NULL;
+	if (!l->ranks || !what) return 0;
+	return err_set(err, ERR_USAGE, "%s: not with several ranks; run one process", what);
+}
+
+static int loop_open(struct loop *l, struct err *err)
+{
+	/* The others first: who is missing is said before anything long begins. */
+	int rc = options_check(l->o, l, err);
+	if (!rc) rc = ranks_open(&l->o->ranks, &l->ranks, err);
+	if (!rc) rc = ranks_check(l, err);
+	if (!rc) rc = open_policy(l, false, err);
+	if (!rc) rc = open_prompts(l, err);
+	bool trains = !l->author.outside;
+	if (!rc && trains) rc = open_memory(l, err);
+	if (!rc && trains) rc = open_pairs(l, err);
+	if (!rc && trains) rc = open_trainer(l, err);
+	if (!rc) open_history(l);
+	if (!rc) rc = open_store(l, err);
+	return rc ? rc : resume(l, err);
+}
+
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct loop l = {.o = o, .start_ns = clock_ns()};
-	int rc = options_check(o, &l, err);
-	if (!rc) rc = open_policy(&l, false, err);
-	if (!rc) rc = open_prompts(&l, err);
+	bool is_finished = false;
+	int rc = loop_open(&l, err);
 	bool trains = !l.author.outside;
-	if (!rc && trains) rc = open_memory(&l, err);
-	if (!rc && trains) rc = open_pairs(&l, err);
-	if (!rc && trains) rc = open_trainer(&l, err);
-	if (!rc) open_history(&l);
-	if (!rc) rc = open_store(&l, err);
-	if (!rc) rc = resume(&l, err);
-	while (!rc && !is_finished(&l)) {
+	if (!rc) rc = step_settle(&l, &is_finished, err);
+	while (!rc && !is_finished) {
 		rc = step(&l, metrics, ctx, err);
 		if (!rc && trains && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
+		if (!rc) rc = step_settle(&l, &is_finished, err);
 	}
 	if (!rc && trains) rc = save(&l, err);
-	if (!rc && trains) rc = weights_save(&l, "final", err);
+	if (!rc && trains && is_first(&l)) rc = weights_save(&l, "final", err);
+	if (!rc) rc = ranks_meet(l.ranks, err);
+	ranks_close(l.ranks, rc ? err : NULL);
 	if (l.guard.stops) log_warn("%s", l.guard.why);
 	loop_release(&l);
 	return rc;

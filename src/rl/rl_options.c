@@ -3,6 +3,7 @@
 #include "rl/rl.h"
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
@@ -116,6 +117,7 @@ const struct option_def rl_option_defs[] = {
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(rl_options),
+	RANKS_OPTIONS(rl_options),
 	POLICY_INVARIANT_OPTION(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
@@ -189,6 +191,7 @@ void rl_options_default(struct rl_options *o)
 		.temperature = 1.0,
 		.top_p = 1.0,
 		.seed = 42,
+		.ranks = RANKS_DEFAULTS,
 		.optimizer = {.learning_rate = 1e-5,
 			.lr_scheduler_type = "constant",
 			.adam_beta1 = 0.9,

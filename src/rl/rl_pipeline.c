@@ -158,7 +158,6 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 	front.output_dir = front_dir;
 	mid.output_dir = mid_dir;
 	front.store = mid.store = store;
-	front.pipeline = mid.pipeline = NULL;
 	mid.tasks = tasks;
 	rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_run(&front, metrics, ctx, err);

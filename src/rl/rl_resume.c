@@ -15,7 +15,7 @@
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
 	"save_total_limit", "threads", "cuda_libs", "memory", "verify_threads", "dry_run", "policy_timeout",
-	"policy_requests"};
+	"policy_requests", "ranks_port", "ranks_timeout", "ranks_transport"};
 
 static json_t *prompts_hash(const struct prompt_set *s)
 {
@@ -48,7 +48,7 @@ static json_t *pairs_hash(const struct sft_examples *e)
 }
 
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs)
+	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks)
 {
 	json_t *j = options_json(rl_option_defs, rl_option_count, o),
 		   *max_steps = json_incref(json_object_get(j, "max_steps"));
@@ -56,6 +56,7 @@ json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct ada
 	if (strncmp(o->optimizer.lr_scheduler_type, "constant", 8))
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
+	json_object_set_new(j, "ranks", json_integer(ranks)); /* sums have their order */
 	json_object_set_new(j, "prompts", prompts_hash(prompts));
 	if (o->replay_pairs) json_object_set_new(j, "pairs", pairs_hash(&pairs->train));
 	if (m) json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
@@ -68,6 +69,7 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
 		: !strcmp(key, "weights")              ? "weights (hash of the model and adapter at the start)"
 		: !strcmp(key, "pairs")                ? "pairs (hash of the rows of replay_pairs)"
+		: !strcmp(key, "ranks")                ? "ranks (processes of the job)"
 											   : key;
 	err_set(err, ERR_MISMATCH,
 		"%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another "

@@ -16,6 +16,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#define WATCH_MS 1000 /* between looks at the other ranks while verdicts are waited for */
+
 struct collect {
 	const struct author *author;
 	struct verifier *verifier;
@@ -279,15 +281,14 @@ static int take_outside(struct collect *c, struct err *err)
 	return rollout_grade(c, a.id, err);
 }
 
-/* The verdicts that are there; with nothing to generate, all that are outstanding, or until one of
- * them asks for more answers. */
-static int take_verdicts(struct collect *c, struct err *err)
+/* The verdicts that are there; who waits takes all that are outstanding, or until one of them asks for
+ * more answers. */
+static int take_verdicts(struct collect *c, bool waits, struct err *err)
 {
-	bool waits = !c->active;
 	while (c->outstanding && !(waits && c->active)) {
 		int64_t slot;
 		struct verdict v;
-		int rc = verifier_collect(c->verifier, waits ? -1 : 0, &slot, &v, err);
+		int rc = verifier_collect(c->verifier, !waits ? 0 : c->o->watch ? WATCH_MS : -1, &slot, &v, err);
 		if (rc == ERR_TIMEOUT) return 0;
 		if (rc) return rc;
 		c->out[slot].verdict = v;
@@ -307,6 +308,7 @@ static int collect_run(struct collect *c, int n, struct err *err)
 	double t0 = seconds(c->o->times);
 	for (int i = 0; i < n && !rc; i++) rc = submit_answers(c, i, 0, first, err);
 	while (!rc && (c->active || c->outstanding)) {
+		if (c->o->watch && (rc = c->o->watch(c->o->watch_ctx, err))) break;
 		bool generates = c->active;
 		if (generates && c->author->outside) {
 			rc = take_outside(c, err);
@@ -316,7 +318,8 @@ static int collect_run(struct collect *c, int n, struct err *err)
 			c->active = active > 0;
 			rc = take_completions(c, err);
 		}
-		if (!rc) rc = take_verdicts(c, err);
+		/* Behind the last token the next round waits, so that its seconds count as idle. */
+		if (!rc) rc = take_verdicts(c, !generates, err);
 		double now = seconds(c->o->times);
 		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += now - t0;
 		t0 = now;

@@ -99,7 +99,7 @@ static int round_collect(struct loop *l, const int *index, int n, int64_t id_bas
 		.template_text = l->turn_template.data,
 		.template_name = l->o->turn_template,
 		.precision = l->o->precision};
-	int rc = rollouts_collect(&l->author, l->verifier, &l->prompts, index, n, &ro, out, sizes, err);
+	int rc = rollouts_share(l->ranks, &l->author, l->verifier, &l->prompts, index, n, &ro, out, sizes, err);
 	if (rc) {
 		rollouts_release(out, n * K * T);
 		return rc;
@@ -178,13 +178,14 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 
 int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 {
-	int n = (int)l->dev.count, *index = xcalloc((size_t)n + 1, sizeof *index), genuine = 0, counted = 0;
+	int n = (int)l->dev.count, genuine = 0, counted = 0;
+	int *index = xcalloc((size_t)n + 1, sizeof *index), *sizes = xcalloc((size_t)n + 1, sizeof *sizes);
 	struct rollout *r = xcalloc((size_t)n + 1, sizeof *r);
 	struct rollout_options ro = collect_options(l, 1, 0);
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
 	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
-	int rc = rollouts_collect(&l->author, l->verifier, &l->dev, index, n, &ro, r, NULL, err);
+	int rc = rollouts_share(l->ranks, &l->author, l->verifier, &l->dev, index, n, &ro, r, sizes, err);
 	for (int i = 0; !rc && i < n; i++) {
 		counted += !r[i].is_dropped;
 		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;
@@ -193,6 +194,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 	if (!rc) json_object_set_new(metrics, "eval/tasks", json_integer(counted));
 	rollouts_release(r, n);
 	free(r);
+	free(sizes);
 	free(index);
 	return rc;
 }

@@ -172,6 +172,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	if (!rc && !g->is_partial && !g->is_ir) rc = sized_step(g, err);
 	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
@@ -179,6 +180,8 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
 	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = timing_step(g, stock, err);
+	if (!rc && g->s->gpu_runners) rc = sanitize_step(g, stock, err);
+	if (!rc && g->s->gpu_runners) rc = profile_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
 			"all else passed, but the kernels were not compiled");
@@ -229,6 +232,7 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
 	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
 	d->others = -1;
+	for (int k = 0; k < SANITIZER_COUNT; k++) d->sanitized[k] = -1;
 	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
 	snprintf(out->gpu, sizeof out->gpu, "%s", s->gpu.name ? s->gpu.name : "");

@@ -161,6 +161,11 @@ static int options_check(const struct verify_options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "cost_size: expected judged, stock or a number of elements, found \"%s\"", size);
 	if (o->live && !is_cuda)
 		return err_set(err, ERR_USAGE, "live: a candidate's file runs on a GPU; name one with device");
+	if (!(o->sanitize_share >= 0 && o->sanitize_share <= 1))
+		return err_set(err, ERR_USAGE, "sanitize: expected a share from 0 to 1, found %g", o->sanitize_share);
+	if ((o->sanitize_share > 0 || o->profile) && !is_cuda)
+		return err_set(err, ERR_USAGE, "%s: tools of the CUDA toolkit watch a GPU; name one with device",
+			o->profile ? "profile" : "sanitize");
 	if (o->comparison && strcmp(o->comparison, "cached") && strcmp(o->comparison, "paired"))
 		return err_set(err, ERR_USAGE, "comparison: expected cached or paired, found \"%s\"", o->comparison);
 	if (o->num_perf_trials < 0 || o->num_perf_trials > TIME_REPEATS_MAX)
@@ -204,11 +209,24 @@ static void descriptors_raise(void)
 	}
 }
 
+/* Tools that were asked for and are not there are the machine's fault, and said at once. */
+static int tools_find(const struct verify_options *o, struct verify_shared *s, struct err *err)
+{
+	static const char MISSING[] = "%s: %s was found neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA "
+								  "toolkit";
+	s->sanitize_share = o->sanitize_share;
+	if (o->sanitize_share > 0 && !(s->sanitizer = tool_find("compute-sanitizer")))
+		return err_set(err, ERR_USAGE, MISSING, "sanitize", "compute-sanitizer");
+	if (o->profile && !(s->profiler = tool_find("ncu"))) return err_set(err, ERR_USAGE, MISSING, "profile", "ncu");
+	return 0;
+}
+
 int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err)
 {
 	int rc = options_check(o, err);
 	if (!rc) rc = references_read(o->references, &s->reference_mask, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
+	if (!rc) rc = tools_find(o, s, err);
 	if (rc) return rc;
 	/* How long a process of each kind may take, and how much memory it may have. */
 	s->limits = (struct verify_limits){

@@ -260,13 +260,13 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
 		v->s.gpu_runners ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms,
 		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.gpu_runners ? v->s.time_repeats : 0,
 		v->s.gpu_runners ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
 		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms);
+		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of
@@ -414,6 +414,8 @@ void verifier_free(struct verifier *v)
 	/* What the threads share is freed when none of them is left. */
 	runner_pool_free(v->s.runners);
 	runner_pool_free(v->s.gpu_runners);
+	free(v->s.sanitizer);
+	free(v->s.profiler);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);

@@ -90,6 +90,8 @@ def test_plan(policy):
           near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
     check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024 in pages of 32, and one page for copies",
           near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * (4 * 1024 + 32)), m)
+    _, one = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--limit", "1")
+    check("KV: of one prompt the same, since it is as long as the longest", one.get("KV cache") == m.get("KV cache"), one)
     check("the total is the sum", "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
     check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone",
           re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)

@@ -149,7 +149,7 @@ def test_learning():
     rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
     with open(f"{work}/with_dev.jsonl", "w") as f:   # the places of these structures: tests/task/test_task_set.c
         f.writelines(json.dumps(r) + "\n" for r in rows)
-        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev")) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
+        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev", level=2)) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
     more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
             "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
             "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--replay_pairs", f"{work}/pairs.jsonl", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",

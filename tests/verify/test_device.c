@@ -77,12 +77,47 @@ static void test_card_of_a_device(void **state)
 	assert_non_null(strstr(err.text, "sm_80"));
 }
 
+/* Numbers next to zero become zeros of their sign, and nothing else changes. */
+static void test_subnormals(void **state)
+{
+	float floats[] = {1e-40f, -1e-45f, 0.0f, -0.0f, 1.17549435e-38f, -1.0f, INFINITY, NAN};
+	float wanted[] = {0.0f, -0.0f, 0.0f, -0.0f, 1.17549435e-38f, -1.0f, INFINITY, NAN};
+	assert_true(gpu_cause_flush(DTYPE_F32, (uint8_t *)floats, sizeof floats));
+	assert_memory_equal(floats, wanted, sizeof floats);
+	assert_false(gpu_cause_flush(DTYPE_F32, (uint8_t *)floats, sizeof floats));
+	uint16_t shorts[] = {0x0001, 0x8040, 0x0080, 0x3f80, 0x7fff}, kept[] = {0x0000, 0x8000, 0x0080, 0x3f80, 0x7fff};
+	assert_true(gpu_cause_flush(DTYPE_BF16, (uint8_t *)shorts, sizeof shorts));
+	assert_memory_equal(shorts, kept, sizeof kept);
+	/* Half precision's are ordinary numbers in fp32; integers are none at all. */
+	uint16_t halves[] = {0x0001, 0x83ff};
+	assert_false(gpu_cause_flush(DTYPE_F16, (uint8_t *)halves, sizeof halves));
+	assert_false(gpu_cause_flush(DTYPE_I32, (uint8_t *)halves, sizeof halves));
+}
+
+/* The largest finite magnitude of what is floating, whatever lies between. */
+static void test_largest(void **state)
+{
+	uint8_t given[64] = {0};
+	float a[] = {1.5f, -70.0f, INFINITY, NAN};
+	int32_t b[] = {100000};
+	memcpy(given + 8, a, sizeof a);
+	memcpy(given + 32, b, sizeof b);
+	struct runner_given inputs[] = {{.offset = 8, .bytes = sizeof a, .dtype = DTYPE_F32},
+		{.offset = 32, .bytes = sizeof b, .dtype = DTYPE_I32}, {.offset = 32, .bytes = sizeof b, .dtype = DTYPE_COUNT}};
+	struct oracle_trial t = {.ninputs = 3, .inputs = inputs, .given = given, .given_bytes = sizeof given};
+	assert_true(gpu_cause_largest(&t) == 70.0);
+	t.ninputs = 0;
+	assert_true(gpu_cause_largest(&t) == 0.0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_cards),
 		cmocka_unit_test(test_card_of_a_device),
+		cmocka_unit_test(test_subnormals),
+		cmocka_unit_test(test_largest),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("device", tests, NULL, NULL);

@@ -16,10 +16,14 @@
 #define N 16
 #define DEADLINE_MS 500
 #define TAPE \
-	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}], " \
-	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1}], " \
-	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, " \
-	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", " \
+	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}], " \
+	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, " \
+	"\"num_ctas\": 1}], " \
+	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], " \
+	"\"args\": [{\"buffer\": 0, \"offset\": 0}, " \
+	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, " \
+	"\"dtype\": \"float32\", " \
 	"\"shape\": [16], \"stride\": [1]}], \"tuple\": false}"
 
 static char script[64] = "/tmp/hone-fake-runner-XXXXXX";
@@ -211,6 +215,43 @@ static void test_says_why_untimed(void **state)
 	runner_give_back(pool, &r);
 }
 
+/* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is kept, and when the
+ * runner is done the tool has its time to print more. */
+static void test_under_a_tool(void **state)
+{
+	char tool[64] = "/tmp/hone-fake-tool-XXXXXX", found[32], said[256] = "";
+	struct runner r;
+	struct err err = {0};
+	int fd = mkstemp(tool), out = memfd_create("said", MFD_CLOEXEC), count = runner_pool_count(pool);
+	/* A child has none of our environment: the tool says where the driver lies, as the script does. */
+	FILE *f = fopen(script, "r");
+	char head[2], line[9000] = "";
+	assert_true(f && fread(head, 1, 2, f) == 2 && fgets(line, sizeof line, f) && fgets(line, sizeof line, f));
+	fclose(f);
+	*strstr(line, " exec ") = 0;
+	dprintf(fd, "#!/bin/sh\necho \"watched with $1\"\nshift\n%s \"$@\"\necho done\n", line);
+	assert_int_equal(fchmod(fd, 0700), 0);
+	close(fd);
+	const char *words[] = {tool, "--eyes", NULL};
+	if (runner_start_under(pool, words, out, 20000, &r, &err)) fail_msg("%s", err.text);
+	candidate(&r, "add", found);
+	assert_string_equal(found, "");
+	/* Without canaries nothing of ours sees a store beside a buffer: the tool is there for it. */
+	runner_end_under(pool, &r, 5000);
+	assert_int_equal(r.child.status, 0);
+	assert_true(pread(out, said, sizeof said - 1, 0) > 0);
+	assert_string_equal(said, "watched with --eyes\ndone\n");
+	assert_int_equal(runner_pool_count(pool), count);
+	/* A tool that cannot be started, and one that never starts the runner. */
+	const char *missing[] = {"/nowhere/tool", NULL}, *silent[] = {"/bin/true", NULL};
+	assert_int_equal(runner_start_under(pool, missing, out, 20000, &r, &err), ERR_INFRA);
+	assert_non_null(strstr(err.text, "/nowhere/tool cannot be started"));
+	assert_int_equal(runner_start_under(pool, silent, out, 20000, &r, &err), ERR_INFRA);
+	assert_int_equal(runner_pool_count(pool), count);
+	close(out);
+	unlink(tool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +260,7 @@ int main(void)
 		cmocka_unit_test(test_dead_while_it_waits),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
+		cmocka_unit_test(test_under_a_tool),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);
