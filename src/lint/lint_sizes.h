@@ -6,7 +6,8 @@
  * products, quotients or shifts with numbers, the number is the one that the size itself would be compared with. */
 #ifndef HONE_LINT_SIZES_H
 #define HONE_LINT_SIZES_H
-#include "base/base.h"
+#include <stddef.h>
+#include <stdint.h>
 
 #define LINT_SIZES_MAX 64
 
