@@ -22,17 +22,27 @@ int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *e
 
 /* ---- prompts ---- */
 
+/* A genuine kernel of the task and what it costs, to be told apart from others of the task. */
+struct prompt_variant {
+	char *source;
+	double cost_s; /* predicted */
+	int launches;
+	int64_t bytes;
+	char limit[16]; /* as the verdict's */
+};
 struct prompt_input {
 	const struct task *task;
-	const char *kernel;            /* midend: the kernel to improve; NULL for the frontend */
-	const struct verdict *profile; /* midend: that kernel's verdict, with costs per line */
-	const char *precision;         /* "strict" or "tf32" */
-	const char *feedback;          /* of a further turn: what the verdict on the last answer says; else NULL */
+	const char *kernel;                    /* midend: the kernel to improve; NULL for the frontend */
+	const struct verdict *profile;         /* midend: that kernel's verdict, with costs per line */
+	const char *precision;                 /* "strict" or "tf32" */
+	const struct prompt_variant *variants; /* (nvariants) in the order in which they are shown */
+	int nvariants;
+	const char *feedback; /* of a further turn: what the verdict on the last answer says; else NULL */
 };
 /* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
  * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{limit}} one line: which of the
  * GPU's resources the kernel waits for, {{reference}} what the module computes, on one line,
- * {{precision}} one sentence,
+ * {{variants}} other kernels of the task with their costs, {{precision}} one sentence,
  * {{feedback}} of a further turn (feedback_render). A hole that is not known, or has nothing to stand for, is
  * ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,

@@ -69,16 +69,32 @@ static const struct {
 	{"latency", "latency: too few programs at once, or a long chain of dependent steps"},
 };
 
+static const char *limit_text(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+		if (!strcmp(limits[i].name, name)) return limits[i].text;
+	return "not known";
+}
+
 static int hole_limit(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	if (!in->profile)
 		return err_set(err, ERR_USAGE, "{{limit}} needs a profiled kernel: this template is for --stage midend");
-	for (size_t i = 0; i < ARRAY_LEN(limits); i++)
-		if (!strcmp(limits[i].name, in->profile->limit)) {
-			str_puts(out, limits[i].text);
-			return 0;
-		}
-	str_puts(out, "not known");
+	str_puts(out, limit_text(in->profile->limit));
+	return 0;
+}
+
+static int hole_variants(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->nvariants)
+		return err_set(err, ERR_USAGE, "{{variants}} needs kernels to show: --variants and --variants_from");
+	for (int i = 0; i < in->nvariants; i++) {
+		const struct prompt_variant *v = &in->variants[i];
+		str_printf(out, "%sVariant %d: %.2f us, %d launches, %lld bytes; waits for %s.\n\n```python\n", i ? "\n\n" : "",
+			i + 1, v->cost_s * 1e6, v->launches, (long long)v->bytes, limit_text(v->limit));
+		put_trimmed(out, v->source);
+		str_puts(out, "\n```");
+	}
 	return 0;
 }
 
@@ -126,6 +142,7 @@ static const struct {
 	{"cost", hole_cost},
 	{"limit", hole_limit},
 	{"reference", hole_reference},
+	{"variants", hole_variants},
 	{"precision", hole_precision},
 	{"feedback", hole_feedback},
 };
@@ -135,7 +152,7 @@ static int put_hole(const char *name, size_t len, const struct prompt_input *in,
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
 	return err_set(err, ERR_FORMAT,
-		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, precision or feedback",
+		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, variants, precision or feedback",
 		(int)MIN(len, 40), name);
 }
 

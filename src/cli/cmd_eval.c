@@ -34,6 +34,11 @@ static const struct option_def defs[] = {
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
 	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
+	O(OPTION_INT, variants,
+		"genuine kernels of the task to show beside it, at most ({{variants}}); tasks with fewer than two go; 0: off",
+		"0 to 64"),
+	O(OPTION_LIST, variants_from,
+		"where they come from: run folder, store, or rows of `hone eval --out`; may be given several times", NULL),
 	O(OPTION_BOOL, pipeline,
 		"hand each task's cheapest genuine kernel to the mid-end; beside it a single agent at equal answers and tokens",
 		NULL),
@@ -212,6 +217,8 @@ static int eval_open(struct eval *e, struct err *err)
 		.level = (int)o->level,
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
 	};
 	rc = prompt_set_load(&p, e->policy.tokenizer, &e->prompts, err);
 	if (rc) return rc;
@@ -467,6 +474,7 @@ static int eval_report(const struct eval *e, struct err *err)
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
 	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
+	if (e->o->variants) json_object_set_new(s, "tasks_without_variants", json_integer(e->prompts.alone));
 	if (e->author.outside)
 		json_object_set_new(
 			s, "length_unit", json_string(outside_counts_tokens(e->author.outside) ? "tokens" : "bytes"));

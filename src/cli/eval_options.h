@@ -43,6 +43,8 @@ struct eval_options {
 	int64_t num_turns;
 	int64_t max_feedback_length;
 	int64_t midend_samples;
+	int64_t variants;
+	struct option_list variants_from;
 	double temperature;
 	double top_p;
 	bool json;

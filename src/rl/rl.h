@@ -31,9 +31,11 @@
 
 struct prompt_row {
 	struct task task;
-	char *kernel;           /* midend, else NULL */
-	struct verdict profile; /* midend: the kernel's verdict */
-	char *body;             /* rendered template: what the user says */
+	char *kernel;                    /* midend, else NULL */
+	struct verdict profile;          /* midend: the kernel's verdict */
+	struct prompt_variant *variants; /* (nvariants) owned; slowest first */
+	int nvariants;
+	char *body; /* rendered template: what the user says */
 	char *text; /* body in the chat form; in ids control tokens are the template's alone, whatever the task spells */
 	struct ids ids; /* empty for a policy outside, which reads texts */
 };
@@ -41,6 +43,7 @@ struct prompt_set {
 	struct prompt_row *rows;
 	size_t count;
 	int refused; /* longer than max_prompt_length: counted, not cut */
+	int alone;   /* left out for want of two variants */
 	int truncated;
 };
 struct prompt_options {
@@ -57,7 +60,17 @@ struct prompt_options {
 	uint64_t seed;
 	int64_t max_prompt_length;
 	bool truncate_prompts; /* paper recipes alone: cut on the left, counted */
+	int variants; /* kernels of the task beside it, at most; 0: none, else tasks with fewer than two are left out */
+	const struct option_list *variants_from;
 };
+/* Of a task's kernels those that are shown beside one another: by predicted time, leaving out what is
+ * within 2 % of a faster one that was kept; where more than `most` are left, evenly spread ranks with the
+ * fastest and the slowest among them. Puts them in front, slowest first, and returns how many. */
+int variants_choose(struct prompt_variant *v, int n, int most);
+/* Gives each row of the set its variants, from the genuine answers to its task in run folders, stores or
+ * rows of `hone eval --out`; rows with fewer than two go, and are counted. */
+int variants_attach(struct prompt_set *s, const struct option_list *from, int most, struct err *err);
+void variants_release(struct prompt_row *r);
 /* t NULL: for a policy outside; no chat form, no ids. */
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err);
 /* Prompts of the mid-end for kernels that are there, in place of those in a file: o->tasks, split, level
@@ -197,6 +210,7 @@ struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
 	struct ranks_options ranks;
+	struct option_list variants_from;
 	const char *output_dir;
 	const char *store;
 	const char *stage;
@@ -252,6 +266,7 @@ struct rl_options {
 	int64_t num_turns;
 	int64_t max_feedback_length;
 	int64_t pipeline_kernels;
+	int64_t variants;
 	double turn_gamma;
 	double temperature;
 	double temperature_code;

@@ -180,6 +180,8 @@ static struct prompt_options prompt_options_of(const struct loop *l)
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 		.truncate_prompts = o->truncate_prompts,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
 	};
 }
 
@@ -250,6 +252,7 @@ static int open_prompts(struct loop *l, struct err *err)
 			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
 	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
 	if (rc) return rc;
+	if (l->prompts.alone && is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
 	if (l->prompts.refused && is_first(l))
 		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;

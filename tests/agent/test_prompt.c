@@ -90,6 +90,7 @@ static void test_refusals(void **state)
 	expect_refusal("a {{task", &in, "byte 2");
 	expect_refusal("{{kernel}}", &in, "midend");
 	expect_refusal("{{cost}}", &in, "midend");
+	expect_refusal("{{variants}}", &in, "--variants_from");
 	expect_refusal("{{limit}}", &in, "midend");
 	expect_refusal("{{feedback}}", &in, "--turn_template");
 }
@@ -98,10 +99,16 @@ static void test_shipped_templates(void **state)
 {
 	static const char *const files[] = {"recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt",
 		"recipes/prompts/midend.txt", "recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt",
-		"recipes/prompts/small-pipeline.txt"};
+		"recipes/prompts/small-pipeline.txt", "recipes/prompts/contrast.txt"};
 	struct task composed = task;
 	composed.structure = "chain:exp,neg";
-	struct prompt_input in = {.task = &composed, .kernel = "KERNEL", .profile = &profile, .precision = "strict"};
+	const struct prompt_variant variant = {.source = (char *)"VARIANT", .limit = "l2"};
+	struct prompt_input in = {.task = &composed,
+		.kernel = "KERNEL",
+		.profile = &profile,
+		.precision = "strict",
+		.variants = &variant,
+		.nvariants = 1};
 	for (size_t i = 0; i < ARRAY_LEN(files); i++) {
 		struct str text = {0}, out = {0};
 		struct err err = {0};
