@@ -31,7 +31,8 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *c
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
-#define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
+/* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it. */
+#define CUDA_GRANULE (2 << 20)
 enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8 };
 
 /* What the last launch of this thread found, as JSON. */
