@@ -370,14 +370,11 @@ class Tracer:
         writes = list(mutated) + [t for t in outs if id(t._buffer) not in read_buffers]
         if not writes:
             return   # only views
-        index = {}
-        views = []
+        index, views = {}, {}     # equal views are one operand, in whichever objects they come
         for t in reads:
-            if id(t) not in index:
-                index[id(t)] = len(views)
-                views.append(t.view_tuple())
+            index[id(t)] = views.setdefault(t.view_tuple(), len(views))
         arguments = {"args": argument_json(args, index), "kwargs": argument_json(dict(kwargs), index)}
-        self.rec.library(func.name(), views, [t.view_tuple() for t in writes], arguments)
+        self.rec.library(func.name(), list(views), [t.view_tuple() for t in writes], arguments)
 
     def move_off_device(self, t, kwargs):
         if torch.device(kwargs["device"]).type == "meta":
