@@ -229,7 +229,7 @@ def pack_trial(index, variant_index, name, r, is_edge):
                "after": []}
     for t, changes in zip(r["inputs"], r["input_changes"]):
         offset, size = given.add(t)
-        message["inputs"].append({"offset": offset, "bytes": size, "changes": changes})
+        message["inputs"].append({"offset": offset, "bytes": size, "changes": changes, "dtype": dtype_name(t)})
     for name, t in r["params"]:
         offset, size = given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "changes": r["param_changes"][name]})

@@ -91,11 +91,14 @@ static int given_read(
 	for (size_t i = 0; i < n; i++) {
 		const json_t *e = json_array_get(list, i);
 		struct runner_given *g = &(*out)[i];
+		const char *dtype = "";
 		int rc = is_named ? json_get_str(e, "parameter", "name", &g->name, err) : 0;
 		if (!rc) rc = json_get_int(e, "given", "offset", 0, bytes, &g->offset, err);
 		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - (rc ? 0 : g->offset), &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, "given", "changes", &g->may_change, err);
+		if (!rc) rc = json_opt_str(e, "given", "dtype", &dtype, err);
 		if (rc) return rc;
+		if (dtype_from_name(dtype, &g->dtype)) g->dtype = DTYPE_COUNT;
 	}
 	*count = (int)n;
 	return 0;

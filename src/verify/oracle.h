@@ -38,7 +38,8 @@ struct oracle_trial {
 	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
 	json_t *message; /* keeps names alive, where oracle_data.messages does not */
 	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
-	char why[320], distribution[96];
+	char why[320];
+	char distribution[96];
 	int variant;
 	const struct oracle_variant *sized; /* in place of `variant`: sizes that were made for one candidate */
 	bool is_stock;                      /* stock inputs and sizes (parameters may be random) */
@@ -59,7 +60,8 @@ struct oracle_trial {
 	int64_t expected_bytes; /* mapping; outputs point into it */
 };
 struct oracle_data {
-	json_t *task, *cost;
+	json_t *task;
+	json_t *cost;
 	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
 	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
 	 * shape]], "eager", "fused": as cost's}. */
@@ -89,7 +91,8 @@ struct oracle_options {
 	const char *cost_size; /* NULL: as judged; "stock"; or elements that the largest input has at least */
 };
 struct oracle_fault {
-	char code[48], text[1024];
+	char code[48];
+	char text[1024];
 	int line;
 };
 /* The limits and the deadline of a process that holds a reference. */
@@ -111,7 +114,8 @@ struct oracle_proofs {
 	int ndraws;
 	struct {
 		const json_t *graph;
-		int given_fd, tables_fd; /* sealed memfds */
+		int given_fd;  /* sealed memfd */
+		int tables_fd; /* sealed memfd */
 	} draws[PROVE_DRAWS_MAX];
 	json_t *messages;
 };

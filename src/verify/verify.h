@@ -41,6 +41,8 @@ struct verify_options {
 							   commas between, or NULL: nothing */
 	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in
 				  their host code's hands: for research; never more than partial */
+	double sanitize_share;  /* on a GPU, this share of right candidates runs under compute-sanitizer; 1: all of them */
+	bool profile;           /* on a GPU, right candidates run under Nsight Compute */
 	const char *comparison; /* NULL or "cached": references keep their times while the GPU's control agrees; "paired":
 							   they are timed turn by turn with each candidate */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
