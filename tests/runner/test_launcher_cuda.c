@@ -25,6 +25,8 @@ static void *library;
 static float input[16];
 static uint8_t output[1024];
 
+static bool is_exact; /* allocations, in what follows */
+
 static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
 /* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
@@ -42,6 +44,7 @@ static void replay_kind(
 	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) fail_msg("%s", said);
 	assert_int_equal(device.capability, 90);
 	assert_string_equal(device.name, "Fake H200");
+	if (is_exact) launcher_cuda_make_exact(l);
 	/* The fake driver reads what the kernel does from the image's text. */
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
 	struct runner_binary binary = *base;
@@ -153,6 +156,26 @@ static void check_fault(
 		fail_msg("%s: expected %s, found %s: %s", kind, code, r.has_fault ? r.fault.code : "no fault", r.fault.text);
 	assert_true(spent == is_spent);
 	runner_result_release(&r);
+}
+
+/* Exact allocations: a store beside a buffer touches nothing of ours, and no memory is filled that nobody wrote. */
+static void test_exact(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	bool spent = true;
+	is_exact = true;
+	replay_kind("beyond", TAPE("", ADD, VIEW(1, 16)), &b, &r, &spent);
+	is_exact = false;
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	assert_false(spent);
+	for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
+	runner_result_release(&r);
+	/* An input that is written to is looked at all the same. */
+	is_exact = true;
+	check_fault("spoil", TAPE("", ADD, VIEW(1, 16)), &b, "input-modified", false);
+	is_exact = false;
+	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
 }
 
 static void test_faults(void **state)
@@ -375,6 +398,7 @@ int main(void)
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_launch_has_tritons_form),
+		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_clock),
