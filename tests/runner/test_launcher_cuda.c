@@ -25,7 +25,8 @@ static void *library;
 static float input[16];
 static uint8_t output[1024];
 
-static bool is_exact; /* allocations, in what follows */
+static bool is_exact;     /* allocations, in what follows */
+static int image_tail_at; /* where the image's header has a table that lies 8 bytes too far; 0: nowhere */
 
 static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
@@ -47,6 +48,13 @@ static void replay_kind(
 	if (is_exact) launcher_cuda_make_exact(l);
 	/* The fake driver reads what the kernel does from the image's text. */
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
+	if (image_tail_at) {
+		uint64_t at = sizeof image - 56;
+		uint16_t size = 64, count = 1;
+		memcpy(image + image_tail_at, &at, 8);
+		memcpy(image + (image_tail_at == 32 ? 54 : 58), &size, 2);
+		memcpy(image + (image_tail_at == 32 ? 56 : 60), &count, 2);
+	}
 	struct runner_binary binary = *base;
 	binary.bytes = sizeof image;
 	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &binary};
@@ -176,6 +184,21 @@ static void test_exact(void **state)
 	check_fault("spoil", TAPE("", ADD, VIEW(1, 16)), &b, "input-modified", false);
 	is_exact = false;
 	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
+}
+
+/* A table of the image that ends behind it: the driver is not asked. The fake image's own header has none. */
+static void test_half_a_binary(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	for (int i = 0; i < 2; i++) {
+		image_tail_at = i ? 40 : 32;
+		replay_kind("add", TAPE("", ADD, VIEW(1, 16)), &b, &r, NULL);
+		assert_true(
+			r.has_fault && !strcmp(r.fault.code, "bad-binary") && strstr(r.fault.text, "ends before its tables"));
+		runner_result_release(&r);
+	}
+	image_tail_at = 0;
 }
 
 static void test_faults(void **state)
@@ -399,6 +422,7 @@ int main(void)
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_launch_has_tritons_form),
 		cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_half_a_binary),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_clock),
