@@ -186,6 +186,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 	if (cost <= v->cost_s) return;
 	v->cost_s = cost;
 	v->cost_error = error;
+	snprintf(v->limit, sizeof v->limit, "%s", cost_candidate_limit(r->costs, r->ncosts, g->compiled, &g->s->gpu));
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;

@@ -215,6 +215,56 @@ static void test_says_why_untimed(void **state)
 	runner_give_back(pool, &r);
 }
 
+static int cannot_compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t len, struct err *err)
+{
+	*(int *)ctx += row + 1;
+	return err_set(err, ERR_INFRA, "no process to compute in");
+}
+
+/* A library row of a tape on the vm, when whoever computes such rows has failed: that is what the trial ends with, and
+ * at once. */
+static void test_library_fails(void **state)
+{
+	static const char tape[] =
+		"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", "
+		"\"bytes\": 64}], \"kernels\": [], \"rows\": [{\"op\": \"library\", \"line\": 1, \"name\": \"aten::relu\", "
+		"\"reads\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], "
+		"\"writes\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], "
+		"\"args\": {\"args\": [], \"kwargs\": {}}}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, "
+		"\"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], \"tuple\": false}";
+	const char *build = getenv("BUILD");
+	char *relative = path_join(build ? build : "build/release", "hone-runner"), *path = realpath(relative, NULL);
+	float input[N] = {0}, shared[2 * N] = {0};
+	int asked = 0;
+	struct runner_pool_options o = {.path = path, .memory_bytes = 256 << 20, .level = SANDBOX_NONE};
+	struct runner_pool *vm;
+	struct runner_device device;
+	struct runner r;
+	struct runner_loaded loaded;
+	struct runner_fault fault = {0};
+	struct runner_result result = {0};
+	struct err err = {0};
+	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	if (runner_pool_create(&o, &vm, &device, &err) || runner_pool_take(vm, &r, &err)) fail_msg("%s", err.text);
+	struct runner_load load = {.tape = tape, .len = strlen(tape), .binaries_fd = -1};
+	if (runner_load(&r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s %s", fault.text, err.text);
+	/* What is given, the outputs, and the memory in which the row's operands lie. */
+	int fds[] = {memory_of(input, sizeof input), memory_of(shared, sizeof shared), memory_of(shared, sizeof shared)};
+	struct runner_given given = {.bytes = sizeof input};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 10000};
+	struct runner_library library = {.fd = fds[2], .compute = cannot_compute, .ctx = &asked};
+	assert_int_equal(
+		runner_try(&r, &trial, 1, &(struct runner_data){fds[0], fds[1], &library, NULL}, deadline, &result, &err),
+		ERR_INFRA);
+	assert_string_equal(err.text, "no process to compute in");
+	assert_int_equal(asked, 1);
+	runner_end(vm, &r, NULL, 0, NULL);
+	for (int i = 0; i < 3; i++) close(fds[i]);
+	runner_pool_free(vm);
+	free(relative);
+	free(path);
+}
+
 /* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is kept, and when the
  * runner is done the tool has its time to print more. */
 static void test_under_a_tool(void **state)
@@ -260,6 +310,7 @@ int main(void)
 		cmocka_unit_test(test_dead_while_it_waits),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
+		cmocka_unit_test(test_library_fails),
 		cmocka_unit_test(test_under_a_tool),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
