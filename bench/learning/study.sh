@@ -9,12 +9,12 @@
 #     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
 # s1: what is learnt to pass a stock check?                     stock genuine
 # s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
-# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), PYTHON (build/venv/bin/python)
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.03 of s1's pairs), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '5,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
-hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} python=${PYTHON:-build/venv/bin/python}
+hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} cheats=${CHEATS:-0.03} python=${PYTHON:-build/venv/bin/python}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
 data=recipes/demo recipes=recipes/study
 prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
@@ -44,10 +44,10 @@ start_s2() { # the demo's own start, and its pairs: those that it was trained on
 	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
 	cp -r $data/start "$start"
 }
-start_s1() { # honest pairs with 3 % cheats among them
+start_s1() { # honest pairs with cheats among them
 	chains
 	zcat $data/pairs.jsonl.gz >"$dir/honest.jsonl"
-	"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share 0.03 --out "$pairs"
+	"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share "$cheats" --out "$pairs"
 	untrained "$pairs"
 	supervise "$dir/untrained" "$pairs" 800
 }
