@@ -183,7 +183,9 @@ static int work_compare(const struct grading *g, const struct trace *judged, con
 	/* Outputs to the last byte; inputs and parameters as far as they were read. */
 	for (int i = 0; i < large->tape->noutputs; i++) {
 		const struct tape_view *v = &large->tape->outputs[i];
-		int64_t bytes = tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype);
+		/* An expanded dimension shows the same elements again. */
+		int64_t bytes = (int64_t)dtype_bytes(v->dtype) * (tape_view_elements(v) > 0);
+		for (int d = 0; d < v->ndim; d++) bytes *= v->stride[d] ? v->shape[d] : 1;
 		int64_t written = v->buffer < r->ntouched ? r->touched[v->buffer].written : 0;
 		bool is_given = large->tape->buffers[v->buffer].kind != TAPE_TEMP;
 		if (!is_given && written < bytes)

@@ -66,6 +66,7 @@ static const struct {
 	{OP_ATOMIC_RMW, 0, "the address of an atomic"},
 	{OP_ATOMIC_RMW, 2, "the mask of an atomic"},
 	{OP_ATOMIC_CAS, 0, "the address of an atomic"},
+	{OP_GATHER, 1, "the index of a gather"},
 	{OP_JUMP_UNLESS, 0, "a branch"},
 	{OP_LOOP_TEST, 0, "the trip count of a loop"},
 	{OP_LOOP_TEST, 1, "the trip count of a loop"},
