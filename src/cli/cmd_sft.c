@@ -207,7 +207,8 @@ static void memory_plan(const struct run *r, bool recompute, struct memory_plan 
 	struct training_plan t = {.adapter_rank = policy_rank(&r->o->policy),
 		.target_modules = r->o->policy.lora_target_modules,
 		.pass = {.max_tokens = (int)r->o->max_tokens, .backward = true, .recompute = recompute}};
-	struct device_plan d = {.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank};
+	struct device_plan d = {
+		.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank, .ranks = ranks_planned(&r->o->ranks)};
 	*out = (struct memory_plan){0};
 	plan_training(out, r->policy.ops, c, &t);
 	plan_device(out, r->policy.ops, c, &d);

@@ -42,7 +42,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, choice, "show: which of the answers that the task's sizes choose among; 0: the best", "0 to 15"),
 	O(OPTION_BOOL, slow, "show: the answer with one launch per operator", NULL),
 	O(OPTION_STR, precision, "audit: fp32 rule", "strict|tf32"),
-	O(OPTION_STR, verify_device, "audit: cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, verify_device, "audit: cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	O(OPTION_STR, gpu, "audit: card whose time is predicted; empty: the device's own, else H200", NULL),
 	O(OPTION_STR, sandbox, "audit: level (default: the strongest that works)", "full|lsm|none"),
 	O(OPTION_BOOL, allow_unsandboxed, "audit: permit --sandbox none", NULL),

@@ -25,7 +25,7 @@ struct verify_settings {
 static const struct option_def DEFS[] = {
 	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
 	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
-	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200",
 		NULL),
 	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),

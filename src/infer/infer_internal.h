@@ -57,6 +57,7 @@ struct rows {     /* one call of step_run */
 	int32_t *table;        /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
 	int32_t *at;           /* (max_sequences) */
 	int *owner;            /* (max_sequences) slot index of each row of logits */
+	int32_t *left;         /* (max_sequences) tokens that each row may still draw: of fused steps */
 	struct ops_draw *draw; /* (slots) one for each member of the rows, row by row */
 	int32_t *from;         /* (slots) row of logits that each is from */
 	int T;                 /* rows */
@@ -97,8 +98,8 @@ struct engine {
 	struct rows rows;
 	struct copies copies;
 	bool *slot_done; /* (nslots) handled in this step */
-	int32_t *drawn;
-	float *logprobs; /* (nslots) this step's tokens */
+	int32_t *drawn;  /* (nslots) this step's tokens, or (steps, rows) of fused ones */
+	float *logprobs; /* as drawn */
 	struct completion *ready;
 	int ready_begin; /* finished, not taken: from here */
 	int ready_end;   /* to here */
@@ -109,6 +110,16 @@ static inline int pages_for(int positions) { return (positions + OPS_PAGE - 1) /
 /* Positions that one sequence of the group stores: the last sampled token is never run. */
 static inline int group_positions(const struct group *g) { return g->r.nprompt + g->r.max_new_tokens - 1; }
 static inline struct completion *member(const struct slot *s, int sample) { return &s->group->results[sample]; }
+/* One go of fused steps, where all that runs can take part; false, and nothing happens, where not. */
+bool fused_run(struct engine *e);
+/* From infer_step.c. */
+bool is_finished(const struct engine *e, const struct group *g, struct completion *c);
+void finish(struct engine *e, struct group *g, struct completion *c);
+void slot_settle(struct engine *e, struct slot *s);
+void row_push(struct engine *e, struct slot *s, int32_t id);
+void sequence_close(struct engine *e, struct slot *s, int first_row);
+struct ops_draw draw_of(const struct group *g, struct completion *c);
+int32_t page_take(struct engine *e);
 void group_free(struct group *g);
 void page_drop(struct engine *e, int32_t p);
 /* The slot is over: gives back its pages and what it was promised. Its members, if any, are over

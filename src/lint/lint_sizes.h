@@ -11,8 +11,8 @@
 
 #define LINT_SIZES_MAX 64
 
-/* number: the size at which something may change: an order changes next to it, an equality at it alone, a whole quotient
- * or a table's length beyond it; the remainder by `modulus`; bits that are looked at. */
+/* number: the size at which something may change: an order changes next to it, an equality at it alone, a whole
+ * quotient or a table's length beyond it; the remainder by `modulus`; bits that are looked at. */
 enum lint_size_kind { LINT_SIZE_ORDER, LINT_SIZE_EQUAL, LINT_SIZE_BEYOND, LINT_SIZE_REST, LINT_SIZE_BITS };
 struct lint_size {
 	enum lint_size_kind kind;

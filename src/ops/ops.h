@@ -37,6 +37,7 @@
 #define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
 #define OPS_FIGURES 4 /* columns of logprob's result */
 #define OPS_FETCHES 2
+#define OPS_STOPS_MAX 16 /* tokens that end a row */
 #define OPS_FETCH_MAX (1 << 20)
 #define OPS_RANKS_ID 128 /* bytes by which the devices of a job find each other */
 
@@ -86,6 +87,10 @@ struct ops_want {
 	const struct ops_draw *draw; /* (draws) for sample; NULL: none */
 	const int32_t *from; /* (draws) wanted row, 0..n-1, whose logits each is drawn from; NULL: one a row, in order */
 	int draws;           /* with `from`: how many; without it there are n */
+	/* Without `from`, where several steps stand in one region: */
+	const int32_t *left; /* (n) tokens that each row may still draw; NULL: no limit */
+	const int32_t *stop; /* (nstop) tokens behind which a row draws no more */
+	int nstop;
 };
 
 /* ---- weights ---- */
@@ -239,7 +244,8 @@ struct ops {
 		const struct ops_batch *, int first, int n, int V);
 	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are drawn gives each the
 	 * token that it would give it alone. With one draw a row (`from` NULL) it also moves the batch one token on (ids,
-	 * pos and the draws' index), so that k steps may stand in one region. logprob is of the drawn token, by logprob's
+	 * pos and the draws' index), so that k steps may stand in one region. A row that has drawn its last token (`left`,
+	 * `stop`) stays where it is and draws -1 from then on. logprob is of the drawn token, by logprob's
 	 * arithmetic: under softmax(logits / temperature) of the full vocabulary (temperature 1 when greedy), of what was
 	 * left when min_p is on. Room for the draws of batch_create. */
 	void (*sample)(struct ops_context *, struct i32 *drawn /* (draws) */, struct f32 *logprob /* (draws) */,

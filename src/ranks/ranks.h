@@ -59,6 +59,8 @@ int ranks_open(const struct ranks_options *o, struct ranks **out, struct err *er
 void ranks_close(struct ranks *r, const struct err *why);
 /* Whether the variables make this process rank 0, or say nothing of others: for who prints results. */
 bool ranks_is_first(const struct ranks_options *o);
+/* How many ranks the variables speak of, for plans; 1 where they are wrong. */
+int ranks_planned(const struct ranks_options *o);
 int ranks_rank(const struct ranks *r);
 int ranks_count(const struct ranks *r);
 /* "cuda" becomes "cuda:N" with the number of this rank's GPU among its machine's; any other name, and that of

@@ -83,6 +83,13 @@ int place_find(const struct ranks_options *o, struct place *out, struct err *err
 	return 0;
 }
 
+int ranks_planned(const struct ranks_options *o)
+{
+	struct place p;
+	struct err said; /* as below */
+	return place_find(o, &p, &said) ? 1 : p.world;
+}
+
 bool ranks_is_first(const struct ranks_options *o)
 {
 	struct place p;

@@ -459,6 +459,7 @@ int sft_run(struct model *m, struct adapter *a, const struct sft_example *train,
 		.begin_ns = clock_ns()};
 	int rc = options_check(&s, err);
 	if (!rc) rc = sft_init(&s, err);
+	if (!rc) rc = clock_read(&s, err);
 	s.ends = s.stopped_early || s.step >= s.total_steps || is_out_of_time(&s);
 	while (!rc && !s.ends) rc = one_step(&s, err);
 	if (!rc && o->stop_at_eval_minimum && s.best_step && is_writer(&s)) rc = best_load(&s, err);

@@ -57,7 +57,7 @@ static int runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "", said[400];
 	snprintf(said, sizeof said, "%s", err->text);
-	runner_end(g->s->gpu_runners, &g->gpu_runner, status, sizeof status, NULL);
+	runner_end(g->on->runners, &g->gpu_runner, status, sizeof status, NULL);
 	g->has_gpu_runner = false;
 	if (rc == ERR_TIMEOUT)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-gpu", 0,
@@ -73,7 +73,7 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 	struct runner_fault fault = {0};
 	int rc = compile_binaries(g, tr->tape, &c, err);
 	if (!rc && !g->has_gpu_runner) {
-		rc = runner_pool_take(g->s->gpu_runners, &g->gpu_runner, err);
+		rc = runner_pool_take(g->on->runners, &g->gpu_runner, err);
 		g->has_gpu_runner = rc == 0;
 	}
 	struct runner_load l = {
@@ -120,9 +120,9 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	struct attempt own = *asked, *a = &own;
 	int64_t ms = TRIAL_MS + TIMES_THE_VM * g->vm_ns / 1000000;
 	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
-	int lock = -1, rc = gpu_lock_take(NULL, g->s->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
+	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
 	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
-	if (a->asker) gpu_watch_begin(g->s->watch);
+	if (a->asker) gpu_watch_begin(g->on->watch);
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;

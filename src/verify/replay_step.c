@@ -186,6 +186,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 	if (cost <= v->cost_s) return;
 	v->cost_s = cost;
 	v->cost_error = error;
+	snprintf(v->limit, sizeof v->limit, "%s", cost_candidate_limit(r->costs, r->ncosts, g->compiled, &g->s->gpu));
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
@@ -478,8 +479,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
-	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners)
-		gpu_second_opinion(g, a->trace, a->trial);
+	if (is_by_values && !a->is_crosswise && !g->is_partial && g->on) gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
 }
 
@@ -488,7 +488,7 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 	struct attempt a = {
 		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
 	int rc = trial_run(g, &a, err);
-	return !rc && g->s->gpu_runners && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
+	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
 }
 
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
@@ -500,7 +500,7 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 	a.is_crosswise = true;
 	a.order_line = order_line;
 	if (!rc && order_line >= 0) rc = trial_run(g, &a, err);
-	return !rc && g->s->gpu_runners ? gpu_guided(g, tr, t, err) : rc;
+	return !rc && g->on ? gpu_guided(g, tr, t, err) : rc;
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
@@ -525,7 +525,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if (!rc && order_line >= 0 && !t->is_edge) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
-	if (!rc && !first && !g->is_partial && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
+	if (!rc && !first && !g->is_partial && g->on) rc = gpu_step(g, tr, variant, err);
 	return rc;
 }
 

@@ -55,15 +55,15 @@ static int run(struct grading *g, const struct trace *tr, const char *const *wor
 	struct err local = {0};
 	int lock = -1, out = memfd_create("tool", MFD_CLOEXEC), rc = compile_binaries(g, tr->tape, &c, err);
 	if (!rc && out < 0) rc = err_set(err, ERR_INFRA, "no memory file for a tool's words: %s", strerror(errno));
-	if (!rc) rc = gpu_lock_take(NULL, g->s->device.uuid, false, LOCK_MS, &lock, err);
-	int started = rc ? rc : runner_start_under(g->s->gpu_runners, words, out, READY_MS, &r, &local);
+	if (!rc) rc = gpu_lock_take(NULL, g->on->device.uuid, false, LOCK_MS, &lock, err);
+	int started = rc ? rc : runner_start_under(g->on->runners, words, out, READY_MS, &r, &local);
 	/* From here on the tool's own words count. */
 	if (!rc && !started) {
 		struct runner_load l = {
 			.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
 		int ran = runner_load(&r, &l, clock_ns() + (uint64_t)LOAD_MS * 1000000u, &loaded, &fault, &local);
 		if (!ran && !attempt_run(g, &r, &a, &result, &local)) attempt_release(&result);
-		runner_end_under(g->s->gpu_runners, &r, ENDS_MS);
+		runner_end_under(g->on->runners, &r, ENDS_MS);
 	}
 	gpu_lock_release(lock);
 	compiled_release(&c);

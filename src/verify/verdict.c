@@ -175,6 +175,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "cost_size", text_json(v->cost_size));
 	json_object_set_new(o, "cost_error", number_json(v->cost_error));
 	json_object_set_new(o, "not_predicted", text_json(v->not_predicted));
+	json_object_set_new(o, "limit", text_json(v->limit));
 	json_object_set_new(o, "launches", json_integer(v->launches));
 	json_object_set_new(o, "programs", json_integer(v->programs));
 	json_object_set_new(o, "bytes", json_integer(v->bytes));
@@ -344,7 +345,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 {
 	/* What every verdict has. */
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
-			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "", *state = "";
+			   *cost_size = "", *not_predicted = "", *limit = "", *sizes = "", *edge = "", *state = "";
 	int64_t fp8_line = 0;
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
@@ -361,6 +362,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "gpu", &gpu, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "cost_size", &cost_size, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "not_predicted", &not_predicted, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "limit", &limit, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "state", &state, err);
@@ -375,6 +377,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	text_copy(v->gpu, sizeof v->gpu, gpu);
 	text_copy(v->cost_size, sizeof v->cost_size, cost_size);
 	text_copy(v->not_predicted, sizeof v->not_predicted, not_predicted);
+	text_copy(v->limit, sizeof v->limit, limit);
 	text_copy(v->sizes, sizeof v->sizes, sizes);
 	text_copy(v->edge, sizeof v->edge, edge);
 	text_copy(v->state, sizeof v->state, state);

@@ -177,6 +177,8 @@ struct verdict {
 	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
 	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
 	char not_predicted[256]; /* "" it was */
+	char limit[16]; /* what its launches wait for most, by time: "dram", "launch", ... (docs/cost-model.md); "" not
+					   predicted */
 	/* Work at those sizes, over all launches. */
 	int launches;
 	int64_t programs;

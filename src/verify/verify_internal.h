@@ -37,13 +37,26 @@ struct verify_limits {
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
 
-/* "cpu", "cuda", "cuda:N" */
-int setup_device(const char *text, bool *is_cuda, int *number, struct err *err);
+#define VERIFY_GPUS_MAX 16
+/* "cpu": none; "cuda", "cuda:N", "cuda:N,M" */
+struct device_list {
+	int count;
+	int numbers[VERIFY_GPUS_MAX];
+};
+int setup_devices(const char *text, struct device_list *out, struct err *err);
 /* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
  * a device its own figures where they are smaller. */
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
+
+/* One GPU that kernels run on. */
+struct verify_gpu {
+	struct runner_pool *runners;
+	struct runner_device device; /* of them; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
+	struct gpu_watch *watch;     /* NULL: nothing is known of others */
+	struct gpu_peaks peaks;      /* where they were measured */
+};
 
 struct compile_cache;
 struct rebuild_cache;
@@ -56,12 +69,10 @@ struct verify_shared {
 	struct compile_cache *compiles;
 	struct rebuild_cache *rebuilds;
 	struct runner_pool *runners;
-	struct runner_pool *gpu_runners; /* NULL: the vm alone */
-	struct runner_device device; /* of gpu_runners; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
-	struct zygote *timer;        /* references on the GPU; NULL: none are timed */
-	struct gpu_watch *watch;     /* NULL: nothing is known of others */
+	int ngpus;                               /* 0: the vm alone */
+	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
+	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
 	struct reference_cache *references;
-	struct gpu_peaks peaks;  /* of device, where they were measured */
 	bool is_live;            /* candidates' files are run for real too */
 	char *sanitizer;         /* compute-sanitizer's place; NULL: not asked for */
 	double sanitize_share;   /* of right candidates, chosen by their text */
@@ -117,8 +128,9 @@ struct grading {
 	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
 	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
 	struct runner_result
-		judged;    /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
-	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
+		judged;            /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
+	int64_t vm_ns;         /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
 	const struct tape *gpu_loaded;               /* by gpu_runner; NULL: none */
@@ -305,11 +317,11 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
  * cannot be judged is VERDICT_INFRA. */
-void grade(
-	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out);
 /* The same, and a proof beside it, where the tape is one that can be replayed. */
-void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
-	struct verdict *out, struct prove_result *proof);
+void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out, struct prove_result *proof);
 /* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
 void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);

@@ -31,7 +31,7 @@ def test_greedy():
           and s.get("genuine") == s.get("well_formed") == s.get("compiled") == s.get("correct")
           == 1.0 and s.get("reasons") == {"genuine/ok": 3} and s.get("dropped") == 0 and s.get("clipped_ratio") == 0, p.stdout + p.stderr)
     r = rows("greedy.jsonl") if s else []
-    keys = {"task", "level", "structure", "split", "sample", "answer", "tokens", "finish", "verdict", "reward_plan", "reward_code", "advantage_plan",
+    keys = {"task", "level", "structure", "split", "sample", "turn", "answer", "tokens", "finish", "verdict", "reward_plan", "reward_code", "advantage_plan",
             "advantage_code"}
     check("--out has a row for every answer, with text and verdict", [x["task"] for x in r] == ["relu", "twice", "square"]
           and all(set(x) == keys and "class ModelNew" in x["answer"] and x["verdict"]["verdict"] ==

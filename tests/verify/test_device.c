@@ -12,19 +12,22 @@ static void test_devices(void **state)
 {
 	static const struct {
 		const char *text;
-		bool is_good, is_cuda;
-		int number;
-	} cases[] = {{NULL, true, false, 0}, {"cpu", true, false, 0}, {"cuda", true, true, 0}, {"cuda:0", true, true, 0},
-		{"cuda:7", true, true, 7}, {"cuda:64", false, true, 0}, {"cuda:", false, true, 0}, {"cuda:x", false, true, 0},
-		{"cuda:1x", false, true, 0}, {"cuda0", false, true, 0}, {"gpu", false, false, 0}, {"", false, false, 0}};
+		bool is_good;
+		int count, numbers[3];
+	} cases[] = {{NULL, true, 0, {0}}, {"cpu", true, 0, {0}}, {"cuda", true, 1, {0}}, {"cuda:0", true, 1, {0}},
+		{"cuda:7", true, 1, {7}}, {"cuda:0,1", true, 2, {0, 1}}, {"cuda:3,0,12", true, 3, {3, 0, 12}},
+		{"cuda:64", false, 0, {0}}, {"cuda:", false, 0, {0}}, {"cuda:x", false, 0, {0}}, {"cuda:1x", false, 0, {0}},
+		{"cuda:1,", false, 0, {0}}, {"cuda:,1", false, 0, {0}}, {"cuda:1,1", false, 0, {0}},
+		{"cuda:0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", false, 0, {0}}, {"cuda0", false, 0, {0}},
+		{"gpu", false, 0, {0}}, {"", false, 0, {0}}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		bool is_cuda = false;
-		int number = -1;
+		struct device_list list;
 		struct err err = {0};
-		int rc = setup_device(cases[i].text, &is_cuda, &number, &err);
+		int rc = setup_devices(cases[i].text, &list, &err);
 		if ((rc == 0) != cases[i].is_good) fail_msg("device %s: %s", cases[i].text, err.text);
 		if (rc) assert_int_equal(rc, ERR_USAGE);
-		else assert_true(is_cuda == cases[i].is_cuda && number == cases[i].number);
+		else if (list.count != cases[i].count) fail_msg("device %s: %d", cases[i].text, list.count);
+		for (int k = 0; k < 3 && k < cases[i].count; k++) assert_int_equal(list.numbers[k], cases[i].numbers[k]);
 	}
 }
 

@@ -201,6 +201,9 @@ struct ops_batch {
 	/* tokens to draw, from batch_want too */
 	int draws;
 	bool moves_on; /* one draw a row: sample moves the batch one token on */
+	int32_t *left; /* (draws_max) tokens that a row may still draw, where it does */
+	int32_t stop[OPS_STOPS_MAX];
+	int nstop;
 	struct ops_draw *draw;
 	int32_t *from;            /* (draws) wanted row of each */
 	float *drawn_logprob;     /* (draws) columns */

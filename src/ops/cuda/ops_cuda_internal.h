@@ -142,7 +142,7 @@ void staging_sent(struct ops_context *, struct staging *);
 #define CHUNK CUDA_CHUNK       /* keys of a partial result of attention */
 #define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
 enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
-enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_COUNT };
+enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_STOPS, WANT_COUNT };
 static_assert(HEAD_COUNT <= CUDA_BATCH_HEADS && WANT_COUNT <= CUDA_BATCH_HEADS, "numbers of a batch's heads");
 
 struct batch_view {
@@ -161,6 +161,8 @@ struct batch_view {
 	const float *temperature; /* (n) 1 where the host gave none */
 	struct ops_draw *draw;    /* (draws) */
 	const int32_t *from;      /* (draws) wanted row of each; 0 in surplus draws */
+	int32_t *left;            /* (draws) tokens that its row may still draw */
+	const int32_t *stop;      /* (want[WANT_STOPS]) tokens behind which a row draws no more */
 };
 
 struct ops_batch {

@@ -131,6 +131,7 @@ static int ranks_join(struct ops_context *c, const void *id, int rank, int count
 	if (status != NCCL_SUCCESS) return nccl_error(l, "CommInitRank", status, err);
 	l->rank = rank;
 	l->count = count;
+	c->taken_bytes += CUDA_RANKS_LIBRARY_BYTES;
 	l->chunk = (int64_t)(CUDA_RANKS_BYTES / sizeof(float)) / count / 64 * 64;
 	l->parts = (float *)device_block(c, (size_t)l->chunk * (size_t)count * sizeof(float));
 	CUDA_CHECK(cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming));
