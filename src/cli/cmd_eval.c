@@ -199,6 +199,7 @@ static int eval_answers(struct eval *e, struct err *err)
 		.nstop = 1,
 		.adapter = e->policy.adapter,
 		.progress = "eval",
+		.gpu = e->policy.ops->uuid,
 	};
 	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
 	int rc = rollouts_collect(

@@ -1,6 +1,6 @@
 /* Rollouts: the engine writes answers while the verifier grades the ones that are finished.
  * Which answer finishes first changes nothing: every result lands in its own slot. */
-#include "rl/rl.h"
+#include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
 #include "infer/infer.h"
@@ -187,10 +187,10 @@ static int collect_run(struct collect *c, int n, struct err *err)
 		if (c->o->watch && (rc = c->o->watch(c->o->watch_ctx, err))) break;
 		bool generates = c->active;
 		if (generates) {
-			int active;
-			engine_step(c->engine, &active);
+			int active = 0;
+			rc = engine_turn(c->engine, c->o->gpu, &active, err);
 			c->active = active > 0;
-			rc = take_completions(c, err);
+			if (!rc) rc = take_completions(c, err);
 		}
 		if (!rc) rc = take_verdicts(c, err);
 		double now = seconds(c->o->times);

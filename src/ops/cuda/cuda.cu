@@ -367,6 +367,9 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";
+	char *at = t->uuid + snprintf(t->uuid, sizeof t->uuid, "GPU-");
+	for (int i = 0; i < 16; i++)
+		at += sprintf(at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)props.uuid.bytes[i]);
 	t->ctx = c;
 	t->elem_bytes = sizeof(bf16);
 	t->tail = c->tail;
