@@ -495,8 +495,11 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err)
 	if (!rc && is_wanted(b, "prefill")) rc = bench_prefill(b, err);
 	if (!rc && trains) rc = bench_training(b, err);
 	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
+	char path[64] = "";
+	if (!rc && is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);
 	model_drop(b);
 	free(b->noise);
+	if (!rc && *path) rc = gpu_load_run(b, path, err);
 	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
 	return rc;
 }
