@@ -44,6 +44,7 @@ struct cost_site {
 						  iterations later */
 	bool is_scattered; /* into shared memory that is transposed for a 32-bit wgmma operand: one element after another,
 						  all lanes in one bank */
+	bool is_depth_first[2]; /* of a dot on the fp32 pipes: neighbours of this operand in shared memory lie along K */
 	int elem_bits;
 };
 struct vm_layouts {
@@ -86,6 +87,12 @@ struct cost_reduce {
 };
 bool cost_reduce_of(
 	const struct cost_layout *layout, int ndim, const int32_t *shape, int axis, int warps, struct cost_reduce *out);
+
+/* A tl.dot on the fp32 pipes whose result has this layout over this block: turns of shared memory in which the
+ * program's threads read both operands (cost_dot.c). site: how these lie there; NULL: the left one along K, the right
+ * one not. depth: K. */
+int64_t cost_dot_turns(const struct cost_site *site, const struct cost_layout *layout, int ndim, const int32_t *shape,
+	int64_t depth, int elem_bytes, int warps);
 
 /* Layout of one line's attribute, "#ttg.blocked<{...}>" and the like; 0 when understood. Exposed
  * for tests. */

@@ -19,6 +19,7 @@
 #include "model/model.h"
 #include "policy/policy.h"
 #include "ranks/ranks.h"
+#include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -30,15 +31,19 @@
 
 struct prompt_row {
 	struct task task;
-	char *kernel;           /* midend, else NULL */
-	struct verdict profile; /* midend: the kernel's verdict */
-	char *text; /* rendered prompt; in ids control tokens are the chat template's alone, whatever the task spells */
-	struct ids ids;
+	char *kernel;                    /* midend, else NULL */
+	struct verdict profile;          /* midend: the kernel's verdict */
+	struct prompt_variant *variants; /* (nvariants) owned; slowest first */
+	int nvariants;
+	char *body; /* rendered template: what the user says */
+	char *text; /* body in the chat form; in ids control tokens are the template's alone, whatever the task spells */
+	struct ids ids; /* empty for a policy outside, which reads texts */
 };
 struct prompt_set {
 	struct prompt_row *rows;
 	size_t count;
 	int refused; /* longer than max_prompt_length: counted, not cut */
+	int alone;   /* left out for want of two variants */
 	int truncated;
 };
 struct prompt_options {
@@ -55,16 +60,44 @@ struct prompt_options {
 	uint64_t seed;
 	int64_t max_prompt_length;
 	bool truncate_prompts; /* paper recipes alone: cut on the left, counted */
+	int variants; /* kernels of the task beside it, at most; 0: none, else tasks with fewer than two are left out */
+	const struct option_list *variants_from;
 };
+/* Of a task's kernels those that are shown beside one another: by predicted time, leaving out what is
+ * within 2 % of a faster one that was kept; where more than `most` are left, evenly spread ranks with the
+ * fastest and the slowest among them. Puts them in front, slowest first, and returns how many. */
+int variants_choose(struct prompt_variant *v, int n, int most);
+/* Gives each row of the set its variants, from the genuine answers to its task in run folders, stores or
+ * rows of `hone eval --out`; rows with fewer than two go, and are counted. */
+int variants_attach(struct prompt_set *s, const struct option_list *from, int most, struct err *err);
+void variants_release(struct prompt_row *r);
+/* t NULL: for a policy outside; no chat form, no ids. */
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err);
+/* Prompts of the mid-end for kernels that are there, in place of those in a file: o->tasks, split, level
+ * and limit are not looked at. A set may come out empty. Copies. */
+struct prompt_kernel {
+	const struct task *task;
+	const char *source; /* (len) */
+	size_t len;
+	const struct verdict *profile; /* genuine */
+};
+int prompt_set_kernels(const struct prompt_options *o, const struct prompt_kernel *k, size_t n,
+	const struct tokenizer *t, struct prompt_set *out, struct err *err);
 void prompt_set_release(struct prompt_set *s);
 
 /* ---- rollouts ---- */
 
+/* Who writes answers: a model in an engine, or a policy outside, which leaves the other two NULL. */
+struct author {
+	const struct policy *policy;
+	struct engine *engine;
+	struct outside *outside;
+	const char *stage; /* what a policy outside is told */
+};
 struct rollout {
 	int prompt;                   /* number in the prompt set */
 	int sample;                   /* number among the prompt's answers */
-	struct completion completion; /* tokens and the sampler's log-probabilities */
+	struct completion completion; /* tokens and the sampler's log-probabilities; from outside neither, but the count */
 	char *text;
 	size_t text_len; /* decoded answer without the end token */
 	struct answer answer;
@@ -73,6 +106,22 @@ struct rollout {
 	struct reward reward;
 	double advantage_plan; /* of the tokens in front of the code */
 	double advantage_code; /* of the code's */
+	/* An answer may be one turn of an episode: the verdict on it is told, and the policy answers again. */
+	int turn;           /* 0: the first */
+	bool is_absent;     /* the episode ended before this turn; nothing else is set but prompt, sample and turn */
+	struct ids context; /* of a later turn, all that stands before the answer, token for token as the turns before wrote
+						   and read it; else empty: the prompt's ids */
+	char *feedback;     /* of a later turn, what the user said last; else NULL */
+	struct reward value; /* the reward, and those of the episode's later turns, discounted */
+};
+/* Episodes: refinement with the verdict's feedback. */
+struct turn_options {
+	int most;                  /* turns of an episode; 0 and 1: answers stand alone */
+	bool is_refining;          /* goes on behind a genuine answer, towards a faster one */
+	int max_feedback;          /* tokens (of a policy outside: bytes) of what a turn adds before its answer */
+	const char *template_text; /* with {{feedback}} */
+	const char *template_name; /* for messages */
+	const char *precision;     /* as a prompt's */
 };
 struct rollout_times {
 	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
@@ -89,6 +138,8 @@ struct rollout_options {
 	int64_t id_base; /* request id of prompt i is id_base + i: part of the random stream */
 	struct sampling sampling;
 	float temperature_code; /* at which tokens behind the opening fence are drawn; 0: sampling's for all */
+	const int *samples;     /* (n) number of each prompt's first sample, part of the random stream; NULL: 0 */
+	struct turn_options turns;
 	int max_new_tokens;
 	const int32_t *stop_ids;
 	int nstop;
@@ -108,11 +159,11 @@ struct span_state {
 	bool is_code;
 };
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
-/* Fills out[i * num_samples + s] for prompts[index[i]]; sizes (n, may be NULL) says how many answers
- * each has. Verdicts are waited for only when there is nothing to generate. Returns 0, or the
- * verifier's or engine's error. */
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
+/* Fills out[(i * num_samples + s) * turns + t] for prompts[index[i]], turn t; sizes (n, may be NULL)
+ * says how many answers each has (with turns: episodes, whose later turns may be absent). Verdicts are waited for only
+ * when there is nothing to generate. Returns 0, or the author's or verifier's error. */
+int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
+	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
 json_t *rollout_json(
 	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */
@@ -127,12 +178,27 @@ struct advantage_options {
 	int max_completion_length;
 	int overlong_buffer_len;
 	double overlong_penalty_factor;
+	double turn_gamma; /* a turn's value: its reward + gamma times the value of the episode's next turn */
 };
-/* Rewards and advantages of groups of rollouts in place; sizes (groups) says how many answers each
- * has, one group behind the other. has_variance (groups, may be NULL) says which teach something.
+/* Rewards, values and advantages of groups of rollouts in place; sizes (groups) says how many answers
+ * each has, one group behind the other. Answers of one turn to one prompt are a group; those of its
+ * later turns follow it, as turns_order puts them. has_variance (groups, may be NULL) says which teach something.
  * Returns how many teach nothing. */
 int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
 	const struct prompt_set *prompts, bool *has_variance);
+/* Puts episodes as rollouts_collect leaves them (n prompts, K episodes of T turns) in place into groups:
+ * of a prompt those of its first turn, of its second, ...; absent ones go. sizes: (n * T). Returns how
+ * many groups, and in *total how many answers. */
+int turns_order(struct rollout *r, int n, int K, int T, int *sizes, int *total);
+/* Of an episode of T slots, the best answer so far: the genuine one of least predicted time, else the
+ * last that there is. */
+int episode_best(const struct rollout *episode, int T);
+/* The turn behind r: its message is what the verdict on r says, shortened by whole lines from its end
+ * while the turn's tokens exceed o->max_feedback; its context is r's, r's own tokens (an end where the
+ * answer was cut), and the message in the chat form. p NULL: for a policy outside, no context. *next
+ * is replaced, and to be released whatever this returns. */
+int turn_begin(const struct turn_options *o, const struct policy *p, const struct prompt_row *prompt,
+	const struct rollout *r, struct rollout *next, struct err *err);
 /* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
 double overlong_penalty(const struct advantage_options *o, int tokens);
 /* The reward that is published: the code part plus the weighted plan part. */
@@ -146,6 +212,7 @@ struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
 	struct ranks_options ranks;
+	struct option_list variants_from;
 	const char *output_dir;
 	const char *store;
 	const char *stage;
@@ -165,10 +232,13 @@ struct rl_options {
 	const char *gpu;
 	const char *cost_size;
 	const char *replay_pairs;
+	const char *turn_template;
+	const char *pipeline;
 	bool truncate_prompts;
 	bool dry_run;
 	bool mask_truncated_completions;
 	bool filter_groups;
+	bool turn_refines;
 	int64_t num_generations;
 	int64_t num_generations_first;
 	int64_t generation_batch_size;
@@ -195,6 +265,11 @@ struct rl_options {
 	int64_t eval_patience;
 	int64_t guard_patience;
 	int64_t max_sequences;
+	int64_t num_turns;
+	int64_t max_feedback_length;
+	int64_t pipeline_kernels;
+	int64_t variants;
+	double turn_gamma;
 	double temperature;
 	double temperature_code;
 	double top_p;
@@ -223,6 +298,7 @@ struct rl_options {
 	double guard_hack;
 	double guard_truncation;
 	double guard_format;
+	double sanitize_share;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
 	 * seconds, NULL: of the wall. */
@@ -233,6 +309,16 @@ extern const struct option_def rl_option_defs[];
 extern const size_t rl_option_count;
 void rl_options_default(struct rl_options *o);
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Two runs, one behind the other: the frontend's (settings o) in <output_dir>/frontend, then the
+ * mid-end's (o with the recipe of o->pipeline laid over) in <output_dir>/midend, on the genuine kernels
+ * that the first one found. Each trains an adapter of its own on the same base. Stopped at any moment
+ * and started again it goes on where it was. */
+int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
+/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the frontend's prompts) the
+ * first `per_task` distinct genuine kernels in the order of steps, with their verdicts, in the order of
+ * tasks. Each row is a task of its own, TASK+HASH. Adds how many to *count. */
+int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
+	int *count, struct err *err);
 /* Prints the memory plan, prompt and token counts and what would run. Of the model's folder it
  * reads config.json and the tokenizer alone. */
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
@@ -320,6 +406,39 @@ const struct loss_row *updater_rows(const struct updater *u, size_t *count);
  * and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
+/* Independent answers to one prompt, drawn one after another until what another way of working used is
+ * used too: what that way is compared with. */
+struct chain {
+	int prompt;            /* in the set */
+	int sample, stride;    /* number of the next answer; what is added for the one behind it */
+	int64_t tokens_budget; /* ends when as many were written: the answer that crosses it counts in full */
+	int answers_max;       /* 0: no limit */
+	bool stops_solved;     /* ends at a genuine answer too */
+	/* what came out, and before chains_draw what was drawn already */
+	int answers;
+	int64_t tokens, tokens_read; /* written; of the prompts */
+	bool is_solved;
+	double cost_s;      /* of the cheapest genuine answer; 0: none */
+	double reference_s; /* of the reference, as its verdict has it; 0: none */
+};
+/* Takes an answer into a chain. */
+void chain_add(struct chain *c, const struct rollout *r, const struct prompt_set *prompts);
+/* o: as for rollouts_collect, of one sample and one turn; its id_base is counted up from. */
+int chains_draw(const struct author *a, struct verifier *v, const struct prompt_set *prompts,
+	const struct rollout_options *o, struct chain *chains, int n, struct err *err);
+/* Means over chains: solved, answers, tokens, tokens_read, speedup_geomean (reference / cheapest). */
+json_t *chains_json(const struct chain *c, int n);
+/* a[i] beside b[i], which answered the same prompt, with 95 % intervals over structures: the difference
+ * of what was solved, and the ratio of speedups where both did. */
+json_t *chains_paired(
+	const struct chain *a, const struct chain *b, int n, const struct prompt_set *prompts, uint64_t seed);
+/* Refinement beside best of n: of episodes (tasks x K of T turns) those chains (tasks * K) that begin with
+ * the same first answers and are to write at least as many tokens. */
+void episode_chains(const struct rollout *episodes, const struct prompt_set *prompts, int tasks, int K, int T,
+	bool is_refining, struct chain *chains);
+/* Rates by turn, and beside the chains as chains_draw left them; NULL: the episodes alone. */
+json_t *turns_summary(const struct rollout *episodes, const struct chain *chains, const struct prompt_set *prompts,
+	int tasks, int K, int T, uint64_t seed);
 /* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
  * structure of its own. Returns the count. */
 int tasks_clusters(const struct task *const *tasks, int n, int *cluster /* (n) */);

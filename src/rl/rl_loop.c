@@ -37,6 +37,7 @@ static int learning_check(struct loop *l, struct err *err)
 		.max_completion_length = (int)o->max_completion_length,
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
 		.overlong_penalty_factor = o->overlong_penalty_factor,
+		.turn_gamma = o->turn_gamma,
 	};
 	l->rule.is_measured = !strcmp(o->reward_time, "measured");
 	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
@@ -48,6 +49,9 @@ static int learning_check(struct loop *l, struct err *err)
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
 	if (rc) return rc;
 	/* From here on: settings that are each valid alone but contradict each other. */
+	if (l->rule.is_gain && strcmp(o->stage, "midend"))
+		return err_set(err, ERR_USAGE,
+			"--reward %s pays for what is gained over a kernel that was given: --stage midend", o->reward);
 	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
 		return err_set(err, ERR_USAGE,
 			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "
@@ -75,10 +79,38 @@ static int learning_check(struct loop *l, struct err *err)
 	return 0;
 }
 
+/* A policy outside writes answers, which are judged and kept; what would train it, or needs its tokens, is refused. */
+static int outside_check(const struct rl_options *o, struct err *err)
+{
+	const struct {
+		bool is_set;
+		const char *name;
+	} refused[] = {
+		{o->dry_run, "dry_run"},
+		{o->replay_updates > 0, "replay_updates"},
+		{o->eval_steps > 0, "eval_steps"},
+		{o->temperature_code > 0, "temperature_code"},
+		{o->min_p > 0, "min_p"},
+		{o->top_k > 0, "top_k"},
+		{o->top_p < 1, "top_p"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		if (refused[i].is_set)
+			return err_set(err, ERR_USAGE,
+				"--%s: a policy outside (--policy_command, --policy_answers) is asked for answers and not trained; its "
+				"genuine answers go into the store, from which `hone distill` trains a model",
+				refused[i].name);
+	return 0;
+}
+
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	/* First what the run cannot do without, and what needs no other setting to be read. */
-	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
+	int rc = policy_is_outside(&o->policy) ? outside_check(o, err) : 0;
+	if (rc) return rc;
+	if (!o->policy.model && !policy_is_outside(&o->policy))
+		return err_set(
+			err, ERR_USAGE, "--model is missing: name a model folder (or --policy_command, --policy_answers)");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->policy.adapter && !o->policy.use_peft)
@@ -96,8 +128,13 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->steps_per_generation > o->generation_batch_size)
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	/* Staged groups and dynamic sampling draw by a group's first answers, of which an episode has one. */
+	if (o->num_turns > 1 && (o->num_generations_first > 0 || o->filter_groups))
+		return err_set(err, ERR_USAGE,
+			"--num_turns %lld with --%s: groups of episodes are drawn whole; use one of both", (long long)o->num_turns,
+			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
-	int rc = learning_check(l, err);
+	rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
 	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
@@ -113,6 +150,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_policy(struct loop *l, bool text_only, struct err *err)
 {
 	struct policy_options p = l->o->policy;
+	l->author = (struct author){.policy = &l->policy, .stage = l->o->stage};
+	if (policy_is_outside(&p)) return outside_open(&p, &l->author.outside, err);
 	char *device = ranks_device(l->ranks, p.device);
 	p.lora_seed = (uint64_t)l->o->seed;
 	p.text_only = text_only;
@@ -141,6 +180,8 @@ static struct prompt_options prompt_options_of(const struct loop *l)
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 		.truncate_prompts = o->truncate_prompts,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
 	};
 }
 
@@ -202,11 +243,16 @@ static int open_prompts(struct loop *l, struct err *err)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
-	if (longest + l->o->max_completion_length > l->o->max_tokens)
+	int64_t behind = rl_episode_tokens(l->o);
+	if (!l->author.outside && longest + behind > l->o->max_tokens)
 		return err_set(err, ERR_LIMIT,
-			"the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
-			"--max_completion_length or --max_prompt_length",
-			longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
+			"the longest prompt has %d tokens and %s up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length%s or --max_prompt_length",
+			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
+			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
+	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
+	if (rc) return rc;
+	if (l->prompts.alone && is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
 	if (l->prompts.refused && is_first(l))
 		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
@@ -318,10 +364,11 @@ static int open_trainer(struct loop *l, struct err *err)
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
-	open_history(l);
 	/* The sampler, which shares the model with the trainer. */
 	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
-	return engine_create(l->policy.model, &e, &l->engine, err);
+	rc = engine_create(l->policy.model, &e, &l->engine, err);
+	l->author.engine = l->engine;
+	return rc;
 }
 
 /* The folder belongs to one run with these settings, or is refused; all ranks have the same. */
@@ -333,7 +380,7 @@ static int open_folder(struct loop *l, struct err *err)
 	char *text = json_dumps(settings, JSON_SORT_KEYS);
 	int rc = ranks_agree(l->ranks, "settings", text, err);
 	if (!rc) rc = dir_make(o->output_dir, err);
-	if (!rc && is_first(l)) rc = rl_settings_settle(o->output_dir, settings, err);
+	if (!rc && is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
 	if (!rc && is_first(l)) rc = run_folder_claim(o->output_dir, err);
 	free(text);
 	json_decref(settings);
@@ -374,6 +421,7 @@ static int open_store(struct loop *l, struct err *err)
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->seed + 0x766572696679,
+		.sanitize_share = o->sanitize_share,
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
@@ -403,20 +451,39 @@ static int fold_metrics(int64_t step, int64_t index, const json_t *row, void *ct
 	return 0;
 }
 
-static int resume(struct loop *l, struct err *err)
+static int last_step(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	int64_t *last = ctx;
+	(void)index;
+	(void)row;
+	*last = step;
+	return 0;
+}
+
+/* Where nothing trains the store is all that there is to continue from: a step stands there whole, or not at all. */
+static int checkpoint_take(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
-	struct fold fold = {l, err};
-	int rc = checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, l->ranks, &s, err);
-	if (rc && rc != ERR_NOT_FOUND) return rc;
-	if (!rc) {
+	int rc = l->author.outside
+		? store_metrics_each(l->store, l->run, last_step, &l->step, err)
+		: checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, l->ranks, &s, err);
+	if (rc && (rc != ERR_NOT_FOUND || l->author.outside)) return rc;
+	if (!rc && !l->author.outside) {
 		l->step = s.step;
 		l->seconds_before = json_number_value(json_object_get(s.extra, EXTRA_SECONDS));
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
 		updater_state_set(l->updater, json_object_get(s.extra, "updater"));
-		if (is_first(l)) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)s.step);
 	}
+	if (l->step > 0 && is_first(l)) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)l->step);
 	json_decref(s.extra);
+	return 0;
+}
+
+static int resume(struct loop *l, struct err *err)
+{
+	struct fold fold = {l, err};
+	int rc = checkpoint_take(l, err);
+	if (rc) return rc;
 	/* What was learned about the prompts every rank knows; metrics and guards are rank 0's. */
 	rc = is_first(l) ? store_run_truncate(l->store, l->run, l->step, err) : 0;
 	if (!rc) rc = samples_relay(l->ranks, l->store, l->run, fold_sample, &fold, err);
@@ -521,8 +588,10 @@ static double step_clock(const struct loop *l) { return l->o->clock ? l->o->cloc
 static int step_update(
 	struct loop *l, const struct step_batch *b, struct update_stats *u, json_t **rows, struct err *err)
 {
-	int lock, rc = gpu_turn_take(l->policy.ops->uuid, "update", &lock, err);
-	if (!rc) rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, u, err);
+	bool trains = !l->author.outside;
+	int lock, rc = gpu_turn_take(trains ? l->policy.ops->uuid : NULL, "update", &lock, err);
+	if (!rc && trains)
+		rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, u, err);
 	/* The rows that it was made from, as the store keeps them; what is kept of them is learned from next. */
 	*rows = rc ? NULL : step_rows(l, b, err);
 	if (!rc && !*rows) rc = err->code;
@@ -537,6 +606,7 @@ static int step_learn(
 {
 	struct update_stats u = {0};
 	json_t *rows = NULL;
+	bool trains = !l->author.outside;
 	double t0 = step_clock(l);
 	int rc = step_update(l, b, &u, &rows, err);
 	if (rc) {
@@ -547,10 +617,10 @@ static int step_learn(
 	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
 	 * look at them before the times are added, and may end the run. */
 	l->tokens += u.tokens;
-	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
+	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, trains ? &u : NULL);
 	json_object_set_new(m, "step", json_integer(l->step));
 	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
-	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
+	if (trains) put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
 	rc = step_watch(l, m, err);
 	/* Where the step's seconds went; verdicts are waited for inside generation. */
@@ -573,7 +643,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	struct step_batch b;
 	double t0 = step_clock(l);
 	l->times = (struct rollout_times){.clock = l->o->clock};
-	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, l->seconds / l->o->max_seconds);
+	if (l->o->max_steps <= 0 && l->optimizer) optimizer_pace(l->optimizer, l->seconds / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
 	l->step++;
@@ -606,7 +676,21 @@ static void loop_release(struct loop *l)
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
 	sft_data_release(&l->pairs);
+	str_release(&l->turn_template);
+	outside_close(l->author.outside);
 	policy_close(&l->policy);
+}
+
+/* What answers of several ranks carry to one another are those of a model, each alone. */
+static int ranks_check(const struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	const char *what = o->num_turns > 1 ? "--num_turns above 1"
+		: o->pipeline                   ? "--pipeline"
+		: policy_is_outside(&o->policy) ? "a policy outside of the program"
+										: NULL;
+	if (!l->ranks || !what) return 0;
+	return err_set(err, ERR_USAGE, "%s: not with several ranks; run one process", what);
 }
 
 static int loop_open(struct loop *l, struct err *err)
@@ -614,11 +698,14 @@ static int loop_open(struct loop *l, struct err *err)
 	/* The others first: who is missing is said before anything long begins. */
 	int rc = options_check(l->o, l, err);
 	if (!rc) rc = ranks_open(&l->o->ranks, &l->ranks, err);
+	if (!rc) rc = ranks_check(l, err);
 	if (!rc) rc = open_policy(l, false, err);
 	if (!rc) rc = open_prompts(l, err);
-	if (!rc) rc = open_memory(l, err);
-	if (!rc) rc = open_pairs(l, err);
-	if (!rc) rc = open_trainer(l, err);
+	bool trains = !l->author.outside;
+	if (!rc && trains) rc = open_memory(l, err);
+	if (!rc && trains) rc = open_pairs(l, err);
+	if (!rc && trains) rc = open_trainer(l, err);
+	if (!rc) open_history(l);
 	if (!rc) rc = open_store(l, err);
 	return rc ? rc : resume(l, err);
 }
@@ -628,14 +715,15 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
 	struct loop l = {.o = o, .start_ns = clock_ns()};
 	bool is_finished = false;
 	int rc = loop_open(&l, err);
+	bool trains = !l.author.outside;
 	if (!rc) rc = step_settle(&l, &is_finished, err);
 	while (!rc && !is_finished) {
 		rc = step(&l, metrics, ctx, err);
-		if (!rc && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
+		if (!rc && trains && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
 		if (!rc) rc = step_settle(&l, &is_finished, err);
 	}
-	if (!rc) rc = save(&l, err);
-	if (!rc && is_first(&l)) rc = weights_save(&l, "final", err);
+	if (!rc && trains) rc = save(&l, err);
+	if (!rc && trains && is_first(&l)) rc = weights_save(&l, "final", err);
 	if (!rc) rc = ranks_meet(l.ranks, err);
 	ranks_close(l.ranks, rc ? err : NULL);
 	if (l.guard.stops) log_warn("%s", l.guard.why);
@@ -655,6 +743,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
+	str_release(&l.turn_template);
 	policy_close(&l.policy);
 	return rc;
 }

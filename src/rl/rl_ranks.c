@@ -127,11 +127,10 @@ static int groups_take(const struct str *bytes, const struct prompt_set *prompts
 
 static int watch(void *ctx, struct err *err) { return ranks_watch(ctx, err); }
 
-int rollouts_share(struct ranks *ranks, struct engine *e, struct verifier *v, const struct tokenizer *t,
-	const struct prompt_set *prompts, const int *index, int n, const struct rollout_options *o, struct rollout *out,
-	int *sizes, struct err *err)
+int rollouts_share(struct ranks *ranks, const struct author *a, struct verifier *v, const struct prompt_set *prompts,
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
 {
-	if (!ranks) return rollouts_collect(e, v, t, prompts, index, n, o, out, sizes, err);
+	if (!ranks) return rollouts_collect(a, v, prompts, index, n, o, out, sizes, err);
 	int world = ranks_count(ranks), K = o->num_samples;
 	int64_t begin, end;
 	struct rollout_options mine = *o;
@@ -145,7 +144,7 @@ int rollouts_share(struct ranks *ranks, struct engine *e, struct verifier *v, co
 	mine.watch = watch;
 	mine.watch_ctx = ranks;
 	int rc = rollouts_collect(
-		e, v, t, prompts, index + begin, (int)(end - begin), &mine, out + begin * K, sizes + begin, err);
+		a, v, prompts, index + begin, (int)(end - begin), &mine, out + begin * K, sizes + begin, err);
 	/* Mine to all, theirs to me. */
 	struct str bytes = {0}, *all = xcalloc((size_t)world, sizeof *all);
 	double verify_s = times.verify_s - before;

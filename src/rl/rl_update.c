@@ -29,6 +29,7 @@
 struct sequence {
 	const struct rollout *r;
 	const struct prompt_row *p;
+	const struct ids *prompt; /* of a first turn p's, shared by all of its answers; of a later turn its own context */
 	float normaliser;
 	size_t row_begin;
 };
@@ -171,7 +172,7 @@ static void rows_reserve(struct updater *u, size_t n)
 static void sequence_rows(struct updater *u, struct sequence *s, const struct tokenizer *t, bool is_split)
 {
 	const struct completion *c = &s->r->completion;
-	int nprompt = (int)s->p->ids.count;
+	int nprompt = (int)s->prompt->count;
 	uint8_t *kinds = xcalloc((size_t)c->count, 1);
 	if (is_split) answer_token_kinds(t, c->tokens, (size_t)c->count, &s->r->answer, kinds);
 	rows_reserve(u, (size_t)c->count);
@@ -216,7 +217,7 @@ static void prompts_gather(struct sequence *s, int count)
 	memcpy(from, s, (size_t)count * sizeof *s);
 	for (int i = 0, n = 0; n < count; i++)
 		for (int k = i; from[i].r && k < count; k++)
-			if (from[k].r && from[k].p == from[i].p) {
+			if (from[k].r && from[k].prompt == from[i].prompt) {
 				s[n++] = from[k];
 				if (k > i) from[k].r = NULL; /* taken */
 			}
@@ -236,7 +237,9 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 		const struct rollout *x = &r[order[i]];
 		u->stats->completion_tokens += x->completion.count;
 		if (!rollout_trains(x, &u->o)) continue;
-		s[k++] = (struct sequence){.r = x, .p = &prompts->rows[x->prompt], .normaliser = normalisers[i]};
+		const struct prompt_row *p = &prompts->rows[x->prompt];
+		const struct ids *prompt = x->context.count ? &x->context : &p->ids;
+		s[k++] = (struct sequence){.r = x, .p = p, .prompt = prompt, .normaliser = normalisers[i]};
 	}
 	prompts_gather(s, k);
 	free(lengths);
@@ -244,7 +247,7 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 	return k;
 }
 
-static int sequence_tokens(const struct sequence *s) { return (int)s->p->ids.count + s->r->completion.count; }
+static int sequence_tokens(const struct sequence *s) { return (int)s->prompt->count + s->r->completion.count; }
 
 /* Of a mini-batch's sequences those that this rank passes through the model, at the front of s: a run of them in
  * which the middles of the sequences lie in its share of all tokens. Returns how many; *first: how many come before. */
@@ -317,8 +320,8 @@ static int micro_pack(struct updater *u, const struct sequence *s, int begin, in
 	pack_clear(&u->pack);
 	for (; i < count; i++) {
 		const struct completion *c = &s[i].r->completion;
-		struct pack_sequence x = {.prompt = s[i].p->ids.data,
-			.nprompt = (int)s[i].p->ids.count,
+		struct pack_sequence x = {.prompt = s[i].prompt->data,
+			.nprompt = (int)s[i].prompt->count,
 			.answer = c->tokens,
 			.count = c->count,
 			.temperature = c->temperatures};

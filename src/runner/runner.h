@@ -1,8 +1,10 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES [cuda:N], socket as descriptor 3, messages in base's framing, one
- *   JSON object each. Without a third argument rows run on the vm, with it on that GPU.
+ *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3, messages in
+ *   base's framing, one JSON object each. Without a third argument rows run on the vm, with it on that GPU; exact:
+ *   without canaries and poison. under: TOOL starts the runner proper, exact and at level none, and watches it; what
+ *   LEVEL gives, namespaces, is around both.
  *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
@@ -40,6 +42,7 @@
 #ifndef HONE_RUNNER_H
 #define HONE_RUNNER_H
 #include "base/base.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
@@ -58,6 +61,7 @@ struct runner_given {
 	bool may_change;
 	bool for_const;
 	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
+	enum dtype dtype;    /* inputs, as the oracle says: the supervisor's alone; DTYPE_COUNT: no type of a tape's */
 };
 struct runner_trial {
 	int ninputs;

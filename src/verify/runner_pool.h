@@ -31,6 +31,11 @@ void runner_pool_free(struct runner_pool *p);
 int runner_pool_count(struct runner_pool *p); /* processes there are, those in use included */
 /* A runner with nothing of any candidate in it, sandboxed and waiting. ERR_INFRA. */
 int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);
+/* One of its own under a developer's tool (argv, NULL-terminated), which writes to out_fd. ERR_INFRA. It is ended by
+ * runner_end_under: the tool has `ms` to say what it saw after the runner is done. */
+int runner_start_under(
+	struct runner_pool *p, const char *const *tool, int out_fd, int ready_ms, struct runner *out, struct err *err);
+void runner_end_under(struct runner_pool *p, struct runner *r, int ms);
 /* Tops the pool up again; cheap when it is full. */
 void runner_pool_refill(struct runner_pool *p);
 /* When its candidate is done: a GPU's runner that is not tainted drops what it was given, proves that

@@ -335,9 +335,71 @@ static void sides_are_named(void **state)
 	assert_int_equal(r.nsides, 0);
 }
 
+/* A tape of rows given as text, over x, y, and three more buffers; the output is buffer `out`. */
+static struct tape *rows_tape(const char *rows, int out)
+{
+	char *ir = xasprintf(KERNEL, "%ov = arith.mulf %xv, %yv : tensor<16xf32>\n");
+	json_t *o = json_pack("{s:i, s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s, s:i}, {s:s, s:i}, {s:s, s:i}], "
+						  "s:[{s:s, s:s, s:i, s:i, s:i}], s:[{s:i, s:i, s:s, s:[i], s:[i]}], s:b}",
+		"version", TAPE_VERSION, "buffers", "kind", "input", "bytes", 4 * N, "input", 0, "kind", "input", "bytes",
+		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kind", "temp", "bytes", 4 * N, "kind", "temp", "bytes",
+		4 * N, "kernels", "name", "k", "ttir", ir, "num_warps", 4, "num_stages", 3, "num_ctas", 1, "outputs", "buffer",
+		out, "offset", 0, "dtype", "float32", "shape", N, "stride", 1, "tuple", 0);
+	struct err err = {0};
+	json_t *list = NULL;
+	struct tape *t = NULL;
+	if (json_parse(rows, strlen(rows), "rows", &list, &err)) fail_msg("%s", err.text);
+	json_object_set_new(o, "rows", list);
+	char *text = json_dumps(o, JSON_COMPACT);
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
+	free(text);
+	free(ir);
+	json_decref(o);
+	return t;
+}
+
+#define VIEW(buffer) "{\"buffer\": " #buffer ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [21], " \
+	"\"stride\": [1]}"
+#define LAUNCH(to) "{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [" \
+	"{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"buffer\": " #to ", \"offset\": 0}, " \
+	"{\"int\": 21}]}"
+#define COPY(to, from) "{\"op\": \"copy\", \"line\": 2, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
+
+/* Rows that move what a launch made, rows that nothing depends on, and a buffer that nobody wrote. */
+static void rows_around_a_launch(void **state)
+{
+	static const struct {
+		const char *rows;
+		int out;
+		enum prove_answer answer;
+		const char *says;
+	} tapes[] = {
+		{"[" LAUNCH(2) "]", 2, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 2) "]", 3, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 2) ", " COPY(4, 3) ", " COPY(3, 0) "]", 4, PROVE_PROVED, ""},
+		{"[" COPY(3, 0) ", " LAUNCH(2) "]", 2, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 0) "]", 3, PROVE_NOT_PROVED, ""},
+		{"[" LAUNCH(2) "]", 4, PROVE_NOT_PROVED, "nobody wrote"},
+	};
+	float given[2 * N];
+	struct err err = {0};
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	for (size_t i = 0; i < ARRAY_LEN(tapes); i++) {
+		struct prove_result r;
+		struct tape *t = rows_tape(tapes[i].rows, tapes[i].out);
+		json_t *graph = graph_make(MAP("mul", "0, 1"), &err);
+		struct prove_draw d = {.graph = graph, .given = (const uint8_t *)given, .given_bytes = sizeof given};
+		if (prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, &r, &err)) fail_msg("%s", err.text);
+		if (r.answer != tapes[i].answer || !strstr(r.text, tapes[i].says))
+			fail_msg("tape %zu: %s: %s", i, prove_answer_name(r.answer), r.text);
+		json_decref(graph);
+		tape_free(t);
+	}
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 8];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 9];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -349,6 +411,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(rows_around_a_launch);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

@@ -454,6 +454,7 @@ static void test_overlong_filtering(void **state)
 static void test_fit(void **state)
 {
 	struct fixture *f = *state;
+	struct err err = {0};
 	const struct completion *c = &f->rollouts[2].completion;
 	int32_t ids[PROMPT + ANSWER];
 	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);
@@ -464,7 +465,7 @@ static void test_fit(void **state)
 	struct open x = open_updater(f, (struct updater_options){0}, 1e-2, 0);
 	struct err err = {0};
 	struct update_stats first = {0}, second = {0};
-	updater_fit(x.updater, list, 2, 1, 1, &first, &err);
+	if (updater_fit(x.updater, list, 2, 1, 1, &first, &err)) fail_msg("%s", err.text);
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
 	assert_true(first.fit_norm > 0 && isfinite(first.fit_norm));
 	assert_true(first.fit_examples == 2 && first.fit_updates == 1);

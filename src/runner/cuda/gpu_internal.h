@@ -29,6 +29,7 @@ struct cuda {
 	cu_device device;
 	struct runner_device facts;
 	int64_t memory_bytes;
+	size_t canary_bytes; /* in front of and behind each buffer; 0: allocations are exact, and unwritten memory is left so */
 	bool is_spent;
 	uint64_t deadline_ns; /* of the trial that runs */
 	const struct tape *tape;
@@ -53,7 +54,7 @@ struct cuda {
 
 static inline cu_address cuda_data(const struct cuda *c, int buffer)
 {
-	return c->buffers[buffer].block + CUDA_CANARY_BYTES;
+	return c->buffers[buffer].block + c->canary_bytes;
 }
 
 /* What a driver's result means: 0, or a fault with the row's place in it. Marks the launcher as
