@@ -154,6 +154,7 @@ struct ops_adamw {
 
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */
+	char uuid[48];    /* of a GPU, as its driver prints it ("GPU-..."): for locks between processes; "" there is none */
 	struct ops_context *ctx;
 	int elem_bytes;   /* 4 or 2 */
 	int tail;         /* spare elements behind a projection's input */

@@ -114,6 +114,7 @@ struct ops_context {
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
+	struct pool *copiers; /* threads that fill them; made when first needed */
 	struct fetch fetches[OPS_FETCHES];
 	void *pinned; /* small results on their way to the host */
 	size_t pinned_bytes;
