@@ -114,19 +114,17 @@ def samples(out):
 
 
 def test_rl():
+    p = collect("a", "--max_steps", "1")
+    first = samples("a") if p.returncode == 0 else []
     p = collect("a", "--max_steps", "2")
     rows = samples("a") if p.returncode == 0 else []
-    check("rl collects: every answer with its verdict, two steps, nothing trained", len(rows) == 8 and p.stdout == f"{work}/a\n"
-          and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
-          and sorted(os.listdir(f"{work}/a")) == sorted(n for n in os.listdir(f"{work}/a") if n.startswith("hone.db") or n in ("metrics.jsonl", "settings.json", ".lock")),
-          (p.stderr, p.stdout, os.listdir(f"{work}/a")))
+    check("rl collects: every answer with its verdict, two steps in two starts, nothing trained", len(rows) == 8 and rows[:4] == first and p.stdout == f"{work}/a\n"
+          and "continuing after step 1" in p.stderr and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
+          and not [n for n in os.listdir(f"{work}/a") if n.startswith("checkpoint") or n == "final"], (p.stderr, p.stdout, os.listdir(f"{work}/a")))
     m = [json.loads(line) for line in open(f"{work}/a/metrics.jsonl")] if rows else []
     check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5 and m[0]["answers"] == 4
           and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
-    one, two = collect("b", "--max_steps", "1"), collect("b", "--max_steps", "2")
-    check("one step, then another: the rows of two steps at once", one.returncode == two.returncode == 0 and samples("b") == rows != []
-          and "continuing after step 1" in two.stderr, two.stderr)
-    p = collect("b", "--max_steps", "3", "--seed", "5")
+    p = collect("a", "--max_steps", "3", "--seed", "5")
     check("a folder that was begun with other settings is refused", p.returncode == 1 and "seed" in p.stderr, p.stderr)
     for option in (("--replay_updates", "2"), ("--eval_steps", "1"), ("--dry_run",)):
         p = collect("c", *option)
@@ -204,9 +202,6 @@ def test_pipeline():
           and len(found[1]) == 8 and paid.get(0, 0) > 0.5 and paid.get(1) == 0, (p.stderr, paid))
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5 and metrics[0]["midend/fused"] == 1, metrics)
-    before = open(f"{work}/p/midend.jsonl", "rb").read()
-    p = run(*args)
-    check("started again it has nothing left to do", p.returncode == 0 and open(f"{work}/p/midend.jsonl", "rb").read() == before, p.stderr)
 
 
 TUNED = """import torch
