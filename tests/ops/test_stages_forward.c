@@ -200,7 +200,7 @@ static void linear_check(
 
 static void test_linear(void)
 {
-	static const int T_cases[] = {1, 2, 3, 4, 5, 17, 64, 130};
+	static const int T_cases[] = {1, 2, 3, 4, 5, 17, 64, 130, 200};
 	for (size_t k = 0; k < ARRAY_LEN(linear_cases) * ARRAY_LEN(T_cases); k++) {
 		const struct linear_case *q = &linear_cases[k / ARRAY_LEN(T_cases)];
 		int T = T_cases[k % ARRAY_LEN(T_cases)], ld = q->in + ops->tail;
@@ -267,6 +267,70 @@ static void test_stream(void)
 	}
 	linear_free(ops, &l), linear_free(ops, &next);
 	test_end("the residual stream and its norm have the same bits whether somebody looks in between");
+}
+
+/* Norm, gate and up, the gate and the product behind it, in a batch of pages: a backend may make thin products and the
+ * gate in the products beside them. Whoever looks at what lies between, or not, the bits are the same; and they are
+ * right, from the values that were looked at. */
+static void test_mlp(void)
+{
+	static const int T_cases[] = {1, 7, 33, 64, 72, 130, 200, 256};
+	int C = 320, I = 192, ld = C + ops->tail, ld_act = I + ops->tail, both[] = {I, I}, out[] = {C};
+	for (size_t k = 0; k < ARRAY_LEN(T_cases); k++) {
+		int lengths[256], firsts[256] = {0}, T = T_cases[k];
+		struct linear gu, down;
+		/* Every second time one of the two parts has no adapter. */
+		linear_make(ops, &gu, C, both, 2, false, false, ops->tail ? 16 : 0, k & 1, 600);
+		linear_make(ops, &down, I, out, 1, false, false, ops->tail ? 8 : 0, 0, 700);
+		struct ops_next first = {&gu.l, gu.lora.r ? &gu.lora : NULL},
+						second = {&down.l, down.lora.r ? &down.lora : NULL};
+		for (int i = 0; i < T; i++) lengths[i] = 1;
+		struct rows rows = rows_make(T, lengths, firsts, 1, T, 100);
+		float *x, *w, *start, *norms = NULL, *wide = NULL, *acts = NULL, *streams[2];
+		int padded = rows.T;
+		struct array from = filled(k, (int64_t)padded * C, 1, &x), scale = filled(9, C, 1, &w),
+					 before = filled(13, (int64_t)padded * C, 1, &start);
+		struct ops_weight weight = {.rows = 1, .cols = C, .ld = C, .w = array_elem(&scale)};
+		for (int looks = 0; looks < 2; looks++) {
+			struct array n = elem_array((int64_t)padded * ld), g = elem_array((int64_t)padded * 2 * I),
+						 act = elem_array((int64_t)padded * ld_act), y = elem_array((int64_t)padded * C);
+			array_put(ops, &y, start);
+			ops->norm(ctx, array_elem(&n), NULL, array_elem(&from), &weight, 1e-5f, padded, &first);
+			if (looks) norms = array_get(ops, &n);
+			ops->linear(ctx, array_elem(&g), array_elem(&n), &gu.l, first.lora, NULL, padded);
+			if (looks) wide = array_get(ops, &g);
+			ops->gate(ctx, array_elem(&act), array_elem(&g), I, padded, &second);
+			if (looks) acts = array_get(ops, &act);
+			ops->linear(ctx, array_elem(&y), array_elem(&act), &down.l, second.lora, array_elem(&y), padded);
+			streams[looks] = array_get(ops, &y);
+			guards_hold("norm", &n), guards_hold("gu", &g), guards_hold("act", &act), guards_hold("stream", &y);
+			array_free(ops, &n), array_free(ops, &g), array_free(ops, &act), array_free(ops, &y);
+		}
+		for (int64_t i = 0; i < (int64_t)T * C; i++)
+			equal_to("stream behind the gate", i, streams[0][i], streams[1][i]);
+		/* What was looked at: thin products, the gate, and both products from what stood before them. */
+		const struct linear_case wide_case = {C, {I, I}, 2, .r = gu.lora.r},
+								 down_case = {I, {C}, 1, .r = down.lora.r, .has_add = true};
+		float *a[OPS_PARTS] = {weight_get(&gu.lora.a[0]), weight_get(&gu.lora.a[1])},
+			  *b[OPS_PARTS] = {weight_get(&down.lora.a[0])};
+		linear_check(&wide_case, &gu, norms, NULL, wide, T);
+		linear_check(&down_case, &down, acts, start, streams[1], T);
+		for (int t = 0; t < T; t++) {
+			tail_check("thin product of gate and up", norms, C, t, &gu, (const float *const *)a);
+			tail_check("thin product behind the gate", acts, I, t, &down, (const float *const *)b);
+			for (int i = 0; i < I; i++) {
+				double v = wide[(int64_t)t * 2 * I + i], want = v / (1 + exp(-v)) * wide[(int64_t)t * 2 * I + I + i];
+				close_to("gate of a batch of pages", (int64_t)t * ld_act + i, acts[(int64_t)t * ld_act + i], want,
+					(unit + 4e-6) * fabs(want) + 1e-30);
+			}
+		}
+		float *all[] = {x, w, start, norms, wide, acts, streams[0], streams[1], a[0], a[1], b[0]};
+		for (size_t i = 0; i < ARRAY_LEN(all); i++) free(all[i]);
+		array_free(ops, &from), array_free(ops, &scale), array_free(ops, &before);
+		linear_free(ops, &gu), linear_free(ops, &down);
+		rows_free(&rows);
+	}
+	test_end("the gated MLP of a batch of pages has the same bits whether somebody looks in between");
 }
 
 /* Norm and projection with adapter as one chain, against W x + b + scaling B (A x) from the norm's values. */
@@ -445,6 +509,7 @@ static void run(void)
 	test_norm_and_gate(true);
 	test_linear();
 	test_stream();
+	test_mlp();
 	test_tail_against_adapter();
 	test_regions();
 }
