@@ -21,10 +21,11 @@
 #include "wgmma.cuh"
 #include "few.cuh"
 
+#define FEW_ADDED 128      /* rows up to which the residual stream may be added without ranges */
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
 #define FEW_STAGES 10
 #define FEW_THIN_BLOCKS 4  /* that make the thin product */
-#define FEW_CLUSTER 4      /* blocks, at most */
+#define FEW_RANGES 4       /* of K, at most */
 #define FEW_SHARED (220 << 10)       /* of a block: what is left serves the rows of the kernel before */
 #define FEW_SHARED_LARGE (227 << 10) /* where sums take so many registers that no other block fits */
 #define RING_HEAD 1024     /* of shared memory, for barriers */
@@ -57,6 +58,14 @@ struct few_args {
 	float *partial; /* (thin_blocks, T, used) */
 	unsigned
 		*flags; /* blocks that have stored their share; their rows of the tail; blocks that know. 0 between launches */
+};
+
+/* Threads that ask: two warps; where sums need more registers than an equal share, a group, which gives most of its own
+ * away. */
+template <int ROWS> struct few_shape {
+	static constexpr bool HAS_LARGE_SUMS = ROWS > FEW_ADDED;
+	static constexpr int ASKING = HAS_LARGE_SUMS ? 128 : 2 * WARP;
+	static constexpr int THREADS = FEW_GROUPS * 128 + ASKING;
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -108,19 +117,18 @@ static __device__ __forceinline__ void place_next(struct place *p, const struct 
 
 /* ---- the warp that asks ---- */
 
-/* W's or A's part of a stage, and how many bytes the stage waits for. */
+/* W's or A's part of a stage. */
 static __device__ __forceinline__ void weights_ask(
 	const struct few_maps &m, const struct few_args &a, uint32_t ring, int stage, int k, int tile)
 {
 	uint32_t to = stage_at(ring, a, stage), barrier = full_at(ring, stage);
 	if (!is_thin(a)) {
-		gate_expect(barrier, a.stage_bytes);
+		gate_expect(barrier, a.w_bytes);
 		if (a.is_gate) box_fetch_4(to, &m.w, barrier, k * TILE_COLUMNS, 0, 0, tile * a.groups * 4, KEEP_NOT);
 		else box_fetch(to, &m.w, barrier, k * TILE_COLUMNS, tile * a.groups * 64, KEEP_NOT);
 		return;
 	}
-	int parts = __popc(a.adapted);
-	gate_expect(barrier, a.stage_bytes - a.w_bytes + (uint32_t)(parts * a.r * TILE_ROW));
+	gate_expect(barrier, (uint32_t)(__popc(a.adapted) * a.r * TILE_ROW));
 #pragma unroll
 	for (int i = 0; i < OPS_PARTS; i++)
 		if (a.adapted >> i & 1)
@@ -135,6 +143,7 @@ static __device__ __forceinline__ void rows_ask(
 	int share = ROWS / a.cluster;
 	uint32_t to = stage_at(ring, a, stage) + a.w_bytes, barrier = full_at(ring, stage),
 			 bytes = (uint32_t)(share * TILE_ROW);
+	gate_expect(barrier, ROWS * TILE_ROW);
 	if (!is_thin(a) && a.cluster > 1) {
 		box_spread(to + (uint32_t)rank_of(a) * bytes, &m.x, barrier, k * TILE_COLUMNS, rank_of(a) * share,
 			(uint16_t)((1 << a.cluster) - 1), KEEP);
@@ -157,26 +166,33 @@ static __device__ __forceinline__ void tail_wait(const struct few_args &a)
 	asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-template <int ROWS>
-static __device__ __forceinline__ void ask(const struct few_maps &m, const struct few_args &a, uint32_t ring)
+/* Two threads ask, one for W and one for x: one alone was slower than the stages. W does not wait for the kernel
+ * before. */
+static __device__ __forceinline__ void ask_weights(const struct few_maps &m, const struct few_args &a, uint32_t ring)
 {
-	/* While the kernel before still runs: W of the first stages. */
-	int ahead = 0, done = 0, begin = walk_begin(a), end = walk_end(a);
-	if (begin < end) {
-		struct walk w = walk_of(a, begin);
-		for (int k = w.first; k < w.last && ahead < a.stages; k++, ahead++) weights_ask(m, a, ring, ahead, k, w.tile);
+	int end = walk_end(a);
+	struct place p = {0, 1};
+	for (int i = walk_begin(a); i < end; i += a.step) {
+		struct walk w = walk_of(a, i);
+		for (int k = w.first; k < w.last; k++) {
+			gate_wait(empty_at(ring, p.stage), p.turn);
+			weights_ask(m, a, ring, p.stage, k, w.tile);
+			place_next(&p, a);
+		}
 	}
-	grid_begin();
-	/* Then stage by stage, as they become empty. */
+}
+
+template <int ROWS>
+static __device__ __forceinline__ void ask_rows(const struct few_maps &m, const struct few_args &a, uint32_t ring)
+{
+	int end = walk_end(a);
 	struct place p = {0, 1};
 	bool has_tail = !a.thin_blocks || is_thin(a);
-	for (int i = begin; i < end; i += a.step) {
+	grid_begin();
+	for (int i = walk_begin(a); i < end; i += a.step) {
 		struct walk w = walk_of(a, i);
-		for (int k = w.first; k < w.last; k++, done++) {
-			if (done >= ahead) {
-				gate_wait(empty_at(ring, p.stage), p.turn);
-				weights_ask(m, a, ring, p.stage, k, w.tile);
-			}
+		for (int k = w.first; k < w.last; k++) {
+			gate_wait(empty_at(ring, p.stage), p.turn);
 			if (!has_tail && k >= a.thin_chunks) tail_wait(a), has_tail = true;
 			rows_ask<ROWS>(m, a, ring, p.stage, k);
 			place_next(&p, a);
@@ -204,6 +220,10 @@ static __device__ __forceinline__ void multiply(
 	float acc[ROWS / 2], const struct few_args &a, uint32_t ring, int chunks, struct place *p, int group)
 {
 	int has_sum = 0;
+	/* A walk may have no chunk: of so few that there are more blocks. */
+	if (!chunks)
+#pragma unroll
+		for (int i = 0; i < ROWS / 2; i++) acc[i] = 0;
 	for (; chunks > 0; chunks--) {
 		uint32_t stage = stage_at(ring, a, p->stage);
 		gate_wait(full_at(ring, p->stage), p->turn);
@@ -285,23 +305,20 @@ static __device__ __forceinline__ void gate_store(const struct few_args &a, cons
 	}
 }
 
-/* Bias and residual stream are added to the sum before it is rounded. */
+/* Bias and residual stream are added to the sum before it is rounded; no stream at most rows, where sums leave no
+ * registers for it (few_takes). */
 template <int ROWS>
 static __device__ __forceinline__ void elems_store(const struct few_args &a, float acc[ROWS / 2], int n0, int lane)
 {
 	int n = n0 + lane / 4, t0 = lane % 4 * 2;
-	float bias[2] = {};
-#pragma unroll
-	for (int j = 0; j < 2; j++)
-		if (a.bias && n + 8 * j < a.N) bias[j] = __bfloat162float(a.bias[n + 8 * j]);
-	const bf16 *add = a.add ? a.add + t0 * a.y_ld + n : NULL;
+	const bf16 *add = !few_shape<ROWS>::HAS_LARGE_SUMS && a.add ? a.add + t0 * a.y_ld + n : NULL;
 	int t = lane / 4, column = n0 + lane % 4 * 2;
 	bf16 *to = (bf16 *)a.y + t * a.y_ld + column;
 #pragma unroll
 	for (int i = 0; i < ROWS / 8; i++, t += 8, to += 8 * a.y_ld) {
 #pragma unroll
 		for (int e = 0; e < 4; e++) {
-			acc[4 * i + e] += bias[e / 2];
+			if (a.bias && n + e / 2 * 8 < a.N) acc[4 * i + e] += __bfloat162float(a.bias[n + e / 2 * 8]);
 			if (add && t0 + 8 * i + e % 2 < a.T && n + e / 2 * 8 < a.N)
 				acc[4 * i + e] += __bfloat162float(add[(8 * i + e % 2) * a.y_ld + e / 2 * 8]);
 		}
@@ -376,14 +393,6 @@ template <int ROWS> static __device__ __forceinline__ void compute(const struct 
 }
 #endif
 
-/* Threads that ask: a warp; where sums need more registers than an equal share, a group, which gives most of its own
- * away. */
-template <int ROWS> struct few_shape {
-	static constexpr bool HAS_LARGE_SUMS = ROWS > 128;
-	static constexpr int ASKING = HAS_LARGE_SUMS ? 128 : WARP;
-	static constexpr int THREADS = FEW_GROUPS * 128 + ASKING;
-};
-
 template <int ROWS>
 static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	few_kernel(const __grid_constant__ struct few_maps m, const struct few_args a)
@@ -393,7 +402,7 @@ static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
 	if (threadIdx.x == 0) {
 		for (int s = 0; s < a.stages; s++) {
-			gate_make(full_at(ring, s), 1);
+			gate_make(full_at(ring, s), 2);
 			gate_make(empty_at(ring, s), is_thin(a) ? 1 : a.groups * a.cluster);
 		}
 		asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
@@ -404,7 +413,8 @@ static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	int multiplying = a.groups * 128;
 	if ((int)threadIdx.x >= multiplying) {
 		if (few_shape<ROWS>::HAS_LARGE_SUMS) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-		if ((int)threadIdx.x == multiplying) ask<ROWS>(m, a, ring);
+		if ((int)threadIdx.x == multiplying) ask_weights(m, a, ring);
+		if ((int)threadIdx.x == multiplying + WARP) ask_rows<ROWS>(m, a, ring);
 		__syncwarp();
 	} else {
 		if (few_shape<ROWS>::HAS_LARGE_SUMS) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
@@ -443,33 +453,41 @@ static void map_rows(
 	map_make(c, m, p, 2, dims, steps, box);
 }
 
-/* Tiles of W's rows by warpgroups, ranges and cluster: what a step of these sizes is estimated to take least of.
- * What a multiprocessor reads for a chunk (rows of W and of x, whose share comes once a cluster) times the chunks that
- * the busiest one walks over; sums over ranges are written and read again. */
+/* Tiles of W's rows by warpgroups, and ranges: those with the least estimated time, in cycles. A chunk takes a block
+ * what its bytes take on their way into a multiprocessor, or its steps, but never less than a stage's turn; ranges are
+ * written and read again. Figures of an H200. Where a tile is no larger than x, two blocks share x (larger tiles gain
+ * nothing, and clusters of four leave too many multiprocessors without a block). */
 static void few_choose(const struct ops_context *c, struct few_args *a, int rows, bool may_range)
 {
-	int free_blocks = c->sms - a->thin_blocks;
+	const double byte = 1.0 / 40, turn = 450, step = 2.2, stored = 2.0 / 3000;
+	int free_blocks = c->sms - a->thin_blocks, most = may_range ? MIN(FEW_RANGES, a->chunks) : 1;
 	double best = 1e30;
 	struct few_args found = *a;
 	for (int groups = 1; groups <= FEW_GROUPS; groups++)
-		for (int cluster = 1; cluster <= FEW_CLUSTER; cluster *= 2)
-			for (int ranges = 1; ranges <= (may_range ? FEW_CLUSTER : 1); ranges++) {
-				int tiles = (a->N + groups * 64 - 1) / (groups * 64);
-				tiles = (tiles + cluster - 1) / cluster * cluster;
-				int blocks = MIN(free_blocks / cluster * cluster, tiles * ranges);
-				int walks = (tiles * ranges + blocks - 1) / blocks, chunks = (a->chunks + ranges - 1) / ranges;
-				double cost = (double)walks * chunks * (groups * 64 + (double)rows / cluster);
-				if (ranges > 1) cost += 2.0 * ranges * a->T * a->N * 4 / TILE_ROW / c->sms;
-				if (cost >= best || (a->thin_blocks && a->thin_blocks % cluster)) continue;
-				best = cost;
-				found.groups = groups, found.cluster = cluster, found.ranges = ranges, found.tiles = tiles;
-			}
+		for (int ranges = may_range && a->T > FEW_ADDED ? 2 : 1; ranges <= most; ranges++) {
+			int cluster = groups == 1 ? 2 : 1, tiles = (a->N + groups * 64 - 1) / (groups * 64);
+			tiles = (tiles + cluster - 1) / cluster * cluster;
+			int blocks = MIN(free_blocks / cluster * cluster, tiles * ranges);
+			int walks = (tiles * ranges + blocks - 1) / blocks, chunks = (a->chunks + ranges - 1) / ranges;
+			double chunk = MAX(MAX((groups * 64 + rows) * TILE_ROW * byte, turn), step * groups * rows);
+			double cost = walks * chunks * chunk + (ranges > 1 ? stored * ranges * a->T * a->N : 0);
+			if (cost >= best) continue;
+			best = cost;
+			found.groups = groups, found.cluster = cluster, found.ranges = ranges, found.tiles = tiles;
+		}
 	*a = found;
+}
+
+/* Ranges where the residual stream takes all rows at once, so that the norm behind it adds them up. */
+static bool sums_may_wait(const struct projection *p)
+{
+	return p->add && p->add == p->y && !p->bias && p->y_ld == p->N && !p->is_f32 && p->K > TILE_COLUMNS;
 }
 
 bool few_takes(const struct ops_context *c, const struct projection *p, int T)
 {
 	uintptr_t places = (uintptr_t)p->x | (uintptr_t)p->w;
+	if (p->add && T > FEW_ADDED && !sums_may_wait(p)) return false;
 	return c->encode_map && !c->batch_invariant && T >= FEW_MIN && T <= FEW_MAX && p->K % TILE_COLUMNS == 0 &&
 		p->N % 16 == 0 && p->x_ld % 8 == 0 && p->w_ld % 8 == 0 && places % 16 == 0 && p->y_ld % 2 == 0 &&
 		(uintptr_t)p->y % 4 == 0;
@@ -531,9 +549,7 @@ void few_run(struct ops_context *c, const struct projection *p, int T, const str
 	a.y = p->y, a.y_ld = p->y_ld, a.bias = p->bias, a.add = p->add, a.T = T, a.N = p->N;
 	a.is_f32 = p->is_f32, a.is_gate = is_gate, a.chunks = p->K / TILE_COLUMNS;
 	if (thin && thin->x) thin_fill(c, &a, &m, thin);
-	/* Ranges where the residual stream takes all rows at once, so that the norm behind it adds them up. */
-	bool may_wait = p->add && p->add == p->y && !p->bias && p->y_ld == p->N && !p->is_f32 && T <= CUDA_RANGES_ROWS;
-	few_choose(c, &a, rows, may_wait);
+	few_choose(c, &a, rows, sums_may_wait(p));
 	if (a.ranges > 1) a.sums = (float *)scratch_of(c, (size_t)a.ranges * (size_t)T * (size_t)a.N * sizeof(float));
 
 	/* What the copies are told: x a cluster's share at a time, W a tile. */

@@ -126,10 +126,11 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 		bf16x8 from[DEPTH], scale[DEPTH];
 		float factor[DEPTH];
 #pragma unroll
-		/* All loads before the first use. Each thread reads what it will write, and nothing of others. */
+		/* All loads before the first use; the thread's own first piece stands in where there is none: another's may be
+		 * written by now. */
 		for (int d = 0; d < DEPTH; d++) {
-			int at = at0 + d * THREADS, r = at / pieces, column = at % pieces * 8;
-			if (r >= rows) break;
+			int at = at0 + d * THREADS < rows * pieces ? at0 + d * THREADS : at0, r = at / pieces,
+				column = at % pieces * 8;
 			from[d] = load8(tile + r * stride + column), scale[d] = load8(weights + column), factor[d] = rstd[r];
 		}
 #pragma unroll
