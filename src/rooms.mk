@@ -1,15 +1,16 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base field text tensor ops model infer task policy train lint tape ttir cost vm sandbox runner prove clean verify agent eval rl store report cli
+ROOMS := base field text tensor ops ranks model infer task policy train lint tape ttir cost vm sandbox runner prove clean verify agent eval rl store report cli
 USES_base   :=
 USES_field  := base
 USES_text   := base
 USES_tensor := base
 USES_ops    := base tensor
+USES_ranks  := base ops
 USES_model  := base tensor ops
 USES_infer  := base ops model
 USES_policy := base text ops model
-USES_train  := base text ops model task policy
+USES_train  := base text ops ranks model task policy
 USES_task   := base
 USES_lint   := base
 USES_tape   := base
@@ -33,6 +34,6 @@ USES_clean  := base tape vm sandbox runner prove
 USES_verify := base task lint tape cost vm sandbox runner prove store
 USES_agent  := base task verify
 USES_eval   := base task verify
-USES_rl     := base ops model infer policy train task text agent verify eval store
+USES_rl     := base ops ranks model infer policy train task text agent verify eval store
 USES_report := base store
-USES_cli    := base text tensor ops model infer policy train task sandbox prove verify agent eval rl store report
+USES_cli    := base text tensor ops ranks model infer policy train task sandbox prove verify agent eval rl store report

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The written form of the C sources: .clang-format by the pinned clang-format, and in src no line over 120 columns (tabs
-# count 4), macros included, which clang-format leaves alone.
+# The written form of the C sources: .clang-format by the pinned clang-format, and no line over 120 columns (tabs count
+# 4), macros included, which clang-format leaves alone.
 # usage: tools/format.sh          writes the form
 #        tools/format.sh --check  changes nothing, names what differs, ends with 1 when something does
 set -euo pipefail
@@ -19,7 +19,7 @@ while read -r place; do
 	echo "$place: over 120 columns"
 	breaches=$((breaches + 1))
 done < <(for file in "${files[@]}"; do
-	[[ $file == src/* ]] && expand -t 4 "$file" | awk -v file="$file" 'length($0) > 120 { print file ":" NR }'
+	expand -t 4 "$file" | awk -v file="$file" 'length($0) > 120 { print file ":" NR }'
 done)
 [ $breaches -eq 0 ] || { echo "$breaches breaches of the written form in ${#files[@]} files"; exit 1; }
 echo "${#files[@]} files are in the form of .clang-format"

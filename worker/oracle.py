@@ -15,6 +15,7 @@ import oracle_proof
 import oracle_library
 import oracle_scale
 import oracle_size
+import oracle_sized
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tensor, device_mode, forward, forward_double, named_tensors,
@@ -228,7 +229,7 @@ def pack_trial(index, variant_index, name, r, is_edge):
                "after": []}
     for t, changes in zip(r["inputs"], r["input_changes"]):
         offset, size = given.add(t)
-        message["inputs"].append({"offset": offset, "bytes": size, "changes": changes})
+        message["inputs"].append({"offset": offset, "bytes": size, "changes": changes, "dtype": dtype_name(t)})
     for name, t in r["params"]:
         offset, size = given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "changes": r["param_changes"][name]})
@@ -350,7 +351,7 @@ def judge(job, send):
             return
         found = find_variants(source, job, stock, budget, seed)
         names = list(found)
-        send({"task": {"variants": [v.describe() for v in found.values()]}})
+        send({"task": {"variants": [v.describe() for v in found.values()], "sizes": {s.name: s.value for s in oracle_sized.sites_of(source)}}})
         for index, trial in enumerate(trials):
             kind = VARIANTS[trial["shape_variant"]]
             if kind not in found:
@@ -402,6 +403,8 @@ def run(job, sock):
     try:
         if "guided" in job:
             return oracle_guided.serve(job, sock)
+        if "sized" in job:
+            return oracle_sized.serve(job, sock)
         judge(job, send)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task
         send(fault_of(e))

@@ -2,6 +2,7 @@
 
 Eager: one launch for each operator that computes. Fused: neighbouring operators that are no matrix products become one launch that reads each tensor from
 outside once and writes only what someone outside needs. docs/cost-model.md turns both into times; the better one is the reference."""
+import math
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,12 +14,14 @@ SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sig
 # operators that are one eager kernel but several operations an element
 WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8, "_native_batch_norm_legit": 8, "native_group_norm": 8,
           "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8, "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
+# operators that read chosen elements of their first tensor
+PICKS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view", "lift_fresh", "_local_scalar_dense",
         "resize_", "set_", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
 
 
 class OpLog(TorchDispatchMode):
-    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form). Tensors are kept alive, so that a storage's object names it."""
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form, extent). Tensors are kept alive, so that a storage's object names it."""
 
     def __init__(self):
         super().__init__()
@@ -46,7 +49,7 @@ def tensors_in(tree):
 
 
 def row_of(func, args, kwargs, out):
-    """(name, tensors read, tensors written, flops, special, dot_flops, form) of an operator that ran; None for a view and what else launches nothing."""
+    """(name, tensors read, tensors written, flops, special, dot_flops, form, extent) of an operator that ran; None for a view and what else launches nothing."""
     name = func._schema.name.split("::")[-1]
     reads, outs = tensors_in((args, kwargs)), tensors_in(out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
@@ -60,9 +63,11 @@ def row_of(func, args, kwargs, out):
             dot = int(formula(*args, **kwargs, out_val=out))
         except Exception:
             formula = None
+    if base in ("mv", "addmv"):          # products that torch has no formula for
+        dot = 2 * max(t.numel() for t in reads)
     elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
     flops = 0 if dot else elements * WEIGHT.get(base, 1)
-    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form_of(func, args, kwargs, reads, outs)
+    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form_of(func, args, kwargs, reads, outs), extent_of(func, args, kwargs, reads, outs, dot)
 
 
 def _steps(t):
@@ -72,19 +77,26 @@ def _steps(t):
 
 def form_of(func, args, kwargs, reads, outs):
     """What decides which of its kernels an operator takes, beside its size: "last" where it works along the dimension whose elements are neighbours, "other" along
-    another (or reads and writes in different orders), "all" over everything, "training", "groups" of a convolution; "" where nothing of that is so."""
-    given = {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+    another (or reads and writes in different orders), "all" over everything, "broadcast" where operands differ, "training", "groups" and "transposed" of a convolution; "" where
+    nothing of that is so."""
+    given = _given(func, args, kwargs)
     if given.get("training", given.get("train")) is True:
         return "training"
     if given.get("groups", 1) != 1:
         return "groups"
+    if given.get("transposed") is True:
+        return "transposed"
     if not reads or not outs:
         return ""
     t = reads[0]
     if func._schema.name in ("aten::clone", "aten::_to_copy", "aten::copy_"):
         return "other" if _steps(reads[-1]) != _steps(outs[0]) and reads[-1].shape == outs[0].shape else ""
     if not any(a.name == "dim" for a in func._schema.arguments):
-        return "all" if outs[0].numel() == 1 < t.numel() else ""
+        if outs[0].numel() == 1 < t.numel():
+            return "all"
+        # Operands of other shapes or orders cost an element-wise kernel its wide loads.
+        is_plain = all(r.numel() == 1 or (r.shape == outs[0].shape and _steps(r) == _steps(outs[0])) for r in reads)
+        return "" if is_plain or torch.Tag.pointwise not in func.tags else "broadcast"
     dims = given.get("dim")
     dims = [dims] if isinstance(dims, int) else dims
     if not dims:
@@ -93,6 +105,29 @@ def form_of(func, args, kwargs, reads, outs):
     if all(d in dims or t.shape[d] == 1 for d in range(t.dim())):
         return "all"
     return "last" if _steps(t) in dims else "other"
+
+
+def _given(func, args, kwargs):
+    return {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+
+
+def extent_of(func, args, kwargs, reads, outs, dot):
+    """How many elements go into one result, or into the statistics of one: of a sum along rows their length, of a product K. What an operator does side by side is all
+    elements over this."""
+    given, t = _given(func, args, kwargs), reads[0] if reads else outs[0]
+    dims = given.get("dim")
+    if dot:
+        return max(dot // max(2 * outs[0].numel(), 1), 1)
+    if given.get("normalized_shape"):
+        return math.prod(given["normalized_shape"])
+    if func._schema.name == "aten::native_group_norm":
+        return given["C"] * given["HxW"] // given["group"]
+    if "batch_norm" in func._schema.name and t.dim() > 1:
+        return max(t.numel() // max(t.shape[1], 1), 1)
+    if any(a.name == "dim" for a in func._schema.arguments):
+        dims = [dims] if isinstance(dims, int) else dims or range(t.dim())
+        return max(math.prod(t.shape[d] for d in dims), 1) if t.dim() else 1
+    return max(t.numel() // max(outs[0].numel(), 1), 1)
 
 
 def _extent_bytes(t):
@@ -118,21 +153,34 @@ def _storages(tensors):
 
 def launch_of(rows, written_needed=None):
     """One launch made of several operators; written_needed: storages that someone outside reads."""
-    reads, made, first_reads = [], set(), set()
-    for _, r, w, *_rest in rows:
+    reads, made, first_reads, spared = [], set(), set(), 0
+    for name, r, w, *_rest in rows:
         outside = [t for t in r if t.numel() and t.untyped_storage()._cdata not in made]
+        # Of a table no more is read than comes out.
+        if name in PICKS and outside and outside[0] is r[0]:
+            spared += max(_unique_bytes(outside[:1]) - _unique_bytes(w), 0)
         reads += outside
         first_reads |= _storages(outside)
         made |= _storages(w)
     writes = [t for _, _, w, *_rest in rows for t in w]
     elements = max([t.numel() for _, r, w, *_rest in rows for t in r + w] + [1])
-    return {"name": "+".join(r[0] for r in rows)[:120], "bytes": _unique_bytes(reads) + _unique_bytes(writes, written_needed), "flops": sum(r[3] for r in rows),
-            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements, "form": rows[0][6] if len(rows) == 1 else ""}
+    return {"name": "+".join(r[0] for r in rows)[:120], "bytes": max(_unique_bytes(reads) - spared, 0) + _unique_bytes(writes, written_needed), "flops": sum(r[3] for r in rows),
+            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements, "form": rows[0][6] if len(rows) == 1 else "",
+            "extent": rows[0][7] if len(rows) == 1 else 1}
 
 
 def launches(log, outputs):
     """(eager, fused): lists of launches of one forward call."""
     eager = [launch_of([row]) for row in log.rows]
+    moved, touched = 0, {}
+    for launch, (_, reads, writes, *_rest) in zip(eager, log.rows):
+        # Of what it reads, the share that an earlier operator touched, and how many bytes have moved since.
+        read = {t.untyped_storage()._cdata: _unique_bytes([t]) for t in reads if t.numel()}
+        again = [key for key in read if key in touched]
+        launch["warm"] = sum(read[key] for key in again) / max(sum(read.values()), 1)
+        launch["since"] = max([moved - touched[key] for key in again], default=0)
+        moved += launch["bytes"]
+        touched |= dict.fromkeys(_storages(reads + writes), moved)
     groups = []
     for row in log.rows:
         if row[5] or not groups or groups[-1][0][5]:

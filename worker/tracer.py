@@ -43,12 +43,20 @@ class Stop(Exception):
 
 
 def run(job, sock):
-    """The zygote's entry. Sends phases, then one result; then one more for each of the job's `others` that the supervisor asks for."""
+    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks: for the next of the job's `others`, or for sizes that
+    come with the question."""
     tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
     tracer_driver.remember(job.get("kernels", ()))
     wire.send(sock, result_of(job, sock))
-    for other in job.get("others", []):
-        wire.recv(sock)
+    others = iter(job.get("others", []))
+    while True:
+        try:
+            ask, _ = wire.recv(sock)
+        except EOFError:
+            return
+        other = ask.get("job") or next(others, None)
+        if other is None:
+            return
         wire.send(sock, result_of(dict(job, **other), sock))
 
 

@@ -89,7 +89,7 @@ class Stopwatch(TorchDispatchMode):
         if row:
             launch = oracle_cost.launch_of([row])
             self.seconds += library.hone_vm_operator_s(launch["name"].encode(), launch["form"].encode(), launch["bytes"], launch["flops"], launch["special"],
-                                                       launch["dot_flops"], dot_unit(row[2][0].dtype))
+                                                       launch["dot_flops"], launch["extent"], dot_unit(row[2][0].dtype))
         return out
 
 

@@ -64,7 +64,7 @@ def load_library(path, threads):
     library.hone_vm_kernel_create.restype = ctypes.c_void_p
     library.hone_vm_kernel_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.hone_vm_operator_s.restype = ctypes.c_double
-    library.hone_vm_operator_s.argtypes = [ctypes.c_char_p] * 2 + [ctypes.c_double] * 4 + [ctypes.c_int]
+    library.hone_vm_operator_s.argtypes = [ctypes.c_char_p] * 2 + [ctypes.c_double] * 5 + [ctypes.c_int]
     vm_cost.library = library
     library.hone_vm_compiled_create.restype = ctypes.c_void_p
     library.hone_vm_compiled_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]

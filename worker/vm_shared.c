@@ -22,8 +22,8 @@ EXPORT void hone_vm_kernel_free(struct vm_kernel *k);
 EXPORT int hone_vm_kernel_nargs(const struct vm_kernel *k);
 EXPORT const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i);
 EXPORT struct vm_compiled *hone_vm_compiled_create(const char *result, size_t len);
-EXPORT double hone_vm_operator_s(
-	const char *name, const char *form, double bytes, double flops, double special, double dot_flops, int dot);
+EXPORT double hone_vm_operator_s(const char *name, const char *form, double bytes, double flops, double special,
+	double dot_flops, double extent, int dot);
 EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *compiled, const int64_t *words,
 	uint32_t x, uint32_t y, uint32_t z, int flags, int nhost, const int64_t *host);
 
@@ -31,7 +31,8 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *c
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
-#define CUDA_GRANULE (2 << 20)        /* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it */
+/* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it. */
+#define CUDA_GRANULE (2 << 20)
 enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8 };
 
 /* What the last launch of this thread found, as JSON. */
@@ -92,10 +93,11 @@ const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return v
 
 /* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's; name NULL: of
  * a well-made launch. form: as cost_operator_s takes it. dot: enum cost_dot. */
-double hone_vm_operator_s(
-	const char *name, const char *form, double bytes, double flops, double special, double dot_flops, int dot)
+double hone_vm_operator_s(const char *name, const char *form, double bytes, double flops, double special,
+	double dot_flops, double extent, int dot)
 {
-	struct cost_launch l = {bytes, flops, special, dot_flops};
+	struct cost_launch l = {
+		.bytes = bytes, .flops = flops, .special = special, .dot_flops = dot_flops, .extent = extent};
 	enum cost_dot unit = (enum cost_dot)MIN(MAX(dot, 0), COST_DOT_COUNT - 1);
 	return name ? cost_operator_s(name, form, &l, unit, &vm_gpus[0]) : cost_launch_s(&l, unit, &vm_gpus[0]);
 }

@@ -1,11 +1,12 @@
 /* grade_list: grades many candidates, each against a task of its own, with one verifier.
  *
- *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE] < list > verdicts
+ *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE [WORK_MS]] < list > verdicts
  *
  * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
  * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
  * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
- * it has. COST_SIZE is --cost_size of `hone verify`. */
+ * it has. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the reference,
+ * which decide at which sizes values are judged (docs/tasks.md, Sizes). */
 #include "task/task.h"
 #include "verify/verify.h"
 #include <stdlib.h>
@@ -72,12 +73,14 @@ int main(int argc, char **argv)
 	static struct list list;
 	struct err err = {0};
 	struct verifier *v = NULL;
-	if (argc != 3 && argc != 4) {
-		fprintf(stderr, "usage: grade_list THREADS SEED [COST_SIZE] < list > verdicts\n");
+	if (argc < 3 || argc > 5) {
+		fprintf(stderr, "usage: grade_list THREADS SEED [COST_SIZE [WORK_MS]] < list > verdicts\n");
 		return 2;
 	}
-	struct verify_options o = {
-		.threads = atoi(argv[1]), .seed = strtoull(argv[2], NULL, 10), .cost_size = argc == 4 ? argv[3] : NULL};
+	struct verify_options o = {.threads = atoi(argv[1]),
+		.seed = strtoull(argv[2], NULL, 10),
+		.cost_size = argc > 3 ? argv[3] : NULL,
+		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0};
 	int rc = list_read(&list, &err), handed = 0, done = 0;
 	if (!rc) rc = verifier_create(&o, &v, &err);
 	/* A window is outstanding at any time: the sources of a long list are not all held at once. */

@@ -1,15 +1,15 @@
 /* soak: thousands of hostile and broken candidates in a row, through one verifier.
  *
  *   make soak                                  10,000 candidates, seed 1, two threads
- *   build/release/bench/verify/soak COUNT SEED THREADS
+ *   build/release/bench/verify/soak COUNT SEED THREADS [DEVICE]
  *
  * Candidate i is a function of (seed, i): one of the kinds of the table below, with numbers and
  * texts drawn for it, and a comment that makes it unlike every other, so that no verdict comes from
  * a cache. One in sixteen is honest and has to be genuine; none of the others may be. It fails,
  * with the number of the candidate, when a verdict is lost or comes twice, when one is `infra`,
- * when descriptors or processes are left behind, or when this process has grown: the memory in use
+ * when descriptors, processes or files of candidates are left behind, or when this process has grown: the memory in use
  * after the first part (4,096 verdicts are kept in memory, so it is longer than that) and at the
- * end may differ by GROWTH_MAX bytes. */
+ * end may differ by GROWTH_MAX bytes. With a DEVICE (cuda, cuda:N) what the vm passes runs on that GPU too. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -73,6 +73,9 @@ static const struct {
 	{"a huge block", KERNEL, 2, "v = v + tl.sum(tl.arange(0, 1 << (21 + %d %% 9)).to(tl.float32), 0)"},
 	{"an assertion", KERNEL, 3, "tl.device_assert(i < 0, 'number %d')"},
 	{"a wrong value", KERNEL, 6, "v = v + 0.001 + %d"},
+	{"a wrong value on a GPU alone", KERNEL, 4,
+		"v = v + tl.where(tl.math.floor(v * 0.0 - 1e-40) == 0.0, 1.0 + %d, 0.0)"},
+	{"a slow kernel", KERNEL, 2, "for k in range(20000 + %d): v = v + tl.load(x + i, mask=i < n, volatile=True) * 0.0"},
 	{"a wrong grid", LAUNCH, 4, "relu_kernel[(1, 65536 + %d)](x, y, n, BLOCK=256)"},
 	{"no launch", LAUNCH, 4, "y = x * %d"},
 	{"another shape", LAUNCH, 4, "y = y[:, :1 + %d %% 200]"},
@@ -83,7 +86,8 @@ static const struct {
 	{"no Python", WHOLE, 3, "Here is the kernel number %d:\n```python\n"},
 };
 
-#define SEND "def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n            s = socket.socket(fileno=os.dup(fd))\n" \
+#define SEND "def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n" \
+	"            s = socket.socket(fileno=os.dup(fd))\n" \
 	"            s.getpeername()\n        except OSError:\n            continue\n" \
 	"        s.sendall(struct.pack('<I', len(payload) if length is None else length) + payload)\n        return s\n\n\n"
 /* The honest tape with some of its numbers, names and lists changed. */
@@ -91,10 +95,13 @@ static const struct {
 	"    relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)\n" \
 	"    own = sys.modules['tracer_record']\n" \
 	"    t = own.tape_json(sys.modules['tracer_driver'].RECORDER, [y.view_tuple()], False)\n" \
-	"    def spoil(v):\n        if isinstance(v, dict):\n            return {k: spoil(w) for k, w in v.items() if draw.random() > 0.002}\n" \
-	"        if isinstance(v, list):\n            return [spoil(w) for w in v] * (1 if draw.random() > 0.01 else draw.randint(0, 3))\n" \
+	"    def spoil(v):\n        if isinstance(v, dict):\n" \
+	"            return {k: spoil(w) for k, w in v.items() if draw.random() > 0.002}\n" \
+	"        if isinstance(v, list):\n" \
+	"            return [spoil(w) for w in v] * (1 if draw.random() > 0.01 else draw.randint(0, 3))\n" \
 	"        if draw.random() > 0.03:\n            return v\n" \
-	"        return draw.choice([v, -1, 0, 1 << 40, 3.5, None, 'nan', [], {}, v * 2 if isinstance(v, (int, str)) else v])\n" \
+	"        return draw.choice([v, -1, 0, 1 << 40, 3.5, None, 'nan', [], {}, " \
+	"v * 2 if isinstance(v, (int, str)) else v])\n" \
 	"    send(json.dumps({'tape': json.dumps(spoil(t))}).encode())\n    os._exit(0)\n\n\n"
 
 /* The first %d of a text and those after it, with the drawn number. */
@@ -160,6 +167,20 @@ static int descriptors(void)
 	int count = 0;
 	while (d && readdir(d)) count++;
 	if (d) closedir(d);
+	return count;
+}
+
+/* What candidates tried to write. */
+static int left_add(const char *name, void *ctx)
+{
+	*(int *)ctx += !strncmp(name, "soak_", 5);
+	return 0;
+}
+
+static int files_left(void)
+{
+	int count = 0;
+	dir_each("/tmp", left_add, &count, NULL);
 	return count;
 }
 
@@ -261,12 +282,16 @@ static int run(struct soak *s, struct err *err)
 int main(int argc, char **argv)
 {
 	struct soak s = {.count = argc > 1 ? atoi(argv[1]) : 10000, .seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1};
-	struct verify_options o = {
-		.threads = argc > 3 ? atoi(argv[3]) : 2, .seed = 1, .trace_timeout_ms = 10000, .replay_timeout_ms = 10000};
+	struct verify_options o = {.threads = argc > 3 ? atoi(argv[3]) : 2,
+		.seed = 1,
+		.trace_timeout_ms = 10000,
+		.replay_timeout_ms = 10000,
+		.device = argc > 4 ? argv[4] : NULL,
+		.skip_timing = true};
 	struct err err = {0};
 	int before = descriptors();
 	if (s.count < 1 || s.count > 1000000 || !s.seed || o.threads < 1) {
-		fprintf(stderr, "soak: usage: soak [COUNT 1 to 1000000] [SEED from 1] [THREADS from 1]\n");
+		fprintf(stderr, "soak: usage: soak [COUNT 1 to 1000000] [SEED from 1] [THREADS from 1] [DEVICE]\n");
 		return 2;
 	}
 	s.is_seen = xcalloc((size_t)s.count, sizeof *s.is_seen);
@@ -279,6 +304,10 @@ int main(int argc, char **argv)
 	/* Nothing may be left of anybody. */
 	if (descriptors() != before || children()) {
 		printf("left behind: %d descriptors (before: %d), %d children\n", descriptors(), before, children());
+		s.failures++;
+	}
+	if (files_left()) {
+		printf("left behind: %d files in /tmp\n", files_left());
 		s.failures++;
 	}
 	if (s.warm_bytes && bytes > s.warm_bytes + GROWTH_MAX) {

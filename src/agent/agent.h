@@ -2,7 +2,11 @@
  * tells.
  *
  *   frontend   PyTorch module in, plan and correct kernel out
- *   midend     reference, a genuine kernel and its cost per line in; a cheaper genuine kernel out
+ *   midend     a genuine kernel, its cost per line and what limits it in; a cheaper genuine kernel out
+ *
+ * The mid-end is shown the kernel and not the module that it implements: what could be solved from the
+ * module alone would be a frontend's answer with more to read. An answer may be followed by further turns: the verdict
+ * is told, and the policy answers again.
  *
  * Prompts are plain template files (recipes/prompts/): text with {{name}} holes; an unknown hole is
  * an error. Rewards are rows of one table (docs/rewards.md). Of the verifier this room sees struct
@@ -18,20 +22,35 @@ int agent_stage_from_name(const char *name, enum agent_stage *out, struct err *e
 
 /* ---- prompts ---- */
 
+/* A genuine kernel of the task and what it costs, to be told apart from others of the task. */
+struct prompt_variant {
+	char *source;
+	double cost_s; /* predicted */
+	int launches;
+	int64_t bytes;
+	char limit[16]; /* as the verdict's */
+};
 struct prompt_input {
 	const struct task *task;
-	const char *kernel;            /* midend: the kernel to improve; NULL for the frontend */
-	const struct verdict *profile; /* midend: that kernel's verdict, with costs per line */
-	const char *precision;         /* "strict" or "tf32" */
+	const char *kernel;                    /* midend: the kernel to improve; NULL for the frontend */
+	const struct verdict *profile;         /* midend: that kernel's verdict, with costs per line */
+	const char *precision;                 /* "strict" or "tf32" */
+	const struct prompt_variant *variants; /* (nvariants) in the order in which they are shown */
+	int nvariants;
+	const char *feedback; /* of a further turn: what the verdict on the last answer says; else NULL */
 };
 /* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
- * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{precision}} one sentence. A
- * hole that is not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
+ * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{limit}} one line: which of the
+ * GPU's resources the kernel waits for, {{reference}} what the module computes, on one line,
+ * {{variants}} other kernels of the task with their costs, {{precision}} one sentence,
+ * {{feedback}} of a further turn (feedback_render). A hole that is not known, or has nothing to stand for, is
+ * ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
- * its stage is about ({{task}}; for the midend {{kernel}}) would train on prompts that cannot be
- * answered: refused. */
+ * its stage is about ({{task}}; for the midend {{kernel}}; for AGENT_TURN {{feedback}}) would train on prompts that
+ * cannot be answered: refused. */
+#define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
  * lines, then the totals: launches, programs, bytes, sectors, predicted time. */
@@ -65,6 +84,7 @@ struct reward_rule {
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
 	bool is_stock;             /* KernelBench's own check decides in place of our verdict: the reward that is hacked */
+	bool is_gain;              /* s is what was gained over the kernel that the prompt showed, -1 for a slower one */
 	bool is_measured;          /* s is of times on a GPU in place of the cost model's; no time, no speed */
 	const char *formula;       /* for --help and the docs */
 };
@@ -76,6 +96,19 @@ const struct reward_rule *reward_rule_find(const char *name); /* NULL when unkno
 /* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02; of a measured one, where its interval holds 1),
  * clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
+/* What a mid-end's kernel did to the one that it was given, by what the vm counted of both: launches
+ * were fused, fewer bytes are moved (fewer passes over the data), the same work is cut into other
+ * blocks, something else makes the difference, or none is there. */
+#define MIDEND_CHANGE_TABLE(X) \
+	X(CHANGE_FUSED, "fused") X(CHANGE_PASSES, "fewer_passes") X(CHANGE_BLOCKS, "reblocked") X(CHANGE_OTHER, "other") \
+	X(CHANGE_NONE, "none")
+#define X(e, t) e,
+enum midend_change { MIDEND_CHANGE_TABLE(X) MIDEND_CHANGE_COUNT };
+#undef X
+const char *midend_change_name(enum midend_change c);
+enum midend_change midend_change(const struct verdict *given, const struct verdict *found);
+/* How many times as fast, 1 inside the noise band; NaN where the two times do not compare. */
+double midend_speedup(const struct verdict *given, const struct verdict *found);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out);
 #endif

@@ -53,12 +53,83 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 	return 0;
 }
 
+/* Which resource a kernel waits for, by the cost model's names. */
+static const struct {
+	const char *name, *text;
+} limits[] = {
+	{"launch", "the cost of launching: there is too little work in a launch"},
+	{"dram", "memory: bytes to and from DRAM"},
+	{"l2", "the L2 cache: sectors that miss L1"},
+	{"l1", "the L1 cache: sectors that loads and stores touch"},
+	{"issue", "issuing instructions"},
+	{"special", "the special function units: exp, log, division and the like"},
+	{"tensor", "the units that compute tl.dot"},
+	{"shared", "shared memory: changes of layout, operands, reductions"},
+	{"atomic", "atomics on the same addresses"},
+	{"latency", "latency: too few programs at once, or a long chain of dependent steps"},
+};
+
+static const char *limit_text(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+		if (!strcmp(limits[i].name, name)) return limits[i].text;
+	return "not known";
+}
+
+static int hole_limit(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->profile)
+		return err_set(err, ERR_USAGE, "{{limit}} needs a profiled kernel: this template is for --stage midend");
+	str_puts(out, limit_text(in->profile->limit));
+	return 0;
+}
+
+static int hole_variants(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->nvariants)
+		return err_set(err, ERR_USAGE, "{{variants}} needs kernels to show: --variants and --variants_from");
+	for (int i = 0; i < in->nvariants; i++) {
+		const struct prompt_variant *v = &in->variants[i];
+		str_printf(out, "%sVariant %d: %.2f us, %d launches, %lld bytes; waits for %s.\n\n```python\n", i ? "\n\n" : "",
+			i + 1, v->cost_s * 1e6, v->launches, (long long)v->bytes, limit_text(v->limit));
+		put_trimmed(out, v->source);
+		str_puts(out, "\n```");
+	}
+	return 0;
+}
+
+/* A composed task's structure says it; of any other the expression that Model's forward returns, which is the last
+ * return before the helpers of the file. */
+static int hole_reference(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	const char *colon = in->task->structure ? strchr(in->task->structure, ':') : NULL;
+	if (colon && colon[1]) {
+		str_puts(out, colon + 1);
+		return 0;
+	}
+	const char *forward = strstr(in->task->source, "def forward("), *end = NULL, *found = NULL;
+	if (forward) end = strstr(forward, "\ndef ");
+	for (const char *r = forward; r && (r = strstr(r, "return ")) && (!end || r < end); r += 7) found = r + 7;
+	if (!found)
+		return err_set(err, ERR_FORMAT, "{{reference}}: task %s has no forward that returns something", in->task->name);
+	str_append(out, found, strcspn(found, "\n"));
+	return 0;
+}
+
 static int hole_precision(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	bool is_tf32 = in->precision && !strcmp(in->precision, "tf32");
 	str_puts(out,
 		is_tf32 ? "TF32 is allowed in tl.dot on fp32 tensors."
 				: "Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
+	return 0;
+}
+
+static int hole_feedback(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	if (!in->feedback)
+		return err_set(err, ERR_USAGE, "{{feedback}} belongs into a --turn_template: there is no answer yet");
+	put_trimmed(out, in->feedback);
 	return 0;
 }
 
@@ -69,23 +140,34 @@ static const struct {
 	{"task", hole_task},
 	{"kernel", hole_kernel},
 	{"cost", hole_cost},
+	{"limit", hole_limit},
+	{"reference", hole_reference},
+	{"variants", hole_variants},
 	{"precision", hole_precision},
+	{"feedback", hole_feedback},
 };
 
 static int put_hole(const char *name, size_t len, const struct prompt_input *in, struct str *out, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
-	return err_set(
-		err, ERR_FORMAT, "unknown hole {{%.*s}}: expected task, kernel, cost or precision", (int)MIN(len, 40), name);
+	return err_set(err, ERR_FORMAT,
+		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, variants, precision or feedback",
+		(int)MIN(len, 40), name);
 }
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 
 static int template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
 {
-	const char *hole = !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
+	bool is_turn = !strcmp(stage, AGENT_TURN);
+	const char *hole = is_turn ? "{{feedback}}" : !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
 	if (strstr(template_text, hole)) return 0;
+	if (is_turn)
+		return err_set(err, ERR_MISMATCH,
+			"--turn_template %s: has no %s: a further turn would not say what was wrong; one that ships with hone is "
+			"recipes/prompts/turn.txt",
+			template_name, hole);
 	return err_set(err, ERR_MISMATCH,
 		"prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in "
 		"recipes/prompts/",

@@ -19,6 +19,12 @@ static double genuine_plus_speedup(const struct reward_rule *r, bool genuine, do
 	return genuine ? r->beta + r->alpha * s : r->failure;
 }
 
+/* s is a gain here: -1 for a kernel that is slower than the one that was given. */
+static double genuine_gain(const struct reward_rule *r, bool genuine, double s)
+{
+	return genuine && s >= 0 ? r->beta + r->alpha * s : r->failure;
+}
+
 static const struct reward_rule rules[] = {
 	{"frontend", only_genuine, only_genuine, .speedup_clip = 3.0, .formula = "C"},
 	{"hrd", genuine_speedup, only_genuine, .is_split = true, .alpha = 0.1, .speedup_clip = 3.0,
@@ -32,6 +38,9 @@ static const struct reward_rule rules[] = {
 		.formula = "plan: C clip(s, 0, clip), weighted by alpha; code: C (TritonRL v2)"},
 	{"kevin", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 0.3,
 		.formula = "C (beta + alpha s) (Kevin)"},
+	{"midend", genuine_gain, genuine_gain, .alpha = 1, .beta = 0.1, .speedup_clip = 10, .is_gain = true,
+		.formula = "C (beta + alpha gain), 0 for a kernel slower than the one given; gain: the mean of clip(given / "
+				   "kernel) - 1 and clip(reference / kernel) - clip(reference / given)"},
 	{"stock", only_genuine, only_genuine, .is_stock = true,
 		.formula = "1 if KernelBench's own check passes, else 0: to see what is learnt to pass it"},
 };
@@ -110,12 +119,48 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 
+/* Against the kernel that was given, and what that is worth against the reference: two times nothing is little, a step
+ * from half of the reference's time to a quarter is much. */
+static double reward_gain(const struct reward_rule *rule, const struct reward_input *in)
+{
+	const struct reward_input now = {.verdict = in->verdict}, before = {.verdict = in->baseline};
+	struct reward_rule raw = *rule;
+	raw.speedup_clip = 0;
+	double over_given = reward_speedup(&raw, in), clip = rule->speedup_clip > 0 ? rule->speedup_clip : INFINITY;
+	if (!in->baseline || over_given < 1) return -1;
+	if (over_given == 1) return 0;
+	double over_reference = fmin(reward_speedup(&raw, &now), clip) - fmin(reward_speedup(&raw, &before), clip);
+	return 0.5 * (fmin(over_given, clip) - 1 + fmax(over_reference, 0));
+}
+
+enum midend_change midend_change(const struct verdict *given, const struct verdict *found)
+{
+	if (found->launches < given->launches) return CHANGE_FUSED;
+	if ((double)found->bytes < (1 - NOISE_BAND) * (double)given->bytes) return CHANGE_PASSES;
+	if (found->programs != given->programs) return CHANGE_BLOCKS;
+	return midend_speedup(given, found) == 1 ? CHANGE_NONE : CHANGE_OTHER;
+}
+
+const char *midend_change_name(enum midend_change c)
+{
+#define X(e, t) [e] = t,
+	static const char *const names[MIDEND_CHANGE_COUNT] = {MIDEND_CHANGE_TABLE(X)};
+#undef X
+	return names[c];
+}
+
+double midend_speedup(const struct verdict *given, const struct verdict *found)
+{
+	static const struct reward_rule raw; /* no clip, the cost model's times */
+	return predicted_speedup(&raw, found, given);
+}
+
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out)
 {
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
 	bool genuine = in->verdict &&
 		(rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE);
-	double s = reward_speedup(rule, in);
+	double s = rule->is_gain ? reward_gain(rule, in) : reward_speedup(rule, in);
 	*out = (struct reward){rule->plan(rule, genuine, s), rule->code(rule, genuine, s)};
 	return true;
 }

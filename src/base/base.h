@@ -315,6 +315,9 @@ struct option_def {
  * the option, what was expected, and the nearest known name. Strings live as long as the process. */
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
+/* Lays a recipe over settings, as --recipe does. option: where its name stood, for errors. */
+int options_recipe(const char *command, const char *option, const struct option_def *defs, size_t count, void *settings,
+	const char *recipe, struct err *err);
 json_t *options_json(const struct option_def *defs, size_t count, const void *settings); /* new reference */
 /* Edit distance between a (len bytes) and b, '-' and '_' alike; for "did you mean". */
 int name_distance(const char *a, size_t len, const char *b);

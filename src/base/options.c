@@ -235,12 +235,12 @@ static char *recipe_path(const char *name)
 	return path ? path : xstrdup(name);
 }
 
-static int apply_recipe(const struct parse *p, const char *name)
+static int apply_recipe(const struct parse *p, const char *option, const char *name)
 {
 	char *path = recipe_path(name), *where = xasprintf("%s: ", path);
 	json_t *recipe = NULL;
 	int rc = yaml_load(path, &recipe, p->err);
-	if (rc) err_prefix(p->err, "--recipe");
+	if (rc) err_prefix(p->err, "--%s", option);
 	const char *key;
 	json_t *value;
 	json_object_foreach(recipe, key, value)
@@ -353,7 +353,7 @@ static int first_pass(const struct parse *p, const char *summary, int argc, char
 		if (!a.name || !same_name(a.name, a.len, "recipe")) continue;
 		const char *name;
 		int rc = value_of(p, &a, argc, argv, &i, &name);
-		if (!rc) rc = apply_recipe(p, name);
+		if (!rc) rc = apply_recipe(p, "recipe", name);
 		if (rc) return rc;
 	}
 	return 0;
@@ -391,6 +391,13 @@ int options_parse(const char *command, const char *summary, const struct option_
 	}
 	*npos = found;
 	return 0;
+}
+
+int options_recipe(const char *command, const char *option, const struct option_def *defs, size_t count, void *settings,
+	const char *recipe, struct err *err)
+{
+	struct parse p = {command, defs, count, settings, err};
+	return apply_recipe(&p, option, recipe);
 }
 
 static json_t *list_json(const struct option_list *l)

@@ -60,6 +60,8 @@ struct runner_options {
 	int64_t memory_bytes;
 	bool is_cuda;
 	int device; /* of CUDA */
+	bool is_exact;
+	char **tool; /* words of a tool that starts the runner proper; NULL: this is it */
 };
 static struct replay *replay;           /* NULL before the first load */
 static struct launcher *spare_launcher; /* made, and not yet in a replay */
@@ -73,7 +75,9 @@ static int launcher_make(const struct runner_options *o, char *text, size_t len)
 		spare_launcher = launcher_vm_create(o->memory_bytes);
 		return 0;
 	}
-	return launcher_cuda_create(o->device, o->memory_bytes, &spare_launcher, &device, text, len);
+	int rc = launcher_cuda_create(o->device, o->memory_bytes, &spare_launcher, &device, text, len);
+	if (!rc && o->is_exact) launcher_cuda_make_exact(spare_launcher);
+	return rc;
 }
 
 static int replay_set(struct tape *t, const struct runner_binaries *b, struct runner_fault *fault)
@@ -263,6 +267,29 @@ static int work(const struct runner_options *o)
 	return serve(o);
 }
 
+#define TOOL_WORDS_MAX 64
+/* Becomes the tool, which starts this program again, to be watched: without a sandbox of its own, inside the tool's
+ * namespaces. */
+static int tool_become(const struct runner_options *o, const char *memory, const char *place)
+{
+	char text[512] = "", self[4096] = "", *words[TOOL_WORDS_MAX + 6];
+	static char *const env[] = {
+		"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=/dev/shm", "HOME=/dev/shm", "CUDA_CACHE_DISABLE=1", NULL};
+	int n = 0;
+	bool fails = o->sandbox.level != SANDBOX_NONE && sandbox_enter_tool(&o->sandbox, text, sizeof text);
+	if (!fails && readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
+		snprintf(text, sizeof text, "/proc/self/exe cannot be read");
+		fails = true;
+	}
+	for (; !fails && o->tool[n] && n < TOOL_WORDS_MAX; n++) words[n] = o->tool[n];
+	char *rest[] = {self, "none", (char *)(uintptr_t)memory, (char *)(uintptr_t)place, "exact", NULL};
+	memcpy(words + n, rest, sizeof rest);
+	if (!fails) execve(words[0], words, env);
+	if (!fails) snprintf(text, sizeof text, "%.300s cannot be started", words[0]);
+	reply(json_pack("{s:s}", "failed", text));
+	return 3;
+}
+
 /* Ends as the child ended. */
 static int mirror(pid_t pid)
 {
@@ -285,13 +312,21 @@ static bool device_read(const char *text, struct runner_options *o)
 	return *end == 0 && o->device < 1024;
 }
 
+/* "exact", or "under" and a tool's words. */
+static bool words_read(char **words, struct runner_options *o)
+{
+	o->is_exact = !strcmp(words[0], "exact") && !words[1];
+	if (!strcmp(words[0], "under") && words[1]) o->tool = words + 1;
+	return o->is_exact || o->tool;
+}
+
 int main(int argc, char **argv)
 {
 	struct runner_options o = {0};
-	if (argc < 3 || argc > 4 || (argc == 4 && !device_read(argv[3], &o))) {
+	if (argc < 3 || (argc > 3 && !device_read(argv[3], &o)) || (argc > 4 && !words_read(argv + 4, &o))) {
 		fprintf(stderr,
-			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES [cuda:N]` with a socket as "
-			"descriptor 3; not for hands\n");
+			"hone-runner: started by hone verify as `hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL "
+			"WORD...]]` with a socket as descriptor 3; not for hands\n");
 		return 2;
 	}
 	/* A name that is no level leaves the loop behind the last one and is refused below. */
@@ -307,7 +342,7 @@ int main(int argc, char **argv)
 	char text[512] = "";
 	/* Only the full level has namespaces, which are made before the fork: the child does the work
 	 * in them, and this process ends as the child ended. */
-	if (level != SANDBOX_FULL) return work(&o);
+	if (level != SANDBOX_FULL) return o.tool ? tool_become(&o, argv[2], argv[3]) : work(&o);
 	if (sandbox_unshare(&o.sandbox, text, sizeof text)) {
 		reply(json_pack("{s:s}", "failed", text));
 		return 3;
@@ -316,7 +351,7 @@ int main(int argc, char **argv)
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return work(&o);
+		return o.tool ? tool_become(&o, argv[2], argv[3]) : work(&o);
 	}
 	return pid < 0 ? 3 : mirror(pid);
 }

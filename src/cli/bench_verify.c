@@ -27,7 +27,7 @@ struct bench_verify_options {
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_verify_options, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, device, "cuda, cuda:N: with that GPU; cpu: the vm alone, nothing is timed", NULL),
+	O(OPTION_STR, device, "cuda, cuda:N, cuda:N,M: with those GPUs; cpu: the vm alone, nothing is timed", NULL),
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),

@@ -3,6 +3,7 @@
  * verdict can be written to a file; --compare gives a paired bootstrap interval over structures
  * against such a file of another model. */
 #include "cli/cli.h"
+#include "agent/agent.h"
 #include "base/base.h"
 #include "cli/eval_options.h"
 #include "eval/eval.h"
@@ -21,6 +22,7 @@
 static const struct option_def defs[] = {
 	POLICY_MODEL_OPTION(eval_options),
 	POLICY_ADAPTER_OPTION(eval_options, "PEFT adapter folder"),
+	POLICY_OUTSIDE_OPTIONS(eval_options),
 	O(OPTION_STR, tasks, "task file or folder (midend: rows with kernel and profile)", NULL),
 	O(OPTION_STR, split, "keep tasks of this split: dev to choose by, test to report; empty keeps all", NULL),
 	O(OPTION_INT, limit, "number of tasks after a seeded shuffle; 0: all", "0 or more"),
@@ -32,6 +34,25 @@ static const struct option_def defs[] = {
 	O(OPTION_FLOAT, temperature, "0: greedy", "0 to 1000"),
 	O(OPTION_INT, top_k, "0: off", "0 to 2147483647"),
 	O(OPTION_FLOAT, top_p, "1: off", "1e-6 to 1"),
+	O(OPTION_INT, variants,
+		"genuine kernels of the task to show beside it, at most ({{variants}}); tasks with fewer than two go; 0: off",
+		"0 to 64"),
+	O(OPTION_LIST, variants_from,
+		"where they come from: run folder, store, or rows of `hone eval --out`; may be given several times", NULL),
+	O(OPTION_BOOL, pipeline,
+		"hand each task's cheapest genuine kernel to the mid-end; beside it a single agent at equal answers and tokens",
+		NULL),
+	O(OPTION_STR, midend_adapter, "PEFT adapter folder of --pipeline's mid-end; default: --adapter's", NULL),
+	O(OPTION_STR, midend_template, "template file of --pipeline's mid-end", NULL),
+	O(OPTION_INT, midend_samples, "answers of --pipeline's mid-end to a kernel; 0: num_samples", "0 to 65536"),
+	O(OPTION_INT, num_turns,
+		"turns of an episode, each but the first behind the verdict on the one before; above 1 also best of n at equal "
+		"tokens",
+		"1 to 64"),
+	O(OPTION_BOOL, turn_refines, "go on behind a genuine answer too, towards a faster one", NULL),
+	O(OPTION_STR, turn_template, "template file of a further turn, with {{feedback}}", NULL),
+	O(OPTION_INT, max_feedback_length,
+		"tokens that a further turn adds before its answer; feedback is shortened to fit", "16 to 16777216"),
 	O(OPTION_INT, max_prompt_length, "longer prompts are refused and counted; 0: no limit", "0 to 16777216"),
 	O(OPTION_INT, max_completion_length, "tokens per answer", "1 to 16777216"),
 	O(OPTION_INT, seed, "of sampling and task selection", NULL),
@@ -39,7 +60,7 @@ static const struct option_def defs[] = {
 	POLICY_DEVICE_OPTIONS(eval_options),
 	POLICY_INVARIANT_OPTION(eval_options),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
-	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
@@ -55,44 +76,67 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, baseline, "KernelBench's baseline times, for fast_p", NULL),
 	O(OPTION_STR, cost_size,
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
-	O(OPTION_INT, oracle_timeout_ms, "for one reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "processor time of one reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
 struct eval {
 	const struct eval_options *o;
-	struct policy policy;
-	struct engine *engine;
+	struct policy policy; /* of zeros where the policy is outside */
+	struct author author; /* its engine is owned */
 	struct verifier *verifier;
 	struct store *store;
 	struct prompt_set prompts;
-	struct rollout *rollouts;
-	json_t *rates; /* of --compare: task -> [answers, genuine] */
-	int level;     /* of --results */
+	struct str turn_template;
+	struct rollout *episodes; /* (tasks * num_samples * num_turns) owned */
+	struct rollout *rollouts; /* (tasks * num_samples) borrowed from them: the best answer of each episode */
+	json_t *pipeline;         /* of --pipeline */
+	struct str midend_rows;   /* for --out */
+	struct chain *chains;     /* (tasks * num_samples) best of n beside them; NULL: greedy, or no turns */
+	json_t *rates;            /* of --compare: task -> [answers, genuine, solved samples] */
+	int level;                /* of --results */
 	struct kernelbench_times times;
 };
 
 static int eval_check(const struct eval_options *o, struct err *err)
 {
-	if (o->num_samples > 1 && o->temperature <= 0)
+	/* A set of answers is as it is; a command is told the temperature, and may draw as it likes. */
+	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
+	if (o->midend_adapter && !o->pipeline)
+		return err_set(
+			err, ERR_USAGE, "--midend_adapter needs --pipeline: it is the mid-end's that is given the kernels");
+	if (o->pipeline && (o->num_turns > 1 || strcmp(o->stage, "frontend") || o->temperature <= 0))
+		return err_set(err, ERR_USAGE,
+			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
+			"--temperature "
+			"above 0 and no --num_turns");
 	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
 /* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra)
- * do not count, as in the summary. */
+ * do not count, as in the summary; the turns of an episode count as one answer. */
 static int rate_add(void *ctx, const json_t *row, const char *where, struct err *err)
 {
 	json_t *rates = ctx;
 	const char *task, *verdict;
+	if (json_object_get(row, "stage")) return 0; /* a mid-end's, behind the answer that counts */
 	int rc = json_get_str(row, where, "task", &task, err);
 	if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
 	if (rc) return rc;
 	json_t *t = json_object_get(rates, task);
-	if (!t) json_object_set_new(rates, task, t = json_pack("[i,i]", 0, 0));
-	json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + (strcmp(verdict, "infra") != 0));
-	json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + !strcmp(verdict, "genuine"));
+	if (!t) json_object_set_new(rates, task, t = json_pack("[i,i,{}]", 0, 0));
+	bool is_first = json_integer_value(json_object_get(row, "turn")) == 0, is_genuine = !strcmp(verdict, "genuine");
+	char sample[32];
+	snprintf(sample, sizeof sample, "%lld", (long long)json_integer_value(json_object_get(row, "sample")));
+	json_t *solved = json_array_get(t, 2);
+	bool is_counted = is_first && strcmp(verdict, "infra") != 0;
+	json_integer_set(json_array_get(t, 0), json_integer_value(json_array_get(t, 0)) + is_counted);
+	if (is_genuine && (is_first || !json_object_get(solved, sample))) {
+		json_integer_set(json_array_get(t, 1), json_integer_value(json_array_get(t, 1)) + 1);
+		json_object_set_new(solved, sample, json_true());
+	}
 	return 0;
 }
 
@@ -142,16 +186,23 @@ static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
 	/* Options that need one another. */
-	if (!o->policy.model || !o->tasks)
-		return err_set(err, ERR_USAGE, "--%s is missing%s", o->policy.model ? "tasks" : "model",
-			o->policy.model ? "" : " (or --from_runs: kernels that are there)");
+	bool is_outside = policy_is_outside(&o->policy);
+	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing");
+	if (!o->policy.model && !is_outside)
+		return err_set(err, ERR_USAGE,
+			"--model is missing (or --policy_command, --policy_answers: another policy; or --from_runs: kernels that "
+			"are "
+			"there)");
 	if ((o->timings || o->baseline) && !o->results)
 		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare)
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
 			err); /* before the long part, as all that can fail */
-	if (!rc) rc = policy_open(&o->policy, &e->policy, err);
+	struct policy_options po = o->policy;
+	if (o->midend_adapter) po.adapters = (struct option_list){.items = {o->midend_adapter}, .count = 1};
+	e->author = (struct author){.policy = &e->policy, .stage = o->stage};
+	if (!rc) rc = is_outside ? outside_open(&po, &e->author.outside, err) : policy_open(&po, &e->policy, err);
 	if (rc) return rc;
 	/* The prompts, all rendered and tokenized before the engine is made. */
 	struct prompt_options p = {
@@ -166,14 +217,19 @@ static int eval_open(struct eval *e, struct err *err)
 		.level = (int)o->level,
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
 	};
 	rc = prompt_set_load(&p, e->policy.tokenizer, &e->prompts, err);
 	if (rc) return rc;
 	/* The engine cuts nothing and refuses what is too long: it is made for the longest prompt. */
 	size_t longest = 0;
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
-	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)o->max_completion_length};
-	rc = engine_create(e->policy.model, &eo, &e->engine, err);
+	int64_t behind = o->num_turns * o->max_completion_length + (o->num_turns - 1) * o->max_feedback_length;
+	struct engine_options eo = {.max_sequences = 64, .max_context = (int)MIN((int64_t)longest + behind, INT32_MAX)};
+	if (o->num_turns > 1) rc = agent_template_read(AGENT_TURN, o->turn_template, &e->turn_template, err);
+	if (rc) return rc;
+	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
 	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
@@ -183,40 +239,87 @@ static int eval_open(struct eval *e, struct err *err)
 	return rc ? rc : verifier_create(&v, &e->verifier, err);
 }
 
-static int eval_answers(struct eval *e, struct err *err)
+/* How answers are drawn: `samples` to a prompt, in episodes of `turns`. */
+static struct rollout_options answer_options(const struct eval *e, int samples, int turns)
 {
 	const struct eval_options *o = e->o;
-	int n = (int)e->prompts.count, *index = xmalloc((size_t)n * sizeof *index);
-	for (int i = 0; i < n; i++) index[i] = i;
-	struct rollout_options ro = {
-		.num_samples = (int)o->num_samples,
+	return (struct rollout_options){
+		.num_samples = samples,
 		.sampling = {.temperature = (float)o->temperature,
 			.top_k = (int)o->top_k,
 			.top_p = (float)o->top_p,
 			.seed = (uint64_t)o->seed},
+		.turns = {.most = turns,
+			.is_refining = o->turn_refines,
+			.max_feedback = (int)o->max_feedback_length,
+			.template_text = e->turn_template.data,
+			.template_name = o->turn_template,
+			.precision = o->precision},
 		.max_new_tokens = (int)o->max_completion_length,
 		.stop_ids = &e->policy.stop_id,
 		.nstop = 1,
 		.adapter = e->policy.adapter,
 		.progress = "eval",
 	};
-	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)o->num_samples), sizeof *e->rollouts);
-	int rc = rollouts_collect(
-		e->engine, e->verifier, e->policy.tokenizer, &e->prompts, index, n, &ro, e->rollouts, NULL, err);
+}
+
+/* With turns and with chance: what independent answers reach with as many tokens. */
+static int eval_best_of(struct eval *e, struct err *err)
+{
+	const struct eval_options *o = e->o;
+	int n = (int)e->prompts.count, K = (int)o->num_samples, T = (int)o->num_turns;
+	if (T == 1 || o->temperature <= 0) return 0;
+	struct rollout_options ro = answer_options(e, 1, 1);
+	ro.id_base = n;
+	ro.progress = NULL;
+	e->chains = xcalloc(size_mul((size_t)n, (size_t)K), sizeof *e->chains);
+	episode_chains(e->episodes, &e->prompts, n, K, T, o->turn_refines, e->chains);
+	return chains_draw(&e->author, e->verifier, &e->prompts, &ro, e->chains, n * K, err);
+}
+
+static int eval_answers(struct eval *e, struct err *err)
+{
+	int n = (int)e->prompts.count, K = (int)e->o->num_samples, T = (int)e->o->num_turns;
+	int *index = xmalloc((size_t)n * sizeof *index);
+	for (int i = 0; i < n; i++) index[i] = i;
+	struct rollout_options ro = answer_options(e, K, T);
+	e->episodes = xcalloc(size_mul(size_mul((size_t)n, (size_t)K), (size_t)T), sizeof *e->episodes);
+	e->rollouts = xcalloc(size_mul((size_t)n, (size_t)K), sizeof *e->rollouts);
+	int rc = rollouts_collect(&e->author, e->verifier, &e->prompts, index, n, &ro, e->episodes, NULL, err);
+	for (int i = 0; !rc && i < n * K; i++) {
+		const struct rollout *episode = &e->episodes[(int64_t)i * T];
+		e->rollouts[i] = episode[episode_best(episode, T)];
+	}
 	free(index);
-	return rc;
+	return rc ? rc : eval_best_of(e, err);
+}
+
+/* --pipeline, behind the frontend's answers. */
+static int eval_midend(struct eval *e, struct err *err)
+{
+	if (!e->o->pipeline) return 0;
+	struct eval_chain c = {.o = e->o,
+		.policy = &e->policy,
+		.author = &e->author,
+		.verifier = e->verifier,
+		.prompts = &e->prompts,
+		.rollouts = e->rollouts,
+		.front = answer_options(e, 1, 1)};
+	return eval_pipeline(&c, &e->midend_rows, &e->pipeline, err);
 }
 
 static int eval_write(const struct eval *e, struct err *err)
 {
 	if (!e->o->out) return 0;
 	struct str text = {0};
-	size_t n = e->prompts.count * (size_t)e->o->num_samples;
+	size_t n = e->prompts.count * (size_t)(e->o->num_samples * e->o->num_turns);
 	for (size_t i = 0; i < n; i++) {
-		json_t *row = rollout_json(&e->rollouts[i], &e->prompts);
+		if (e->episodes[i].is_absent) continue;
+		json_t *row = rollout_json(&e->episodes[i], &e->prompts);
 		jsonl_put(&text, row);
 		json_decref(row);
 	}
+	if (e->midend_rows.len) str_append(&text, e->midend_rows.data, e->midend_rows.len);
 	int rc = jsonl_write(e->o->out, &text, err);
 	str_release(&text);
 	return rc;
@@ -310,6 +413,28 @@ static long long count_at(const json_t *o, const char *key)
 }
 static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
+static void print_side(const char *name, const json_t *side)
+{
+	printf("%-14s %.4f solved, speedup %.4f; an episode: %.2f answers, %.0f tokens written, %.0f read\n", name,
+		real_at(side, "solved"), real_at(side, "speedup_geomean"), real_at(side, "answers"), real_at(side, "tokens"),
+		real_at(side, "tokens_read"));
+}
+
+/* Refinement by turn, and beside best of n at equal tokens. */
+static void print_turns(const json_t *t)
+{
+	size_t i;
+	json_t *row;
+	const json_t *best_of = json_object_get(t, "best_of"), *d = json_object_get(t, "difference");
+	json_array_foreach(json_object_get(t, "by_turn"), i, row) printf("turn %-9lld %.4f solved by it, %lld answers\n",
+		count_at(row, "turn"), real_at(row, "solved"), count_at(row, "answers"));
+	print_side("refinement", json_object_get(t, "refined"));
+	if (!best_of) return;
+	print_side("best of n", best_of);
+	printf("refinement - best of n: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n", real_at(d, "solved"),
+		count_at(d, "structures"), real_at(d, "low"), real_at(d, "high"));
+}
+
 static void print_summary(const json_t *s)
 {
 	const char *key;
@@ -333,6 +458,8 @@ static void print_summary(const json_t *s)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	/* These parts are there only when --compare or --results asked for them. */
 	const json_t *c = json_object_get(s, "compare");
+	if (json_object_get(s, "pipeline")) eval_pipeline_print(json_object_get(s, "pipeline"));
+	if (json_object_get(s, "turns")) print_turns(json_object_get(s, "turns"));
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
 		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
@@ -347,6 +474,15 @@ static int eval_report(const struct eval *e, struct err *err)
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
 	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
+	if (e->o->variants) json_object_set_new(s, "tasks_without_variants", json_integer(e->prompts.alone));
+	if (e->author.outside)
+		json_object_set_new(
+			s, "length_unit", json_string(outside_counts_tokens(e->author.outside) ? "tokens" : "bytes"));
+	if (e->o->num_turns > 1)
+		json_object_set_new(s, "turns",
+			turns_summary(e->episodes, e->chains, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples,
+				(int)e->o->num_turns, (uint64_t)e->o->seed));
+	if (e->pipeline) json_object_set(s, "pipeline", e->pipeline);
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {
@@ -361,14 +497,21 @@ static int eval_report(const struct eval *e, struct err *err)
 
 static void eval_release(struct eval *e)
 {
-	if (e->rollouts) rollouts_release(e->rollouts, (int)(e->prompts.count * (size_t)e->o->num_samples));
+	if (e->episodes)
+		rollouts_release(e->episodes, (int)(e->prompts.count * (size_t)(e->o->num_samples * e->o->num_turns)));
+	free(e->episodes);
 	free(e->rollouts);
+	free(e->chains);
+	str_release(&e->midend_rows);
+	json_decref(e->pipeline);
+	str_release(&e->turn_template);
 	json_decref(e->rates);
 	kernelbench_times_release(&e->times);
 	verifier_free(e->verifier);
 	store_close(e->store);
-	engine_free(e->engine);
+	engine_free(e->author.engine);
 	prompt_set_release(&e->prompts);
+	outside_close(e->author.outside);
 	policy_close(&e->policy);
 }
 
@@ -382,7 +525,11 @@ int cmd_eval(int argc, char **argv)
 		.verify_device = "cpu",
 		.precision = "strict",
 		.num_samples = 1,
-		.policy = {.chat_template = "auto", .device = "cpu"},
+		.num_turns = 1,
+		.turn_template = "recipes/prompts/turn.txt",
+		.midend_template = "recipes/prompts/midend.txt",
+		.max_feedback_length = 1024,
+		.policy = {.chat_template = "auto", .device = "cpu", POLICY_OUTSIDE_DEFAULTS},
 		.top_p = 1,
 		.max_completion_length = 8192,
 		.seed = 42,
@@ -405,6 +552,7 @@ int cmd_eval(int argc, char **argv)
 	/* With a model: open everything, sample and grade, write what was asked for, print. */
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
+	if (!rc) rc = eval_midend(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);
 	if (!rc) rc = eval_report(&e, &err);
 	eval_release(&e);

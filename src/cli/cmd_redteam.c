@@ -1,5 +1,5 @@
 /* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command.
- * What it accepts is printed by family and by name. Exit status 1 when something was accepted. */
+ * What it accepts is printed by name at once, and by family at the end. Exit status 1 when something was accepted. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -110,6 +110,15 @@ static int ask_once(const struct redteam *r, int i, struct err *err)
 	return rc;
 }
 
+/* Said at once: a run takes long, and may be ended before its table. */
+static void hole_print(const struct redteam *r, int i)
+{
+	const struct outcome *o = &r->outcomes[i];
+	if (!o->accepted) return;
+	printf("%s %s (%s)\n", o->accepted < 0 ? "not judged" : "accepted", r->list[i].name, o->how);
+	fflush(stdout);
+}
+
 static int ask_command(struct redteam *r, struct err *err)
 {
 	struct progress p;
@@ -117,6 +126,7 @@ static int ask_command(struct redteam *r, struct err *err)
 	progress_begin(&p, "redteam", "candidates", r->count);
 	for (int i = 0; i < r->count && !rc; i++) {
 		rc = ask_once(r, i, err);
+		hole_print(r, i);
 		progress_update(&p, i + 1, r->list[i].name);
 	}
 	progress_end(&p);
@@ -153,6 +163,7 @@ static int ask_verifier(struct redteam *r, struct err *err)
 		to->accepted = d.class == VERDICT_INFRA ? -1 : d.class == VERDICT_GENUINE;
 		to->kernelbench = d.kernelbench;
 		snprintf(to->how, sizeof to->how, "%s/%s", verdict_class_name(d.class), d.reason);
+		hole_print(r, (int)id);
 		progress_update(&p, i + 1, r->list[id].name);
 	}
 	progress_end(&p);
@@ -184,10 +195,6 @@ static int table_print(const struct redteam *r)
 			printf("%-10s %10d %10d %10d %15d of %3d\n", families[f] ? families[f] : "all", n, accepted, unjudged,
 				passed, asked);
 	}
-	for (int i = 0; i < r->count; i++)
-		if (r->outcomes[i].accepted != 0)
-			printf("%s %s (%s)\n", r->outcomes[i].accepted < 0 ? "not judged" : "accepted", r->list[i].name,
-				r->outcomes[i].how);
 	return accepted_all;
 }
 

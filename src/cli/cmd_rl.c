@@ -1,6 +1,8 @@
 /* hone rl: reinforcement learning. Settings are rl's own table; a recipe has the same keys. */
 #include "cli/cli.h"
 #include "base/base.h"
+#include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "rl/rl.h"
 
 #include <stdlib.h>
@@ -30,7 +32,11 @@ int cmd_rl(int argc, char **argv)
 		rl_option_count, &o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
-	if (!rc && !o.dry_run) printf("%s/final\n", o.output_dir);
+	if (!rc && o.pipeline) rc = rl_pipeline(&o, print_metrics, &o, &err);
+	else if (!rc) rc = o.dry_run ? rl_dry_run(&o, stdout, &err) : rl_run(&o, print_metrics, &o, &err);
+	const char *final = policy_is_outside(&o.policy) ? "" : "/final";
+	bool is_said = !rc && !o.dry_run && ranks_is_first(&o.ranks);
+	if (is_said && o.pipeline) printf("%s/frontend%s\n%s/midend%s\n", o.output_dir, final, o.output_dir, final);
+	else if (is_said) printf("%s%s\n", o.output_dir, final);
 	return rc ? cli_fail("rl", &err) : 0;
 }

@@ -1,12 +1,14 @@
 /* hone sft: supervised fine-tuning on pairs (their format: train.h's sft_data_load).
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
- * metrics.jsonl, hone.db and final/. */
+ * metrics.jsonl, hone.db and final/. Started by torchrun or srun several processes share each step's
+ * micro-batches; rank 0 alone has the folder. */
 #include "cli/sft.h"
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "store/store.h"
 #include "train/train.h"
 
@@ -25,7 +27,8 @@ const struct option_def sft_option_defs[] = {
 	S(store, "SQLite file for metrics; default: <output_dir>/hone.db", NULL),
 	POLICY_LORA_OPTIONS(sft_cmd),
 	I(max_tokens, "packed tokens per micro-batch; longer examples are refused", "2 to 4194304"),
-	I(gradient_accumulation_steps, "micro-batches per optimiser step", "1 to 1048576"),
+	I(gradient_accumulation_steps,
+		"micro-batches per optimiser step, of all ranks together; a multiple of their number", "1 to 1048576"),
 	OPTIMIZER_OPTIONS(sft_cmd),
 	F(num_train_epochs, "passes over the data; 0: no limit", "0 or more"),
 	I(max_steps, "optimiser steps; 0: no limit", "0 to 1000000000"),
@@ -38,6 +41,7 @@ const struct option_def sft_option_defs[] = {
 	I(patience, "evaluations without improvement before stopping", "1 to 1000000000"),
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
 	POLICY_DEVICE_OPTIONS(sft_cmd),
+	RANKS_OPTIONS(sft_cmd),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
 };
 const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
@@ -54,6 +58,7 @@ const struct sft_cmd sft_defaults = {
 		.adam_beta2 = 0.999,
 		.adam_epsilon = 1e-8,
 		.max_grad_norm = 1},
+	.ranks = RANKS_DEFAULTS,
 	.save_steps = 500,
 	.save_total_limit = 2,
 	.eval_steps = 100,
@@ -65,6 +70,7 @@ const struct sft_cmd sft_defaults = {
 
 struct run {
 	const struct sft_cmd *o;
+	struct ranks *ranks; /* NULL: this process is alone */
 	struct policy policy;
 	struct sft_data data;
 	struct sft_options sft;
@@ -172,18 +178,25 @@ static struct sft_options sft_options_of(const struct sft_cmd *o)
 	};
 }
 
+static bool is_first(const struct run *r) { return ranks_rank(r->ranks) == 0; }
+
 static int open_all(struct run *r, struct err *err)
 {
 	struct policy_options p = r->o->policy;
 	struct sft_data *d = &r->data;
+	char *device = ranks_device(r->ranks, p.device);
 	p.lora_seed = (uint64_t)r->o->seed;
+	p.device = device;
 	int rc = policy_open(&p, &r->policy, err);
+	free(device);
+	if (!rc) rc = ranks_join(r->ranks, r->policy.ops, err);
 	if (!rc) rc = sft_data_load(r->o->data, &r->policy, (int)r->o->max_tokens, d, err);
 	if (rc) return rc;
-	if (d->too_long)
+	if (d->too_long && is_first(r))
 		log_warn("%lld examples are longer than max_tokens %lld or the model's positions and were refused",
 			(long long)d->too_long, (long long)r->o->max_tokens);
-	if (d->other_splits) log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
+	if (d->other_splits && is_first(r))
+		log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
 	return 0;
 }
@@ -194,14 +207,15 @@ static void memory_plan(const struct run *r, bool recompute, struct memory_plan 
 	struct training_plan t = {.adapter_rank = policy_rank(&r->o->policy),
 		.target_modules = r->o->policy.lora_target_modules,
 		.pass = {.max_tokens = (int)r->o->max_tokens, .backward = true, .recompute = recompute}};
-	struct device_plan d = {.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank};
+	struct device_plan d = {
+		.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank, .ranks = ranks_planned(&r->o->ranks)};
 	*out = (struct memory_plan){0};
 	plan_training(out, r->policy.ops, c, &t);
 	plan_device(out, r->policy.ops, c, &d);
 }
 
-/* Prints what is trained on and the memory that it takes; norms and gates are computed again in backward where it would
- * not fit otherwise. */
+/* Prints what is trained on and the memory that it takes (to NULL: nothing); norms and gates are computed again in
+ * backward where it would not fit otherwise. */
 static int plan(struct run *r, FILE *to, struct err *err)
 {
 	const struct sft_cmd *o = r->o;
@@ -215,6 +229,7 @@ static int plan(struct run *r, FILE *to, struct err *err)
 	memory_plan(r, false, &m);
 	r->sft.recompute = plan_total(&m) > r->policy.room;
 	if (r->sft.recompute) memory_plan(r, true, &m);
+	if (!to) return plan_check(&m, room_of, r->policy.room, "lower --max_tokens", err);
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
@@ -241,6 +256,13 @@ static int store_begin_run(struct run *r, struct err *err)
 	return rc;
 }
 
+static int train_run(struct run *r, struct err *err)
+{
+	return sft_run(r->policy.model, r->policy.adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
+		r->data.heldout.count, &r->sft, on_metrics, r, err);
+}
+
+/* The run of rank 0: the folder, the store and what is printed are its. */
 static int train(struct run *r, struct err *err)
 {
 	char *final = path_join(r->o->output_dir, "final");
@@ -249,8 +271,7 @@ static int train(struct run *r, struct err *err)
 	if (!rc) rc = run_folder_claim(r->o->output_dir, err);
 	if (!rc) {
 		progress_begin(&r->progress, "sft", "steps", r->total_steps == INT64_MAX ? 0 : r->total_steps);
-		rc = sft_run(r->policy.model, r->policy.adapter, r->data.train.v, r->data.train.count, r->data.heldout.v,
-			r->data.heldout.count, &r->sft, on_metrics, r, err);
+		rc = train_run(r, err);
 		progress_end(&r->progress);
 	}
 	if (!rc && r->err.code) {
@@ -277,11 +298,15 @@ int sft_command(const struct sft_cmd *o, struct err *err)
 {
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
+	if (!rc) rc = ranks_open(&o->ranks, &r.ranks, err);
 	r.sft = sft_options_of(o);
 	r.sft.fixed = fixed_settings(&o->policy);
+	r.sft.ranks = r.ranks;
 	if (!rc) rc = open_all(&r, err);
-	if (!rc) rc = plan(&r, o->dry_run ? stdout : stderr, err);
-	if (!rc && !o->dry_run) rc = train(&r, err);
+	if (!rc) rc = plan(&r, !is_first(&r) ? NULL : o->dry_run ? stdout : stderr, err);
+	if (!rc && !o->dry_run) rc = is_first(&r) ? train(&r, err) : train_run(&r, err);
+	if (!rc) rc = ranks_meet(r.ranks, err);
+	ranks_close(r.ranks, rc ? err : NULL);
 	json_decref(r.sft.fixed);
 	store_close(r.store);
 	sft_data_release(&r.data);

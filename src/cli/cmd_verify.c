@@ -18,14 +18,14 @@ struct verify_settings {
 		*comparison;
 	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
 		oracle_timeout_ms, oracle_work_ms;
-	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json;
+	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json, sanitize, profile;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
 static const struct option_def DEFS[] = {
 	O(OPTION_STR, task, "KernelBench-style file with Model, get_inputs, get_init_inputs", NULL),
 	O(OPTION_STR, candidate, "file that defines ModelNew, or a folder of such files", NULL),
-	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	O(OPTION_STR, device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for and time is predicted of; the device's own, else H200",
 		NULL),
 	O(OPTION_STR, precision, "strict refuses tf32 in fp32 tasks", "strict|tf32"),
@@ -40,6 +40,11 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, live,
 		"on a GPU, run files that cannot be traced, and those of genuine candidates, for real: never more than partial",
 		NULL),
+	O(OPTION_BOOL, sanitize,
+		"on a GPU, run what is right under compute-sanitizer too: memcheck, racecheck, initcheck; findings are wrong",
+		NULL),
+	O(OPTION_BOOL, profile,
+		"on a GPU, run what is right under Nsight Compute: its counters stand beside the vm's costs by line", NULL),
 	O(OPTION_STR, references,
 		"on a GPU, PyTorch's ways to run the reference that are timed beside the candidate: eager, tf32, compile with "
 		"commas between, or none",
@@ -52,7 +57,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_INT, trace_timeout_ms, "for import, constructor and forward each; 0: 20000", "0 to 2147483647"),
 	O(OPTION_INT, compile_timeout_ms, "processor time for a candidate's kernels together; 0: 60000", "0 to 2147483647"),
 	O(OPTION_INT, replay_timeout_ms, "for one trial; 0: 20000", "0 to 2147483647"),
-	O(OPTION_INT, oracle_timeout_ms, "for the reference, all trials; 0: 120000", "0 to 2147483647"),
+	O(OPTION_INT, oracle_timeout_ms, "processor time of the reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_INT, oracle_work_ms, "nominal time of the reference, by which sizes are chosen; 0: a 24th of the former",
 		"0 to 2147483647"),
 	O(OPTION_STR, cost_size,
@@ -155,6 +160,51 @@ static void print_times(const struct verdict_device *d)
 	}
 }
 
+/* What compute-sanitizer found, and how far it came. */
+static void print_sanitizer(const struct verdict_device *d)
+{
+	bool has_run = d->sanitizer[0];
+	for (int k = 0; k < SANITIZER_COUNT; k++) has_run |= d->sanitized[k] >= 0;
+	if (!has_run) return;
+	printf("  compute-sanitizer:");
+	for (int k = 0; k < SANITIZER_COUNT; k++) {
+		const char *name = verdict_sanitizer_name((enum verdict_sanitizer)k);
+		if (d->sanitized[k] < 0) printf(" %s not run%s", name, k + 1 < SANITIZER_COUNT ? "," : "");
+		else printf(" %s %d errors%s", name, d->sanitized[k], k + 1 < SANITIZER_COUNT ? "," : "");
+	}
+	printf("%s%s\n", d->sanitizer[0] ? ": " : "", d->sanitizer);
+}
+
+/* The counters of each launch; then what the vm counted, line by line, which the counters are to be read beside. */
+static void print_profile(const struct verdict *v, const struct str *source)
+{
+	const struct verdict_device *d = &v->device;
+	if (d->unprofiled[0]) printf("  no counters: %s\n", d->unprofiled);
+	if (!d->nprofiles && !d->unprofiled[0]) return;
+	double seconds = 0;
+	for (int i = 0; i < d->nprofiles; i++) {
+		const double *c = d->profiles[i].counters;
+		seconds += c[COUNTER_TIME] * 1e-9;
+		printf("  %s: %.2f us; DRAM %.3f MB read, %.3f written (%.0f %% of its rate); L2 %.3f MB; %.0f registers; %.0f "
+			   "%% of "
+			   "the warps, %.0f %% of the multiprocessors' rate\n",
+			d->profiles[i].kernel, c[COUNTER_TIME] * 1e-3, c[COUNTER_DRAM_READ] * 1e-6, c[COUNTER_DRAM_WRITE] * 1e-6,
+			c[COUNTER_DRAM_USE], c[COUNTER_L2] * 1e-6, c[COUNTER_REGISTERS], c[COUNTER_OCCUPANCY], c[COUNTER_SM_USE]);
+		printf("    cycles waited for an instruction: memory %.1f, shared memory %.1f, barriers %.1f, arithmetic %.1f, "
+			   "full "
+			   "queues %.1f, fixed latency %.1f\n",
+			c[COUNTER_STALL_MEMORY], c[COUNTER_STALL_SHARED], c[COUNTER_STALL_BARRIER], c[COUNTER_STALL_MATH],
+			c[COUNTER_STALL_QUEUE], c[COUNTER_STALL_WAIT]);
+	}
+	if (d->nprofiles) printf("  all launches %.2f us; predicted %.2f us\n", seconds * 1e6, v->cost_s * 1e6);
+	printf("  by the vm, line by line: bytes, sectors of 32 bytes, operations\n");
+	for (int i = 0; i < v->nlines; i++) {
+		printf("    %12lld %10lld %12lld", (long long)v->lines[i].bytes, (long long)v->lines[i].sectors,
+			(long long)v->lines[i].flops);
+		print_line(source, v->lines[i].line);
+	}
+}
+
 /* What a person wants to know, in the order they want it. */
 static void print_text(const char *path, const struct str *source, const struct verdict *v)
 {
@@ -186,6 +236,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->sides)
 		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
 	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
+	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
 	for (int i = 0; i < v->nunreached; i++)
 		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
@@ -200,6 +251,8 @@ static void print_text(const char *path, const struct str *source, const struct 
 		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "",
 			v->device.live_why);
 	print_times(&v->device);
+	print_sanitizer(&v->device);
+	print_profile(v, source);
 	printf("  sandbox %s; %.3f s%s%s\n", v->sandbox, v->seconds, v->cached ? "; from the cache" : "",
 		v->params_seeded ? "; parameters: seeded" : "");
 }
@@ -304,6 +357,8 @@ static int run(const struct verify_settings *s, struct err *err)
 		.num_perf_trials = (int)s->num_perf_trials,
 		.skip_timing = s->skip_timing,
 		.live = s->live,
+		.sanitize_share = s->sanitize ? 1 : 0,
+		.profile = s->profile,
 		.references = s->references,
 		.comparison = s->comparison,
 		.seed = (uint64_t)s->seed,

@@ -1,22 +1,71 @@
-/* eval_options: settings of `hone eval`, which its two halves share: cmd_eval.c asks a model,
- * eval_runs.c grades kernels that others generated. */
+/* eval_options: settings of `hone eval`, which its parts share: cmd_eval.c asks a policy,
+ * eval_pipeline.c carries its answers on to a mid-end, eval_runs.c grades kernels that others
+ * generated. */
 #ifndef HONE_EVAL_OPTIONS_H
 #define HONE_EVAL_OPTIONS_H
 #include "base/base.h"
 #include "policy/policy.h"
+#include "rl/rl.h"
 #include "store/store.h"
 #include "verify/verify.h"
 
 struct eval_options {
 	struct policy_options policy;
-	const char *tasks, *split, *stage, *prompt_template, *precision, *out, *compare, *store, *from_runs, *results,
-		*timings, *baseline, *verify_device, *gpu, *cost_size;
-	int64_t limit, num_samples, max_prompt_length, max_completion_length, top_k, seed, verify_threads,
-		num_correct_trials, verify_seed, level, oracle_timeout_ms;
-	double temperature, top_p;
+	const char *tasks;
+	const char *split;
+	const char *stage;
+	const char *prompt_template;
+	const char *precision;
+	const char *out;
+	const char *compare;
+	const char *store;
+	const char *from_runs;
+	const char *results;
+	const char *timings;
+	const char *baseline;
+	const char *verify_device;
+	const char *gpu;
+	const char *cost_size;
+	const char *turn_template;
+	const char *midend_adapter;
+	const char *midend_template;
+	int64_t limit;
+	int64_t num_samples;
+	int64_t max_prompt_length;
+	int64_t max_completion_length;
+	int64_t top_k;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t num_correct_trials;
+	int64_t verify_seed;
+	int64_t level;
+	int64_t oracle_timeout_ms;
+	int64_t num_turns;
+	int64_t max_feedback_length;
+	int64_t midend_samples;
+	int64_t variants;
+	struct option_list variants_from;
+	double temperature;
+	double top_p;
 	bool json;
+	bool turn_refines;
+	bool pipeline;
 };
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store);
+/* The answers of a frontend, to be carried on by a mid-end. */
+struct eval_chain {
+	const struct eval_options *o;
+	struct policy *policy;
+	struct author *author; /* its engine is made anew where the mid-end's prompts need more room */
+	struct verifier *verifier;
+	const struct prompt_set *prompts;
+	const struct rollout *rollouts; /* (prompts x num_samples) */
+	struct rollout_options front;   /* how they were drawn */
+};
+/* --pipeline: frontend and mid-end beside a single agent at equal answers and at equal tokens. The
+ * mid-end's answers go to rows (JSONL) too. New reference in *out. */
+int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err);
+void eval_pipeline_print(const json_t *pipeline);
 /* Grades --from_runs against --tasks, writes, prints. */
 int eval_runs(const struct eval_options *o, struct err *err);
 void eval_analysis_print(const json_t *analysis);

@@ -3,6 +3,7 @@
 #include "cli/eval_options.h"
 #include "base/base.h"
 #include "eval/eval.h"
+#include "policy/policy.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -73,9 +74,10 @@ static int report(struct runs *r, struct err *err)
 
 static int options_check(const struct eval_options *o, struct err *err)
 {
-	if (o->policy.model || o->policy.adapter)
+	if (o->policy.model || o->policy.adapter || policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE,
-			"--from_runs grades kernels that are there; --model and --adapter make new ones: choose one");
+			"--from_runs grades kernels that are there; --model, --adapter, --policy_command and --policy_answers make "
+			"new ones: choose one");
 	if (o->compare)
 		return err_set(err, ERR_USAGE,
 			"--compare belongs to --model; the rows that --from_runs writes with --out can be compared against");

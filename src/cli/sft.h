@@ -3,16 +3,29 @@
 #define HONE_SFT_H
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 struct sft_cmd {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
-	const char *data, *output_dir, *store;
-	bool stop_at_eval_minimum, dry_run;
-	int64_t max_tokens, gradient_accumulation_steps, max_steps, save_steps, eval_steps, save_total_limit, logging_steps,
-		patience, seed;
-	double num_train_epochs, max_seconds;
+	struct ranks_options ranks;
+	const char *data;
+	const char *output_dir;
+	const char *store;
+	bool stop_at_eval_minimum;
+	bool dry_run;
+	int64_t max_tokens;
+	int64_t gradient_accumulation_steps;
+	int64_t max_steps;
+	int64_t save_steps;
+	int64_t eval_steps;
+	int64_t save_total_limit;
+	int64_t logging_steps;
+	int64_t patience;
+	int64_t seed;
+	double num_train_epochs;
+	double max_seconds;
 };
 
 extern const struct option_def sft_option_defs[];

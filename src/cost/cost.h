@@ -178,6 +178,9 @@ struct cost_launch {
 	double flops;     /* element by element */
 	double special;   /* of those, transcendental */
 	double dot_flops; /* of matrix products */
+	double extent;    /* of an operator: elements that go into one result, the length of a sum; of a product its K */
+	double warm;      /* of an operator: share of what it reads that an earlier one touched */
+	double since;     /* bytes that have moved since then */
 };
 /* Which units matrix products of the reference run on: fp32 pipes (strict), tf32 or half tensor
  * cores. */
@@ -187,8 +190,8 @@ enum cost_dot cost_dot_of(enum dtype task, bool tf32);
 double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 /* Predicted seconds of PyTorch's own operator, which is rarely that good: from the times of such operators, one by one,
  * on an H200 (bench/cost/cost_operators.py). name: without namespace and overload ("native_layer_norm"); form: which of
- * its kernels it takes, as worker/oracle_cost.py says ("last", "other", "all", "training", ""). What was not timed
- * costs what an element-wise operator does. */
+ * its kernels it takes, as worker/oracle_cost.py says ("last", "other", "all", "training", "broadcast", ""). What was
+ * not timed costs what an element-wise operator does. */
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 

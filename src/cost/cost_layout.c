@@ -10,6 +10,7 @@
 #define LOCS_MAX (1 << 18)
 #define SITES_MAX (1 << 16)
 #define NEST_MAX 8
+#define ORDERS_MAX 16
 #define LOC_STEPS 64
 
 /* ---- small readers over a slice ---- */
@@ -203,11 +204,16 @@ struct loc_text {
 	struct slice file;
 	int line, column, a, b;
 }; /* a, b: other locations */
+struct shared_order {
+	struct slice name;
+	int64_t fastest; /* dimension of which neighbours are neighbours in shared memory */
+};
 struct scan {
 	struct vm_layouts *out;
-	int ntransposed, naliases, nlocs;
-	bool in_reduce;
+	int ntransposed, nordered, naliases, nlocs;
+	bool in_reduce, is_depth_first[2];
 	struct slice transposed[NEST_MAX], kernel_file;
+	struct shared_order ordered[ORDERS_MAX];
 	struct alias *aliases;
 	struct loc_text *locs;
 };
@@ -343,6 +349,12 @@ static void scan_alias(struct scan *sc, struct slice line)
 		return;
 	}
 	struct cost_layout layout;
+	struct slice order = value;
+	if (starts(value, "#ttg.swizzled_shared<") && skip_to(&order, "order = [") && sc->nordered < ORDERS_MAX) {
+		struct shared_order *o = &sc->ordered[sc->nordered];
+		o->name = name;
+		sc->nordered += read_int(&order, &o->fastest);
+	}
 	if (find(value, "transposed = true") && find(value, "elementBitWidth = 32") && sc->ntransposed < NEST_MAX)
 		sc->transposed[sc->ntransposed++] = name;
 	if (sc->naliases >= ALIASES_MAX || cost_layout_parse(value, &layout)) return;
@@ -451,9 +463,33 @@ static bool is_scattered(const struct scan *sc, struct slice line)
 	return false;
 }
 
+/* Of operands that come another way: row-major both. */
+static const bool usual_order[2] = {true, false};
+
+/* "... = ttg.local_load %x : !ttg.memdesc<16x32xf32, #shared, ...> -> tensor<16x32xf32, #ttg.dot_op<{opIdx = 0, ...":
+ * an operand of the next dot; its K is the last dimension of the left one, the last but one of the right one. */
+static void scan_operand(struct scan *sc, struct slice line)
+{
+	int64_t operand, v;
+	struct slice type = line;
+	if (!skip_to(&type, " = ttg.local_load ") || !skip_to(&type, "!ttg.memdesc<")) return;
+	int ndim = 0;
+	for (; read_int(&type, &v) && type.len && *type.data == 'x'; type = after(type, 1)) ndim++;
+	struct slice shared = type;
+	if (!skip_to(&type, "#ttg.dot_op<{opIdx = ") || !read_int(&type, &operand) || operand < 0 || operand > 1 ||
+		!skip_to(&shared, ", "))
+		return;
+	for (int i = 0; i < sc->nordered; i++) {
+		struct slice n = sc->ordered[i].name;
+		if (shared.len > n.len && !memcmp(shared.data, n.data, n.len) && is_word_end(shared.data[n.len]))
+			sc->is_depth_first[operand] = sc->ordered[i].fastest == ndim - 1 - operand;
+	}
+}
+
 static void scan_op(struct scan *sc, struct slice line)
 {
 	scan_stages(sc, line);
+	scan_operand(sc, line);
 	const struct op_row *row = op_of_line(line);
 	if (!row) row = reduce_of_line(sc, line);
 	if (!row || sc->out->nsites >= SITES_MAX) return;
@@ -474,6 +510,10 @@ static void scan_op(struct scan *sc, struct slice line)
 	site.is_scattered = is_scattered(sc, line);
 	site.line = at->line;
 	site.column = at->column;
+	if (row->kind == COST_SITE_DOT) {
+		memcpy(site.is_depth_first, sc->is_depth_first, sizeof site.is_depth_first);
+		memcpy(sc->is_depth_first, usual_order, sizeof usual_order);
+	}
 	struct vm_layouts *l = sc->out;
 	if (l->nsites == l->sites_cap) {
 		l->sites_cap = MAX(l->sites_cap * 2, 64);
@@ -501,7 +541,7 @@ int vm_layouts_create(const char *ttgir, size_t len, struct vm_layouts **out, st
 	if (len > TTGIR_BYTES_MAX)
 		return err_set(err, ERR_LIMIT, "the TTGIR has %zu bytes, at most %zu are read", len, TTGIR_BYTES_MAX);
 	struct vm_layouts *l = xcalloc(1, sizeof *l);
-	struct scan sc = {.out = l, .aliases = xcalloc(ALIASES_MAX, sizeof *sc.aliases)};
+	struct scan sc = {.out = l, .is_depth_first = {true, false}, .aliases = xcalloc(ALIASES_MAX, sizeof *sc.aliases)};
 	each_line(&sc, ttgir, len, false);
 	if (sc.nlocs) sc.kernel_file = sc.locs[0].file; /* "#loc" is the function's own place */
 	each_line(&sc, ttgir, len, true);

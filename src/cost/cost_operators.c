@@ -5,21 +5,29 @@
 #include <math.h>
 #include <string.h>
 
-#define SIZES 4          /* an operator was timed at */
+#define SIZES 5          /* an operator was timed at */
 #define SIZE_STEP 16.0   /* from one of them to the next */
 #define H200 (&vm_gpus[0])
 
-/* Time grows with size, but not by one law: where a reduction's rows are long and few, each of its threads adds alone.
- * So the table has times, and what lies between them is between them. */
+/* Time grows with size, but not by one law: a reduction does side by side as much as it keeps, and adds the rest one
+ * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a
+ * name stand together, those of a form too, in the order of their extents. */
 struct operator_time {
 	const char *name;
 	const char *form;
+	double extent;    /* elements that go into one result */
 	double bytes;     /* moved at the largest size */
-	double us[SIZES]; /* microseconds at bytes / SIZE_STEP^3, ..., bytes */
+	double us[SIZES]; /* microseconds at bytes / SIZE_STEP^4, ..., bytes */
 };
 static const struct operator_time operators[] = {
 #include "cost/cost_operators.inc"
 };
+
+/* Of an operator's time, what is left where all that it reads is in L2, at its sizes from the least to the largest. */
+static const double warm_left[SIZES] = {
+#include "cost/cost_warm.inc"
+};
+#define WARM_BYTES ((double)(3 << 26)) /* moved at the last of them */
 
 /* Products and convolutions: a well-made launch is the measure, since their work is no matter of bytes. */
 struct product_time {
@@ -32,20 +40,26 @@ static const struct product_time products[] = {
 #include "cost/cost_products.inc"
 };
 
-/* The row of this form, or the first one of the name. */
-static const struct operator_time *operator_find(const char *name, const char *form)
+struct operator_rows {
+	const struct operator_time *first;
+	int count;
+};
+
+/* The rows of this form, or those of the first form of the name. */
+static struct operator_rows operator_find(const char *name, const char *form)
 {
-	const struct operator_time *any = NULL;
+	struct operator_rows found = {0};
 	for (size_t i = 0; i < ARRAY_LEN(operators); i++) {
 		const struct operator_time *o = &operators[i];
 		if (strcmp(o->name, name) != 0) continue;
-		if (!strcmp(o->form, form)) return o;
-		if (!any) any = o;
+		bool is_exact = !strcmp(o->form, form);
+		if (!found.first || (is_exact && strcmp(found.first->form, form) != 0)) found = (struct operator_rows){o, 0};
+		found.count += !strcmp(o->form, found.first->form);
 	}
-	return any;
+	return found;
 }
 
-/* As above; a product that was not timed is like the first one, mm. */
+/* The row of this form, or the first one of the name; a product that was not timed is like the first of all, mm. */
 static const struct product_time *product_find(const char *name, const char *form)
 {
 	const struct product_time *any = NULL;
@@ -58,16 +72,42 @@ static const struct product_time *product_find(const char *name, const char *for
 	return any ? any : &products[0];
 }
 
-static double time_us(const struct operator_time *o, double bytes, const struct vm_gpu *gpu)
+/* The measured law between two sizes; beyond the last one time goes with the bytes. */
+static double row_us(const struct operator_time *o, double bytes)
 {
-	double at = log(fmax(bytes, 1) * pow(SIZE_STEP, SIZES - 1) / o->bytes) / log(SIZE_STEP), us;
+	double at = log(fmax(bytes, 1) * pow(SIZE_STEP, SIZES - 1) / o->bytes) / log(SIZE_STEP);
 	int low = (int)fmin(fmax(floor(at), 0), SIZES - 2);
-	if (at <= 0) us = o->us[0];
-	else if (at >= SIZES - 1) us = o->us[SIZES - 1] * bytes / o->bytes;
-	else us = o->us[low] * pow(o->us[low + 1] / o->us[low], at - low);
+	if (at <= 0) return o->us[0];
+	if (at >= SIZES - 1) return o->us[SIZES - 1] * bytes / o->bytes;
+	return o->us[low] * pow(o->us[low + 1] / o->us[low], at - low);
+}
+
+static double time_us(struct operator_rows rows, const struct cost_launch *l, const struct vm_gpu *gpu)
+{
+	/* Between the two extents that are next to the launch's. */
+	int low = 0;
+	while (low + 2 < rows.count && rows.first[low + 1].extent < l->extent) low++;
+	const struct operator_time *o = &rows.first[low];
+	double us = row_us(o, l->bytes), start = o->us[0];
+	if (rows.count > 1 && l->extent > o->extent) {
+		double share = fmin(log(l->extent / o->extent) / log(o[1].extent / o->extent), 1);
+		us *= pow(row_us(o + 1, l->bytes) / us, share);
+		start *= pow(o[1].us[0] / start, share);
+	}
 	/* What is more than the start takes as much longer as the card's memory is slower. */
-	double start = fmin(us, o->us[0]);
+	start = fmin(us, start);
 	return start + (us - start) * H200->dram_bytes_s / gpu->dram_bytes_s;
+}
+
+/* 1: an operator that reads what an earlier one touched takes no less; smaller as L2 still holds it: all of it as long
+ * as half of L2 has passed since, nothing any more where all has. */
+static double warm_share(const struct cost_launch *l, const struct vm_gpu *gpu)
+{
+	double passed = (l->since + l->bytes) / (double)gpu->l2_bytes, held = fmin(fmax(2 - 2 * passed, 0), 1);
+	double at = log(fmax(l->bytes, 1) * pow(SIZE_STEP, SIZES - 1) / WARM_BYTES) / log(SIZE_STEP);
+	int low = (int)fmin(fmax(floor(at), 0), SIZES - 2);
+	double beyond = fmin(fmax(at - low, 0), 1), left = warm_left[low] * (1 - beyond) + warm_left[low + 1] * beyond;
+	return 1 - l->warm * held * (1 - left);
 }
 
 double cost_operator_s(
@@ -77,9 +117,9 @@ double cost_operator_s(
 	if (l->dot_flops > 0) {
 		const struct product_time *p = product_find(name, form);
 		double beyond_s = cost_launch_s(l, dot, gpu) - cost_launch_s(&nothing, dot, gpu);
-		return p->start_us[dot] * 1e-6 + p->slow[dot] * beyond_s;
+		return (p->start_us[dot] * 1e-6 + p->slow[dot] * beyond_s) * warm_share(l, gpu);
 	}
-	const struct operator_time *o = operator_find(name, form);
-	if (!o) o = operator_find("add", "");
-	return time_us(o, l->bytes, gpu) * 1e-6;
+	struct operator_rows rows = operator_find(name, form);
+	if (!rows.count) rows = operator_find("add", "");
+	return time_us(rows, l, gpu) * 1e-6 * warm_share(l, gpu);
 }

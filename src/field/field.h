@@ -50,14 +50,19 @@ struct field_modulus {
 #define FIELD_POWER_WINDOWS 4
 struct field_log_table;
 struct field {
-	struct field_modulus q, p;
-	uint64_t seed;                                    /* of random functions and fresh values */
-	uint64_t fresh;                                   /* how many fresh values were drawn */
-	uint32_t ln2_q, ln2_p, inverse_ln2_q, pi_q, pi_p; /* in Montgomery's form */
-	uint32_t power[FIELD_POWER_WINDOWS][256];         /* 2^(d 256^w) modulo p */
-	struct field_log_table *logs;                     /* made at the first logarithm */
-	const char *lost;                                 /* the first operation that lacked a residue; NULL: none */
-	const char *outside;                              /* an operation that has no reading here; NULL: none */
+	struct field_modulus q; /* the prime that exponents are kept by */
+	struct field_modulus p; /* 2 q + 1 */
+	uint64_t seed;          /* of random functions and fresh values */
+	uint64_t fresh;         /* how many fresh values were drawn */
+	uint32_t ln2_q;         /* in Montgomery's form, as the next four */
+	uint32_t ln2_p;
+	uint32_t inverse_ln2_q;
+	uint32_t pi_q;
+	uint32_t pi_p;
+	uint32_t power[FIELD_POWER_WINDOWS][256]; /* 2^(d 256^w) modulo p */
+	struct field_log_table *logs;             /* made at the first logarithm */
+	const char *lost;                         /* the first operation that lacked a residue; NULL: none */
+	const char *outside;                      /* an operation that has no reading here; NULL: none */
 };
 /* Draws the primes, q between 2^29 and 2^30, and the random elements. */
 void field_init(struct field *f, uint64_t seed);

@@ -5,7 +5,8 @@
 #include <math.h>
 
 struct interval {
-	double lo, hi;
+	double lo;
+	double hi;
 };
 /* At least one unit in the last place, and at most two: cheaper than nextafter. */
 static inline double step_down(double x) { return isfinite(x) ? x - (fabs(x) * 0x1p-52 + 0x1p-1074) : x; }

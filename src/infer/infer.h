@@ -39,10 +39,17 @@ struct engine_options {
 	int max_context;   /* prompt + completion tokens of one sequence */
 	int kv_pages;      /* 0: enough for max_sequences full contexts without sharing */
 	int prefill_rows;  /* prompt tokens per step; 0: default */
+	int fused_steps;   /* steps of decoding that the backend makes in one go, at most; 0: engine_fused_steps */
 	bool rows_apart;   /* every sample has a row of its own from its second token on: to measure what sharing saves */
 };
 int engine_create(struct model *m, const struct engine_options *o, struct engine **out, struct err *err);
 void engine_free(struct engine *e);
+/* Steps of decoding in one go: where the host would be waited for (a device, a small model), as many as take less than
+ * 5 ms together, so that the device is soon free for who asks for it. 1 on the CPU and for large models. A function of
+ * the sizes alone: on a device a step's bits may depend on the rows beside, and a row that is over stays to the end of
+ * the go. */
+#define ENGINE_FUSED_MAX 16
+int engine_fused_steps(const struct ops *ops, const struct model_config *c, int max_sequences, int max_context);
 size_t engine_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct engine_options *o);
 void engine_device_plan(const struct engine_options *o, struct device_plan *d); /* its part of plan_device's figures */

@@ -11,6 +11,7 @@ static struct engine_options with_defaults(const struct engine_options *o)
 {
 	struct engine_options d = *o;
 	if (d.prefill_rows == 0) d.prefill_rows = PREFILL_ROWS_DEFAULT;
+	d.fused_steps = MIN(MAX(d.fused_steps, 1), ENGINE_FUSED_MAX);
 	/* One page over: while the head of the queue still starts samples, its partly filled page is
 	 * kept beside the copies. */
 	if (d.kv_pages == 0 && d.max_sequences > 0 && d.max_context > 0)
@@ -27,7 +28,34 @@ static struct step_options step_options_of(const struct engine_options *o)
 		.sequences = o->max_sequences,
 		.pages = pages_for(o->max_context),
 		.wanted = o->max_sequences,
-		.draws = slots_of(o)};
+		.draws = slots_of(o),
+		.steps = o->fused_steps};
+}
+
+/* A step reads the weights and, at most, all keys and values; each layer's launches take their time too. Rates are an
+ * H200's, a little on the low side. */
+#define READ_BYTES_PER_S 1.5e12
+#define LAYER_S 12e-6
+#define GO_S 5e-3
+
+int engine_fused_steps(const struct ops *ops, const struct model_config *c, int max_sequences, int max_context)
+{
+	if (!ops || ops->host_memory) return 1;
+	double kv = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * max_context * max_sequences,
+		   seconds = ((double)model_config_params(c) + kv) * ops->elem_bytes / READ_BYTES_PER_S +
+		LAYER_S * c->num_hidden_layers;
+	int k = ENGINE_FUSED_MAX;
+	while (k > 1 && k * seconds > GO_S) k /= 2;
+	return k;
+}
+
+/* The options with what depends on the model. */
+static struct engine_options settled(
+	const struct ops *ops, const struct model_config *c, const struct engine_options *options)
+{
+	struct engine_options o = *options;
+	if (!o.fused_steps) o.fused_steps = engine_fused_steps(ops, c, o.max_sequences, o.max_context);
+	return with_defaults(&o);
 }
 
 static size_t activations_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o)
@@ -52,7 +80,7 @@ static size_t rest_bytes(const struct ops *ops, const struct model_config *c, co
 
 size_t engine_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *options)
 {
-	struct engine_options o = with_defaults(options);
+	struct engine_options o = settled(ops, c, options);
 	return kv_bytes(ops, c, o.kv_pages) + rest_bytes(ops, c, &o);
 }
 
@@ -90,8 +118,8 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 
 int engine_create(struct model *m, const struct engine_options *options, struct engine **out, struct err *err)
 {
-	struct engine_options o = with_defaults(options);
 	const struct model_config *config = model_config(m);
+	struct engine_options o = settled(model_ops(m), config, options);
 	int rc = check_options(m, &o, err);
 	if (rc) return rc;
 	/* What steps work with is allocated here, at its largest size, so that no step has to. */
@@ -126,12 +154,14 @@ int engine_create(struct model *m, const struct engine_options *options, struct 
 		.table = xcalloc(size_mul(sequences, (size_t)e->pages_per_sequence), sizeof(int32_t)),
 		.at = xcalloc(sequences, sizeof(int32_t)),
 		.owner = xcalloc(sequences, sizeof(int)),
+		.left = xcalloc(sequences, sizeof(int32_t)),
 		.draw = xcalloc(slots, sizeof(struct ops_draw)),
 		.from = xcalloc(slots, sizeof(int32_t)),
 	};
 	e->copies = (struct copies){.dst = xcalloc(slots, sizeof(int32_t)), .src = xcalloc(slots, sizeof(int32_t))};
-	e->drawn = xcalloc(slots, sizeof *e->drawn);
-	e->logprobs = xcalloc(slots, sizeof *e->logprobs);
+	size_t tokens = MAX(slots, sequences * (size_t)o.fused_steps);
+	e->drawn = xcalloc(tokens, sizeof *e->drawn);
+	e->logprobs = xcalloc(tokens, sizeof *e->logprobs);
 	*out = e;
 	return 0;
 }
@@ -185,8 +215,8 @@ void engine_free(struct engine *e)
 	kv_free(e->kv);
 	step_free(e->step);
 	void *arrays[] = {e->page_refs, e->free_pages, e->slots, e->slot_done, e->page_lists, e->rows.ids, e->rows.pos,
-		e->rows.sequence, e->rows.table, e->rows.at, e->rows.draw, e->rows.from, e->rows.owner, e->copies.dst,
-		e->copies.src, e->running, e->parts, e->drawn, e->logprobs};
+		e->rows.sequence, e->rows.table, e->rows.at, e->rows.draw, e->rows.from, e->rows.owner, e->rows.left,
+		e->copies.dst, e->copies.src, e->running, e->parts, e->drawn, e->logprobs};
 	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 	free(e);
 }

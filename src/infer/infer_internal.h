@@ -29,7 +29,9 @@ struct group {
 	int32_t stop[STOP_IDS_MAX];
 	struct completion *results; /* (num_samples) with their buffers */
 	int32_t *next;              /* (num_samples) the next member of a sample's row; -1: it is the last */
-	int started, forked, live;  /* samples that run; that have their prompt's pages; that are not finished */
+	int started;                /* samples that run */
+	int forked;                 /* that have their prompt's pages */
+	int live;                   /* that are not finished */
 	int32_t *prompt_pages; /* pages of positions 0..nprompt - 2; the group holds a reference until all have forked */
 	int nprompt_pages;
 	bool prefilled;
@@ -39,25 +41,34 @@ enum slot_state { SLOT_FREE, SLOT_PREFILL, SLOT_WAIT /* for the first slot to fi
 struct slot {
 	enum slot_state state;
 	struct group *group;
-	int first, last, members; /* samples of the row: a list from first to last */
-	int32_t *pages;           /* (pages_per_sequence) */
+	int first; /* samples of the row: a list from first */
+	int last;  /* to last */
+	int members;
+	int32_t *pages; /* (pages_per_sequence) */
 	int npages;
 	int promised; /* pages that its members may still take */
 	int cached;   /* positions whose keys and values are stored or are in the batch being built */
 };
 
-struct rows {                      /* one call of step_run */
-	int32_t *ids, *pos, *sequence; /* (max_sequences + prefill_rows) */
-	int32_t *table;                /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
-	int32_t *at;                   /* (max_sequences) */
-	int *owner;                    /* (max_sequences) slot index of each row of logits */
-	struct ops_draw *draw;         /* (slots) one for each member of the rows, row by row */
-	int32_t *from;                 /* (slots) row of logits that each is from */
-	int T, S, n, draws;
+struct rows {     /* one call of step_run */
+	int32_t *ids; /* (max_sequences + prefill_rows), as the next two */
+	int32_t *pos;
+	int32_t *sequence;
+	int32_t *table;        /* (max_sequences, pages_per_sequence): page lists of the sequences in it */
+	int32_t *at;           /* (max_sequences) */
+	int *owner;            /* (max_sequences) slot index of each row of logits */
+	int32_t *left;         /* (max_sequences) tokens that each row may still draw: of fused steps */
+	struct ops_draw *draw; /* (slots) one for each member of the rows, row by row */
+	int32_t *from;         /* (slots) row of logits that each is from */
+	int T;                 /* rows */
+	int S;                 /* sequences */
+	int n;                 /* rows of logits */
+	int draws;
 };
 
-struct copies {         /* pages to copy, of one call */
-	int32_t *dst, *src; /* (slots) */
+struct copies {   /* pages to copy, of one call */
+	int32_t *dst; /* (slots) */
+	int32_t *src; /* (slots) */
 	int n;
 };
 
@@ -70,29 +81,45 @@ struct engine {
 	int pages_per_sequence;
 	int32_t *page_refs; /* (kv_pages) */
 	int32_t *free_pages;
-	int nfree;                        /* stack */
-	int promised;                     /* sum over the slots */
-	struct slot *slots;               /* (nslots) */
-	int nslots, members;              /* members of all slots: at most nslots */
-	int *running, nrunning;           /* (nslots) slots in use, by age of their groups; then the free ones */
-	int *parts;                       /* (nslots) slots that the row being taken has split off */
-	int32_t *page_lists;              /* (nslots, pages_per_sequence) */
-	struct group *queue, **queue_end; /* samples without a slot */
-	int live;                         /* sequences not finished, queued ones included */
-	int64_t generated, run;           /* tokens of all samples; rows of decode */
+	int nfree;          /* stack */
+	int promised;       /* sum over the slots */
+	struct slot *slots; /* (nslots) */
+	int nslots;
+	int members;  /* of all slots: at most nslots */
+	int *running; /* (nslots) slots in use, by age of their groups; then the free ones */
+	int nrunning;
+	int *parts;               /* (nslots) slots that the row being taken has split off */
+	int32_t *page_lists;      /* (nslots, pages_per_sequence) */
+	struct group *queue;      /* samples without a slot */
+	struct group **queue_end; /* where the next one is hung */
+	int live;                 /* sequences not finished, queued ones included */
+	int64_t generated;        /* tokens of all samples */
+	int64_t run;              /* rows of decode */
 	struct rows rows;
 	struct copies copies;
 	bool *slot_done; /* (nslots) handled in this step */
-	int32_t *drawn;
-	float *logprobs; /* (nslots) this step's tokens */
+	int32_t *drawn;  /* (nslots) this step's tokens, or (steps, rows) of fused ones */
+	float *logprobs; /* as drawn */
 	struct completion *ready;
-	int ready_begin, ready_end, ready_cap; /* finished, not taken; room for every live sequence */
+	int ready_begin; /* finished, not taken: from here */
+	int ready_end;   /* to here */
+	int ready_cap;   /* room for every live sequence */
 };
 
 static inline int pages_for(int positions) { return (positions + OPS_PAGE - 1) / OPS_PAGE; }
 /* Positions that one sequence of the group stores: the last sampled token is never run. */
 static inline int group_positions(const struct group *g) { return g->r.nprompt + g->r.max_new_tokens - 1; }
 static inline struct completion *member(const struct slot *s, int sample) { return &s->group->results[sample]; }
+/* One go of fused steps, where all that runs can take part; false, and nothing happens, where not. */
+bool fused_run(struct engine *e);
+/* From infer_step.c. */
+bool is_finished(const struct engine *e, const struct group *g, struct completion *c);
+void finish(struct engine *e, struct group *g, struct completion *c);
+void slot_settle(struct engine *e, struct slot *s);
+void row_push(struct engine *e, struct slot *s, int32_t id);
+void sequence_close(struct engine *e, struct slot *s, int first_row);
+struct ops_draw draw_of(const struct group *g, struct completion *c);
+int32_t page_take(struct engine *e);
 void group_free(struct group *g);
 void page_drop(struct engine *e, int32_t p);
 /* The slot is over: gives back its pages and what it was promised. Its members, if any, are over

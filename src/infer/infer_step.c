@@ -8,7 +8,7 @@
 
 /* ---- pages and slots ---- */
 
-static int32_t page_take(struct engine *e)
+int32_t page_take(struct engine *e)
 {
 	CHECKF(e->nfree > 0, "no free KV page, %d are promised", e->promised);
 	int32_t p = e->free_pages[--e->nfree];
@@ -28,7 +28,7 @@ static int prompt_whole(const struct group *g) { return (g->r.nprompt - 1) / OPS
 
 /* What the slot is promised from now on: its own pages to the end, and for each further member
  * those behind the whole pages, which all share. */
-static void slot_settle(struct engine *e, struct slot *s)
+void slot_settle(struct engine *e, struct slot *s)
 {
 	int all = group_pages(s->group), shared = MAX(s->cached / OPS_PAGE, prompt_whole(s->group));
 	int held = s->state == SLOT_WAIT ? shared : s->npages;
@@ -178,7 +178,7 @@ static void start_what_fits(struct engine *e)
 
 /* ---- rows ---- */
 
-static void row_push(struct engine *e, struct slot *s, int32_t id)
+void row_push(struct engine *e, struct slot *s, int32_t id)
 {
 	struct rows *r = &e->rows;
 	int pos = s->cached++, page = pos / OPS_PAGE;
@@ -189,7 +189,7 @@ static void row_push(struct engine *e, struct slot *s, int32_t id)
 }
 
 /* The slot's rows are complete: its pages become a row of the table. */
-static void sequence_close(struct engine *e, struct slot *s, int first_row)
+void sequence_close(struct engine *e, struct slot *s, int first_row)
 {
 	struct rows *r = &e->rows;
 	if (r->T == first_row) return;
@@ -206,7 +206,7 @@ static float temperature_of(const struct group *g, struct completion *c)
 }
 
 /* What a sample draws with depends on itself and its position, not on the row that it shares. */
-static struct ops_draw draw_of(const struct group *g, struct completion *c)
+struct ops_draw draw_of(const struct group *g, struct completion *c)
 {
 	const struct sampling *q = &g->r.sampling;
 	return (struct ops_draw){.temperature = temperature_of(g, c),
@@ -259,7 +259,7 @@ static void gather_rows(struct engine *e, const struct adapter *a, int *prefill_
 
 /* ---- tokens ---- */
 
-static bool is_finished(const struct engine *e, const struct group *g, struct completion *c)
+bool is_finished(const struct engine *e, const struct group *g, struct completion *c)
 {
 	int32_t id = c->tokens[c->count - 1];
 	bool stop = false;
@@ -273,7 +273,7 @@ static bool is_finished(const struct engine *e, const struct group *g, struct co
 	return true;
 }
 
-static void finish(struct engine *e, struct group *g, struct completion *c)
+void finish(struct engine *e, struct group *g, struct completion *c)
 {
 	CHECK(e->ready_end < e->ready_cap);
 	e->ready[e->ready_end++] = *c;
@@ -345,6 +345,10 @@ void engine_step(struct engine *e, int *active)
 	start_what_fits(e);
 	memset(e->slot_done, 0, (size_t)e->nslots * sizeof *e->slot_done);
 	fork_waiting(e);
+	if (fused_run(e)) {
+		*active = e->live;
+		return;
+	}
 	int prefill_left = e->o.prefill_rows;
 	for (struct slot *s; (s = slot_next(e));) {
 		struct adapter *a = s->group->r.adapter;

@@ -231,6 +231,7 @@ struct step_options {
 	int pages;  /* of one sequence */
 	int wanted; /* rows of logits */
 	int draws;  /* tokens drawn from them; 0: as many as wanted */
+	int steps;  /* of one call of step_run_many, at most; 0: 1 */
 };
 struct step *step_create(struct model *m, const struct step_options *o);
 size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,
@@ -242,6 +243,11 @@ void step_free(struct step *s);
  * that want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
 const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int32_t *drawn, float *logprob);
+/* k steps as one region of the backend: one row a sequence (decoding), one draw a row, each step's tokens the next
+ * one's input. want->left says how many tokens each row may draw, for whose positions its pages are there; a row that
+ * is over draws -1. drawn and logprob are (k, rows). The tokens and bits of k single steps with the same rows. */
+void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
+	const struct ops_want *want, int k, int32_t *drawn, float *logprob);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */
 size_t model_memory(const struct model *m);
 
@@ -281,6 +287,7 @@ struct device_plan {          /* what a device takes beside what it is asked for
 	int adapter_rank;
 	struct step_options step;
 	int kv_pages;
+	int ranks; /* processes with a device each, whose gradients are added; 0 and 1: alone */
 };
 /* Adds nothing on the CPU. */
 void plan_device(

@@ -13,11 +13,13 @@
 
 enum proj { PROJ_Q, PROJ_K, PROJ_V, PROJ_O, PROJ_GATE, PROJ_UP, PROJ_DOWN, PROJ_COUNT };
 struct proj_def {
-	const char *name, *parent;
+	const char *name;   /* "q_proj" */
+	const char *parent; /* the module that holds it: "self_attn" */
 };
 extern const struct proj_def proj_defs[PROJ_COUNT];
 struct proj_shape {
-	int out, in;
+	int out;
+	int in;
 };
 struct proj_shape proj_shape(const struct model_config *c, enum proj p);
 
@@ -30,8 +32,10 @@ struct linear_def {
 extern const struct linear_def linear_defs[LINEAR_COUNT];
 
 struct layer {
-	struct param *norm1, *norm2;      /* (C) */
-	struct param *q_norm, *k_norm;    /* (HD), NULL without qk_norm */
+	struct param *norm1;              /* (C) before attention */
+	struct param *norm2;              /* (C) before the feed-forward part */
+	struct param *q_norm;             /* (HD), NULL without qk_norm */
+	struct param *k_norm;             /* as q_norm */
 	struct param *weight[PROJ_COUNT]; /* (out, in) */
 	struct param *bias[PROJ_COUNT];   /* (out), q, k and v alone, NULL without attention_bias */
 	/* what stages are given: filled from the parameters by model_link */
@@ -55,13 +59,16 @@ struct model {
 	uint64_t seed;              /* of the weights when there is no file */
 	bool is_frozen;             /* the weights are from neither and are not trained */
 	struct layer *layers;
-	struct param *embed, *norm, *head; /* head == embed when tied */
+	struct param *embed;
+	struct param *norm;
+	struct param *head; /* embed when tied */
 	struct ops_linear head_linear;
 	struct f32 *rope; /* (rope_positions, 2, HD/2) */
 	int rope_positions;
-	uint64_t changes;                     /* counts writes to the weights */
-	uint64_t serial_last;                 /* of what was made over this model: adapters, steps, pages */
-	uint64_t bound_serial, bound_changes; /* the adapter whose B lies in the weights' tail columns; 0: none */
+	uint64_t changes;       /* counts writes to the weights */
+	uint64_t serial_last;   /* of what was made over this model: adapters, steps, pages */
+	uint64_t bound_serial;  /* of the adapter whose B lies in the weights' tail columns; 0: none */
+	uint64_t bound_changes; /* of that adapter, as they were then */
 };
 
 struct model *model_alloc(
@@ -98,17 +105,22 @@ static inline struct f32 *f32_at(struct f32 *p, int64_t values)
 struct adapter {
 	struct model *model;
 	int r;
-	double alpha, dropout, scaling;
+	double alpha;
+	double dropout;
+	double scaling;
 	bool is_rslora; /* scaling alpha / sqrt(r) */
 	bool targets[PROJ_COUNT];
 	struct param *params;
 	int nparams;
 	int64_t count;
-	void *block;                 /* the working copies */
-	struct f32 *masters, *grads; /* (count); masters NULL on the host, grads NULL until enabled */
-	struct param **a, **b;       /* (layers, PROJ_COUNT) (R, in) and (out, R); NULL where not targeted */
-	struct ops_lora *loras;      /* (layers, LINEAR_COUNT): the stages' view */
-	uint64_t serial, changes;
+	void *block;            /* the working copies */
+	struct f32 *masters;    /* (count); NULL on the host */
+	struct f32 *grads;      /* (count); NULL until enabled */
+	struct param **a;       /* (layers, PROJ_COUNT) of (R, in); NULL where not targeted */
+	struct param **b;       /* (layers, PROJ_COUNT) of (out, R) */
+	struct ops_lora *loras; /* (layers, LINEAR_COUNT): the stages' view */
+	uint64_t serial;        /* of this adapter among all */
+	uint64_t changes;       /* of its values so far */
 };
 /* Weights uninitialised. */
 int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
@@ -130,7 +142,8 @@ struct acts {            /* of one block */
 	struct elem *n1;     /* (T, C + tail) */
 	struct f32 *rstd1;   /* (T) */
 	struct elem *qkv;    /* (T, Q + 2 KV) */
-	struct elem *q, *k;  /* (T, Q), (T, KV) after norm and rotation; qkv itself without qk_norm */
+	struct elem *q;      /* (T, Q) after norm and rotation; qkv itself without qk_norm */
+	struct elem *k;      /* (T, KV), as q */
 	struct f32 *rstd_qk; /* (T, NH + NKV) */
 	struct elem *att;    /* (T, Q + tail) */
 	struct f32 *lse;     /* (T, NH) */
@@ -175,14 +188,15 @@ struct elem *kv_layer(const struct kv *kv, int layer, int which); /* 0 keys, 1 v
 /* x_out may be a->x_in (and a->x_mid too) when nothing is kept for backward. */
 void walk_block(const struct walk *w, int layer, const struct acts *a, struct elem *x_out);
 
-struct grads {            /* scratch of the backward walk */
-	struct elem *dx;      /* (T, C): of the residual stream */
-	struct elem *dn;      /* (T, C + tail): of a norm's output */
-	struct elem *dqkv;    /* (T, Q + 2 KV) */
-	struct elem *dq, *dk; /* (T, Q), (T, KV); dqkv itself without qk_norm */
-	struct elem *datt;    /* (T, Q + tail) */
-	struct elem *dgu;     /* (T, 2 I) */
-	struct elem *dact;    /* (T, I + tail) */
+struct grads {         /* scratch of the backward walk */
+	struct elem *dx;   /* (T, C): of the residual stream */
+	struct elem *dn;   /* (T, C + tail): of a norm's output */
+	struct elem *dqkv; /* (T, Q + 2 KV) */
+	struct elem *dq;   /* (T, Q); dqkv itself without qk_norm */
+	struct elem *dk;   /* (T, KV), as dq */
+	struct elem *datt; /* (T, Q + tail) */
+	struct elem *dgu;  /* (T, 2 I) */
+	struct elem *dact; /* (T, I + tail) */
 };
 /* dx: in, the gradient of the block's output; out, of its input. */
 void walk_block_backward(const struct walk *w, int layer, const struct acts *a, const struct grads *g);
@@ -200,13 +214,16 @@ struct head {      /* the last norm's output to logits, a chunk of rows at a tim
 	struct head_buffer buffer[HEAD_BUFFERS]; /* of chunk k: k % buffers */
 	struct elem *dx;                         /* (rows_max, C) */
 	/* on the host */
-	float *figures;               /* (rows_max, OPS_FIGURES): out */
-	float *logprob, *entropy, *g; /* (rows_max): what the callback sees */
-	int32_t *at, *target;         /* (group_max) */
-	float *temperature;           /* (group_max) */
-	uint8_t *hits;                /* caller's, or NULL */
-	float min_p;                  /* pass_min_p */
-	float *host_logits;           /* (rows_max, V) with min_p alone */
+	float *figures; /* (rows_max, OPS_FIGURES): out */
+	float *logprob; /* (rows_max) what the callback sees, as the next two */
+	float *entropy;
+	float *g;
+	int32_t *at;        /* (group_max) */
+	int32_t *target;    /* (group_max) */
+	float *temperature; /* (group_max) */
+	uint8_t *hits;      /* caller's, or NULL */
+	float min_p;        /* pass_min_p */
+	float *host_logits; /* (rows_max, V) with min_p alone */
 };
 
 struct pass {

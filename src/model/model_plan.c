@@ -175,5 +175,8 @@ void plan_device(
 	size_t fixed = CUDA_WORKSPACE_BYTES + CUDA_STAGING_COUNT * CUDA_STAGING_BYTES;
 	plan_add(p, "tables", tables_bytes(c, d), "batches, rotary angles");
 	plan_add(p, "workspace", fixed + scratch_bytes(ops, c, d), "of products, transfers and stages");
+	if (d->ranks > 1)
+		plan_add(p, "ranks", CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES,
+			"gradients of all %d, a part at a time; at most: NCCL's own", d->ranks);
 	plan_add(p, "driver", CUDA_DRIVER_BYTES, "at most: its context, kernels, recorded steps");
 }

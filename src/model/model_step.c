@@ -75,8 +75,10 @@ struct step {
 	struct elem *hidden; /* (rows, C + tail): after the final norm */
 	struct elem *x;      /* (wanted, C): the wanted ones of them */
 	struct f32 *logits;  /* (wanted, V) */
-	struct i32 *drawn;   /* (draws) */
-	struct f32 *logprob; /* (draws) of the drawn tokens */
+	struct i32 *drawn;   /* (steps, draws) */
+	struct f32 *logprob; /* (steps, draws) of the drawn tokens */
+	int32_t *host_drawn; /* (steps, draws) where several steps are one region */
+	float *host_logprob;
 	uint64_t serial;
 };
 
@@ -87,6 +89,7 @@ static const struct act_def draw_defs[] = {
 	STEP(drawn, WIDTH_1, ACT_F32 /* as wide */), STEP(logprob, WIDTH_1, ACT_F32)};
 
 static int draws_of(const struct step_options *o) { return o->draws ? o->draws : o->wanted; }
+static int steps_of(const struct step_options *o) { return MAX(o->steps, 1); }
 
 static size_t carve(
 	const struct ops *ops, const struct model_config *c, const struct step_options *o, struct step *s, char *base)
@@ -96,7 +99,9 @@ static size_t carve(
 	size_t used = acts_carve(ops, act_defs, act_def_count(c), width, o->rows, s ? &s->acts : NULL, base);
 	used += acts_carve(ops, row_defs, ARRAY_LEN(row_defs), width, o->rows, s, base ? base + used : NULL);
 	used += acts_carve(ops, wanted_defs, ARRAY_LEN(wanted_defs), width, o->wanted, s, base ? base + used : NULL);
-	return used + acts_carve(ops, draw_defs, ARRAY_LEN(draw_defs), width, draws_of(o), s, base ? base + used : NULL);
+	return used +
+		acts_carve(
+			ops, draw_defs, ARRAY_LEN(draw_defs), width, draws_of(o) * steps_of(o), s, base ? base + used : NULL);
 }
 
 static size_t logits_bytes(const struct model_config *c, int wanted)
@@ -122,6 +127,9 @@ struct step *step_create(struct model *m, const struct step_options *o)
 	acts_alias(&m->config, &s->acts);
 	s->acts.x_mid = s->acts.x_in;
 	s->logits = ops->alloc(ops->ctx, logits_bytes(&m->config, o->wanted));
+	size_t most = (size_t)steps_of(o) * (size_t)draws_of(o);
+	s->host_drawn = xcalloc(most, sizeof *s->host_drawn);
+	s->host_logprob = xcalloc(most, sizeof *s->host_logprob);
 	s->walk.model = m;
 	s->walk.batch = ops->batch_create(ops->ctx, o->rows, o->sequences, o->pages, o->wanted, draws_of(o));
 	return s;
@@ -134,6 +142,8 @@ void step_free(struct step *s)
 	ops->batch_free(ops->ctx, s->walk.batch);
 	ops->release(ops->ctx, s->block);
 	ops->release(ops->ctx, s->logits);
+	free(s->host_drawn);
+	free(s->host_logprob);
 	free(s);
 }
 
@@ -155,9 +165,10 @@ static void rows_check(const struct step *s, const struct kv *kv, const struct o
 }
 
 /* Steps of one key make the same calls with the same arguments. */
-static uint64_t region_key(const struct step *s, const struct kv *kv, const struct adapter *a, int n, bool draws)
+static uint64_t region_key(const struct step *s, const struct kv *kv, const struct adapter *a, int n, bool draws, int k)
 {
-	uint64_t parts[] = {s->serial, kv->serial, a ? a->serial : 0, (uint64_t)s->walk.T, (uint64_t)n, draws}, key = 1;
+	uint64_t parts[] = {s->serial, kv->serial, a ? a->serial : 0, (uint64_t)s->walk.T, (uint64_t)n, draws, (uint64_t)k},
+			 key = 1;
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
 		struct rng_block b = rng_philox(key, parts[i], i);
 		key = (uint64_t)b.v[0] << 32 | b.v[1];
@@ -165,7 +176,8 @@ static uint64_t region_key(const struct step *s, const struct kv *kv, const stru
 	return key;
 }
 
-static void walk_all(struct step *s, int n, bool draws)
+/* The tokens that are drawn become row `at` of drawn and logprob. */
+static void walk_all(struct step *s, int n, bool draws, int at)
 {
 	struct model *m = s->model;
 	struct ops *ops = m->ops;
@@ -177,16 +189,18 @@ static void walk_all(struct step *s, int n, bool draws)
 	ops->norm(ctx, s->hidden, NULL, s->acts.x_in, &m->norm->w, (float)m->config.rms_norm_eps, T, NULL);
 	ops->gather(ctx, s->x, s->hidden, C, ops->tail, s->walk.batch, 0, n);
 	ops->logits(ctx, s->logits, s->x, &m->head_linear, n);
-	if (draws) ops->sample(ctx, s->drawn, s->logprob, s->logits, s->walk.batch, n, V);
+	if (!draws) return;
+	uintptr_t offset = (uintptr_t)at * (uintptr_t)draws_of(&s->o) * sizeof(float);
+	ops->sample(ctx, (struct i32 *)((uintptr_t)s->drawn + offset), (struct f32 *)((uintptr_t)s->logprob + offset),
+		s->logits, s->walk.batch, n, V);
 }
 
-const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
-	const struct ops_want *want, int32_t *drawn, float *logprob)
+/* What changes from step to step is sent; n: wanted rows as the backend counts them. */
+static int step_send(
+	struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows, const struct ops_want *want)
 {
 	struct model *m = s->model;
 	struct ops *ops = m->ops;
-	rows_check(s, kv, rows, want);
-	/* What changes from step to step is sent first. */
 	adapter_dropout(a, 0);
 	model_bind(m, a);
 	s->walk.kv = kv;
@@ -194,15 +208,63 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 	s->walk.T = ops->batch_put(ops->ctx, s->walk.batch, rows);
 	int n = want->n ? ops->batch_want(ops->ctx, s->walk.batch, want) : 0;
 	CHECK(s->walk.T <= s->o.rows && n <= s->o.wanted);
+	return n;
+}
+
+const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
+	const struct ops_want *want, int32_t *drawn, float *logprob)
+{
+	struct ops *ops = s->model->ops;
+	rows_check(s, kv, rows, want);
+	int n = step_send(s, kv, a, rows, want);
 	/* Decoding repeats itself; a step that prefills is one of a kind. */
 	bool draws = want->draw && n, repeats = want->n == rows->T;
 	int count = want->from ? want->draws : want->n;
-	if (!repeats || ops->begin(ops->ctx, region_key(s, kv, a, n, draws))) {
-		walk_all(s, n, draws);
+	if (!repeats || ops->begin(ops->ctx, region_key(s, kv, a, n, draws, 1))) {
+		walk_all(s, n, draws, 0);
 		if (repeats) ops->end(ops->ctx);
 	}
 	if (!draws) return s->logits;
 	ops->get_i32(ops->ctx, drawn, s->drawn, count);
 	ops->get_f32(ops->ctx, logprob, s->logprob, count);
 	return s->logits;
+}
+
+/* Positions that k steps come to have pages. */
+static void pages_check(
+	const struct step *s, const struct kv *kv, const struct ops_rows *r, const struct ops_want *want, int k)
+{
+	CHECKF(k >= 1 && k <= steps_of(&s->o), "%d steps of %d", k, steps_of(&s->o));
+	CHECK(want->n == r->T && want->draw && !want->from && want->left);
+	for (int t = 0; t < r->T; t++) {
+		int last = r->pos[t] + MIN(k, want->left[t]) - 1;
+		CHECKF(want->at[t] == t && want->left[t] > 0 && last < s->model->rope_positions && last / OPS_PAGE < r->pages,
+			"row %d: %d steps from position %d, %d tokens left", t, k, r->pos[t], want->left[t]);
+		for (int page = r->pos[t] / OPS_PAGE; page <= last / OPS_PAGE; page++) {
+			int slot = r->table[(int64_t)r->sequence[t] * r->pages + page];
+			CHECKF(slot >= 0 && slot < kv->pages, "row %d comes to page %d of %d", t, slot, kv->pages);
+		}
+	}
+}
+
+void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
+	const struct ops_want *want, int k, int32_t *drawn, float *logprob)
+{
+	struct ops *ops = s->model->ops;
+	rows_check(s, kv, rows, want);
+	pages_check(s, kv, rows, want, k);
+	int n = step_send(s, kv, a, rows, want), stride = draws_of(&s->o);
+	if (ops->begin(ops->ctx, region_key(s, kv, a, n, true, k))) {
+		for (int i = 0; i < k; i++) walk_all(s, n, true, i);
+		ops->end(ops->ctx);
+	}
+	/* One look for all steps; rows that are in use lie side by side. */
+	int64_t most = (int64_t)(k - 1) * stride + want->n;
+	ops->get_i32(ops->ctx, s->host_drawn, s->drawn, most);
+	ops->get_f32(ops->ctx, s->host_logprob, s->logprob, most);
+	size_t rows_used = (size_t)want->n;
+	for (size_t i = 0; i < (size_t)k; i++) {
+		memcpy(drawn + i * rows_used, s->host_drawn + i * (size_t)stride, rows_used * sizeof *drawn);
+		memcpy(logprob + i * rows_used, s->host_logprob + i * (size_t)stride, rows_used * sizeof *logprob);
+	}
 }

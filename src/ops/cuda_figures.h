@@ -11,6 +11,8 @@
 #define CUDA_STAGING_COUNT 4
 #define CUDA_CHUNK 256   /* keys of a partial result of attention */
 #define CUDA_SLICE 1024  /* rows of a partial sum of adapter and bias gradients */
+#define CUDA_RANKS_BYTES ((size_t)256 << 20) /* values of all ranks, a chunk at a time */
+#define CUDA_RANKS_LIBRARY_BYTES ((size_t)1 << 30) /* NCCL's own: what was seen on two H200, rounded up */
 /* Driver, kernels, cuBLASLt's own and recorded graphs: what was seen on an H200, rounded up (docs/perf-log.md). */
 #define CUDA_DRIVER_BYTES ((size_t)1 << 30)
 
@@ -67,6 +69,8 @@ enum cuda_batch_field {
 	CUDA_BATCH_TARGET,
 	CUDA_BATCH_TEMPERATURE,
 	CUDA_BATCH_FROM,
+	CUDA_BATCH_LEFT,
+	CUDA_BATCH_STOP,
 	CUDA_BATCH_DRAW,
 	CUDA_BATCH_FIELDS
 };
@@ -77,7 +81,7 @@ static inline size_t cuda_batch_field(enum cuda_batch_field f, int T, int S, int
 	size_t rows = (size_t)T,
 		   each[CUDA_BATCH_FIELDS] = {CUDA_BATCH_HEADS, rows, rows, rows, (size_t)S + 1, (size_t)S * (size_t)pages,
 			   rows * (size_t)cuda_batch_chunks(pages), CUDA_BATCH_HEADS, (size_t)n, (size_t)n, (size_t)n,
-			   (size_t)draws, (size_t)draws};
+			   (size_t)draws, (size_t)draws, OPS_STOPS_MAX, (size_t)draws};
 	return cuda_rounded(each[f] * (f == CUDA_BATCH_DRAW ? sizeof(struct ops_draw) : sizeof(int32_t)));
 }
 static inline size_t cuda_batch_bytes(int T, int S, int pages, int n, int draws)

@@ -37,7 +37,9 @@
 #define OPS_PARTS 3   /* projections that read one input: q, k, v; gate, up */
 #define OPS_FIGURES 4 /* columns of logprob's result */
 #define OPS_FETCHES 2
+#define OPS_STOPS_MAX 16 /* tokens that end a row */
 #define OPS_FETCH_MAX (1 << 20)
+#define OPS_RANKS_ID 128 /* bytes by which the devices of a job find each other */
 
 struct elem;
 struct f32;
@@ -49,7 +51,8 @@ enum ops_accumulate { OPS_SET, OPS_ADD }; /* out = value, or out += value */
 /* ---- what the host says of a batch ---- */
 
 struct ops_rows {
-	int T, S;
+	int T;                   /* rows */
+	int S;                   /* sequences */
 	const int32_t *ids;      /* (T) token */
 	const int32_t *pos;      /* (T) its position in its sequence */
 	const int32_t *sequence; /* (T) 0..S-1, never falling: rows of one sequence lie side by side, in rising positions */
@@ -70,7 +73,9 @@ struct ops_draw {
 	int top_k;         /* 0: off */
 	float top_p;       /* 1: off */
 	float min_p;       /* 0: off */
-	uint64_t seed, stream, index;
+	uint64_t seed;
+	uint64_t stream;
+	uint64_t index;
 };
 
 /* Rows of the batch whose logits are wanted. */
@@ -82,17 +87,23 @@ struct ops_want {
 	const struct ops_draw *draw; /* (draws) for sample; NULL: none */
 	const int32_t *from; /* (draws) wanted row, 0..n-1, whose logits each is drawn from; NULL: one a row, in order */
 	int draws;           /* with `from`: how many; without it there are n */
+	/* Without `from`, where several steps stand in one region: */
+	const int32_t *left; /* (n) tokens that each row may still draw; NULL: no limit */
+	const int32_t *stop; /* (nstop) tokens behind which a row draws no more */
+	int nstop;
 };
 
 /* ---- weights ---- */
 
 struct ops_weight { /* a matrix (rows, cols); a vector is (1, cols) */
-	int rows, cols;
+	int rows;
+	int cols;
 	int64_t ld;         /* elements from row to row of w */
 	struct elem *w;     /* what products read; on the CPU it may lie in a mapped file */
 	struct f32 *master; /* (rows, cols) without gaps; NULL: frozen. On the CPU it is w */
 	struct f32 *grad;   /* (rows, cols) without gaps; NULL: frozen */
-	struct f32 *m, *v;  /* moments, shaped as grad; NULL without an optimiser */
+	struct f32 *m;      /* first moments, shaped as grad; NULL without an optimiser */
+	struct f32 *v;      /* second moments, as m */
 };
 
 struct ops_linear { /* up to OPS_PARTS projections of one input */
@@ -120,14 +131,21 @@ struct ops_next { /* the projection that will read a stage's output; lora NULL: 
 };
 
 struct ops_heads {
-	int NH, NKV, HD;
+	int NH;  /* heads of queries */
+	int NKV; /* heads of keys and values */
+	int HD;  /* elements of a head */
 	float eps;
-	const struct ops_weight *q_norm, *k_norm; /* (1, HD); NULL: none */
-	const struct f32 *rope;                   /* (positions, 2, HD / 2): cosines, then sines */
+	const struct ops_weight *q_norm; /* (1, HD); NULL: none */
+	const struct ops_weight *k_norm; /* (1, HD); NULL: none */
+	const struct f32 *rope;          /* (positions, 2, HD / 2): cosines, then sines */
 };
 
 struct ops_adamw {
-	float lr, beta1, beta2, eps, weight_decay;
+	float lr;
+	float beta1;
+	float beta2;
+	float eps;
+	float weight_decay;
 	float grad_scale; /* gradients are multiplied by it first: clipping */
 	int64_t step;     /* from 1 */
 };
@@ -226,7 +244,8 @@ struct ops {
 		const struct ops_batch *, int first, int n, int V);
 	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are drawn gives each the
 	 * token that it would give it alone. With one draw a row (`from` NULL) it also moves the batch one token on (ids,
-	 * pos and the draws' index), so that k steps may stand in one region. logprob is of the drawn token, by logprob's
+	 * pos and the draws' index), so that k steps may stand in one region. A row that has drawn its last token (`left`,
+	 * `stop`) stays where it is and draws -1 from then on. logprob is of the drawn token, by logprob's
 	 * arithmetic: under softmax(logits / temperature) of the full vocabulary (temperature 1 when greedy), of what was
 	 * left when min_p is on. Room for the draws of batch_create. */
 	void (*sample)(struct ops_context *, struct i32 *drawn /* (draws) */, struct f32 *logprob /* (draws) */,
@@ -270,6 +289,16 @@ struct ops {
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
+
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no way
+	 * of their own to each other ---- */
+	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
+	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
+	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
+	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile, which says in err who is
+	 * gone, and gives up then. */
+	int (*ranks_sum)(struct ops_context *, struct f32 *values, int64_t n, bool (*is_lost)(void *ctx, struct err *),
+		void *ctx, struct err *);
 
 	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };

@@ -63,7 +63,10 @@ struct check_batch {
 	int T, T_padded, n, n_padded;
 	int draws, draws_padded;
 	int S, pages;
-	int32_t *pos, *sequence, *table; /* the host's rows */
+	int32_t *pos, *sequence, *table; /* the host's rows, moved on as sample does */
+	int32_t *at, *left;              /* (draws) the row of each draw that moves it on; what it may still draw */
+	int32_t stop[OPS_STOPS_MAX];
+	int nstop, moving; /* draws that move a row on: all or none */
 };
 
 static struct check *check_of(struct ops_context *c) { return (struct check *)(void *)c; }
@@ -408,6 +411,8 @@ static struct ops_batch *batch_create(struct ops_context *ctx, int T, int S, int
 	b->pos = xcalloc((size_t)T, sizeof *b->pos);
 	b->sequence = xcalloc((size_t)T, sizeof *b->sequence);
 	b->table = xcalloc(size_mul((size_t)S, (size_t)MAX(pages, 1)), sizeof *b->table);
+	b->at = xcalloc((size_t)MAX(draws, 1), sizeof *b->at);
+	b->left = xcalloc((size_t)MAX(draws, 1), sizeof *b->left);
 	return (struct ops_batch *)(void *)b;
 }
 
@@ -421,6 +426,8 @@ static void batch_free(struct ops_context *ctx, struct ops_batch *batch)
 	free(b->pos);
 	free(b->sequence);
 	free(b->table);
+	free(b->at);
+	free(b->left);
 	free(b);
 }
 
@@ -449,6 +456,13 @@ static int batch_want(struct ops_context *ctx, struct ops_batch *batch, const st
 	b->n_padded = padded(b->n, b->n_max);
 	b->draws = !w->draw ? 0 : w->from ? w->draws : w->n;
 	b->draws_padded = padded(b->draws, b->draws_max);
+	b->moving = w->from ? 0 : b->draws;
+	for (int i = 0; i < b->moving; i++) {
+		b->at[i] = w->at[i];
+		b->left[i] = w->left ? w->left[i] : INT32_MAX;
+	}
+	b->nstop = w->nstop;
+	for (int i = 0; i < w->nstop; i++) b->stop[i] = w->stop[i];
 	return b->n_padded;
 }
 
@@ -622,6 +636,19 @@ static void logprob(
 	output_f32(c, "logprob", out, rows, n, OPS_FIGURES);
 }
 
+/* Where the rows stand behind a draw, by ops.h's rule: counted here too, since pages are rounded by it. */
+static void rows_move(struct check_batch *b, const int32_t *drawn)
+{
+	for (int i = 0; i < b->moving; i++) {
+		bool was_over = b->left[i] == 0;
+		CHECKF(was_over == (drawn[i] < 0), "row %d draws %d with %d tokens left", i, drawn[i], b->left[i]);
+		if (!was_over) b->left[i]--;
+		for (int k = 0; k < b->nstop; k++)
+			if (drawn[i] == b->stop[k]) b->left[i] = 0;
+		if (b->left[i]) b->pos[b->at[i]]++;
+	}
+}
+
 static void sample(struct ops_context *ctx, struct i32 *drawn, struct f32 *out, const struct f32 *in,
 	struct ops_batch *batch, int n, int V)
 {
@@ -632,6 +659,7 @@ static void sample(struct ops_context *ctx, struct i32 *drawn, struct f32 *out, 
 	CHECKF(n == b->n_padded, "sample called with %d rows, batch_want gave %d", n, b->n_padded);
 	c->inner->sample(c->ctx, drawn, out, in, b->inner, rows, V);
 	room(c, "sample", drawn, b->draws_padded);
+	rows_move(b, (const int32_t *)drawn);
 	for (int i = b->draws; i < b->draws_padded; i++) ((int32_t *)drawn)[i] = -1;
 	output_f32(c, "sample's log-probabilities", out, b->draws, b->draws_padded, 1);
 }

@@ -12,7 +12,10 @@
  *
  * policy_open leaves nothing open when it fails, and policy_close does no harm to what was never
  * opened, or to a policy of zeros. A policy is used from one thread at a time; its tokenizer may be
- * used from several. */
+ * used from several.
+ *
+ * Where text in and text out is enough, a policy may also be a program of the user's or a set of
+ * answers (struct outside, at the end): nothing is opened then, and nothing can be trained. */
 #ifndef HONE_POLICY_H
 #define HONE_POLICY_H
 #include "base/base.h"
@@ -38,6 +41,10 @@ struct policy_options {
 	const char *lora_target_modules; /* comma list of projections; NULL: all seven */
 	uint64_t lora_seed;              /* of its first weights */
 	bool text_only;                  /* config, tokenizer and chat form alone: no device and no weights */
+	const char *policy_command;      /* in place of a model: a shell's command line that answers (struct outside) */
+	const char *policy_answers;      /* in place of a model: a folder or a .jsonl file of answers */
+	int64_t policy_timeout;          /* seconds that an answer of policy_command may take */
+	int64_t policy_requests;         /* requests that policy_command is given at once, at most */
 };
 
 #define POLICY_OPTION(settings, type, field, help, choices) \
@@ -59,6 +66,15 @@ struct policy_options {
 		"auto|" CHAT_TEMPLATE_NAMES), \
 		POLICY_OPTION(settings, STR, chat_date, \
 			"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL)
+#define POLICY_OUTSIDE_OPTIONS(settings) \
+	POLICY_OPTION(settings, STR, policy_command, \
+		"in place of a model: a command of yours, which hone trusts; JSON lines in and out (docs/agents.md)", NULL), \
+		POLICY_OPTION(settings, STR, policy_answers, \
+			"in place of a model: folder with TASK.SAMPLE.txt, or a .jsonl file with task, sample, answer", NULL), \
+		POLICY_OPTION( \
+			settings, INT, policy_timeout, "seconds that an answer of policy_command may take", "1 to 86400"), \
+		POLICY_OPTION(settings, INT, policy_requests, "requests that policy_command has at once", "1 to 4096")
+#define POLICY_OUTSIDE_DEFAULTS .policy_timeout = 600, .policy_requests = 8
 #define POLICY_LORA_OPTIONS(settings) \
 	POLICY_OPTION(settings, BOOL, use_peft, "train a LoRA adapter; --no-use_peft trains all weights", NULL), \
 		POLICY_OPTION(settings, INT, lora_r, "adapter rank", "1 to 256"), \
@@ -97,4 +113,45 @@ int policy_encode(
 /* Saves what was trained: the adapter, or without one the model, and the tokenizer beside it. `base`: the folder
  * that the policy was opened from. */
 int policy_save(const struct policy *p, const char *base, const char *dir, struct err *err);
+
+/* ---- a policy outside of this program: text in, text out ---- */
+
+/* A command or a set of answers that stands where a model would, so that another model runs the same
+ * stages (docs/agents.md has the lines). The command is the user's own and trusted program: it runs
+ * with the user's environment and rights, outside of every sandbox, as one process until
+ * outside_close. What it writes is judged like any model's answer. Used from one thread. */
+struct outside;
+struct outside_request {
+	int64_t id; /* the caller's, not in use by another request */
+	const char *task;
+	const char *stage;
+	int sample;
+	int turn;                            /* 0: the first */
+	const struct chat_message *messages; /* (count) the conversation; the last one is to be answered */
+	size_t count;
+	double temperature;
+	int64_t max_tokens;
+	uint64_t seed; /* of this answer alone */
+};
+struct outside_answer {
+	int64_t id;
+	char *text; /* NULL: the policy says that it has none, `problem` why; caller frees */
+	size_t len;
+	int tokens;  /* as the policy counts them; where it does not, bytes of the text */
+	bool is_cut; /* by its length */
+	char problem[200];
+};
+bool policy_is_outside(const struct policy_options *o);
+/* Options of a model beside those of an outside policy, or both kinds of the latter, are ERR_USAGE. */
+int outside_open(const struct policy_options *o, struct outside **out, struct err *err);
+void outside_close(struct outside *x);
+/* Queues: a command is written to as fast as it reads. Of a set the answer must be there:
+ * ERR_NOT_FOUND names it. */
+int outside_submit(struct outside *x, const struct outside_request *r, struct err *err);
+/* Waits for the next answer, in any order, or until wake_fd (-1: none) is readable: *is_there says
+ * which. A command that ended, broke the form or missed a deadline is an error that says so, with its
+ * command line. */
+int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_answer *out, struct err *err);
+int outside_waiting(const struct outside *x);        /* requests without an answer */
+bool outside_counts_tokens(const struct outside *x); /* false: bytes stand for them, or nothing was answered yet */
 #endif

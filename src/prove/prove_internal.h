@@ -26,8 +26,10 @@ struct prove_leaf {
 	struct field_value *values;   // (count): of floats
 };
 struct prove_leaves {
-	int ninputs, nparams;
-	struct prove_leaf *inputs, *params;
+	int ninputs;
+	int nparams;
+	struct prove_leaf *inputs; /* (ninputs) */
+	struct prove_leaf *params; /* (nparams) */
 };
 int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err);
 void leaves_release(struct prove_leaves *l);

@@ -89,13 +89,42 @@ static void put_line(struct str *out, const struct range *r, const struct chart_
 				at_y(r, s->points[i].y));
 }
 
-void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)
+static void figure_open(struct str *out, const char *title)
 {
-	struct range r = range_of(series, count);
 	str_puts(out, "<figure><figcaption>");
 	html_escape(out, title, strlen(title));
 	str_printf(out, "</figcaption><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\">", WIDTH, HEIGHT,
 		WIDTH, HEIGHT);
+}
+
+void chart_pairs_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)
+{
+	struct range r = range_of(series, count);
+	r.x0 = r.y0 = fmin(r.x0, r.y0);
+	r.x1 = r.y1 = fmax(r.x1, r.y1);
+	figure_open(out, title);
+	put_axes(out, &r);
+	str_printf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" class=\"grid\"/>", at_x(&r, r.x0),
+		at_y(&r, r.y0), at_x(&r, r.x1), at_y(&r, r.y1));
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < series[i].count; k++)
+			if (isfinite(series[i].points[k].x) && isfinite(series[i].points[k].y))
+				str_printf(out, "<circle r=\"1.6\" fill=\"%s\" cx=\"%.1f\" cy=\"%.1f\"/>",
+					colours[i % ARRAY_LEN(colours)], at_x(&r, series[i].points[k].x), at_y(&r, series[i].points[k].y));
+	str_puts(out, "</svg><p class=\"legend\">");
+	for (size_t i = 0; i < count; i++) {
+		if (!series[i].count) continue;
+		str_printf(out, "<span style=\"color:%s\">", colours[i % ARRAY_LEN(colours)]);
+		html_escape(out, series[i].name, strlen(series[i].name));
+		str_printf(out, "</span> %zu &nbsp; ", series[i].count);
+	}
+	str_puts(out, "</p></figure>\n");
+}
+
+void chart_svg(struct str *out, const char *title, const struct chart_series *series, size_t count)
+{
+	struct range r = range_of(series, count);
+	figure_open(out, title);
 	put_axes(out, &r);
 	for (size_t i = 0; i < count; i++) put_line(out, &r, &series[i], colours[i % ARRAY_LEN(colours)]);
 	str_puts(out, "</svg><p class=\"legend\">");

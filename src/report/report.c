@@ -17,6 +17,12 @@ static const struct {
 	{"speedup", "model speedup of genuine answers"},
 	{"completions/mean_length", "answer length, tokens (mean)"},
 	{"eval/genuine", "dev tasks solved greedily inside the run"},
+	{"midend/faster", "share of genuine answers that are faster than the kernel given"},
+	{"midend/slower", "share of genuine answers that are slower"},
+	{"midend/speedup_geomean", "speedup over the kernel given (geometric mean)"},
+	{"turns/solved", "share of episodes with a genuine answer"},
+	{"turns/2/genuine", "share of second turns that are genuine"},
+	{"turns/mean", "turns of an episode (mean)"},
 	{"discoveries", "share of groups whose commonest answer fails and another succeeds"},
 	{"completions/clipped_ratio", "share of answers cut by length"},
 	{"completions/malformed_ratio", "share of answers without plan and code block"},
@@ -59,6 +65,8 @@ struct run_data {
 	json_t *metrics; /* array of {step, values} in step order */
 	json_t *samples; /* array of {step, index, sample} that are shown */
 	json_t *reasons; /* step -> {reason -> count} */
+	size_t ntimes;
+	struct chart_point *times; /* of each timed verdict: logarithms of predicted and measured microseconds */
 	const struct report_options *o;
 	int64_t last_step, shown_every;
 };
@@ -77,6 +85,16 @@ static bool is_step_shown(const struct run_data *d, int64_t step)
 	return step == 1 || step == d->last_step || step % d->shown_every == 0;
 }
 
+#define TIMES_MAX 20000 /* dots: more show nothing more */
+static void times_add(struct run_data *d, const json_t *verdict)
+{
+	double predicted = json_number_value(json_object_get(verdict, "cost_s")),
+		   measured = json_number_value(json_object_get(json_object_get(verdict, "device"), "time_s"));
+	if (!(predicted > 0) || !(measured > 0) || d->ntimes == TIMES_MAX) return;
+	d->times = xrealloc(d->times, size_mul(d->ntimes + 1, sizeof *d->times));
+	d->times[d->ntimes++] = (struct chart_point){log10(predicted * 1e6), log10(measured * 1e6)};
+}
+
 static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 {
 	struct run_data *d = ctx;
@@ -88,6 +106,7 @@ static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
 	snprintf(key, sizeof key, "%s%s%s", class ? class : "?", reason && *reason ? "/" : "", reason ? reason : "");
 	json_t *of_step = json_object_get(d->reasons, step_key);
 	if (!of_step) json_object_set_new(d->reasons, step_key, of_step = json_object());
+	times_add(d, v);
 	json_object_set_new(of_step, key, json_integer(json_integer_value(json_object_get(of_step, key)) + 1));
 	if (is_step_shown(d, step) && index < d->o->samples_per_step_max)
 		json_array_append_new(d->samples,
@@ -139,6 +158,43 @@ static void put_charts(struct str *out, const struct run_data *runs, size_t coun
 	}
 	for (size_t r = 0; r < count; r++) free(points[r]);
 	free(points);
+	free(series);
+}
+
+static int double_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Predicted beside measured times: what the cost model is worth on this machine, in every run that measures. */
+static void put_times(struct str *out, const struct run_data *runs, size_t count)
+{
+	struct chart_series *series = xcalloc(MAX(count, 1), sizeof *series);
+	size_t used = 0;
+	for (size_t r = 0; r < count; r++)
+		if (runs[r].ntimes) series[used++] = (struct chart_series){runs[r].name, runs[r].times, runs[r].ntimes};
+	if (used) {
+		str_puts(out, "<h2>Predicted and measured times</h2>\n");
+		chart_pairs_svg(out, "log10 of microseconds: predicted to the right, measured upwards", series, used);
+		str_puts(out,
+			"<table><tr><th>run</th><th>timed verdicts</th><th>measured / predicted, median</th><th>from</th>"
+			"<th>to (nine tenths)</th></tr>");
+	}
+	for (size_t r = 0; r < used; r++) {
+		size_t n = series[r].count;
+		double *ratio = xcalloc(n, sizeof *ratio);
+		for (size_t i = 0; i < n; i++) ratio[i] = pow(10, series[r].points[i].y - series[r].points[i].x);
+		qsort(ratio, n, sizeof *ratio, double_compare);
+		str_puts(out, "<tr><td>");
+		put_text(out, series[r].name);
+		str_printf(out,
+			"</td><td class=\"n\">%zu</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td><td "
+			"class=\"n\">%.3g</td></tr>",
+			n, ratio[n / 2], ratio[n / 20], ratio[n - 1 - n / 20]);
+		free(ratio);
+	}
+	if (used) str_puts(out, "</table>\n");
 	free(series);
 }
 
@@ -278,6 +334,7 @@ static void put_runs(struct str *out, const struct run_data *runs, size_t count)
 {
 	for (size_t r = 0; r < count; r++) put_config(out, &runs[r]);
 	put_charts(out, runs, count);
+	put_times(out, runs, count);
 	str_puts(out, "<h2>Failure reasons</h2>\n");
 	for (size_t r = 0; r < count; r++) put_reasons(out, &runs[r]);
 	str_puts(out, "<h2>Sample answers</h2>\n");
@@ -340,6 +397,7 @@ int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const j
 		json_decref(runs[i].metrics);
 		json_decref(runs[i].samples);
 		json_decref(runs[i].reasons);
+		free(runs[i].times);
 	}
 	free(runs);
 	json_decref(list);

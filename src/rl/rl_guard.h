@@ -12,7 +12,12 @@ struct guard_options {
 	enum guard_action action; /* warn: what would stop is an alarm */
 	int patience;             /* steps in a row until an alarm begins or a stop is due */
 	int eval_patience;        /* evaluations in a row on dev below the best one until a stop is due */
-	double gap, kl, degenerate, hack, clipped, malformed; /* thresholds of alarms; 0: off */
+	double gap;               /* thresholds of alarms, as the next five; 0: off */
+	double kl;
+	double degenerate;
+	double hack;
+	double clipped;
+	double malformed;
 };
 enum { GUARD_RULES = 8 };
 struct guard {
@@ -20,7 +25,8 @@ struct guard {
 	int streak[GUARD_RULES]; /* steps in a row in which the rule was broken */
 	double reward;           /* decaying mean over steps */
 	int64_t steps;
-	double best_dev, reward_at_best;
+	double best_dev;
+	double reward_at_best;
 	int64_t best_step; /* 0: no evaluation yet */
 	int bad_evals;
 	bool stops;

@@ -160,6 +160,7 @@ int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err
 static int keep_answer(struct history *h, int prompt, const char *answer, struct err *err)
 {
 	const struct prompt_row *p = &h->prompts->rows[prompt];
+	if (!h->tokenizer) return 0; /* a policy outside: nothing of it is replayed */
 	const struct slice parts[2] = {{p->task.name, strlen(p->task.name)}, {answer, strlen(answer)}};
 	struct sha256_hex key = hash_parts(parts, 2);
 	if (strstr(answer, "\xef\xbf\xbd") || json_object_get(h->seen, key.text)) return 0;
@@ -202,8 +203,12 @@ int history_add(struct history *h, int64_t step, const json_t *row, struct err *
 	if (!at || !strcmp(class, verdict_class_name(VERDICT_INFRA))) return 0;
 	struct structure *s = &h->structures[h->structure_of[at->prompt]];
 	bool is_paid = is_success(h, json_object_get(row, "verdict"), class);
-	tally_add(h, &s->tally, step, is_paid);
-	tally_add(h, &h->levels[s->level], step, is_paid);
+	/* A later turn is there because the first one failed: it says nothing of how hard the prompt is. What it found is
+	 * kept all the same, as an answer to the prompt. */
+	if (json_integer_value(json_object_get(row, "turn")) == 0) {
+		tally_add(h, &s->tally, step, is_paid);
+		tally_add(h, &h->levels[s->level], step, is_paid);
+	}
 	return is_paid ? keep_answer(h, at->prompt, answer, err) : 0;
 }
 

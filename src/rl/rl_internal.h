@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "rl/rl.h"
 #include "rl/rl_guard.h"
 #include "rl/rl_history.h"
@@ -17,22 +18,28 @@
 
 struct loop {
 	const struct rl_options *o;
-	struct policy policy;
+	struct ranks *ranks;  /* NULL: this process is alone */
+	struct policy policy; /* of zeros where the policy is outside, as what trains: NULL */
+	struct author author;
 	struct optimizer *optimizer;
 	struct engine *engine;
 	struct verifier *verifier;
 	struct updater *updater;
 	struct updater_options update;
-	struct store *store;
-	struct prompt_set prompts, dev; /* dev: of the evaluations inside the run */
-	struct sft_data pairs;          /* that supervised updates draw from beside the run's own answers */
+	struct store *store; /* of the run, or another rank's of its verdicts alone */
+	struct prompt_set prompts;
+	struct prompt_set dev; /* of the evaluations inside the run */
+	struct sft_data pairs; /* that supervised updates draw from beside the run's own answers */
 	struct history *history;
 	struct guard guard;
+	struct str turn_template; /* of --num_turns above 1 */
 	struct reward_rule rule;
 	struct advantage_options advantage;
 	double level_weights[LEVELS_MAX];
-	int64_t run, step;     /* step: done so far */
+	int64_t run;
+	int64_t step;          /* done so far */
 	double seconds_before; /* of earlier starts of this run */
+	double seconds;        /* spent so far, by rank 0's clock: as of the last step's end */
 	uint64_t start_ns;
 	int64_t tokens;
 	struct rollout_times times; /* of this step */
@@ -41,14 +48,17 @@ struct loop {
 
 /* ---- a step's answers (rl_step.c) ---- */
 
-/* Groups in one row, those that train first. Sizes differ where groups are staged. */
+/* Groups in one row, those that train first. Sizes differ where groups are staged. With turns a group
+ * is the answers of one turn to one prompt, its first turn before its second. */
 struct step_batch {
 	struct rollout *r;
-	int *sizes;          /* (groups) */
-	bool *varies;        /* (groups) whether the group teaches something */
-	int n, groups, flat; /* rollouts, groups, groups without variance */
-	int kept;            /* rollouts of the groups that train: the first ones */
-	int rounds;          /* of generation: more than one with filter_groups */
+	int *sizes;   /* (groups) */
+	bool *varies; /* (groups) whether the group teaches something */
+	int n;        /* rollouts */
+	int groups;
+	int flat;   /* groups without variance */
+	int kept;   /* rollouts of the groups that train: the first ones */
+	int rounds; /* of generation: more than one with filter_groups */
 };
 int step_collect(struct loop *l, struct step_batch *b, struct err *err);
 void step_batch_release(struct step_batch *b);
@@ -59,7 +69,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err);
 
 /* ---- metrics (rl_metrics.c) ---- */
 
-/* What a step's answers and updates say, under TRL's names where TRL has one. */
+/* What a step's answers and updates say, under TRL's names where TRL has one. u NULL: nothing trains. */
 json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
 	const struct step_batch *b, const struct update_stats *u);
 /* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
@@ -68,18 +78,29 @@ void put_number(json_t *m, const char *key, double x);
 /* ---- the run folder (rl_resume.c) ---- */
 
 /* Everything that a step's result depends on: the options but for places, ends, saves
- * and threads; hashes of the weights at the start, of the prompts, and of replay_pairs where there are
- * any. New reference. */
+ * and threads; hashes of the weights at the start (m NULL: a policy outside has none here), of the
+ * prompts, and of replay_pairs where there are any. New reference. */
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs);
-/* A folder with checkpoints must have been written with the same settings (ERR_MISMATCH names
- * option and both values); any other folder gets settings.json. */
-int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err);
+	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks);
+/* A folder with checkpoints (of a policy outside: with settings.json) must have been written with the
+ * same settings (ERR_MISMATCH names option and both values); any other folder gets settings.json. */
+int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err);
 /* The store is the source; metrics.jsonl is a copy for people, written anew at every
  * start. Fails when the store lacks steps that the checkpoint has behind it. */
 int rl_metrics_open(
 	const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err);
 void rl_metrics_put(FILE *f, const json_t *row);
+/* ---- several ranks (rl_ranks.c); each a round, and with ranks NULL what one process does ---- */
+
+/* rollouts_collect, shared out by groups: all of out and sizes is there on every rank. */
+int rollouts_share(struct ranks *ranks, const struct author *a, struct verifier *v, const struct prompt_set *prompts,
+	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
+/* Sums and extremes become those of all ranks. */
+int update_stats_join(struct ranks *ranks, struct update_stats *u, struct err *err);
+/* Calls fn for each sample of the run in rank 0's store, on every rank. */
+typedef int rl_row_fn(int64_t step, int64_t index, const json_t *row, void *ctx);
+int samples_relay(struct ranks *ranks, struct store *store, int64_t run, rl_row_fn *fn, void *ctx, struct err *err);
+
 /* ---- the plan (rl_plan.c) ---- */
 
 struct rl_memory {
@@ -88,6 +109,8 @@ struct rl_memory {
 	bool recompute;   /* it would not fit otherwise (pass_options) */
 	char advice[200]; /* what to change where it does not fit all the same; else "" */
 };
+/* Tokens of a whole episode behind its prompt: answers, and what is said between them. */
+int64_t rl_episode_tokens(const struct rl_options *o);
 /* longest: tokens of the longest prompt. */
 struct engine_options rl_engine_options(const struct rl_options *o, int longest);
 void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,

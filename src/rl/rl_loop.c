@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
@@ -19,6 +20,9 @@
 #include <stdlib.h>
 
 #define EXTRA_SECONDS "seconds"
+
+/* Whether this process has the run's folder and store. */
+static bool is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }
 
 /* Reward, advantage and loss, and which of their settings go together. */
 static int learning_check(struct loop *l, struct err *err)
@@ -33,6 +37,7 @@ static int learning_check(struct loop *l, struct err *err)
 		.max_completion_length = (int)o->max_completion_length,
 		.overlong_buffer_len = (int)o->overlong_buffer_len,
 		.overlong_penalty_factor = o->overlong_penalty_factor,
+		.turn_gamma = o->turn_gamma,
 	};
 	l->rule.is_measured = !strcmp(o->reward_time, "measured");
 	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
@@ -44,6 +49,9 @@ static int learning_check(struct loop *l, struct err *err)
 	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
 	if (rc) return rc;
 	/* From here on: settings that are each valid alone but contradict each other. */
+	if (l->rule.is_gain && strcmp(o->stage, "midend"))
+		return err_set(err, ERR_USAGE,
+			"--reward %s pays for what is gained over a kernel that was given: --stage midend", o->reward);
 	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
 		return err_set(err, ERR_USAGE,
 			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "
@@ -71,10 +79,38 @@ static int learning_check(struct loop *l, struct err *err)
 	return 0;
 }
 
+/* A policy outside writes answers, which are judged and kept; what would train it, or needs its tokens, is refused. */
+static int outside_check(const struct rl_options *o, struct err *err)
+{
+	const struct {
+		bool is_set;
+		const char *name;
+	} refused[] = {
+		{o->dry_run, "dry_run"},
+		{o->replay_updates > 0, "replay_updates"},
+		{o->eval_steps > 0, "eval_steps"},
+		{o->temperature_code > 0, "temperature_code"},
+		{o->min_p > 0, "min_p"},
+		{o->top_k > 0, "top_k"},
+		{o->top_p < 1, "top_p"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		if (refused[i].is_set)
+			return err_set(err, ERR_USAGE,
+				"--%s: a policy outside (--policy_command, --policy_answers) is asked for answers and not trained; its "
+				"genuine answers go into the store, from which `hone distill` trains a model",
+				refused[i].name);
+	return 0;
+}
+
 static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
 {
 	/* First what the run cannot do without, and what needs no other setting to be read. */
-	if (!o->policy.model) return err_set(err, ERR_USAGE, "--model is missing: name a model folder");
+	int rc = policy_is_outside(&o->policy) ? outside_check(o, err) : 0;
+	if (rc) return rc;
+	if (!o->policy.model && !policy_is_outside(&o->policy))
+		return err_set(
+			err, ERR_USAGE, "--model is missing: name a model folder (or --policy_command, --policy_answers)");
 	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
 	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
 	if (o->policy.adapter && !o->policy.use_peft)
@@ -92,8 +128,13 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->steps_per_generation > o->generation_batch_size)
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	/* Staged groups and dynamic sampling draw by a group's first answers, of which an episode has one. */
+	if (o->num_turns > 1 && (o->num_generations_first > 0 || o->filter_groups))
+		return err_set(err, ERR_USAGE,
+			"--num_turns %lld with --%s: groups of episodes are drawn whole; use one of both", (long long)o->num_turns,
+			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
-	int rc = learning_check(l, err);
+	rc = learning_check(l, err);
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
 	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
@@ -109,9 +150,18 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 static int open_policy(struct loop *l, bool text_only, struct err *err)
 {
 	struct policy_options p = l->o->policy;
+	l->author = (struct author){.policy = &l->policy, .stage = l->o->stage};
+	if (policy_is_outside(&p)) return outside_open(&p, &l->author.outside, err);
+	char *device = ranks_device(l->ranks, p.device);
 	p.lora_seed = (uint64_t)l->o->seed;
 	p.text_only = text_only;
-	return policy_open(&p, &l->policy, err);
+	p.device = device;
+	int rc = policy_open(&p, &l->policy, err);
+	free(device);
+	if (!rc && !text_only) rc = ranks_join(l->ranks, l->policy.ops, err);
+	if (!rc && l->ranks && is_first(l))
+		log_info("%d ranks; gradients travel by %s", ranks_count(l->ranks), ranks_way(l->ranks));
+	return rc;
 }
 
 static struct prompt_options prompt_options_of(const struct loop *l)
@@ -130,6 +180,8 @@ static struct prompt_options prompt_options_of(const struct loop *l)
 		.seed = (uint64_t)o->seed,
 		.max_prompt_length = o->max_prompt_length,
 		.truncate_prompts = o->truncate_prompts,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
 	};
 }
 
@@ -182,16 +234,27 @@ static int open_prompts(struct loop *l, struct err *err)
 	if (rc) return rc;
 	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
+	if (groups < ranks_count(l->ranks))
+		return err_set(err, ERR_USAGE,
+			"%lld groups a step for %d ranks: some would have nothing to do; raise "
+			"--generation_batch_size",
+			(long long)groups, ranks_count(l->ranks));
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
 	int longest = longest_prompt(&l->prompts);
-	if (longest + l->o->max_completion_length > l->o->max_tokens)
+	int64_t behind = rl_episode_tokens(l->o);
+	if (!l->author.outside && longest + behind > l->o->max_tokens)
 		return err_set(err, ERR_LIMIT,
-			"the longest prompt has %d tokens and an answer up to %lld, but --max_tokens is %lld; raise it or lower "
-			"--max_completion_length or --max_prompt_length",
-			longest, (long long)l->o->max_completion_length, (long long)l->o->max_tokens);
-	if (l->prompts.refused) log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
+			"the longest prompt has %d tokens and %s up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length%s or --max_prompt_length",
+			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
+			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
+	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
+	if (rc) return rc;
+	if (l->prompts.alone && is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
+	if (l->prompts.refused && is_first(l))
+		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
 	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
 }
 
@@ -201,7 +264,7 @@ static int open_pairs(struct loop *l, struct err *err)
 	if (!path) return 0;
 	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
 	if (rc) return err_prefix(err, "--replay_pairs");
-	if (l->pairs.too_long)
+	if (l->pairs.too_long && is_first(l))
 		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
 			(long long)l->pairs.too_long);
 	return 0;
@@ -253,7 +316,7 @@ static int open_memory(struct loop *l, struct err *err)
 	const struct rl_options *o = l->o;
 	struct rl_memory m;
 	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
-	rl_memory_print(o, l->policy.ops, &m, stderr);
+	if (is_first(l)) rl_memory_print(o, l->policy.ops, &m, stderr);
 	l->update.recompute = m.recompute;
 	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
 }
@@ -288,9 +351,10 @@ static int open_trainer(struct loop *l, struct err *err)
 		.full_reference = o->beta > 0 && !o->policy.use_peft,
 		.reference_model = o->policy.model,
 		.recompute = l->update.recompute,
+		.ranks = l->ranks,
 		.apart = o->apart,
 	};
-	if (!l->policy.ops->follows)
+	if (!l->policy.ops->follows && is_first(l))
 		log_info("device %s: its attention knows no shared beginnings, so every answer trains whole, with its prompt",
 			l->policy.ops->name);
 	l->update = u;
@@ -300,44 +364,70 @@ static int open_trainer(struct loop *l, struct err *err)
 	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
 	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
 	if (rc) return rc;
-	open_history(l);
 	/* The sampler, which shares the model with the trainer. */
 	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
-	return engine_create(l->policy.model, &e, &l->engine, err);
+	rc = engine_create(l->policy.model, &e, &l->engine, err);
+	l->author.engine = l->engine;
+	return rc;
+}
+
+/* The folder belongs to one run with these settings, or is refused; all ranks have the same. */
+static int open_folder(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	json_t *settings = rl_settings_json(
+		o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs, ranks_count(l->ranks));
+	char *text = json_dumps(settings, JSON_SORT_KEYS);
+	int rc = ranks_agree(l->ranks, "settings", text, err);
+	if (!rc) rc = dir_make(o->output_dir, err);
+	if (!rc && is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
+	if (!rc && is_first(l)) rc = run_folder_claim(o->output_dir, err);
+	free(text);
+	json_decref(settings);
+	return rc;
+}
+
+/* Rank 0's store has the run. Another's stands beside it and has the verdicts that it gave alone. */
+static int open_run(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	char own[32];
+	snprintf(own, sizeof own, "rank-%d.db", ranks_rank(l->ranks));
+	char *path = is_first(l) && o->store ? xstrdup(o->store) : path_join(o->output_dir, is_first(l) ? "hone.db" : own);
+	int rc = store_open(path, &l->store, err);
+	free(path);
+	if (rc || !is_first(l)) return rc;
+	json_t *config = options_json(rl_option_defs, rl_option_count, o);
+	/* A store that several runs share knows each by its folder, wherever hone was started. */
+	char *name = path_real(o->output_dir);
+	rc = store_run_open(l->store, name, config, &l->run, err);
+	json_decref(config);
+	free(name);
+	return rc;
 }
 
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	/* The folder first: it belongs to one run with these settings, or is refused. */
-	json_t *settings = rl_settings_json(o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs);
-	int rc = dir_make(o->output_dir, err);
-	if (!rc) rc = rl_settings_settle(o->output_dir, settings, err);
-	if (!rc) rc = run_folder_claim(o->output_dir, err);
-	json_decref(settings);
-	if (rc) return rc;
-	char *path = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");
-	rc = store_open(path, &l->store, err);
-	free(path);
-	json_t *config = options_json(rl_option_defs, rl_option_count, o);
-	/* A store that several runs share knows each by its folder, wherever hone was started. */
-	char *name = path_real(o->output_dir);
-	if (!rc) rc = store_run_open(l->store, name, config, &l->run, err);
-	json_decref(config);
-	free(name);
+	int rc = open_folder(l, err);
+	if (!rc) rc = open_run(l, err);
 	/* Verdicts are cached in the same store. */
+	char *device = ranks_device(l->ranks, o->verify_device);
 	struct verify_options v = {
-		.device = o->verify_device,
+		.device = device,
 		.gpu = o->gpu,
 		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->seed + 0x766572696679,
+		.sanitize_share = o->sanitize_share,
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
-	return rc ? rc : verifier_create(&v, &l->verifier, err);
+	if (!rc) rc = verifier_create(&v, &l->verifier, err);
+	free(device);
+	return rc;
 }
 
 /* What the store holds of the steps that are behind the checkpoint, into history and guards. */
@@ -361,23 +451,44 @@ static int fold_metrics(int64_t step, int64_t index, const json_t *row, void *ct
 	return 0;
 }
 
-static int resume(struct loop *l, struct err *err)
+static int last_step(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	int64_t *last = ctx;
+	(void)index;
+	(void)row;
+	*last = step;
+	return 0;
+}
+
+/* Where nothing trains the store is all that there is to continue from: a step stands there whole, or not at all. */
+static int checkpoint_take(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
-	struct fold fold = {l, err};
-	int rc = checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, &s, err);
-	if (rc && rc != ERR_NOT_FOUND) return rc;
-	if (!rc) {
+	int rc = l->author.outside
+		? store_metrics_each(l->store, l->run, last_step, &l->step, err)
+		: checkpoint_load(l->o->output_dir, l->policy.model, l->policy.adapter, l->optimizer, l->ranks, &s, err);
+	if (rc && (rc != ERR_NOT_FOUND || l->author.outside)) return rc;
+	if (!rc && !l->author.outside) {
 		l->step = s.step;
 		l->seconds_before = json_number_value(json_object_get(s.extra, EXTRA_SECONDS));
 		l->tokens = json_integer_value(json_object_get(s.extra, "num_tokens"));
 		updater_state_set(l->updater, json_object_get(s.extra, "updater"));
-		log_info("%s: continuing after step %lld", l->o->output_dir, (long long)s.step);
 	}
+	if (l->step > 0 && is_first(l)) log_info("%s: continuing after step %lld", l->o->output_dir, (long long)l->step);
 	json_decref(s.extra);
-	rc = store_run_truncate(l->store, l->run, l->step, err);
-	if (!rc) rc = store_samples_each(l->store, l->run, fold_sample, &fold, err);
-	if (!rc) rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
+	return 0;
+}
+
+static int resume(struct loop *l, struct err *err)
+{
+	struct fold fold = {l, err};
+	int rc = checkpoint_take(l, err);
+	if (rc) return rc;
+	/* What was learned about the prompts every rank knows; metrics and guards are rank 0's. */
+	rc = is_first(l) ? store_run_truncate(l->store, l->run, l->step, err) : 0;
+	if (!rc) rc = samples_relay(l->ranks, l->store, l->run, fold_sample, &fold, err);
+	if (rc || !is_first(l)) return rc;
+	rc = store_metrics_each(l->store, l->run, fold_metrics, &fold, err);
 	return rc ? rc : rl_metrics_open(l->o->output_dir, l->store, l->run, l->step, &l->metrics_file, err);
 }
 
@@ -388,6 +499,7 @@ static double loop_seconds(const struct loop *l)
 
 static int save(struct loop *l, struct err *err)
 {
+	if (!is_first(l)) return 0;
 	struct checkpoint_state s = {.step = l->step, .extra = json_object()};
 	/* Seconds enter a checkpoint only when they decide something: otherwise equal runs must have
 	 * equal bytes. */
@@ -426,16 +538,18 @@ static int record(struct loop *l, const json_t *rows, const json_t *metrics, str
 }
 
 /* Supervised updates on the buffer, behind those of the answers themselves. */
-static void step_replay(struct loop *l, struct update_stats *u)
+static int step_replay(struct loop *l, struct update_stats *u, struct err *err)
 {
+	int rc = 0;
 	const struct rl_options *o = l->o;
 	const struct sft_example **e = xcalloc((size_t)o->replay_batch_size, sizeof *e);
-	for (int k = 0; k < o->replay_updates; k++) {
+	for (int k = 0; !rc && k < o->replay_updates; k++) {
 		bool is_ready = history_unique(l->history) + (int64_t)l->pairs.train.count >= o->replay_min;
 		int n = is_ready ? history_replay(l->history, l->step, k, (int)o->replay_batch_size, e) : 0;
-		updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u);
+		rc = updater_fit(l->updater, e, n, o->replay_rate, o->replay_weight, u, err);
 	}
 	free(e);
+	return rc;
 }
 
 static int weights_save(struct loop *l, const char *name, struct err *err)
@@ -450,10 +564,14 @@ static int weights_save(struct loop *l, const char *name, struct err *err)
 static int step_watch(struct loop *l, json_t *m, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	char begins[512];
+	char begins[512] = "";
 	json_t *alarms = json_array();
 	bool is_due = o->eval_steps > 0 && l->step % o->eval_steps == 0;
 	int rc = is_due ? step_evaluate(l, m, err) : 0;
+	if (!is_first(l)) {
+		json_decref(alarms);
+		return rc;
+	}
 	guard_add(&l->guard, l->step, m, alarms, begins, sizeof begins);
 	if (json_array_size(alarms)) json_object_set(m, "alarms", alarms);
 	if (l->guard.stops) json_object_set_new(m, "stopped", json_string(l->guard.why));
@@ -472,21 +590,25 @@ static int step_learn(
 {
 	/* The update, and the rows that it was made from, as the store keeps them. */
 	struct update_stats u = {0};
+	bool trains = !l->author.outside;
 	double t0 = step_clock(l);
-	int rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err);
+	int rc = trains
+		? updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err)
+		: 0;
 	json_t *rows = rc ? NULL : step_rows(l, b, err);
 	if (!rows) return err->code;
-	step_replay(l, &u);
+	rc = step_replay(l, &u, err);
+	if (!rc) rc = update_stats_join(l->ranks, &u, err);
 	double update_s = step_clock(l) - t0;
 	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
 	 * look at them before the times are added, and may end the run. */
 	l->tokens += u.tokens;
-	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, &u);
+	json_t *m = step_metrics(l->o, &l->rule, &l->prompts, b, trains ? &u : NULL);
 	json_object_set_new(m, "step", json_integer(l->step));
 	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
-	put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
+	if (trains) put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
-	rc = step_watch(l, m, err);
+	if (!rc) rc = step_watch(l, m, err);
 	/* Where the step's seconds went; verdicts are waited for inside generation. */
 	put_number(m, "timing_s/generate_and_verify", generate_s);
 	put_number(m, "timing_s/generate", l->times.generate_s);
@@ -495,8 +617,8 @@ static int step_learn(
 	put_number(m, "timing_s/update", update_s);
 	put_number(m, "step_time", generate_s + step_clock(l) - t0);
 	/* Rows and metrics go to the store in one transaction before anybody hears of them. */
-	if (!rc) rc = record(l, rows, m, err);
-	if (!rc && metrics) rc = metrics(ctx, l->step, m);
+	if (!rc && is_first(l)) rc = record(l, rows, m, err);
+	if (!rc && metrics && is_first(l)) rc = metrics(ctx, l->step, m);
 	json_decref(m);
 	json_decref(rows);
 	return rc;
@@ -507,7 +629,7 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	struct step_batch b;
 	double t0 = step_clock(l);
 	l->times = (struct rollout_times){.clock = l->o->clock};
-	if (l->o->max_steps <= 0) optimizer_pace(l->optimizer, loop_seconds(l) / l->o->max_seconds);
+	if (l->o->max_steps <= 0 && l->optimizer) optimizer_pace(l->optimizer, l->seconds / l->o->max_seconds);
 	int rc = step_collect(l, &b, err);
 	if (rc) return rc;
 	l->step++;
@@ -516,10 +638,16 @@ static int step(struct loop *l, metrics_fn *metrics, void *ctx, struct err *err)
 	return rc;
 }
 
-static bool is_finished(const struct loop *l)
+/* The first rank's clock and guards are all ranks'. */
+static int step_settle(struct loop *l, bool *is_finished, struct err *err)
 {
-	return l->guard.stops || (l->o->max_steps > 0 && l->step >= l->o->max_steps) ||
-		(l->o->max_seconds > 0 && loop_seconds(l) >= l->o->max_seconds);
+	const struct rl_options *o = l->o;
+	double own[2] = {is_first(l) ? loop_seconds(l) : 0, is_first(l) && l->guard.stops};
+	int rc = ranks_add(l->ranks, own, ARRAY_LEN(own), err);
+	l->seconds = own[0];
+	*is_finished = own[1] > 0 || (o->max_steps > 0 && l->step >= o->max_steps) ||
+		(o->max_seconds > 0 && l->seconds >= o->max_seconds);
+	return rc;
 }
 
 static void loop_release(struct loop *l)
@@ -534,26 +662,56 @@ static void loop_release(struct loop *l)
 	prompt_set_release(&l->prompts);
 	prompt_set_release(&l->dev);
 	sft_data_release(&l->pairs);
+	str_release(&l->turn_template);
+	outside_close(l->author.outside);
 	policy_close(&l->policy);
+}
+
+/* What answers of several ranks carry to one another are those of a model, each alone. */
+static int ranks_check(const struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	const char *what = o->num_turns > 1 ? "--num_turns above 1"
+		: o->pipeline                   ? "--pipeline"
+		: policy_is_outside(&o->policy) ? "a policy outside of the program"
+										: NULL;
+	if (!l->ranks || !what) return 0;
+	return err_set(err, ERR_USAGE, "%s: not with several ranks; run one process", what);
+}
+
+static int loop_open(struct loop *l, struct err *err)
+{
+	/* The others first: who is missing is said before anything long begins. */
+	int rc = options_check(l->o, l, err);
+	if (!rc) rc = ranks_open(&l->o->ranks, &l->ranks, err);
+	if (!rc) rc = ranks_check(l, err);
+	if (!rc) rc = open_policy(l, false, err);
+	if (!rc) rc = open_prompts(l, err);
+	bool trains = !l->author.outside;
+	if (!rc && trains) rc = open_memory(l, err);
+	if (!rc && trains) rc = open_pairs(l, err);
+	if (!rc && trains) rc = open_trainer(l, err);
+	if (!rc) open_history(l);
+	if (!rc) rc = open_store(l, err);
+	return rc ? rc : resume(l, err);
 }
 
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
 {
 	struct loop l = {.o = o, .start_ns = clock_ns()};
-	int rc = options_check(o, &l, err);
-	if (!rc) rc = open_policy(&l, false, err);
-	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rc = open_memory(&l, err);
-	if (!rc) rc = open_pairs(&l, err);
-	if (!rc) rc = open_trainer(&l, err);
-	if (!rc) rc = open_store(&l, err);
-	if (!rc) rc = resume(&l, err);
-	while (!rc && !is_finished(&l)) {
+	bool is_finished = false;
+	int rc = loop_open(&l, err);
+	bool trains = !l.author.outside;
+	if (!rc) rc = step_settle(&l, &is_finished, err);
+	while (!rc && !is_finished) {
 		rc = step(&l, metrics, ctx, err);
-		if (!rc && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
+		if (!rc && trains && o->save_steps > 0 && l.step % o->save_steps == 0) rc = save(&l, err);
+		if (!rc) rc = step_settle(&l, &is_finished, err);
 	}
-	if (!rc) rc = save(&l, err);
-	if (!rc) rc = weights_save(&l, "final", err);
+	if (!rc && trains) rc = save(&l, err);
+	if (!rc && trains && is_first(&l)) rc = weights_save(&l, "final", err);
+	if (!rc) rc = ranks_meet(l.ranks, err);
+	ranks_close(l.ranks, rc ? err : NULL);
 	if (l.guard.stops) log_warn("%s", l.guard.why);
 	loop_release(&l);
 	return rc;
@@ -571,6 +729,7 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
+	str_release(&l.turn_template);
 	policy_close(&l.policy);
 	return rc;
 }

@@ -31,8 +31,9 @@ static void length_count(struct rollout_stats *s, const struct rollout *r)
 	s->length += len;
 	s->min_length = MIN(s->min_length, len);
 	s->max_length = MAX(s->max_length, len);
-	s->degenerate += degenerate_share(r->completion.tokens, len) >= DEGENERATE_FROM;
-	for (int k = 0; k < len; k++) s->logprob += r->completion.logprobs[k];
+	/* A policy outside tells neither tokens nor log-probabilities. */
+	if (r->completion.tokens) s->degenerate += degenerate_share(r->completion.tokens, len) >= DEGENERATE_FROM;
+	for (int k = 0; r->completion.logprobs && k < len; k++) s->logprob += r->completion.logprobs[k];
 	if (r->completion.finish == FINISH_LENGTH) {
 		s->clipped++;
 		return;
@@ -156,9 +157,6 @@ static void put_answers(json_t *m, const struct rollout_stats *s)
 		snprintf(key, sizeof key, "hack/%s", reason);
 		put_number(m, key, per((double)json_integer_value(count), s->n));
 	}
-	/* Minus the mean log-probability of what was sampled: the entropy's unbiased estimate over all
-	 * completion tokens, for which no pass is needed (of untruncated sampling). */
-	put_number(m, "entropy", -per(s->logprob, s->length));
 	json_object_set_new(m, "dropped", json_integer(s->dropped));
 }
 
@@ -187,6 +185,81 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
 }
 
+/* What the mid-end did to the kernels that it was given: of its genuine answers the shares that are faster and slower,
+ * and of the faster ones by which change. */
+static void put_midend(json_t *m, const struct prompt_set *prompts, const struct step_batch *b)
+{
+	int genuine = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
+	double log_speedup = 0;
+	for (int i = 0; i < b->n; i++) {
+		const struct rollout *r = &b->r[i];
+		const struct verdict *given = &prompts->rows[r->prompt].profile;
+		if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+		double s = midend_speedup(given, &r->verdict);
+		if (!(s > 0)) continue;
+		genuine++;
+		slower += s < 1;
+		log_speedup += log(s);
+		if (s <= 1) continue;
+		faster++;
+		by[midend_change(given, &r->verdict)]++;
+	}
+	put_number(m, "midend/faster", per(faster, genuine));
+	put_number(m, "midend/slower", per(slower, genuine));
+	put_number(m, "midend/speedup_geomean", genuine ? exp(log_speedup / genuine) : 0);
+	for (int c = 0; c < MIDEND_CHANGE_COUNT; c++) {
+		char key[48];
+		snprintf(key, sizeof key, "midend/%s", midend_change_name((enum midend_change)c));
+		if (c != CHANGE_NONE) put_number(m, key, per(by[c], faster));
+	}
+}
+
+/* Episodes: how many were solved by which turn, and the answers of each turn. */
+static void put_turns(json_t *m, const struct rl_options *o, const struct step_batch *b)
+{
+	int T = (int)o->num_turns, episodes = 0, solved = 0;
+	int *answers = xcalloc((size_t)T, sizeof *answers), *genuine = xcalloc((size_t)T, sizeof *genuine);
+	for (int i = 0; i < b->n; i++) {
+		const struct rollout *r = &b->r[i];
+		bool is_genuine = !r->is_dropped && r->verdict.class == VERDICT_GENUINE;
+		episodes += r->turn == 0;
+		answers[r->turn] += !r->is_dropped;
+		genuine[r->turn] += is_genuine;
+		/* Refining goes on behind a genuine answer: an episode counts where it is first solved. */
+		bool was_solved = false;
+		for (int k = i; k-- > 0 && r->turn > 0 && b->r[k].turn <= r->turn;) {
+			bool is_same = b->r[k].sample == r->sample && b->r[k].prompt == r->prompt && b->r[k].turn < r->turn;
+			was_solved |= is_same && b->r[k].verdict.class == VERDICT_GENUINE;
+			if (is_same && b->r[k].turn == 0) break;
+		}
+		solved += is_genuine && !was_solved;
+	}
+	put_number(m, "turns/mean", per(b->n, episodes));
+	put_number(m, "turns/solved", per(solved, episodes));
+	for (int t = 0; t < T; t++) {
+		char key[48];
+		snprintf(key, sizeof key, "turns/%d/answers", t + 1);
+		json_object_set_new(m, key, json_integer(answers[t]));
+		snprintf(key, sizeof key, "turns/%d/genuine", t + 1);
+		put_number(m, key, per(genuine[t], answers[t]));
+	}
+	free(answers);
+	free(genuine);
+}
+
+/* What only a policy in this program has: log-probabilities, tokens, updates. */
+static void put_training(json_t *m, const struct rl_options *o, const struct rollout_stats *s,
+	const struct step_batch *b, const struct update_stats *u)
+{
+	/* Minus the mean log-probability of what was sampled: the entropy's unbiased estimate over all
+	 * completion tokens, for which no pass is needed (of untruncated sampling). */
+	put_number(m, "entropy", -per(s->logprob, s->length));
+	put_update(m, o, u);
+	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
+	put_number(m, "distinct/generation", distinct_share(b));
+	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
+}
+
 json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
 	const struct step_batch *b, const struct update_stats *u)
 {
@@ -196,11 +269,10 @@ json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule,
 	for (int g = 0; g < b->groups; begin += b->sizes[g++]) discoveries += is_discovery(b->r + begin, b->sizes[g]);
 	put_rewards(m, rule, &s);
 	put_answers(m, &s);
-	put_update(m, o, u);
 	json_object_set_new(m, "answers", json_integer(b->n));
-	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
-	put_number(m, "distinct/generation", distinct_share(b));
-	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
+	if (!strcmp(o->stage, "midend")) put_midend(m, prompts, b);
+	if (o->num_turns > 1) put_turns(m, o, b);
+	if (u) put_training(m, o, &s, b, u);
 	put_number(m, "frac_reward_zero_std", per(b->flat, b->groups));
 	put_number(m, "discoveries", per(discoveries, b->groups));
 	if (o->filter_groups) json_object_set_new(m, "num_gen_batches", json_integer(b->rounds));

@@ -3,6 +3,7 @@
 #include "rl/rl.h"
 #include "base/base.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 #define S(field, help, choices) { #field, OPTION_STR, offsetof(struct rl_options, field), help, choices }
@@ -13,6 +14,7 @@
 const struct option_def rl_option_defs[] = {
 	POLICY_MODEL_OPTION(rl_options),
 	POLICY_ADAPTER_OPTION(rl_options, "PEFT adapter folder to start from; default: a fresh adapter"),
+	POLICY_OUTSIDE_OPTIONS(rl_options),
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics, samples and verdicts; default: <output_dir>/hone.db", NULL),
 	S(stage, "agent", "frontend|midend"),
@@ -23,8 +25,24 @@ const struct option_def rl_option_defs[] = {
 	S(prompt_template, "template file (recipes/prompts/)", NULL),
 	POLICY_CHAT_OPTIONS(rl_options),
 	S(precision, "fp32 rule that the verifier applies", "strict|tf32"),
+	I(variants,
+		"genuine kernels of the task to show beside it, at most ({{variants}}); tasks with fewer than two go; 0: off",
+		"0 to 64"),
+	{"variants_from", OPTION_LIST, offsetof(struct rl_options, variants_from),
+		"where they come from: run folder, store, or rows of `hone eval --out`; may be given several times", NULL},
+	S(pipeline,
+		"recipe of the mid-end: trains the frontend, then on the kernels that it found the mid-end, an adapter each",
+		NULL),
+	I(pipeline_kernels, "kernels of a task that the mid-end is given, the first distinct ones", "1 to 1000"),
+	I(num_turns, "turns of an episode: answers to one prompt, each but the first behind the verdict on the one before",
+		"1 to 64"),
+	B(turn_refines, "go on behind a genuine answer too, towards a faster one"),
+	F(turn_gamma, "a turn is paid its reward, and so much of the next turn's value", "0 to 1"),
+	S(turn_template, "template file of a further turn, with {{feedback}}", NULL),
+	I(max_feedback_length, "tokens that a further turn adds before its answer; feedback is shortened to fit",
+		"16 to 16777216"),
 	S(reward, "row of the reward table (docs/rewards.md)",
-		"frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin|stock"),
+		"frontend|hrd|uniform|paper-frontend|paper-midend|tritonrl|kevin|midend|stock"),
 	S(reward_time,
 		"whose speed rewards count: predicted, the cost model's; measured, on --verify_device, beside PyTorch's eager "
 		"reference",
@@ -104,9 +122,11 @@ const struct option_def rl_option_defs[] = {
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(rl_options),
+	RANKS_OPTIONS(rl_options),
 	POLICY_INVARIANT_OPTION(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
-	S(verify_device, "cpu: the vm alone; cuda, cuda:N: with that GPU", NULL),
+	S(verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	F(sanitize_share, "on --verify_device cuda, share of right answers that run under compute-sanitizer too", "0 to 1"),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),
 	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
@@ -119,13 +139,23 @@ void rl_options_default(struct rl_options *o)
 {
 	/* What is not named here starts as zero: no limit, not used, or none. */
 	*o = (struct rl_options){
-		.policy = {.device = "cpu", .chat_template = "auto", .use_peft = true, .lora_r = 16, .lora_alpha = 32},
+		.policy = {.device = "cpu",
+			.chat_template = "auto",
+			.use_peft = true,
+			.lora_r = 16,
+			.lora_alpha = 32,
+			POLICY_OUTSIDE_DEFAULTS},
 		.stage = "frontend",
 		.split = "train",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.precision = "strict",
 		.cost_size = "judged",
 		.verify_device = "cpu",
+		.pipeline_kernels = 2,
+		.num_turns = 1,
+		.turn_gamma = 0.4,
+		.turn_template = "recipes/prompts/turn.txt",
+		.max_feedback_length = 1024,
 		.reward = "frontend",
 		.reward_time = "predicted",
 		.advantage = "loo",
@@ -167,6 +197,7 @@ void rl_options_default(struct rl_options *o)
 		.temperature = 1.0,
 		.top_p = 1.0,
 		.seed = 42,
+		.ranks = RANKS_DEFAULTS,
 		.optimizer = {.learning_rate = 1e-5,
 			.lr_scheduler_type = "constant",
 			.adam_beta1 = 0.9,

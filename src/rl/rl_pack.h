@@ -26,14 +26,22 @@ struct pack {
 	/* loss rows: tokens of the answers, sequence behind sequence */
 	int32_t *head_of; /* (nloss) */
 	int nloss;
-	int32_t *member_begin, *member; /* (nhead + 1), (nloss): the loss rows of each head row, in order */
+	int32_t *member_begin; /* (nhead + 1) where each head row's loss rows begin in member */
+	int32_t *member;       /* (nloss) loss rows, in order */
 	/* inside */
-	int32_t *ids, *pos, *start, *follows; /* (max_tokens), start one more */
-	int T, S;
+	int32_t *ids;     /* (max_tokens) */
+	int32_t *pos;     /* (max_tokens) */
+	int32_t *start;   /* (max_tokens + 1) */
+	int32_t *follows; /* (max_tokens) */
+	int T;
+	int S;
 	struct pack_place *places; /* of the sequences in the batch */
-	int nplaces, places_cap, loss_cap;
+	int nplaces;
+	int places_cap;
+	int loss_cap;
 	int32_t *rows; /* batch row of every position of every sequence */
-	size_t nrows, rows_cap;
+	size_t nrows;
+	size_t rows_cap;
 };
 void pack_init(struct pack *p, int max_tokens, bool shares);
 void pack_release(struct pack *p);

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 
@@ -35,10 +36,15 @@ static struct lengths lengths_of(const struct prompt_set *s)
 	return l;
 }
 
+int64_t rl_episode_tokens(const struct rl_options *o)
+{
+	return o->num_turns * o->max_completion_length + (o->num_turns - 1) * o->max_feedback_length;
+}
+
 struct engine_options rl_engine_options(const struct rl_options *o, int longest)
 {
 	return (struct engine_options){.max_sequences = (int)MIN(o->generation_batch_size, o->max_sequences),
-		.max_context = longest + (int)o->max_completion_length,
+		.max_context = longest + (int)rl_episode_tokens(o),
 		.rows_apart = o->apart};
 }
 
@@ -56,6 +62,7 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 			.recompute = recompute}};
 	struct device_plan d = {
 		.pass = t.pass, .passes = t.has_reference && !t.adapter_rank ? 2 : 1, .adapter_rank = t.adapter_rank};
+	d.ranks = ranks_planned(&o->ranks);
 	engine_device_plan(&e, &d);
 	size_t kv = kv_bytes(ops, c, d.kv_pages);
 	*out = (struct memory_plan){0};
@@ -94,7 +101,7 @@ static void advice_make(const struct rl_options *options, const struct model_con
 	int longest, size_t room, char *text, size_t len)
 {
 	struct rl_options o = *options;
-	int64_t sample = longest + o.max_completion_length,
+	int64_t sample = longest + rl_episode_tokens(&o),
 			tokens = largest_fitting(&o, &o.max_tokens, sample, c, ops, longest, room);
 	if (tokens >= sample) {
 		snprintf(text, len, "with --max_tokens %lld it fits", (long long)tokens);

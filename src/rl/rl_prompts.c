@@ -16,6 +16,8 @@ static void row_release(struct prompt_row *r)
 	free(r->task.structure);
 	free(r->task.split);
 	free(r->kernel);
+	variants_release(r);
+	free(r->body);
 	free(r->text);
 	ids_release(&r->ids);
 }
@@ -84,15 +86,21 @@ static int kernels_read(struct prompt_set *s, const char *path, struct err *err)
 static int row_render(struct prompt_row *r, const struct prompt_options *o, const char *template_text,
 	const struct tokenizer *t, struct err *err)
 {
-	struct prompt_input in = {
-		.task = &r->task, .kernel = r->kernel, .profile = r->kernel ? &r->profile : NULL, .precision = o->precision};
+	struct prompt_input in = {.task = &r->task,
+		.kernel = r->kernel,
+		.profile = r->kernel ? &r->profile : NULL,
+		.variants = r->variants,
+		.nvariants = r->nvariants,
+		.precision = o->precision};
 	struct str body = {0};
 	struct chat_text chat = {0};
 	int rc = prompt_render(template_text, o->prompt_template, &in, &body, err);
 	struct chat_message m = {"user", body.data ? body.data : ""};
-	if (!rc) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
-	if (!rc) rc = chat_encode(t, &chat, &r->ids, err);
-	if (!rc) r->text = xstrdup(chat.text.data);
+	r->body = xstrdup(m.content);
+	/* A policy outside has its own form of a chat, and its own tokens. */
+	if (!rc && t) rc = chat_render(o->chat_template, o->chat_date, &m, 1, true, &chat, err);
+	if (!rc && t) rc = chat_encode(t, &chat, &r->ids, err);
+	if (!rc) r->text = xstrdup(t ? chat.text.data : r->body);
 	str_release(&body);
 	chat_text_release(&chat);
 	if (rc) err_prefix(err, "task %s", r->task.name);
@@ -124,21 +132,26 @@ static void set_shuffle(struct prompt_set *s, uint64_t seed)
 	}
 }
 
-/* Drops rows of other splits and levels, then everything past the limit, before the dear part
- * (tokenising) begins. */
-static void set_select(struct prompt_set *s, const struct prompt_options *o)
+/* Drops rows of other splits and levels, and where variants are wanted those that have nothing to be
+ * compared, then everything past the limit, before the dear part (tokenising) begins. */
+static int set_select(struct prompt_set *s, const struct prompt_options *o, struct err *err)
 {
 	size_t kept = 0;
+	int rc = o->variants ? variants_attach(s, o->variants_from, o->variants, err) : 0;
 	for (size_t i = 0; i < s->count; i++) {
 		bool keep = !o->split || !*o->split || !strcmp(s->rows[i].task.split, o->split);
 		keep = keep && (!o->level || s->rows[i].task.level == o->level);
+		bool is_alone = o->variants && s->rows[i].nvariants < 2;
+		s->alone += keep && is_alone;
+		keep = keep && !is_alone;
 		if (keep) s->rows[kept++] = s->rows[i];
 		else row_release(&s->rows[i]);
 	}
 	s->count = kept;
-	if (o->limit <= 0) return;
+	if (o->limit <= 0) return rc;
 	set_shuffle(s, o->seed);
 	while (s->count > (size_t)o->limit) row_release(&s->rows[--s->count]);
+	return rc;
 }
 
 static int set_render(struct prompt_set *s, const struct prompt_options *o, const struct tokenizer *t, struct err *err)
@@ -159,6 +172,24 @@ static int set_render(struct prompt_set *s, const struct prompt_options *o, cons
 	return rc;
 }
 
+int prompt_set_kernels(const struct prompt_options *o, const struct prompt_kernel *k, size_t n,
+	const struct tokenizer *t, struct prompt_set *out, struct err *err)
+{
+	struct prompt_set s = {0};
+	for (size_t i = 0; i < n; i++) {
+		struct prompt_row *r = set_push(&s);
+		task_copy(&r->task, k[i].task);
+		r->kernel = xmalloc(k[i].len + 1);
+		memcpy(r->kernel, k[i].source, k[i].len);
+		r->kernel[k[i].len] = 0;
+		r->profile = *k[i].profile;
+	}
+	int rc = set_render(&s, o, t, err);
+	if (rc) prompt_set_release(&s);
+	else *out = s;
+	return rc;
+}
+
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err)
 {
 	enum agent_stage stage;
@@ -170,13 +201,13 @@ int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, s
 	for (size_t i = 0; i < tasks.count; i++) task_copy(&set_push(&s)->task, &tasks.tasks[i]);
 	task_set_release(&tasks);
 	if (stage == AGENT_MIDEND) rc = kernels_read(&s, o->tasks, err);
-	if (!rc) set_select(&s, o);
+	if (!rc) rc = set_select(&s, o, err);
 	if (!rc) rc = set_render(&s, o, t, err);
 	if (!rc && s.count == 0)
 		rc = err_set(err, ERR_NOT_FOUND,
-			"%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld); check --split and "
-			"--max_prompt_length",
-			o->tasks, o->split ? o->split : "", s.refused, (long long)o->max_prompt_length);
+			"%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld, %d without two variants); check "
+			"--split, --max_prompt_length and --variants_from",
+			o->tasks, o->split ? o->split : "", s.refused, (long long)o->max_prompt_length, s.alone);
 	if (rc) prompt_set_release(&s);
 	else *out = s;
 	return rc;

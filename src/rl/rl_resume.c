@@ -14,7 +14,8 @@
 /* A run may be continued in another place, for longer, saving more often, on more threads: none of
  * these changes what a step computes. */
 static const char *const free_options[] = {"output_dir", "store", "max_steps", "max_seconds", "save_steps",
-	"save_total_limit", "threads", "cuda_libs", "memory", "verify_threads", "dry_run"};
+	"save_total_limit", "threads", "cuda_libs", "memory", "verify_threads", "dry_run", "policy_timeout",
+	"policy_requests", "ranks_port", "ranks_timeout", "ranks_transport"};
 
 static json_t *prompts_hash(const struct prompt_set *s)
 {
@@ -25,6 +26,7 @@ static json_t *prompts_hash(const struct prompt_set *s)
 		str_append(&bytes, r->task.source, strlen(r->task.source) + 1);
 		str_append(&bytes, &r->ids.count, sizeof r->ids.count);
 		str_append(&bytes, r->ids.data, r->ids.count * sizeof *r->ids.data);
+		if (!r->ids.count) str_append(&bytes, r->text, strlen(r->text) + 1);
 	}
 	struct sha256_hex h = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
 	str_release(&bytes);
@@ -46,7 +48,7 @@ static json_t *pairs_hash(const struct sft_examples *e)
 }
 
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs)
+	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks)
 {
 	json_t *j = options_json(rl_option_defs, rl_option_count, o),
 		   *max_steps = json_incref(json_object_get(j, "max_steps"));
@@ -54,9 +56,10 @@ json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct ada
 	if (strncmp(o->optimizer.lr_scheduler_type, "constant", 8))
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
+	json_object_set_new(j, "ranks", json_integer(ranks)); /* sums have their order */
 	json_object_set_new(j, "prompts", prompts_hash(prompts));
 	if (o->replay_pairs) json_object_set_new(j, "pairs", pairs_hash(&pairs->train));
-	json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
+	if (m) json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
 	return j;
 }
 
@@ -66,6 +69,7 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
 		: !strcmp(key, "weights")              ? "weights (hash of the model and adapter at the start)"
 		: !strcmp(key, "pairs")                ? "pairs (hash of the rows of replay_pairs)"
+		: !strcmp(key, "ranks")                ? "ranks (processes of the job)"
 											   : key;
 	err_set(err, ERR_MISMATCH,
 		"%s holds a run that was started with %s %s, now it is %s; continue with the recorded value or choose another "
@@ -97,12 +101,12 @@ static int settings_compare(const char *dir, const json_t *was, json_t *is, stru
 	return 0;
 }
 
-int rl_settings_settle(const char *output_dir, json_t *settings, struct err *err)
+int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err)
 {
-	bool has_checkpoint = false;
 	char *path = path_join(output_dir, "settings.json");
+	bool has_checkpoint = is_outside && path_exists(path);
 	json_t *recorded = NULL;
-	int rc = checkpoint_exists(output_dir, &has_checkpoint, err);
+	int rc = is_outside ? 0 : checkpoint_exists(output_dir, &has_checkpoint, err);
 	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
 	else if (!rc && !path_exists(path))
 		rc = err_set(err, ERR_MISMATCH,

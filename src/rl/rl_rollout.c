@@ -1,9 +1,11 @@
-/* Rollouts: the engine writes answers while the verifier grades the ones that are finished.
- * Which answer finishes first changes nothing: every result lands in its own slot. */
+/* Rollouts: an author writes answers (a model in the engine, or a policy outside) while the verifier
+ * grades the ones that are finished. Which answer finishes first changes nothing: every result lands
+ * in its own slot. */
 #include "rl/rl.h"
 #include "agent/agent.h"
 #include "base/base.h"
 #include "infer/infer.h"
+#include "policy/policy.h"
 #include "text/text.h"
 #include "text/unicode.h"
 #include "train/train.h"
@@ -14,10 +16,11 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#define WATCH_MS 1000 /* between looks at the other ranks while verdicts are waited for */
+
 struct collect {
-	struct engine *engine;
+	const struct author *author;
 	struct verifier *verifier;
-	const struct tokenizer *tokenizer;
 	const struct prompt_set *prompts;
 	const int *index;
 	const struct rollout_options *o;
@@ -42,7 +45,7 @@ static void rollout_decode(struct collect *c, struct rollout *r)
 	struct str text = {0};
 	int n = r->completion.count;
 	if (n && r->completion.finish != FINISH_LENGTH) n--; /* the end token is no part of the text */
-	tokenizer_decode(c->tokenizer, r->completion.tokens, (size_t)n, false, &text);
+	tokenizer_decode(c->author->policy->tokenizer, r->completion.tokens, (size_t)n, false, &text);
 	if (!text.data) str_puts(&text, "");
 	r->text = text.data;
 	r->text_len = text.len;
@@ -57,24 +60,39 @@ static uint64_t request_seed(uint64_t seed, int64_t id)
 	return (uint64_t)b.v[0] << 32 | b.v[1];
 }
 
+/* ---- slots and requests ---- */
+
+/* A request's id says which prompt and which turn; the answers to a first turn share their prompt and are one request.
+ */
+#define TURN_SHIFT 44
+
+static int turns_of(const struct collect *c) { return MAX(1, c->o->turns.most); }
+
+static int64_t slot_of(const struct collect *c, int64_t id, int sample)
+{
+	int64_t place = (id & (((int64_t)1 << TURN_SHIFT) - 1)) - c->o->id_base, turn = id >> TURN_SHIFT;
+	int64_t number = sample - (c->o->samples ? c->o->samples[place] : 0);
+	return (place * c->o->num_samples + number) * turns_of(c) + turn;
+}
+
 static float temperature_at(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
 {
 	struct collect *c = ctx;
-	int slot = (int)(id - c->o->id_base) * c->o->num_samples + sample;
-	bool is_code = span_is_code(&c->spans[slot], c->tokenizer, tokens, count);
+	struct span_state *span = &c->spans[slot_of(c, id, sample)];
+	bool is_code = span_is_code(span, c->author->policy->tokenizer, tokens, count);
 	return is_code ? c->o->temperature_code : c->o->sampling.temperature;
 }
 
-/* Answers `from` to `to` of a group. */
-static int submit_answers(struct collect *c, int place, int from, int to, struct err *err)
+/* The engine writes the answers `first` to `first + count` of a prompt behind these tokens. */
+static int submit_engine(
+	struct collect *c, int place, int turn, const struct ids *prompt, int first, int count, struct err *err)
 {
-	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
 	struct request q = {
-		.id = c->o->id_base + place,
-		.prompt = p->ids.data,
-		.nprompt = (int)p->ids.count,
-		.num_samples = to - from,
-		.first_sample = from,
+		.id = (c->o->id_base + place) | (int64_t)turn << TURN_SHIFT,
+		.prompt = prompt->data,
+		.nprompt = (int)prompt->count,
+		.num_samples = count,
+		.first_sample = first,
 		.sampling = c->o->sampling,
 		.max_new_tokens = c->o->max_new_tokens,
 		.stop_ids = c->o->stop_ids,
@@ -84,19 +102,92 @@ static int submit_answers(struct collect *c, int place, int from, int to, struct
 		.temperature_ctx = c,
 	};
 	q.sampling.seed = request_seed(c->o->sampling.seed, q.id);
-	c->sizes[place] = to;
-	c->active = true;
-	int rc = engine_submit(c->engine, &q, err);
-	return rc ? err_prefix(err, "task %s", p->task.name) : 0;
+	int rc = engine_submit(c->author->engine, &q, err);
+	return rc ? err_prefix(err, "task %s", c->prompts->rows[c->index[place]].task.name) : 0;
 }
 
-/* An answer has its verdict. Behind the last of a staged group's first ones the others may follow. */
+/* A policy outside is asked for one answer at a time, and told the whole conversation; the request's
+ * id is the answer's slot. */
+static int submit_outside(struct collect *c, int64_t slot, struct err *err)
+{
+	int T = turns_of(c), turn = (int)(slot % T), place = (int)(slot / T / c->o->num_samples);
+	const struct rollout *episode = &c->out[slot - turn];
+	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
+	struct chat_message *m = xcalloc((size_t)(2 * turn + 1), sizeof *m);
+	/* The prompt, then each answer with what was said to it. */
+	m[0] = (struct chat_message){"user", p->body};
+	for (int t = 0; t < turn; t++) {
+		m[2 * t + 1] = (struct chat_message){"assistant", episode[t].text};
+		m[2 * t + 2] = (struct chat_message){"user", episode[t + 1].feedback};
+	}
+	int sample = (c->o->samples ? c->o->samples[place] : 0) + (int)(slot / T % c->o->num_samples);
+	int64_t id = (c->o->id_base + place) | (int64_t)turn << TURN_SHIFT;
+	struct outside_request q = {
+		.id = slot,
+		.task = p->task.name,
+		.stage = c->author->stage,
+		.sample = sample,
+		.turn = turn,
+		.messages = m,
+		.count = (size_t)(2 * turn + 1),
+		.temperature = c->o->sampling.temperature,
+		.max_tokens = c->o->max_new_tokens,
+		.seed = request_seed(request_seed(c->o->sampling.seed, id), sample),
+	};
+	int rc = outside_submit(c->author->outside, &q, err);
+	free(m);
+	return rc;
+}
+
+/* First turns of the answers `from` to `to` of a group. */
+static int submit_answers(struct collect *c, int place, int from, int to, struct err *err)
+{
+	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
+	int rc = 0, T = turns_of(c), number = c->o->samples ? c->o->samples[place] : 0;
+	c->sizes[place] = to;
+	c->active = true;
+	if (!c->author->outside) return submit_engine(c, place, 0, &p->ids, number + from, to - from, err);
+	for (int s = from; s < to && !rc; s++) rc = submit_outside(c, ((int64_t)place * c->o->num_samples + s) * T, err);
+	return rc;
+}
+
+/* ---- turns ---- */
+
+static bool episode_goes_on(const struct collect *c, const struct rollout *r)
+{
+	if (r->turn + 1 >= turns_of(c) || r->is_dropped) return false;
+	return r->verdict.class != VERDICT_GENUINE || c->o->turns.is_refining;
+}
+
+/* The next turn of an episode, or its end: the turns that are left are absent then. */
+static int next_turn(struct collect *c, int64_t slot, struct err *err)
+{
+	struct rollout *r = &c->out[slot], *next = r + 1;
+	int left = turns_of(c) - 1 - r->turn, place = (int)(slot / turns_of(c) / c->o->num_samples), rc;
+	bool is_outside = c->author->outside;
+	if (!episode_goes_on(c, r)) {
+		for (int t = 0; t < left; t++)
+			next[t] = (struct rollout){
+				.prompt = r->prompt, .sample = r->sample, .turn = r->turn + 1 + t, .is_absent = true};
+		c->finished += left;
+		return 0;
+	}
+	rc = turn_begin(&c->o->turns, is_outside ? NULL : c->author->policy, &c->prompts->rows[r->prompt], r, next, err);
+	if (rc) return rc;
+	c->active = true;
+	return is_outside ? submit_outside(c, slot + 1, err)
+					  : submit_engine(c, place, next->turn, &next->context, r->sample, 1, err);
+}
+
+/* An answer has its verdict. Its episode goes on or ends; behind the last of a staged group's first ones the others may
+ * follow. */
 static int count_finished(struct collect *c, int64_t slot, struct err *err)
 {
-	int K = c->o->num_samples, place = (int)(slot / K), first = c->o->first;
+	int K = c->o->num_samples, place = (int)(slot / turns_of(c) / K), first = c->o->first;
 	c->finished++;
+	int rc = next_turn(c, slot, err);
 	if (c->o->progress) progress_update(&c->progress, c->finished, NULL);
-	if (++c->judged[place] != first || first == 0) return 0;
+	if (rc || ++c->judged[place] != first || first == 0) return rc;
 	if (!c->o->pays(c->o->pays_ctx, &c->out[(int64_t)place * K], first, K - first)) return 0;
 	return submit_answers(c, place, first, K, err);
 }
@@ -139,12 +230,13 @@ bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t
 static int take_completions(struct collect *c, struct err *err)
 {
 	struct completion done;
-	while (engine_take(c->engine, &done)) {
-		int place = (int)(done.id - c->o->id_base);
-		int64_t slot = (int64_t)place * c->o->num_samples + done.sample;
+	while (engine_take(c->author->engine, &done)) {
+		int64_t slot = slot_of(c, done.id, done.sample);
 		CHECK(slot >= 0 && slot < c->total);
-		struct rollout *r = &c->out[slot];
-		*r = (struct rollout){.prompt = c->index[place], .sample = done.sample, .completion = done};
+		struct rollout *r = &c->out[slot]; /* of a later turn it has its context and feedback already */
+		r->prompt = c->index[slot / turns_of(c) / c->o->num_samples];
+		r->sample = done.sample;
+		r->completion = done;
 		int rc = completion_check(&done, err);
 		if (rc) return err_prefix(err, "task %s", c->prompts->rows[r->prompt].task.name);
 		rollout_decode(c, r);
@@ -154,15 +246,49 @@ static int take_completions(struct collect *c, struct err *err)
 	return 0;
 }
 
-/* The verdicts that are there; with nothing to generate, all that are outstanding, or until one of
- * them asks for more answers. */
-static int take_verdicts(struct collect *c, struct err *err)
+/* An answer that the policy says it does not have is dropped: that is no fault of a candidate. */
+static void outside_problem(struct rollout *r, const struct outside_answer *a)
 {
-	bool waits = !c->active;
+	r->text = xstrdup("");
+	r->is_dropped = true;
+	r->verdict = (struct verdict){
+		.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
+	snprintf(r->verdict.reason, sizeof r->verdict.reason, "policy-error");
+	snprintf(r->verdict.detail, sizeof r->verdict.detail, "the policy has no answer: %s", a->problem);
+}
+
+/* The next answer from outside, or a verdict that is there first. */
+static int take_outside(struct collect *c, struct err *err)
+{
+	struct outside_answer a;
+	bool is_there;
+	int rc = outside_take(c->author->outside, c->outstanding ? verifier_fd(c->verifier) : -1, &is_there, &a, err);
+	if (rc || !is_there) return rc;
+	CHECK(a.id >= 0 && a.id < c->total);
+	struct rollout *r = &c->out[a.id];
+	int64_t episode = a.id / turns_of(c), place = episode / c->o->num_samples;
+	r->prompt = c->index[place];
+	r->sample = (c->o->samples ? c->o->samples[place] : 0) + (int)(episode % c->o->num_samples);
+	r->completion = (struct completion){.count = a.tokens, .finish = a.is_cut ? FINISH_LENGTH : FINISH_STOP};
+	c->active = outside_waiting(c->author->outside) > 0;
+	if (!a.text) {
+		outside_problem(r, &a);
+		return count_finished(c, a.id, err);
+	}
+	r->text = a.text;
+	r->text_len = a.len;
+	r->answer = answer_parse(r->text, r->text_len);
+	return rollout_grade(c, a.id, err);
+}
+
+/* The verdicts that are there; who waits takes all that are outstanding, or until one of them asks for
+ * more answers. */
+static int take_verdicts(struct collect *c, bool waits, struct err *err)
+{
 	while (c->outstanding && !(waits && c->active)) {
 		int64_t slot;
 		struct verdict v;
-		int rc = verifier_collect(c->verifier, waits ? -1 : 0, &slot, &v, err);
+		int rc = verifier_collect(c->verifier, !waits ? 0 : c->o->watch ? WATCH_MS : -1, &slot, &v, err);
 		if (rc == ERR_TIMEOUT) return 0;
 		if (rc) return rc;
 		c->out[slot].verdict = v;
@@ -182,14 +308,18 @@ static int collect_run(struct collect *c, int n, struct err *err)
 	double t0 = seconds(c->o->times);
 	for (int i = 0; i < n && !rc; i++) rc = submit_answers(c, i, 0, first, err);
 	while (!rc && (c->active || c->outstanding)) {
+		if (c->o->watch && (rc = c->o->watch(c->o->watch_ctx, err))) break;
 		bool generates = c->active;
-		if (generates) {
+		if (generates && c->author->outside) {
+			rc = take_outside(c, err);
+		} else if (generates) {
 			int active;
-			engine_step(c->engine, &active);
+			engine_step(c->author->engine, &active);
 			c->active = active > 0;
 			rc = take_completions(c, err);
 		}
-		if (!rc) rc = take_verdicts(c, err);
+		/* Behind the last token the next round waits, so that its seconds count as idle. */
+		if (!rc) rc = take_verdicts(c, !generates, err);
 		double now = seconds(c->o->times);
 		if (c->o->times) *(generates ? &c->o->times->generate_s : &c->o->times->idle_s) += now - t0;
 		t0 = now;
@@ -197,15 +327,15 @@ static int collect_run(struct collect *c, int n, struct err *err)
 	return rc;
 }
 
-int rollouts_collect(struct engine *e, struct verifier *v, const struct tokenizer *t, const struct prompt_set *prompts,
-	const int *index, int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
+int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
+	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err)
 {
-	struct collect c = {
-		.engine = e, .verifier = v, .tokenizer = t, .prompts = prompts, .index = index, .o = o, .out = out};
+	struct collect c = {.author = a, .verifier = v, .prompts = prompts, .index = index, .o = o, .out = out};
 	/* Verdicts come back under the number of their answer, which has to fit an int. */
-	if (__builtin_mul_overflow(n, o->num_samples, &c.total))
+	int per_prompt = o->num_samples * turns_of(&c);
+	if (__builtin_mul_overflow(n, per_prompt, &c.total))
 		return err_set(err, ERR_LIMIT, "%d prompts with %d answers each are more than %d answers; ask for fewer", n,
-			o->num_samples, INT_MAX);
+			per_prompt, INT_MAX);
 	memset(out, 0, (size_t)c.total * sizeof *out);
 	c.spans = xcalloc((size_t)MAX(c.total, 1), sizeof *c.spans);
 	c.judged = xcalloc((size_t)MAX(n, 1) * 2, sizeof *c.judged);
@@ -222,6 +352,8 @@ void rollouts_release(struct rollout *r, int n)
 {
 	for (int i = 0; i < n; i++) {
 		completion_release(&r[i].completion);
+		ids_release(&r[i].context);
+		free(r[i].feedback);
 		free(r[i].text);
 		r[i] = (struct rollout){0};
 	}
@@ -256,12 +388,14 @@ static json_t *answer_json(const char *text, size_t len)
 json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 {
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task", p->task.name,
-		"level", p->task.level, "structure", p->task.structure, "split", p->task.split, "sample", r->sample, "answer",
-		answer_json(r->text, r->text_len), "tokens", r->completion.count, "finish",
-		finish_reason_name(r->completion.finish), "verdict", verdict_record(&r->verdict), "reward_plan", r->reward.plan,
-		"reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code", r->advantage_code);
+	json_t *j = json_pack("{s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:i, s:s, s:o, s:f, s:f, s:f, s:f}", "task",
+		p->task.name, "level", p->task.level, "structure", p->task.structure, "split", p->task.split, "sample",
+		r->sample, "turn", r->turn, "answer", answer_json(r->text, r->text_len), "tokens", r->completion.count,
+		"finish", finish_reason_name(r->completion.finish), "verdict", verdict_record(&r->verdict), "reward_plan",
+		r->reward.plan, "reward_code", r->reward.code, "advantage_plan", r->advantage_plan, "advantage_code",
+		r->advantage_code);
 	CHECKF(j, "a rollout that is not JSON");
+	if (r->feedback) json_object_set_new(j, "feedback", json_string(r->feedback));
 	return j;
 }
 
@@ -280,8 +414,7 @@ double reward_total(const struct reward_rule *rule, const struct reward *r)
 	return rule->is_split ? r->code + rule->alpha * r->plan : r->code;
 }
 
-static void group_rewards(struct rollout *g, int K, const struct advantage_options *o, const struct prompt_set *prompts,
-	double *plan, double *code)
+static void group_rewards(struct rollout *g, int K, const struct advantage_options *o, const struct prompt_set *prompts)
 {
 	for (int k = 0; k < K; k++) {
 		const struct prompt_row *p = &prompts->rows[g[k].prompt];
@@ -290,8 +423,27 @@ static void group_rewards(struct rollout *g, int K, const struct advantage_optio
 		double penalty = overlong_penalty(o, g[k].completion.count);
 		g[k].reward.plan -= penalty;
 		g[k].reward.code -= penalty;
-		plan[k] = g[k].is_dropped ? NAN : g[k].reward.plan;
-		code[k] = g[k].is_dropped ? NAN : g[k].reward.code;
+	}
+}
+
+/* The turn behind this one, if its episode came to it: it stands in one of the groups that follow. */
+static const struct rollout *turn_behind(const struct rollout *r, int n, int i)
+{
+	for (int k = i + 1; k < n && r[k].turn >= r[i].turn && r[k].turn <= r[i].turn + 1; k++)
+		if (r[k].turn == r[i].turn + 1 && r[k].sample == r[i].sample && r[k].prompt == r[i].prompt) return &r[k];
+	return NULL;
+}
+
+/* From the last turns to the first: a reward and the discounted value of what came behind. A turn whose next one had no
+ * verdict has no value: NaN, and it teaches nothing. */
+static void values_sum(struct rollout *r, int n, double gamma)
+{
+	for (int i = n; i-- > 0;) {
+		const struct rollout *next = turn_behind(r, n, i);
+		r[i].value = r[i].is_dropped ? (struct reward){NAN, NAN} : r[i].reward;
+		if (!next) continue;
+		r[i].value.plan += gamma * next->value.plan;
+		r[i].value.code += gamma * next->value.code;
 	}
 }
 
@@ -304,11 +456,15 @@ int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const s
 	const struct prompt_set *prompts, bool *has_variance)
 {
 	int n = 0, dropped = 0, begin = 0;
-	for (int g = 0; g < groups; g++) n += sizes[g];
+	for (int g = 0; g < groups; n += sizes[g++]) group_rewards(r + n, sizes[g], o, prompts);
+	values_sum(r, n, o->turn_gamma);
 	double *v = xcalloc((size_t)MAX(n, 1) * 4, sizeof *v), *plan = v, *code = v + n, *a_plan = v + 2 * n,
 		   *a_code = v + 3 * n;
+	for (int i = 0; i < n; i++) {
+		plan[i] = r[i].value.plan;
+		code[i] = r[i].value.code;
+	}
 	for (int g = 0; g < groups; begin += sizes[g++]) {
-		group_rewards(r + begin, sizes[g], o, prompts, plan + begin, code + begin);
 		bool has_plan = group_advantages(o->type, plan + begin, sizes[g], a_plan + begin),
 			 has_code = group_advantages(o->type, code + begin, sizes[g], a_code + begin);
 		/* without any variance there is nothing to learn from the group */

@@ -1,7 +1,7 @@
-/* The answers of one step. Without more options: the step's prompts, K answers each. Staged: a few
- * answers each first, the rest where they are likely to differ. DAPO's dynamic sampling
- * (filter_groups): groups without variance are replaced by fresh prompts, up to max_num_gen_batches
- * rounds; what was generated for nothing is recorded all the same, and does not train. */
+/* The answers of one step (with turns: episodes, whose answers are grouped by turn). Without more options: the step's
+ * prompts, K answers each. Staged: a few answers each first, the rest where they are likely to differ. DAPO's dynamic
+ * sampling (filter_groups): groups without variance are replaced by fresh prompts, up to max_num_gen_batches rounds;
+ * what was generated for nothing is recorded all the same, and does not train. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "infer/infer.h"
@@ -85,21 +85,32 @@ static bool group_pays(void *ctx, const struct rollout *g, int first, int rest)
  * they pay; their sample numbers go on, so a group that is completed has the answers of one that was
  * drawn whole. */
 static int round_collect(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
-	int *total, struct err *err)
+	int *groups, int *total, struct err *err)
 {
-	int K = (int)l->o->num_generations;
+	int K = (int)l->o->num_generations, T = (int)l->o->num_turns;
 	struct rollout_options ro = collect_options(l, K, id_base);
 	ro.first = (int)l->o->num_generations_first;
 	ro.pays = group_pays;
 	ro.pays_ctx = l;
 	ro.times = &l->times;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->prompts, index, n, &ro, out, sizes, err);
+	ro.turns = (struct turn_options){.most = (int)l->o->num_turns,
+		.is_refining = l->o->turn_refines,
+		.max_feedback = (int)l->o->max_feedback_length,
+		.template_text = l->turn_template.data,
+		.template_name = l->o->turn_template,
+		.precision = l->o->precision};
+	int rc = rollouts_share(l->ranks, &l->author, l->verifier, &l->prompts, index, n, &ro, out, sizes, err);
 	if (rc) {
-		rollouts_release(out, n * K);
+		rollouts_release(out, n * K * T);
 		return rc;
 	}
-	/* Groups that stayed small leave gaps. */
+	*groups = n;
 	*total = 0;
+	if (T > 1) {
+		*groups = turns_order(out, n, K, T, sizes, total);
+		return 0;
+	}
+	/* Groups that stayed small leave gaps. */
 	for (int g = 0; g < n; *total += sizes[g++])
 		memmove(out + *total, out + (size_t)g * (size_t)K, (size_t)sizes[g] * sizeof *out);
 	return 0;
@@ -139,18 +150,19 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 	int K = (int)o->num_generations, wanted = (int)(o->generation_batch_size / K),
 		rounds = o->filter_groups ? (int)o->max_num_gen_batches : 1, missing = wanted, rc = 0;
 	int most = wanted * rounds, *index = xcalloc((size_t)most, sizeof *index);
-	*b = (struct step_batch){.r = xcalloc((size_t)most * (size_t)K, sizeof *b->r),
-		.sizes = xcalloc((size_t)most, sizeof *b->sizes),
-		.varies = xcalloc((size_t)most, sizeof *b->varies)};
+	size_t groups_max = (size_t)most * (size_t)o->num_turns;
+	*b = (struct step_batch){.r = xcalloc(groups_max * (size_t)K, sizeof *b->r),
+		.sizes = xcalloc(groups_max, sizeof *b->sizes),
+		.varies = xcalloc(groups_max, sizeof *b->varies)};
 	for (; !rc && b->rounds < rounds && missing > 0; b->rounds++) {
-		int total = 0;
+		int total = 0, groups = 0;
 		/* A round asks for as many groups as are still missing. */
 		round_prompts(l, b->rounds, index, b->groups, missing, index + b->groups);
 		rc = round_collect(l, index + b->groups, missing, ((l->step + 1) << 20) + b->groups, b->r + b->n,
-			b->sizes + b->groups, &total, err);
+			b->sizes + b->groups, &groups, &total, err);
 		if (rc) break;
 		b->n += total;
-		b->groups += missing;
+		b->groups += groups;
 		/* Advantages of all groups so far: a batch's scale is that of all of its rewards. */
 		b->flat = rollouts_advantages(b->r, b->sizes, b->groups, &l->advantage, &l->prompts, b->varies);
 		missing = wanted - (b->groups - b->flat);
@@ -166,13 +178,14 @@ int step_collect(struct loop *l, struct step_batch *b, struct err *err)
 
 int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 {
-	int n = (int)l->dev.count, *index = xcalloc((size_t)n + 1, sizeof *index), genuine = 0, counted = 0;
+	int n = (int)l->dev.count, genuine = 0, counted = 0;
+	int *index = xcalloc((size_t)n + 1, sizeof *index), *sizes = xcalloc((size_t)n + 1, sizeof *sizes);
 	struct rollout *r = xcalloc((size_t)n + 1, sizeof *r);
 	struct rollout_options ro = collect_options(l, 1, 0);
 	ro.sampling = (struct sampling){.temperature = 0, .top_p = 1};
 	ro.temperature_code = 0;
 	for (int i = 0; i < n; i++) index[i] = i;
-	int rc = rollouts_collect(l->engine, l->verifier, l->policy.tokenizer, &l->dev, index, n, &ro, r, NULL, err);
+	int rc = rollouts_share(l->ranks, &l->author, l->verifier, &l->dev, index, n, &ro, r, sizes, err);
 	for (int i = 0; !rc && i < n; i++) {
 		counted += !r[i].is_dropped;
 		genuine += !r[i].is_dropped && r[i].verdict.class == VERDICT_GENUINE;
@@ -181,6 +194,7 @@ int step_evaluate(struct loop *l, json_t *metrics, struct err *err)
 	if (!rc) json_object_set_new(metrics, "eval/tasks", json_integer(counted));
 	rollouts_release(r, n);
 	free(r);
+	free(sizes);
 	free(index);
 	return rc;
 }

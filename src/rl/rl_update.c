@@ -8,6 +8,9 @@
  * verdict, also those that do not train: a batch with one informative group must not move the
  * weights as far as one with fifteen, and a tiny weight of the KL term must not change the scale.
  *
+ * Of several ranks each makes the same plan, normalisers included, and keeps the sequences of its share; the
+ * gradient of a step is the sum of all ranks' in rank order.
+ *
  * old_logprob is the trainer's own recomputation, not the sampler's: with a single update it is the
  * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The sampler's
  * values are compared with it, and the gap is published. */
@@ -16,6 +19,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "model/model.h"
+#include "ranks/ranks.h"
 #include "text/text.h"
 #include "train/train.h"
 
@@ -25,14 +29,17 @@
 struct sequence {
 	const struct rollout *r;
 	const struct prompt_row *p;
+	const struct ids *prompt; /* of a first turn p's, shared by all of its answers; of a later turn its own context */
 	float normaliser;
 	size_t row_begin;
 };
 
 /* The sequences that train, mini-batch by mini-batch. */
 struct update_plan {
-	struct sequence *s;
-	int *begin; /* (parts + 1) into s */
+	struct sequence *s; /* of this rank */
+	int *begin;         /* (parts + 1) into s */
+	int *trains;        /* (parts) sequences of all ranks */
+	int *first;         /* (parts) how many of them come before this rank's */
 	int parts;
 };
 
@@ -165,7 +172,7 @@ static void rows_reserve(struct updater *u, size_t n)
 static void sequence_rows(struct updater *u, struct sequence *s, const struct tokenizer *t, bool is_split)
 {
 	const struct completion *c = &s->r->completion;
-	int nprompt = (int)s->p->ids.count;
+	int nprompt = (int)s->prompt->count;
 	uint8_t *kinds = xcalloc((size_t)c->count, 1);
 	if (is_split) answer_token_kinds(t, c->tokens, (size_t)c->count, &s->r->answer, kinds);
 	rows_reserve(u, (size_t)c->count);
@@ -210,7 +217,7 @@ static void prompts_gather(struct sequence *s, int count)
 	memcpy(from, s, (size_t)count * sizeof *s);
 	for (int i = 0, n = 0; n < count; i++)
 		for (int k = i; from[i].r && k < count; k++)
-			if (from[k].r && from[k].p == from[i].p) {
+			if (from[k].r && from[k].prompt == from[i].prompt) {
 				s[n++] = from[k];
 				if (k > i) from[k].r = NULL; /* taken */
 			}
@@ -230,7 +237,9 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 		const struct rollout *x = &r[order[i]];
 		u->stats->completion_tokens += x->completion.count;
 		if (!rollout_trains(x, &u->o)) continue;
-		s[k++] = (struct sequence){.r = x, .p = &prompts->rows[x->prompt], .normaliser = normalisers[i]};
+		const struct prompt_row *p = &prompts->rows[x->prompt];
+		const struct ids *prompt = x->context.count ? &x->context : &p->ids;
+		s[k++] = (struct sequence){.r = x, .p = p, .prompt = prompt, .normaliser = normalisers[i]};
 	}
 	prompts_gather(s, k);
 	free(lengths);
@@ -238,28 +247,71 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 	return k;
 }
 
-static struct update_plan plan_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
-	const struct tokenizer *t, bool is_split)
+static int sequence_tokens(const struct sequence *s) { return (int)s->prompt->count + s->r->completion.count; }
+
+/* Of a mini-batch's sequences those that this rank passes through the model, at the front of s: a run of them in
+ * which the middles of the sequences lie in its share of all tokens. Returns how many; *first: how many come before. */
+static int share_keep(const struct ranks *ranks, struct sequence *s, int count, int *first)
 {
-	int counted, parts = u->o.steps_per_generation, *order = counted_order(u, r, n, &counted);
+	int64_t total = 0, at = 0;
+	int kept = 0, rank = ranks_rank(ranks), world = ranks_count(ranks);
+	*first = 0;
+	for (int i = 0; i < count; i++) total += 2 * sequence_tokens(&s[i]);
+	for (int i = 0; i < count; i++) {
+		int64_t tokens = sequence_tokens(&s[i]), owner = (at + tokens) * world / MAX(total, 1);
+		at += 2 * tokens;
+		*first += owner < rank;
+		if (owner == rank) s[kept++] = s[i];
+	}
+	return kept;
+}
+
+static int check_fits(const struct updater *u, const struct sequence *s, int count, struct err *err)
+{
+	for (int i = 0; i < count; i++)
+		if (sequence_tokens(&s[i]) > u->o.max_tokens)
+			return err_set(err, ERR_LIMIT,
+				"task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower "
+				"--max_completion_length",
+				s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
+	return 0;
+}
+
+static void plan_release(struct update_plan *p)
+{
+	free(p->s);
+	free(p->begin);
+	free(p->trains);
+	free(p->first);
+}
+
+static int plan_make(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
+	const struct tokenizer *t, bool is_split, struct update_plan *out, struct err *err)
+{
+	int counted, rc = 0, parts = u->o.steps_per_generation, *order = counted_order(u, r, n, &counted);
 	struct update_plan p = {.s = xcalloc((size_t)MAX(n, 1), sizeof *p.s),
 		.begin = xcalloc((size_t)parts + 1, sizeof *p.begin),
+		.trains = xcalloc((size_t)parts, sizeof *p.trains),
+		.first = xcalloc((size_t)parts, sizeof *p.first),
 		.parts = parts};
-	for (int k = 0; k < parts; k++) {
+	/* What does not fit is found on all ranks, whoever's it would be. */
+	for (int k = 0; k < parts && !rc; k++) {
 		int from = (int)((int64_t)k * counted / parts), to = (int)((int64_t)(k + 1) * counted / parts);
-		p.begin[k + 1] = p.begin[k] + part_make(u, r, order + from, to - from, prompts, p.s + p.begin[k]);
+		struct sequence *s = p.s + p.begin[k];
+		p.trains[k] = part_make(u, r, order + from, to - from, prompts, s);
+		rc = check_fits(u, s, p.trains[k], err);
+		p.begin[k + 1] = p.begin[k] + share_keep(u->o.ranks, s, p.trains[k], &p.first[k]);
+		u->stats->sequences += p.trains[k];
 	}
 	u->nrows = 0;
-	for (int i = 0; i < p.begin[parts]; i++) sequence_rows(u, &p.s[i], t, is_split);
+	for (int i = 0; !rc && i < p.begin[parts]; i++) sequence_rows(u, &p.s[i], t, is_split);
 	u->stats->counted = counted;
-	u->stats->sequences = p.begin[parts];
 	free(order);
-	return p;
+	*out = p;
+	return rc;
 }
 
 /* ---- micro-batches ---- */
-
-static int sequence_tokens(const struct sequence *s) { return (int)s->p->ids.count + s->r->completion.count; }
 
 /* Packs sequences from `begin` on; returns the first that did not fit. */
 static int micro_pack(struct updater *u, const struct sequence *s, int begin, int count)
@@ -268,8 +320,8 @@ static int micro_pack(struct updater *u, const struct sequence *s, int begin, in
 	pack_clear(&u->pack);
 	for (; i < count; i++) {
 		const struct completion *c = &s[i].r->completion;
-		struct pack_sequence x = {.prompt = s[i].p->ids.data,
-			.nprompt = (int)s[i].p->ids.count,
+		struct pack_sequence x = {.prompt = s[i].prompt->data,
+			.nprompt = (int)s[i].prompt->count,
 			.answer = c->tokens,
 			.count = c->count,
 			.temperature = c->temperatures};
@@ -412,58 +464,52 @@ static void sequence_ratios(struct updater *u, const struct sequence *s, int beg
 
 /* ---- the steps ---- */
 
-static int check_fits(const struct updater *u, const struct sequence *s, int count, struct err *err)
-{
-	for (int i = 0; i < count; i++)
-		if (sequence_tokens(&s[i]) > u->o.max_tokens)
-			return err_set(err, ERR_LIMIT,
-				"task %s: %d tokens of prompt and answer, max_tokens is %d; raise --max_tokens or lower "
-				"--max_completion_length",
-				s[i].p->task.name, sequence_tokens(&s[i]), u->o.max_tokens);
-	return 0;
-}
-
 /* One step of the optimiser, held to max_grad_ratio times the mean norm of the steps before it: an
  * absolute limit never acts where a loss's normaliser makes all norms small. */
-static void optimizer_advance(struct updater *u, double rate_scale)
+static int optimizer_advance(struct updater *u, struct err *err)
 {
 	enum { NORMS_BEFORE_LIMIT = 8 };
 	double limit = u->o.max_grad_ratio > 0 && u->norm_count >= NORMS_BEFORE_LIMIT ? u->o.max_grad_ratio * u->norm_mean
 																				  : 0;
-	optimizer_next(u->optimizer, rate_scale, limit);
+	int rc = optimizer_gather(u->optimizer, u->o.ranks, err);
+	if (rc) return rc;
+	optimizer_next(u->optimizer, 1, limit);
 	double norm = optimizer_step(u->optimizer);
 	u->stats->updates++;
 	u->stats->grad_norm += norm;
 	if (!isfinite(norm)) {
 		u->stats->not_finite++;
-		return;
+		return 0;
 	}
 	bool is_spike = limit > 0 && norm > limit;
 	u->stats->spikes += is_spike;
 	double kept = is_spike ? limit : norm, share = 1.0 / (double)MIN(u->norm_count + 1, 16);
 	u->norm_mean += share * (kept - u->norm_mean);
 	u->norm_count++;
+	return 0;
 }
 
 /* One mini-batch: gradients of all its micro-batches, then a step. A mini-batch in which nothing
- * trains is a step of the schedule alone. */
-static void part_run(struct updater *u, const struct sequence *s, int begin, int end)
+ * trains is a step of the schedule alone; where others train, a rank without a share waits for them. */
+static int part_run(struct updater *u, const struct update_plan *p, int part, struct err *err)
 {
 	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
-	if (begin == end) {
+	const struct sequence *s = p->s;
+	int begin = p->begin[part], end = p->begin[part + 1], first = p->first[part];
+	if (p->trains[part] == 0) {
 		optimizer_skip(u->optimizer);
-		return;
+		return 0;
 	}
 	for (int i = begin, next; i < end; i = next) {
 		next = micro_pack(u, s, i, end);
 		pass_forward(u->pass, u->adapter, &u->pack.batch,
-			u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)(i - begin) : 0);
+			u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)(first + i - begin) : 0);
 		sequence_ratios(u, s, i, next);
 		pass_backward(u->pass, u->pack.head, u->pack.nhead, u->o.temperature, update_loss, u);
 		u->stats->tokens += u->pack.T;
 		for (int k = i; k < next; k++) u->stats->tokens_apart += sequence_tokens(&s[k]);
 	}
-	optimizer_advance(u, 1);
+	return optimizer_advance(u, err);
 }
 
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
@@ -471,22 +517,21 @@ int updater_run(struct updater *u, const struct rollout *r, int n, const struct 
 {
 	*stats = (struct update_stats){0};
 	u->stats = stats;
-	struct update_plan p = plan_make(u, r, n, prompts, t, is_split);
-	int count = p.begin[p.parts], rc = check_fits(u, p.s, count, err);
+	struct update_plan p;
+	int rc = plan_make(u, r, n, prompts, t, is_split, &p, err), count = p.begin[p.parts];
 	/* What the rows need of other policies, before the weights move. */
 	if (!rc && count && u->o.loss.beta > 0)
 		rows_logprobs(u, u->reference ? u->reference_pass : u->pass, NULL, p.s, count, true);
 	if (!rc && count && u->needs_old) rows_logprobs(u, u->pass, u->adapter, p.s, count, false);
 	if (!rc && u->o.importance != IMPORTANCE_OFF) importance_weights(u, p.s, count);
 	for (int k = 0; !rc && k < u->o.num_iterations; k++)
-		for (int part = 0; part < p.parts; part++) part_run(u, p.s, p.begin[part], p.begin[part + 1]);
+		for (int part = 0; !rc && part < p.parts; part++) rc = part_run(u, &p, part, err);
 	/* Sums over updates become means; a batch in which nothing trained has none. */
 	if (stats->updates) {
 		stats->loss.loss /= stats->updates;
 		stats->grad_norm /= stats->updates;
 	}
-	free(p.s);
-	free(p.begin);
+	plan_release(&p);
 	return rc;
 }
 
@@ -519,15 +564,15 @@ static int fit_pack(
 	return i;
 }
 
-void updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
-	struct update_stats *stats)
+int updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
+	struct update_stats *stats, struct err *err)
 {
 	/* Nothing to learn from still counts as a step of the schedule. */
 	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
-	int64_t tokens = 0;
+	int64_t tokens = 0, from, to;
 	if (count == 0) {
 		optimizer_skip(u->optimizer);
-		return;
+		return 0;
 	}
 	/* The mean is over all completion tokens of the batch. */
 	u->stats = stats;
@@ -538,9 +583,10 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 	u->fit_scale = weight / (double)tokens;
 	pass_min_p(u->pass, 0); /* supervised updates are of the whole distribution */
 	/* As many examples at a time as fit; their gradients add up. */
-	for (int i = 0; i < count;) {
+	ranks_share(u->o.ranks, count, &from, &to);
+	for (int i = (int)from; i < (int)to;) {
 		struct batch batch;
-		int nhead, next = fit_pack(u, e, i, count, &batch, &nhead);
+		int nhead, next = fit_pack(u, e, i, (int)to, &batch, &nhead);
 		pass_forward(
 			u->pass, u->adapter, &batch, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)i : 0);
 		pass_backward(u->pass, u->head, nhead, 1, fit_loss, u);
@@ -549,6 +595,8 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 		i = next;
 	}
 	pass_min_p(u->pass, u->o.min_p);
+	int rc = optimizer_gather(u->optimizer, u->o.ranks, err);
+	if (rc) return rc;
 	/* Norms of these steps are of another loss: they do not enter the mean that limits the others. */
 	optimizer_next(u->optimizer, rate_scale, 0);
 	double norm = optimizer_step(u->optimizer);
@@ -556,4 +604,5 @@ void updater_fit(struct updater *u, const struct sft_example *const *e, int coun
 	stats->fit_norm += norm;
 	stats->not_finite += !isfinite(norm);
 	stats->fit_examples += count;
+	return 0;
 }

@@ -13,4 +13,7 @@
  * sentence in text. memory_bytes bounds all buffers of a tape. */
 int launcher_cuda_create(
 	int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts, char *text, size_t len);
+/* Before the first tape: allocations have the buffers' own sizes, without canaries, and what nobody wrote stays so, for
+ * a sanitizer that watches both (docs/verifier.md, Under tools). */
+void launcher_cuda_make_exact(struct launcher *l);
 #endif

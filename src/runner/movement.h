@@ -6,8 +6,9 @@
 
 /* Memory of one buffer and the origin tag of each of its bytes. */
 struct memory_view {
-	uint8_t *data, *origin;
-}; /* (bytes), (bytes) */
+	uint8_t *data;   /* (bytes) */
+	uint8_t *origin; /* (bytes) */
+};
 
 void movement_fill(const struct tape_view *dst, struct memory_view to, double value, int64_t value_int);
 /* Same shapes. Source and destination may be one buffer and overlap: the source is read completely

@@ -20,7 +20,8 @@ struct row_kernel {
 	int nargs;
 };
 struct row_race {
-	int row, other; /* -1: none; other -1: the end of forward */
+	int row;   /* -1: no race */
+	int other; /* -1: the end of forward */
 	int buffer;
 };
 /* kernels: one for each of the tape; is_skipped: rows that never run. */

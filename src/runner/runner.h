@@ -1,8 +1,10 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES [cuda:N], socket as descriptor 3, messages in base's framing, one
- *   JSON object each. Without a third argument rows run on the vm, with it on that GPU.
+ *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3, messages in
+ *   base's framing, one JSON object each. Without a third argument rows run on the vm, with it on that GPU; exact:
+ *   without canaries and poison. under: TOOL starts the runner proper, exact and at level none, and watches it; what
+ *   LEVEL gives, namespaces, is around both.
  *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
@@ -40,6 +42,7 @@
 #ifndef HONE_RUNNER_H
 #define HONE_RUNNER_H
 #include "base/base.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
@@ -58,6 +61,7 @@ struct runner_given {
 	bool may_change;
 	bool for_const;
 	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
+	enum dtype dtype;    /* inputs, as the oracle says: the supervisor's alone; DTYPE_COUNT: no type of a tape's */
 };
 struct runner_trial {
 	int ninputs;
@@ -112,7 +116,10 @@ struct runner_device {
 
 /* One host tensor descriptor of a kernel, as the compiler lowered it to a tensor map. */
 struct runner_tensor_map {
-	int swizzle, element_bytes, element_type, ndim; /* element_type: as the driver numbers them */
+	int swizzle;
+	int element_bytes;
+	int element_type; /* as the driver numbers them */
+	int ndim;
 	int block[TAPE_DESCRIPTOR_DIMS_MAX];
 	bool is_fp4_padded;
 };
@@ -120,10 +127,12 @@ struct runner_tensor_map {
  * the binaries, and what its launch needs. */
 struct runner_binary {
 	const char *name;
-	int64_t offset, bytes;
+	int64_t offset;
+	int64_t bytes;
 	int num_warps; /* warp specialisation has more than the tape's */
 	int64_t shared_bytes;
-	int64_t global_scratch_bytes, profile_scratch_bytes; /* for each program's cluster member */
+	int64_t global_scratch_bytes;  /* for each program's cluster member */
+	int64_t profile_scratch_bytes; /* for each program's cluster member */
 	int nargs;
 	const char *args[TAPE_ARGS_MAX]; /* types of the IR's function: "*f32", "i32", "f32", "!tt.tensordesc<...>" */
 	int nmaps;                       /* 0: descriptors are passed as base, sizes, strides and padding */
@@ -190,15 +199,24 @@ struct runner_line_cost {
  * nearest: of this trial; NaN where nothing was seen. */
 struct runner_site {
 	int id; /* the same in every trial of a tape */
-	int kernel, line, column;
+	int kernel;
+	int line;
+	int column;
 	enum vm_site_kind kind;
 	bool is_equality;
-	uint8_t wanted, taken;
-	double low, high, constant, least, most, nearest;
+	uint8_t wanted;
+	uint8_t taken;
+	double low;
+	double high;
+	double constant;
+	double least;
+	double most;
+	double nearest;
 	char what[32];
 };
 struct runner_coverage {
-	int sides, taken; /* over all sites of the tape's kernels, in all trials so far */
+	int sides; /* over all sites of the tape's kernels */
+	int taken; /* of them, in all trials so far */
 	int nsites;
 	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
 };

@@ -9,14 +9,17 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -242,6 +245,33 @@ int sandbox_enter(const struct sandbox_options *o, char *text, size_t len)
 	if (prctl(PR_SET_DUMPABLE, o->device_paths ? 1 : 0, 0, 0, 0)) return sandbox_fail(text, len, errno, "non-dumpable");
 	rc = sandbox_landlock(o, text, len);
 	return rc ? rc : sandbox_seccomp(o, text, len);
+}
+
+/* Up inside a network namespace of its own, where nobody else is. */
+static int loopback_up(char *text, size_t len)
+{
+	struct ifreq r = {.ifr_name = "lo"};
+	int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc = s < 0 ? -errno : 0;
+	if (!rc && ioctl(s, SIOCGIFFLAGS, &r)) rc = -errno;
+	r.ifr_flags |= IFF_UP;
+	if (!rc && ioctl(s, SIOCSIFFLAGS, &r)) rc = -errno;
+	if (s >= 0) close(s);
+	return rc ? sandbox_fail(text, len, -rc, "the loopback of a network namespace") : 0;
+}
+
+int sandbox_enter_tool(const struct sandbox_options *o, char *text, size_t len)
+{
+	if (o->level != SANDBOX_FULL) return sandbox_fail(text, len, EPERM, "a tool needs sandbox level full");
+	int rc = own_proc(o, text, len);
+	if (!rc) rc = loopback_up(text, len);
+	/* What a tool writes goes with the namespace. */
+	if (!rc && mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=1g"))
+		rc = sandbox_fail(text, len, errno, "a /dev/shm of its own");
+	if (rc) return rc;
+	rc = limit_set(RLIMIT_CORE, 0);
+	if (!rc) rc = drop_capabilities();
+	if (rc) return sandbox_fail(text, len, -rc, "capset");
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? sandbox_fail(text, len, errno, "no_new_privs") : 0;
 }
 
 /* ---- probe ---- */

@@ -70,7 +70,8 @@ int task_check(const struct task *t, struct err *err);
 struct task_synth_options {
 	uint64_t seed;
 	int count[TASK_SPLIT_COUNT]; /* tasks of each split; a structure's split is task_split_of */
-	int level_min, level_max;    /* 1..3 */
+	int level_min;               /* 1..3 */
+	int level_max;               /* 1..3 */
 	const char
 		*operators; /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
 	int operators_min;    /* only tasks of at least so many */

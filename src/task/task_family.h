@@ -33,7 +33,8 @@ void family_code(
 /* A composed task: a graph, or a draw from a family. */
 struct composed {
 	bool is_graph;
-	int level, rung;
+	int level;
+	int rung;
 	struct task_graph graph;
 	struct family_task family;
 };

@@ -146,7 +146,8 @@ void number_print(struct str *out, double v); /* as Python prints a float */
 enum segment_kind { SEGMENT_FLAT, SEGMENT_ROW, SEGMENT_MATMUL };
 struct segment {
 	enum segment_kind kind;
-	int first, last;
+	int first;
+	int last;
 	int reads[GRAPH_NODES_MAX];
 	int nreads;
 	struct shape space;
@@ -154,13 +155,20 @@ struct segment {
 };
 struct answer_style {
 	const char *kernel; /* name of the only kernel */
-	const char *offs, *mask, *block, *out;
+	const char *offs;   /* names of the answer's variables, as the next three */
+	const char *mask;
+	const char *block;
+	const char *out;
 	const char *ptr;   /* printf form of a pointer argument */
 	const char *other; /* third argument of tl.load, "" or ", other=0.0" */
 	enum { GRID_TUPLE, GRID_LAMBDA, GRID_INLINE } grid;
-	int block_size, warps; /* warps 0: Triton's default */
-	int tile_m, tile_n, tile_k;
-	bool contiguous, is_slow;
+	int block_size;
+	int warps; /* 0: Triton's default */
+	int tile_m;
+	int tile_n;
+	int tile_k;
+	bool contiguous;
+	bool is_slow;
 };
 void style_pointer(const struct answer_style *style, const char *name, struct str *out); /* a pointer argument's name */
 int graph_segments(const struct task_graph *g, bool is_slow, struct segment *out); /* returns the number of segments */
@@ -178,8 +186,10 @@ enum access access_of(const struct task_graph *g, const struct shape *space, int
 enum py_token { PY_END, PY_NAME, PY_NUMBER, PY_STRING, PY_OP, PY_NEWLINE, PY_BAD };
 struct py_scanner {
 	const char *src;
-	size_t len, pos;
-	int line, brackets;
+	size_t len;
+	size_t pos;
+	int line;
+	int brackets; /* that are open */
 	bool at_line_start;
 	int indent;
 };

@@ -83,10 +83,16 @@ struct family {
 	struct family_list consts[FAMILY_LISTS_MAX];
 	struct family_chain chains[FAMILY_CHAINS_MAX];
 	struct family_answer answers[FAMILY_ANSWERS_MAX];
-	int ndims, npicks, nconsts, nchains, nanswers;
+	int ndims;
+	int npicks;
+	int nconsts;
+	int nchains;
+	int nanswers;
 	struct slice inputs;
-	struct slice init, params; /* arguments and statements of __init__; empty: there is none */
-	struct slice args, forward;
+	struct slice init;    /* arguments of __init__; empty: there is none */
+	struct slice params;  /* statements of __init__ */
+	struct slice args;    /* of forward */
+	struct slice forward; /* its statements */
 };
 
 /* All families, in the order of the text. *out has *count of them and is the caller's to free; the

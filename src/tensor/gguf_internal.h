@@ -7,7 +7,8 @@
 typedef void gguf_unpack_fn(const uint8_t *src, size_t blocks, float *out);
 struct gguf_quant {
 	const char *name;
-	int values, bytes;
+	int values;
+	int bytes;
 	gguf_unpack_fn *unpack; /* NULL: known by name alone */
 };
 const struct gguf_quant *gguf_quant_find(uint32_t type); /* the file's number; NULL when no such type is known */

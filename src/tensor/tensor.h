@@ -73,10 +73,11 @@ enum gguf_type {
 };
 struct gguf_value {
 	const char *key;
-	enum gguf_type type, element; /* GGUF_ARRAY: a list of `element`, else both are the same */
-	uint64_t count;               /* 1, or the list's length */
-	const uint8_t *data; /* numbers, little-endian and not aligned; NULL for strings and lists of lists, which are
-							checked and skipped */
+	enum gguf_type type;
+	enum gguf_type element; /* of a GGUF_ARRAY's list; else as type */
+	uint64_t count;         /* 1, or the list's length */
+	const uint8_t *data;    /* numbers, little-endian and not aligned; NULL for strings and lists of lists, which are
+							   checked and skipped */
 	const struct slice *strings; /* (count) bytes as they stand in the file, which need not be UTF-8; NULL for others */
 };
 struct gguf_tensor {

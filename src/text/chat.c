@@ -270,6 +270,23 @@ int chat_render(const struct chat_template *c, const char *date, const struct ch
 	return 0;
 }
 
+int chat_render_turn(const struct chat_template *c, const char *content, struct chat_text *out, struct err *err)
+{
+	const struct chat_message m = {"user", content};
+	const char *behind = c->after_content;
+	int rc = check_message(&m, 0, err);
+	if (rc) return rc;
+	/* The answer brought the end token; what the form has behind it is still to come. */
+	if (behind && !strncmp(behind, c->end_token, strlen(c->end_token))) behind += strlen(c->end_token);
+	put_template(out, behind);
+	put_template(out, c->between);
+	put_header(c, out, m.role);
+	put_content(out, c->trims ? trim(slice_of(content)) : slice_of(content));
+	put_template(out, c->after_content);
+	put_template(out, c->opening);
+	return 0;
+}
+
 int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct ids *out, struct err *err)
 {
 	return tokenizer_encode_except(

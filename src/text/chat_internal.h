@@ -9,7 +9,9 @@ struct chat_template {
 	const char *name;
 	const char *begin;
 	const char *before_role; /* NULL: roles are not shown */
-	const char *after_role, *after_content, *between;
+	const char *after_role;
+	const char *after_content;
+	const char *between;
 	const char *default_system; /* a system turn with this is put in front of a conversation that has none */
 	const char *system_begin;   /* what a system turn in front starts with */
 	const char *date;           /* behind it a date, unless the caller has one, and after_date; NULL: no date */

@@ -123,7 +123,8 @@ struct added_set {
 	uint32_t mask;            /* slots of edges - 1 */
 	uint32_t nedges;
 	int32_t *node_item; /* (nnodes): item that ends at a node, or -1 */
-	uint32_t nnodes, nodes_cap;
+	uint32_t nnodes;
+	uint32_t nodes_cap;
 	bool first[256];
 };
 void added_insert(struct added_set *s, const struct added *item, const char *content, size_t len);
@@ -138,25 +139,32 @@ enum { TOKEN_PRESENT = 1, TOKEN_ADDED = 2, TOKEN_SPECIAL = 4 };
  * threads at once: all find the same. */
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 struct token {
-	uint32_t offset, len;
+	uint32_t offset; /* of its bytes, in pool */
+	uint32_t len;
 	uint8_t flags;
 	_Atomic uint8_t whole;
-}; /* bytes in pool */
+};
 
 struct tokenizer {
 	struct str pool;
 	struct token *tokens; /* (ntokens) */
-	int ntokens, tokens_cap;
+	int ntokens;
+	int tokens_cap;
 	struct word_map words;
 	struct merge_map merges;
 	int32_t byte_id[256]; /* -1: no token */
 	int32_t unk_id;       /* -1: bytes without a token vanish */
-	bool fuse_unk, ignore_merges, nfc;
+	bool fuse_unk;
+	bool ignore_merges;
+	bool nfc;
 	struct stage stages[TOKENIZER_STAGES_MAX];
 	int nstages;
-	struct added_set added_raw, added_normalized; /* looked for before and after NFC */
-	int32_t prefix[TOKENIZER_AFFIX_MAX], suffix[TOKENIZER_AFFIX_MAX];
-	int nprefix, nsuffix;
+	struct added_set added_raw;        /* looked for before NFC */
+	struct added_set added_normalized; /* looked for after it */
+	int32_t prefix[TOKENIZER_AFFIX_MAX];
+	int32_t suffix[TOKENIZER_AFFIX_MAX];
+	int nprefix;
+	int nsuffix;
 };
 
 /* Scratch of one call, so that words cost no allocation. */
@@ -175,7 +183,8 @@ void bpe_release(struct bpe *b);
 /* ---- reading the long lists of a file (tokenizer_scan.c) ---- */
 
 struct scan {
-	const char *p, *end;
+	const char *p;
+	const char *end;
 };
 /* Each skips white space and moves on when it returns true; where after false does not matter, but
  * scan_id stays. */
@@ -186,7 +195,8 @@ bool scan_value(struct scan *s, struct slice *out); /* any one, by its brackets:
 /* model.vocab and model.merges with their brackets; without data where they are no object and no
  * list. */
 struct scan_lists {
-	struct slice vocab, merges;
+	struct slice vocab;
+	struct slice merges;
 };
 /* Finds them in a file's text; rest is the text with both empty. */
 void scan_lists_cut(struct slice text, struct scan_lists *l, struct str *rest);

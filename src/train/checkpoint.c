@@ -4,8 +4,10 @@
  * folder or none. Nothing in it depends on time or place, so equal runs have equal bytes. */
 #include "train/train_internal.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -179,12 +181,9 @@ static int state_load(const char *path, struct optimizer *o, struct checkpoint_s
 	return rc;
 }
 
-static int choices_load(const char *checkpoint, const char *path, struct ops *ops, struct err *err)
+static int choices_take(const char *checkpoint, const char *path, const json_t *j, struct ops *ops, struct err *err)
 {
-	json_t *j = NULL;
-	int rc = path_exists(path) ? json_load(path, 1 << 24, &j, err) : 0;
-	if (j) rc = ops->choices_set(ops->ctx, j, err);
-	json_decref(j);
+	int rc = j ? ops->choices_set(ops->ctx, j, err) : 0;
 	if (!rc || rc != ERR_MISMATCH) return rc ? err_prefix(err, "%s", path) : 0;
 	char why[sizeof err->text];
 	snprintf(why, sizeof why, "%s", err->text);
@@ -194,15 +193,21 @@ static int choices_load(const char *checkpoint, const char *path, struct ops *op
 		checkpoint, why);
 }
 
+static int choices_load(const char *checkpoint, const char *path, struct ops *ops, json_t **choices, struct err *err)
+{
+	int rc = path_exists(path) ? json_load(path, 1 << 24, choices, err) : 0;
+	return rc ? rc : choices_take(checkpoint, path, *choices, ops, err);
+}
+
 static int step_load(const char *run_dir, int64_t step, struct model *m, struct adapter *a, struct optimizer *o,
-	struct checkpoint_state *s, struct err *err)
+	struct checkpoint_state *s, json_t **chosen, struct err *err)
 {
 	int n;
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
 	char *weights = step_path(run_dir, step, NULL);
 	char *moments = step_path(run_dir, step, "optimizer.safetensors"),
 		 *state = step_path(run_dir, step, "trainer_state.json"), *choices = step_path(run_dir, step, CHOICES_FILE);
-	int rc = choices_load(weights, choices, o->ops, err);
+	int rc = choices_load(weights, choices, o->ops, chosen, err);
 	if (!rc) rc = params_load(o->ops, params, n, weights, err);
 	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);
 	if (!rc) rc = state_load(state, o, s, err);
@@ -213,13 +218,91 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 	return rc;
 }
 
-int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o,
-	struct checkpoint_state *s, struct err *err)
+static int newest_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o,
+	struct checkpoint_state *s, json_t **chosen, struct err *err)
 {
 	struct steps found;
 	int rc = steps_list(run_dir, &found, err);
 	if (!rc && !found.n) rc = err_set(err, ERR_NOT_FOUND, "%s holds no %s<step> folder", run_dir, prefix);
-	if (!rc) rc = step_load(run_dir, found.v[0], m, a, o, s, err);
+	if (!rc) rc = step_load(run_dir, found.v[0], m, a, o, s, chosen, err);
+	/* A checkpoint that lacks something is no folder without one, from which a run would begin anew. */
+	if (rc == ERR_NOT_FOUND && found.n) rc = err->code = ERR_FORMAT;
 	free(found.v);
 	return rc;
+}
+
+/* ---- what rank 0 has loaded, to the others ---- */
+
+static int params_broadcast(struct ranks *ranks, struct ops *ops, struct param *params, int count, struct err *err)
+{
+	int rc = 0;
+	struct str bytes = {0};
+	for (int i = 0; !rc && i < count; i++) {
+		size_t size = size_mul((size_t)params[i].count, sizeof(float));
+		float *host = xmalloc(MAX(size, 1));
+		if (ranks_rank(ranks) == 0) param_get(ops, &params[i], host);
+		str_clear(&bytes);
+		if (ranks_rank(ranks) == 0) str_append(&bytes, host, size);
+		rc = ranks_broadcast(ranks, &bytes, err);
+		if (!rc && bytes.len != size)
+			rc = err_set(err, ERR_MISMATCH, "%s: %zu bytes from rank 0, expected %zu", params[i].name, bytes.len, size);
+		if (!rc && ranks_rank(ranks)) {
+			memcpy(host, bytes.data, size);
+			param_put(ops, &params[i], host, DTYPE_F32);
+		}
+		free(host);
+	}
+	str_release(&bytes);
+	return rc;
+}
+
+/* Counters, the loop's own state and the choices of libraries; without a checkpoint a null. */
+static int state_broadcast(struct ranks *ranks, const char *run_dir, bool *is_there, struct optimizer *o,
+	struct checkpoint_state *s, const json_t *chosen, struct err *err)
+{
+	struct str text = {0};
+	json_t *j = !*is_there
+		? json_null()
+		: json_pack("{s:I, s:I, s:I, s:O?, s:O?}", "step", (json_int_t)s->step, "steps", (json_int_t)o->steps,
+			  "updates", (json_int_t)o->updates, "extra", s->extra, "chosen", chosen);
+	char *dump = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY);
+	json_decref(j);
+	str_puts(&text, dump);
+	free(dump);
+	int rc = ranks_broadcast(ranks, &text, err);
+	if (!rc && ranks_rank(ranks)) {
+		*is_there = strcmp(text.data, "null") != 0;
+		rc = *is_there ? json_parse(text.data, text.len, "rank 0's checkpoint", &j, err) : 0;
+		if (!rc && *is_there) {
+			const json_t *choices = json_object_get(j, "chosen");
+			s->step = json_integer_value(json_object_get(j, "step"));
+			o->steps = json_integer_value(json_object_get(j, "steps"));
+			o->updates = json_integer_value(json_object_get(j, "updates"));
+			s->extra = json_incref(json_object_get(j, "extra"));
+			rc = choices_take(run_dir, CHOICES_FILE, json_is_object(choices) ? choices : NULL, o->ops, err);
+			json_decref(j);
+		}
+	}
+	str_release(&text);
+	return rc;
+}
+
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct ranks *ranks,
+	struct checkpoint_state *s, struct err *err)
+{
+	int n;
+	json_t *chosen = NULL;
+	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
+	int loaded = ranks_rank(ranks) ? 0 : newest_load(run_dir, m, a, o, s, &chosen, err), rc = 0;
+	bool is_there = !loaded;
+	/* A checkpoint that is there and cannot be read ends the job; that there is none is no error to the others. */
+	if (ranks && (!loaded || loaded == ERR_NOT_FOUND)) {
+		rc = state_broadcast(ranks, run_dir, &is_there, o, s, chosen, err);
+		if (!rc && is_there) rc = params_broadcast(ranks, o->ops, params, n, err);
+		if (!rc && is_there) rc = params_broadcast(ranks, o->ops, o->moments, 2 * o->count, err);
+		if (!rc && !is_there && !loaded)
+			loaded = err_set(err, ERR_NOT_FOUND, "rank 0 says: %s holds no %s<step> folder", run_dir, prefix);
+	}
+	json_decref(chosen);
+	return rc ? rc : loaded;
 }

@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -139,6 +140,20 @@ void optimizer_next(struct optimizer *o, double rate_scale, double max_norm)
 {
 	o->next_rate_scale = rate_scale;
 	o->next_max_norm = max_norm;
+}
+
+int optimizer_gather(struct optimizer *o, struct ranks *ranks, struct err *err)
+{
+	int rc = 0;
+	/* Gradients that lie one behind the other, as a model's or an adapter's do, go together. */
+	for (int i = 0, end; ranks && !rc && i < o->count; i = end) {
+		int64_t n = o->params[i].count;
+		for (end = i + 1; end < o->count; n += o->params[end++].count)
+			if ((uintptr_t)o->params[end].w.grad != (uintptr_t)o->params[i].w.grad + (uintptr_t)n * sizeof(float))
+				break;
+		rc = ranks_sum(ranks, o->ops, o->params[i].w.grad, n, err);
+	}
+	return rc;
 }
 
 /* ---- step ---- */

@@ -4,10 +4,15 @@
  * Everything is a function of (options, examples, step): order and packing (sft_plan.c), dropout
  * masks, schedule. A run that was killed loads its newest checkpoint and goes on with the next
  * step; what it writes from there has the bytes of a run that was never stopped. A checkpoint
- * remembers the settings it was made with and refuses others. */
+ * remembers the settings it was made with and refuses others.
+ *
+ * With ranks the micro-batches of a step are shared out, each rank's gradients are of its share, and their
+ * sum in rank order is the step's. All else, plan and schedule and held-out minimum, every rank knows by
+ * itself; the clock is rank 0's. */
 #include "train/train_internal.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ranks/ranks.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,6 +40,7 @@ struct sft {
 	/* what a checkpoint keeps */
 	int64_t step, num_tokens, best_step, bad_evals;
 	double best_loss, seconds_before;
+	double seconds;     /* spent so far, by rank 0's clock: as of the last step's end */
 	bool stopped_early; /* at the held-out minimum */
 	bool ends;          /* after this step: the last one, out of time, or the caller said so */
 };
@@ -115,57 +121,79 @@ static void micro_run(struct sft *s, size_t i, bool wants_hits)
 	if (wants_hits) pass_want_hits(s->pass, s->hits);
 	pass_backward(s->pass, b->rows, b->n, 1, step_loss, s);
 	for (int k = 0; wants_hits && k < b->n; k++) s->step_hits += s->hits[k];
-	s->num_tokens += b->T;
 }
 
-static double train_step(struct sft *s, double *epoch, bool wants_hits)
+/* The gradients of all ranks' micro-batches [begin, end), and what they say of the step. */
+static int step_gradients(struct sft *s, size_t begin, size_t end, bool wants_hits, struct err *err)
+{
+	int64_t from, to;
+	ranks_share(s->o->ranks, (int64_t)(end - begin), &from, &to);
+	for (int64_t i = from; i < to; i++) micro_run(s, begin + (size_t)i, wants_hits);
+	double seen[2] = {s->step_loss, (double)s->step_hits};
+	int rc = optimizer_gather(s->optimizer, s->o->ranks, err);
+	if (!rc) rc = ranks_add(s->o->ranks, seen, ARRAY_LEN(seen), err);
+	s->step_loss = seen[0];
+	s->step_hits = (int64_t)seen[1];
+	return rc;
+}
+
+static int train_step(struct sft *s, double *epoch, bool wants_hits, double *norm, struct err *err)
 {
 	int64_t within = locate(s);
 	size_t accumulation = (size_t)s->o->gradient_accumulation_steps, begin = (size_t)within * accumulation,
 		   end = MIN(begin + accumulation, s->plan.nmicro);
 	s->step_rows = s->step_hits = 0;
 	s->step_loss = 0;
-	for (size_t k = s->plan.micro[begin]; k < s->plan.micro[end]; k++)
+	for (size_t k = s->plan.micro[begin]; k < s->plan.micro[end]; k++) {
 		s->step_rows += sft_example_rows(&s->train[s->plan.order[k]]);
+		s->num_tokens += s->train[s->plan.order[k]].count;
+	}
 	s->loss_scale = 1.0 / (double)s->step_rows;
-	for (size_t i = begin; i < end; i++) micro_run(s, i, wants_hits);
+	int rc = step_gradients(s, begin, end, wants_hits, err);
 	*epoch = (double)s->plan_epoch + (double)(within + 1) / (double)steps_of(s);
-	return optimizer_step(s->optimizer);
+	if (!rc) *norm = optimizer_step(s->optimizer);
+	return rc;
 }
 
 /* ---- evaluation ---- */
 
-void sft_evaluate(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
-	double *loss, double *accuracy)
+int sft_evaluate(struct pass *p, struct adapter *a, struct ranks *ranks, const struct sft_example *examples, size_t n,
+	int max_tokens, double *loss, double *accuracy, struct err *err)
 {
 	struct epoch_plan plan = {0};
 	struct sft_batch b;
 	float *logprob = xcalloc((size_t)max_tokens, sizeof *logprob);
 	uint8_t *hits = xcalloc((size_t)max_tokens, 1);
-	double sum = 0;
-	int64_t rows = 0, correct = 0;
+	double seen[3] = {0}; /* log-loss, rows, rows whose target was the likeliest token */
+	int64_t from, to;
 	/* Examples are packed in the given order, as a mean does not depend on it. */
 	sft_batch_init(&b, max_tokens);
 	epoch_plan_make(&plan, examples, n, max_tokens, false, 0, 0);
-	for (size_t i = 0; i < plan.nmicro; i++) {
+	ranks_share(ranks, (int64_t)plan.nmicro, &from, &to);
+	for (size_t i = (size_t)from; i < (size_t)to; i++) {
 		/* The passes see each example as in training, but without dropout and without gradients. */
 		sft_batch_pack(&b, examples, plan.order + plan.micro[i], plan.micro[i + 1] - plan.micro[i]);
 		pass_forward(p, a, &(struct batch){b.ids, {b.T, b.S, b.start, b.pos, NULL}}, 0);
 		pass_want_hits(p, hits);
 		pass_logprobs(p, b.rows, b.n, 1, logprob, NULL);
-		for (int k = 0; k < b.n; k++, rows++) {
-			sum -= logprob[k];
-			correct += hits[k];
+		for (int k = 0; k < b.n; k++, seen[1]++) {
+			seen[0] -= logprob[k];
+			seen[2] += hits[k];
 		}
 	}
+	int rc = ranks_add(ranks, seen, ARRAY_LEN(seen), err);
 	/* Both figures are means over all target rows, so long answers count by their length. */
-	*loss = rows ? sum / (double)rows : 0;
-	*accuracy = rows ? (double)correct / (double)rows : 0;
+	*loss = seen[1] > 0 ? seen[0] / seen[1] : 0;
+	*accuracy = seen[1] > 0 ? seen[2] / seen[1] : 0;
 	epoch_plan_release(&plan);
 	sft_batch_release(&b);
 	free(logprob);
 	free(hits);
+	return rc;
 }
+
+/* Whether this process writes into the run's folder. */
+static bool is_writer(const struct sft *s) { return ranks_rank(s->o->ranks) == 0; }
 
 static int best_save(struct sft *s, struct err *err)
 {
@@ -194,7 +222,9 @@ static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(
 static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 {
 	double loss, accuracy;
-	sft_evaluate(s->pass, s->adapter, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy);
+	int rc = sft_evaluate(
+		s->pass, s->adapter, s->o->ranks, s->heldout, s->nheldout, s->o->max_tokens, &loss, &accuracy, err);
+	if (rc) return rc;
 	json_object_set_new(metrics, "eval_loss", number(loss));
 	json_object_set_new(metrics, "eval_mean_token_accuracy", json_real(accuracy));
 	if (!s->o->stop_at_eval_minimum) return 0;
@@ -205,7 +235,7 @@ static int evaluate(struct sft *s, json_t *metrics, struct err *err)
 	s->best_loss = loss;
 	s->best_step = s->step;
 	s->bad_evals = 0;
-	return best_save(s, err);
+	return is_writer(s) ? best_save(s, err) : 0;
 }
 
 /* ---- checkpoints ---- */
@@ -237,6 +267,7 @@ static json_t *settings_json(const struct sft *s)
 		"warmup_steps", (json_int_t)p->warmup_steps, "max_tokens", o->max_tokens, "gradient_accumulation_steps",
 		o->gradient_accumulation_steps, "seed", (json_int_t)o->seed, "examples", hash.text);
 	if (s->o->fixed) json_object_update(j, s->o->fixed);
+	json_object_set_new(j, "ranks", json_integer(ranks_count(s->o->ranks)));
 	json_object_set_new(j, "weights", json_string(s->weights.text));
 	json_object_set_new(j, "schedule_steps", json_integer(is_constant || is_paced(s) ? 0 : s->total_steps));
 	return j;
@@ -265,12 +296,13 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 
 static int save(struct sft *s, struct err *err)
 {
+	if (!is_writer(s)) return 0;
 	struct checkpoint_state state = {.step = s->step,
 		.extra = json_pack("{s:I, s:I, s:I, s:f, s:b, s:o}", "num_tokens", (json_int_t)s->num_tokens, "best_step",
 			(json_int_t)s->best_step, "bad_evals", (json_int_t)s->bad_evals, "best_loss", s->best_loss, "stopped_early",
 			s->stopped_early, "settings", settings_json(s))};
 	/* Seconds enter only when they decide something: otherwise equal runs must have equal bytes. */
-	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(seconds_spent(s)));
+	if (s->o->max_seconds > 0) json_object_set_new(state.extra, "seconds", json_real(s->seconds));
 	int rc = checkpoint_save(s->o->output_dir, s->model, s->adapter, s->optimizer, &state, s->o->save_total_limit, err);
 	json_decref(state.extra);
 	return rc;
@@ -280,11 +312,19 @@ static int resume(struct sft *s, struct err *err)
 {
 	struct checkpoint_state state = {0};
 	struct err quiet = {0};
-	int rc = checkpoint_load(s->o->output_dir, s->model, s->adapter, s->optimizer, &state, &quiet);
-	if (rc == ERR_NOT_FOUND) return 0;
-	if (rc) return err_set(err, rc, "%s", quiet.text);
-	int64_t best_step = 0, bad = 0, tokens = 0;
 	json_t *now = settings_json(s);
+	char *text = json_dumps(now, JSON_SORT_KEYS);
+	int rc = ranks_agree(s->o->ranks, "settings", text, err);
+	free(text);
+	if (!rc) {
+		rc = checkpoint_load(s->o->output_dir, s->model, s->adapter, s->optimizer, s->o->ranks, &state, &quiet);
+		if (rc && rc != ERR_NOT_FOUND) err_set(err, rc, "%s", quiet.text);
+	}
+	if (rc) {
+		json_decref(now);
+		return rc == ERR_NOT_FOUND ? 0 : rc;
+	}
+	int64_t best_step = 0, bad = 0, tokens = 0;
 	rc = settings_check(json_object_get(state.extra, "settings"), now, err);
 	if (!rc) rc = json_get_int(state.extra, "trainer_state.json", "num_tokens", 0, INT64_MAX, &tokens, err);
 	if (!rc) rc = json_opt_int(state.extra, "trainer_state.json", "best_step", 0, INT64_MAX, &best_step, err);
@@ -296,7 +336,8 @@ static int resume(struct sft *s, struct err *err)
 	s->num_tokens = tokens;
 	s->best_step = best_step;
 	s->bad_evals = bad;
-	if (!rc) log_info("continuing %s from step %lld", s->o->output_dir, (long long)s->step);
+	s->seconds = s->seconds_before;
+	if (!rc && is_writer(s)) log_info("continuing %s from step %lld", s->o->output_dir, (long long)s->step);
 	json_decref(now);
 	json_decref(state.extra);
 	return rc;
@@ -306,9 +347,16 @@ static int resume(struct sft *s, struct err *err)
 
 static bool is_due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
-static bool is_out_of_time(const struct sft *s)
+static bool is_out_of_time(const struct sft *s) { return s->o->max_seconds > 0 && s->seconds >= s->o->max_seconds; }
+
+/* Where time decides something all ranks go by the first one's clock. */
+static int clock_read(struct sft *s, struct err *err)
 {
-	return s->o->max_seconds > 0 && seconds_spent(s) >= s->o->max_seconds;
+	if (s->o->max_seconds <= 0) return 0;
+	double seconds = is_writer(s) ? seconds_spent(s) : 0; /* of the others nothing is added */
+	int rc = ranks_add(s->o->ranks, &seconds, 1, err);
+	s->seconds = seconds;
+	return rc;
 }
 
 static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool has_hits)
@@ -322,21 +370,27 @@ static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool
 
 static int one_step(struct sft *s, struct err *err)
 {
-	double epoch;
+	double epoch, norm = 0;
 	bool logs = is_due(MAX(1, s->o->logging_steps), s->step + 1) || s->step + 1 >= s->total_steps;
-	if (is_paced(s)) optimizer_pace(s->optimizer, seconds_spent(s) / s->o->max_seconds);
-	double norm = train_step(s, &epoch, logs);
-	if (!isfinite(norm))
+	if (is_paced(s)) optimizer_pace(s->optimizer, s->seconds / s->o->max_seconds);
+	int rc = train_step(s, &epoch, logs, &norm, err);
+	if (!rc) rc = clock_read(s, err);
+	if (rc) return rc;
+	if (!isfinite(norm) && is_writer(s))
 		log_warn("step %lld: the gradient is not finite; the update was skipped", (long long)s->step + 1);
 	s->step++;
 	s->ends = s->step >= s->total_steps || is_out_of_time(s);
 	bool evaluates = s->nheldout && (is_due(s->o->eval_steps, s->step) || s->ends);
 	json_t *metrics = step_metrics(s, epoch, norm, logs);
-	int rc = evaluates ? evaluate(s, metrics, err) : 0;
+	rc = evaluates ? evaluate(s, metrics, err) : 0;
 	s->ends |= s->stopped_early;
-	if (!rc && s->metrics && (logs || evaluates || s->ends))
+	if (!rc && s->metrics && is_writer(s) && (logs || evaluates || s->ends))
 		s->ends |= s->metrics(s->metrics_ctx, s->step, metrics) != 0;
 	json_decref(metrics);
+	/* Who writes metrics may want to stop. */
+	double ends = is_writer(s) && s->ends;
+	if (!rc) rc = ranks_add(s->o->ranks, &ends, 1, err);
+	s->ends = ends > 0;
 	if (!rc && (is_due(s->o->save_steps, s->step) || s->ends)) rc = save(s, err);
 	return rc;
 }
@@ -348,6 +402,11 @@ static int options_check(const struct sft *s, struct err *err)
 	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
 		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1",
 			o->max_tokens, o->gradient_accumulation_steps);
+	if (o->gradient_accumulation_steps % ranks_count(o->ranks))
+		return err_set(err, ERR_USAGE,
+			"gradient_accumulation_steps %d with %d ranks; expected a multiple: the micro-batches of a step are shared "
+			"out",
+			o->gradient_accumulation_steps, ranks_count(o->ranks));
 	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && o->max_seconds <= 0)
 		return err_set(
 			err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
@@ -380,7 +439,7 @@ static int sft_init(struct sft *s, struct err *err)
 	sft_batch_init(&s->batch, s->o->max_tokens);
 	s->hits = xcalloc((size_t)s->o->max_tokens, 1);
 	s->weights = weights_fingerprint(s->model, s->adapter);
-	rc = dir_make(s->o->output_dir, err);
+	rc = is_writer(s) ? dir_make(s->o->output_dir, err) : 0;
 	return rc ? rc : resume(s, err);
 }
 
@@ -400,9 +459,10 @@ int sft_run(struct model *m, struct adapter *a, const struct sft_example *train,
 		.begin_ns = clock_ns()};
 	int rc = options_check(&s, err);
 	if (!rc) rc = sft_init(&s, err);
+	if (!rc) rc = clock_read(&s, err);
 	s.ends = s.stopped_early || s.step >= s.total_steps || is_out_of_time(&s);
 	while (!rc && !s.ends) rc = one_step(&s, err);
-	if (!rc && o->stop_at_eval_minimum && s.best_step) rc = best_load(&s, err);
+	if (!rc && o->stop_at_eval_minimum && s.best_step && is_writer(&s)) rc = best_load(&s, err);
 	optimizer_free(s.optimizer);
 	pass_free(s.pass);
 	sft_batch_release(&s.batch);

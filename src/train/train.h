@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "ops/ops.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 
 /* ---- losses ---- */
 
@@ -118,6 +119,9 @@ void optimizer_pace(struct optimizer *o, double spent);
 /* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances.
  * Returns the norm before clipping; a non-finite norm skips the update and is returned. */
 double optimizer_step(struct optimizer *o);
+/* Gradients become their sums over all ranks, in rank order: before optimizer_step where each rank has those of
+ * its share. A round (ranks.h); nothing with ranks NULL. */
+int optimizer_gather(struct optimizer *o, struct ranks *ranks, struct err *err);
 /* For the next step alone: its rate is multiplied by rate_scale, and its gradient's norm is also
  * limited to max_norm (0: no further limit). */
 void optimizer_next(struct optimizer *o, double rate_scale, double max_norm);
@@ -141,8 +145,9 @@ int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, con
 	const struct checkpoint_state *s, int keep, struct err *err);
 /* Whether the folder holds a complete one. */
 int checkpoint_exists(const char *run_dir, bool *exists, struct err *err);
-/* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. */
-int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o,
+/* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. With ranks a round:
+ * rank 0 reads, and the others, who need not see the folder, get the same from it, extra included. */
+int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct ranks *ranks,
 	struct checkpoint_state *s, struct err *err);
 
 /* ---- supervised fine-tuning ---- */
@@ -166,7 +171,8 @@ struct sft_examples {
 	int64_t completion_tokens; /* of those, with loss */
 };
 struct sft_data {
-	struct sft_examples train, heldout;
+	struct sft_examples train;
+	struct sft_examples heldout;
 	int64_t too_long;     /* rows refused for their length */
 	int64_t other_splits; /* rows left alone */
 };
@@ -187,7 +193,9 @@ struct sft_options {
 	int logging_steps;       /* between calls of the metrics function */
 	uint64_t seed;           /* of the order of examples */
 	const char *output_dir;
-	json_t *fixed; /* borrowed: further settings that a later part of the run must share, by name; NULL: none */
+	struct ranks *ranks; /* that share the micro-batches of every step; NULL: this process is alone. Rank 0 alone
+							writes, and calls metrics */
+	json_t *fixed;       /* borrowed: further settings that a later part of the run must share, by name; NULL: none */
 	bool stop_at_eval_minimum;
 	int patience; /* stop when held-out loss has not improved for `patience` evaluations; best weights kept */
 };

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 struct optimizer {
@@ -11,14 +12,15 @@ struct optimizer {
 	struct param *params;
 	int count;
 	struct optimizer_options options;
-	struct param *moments;                 /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
-	struct f32 *block;                     /* (2, values) */
-	struct ops_weight *weights;            /* (count) the parameters with their moments */
-	struct ops_weight **list;              /* (count) pointers to them */
-	uint64_t moment_changes;               /* what params write here means nothing to anybody */
-	double next_rate_scale, next_max_norm; /* of the next step alone: optimizer_next */
-	int64_t steps;                         /* calls: drives the schedule */
-	int64_t updates;                       /* calls that changed weights: drives bias correction */
+	struct param *moments;      /* (2 count): exp_avg then exp_avg_sq, named after their parameter */
+	struct f32 *block;          /* (2, values) */
+	struct ops_weight *weights; /* (count) the parameters with their moments */
+	struct ops_weight **list;   /* (count) pointers to them */
+	uint64_t moment_changes;    /* what params write here means nothing to anybody */
+	double next_rate_scale;     /* of the next step alone: optimizer_next */
+	double next_max_norm;       /* of the next step alone */
+	int64_t steps;              /* calls: drives the schedule */
+	int64_t updates;            /* calls that changed weights: drives bias correction */
 };
 
 /* Moves folder tmp to final in one atomic step, replacing final when it exists. */
@@ -38,15 +40,20 @@ void epoch_plan_release(struct epoch_plan *p);
 
 /* Buffers of one packed micro-batch. */
 struct sft_batch {
-	int32_t *ids, *pos, *start;
+	int32_t *ids;   /* (max_tokens) */
+	int32_t *pos;   /* (max_tokens) */
+	int32_t *start; /* (max_tokens + 1) */
 	struct head_row *rows;
-	int T, S, n;
+	int T;
+	int S;
+	int n; /* rows with loss */
 };
 void sft_batch_init(struct sft_batch *b, int max_tokens);
 void sft_batch_release(struct sft_batch *b);
 void sft_batch_pack(struct sft_batch *b, const struct sft_example *examples, const uint32_t *order, size_t count);
 int sft_example_rows(const struct sft_example *e); /* tokens with loss */
-/* Mean log-loss and accuracy of the completions' tokens, without dropout, by a pass of max_tokens. */
-void sft_evaluate(struct pass *p, struct adapter *a, const struct sft_example *examples, size_t n, int max_tokens,
-	double *loss, double *accuracy);
+/* Mean log-loss and accuracy of the completions' tokens, without dropout, by a pass of max_tokens. With ranks a
+ * round: each looks at its share of the micro-batches. */
+int sft_evaluate(struct pass *p, struct adapter *a, struct ranks *ranks, const struct sft_example *examples, size_t n,
+	int max_tokens, double *loss, double *accuracy, struct err *err);
 #endif

@@ -19,13 +19,16 @@ enum token {
 	TOKEN_BAD
 };
 struct lexer {
-	const char *text, *end, *at; /* at: after the current token */
+	const char *text;
+	const char *end;
+	const char *at; /* after the current token */
 	enum token kind;
 	struct slice tok; /* without sigil or quotes */
 	const char *tok_start;
 	int value_index; /* %x#2: 2; -1 without */
 	char punct;
-	const char *counted_to, *line_start;
+	const char *counted_to; /* lexer_position's memory, as the next two */
+	const char *line_start;
 	int line; /* lexer_position's memory */
 };
 void lexer_next(struct lexer *lx);

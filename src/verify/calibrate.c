@@ -144,11 +144,12 @@ int gpu_peaks_measure(
 	struct zygote *z = NULL;
 	struct runner_device facts = {0};
 	char name[16], text[512] = "";
-	bool is_cuda = false;
-	int number = 0, level = sandbox_level_probe(text, sizeof text), rc = setup_device(device, &is_cuda, &number, err);
-	if (!rc && !is_cuda) rc = err_set(err, ERR_USAGE, "device: expected cuda or cuda:N, found \"%s\"", device);
+	struct device_list list;
+	int level = sandbox_level_probe(text, sizeof text), rc = setup_devices(device, &list, err);
+	if (!rc && list.count != 1)
+		rc = err_set(err, ERR_USAGE, "device: expected cuda or cuda:N, found \"%s\"", device ? device : "");
 	if (!rc) rc = setup_places(&o, &places, err);
-	snprintf(name, sizeof name, "cuda:%d", number);
+	snprintf(name, sizeof name, "cuda:%d", list.numbers[0]);
 	struct runner_pool_options p = {
 		.path = places.runner, .device = name, .level = level, .memory_bytes = RUNNER_BYTES, .spare = 1};
 	/* Which GPU it is, by a runner; the code that measures is ours, in the sandbox that a GPU allows. */

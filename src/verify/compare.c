@@ -207,19 +207,41 @@ static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
 	return is_signed ? (int64_t)((uint64_t)v << shift) >> shift : v;
 }
 
+static void value_text(enum dtype t, const uint8_t *base, const double *exact, int64_t i, char *text, size_t len)
+{
+	if (dtype_is_float(t)) snprintf(text, len, "%.7g", exact ? exact[i] : value_at(t, base, i));
+	else snprintf(text, len, "%lld", (long long)int_at(t, base, i));
+}
+
+/* The first wrong element between those beside it in its row, up to two on each side: a shift, a
+ * lost mask and a wrong formula look different there. */
+static void neighbours_text(const struct compare_output *o, const uint8_t *found, int64_t bad, char *text, size_t len)
+{
+	enum { BESIDE = 2 };
+	int64_t columns = o->ndim > 0 ? o->shape[o->ndim - 1] : 1, column = bad % columns;
+	int64_t from = bad - MIN(column, BESIDE), to = bad + MIN(columns - 1 - column, BESIDE);
+	size_t used = 0;
+	if (from == to) return;
+	for (int side = 0; side < 2; side++)
+		for (int64_t i = from; i <= to && used < len; i++) {
+			char value[48];
+			value_text(o->dtype, side ? found : o->plain, side ? NULL : o->exact, i, value, sizeof value);
+			used += (size_t)snprintf(text + used, len - used, "%s%s",
+				i > from    ? " "
+					: !side ? "; around it in its row, expected "
+							: ", found ",
+				value);
+		}
+}
+
 static void sentence(
 	const struct compare_output *o, const struct compare_bound *b, const uint8_t *found, struct compare_result *out)
 {
 	char at[160], expected[48], got[48];
 	int64_t n = compare_elements(o), bad = out->first_bad;
 	index_text(o, bad, at, sizeof at);
-	if (dtype_is_float(o->dtype)) {
-		snprintf(expected, sizeof expected, "%.7g", o->exact ? o->exact[bad] : value_at(o->dtype, o->plain, bad));
-		snprintf(got, sizeof got, "%.7g", value_at(o->dtype, found, bad));
-	} else {
-		snprintf(expected, sizeof expected, "%lld", (long long)int_at(o->dtype, o->plain, bad));
-		snprintf(got, sizeof got, "%lld", (long long)int_at(o->dtype, found, bad));
-	}
+	value_text(o->dtype, o->plain, o->exact, bad, expected, sizeof expected);
+	value_text(o->dtype, found, NULL, bad, got, sizeof got);
 	int used = snprintf(out->text, sizeof out->text,
 		"%lld of %lld elements differ (%.3g %%); first at %s: expected %s, found %s; largest absolute error %.3g, "
 		"relative %.3g, scaled %.3g (bound %.3g)",
@@ -228,7 +250,9 @@ static void sentence(
 	if (out->found_nan)
 		used += snprintf(out->text + used, sizeof out->text - (size_t)used, "; %lld found values are NaN",
 			(long long)out->found_nan);
-	if (out->found_zero == n) snprintf(out->text + used, sizeof out->text - (size_t)used, "; every found value is 0");
+	if (out->found_zero == n)
+		used += snprintf(out->text + used, sizeof out->text - (size_t)used, "; every found value is 0");
+	neighbours_text(o, found, bad, out->text + used, sizeof out->text - (size_t)used);
 }
 
 static void compare_floats(

@@ -24,11 +24,11 @@ struct compare_output {
 int64_t compare_elements(const struct compare_output *o);
 
 struct compare_bound {
-	double scale;           /* mean of |r| over the output */
-	int64_t ncolumns;       /* of the last dimension; element i lies in row i / ncolumns, column i % ncolumns */
-	double *rows, *columns; /* means of |r| over each row and column, as shares of scale; NULL where there are too few
-							   to average over */
-	double share_min;       /* no element's m is a smaller share of scale than this; 1: scale alone counts */
+	double scale;     /* mean of |r| over the output */
+	int64_t ncolumns; /* of the last dimension; element i lies in row i / ncolumns, column i % ncolumns */
+	double *rows;     /* mean of |r| over each row, as a share of scale; NULL where there are too few to average over */
+	double *columns;  /* the same over each column */
+	double share_min; /* no element's m is a smaller share of scale than this; 1: scale alone counts */
 	double reference_error; /* largest scaled error of f */
 	double tolerance;
 	int64_t nonfinite; /* elements where r or f is not finite */
@@ -45,8 +45,13 @@ bool compare_sees(const struct compare_output *o, const struct compare_bound *b,
 struct compare_result {
 	bool is_equal;
 	bool kernelbench; /* torch.allclose(plain, found) with KernelBench's 1e-4 (fp32) or 1e-2 (half) */
-	double error_max, abs_max, rel_max;
-	int64_t mismatches, first_bad, found_nan, found_zero;
+	double error_max;
+	double abs_max;
+	double rel_max;
+	int64_t mismatches;
+	int64_t first_bad;
+	int64_t found_nan;
+	int64_t found_zero;
 	char text[512]; /* one sentence for people; "" when equal */
 };
 void compare_run(

@@ -54,7 +54,7 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 	char arch[64];
 	const struct vm_gpu *gpu = &g->s->gpu;
 	snprintf(arch, sizeof arch, "%d,%lld,%s%s", gpu->capability, (long long)gpu->shared_bytes,
-		g->s->gpu_runners ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "");
+		g->s->ngpus ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "");
 	struct slice parts[] = {
 		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -95,7 +95,7 @@ static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 		"num_warps", k->num_warps, "num_stages", k->num_stages, "num_ctas", k->num_ctas, "arch", g->s->gpu.capability,
 		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted,
 		"enable_reflect_ftz", !k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl,
-		"want_ttgir", 1, "want_cubin", g->s->gpu_runners != NULL);
+		"want_ttgir", 1, "want_cubin", g->s->ngpus > 0);
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
@@ -242,8 +242,7 @@ static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, 
 		json_decref(*result);
 		*result = fault_json("compiler-crash", "the compiler's answer on this kernel is no JSON object");
 	}
-	if (!rc && g->s->gpu_runners && !json_object_get(*result, "fault"))
-		rc = cubin_take(result, nfds > 0 ? fds[0] : -1, err);
+	if (!rc && g->s->ngpus && !json_object_get(*result, "fault")) rc = cubin_take(result, nfds > 0 ? fds[0] : -1, err);
 	if (nfds > 0 && fds[0] >= 0) close(fds[0]);
 	if (!rc) json_object_set_new(*result, "cpu_ms", json_integer(g->compile_ms - before_ms));
 	str_release(&text);

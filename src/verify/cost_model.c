@@ -25,6 +25,22 @@ double cost_candidate_s(
 	return sum;
 }
 
+const char *cost_candidate_limit(
+	const struct runner_row_cost *rows, int n, const json_t *compiled, const struct vm_gpu *gpu)
+{
+	double time_s[VM_LIMIT_COUNT] = {0};
+	int most = VM_LIMIT_LAUNCH;
+	for (int i = 0; i < n; i++) {
+		if (rows[i].kind != TAPE_LAUNCH) continue;
+		struct vm_binary binary = vm_binary_of(json_array_get(compiled, (size_t)rows[i].kernel));
+		struct vm_estimate e = vm_estimate(&rows[i].counts, &binary, gpu);
+		time_s[e.limit] += e.time_s;
+	}
+	for (int l = 0; l < VM_LIMIT_COUNT; l++)
+		if (time_s[l] > time_s[most]) most = l;
+	return vm_limit_name((enum vm_limit)most);
+}
+
 static double field(const json_t *o, const char *name)
 {
 	double v = json_number_value(json_object_get(o, name));
@@ -33,7 +49,13 @@ static double field(const json_t *o, const char *name)
 
 static struct cost_launch launch_of(const json_t *o)
 {
-	return (struct cost_launch){field(o, "bytes"), field(o, "flops"), field(o, "special"), field(o, "dot_flops")};
+	return (struct cost_launch){.bytes = field(o, "bytes"),
+		.flops = field(o, "flops"),
+		.special = field(o, "special"),
+		.dot_flops = field(o, "dot_flops"),
+		.extent = field(o, "extent"),
+		.warm = fmin(field(o, "warm"), 1),
+		.since = field(o, "since")};
 }
 
 void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)

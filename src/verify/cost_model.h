@@ -11,6 +11,9 @@
  * relative standard error that sampled launches give the sum, weighed by their times. */
 double cost_candidate_s(
 	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu, double *error);
+/* The limit (vm_limit_name) of the launches that take most of those seconds together. */
+const char *cost_candidate_limit(
+	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu);
 /* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is
  * nothing to sum. */
 void cost_reference_s(

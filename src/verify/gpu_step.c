@@ -57,7 +57,7 @@ static int runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "", said[400];
 	snprintf(said, sizeof said, "%s", err->text);
-	runner_end(g->s->gpu_runners, &g->gpu_runner, status, sizeof status, NULL);
+	runner_end(g->on->runners, &g->gpu_runner, status, sizeof status, NULL);
 	g->has_gpu_runner = false;
 	if (rc == ERR_TIMEOUT)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-gpu", 0,
@@ -73,7 +73,7 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 	struct runner_fault fault = {0};
 	int rc = compile_binaries(g, tr->tape, &c, err);
 	if (!rc && !g->has_gpu_runner) {
-		rc = runner_pool_take(g->s->gpu_runners, &g->gpu_runner, err);
+		rc = runner_pool_take(g->on->runners, &g->gpu_runner, err);
 		g->has_gpu_runner = rc == 0;
 	}
 	struct runner_load l = {
@@ -120,9 +120,9 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	struct attempt own = *asked, *a = &own;
 	int64_t ms = TRIAL_MS + TIMES_THE_VM * g->vm_ns / 1000000;
 	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
-	int lock = -1, rc = gpu_lock_take(NULL, g->s->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
+	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
 	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
-	if (a->asker) gpu_watch_begin(g->s->watch);
+	if (a->asker) gpu_watch_begin(g->on->watch);
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
@@ -162,52 +162,23 @@ static int repeat_judge(
 	return rc;
 }
 
-/* A compiler may round a product and a sum in one step. Where a kernel subtracts from x * y what was computed as x * y,
- * the difference is then not zero but what the product's rounding left over, which among magnitudes of 2^24 is a large
- * number: kernels that are right as they are written, and on the task's own inputs, go wrong. Such a trial is repeated
- * with kernels that are compiled as they are written. 0: it is right then. */
-static int contraction_judge(struct grading *g, const struct attempt *a, double *worst, struct err *err)
-{
-	struct attempt_result r;
-	char text[512];
-	g->is_uncontracted = true;
-	int rc = gpu_start(g, a->trace, err);
-	if (!rc) rc = gpu_replay(g, a, &r, err);
-	g->is_uncontracted = false;
-	if (rc) return rc;
-	bool is_right = !gpu_outputs_differ(a->trial, &r, worst, text, sizeof text);
-	attempt_release(&r);
-	if (is_right) g->v->device.contracted++;
-	/* What follows runs what a user would run. */
-	return is_right ? gpu_start(g, a->trace, err) : GRADE_END;
-}
-
-/* Guided inputs have the numbers next to zero among them, which are no normal ones: libraries for GPUs take them for
- * zero, as the reference on a GPU does. What differs there alone is counted. */
-static int guided_apart(struct grading *g, const struct attempt *a, struct err *err)
-{
-	g->v->device.guided_apart++;
-	return gpu_start(g, a->trace, err);
-}
-
 static int trial_judge(struct grading *g, const struct attempt *a, bool is_repeated, struct err *err)
 {
 	struct attempt_result r;
 	struct verdict_device *d = &g->v->device;
-	char text[512] = "", trial[400];
+	char text[512] = "", trial[400], why[320] = "";
 	d->trials++;
 	double worst = d->error_max, apart = d->error_max;
 	int rc = gpu_replay(g, a, &r, err);
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
-		/* On the task's own inputs a difference is the end; elsewhere the reason is looked for first. */
-		rc = a->trial->is_stock ? GRADE_END : contraction_judge(g, a, &apart, err);
-		if (rc == GRADE_END && a->trial->is_guided) return guided_apart(g, a, err);
+		/* A cause for which no kernel can help it is looked for; what has none is wrong, whatever the vm said. */
+		rc = gpu_cause_judge(g, a, &apart, why, sizeof why, err);
 		d->error_max = rc ? worst : apart;
 		attempt_text(g, a->trial, trial, sizeof trial);
 		if (rc == GRADE_END)
 			grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(a->trial, "gpu-mismatch"), 0,
-				"right on the vm, but not on the GPU, for %s: %s", trial, text);
+				"right on the vm, but not on the GPU, for %s: %s%s", trial, text, why);
 	} else if (!rc) {
 		d->error_max = worst;
 		if (is_repeated) rc = repeat_judge(g, a, &r, err);

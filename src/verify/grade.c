@@ -172,13 +172,16 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
+	if (!rc && !g->is_partial && !g->is_ir) rc = sized_step(g, err);
 	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
 	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
-	if (!rc && g->s->gpu_runners && g->s->time_repeats) rc = timing_step(g, stock, err);
+	if (!rc && g->on && g->s->time_repeats) rc = timing_step(g, stock, err);
+	if (!rc && g->on) rc = sanitize_step(g, stock, err);
+	if (!rc && g->on) rc = profile_step(g, stock, err);
 	if (!rc && g->s->skip_compile)
 		rc = grade_end(g, VERDICT_INFRA, STAGE_COMPILE, "compile-skipped", 0,
 			"all else passed, but the kernels were not compiled");
@@ -207,13 +210,13 @@ static void grading_release(struct grading *g, struct trace *stock)
 	builder_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
-	if (g->has_gpu_runner) runner_give_back(g->s->gpu_runners, &g->gpu_runner);
+	if (g->has_gpu_runner) runner_give_back(g->on->runners, &g->gpu_runner);
 	g->has_runner = g->has_gpu_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }
 
-static void verdict_clear(const struct verify_shared *s, struct verdict *out)
+static void verdict_clear(const struct verify_shared *s, const struct verify_gpu *on, struct verdict *out)
 {
 	*out = (struct verdict){.cost_s = NAN,
 		.eager_cost_s = NAN,
@@ -229,31 +232,33 @@ static void verdict_clear(const struct verify_shared *s, struct verdict *out)
 	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
 	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
 	d->others = -1;
+	for (int k = 0; k < SANITIZER_COUNT; k++) d->sanitized[k] = -1;
 	out->gpu_arch = s->gpu.capability;
 	snprintf(out->sandbox, sizeof out->sandbox, "%s", sandbox_level_name(s->level));
 	snprintf(out->gpu, sizeof out->gpu, "%s", s->gpu.name ? s->gpu.name : "");
-	snprintf(out->device.name, sizeof out->device.name, "%s", s->gpu_runners ? s->device.name : "vm");
-	out->device.driver = s->device.driver;
+	snprintf(out->device.name, sizeof out->device.name, "%s", on ? on->device.name : "vm");
+	out->device.driver = on ? on->device.driver : 0;
 }
 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)
 {
 	uint64_t start = clock_ns();
 	struct grading g = {.s = s, .source = source, .source_len = source_len, .v = out};
-	verdict_clear(s, out);
+	verdict_clear(s, s->ngpus ? &s->gpus[0] : NULL, out);
 	int rc = format_step(&g);
 	if (!rc && !source_is_ir(source, source_len)) rc = static_step(&g);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc == GRADE_END;
 }
 
-void grade(struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out)
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out)
 {
-	grade_proof(s, task, source, source_len, out, NULL);
+	grade_proof(s, on, task, source, source_len, out, NULL);
 }
 
-void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
-	struct verdict *out, struct prove_result *proof)
+void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out, struct prove_result *proof)
 {
 	uint64_t start = clock_ns();
 	struct err err = {0};
@@ -262,9 +267,10 @@ void grade_proof(struct verify_shared *s, const struct task *task, const char *s
 		/* An attempt begins with nothing of the one before: a fault of the machine may have left
 		 * half a verdict. */
 		struct trace stock = {0};
-		verdict_clear(s, out);
+		verdict_clear(s, on, out);
 		struct grading g = {.proof = proof,
 			.s = s,
+			.on = on,
 			.task = task,
 			.source = source,
 			.source_len = source_len,

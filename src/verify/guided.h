@@ -20,6 +20,10 @@ bool guided_wants(const struct grading *g, int variant);
 /* The search, with the variant's tape loaded in g->runner. GRADE_ON, or GRADE_END when the candidate is wrong on what
  * was found. */
 int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err);
+/* Whether the kernels look at data at a place of the source (line from 1, column from 0). */
+bool guided_has_site(const struct grading *g, int line, int column);
+/* A line of the record about what no trial reached. */
+void guided_unreached_add(struct verdict *v, int line, const char *text);
 /* Writes into the verdict what was reached and what was not. */
 void guided_report(struct grading *g);
 #endif

@@ -388,6 +388,15 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	return rc;
 }
 
+bool guided_has_site(const struct grading *g, int line, int column)
+{
+	const struct guided *s = g->guided;
+	for (int v = 0; s && v < ORACLE_VARIANTS_MAX; v++)
+		for (int i = 0; i < s->variants[v].n; i++)
+			if (s->variants[v].sites[i].site.line == line && s->variants[v].sites[i].site.column == column) return true;
+	return false;
+}
+
 /* ---- the record ---- */
 
 /* "math.exp never at 88 or above (highest 3.2)" */
@@ -408,7 +417,7 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 }
 
 /* Whether an earlier line of the record says the same: a device function that is called twice has its sites twice. */
-static void unreached_add(struct verdict *v, int line, const char *text)
+void guided_unreached_add(struct verdict *v, int line, const char *text)
 {
 	for (int i = 0; i < v->nunreached; i++)
 		if (v->unreached[i].line == line && !strcmp(v->unreached[i].text, text)) return;
@@ -437,7 +446,7 @@ void guided_report(struct grading *g)
 				char text[sizeof v->unreached[0].text];
 				if (!is_open(&st->site, side)) continue;
 				side_text(st, side, text, sizeof text);
-				unreached_add(v, st->site.line, text);
+				guided_unreached_add(v, st->site.line, text);
 			}
 		}
 }

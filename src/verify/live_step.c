@@ -34,14 +34,14 @@ static int run(
 	struct verify_shared *s = g->s;
 	struct reference_options o = {.zygote = s->timer,
 		.limits = {s->level, 0, 0},
-		.device = s->device.uuid,
+		.device = g->on->device.uuid,
 		.timeout_ms = s->limits.trace_timeout_ms + s->limits.compile_timeout_ms,
 		.question_ms = ANSWER_MS};
 	struct reference *r = NULL;
 	struct reference_facts facts;
 	bool agrees = false;
 	double error_max = NAN;
-	int lock = -1, rc = gpu_lock_take(NULL, s->device.uuid, false, LOCK_MS, &lock, err);
+	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, false, LOCK_MS, &lock, err);
 	if (!rc) rc = reference_live(&o, g->source, g->source_len, &g->oracle->variants[0], t, &r, err);
 	if (!rc) rc = reference_ready(r, &facts, why, len, err);
 	if (!rc) rc = reference_check(r, 1, 0, &agrees, &error_max, why, len, err);
@@ -58,7 +58,7 @@ int live_step(struct grading *g, struct err *err)
 	const char *said = "";
 	char why[sizeof d->live_why] = "";
 	int trials = 0, rc = 0;
-	if (!g->s->is_live || !g->s->timer || !g->oracle || g->is_ir || !may_run(v)) return 0;
+	if (!g->s->is_live || !g->on || !g->s->timer || !g->oracle || g->is_ir || !may_run(v)) return 0;
 	/* Draws on a GPU are other numbers than those that are expected. */
 	if (json_array_size(json_object_get(g->oracle->variants[0].job, "draws"))) return 0;
 	for (int i = 0; i < g->oracle->ntrials && trials < TRIALS && !rc; i++) {

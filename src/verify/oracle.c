@@ -11,14 +11,18 @@
 #include "task/task.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MESSAGE_BYTES_MAX ((size_t)16 << 20)
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
+#define WALL_TIMES 10 /* of the processor time that a reference may take: it waits for a busy machine so long */
+#define CPU_NEARLY_MS 200 /* by which the system's count may be short of the limit that it enforced */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED, SIZES_BUILT }; /* as worker/oracle.py, VARIANTS */
 
@@ -87,11 +91,14 @@ static int given_read(
 	for (size_t i = 0; i < n; i++) {
 		const json_t *e = json_array_get(list, i);
 		struct runner_given *g = &(*out)[i];
+		const char *dtype = "";
 		int rc = is_named ? json_get_str(e, "parameter", "name", &g->name, err) : 0;
 		if (!rc) rc = json_get_int(e, "given", "offset", 0, bytes, &g->offset, err);
 		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - (rc ? 0 : g->offset), &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, "given", "changes", &g->may_change, err);
+		if (!rc) rc = json_opt_str(e, "given", "dtype", &dtype, err);
 		if (rc) return rc;
+		if (dtype_from_name(dtype, &g->dtype)) g->dtype = DTYPE_COUNT;
 	}
 	*count = (int)n;
 	return 0;
@@ -283,6 +290,23 @@ static void changed_text(const json_t *changed, bool is_judged, char *text, size
 	}
 }
 
+int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err *err)
+{
+	const json_t *job = json_object_get(o, "job");
+	*out = (struct oracle_variant){job, json_object_get(job, "state"), json_is_true(json_object_get(job, "training")),
+		json_string_value(json_object_get(o, "kind")), json_string_value(json_object_get(o, "source")), ""};
+	if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(out->state) || !out->kind ||
+		!out->source || !json_is_array(json_object_get(job, "inputs")))
+		return err_set(err, ERR_FORMAT, "a variant of the oracle's is incomplete");
+	changed_text(json_object_get(o, "changed"), !strcmp(out->kind, "stock"), out->changed, sizeof out->changed);
+	return 0;
+}
+
+const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t)
+{
+	return t->sized ? t->sized : &d->variants[t->variant];
+}
+
 static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 {
 	const json_t *variants = json_object_get(o, "variants");
@@ -290,19 +314,10 @@ static int task_take(json_t *o, struct oracle_data *d, struct err *err)
 	if (n < 1 || n > ORACLE_VARIANTS_MAX || d->task)
 		return err_set(err, ERR_FORMAT, "oracle's task message has %zu variants", n);
 	d->task = json_incref(o);
-	for (size_t i = 0; i < n; i++) {
-		const json_t *v = json_array_get(variants, i), *changed = json_object_get(v, "changed");
-		struct oracle_variant *to = &d->variants[d->nvariants++];
-		const json_t *job = json_object_get(v, "job");
-		*to = (struct oracle_variant){job, json_object_get(job, "state"),
-			json_is_true(json_object_get(job, "training")), json_string_value(json_object_get(v, "kind")),
-			json_string_value(json_object_get(v, "source")), ""};
-		if (!json_is_array(json_object_get(job, "init_args")) || !json_is_object(to->state) || !to->kind ||
-			!to->source || !json_is_array(json_object_get(job, "inputs")))
-			return err_set(err, ERR_FORMAT, "oracle's variant %zu is incomplete", i);
-		changed_text(changed, !strcmp(to->kind, "stock"), to->changed, sizeof to->changed);
-	}
-	return 0;
+	int rc = 0;
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = oracle_variant_read(json_array_get(variants, i), &d->variants[d->nvariants++], err);
+	return rc;
 }
 
 static void cost_take(json_t *o, struct oracle_data *d)
@@ -370,12 +385,34 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 		: err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
+/* The processor time is a limit of the process's own (the system ends it there), so that a loaded machine gives the
+ * same answer as an idle one; the wall clock is for references that wait for something. */
+struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline)
+{
+	struct job_limits l = o->limits;
+	l.cpu_s = (o->timeout_ms + 999) / 1000;
+	*deadline = clock_ns() + (uint64_t)o->timeout_ms * WALL_TIMES * 1000000u;
+	return l;
+}
+
+static int took_too_long(const struct oracle_options *o, const char *of, int times, struct oracle_fault *fault)
+{
+	snprintf(fault->code, sizeof fault->code, "task-timeout");
+	snprintf(fault->text, sizeof fault->text, "the task's reference took longer than %lld ms%s for all trials",
+		(long long)o->timeout_ms * times, of);
+	return ERR_MISMATCH;
+}
+
 /* How a reference that gave no result ended. */
-static int broken(struct job *j, const char *what, struct oracle_fault *fault, struct err *err)
+static int broken(
+	struct job *j, const struct oracle_options *o, const char *what, struct oracle_fault *fault, struct err *err)
 {
 	char status[64] = "closed its socket";
 	job_wait(j, 1000);
 	if (job_check_entered(j, err)) return ERR_INFRA;
+	int sig = j->ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
+	if ((sig == SIGXCPU || sig == SIGKILL) && j->cpu_ms >= o->timeout_ms - CPU_NEARLY_MS)
+		return took_too_long(o, " of processor time", 1, fault);
 	if (j->ended) child_status_text(j->status, status, sizeof status);
 	snprintf(fault->code, sizeof fault->code, "%s", "task-broken");
 	snprintf(fault->text, sizeof fault->text, "the task's reference gave no result: %s (%.300s)", status, what);
@@ -388,25 +425,23 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 	CHECKF(o->num_trials >= 1 && o->num_checks >= 0 && o->num_trials + o->num_checks <= ORACLE_TRIALS_MAX,
 		"%d and %d trials", o->num_trials, o->num_checks);
 	struct job job;
-	int rc = job_start(z, &o->limits, oracle_job(task, o), &job, err);
+	uint64_t deadline;
+	struct job_limits limits = oracle_limits(o, &deadline);
+	int rc = job_start(z, &limits, oracle_job(task, o), &job, err);
 	if (rc) return rc;
 	struct oracle_data *d = xcalloc(1, sizeof *d);
 	d->messages = json_array();
 	struct str text = {0};
-	uint64_t deadline = clock_ns() + (uint64_t)o->timeout_ms * 1000000u;
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
 		rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds, deadline, err);
 		/* The process had the reference's code in it, so its end or a broken message is the task's
 		 * fault, unless broken finds one of the infrastructure. */
 		if (rc == ERR_CHILD || rc == ERR_LIMIT || rc == ERR_IO) {
-			rc = broken(&job, err ? err->text : "", fault, err);
+			rc = broken(&job, o, err ? err->text : "", fault, err);
 			break;
 		} else if (rc == ERR_TIMEOUT) {
-			snprintf(fault->code, sizeof fault->code, "task-timeout");
-			snprintf(fault->text, sizeof fault->text, "the task's reference took longer than %d ms for all trials",
-				o->timeout_ms);
-			rc = ERR_MISMATCH;
+			rc = took_too_long(o, "", WALL_TIMES, fault);
 			break;
 		} else if (rc) {
 			break;

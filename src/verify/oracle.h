@@ -38,9 +38,11 @@ struct oracle_trial {
 	bool is_edge;    /* NaN, infinities, denormals: replayed and reported, never judged */
 	json_t *message; /* keeps names alive, where oracle_data.messages does not */
 	bool is_guided;  /* made for one candidate: inputs on which its comparisons take other sides */
-	char why[320], distribution[96];
+	char why[320];
+	char distribution[96];
 	int variant;
-	bool is_stock; /* stock inputs and sizes (parameters may be random) */
+	const struct oracle_variant *sized; /* in place of `variant`: sizes that were made for one candidate */
+	bool is_stock;                      /* stock inputs and sizes (parameters may be random) */
 	bool is_random_params;
 	int given_fd;
 	int64_t given_bytes;
@@ -58,7 +60,8 @@ struct oracle_trial {
 	int64_t expected_bytes; /* mapping; outputs point into it */
 };
 struct oracle_data {
-	json_t *task, *cost;
+	json_t *task;
+	json_t *cost;
 	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
 	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
 	 * shape]], "eager", "fused": as cost's}. */
@@ -79,8 +82,8 @@ struct oracle_data {
 
 struct oracle_options {
 	struct job_limits limits;
-	int timeout_ms;
-	int work_ms; /* nominal time of the reference over all trials: sizes are chosen by it */
+	int timeout_ms; /* processor time of the reference over all trials; ten times as long by the clock */
+	int work_ms;    /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
 	int num_checks; /* further trials for KernelBench's verdict alone, behind the others */
@@ -88,9 +91,12 @@ struct oracle_options {
 	const char *cost_size; /* NULL: as judged; "stock"; or elements that the largest input has at least */
 };
 struct oracle_fault {
-	char code[48], text[1024];
+	char code[48];
+	char text[1024];
 	int line;
 };
+/* The limits and the deadline of a process that holds a reference. */
+struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline);
 /* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault,
  * ERR_INFRA otherwise. */
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
@@ -108,7 +114,8 @@ struct oracle_proofs {
 	int ndraws;
 	struct {
 		const json_t *graph;
-		int given_fd, tables_fd; /* sealed memfds */
+		int given_fd;  /* sealed memfd */
+		int tables_fd; /* sealed memfd */
 	} draws[PROVE_DRAWS_MAX];
 	json_t *messages;
 };
@@ -123,6 +130,8 @@ const char *oracle_null_kernel(const struct oracle_data *d);
 void oracle_trial_release(struct oracle_trial *t);
 /* Of trial `index`: nobody who lacks the secret can know an input. */
 uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index);
+/* A variant's message; strings stay the message's. */
+int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err *err);
 /* One message about a trial with its two descriptors, which stay the caller's. */
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err);
 /* Sets the bounds; a hidden trial on which the reference is not exact enough does not count then. */
@@ -150,4 +159,24 @@ int oracle_session_start(struct oracle_cache *c, const struct task *task, const 
 int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
+
+/* Sizes that one candidate names (oracle_sized.c): sides of comparisons with a size, in the words of the worker's
+ * protocol. */
+struct oracle_side {
+	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
+	int64_t number, modulus;
+};
+/* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
+struct oracle_sized {
+	struct oracle_variant variant;
+	struct oracle_trial trial;
+};
+int oracle_sized_start(struct oracle_cache *c, const struct task *task, const struct oracle_data *d,
+	struct oracle_session **out, struct err *err);
+int oracle_sized_ask(struct oracle_session *s, int number, const struct oracle_side *side, struct err *err);
+/* The next trial of what was asked; 1 behind the last, with the reason in why where some sizes did not work. Any
+ * negative code: the process is of no more use. The caller releases the trial. */
+int oracle_sized_next(struct oracle_session *s, struct oracle_sized *out, char *why, size_t len, struct err *err);
+/* The sizes and layouts that a trial has. */
+const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t);
 #endif

@@ -73,6 +73,7 @@ static void not_predicted(struct grading *g, const char *text)
 	v->cost_s = v->eager_cost_s = v->fused_cost_s = v->speedup_eager = v->speedup_fused = v->cost_error = NAN;
 	v->launches = v->nlines = 0;
 	v->programs = v->bytes = v->sectors = v->flops = 0;
+	v->limit[0] = 0;
 }
 
 /* ---- the same program at another size ---- */

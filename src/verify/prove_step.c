@@ -75,10 +75,11 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 		json_array_append_new(seeds, json_integer((json_int_t)(rng_u32(o->seed, 0x70726f6f, (uint64_t)i) >> 2)));
 	json_object_set_new(job_text, "proofs", seeds);
 	struct job job;
-	int rc = job_start(z, &o->limits, job_text, &job, err);
+	uint64_t deadline;
+	struct job_limits limits = oracle_limits(o, &deadline);
+	int rc = job_start(z, &limits, job_text, &job, err);
 	if (rc) return rc;
 	struct str text = {0};
-	uint64_t deadline = clock_ns() + (uint64_t)o->timeout_ms * 1000000u;
 	/* Messages until it says that it is done. */
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;

@@ -61,7 +61,7 @@ const char *attempt_reason(const struct oracle_trial *t, const char *plain)
 
 void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len)
 {
-	const struct oracle_variant *v = &g->oracle->variants[t->variant];
+	const struct oracle_variant *v = oracle_variant_of(g->oracle, t);
 	snprintf(text, len, "%s inputs%s%s%s%s", t->distribution,
 		strcmp(v->kind, "strided") ? "" : " that are not contiguous",
 		t->is_random_params && t->nparams ? " with other parameter values" : "", v->changed[0] ? " at sizes " : "",
@@ -186,6 +186,7 @@ void cost_keep(struct grading *g, const json_t *reference, const struct runner_r
 	if (cost <= v->cost_s) return;
 	v->cost_s = cost;
 	v->cost_error = error;
+	snprintf(v->limit, sizeof v->limit, "%s", cost_candidate_limit(r->costs, r->ncosts, g->compiled, &g->s->gpu));
 	cost_reference_s(reference, dot, &g->s->gpu, &v->eager_cost_s, &v->fused_cost_s);
 	v->speedup_eager = v->cost_s > 0 ? v->eager_cost_s / v->cost_s : NAN;
 	v->speedup_fused = v->cost_s > 0 ? v->fused_cost_s / v->cost_s : NAN;
@@ -315,11 +316,11 @@ void params_stand_in(const struct tape *t, const json_t *state, const struct run
 }
 
 /* Returns how many names of constants that stand for a parameter were added to `params`. */
-static int params_pair(const struct tape *t, const struct oracle_data *d, int variant, const struct oracle_trial *trial,
-	struct runner_given *params)
+static int params_pair(
+	const struct tape *t, const struct oracle_data *d, const struct oracle_trial *trial, struct runner_given *params)
 {
 	int *of = xcalloc((size_t)t->nbuffers + 1, sizeof *of), added = 0;
-	params_stand_in(t, d->variants[variant].state, trial->params, trial->nparams, of);
+	params_stand_in(t, oracle_variant_of(d, trial)->state, trial->params, trial->nparams, of);
 	for (int b = 0; b < t->nbuffers; b++) {
 		if (of[b] < 0) continue;
 		params[added] = trial->params[of[b]];
@@ -410,7 +411,7 @@ int attempt_run(
 	/* The reference's parameters, and those that the candidate calls otherwise. */
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
-	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t->variant, t, rt.params + t->nparams);
+	rt.nparams = t->nparams + params_pair(tr->tape, g->oracle, t, rt.params + t->nparams);
 	/* Where each output is to lie, and behind them the buffers that are looked at. */
 	for (int i = 0; i < tr->tape->noutputs; i++) {
 		rt.output_offset[i] = out->offset[i] = out->bytes;
@@ -478,8 +479,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	/* Right or wrong by its values, and the GPU's word is still open. */
 	bool is_by_values = rc == GRADE_END && !r.result.has_fault && r.result.lineage == TAPE_LINEAGE_OK;
 	attempt_release(&r);
-	if (is_by_values && !a->is_crosswise && !g->is_partial && g->s->gpu_runners)
-		gpu_second_opinion(g, a->trace, a->trial);
+	if (is_by_values && !a->is_crosswise && !g->is_partial && g->on) gpu_second_opinion(g, a->trace, a->trial);
 	return rc;
 }
 
@@ -488,7 +488,19 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 	struct attempt a = {
 		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
 	int rc = trial_run(g, &a, err);
-	return !rc && g->s->gpu_runners && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
+	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
+}
+
+int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
+{
+	int order_line = -1, rc = outputs_check(g, tr->tape, t);
+	if (!rc) rc = load(g, tr, &order_line, err);
+	struct attempt a = {.trace = tr, .trial = t, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	if (!rc) rc = trial_run(g, &a, err);
+	a.is_crosswise = true;
+	a.order_line = order_line;
+	if (!rc && order_line >= 0) rc = trial_run(g, &a, err);
+	return !rc && g->on ? gpu_guided(g, tr, t, err) : rc;
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
@@ -513,7 +525,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 		if (!rc && order_line >= 0 && !t->is_edge) rc = trial_run(g, &crosswise, err);
 		first = false;
 	}
-	if (!rc && !first && !g->is_partial && g->s->gpu_runners) rc = gpu_step(g, tr, variant, err);
+	if (!rc && !first && !g->is_partial && g->on) rc = gpu_step(g, tr, variant, err);
 	return rc;
 }
 
@@ -525,7 +537,7 @@ static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 	for (int b = 0; b < t->nbuffers; b++)
 		named += t->buffers[b].kind == TAPE_CONST && t->buffers[b].name && t->buffers[b].name[0];
 	struct runner_given *pairs = xcalloc((size_t)named + 1, sizeof *pairs);
-	int paired = params_pair(t, d, 0, trial, pairs);
+	int paired = params_pair(t, d, trial, pairs);
 	free(pairs);
 	return paired < named;
 }

@@ -17,6 +17,7 @@
 
 #define SPARE_MAX 16
 #define READY_MS 20000
+#define ENDS_MS 200
 #define TAKEN_MAX 256
 #define RESET_MS 5000
 #define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
@@ -31,17 +32,30 @@ struct runner_pool {
 	pthread_mutex_t lock;
 };
 
-static int start(const struct runner_pool *p, struct runner *out, struct err *err)
+#define TOOL_WORDS_MAX 32
+
+/* tool: words in front of the runner's, or NULL. */
+static int start(
+	const struct runner_pool *p, const char *const *tool, int stdout_fd, struct runner *out, struct err *err)
 {
 	if (p->is_stopped) return err_set(err, ERR_INFRA, "the verifier is being closed");
 	int pair[2];
 	*out = (struct runner){.fd = -1}; /* the caller's may have been another's */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
-	char *argv[] = {
-		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, NULL};
-	struct child_options o = {
-		.argv = argv, .fds = {pair[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
+	char *argv[TOOL_WORDS_MAX + 6] = {
+		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, "under"};
+	if (!tool) argv[4] = NULL;
+	for (int i = 0; tool && tool[i]; i++) {
+		CHECKF(i < TOOL_WORDS_MAX, "a tool with more than %d words", TOOL_WORDS_MAX);
+		argv[5 + i] = (char *)(uintptr_t)tool[i];
+	}
+	struct child_options o = {.argv = argv,
+		.fds = {pair[1]},
+		.nfds = 1,
+		.stdout_fd = stdout_fd,
+		.stderr_fd = stdout_fd,
+		.die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
 	close(pair[1]);
 	if (rc) {
@@ -53,12 +67,12 @@ static int start(const struct runner_pool *p, struct runner *out, struct err *er
 }
 
 /* Waits for {"ready"}: from then on the process is in its sandbox. */
-static int settle(struct runner_pool *p, struct runner *r, struct runner_device *device, struct err *err)
+static int settle(struct runner_pool *p, struct runner *r, int ready_ms, struct runner_device *device, struct err *err)
 {
 	struct str text = {0};
 	json_t *o = NULL;
 	int rc = msg_recv(
-		r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + READY_MS * UINT64_C(1000000), err);
+		r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + (uint64_t)ready_ms * 1000000u, err);
 	if (!rc) rc = json_parse(text.data, text.len, "runner's hello", &o, err);
 	if (!rc && !json_is_true(json_object_get(o, "ready")))
 		rc = err_set(err, ERR_INFRA, "the runner could not start: %.400s", text.data);
@@ -85,9 +99,9 @@ int runner_pool_create(
 	pthread_mutex_init(&p->lock, NULL);
 	/* The first is started and waited for here, so that a sandbox that does not work is known at
 	 * once. */
-	int rc = start(p, &p->waiting[0], err);
+	int rc = start(p, NULL, -1, &p->waiting[0], err);
 	if (!rc) {
-		rc = settle(p, &p->waiting[0], device, err);
+		rc = settle(p, &p->waiting[0], READY_MS, device, err);
 		p->waiting[0].is_settled = true;
 		p->count = rc == 0;
 	}
@@ -136,7 +150,7 @@ static int take_one(struct runner_pool *p, struct runner *out, bool *was_waiting
 	int rc = 0;
 	*was_waiting = p->count > 0;
 	if (*was_waiting) *out = p->waiting[--p->count];
-	else rc = start(p, out, err);
+	else rc = start(p, NULL, -1, out, err);
 	if (!rc) taken_add(p, out->child.pid);
 	pthread_mutex_unlock(&p->lock);
 	return rc;
@@ -153,7 +167,7 @@ int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
 			continue;
 		}
 		/* A spare's hello is read when it is taken: refill does not wait. */
-		if (!rc && !out->is_settled) rc = settle(p, out, NULL, err);
+		if (!rc && !out->is_settled) rc = settle(p, out, READY_MS, NULL, err);
 		if (rc && was_waiting) continue;
 		out->is_settled = true;
 		return rc;
@@ -166,7 +180,7 @@ void runner_pool_refill(struct runner_pool *p)
 	/* Those in use come back where they are a GPU's. */
 	while (p->count + (p->device ? p->ntaken : 0) < p->spare) {
 		struct runner r = {0};
-		if (start(p, &r, NULL)) break;
+		if (start(p, NULL, -1, &r, NULL)) break;
 		p->waiting[p->count++] = r;
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -180,7 +194,7 @@ void runner_pool_stop(struct runner_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status)
+static void end(struct runner_pool *p, struct runner *r, int ms)
 {
 	close(r->fd);
 	r->fd = -1;
@@ -189,10 +203,27 @@ void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size
 	pthread_mutex_unlock(&p->lock);
 	/* A runner that died shows its own status within milliseconds; one that lives ends at the end
 	 * of its stream or is killed. */
-	if (child_wait(&r->child, 200, NULL)) child_kill(&r->child);
+	if (child_wait(&r->child, ms, NULL)) child_kill(&r->child);
+}
+
+void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status)
+{
+	end(p, r, ENDS_MS);
 	if (status_text) child_status_text(r->child.status, status_text, len);
 	if (status) *status = r->child.status;
 }
+
+int runner_start_under(
+	struct runner_pool *p, const char *const *tool, int out_fd, int ready_ms, struct runner *out, struct err *err)
+{
+	pthread_mutex_lock(&p->lock);
+	int rc = start(p, tool, out_fd, out, err);
+	if (!rc) taken_add(p, out->child.pid);
+	pthread_mutex_unlock(&p->lock);
+	return rc ? rc : settle(p, out, ready_ms, NULL, err);
+}
+
+void runner_end_under(struct runner_pool *p, struct runner *r, int ms) { end(p, r, ms); }
 
 static int send_json(struct runner *r, json_t *o, const int *fds, int nfds, uint64_t deadline_ns, struct err *err)
 {

@@ -31,6 +31,11 @@ void runner_pool_free(struct runner_pool *p);
 int runner_pool_count(struct runner_pool *p); /* processes there are, those in use included */
 /* A runner with nothing of any candidate in it, sandboxed and waiting. ERR_INFRA. */
 int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err);
+/* One of its own under a developer's tool (argv, NULL-terminated), which writes to out_fd. ERR_INFRA. It is ended by
+ * runner_end_under: the tool has `ms` to say what it saw after the runner is done. */
+int runner_start_under(
+	struct runner_pool *p, const char *const *tool, int out_fd, int ready_ms, struct runner *out, struct err *err);
+void runner_end_under(struct runner_pool *p, struct runner *r, int ms);
 /* Tops the pool up again; cheap when it is full. */
 void runner_pool_refill(struct runner_pool *p);
 /* When its candidate is done: a GPU's runner that is not tainted drops what it was given, proves that
@@ -82,7 +87,8 @@ struct runner_asker {
 };
 /* What a trial hands over beside its message. */
 struct runner_data {
-	int given_fd, outputs_fd;
+	int given_fd;
+	int outputs_fd;
 	const struct runner_library *library; /* NULL: a library row on the data path is a fault */
 	const struct runner_asker *asker;     /* of a trial that is timed */
 };
@@ -97,7 +103,8 @@ int runner_price(struct runner *r, const char *tape, size_t len, const struct ru
 struct runner_proof {
 	uint64_t seed;
 	int ms; /* for the proof alone */
-	int words_fd, nfds;
+	int words_fd;
+	int nfds;
 	const int *fds;
 };
 int runner_prove(struct runner *r, const char *tape, size_t len, const struct runner_proof *p, uint64_t deadline_ns,

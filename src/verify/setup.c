@@ -88,17 +88,37 @@ static int level_choose(const struct verify_options *o, int *level, struct err *
 	return 0;
 }
 
-int setup_device(const char *text, bool *is_cuda, int *number, struct err *err)
+/* One number of a list, which ends at its comma or the text's end; -1: it is none. */
+static long device_number(const char **at)
 {
-	*is_cuda = text && !strncmp(text, "cuda", 4);
-	*number = 0;
-	if (!text || !strcmp(text, "cpu") || !strcmp(text, "cuda")) return 0;
 	char *end = NULL;
-	long n = *is_cuda && text[4] == ':' && text[5] >= '0' && text[5] <= '9' ? strtol(text + 5, &end, 10) : -1;
-	if (n < 0 || n > 63 || *end)
-		return err_set(err, ERR_USAGE, "device: expected cpu, cuda or cuda:0 to cuda:63, found \"%s\"", text);
-	*number = (int)n;
-	return 0;
+	long n = **at >= '0' && **at <= '9' ? strtol(*at, &end, 10) : -1;
+	if (n < 0 || n > 63 || (*end && *end != ',') || (*end && !end[1])) return -1;
+	*at = end + (*end == ',');
+	return n;
+}
+
+int setup_devices(const char *text, struct device_list *out, struct err *err)
+{
+	*out = (struct device_list){0};
+	if (!text || !strcmp(text, "cpu")) return 0;
+	bool is_good = !strncmp(text, "cuda", 4) && (!text[4] || text[4] == ':');
+	if (is_good && !text[4]) out->count = 1;
+	for (const char *at = text + 5; is_good && !out->count && text[4];) {
+		int count = 0;
+		for (long n; *at && is_good && (n = device_number(&at)) >= 0; out->numbers[count++] = (int)n) {
+			is_good = count < VERIFY_GPUS_MAX;
+			for (int i = 0; i < count; i++) is_good &= out->numbers[i] != n;
+			if (!is_good) break;
+		}
+		is_good &= !*at && count > 0;
+		out->count = count;
+	}
+	if (is_good) return 0;
+	return err_set(err, ERR_USAGE,
+		"device: expected cpu, cuda, cuda:0 to cuda:63, or several with commas between (cuda:0,1; at most %d, none "
+		"twice), found \"%s\"",
+		VERIFY_GPUS_MAX, text);
 }
 
 /* The longest name of the table that is a word of the device's. */
@@ -148,9 +168,10 @@ int setup_gpu(const char *name, const struct runner_device *device, struct vm_gp
 
 static int options_check(const struct verify_options *o, struct err *err)
 {
-	bool is_cuda = false;
-	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
+	struct device_list list;
+	int rc = setup_devices(o->device, &list, err);
 	if (rc) return rc;
+	bool is_cuda = list.count > 0;
 	if (is_cuda && o->skip_compile)
 		return err_set(err, ERR_USAGE, "device: a GPU runs compiled kernels; skip_compile leaves none");
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
@@ -161,6 +182,11 @@ static int options_check(const struct verify_options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "cost_size: expected judged, stock or a number of elements, found \"%s\"", size);
 	if (o->live && !is_cuda)
 		return err_set(err, ERR_USAGE, "live: a candidate's file runs on a GPU; name one with device");
+	if (!(o->sanitize_share >= 0 && o->sanitize_share <= 1))
+		return err_set(err, ERR_USAGE, "sanitize: expected a share from 0 to 1, found %g", o->sanitize_share);
+	if ((o->sanitize_share > 0 || o->profile) && !is_cuda)
+		return err_set(err, ERR_USAGE, "%s: tools of the CUDA toolkit watch a GPU; name one with device",
+			o->profile ? "profile" : "sanitize");
 	if (o->comparison && strcmp(o->comparison, "cached") && strcmp(o->comparison, "paired"))
 		return err_set(err, ERR_USAGE, "comparison: expected cached or paired, found \"%s\"", o->comparison);
 	if (o->num_perf_trials < 0 || o->num_perf_trials > TIME_REPEATS_MAX)
@@ -204,11 +230,24 @@ static void descriptors_raise(void)
 	}
 }
 
+/* Tools that were asked for and are not there are the machine's fault, and said at once. */
+static int tools_find(const struct verify_options *o, struct verify_shared *s, struct err *err)
+{
+	static const char MISSING[] = "%s: %s was found neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA "
+								  "toolkit";
+	s->sanitize_share = o->sanitize_share;
+	if (o->sanitize_share > 0 && !(s->sanitizer = tool_find("compute-sanitizer")))
+		return err_set(err, ERR_USAGE, MISSING, "sanitize", "compute-sanitizer");
+	if (o->profile && !(s->profiler = tool_find("ncu"))) return err_set(err, ERR_USAGE, MISSING, "profile", "ncu");
+	return 0;
+}
+
 int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err)
 {
 	int rc = options_check(o, err);
 	if (!rc) rc = references_read(o->references, &s->reference_mask, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
+	if (!rc) rc = tools_find(o, s, err);
 	if (rc) return rc;
 	/* How long a process of each kind may take, and how much memory it may have. */
 	s->limits = (struct verify_limits){

@@ -194,7 +194,7 @@ static void speedups_set(const struct session *s, struct verdict_device *d)
 static int lock_shared(const struct session *s, int *lock, struct err *err)
 {
 	*lock = -1;
-	int rc = gpu_lock_take(NULL, s->g->s->device.uuid, false, LOCK_MS, lock, err);
+	int rc = gpu_lock_take(NULL, s->g->on->device.uuid, false, LOCK_MS, lock, err);
 	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
 }
 
@@ -205,7 +205,7 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 	if (rc || !mask) return rc;
 	struct reference_options o = {.zygote = shared->timer,
 		.limits = {shared->level, 0, 0},
-		.device = shared->device.uuid,
+		.device = s->g->on->device.uuid,
 		.timeout_ms = shared->limits.oracle_timeout_ms,
 		.question_ms = QUESTION_MS};
 	/* All start side by side, since compiling takes seconds; then each is waited for. */
@@ -254,8 +254,8 @@ static int references_check(struct session *s, struct err *err)
 static int others_judge(struct grading *g, struct err *err)
 {
 	struct gpu_seen seen;
-	int nown = runner_pool_count(g->s->gpu_runners) + REFERENCE_COUNT;
-	gpu_watch_end(g->s->watch, nown, &seen);
+	int nown = runner_pool_count(g->on->runners) + REFERENCE_COUNT;
+	gpu_watch_end(g->on->watch, nown, &seen);
 	g->v->device.others = seen.others;
 	if (seen.activity <= 0) return 0;
 	return err_set(err, ERR_INFRA, "another process used the GPU while it was timed: %s", seen.text);
@@ -303,7 +303,7 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 static struct sha256_hex key_of(const struct grading *g, int kind)
 {
 	return reference_key(
-		g->oracle->variants[0].source, (enum verdict_reference_kind)kind, &g->s->device, g->s->versions);
+		g->oracle->variants[0].source, (enum verdict_reference_kind)kind, &g->on->device, g->s->versions);
 }
 
 /* Those of the mask that nobody timed yet; the others' records are filled. */
@@ -343,7 +343,7 @@ static unsigned references_stale(const struct grading *g, unsigned cached, const
 
 double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len)
 {
-	const struct gpu_peaks *p = &g->s->peaks;
+	const struct gpu_peaks *p = &g->on->peaks;
 	const struct runner_result *r = &g->judged;
 	double bytes = 0, best = NAN, products[VM_DOT_COUNT] = {0};
 	if (!(p->copy_bytes > 0) || !r->touched) return NAN;

@@ -303,13 +303,27 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	return rc;
 }
 
-int trace_other_step(struct grading *g, struct trace *out, struct err *err)
+static int trace_ask(struct grading *g, const char *ask, struct trace *out, struct err *err)
 {
-	static const char ask[] = "{\"next\": true}";
 	struct err local = {0};
-	g->next_other++;
 	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0,
 			clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
 		return death_end(g, &g->tracer, 0, local.text, err);
 	return listen(g, out, err);
+}
+
+int trace_other_step(struct grading *g, struct trace *out, struct err *err)
+{
+	g->next_other++;
+	return trace_ask(g, "{\"next\": true}", out, err);
+}
+
+int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err)
+{
+	json_t *ask = json_pack("{s:O}", "job", (json_t *)(uintptr_t)job);
+	char *text = json_dumps(ask, JSON_COMPACT);
+	int rc = trace_ask(g, text, out, err);
+	free(text);
+	json_decref(ask);
+	return rc;
 }

@@ -8,6 +8,13 @@ static const char *const CLASS_NAMES[] = {VERDICT_CLASS_TABLE(X)};
 static const char *const STAGE_NAMES[] = {VERDICT_STAGE_TABLE(X)};
 static const char *const REPEAT_NAMES[] = {VERDICT_REPEAT_TABLE(X)};
 static const char *const REFERENCE_NAMES[] = {VERDICT_REFERENCE_TABLE(X)};
+static const char *const SANITIZER_NAMES[] = {VERDICT_SANITIZER_TABLE(X)};
+#undef X
+#define X(e, t, m) t,
+static const char *const COUNTER_NAMES[] = {VERDICT_COUNTER_TABLE(X)};
+#undef X
+#define X(e, t, m) m,
+static const char *const COUNTER_METRICS[] = {VERDICT_COUNTER_TABLE(X)};
 #undef X
 
 const char *verdict_class_name(enum verdict_class c)
@@ -32,6 +39,24 @@ const char *verdict_reference_name(enum verdict_reference_kind k)
 {
 	CHECKF(k >= 0 && k < REFERENCE_COUNT, "reference %d", (int)k);
 	return REFERENCE_NAMES[k];
+}
+
+const char *verdict_sanitizer_name(enum verdict_sanitizer k)
+{
+	CHECKF(k >= 0 && k < SANITIZER_COUNT, "sanitizer %d", (int)k);
+	return SANITIZER_NAMES[k];
+}
+
+const char *verdict_counter_name(enum verdict_counter k)
+{
+	CHECKF(k >= 0 && k < COUNTER_COUNT, "counter %d", (int)k);
+	return COUNTER_NAMES[k];
+}
+
+const char *verdict_counter_metric(enum verdict_counter k)
+{
+	CHECKF(k >= 0 && k < COUNTER_COUNT, "counter %d", (int)k);
+	return COUNTER_METRICS[k];
 }
 
 /* Text that came from a candidate may hold bytes that are no UTF-8; JSON cannot. */
@@ -63,6 +88,28 @@ json_t *verdict_reference_json(const struct verdict_reference *r)
 		text_json(r->why));
 }
 
+/* null: not run. */
+static json_t *sanitized_json(const struct verdict_device *d)
+{
+	json_t *o = json_object();
+	for (int k = 0; k < SANITIZER_COUNT; k++)
+		json_object_set_new(o, SANITIZER_NAMES[k], d->sanitized[k] < 0 ? json_null() : json_integer(d->sanitized[k]));
+	json_object_set_new(o, "text", text_json(d->sanitizer));
+	return o;
+}
+
+static json_t *profiles_json(const struct verdict_device *d)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < d->nprofiles; i++) {
+		json_t *o = json_pack("{s:o}", "kernel", text_json(d->profiles[i].kernel));
+		for (int k = 0; k < COUNTER_COUNT; k++)
+			json_object_set_new(o, COUNTER_NAMES[k], number_json(d->profiles[i].counters[k]));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
 static json_t *device_json(const struct verdict_device *d)
 {
 	json_t *references = json_object();
@@ -72,7 +119,7 @@ static json_t *device_json(const struct verdict_device *d)
 			json_object_set_new(references, REFERENCE_NAMES[i], verdict_reference_json(&d->references[i]));
 	json_t *o = json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o}", "name",
 		text_json(d->name), "driver", d->driver, "trials", d->trials, "trials_failed", d->trials_failed,
-		"disagreements", d->disagreements, "contracted", d->contracted, "guided_apart", d->guided_apart, "error_max",
+		"disagreements", d->disagreements, "contracted", d->contracted, "subnormal", d->subnormal, "error_max",
 		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
 		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
 		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
@@ -85,6 +132,9 @@ static json_t *device_json(const struct verdict_device *d)
 	json_object_set_new(o, "floor_by", text_json(d->floor_by));
 	json_object_set_new(o, "live", text_json(d->live));
 	json_object_set_new(o, "live_why", text_json(d->live_why));
+	json_object_set_new(o, "sanitizer", sanitized_json(d));
+	json_object_set_new(o, "profiles", profiles_json(d));
+	json_object_set_new(o, "unprofiled", text_json(d->unprofiled));
 	json_object_set_new(o, "references", references);
 	return o;
 }
@@ -95,8 +145,8 @@ static json_t *coverage_json(const struct verdict *v)
 	for (int i = 0; i < v->nunreached; i++)
 		json_array_append_new(
 			list, json_pack("{s:i, s:o}", "line", v->unreached[i].line, "text", text_json(v->unreached[i].text)));
-	return json_pack("{s:i, s:i, s:i, s:o, s:i}", "sides", v->sides, "taken", v->sides_taken, "guided", v->guided,
-		"unreached", list, "more", v->unreached_more);
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:i}", "sides", v->sides, "taken", v->sides_taken, "guided", v->guided,
+		"sized", v->sized, "unreached", list, "more", v->unreached_more);
 }
 
 json_t *verdict_json(const struct verdict *v)
@@ -125,6 +175,7 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "cost_size", text_json(v->cost_size));
 	json_object_set_new(o, "cost_error", number_json(v->cost_error));
 	json_object_set_new(o, "not_predicted", text_json(v->not_predicted));
+	json_object_set_new(o, "limit", text_json(v->limit));
 	json_object_set_new(o, "launches", json_integer(v->launches));
 	json_object_set_new(o, "programs", json_integer(v->programs));
 	json_object_set_new(o, "bytes", json_integer(v->bytes));
@@ -215,6 +266,35 @@ int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, 
 	return 0;
 }
 
+static int tools_from_json(const json_t *o, struct verdict_device *d, struct err *err)
+{
+	static const char where[] = "verdict.device.sanitizer";
+	const json_t *s = json_object_get(o, "sanitizer"), *list = json_object_get(o, "profiles");
+	const char *text = "", *unprofiled = "", *kernel = "";
+	int rc = 0;
+	/* null is a tool that did not run. */
+	for (int k = 0; k < SANITIZER_COUNT && !rc; k++) {
+		int64_t errors = -1;
+		if (!json_is_null(json_object_get(s, SANITIZER_NAMES[k])))
+			rc = json_opt_int(s, where, SANITIZER_NAMES[k], -1, INT32_MAX, &errors, err);
+		d->sanitized[k] = (int)errors;
+	}
+	if (!rc) rc = json_opt_str(s, where, "text", &text, err);
+	if (!rc) rc = json_opt_str(o, "verdict.device", "unprofiled", &unprofiled, err);
+	text_copy(d->sanitizer, sizeof d->sanitizer, text);
+	text_copy(d->unprofiled, sizeof d->unprofiled, unprofiled);
+	/* Launches, in order. */
+	d->nprofiles = (int)MIN(json_array_size(list), (size_t)VERDICT_PROFILE_MAX);
+	for (int i = 0; i < d->nprofiles && !rc; i++) {
+		const json_t *p = json_array_get(list, (size_t)i);
+		rc = json_opt_str(p, "verdict.device.profiles", "kernel", &kernel, err);
+		text_copy(d->profiles[i].kernel, sizeof d->profiles[i].kernel, kernel);
+		for (int k = 0; k < COUNTER_COUNT && !rc; k++)
+			rc = real_from_json(p, "verdict.device.profiles", COUNTER_NAMES[k], &d->profiles[i].counters[k], err);
+	}
+	return rc;
+}
+
 static int device_from_json(const json_t *o, struct verdict_device *d, struct err *err)
 {
 	static const char where[] = "verdict.device";
@@ -222,8 +302,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		const char *field;
 		int *to, least;
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
-		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0},
-		{"guided_apart", &d->guided_apart, 0}, {"timed", &d->timed, 0}, {"others", &d->others, -1}};
+		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0}, {"subnormal", &d->subnormal, 0},
+		{"timed", &d->timed, 0}, {"others", &d->others, -1}};
 	const struct {
 		const char *field;
 		double *to;
@@ -250,6 +330,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		const json_t *r = json_object_get(json_object_get(o, "references"), REFERENCE_NAMES[i]);
 		if (r) rc = verdict_reference_from_json(r, &d->references[i], err);
 	}
+	if (!rc) rc = tools_from_json(o, d, err);
 	/* The texts are the JSON object's, so the record keeps copies. */
 	text_copy(d->untimed, sizeof d->untimed, untimed);
 	text_copy(d->floor_by, sizeof d->floor_by, floor_by);
@@ -264,7 +345,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 {
 	/* What every verdict has. */
 	const char *class = "", *stage = "", *reason = "", *detail = "", *params = "", *sandbox = "", *key = "", *gpu = "",
-			   *cost_size = "", *not_predicted = "", *sizes = "", *edge = "", *state = "";
+			   *cost_size = "", *not_predicted = "", *limit = "", *sizes = "", *edge = "", *state = "";
 	int64_t fp8_line = 0;
 	int index = 0, rc = json_get_str(o, "verdict", "verdict", &class, err);
 	if (!rc) rc = name_find(CLASS_NAMES, VERDICT_CLASS_COUNT, class, "verdict", &index, err);
@@ -281,6 +362,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	if (!rc) rc = json_opt_str(o, "verdict", "gpu", &gpu, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "cost_size", &cost_size, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "not_predicted", &not_predicted, err);
+	if (!rc) rc = json_opt_str(o, "verdict", "limit", &limit, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "sizes", &sizes, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "edge", &edge, err);
 	if (!rc) rc = json_opt_str(o, "verdict", "state", &state, err);
@@ -295,6 +377,7 @@ static int strings_from_json(const json_t *o, struct verdict *v, struct err *err
 	text_copy(v->gpu, sizeof v->gpu, gpu);
 	text_copy(v->cost_size, sizeof v->cost_size, cost_size);
 	text_copy(v->not_predicted, sizeof v->not_predicted, not_predicted);
+	text_copy(v->limit, sizeof v->limit, limit);
 	text_copy(v->sizes, sizeof v->sizes, sizes);
 	text_copy(v->edge, sizeof v->edge, edge);
 	text_copy(v->state, sizeof v->state, state);
@@ -379,7 +462,8 @@ static int coverage_from_json(const json_t *o, struct verdict *v, struct err *er
 	const struct {
 		const char *field;
 		int *to;
-	} ints[] = {{"sides", &v->sides}, {"taken", &v->sides_taken}, {"guided", &v->guided}, {"more", &v->unreached_more}};
+	} ints[] = {{"sides", &v->sides}, {"taken", &v->sides_taken}, {"guided", &v->guided}, {"sized", &v->sized},
+		{"more", &v->unreached_more}};
 	int rc = 0;
 	for (size_t i = 0; i < ARRAY_LEN(ints) && c && !rc; i++) {
 		int64_t value = 0;

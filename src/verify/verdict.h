@@ -62,6 +62,43 @@ struct verdict_reference {
 	char why[160]; /* why there is no time, or no speedup */
 };
 
+/* compute-sanitizer's tools. */
+#define VERDICT_SANITIZER_TABLE(X) \
+	X(SANITIZER_MEMCHECK, "memcheck") X(SANITIZER_RACECHECK, "racecheck") X(SANITIZER_INITCHECK, "initcheck")
+#define X(e, t) e,
+enum verdict_sanitizer { VERDICT_SANITIZER_TABLE(X) SANITIZER_COUNT };
+#undef X
+const char *verdict_sanitizer_name(enum verdict_sanitizer k);
+
+/* Counters of a launch: name in the record, the metric of Nsight Compute. Times in ns, sizes in bytes, occupancy and
+ * use in percent, stalls in cycles that a warp waits for each instruction that it issues. */
+#define VERDICT_COUNTER_TABLE(X) \
+	X(COUNTER_TIME, "time_ns", "gpu__time_duration.sum") \
+	X(COUNTER_DRAM_READ, "dram_read_bytes", "dram__bytes_read.sum") \
+	X(COUNTER_DRAM_WRITE, "dram_write_bytes", "dram__bytes_write.sum") \
+	X(COUNTER_L2, "l2_bytes", "lts__t_bytes.sum") \
+	X(COUNTER_REGISTERS, "registers", "launch__registers_per_thread") \
+	X(COUNTER_OCCUPANCY, "occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active") \
+	X(COUNTER_DRAM_USE, "dram_use", "dram__throughput.avg.pct_of_peak_sustained_elapsed") \
+	X(COUNTER_SM_USE, "sm_use", "sm__throughput.avg.pct_of_peak_sustained_elapsed") \
+	X(COUNTER_STALL_MEMORY, "stall_memory", "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio") \
+	X(COUNTER_STALL_SHARED, "stall_shared", "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio") \
+	X(COUNTER_STALL_BARRIER, "stall_barrier", "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio") \
+	X(COUNTER_STALL_MATH, "stall_math", "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio") \
+	X(COUNTER_STALL_QUEUE, "stall_queue", "smsp__average_warps_issue_stalled_lg_throttle_per_issue_active.ratio") \
+	X(COUNTER_STALL_WAIT, "stall_wait", "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio")
+#define X(e, t, m) e,
+enum verdict_counter { VERDICT_COUNTER_TABLE(X) COUNTER_COUNT };
+#undef X
+const char *verdict_counter_name(enum verdict_counter k);
+const char *verdict_counter_metric(enum verdict_counter k);
+#define VERDICT_PROFILE_MAX 16
+/* One launch of a genuine candidate under Nsight Compute, caches cold. */
+struct verdict_profile {
+	char kernel[64];
+	double counters[COUNTER_COUNT]; /* NaN: not had */
+};
+
 /* Where the kernels ran. Of a GPU: what it found beside the vm. */
 struct verdict_device {
 	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
@@ -69,7 +106,7 @@ struct verdict_device {
 	int trials;
 	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
-	int guided_apart;  /* guided trials that the vm passed and the GPU did not, by their values: counted, not judged */
+	int subnormal;     /* guided trials that the GPU passed only with zeros for their subnormal inputs */
 	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
 						 a sum rounded once), which the IR does not ask for and the vm does not do */
 	double error_max; /* worst scaled error over its trials */
@@ -80,17 +117,22 @@ struct verdict_device {
 	double time_s;     /* their middle */
 	double time_low_s; /* the interval that holds the true middle with 95 % */
 	double time_high_s;
-	double empty_s;       /* what the clock shows where nothing runs */
-	double wall_s;        /* of the same tape by the host's clock */
-	double paper_s;       /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
-	double control_s;     /* of the launcher's own work */
-	int64_t memory_bytes; /* all buffers of the tape and its launches' scratch */
-	int others;           /* processes of others on the GPU meanwhile; -1 not known */
-	double floor_s;       /* what no kernel that does this work can beat, by the machine's measured peaks */
-	char floor_by[16];    /* what sets it: "memory", "fp32", "tf32", "bf16" */
-	char live[8];         /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
-	char live_why[160];   /* of "wrong" and "failed" */
-	char untimed[128];    /* why there are no times though they were asked for; else "" */
+	double empty_s;                 /* what the clock shows where nothing runs */
+	double wall_s;                  /* of the same tape by the host's clock */
+	double paper_s;                 /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
+	double control_s;               /* of the launcher's own work */
+	int64_t memory_bytes;           /* all buffers of the tape and its launches' scratch */
+	int others;                     /* processes of others on the GPU meanwhile; -1 not known */
+	double floor_s;                 /* what no kernel that does this work can beat, by the machine's measured peaks */
+	char floor_by[16];              /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	char live[8];                   /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
+	char live_why[160];             /* of "wrong" and "failed" */
+	char untimed[128];              /* why there are no times though they were asked for; else "" */
+	int sanitized[SANITIZER_COUNT]; /* errors that each tool found; -1: it did not run */
+	char sanitizer[240];            /* the first finding, or why a tool did not work */
+	int nprofiles;
+	struct verdict_profile profiles[VERDICT_PROFILE_MAX]; /* launches in order, as many as fit */
+	char unprofiled[240];                                 /* why there are none though they were asked for */
 	struct verdict_reference references[REFERENCE_COUNT];
 };
 
@@ -135,6 +177,8 @@ struct verdict {
 	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
 	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
 	char not_predicted[256]; /* "" it was */
+	char limit[16]; /* what its launches wait for most, by time: "dram", "launch", ... (docs/cost-model.md); "" not
+					   predicted */
 	/* Work at those sizes, over all launches. */
 	int launches;
 	int64_t programs;
@@ -150,6 +194,7 @@ struct verdict {
 	int sides;          /* of comparisons on data, at all places */
 	int sides_taken;    /* of those, by some trial */
 	int guided;         /* trials that were searched for and took a new side */
+	int sized;          /* trials at sizes that the candidate names */
 	int nunreached;     /* sides that are listed */
 	int unreached_more; /* beside those listed */
 	struct verdict_side unreached[VERDICT_SIDES_MAX];

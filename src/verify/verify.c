@@ -53,7 +53,7 @@ struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
 	char *options_text;
-	int nthreads;
+	int nthreads, nstarted;
 	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work;
@@ -148,7 +148,7 @@ static void store_keep(struct verifier *v, const struct verdict *d)
 
 /* ---- the threads ---- */
 
-static void judge(struct verifier *v, const struct work *w, struct verdict *out)
+static void judge(struct verifier *v, struct verify_gpu *on, const struct work *w, struct verdict *out)
 {
 	struct err err = {0};
 	uint64_t start = clock_ns();
@@ -173,7 +173,7 @@ static void judge(struct verifier *v, const struct work *w, struct verdict *out)
 		return;
 	}
 	if (is_settled) grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
-	else grade(&v->s, &w->task, w->source, w->source_len, out);
+	else grade(&v->s, on, &w->task, w->source, w->source_len, out);
 	out->key = key;
 	store_keep(v, out);
 }
@@ -224,6 +224,8 @@ static void *worker_main(void *arg)
 {
 	struct verifier *v = arg;
 	pthread_mutex_lock(&v->lock);
+	/* GPUs are given to threads in turn. */
+	struct verify_gpu *on = v->s.ngpus ? &v->s.gpus[v->nstarted++ % v->s.ngpus] : NULL;
 	for (;;) {
 		while (!v->queue && !v->is_closing) pthread_cond_wait(&v->has_work, &v->lock);
 		if (v->is_closing) break;
@@ -236,14 +238,14 @@ static void *worker_main(void *arg)
 		pthread_mutex_unlock(&v->lock);
 		/* Judging takes long, so it runs without the lock. */
 		struct verdict d = {0};
-		judge(v, w, &d);
+		judge(v, on, w, &d);
 		pthread_mutex_lock(&v->lock);
 		publish(v, w, &d);
 		pthread_mutex_unlock(&v->lock);
 		work_free(w);
 		/* Used runners are replaced after the verdict is out, so as not to delay it. */
 		runner_pool_refill(v->s.runners);
-		if (v->s.gpu_runners) runner_pool_refill(v->s.gpu_runners);
+		if (on) runner_pool_refill(on->runners);
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -257,60 +259,76 @@ static void *worker_main(void *arg)
 static void options_text_set(struct verifier *v, const struct verify_options *o)
 {
 	const struct vm_gpu *gpu = &v->s.gpu;
-	const struct runner_device *d = &v->s.device;
+	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d",
-		v->s.gpu_runners ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms,
-		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
-		v->s.gpu_runners ? v->s.time_repeats : 0,
-		v->s.gpu_runners ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
+		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
+		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
+		v->s.ngpus ? v->s.time_repeats : 0,
+		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
 		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms);
+		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
-/* What times on a GPU need beside its runners: references' processes, others' presence, the machine's peaks. None of
- * the last two is needed. */
-static int timing_start(struct verifier *v, struct err *err)
+/* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */
+static void timing_start(struct verifier *v, struct verify_gpu *on)
 {
 	char why[256] = "";
-	if (!v->s.time_repeats && !v->s.is_live) return 0;
-	v->s.watch = gpu_watch_open(NULL, v->s.device.uuid, why, sizeof why);
-	if (!v->s.watch) log_info("verify: nothing is known of other processes on the GPU: %s", why);
-	struct gpu_identity gpu = gpu_identity_of(&v->s.device);
-	gpu_peaks_load(&gpu, &v->s.peaks, NULL);
-	if (!v->s.reference_mask && !v->s.is_live) return 0;
-	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
+	if (!v->s.time_repeats && !v->s.is_live) return;
+	on->watch = gpu_watch_open(NULL, on->device.uuid, why, sizeof why);
+	if (!on->watch) log_info("verify: nothing is known of other processes on the GPU: %s", why);
+	struct gpu_identity gpu = gpu_identity_of(&on->device);
+	gpu_peaks_load(&gpu, &on->peaks, NULL);
 }
 
-/* The GPU's runners, and the card that kernels are made for: the device's, or the one that was named. */
-static int device_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
+/* One pool of runners for one GPU, which names itself when the first starts. */
+static int gpu_start_one(struct verifier *v, const struct verify_options *o, int number, int spare, struct err *err)
 {
-	bool is_cuda = false;
-	int number = 0, rc = setup_device(o->device, &is_cuda, &number, err);
-	if (rc || !is_cuda) return rc ? rc : setup_gpu(o->gpu, NULL, &v->s.gpu, err);
-	/* One pool of runners for one GPU, which names itself when the first starts. */
 	char name[16];
+	struct verify_gpu *on = &v->s.gpus[v->s.ngpus];
 	snprintf(name, sizeof name, "cuda:%d", number);
 	struct runner_pool_options pool = {.path = v->places.runner,
 		.device = name,
 		.level = v->s.level,
 		.memory_bytes = v->s.limits.gpu_memory_bytes,
 		.spare = spare};
-	rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+	int rc = runner_pool_create(&pool, &on->runners, &on->device, err);
 	/* Containers may forbid what the strongest level needs for a GPU's driver. */
 	if (rc && v->s.level == SANDBOX_FULL && !(o->sandbox && o->sandbox[0])) {
 		char why[sizeof err->text];
 		snprintf(why, sizeof why, "%s", err->text);
 		pool.level = SANDBOX_LSM;
-		rc = runner_pool_create(&pool, &v->s.gpu_runners, &v->s.device, err);
+		rc = runner_pool_create(&pool, &on->runners, &on->device, err);
 		if (!rc) {
 			log_warn("verify: the GPU's runner does not start at sandbox level full (%s); level lsm is used", why);
 			v->s.level = SANDBOX_LSM;
 		}
 	}
-	if (!rc) rc = setup_gpu(o->gpu, &v->s.device, &v->s.gpu, err);
-	return rc ? rc : timing_start(v, err);
+	if (rc) return rc;
+	v->s.ngpus++;
+	timing_start(v, on);
+	/* Verdicts, times and binaries are the same whichever GPU a thread has. */
+	const struct runner_device *first = &v->s.gpus[0].device;
+	if (strcmp(first->name, on->device.name) || first->driver != on->device.driver)
+		return err_set(
+			err, ERR_USAGE, "device: expected GPUs of one kind, found a %s beside a %s", on->device.name, first->name);
+	return 0;
+}
+
+/* The GPUs, and the card that kernels are made for: the devices', or the one that was named. */
+static int device_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
+{
+	struct device_list list;
+	int rc = setup_devices(o->device, &list, err);
+	if (rc || !list.count) return rc ? rc : setup_gpu(o->gpu, NULL, &v->s.gpu, err);
+	for (int i = 0; i < list.count && !rc; i++)
+		rc = gpu_start_one(v, o, list.numbers[i], (spare + list.count - 1) / list.count, err);
+	if (!rc) rc = setup_gpu(o->gpu, &v->s.gpus[0].device, &v->s.gpu, err);
+	/* References' processes: one zygote, whose jobs are told their GPU. */
+	bool has_references = v->s.time_repeats && v->s.reference_mask;
+	if (rc || !(has_references || v->s.is_live)) return rc;
+	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -409,16 +427,18 @@ void verifier_free(struct verifier *v)
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
 		if (zygotes[i]) zygote_stop(zygotes[i]);
 	if (v->s.runners) runner_pool_stop(v->s.runners);
-	if (v->s.gpu_runners) runner_pool_stop(v->s.gpu_runners);
+	for (int i = 0; i < v->s.ngpus; i++) runner_pool_stop(v->s.gpus[i].runners);
 	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
 	/* What the threads share is freed when none of them is left. */
 	runner_pool_free(v->s.runners);
-	runner_pool_free(v->s.gpu_runners);
+	for (int i = 0; i < v->s.ngpus; i++) runner_pool_free(v->s.gpus[i].runners);
+	free(v->s.sanitizer);
+	free(v->s.profiler);
 	oracle_cache_free(v->s.oracles);
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);
 	reference_cache_free(v->s.references);
-	gpu_watch_close(v->s.watch);
+	for (int i = 0; i < v->s.ngpus; i++) gpu_watch_close(v->s.gpus[i].watch);
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
@@ -566,7 +586,8 @@ int verifier_prove(struct verifier *v, const struct task *task, const char *sour
 	*out = (struct verify_proof){.result = {.answer = PROVE_OUTSIDE}};
 	int rc = ready(v, err);
 	if (rc) return rc;
-	if (!grade_text(&v->s, source, len, verdict)) grade_proof(&v->s, task, source, len, verdict, &out->result);
+	if (!grade_text(&v->s, source, len, verdict))
+		grade_proof(&v->s, v->s.ngpus ? &v->s.gpus[0] : NULL, task, source, len, verdict, &out->result);
 	proof_settle(verdict, out);
 	if (verdict->class != VERDICT_INFRA || is_skipped(verdict)) return 0;
 	return err_set(err, ERR_INFRA, "%.900s", verdict->detail);

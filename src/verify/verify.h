@@ -41,13 +41,15 @@ struct verify_options {
 							   commas between, or NULL: nothing */
 	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in
 				  their host code's hands: for research; never more than partial */
+	double sanitize_share;  /* on a GPU, this share of right candidates runs under compute-sanitizer; 1: all of them */
+	bool profile;           /* on a GPU, right candidates run under Nsight Compute */
 	const char *comparison; /* NULL or "cached": references keep their times while the GPU's control agrees; "paired":
 							   they are timed turn by turn with each candidate */
 	uint64_t seed; /* of hidden inputs; 0: from the system's random source (recorded in the verdict's cache key only) */
 	int trace_timeout_ms;   /* of one trace; this and the next three: 0: the default */
 	int compile_timeout_ms; /* of a candidate's kernels together, in processor time */
 	int replay_timeout_ms;  /* of one trial */
-	int oracle_timeout_ms;  /* of all of the reference's trials */
+	int oracle_timeout_ms;  /* processor time of all of the reference's trials; ten times as long by the clock */
 	int oracle_work_ms;     /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
 							   Sizes); 0: a 24th of oracle_timeout_ms */
 	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */

@@ -3,6 +3,7 @@
 #ifndef HONE_VERIFY_INTERNAL_H
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
+#include "base/dtype.h"
 #include "cost/cost.h"
 #include "prove/prove.h"
 #include "runner/runner.h"
@@ -24,42 +25,67 @@
 
 /* Deadlines and bounds in force, defaults filled in. */
 struct verify_limits {
-	int trace_timeout_ms, compile_timeout_ms, replay_timeout_ms, oracle_timeout_ms, oracle_work_ms;
-	int64_t trace_memory_bytes, replay_memory_bytes, compile_memory_bytes, oracle_memory_bytes;
+	int trace_timeout_ms;
+	int compile_timeout_ms;
+	int replay_timeout_ms;
+	int oracle_timeout_ms;
+	int oracle_work_ms;
+	int64_t trace_memory_bytes;
+	int64_t replay_memory_bytes;
+	int64_t compile_memory_bytes;
+	int64_t oracle_memory_bytes;
 	int64_t gpu_memory_bytes; /* of one replay on the GPU */
 };
 
-/* "cpu", "cuda", "cuda:N" */
-int setup_device(const char *text, bool *is_cuda, int *number, struct err *err);
+#define VERIFY_GPUS_MAX 16
+/* "cpu": none; "cuda", "cuda:N", "cuda:N,M" */
+struct device_list {
+	int count;
+	int numbers[VERIFY_GPUS_MAX];
+};
+int setup_devices(const char *text, struct device_list *out, struct err *err);
 /* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
  * a device its own figures where they are smaller. */
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
 
+/* One GPU that kernels run on. */
+struct verify_gpu {
+	struct runner_pool *runners;
+	struct runner_device device; /* of them; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
+	struct gpu_watch *watch;     /* NULL: nothing is known of others */
+	struct gpu_peaks peaks;      /* where they were measured */
+};
+
 struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
-	struct zygote *tracer, *compiler, *oracle;
+	struct zygote *tracer;
+	struct zygote *compiler;
+	struct zygote *oracle;
 	struct oracle_cache *oracles;
 	struct compile_cache *compiles;
 	struct rebuild_cache *rebuilds;
 	struct runner_pool *runners;
-	struct runner_pool *gpu_runners; /* NULL: the vm alone */
-	struct runner_device device; /* of gpu_runners; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
-	struct zygote *timer;        /* references on the GPU; NULL: none are timed */
-	struct gpu_watch *watch;     /* NULL: nothing is known of others */
+	int ngpus;                               /* 0: the vm alone */
+	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
+	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
 	struct reference_cache *references;
-	struct gpu_peaks peaks;  /* of device, where they were measured */
 	bool is_live;            /* candidates' files are run for real too */
+	char *sanitizer;         /* compute-sanitizer's place; NULL: not asked for */
+	double sanitize_share;   /* of right candidates, chosen by their text */
+	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
 	bool is_paired;          /* references are timed turn by turn with each candidate */
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
 	struct vm_gpu gpu;       /* the card that kernels are made for */
 	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
-	bool tf32, skip_compile, skip_replay;
+	bool tf32;
+	bool skip_compile;
+	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
 	const char *emit;   /* file for the module of a genuine candidate, or NULL */
@@ -73,7 +99,8 @@ struct verify_shared {
 /* The step that a thread is at, and since when; what its verdict took so far. */
 struct lap {
 	enum verify_step step;
-	uint64_t wall_ns, cpu_ns; /* 0: not begun */
+	uint64_t wall_ns; /* 0: not begun */
+	uint64_t cpu_ns;  /* 0: not begun */
 	struct verify_times spent;
 };
 
@@ -92,7 +119,8 @@ struct grading {
 	size_t source_len;
 	const struct oracle_data *oracle;
 	struct job tracer;
-	bool has_tracer, is_traced_again;
+	bool has_tracer;
+	bool is_traced_again;
 	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
 	struct runner runner;
@@ -100,12 +128,15 @@ struct grading {
 	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
 	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
 	struct runner_result
-		judged;    /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
-	int64_t vm_ns; /* the vm's longest trial so far: a GPU is allowed a time beside it */
+		judged;            /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
+	int64_t vm_ns;         /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	const struct tape *gpu_loaded; /* by gpu_runner; NULL: none */
-	bool is_uncontracted;          /* kernels are compiled without contraction of products and sums */
+	const struct tape *gpu_loaded;               /* by gpu_runner; NULL: none */
+	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
+	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
+													asked */
 	bool is_ir;      /* the answer is a tape with its kernels' IR: its own source, for the judged inputs alone */
 	bool is_partial; /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
@@ -142,6 +173,8 @@ int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage st
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
+/* In the same tracer at sizes that the job has not: keys of the tracer's job. */
+int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err);
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -196,10 +229,16 @@ void library_end(struct grading *g);
 
 /* One guided trial on the vm, with the variant's tape loaded. */
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* One trial at sizes that the candidate names, with the tape that it leaves there. */
+int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took (sized_step.c); what none
+ * can take is listed in the record. After replay_step, in its runner and tracer. */
+int sized_step(struct grading *g, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
-	int count, fd;                  /* fd: memfd with all binaries, -1 */
+	int count;
+	int fd;                         /* memfd with all binaries, -1 */
 	struct runner_binary *binaries; /* strings point into results */
 	json_t *results;                /* what the compile worker said about each */
 };
@@ -212,7 +251,8 @@ struct attempt {
 	const struct trace *trace;
 	const struct oracle_trial *trial;
 	int deadline_ms; /* 0: replay_timeout_ms */
-	bool want_cost, is_overlapped;
+	bool want_cost;
+	bool is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
 	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
 	bool is_crosswise;                /* the second on the vm, after the first was right */
@@ -223,7 +263,8 @@ struct attempt {
 struct attempt_result {
 	struct runner_result result;
 	const uint8_t *outputs; /* mapped */
-	int64_t bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t bytes;
+	int64_t offset[TAPE_OUTPUTS_MAX];
 	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
@@ -249,10 +290,25 @@ int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
 int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
+/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause explains it, which is
+ * counted, and the GPU's runner has the tape's kernels in it; GRADE_END where none does, why: what spoke against one.
+ * worst: the error that counts then (gpu_cause.c). */
+int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
+/* Zeros for what is subnormal in fp32; whether there was any. */
+bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
+double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
 /* The stock tape's time on the GPU beside the references', and its outputs once more (timing_step.c). */
 int timing_step(struct grading *g, const struct trace *stock, struct err *err);
 /* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */
 int live_step(struct grading *g, struct err *err);
+/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and under Nsight Compute
+ * (tool_step.c). */
+int sanitize_step(struct grading *g, const struct trace *stock, struct err *err);
+int profile_step(struct grading *g, const struct trace *stock, struct err *err);
+char *tool_find(const char *name);      /* in PATH and where the toolkit lies; heap, NULL: nowhere */
+int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
+void sanitizer_text(const char *said, char *text, size_t len);
+int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
 /* What no kernel that reads and writes as much and multiplies as much can beat (timing_step.c); by: what sets it. */
 double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
@@ -261,11 +317,11 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
  * cannot be judged is VERDICT_INFRA. */
-void grade(
-	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out);
 /* The same, and a proof beside it, where the tape is one that can be replayed. */
-void grade_proof(struct verify_shared *s, const struct task *task, const char *source, size_t source_len,
-	struct verdict *out, struct prove_result *proof);
+void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
+	size_t source_len, struct verdict *out, struct prove_result *proof);
 /* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
 void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
@@ -273,7 +329,9 @@ void grade_kernelbench(
 /* setup.c: where things lie; options checked and filled in. places are released by the caller, also
  * on failure. */
 struct verify_places {
-	char *root, *runner, *library;
+	char *root;
+	char *runner;
+	char *library;
 };
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);

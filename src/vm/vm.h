@@ -197,7 +197,8 @@ enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
-	int line, column;
+	int line;
+	int column;
 	bool by_size;     /* an end: d is the operand's magnitude */
 	bool is_equality; /* a comparison by == or != */
 	uint8_t wanted;   /* enum vm_side, or'ed: the sides that it has */
@@ -260,7 +261,8 @@ struct vm_report {
 	enum vm_fault fault;
 	char text[512]; /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2
 					   (4096 bytes)" */
-	int line, column;
+	int line;
+	int column;
 	uint32_t program[3];
 	int64_t element;
 	const char *file;     /* of line and column; lives as long as the kernel */

@@ -28,7 +28,8 @@
 #define ALL_WORK_DEFAULT ((int64_t)1 << 28)
 #define WORK_MAX_DEFAULT ((int64_t)1 << 33)
 #define WORK_WANTED ((int64_t)1 << 30)      /* a sample of more is made smaller, as far as two a stratum */
-#define STEERED_MAX ((int64_t)1 << 21)      /* programs whose ways are followed */
+#define FEW 512                   /* programs: a persistent grid, of which each does another part of the output */
+#define STEERED_MAX ((int64_t)1 << 22)      /* programs whose ways are followed */
 #define STEPS_MAX ((int64_t)1 << 28)        /* on all of them together; an instruction that runs counts RUN_STEPS */
 #define RUN_STEPS 16
 #define MAP_BYTES_MAX ((int64_t)3 << 29)    /* of the maps of touched granules */
@@ -312,7 +313,9 @@ int vm_sample_plan_make(
 		const struct vm_source *at = &p->locs[p->instrs[d.data_instr].loc];
 		rc = err_set(err, ERR_UNSUPPORTED, "%s:%d: %s depends on data", at->file, at->line, d.what);
 	}
-	int64_t all_work = o->sample->all_work ? o->sample->all_work : ALL_WORK_DEFAULT;
+	/* Of a few large programs all run as long as a sample of many might: what none of the drawn ones wrote would look
+	 * unwritten. */
+	int64_t all_work = o->sample->all_work ? o->sample->all_work : programs <= FEW ? WORK_WANTED : ALL_WORK_DEFAULT;
 	if (!rc && d.steered) rc = plan_steered(o, c, &d, programs, all_work, out, err);
 	else if (!rc) rc = plan_straight(o, c, &d, programs, all_work, out, err);
 	vm_dependence_release(&d);

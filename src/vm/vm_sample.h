@@ -12,7 +12,8 @@
 /* Programs that stand for each other: of `programs`, those from `first` on in the plan's list run. */
 struct vm_stratum {
 	int64_t programs;
-	int first, count;
+	int first;
+	int count;
 };
 struct vm_sample_plan {
 	bool is_all; /* every program runs, once, in order; no strata */

@@ -28,7 +28,7 @@ static void expect(const char *rule, enum verdict_class class, double speedup, d
 
 /* All of the table: test_names holds this list against what the message about an unknown one says. */
 static const char *const NAMES[] = {
-	"frontend", "hrd", "uniform", "paper-frontend", "paper-midend", "tritonrl", "kevin", "stock"};
+	"frontend", "hrd", "uniform", "paper-frontend", "paper-midend", "tritonrl", "kevin", "midend", "stock"};
 
 static void test_names(void **state)
 {
@@ -189,9 +189,64 @@ static void test_measured(void **state)
 	assert_true(reward_speedup(&rule, &in) == 0);
 }
 
+/* What a mid-end earns: 0.1 for keeping, nothing for a regression or a failure, and the mean of what it gained over the
+ * kernel that was given and against the reference. */
+static void test_midend_gain(void **state)
+{
+	const struct reward_rule *row = reward_rule_find("midend");
+	struct verdict given = verdict_of(VERDICT_GENUINE, 0.5, 2e-6);
+	const struct {
+		double speedup, cost_s, want;
+	} cases[] = {
+		{0.5, 2e-6, 0.1},                   /* the same again */
+		{0.505, 1.98e-6, 0.1},              /* inside the noise band */
+		{0.4, 2.5e-6, 0},                   /* slower */
+		{1.0, 1e-6, 0.1 + 0.5 * (1 + 0.5)}, /* twice as fast: 1 over the kernel, 0.5 against the reference */
+		{50, 2e-8, 0.1 + 0.5 * (9 + 9.5)},  /* both clipped at 10 */
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct verdict v = verdict_of(VERDICT_GENUINE, cases[i].speedup, cases[i].cost_s);
+		struct reward_input in = {.verdict = &v, .baseline = &given};
+		struct reward r;
+		assert_true(reward_compute(row, &in, &r));
+		if (fabs(r.code - cases[i].want) > 1e-9 || r.plan != r.code)
+			fail_msg("case %zu: %g, expected %g", i, r.code, cases[i].want);
+	}
+	struct verdict wrong = verdict_of(VERDICT_WRONG, 9, 1e-7);
+	struct reward_input in = {.verdict = &wrong, .baseline = &given};
+	struct reward r;
+	assert_true(reward_compute(row, &in, &r) && r.code == 0);
+	/* Times at different sizes do not compare, and then nothing was gained for certain. */
+	struct verdict sized = verdict_of(VERDICT_GENUINE, 5, 1e-7);
+	snprintf(sized.cost_size, sizeof sized.cost_size, "stock");
+	in.verdict = &sized;
+	assert_true(reward_compute(row, &in, &r) && r.code == 0);
+}
+
+static void test_midend_change(void **state)
+{
+	const struct verdict given = {.launches = 3, .bytes = 1000, .programs = 30, .cost_s = 2e-6};
+	const struct {
+		struct verdict found;
+		enum midend_change want;
+	} cases[] = {
+		{{.launches = 1, .bytes = 300, .programs = 10, .cost_s = 1e-6}, CHANGE_FUSED},
+		{{.launches = 3, .bytes = 800, .programs = 10, .cost_s = 1e-6}, CHANGE_PASSES},
+		{{.launches = 3, .bytes = 990, .programs = 10, .cost_s = 1e-6}, CHANGE_BLOCKS},
+		{{.launches = 3, .bytes = 1000, .programs = 30, .cost_s = 1e-6}, CHANGE_OTHER},
+		{{.launches = 3, .bytes = 1000, .programs = 30, .cost_s = 1.99e-6}, CHANGE_NONE},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(midend_change(&given, &cases[i].found), cases[i].want);
+	assert_string_equal(midend_change_name(CHANGE_PASSES), "fewer_passes");
+	assert_true(midend_speedup(&given, &cases[0].found) == 2 && midend_speedup(&given, &cases[4].found) == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_midend_gain),
+		cmocka_unit_test(test_midend_change),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_stock),

@@ -16,6 +16,7 @@ if policy:
     check("both ways are measured, whole and with verdicts known, on the same answers",
           all(w.get("answers") == 12 and w["generate_s"] > 0 and w["update_s"] > 0 and w["known_generate_s"] > 0 and w["answers_per_s"] > 0
               and w["step_s"] >= w["generate_s"] + w["idle_s"] for w in ways), p.stdout + p.stderr)
+    check("verdicts outlast generation here, and their seconds are idle ones, not those of generation", all(w.get("idle_s", 0) > 0 for w in ways), ways)
     check("a policy that knows its answers by heart shares most of its tokens", 0 < r.get("distinct_generation", 0) < 0.8, r)
     p = run(*command, "--rounds", "1", "--cpu_time", expect=0)
     check("a table in words, with the share of distinct tokens",

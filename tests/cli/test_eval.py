@@ -31,7 +31,7 @@ def test_greedy():
           and s.get("genuine") == s.get("well_formed") == s.get("compiled") == s.get("correct")
           == 1.0 and s.get("reasons") == {"genuine/ok": 3} and s.get("dropped") == 0 and s.get("clipped_ratio") == 0, p.stdout + p.stderr)
     r = rows("greedy.jsonl") if s else []
-    keys = {"task", "level", "structure", "split", "sample", "answer", "tokens", "finish", "verdict", "reward_plan", "reward_code", "advantage_plan",
+    keys = {"task", "level", "structure", "split", "sample", "turn", "answer", "tokens", "finish", "verdict", "reward_plan", "reward_code", "advantage_plan",
             "advantage_code"}
     check("--out has a row for every answer, with text and verdict", [x["task"] for x in r] == ["relu", "twice", "square"]
           and all(set(x) == keys and "class ModelNew" in x["answer"] and x["verdict"]["verdict"] ==
@@ -101,6 +101,10 @@ def test_compare():
     c = s.get("compare", {})
     check("against the sampled run: the difference of the means, inside its interval",
           c and abs(c["difference"] - (1 - mean)) < 1e-12 and c["low"] <= c["difference"] <= c["high"], p.stdout + p.stderr)
+    p = evaluate("--num_samples", "4", "--temperature", "1", "--compare", f"{work}/sampled.jsonl")
+    c = json.loads(p.stdout).get("compare", {}) if p.returncode == 0 else {}
+    check("a sampled run against itself: 0 as well, over all samples of each task", (c.get("difference"), c.get("low"), c.get("high")) == (0, 0, 0),
+          p.stdout + p.stderr)
     p = evaluate("--compare", f"{work}/greedy.jsonl", "--limit", "2")
     check("fewer tasks than the other run: refused", p.returncode == 1 and "3 tasks" in p.stderr and "over 2" in p.stderr and p.stdout == "", p.stderr)
     open(f"{work}/short.jsonl", "w").writelines(line for line in open(f"{work}/greedy.jsonl") if '"task":"twice"' not in line)

@@ -4,7 +4,7 @@ set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..5
+echo 1..6
 hone=$PWD/${BUILD:-build/release}/hone top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 cd "$top" || exit 1
@@ -21,6 +21,8 @@ grep -Eq '^all +10 +1 +2 ' table || { cat table errors; false; }
 check $? "one accepted, two without an answer"
 grep -q '^not judged .*SIGKILL' table && grep -q '^not judged .*longer than 1 s' table || { cat table; false; }
 check $? "why there is no answer"
+[ "$(grep -c '^accepted ' table)" = 1 ] && [ "$(grep -c '^not judged ' table)" = 2 ] || { cat table; false; }
+check $? "who was refused is not listed"
 [ "$(wc -l <files/redteam.jsonl)" = 10 ]; check $? "the list names all files"
 "$hone" redteam --count 2 --out files --against ./absent >none 2>&1
 [ $? = 1 ] && grep -q 'absent: cannot be run' none || { cat none; false; }

@@ -2,6 +2,7 @@
  * H200; counts there and back; the table for people. */
 #include "cost/cost.h"
 #include "base/dtype.h"
+#include "cost/cost_layout.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -125,6 +126,48 @@ static void test_joined(void **state)
 	json_decref(o);
 }
 
+/* A 16 x 16 block of fp32 products over K = 32 by four warps, as Triton 3.6 compiles it: a warp has two rows of sixteen
+ * lanes, so that a thread computes two elements of one column. Read from the PTX and counted by hand: */
+#define DOT_HEAD \
+	"#b = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>\n" \
+	"#s = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>\n" \
+	"#t = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [0, 1]}>\n" \
+	"#loc = loc(\"k.py\":1:0)\n" \
+	"  %x = ttg.local_load %a : !ttg.memdesc<16x32xf32, #s, #smem, mutable> -> " \
+	"tensor<16x32xf32, #ttg.dot_op<{opIdx = 0, parent = #b}>> loc(\"k.py\":3:1)\n"
+#define DOT_TAIL \
+	"  %d = tt.dot %x, %y, %c : tensor<16x32xf32, #ttg.dot_op<{opIdx = 0, parent = #b}>> * " \
+	"tensor<32x16xf32, #ttg.dot_op<{opIdx = 1, parent = #b}>> -> tensor<16x16xf32, #b> loc(\"k.py\":4:2)\n"
+#define RIGHT(order) \
+	"  %y = ttg.local_load %b : !ttg.memdesc<32x16xf32, #" order ", #smem, mutable> -> " \
+	"tensor<32x16xf32, #ttg.dot_op<{opIdx = 1, parent = #b}>> loc(\"k.py\":4:1)\n"
+
+static int64_t turns_of(const char *ttgir)
+{
+	struct err err = {0};
+	struct vm_layouts *all;
+	const int32_t shape[] = {16, 16};
+	assert_int_equal(vm_layouts_create(ttgir, strlen(ttgir), &all, &err), 0);
+	const struct cost_site *site = cost_site_find(all, COST_SITE_DOT, 4, 2, 2, shape);
+	assert_non_null(site);
+	assert_true(site->layout >= 0);
+	int64_t turns = cost_dot_turns(site, &all->layouts[site->layout], 2, shape, 32, 4, 4);
+	vm_layouts_free(all);
+	return turns;
+}
+
+static void test_dot_operands(void **state)
+{
+	/* Left: 2 rows of 32 as 16 reads of 16 bytes; eight lanes at a time, which all want the same: 4 turns each, 64.
+	 * Right, row-major: 32 reads of 4 bytes by 16 neighbouring columns: 32 turns. Four warps. */
+	assert_int_equal(turns_of(DOT_HEAD RIGHT("s") DOT_TAIL), 4 * (64 + 32));
+	/* Transposed: 8 reads of 16 bytes by columns that are 128 bytes apart, all in the same banks: eight lanes take
+	 * eight turns, four times: 256. */
+	assert_int_equal(turns_of(DOT_HEAD RIGHT("t") DOT_TAIL), 4 * (64 + 256));
+	/* An operand that came another way is row-major. */
+	assert_int_equal(turns_of(DOT_HEAD DOT_TAIL), 4 * (64 + 32));
+}
+
 static void test_table(void **state)
 {
 	struct vm_line_cost lines[] = {{.line = 7, .cost = {.load_bytes = 64, .load_sectors = 4}},
@@ -171,7 +214,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
-		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_table)};
+		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands),
+		cmocka_unit_test(test_table)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,6 +35,17 @@ static void site_check(const struct vm_layouts *all, const struct cost_site *sit
 				reduce.wavefronts >= 0);
 }
 
+/* Everything that was read of one text. */
+static void layouts_check(const struct vm_layouts *all, int warps)
+{
+	for (int i = 0; i < all->nlayouts; i++) {
+		const struct cost_layout *l = &all->layouts[i];
+		CHECK(l->ndim >= 1 && l->ndim <= LAYOUT_DIMS);
+		CHECK(l->reg.n <= LAYOUT_BITS && l->lane.n <= LAYOUT_BITS && l->warp.n <= LAYOUT_BITS);
+	}
+	for (int i = 0; i < all->nsites; i++) site_check(all, &all->sites[i], warps);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct err err = {0};
@@ -43,14 +54,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		"{s:i, s:s%}", "num_warps", len ? 1 << data[0] % 6 : 4, "ttgir", (const char *)data, len);
 	if (result) { /* the way of a result of the compile worker, whose texts are UTF-8 */
 		CHECK(vm_compiled_create(result, &vm_gpus[0], &c, &err) == 0 && c->layouts);
-		for (int i = 0; i < c->layouts->nsites; i++) site_check(c->layouts, &c->layouts->sites[i], c->binary.warps);
+		layouts_check(c->layouts, c->binary.warps);
 		vm_compiled_free(c);
 		json_decref(result);
 		return 0;
 	}
 	struct vm_layouts *layouts;
 	CHECK(vm_layouts_create((const char *)data, len, &layouts, &err) == 0);
-	for (int i = 0; i < layouts->nsites; i++) site_check(layouts, &layouts->sites[i], 4);
+	layouts_check(layouts, 4);
 	vm_layouts_free(layouts);
 	return 0;
 }

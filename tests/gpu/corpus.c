@@ -1,12 +1,12 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE]
  *
- * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py. A case without expect.txt
- * has to be genuine, with the GPU's word in the record, and so has one whose file says genuine/ok (the honest
- * twin of an exploit); any other gets a verdict that the file lists, and never genuine. TAP on standard output, one
- * JSON object a candidate in LOG, and a summary in comments: how often vm and GPU disagree, how far kernels repeat
- * themselves, how long it took. */
+ * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
+ * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
+ * one whose file says genuine/ok (the honest twin of an exploit); any other gets a verdict that the file lists, and
+ * never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary in comments: how often vm
+ * and GPU disagree, how far kernels repeat themselves, how long it took. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -34,33 +34,41 @@ static char *path_in(const char *folder, const char *name, const char *file)
 	return xasprintf("%s/%s/%s", folder, name, file);
 }
 
-static int submit(const char *name, void *ctx)
+/* One file of a case; without `expect` it has to be genuine. */
+static int file_submit(struct run *r, const char *name, const char *file, const char *expect, struct err *err)
 {
-	struct run *r = ctx;
-	char *task = path_in(r->folder, name, "task.py"), *candidate = path_in(r->folder, name, "candidate.py"),
-		 *expect = path_in(r->folder, name, "expect.txt");
+	char *task = path_in(r->folder, name, "task.py"), *candidate = path_in(r->folder, name, file);
 	struct task_set tasks = {0};
 	struct str source = {0};
-	struct err err = {0};
 	int rc = 0;
-	/* A folder without a candidate is no case. */
+	/* A folder without the file is no case. */
 	if (path_exists(candidate)) {
 		CHECKF(r->count < CASES_MAX, "more than %d candidates in %s", CASES_MAX, r->folder);
 		struct item *item = &r->items[r->count];
-		rc = task_set_load(task, &tasks, &err);
-		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, &err);
-		if (!rc && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, &err);
+		rc = task_set_load(task, &tasks, err);
+		if (!rc) rc = file_read(candidate, SOURCE_MAX, &source, err);
+		if (!rc && expect && path_exists(expect)) rc = file_read(expect, 4096, &item->expect, err);
 		struct verify_request request = {
 			.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = r->count};
-		if (!rc) rc = verifier_submit(r->verifier, &request, &err);
-		if (rc) fprintf(stderr, "%s: %s\n", name, err.text);
-		item->name = xstrdup(name);
+		if (!rc) rc = verifier_submit(r->verifier, &request, err);
+		if (rc) fprintf(stderr, "%s: %s\n", name, err->text);
+		item->name = expect ? xstrdup(name) : xasprintf("%s, its twin", name);
 		r->count++;
 	}
 	task_set_release(&tasks);
 	str_release(&source);
 	free(task);
 	free(candidate);
+	return rc;
+}
+
+static int submit(const char *name, void *ctx)
+{
+	struct run *r = ctx;
+	struct err err = {0};
+	char *expect = path_in(r->folder, name, "expect.txt");
+	int rc = file_submit(r, name, "candidate.py", expect, &err);
+	if (!rc) rc = file_submit(r, name, "twin.py", NULL, &err);
 	free(expect);
 	return rc;
 }
@@ -112,7 +120,7 @@ static int times_sort(const struct run *r)
 
 static int report(const struct run *r, bool is_cuda, FILE *log)
 {
-	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0;
+	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0, sanitized = 0, in_full = 0;
 	double seconds = 0;
 	for (int i = 0; i < r->count; i++) {
 		/* One line a candidate; an exploit may be refused in any way that its file lists. */
@@ -129,9 +137,12 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		disagreements += v->device.disagreements;
 		trials += v->device.trials;
 		seconds += v->device.seconds;
+		sanitized += v->device.sanitized[0] >= 0 || v->device.sanitizer[0];
+		in_full += v->device.sanitized[SANITIZER_COUNT - 1] >= 0;
 		/* The whole record goes to the log. */
 		json_t *o = verdict_json(v);
 		json_object_set_new(o, "name", json_string(item->name));
+		json_object_set_new(o, "honest", json_boolean(is_honest));
 		json_dumpf(o, log, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', log);
 		json_decref(o);
@@ -146,13 +157,14 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 	for (int i = 0; i < VERDICT_REPEAT_COUNT; i++)
 		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
 	printf("\n");
+	if (sanitized) printf("# %d ran under compute-sanitizer, in full %d\n", sanitized, in_full);
 	return failed != 0;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != 5) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG\n");
+	if (argc != 5 && argc != 6) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -164,7 +176,8 @@ int main(int argc, char **argv)
 		.allow_unsandboxed = true,
 		.seed = 20240917,
 		.trace_timeout_ms = 60000,
-		.replay_timeout_ms = 30000};
+		.replay_timeout_ms = 30000,
+		.sanitize_share = argc > 5 ? atof(argv[5]) : 0};
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();

@@ -83,6 +83,44 @@ def trap(x, y, n, B: tl.constexpr):
     tl.store(y + i, v.to(tl.float32), mask=i < n)
 
 
+MARK = tl.constexpr(12345678.0)
+
+
+@triton.jit
+def mark(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < 1024, other=0.0) + tl.where(n == 1024, 1.0, 0.0)
+    tl.store(y + i, tl.where(i < 1024, v, MARK), mask=i < n)
+
+
+@triton.jit
+def look(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    begin = (y.to(tl.int64) // 2097152 * 2097152).to(tl.pointer_type(tl.float32))      # what the driver maps at once
+    seen = tl.zeros((B,), tl.float32)
+    for k in range(0, 524288, B):
+        seen += tl.where(tl.load(begin + k + tl.arange(0, B), volatile=True) == MARK, 1.0, 0.0)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + 1 + tl.sum(seen, 0), mask=i < n)
+
+
+@triton.jit
+def scan(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n) + 1
+    for k in range(1, 1 << 20):
+        v += tl.load(y + i + k * 524288, volatile=True) * 0
+    tl.store(y + i, v, mask=i < n)
+
+
+@triton.jit
+def late(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    for _ in range(20000000):
+        v = v * 0.5 + 1.0
+    tl.store(y + i, v + 1, mask=i < n)
+
+
 # name, kernel, options, grid, what must come of it
 CASES = [
     ("good", add_one, {}, 8, "ok"),
@@ -98,6 +136,45 @@ CASES = [
     ("never ends", endless, {}, 1, "timeout"),
     ("traps", trap, {}, 8, "gpu-fault"),
     ("too many programs at once", add_one, {"launch_cooperative_grid": True}, 1 << 20, "needs-co-residency"),
+]
+
+
+def same(tape, result, cubin):
+    return tape, result, cubin
+
+
+def leave_marks(tape, result, cubin):
+    """A buffer of 1 MiB between input and output, full of marks behind its first numbers."""
+    tape["buffers"].append({"kind": "temp", "bytes": 1 << 20})
+    first = dict(tape["rows"][0], grid=[2048, 1, 1], args=[{"buffer": 0, "offset": 0}, {"buffer": 2, "offset": 0}, {"int": 1 << 18}])
+    tape["rows"][0]["args"][0] = {"buffer": 2, "offset": 0}
+    tape["rows"].insert(0, first)
+    return tape, result, cubin
+
+
+def outlive(tape, result, cubin):
+    """The slow launch once more, on a stream that nobody waits for."""
+    tape["rows"].insert(0, dict(tape["rows"][0], stream=1))
+    return tape, result, cubin
+
+
+def few_arguments(tape, result, cubin):
+    tape["rows"][0]["args"].pop()
+    return tape, result, cubin
+
+
+# As CASES, and what is done to tape and binary: none of it comes from our compiler.
+FORGED = [
+    ("leaves marks", mark, {}, 8, "ok", leave_marks),
+    ("looks for marks", look, {}, 8, "ok", same),
+    ("scans memory", scan, {}, 8, "out-of-bounds", same),
+    ("outlives its trial", late, {}, 8, "race", outlive),
+    ("noise for a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, bytes(i * 167 % 251 for i in range(4096)))),
+    ("half a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, c[:len(c) // 2])),
+    ("the name of another kernel", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, dict(r, name="other"), c)),
+    ("too few arguments", add_one, {}, 8, "argument", few_arguments),
+    ("too many warps", add_one, {}, 8, "argument", lambda t, r, c: (t, dict(r, num_warps=64), c)),
+    ("too much shared memory", add_one, {}, 8, "argument", lambda t, r, c: (t, dict(r, shared_bytes=1 << 20), c)),
 ]
 
 
@@ -191,10 +268,10 @@ def compiled(entry, capability):
 def main():
     folder, capability = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 90
     target = ttir_compile.target(capability)
-    for i, (name, fn, options, grid, expect) in enumerate(CASES):
+    for i, (name, fn, options, grid, expect, change) in enumerate([(*c, same) for c in CASES] + FORGED):
         entry = kernel_entry(fn, options, target)
         place = os.path.join(folder, f"{i:02d} {name}".replace(" ", "_"))
-        write_fixture(place, tape_of(entry, grid), *compiled(entry, capability))
+        write_fixture(place, *change(tape_of(entry, grid), *compiled(entry, capability)))
         with open(os.path.join(place, "expect"), "w") as f:
             f.write(expect)
     made = {}

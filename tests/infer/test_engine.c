@@ -45,9 +45,10 @@ static struct model the_model = {
 			.eos_extra = {7},
 		},
 };
-static int steps_run, rows_run, wanted_run, copies_made, calls_made;
+static int steps_run, rows_run, wanted_run, copies_made, calls_made, goes_run;
 
 const struct model_config *model_config(const struct model *m) { return &m->c; }
+int64_t model_config_params(const struct model_config *c) { return 1000; }
 void model_prepare(struct model *m) {}
 struct ops *model_ops(const struct model *m) { return NULL; }
 size_t model_memory(const struct model *m) { return (size_t)1 << 36; }
@@ -135,6 +136,35 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
 	return (const struct f32 *)s->logits;
 }
 
+/* k steps by ops.h's rules: a row that has drawn its last token stays where it is and draws -1. */
+void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *r,
+	const struct ops_want *want, int k, int32_t *drawn, float *logprob)
+{
+	int32_t ids[64], pos[64], left[64], from[64];
+	struct ops_draw draws[64];
+	struct ops_rows rows = *r;
+	struct ops_want single = {.n = want->n, .at = want->at, .draw = draws, .from = from, .draws = want->n};
+	assert_true(k >= 2 && k <= s->o.steps && want->n == r->T && !want->from && want->nstop <= OPS_STOPS_MAX);
+	memcpy(ids, r->ids, (size_t)r->T * sizeof *ids);
+	memcpy(pos, r->pos, (size_t)r->T * sizeof *pos);
+	memcpy(left, want->left, (size_t)r->T * sizeof *left);
+	memcpy(draws, want->draw, (size_t)r->T * sizeof *draws);
+	for (int t = 0; t < r->T; t++) from[t] = t;
+	rows.ids = ids, rows.pos = pos;
+	for (int i = 0; i < k; i++) {
+		int32_t *out = drawn + i * r->T;
+		step_run(s, kv, a, &rows, &single, out, logprob + i * r->T);
+		for (int t = 0; t < r->T; t++) {
+			bool was_over = left[t] == 0;
+			left[t] -= !was_over;
+			for (int j = 0; j < want->nstop; j++) left[t] = out[t] == want->stop[j] ? 0 : left[t];
+			if (was_over) out[t] = -1;
+			else if (left[t]) ids[t] = out[t], pos[t]++, draws[t].index++;
+		}
+	}
+	goes_run++;
+}
+
 /* ---- one sequence alone ---- */
 
 static bool stops_on_11_twice(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
@@ -215,7 +245,8 @@ static struct request make_request(uint64_t seed, int i, int max_context)
 	return r;
 }
 
-static void run_mix(struct engine_options o, uint64_t seed, int count)
+/* plain: nothing is asked of the caller between tokens, and there is one adapter. */
+static void run_kinds(struct engine_options o, uint64_t seed, int count, bool is_plain)
 {
 	struct engine *e;
 	struct err err = {0};
@@ -226,6 +257,11 @@ static void run_mix(struct engine_options o, uint64_t seed, int count)
 	while (active || next < count) {
 		for (int burst = 0; burst < 3 && next < count; burst++, next++) { /* they keep coming while others run */
 			requests[next] = make_request(seed, next, o.max_context);
+			if (is_plain) {
+				requests[next].should_stop = NULL;
+				requests[next].adapter = &adapters[0];
+				requests[next].stop_ids = stop_ids, requests[next].nstop = 2;
+			}
 			if (engine_submit(e, &requests[next], &err)) fail_msg("%s", err.text);
 			expected += requests[next].num_samples;
 		}
@@ -243,6 +279,26 @@ static void run_mix(struct engine_options o, uint64_t seed, int count)
 	}
 	assert_int_equal(taken, expected);
 	engine_free(e);
+}
+
+static void run_mix(struct engine_options o, uint64_t seed, int count) { run_kinds(o, seed, count, false); }
+
+/* Several steps in one go, and requests of all kinds between: every sample is what it would be alone. */
+static void test_fused(void **state)
+{
+	struct engine_options o = {.max_sequences = 4, .max_context = 128, .prefill_rows = 16, .fused_steps = 8};
+	goes_run = steps_run = 0;
+	run_kinds(o, 11, 40, true);
+	assert_true(goes_run > 20 && steps_run > 2 * goes_run);
+	o.fused_steps = 16;
+	o.kv_pages = 9; /* pages are promised, and taken ahead of the steps that need them */
+	run_kinds(o, 12, 40, true);
+	goes_run = 0;
+	run_mix(o, 13, 40);
+	o.fused_steps = 1;
+	goes_run = 0;
+	run_kinds(o, 11, 10, true);
+	assert_int_equal(goes_run, 0);
 }
 
 static void test_mix(void **state)
@@ -552,6 +608,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mix),
+		cmocka_unit_test(test_fused),
 		cmocka_unit_test(test_few_pages),
 		cmocka_unit_test(test_sharing_saves_prefill),
 		cmocka_unit_test(test_equal_prefixes_once),

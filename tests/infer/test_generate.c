@@ -299,6 +299,66 @@ static void test_adapter_of_each_request(void **state)
 	}
 }
 
+/* All prompts' answers on a device, so many steps in one go; *steps: how often the engine was asked. */
+static void answer_all(const char *device, int fused, struct completion *out, int K, int *steps)
+{
+	struct ops *ops;
+	struct model *m;
+	struct engine *e;
+	struct err err = {0};
+	char *path = path_join(folder, "model");
+	const int32_t stops[] = {40, 41};
+	struct engine_options o = {.max_sequences = 12, .max_context = 160, .prefill_rows = 50, .fused_steps = fused};
+	if (ops_open(device, &(struct ops_options){.threads = 2, .batch_invariant = true}, &ops, &err))
+		fail_msg("%s", err.text);
+	if (model_open(path, ops, &m, &err) || engine_create(m, &o, &e, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < 3; i++) {
+		struct request r = prompt_request(i, 0, K, NULL);
+		r.max_new_tokens = 30 + 7 * i;
+		r.stop_ids = stops, r.nstop = 2;
+		submit(e, &r);
+	}
+	int active = 1;
+	for (*steps = 0; active; ++*steps) engine_step(e, &active);
+	for (struct completion c; engine_take(e, &c);) out[c.id * K + c.sample] = c;
+	engine_free(e);
+	model_free(m);
+	ops_free(ops);
+	free(path);
+}
+
+/* Several steps in one region of the backend against one at a time: equal tokens, and log-probabilities to the bit. */
+static void test_fused_steps(void **state)
+{
+	enum { K = 4 };
+	static const char *const devices[] = {"cpu", "check", "cuda"};
+	for (size_t d = 0; d < ARRAY_LEN(devices); d++) {
+		struct ops *ops = NULL;
+		struct err err = {0};
+		struct completion one[3 * K] = {{0}}, many[3 * K] = {{0}};
+		int steps, goes;
+		if (!strcmp(devices[d], "cuda") && ops_open("cuda", &(struct ops_options){0}, &ops, &err)) {
+			print_message("# device cuda is skipped: %s\n", err.text);
+			continue;
+		}
+		ops_free(ops);
+		answer_all(devices[d], 1, one, K, &steps);
+		answer_all(devices[d], 8, many, K, &goes);
+		assert_true(goes < steps / 2);
+		bool any_stops = false;
+		for (int i = 0; i < 3 * K; i++) {
+			any_stops = any_stops || one[i].finish != FINISH_LENGTH;
+			assert_int_equal(one[i].count, many[i].count);
+			assert_int_equal(one[i].finish, many[i].finish);
+			assert_memory_equal(one[i].tokens, many[i].tokens, (size_t)one[i].count * sizeof(int32_t));
+			assert_memory_equal(one[i].logprobs, many[i].logprobs, (size_t)one[i].count * sizeof(float));
+			completion_release(&one[i]);
+			completion_release(&many[i]);
+		}
+		assert_true(any_stops);
+	}
+}
+
 static void test_steps_allocate_nothing(void **state)
 {
 	struct setting s;
@@ -360,6 +420,7 @@ int main(void)
 		cmocka_unit_test(test_greedy_as_transformers),
 		cmocka_unit_test(test_sharing_changes_nothing),
 		cmocka_unit_test(test_adapter_of_each_request),
+		cmocka_unit_test(test_fused_steps),
 		cmocka_unit_test(test_steps_allocate_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -11,7 +11,8 @@
 
 #define HEAD "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n"
 #define KERNEL "@triton.jit\ndef k(x_ptr, n, BLOCK: tl.constexpr):\n    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)\n"
-#define MODEL "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, BLOCK=16)\n        return x\n"
+#define MODEL "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, BLOCK=16)\n" \
+	"        return x\n"
 
 static struct lint_report lint_text(const char *src)
 {

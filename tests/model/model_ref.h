@@ -16,8 +16,12 @@ struct ref {
 	char dir[256]; /* .../ref/model/<case> */
 	json_t *meta;
 	struct safetensors *expected;
-	int32_t *ids, *pos, *start;
-	int T, S, n; /* n rows of the head */
+	int32_t *ids;   /* (T) */
+	int32_t *pos;   /* (T) */
+	int32_t *start; /* (S + 1) */
+	int T;
+	int S;
+	int n; /* rows of the head */
 	struct head_row *rows;
 	float *weights; /* (n): the loss is -sum(weight * logprob) */
 	float temperature;

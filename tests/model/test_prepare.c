@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include "model/model.h"
 #include "host_values.h"
+#include "../base/base_test.h"
 
 enum { T = 40, V = 37 };
 
@@ -90,9 +91,49 @@ static void test_prepare(void **state)
 	ops_free(ops);
 }
 
+/* One row of a step is not what the model has room for. */
+static int bad_row;
+static void (*bad_edit)(int32_t *ids, int32_t *pos, int32_t *table, int row);
+static void edit_token(int32_t *ids, int32_t *pos, int32_t *table, int row) { ids[row] = V; }
+static void edit_position(int32_t *ids, int32_t *pos, int32_t *table, int row) { pos[row] = -1; }
+static void edit_page(int32_t *ids, int32_t *pos, int32_t *table, int row) { table[row] = 3; }
+static void edit_nothing(int32_t *ids, int32_t *pos, int32_t *table, int row) {}
+
+/* A step of three sequences of one token, in three pages. */
+static void step_badly(void)
+{
+	enum { ROWS = 3 };
+	struct ops *ops;
+	if (ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL)) _exit(1);
+	struct model *m = make(ops);
+	struct kv *kv = kv_create(m, ROWS);
+	struct step *s = step_create(
+		m, &(struct step_options){.rows = ROWS, .sequences = ROWS, .pages = 1, .wanted = ROWS});
+	int32_t ids[] = {1, 2, 3}, pos[] = {0, 0, 0}, sequence[] = {0, 1, 2}, table[] = {0, 1, 2};
+	bad_edit(ids, pos, table, bad_row);
+	struct ops_rows rows = {
+		.T = ROWS, .S = ROWS, .ids = ids, .pos = pos, .sequence = sequence, .table = table, .pages = 1};
+	step_run(s, kv, NULL, &rows, &(struct ops_want){.n = ROWS, .at = sequence}, NULL, NULL);
+}
+
+/* Whichever row it is, the program ends before it reads what is not there. */
+static void test_rows_are_checked(void **state)
+{
+	bad_edit = edit_nothing;
+	assert_false(aborts(step_badly));
+	for (bad_row = 0; bad_row < 3; bad_row++) {
+		bad_edit = edit_token;
+		assert_true(aborts(step_badly));
+		bad_edit = edit_position;
+		assert_true(aborts(step_badly));
+		bad_edit = edit_page;
+		assert_true(aborts(step_badly));
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prepare)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prepare), cmocka_unit_test(test_rows_are_checked)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

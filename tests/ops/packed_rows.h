@@ -5,7 +5,9 @@
 
 enum { PACKED_ROWS_MAX = 1024 };
 struct packed_rows {
-	int32_t sequence[PACKED_ROWS_MAX], follows[PACKED_ROWS_MAX], family[PACKED_ROWS_MAX + 1];
+	int32_t sequence[PACKED_ROWS_MAX];
+	int32_t follows[PACKED_ROWS_MAX];
+	int32_t family[PACKED_ROWS_MAX + 1];
 };
 
 static struct ops_packed packed_apart(struct packed_rows *r, int T, int S, const int32_t *start, const int32_t *pos)

@@ -84,7 +84,10 @@ static inline float *weight_get(const struct ops_weight *w)
 
 struct rows { /* a batch's host side: S sequences of given rows, each beginning at some position */
 	struct ops_rows r;
-	int32_t *ids, *pos, *sequence, *table;
+	int32_t *ids;
+	int32_t *pos;
+	int32_t *sequence;
+	int32_t *table;
 	struct ops_batch *b;
 	int T; /* what batch_put returned */
 };

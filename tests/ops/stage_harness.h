@@ -16,9 +16,10 @@
 
 struct harness {
 	struct ops *o;
-	double u;             /* largest relative error of rounding to elem; on the CPU with room for its sums in fp32 */
-	uint64_t bits, first; /* hash of all that came out, in this run and in the first */
-	uint64_t stream;      /* of the next random array */
+	double u;        /* largest relative error of rounding to elem; on the CPU with room for its sums in fp32 */
+	uint64_t bits;   /* hash of all that came out, in this run */
+	uint64_t first;  /* and in the first */
+	uint64_t stream; /* of the next random array */
 	int failures;
 };
 
@@ -93,7 +94,8 @@ static inline float *array_take(struct harness *h, const char *name, struct arra
 }
 
 struct f32_array {
-	struct f32 *base, *p;
+	struct f32 *base;
+	struct f32 *p;
 	int64_t n;
 };
 

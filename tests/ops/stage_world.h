@@ -15,7 +15,8 @@ enum kind { KIND_ELEM, KIND_F32, KIND_I32 };
 struct array { /* n elements that nobody may write around; NaN (-1 of integers) until written */
 	enum kind kind;
 	int64_t n;
-	char *base, *at;
+	char *base;
+	char *at;
 };
 
 static inline size_t kind_bytes(const struct ops *o, enum kind kind)
@@ -160,13 +161,25 @@ static inline void linear_free(struct ops *o, struct linear *l)
 /* ---- a model and the walk of a step over pages ---- */
 
 struct shape {
-	int layers, C, I, NH, NKV, HD, V;
+	int layers;
+	int C;
+	int I;
+	int NH;
+	int NKV;
+	int HD;
+	int V;
 	int r;         /* of the adapter; 0: base policy */
 	int positions; /* of the rotation table */
 };
 struct layer {
-	struct linear qkv, o, gu, down;
-	struct ops_weight norm1, norm2, q_norm, k_norm;
+	struct linear qkv;
+	struct linear o;
+	struct linear gu;
+	struct linear down;
+	struct ops_weight norm1;
+	struct ops_weight norm2;
+	struct ops_weight q_norm;
+	struct ops_weight k_norm;
 	struct ops_heads heads;
 };
 struct decoder {
@@ -174,13 +187,27 @@ struct decoder {
 	struct shape s;
 	struct layer *layers;
 	struct linear embed; /* (V, C): table and head */
-	struct ops_weight norm, vectors[4];
+	struct ops_weight norm;
+	struct ops_weight vectors[4];
 	struct elem *vector_block;
 	struct f32 *rope;
-	int T, n, kv_pages;
+	int T;
+	int n;
+	int kv_pages;
 	char *acts; /* one block */
-	struct elem *x, *n1, *qkv, *q, *k, *att, *gu, *act, *last, *hidden, *kv;
-	struct f32 *logits, *logprob;
+	struct elem *x;
+	struct elem *n1;
+	struct elem *qkv;
+	struct elem *q;
+	struct elem *k;
+	struct elem *att;
+	struct elem *gu;
+	struct elem *act;
+	struct elem *last;
+	struct elem *hidden;
+	struct elem *kv;
+	struct f32 *logits;
+	struct f32 *logprob;
 	struct i32 *drawn;
 	struct ops_batch *batch;
 };

@@ -368,7 +368,8 @@ static void test_spans(void **state)
 	struct err err = {0};
 	if (ops_cpu_create(&(struct ops_options){.threads = 1}, &o, &err)) fail_msg("%s", err.text);
 #define WEIGHT(rows_, cols_, at) \
-	{.rows = rows_, .cols = cols_, .ld = cols_, .master = (struct f32 *)(master + (at)), .grad = (struct f32 *)(grad + (at))}
+	{.rows = rows_, .cols = cols_, .ld = cols_, .master = (struct f32 *)(master + (at)), \
+		.grad = (struct f32 *)(grad + (at))}
 	struct ops_weight whole = WEIGHT(4, COLS / 2, 0), first = WEIGHT(2, COLS / 2, 0),
 					  second = WEIGHT(2, COLS / 2, COLS), vector = WEIGHT(1, COLS, COLS),
 					  beyond = WEIGHT(2, COLS / 2, 2 * COLS);

@@ -237,7 +237,8 @@ static int run_graph(const char *body, const char *text, struct prove_result *ou
 	return rc;
 }
 
-#define MEMORIES "\"inputs\": [{\"offset\": 0, \"bytes\": 84, \"dtype\": \"float32\"}, {\"offset\": 84, \"bytes\": 84, \"dtype\": \"float32\"}]"
+#define MEMORIES "\"inputs\": [{\"offset\": 0, \"bytes\": 84, \"dtype\": \"float32\"}, {\"offset\": 84, " \
+	"\"bytes\": 84, \"dtype\": \"float32\"}]"
 #define INPUT(i) "{\"kind\": \"input\", \"count\": 21, \"index\": " #i ", \"fixed\": -1}"
 #define OUTPUT(n) "\"outputs\": [{\"node\": " #n ", \"dtype\": \"float32\", \"shape\": [21]}]"
 
@@ -254,7 +255,8 @@ static void tied_parameters(void **state)
 {
 #define PARAM(name) "{\"kind\": \"param\", \"count\": 21, \"name\": \"" name "\"}"
 #define WEIGHT(name, offset) "{\"name\": \"" name "\", \"offset\": " #offset ", \"bytes\": 84, \"dtype\": \"float32\"}"
-#define TIED(offset) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " PARAM("a") ", " PARAM("b") ", " MAP("sub", "2, 3") ", " MAP("add", "0, 1") ", " \
+#define TIED(offset) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " PARAM("a") ", " PARAM("b") ", " \
+	MAP("sub", "2, 3") ", " MAP("add", "0, 1") ", " \
 	MAP("add", "4, 5") "], " MEMORIES ", " OUTPUT(6) ", \"params\": [" WEIGHT("a", 0) ", " WEIGHT("b", offset) "]}"
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(0), PROVE_PROVED);
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
@@ -264,9 +266,12 @@ static void tied_parameters(void **state)
 static void sorted_rows_keep_their_elements(void **state)
 {
 #define SUM(of) "{\"kind\": \"reduce\", \"count\": 1, \"op\": \"sum\", \"sources\": [" #of "], \"length\": 21}"
-#define SORTED(descending) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 21, " \
-	"\"descending\": " descending "}, {\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 2], \"length\": 21, \"picked\": 21}, " SUM(3) ", " \
-	SUM(0) ", {\"kind\": \"map\", \"count\": 1, \"op\": \"sub\", \"sources\": [4, 5]}, {\"kind\": \"take\", \"count\": 21, \"sources\": [6], " \
+#define SORTED(descending) "{\"nodes\": [" INPUT(0) ", " INPUT(1) \
+	", {\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 21, " \
+	"\"descending\": " descending "}, {\"kind\": \"pick\", \"count\": 21, \"sources\": [0, 2], \"length\": 21, " \
+	"\"picked\": 21}, " SUM(3) ", " \
+	SUM(0) ", {\"kind\": \"map\", \"count\": 1, \"op\": \"sub\", \"sources\": [4, 5]}, {\"kind\": \"take\", " \
+	"\"count\": 21, \"sources\": [6], " \
 	"\"at\": 84, \"width\": 4, \"fill\": -1}, " MAP("add", "0, 7") "], " MEMORIES ", " OUTPUT(8) ", \"params\": []}"
 	static const char same[] = "%z = arith.constant dense<0.0>" T "%ov = arith.addf %xv, %z" T;
 	expect_answer(same, SORTED("false"), PROVE_PROVED);
@@ -277,7 +282,8 @@ static void sorted_rows_keep_their_elements(void **state)
  * y's last one, or 0. */
 static void fill_is_the_first_step(void **state)
 {
-#define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) ", {\"kind\": \"take\", \"count\": 21, \"sources\": [1], \"at\": 0, " \
+#define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) \
+	", {\"kind\": \"take\", \"count\": 21, \"sources\": [1], \"at\": 0, " \
 	"\"width\": 4, \"fill\": " #fill "}], " MEMORIES ", " OUTPUT(3) ", \"params\": []}"
 	static const char cut[] =
 		"%last = arith.constant dense<20> : tensor<16xi32>\n%in = arith.cmpi slt, %i, %last : tensor<16xi32>\n"
@@ -329,9 +335,71 @@ static void sides_are_named(void **state)
 	assert_int_equal(r.nsides, 0);
 }
 
+/* A tape of rows given as text, over x, y, and three more buffers; the output is buffer `out`. */
+static struct tape *rows_tape(const char *rows, int out)
+{
+	char *ir = xasprintf(KERNEL, "%ov = arith.mulf %xv, %yv : tensor<16xf32>\n");
+	json_t *o = json_pack("{s:i, s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s, s:i}, {s:s, s:i}, {s:s, s:i}], "
+						  "s:[{s:s, s:s, s:i, s:i, s:i}], s:[{s:i, s:i, s:s, s:[i], s:[i]}], s:b}",
+		"version", TAPE_VERSION, "buffers", "kind", "input", "bytes", 4 * N, "input", 0, "kind", "input", "bytes",
+		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kind", "temp", "bytes", 4 * N, "kind", "temp", "bytes",
+		4 * N, "kernels", "name", "k", "ttir", ir, "num_warps", 4, "num_stages", 3, "num_ctas", 1, "outputs", "buffer",
+		out, "offset", 0, "dtype", "float32", "shape", N, "stride", 1, "tuple", 0);
+	struct err err = {0};
+	json_t *list = NULL;
+	struct tape *t = NULL;
+	if (json_parse(rows, strlen(rows), "rows", &list, &err)) fail_msg("%s", err.text);
+	json_object_set_new(o, "rows", list);
+	char *text = json_dumps(o, JSON_COMPACT);
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
+	free(text);
+	free(ir);
+	json_decref(o);
+	return t;
+}
+
+#define VIEW(buffer) "{\"buffer\": " #buffer ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [21], " \
+	"\"stride\": [1]}"
+#define LAUNCH(to) "{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [2, 1, 1], \"args\": [" \
+	"{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"buffer\": " #to ", \"offset\": 0}, " \
+	"{\"int\": 21}]}"
+#define COPY(to, from) "{\"op\": \"copy\", \"line\": 2, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
+
+/* Rows that move what a launch made, rows that nothing depends on, and a buffer that nobody wrote. */
+static void rows_around_a_launch(void **state)
+{
+	static const struct {
+		const char *rows;
+		int out;
+		enum prove_answer answer;
+		const char *says;
+	} tapes[] = {
+		{"[" LAUNCH(2) "]", 2, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 2) "]", 3, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 2) ", " COPY(4, 3) ", " COPY(3, 0) "]", 4, PROVE_PROVED, ""},
+		{"[" COPY(3, 0) ", " LAUNCH(2) "]", 2, PROVE_PROVED, ""},
+		{"[" LAUNCH(2) ", " COPY(3, 0) "]", 3, PROVE_NOT_PROVED, ""},
+		{"[" LAUNCH(2) "]", 4, PROVE_NOT_PROVED, "nobody wrote"},
+	};
+	float given[2 * N];
+	struct err err = {0};
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	for (size_t i = 0; i < ARRAY_LEN(tapes); i++) {
+		struct prove_result r;
+		struct tape *t = rows_tape(tapes[i].rows, tapes[i].out);
+		json_t *graph = graph_make(MAP("mul", "0, 1"), &err);
+		struct prove_draw d = {.graph = graph, .given = (const uint8_t *)given, .given_bytes = sizeof given};
+		if (prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, &r, &err)) fail_msg("%s", err.text);
+		if (r.answer != tapes[i].answer || !strstr(r.text, tapes[i].says))
+			fail_msg("tape %zu: %s: %s", i, prove_answer_name(r.answer), r.text);
+		json_decref(graph);
+		tape_free(t);
+	}
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 8];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 9];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -343,6 +411,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(rows_around_a_launch);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

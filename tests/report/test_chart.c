@@ -26,6 +26,24 @@ static void expect_chart(const char *title, const struct chart_series *series, s
 #define BLUE "#1f6feb"
 #define RED "#d1242f"
 
+/* Pairs share one range: 0 to 2 is the plot's width and height, and the line of equals its diagonal. */
+static void test_pairs(void **state)
+{
+	const struct chart_point a[] = {{0, 1}, {1, 2}, {NAN, 1}};
+	const struct chart_series series[] = {{"<a>", a, 3}, {"none", a, 0}};
+	struct str out = {0};
+	chart_pairs_svg(&out, "t", series, 2);
+	assert_string_equal(out.data,
+		"<figure><figcaption>t</figcaption>" HEAD                                  /**/
+			GRID("176.0") Y_TEXT("179.0", "0") X_TEXT("58.0", "start", "0")        /**/
+		GRID("93.0") Y_TEXT("96.0", "1") X_TEXT("234.0", "middle", "1")            /**/
+		GRID("10.0") Y_TEXT("13.0", "2") X_TEXT("410.0", "end", "2")               /**/
+		"<line x1=\"58.0\" y1=\"176.0\" x2=\"410.0\" y2=\"10.0\" class=\"grid\"/>" /**/
+		DOT(BLUE, "58.0", "93.0") DOT(BLUE, "234.0", "10.0")                       /**/
+		"</svg><p class=\"legend\"><span style=\"color:" BLUE "\">&lt;a&gt;</span> 3 &nbsp; </p></figure>\n");
+	str_release(&out);
+}
+
 /* Steps 1 to 5 are 88 apart, values 0 to 2 are 83 apart; a point that is not finite breaks the line and has no dot; a
  * series without points has no name in the legend, but keeps its colour. */
 static void test_two_series(void **state)
@@ -97,8 +115,9 @@ static void test_escape(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_series), cmocka_unit_test(test_one_point),
-		cmocka_unit_test(test_nothing_finite), cmocka_unit_test(test_many), cmocka_unit_test(test_escape)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_two_series),
+		cmocka_unit_test(test_one_point), cmocka_unit_test(test_nothing_finite), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_escape)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

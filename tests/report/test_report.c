@@ -284,6 +284,34 @@ static void test_samples_alone(void **state)
 	json_decref(row);
 }
 
+/* Times of answers that a GPU timed stand beside the predicted ones; others have none. Ratios 0.5, 1, 2 and 4: the
+ * median is the third of four, the ends of nine tenths are the first and the last. */
+static void test_times(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct report_options o = {.title = "t"};
+	static const double measured[] = {1e-6, 4e-6, 0.5e-6, 2e-6};
+	int64_t run;
+	json_t *config = json_object();
+	int rc = store_run_open(f->store, "timed", config, &run, &err);
+	for (int i = 0; !rc && i < 6; i++) {
+		json_t *row = json_pack("{s:{s:s, s:f, s:{s:o}}}", "verdict", "verdict", "genuine", "cost_s", i == 5 ? 0 : 1e-6,
+			"device", "time_s", i == 4 ? json_null() : json_real(i == 5 ? 1e-6 : measured[i]));
+		rc = store_sample_put(f->store, run, 1, i, row, &err);
+		json_decref(row);
+	}
+	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(count_of(f->html.data, "<svg"), 1);
+	assert_int_equal(count_of(f->html.data, "<circle"), 4);
+	assert_non_null(strstr(f->html.data, ">timed</span> 4 &nbsp; "));
+	assert_non_null(
+		strstr(f->html.data, "<tr><td>timed</td>" CELL("4") CELL("2") CELL("0.5") CELL("4") "</tr></table>"));
+	json_decref(config);
+}
+
 /* Numbers to the right with four digits, strings escaped, anything else an empty cell. */
 static void test_table(void **state)
 {
@@ -312,7 +340,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
 		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_two_runs), T(test_samples_alone),
-		T(test_table), T(test_no_run)};
+		T(test_times), T(test_table), T(test_no_run)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,7 @@ static void parts_use(struct parts *p)
 	for (struct completion c; engine_take(p->e, &c);) completion_release(&c);
 	struct sft_example example = {.ids = ids, .count = 4 * PROMPT, .completion_begin = PROMPT};
 	const struct sft_example *examples[] = {&example, &example, &example};
-	for (int i = 0; i < 3; i++) updater_fit(p->u, examples, 1 + i % 2, 1, 1, &stats);
+	for (int i = 0; i < 3; i++) updater_fit(p->u, examples, 1 + i % 2, 1, 1, &stats, &err);
 	assert_true(stats.fit_updates == 3 && stats.fit_loss > 0);
 }
 

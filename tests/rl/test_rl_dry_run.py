@@ -1,6 +1,6 @@
 """hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a
 tiny policy.  timeout: 600"""
-import glob, gzip, json, os, re, sys
+import glob, gzip, json, os, re, sqlite3, sys
 
 sys.path.append("tests")
 from command import build, check, done, hone, run, tiny_policy, work_folder
@@ -171,6 +171,22 @@ def test_step(policy):
           rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0], p.stderr + str(rows))
 
 
+def test_code_temperature(policy):
+    """Hot plans, and code that is drawn as good as greedily: it is what the policy knows by heart. One prompt is all there is, so it is the longest."""
+    p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
+            "--chat_template", "plain", "--limit", "1", "--num_generations", "8", "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
+            "--max_steps", "1", "--num_correct_trials", "1", "--lora_r", "4", "--seed", "1", "--threads", "1", "--verify_threads", "1",
+            "--temperature", "1.5", "--temperature_code", "0.01", "--output_dir", f"{work}/code_temperature")
+    answers = []
+    if p.returncode == 0:
+        with sqlite3.connect(f"{work}/code_temperature/hone.db") as db:
+            answers = [json.loads(row) for row, in db.execute("select row from samples")]
+    opened = [(a["task"], a["answer"].split("```python\n", 1)[1]) for a in answers if "```python\n" in a["answer"]]
+    # Eight answers to one task; a plan that went astray may take its code along, so two that repeat one are enough.
+    check("code is repeated to the letter behind plans that are not",
+          len(opened) - len(set(opened)) >= 2 and len({a["answer"] for a in answers}) > len(set(opened)), (opened, p.stderr))
+
+
 def test_refused(policy):
     """A run that does not fit ends before it allocates, with the sum."""
     p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
@@ -186,5 +202,6 @@ if policy:
     test_plan(policy)
     test_settings_that_do_not_go_together(policy)
     test_step(policy)
+    test_code_temperature(policy)
     test_refused(policy)
 done()

@@ -149,7 +149,7 @@ def test_learning():
     rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
     with open(f"{work}/with_dev.jsonl", "w") as f:   # the places of these structures: tests/task/test_task_set.c
         f.writelines(json.dumps(r) + "\n" for r in rows)
-        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev")) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
+        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev", level=2)) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
     more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
             "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
             "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--replay_pairs", f"{work}/pairs.jsonl", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
@@ -179,6 +179,26 @@ def test_learning():
     open(f"{work}/pairs.jsonl", "w").writelines(rows[1:])
     p = run(*command("learn_a", *more), "--max_seconds", "1000", expect=1)
     check("a file of pairs that changed under its name is refused", p.returncode == 1 and "replay_pairs" in p.stderr, p.stderr)
+
+
+def test_turns():
+    """Episodes of two turns: who gets a second one, and that a run which was killed repeats them."""
+    open(f"{work}/turn.txt", "w").write("{{feedback}}\n### kernel\n")
+    more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300", "--max_tokens", "2048", "--temperature", "1.2",
+            "--max_steps", "2", "--lora_dropout", "0")
+    p = run(*command("turn_a", *more))
+    m = metrics("turn_a") if p.returncode == 0 else []
+    rows = [(s, json.loads(t)) for s, _, t in store_rows("turn_a", "samples", "step, idx")] if m else []
+    later = [(s, r) for s, r in rows if r["turn"] == 1]
+    failed = [r for _, r in rows if r["turn"] == 0 and r["verdict"]["verdict"] != "genuine"]
+    check("turns: every first answer that fails has a second one behind what the verdict said, and no other has",
+          m and 0 < len(later) == len(failed) < len(rows) / 2 and all("Verdict: " in r["feedback"] for _, r in later)
+          and [r["turns/2/answers"] for r in m] == [sum(s == k for s, _ in later) for k in (1, 2)], (p.stderr, m))
+    check("turns: sampler and trainer agree on later answers too", m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m),
+          [r["sampling/trained_logp_difference/max"] for r in m])
+    same("turns, killed", "turn_a", "turn_b", *killed_run("turn_b", [1], *more))
+    p = run(*command("turn_c", *more, "--filter_groups"), expect=2)
+    check("turns and dynamic sampling exclude each other", p.returncode == 2 and "filter_groups" in p.stderr, p.stderr)
 
 
 SLOW = """import torch
@@ -277,6 +297,7 @@ def main():
         test_weights()
         test_reference()
         test_learning()
+        test_turns()
         test_midend()
         test_refusals()
     done()

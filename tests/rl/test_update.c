@@ -454,6 +454,7 @@ static void test_overlong_filtering(void **state)
 static void test_fit(void **state)
 {
 	struct fixture *f = *state;
+	struct err err = {0};
 	const struct completion *c = &f->rollouts[2].completion;
 	int32_t ids[PROMPT + ANSWER];
 	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);
@@ -462,18 +463,19 @@ static void test_fit(void **state)
 	double want = 0;
 	for (int i = 0; i < c->count; i++) want -= c->logprobs[i] / c->count;
 	struct open x = open_updater(f, (struct updater_options){0}, 1e-2, 0);
+	struct err err = {0};
 	struct update_stats first = {0}, second = {0};
-	updater_fit(x.updater, list, 2, 1, 1, &first);
+	if (updater_fit(x.updater, list, 2, 1, 1, &first, &err)) fail_msg("%s", err.text);
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
 	assert_true(first.fit_norm > 0 && isfinite(first.fit_norm));
 	assert_true(first.fit_examples == 2 && first.fit_updates == 1);
-	updater_fit(x.updater, list, 1, 0, 1, &second); /* rate 0: looks only */
+	updater_fit(x.updater, list, 1, 0, 1, &second, &err); /* rate 0: looks only */
 	assert_true(second.fit_loss < first.fit_loss - 0.01);
 	struct update_stats third = {0};
-	updater_fit(x.updater, list, 1, 1, 1, &third);
+	updater_fit(x.updater, list, 1, 1, 1, &third, &err);
 	assert_true(fabs(third.fit_loss - second.fit_loss) < 1e-6);
 	int64_t steps = optimizer_steps(x.optimizer);
-	updater_fit(x.updater, list, 0, 1, 1, &third);
+	updater_fit(x.updater, list, 0, 1, 1, &third, &err);
 	assert_int_equal(optimizer_steps(x.optimizer), steps + 1);
 	close_updater(&x);
 }

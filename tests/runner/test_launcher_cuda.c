@@ -12,11 +12,14 @@
 
 #define MIB ((int64_t)1 << 20)
 #define VIEW(b, n) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [" #n "], \"stride\": [1]}"
-#define KERNEL(more) "\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1" more "}]"
-#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 512}]"
+#define KERNEL(more) "\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, " \
+	"\"num_stages\": 1, \"num_ctas\": 1" more "}]"
+#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 512}]"
 #define LAUNCH(args) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [2, 3, 4], \"args\": [" args "]}"
 #define ADD LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 16}")
-#define TAPE(more, rows, output) "{\"version\": 2, " BUFFERS ", " KERNEL(more) ", \"rows\": [" rows "], \"outputs\": [" output "], \"tuple\": false}"
+#define TAPE(more, rows, output) "{\"version\": 2, " BUFFERS ", " KERNEL(more) ", \"rows\": [" rows \
+	"], \"outputs\": [" output "], \"tuple\": false}"
 
 static void *library;
 static float input[16];

@@ -11,23 +11,30 @@
 /* y = x + 1 over n floats. */
 #define ADD_ONE "module {\\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\\n" \
 	"    %one = arith.constant dense<1.000000e+00> : tensor<16xf32>\\n" \
-	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\\n    %b = tt.splat %n : i32 -> tensor<16xi32>\\n" \
+	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\\n" \
+	"    %b = tt.splat %n : i32 -> tensor<16xi32>\\n" \
 	"    %m = arith.cmpi slt, %i, %b : tensor<16xi32>\\n" \
-	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
+	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n" \
+	"    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
 	"    %v = tt.load %xp, %m : tensor<16x!tt.ptr<f32>>\\n" \
-	"    %w = arith.addf %v, %one : tensor<16xf32>\\n    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n" \
+	"    %w = arith.addf %v, %one : tensor<16xf32>\\n" \
+	"    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\\n" \
 	"    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\\n" \
 	"    tt.store %yp, %w, %m : tensor<16x!tt.ptr<f32>>\\n    tt.return\\n  }\\n}\\n"
-#define KERNELS "\"kernels\": [{\"name\": \"k\", \"ttir\": \"" ADD_ONE "\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}]"
+#define KERNELS "\"kernels\": [{\"name\": \"k\", \"ttir\": \"" ADD_ONE \
+	"\", \"num_warps\": 1, \"num_stages\": 1, \"num_ctas\": 1}]"
 #define VIEW(b) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}"
-#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 64}]"
+#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 64}]"
 #define LAUNCH(x, y, n) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [" \
 	"{\"buffer\": " #x ", \"offset\": 0}, {\"buffer\": " #y ", \"offset\": 0}, {\"int\": " #n "}]}"
 #define COPY(to, from) "{\"op\": \"copy\", \"line\": 8, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
 #define FILL(to, value) "{\"op\": \"fill\", \"line\": 9, \"dst\": " VIEW(to) ", \"value\": " #value "}"
-#define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) "], \"writes\": [" VIEW(to) "], " \
+#define LIBRARY(to, from) "{\"op\": \"library\", \"line\": 10, \"name\": \"aten::mm\", \"reads\": [" VIEW(from) \
+	"], \"writes\": [" VIEW(to) "], " \
 	"\"args\": {\"args\": [], \"kwargs\": {}}}"
-#define TAPE(rows, output) "{\"version\": 2, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" VIEW(output) "], \"tuple\": false}"
+#define TAPE(rows, output) "{\"version\": 2, " BUFFERS ", " KERNELS ", \"rows\": [" rows "], \"outputs\": [" \
+	VIEW(output) "], \"tuple\": false}"
 
 static float input[16], output[16];
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt "\", \"shape\": " shape ", \"stride\": " stride "}"
+#define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt \
+	"\", \"shape\": " shape ", \"stride\": " stride "}"
 #define V4 VIEW(1, 0, "float32", "[4]", "[1]")
 
 static const char HEAD[] = "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 16, \"input\": 0}, "
@@ -69,13 +70,17 @@ static void test_hash(void **state)
 
 #define FILL(view, value) "{\"op\": \"fill\", \"line\": 0, \"dst\": " view ", \"value\": " value "}"
 #define COPY(dst, src) "{\"op\": \"copy\", \"line\": 0, \"dst\": " dst ", \"src\": " src "}"
-#define LAUNCH_ARGS(grid, args) "{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": " grid ", \"args\": [" args "]}"
-#define LIBRARY(args) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::mm\", \"reads\": [" V4 "], \"writes\": [" V4 "], \"args\": " args "}"
+#define LAUNCH_ARGS(grid, args) "{\"op\": \"launch\", \"line\": 0, \"kernel\": 0, \"grid\": " grid \
+	", \"args\": [" args "]}"
+#define LIBRARY(args) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::mm\", \"reads\": [" V4 \
+	"], \"writes\": [" V4 "], \"args\": " args "}"
 
 #define ORDER(op, fields) "{\"op\": \"" op "\", \"line\": 0, " fields "}"
-#define DESCRIPTOR_ARG(off, dt, shape, stride, block, padding) "{\"descriptor\": {\"view\": " VIEW(0, off, dt, shape, stride) \
+#define DESCRIPTOR_ARG(off, dt, shape, stride, block, padding) "{\"descriptor\": {\"view\": " \
+	VIEW(0, off, dt, shape, stride) \
 	", \"block\": " block ", \"padding\": \"" padding "\"}}"
-#define DESCRIPTOR(off, dt, shape, stride, block, padding) LAUNCH_ARGS("[1, 1, 1]", DESCRIPTOR_ARG(off, dt, shape, stride, block, padding))
+#define DESCRIPTOR(off, dt, shape, stride, block, padding) LAUNCH_ARGS("[1, 1, 1]", \
+	DESCRIPTOR_ARG(off, dt, shape, stride, block, padding))
 
 /* Streams and events: the order between rows; a descriptor stands for 1 + 2 n of the IR's
  * arguments. */
@@ -181,7 +186,8 @@ static void test_bad_rows(void **state)
 	}
 }
 
-#define OUT "\"outputs\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [], \"stride\": []}], \"tuple\": true}"
+#define OUT "\"outputs\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [], " \
+	"\"stride\": []}], \"tuple\": true}"
 #define BUFFERS(list) "{\"version\": 2, \"buffers\": [" list "], \"kernels\": [], \"rows\": [], " OUT
 #define KERNEL_HEAD "{\"version\": 2, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 1}], \"kernels\": [{"
 #define KERNEL_TAIL "}], \"rows\": [], " OUT
@@ -335,10 +341,12 @@ static enum tape_lineage lineage_of(const char *rows, int *row)
 	return l;
 }
 
-#define LIB(read, write) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::relu\", \"reads\": [" read "], \"writes\": [" write "], \"args\": {}}"
+#define LIB(read, write) "{\"op\": \"library\", \"line\": 0, \"name\": \"aten::relu\", \"reads\": [" read \
+	"], \"writes\": [" write "], \"args\": {}}"
 #define IN VIEW(0, 0, "float32", "[4]", "[1]")
 #define W VIEW(2, 0, "float32", "[2]", "[1]")
-#define LAUNCH_ON(a, b) LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": " #a ", \"offset\": 0}, {\"buffer\": " #b ", \"offset\": 0}")
+#define LAUNCH_ON(a, b) LAUNCH_ARGS("[1, 1, 1]", "{\"buffer\": " #a ", \"offset\": 0}, {\"buffer\": " #b \
+	", \"offset\": 0}")
 
 static void test_lineage_static(void **state)
 {

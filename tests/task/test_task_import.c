@@ -11,7 +11,8 @@
 #include "task/task_graph.h"
 
 #define GOOD "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n"
-#define ESCAPED "class Model:\\n    pass\\ndef get_inputs():\\n    return []\\ndef get_init_inputs():\\n    return []\\n"
+#define ESCAPED "class Model:\\n    pass\\ndef get_inputs():\\n    return []\\ndef get_init_inputs():\\n" \
+	"    return []\\n"
 
 static char folder[64];
 

@@ -310,7 +310,8 @@ static void test_write_folder(void **state)
 		{"d", DTYPE_F32, 1, {2}, values + 41, 8},
 		{"e", DTYPE_F32, 2, {0, 7}, NULL, 0},
 	};
-#define FOUR_FILES " model-00001-of-00004.safetensors model-00002-of-00004.safetensors model-00003-of-00004.safetensors model-00004-of-00004.safetensors" \
+#define FOUR_FILES " model-00001-of-00004.safetensors model-00002-of-00004.safetensors " \
+	"model-00003-of-00004.safetensors model-00004-of-00004.safetensors" \
 	" model.safetensors.index.json"
 	static const struct {
 		int64_t limit;

@@ -267,6 +267,43 @@ static void test_no_injection(void **state)
 	free(path);
 }
 
+/* A turn is appended: where the form keeps past answers as they are, what stands then is what the
+ * whole conversation renders to. (qwen3 drops past reasoning, plain writes no end token: there the
+ * appended form is our own.) */
+static void test_turns(void **state)
+{
+	static const struct {
+		const char *name, *end;
+	} forms[] = {{"qwen2.5", "<|im_end|>"}, {"smollm2", "<|im_end|>"}, {"chatml", "<|im_end|>"},
+		{"llama3", "<|eot_id|>"}, {"llama3.1", "<|eot_id|>"}, {"qwen3", "<|im_end|>"}};
+	const struct chat_message all[3] = {{"user", "one"}, {"assistant", "two"}, {"user", "three\n"}};
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+		const struct chat_template *c;
+		struct chat_text whole = {0}, grown = {0};
+		struct err err = {0};
+		assert_int_equal(chat_template_find(forms[i].name, NULL, &c, &err), 0);
+		assert_int_equal(chat_render(c, NULL, all, 3, true, &whole, &err), 0);
+		assert_int_equal(chat_render(c, NULL, all, 1, true, &grown, &err), 0);
+		str_puts(&grown.text, "two");
+		str_puts(&grown.text, forms[i].end);
+		assert_int_equal(chat_render_turn(c, all[2].content, &grown, &err), 0);
+		assert_string_equal(grown.text.data, whole.text.data);
+		/* The new message is a content like any other: no control token is found in it. */
+		struct text_range last = grown.contents[grown.ncontents - 1];
+		assert_memory_equal(grown.text.data + last.begin, "three", 5);
+		chat_text_release(&whole);
+		chat_text_release(&grown);
+	}
+	const struct chat_template *plain;
+	struct chat_text turn = {0};
+	struct err err = {0};
+	assert_int_equal(chat_template_find("plain", NULL, &plain, &err), 0);
+	assert_int_equal(chat_render_turn(plain, "three", &turn, &err), 0);
+	assert_string_equal(turn.text.data, "\nthree\n");
+	assert_int_equal(chat_render_turn(plain, "\xff", &turn, &err), ERR_FORMAT);
+	chat_text_release(&turn);
+}
+
 static void test_end_ids(void **state)
 {
 	struct err err = {0};
@@ -306,6 +343,7 @@ int main(void)
 		cmocka_unit_test(test_dates),
 		cmocka_unit_test(test_contents),
 		cmocka_unit_test(test_no_injection),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_end_ids),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

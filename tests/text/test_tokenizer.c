@@ -31,7 +31,8 @@ struct refusal {
 
 #define SEQ(parts) "{\"type\": \"Sequence\", \"pretokenizers\": [" parts "]}"
 #define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}"
-#define TEMPLATE(single, special) "{\"type\": \"TemplateProcessing\", \"single\": " single ", \"special_tokens\": " special "}"
+#define TEMPLATE(single, special) "{\"type\": \"TemplateProcessing\", \"single\": " single \
+	", \"special_tokens\": " special "}"
 #define TEXT_A "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
 #define BOS "{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}"
 static const struct refusal refusals[] = {

@@ -69,7 +69,7 @@ static int load(const char *device, const char *dir, struct err *err)
 	struct side s;
 	struct checkpoint_state state = {0};
 	side_open(&s, device);
-	int rc = checkpoint_load(dir, s.m, s.a, s.o, &state, err);
+	int rc = checkpoint_load(dir, s.m, s.a, s.o, NULL, &state, err);
 	if (!rc) assert_int_equal(state.step, 3);
 	json_decref(state.extra);
 	side_close(&s);

@@ -10,7 +10,7 @@ static void evaluate(struct model *m, struct adapter *a, const struct sft_exampl
 	struct err err = {0};
 	struct pass *p;
 	if (pass_create(m, &(struct pass_options){.max_tokens = max_tokens}, &p, &err)) fail_msg("%s", err.text);
-	sft_evaluate(p, a, examples, n, max_tokens, loss, accuracy);
+	if (sft_evaluate(p, a, NULL, examples, n, max_tokens, loss, accuracy, &err)) fail_msg("%s", err.text);
 	pass_free(p);
 }
 

@@ -13,9 +13,12 @@
 
 #define CANDIDATE(count) \
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr, K: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
-	"    v = tl.load(x + i, mask=i < n)\n    tl.store(y + i, tl.maximum(v, 0.0) * 2 + (v + K - v - K) * 0 + 1, mask=i < n)\n\n\n" \
-	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        for k in range(" count "):\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr, K: tl.constexpr):\n" \
+	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"    v = tl.load(x + i, mask=i < n)\n" \
+	"    tl.store(y + i, tl.maximum(v, 0.0) * 2 + (v + K - v - K) * 0 + 1, mask=i < n)\n\n\n" \
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n" \
+	"        for k in range(" count "):\n" \
 	"            relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256, K=k + 2)\n        return y\n"
 
 static const char TASK[] =

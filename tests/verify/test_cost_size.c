@@ -10,7 +10,8 @@
 #include <cmocka.h>
 #include "grade_one.h"
 
-#define TASK(rows) "import torch\nimport torch.nn as nn\n\nbatch_size = " rows "\ndim = 256\n\n\nclass Model(nn.Module):\n" \
+#define TASK(rows) "import torch\nimport torch.nn as nn\n\nbatch_size = " rows "\ndim = 256\n\n\n" \
+	"class Model(nn.Module):\n" \
 	"    def forward(self, x):\n        return torch.softmax(x * 2.0, dim=-1)\n\n\ndef get_inputs():\n" \
 	"    return [torch.randn(batch_size, dim)]\n\n\ndef get_init_inputs():\n    return []\n"
 
@@ -20,7 +21,8 @@
 	"def row(x, y, n, BLOCK: tl.constexpr):\n    r = tl.program_id(0)\n    i = tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + r * n + i, mask=i < n, other=-float(\"inf\")) * 2.0\n%s" \
 	"    e = tl.exp(v - tl.max(v, axis=0))\n    tl.store(y + r * n + i, e / tl.sum(e, axis=0), mask=i < n)\n\n\n" \
-	"class ModelNew(nn.Module):\n    def forward(self, x):\n        x = x.contiguous()\n        y = torch.empty_like(x)\n" \
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        x = x.contiguous()\n" \
+	"        y = torch.empty_like(x)\n" \
 	"        rows = x.numel() // x.shape[-1]\n%s        return y\n"
 #define LAUNCH "        row[(rows,)](x, y, x.shape[-1], BLOCK=triton.next_power_of_2(x.shape[-1]))\n"
 

@@ -12,19 +12,22 @@ static void test_devices(void **state)
 {
 	static const struct {
 		const char *text;
-		bool is_good, is_cuda;
-		int number;
-	} cases[] = {{NULL, true, false, 0}, {"cpu", true, false, 0}, {"cuda", true, true, 0}, {"cuda:0", true, true, 0},
-		{"cuda:7", true, true, 7}, {"cuda:64", false, true, 0}, {"cuda:", false, true, 0}, {"cuda:x", false, true, 0},
-		{"cuda:1x", false, true, 0}, {"cuda0", false, true, 0}, {"gpu", false, false, 0}, {"", false, false, 0}};
+		bool is_good;
+		int count, numbers[3];
+	} cases[] = {{NULL, true, 0, {0}}, {"cpu", true, 0, {0}}, {"cuda", true, 1, {0}}, {"cuda:0", true, 1, {0}},
+		{"cuda:7", true, 1, {7}}, {"cuda:0,1", true, 2, {0, 1}}, {"cuda:3,0,12", true, 3, {3, 0, 12}},
+		{"cuda:64", false, 0, {0}}, {"cuda:", false, 0, {0}}, {"cuda:x", false, 0, {0}}, {"cuda:1x", false, 0, {0}},
+		{"cuda:1,", false, 0, {0}}, {"cuda:,1", false, 0, {0}}, {"cuda:1,1", false, 0, {0}},
+		{"cuda:0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", false, 0, {0}}, {"cuda0", false, 0, {0}},
+		{"gpu", false, 0, {0}}, {"", false, 0, {0}}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		bool is_cuda = false;
-		int number = -1;
+		struct device_list list;
 		struct err err = {0};
-		int rc = setup_device(cases[i].text, &is_cuda, &number, &err);
+		int rc = setup_devices(cases[i].text, &list, &err);
 		if ((rc == 0) != cases[i].is_good) fail_msg("device %s: %s", cases[i].text, err.text);
 		if (rc) assert_int_equal(rc, ERR_USAGE);
-		else assert_true(is_cuda == cases[i].is_cuda && number == cases[i].number);
+		else if (list.count != cases[i].count) fail_msg("device %s: %d", cases[i].text, list.count);
+		for (int k = 0; k < 3 && k < cases[i].count; k++) assert_int_equal(list.numbers[k], cases[i].numbers[k]);
 	}
 }
 
@@ -77,12 +80,47 @@ static void test_card_of_a_device(void **state)
 	assert_non_null(strstr(err.text, "sm_80"));
 }
 
+/* Numbers next to zero become zeros of their sign, and nothing else changes. */
+static void test_subnormals(void **state)
+{
+	float floats[] = {1e-40f, -1e-45f, 0.0f, -0.0f, 1.17549435e-38f, -1.0f, INFINITY, NAN};
+	float wanted[] = {0.0f, -0.0f, 0.0f, -0.0f, 1.17549435e-38f, -1.0f, INFINITY, NAN};
+	assert_true(gpu_cause_flush(DTYPE_F32, (uint8_t *)floats, sizeof floats));
+	assert_memory_equal(floats, wanted, sizeof floats);
+	assert_false(gpu_cause_flush(DTYPE_F32, (uint8_t *)floats, sizeof floats));
+	uint16_t shorts[] = {0x0001, 0x8040, 0x0080, 0x3f80, 0x7fff}, kept[] = {0x0000, 0x8000, 0x0080, 0x3f80, 0x7fff};
+	assert_true(gpu_cause_flush(DTYPE_BF16, (uint8_t *)shorts, sizeof shorts));
+	assert_memory_equal(shorts, kept, sizeof kept);
+	/* Half precision's are ordinary numbers in fp32; integers are none at all. */
+	uint16_t halves[] = {0x0001, 0x83ff};
+	assert_false(gpu_cause_flush(DTYPE_F16, (uint8_t *)halves, sizeof halves));
+	assert_false(gpu_cause_flush(DTYPE_I32, (uint8_t *)halves, sizeof halves));
+}
+
+/* The largest finite magnitude of what is floating, whatever lies between. */
+static void test_largest(void **state)
+{
+	uint8_t given[64] = {0};
+	float a[] = {1.5f, -70.0f, INFINITY, NAN};
+	int32_t b[] = {100000};
+	memcpy(given + 8, a, sizeof a);
+	memcpy(given + 32, b, sizeof b);
+	struct runner_given inputs[] = {{.offset = 8, .bytes = sizeof a, .dtype = DTYPE_F32},
+		{.offset = 32, .bytes = sizeof b, .dtype = DTYPE_I32}, {.offset = 32, .bytes = sizeof b, .dtype = DTYPE_COUNT}};
+	struct oracle_trial t = {.ninputs = 3, .inputs = inputs, .given = given, .given_bytes = sizeof given};
+	assert_true(gpu_cause_largest(&t) == 70.0);
+	t.ninputs = 0;
+	assert_true(gpu_cause_largest(&t) == 0.0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_cards),
 		cmocka_unit_test(test_card_of_a_device),
+		cmocka_unit_test(test_subnormals),
+		cmocka_unit_test(test_largest),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("device", tests, NULL, NULL);

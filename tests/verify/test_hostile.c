@@ -18,27 +18,38 @@ static const char TASK[] =
 /* An honest candidate around hostile code: TOP runs at import, INIT in the constructor, BODY at the
  * start of forward. */
 #define CANDIDATE(TOP, INIT, BODY) \
-	"import ctypes, json, os, socket, struct, sys, time\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"import ctypes, json, os, socket, struct, sys, time\nimport torch\nimport torch.nn as nn\nimport triton\n" \
+	"import triton.language as tl\n\n\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
+	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, tl.maximum(v, 0.0) * 2 + 1, mask=i < n)\n\n\n" \
-	"def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n            s = socket.socket(fileno=os.dup(fd))\n" \
+	"def send(payload, length=None):\n    for fd in range(3, 40):\n        try:\n" \
+	"            s = socket.socket(fileno=os.dup(fd))\n" \
 	"            s.getpeername()\n        except OSError:\n" \
-	"            continue\n        s.sendall(struct.pack('<I', len(payload) if length is None else length) + payload)\n        return s\n\n\n" \
-	TOP "\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n        " INIT "\n\n    def forward(self, x):\n        " BODY \
-	"\n        y = torch.empty_like(x)\n        n = x.numel()\n        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
+	"            continue\n" \
+	"        s.sendall(struct.pack('<I', len(payload) if length is None else length) + payload)\n" \
+	"        return s\n\n\n" \
+	TOP "\n\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n" \
+	"        " INIT "\n\n    def forward(self, x):\n        " BODY \
+	"\n        y = torch.empty_like(x)\n        n = x.numel()\n" \
+	"        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
 #define IMPORT(code) CANDIDATE(code, "pass", "pass")
 /* Each statement that is refused is fine; one that works ends the trace with a name of its own. */
-#define ESCAPE(code) IMPORT("def attempt(f):\n    try:\n        f()\n    except (OSError, PermissionError, RuntimeError, ImportError):\n        return\n" \
+#define ESCAPE(code) IMPORT("def attempt(f):\n    try:\n        f()\n" \
+	"    except (OSError, PermissionError, RuntimeError, ImportError):\n        return\n" \
 	"    raise SystemError('escaped')\n\n\n" code)
 
 #define TTIR "module {\\n  tt.func public @k(%arg0: !tt.ptr<f32>) {\\n    tt.return\\n  }\\n}\\n"
-#define TAPE_HEAD "t = {'version': 2, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, {'kind': 'temp', 'bytes': 16384}], " \
+#define TAPE_HEAD "t = {'version': 2, 'buffers': [{'kind': 'input', 'bytes': 16384, 'input': 0}, " \
+	"{'kind': 'temp', 'bytes': 16384}], " \
 	"'kernels': [{'name': 'k', 'ttir': '" TTIR \
-	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], " \
+	"', 'num_warps': 4, 'num_stages': 2, 'num_ctas': 1}], 'rows': [], 'outputs': [{'buffer': 1, 'offset': 0, " \
+	"'dtype': 'float32', 'shape': [16, 256], " \
 	"'stride': [256, 1]}], 'tuple': False}\n"
 #define SEND_TAPE "send(json.dumps({'tape': json.dumps(t)}).encode()); time.sleep(60)"
-#define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}, " \
+#define COPY_ROW "{'op': 'copy', 'line': 1, 'dst': {'buffer': 1, 'offset': 0, 'dtype': 'float32', " \
+	"'shape': [16, 256], 'stride': [256, 1]}, " \
 	"'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
 
 #define LAUNCH_ROW "{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}"

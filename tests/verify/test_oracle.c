@@ -373,6 +373,23 @@ static void test_a_hanging_task_is_killed(void **state)
 	oracle_data_free(d);
 }
 
+/* What a reference may take is processor time: one that waits longer than that, as each does on a loaded machine, has
+ * its oracle all the same. */
+static void test_waiting_is_no_work(void **state)
+{
+	const char *source = "import time\n" MODEL("\n        time.sleep(0.4)\n        return x + 1");
+	struct err err = {0};
+	struct oracle_data *d = NULL;
+	struct oracle_fault fault = {0};
+	struct task task = {.source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source))};
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 2000, .work_ms = 83, .seed = 5, .num_trials = 2};
+	uint64_t start = clock_ns();
+	assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), 0);
+	assert_true(clock_ns() - start > (uint64_t)o.timeout_ms * 1000000u);
+	oracle_data_free(d);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -389,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_sizes_are_stated),
 		cmocka_unit_test(test_kinds_of_inputs),
 		cmocka_unit_test(test_a_hanging_task_is_killed),
+		cmocka_unit_test(test_waiting_is_no_work),
 	};
 	return cmocka_run_group_tests(tests, start, end);
 }

@@ -16,10 +16,14 @@
 #define N 16
 #define DEADLINE_MS 500
 #define TAPE \
-	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", \"bytes\": 64}], " \
-	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, \"num_ctas\": 1}], " \
-	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": [{\"buffer\": 0, \"offset\": 0}, " \
-	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", " \
+	"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
+	"\"bytes\": 64}], " \
+	"\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, \"num_stages\": 1, " \
+	"\"num_ctas\": 1}], " \
+	"\"rows\": [{\"op\": \"launch\", \"line\": 1, \"kernel\": 0, \"grid\": [1, 1, 1], " \
+	"\"args\": [{\"buffer\": 0, \"offset\": 0}, " \
+	"{\"buffer\": 1, \"offset\": 0}, {\"int\": 16}]}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, " \
+	"\"dtype\": \"float32\", " \
 	"\"shape\": [16], \"stride\": [1]}], \"tuple\": false}"
 
 static char script[64] = "/tmp/hone-fake-runner-XXXXXX";
@@ -211,6 +215,93 @@ static void test_says_why_untimed(void **state)
 	runner_give_back(pool, &r);
 }
 
+static int cannot_compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t len, struct err *err)
+{
+	*(int *)ctx += row + 1;
+	return err_set(err, ERR_INFRA, "no process to compute in");
+}
+
+/* A library row of a tape on the vm, when whoever computes such rows has failed: that is what the trial ends with, and
+ * at once. */
+static void test_library_fails(void **state)
+{
+	static const char tape[] =
+		"{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", "
+		"\"bytes\": 64}], \"kernels\": [], \"rows\": [{\"op\": \"library\", \"line\": 1, \"name\": \"aten::relu\", "
+		"\"reads\": [{\"buffer\": 0, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], "
+		"\"writes\": [{\"buffer\": 1, \"offset\": 0, \"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], "
+		"\"args\": {\"args\": [], \"kwargs\": {}}}], \"outputs\": [{\"buffer\": 1, \"offset\": 0, "
+		"\"dtype\": \"float32\", \"shape\": [16], \"stride\": [1]}], \"tuple\": false}";
+	const char *build = getenv("BUILD");
+	char *relative = path_join(build ? build : "build/release", "hone-runner"), *path = realpath(relative, NULL);
+	float input[N] = {0}, shared[2 * N] = {0};
+	int asked = 0;
+	struct runner_pool_options o = {.path = path, .memory_bytes = 256 << 20, .level = SANDBOX_NONE};
+	struct runner_pool *vm;
+	struct runner_device device;
+	struct runner r;
+	struct runner_loaded loaded;
+	struct runner_fault fault = {0};
+	struct runner_result result = {0};
+	struct err err = {0};
+	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	if (runner_pool_create(&o, &vm, &device, &err) || runner_pool_take(vm, &r, &err)) fail_msg("%s", err.text);
+	struct runner_load load = {.tape = tape, .len = strlen(tape), .binaries_fd = -1};
+	if (runner_load(&r, &load, deadline, &loaded, &fault, &err)) fail_msg("%s %s", fault.text, err.text);
+	/* What is given, the outputs, and the memory in which the row's operands lie. */
+	int fds[] = {memory_of(input, sizeof input), memory_of(shared, sizeof shared), memory_of(shared, sizeof shared)};
+	struct runner_given given = {.bytes = sizeof input};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 10000};
+	struct runner_library library = {.fd = fds[2], .compute = cannot_compute, .ctx = &asked};
+	assert_int_equal(
+		runner_try(&r, &trial, 1, &(struct runner_data){fds[0], fds[1], &library, NULL}, deadline, &result, &err),
+		ERR_INFRA);
+	assert_string_equal(err.text, "no process to compute in");
+	assert_int_equal(asked, 1);
+	runner_end(vm, &r, NULL, 0, NULL);
+	for (int i = 0; i < 3; i++) close(fds[i]);
+	runner_pool_free(vm);
+	free(relative);
+	free(path);
+}
+
+/* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is kept, and when the
+ * runner is done the tool has its time to print more. */
+static void test_under_a_tool(void **state)
+{
+	char tool[64] = "/tmp/hone-fake-tool-XXXXXX", found[32], said[256] = "";
+	struct runner r;
+	struct err err = {0};
+	int fd = mkstemp(tool), out = memfd_create("said", MFD_CLOEXEC), count = runner_pool_count(pool);
+	/* A child has none of our environment: the tool says where the driver lies, as the script does. */
+	FILE *f = fopen(script, "r");
+	char head[2], line[9000] = "";
+	assert_true(f && fread(head, 1, 2, f) == 2 && fgets(line, sizeof line, f) && fgets(line, sizeof line, f));
+	fclose(f);
+	*strstr(line, " exec ") = 0;
+	dprintf(fd, "#!/bin/sh\necho \"watched with $1\"\nshift\n%s \"$@\"\necho done\n", line);
+	assert_int_equal(fchmod(fd, 0700), 0);
+	close(fd);
+	const char *words[] = {tool, "--eyes", NULL};
+	if (runner_start_under(pool, words, out, 20000, &r, &err)) fail_msg("%s", err.text);
+	candidate(&r, "add", found);
+	assert_string_equal(found, "");
+	/* Without canaries nothing of ours sees a store beside a buffer: the tool is there for it. */
+	runner_end_under(pool, &r, 5000);
+	assert_int_equal(r.child.status, 0);
+	assert_true(pread(out, said, sizeof said - 1, 0) > 0);
+	assert_string_equal(said, "watched with --eyes\ndone\n");
+	assert_int_equal(runner_pool_count(pool), count);
+	/* A tool that cannot be started, and one that never starts the runner. */
+	const char *missing[] = {"/nowhere/tool", NULL}, *silent[] = {"/bin/true", NULL};
+	assert_int_equal(runner_start_under(pool, missing, out, 20000, &r, &err), ERR_INFRA);
+	assert_non_null(strstr(err.text, "/nowhere/tool cannot be started"));
+	assert_int_equal(runner_start_under(pool, silent, out, 20000, &r, &err), ERR_INFRA);
+	assert_int_equal(runner_pool_count(pool), count);
+	close(out);
+	unlink(tool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +310,8 @@ int main(void)
 		cmocka_unit_test(test_dead_while_it_waits),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
+		cmocka_unit_test(test_library_fails),
+		cmocka_unit_test(test_under_a_tool),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);

@@ -15,7 +15,8 @@ static const char TASK[] =
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 #define CANDIDATE(factor) "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
+	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, tl.maximum(v, 0.0) * " factor " + 1, mask=i < n)\n\n\n" \
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = x.numel()\n" \
@@ -209,13 +210,16 @@ static void test_dead_workers_are_replaced(void **state)
 /* A kernel that leans on a function behind the class, and host code that edits the IR it launches. */
 #define TWO_PLACES(kernel, helper, number, edit) \
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
-	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
+	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
+	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, plus(tl.maximum(v, 0.0) * " kernel "), mask=i < n)\n\n\n" \
 	"class Other:\n    number = " number "\n\n\n" \
 	"@triton.jit\ndef plus(v):\n    return v + " helper "\n\n\n" \
-	"class ModelNew(nn.Module):\n    number = " number "\n\n    def forward(self, x):\n        y = torch.empty_like(x)\n" \
-	"        n = x.numel()\n        k = relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n" edit "        return y\n"
+	"class ModelNew(nn.Module):\n    number = " number "\n\n    def forward(self, x):\n" \
+	"        y = torch.empty_like(x)\n" \
+	"        n = x.numel()\n        k = relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n" edit \
+	"        return y\n"
 #define EDIT(found, other) \
 	"        k.asm[\"ttir\"] = k.asm[\"ttir\"].replace(\"" found "000000e+00\", \"" other "000000e+00\")\n"
 

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#define BODY_HEAD(c) "module {\n  tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<" c ">, %n: i32) {\n"
+#define BODY_HEAD(c) "module {\n  tt.func public @k(%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %c: !tt.ptr<" c \
+	">, %n: i32) {\n"
 #define TAIL "    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
 #define AT(line) " loc(\"k.py\":" #line ":1)\n"   /* ends an operation */
 

@@ -10,7 +10,8 @@
 #define ADD_TTIR \
 "#loc = loc(\"k.py\":1:0)\n" \
 "module {\n" \
-"  tt.func public @add(%x: !tt.ptr<f32> loc(\"x\"(#loc)), %y: !tt.ptr<f32> loc(\"y\"(#loc)), %o: !tt.ptr<f32> loc(\"o\"(#loc)), " \
+"  tt.func public @add(%x: !tt.ptr<f32> loc(\"x\"(#loc)), %y: !tt.ptr<f32> loc(\"y\"(#loc)), " \
+"%o: !tt.ptr<f32> loc(\"o\"(#loc)), " \
 "%n: i32 loc(\"n\"(#loc))) attributes {noinline = false} {\n" \
 "    %cst = arith.constant dense<0.000000e+00> : tensor<128xf32> loc(#loc1)\n" \
 "    %c128_i32 = arith.constant 128 : i32 loc(#loc1)\n" \

@@ -5,7 +5,8 @@
 
 #define POINTERS(name, arg) "%" name "s = tt.splat %" arg " : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>\n" \
 	"%p" name " = tt.addptr %" name "s, %i : tensor<64x!tt.ptr<f32>>, tensor<64xi32>\n"
-#define RANGE "%i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>\n%ns = tt.splat %n : i32 -> tensor<64xi32>\n" \
+#define RANGE "%i = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>\n" \
+	"%ns = tt.splat %n : i32 -> tensor<64xi32>\n" \
 	POINTERS("a", "a") POINTERS("b", "b") POINTERS("c", "c")
 
 static float data[3][4096];
@@ -153,7 +154,8 @@ static void test_library_line(void **state)
 }
 
 /* a * a + b, with values for which one rounding and two differ. */
-#define MUL "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%w = tt.load %pb : tensor<64x!tt.ptr<f32>>\n%p = arith.mulf %v, %v : tensor<64xf32>" AT(5)
+#define MUL "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>\n%w = tt.load %pb : tensor<64x!tt.ptr<f32>>\n" \
+	"%p = arith.mulf %v, %v : tensor<64xf32>" AT(5)
 #define STORE "tt.store %pc, %s : tensor<64x!tt.ptr<f32>>\n"
 
 static void expect_fma(const char *tail, bool fma, float want)
@@ -194,14 +196,16 @@ static void test_contraction(void **state)
 #define LOADED RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5)
 #define STORED "tt.store %pb, %w : tensor<64x!tt.ptr<f32>>" AT(7)
 #define TEN(x) x x x x x x x x x x
-#define ASM(text) "%w = tt.elementwise_inline_asm \"" text "\" {constraints = \"=f,f\", packed_element = 1 : i32, pure = true} %v : " \
+#define ASM(text) "%w = tt.elementwise_inline_asm \"" text \
+	"\" {constraints = \"=f,f\", packed_element = 1 : i32, pure = true} %v : " \
 	"tensor<64xf32> -> tensor<64xf32>" AT(6)
 #define OVER(body) "%w = \"tt.map_elementwise\"(%v) <{pack = 1 : i32}> ({\n^bb0(%x: f32):\n" body \
 	"tt.map_elementwise.return %y : f32\n}) : (tensor<64xf32>) -> tensor<64xf32>" AT(6)
 #define SUM(body) "%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %z: f32):\n" body \
 	"tt.reduce.return %y : f32\n}) : (tensor<64xf32>) -> f32" AT(6) "%w = tt.splat %s : f32 -> tensor<64xf32>\n"
 #define TURNS(n) "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n%t = arith.constant " n " : i32\n" \
-	"%y = scf.for %k = %zero to %t step %one iter_args(%q = %x) -> (f32) : i32 {\n%q2 = arith.mulf %q, %x : f32\nscf.yield %q2 : f32\n}\n"
+	"%y = scf.for %k = %zero to %t step %one iter_args(%q = %x) -> (f32) : i32 {\n" \
+	"%q2 = arith.mulf %q, %x : f32\nscf.yield %q2 : f32\n}\n"
 
 static int64_t instructions(const char *body)
 {

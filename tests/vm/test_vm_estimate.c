@@ -9,9 +9,12 @@
 #include <cmocka.h>
 
 #define TEXT(s) (struct slice){s, sizeof s - 1}
-#define BLOCKED_ROWS "#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>"
-#define BLOCKED_COLS "#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [2, 2], order = [0, 1]}>"
-#define LINEAR "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], warp = [[16, 0], [0, 0]], block = []}>"
+#define BLOCKED_ROWS "#ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], " \
+	"order = [1, 0]}>"
+#define BLOCKED_COLS "#ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [2, 2], " \
+	"order = [0, 1]}>"
+#define LINEAR "#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], " \
+	"warp = [[16, 0], [0, 0]], block = []}>"
 #define MMA "#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 1], instrShape = [16, 8]}>"
 
 /* ---- layouts ---- */
@@ -155,16 +158,23 @@ static void test_cover(void **state)
 
 #define MATRIX_COLS 1024
 #define TTIR "module {\n  tt.func public @k(%a: !tt.ptr<f32>) {\n" \
-	"%i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n%r = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n" \
-	"%c = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n%w = arith.constant dense<1024> : tensor<32x1xi32>\n" \
+	"%i = tt.make_range {end = 32 : i32, start = 0 : i32} : tensor<32xi32>\n" \
+	"%r = tt.expand_dims %i {axis = 1 : i32} : tensor<32xi32> -> tensor<32x1xi32>\n" \
+	"%c = tt.expand_dims %i {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n" \
+	"%w = arith.constant dense<1024> : tensor<32x1xi32>\n" \
 	"%rw = arith.muli %r, %w : tensor<32x1xi32>\n" \
-	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n" \
+	"%rb = tt.broadcast %rw : tensor<32x1xi32> -> tensor<32x32xi32>\n" \
+	"%cb = tt.broadcast %c : tensor<1x32xi32> -> tensor<32x32xi32>\n" \
 	"%o = arith.addi %rb, %cb : tensor<32x32xi32>\n" \
-	"%p = tt.splat %a : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>\n%q = tt.addptr %p, %o : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>\n" \
-	"%v = tt.load %q : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":5:3)\n tt.store %q, %v : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":6:3)\n    tt.return\n" \
+	"%p = tt.splat %a : !tt.ptr<f32> -> tensor<32x32x!tt.ptr<f32>>\n" \
+	"%q = tt.addptr %p, %o : tensor<32x32x!tt.ptr<f32>>, tensor<32x32xi32>\n" \
+	"%v = tt.load %q : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":5:3)\n" \
+	" tt.store %q, %v : tensor<32x32x!tt.ptr<f32>> loc(\"k.py\":6:3)\n    tt.return\n" \
 	"  } loc(\"k.py\":1:0)\n}\n"
-#define TTGIR(layout) "#b = " layout "\n#loc = loc(\"k.py\":1:0)\nmodule {\n  %v = tt.load %q : tensor<32x32x!tt.ptr<f32>, #b> loc(#loc2)\n" \
-	"  tt.store %q, %v : tensor<32x32x!tt.ptr<f32>, #b> loc(callsite(#loc3 at #loc2))\n}\n#loc1 = loc(unknown)\n#loc2 = loc(\"k.py\":5:3)\n" \
+#define TTGIR(layout) "#b = " layout "\n#loc = loc(\"k.py\":1:0)\nmodule {\n" \
+	"  %v = tt.load %q : tensor<32x32x!tt.ptr<f32>, #b> loc(#loc2)\n" \
+	"  tt.store %q, %v : tensor<32x32x!tt.ptr<f32>, #b> loc(callsite(#loc3 at #loc2))\n}\n#loc1 = loc(unknown)\n" \
+	"#loc2 = loc(\"k.py\":5:3)\n" \
 	"#loc3 = loc(\"k.py\":6:3)\n"
 
 static uint8_t matrix[32 * MATRIX_COLS * 4];
@@ -247,7 +257,8 @@ static void test_conversion(void **state)
 
 /* ---- reductions ---- */
 
-#define REDUCE "\"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\ntt.reduce.return %z : f32\n})"
+#define REDUCE "\"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\n" \
+	"tt.reduce.return %z : f32\n})"
 
 static struct cost_reduce reduce_of(const char *text, int rows, int cols, int axis, int warps)
 {

@@ -80,8 +80,10 @@ static void test_in_bounds(void **state)
 /* The offset of one block is a run-time number, so that affine, masked and scattered accesses are
  * all seen. */
 #define SHIFTED(body) RANGE "%ns = tt.splat %n : i32 -> tensor<8xi32>\n%j = arith.addi %i, %ns : tensor<8xi32>\n" \
-	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
-#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%ps = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
+	"%p = tt.addptr %ps, %j : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n" body
+#define SCATTERED "%jj = arith.muli %j, %j : tensor<8xi32>\n" \
+	"%ps2 = tt.splat %a : !tt.ptr<f32> -> tensor<8x!tt.ptr<f32>>\n" \
 	"%p2 = tt.addptr %ps2, %jj : tensor<8x!tt.ptr<f32>>, tensor<8xi32>\n"
 
 static void test_out_of_bounds(void **state)
@@ -313,7 +315,8 @@ static void test_tf32(void **state)
 
 #define PROGRAM "%id = tt.get_program_id x : i32\n%f = arith.sitofp %id : i32 to f32\n"
 /* The first word of a, as a pointer. */
-#define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
+#define FROM_MEMORY "%t = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i64>\n%w = tt.load %t : !tt.ptr<i64>\n" \
+	"%p = tt.int_to_ptr %w : i64 -> !tt.ptr<f32>\n"
 
 /* Through a pointer that the host put in memory, races are found as through any other, by stores
  * and by atomics. */
@@ -358,6 +361,43 @@ static void test_races_beside_wild_addresses(void **state)
 	}
 }
 
+/* Program p stores element p + 1, releases a flag of its own, and reads element p behind the flag of the program that
+ * stored it: no race, as long as the checks tell a hundred and twenty flags apart. Behind its own flag alone it is one.
+ */
+static void test_order_over_many_places(void **state)
+{
+	enum { PROGRAMS = 120, BYTES = 4 * (PROGRAMS + 1) * (PROGRAMS + 1) };
+#define FLAG(name, of) "%" name "q = arith.muli %" of ", %" of " : i32\n%" name " = tt.addptr %c, %" name "q : " \
+	"!tt.ptr<i32>, i32\n%" name "o = tt.atomic_rmw add, acq_rel, gpu, %" name ", %one, %t : " \
+	"(!tt.ptr<i32>, i32, i1) -> i32\n"
+#define ORDERED(by) "%p = tt.get_program_id x : i32\n%one = arith.constant 1 : i32\n%t = arith.constant true\n" \
+	"%s = arith.addi %p, %one : i32\n%f = arith.constant 1.0 : f32\n" \
+	"%sa = tt.addptr %a, %s : !tt.ptr<f32>, i32\ntt.store %sa, %f : !tt.ptr<f32>\n" \
+	FLAG("mine", "s") FLAG("theirs", by) \
+	"%none = arith.constant 0 : i32\n%z = arith.andi %theirso, %none : i32\n%at = arith.addi %p, %z : i32\n" \
+	"%pa = tt.addptr %a, %at : !tt.ptr<f32>, i32\n%v = tt.load %pa : !tt.ptr<f32>" AT(9) \
+	"%pb = tt.addptr %b, %p : !tt.ptr<f32>, i32\ntt.store %pb, %v : !tt.ptr<f32>\n"
+	static const char *const bodies[] = {ORDERED("p"), ORDERED("s")};
+	for (int i = 0; i < 2; i++) {
+		struct vm_report r;
+		struct err err = {0};
+		uint8_t *data = xcalloc(3, BYTES);
+		struct body_kernel b = body_kernel_make(HEAD, bodies[i], data, BYTES, BYTES, 0);
+		struct vm_launch_options o = {.grid = {PROGRAMS, 1, 1},
+			.args = b.args,
+			.nargs = 4,
+			.buffers = b.buffers,
+			.nbuffers = 3,
+			.checks = VM_CHECK_RACE};
+		int rc = vm_launch(b.k, &o, &r, &err);
+		if (rc != (i ? ERR_MISMATCH : 0) || r.fault != (i ? VM_FAULT_RACE : VM_FAULT_NONE))
+			fail_msg("%s: %d: %s %s", i ? "own flags" : "neighbours' flags", rc, r.text, err.text);
+		vm_report_release(&r);
+		vm_kernel_free(b.k);
+		free(data);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -376,6 +416,7 @@ int main(void)
 		cmocka_unit_test(test_tf32),
 		cmocka_unit_test(test_races_through_host_pointers),
 		cmocka_unit_test(test_races_beside_wild_addresses),
+		cmocka_unit_test(test_order_over_many_places),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

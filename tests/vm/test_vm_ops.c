@@ -187,12 +187,16 @@ static float c_une(float a, float b)
 	return (float)((a != b) + 2 * never + 4 * !isunordered(a, b) + 8 * (isunordered(a, b) || a < b));
 }
 
-#define CLASS_BITS "%k1 = math.isnan %x : " T "f32>\n%k2 = math.isinf %x : " T "f32>\n%k3 = math.isfinite %x : " T "f32>\n%k4 = math.isnormal %x : " T "f32>\n"
-#define WEIGH "%u1 = arith.uitofp %k1 : " T "i1> to " T "f32>\n%u2 = arith.uitofp %k2 : " T "i1> to " T "f32>\n%u3 = arith.uitofp %k3 : " T "i1> to " T \
+#define CLASS_BITS "%k1 = math.isnan %x : " T "f32>\n%k2 = math.isinf %x : " T "f32>\n" \
+	"%k3 = math.isfinite %x : " T "f32>\n%k4 = math.isnormal %x : " T "f32>\n"
+#define WEIGH "%u1 = arith.uitofp %k1 : " T "i1> to " T "f32>\n%u2 = arith.uitofp %k2 : " T "i1> to " T "f32>\n" \
+	"%u3 = arith.uitofp %k3 : " T "i1> to " T \
 	"f32>\n%u4 = arith.uitofp %k4 : " T "i1> to " T "f32>\n" \
-	"%w2 = arith.constant dense<2.0> : " T "f32>\n%w4 = arith.constant dense<4.0> : " T "f32>\n%w8 = arith.constant dense<0x41000000> : " T "f32>\n" \
+	"%w2 = arith.constant dense<2.0> : " T "f32>\n%w4 = arith.constant dense<4.0> : " T "f32>\n" \
+	"%w8 = arith.constant dense<0x41000000> : " T "f32>\n" \
 	"%m2 = arith.mulf %u2, %w2 : " T "f32>\n%m3 = arith.mulf %u3, %w4 : " T "f32>\n" \
-	"%m4 = arith.mulf %u4, %w8 : " T "f32>\n%s1 = arith.addf %u1, %m2 : " T "f32>\n%s2 = arith.addf %s1, %m3 : " T "f32>\n%r = arith.addf %s2, %m4 : " T "f32>"
+	"%m4 = arith.mulf %u4, %w8 : " T "f32>\n%s1 = arith.addf %u1, %m2 : " T "f32>\n" \
+	"%s2 = arith.addf %s1, %m3 : " T "f32>\n%r = arith.addf %s2, %m4 : " T "f32>"
 
 static void test_floats(void **state)
 {
@@ -377,6 +381,42 @@ static void test_broadcast_of_written_out_splat(void **state)
 	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
 }
 
+/* Sums and largest elements of all that stands in front, forward and backward: along the whole block, and along each
+ * axis of the block as 4 x 4. */
+static void test_scans(void **state)
+{
+	static const struct {
+		const char *op;
+		int axis; /* -1: the block as it is */
+		bool is_reverse;
+	} cases[] = {{"addi", -1, false}, {"addi", -1, true}, {"maxsi", -1, false}, {"addi", 0, false}, {"addi", 1, true}};
+	int32_t x[N], r[N], expected[N];
+	for (int i = 0; i < N; i++) x[i] = (i * 7 + 3) % 11 - 4;
+	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
+		int axis = cases[k].axis, inner = axis == 0 ? 4 : 1, len = axis < 0 ? N : 4;
+		const char *type = axis < 0 ? "tensor<16xi32>" : "tensor<4x4xi32>";
+		struct str body = {0};
+		str_printf(&body, "%%s0 = tt.reshape %%x : tensor<16xi32> -> %s\n", type);
+		str_printf(&body,
+			"%%s1 = \"tt.scan\"(%%s0) <{axis = %d : i32, reverse = %s}> ({\n^bb0(%%u: i32, %%v: i32):\n%%q = arith.%s "
+			"%%u, %%v : i32\ntt.scan.return %%q : i32\n}) : (%s) -> %s\n",
+			MAX(axis, 0), cases[k].is_reverse ? "true" : "false", cases[k].op, type, type);
+		str_printf(&body, "%%r = tt.reshape %%s1 : %s -> tensor<16xi32>", type);
+		/* One after the other, as the definition says. */
+		for (int i = 0; i < N; i++) {
+			int place = i / inner % len, step = cases[k].is_reverse ? inner : -inner;
+			expected[i] = x[i];
+			for (int n = cases[k].is_reverse ? len - 1 - place : place, at = i + step; n > 0; n--, at += step)
+				expected[i] = cases[k].op[0] == 'a' ? expected[i] + x[at] : MAX(expected[i], x[at]);
+		}
+		RUN("i32", "i32", body.data, x, NULL, r);
+		for (int i = 0; i < N; i++)
+			if (r[i] != expected[i])
+				fail_msg("%s axis %d: element %d is %d, expected %d", cases[k].op, axis, i, r[i], expected[i]);
+		str_release(&body);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -390,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_masked_off),
 		cmocka_unit_test(test_broadcast_of_written_out_splat),
+		cmocka_unit_test(test_scans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,11 +103,14 @@ static void assert_same_counts(const struct launch_case *c)
 #define TAIL "    tt.return\n  } loc(\"k.py\":1:0)\n}\n"
 #define BLOCK_ADD(rows) \
 	"%pid = tt.get_program_id x : i32\n%c = arith.constant 256 : i32\n%s = arith.muli %pid, %c : i32\n" \
-	"%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n%sb = tt.splat %s : i32 -> tensor<256xi32>\n" \
+	"%i = tt.make_range {end = 256 : i32, start = 0 : i32} : tensor<256xi32>\n" \
+	"%sb = tt.splat %s : i32 -> tensor<256xi32>\n" \
 	"%o = arith.addi %sb, %i : tensor<256xi32>\n%nb = tt.splat %n : i32 -> tensor<256xi32>\n" \
 	"%m = arith.cmpi slt, %o, %nb : tensor<256xi32>\n" \
-	"%x = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%xp = tt.addptr %x, %o : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n" \
-	"%y = tt.splat %b : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n%yp = tt.addptr %y, %o : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n" rows
+	"%x = tt.splat %a : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n" \
+	"%xp = tt.addptr %x, %o : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n" \
+	"%y = tt.splat %b : !tt.ptr<f32> -> tensor<256x!tt.ptr<f32>>\n" \
+	"%yp = tt.addptr %y, %o : tensor<256x!tt.ptr<f32>>, tensor<256xi32>\n" rows
 
 static const char double_kernel[] = HEAD("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32")
 	BLOCK_ADD("%v = tt.load %xp, %m : tensor<256x!tt.ptr<f32>> loc(\"k.py\":5:3)\n%w = arith.addf %v, %v : "
@@ -181,9 +184,11 @@ static void test_tiles(void **state)
 
 /* As many turns as the program's number along x says: a triangle. */
 #define TURNS(head, bound) head \
-	"%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n%zf = arith.constant dense<0.0> : tensor<256xf32>\n" bound \
+	"%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n" \
+	"%zf = arith.constant dense<0.0> : tensor<256xf32>\n" bound \
 	"%acc = scf.for %t = %zero to %turns step %one iter_args(%s = %zf) -> (tensor<256xf32>) : i32 {\n" \
-	"%v = tt.load %xp, %m : tensor<256x!tt.ptr<f32>> loc(\"k.py\":5:3)\n%w = arith.addf %s, %v : tensor<256xf32> loc(\"k.py\":6:3)\n" \
+	"%v = tt.load %xp, %m : tensor<256x!tt.ptr<f32>> loc(\"k.py\":5:3)\n" \
+	"%w = arith.addf %s, %v : tensor<256xf32> loc(\"k.py\":6:3)\n" \
 	"scf.yield %w : tensor<256xf32>\n}\ntt.store %yp, %acc, %m : tensor<256x!tt.ptr<f32>> loc(\"k.py\":7:3)\n"
 static const char triangle_kernel[] = HEAD("%a: !tt.ptr<f32>, %b: !tt.ptr<f32>, %n: i32")
 	BLOCK_ADD(TURNS("", "%turns = arith.addi %pid, %one : i32\n")) TAIL;

@@ -11,12 +11,17 @@
 struct vm_case_buffer {
 	char name[64];
 	enum dtype dtype;
-	int64_t bytes, in, expected, tolerance, exact;
+	int64_t bytes;
+	int64_t in;
+	int64_t expected;
+	int64_t tolerance;
+	int64_t exact;
 	bool is_output;
 };
 struct vm_case {
 	char name[128];
-	struct str ttir, blob;
+	struct str ttir;
+	struct str blob;
 	uint32_t grid[3];
 	int nargs;
 	struct vm_arg args[64];

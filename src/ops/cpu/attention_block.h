@@ -13,12 +13,24 @@
 #define KEY_VECTORS (KEYS / VL)
 
 struct attention_args {
-	float *out, *lse_out, *dq, *dk, *dv;
-	const float *q, *k, *v, *dout, *saved_out, *lse;
+	float *out; /* results, in ops_cpu.h's shapes */
+	float *lse_out;
+	float *dq;
+	float *dk;
+	float *dv;
+	const float *q; /* operands */
+	const float *k;
+	const float *v;
+	const float *dout;
+	const float *saved_out;
+	const float *lse;
 	const struct ops_packed *packed;
 	const struct ops_paged *paged;
-	int NH, NKV, HD, group; /* group = NH / NKV */
-	int tokens_max;         /* of a block of queries */
+	int NH;
+	int NKV;
+	int HD;
+	int group;      /* NH / NKV */
+	int tokens_max; /* of a block of queries */
 	float scale;
 	struct ops_context *c;
 };

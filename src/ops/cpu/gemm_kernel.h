@@ -31,10 +31,12 @@ struct tile {
 	const uint8_t *packed; /* instead of b: K rows of a panel in a small form (panels.h) */
 	float *c;
 	int64_t c_row;
-	int K, columns; /* columns <= NR */
+	int K;
+	int columns; /* at most NR */
 	float alpha;
-	bool add, by_column;
-	bool padded; /* b may be read up to whole vectors */
+	bool add;       /* to what c holds */
+	bool by_column; /* how a lies */
+	bool padded;    /* b may be read up to whole vectors */
 };
 
 enum tile_width { WIDTH_TWO, WIDTH_ONE, WIDTH_MASKED };
@@ -195,7 +197,8 @@ struct direct {
 	int64_t ldb;
 	float *c;
 	int64_t ldc;
-	int K, columns;
+	int K;
+	int columns; /* at most NR */
 	float alpha;
 	bool add;
 };

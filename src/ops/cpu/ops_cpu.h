@@ -27,7 +27,9 @@
  * begins behind a row of it, at a position above 0, and its past is that row's (ops_rows). A family
  * is a sequence that follows none and those behind it that follow one of the family. */
 struct ops_packed {
-	int T, S, F;             /* rows, sequences, families */
+	int T;                   /* rows */
+	int S;                   /* sequences */
+	int F;                   /* families */
 	const int32_t *start;    /* (S + 1) */
 	const int32_t *pos;      /* (T) position of each token in its sequence: 0, 1, ... */
 	const int32_t *sequence; /* (T) */
@@ -135,17 +137,20 @@ int32_t sample_token(
  * of the forms of panels.h. */
 struct prepared {
 	const float *b;
-	int N, K;
+	int N; /* columns of the operand */
+	int K; /* rows of it */
 	const struct panel_form *form;
 	uint8_t *panels;
 	size_t panel_bytes;
 };
 
-struct thin {      /* memory of the adapters' thin products; grows in batch_create and bind */
-	int rows;      /* of the largest batch */
-	int in, r;     /* largest of the bound adapters; in is 0 while none has dropout */
-	float *x;      /* (rows, in) dropped-out input */
-	float *h, *dh; /* (rows, r) */
+struct thin {  /* memory of the adapters' thin products; grows in batch_create and bind */
+	int rows;  /* of the largest batch */
+	int in;    /* largest of the bound adapters; 0 while none has dropout */
+	int r;     /* largest of the bound adapters */
+	float *x;  /* (rows, in) dropped-out input */
+	float *h;  /* (rows, r) */
+	float *dh; /* (rows, r) */
 };
 
 struct ops_context {
@@ -166,10 +171,18 @@ struct ops_context {
 };
 
 struct ops_batch {
-	int T_max, S_max, pages_max, n_max, draws_max;
+	int T_max;     /* of rows */
+	int S_max;     /* of sequences */
+	int pages_max; /* of a sequence */
+	int n_max;     /* of wanted rows */
+	int draws_max; /* of tokens to draw */
 	/* rows, from batch_put */
-	int T, S, pages, F;
-	int32_t *ids, *pos;    /* (T) */
+	int T;
+	int S;
+	int pages;
+	int F;                 /* families */
+	int32_t *ids;          /* (T) */
+	int32_t *pos;          /* (T) */
 	int32_t *start;        /* (S + 1) first row of each sequence */
 	int32_t *sequence;     /* (T) */
 	int32_t *follows;      /* (S) row that the sequence comes behind; -1: none */
@@ -179,15 +192,23 @@ struct ops_batch {
 	int32_t *slot;         /* (T) where its key and value go; -1: behind the last page */
 	/* wanted rows, from batch_want */
 	int n;
-	int32_t *at, *target;
-	float *temperature;             /* (n), 1 where the caller gave none */
-	float *logprob, *entropy, *lse; /* (n) columns that the small operations read and write */
+	int32_t *at;        /* (n) */
+	int32_t *target;    /* (n) */
+	float *temperature; /* (n), 1 where the caller gave none */
+	float *logprob;     /* (n) columns that the small operations read and write */
+	float *entropy;     /* (n) */
+	float *lse;         /* (n) */
 	/* tokens to draw, from batch_want too */
 	int draws;
 	bool moves_on; /* one draw a row: sample moves the batch one token on */
+	int32_t *left; /* (draws_max) tokens that a row may still draw, where it does */
+	int32_t stop[OPS_STOPS_MAX];
+	int nstop;
 	struct ops_draw *draw;
-	int32_t *from;                                        /* (draws) wanted row of each */
-	float *drawn_logprob, *drawn_lse, *drawn_temperature; /* (draws) columns */
+	int32_t *from;            /* (draws) wanted row of each */
+	float *drawn_logprob;     /* (draws) columns */
+	float *drawn_lse;         /* (draws) */
+	float *drawn_temperature; /* (draws) */
 };
 
 static inline float *scratch_of(const struct ops_context *c, int thread)

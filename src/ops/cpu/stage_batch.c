@@ -32,6 +32,7 @@ static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int p
 	/* Draws, of which several may come from one row. */
 	b->draw = array(draws, sizeof *b->draw);
 	b->from = array(draws, sizeof *b->from);
+	b->left = array(draws, sizeof *b->left);
 	b->drawn_logprob = array(draws, sizeof *b->drawn_logprob);
 	b->drawn_lse = array(draws, sizeof *b->drawn_lse);
 	b->drawn_temperature = array(draws, sizeof *b->drawn_temperature);
@@ -44,8 +45,8 @@ static void batch_free(struct ops_context *c, struct ops_batch *b)
 {
 	if (!b) return;
 	void *arrays[] = {b->ids, b->pos, b->sequence, b->start, b->follows, b->family, b->table, b->lists, b->slot, b->at,
-		b->target, b->temperature, b->logprob, b->entropy, b->lse, b->draw, b->from, b->drawn_logprob, b->drawn_lse,
-		b->drawn_temperature, b};
+		b->target, b->temperature, b->logprob, b->entropy, b->lse, b->draw, b->from, b->left, b->drawn_logprob,
+		b->drawn_lse, b->drawn_temperature, b};
 	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 }
 
@@ -128,8 +129,13 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 	for (int i = 0; i < b->draws; i++) {
 		b->draw[i] = w->draw[i];
 		b->from[i] = w->from ? w->from[i] : i;
+		b->left[i] = w->left ? w->left[i] : INT32_MAX;
 		CHECKF(b->from[i] >= 0 && b->from[i] < w->n, "draw %d is from row %d of %d", i, b->from[i], w->n);
 	}
+	/* Tokens that end a row. */
+	CHECKF(w->nstop >= 0 && w->nstop <= OPS_STOPS_MAX, "%d stop tokens, at most %d", w->nstop, OPS_STOPS_MAX);
+	b->nstop = w->nstop;
+	for (int i = 0; i < w->nstop; i++) b->stop[i] = w->stop[i];
 	return w->n;
 }
 

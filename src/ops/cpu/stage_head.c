@@ -116,10 +116,14 @@ static int draws_end(const struct ops_batch *b, int i)
 	return end;
 }
 
-/* The row's next token is its input now. */
+/* The row's next token is its input now, unless it was its last. */
 static void row_advance(struct ops_batch *b, int i, int32_t id)
 {
 	int t = b->at[i];
+	b->left[i]--;
+	for (int k = 0; k < b->nstop; k++)
+		if (b->stop[k] == id) b->left[i] = 0;
+	if (b->left[i] == 0) return;
 	b->ids[t] = id;
 	b->pos[t]++;
 	b->draw[i].index++;
@@ -148,7 +152,9 @@ static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob
 	}
 	for (int i = 0; i < b->draws; i++) {
 		if (is_renormalised(&b->draw[i]) && !isnan(out[i])) out[i] = b->drawn_logprob[i];
-		if (b->moves_on) row_advance(b, i, ids[i]);
+		if (!b->moves_on) continue;
+		if (b->left[i] > 0) row_advance(b, i, ids[i]);
+		else ids[i] = -1, out[i] = 0;
 	}
 }
 

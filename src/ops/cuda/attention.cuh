@@ -7,18 +7,28 @@
 #include "attention_step.cuh"
 
 struct packed_attention {
-	const bf16 *q, *k, *v; /* row strides below; head h of q at h * HD */
-	int64_t q_row, k_row, v_row;
+	const bf16 *q; /* head h of a row at h * HD */
+	const bf16 *k;
+	const bf16 *v;
+	int64_t q_row; /* strides, in elements */
+	int64_t k_row;
+	int64_t v_row;
 	bf16 *att; /* forward's result */
 	int64_t att_row;
 	float *lse;       /* (T, NH), natural; NULL: not wanted */
 	const bf16 *datt; /* backward: row stride att_row, as att */
-	bf16 *dq, *dk, *dv;
-	int64_t dq_row, dk_row, dv_row;
+	bf16 *dq;
+	bf16 *dk;
+	bf16 *dv;
+	int64_t dq_row;
+	int64_t dk_row;
+	int64_t dv_row;
 	float *delta;         /* (T, NH) scratch of backward: sum over d of datt * att */
 	const int32_t *start; /* (S + 1) first row of each sequence */
-	int S, T;
-	int NH, NKV;
+	int S;                /* sequences */
+	int T;                /* rows */
+	int NH;
+	int NKV;
 	int group;        /* NH / NKV */
 	int pack;         /* forward: heads of a group that share a block's keys */
 	float scale;      /* 1 / sqrt(HD) */

@@ -23,7 +23,8 @@ static __device__ __forceinline__ float shift_of(float m, float scale_log2)
 }
 
 struct softmax { /* of rows g and g + 8: running maximum (raw scores) and sum */
-	float m[2], l[2];
+	float m[2];  /* the maximum */
+	float l[2];  /* the sum */
 };
 
 /* Scores s become probabilities, the chunk's accumulators move to the new maximum. */

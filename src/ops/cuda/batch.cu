@@ -42,6 +42,8 @@ static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *
 	v->target = (const int32_t *)fields[CUDA_BATCH_TARGET];
 	v->temperature = (const float *)fields[CUDA_BATCH_TEMPERATURE];
 	v->from = (const int32_t *)fields[CUDA_BATCH_FROM];
+	v->left = (int32_t *)fields[CUDA_BATCH_LEFT];
+	v->stop = (const int32_t *)fields[CUDA_BATCH_STOP];
 	v->draw = (struct ops_draw *)fields[CUDA_BATCH_DRAW];
 	return c.used;
 }
@@ -194,6 +196,9 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 	b->drawn = rounded_rows(draws, b->draws);
 	v.want[WANT_DRAWS] = draws;
 	v.want[WANT_MOVES_ON] = !w->from;
+	CHECKF(w->nstop >= 0 && w->nstop <= OPS_STOPS_MAX, "%d stop tokens, at most %d", w->nstop, OPS_STOPS_MAX);
+	v.want[WANT_STOPS] = w->nstop;
+	for (int i = 0; i < w->nstop; i++) ((int32_t *)v.stop)[i] = w->stop[i];
 	int32_t *at = (int32_t *)v.at, *target = (int32_t *)v.target;
 	float *temperature = (float *)v.temperature;
 	/* Rows behind the wanted ones make the count a rounded one. They ask for something harmless
@@ -214,6 +219,7 @@ static int batch_want(struct ops_context *c, struct ops_batch *b, const struct o
 		none.top_p = 1;
 		v.draw[i] = i < draws ? w->draw[i] : none;
 		from[i] = i < draws ? (w->from ? w->from[i] : i) : 0;
+		v.left[i] = i < draws && w->left ? w->left[i] : INT32_MAX;
 		CHECKF(from[i] >= 0 && from[i] < MAX(w->n, 1), "draw %d is from row %d of %d", i, from[i], w->n);
 	}
 	c->shape = (c->shape & 0xffffffffu) | (uint64_t)b->drawn << 32;

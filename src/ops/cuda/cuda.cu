@@ -13,7 +13,7 @@ static void cuda_memory(struct ops_context *c, size_t *free_bytes, size_t *total
 	*free_bytes = MIN(*free_bytes, c->memory_cap - MIN(c->taken_bytes, c->memory_cap));
 }
 
-static void *device_alloc(struct ops_context *c, size_t bytes)
+void *device_block(struct ops_context *c, size_t bytes)
 {
 	void *p = NULL;
 	size_t free_bytes = 0, total = 0, rounded = (MAX(bytes, (size_t)1) + 255) / 256 * 256;
@@ -35,7 +35,7 @@ static void *device_alloc(struct ops_context *c, size_t bytes)
 	return p;
 }
 
-static void device_free(struct ops_context *c, void *p)
+void block_release(struct ops_context *c, void *p)
 {
 	int i = 0;
 	if (!p) return;
@@ -48,7 +48,7 @@ static void device_free(struct ops_context *c, void *p)
 
 static void *cuda_alloc(struct ops_context *c, size_t bytes)
 {
-	void *p = device_alloc(c, bytes);
+	void *p = device_block(c, bytes);
 	CUDA_CHECK(cudaMemsetAsync(p, 0, (MAX(bytes, (size_t)1) + 255) / 256 * 256, c->stream));
 	return p;
 }
@@ -60,7 +60,7 @@ static void cuda_release(struct ops_context *c, void *p)
 	settle(c);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	device_free(c, p);
+	block_release(c, p);
 }
 
 static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
@@ -77,8 +77,8 @@ void *scratch_of(struct ops_context *c, size_t bytes)
 		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	device_free(c, c->scratch);
-	c->scratch = device_alloc(c, bytes);
+	block_release(c, c->scratch);
+	c->scratch = device_block(c, bytes);
 	c->scratch_bytes = bytes;
 	return c->scratch;
 }
@@ -90,7 +90,7 @@ struct staging *staging_take(struct ops_context *c)
 	struct staging *s = &c->staging[c->staging_next++ % STAGING_COUNT];
 	if (!s->host) {
 		CUDA_CHECK(cudaHostAlloc(&s->host, STAGING_BYTES, cudaHostAllocDefault));
-		s->device = device_alloc(c, STAGING_BYTES);
+		s->device = device_block(c, STAGING_BYTES);
 		CUDA_CHECK(cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming));
 	} else {
 		CUDA_CHECK(cudaEventSynchronize(s->done));
@@ -282,11 +282,12 @@ static void context_free(struct ops_context *c)
 		CUDA_CHECK(cudaStreamSynchronize(c->stream));
 		regions_forget(c);
 	}
+	ranks_link_close(c);
 	lt_close(c);
 	for (int i = 0; i < STAGING_COUNT; i++) {
 		if (!c->staging[i].host) continue;
 		CUDA_CHECK(cudaFreeHost(c->staging[i].host));
-		device_free(c, c->staging[i].device);
+		block_release(c, c->staging[i].device);
 		CUDA_CHECK(cudaEventDestroy(c->staging[i].done));
 	}
 	for (int i = 0; i < OPS_FETCHES; i++) {
@@ -295,10 +296,11 @@ static void context_free(struct ops_context *c)
 		CUDA_CHECK(cudaEventDestroy(c->fetches[i].done));
 	}
 	if (c->pinned) CUDA_CHECK(cudaFreeHost(c->pinned));
-	device_free(c, c->scratch);
-	device_free(c, c->workspace);
+	block_release(c, c->scratch);
+	block_release(c, c->workspace);
 	if (c->stream) CUDA_CHECK(cudaStreamDestroy(c->stream));
 	free(c->blocks);
+	free(c->cuda_libs);
 	free(c);
 }
 
@@ -352,6 +354,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	c->tail = o->adapter_columns;
 	c->batch_invariant = o->batch_invariant;
 	c->memory_cap = o->memory_cap;
+	c->cuda_libs = o->cuda_libs ? xstrdup(o->cuda_libs) : NULL;
 	c->taken_bytes = CUDA_DRIVER_BYTES;
 	if ((rc = lt_open(c, o->cuda_libs, err))) {
 		context_free(c);
@@ -360,7 +363,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	/* All work goes through one stream of our own, with a workspace and pinned memory that live as
 	 * long as the context. */
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
-	c->workspace = device_alloc(c, WORKSPACE_BYTES);
+	c->workspace = device_block(c, WORKSPACE_BYTES);
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
 	few_open(c, props.major);
 	/* Each family of operations enters its own functions into the table. */

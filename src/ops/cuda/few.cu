@@ -33,24 +33,38 @@
 #define TILE_ROW (TILE_COLUMNS * 2)
 
 struct few_maps { /* what tensor copies are told of the matrices */
-	CUtensorMap w, x, a[OPS_PARTS];
+	CUtensorMap w;
+	CUtensorMap x;
+	CUtensorMap a[OPS_PARTS];
 };
 struct few_args {
 	void *y; /* (T, N), or the gate's (T, N / 2) */
 	int64_t y_ld;
-	float *sums; /* (ranges, T, N) where there are several */
-	const bf16 *bias, *add;
-	int T, N;
-	bool is_f32, is_gate;
-	int groups, stages; /* of this launch */
-	uint32_t w_bytes, stage_bytes;
-	int chunks;               /* of K and the tail's, TILE_COLUMNS each */
-	int ranges, tiles;        /* tiles of W's rows, a multiple of the cluster */
-	int cluster, walks, step; /* walks: tiles' clusters times ranges; step: clusters of the launch */
+	float *sums;      /* (ranges, T, N) where there are several */
+	const bf16 *bias; /* (N) or NULL */
+	const bf16 *add;  /* as y, or NULL */
+	int T;
+	int N;
+	bool is_f32;
+	bool is_gate;
+	int groups; /* of this launch */
+	int stages;
+	uint32_t w_bytes; /* of a stage */
+	uint32_t stage_bytes;
+	int chunks; /* of K and the tail's, TILE_COLUMNS each */
+	int ranges;
+	int tiles; /* of W's rows, a multiple of the cluster */
+	int cluster;
+	int walks; /* clusters of tiles times ranges */
+	int step;  /* clusters of the launch */
 	/* the thin product */
-	int thin_blocks, thin_chunks; /* 0 blocks: there is none, or it stands already */
-	int r, parts, used, tail;     /* used = r * parts <= 64 columns of the tail */
-	unsigned adapted;             /* bit i: part i has an A */
+	int thin_blocks; /* 0: there is none, or it stands already */
+	int thin_chunks;
+	int r;
+	int parts;
+	int used; /* columns of the tail: r * parts <= 64 */
+	int tail;
+	unsigned adapted; /* bit i: part i has an A */
 	float scaling;
 	bf16 *x;
 	int64_t x_ld;
@@ -72,8 +86,11 @@ template <int ROWS> struct few_shape {
 
 /* ---- what a block has to do ---- */
 
-struct walk { /* over chunks of K, for a tile of W */
-	int first, last, tile, range;
+struct walk {  /* over chunks of K, for a tile of W */
+	int first; /* chunk */
+	int last;  /* behind it */
+	int tile;
+	int range;
 };
 
 /* Clusters take the walks in turn; a block of the thin product has one of its own. */

@@ -320,10 +320,14 @@ static __device__ __forceinline__ void masses_gather(cg::cluster_group &cluster,
 	}
 }
 
-/* The token is out; its row moves on. */
+/* The token is out; its row moves on, unless it was its last. */
 static __device__ __forceinline__ void row_advance(struct batch_view b, int n, int token)
 {
-	if (n >= b.want[WANT_DRAWS] || !b.want[WANT_MOVES_ON]) return;
+	int left = b.left[n] - 1;
+	for (int i = 0; i < b.want[WANT_STOPS]; i++)
+		if (b.stop[i] == token) left = 0;
+	b.left[n] = left;
+	if (left == 0) return;
 	int t = b.at[n], pos = b.pos[t] + 1;
 	b.ids[t] = token;
 	b.pos[t] = pos;
@@ -335,9 +339,10 @@ static __device__ __forceinline__ void row_advance(struct batch_view b, int n, i
 static __device__ __forceinline__ void token_store(
 	int32_t *drawn, float *logprob, struct batch_view b, int n, int token, double value)
 {
-	drawn[n] = token;
-	logprob[n] = (float)value;
-	row_advance(b, n, token);
+	bool moves_on = n < b.want[WANT_DRAWS] && b.want[WANT_MOVES_ON], is_over = moves_on && b.left[n] == 0;
+	drawn[n] = is_over ? -1 : token;
+	logprob[n] = is_over ? 0.0f : (float)value;
+	if (moves_on && !is_over) row_advance(b, n, token);
 }
 
 static __global__ void __launch_bounds__(THREADS)

@@ -83,34 +83,42 @@ struct region {
 };
 
 /* A product in the residual stream whose sums over ranges of K lie in scratch: the norm that reads the stream next adds
- * them up, which saves a launch; whatever else comes next makes sums_add do it first. */
+ * them up, which saves a launch; whatever else comes next makes settle do it first. */
 struct sums {
 	bf16 *y;           /* (T, N) the stream: y += the sums, in order */
 	const float *part; /* (ranges, T, N) */
 	int ranges;        /* 0: nothing waits */
-	int T, N;
+	int T;
+	int N;
 };
 
-/* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes it as it goes, where
- * it can; whatever else comes next makes settle do it first. */
+/* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes it as it goes,
+ * where it can; whatever else comes next makes settle do it first. */
 struct thin_wait {
 	bf16 *x; /* NULL: nothing waits */
-	int in, T;
+	int in;
+	int T;
 	struct ops_next next;
 };
 
 struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
 	void *y;
-	int64_t y_ld, x_ld, w_ld;
+	int64_t y_ld;
+	int64_t x_ld;
+	int64_t w_ld;
 	bool is_f32;
-	const bf16 *x, *w, *bias, *add;
-	int N, K;
+	const bf16 *x;
+	const bf16 *w;
+	const bf16 *bias; /* (N) or NULL */
+	const bf16 *add;  /* or NULL */
+	int N;
+	int K;
 };
 
 /* A product of gate and up, for the gate behind it, which needs no gu then. */
 struct gate_wait {
 	struct projection p;
-	int T; /* 0: nothing waits */
+	int T;                 /* 0: nothing waits */
 	struct thin_wait thin; /* of its input */
 };
 
@@ -130,11 +138,14 @@ struct ops_context {
 	size_t memory_cap;  /* 0: none */
 	size_t taken_bytes; /* of all blocks, and what the driver and the libraries are taken to need */
 	struct block *blocks;
-	int nblocks, blocks_cap;
+	int nblocks;
+	int blocks_cap;
 	cudaStream_t stream;
-	struct lt *lt;   /* cuBLASLt, by dlopen: cuda_product.cu */
-	void *workspace; /* WORKSPACE_BYTES */
-	void *scratch;   /* what a stage needs between its own kernels: scratch_of */
+	struct lt *lt;            /* cuBLASLt, by dlopen: product.cu */
+	char *cuda_libs;          /* the folder that was named for libraries; NULL: none */
+	struct ranks_link *ranks; /* NCCL, by dlopen: ranks.cu; NULL: not asked for */
+	void *workspace;          /* WORKSPACE_BYTES */
+	void *scratch;            /* what a stage needs between its own kernels: scratch_of */
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
@@ -150,15 +161,17 @@ struct ops_context {
 	struct sums waiting;
 	struct thin_wait thin;
 	struct gate_wait gate;
-	bool is_paged; /* the batch last sent has pages: nothing is computed backward from it */
+	bool is_paged;                /* the batch last sent has pages: nothing is computed backward from it */
 	tensor_map_encode encode_map; /* NULL: few.cu has no kernel for this GPU */
-	uint64_t shape; /* of the batch last sent, as far as it decides which kernels run */
+	uint64_t shape;               /* of the batch last sent, as far as it decides which kernels run */
 };
 
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
  * forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
-void settle(struct ops_context *); /* what waits is done */
+void settle(struct ops_context *);                      /* what waits is done */
+void *device_block(struct ops_context *, size_t bytes); /* of device memory, counted; ends the program without it */
+void block_release(struct ops_context *, void *);       /* NULL is fine; nothing may use it any more */
 void regions_forget(struct ops_context *);
 struct staging *staging_take(struct ops_context *); /* the next one, waited for */
 void staging_sent(struct ops_context *, struct staging *);
@@ -168,7 +181,7 @@ void staging_sent(struct ops_context *, struct staging *);
 #define CHUNK CUDA_CHUNK       /* keys of a partial result of attention */
 #define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
 enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
-enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_COUNT };
+enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_STOPS, WANT_COUNT };
 static_assert(HEAD_COUNT <= CUDA_BATCH_HEADS && WANT_COUNT <= CUDA_BATCH_HEADS, "numbers of a batch's heads");
 
 struct batch_view {
@@ -187,21 +200,31 @@ struct batch_view {
 	const float *temperature; /* (n) 1 where the host gave none */
 	struct ops_draw *draw;    /* (draws) */
 	const int32_t *from;      /* (draws) wanted row of each; 0 in surplus draws */
+	int32_t *left;            /* (draws) tokens that its row may still draw */
+	const int32_t *stop;      /* (want[WANT_STOPS]) tokens behind which a row draws no more */
 };
 
 struct ops_batch {
 	struct batch_view view;
-	int T, S, pages, n, draws; /* the largest of each */
-	int rows, sequences;       /* of the last batch_put */
-	bool is_packed;            /* no pages */
-	bool is_decode;            /* every sequence has one row */
+	int T; /* the largest of each, as the next four */
+	int S;
+	int pages;
+	int n;
+	int draws;
+	int rows;       /* of the last batch_put */
+	int sequences;  /* of the last batch_put */
+	bool is_packed; /* no pages */
+	bool is_decode; /* every sequence has one row */
 	int wanted;
-	int drawn;           /* draws of the last batch_want, rounded up */
-	char *device, *host; /* one block each; host is pinned, two halves in turn */
+	int drawn;    /* draws of the last batch_want, rounded up */
+	char *device; /* one block */
+	char *host;   /* one block, pinned: two halves in turn */
 	size_t bytes;
-	size_t want_at; /* where what batch_want sends begins */
-	int half, want_half;
-	cudaEvent_t sent[2], want_sent[2];
+	size_t want_at;      /* where what batch_want sends begins */
+	int half;            /* of host that the next batch_put writes */
+	int want_half;       /* the same of batch_want */
+	cudaEvent_t sent[2]; /* of each half: the copy that reads it is done */
+	cudaEvent_t want_sent[2];
 	int32_t *start; /* host copy of view.start, (S + 1) */
 };
 
@@ -211,21 +234,33 @@ struct ops_batch {
  * is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16 or fp32. c may be d. Row strides in
  * elements. */
 struct product {
-	int M, N, K;
-	bool a_transposed, b_transposed;
+	int M;
+	int N;
+	int K;
+	bool a_transposed;
+	bool b_transposed;
 	bool is_f32; /* c and d */
-	const void *a, *b, *c;
+	const void *a;
+	const void *b;
+	const void *c;
 	void *d;
-	int64_t lda, ldb, ldc, ldd;
-	float alpha, beta;
+	int64_t lda;
+	int64_t ldb;
+	int64_t ldc;
+	int64_t ldd;
+	float alpha;
+	float beta;
 	const bf16 *bias; /* (N) or NULL */
 	int batch;        /* so many products, whose a, b and d lie steps apart; 0: one. Without c and bias */
-	int64_t a_step, b_step, d_step;
+	int64_t a_step;
+	int64_t b_step;
+	int64_t d_step;
 };
 void cuda_product(struct ops_context *, const struct product *);
 
 int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
 void lt_close(struct ops_context *);
+void ranks_link_close(struct ops_context *);
 
 /* ---- stages that others build on ---- */
 
@@ -244,7 +279,7 @@ bool parts_adjoin(const struct ops_linear *);
 /* Families of entries; each file fills its own. */
 #define CUDA_FAMILIES(X) X(memory) X(batch) X(product) X(rows) X(linear) X(heads) X(paged) X(head) \
 	X(attend) X(attend_backward) X(head_backward) X(linear_backward) X(gate_backward) X(norm_backward) \
-	X(rows_backward) X(optim)
+	X(rows_backward) X(optim) X(ranks)
 #define X(name) void cuda_##name##_entries(struct ops *);
 CUDA_FAMILIES(X)
 #undef X
@@ -258,7 +293,8 @@ static __device__ __forceinline__ void grid_begin(void)
 }
 
 struct launch {
-	dim3 grid, block;
+	dim3 grid;
+	dim3 block;
 	size_t shared_bytes;
 	int cluster; /* blocks of a cluster along x; 0: none */
 };

@@ -13,11 +13,14 @@ struct rows_many {
 	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
 	const bf16 *w; /* norm: (width) */
 	float eps;
-	int T, width;
-	int slice, blocks;        /* of rows.cu for this width: columns of a block, blocks of a cluster */
+	int T;
+	int width;
+	int slice;                /* columns of a block, of rows.cu for this width */
+	int blocks;               /* of a cluster, of rows.cu for this width */
 	const bf16 *a[OPS_PARTS]; /* (r, width), NULL: not adapted */
 	int64_t a_ld[OPS_PARTS];
-	int r, used; /* rank; tail columns with an adapter behind them */
+	int r;       /* rank */
+	int used;    /* tail columns with an adapter behind them */
 	int columns; /* of the tail; 0: no thin product */
 	float scaling;
 };

@@ -29,6 +29,7 @@ struct cuda {
 	cu_device device;
 	struct runner_device facts;
 	int64_t memory_bytes;
+	size_t canary_bytes; /* in front of and behind each buffer; 0: allocations are exact, and unwritten memory is left so */
 	bool is_spent;
 	uint64_t deadline_ns; /* of the trial that runs */
 	const struct tape *tape;
@@ -37,11 +38,15 @@ struct cuda {
 	const struct cuda_kernel **kernels; /* (tape->nkernels): into cached */
 	int nbuffers;
 	struct cuda_buffer *buffers;
-	int nstreams, nevents;
+	int nstreams;
+	int nevents;
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
-	bool has_own, is_own_missing;        /* own module: loaded; not to be had on this machine */
-	cu_function read, move, spin;        /* of it (kernels.h) */
+	bool has_own;                        /* own module: loaded */
+	bool is_own_missing;                 /* not to be had on this machine */
+	cu_function read;                    /* of the own module (kernels.h), as the next two */
+	cu_function move;
+	cu_function spin;
 	int64_t l2_bytes;
 	cu_address scratch; /* global and profile scratch of the launches, one after another */
 	size_t scratch_bytes;
@@ -49,7 +54,7 @@ struct cuda {
 
 static inline cu_address cuda_data(const struct cuda *c, int buffer)
 {
-	return c->buffers[buffer].block + CUDA_CANARY_BYTES;
+	return c->buffers[buffer].block + c->canary_bytes;
 }
 
 /* What a driver's result means: 0, or a fault with the row's place in it. Marks the launcher as

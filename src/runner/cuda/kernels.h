@@ -11,12 +11,15 @@
 /* hone_move's one parameter: element i of the row, counted row-major over shape, goes from src to dst
  * as bits. Sizes and steps of dimensions in order; steps are bytes. src 0: a fill with `value`. */
 struct cuda_move {
-	uint64_t dst, src;
+	uint64_t dst;
+	uint64_t src;
 	uint64_t count;
 	uint64_t value;
 	uint64_t size; /* of an element: 1, 2, 4 or 8 */
 	uint64_t ndim;
-	uint64_t shape[TAPE_DIMS_MAX], dst_step[TAPE_DIMS_MAX], src_step[TAPE_DIMS_MAX];
+	uint64_t shape[TAPE_DIMS_MAX];
+	uint64_t dst_step[TAPE_DIMS_MAX];
+	uint64_t src_step[TAPE_DIMS_MAX];
 };
 
 extern const char cuda_own_ptx[];

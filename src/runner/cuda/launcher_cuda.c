@@ -99,7 +99,7 @@ static int memory_prepare(struct cuda *c, struct runner_fault *fault)
 {
 	const struct tape *t = c->tape;
 	int64_t total = 0;
-	for (int b = 0; b < t->nbuffers; b++) total += t->buffers[b].bytes + 2 * CUDA_CANARY_BYTES;
+	for (int b = 0; b < t->nbuffers; b++) total += t->buffers[b].bytes + 2 * (int64_t)c->canary_bytes;
 	if (total > c->memory_bytes) {
 		char text[200];
 		snprintf(text, sizeof text, "the tape's buffers need %lld MiB, the bound for one replay on the GPU is %lld MiB",
@@ -111,8 +111,8 @@ static int memory_prepare(struct cuda *c, struct runner_fault *fault)
 	int rc = 0;
 	for (int b = 0; b < t->nbuffers && !rc; b++) {
 		c->buffers[b].bytes = t->buffers[b].bytes;
-		rc = cuda_check(c, c->cu.MemAlloc(&c->buffers[b].block, (size_t)t->buffers[b].bytes + 2 * CUDA_CANARY_BYTES),
-			"allocating a buffer", -1, fault);
+		size_t bytes = (size_t)t->buffers[b].bytes + 2 * c->canary_bytes;
+		rc = cuda_check(c, c->cu.MemAlloc(&c->buffers[b].block, MAX(bytes, 1)), "allocating a buffer", -1, fault);
 	}
 	return rc;
 }
@@ -152,17 +152,27 @@ static int cuda_load(struct launcher *l, const struct tape *t, const bool *is_sk
 
 /* ---- trials ---- */
 
+/* An output that is read back whole, with what lies between its elements. */
+static bool is_read_with_gaps(const struct cuda *c, int b)
+{
+	for (int i = 0; i < c->tape->noutputs; i++)
+		if (c->tape->outputs[i].buffer == b && !tape_view_is_contiguous(&c->tape->outputs[i])) return true;
+	return false;
+}
+
 int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault)
 {
 	struct cuda_buffer *buffer = &c->buffers[b];
 	const uint8_t *data = buffer->given;
 	size_t bytes = (size_t)buffer->bytes;
 	cu_stream s = c->streams[0];
-	cu_result r = c->cu.MemsetD8Async(buffer->block, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
-	if (!r) r = c->cu.MemsetD8Async(cuda_data(c, b) + bytes, LAUNCHER_CANARY, CUDA_CANARY_BYTES, s);
+	cu_result r = CU_OK;
+	if (c->canary_bytes) r = c->cu.MemsetD8Async(buffer->block, LAUNCHER_CANARY, c->canary_bytes, s);
+	if (!r && c->canary_bytes) r = c->cu.MemsetD8Async(cuda_data(c, b) + bytes, LAUNCHER_CANARY, c->canary_bytes, s);
 	if (!r && bytes && data && buffer->master) r = c->cu.MemcpyDtoDAsync(cuda_data(c, b), buffer->master, bytes, s);
 	else if (!r && bytes && data) r = c->cu.MemcpyHtoD(cuda_data(c, b), data, bytes);
-	if (!r && bytes && !data) r = c->cu.MemsetD8Async(cuda_data(c, b), LAUNCHER_UNWRITTEN, bytes, s);
+	bool is_poisoned = c->canary_bytes || is_read_with_gaps(c, b);
+	if (!r && bytes && !data && is_poisoned) r = c->cu.MemsetD8Async(cuda_data(c, b), LAUNCHER_UNWRITTEN, bytes, s);
 	int rc = cuda_check(c, r, "filling a buffer", -1, fault);
 	/* Before the first row: its stream is another than the one that filled the memory. */
 	if (!rc && b == c->nbuffers - 1) rc = cuda_wait(c, s, 0, -1, fault);
@@ -219,10 +229,11 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 {
 	const struct cuda_buffer *buffer = &c->buffers[b];
 	size_t bytes = (size_t)buffer->bytes;
-	cu_result r = c->cu.MemcpyDtoH(room, buffer->block, CUDA_CANARY_BYTES);
-	if (!r) r = c->cu.MemcpyDtoH(room + CUDA_CANARY_BYTES, cuda_data(c, b) + bytes, CUDA_CANARY_BYTES);
+	cu_result r = CU_OK;
+	if (c->canary_bytes) r = c->cu.MemcpyDtoH(room, buffer->block, c->canary_bytes);
+	if (!r && c->canary_bytes) r = c->cu.MemcpyDtoH(room + c->canary_bytes, cuda_data(c, b) + bytes, c->canary_bytes);
 	if (r) return cuda_check(c, r, "reading a canary", -1, fault);
-	if (!is_filled_with(room, 2 * CUDA_CANARY_BYTES, LAUNCHER_CANARY)) {
+	if (!is_filled_with(room, 2 * c->canary_bytes, LAUNCHER_CANARY)) {
 		char text[160];
 		snprintf(
 			text, sizeof text, "on the GPU a kernel wrote beside buffer %d of %lld bytes", b, (long long)buffer->bytes);
@@ -246,7 +257,7 @@ static int cuda_finish(
 	struct cuda *c = (struct cuda *)l;
 	int rc = 0;
 	for (int s = 0; s < c->tape->nstreams && !rc; s++) rc = cuda_wait(c, c->streams[s], trial->deadline_ns, -1, fault);
-	uint8_t *room = xmalloc(2 * CUDA_CANARY_BYTES);
+	uint8_t *room = xmalloc(2 * CUDA_CANARY_BYTES); /* at least as many as there are */
 	for (int b = 0; b < c->nbuffers && !rc; b++) rc = buffer_check(c, b, room, fault);
 	free(room);
 	return rc;
@@ -312,7 +323,7 @@ static int cuda_reset(struct launcher *l, struct runner_fault *fault)
 	for (int b = 0; b < c->nbuffers && !rc; b++)
 		rc = cuda_check(c,
 			c->cu.MemsetD8Async(c->buffers[b].block, LAUNCHER_UNWRITTEN,
-				(size_t)c->buffers[b].bytes + 2 * CUDA_CANARY_BYTES, c->streams[0]),
+				MAX((size_t)c->buffers[b].bytes + 2 * c->canary_bytes, 1), c->streams[0]),
 			"writing over a buffer", -1, fault);
 	if (!rc && c->scratch)
 		rc = cuda_check(c, c->cu.MemsetD8Async(c->scratch, LAUNCHER_UNWRITTEN, c->scratch_bytes, c->streams[0]),
@@ -408,6 +419,7 @@ int launcher_cuda_create(
 		.reset = cuda_reset,
 		.destroy = cuda_destroy};
 	c->memory_bytes = memory_bytes;
+	c->canary_bytes = CUDA_CANARY_BYTES;
 	/* The room for kernels is made once and never moved, because a loaded tape points into it. */
 	c->cached = xcalloc(2 * TAPE_KERNELS_MAX, sizeof *c->cached);
 	if (cu_open(&c->cu, text, len)) {
@@ -427,3 +439,5 @@ int launcher_cuda_create(
 	*out = &c->base;
 	return 0;
 }
+
+void launcher_cuda_make_exact(struct launcher *l) { ((struct cuda *)l)->canary_bytes = 0; }

@@ -30,7 +30,8 @@ struct check_record {
 	uint32_t covers;      /* another program's atomic that this came on top of */
 	uint32_t epoch;       /* barriers of the program so far */
 	uint32_t collectives; /* exchanges between lanes of the program so far */
-	bool is_atomic, is_write;
+	bool is_atomic;
+	bool is_write;
 	bool is_single; /* a scalar written by one thread, the same that does the program's scalar atomics */
 };
 /* The access that is being looked at, as a block. */
@@ -48,12 +49,14 @@ struct check_block {
 #define CHECK_GROUP 64
 #define CHECK_SLAB 1024                   /* groups of cells that are allocated at once */
 struct check_cells {
-	uint32_t writer[CHECK_GROUP], reader[CHECK_GROUP];
-}; /* records; 0: nobody */
+	uint32_t writer[CHECK_GROUP]; /* records; 0: nobody */
+	uint32_t reader[CHECK_GROUP];
+};
 struct check_group {
-	struct check_cells *cells;
-	uint32_t writer, reader;
-}; /* cells: NULL where writer and reader stand for all */
+	struct check_cells *cells; /* NULL where writer and reader stand for all */
+	uint32_t writer;
+	uint32_t reader;
+};
 struct check_shadow { /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smallest element that was used */
 	struct check_group *groups;
 	int shift;
@@ -65,10 +68,13 @@ struct check_shadow { /* of one buffer; cells of 1, 2, 4 or 8 bytes: the smalles
 /* Each atomic that can order anything is a node; two views of it say what it knows (check_order.c).
  */
 struct check_node {
-	uint32_t program, previous_here, previous_own;
+	uint32_t program;
+	uint32_t previous_here; /* node before it at its address */
+	uint32_t previous_own;  /* node before it of its program */
 	uint32_t epoch; /* barriers of its program before it; UINT32_MAX: an atomic of a whole block, whose lanes release
 					   their own */
-	bool acquires, releases;
+	bool acquires;
+	bool releases;
 };
 #define CHECK_NODES_MAX ((uint32_t)1 << 23)
 #define CHECK_ORDER_PROGRAMS_MAX ((int64_t)1 << 24)
@@ -77,34 +83,43 @@ struct check_place {
 	uint32_t node;
 };
 struct check_known {
-	uint32_t asker, node;
+	uint32_t asker;
+	uint32_t node;
 };
 struct check_order {
 	bool is_on;
-	uint32_t nnodes, nodes_cap;
+	uint32_t nnodes;
+	uint32_t nodes_cap;
 	struct check_node *nodes;
 	uint32_t *mark;   // (nodes_cap): asker << 2 | view bits
-	uint32_t nplaces, places_cap;
+	uint32_t nplaces;
+	uint32_t places_cap;
 	struct check_place *places;  /* open hash: last node at an address */
 	struct check_known *known;   // (programs): last node of a program that the running one knows of
-	uint32_t asker, own, cursor; /* of the running program: number, last node, how far down the nodes were looked at */
+	uint32_t asker;              /* of the running program: its number */
+	uint32_t own;                /* its last node */
+	uint32_t cursor;             /* how far down the nodes were looked at */
 };
 
 /* ---- taint ---- */
 
 enum { TAINT_OVERFLOW = 1, TAINT_DIVISION = 2, TAINT_ORDER = 4, TAINT_KINDS = 3 };
 struct check_taint {
-	uint8_t *lanes;
+	uint8_t *lanes; /* (count); NULL: `all` stands for each */
 	int64_t count;
 	uint8_t all;
 	int32_t origin[TAINT_KINDS];
-}; /* lanes NULL: `all` stands for each */
+};
 
 /* ---- notes ---- */
 
 struct check_use {
-	int64_t executed, lanes, active, programs;
-	bool is_masked, is_uncoalesced;
+	int64_t executed;
+	int64_t lanes;
+	int64_t active;
+	int64_t programs;
+	bool is_masked;
+	bool is_uncoalesced;
 	int64_t stride;
 };
 
@@ -128,7 +143,9 @@ struct vm_check {
 	int64_t ncells;
 	int nslabs;
 	struct check_cells **slabs;
-	uint32_t nrecords, records_cap, first;
+	uint32_t nrecords;
+	uint32_t records_cap;
+	uint32_t first;
 	struct check_record *records;
 	uint32_t *record_of;   // (ninstrs)
 	struct check_order order;
@@ -194,9 +211,13 @@ int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *ad
  * what is stored (step value_step), or NULL. Elements are numbered from `element` by
  * `element_step`. 1 when the program stops. */
 struct check_row {
-	int64_t address, step, n;
+	int64_t address;
+	int64_t step;
+	int64_t n;
 	const uint8_t *value;
-	int64_t value_step, element, element_step;
+	int64_t value_step;
+	int64_t element;
+	int64_t element_step;
 };
 int vm_race_row(
 	struct vm_ctx *c, const struct vm_instr *in, const struct check_row *row, size_t size, enum check_kind kind);

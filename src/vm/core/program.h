@@ -59,30 +59,38 @@ struct vm_instr {
 	vm_exec *exec;
 	map_fn *kernel;
 	vm_affine_rule *rule;
-	uint64_t kill;    /* bit i: source i is not used after this */
-	int64_t n;        /* elements of the result's block; 0 inside a region that runs over lanes */
-	int64_t weight;   /* element operations, for the fuel */
-	int32_t dst, src; /* into vm_program.ids */
-	int16_t ndst, nsrc;
-	int32_t target;            /* instruction to go to; of a reduction: after its region */
-	int32_t loc;               /* into vm_program.locs */
-	int32_t line_row;          /* into vm_program.lines */
-	uint8_t elem, result_elem; /* of source 0 and of result 0 */
-	uint8_t flops, special;    /* per element */
-	int16_t map_op;            /* enum map_op of a map, else -1 */
-	uint8_t number;            /* enum vm_number */
+	uint64_t kill;  /* bit i: source i is not used after this */
+	int64_t n;      /* elements of the result's block; 0 inside a region that runs over lanes */
+	int64_t weight; /* element operations, for the fuel */
+	int32_t dst;    /* into vm_program.ids */
+	int32_t src;    /* into vm_program.ids */
+	int16_t ndst;
+	int16_t nsrc;
+	int32_t target;      /* instruction to go to; of a reduction: after its region */
+	int32_t loc;         /* into vm_program.locs */
+	int32_t line_row;    /* into vm_program.lines */
+	uint8_t elem;        /* of source 0 */
+	uint8_t result_elem; /* of result 0 */
+	uint8_t flops;       /* per element */
+	uint8_t special;     /* per element */
+	int16_t map_op;      /* enum map_op of a map, else -1 */
+	uint8_t number;      /* enum vm_number */
 	int32_t imm[4];
 	const void *extra; /* operation's own parameters, in the program's arena */
 };
 
-struct print_shape {
+struct print_shape { /* one operand of tt.print */
 	const char *prefix;
-	int operand, count;
-	bool is_hex, is_signed;
-}; /* of tt.print: which of its operands this is */
-struct region_shape {
-	int64_t outer, len, inner;
-}; /* a block around the axis of a reduction */
+	int operand; /* which it is */
+	int count;   /* operands of the tt.print */
+	bool is_hex;
+	bool is_signed;
+};
+struct region_shape { /* a block around the axis of a reduction */
+	int64_t outer;
+	int64_t len;
+	int64_t inner;
+};
 struct vm_value_info {
 	int type;
 	enum elem elem;
@@ -92,14 +100,15 @@ struct vm_value_info {
 };
 struct vm_source {
 	const char *file;
-	int line, column;
-	const char *name;
-}; /* name: the variable that is assigned there, or "" */
+	int line;
+	int column;
+	const char *name; /* the variable that is assigned there, or "" */
+};
 struct vm_const {
 	int value;
 	uint8_t bits[8];
-	const uint8_t *data;
-}; /* data: count elements, or NULL for a splat */
+	const uint8_t *data; /* count elements, or NULL for a splat */
+};
 
 /* Arguments that a value can come from; from_memory: or a value that was read. */
 struct vm_roots {
@@ -108,30 +117,36 @@ struct vm_roots {
 };
 
 struct vm_program {
-	int ninstrs, instrs_cap;
+	int ninstrs;
+	int instrs_cap;
 	struct vm_instr *instrs;
-	int nids, ids_cap;
+	int nids;
+	int ids_cap;
 	int32_t *ids;
-	int nvalues, values_cap;
+	int nvalues;
+	int values_cap;
 	struct vm_value_info *values;
-	int nconsts, consts_cap;
+	int nconsts;
+	int consts_cap;
 	struct vm_const *consts;
 	int nlocs;
 	struct vm_source *locs;
 	int nlines;
 	int *lines;
-	bool has_hints; /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
-	bool has_atomics, has_prints; /* atomics or volatile loads: programs run one after another */
-	struct vm_plan {              /* for launches with checks (check_plan.c) */
-		uint8_t *watch;           // (ninstrs): WATCH_ bits
+	bool has_hints;   /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
+	bool has_atomics; /* atomics or volatile loads: programs run one after another */
+	bool has_prints;
+	struct vm_plan {      /* for launches with checks (check_plan.c) */
+		uint8_t *watch;   // (ninstrs): WATCH_ bits
 		uint64_t written[2];
-		bool writes_anywhere; /* arguments whose buffers some store may reach; or any buffer at all */
-		struct vm_roots early_reads, early_writes; /* what may be accessed before griddepcontrol.wait (check_early.c) */
-		bool may_skip_wait;                        /* some way to the kernel's end leads past no wait */
-		bool triggers_early;                       /* some way to griddepcontrol.launch_dependents does */
-		int order_instr;  /* the first atomic by which a result may depend on who comes first; -1: none */
-		int narrow_instr; /* the first that rounds fp32 to less, where that reaches memory; -1: none */
-		bool has_acquire; /* some atomic's result is used, so that it can order anything */
+		bool writes_anywhere;         /* arguments whose buffers some store may reach; or any buffer at all */
+		struct vm_roots early_reads;  /* what may be read before griddepcontrol.wait (check_early.c) */
+		struct vm_roots early_writes; /* what may be written there */
+		bool may_skip_wait;           /* some way to the kernel's end leads past no wait */
+		bool triggers_early;          /* some way to griddepcontrol.launch_dependents does */
+		int order_instr;              /* the first atomic by which a result may depend on who comes first; -1: none */
+		int narrow_instr;             /* the first that rounds fp32 to less, where that reaches memory; -1: none */
+		bool has_acquire;             /* some atomic's result is used, so that it can order anything */
 	} plan;
 };
 enum {
@@ -155,13 +170,17 @@ struct vm_kernel {
 	const char *name;
 	int nargs;
 	const int *arg_types;
-	const char **arg_type_text, **arg_names;
+	const char **arg_type_text; /* (nargs) */
+	const char **arg_names;     /* (nargs) */
 	int *arg_values;
 	bool *arg_is_descriptor;
-	int64_t *arg_divisibility;             /* promised by the IR; 0: nothing */
-	struct vm_program program, contracted; /* contracted: with mulf + addf joined into fma */
-	bool uses_tf32, sums_fp8;
-	int tf32_line, fp8_line;
+	int64_t *arg_divisibility; /* promised by the IR; 0: nothing */
+	struct vm_program program;
+	struct vm_program contracted; /* with mulf + addf joined into fma */
+	bool uses_tf32;
+	bool sums_fp8;
+	int tf32_line;
+	int fp8_line;
 	bool may_depend_on_order;
 	int order_line;
 };

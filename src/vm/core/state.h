@@ -76,7 +76,9 @@ static inline uint8_t *vm_buffer_data(const struct vm_buffer *b, int64_t offset,
 struct vm_check;
 struct vm_spin {
 	const struct vm_instr *jump;
-	uint64_t version, polls, hash;
+	uint64_t version; /* of memory, at the jump */
+	uint64_t polls;   /* so far, at the jump */
+	uint64_t hash;    /* of the program's values */
 	int64_t turns;
 };
 #define VM_SPINS 8
@@ -104,22 +106,26 @@ struct vm_ctx {
 	const struct vm_instr *next; /* instruction to run after the current one */
 	struct vm_value *values;
 	int64_t lanes; /* elements of a region's values */
-	uint32_t id[3], grid[3];
+	uint32_t id[3];
+	uint32_t grid[3];
 	const struct vm_arg *args;
 	const struct vm_memory *memory;
 	uint64_t deadline_ns;
 	int64_t fuel;
 	struct vm_buf *free_bufs[32];
 	size_t arena_bytes;
-	bool want_cost, undefined_is_zero, crosswise;
+	bool want_cost;
+	bool undefined_is_zero;
+	bool crosswise;
 	bool counts_region;   /* want_cost is off inside a function; its instructions count all the same */
 	bool ignores_asserts; /* of a sampled launch: its values are nobody's */
 	FILE *print;
-	struct vm_cost *cost; /* per line row; NULL unless want_cost */
-	uint8_t *const *read_map,
-		*const *write_map;  /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
+	struct vm_cost *cost;     /* per line row; NULL unless want_cost */
+	uint8_t *const *read_map; /* one byte per 32-byte granule of each buffer index; NULL unless want_cost */
+	uint8_t *const *write_map;
 	struct vm_meter *meter; /* NULL unless want_cost */
-	struct vm_report *report, *passed_over; /* passed_over: the first load in the rest of a buffer's granule */
+	struct vm_report *report;
+	struct vm_report *passed_over; /* the first load in the rest of a buffer's granule */
 	int64_t load_granule;
 	struct vm_findings *found; /* NULL unless the launch has checks, as check is */
 	struct vm_check *check;
@@ -127,9 +133,10 @@ struct vm_ctx {
 	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
 	uint32_t collectives;         /* operations so far in which the lanes of the program exchange values */
 	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
-	bool yields,
-		is_waiting; /* a program that waits for another is no fault but says so: others are resident (vm_schedule.c) */
-	uint64_t version, polls;       /* how often memory changed, and how often an atomic looked at it */
+	bool yields;      /* a program that waits for another is no fault: others are resident (vm_schedule.c) */
+	bool is_waiting;  /* it says so by this */
+	uint64_t version; /* how often memory changed */
+	uint64_t polls;   /* how often an atomic looked at it */
 	const struct vm_instr *polled; /* the last that did */
 	struct vm_spin spins[VM_SPINS];
 };

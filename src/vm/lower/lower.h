@@ -15,17 +15,18 @@
 struct lower_name {
 	struct slice name;
 	int func;
-	int value, count;
+	int value;
+	int count;
 	int shadowed;
 	int next;
 };
-struct lower_label {
+struct lower_label { /* jumps name it by its number until vm_flow */
 	struct slice name;
 	int func;
 	int target;
 	int nargs;
 	const int *args;
-}; /* jumps name a label by its number until vm_flow */
+};
 struct lowerer {
 	struct vm_kernel *k;
 	struct ttir_module *m;
@@ -34,25 +35,34 @@ struct lowerer {
 	int code;
 	const struct ttir_op *op; /* being lowered: for messages */
 	struct slice kernel_file;
-	int func, nfuncs, depth, inline_depth; /* scope tag; how many functions were entered */
-	int nnames, names_cap;
+	int func;   /* scope tag */
+	int nfuncs; /* how many functions were entered */
+	int depth;
+	int inline_depth;
+	int nnames;
+	int names_cap;
 	struct lower_name *names;
 	int buckets[1024];
 	const int *return_values;
 	const struct ttir_func
 		*in_func; /* function being inlined and where tt.return puts its results; NULL in the kernel itself */
 	int return_label;
-	int nlabels, labels_cap;
+	int nlabels;
+	int labels_cap;
 	struct lower_label *labels;
-	int first_label, last_label; /* blocks of the function being lowered */
-	int *loc_of;                 /* cache: ttir loc -> vm loc */
-	bool in_region;              /* inside a combine region: values run over lanes */
+	int first_label; /* blocks of the function being lowered: from here */
+	int last_label;  /* to here */
+	int *loc_of;     /* cache: ttir loc -> vm loc */
+	bool in_region;  /* inside a combine region: values run over lanes */
 };
 struct lower_row {
 	const char *name;
 	int (*lower)(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row);
 	const char *attrs;
-	int min_uses, max_uses, nresults, arg;
+	int min_uses;
+	int max_uses;
+	int nresults;
+	int arg;
 };
 
 int lower_fail(struct lowerer *lo, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

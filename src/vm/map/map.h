@@ -76,7 +76,8 @@ struct map_row {
 	const char *name;
 	uint8_t nsrc;
 	char class;
-	uint8_t flops, special;
+	uint8_t flops;
+	uint8_t special;
 };
 extern const struct map_row map_rows[MAP_COUNT];
 

@@ -151,6 +151,9 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	/* The program's warps put the operands into shared memory for each other and meet before they read them. */
 	w->latency = BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps + L1_CYCLES;
 	if (is_fma) {
+		/* Every thread reads the rows and columns of its elements. */
+		w->shared += plan->operand_turns * SHARED_CYCLE_BYTES;
+		w->latency += (double)plan->operand_turns;
 		w->fma = flops / 64 / warps;
 		w->other = w->fma / 4;
 		w->latency += ALU_CYCLES;
@@ -190,7 +193,8 @@ static void memory_work(struct vm_ctx *c, const struct vm_instr *in, const struc
 		double depth = plan->is_async && !is_first ? MAX(m->plans->stages - 1, 1) : 1;
 		w->latency = (m->missed ? L2_CYCLES : L1_CYCLES) / depth;
 		w->trips = m->missed ? 1 / depth : 0;
-		w->floats = true;
+		/* Each turn of a pipelined loop waits for its own copies, behind a barrier. */
+		w->floats = !plan->is_async || is_first;
 		w->shared = plan->scattered * SHARED_CYCLE_BYTES;
 	} else {
 		w->latency = plan->kind == PLAN_ATOMIC ? ATOMIC_CYCLES : ALU_CYCLES;

@@ -32,12 +32,15 @@ enum plan_kind {
 /* One instruction of the program, as far as the launch's layouts and number of warps tell. */
 struct cost_plan {
 	enum plan_kind kind;
-	uint16_t fma, alu, special; /* instructions for each element */
+	uint16_t fma; /* instructions for each element, as the next two */
+	uint16_t alu;
+	uint16_t special;
 	bool is_async;
 	bool has_sides;                   /* an integer comparison that follows from no data: what it gave is noted */
 	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
 	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	int64_t operand_turns;            /* of a dot on the fp32 pipes: of shared memory, to read its operands */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */
 	const struct cost_lanes *lanes;   /* NULL: neighbours */
@@ -49,7 +52,8 @@ struct vm_cost_plans {
 	struct cost_plan *plans; /* (ninstrs) */
 	struct arena arena;
 	const struct vm_layouts *layouts; /* NULL: row-major */
-	int warps, stages;
+	int warps;
+	int stages;
 	int64_t l1_bytes;
 	uint32_t **atomics;      /* (buffer index), (granules) or NULL: how many atomics hit it */
 	int64_t *atomic_hits;    /* (buffer index): all of them, a warp's neighbours as one */
@@ -60,16 +64,20 @@ struct l1_entry {
 	int64_t sector;
 	uint64_t program;
 };
-struct cost_region {
-	double fma, alu, special;
-}; /* instructions of elements or pairs */
+struct cost_region { /* instructions of elements or pairs */
+	double fma;
+	double alu;
+	double special;
+};
 struct when {
-	double at, trips;
-}; /* cycle; loads from L2 or beyond among the instructions that led there */
+	double at;    /* cycle */
+	double trips; /* loads from L2 or beyond among the instructions that led there */
+};
 struct vm_meter {
 	struct vm_cost_plans *plans;
-	struct when *ready;       /* (nvalues) */
-	struct when clock, fence; /* next instruction in order; loads do not move above the fence */
+	struct when *ready; /* (nvalues) */
+	struct when clock;  /* next instruction in order */
+	struct when fence;  /* loads do not move above it */
 	int jumps;
 	bool missed; /* of the current instruction's loads */
 	int64_t requests;
@@ -77,7 +85,10 @@ struct vm_meter {
 	size_t l1_sets;
 	struct l1_entry *l1; /* (l1_sets, L1_WAYS) */
 	int64_t *l2_loads;   /* (buffer index): sectors */
-	int64_t steps, path_cycles, path_trips, path_max;
+	int64_t steps;
+	int64_t path_cycles;
+	int64_t path_trips;
+	int64_t path_max;
 	struct cost_region region;  /* of the function that runs */
 	uint8_t *ran;               /* (ninstrs): that the instruction ran, and what it gave (meter_sides.c) */
 	struct vm_touched *touched; /* of a sampled launch; else NULL */
@@ -85,9 +96,10 @@ struct vm_meter {
 /* What the running program of a sample touches of each buffer, in granules of 32 bytes. The maps'
  * bytes name the last program that was there. */
 struct vm_touched {
-	uint8_t program;           /* 1 and up */
-	int64_t *own[2];           // read, written: (buffer index), of this program
-	int64_t *low[2], *high[2]; /* the lowest and the highest granule of all programs that ran */
+	uint8_t program;   /* 1 and up */
+	int64_t *own[2];   // read, written: (buffer index), of this program
+	int64_t *low[2];   /* the lowest granule of all programs that ran */
+	int64_t *high[2];  /* the highest */
 };
 
 /* ---- meter_sides.c ---- */

@@ -235,16 +235,23 @@ static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 		plan->lanes = lanes;
 }
 
-/* Without a TTGIR: what the compiler does with a block that is large enough. */
-static int dot_version(const struct vm_cost_plans *plans, const struct vm_instr *in)
+/* By which unit, and what its operands cost. Without a TTGIR: what the compiler does with a block that is large
+ * enough. */
+static void dot_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
 {
 	const struct vm_source *at = &plans->program->locs[in->loc];
 	const struct vm_value_info *d = &plans->program->values[plans->program->ids[in->dst]];
 	const struct cost_site *site = cost_site_find(
 		plans->layouts, COST_SITE_DOT, at->line, at->column, d->ndim, d->shape);
-	if (site && site->layout >= 0) return plans->layouts->layouts[site->layout].mma_version;
-	if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) return 0;
-	return in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
+	const struct cost_layout *layout = site && site->layout >= 0 && site->ndim == d->ndim
+		? &plans->layouts->layouts[site->layout]
+		: NULL;
+	if (layout) plan->mma_version = layout->mma_version;
+	else if (in->elem == ELEM_F64 || (in->elem == ELEM_F32 && in->special == 0)) plan->mma_version = 0;
+	else plan->mma_version = in->imm[1] >= 64 && plans->warps % 4 == 0 ? 3 : 2;
+	if (!plan->mma_version)
+		plan->operand_turns = cost_dot_turns(
+			site, layout, d->ndim, d->shape, in->imm[3], (int)elem_bytes((enum elem)in->elem), plans->warps);
 }
 
 static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
@@ -350,7 +357,7 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if (p->has_hints && compiled && (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE))
 			plan->joined = vm_joined_bytes(compiled, at->line, at->column);
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
-		if (plan->kind == PLAN_DOT) plan->mma_version = dot_version(plans, in);
+		if (plan->kind == PLAN_DOT) dot_plan(plans, in, plan);
 	}
 	/* Changes of layout stand in the compiled text alone: they are added where its lines say. */
 	add_conversions(plans);

@@ -46,7 +46,8 @@ enum ptx_modifier {
 struct ptx_type {
 	const char *name;
 	char kind;
-	uint8_t bits, lanes;
+	uint8_t bits;
+	uint8_t lanes;
 	enum elem elem;
 };
 
@@ -55,13 +56,17 @@ typedef void ptx_eval(const struct ptx_instr *in, const uint64_t *x, uint64_t *r
 struct ptx_row;
 struct ptx_instr {
 	const struct ptx_row *row;
-	const struct ptx_type *type, *from; /* from: source of a conversion, else the same */
+	const struct ptx_type *type;
+	const struct ptx_type *from; /* source of a conversion, else as type */
 	unsigned modifiers;
-	int compare;                   /* setp: index into ptx_compares */
-	map_fn *narrow;                /* f64 to the type, where it is a float of 16 bits */
-	int nresults, nsources, guard; /* guard: register of a predicate, -1 without */
+	int compare;    /* setp: index into ptx_compares */
+	map_fn *narrow; /* f64 to the type, where it is a float of 16 bits */
+	int nresults;
+	int nsources;
+	int guard; /* register of a predicate, -1 without */
 	bool guard_is_not;
-	int16_t results[PTX_RESULTS_MAX], sources[PTX_SOURCES_MAX];
+	int16_t results[PTX_RESULTS_MAX]; /* registers */
+	int16_t sources[PTX_SOURCES_MAX]; /* registers */
 };
 
 /* kinds: types it takes, "" for any; nsources -1: any number of operands, -2: does nothing. */
@@ -73,7 +78,8 @@ struct ptx_row {
 	unsigned modifiers;
 	uint64_t (*ints)(const struct ptx_instr *in, uint64_t a, uint64_t b, uint64_t c);
 	double (*floats)(const struct ptx_instr *in, double a, double b, double c);
-	uint8_t flops, special;
+	uint8_t flops;
+	uint8_t special;
 };
 const struct ptx_row *ptx_row_find(const char *name);
 const struct ptx_type *ptx_type_find(const char *name);
@@ -82,15 +88,19 @@ bool ptx_compare_fits(int compare, const struct ptx_type *t);
 unsigned ptx_modifier_find(const char *name); /* 0: none */
 
 enum ptx_special { PTX_CONSTANT, PTX_CTAID, PTX_NCTAID = PTX_CTAID + 3, PTX_SMID = PTX_NCTAID + 3, PTX_NSMID };
-struct ptx_preset {
-	int reg, special;
+struct ptx_preset { /* a register that holds a constant, or what the program is */
+	int reg;
+	int special; /* enum ptx_special */
 	uint64_t value;
-}; /* a register that holds a constant, or what the program is */
+};
 struct ptx_program {
-	int nregs, ninstrs, npresets;
+	int nregs;
+	int ninstrs;
+	int npresets;
 	struct ptx_instr *instrs;
 	struct ptx_preset *presets;
-	int flops, special;
+	int flops; /* of one run, with all lanes of its registers */
+	int special;
 	bool waits;    /* for the launches in front of this one (griddepcontrol.wait), whatever the registers hold */
 	bool triggers; /* lets the launch behind this one start (griddepcontrol.launch_dependents) */
 };
@@ -110,11 +120,15 @@ void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes);
  * result or operand. */
 struct asm_slot {
 	bool is_result;
-	int operand, reg, first, count;
+	int operand;
+	int reg;
+	int first;
+	int count;
 };
 struct asm_block {
 	struct ptx_program code;
-	int pack, nslots;
+	int pack; /* elements that one run of the text takes */
+	int nslots;
 	struct asm_slot slots[ASM_SLOTS_MAX];
 };
 #endif

@@ -18,5 +18,5 @@ class ModelNew(nn.Module):
         a, b = x.chunk(2, dim=-1)
         D = a.shape[-1]
         o = torch.empty(x.shape[0], D, device=x.device, dtype=x.dtype)
-        swiglu[(x.shape[0],)](a, b, o, x.stride(0), D, BLOCK=32)
+        swiglu[(x.shape[0],)](a, b, o, x.stride(0), D, BLOCK=64)
         return o

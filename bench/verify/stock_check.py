@@ -1,0 +1,184 @@
+"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU; and a table beside hone's verdicts.
+
+usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S] [--trials 5] FOLDER...
+       stock_check.py table STOCK.jsonl HONE.jsonl...
+
+FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a process of its own, which is killed after 120 s: what
+KernelBench calls is `eval_kernel_against_ref` with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl is what
+tests/gpu/corpus writes for the same folders. Candidates run without any sandbox, exploits among them: a machine to throw away is the place for it.
+"""
+import argparse
+import collections
+import importlib
+import json
+import os
+import re
+import signal
+import sys
+import time
+import types
+
+LIMIT_S = 120
+HALVES = {"float16": "float16", "half": "float16", "bfloat16": "bfloat16"}
+
+
+def kernelbench(checkout):
+    """The checkout's eval.py. What it imports for other purposes (asking language models, validating records) may be missing here."""
+    import torch
+    sys.path.insert(0, os.path.join(checkout, "src"))
+    try:
+        import pydantic  # noqa: F401
+    except ImportError:
+        class BaseModel:
+            def __init__(self, **fields):
+                for cls in reversed(type(self).__mro__):
+                    for name in getattr(cls, "__annotations__", {}):
+                        setattr(self, name, fields.get(name, getattr(cls, name, None)))
+        sys.modules["pydantic"] = types.SimpleNamespace(BaseModel=BaseModel)
+    for name in ("requests", "dotenv", "tqdm", "openai", "litellm", "datasets"):
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            m = types.ModuleType(name)
+            for attribute in ("load_dotenv", "tqdm", "OpenAI", "completion", "load_dataset"):
+                setattr(m, attribute, lambda *a, **k: None)
+            sys.modules[name] = m
+    # Its defaults ask for the current device as the module is read; the GPU is opened behind the fork alone.
+    available, torch.cuda.is_available = torch.cuda.is_available, lambda: False
+    module = importlib.import_module("kernelbench.eval")
+    torch.cuda.is_available = available
+    return module
+
+
+def precision_of(task):
+    import torch
+    found = re.search(r"torch\.(float16|half|bfloat16)\b", task)
+    return getattr(torch, HALVES[found.group(1)] if found else "float32")
+
+
+def judge(module, task, candidate, trials, fd):
+    """In the child: the check, and what it said."""
+    import torch
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    source = open(task).read()
+    try:
+        r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton", device=torch.device("cuda:0"),
+                                           precision=precision_of(source))
+        said = {"compiled": bool(r.compiled), "passes": bool(r.correctness),
+                "why": str(r.metadata.get("runtime_error") or r.metadata.get("correctness_issue") or r.metadata.get("compilation_error") or "")[:200]}
+    except BaseException as e:
+        said = {"compiled": False, "passes": False, "why": f"{type(e).__name__}: {e}"[:200]}
+    os.write(fd, json.dumps(said).encode())
+    os._exit(0)
+
+
+def start(module, case, trials):
+    name, task, candidate = case
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        os.close(out)
+        judge(module, task, candidate, trials, into)
+    os.close(into)
+    return pid, (name, out, time.time())
+
+
+def finish(name, out, status, began):
+    said = os.read(out, 1 << 16)
+    os.close(out)
+    try:
+        record = json.loads(said)
+    except ValueError:
+        record = {"compiled": False, "passes": False, "why": f"the process ended with status {status}"}
+    return dict(record, name=name, seconds=round(time.time() - began, 3))
+
+
+def cases_of(folders):
+    found = []
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            for file, label in (("candidate.py", name), ("twin.py", f"{name}, its twin")):
+                task, candidate = os.path.join(folder, name, "task.py"), os.path.join(folder, name, file)
+                if os.path.exists(task) and os.path.exists(candidate):
+                    found.append((label, task, candidate))
+    return found
+
+
+def run(args):
+    os.environ.setdefault("TRITON_CACHE_DIR", "/tmp/stock_check_triton")
+    module = kernelbench(args.kernelbench)
+    import triton  # noqa: F401  imported once, in front of all forks
+    waiting, running, end = cases_of(args.folders)[::-1], {}, time.time() + args.seconds
+    total = len(waiting)
+    with open(args.out, "w") as log:
+        done = 0
+        while running or waiting and time.time() < end:
+            while waiting and len(running) < args.jobs and time.time() < end:
+                pid, what = start(module, waiting.pop(), args.trials)
+                running[pid] = what
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid in running:
+                name, out, began = running.pop(pid)
+                try:
+                    os.killpg(pid, signal.SIGKILL)      # what it left behind
+                except ProcessLookupError:
+                    pass
+                print(json.dumps(finish(name, out, status, began)), file=log, flush=True)
+                done += 1
+                continue
+            for pid, (name, out, began) in running.items():
+                if time.time() - began > min(LIMIT_S, args.seconds):
+                    try:
+                        os.killpg(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            time.sleep(0.01)
+    print(f"{done} of {total} candidates judged")
+
+
+def table(args):
+    stock = {o["name"]: o for o in map(json.loads, open(args.stock))}
+    rows, disagree = collections.Counter(), []
+    for o in (o for path in args.hone for o in map(json.loads, open(path))):
+        s = stock.get(o["name"])
+        if not s:
+            continue
+        kind = "honest" if o.get("honest") else "wrong or cheating"
+        rows[kind, "all"] += 1
+        rows[kind, "hone"] += o["verdict"] == "genuine"
+        rows[kind, "stock"] += s["passes"]
+        known = o["kernelbench"]["correctness"]
+        rows[kind, "predicted"] += known is not None
+        rows[kind, "alike"] += known is not None and known == s["passes"]
+        if known is not None and known != s["passes"]:
+            disagree.append((o["name"], known, s["passes"], s["why"]))
+    print("| | candidates | genuine by hone | pass KernelBench's check | of these predicted in the record | as it was |")
+    print("|---|---|---|---|---|---|")
+    for kind in ("honest", "wrong or cheating"):
+        print(f"| {kind} | " + " | ".join(str(rows[kind, k]) for k in ("all", "hone", "stock", "predicted", "alike")) + " |")
+    for name, known, found, why in disagree:
+        print(f"# {name}: record {known}, here {found} {why}")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    sub = p.add_subparsers(dest="what", required=True)
+    r = sub.add_parser("run")
+    r.add_argument("--kernelbench", required=True)
+    r.add_argument("--out", required=True)
+    r.add_argument("--jobs", type=int, default=os.cpu_count())
+    r.add_argument("--seconds", type=float, default=3600)
+    r.add_argument("--trials", type=int, default=5)
+    r.add_argument("folders", nargs="+")
+    t = sub.add_parser("table")
+    t.add_argument("stock")
+    t.add_argument("hone", nargs="+")
+    args = p.parse_args()
+    (run if args.what == "run" else table)(args)
+
+
+if __name__ == "__main__":
+    main()

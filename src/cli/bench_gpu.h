@@ -1,0 +1,100 @@
+/* bench gpu, within: the command, its shapes, bars and what is printed are bench_gpu.c; the parts that
+ * measure are bench_gpu_parts.c. */
+#ifndef HONE_CLI_BENCH_GPU_H
+#define HONE_CLI_BENCH_GPU_H
+#include "base/base.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "ranks/ranks.h"
+
+#define GPU_RANK 16         /* of the adapter that is always on */
+#define GPU_BATCHES_MAX 8
+#define GPU_FIGURES_MAX 32
+#define GPU_SKIPS_MAX 4
+
+struct gpu_options {
+	const char *device;
+	const char *cuda_libs;
+	const char *memory;
+	const char *shapes;
+	const char *parts;
+	const char *batches;
+	int64_t layers;
+	int64_t context; /* tokens of each sequence when it is decoded */
+	int64_t tokens;  /* packed, of a training step */
+	int64_t prefill; /* packed, of a prefill */
+	int64_t answer;  /* tokens of one */
+	int64_t repeats;
+	int64_t ranks; /* processes of the part of that name */
+	bool json;
+};
+
+enum bar_of {
+	BAR_SHARE, /* of the ceiling */
+	BAR_RATE,
+	BAR_SECONDS /* at most */
+};
+struct bar {
+	const char *key; /* of the figure */
+	enum bar_of of;
+	double must;
+	double goal;
+};
+struct shape {
+	const char *name;
+	int hidden;
+	int intermediate;
+	int layers;
+	int heads;
+	int kv_heads;
+	int head_dim;
+	int vocab;
+	bool is_tied; /* embedding and head are one */
+	bool qk_norm;
+	int context;                  /* tokens of a sequence when it is decoded */
+	int batches[GPU_BATCHES_MAX]; /* sequences decoded at once; 0 ends them */
+	const char *parts;            /* without --parts */
+	struct bar bars[10];
+};
+struct figure {
+	char key[32];
+	char title[80];
+	double value;     /* tok/s, FLOP/s or seconds */
+	const char *unit; /* in which it is printed */
+	double scale;     /* value in that unit */
+	double ceiling;   /* in the value's own; 0: none is known */
+	const char *ceiling_is;
+	double low;  /* seconds of the fastest repeat */
+	double high; /* and of the slowest; 0: there is one alone */
+	const struct bar *bar;
+};
+
+struct gpu_bench {
+	const struct gpu_options *o;
+	const struct shape *shape;
+	struct model_config c;
+	struct ops *ops;
+	struct model *m;
+	struct adapter *a;
+	uint16_t *noise;   // (noise_count) of bf16, as many as the largest parameter has
+	int64_t noise_count;
+	double copy;         /* bytes a second */
+	double product;      /* FLOP a second */
+	struct ranks *ranks; /* that make the same steps with their gradients summed; NULL: this process is alone */
+	struct figure figures[GPU_FIGURES_MAX];
+	int count;
+	char skipped[GPU_SKIPS_MAX][120]; /* parts that this machine cannot show, and why */
+	int nskipped;
+};
+
+/* A new figure with the bar that its shape has for it, if the sizes are those that bars are of. */
+struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *title, double value, const char *unit,
+	double scale, double ceiling, const char *ceiling_is);
+/* Measures the parts that are wanted and leaves their figures in b. */
+int gpu_parts_run(struct gpu_bench *b, struct err *err);
+/* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once, each with a GPU of its own.
+ */
+int gpu_ranks_run(struct gpu_bench *b, struct err *err);
+/* A name stands in a comma list. */
+bool gpu_is_listed(const char *list, const char *name);
+#endif

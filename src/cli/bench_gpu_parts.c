@@ -1,0 +1,498 @@
+/* What `hone bench gpu` measures: the ceilings of the device, then each part by the calls that
+ * generation and training make. */
+#include "base/base.h"
+#include "base/dtype.h"
+#include "cli/bench_gpu.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "ranks/ranks.h"
+#include "train/train.h"
+#include "verify/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define SEQUENCE 1024     /* tokens of a packed sequence */
+#define HEAD_ROWS 2048    /* of logits held at once in training */
+#define NOISE_BLOCK (1 << 22)
+
+/* Seconds of a repeat: the median; the ends go into the figure's row. */
+static double median(double *seconds, int n) { return measure_median(seconds, n).value; }
+
+static double now(void) { return 1e-9 * (double)clock_ns(); }
+
+static void wait(struct gpu_bench *b, const struct f32 *of)
+{
+	float x;
+	b->ops->get_f32(b->ops->ctx, &x, of, 1);
+}
+
+/* ---- ceilings ---- */
+
+static double copy_rate(struct gpu_bench *b)
+{
+	enum { PAGE = 32768, REPEATS = 5 };
+	struct ops *o = b->ops;
+	size_t bytes = o->host_memory ? (size_t)64 << 20 : (size_t)4 << 30;
+	int64_t pages = (int64_t)(bytes / PAGE / (size_t)o->elem_bytes);
+	int n = (int)(pages / 2);
+	int32_t *dst = xcalloc((size_t)n, sizeof *dst), *src = xcalloc((size_t)n, sizeof *src);
+	struct elem *block = o->alloc(o->ctx, bytes);
+	double best = 0;
+	for (int i = 0; i < n; i++) dst[i] = 2 * i, src[i] = 2 * i + 1;
+	for (int k = 0; k < REPEATS; k++) {
+		wait(b, (struct f32 *)(void *)block);
+		double begin = now();
+		o->pages_copy(o->ctx, block, 1, 0, PAGE, dst, src, n);
+		wait(b, (struct f32 *)(void *)block);
+		best = fmax(best, 2.0 * n * PAGE * o->elem_bytes / (now() - begin));
+	}
+	o->release(o->ctx, block);
+	free(dst);
+	free(src);
+	return best;
+}
+
+/* A large product again and again: half a second to get warm, one that counts. */
+static double product_rate(struct gpu_bench *b)
+{
+	struct ops *o = b->ops;
+	int side = o->host_memory ? 256 : 8192, T = 2 * side, calls = 0;
+	int64_t ld = side + o->tail;
+	double rate = 0;
+	struct ops_linear l = {.in = side, .out = side, .parts = 1};
+	size_t bytes = (size_t)side * (size_t)ld * (size_t)o->elem_bytes;
+	struct elem *x = o->alloc(o->ctx, 2 * bytes), *w = o->alloc(o->ctx, bytes), *y = o->alloc(o->ctx, 2 * bytes);
+	l.w[0] = (struct ops_weight){.rows = side, .cols = side, .ld = ld, .w = w};
+	/* Noise, since a product of zeros takes less power. */
+	CHECK((int64_t)side * side <= b->noise_count);
+	o->put(o->ctx, &l.w[0], b->noise, DTYPE_BF16);
+	for (int half = 0; half < 2; half++) {
+		struct ops_weight rows = {
+			.rows = side, .cols = side, .ld = ld, .w = ops_elem_at(o, x, (int64_t)half * side * ld)};
+		o->put(o->ctx, &rows, b->noise, DTYPE_BF16);
+	}
+	for (int round = 0; round < 2; round++) {
+		calls = 0;
+		double begin = now(), seconds = round ? 1.0 : 0.5;
+		do {
+			for (int i = 0; i < 16; i++, calls++) o->linear(o->ctx, y, x, &l, NULL, NULL, T);
+			wait(b, (struct f32 *)(void *)y);
+		} while (now() - begin < seconds);
+		rate = 2.0 * T * side * side * calls / (now() - begin);
+	}
+	o->release(o->ctx, x);
+	o->release(o->ctx, w);
+	o->release(o->ctx, y);
+	return rate;
+}
+
+/* ---- the model ---- */
+
+static void noise_make(struct gpu_bench *b)
+{
+	int64_t n = MAX((int64_t)b->c.vocab_size * b->c.hidden_size, (int64_t)b->c.intermediate_size * b->c.hidden_size);
+	b->noise_count = MAX(n, (int64_t)8192 * 8192);
+	b->noise = xmalloc(size_mul((size_t)b->noise_count, sizeof *b->noise));
+	for (int64_t i = 0; i < MIN(NOISE_BLOCK, b->noise_count); i++)
+		b->noise[i] = f32_to_bf16(0.02f * rng_normal(1, 1, (uint64_t)i));
+	for (int64_t at = NOISE_BLOCK; at < b->noise_count; at += NOISE_BLOCK)
+		memcpy(b->noise + at, b->noise, (size_t)MIN(NOISE_BLOCK, b->noise_count - at) * sizeof *b->noise);
+}
+
+static const void *noise_of(void *ctx, const struct param *p, enum dtype *dtype)
+{
+	struct gpu_bench *b = ctx;
+	CHECK(p->count <= b->noise_count);
+	*dtype = DTYPE_BF16;
+	return b->noise;
+}
+
+static int model_make(struct gpu_bench *b, bool is_invariant, struct err *err)
+{
+	char *device = ranks_device(b->ranks, b->o->device);
+	struct device_options d = {.device = device,
+		.cuda_libs = b->o->cuda_libs,
+		.memory = b->o->memory,
+		.batch_invariant = is_invariant,
+		.new_rank = GPU_RANK};
+	struct adapter_options ao = {.r = GPU_RANK, .lora_alpha = 2 * GPU_RANK, .seed = 1};
+	int rc = device_open(&d, &b->ops, err);
+	free(device);
+	if (!rc) rc = ranks_join(b->ranks, b->ops, err);
+	if (rc) return rc;
+	rc = model_create_from(&b->c, noise_of, b, b->ops, &b->m, err);
+	return rc ? rc : adapter_create(b->m, &ao, &b->a, err);
+}
+
+static void model_drop(struct gpu_bench *b)
+{
+	adapter_free(b->a);
+	model_free(b->m);
+	ops_free(b->ops);
+	b->a = NULL, b->m = NULL, b->ops = NULL;
+}
+
+/* ---- decode ---- */
+
+static int context_of(const struct gpu_bench *b) { return b->o->context ? (int)b->o->context : b->shape->context; }
+
+/* Seconds in which the copy's rate moves what a step of so many sequences reads. */
+static double decode_floor(const struct gpu_bench *b, int batch)
+{
+	const struct model_config *c = &b->c;
+	int64_t embeddings = c->tie_word_embeddings ? 0 : (int64_t)c->vocab_size * c->hidden_size;
+	double keys = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * context_of(b) * batch;
+	return ((double)(model_config_params(c) - embeddings) + keys) * b->ops->elem_bytes / b->copy;
+}
+
+/* Steps of sequences that all have this context; their newest token's place is written again and again. */
+static double decode_seconds(struct gpu_bench *b, int batch, double *low, double *high)
+{
+	int context = context_of(b), pages = (context + OPS_PAGE - 1) / OPS_PAGE, repeats = (int)b->o->repeats;
+	size_t n = (size_t)batch;
+	int32_t *ids = xcalloc(n, 4), *pos = xcalloc(n, 4), *row = xcalloc(n, 4), *drawn = xcalloc(n, 4),
+			*table = xcalloc(n * (size_t)pages, 4);
+	float *logprob = xcalloc(n, sizeof *logprob);
+	struct ops_draw *draw = xcalloc(n, sizeof *draw);
+	double *seconds = xcalloc((size_t)repeats, sizeof *seconds);
+	struct step_options so = {.rows = batch, .sequences = batch, .pages = pages, .wanted = batch};
+	struct kv *kv = kv_create(b->m, batch * pages);
+	struct step *step = step_create(b->m, &so);
+	struct ops_rows rows = {
+		.T = batch, .S = batch, .ids = ids, .pos = pos, .sequence = row, .table = table, .pages = pages};
+	struct ops_want want = {.n = batch, .at = row, .draw = draw};
+	for (int i = 0; i < batch; i++) {
+		ids[i] = i % b->c.vocab_size, pos[i] = context - 1, row[i] = i;
+		draw[i] = (struct ops_draw){.temperature = 1, .top_p = 1, .seed = 1, .stream = (uint64_t)i};
+		for (int p = 0; p < pages; p++) table[i * pages + p] = p * batch + i;
+	}
+	/* The first steps load kernels and record the region. */
+	for (int k = -4; k < repeats; k++) {
+		double begin = now();
+		step_run(step, kv, b->a, &rows, &want, drawn, logprob);
+		if (k >= 0) seconds[k] = now() - begin;
+	}
+	double middle = median(seconds, repeats);
+	*low = seconds[0], *high = seconds[repeats - 1];
+	step_free(step);
+	kv_free(kv);
+	void *arrays[] = {ids, pos, row, drawn, table, logprob, draw, seconds};
+	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
+	return middle;
+}
+
+static int batches_of(const struct gpu_bench *b, int out[GPU_BATCHES_MAX], struct err *err)
+{
+	int n = 0;
+	const char *s = b->o->batches;
+	if (!s) {
+		memcpy(out, b->shape->batches, sizeof b->shape->batches);
+		return 0;
+	}
+	for (char *end; *s; s = *end ? end + 1 : end) {
+		long value = strtol(s, &end, 10);
+		if (end == s || (*end && *end != ',') || value < 1 || value > 65536 || n == GPU_BATCHES_MAX)
+			return err_set(err, ERR_USAGE, "--batches \"%.40s\": expected up to %d numbers of 1 to 65536",
+				b->o->batches, GPU_BATCHES_MAX);
+		out[n++] = (int)value;
+	}
+	if (n < GPU_BATCHES_MAX) out[n] = 0;
+	return 0;
+}
+
+static int bench_decode(struct gpu_bench *b, struct err *err)
+{
+	int batches[GPU_BATCHES_MAX] = {0}, rc = batches_of(b, batches, err);
+	for (int i = 0; i < GPU_BATCHES_MAX && batches[i] && !rc; i++) {
+		char key[32], title[80];
+		double low, high, seconds = decode_seconds(b, batches[i], &low, &high);
+		snprintf(key, sizeof key, "decode_%d", batches[i]);
+		snprintf(title, sizeof title, "decode, batch %d, context %d", batches[i], context_of(b));
+		struct figure *f = gpu_figure_add(b, key, title, batches[i] / seconds, "tok/s", 1,
+			batches[i] / decode_floor(b, batches[i]), "of what copying allows");
+		f->low = low, f->high = high;
+	}
+	return rc;
+}
+
+/* ---- packed passes ---- */
+
+struct packed_tokens {
+	int T, S, n;
+	int32_t *ids, *pos, *start;
+	struct head_row *rows; /* (n) */
+	struct batch batch;
+};
+
+/* Sequences of SEQUENCE tokens, the last one with the rest; three of four tokens are completions. */
+static struct packed_tokens packed_make(const struct gpu_bench *b, int T)
+{
+	int length = MIN(SEQUENCE, T);
+	struct packed_tokens p = {.T = T, .S = (T + length - 1) / length};
+	p.ids = xcalloc((size_t)T, 4);
+	p.pos = xcalloc((size_t)T, 4);
+	p.start = xcalloc((size_t)p.S + 1, 4);
+	p.rows = xcalloc((size_t)T, sizeof *p.rows);
+	for (int t = 0; t < T; t++) {
+		p.ids[t] = (int32_t)(rng_u32(2, 0, (uint64_t)t) % (uint32_t)b->c.vocab_size);
+		p.pos[t] = t % length;
+		if (t % 4 != 3 && t % length < length - 1 && t < T - 1)
+			p.rows[p.n++] = (struct head_row){
+				.at = t, .target = (int32_t)(rng_u32(2, 0, (uint64_t)t + 1) % (uint32_t)b->c.vocab_size)};
+	}
+	for (int s = 0; s <= p.S; s++) p.start[s] = MIN(s * length, T);
+	p.batch = (struct batch){p.ids, {p.T, p.S, p.start, p.pos, NULL}};
+	return p;
+}
+
+static void packed_release(struct packed_tokens *p)
+{
+	free(p->ids);
+	free(p->pos);
+	free(p->start);
+	free(p->rows);
+}
+
+/* FLOP of a forward pass's blocks: products with the weights, and attention's two over the keys that each row sees. */
+static double forward_flops(const struct gpu_bench *b, const struct packed_tokens *p)
+{
+	const struct model_config *c = &b->c;
+	double C = c->hidden_size, Q = (double)c->num_attention_heads * c->head_dim,
+		   KV = (double)c->num_key_value_heads * c->head_dim, keys = 0;
+	for (int t = 0; t < p->T; t++) keys += p->pos[t] + 1;
+	return c->num_hidden_layers * (2.0 * p->T * (C * (2 * Q + 2 * KV) + 3 * C * c->intermediate_size) + 4 * Q * keys);
+}
+
+static void gradient_of_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
+	for (int i = 0; i < n; i++) g[i] = (i % 2 ? 1e-4f : -1e-4f) * logprob[i] / *(const float *)ctx;
+}
+
+static int bench_prefill(struct gpu_bench *b, struct err *err)
+{
+	struct packed_tokens t = packed_make(b, (int)b->o->prefill);
+	struct pass_options po = {.max_tokens = t.T, .head_rows = 1};
+	struct pass *p = NULL;
+	int n = (int)MAX(b->o->repeats / 4, 1), rc = pass_create(b->m, &po, &p, err);
+	double *seconds = xcalloc((size_t)n, sizeof *seconds);
+	/* The first pass only warms up; the last row's log-probability is what the host waits for. */
+	for (int k = -1; k < n && !rc; k++) {
+		float logprob;
+		double begin = now();
+		pass_forward(p, b->a, &t.batch, 0);
+		pass_logprobs(p, t.rows, 1, 1, &logprob, NULL); /* waits */
+		if (k >= 0) seconds[k] = now() - begin;
+	}
+	if (!rc) {
+		char title[80];
+		double middle = median(seconds, n), flops = forward_flops(b, &t);
+		snprintf(title, sizeof title, "prefill, %d packed tokens", t.T);
+		struct figure *f = gpu_figure_add(
+			b, "prefill", title, flops / middle, "TFLOP/s", 1e-12, b->product, "of the product's rate");
+		f->low = seconds[0], f->high = seconds[n - 1];
+	}
+	free(seconds);
+	pass_free(p);
+	packed_release(&t);
+	return rc;
+}
+
+/* ---- training ---- */
+
+struct trainer {
+	struct pass *pass;
+	struct optimizer *optimizer;
+	struct packed_tokens t;
+	float *logprob, count;
+};
+
+static int trainer_open(struct gpu_bench *b, struct trainer *r, struct err *err)
+{
+	int n;
+	*r = (struct trainer){.t = packed_make(b, (int)b->o->tokens)};
+	struct pass_options po = {.max_tokens = r->t.T, .head_rows = MIN(r->t.T, HEAD_ROWS), .backward = true};
+	struct optimizer_options oo = {.learning_rate = 1e-6,
+		.adam_beta1 = 0.9,
+		.adam_beta2 = 0.999,
+		.adam_epsilon = 1e-8,
+		.max_grad_norm = 1,
+		.lr_scheduler_type = "constant"};
+	r->count = (float)r->t.n;
+	r->logprob = xcalloc((size_t)MAX(r->t.n, 1), sizeof *r->logprob);
+	model_enable_grad(b->m, b->a);
+	struct param *params = adapter_params(b->a, &n);
+	/* As a run does: what does not fit whole keeps less for the backward pass. */
+	po.recompute = pass_bytes(b->ops, &b->c, &po) > model_memory(b->m);
+	r->optimizer = optimizer_create(b->ops, params, n, &oo);
+	return pass_create(b->m, &po, &r->pass, err);
+}
+
+static void trainer_close(struct trainer *r)
+{
+	pass_free(r->pass);
+	optimizer_free(r->optimizer);
+	packed_release(&r->t);
+	free(r->logprob);
+}
+
+static double train_step(struct gpu_bench *b, struct trainer *r, bool has_reference)
+{
+	double begin = now();
+	if (has_reference) {
+		pass_forward(r->pass, NULL, &r->t.batch, 0);
+		pass_logprobs(r->pass, r->t.rows, r->t.n, 1, r->logprob, NULL);
+	}
+	pass_forward(r->pass, b->a, &r->t.batch, 0);
+	pass_backward(r->pass, r->t.rows, r->t.n, 1, gradient_of_loss, &r->count);
+	optimizer_step(r->optimizer);
+	wait(b, adapter_params(b->a, &(int){0})->w.master);
+	return now() - begin;
+}
+
+static void bench_train(struct gpu_bench *b, struct trainer *r, bool has_reference)
+{
+	int n = (int)MAX(b->o->repeats / 4, 1);
+	double *seconds = xcalloc((size_t)n, sizeof *seconds);
+	char title[80];
+	for (int k = -1; k < n; k++) {
+		double s = train_step(b, r, has_reference);
+		if (k >= 0) seconds[k] = s;
+	}
+	/* Of the arithmetic: a forward pass each, two products in backward where the weights are frozen one, and the head.
+	 */
+	double head = 2.0 * r->t.n * (double)b->c.hidden_size * b->c.vocab_size, passes = has_reference ? 3 : 2,
+		   flops = passes * (forward_flops(b, &r->t) + head), middle = median(seconds, n);
+	snprintf(title, sizeof title, "GRPO step, %d packed tokens%s", r->t.T, has_reference ? ", reference" : ", beta 0");
+	struct figure *f = gpu_figure_add(b, has_reference ? "train_reference" : "train", title, r->t.T / middle, "tok/s",
+		1, r->t.T / (flops / b->product), "of the product's rate");
+	f->low = seconds[0], f->high = seconds[n - 1];
+	free(seconds);
+}
+
+enum { PROMPTS = 8, ANSWERS = 8, PROMPT = 256 };
+
+/* All prompts are there from the start; ends when the last answer has its tokens. */
+static int rollout_generate(struct gpu_bench *b, struct engine *e, int answer, struct err *err)
+{
+	int32_t prompt[PROMPT];
+	int active, rc = 0;
+	for (int i = 0; i < PROMPTS && !rc; i++) {
+		for (int t = 0; t < PROMPT; t++)
+			prompt[t] = (int32_t)(rng_u32(3, (uint64_t)i, (uint64_t)t) % (uint32_t)b->c.vocab_size);
+		struct request q = {.id = i,
+			.prompt = prompt,
+			.nprompt = PROMPT,
+			.num_samples = ANSWERS,
+			.sampling = {.temperature = 1, .top_p = 1, .seed = (uint64_t)i},
+			.max_new_tokens = answer,
+			.adapter = b->a};
+		rc = engine_submit(e, &q, err);
+	}
+	do engine_step(e, &active);
+	while (active && !rc);
+	for (struct completion c; engine_take(e, &c);) completion_release(&c);
+	return rc;
+}
+
+/* Packed passes over so many tokens, the sum over ranks, one step of the optimiser, and a look at what it wrote. */
+static int rollout_update(struct gpu_bench *b, struct trainer *r, int tokens, struct err *err)
+{
+	for (int done = 0; done < tokens; done += r->t.T) {
+		pass_forward(r->pass, b->a, &r->t.batch, 0);
+		pass_backward(r->pass, r->t.rows, r->t.n, 1, gradient_of_loss, &r->count);
+	}
+	int rc = optimizer_gather(r->optimizer, b->ranks, err);
+	if (rc) return rc;
+	optimizer_step(r->optimizer);
+	wait(b, adapter_params(b->a, &(int){0})->w.master);
+	return 0;
+}
+
+/* 8 prompts x 8 answers, then as many training steps' passes as their tokens fill, and the optimiser's; of several
+ * ranks each, and the slowest counts. */
+static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err)
+{
+	int answer = (int)b->o->answer, total = PROMPTS * ANSWERS * (PROMPT + answer);
+	struct engine_options eo = {.max_sequences = PROMPTS * ANSWERS, .max_context = PROMPT + answer};
+	struct engine *e;
+	char title[80];
+	int rc = engine_create(b->m, &eo, &e, err);
+	if (rc) return rc;
+	/* A short one first: kernels load, regions are recorded. */
+	rc = rollout_generate(b, e, MIN(answer, 8), err);
+	if (!rc) rc = rollout_update(b, r, 1, err);
+	if (!rc) rc = ranks_meet(b->ranks, err);
+	double begin = now(), generated = begin;
+	if (!rc) rc = rollout_generate(b, e, answer, err);
+	generated = now();
+	if (!rc) rc = rollout_update(b, r, total, err);
+	if (!rc) rc = ranks_meet(b->ranks, err);
+	double end = now();
+	engine_free(e);
+	if (rc) return rc;
+	snprintf(
+		title, sizeof title, "64 x %d tokens %.1f s, one update %.1f s", answer, generated - begin, end - generated);
+	gpu_figure_add(b, "rollout", title, end - begin, "s", 1, 0, "");
+	return 0;
+}
+
+/* ---- the parts of one shape ---- */
+
+/* The same steps by a backend in which a row's bits are its own, beside those of the fast one. */
+static int bench_invariant(struct gpu_bench *b, struct err *err)
+{
+	enum { BATCH = 64 };
+	double fast = 0, low, high;
+	for (int i = 0; i < b->count; i++)
+		if (!strcmp(b->figures[i].key, "decode_64")) fast = b->figures[i].value;
+	if (!fast) fast = BATCH / decode_seconds(b, BATCH, &low, &high);
+	model_drop(b);
+	int rc = model_make(b, true, err);
+	if (rc) return rc;
+	double seconds = decode_seconds(b, BATCH, &low, &high);
+	struct figure *f = gpu_figure_add(
+		b, "invariant_64", "decode, batch 64, batch_invariant", BATCH / seconds, "tok/s", 1, fast, "of fast mode");
+	f->low = low, f->high = high;
+	return 0;
+}
+
+static bool is_wanted(const struct gpu_bench *b, const char *part)
+{
+	return gpu_is_listed(b->o->parts ? b->o->parts : b->shape->parts, part);
+}
+
+static int bench_training(struct gpu_bench *b, struct err *err)
+{
+	struct trainer r;
+	int rc = trainer_open(b, &r, err);
+	if (!rc && is_wanted(b, "train")) {
+		bench_train(b, &r, true);
+		bench_train(b, &r, false);
+	}
+	if (!rc && is_wanted(b, "rollout")) rc = bench_rollout(b, &r, err);
+	trainer_close(&r);
+	return rc;
+}
+
+int gpu_parts_run(struct gpu_bench *b, struct err *err)
+{
+	bool trains = is_wanted(b, "train") || is_wanted(b, "rollout");
+	if (b->o->parts && !strcmp(b->o->parts, "ranks"))
+		return gpu_ranks_run(b, err); /* its processes have models of their own */
+	noise_make(b);
+	int rc = model_make(b, false, err);
+	if (!rc) {
+		b->copy = copy_rate(b);
+		b->product = product_rate(b);
+	}
+	if (!rc && is_wanted(b, "decode")) rc = bench_decode(b, err);
+	if (!rc && is_wanted(b, "prefill")) rc = bench_prefill(b, err);
+	if (!rc && trains) rc = bench_training(b, err);
+	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
+	model_drop(b);
+	free(b->noise);
+	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
+	return rc;
+}

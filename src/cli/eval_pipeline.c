@@ -1,0 +1,235 @@
+/* eval --pipeline: the cheapest genuine kernel that the frontend wrote for a task is given to the
+ * mid-end, and the cheapest of all counts. Beside it, for each task, two chains of the frontend alone:
+ * one with as many answers, one with as many tokens. They begin with the frontend's own answers, which
+ * all three share. */
+#include "cli/eval_options.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "policy/policy.h"
+#include "rl/rl.h"
+#include "task/task.h"
+#include "verify/verdict.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct pipeline {
+	struct eval_chain *c;
+	int n, K, M;                  /* tasks; answers of frontend and of mid-end */
+	struct prompt_set mids;       /* of the tasks with a kernel, in their order */
+	int *task_of;                 /* (mids) */
+	struct rollout *answers;      /* (mids * M) of the mid-end */
+	struct chain *chain;          /* (3 n) pipeline, single at equal answers, single at equal tokens */
+	const struct verdict **given; /* (n) of the kernel that was handed on; NULL: there was none */
+};
+
+/* The frontend's cheapest genuine answer of each task, as the mid-end's prompts. */
+static int kernels_take(struct pipeline *p, struct err *err)
+{
+	const struct eval_chain *c = p->c;
+	struct prompt_kernel *k = xcalloc((size_t)p->n + 1, sizeof *k);
+	struct prompt_options o = {.stage = "midend",
+		.prompt_template = c->o->midend_template,
+		.precision = c->o->precision,
+		.chat_template = c->policy->chat,
+		.chat_date = c->policy->chat_date,
+		.max_prompt_length = c->o->max_prompt_length};
+	size_t count = 0;
+	for (int i = 0; i < p->n; i++) {
+		const struct rollout *best = NULL;
+		for (int s = 0; s < p->K; s++) {
+			const struct rollout *r = &c->rollouts[(int64_t)i * p->K + s];
+			if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+			if (!best || r->verdict.cost_s < best->verdict.cost_s) best = r;
+		}
+		if (!best) continue;
+		p->given[i] = &best->verdict;
+		k[count++] = (struct prompt_kernel){.task = &c->prompts->rows[i].task,
+			.source = best->text + best->answer.code_begin,
+			.len = best->answer.code_end - best->answer.code_begin,
+			.profile = &best->verdict};
+	}
+	int rc = prompt_set_kernels(&o, k, count, c->policy->tokenizer, &p->mids, err);
+	/* Prompts that were too long are gone from the set, and their kernels stay as they are. */
+	for (size_t m = 0, i = 0; !rc && m < p->mids.count; m++, i++) {
+		while (strcmp(p->mids.rows[m].task.name, c->prompts->rows[i].task.name)) i++;
+		p->task_of[m] = (int)i;
+	}
+	free(k);
+	return rc;
+}
+
+/* The mid-end's prompts hold kernels, so the engine of the frontend may be too small for them. */
+static int engine_fit(struct pipeline *p, struct err *err)
+{
+	struct eval_chain *c = p->c;
+	size_t longest = 0;
+	if (c->author->outside) return 0;
+	for (size_t i = 0; i < c->prompts->count; i++) longest = MAX(longest, c->prompts->rows[i].ids.count);
+	for (size_t i = 0; i < p->mids.count; i++) longest = MAX(longest, p->mids.rows[i].ids.count);
+	struct engine_options eo = {.max_sequences = 64, .max_context = (int)longest + (int)c->o->max_completion_length};
+	engine_free(c->author->engine);
+	c->author->engine = NULL;
+	return engine_create(c->policy->model, &eo, &c->author->engine, err);
+}
+
+static int midend_ask(struct pipeline *p, struct err *err)
+{
+	struct eval_chain *c = p->c;
+	int count = (int)p->mids.count, *index = xcalloc((size_t)count + 1, sizeof *index);
+	struct author mid = *c->author;
+	struct rollout_options ro = c->front;
+	mid.stage = "midend";
+	ro.num_samples = p->M;
+	ro.id_base = p->n; /* other random numbers than the frontend's */
+	ro.adapter = c->o->midend_adapter ? c->policy->adapters[0] : c->policy->adapter;
+	for (int i = 0; i < count; i++) index[i] = i;
+	p->answers = xcalloc(size_mul((size_t)count, (size_t)p->M) + 1, sizeof *p->answers);
+	int rc = rollouts_collect(&mid, c->verifier, &p->mids, index, count, &ro, p->answers, NULL, err);
+	free(index);
+	return rc;
+}
+
+/* What the pipeline used for each task, and the two chains of the frontend alone that use as much. */
+static int single_ask(struct pipeline *p, struct err *err)
+{
+	struct eval_chain *c = p->c;
+	struct chain *whole = p->chain, *answers = p->chain + p->n, *tokens = p->chain + 2 * p->n;
+	for (int i = 0; i < p->n; i++) {
+		whole[i] = (struct chain){.prompt = i, .sample = p->K, .stride = 1};
+		for (int s = 0; s < p->K; s++) chain_add(&whole[i], &c->rollouts[(int64_t)i * p->K + s], c->prompts);
+		answers[i] = tokens[i] = whole[i];
+	}
+	for (int64_t m = 0; m < (int64_t)p->mids.count * p->M; m++)
+		chain_add(&whole[p->task_of[m / p->M]], &p->answers[m], &p->mids);
+	for (int i = 0; i < p->n; i++) {
+		answers[i].answers_max = whole[i].answers;
+		answers[i].tokens_budget = INT64_MAX;
+		tokens[i].tokens_budget = whole[i].tokens;
+	}
+	struct rollout_options ro = c->front;
+	ro.num_samples = 1;
+	ro.id_base = p->n + (int)p->mids.count;
+	ro.progress = NULL;
+	return chains_draw(c->author, c->verifier, c->prompts, &ro, answers, 2 * p->n, err);
+}
+
+/* What the mid-end did: of its answers how many are genuine, faster, slower; by which change the best
+ * ones are faster, and how much over the kernels that were given (kept where nothing was faster). */
+static json_t *midend_json(const struct pipeline *p)
+{
+	int count = (int)p->mids.count, genuine = 0, judged = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
+	double log_best = 0, log_by[MIDEND_CHANGE_COUNT] = {0};
+	for (int m = 0; m < count; m++) {
+		const struct verdict *given = p->given[p->task_of[m]];
+		enum midend_change change = CHANGE_NONE;
+		double best = 1;
+		for (int k = 0; k < p->M; k++) {
+			const struct rollout *r = &p->answers[(int64_t)m * p->M + k];
+			judged += !r->is_dropped;
+			if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+			double s = midend_speedup(given, &r->verdict);
+			genuine++;
+			faster += s > 1;
+			slower += s < 1;
+			if (!(s > best)) continue;
+			best = s;
+			change = midend_change(given, &r->verdict);
+		}
+		log_best += log(best);
+		by[change]++;
+		log_by[change] += log(best);
+	}
+	json_t *changes = json_object();
+	for (int c = 0; c < MIDEND_CHANGE_COUNT; c++)
+		json_object_set_new(changes, midend_change_name((enum midend_change)c),
+			json_pack("{s:i, s:f}", "kernels", by[c], "speedup_geomean", by[c] ? exp(log_by[c] / by[c]) : 0.0));
+	return json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:o}", "kernels", count, "refused_prompts", p->mids.refused,
+		"answers", judged, "genuine", (double)genuine / MAX(judged, 1), "faster", (double)faster / MAX(judged, 1),
+		"slower", (double)slower / MAX(judged, 1), "speedup_geomean", count ? exp(log_best / count) : 0.0, "changes",
+		changes);
+}
+
+static void rows_put(const struct pipeline *p, struct str *rows)
+{
+	for (int64_t m = 0; m < (int64_t)p->mids.count * p->M; m++) {
+		json_t *row = rollout_json(&p->answers[m], &p->mids);
+		json_object_set_new(row, "stage", json_string("midend"));
+		jsonl_put(rows, row);
+		json_decref(row);
+	}
+}
+
+int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err)
+{
+	int n = (int)c->prompts->count;
+	struct pipeline p = {.c = c,
+		.n = n,
+		.K = (int)c->o->num_samples,
+		.M = (int)(c->o->midend_samples ? c->o->midend_samples : c->o->num_samples)};
+	p.task_of = xcalloc((size_t)n + 1, sizeof *p.task_of);
+	p.given = xcalloc((size_t)n + 1, sizeof *p.given);
+	p.chain = xcalloc(3 * (size_t)n + 1, sizeof *p.chain);
+	int rc = kernels_take(&p, err);
+	if (!rc) rc = engine_fit(&p, err);
+	if (!rc) rc = midend_ask(&p, err);
+	if (!rc) rc = single_ask(&p, err);
+	if (!rc) {
+		struct chain *answers = p.chain + n, *tokens = p.chain + 2 * (int64_t)n;
+		uint64_t seed = (uint64_t)c->o->seed;
+		*out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "midend", midend_json(&p), "pipeline",
+			chains_json(p.chain, n), "single_equal_answers", chains_json(answers, n), "single_equal_tokens",
+			chains_json(tokens, n), "over_equal_answers", chains_paired(p.chain, answers, n, c->prompts, seed),
+			"over_equal_tokens", chains_paired(p.chain, tokens, n, c->prompts, seed));
+		rows_put(&p, rows);
+	}
+	if (p.answers) rollouts_release(p.answers, (int)p.mids.count * p.M);
+	prompt_set_release(&p.mids);
+	free(p.answers);
+	free(p.chain);
+	free(p.given);
+	free(p.task_of);
+	return rc;
+}
+
+/* ---- for people ---- */
+
+static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static long long count_at(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
+
+static void print_over(const char *name, const json_t *d)
+{
+	const json_t *ratio = json_object_get(d, "speedup_ratio");
+	printf("%s: solved %+.4f [%+.4f, %+.4f]", name, real_at(d, "solved"), real_at(d, "low"), real_at(d, "high"));
+	if (ratio)
+		printf(", speedup x%.3f [%.3f, %.3f] on %lld tasks that both solve", real_at(ratio, "value"),
+			real_at(ratio, "low"), real_at(ratio, "high"), count_at(ratio, "pairs"));
+	printf("\n");
+}
+
+void eval_pipeline_print(const json_t *j)
+{
+	static const char *const sides[] = {"pipeline", "single_equal_answers", "single_equal_tokens"};
+	const json_t *m = json_object_get(j, "midend");
+	const char *name;
+	json_t *change;
+	printf(
+		"mid-end: %lld kernels given; of %lld answers %.4f genuine, %.4f faster, %.4f slower; speedup over the kernels "
+		"given %.4f\n",
+		count_at(m, "kernels"), count_at(m, "answers"), real_at(m, "genuine"), real_at(m, "faster"),
+		real_at(m, "slower"), real_at(m, "speedup_geomean"));
+	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
+		printf("  %-14s %lld kernels, x%.3f\n", name, count_at(change, "kernels"), real_at(change, "speedup_geomean"));
+	for (size_t i = 0; i < ARRAY_LEN(sides); i++) {
+		const json_t *s = json_object_get(j, sides[i]);
+		printf("%-22s %.4f solved, speedup %.4f; a task: %.2f answers, %.0f tokens\n", sides[i], real_at(s, "solved"),
+			real_at(s, "speedup_geomean"), real_at(s, "answers"), real_at(s, "tokens"));
+	}
+	print_over("pipeline - single at equal answers", json_object_get(j, "over_equal_answers"));
+	print_over("pipeline - single at equal tokens", json_object_get(j, "over_equal_tokens"));
+}

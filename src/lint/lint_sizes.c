@@ -1,0 +1,428 @@
+/* Two walks over one tree: the first binds names to numbers, three times over, so that a name may stand for another;
+ * the second looks at whatever decides something. Texts are hostile: recursion has a depth, lists have an end. */
+#include "lint/lint_sizes.h"
+#include "base/base.h"
+#include "lint/lint_internal.h"
+#include <math.h>
+
+#define PARSE_TIMEOUT_US 5000000
+#define DEPTH_MAX 24
+#define VALUES_MAX 6 /* numbers that one expression may be */
+#define BOUND_MAX 128
+#define FUNCTIONS_MAX 64
+#define ROUNDS 3
+#define NUMBER_MAX 1e15
+
+const TSLanguage *tree_sitter_python(void);
+
+/* What an expression may be: a few numbers. */
+struct values {
+	int count;
+	double list[VALUES_MAX];
+};
+struct sizes {
+	struct walk w;
+	struct lint_sizes *out;
+	int nbound;
+	struct {
+		struct slice name;
+		struct values values;
+	} bound[BOUND_MAX];
+	int round; /* of the walk */
+	int nfunctions;
+	struct {
+		struct slice name;
+		TSNode parameters;
+	} functions[FUNCTIONS_MAX];
+	int line, column; /* of what is being looked at */
+};
+
+static void value_add(struct values *v, double x)
+{
+	if (!isfinite(x) || fabs(x) > NUMBER_MAX || v->count == VALUES_MAX) return;
+	for (int i = 0; i < v->count; i++)
+		if (v->list[i] == x) return;
+	v->list[v->count++] = x;
+}
+
+/* ---- numbers ---- */
+
+static struct values number_of(struct slice text)
+{
+	char digits[64];
+	size_t n = 0;
+	struct values v = {0};
+	for (size_t i = 0; i < text.len && n + 1 < sizeof digits; i++)
+		if (text.data[i] != '_') digits[n++] = text.data[i];
+	digits[n] = 0;
+	/* Python's 0b and 0o are nothing that strtod knows. */
+	bool is_binary = n > 2 && digits[0] == '0' && strchr("bB", digits[1]),
+		 is_octal = n > 2 && digits[0] == '0' && strchr("oO", digits[1]);
+	char *end = digits;
+	double x = is_binary || is_octal ? (double)strtoll(digits + 2, &end, is_binary ? 2 : 8) : strtod(digits, &end);
+	if (n && *end == 0) value_add(&v, x);
+	return v;
+}
+
+static double combined(char op, bool is_double, double a, double b)
+{
+	switch (op) {
+	case '+': return a + b;
+	case '-': return a - b;
+	case '*': return is_double ? pow(a, b) : a * b;
+	case '/': return b == 0 ? NAN : is_double ? floor(a / b) : a / b;
+	case '%': return b == 0 ? NAN : a - b * floor(a / b);
+	case '<': return is_double && fabs(b) < 60 ? a * exp2(b) : NAN;
+	case '>': return is_double && fabs(b) < 60 ? floor(a / exp2(b)) : NAN;
+	default: return NAN;
+	}
+}
+
+/* Of a tree with errors any part may be missing. */
+static uint32_t child_count(TSNode n) { return ts_node_is_null(n) ? 0 : ts_node_named_child_count(n); }
+
+static TSNode unwrapped(TSNode n)
+{
+	while (node_is(n, "parenthesized_expression") && child_count(n) == 1) n = ts_node_named_child(n, 0);
+	return n;
+}
+
+/* The only argument of a call; null where there are others. */
+static TSNode argument_alone(TSNode call)
+{
+	TSNode list = node_field(call, "arguments");
+	TSNode none = {0};
+	return node_is(list, "argument_list") && child_count(list) == 1 ? ts_node_named_child(list, 0) : none;
+}
+
+static struct values values_of(const struct sizes *s, TSNode n, int depth);
+
+static struct values values_binary(const struct sizes *s, TSNode n, int depth)
+{
+	struct values a = values_of(s, node_field(n, "left"), depth), b = values_of(s, node_field(n, "right"), depth),
+				  v = {0};
+	struct slice op = node_text(&s->w, node_field(n, "operator"));
+	for (int i = 0; i < a.count && op.len; i++)
+		for (int k = 0; k < b.count; k++) value_add(&v, combined(op.data[0], op.len == 2, a.list[i], b.list[k]));
+	return v;
+}
+
+/* The numbers that an expression of numbers and bound names may be; none where anything else is in it. */
+static struct values values_of(const struct sizes *s, TSNode n, int depth)
+{
+	struct values v = {0};
+	n = unwrapped(n);
+	if (ts_node_is_null(n) || depth > DEPTH_MAX) return v;
+	if (node_is(n, "integer") || node_is(n, "float")) return number_of(node_text(&s->w, n));
+	/* A name or an attribute, whoever's, by its last word. */
+	if (node_is(n, "identifier") || node_is(n, "attribute")) {
+		struct slice name = node_text(&s->w, node_terminal(n));
+		for (int i = 0; i < s->nbound; i++)
+			if (slice_same(s->bound[i].name, name)) return s->bound[i].values;
+	} else if (node_is(n, "binary_operator")) {
+		return values_binary(s, n, depth + 1);
+	} else if (node_is(n, "unary_operator")) {
+		struct values a = values_of(s, node_field(n, "argument"), depth + 1);
+		struct slice op = node_text(&s->w, node_field(n, "operator"));
+		for (int i = 0; i < a.count; i++)
+			value_add(&v, slice_is(op, "-") ? -a.list[i] : slice_is(op, "+") ? a.list[i] : NAN);
+	} else if (node_is(n, "call")) {
+		/* constexpr(26), int(26): what wraps a number is taken for it. */
+		return values_of(s, argument_alone(n), depth + 1);
+	} else if (node_is(n, "conditional_expression") && child_count(n) == 3) {
+		struct values a = values_of(s, ts_node_named_child(n, 0), depth + 1),
+					  b = values_of(s, ts_node_named_child(n, 2), depth + 1);
+		for (int i = 0; i < a.count; i++) value_add(&v, a.list[i]);
+		for (int i = 0; i < b.count; i++) value_add(&v, b.list[i]);
+	}
+	return v;
+}
+
+/* ---- first walk: what names may be ---- */
+
+static void bind(struct sizes *s, TSNode left, TSNode right)
+{
+	if (ts_node_is_null(right) || !(node_is(left, "identifier") || node_is(left, "attribute"))) return;
+	struct slice name = node_text(&s->w, node_terminal(left));
+	struct values v = values_of(s, right, 0);
+	int at = 0;
+	while (at < s->nbound && !slice_same(s->bound[at].name, name)) at++;
+	if (!v.count || at == BOUND_MAX) return;
+	if (at == s->nbound) {
+		s->bound[at].name = name;
+		s->bound[at].values = (struct values){0};
+		s->nbound++;
+	}
+	for (int i = 0; i < v.count; i++) value_add(&s->bound[at].values, v.list[i]);
+}
+
+/* What a function of the source is called with, or a kernel launched, by position. */
+static void bind_arguments(struct sizes *s, TSNode call)
+{
+	TSNode callee = node_field(call, "function"), list = node_field(call, "arguments");
+	if (node_is(callee, "subscript")) callee = node_field(callee, "value");
+	struct slice name = node_text(&s->w, node_terminal(callee));
+	int at = 0;
+	while (at < s->nfunctions && !slice_same(s->functions[at].name, name)) at++;
+	if (at == s->nfunctions || !node_is(list, "argument_list")) return;
+	TSNode parameters = s->functions[at].parameters;
+	uint32_t self = child_count(parameters) && slice_is(node_text(&s->w, ts_node_named_child(parameters, 0)), "self");
+	uint32_t count = MIN(child_count(list), child_count(parameters) - self);
+	for (uint32_t i = 0; i < count; i++) {
+		TSNode p = ts_node_named_child(parameters, i + self);
+		/* n, n: tl.constexpr, n=1 */
+		if (node_is(p, "typed_parameter")) p = ts_node_named_child(p, 0);
+		if (node_is(p, "default_parameter") || node_is(p, "typed_default_parameter")) p = node_field(p, "name");
+		bind(s, p, ts_node_named_child(list, i));
+	}
+}
+
+static void bind_all(struct sizes *s, TSNode n)
+{
+	if (node_is(n, "call")) bind_arguments(s, n);
+	if (node_is(n, "function_definition") && s->round == 0 && s->nfunctions < FUNCTIONS_MAX) {
+		s->functions[s->nfunctions].name = node_text(&s->w, node_field(n, "name"));
+		s->functions[s->nfunctions++].parameters = node_field(n, "parameters");
+	}
+	if (node_is(n, "keyword_argument") || node_is(n, "default_parameter") || node_is(n, "typed_default_parameter")) {
+		bind(s, node_field(n, "name"), node_field(n, "value"));
+	} else if (node_is(n, "named_expression")) {
+		bind(s, node_field(n, "name"), node_field(n, "value"));
+	} else if (node_is(n, "assignment")) {
+		TSNode left = node_field(n, "left"), right = node_field(n, "right");
+		bind(s, left, right);
+		/* A, B = 1, 2 */
+		uint32_t count = child_count(left);
+		if (!(node_is(left, "pattern_list") || node_is(left, "tuple_pattern")) || child_count(right) != count) return;
+		for (uint32_t i = 0; i < count; i++) bind(s, ts_node_named_child(left, i), ts_node_named_child(right, i));
+	}
+}
+
+/* ---- second walk: what decides ---- */
+
+static void size_add(struct sizes *s, enum lint_size_kind kind, double number, double modulus)
+{
+	if (!isfinite(number) || fabs(number) > NUMBER_MAX || !(fabs(modulus) <= NUMBER_MAX)) return;
+	struct lint_size z = {kind, (int64_t)floor(number), (int64_t)modulus, s->line, s->column};
+	/* No size is 0, and nothing changes below it. */
+	if (z.number < 0 || (z.number == 0 && kind != LINT_SIZE_REST)) return;
+	struct lint_sizes *o = s->out;
+	for (int i = 0; i < o->count; i++)
+		if (o->list[i].kind == kind && o->list[i].number == z.number && o->list[i].modulus == z.modulus &&
+			o->list[i].line == z.line && o->list[i].column == z.column)
+			return;
+	if (o->count == LINT_SIZES_MAX) o->more++;
+	else o->list[o->count++] = z;
+}
+
+/* Ranks, strides and bytes of an element are no sizes. */
+static bool is_no_size(const struct sizes *s, TSNode n)
+{
+	static const char *const NAMES[] = {"dim", "ndim", "stride", "element_size", "itemsize", "dtype", "device", "len",
+		"data_ptr", "storage_offset", "get_device_capability", "type", "__version__"};
+	if (node_is(n, "subscript")) n = node_field(n, "value");
+	return slice_in(node_text(&s->w, node_terminal(n)), NAMES, ARRAY_LEN(NAMES));
+}
+
+static bool has_name(TSNode n, int depth)
+{
+	if (node_is(n, "identifier")) return true;
+	uint32_t count = depth > DEPTH_MAX ? 0 : MIN(child_count(n), 16u);
+	for (uint32_t i = 0; i < count; i++)
+		if (has_name(ts_node_named_child(n, i), depth + 1)) return true;
+	return false;
+}
+
+/* `n` is compared with v: what stands in it beside a size is taken off, step by step. */
+static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth);
+
+static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
+{
+	TSNode left = node_field(n, "left"), right = node_field(n, "right");
+	struct slice op = node_text(&s->w, node_field(n, "operator"));
+	struct values a = values_of(s, left, 0), b = values_of(s, right, 0);
+	bool is_left = b.count > 0, is_double = op.len == 2;
+	const struct values *c = is_left ? &b : &a;
+	TSNode rest = is_left ? left : right;
+	char sign = op.len ? op.data[0] : 0;
+	/* Both sides have sizes in them, or the number is divided: the comparison's own number has to do. */
+	if (!c->count || (!is_left && strchr("/%<>", sign))) {
+		size_add(s, kind, v, 0);
+		return;
+	}
+	for (int i = 0; i < c->count; i++) {
+		double k = c->list[i];
+		if (sign == '+') invert(s, rest, kind, v - k, depth);
+		else if (sign == '-') invert(s, rest, kind, is_left ? v + k : k - v, depth);
+		else if (sign == '*' && !is_double) invert(s, rest, kind, v / k, depth);
+		else if (sign == '/' || (sign == '>' && is_double)) {
+			/* A whole quotient is v from v * k on, and more from (v + 1) * k on. */
+			double by = sign == '>' ? exp2(k) : k;
+			invert(s, rest, kind, v * by, depth);
+			if (is_double) invert(s, rest, LINT_SIZE_ORDER, (v + 1) * by, depth);
+		} else if (sign == '<' && is_double) invert(s, rest, kind, v / exp2(k), depth);
+		else if (sign == '%' && k >= 2) size_add(s, LINT_SIZE_REST, v, k);
+		else if (sign == '&') size_add(s, LINT_SIZE_BITS, k, 0);
+		else if (sign == '^' && fabs(v) < 1e9 && fabs(k) < 1e9)
+			invert(s, rest, LINT_SIZE_EQUAL, (double)((int64_t)v ^ (int64_t)k), depth);
+		else size_add(s, kind, v, 0);
+	}
+}
+
+static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
+{
+	n = unwrapped(n);
+	if (ts_node_is_null(n) || depth > DEPTH_MAX || is_no_size(s, n)) return;
+	TSNode list = node_is(n, "call") ? node_field(n, "arguments") : (TSNode){0};
+	if (node_is(n, "binary_operator")) {
+		invert_binary(s, n, kind, v, depth + 1);
+	} else if (node_is(n, "unary_operator")) {
+		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v,
+			depth + 1);
+	} else if (node_is(list, "argument_list") && child_count(list) > 0) {
+		struct slice name = node_text(&s->w, node_terminal(n));
+		uint32_t count = MIN(child_count(list), 8u);
+		struct values by = count > 1 ? values_of(s, ts_node_named_child(list, 1), 0) : (struct values){0};
+		bool is_cdiv = slice_is(name, "cdiv");
+		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is tried on each argument. */
+		for (int i = 0; is_cdiv && i < by.count; i++) {
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, v * by.list[i], depth + 1);
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, (v - 1) * by.list[i], depth + 1);
+		}
+		bool is_any = is_cdiv;
+		for (uint32_t i = 0; !is_cdiv && i < count; i++) {
+			TSNode argument = ts_node_named_child(list, i);
+			if (!has_name(argument, 0)) continue;
+			is_any = true;
+			invert(s, argument, kind, v, depth + 1);
+		}
+		if (!is_any) size_add(s, kind, v, 0);
+	} else {
+		size_add(s, kind, v, 0);
+	}
+}
+
+/* Two operands of which one may be a number. */
+static void pair(struct sizes *s, TSNode a, TSNode b, enum lint_size_kind kind)
+{
+	struct values va = values_of(s, a, 0), vb = values_of(s, b, 0);
+	/* What is a number by its name may be something else elsewhere. */
+	for (int i = 0; i < vb.count && has_name(a, 0); i++) invert(s, a, kind, vb.list[i], 0);
+	for (int i = 0; i < va.count && has_name(b, 0); i++) invert(s, b, kind, va.list[i], 0);
+}
+
+/* a < b <= c, a in (1, 2), a in range(1, 2): operands with the words between them. */
+static void compare(struct sizes *s, TSNode n)
+{
+	uint32_t count = MIN(ts_node_child_count(n), 32u);
+	TSNode before = {0};
+	struct slice op = {"", 0};
+	for (uint32_t i = 0; i < count; i++) {
+		TSNode child = ts_node_child(n, i);
+		if (!ts_node_is_named(child)) {
+			op = node_text(&s->w, child);
+			continue;
+		}
+		bool is_order = op.len && strchr("<>", op.data[0]) && !slice_is(op, "<>");
+		bool is_in = op.len && op.data[op.len - 1] == 'n';
+		TSNode among = is_in && node_is(child, "call") ? node_field(child, "arguments") : child;
+		uint32_t members = is_in ? MIN(child_count(among), 16u) : 0;
+		if (!ts_node_is_null(before) && !is_in) pair(s, before, child, is_order ? LINT_SIZE_ORDER : LINT_SIZE_EQUAL);
+		for (uint32_t k = 0; k < members && !ts_node_is_null(before); k++)
+			pair(s, before, ts_node_named_child(among, k), LINT_SIZE_EQUAL);
+		before = child;
+	}
+}
+
+/* What is true where it is not 0: only sums and the like say more than a name. */
+static void truth(struct sizes *s, TSNode n)
+{
+	n = unwrapped(n);
+	if (node_is(n, "not_operator")) n = unwrapped(node_field(n, "argument"));
+	if (node_is(n, "binary_operator")) invert(s, n, LINT_SIZE_EQUAL, 0, 0);
+}
+
+static void call(struct sizes *s, TSNode n)
+{
+	static const char *const EXTREMES[] = {"min", "max", "minimum", "maximum", "clamp", "clip"},
+							 *const LOOPS[] = {"range", "static_range"};
+	struct slice name = node_text(&s->w, node_terminal(n));
+	TSNode list = node_field(n, "arguments");
+	uint32_t count = node_is(list, "argument_list") ? MIN(child_count(list), 8u) : 0;
+	/* Each argument beside each other one. */
+	for (uint32_t i = 0; i < count && slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES)); i++)
+		for (uint32_t k = i + 1; k < count; k++)
+			pair(s, ts_node_named_child(list, i), ts_node_named_child(list, k), LINT_SIZE_ORDER);
+	/* A loop runs where its end is above its start. */
+	if (slice_in(name, LOOPS, ARRAY_LEN(LOOPS))) {
+		if (count == 1 && node_is(unwrapped(ts_node_named_child(list, 0)), "binary_operator"))
+			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, 0, 0);
+		if (count > 1) pair(s, ts_node_named_child(list, 0), ts_node_named_child(list, 1), LINT_SIZE_ORDER);
+	}
+	if (slice_is(name, "where") && count) truth(s, ts_node_named_child(list, 0));
+}
+
+/* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k equal elements ends there. */
+static void arithmetic(struct sizes *s, TSNode n)
+{
+	TSNode left = unwrapped(node_field(n, "left")), right = unwrapped(node_field(n, "right"));
+	struct slice op = node_text(&s->w, node_field(n, "operator"));
+	struct values k = values_of(s, right, 0);
+	bool is_list = node_is(left, "list") || node_is(left, "tuple") || node_is(left, "string");
+	for (int i = 0; i < k.count && op.len; i++) {
+		if (slice_is(op, "*") && is_list) size_add(s, LINT_SIZE_BEYOND, k.list[i], 0);
+		if (slice_is(op, "//") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, k.list[i], 0);
+		if (slice_is(op, ">>") && has_name(left, 0)) invert(s, left, LINT_SIZE_BEYOND, exp2(k.list[i]), 0);
+	}
+}
+
+static void look(struct sizes *s, TSNode n)
+{
+	TSPoint at = ts_node_start_point(n);
+	s->line = (int)at.row + 1;
+	s->column = (int)at.column;
+	if (node_is(n, "comparison_operator")) compare(s, n);
+	else if (node_is(n, "binary_operator")) arithmetic(s, n);
+	else if (node_is(n, "call")) call(s, n);
+	else if (node_is(n, "if_statement") || node_is(n, "elif_clause") || node_is(n, "while_statement"))
+		truth(s, node_field(n, "condition"));
+	else if (node_is(n, "conditional_expression") && child_count(n) == 3) truth(s, ts_node_named_child(n, 1));
+	else if (node_is(n, "assert_statement") && child_count(n)) truth(s, ts_node_named_child(n, 0));
+	else if (node_is(n, "keyword_argument") && slice_is(node_text(&s->w, node_field(n, "name")), "mask"))
+		truth(s, node_field(n, "value"));
+	else if (node_is(n, "pair") || node_is(n, "case_pattern")) {
+		/* A table's keys and the patterns of a match are what something is equal to. */
+		TSNode key = node_is(n, "pair") ? node_field(n, "key")
+			: child_count(n)            ? ts_node_named_child(n, 0)
+										: (TSNode){0};
+		struct values v = values_of(s, key, 0);
+		for (int i = 0; i < v.count; i++) size_add(s, LINT_SIZE_EQUAL, v.list[i], 0);
+	}
+}
+
+int lint_sizes(const char *src, size_t len, struct lint_sizes *out)
+{
+	*out = (struct lint_sizes){0};
+	if (len > LINT_SOURCE_BYTES_MAX) return ERR_OK;
+	TSParser *parser = ts_parser_new();
+	bool ready = ts_parser_set_language(parser, tree_sitter_python());
+	ts_parser_set_timeout_micros(parser, PARSE_TIMEOUT_US);
+	TSTree *tree = ready ? ts_parser_parse_string(parser, NULL, src, (uint32_t)len) : NULL;
+	struct sizes *s = xcalloc(1, sizeof *s);
+	s->out = out;
+	/* Names first, so that one may be used above the place that binds it. */
+	for (int round = 0; tree && round <= ROUNDS; round++) {
+		s->round = round;
+		walk_begin(&s->w, tree, src, len);
+		do {
+			TSNode n = ts_tree_cursor_current_node(&s->w.cursor);
+			if (round < ROUNDS) bind_all(s, n);
+			else look(s, n);
+		} while (walk_next(&s->w));
+		walk_end(&s->w);
+	}
+	free(s);
+	ts_tree_delete(tree);
+	ts_parser_delete(parser);
+	return tree ? ERR_OK : ERR_INFRA;
+}

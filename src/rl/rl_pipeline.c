@@ -1,0 +1,171 @@
+/* The pipeline: what the frontend found is what the mid-end is given. Between the two runs stands a
+ * file of tasks with kernels and verdicts, made from the first run's samples alone, so that it has the
+ * same bytes whenever it is made again. */
+#include "rl/rl_internal.h"
+#include "base/base.h"
+#include "policy/policy.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+
+#include <stdlib.h>
+
+/* ---- from samples to the mid-end's tasks ---- */
+
+struct gather {
+	const struct prompt_set *tasks;
+	int per_task;
+	json_t *places;      /* task name -> index */
+	json_t *seen;        /* hash of a kernel -> true */
+	struct str *of_task; /* (tasks) rows */
+	int *kept;           /* (tasks) how many */
+	struct err err;
+};
+
+static json_t *row_make(const struct task *t, const char *code, size_t len, const char *hash, const json_t *verdict)
+{
+	char *name = xasprintf("%s+%.8s", t->name, hash);
+	json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s%, s:O}", "name", name, "source", t->source, "structure",
+		t->structure, "split", t->split, "level", t->level, "kernel", code, len, "profile", verdict);
+	CHECKF(row, "a kernel of task %s that is no JSON", t->name);
+	free(name);
+	return row;
+}
+
+static int gather_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	struct gather *g = ctx;
+	const json_t *verdict = json_object_get(row, "verdict");
+	const char *task, *answer, *class;
+	int rc = json_get_str(row, "sample", "task", &task, &g->err);
+	if (!rc) rc = json_get_str(row, "sample", "answer", &answer, &g->err);
+	if (!rc) rc = json_get_str(verdict, "sample", "verdict", &class, &g->err);
+	if (rc) return err_prefix(&g->err, "step %lld, answer %lld", (long long)step, (long long)index);
+	const json_t *place = json_object_get(g->places, task);
+	if (!place || strcmp(class, verdict_class_name(VERDICT_GENUINE))) return 0;
+	int i = (int)json_integer_value(place);
+	if (g->kept[i] == g->per_task) return 0;
+	/* One kernel of a task once, whatever was said around it. A text with marks for broken bytes is not what was
+	 * judged. */
+	struct answer a = answer_parse(answer, strlen(answer));
+	if (!a.well_formed || strstr(answer, "\xef\xbf\xbd")) return 0;
+	size_t len = a.code_end - a.code_begin;
+	const struct slice parts[2] = {{task, strlen(task)}, {answer + a.code_begin, len}};
+	struct sha256_hex hash = hash_parts(parts, 2);
+	if (json_object_get(g->seen, hash.text)) return 0;
+	json_object_set_new(g->seen, hash.text, json_true());
+	json_t *out = row_make(&g->tasks->rows[i].task, answer + a.code_begin, len, hash.text, verdict);
+	jsonl_put(&g->of_task[i], out);
+	json_decref(out);
+	g->kept[i]++;
+	return 0;
+}
+
+int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
+	int *count, struct err *err)
+{
+	struct gather g = {.tasks = tasks, .per_task = per_task, .places = json_object(), .seen = json_object()};
+	g.of_task = xcalloc(tasks->count + 1, sizeof *g.of_task);
+	g.kept = xcalloc(tasks->count + 1, sizeof *g.kept);
+	for (size_t i = 0; i < tasks->count; i++)
+		json_object_set_new(g.places, tasks->rows[i].task.name, json_integer((json_int_t)i));
+	int rc = store_samples_each(s, run, gather_sample, &g, err);
+	if (rc && g.err.code) *err = g.err;
+	for (size_t i = 0; i < tasks->count; i++) {
+		if (!rc && g.kept[i]) str_append(out, g.of_task[i].data, g.of_task[i].len);
+		*count += rc ? 0 : g.kept[i];
+		str_release(&g.of_task[i]);
+	}
+	json_decref(g.places);
+	json_decref(g.seen);
+	free(g.of_task);
+	free(g.kept);
+	return rc;
+}
+
+/* ---- the two runs ---- */
+
+/* The tasks that the frontend was asked, for their sources and splits: no template, no tokens. */
+static int tasks_file_make(const struct rl_options *o, const char *path, struct err *err)
+{
+	struct task_set set = {0};
+	struct store *s = NULL;
+	struct str rows = {0};
+	json_t *runs = NULL, *run;
+	size_t i;
+	int count = 0;
+	char *name = path_real(o->output_dir);
+	int rc = task_set_load(o->tasks, &set, err);
+	if (!rc) rc = store_open(o->store, &s, err);
+	if (!rc) rc = store_runs(s, &runs, err);
+	struct prompt_set tasks = {.rows = xcalloc(set.count + 1, sizeof *tasks.rows), .count = set.count};
+	for (size_t k = 0; k < set.count; k++) tasks.rows[k].task = set.tasks[k]; /* borrowed */
+	json_array_foreach(runs, i, run)
+	{
+		if (rc || strcmp(json_string_value(json_object_get(run, "name")), name)) continue;
+		rc = pipeline_rows(
+			s, json_integer_value(json_object_get(run, "id")), &tasks, (int)o->pipeline_kernels, &rows, &count, err);
+	}
+	if (!rc && !count)
+		rc = err_set(err, ERR_NOT_FOUND,
+			"%s: the frontend found no genuine kernel, so there is nothing for the mid-end; train it for longer, or "
+			"start "
+			"from a better model",
+			o->output_dir);
+	if (!rc) rc = jsonl_write(path, &rows, err);
+	if (!rc) log_info("%s: %d kernels of the frontend for the mid-end", path, count);
+	free(tasks.rows);
+	str_release(&rows);
+	json_decref(runs);
+	store_close(s);
+	task_set_release(&set);
+	free(name);
+	return rc;
+}
+
+static int pipeline_check(const struct rl_options *front, const struct rl_options *mid, struct err *err)
+{
+	if (strcmp(front->stage, "frontend"))
+		return err_set(err, ERR_USAGE, "--pipeline begins with --stage frontend, found %s", front->stage);
+	if (!front->output_dir) return err_set(err, ERR_USAGE, "--output_dir is missing: name the folder of both runs");
+	if (front->dry_run)
+		return err_set(err, ERR_USAGE,
+			"--dry_run: the mid-end's prompts are what the frontend will have found; plan the frontend alone");
+	if (!policy_is_outside(&front->policy) && (!front->policy.use_peft || !mid->policy.use_peft))
+		return err_set(err, ERR_USAGE,
+			"--pipeline trains an adapter for each stage on one base; --no-use_peft would train the base itself");
+	return 0;
+}
+
+int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err)
+{
+	struct rl_options front = *o, mid = *o;
+	char *tasks = NULL, *front_dir = NULL, *mid_dir = NULL, *store = NULL;
+	/* The mid-end's own settings over those of both; where it works is not for a recipe to say. */
+	mid.prompt_template = "recipes/prompts/midend.txt";
+	mid.reward = "midend";
+	mid.policy.adapter = NULL;
+	int rc = options_recipe("rl", "pipeline", rl_option_defs, rl_option_count, &mid, o->pipeline, err);
+	mid.stage = "midend";
+	if (!rc) rc = pipeline_check(&front, &mid, err);
+	if (rc) return rc;
+	front_dir = path_join(o->output_dir, "frontend");
+	mid_dir = path_join(o->output_dir, "midend");
+	tasks = path_join(o->output_dir, "midend.jsonl");
+	store = o->store ? xstrdup(o->store) : path_join(o->output_dir, "hone.db");
+	front.output_dir = front_dir;
+	mid.output_dir = mid_dir;
+	front.store = mid.store = store;
+	mid.tasks = tasks;
+	rc = dir_make(o->output_dir, err);
+	if (!rc) rc = rl_run(&front, metrics, ctx, err);
+	if (!rc) rc = tasks_file_make(&front, tasks, err);
+	if (!rc) rc = rl_run(&mid, metrics, ctx, err);
+	free(store);
+	free(tasks);
+	free(mid_dir);
+	free(front_dir);
+	return rc;
+}

@@ -1,0 +1,258 @@
+/* sized_step: trials at the sizes that a candidate names.
+ *
+ * Ordinary trials have the task's own sizes, smaller ones and slightly larger ones. A candidate that compares a size,
+ * an index or a number made of them with a number of its own may do something else beyond it, where no trial was. Those
+ * numbers stand in its text (lint_sizes.h); comparisons on data are left out, since the vm knows which they are. For
+ * each side that the judged sizes leave open a reference makes a trial at sizes that take it, where they are small
+ * enough to be judged. The candidate is right there, or refuses by an exception, or is wrong. What no sizes could take
+ * is in the record, line by line.
+ *
+ * This is about what the text distinguishes. Kernels that know one size only (a block that a row fits into, a shape
+ * without a mask) and say so nowhere are judged at the ordinary sizes alone: docs/design.md, What genuine promises. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "lint/lint_sizes.h"
+#include "tape/tape.h"
+#include "verify/guided.h"
+#include "verify/oracle.h"
+#include <stdlib.h>
+
+#define NAMES_MAX 24   /* sizes of a task that are looked at */
+#define JUDGED_MAX 64  /* sets of sizes */
+#define ASKS_MAX 12    /* sides that one candidate's trials may be made for */
+#define TRIALS_MAX 16  /* of them all together */
+#define ANSWERS_MAX 32 /* messages to one question */
+#define BEHIND 2       /* as worker/oracle_sized.py: a number k is passed by the size k + 2 */
+
+enum side { ABOVE, BELOW, EQUAL, REST, NO_REST, BITS, SIDE_COUNT };
+static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "rest", "no rest", "bits"};
+/* Which sides a number has. */
+static const uint8_t SIDES_OF[] = {
+	[LINT_SIZE_ORDER] = 1 << ABOVE | 1 << BELOW,
+	[LINT_SIZE_EQUAL] = 1 << EQUAL | 1 << ABOVE,
+	[LINT_SIZE_BEYOND] = 1 << ABOVE,
+	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST,
+	[LINT_SIZE_BITS] = 1 << BITS,
+};
+
+/* Sizes at which the candidate was judged: a row for each set, a column for each name. */
+struct judged {
+	int nnames, nsets;
+	const char *names[NAMES_MAX];
+	int64_t own[NAMES_MAX]; /* of the first set */
+	int64_t sizes[JUDGED_MAX][NAMES_MAX];
+	int64_t elements[JUDGED_MAX]; /* of the largest input */
+};
+
+static int64_t elements_of(const json_t *job)
+{
+	int64_t most = 0;
+	const json_t *inputs = json_object_get(job, "inputs");
+	for (size_t i = 0; i < json_array_size(inputs); i++) {
+		const json_t *shape = json_object_get(json_object_get(json_array_get(inputs, i), "tensor"), "shape");
+		double n = shape ? 1 : 0;
+		for (size_t d = 0; d < json_array_size(shape); d++) n *= json_number_value(json_array_get(shape, d));
+		most = MAX(most, (int64_t)MIN(n, 1e15));
+	}
+	return most;
+}
+
+/* changed: {name: [own, other]}, NULL: the own sizes. */
+static void judged_add(struct judged *j, const json_t *changed, const json_t *job)
+{
+	if (j->nsets == JUDGED_MAX) return;
+	for (int i = 0; i < j->nnames; i++) {
+		const json_t *pair = json_object_get(changed, j->names[i]);
+		j->sizes[j->nsets][i] = pair ? json_integer_value(json_array_get(pair, 1)) : j->own[i];
+	}
+	j->elements[j->nsets++] = elements_of(job);
+}
+
+static bool was_judged(const struct oracle_data *d, int variant)
+{
+	bool any = false;
+	for (int i = 0; i < d->ntrials; i++) any |= d->trials[i].variant == variant && d->trials[i].counts;
+	return any;
+}
+
+static void judged_begin(struct judged *j, const struct oracle_data *d)
+{
+	const char *name;
+	json_t *value;
+	*j = (struct judged){0};
+	json_object_foreach(json_object_get(d->task, "sizes"), name, value)
+	{
+		if (j->nnames == NAMES_MAX) break;
+		j->own[j->nnames] = json_integer_value(value);
+		j->names[j->nnames++] = name;
+	}
+	/* Of the first variant "changed" says how the judged sizes differ from the task's own, and so it does where only
+	 * strides are others. */
+	const json_t *variants = json_object_get(d->task, "variants");
+	for (int i = 0; i < d->nvariants; i++) {
+		const json_t *v = json_array_get(variants, (size_t)i);
+		bool is_own = i == 0 || !strcmp(d->variants[i].kind, "strided");
+		if (was_judged(d, i)) judged_add(j, is_own ? NULL : json_object_get(v, "changed"), d->variants[i].job);
+	}
+}
+
+static bool holds(enum side side, const struct lint_size *z, int64_t size)
+{
+	switch (side) {
+	case ABOVE: return size >= z->number + BEHIND;
+	case BELOW: return size < z->number || z->number < 2;
+	case EQUAL: return size == z->number || z->number < 1;
+	case REST: return z->modulus < 2 || size % z->modulus == z->number;
+	case NO_REST: return z->modulus < 2 || size % z->modulus != z->number;
+	case BITS: return size & z->number;
+	default: return true;
+	}
+}
+
+/* Whether each size of the task was on that side in some trial; of bits, both on and off. */
+static bool is_taken(const struct judged *j, enum side side, const struct lint_size *z)
+{
+	for (int i = 0; i < j->nnames; i++) {
+		int on = 0;
+		for (int s = 0; s < j->nsets; s++) on += holds(side, z, j->sizes[s][i]);
+		if (side == BITS ? on == 0 || on == j->nsets : on == 0) return false;
+	}
+	/* A number may be compared with how many elements there are. */
+	bool is_few = side != BELOW;
+	for (int s = 0; s < j->nsets; s++) is_few |= j->elements[s] < z->number;
+	return is_few || j->elements[0] < z->number;
+}
+
+static void side_text(enum side side, const struct lint_size *z, const char *why, char *text, size_t len)
+{
+	static const char *const words[SIDE_COUNT] = {
+		"above %lld", "below %lld", "of %lld", "with rest %lld", "without rest %lld", "with other bits %lld"};
+	char what[64];
+	snprintf(what, sizeof what, words[side], (long long)z->number);
+	snprintf(text, len, "names a number that no judged size is %s%s%.90s", what, why[0] ? ": " : "", why);
+}
+
+/* ---- one trial ---- */
+
+/* Reasons that say nothing about the candidate's values there: time, memory, what cannot be run at all, or an output of
+ * a few elements that no kernel had to touch. */
+static bool is_silent(const struct verdict *v)
+{
+	return v->class == VERDICT_INVALID || !strcmp(v->reason, "output-not-from-kernel") ||
+		!strcmp(v->reason, "timeout-kernel") || !strcmp(v->reason, "timeout-gpu");
+}
+
+/* The candidate at these sizes. GRADE_ON: it is right, or refuses, and then why says how. */
+static int judge(struct grading *g, const struct oracle_sized *z, char *why, size_t len, struct err *err)
+{
+	struct trace tr = {0};
+	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
+	*said = *kept;
+	g->v = said;
+	int row = -1, rc = trace_sized_step(g, z->variant.job, &tr, err);
+	/* Who leaves such sizes to torch has refused them as well. */
+	bool is_left = !rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK;
+	if (!rc && !is_left) rc = rebuild_step(g, tr.tape, err);
+	if (!rc && !is_left) rc = sized_trial(g, &tr, &z->trial, err);
+	g->v = kept;
+	g->is_partial = false;
+	if (is_left)
+		snprintf(why, len, "at %.60s no kernel has a part in what forward returns, or torch has", z->variant.changed);
+	/* What was counted stays; a verdict that says nothing is none. */
+	if (rc == GRADE_END && is_silent(said)) {
+		snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
+		rc = GRADE_ON;
+	} else if (rc >= 0) {
+		*kept = *said;
+	}
+	if (rc == GRADE_END && kept->reason[0] && !strstr(kept->detail, z->variant.changed)) {
+		size_t used = strlen(kept->detail);
+		snprintf(kept->detail + used, sizeof kept->detail - used, " (at sizes %s)", z->variant.changed);
+	}
+	/* A GPU's runner has this tape no longer, and a vm's runner that was lost has a successor. */
+	if (g->gpu_loaded == tr.tape) g->gpu_loaded = NULL;
+	trace_release(&tr);
+	free(said);
+	if (!rc && !g->has_runner) {
+		rc = runner_pool_take(g->s->runners, &g->runner, err);
+		g->has_runner = !rc;
+	}
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+struct search {
+	struct judged judged;
+	struct oracle_session *session;
+	int asks, trials;
+	bool is_over; /* the reference's process is of no more use */
+};
+
+/* One side: asked for, and judged at whatever sizes come. why: what stays open. */
+static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
+	size_t len, struct err *err)
+{
+	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus};
+	struct err local = {0};
+	int rc = GRADE_ON, said = 0;
+	snprintf(why, len, "the reference gave no answer");
+	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
+	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, &ask, &local) != 0;
+	/* Trials until it has no more; each of them adds to the sizes that were judged. */
+	bool is_end = s->is_over;
+	char refused[200] = "";
+	for (int n = 0; !is_end && !rc; n++) {
+		struct oracle_sized *sized = xcalloc(1, sizeof *sized);
+		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, why, len, &local) : -1;
+		is_end = said != 0;
+		s->is_over |= said < 0;
+		if (!said && sized->trial.counts && s->trials < TRIALS_MAX) {
+			s->trials++;
+			rc = judge(g, sized, refused, sizeof refused, err);
+			g->v->sized++;
+			judged_add(&s->judged, json_object_get(json_object_get(sized->trial.message, "variant"), "changed"),
+				sized->variant.job);
+		}
+		if (!said) oracle_trial_release(&sized->trial);
+		free(sized);
+	}
+	if (refused[0]) snprintf(why, len, "%s", refused);
+	return rc;
+}
+
+static int number_try(struct grading *g, struct search *s, const struct lint_size *z, struct err *err)
+{
+	int rc = GRADE_ON;
+	for (enum side side = 0; side < SIDE_COUNT && !rc; side++) {
+		char why[200] = "", text[sizeof g->v->unreached[0].text];
+		if (!(SIDES_OF[z->kind] & 1 << side) || is_taken(&s->judged, side, z)) continue;
+		bool is_room = s->asks < ASKS_MAX && s->trials < TRIALS_MAX && !s->is_over;
+		if (is_room) rc = side_try(g, s, side, z, why, sizeof why, err);
+		if (rc || (is_room && !why[0])) continue;
+		side_text(side, z, is_room ? why : "enough other sizes were judged", text, sizeof text);
+		guided_unreached_add(g->v, z->line, text);
+	}
+	return rc;
+}
+
+int sized_step(struct grading *g, struct err *err)
+{
+	struct search *s = xcalloc(1, sizeof *s);
+	struct lint_sizes *named = xcalloc(1, sizeof *named);
+	int rc = lint_sizes(g->source, g->source_len, named);
+	judged_begin(&s->judged, g->oracle);
+	/* A task without sizes that can change is judged at its own alone, and says so itself. */
+	for (int i = 0; i < named->count && s->judged.nnames && !rc; i++) {
+		const struct lint_size *z = &named->list[i];
+		if (!guided_has_site(g, z->line, z->column)) rc = number_try(g, s, z, err);
+	}
+	char more[96];
+	snprintf(more, sizeof more, "names %d numbers more than are looked at", named->more);
+	if (named->more && s->judged.nnames) guided_unreached_add(g->v, 1, more);
+	oracle_session_end(s->session);
+	if (rc) g->v->correct = false;
+	free(named);
+	free(s);
+	return rc;
+}

@@ -1,0 +1,216 @@
+/* Policies outside: a command of JSON lines in every way in which it can answer, fall silent, break
+ * the form or die; and sets of answers. The commands are a shell's own words, so nothing but sh and
+ * sed is needed. */
+#include "policy/policy.h"
+#include "base/base.h"
+#include "text/text.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* Answers each line with its id and a text, as soon as it has it. */
+#define ECHO "sed -u 's/.*\"id\":\\(-*[0-9]*\\).*/{\"id\":\\1,\"answer\":\"a\\1\",\"tokens\":7}/'"
+
+static struct outside *open_command(const char *command, int64_t requests)
+{
+	struct policy_options o = {.policy_command = command, .policy_timeout = 60, .policy_requests = requests};
+	struct outside *x;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	return x;
+}
+
+static void ask(struct outside *x, int64_t id, const char *text)
+{
+	struct chat_message m = {"user", text};
+	struct outside_request r = {
+		.id = id, .task = "t", .stage = "frontend", .sample = (int)id, .messages = &m, .count = 1, .seed = UINT64_MAX};
+	struct err err = {0};
+	if (outside_submit(x, &r, &err)) fail_msg("%s", err.text);
+}
+
+static int take(struct outside *x, struct outside_answer *a, struct err *err)
+{
+	bool is_there;
+	int rc = outside_take(x, -1, &is_there, a, err);
+	assert_true(rc || is_there);
+	return rc;
+}
+
+/* The error of a command that is asked once. */
+static int failure(const char *command, int64_t timeout_s, const char *expected)
+{
+	struct policy_options o = {.policy_command = command, .policy_timeout = timeout_s, .policy_requests = 4};
+	struct outside *x;
+	struct outside_answer a;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	ask(x, 3, "q");
+	int rc = take(x, &a, &err);
+	if (!rc || !strstr(err.text, expected)) fail_msg("%d: \"%s\" has no \"%s\"", rc, err.text, expected);
+	outside_close(x);
+	return rc;
+}
+
+static void test_command(void **state)
+{
+	struct outside *x = open_command(ECHO, 2);
+	struct err err = {0};
+	struct outside_answer a;
+	bool seen[40] = {false};
+	/* More text than a pipe holds, both ways, with two requests at once: nobody may wait for the other. */
+	char *text = xmalloc(100001);
+	memset(text, 'x', 100000);
+	text[100000] = 0;
+	for (int i = 0; i < 40; i++) ask(x, i, text);
+	assert_int_equal(outside_waiting(x), 40);
+	for (int i = 0; i < 40; i++) {
+		char want[16];
+		if (take(x, &a, &err)) fail_msg("%s", err.text);
+		assert_true(a.id >= 0 && a.id < 40 && !seen[a.id]);
+		seen[a.id] = true;
+		snprintf(want, sizeof want, "a%d", (int)a.id);
+		assert_string_equal(a.text, want);
+		assert_true(a.tokens == 7 && a.len == strlen(want) && !a.is_cut);
+		free(a.text);
+	}
+	assert_true(outside_waiting(x) == 0 && outside_counts_tokens(x));
+	outside_close(x);
+	free(text);
+}
+
+/* What is asked arrives as it was said: quotes, newlines, text that is no ASCII. */
+static void test_request(void **state)
+{
+	struct outside *x = open_command(
+		"read -r l; printf '%s' \"$l\" | sed 's/.*\"messages\":\\(.*\\),\"sample\":.*/\\1/' "
+		"| sed 's/[\\\"]/\\\\&/g; s/.*/{\"id\":5,\"answer\":\"&\",\"finish\":\"length\"}/'; "
+		"echo; cat >/dev/null",
+		1);
+	struct err err = {0};
+	struct outside_answer a;
+	ask(x, 5, "say \"hi\"\n\xc3\xa9");
+	if (take(x, &a, &err)) fail_msg("%s", err.text);
+	assert_string_equal(a.text, "[{\"content\":\"say \\\"hi\\\"\\n\xc3\xa9\",\"role\":\"user\"}]");
+	assert_true(a.is_cut && a.tokens == (int)a.len && !outside_counts_tokens(x)); /* bytes stand for tokens */
+	free(a.text);
+	outside_close(x);
+}
+
+static void test_failures(void **state)
+{
+	assert_int_equal(
+		failure("exit 3", 60, "ended (exit 3) with 1 requests unanswered, the first of them task t, sample 3"),
+		ERR_CHILD);
+	assert_int_equal(failure("kill -9 $$", 60, "signal 9"), ERR_CHILD);
+	assert_int_equal(failure("/no/such/program", 60, "exit 127"), ERR_CHILD);
+	assert_int_equal(failure("sleep 20", 1, "within 1 s"), ERR_TIMEOUT);
+	assert_int_equal(failure("echo hello; cat >/dev/null", 60, "a line of --policy_command"), ERR_FORMAT);
+	assert_int_equal(failure("echo '{\"id\":4,\"answer\":\"x\"}'; cat >/dev/null", 60, "id 4"), ERR_FORMAT);
+	assert_int_equal(failure("read -r l; echo '{\"id\":3}'; cat >/dev/null", 60, "answer"), ERR_FORMAT);
+	assert_int_equal(
+		failure("read -r l; echo '{\"id\":3,\"answer\":\"x\",\"tokens\":-1}'; cat >/dev/null", 60, "tokens"),
+		ERR_RANGE);
+	assert_int_equal(
+		failure("head -c 17000000 /dev/zero | tr '\\0' x; cat >/dev/null", 60, "a line of more than"), ERR_LIMIT);
+}
+
+/* A policy may say that it has no answer; lengths in two units are refused. */
+static void test_problem(void **state)
+{
+	struct outside *x = open_command("read -r l; echo; echo '{\"id\":1,\"error\":\"busy\"}'; read -r l; "
+									 "echo '{\"id\":2,\"answer\":\"x\",\"tokens\":1}'; read -r l; "
+									 "echo '{\"id\":3,\"answer\":\"x\"}'; cat >/dev/null",
+		1);
+	struct err err = {0};
+	struct outside_answer a;
+	for (int i = 1; i <= 3; i++) ask(x, i, "q");
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_true(a.id == 1 && !a.text);
+	assert_string_equal(a.problem, "busy");
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_true(a.id == 2);
+	free(a.text);
+	assert_int_equal(take(x, &a, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "has no \"tokens\""));
+	outside_close(x);
+}
+
+static char *file_make(const char *dir, const char *name, const char *text)
+{
+	struct err err = {0};
+	char *path = path_join(dir, name);
+	if (file_write_atomic(path, text, strlen(text), &err)) fail_msg("%s", err.text);
+	return path;
+}
+
+static int set_ask(struct outside *x, const char *task, int sample, int turn, struct err *err)
+{
+	struct outside_request r = {.id = 9, .task = task, .sample = sample, .turn = turn};
+	return outside_submit(x, &r, err);
+}
+
+static void test_sets(void **state)
+{
+	const char *build = getenv("BUILD");
+	struct err err = {0};
+	struct outside *x;
+	struct outside_answer a;
+	char *dir = path_join(build ? build : "build/release", "ref/outside"), *inside = path_join(dir, "level1");
+	assert_int_equal(dir_remove(dir, &err), 0);
+	assert_int_equal(dir_make(inside, &err), 0);
+	free(file_make(inside, "19_ReLU.0.txt", "first"));
+	free(file_make(inside, "19_ReLU.0.1.txt", ""));
+	struct policy_options o = {.policy_answers = dir};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	assert_int_equal(set_ask(x, "level1/19_ReLU", 0, 0, &err), 0);
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_true(a.id == 9 && a.tokens == 5);
+	assert_string_equal(a.text, "first");
+	free(a.text);
+	assert_int_equal(set_ask(x, "level1/19_ReLU", 0, 1, &err), 0);
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_string_equal(a.text, "");
+	free(a.text);
+	assert_int_equal(set_ask(x, "level1/19_ReLU", 1, 0, &err), ERR_NOT_FOUND);
+	assert_non_null(strstr(err.text, "level1/19_ReLU.1.txt"));
+	assert_int_equal(set_ask(x, "../outside/level1/19_ReLU", 0, 0, &err), ERR_USAGE);
+	outside_close(x);
+	/* Rows, as `hone eval --out` writes them. */
+	char *rows = file_make(dir, "rows.jsonl", "{\"task\":\"a\",\"sample\":1,\"answer\":\"x y\",\"tokens\":2}\n");
+	o.policy_answers = rows;
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	assert_int_equal(set_ask(x, "a", 1, 0, &err), 0);
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_true(a.tokens == 2 && outside_counts_tokens(x));
+	free(a.text);
+	assert_int_equal(set_ask(x, "a", 0, 0, &err), ERR_NOT_FOUND);
+	outside_close(x);
+	free(rows);
+	rows = file_make(dir, "twice.jsonl", "{\"task\":\"a\",\"answer\":\"x\"}\n{\"task\":\"a\",\"answer\":\"y\"}\n");
+	o.policy_answers = rows;
+	assert_int_equal(outside_open(&o, &x, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "twice.jsonl:2"));
+	o.policy_answers = "/no/such/folder";
+	assert_int_equal(outside_open(&o, &x, &err), ERR_NOT_FOUND);
+	o.policy_command = "cat";
+	assert_int_equal(outside_open(&o, &x, &err), ERR_USAGE);
+	o = (struct policy_options){.policy_command = "cat", .model = "m"};
+	assert_int_equal(outside_open(&o, &x, &err), ERR_USAGE);
+	free(rows);
+	free(inside);
+	free(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_problem), cmocka_unit_test(test_sets)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

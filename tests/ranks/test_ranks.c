@@ -1,0 +1,413 @@
+/* Ranks: who is who, rounds among forked processes over loopback, sums in rank order, and what everybody hears of a
+ * rank that is lost, fails, hangs or does something else. */
+#include "rank_world.h"
+#include "ops/ops.h"
+#include "ranks/ranks_internal.h"
+
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+
+enum { WORLD = 3 };
+static const struct ranks_options options = {.transport = "auto", .timeout_s = 60};
+
+/* ---- who is who ---- */
+
+static void variables_clear(void)
+{
+	static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT",
+		"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST",
+		"TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES"};
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) unsetenv(names[i]);
+}
+
+static void test_place(void **state)
+{
+	struct place p;
+	struct err err = {0};
+	variables_clear();
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.is_alone && ranks_is_first(&options));
+	/* torchrun: the port is the one above its own, or the one that was named. */
+	rank_variables(2, 4, 29501);
+	setenv("LOCAL_RANK", "0", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(
+		!p.is_alone && p.rank == 2 && p.world == 4 && p.local == 0 && p.port == 29501 && !ranks_is_first(&options));
+	struct ranks_options named = options;
+	named.port = 1234;
+	assert_int_equal(place_find(&named, &p, &err), 0);
+	assert_int_equal(p.port, 1234);
+	setenv("WORLD_SIZE", "1", 1); /* as some images set it for all */
+	unsetenv("RANK");
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.is_alone);
+	/* What is wrong is named. */
+	setenv("WORLD_SIZE", "4", 1);
+	assert_int_equal(place_find(&options, &p, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "RANK="));
+	setenv("RANK", "4", 1);
+	assert_int_equal(place_find(&options, &p, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "0 to 3"));
+	setenv("RANK", "1", 1);
+	unsetenv("MASTER_ADDR");
+	assert_int_equal(place_find(&options, &p, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "MASTER_ADDR"));
+	variables_clear();
+}
+
+static void test_slurm(void **state)
+{
+	struct place p;
+	struct err err = {0};
+	char first[64];
+	static const char *const lists[][2] = {
+		{"gpu[03-05,9],x1", "gpu03"}, {"n7", "n7"}, {"a,b", "a"}, {"rack2-[9,11]", "rack2-9"}};
+	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+		first_node(lists[i][0], first, sizeof first);
+		assert_string_equal(first, lists[i][1]);
+	}
+	variables_clear();
+	/* The script of a job has no step: a process there is alone. */
+	setenv("SLURM_JOB_ID", "4711", 1);
+	setenv("SLURM_PROCID", "0", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.is_alone);
+	setenv("SLURM_STEP_ID", "3", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+	setenv("SLURM_PROCID", "5", 1);
+	setenv("SLURM_LOCALID", "1", 1);
+	setenv("SLURM_STEP_NODELIST", "gpu[03-04]", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(!p.is_alone && p.rank == 5 && p.world == 8 && p.local == 1 && p.port >= 20000 && p.port < 40000);
+	assert_string_equal(p.host, "gpu03");
+	int port = p.port;
+	setenv("SLURM_STEP_ID", "4", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_int_not_equal(p.port, port); /* another step of the same job */
+	variables_clear();
+}
+
+static void test_alone(void **state)
+{
+	struct str one = {0}, bytes = {0};
+	struct err err = {0};
+	int64_t begin, end;
+	double values[2] = {1, 2};
+	ranks_share(NULL, 7, &begin, &end);
+	assert_true(ranks_count(NULL) == 1 && begin == 0 && end == 7);
+	assert_int_equal(ranks_gather(NULL, "abc", 3, &one, &err), 0);
+	assert_memory_equal(one.data, "abc", 3);
+	assert_int_equal(ranks_add(NULL, values, 2, &err) || ranks_meet(NULL, &err) || ranks_watch(NULL, &err) ||
+			ranks_broadcast(NULL, &bytes, &err) || ranks_agree(NULL, "x", "y", &err) ||
+			ranks_sum(NULL, NULL, NULL, 5, &err),
+		0);
+	char *device = ranks_device(NULL, "cuda");
+	assert_string_equal(device, "cuda");
+	free(device);
+	str_release(&one);
+}
+
+/* ---- rounds ---- */
+
+static int rounds(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	NEED(ranks_rank(r) == rank && ranks_count(r) == WORLD, "of another job");
+	for (int round = 0; round < 20; round++) {
+		/* Everybody gets everybody's bytes, which differ in length, one of them empty. */
+		struct str all[WORLD] = {{0}}, text = {0};
+		char mine[64];
+		memset(mine, 'a' + rank, sizeof mine);
+		NEED(!ranks_gather(r, mine, (size_t)(rank * 7), all, &err), "%s", err.text);
+		for (int k = 0; k < WORLD; k++) {
+			NEED(all[k].len == (size_t)(k * 7), "rank %d gave %zu bytes", k, all[k].len);
+			for (size_t i = 0; i < all[k].len; i++) NEED(all[k].data[i] == 'a' + k, "byte %zu of rank %d", i, k);
+			str_release(&all[k]);
+		}
+		str_puts(&text, rank ? "mine" : "rank 0's");
+		NEED(!ranks_broadcast(r, &text, &err) && !strcmp(text.data, "rank 0's"), "%s", text.data);
+		str_release(&text);
+		double values[2] = {1e16 * (rank == 0) + (rank == 1) - 1e16 * (rank == 2), rank};
+		NEED(!ranks_add(r, values, 2, &err), "%s", err.text);
+		/* (1e16 + 1) - 1e16 is 0 in fp64, in this order alone. */
+		NEED(values[0] == 0 && values[1] == 3, "%g %g", values[0], values[1]);
+		NEED(!ranks_watch(r, &err), "%s", err.text);
+	}
+	int64_t begin, end;
+	ranks_share(r, 11, &begin, &end);
+	double size = (double)(end - begin);
+	NEED(size >= 3 && size <= 4 && !ranks_add(r, &size, 1, &err) && size == 11, "shares of %g", size);
+	NEED(ranks_agree(r, "tables", "x = 12; y = 3", &err) == 0, "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_rounds(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, rounds, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
+static int disagrees(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	int rc = ranks_agree(r, "settings", rank == 2 ? "seed 1, rate 0.25" : "seed 1, rate 0.5", &err);
+	NEED(rc == ERR_MISMATCH && strstr(err.text, "settings of rank 2 and of rank 0") && strstr(err.text, "0.25"), "%s",
+		err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_agree(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, disagrees, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
+/* ---- sums of a device's values ---- */
+
+/* More than a message holds, and an odd number. */
+enum { VALUES = (1 << 20) + 77 };
+static float value_of(int rank, int64_t i)
+{
+	return ldexpf(rng_normal(7, (uint64_t)rank, (uint64_t)(i % 5003)), (int)((i * 3 + rank * 11) % 30) - 15);
+}
+
+static int sums(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct ops *ops;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	NEED(!ops_open(ctx, &(struct ops_options){.threads = 1}, &ops, &err), "%s", err.text);
+	NEED(!ranks_join(r, ops, &err) && !strcmp(ranks_way(r), "tcp"), "%s", err.text);
+	float *host = xmalloc(VALUES * sizeof *host);
+	struct f32 *values = ops->alloc(ops->ctx, VALUES * sizeof *host);
+	for (int64_t i = 0; i < VALUES; i++) host[i] = value_of(rank, i);
+	ops->put_f32(ops->ctx, values, host, VALUES);
+	NEED(!ranks_sum(r, ops, values, VALUES, &err), "%s", err.text);
+	ops->get_f32(ops->ctx, host, values, VALUES);
+	/* One rounding an addition, ranks in order; another order would differ somewhere. */
+	int64_t other = 0;
+	for (int64_t i = 0; i < VALUES; i++) {
+		float forward = value_of(0, i), backward = value_of(WORLD - 1, i);
+		for (int k = 1; k < WORLD; k++) forward += value_of(k, i), backward += value_of(WORLD - 1 - k, i);
+		NEED(
+			!memcmp(&host[i], &forward, sizeof forward), "value %lld: %a, expected %a", (long long)i, host[i], forward);
+		other += forward != backward;
+	}
+	NEED(other > VALUES / 100, "the order shows in %lld values alone", (long long)other);
+	ops->release(ops->ctx, values);
+	ops_free(ops);
+	free(host);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_sums(void **state)
+{
+	int status[WORLD];
+	for (int i = 0; i < 2; i++) {
+		ranks_run(WORLD, sums, (void *)(uintptr_t)(i ? "check" : "cpu"), status);
+		for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+	}
+}
+
+/* ---- losses ---- */
+
+enum loss { LOSS_EXIT, LOSS_KILL, LOSS_ERROR, LOSS_HANG, LOSS_OTHER, LOSS_WATCHED };
+
+/* Rank 1 does something in the second round; the others find out what they are told. */
+static int loses(int rank, void *ctx)
+{
+	enum loss how = *(enum loss *)ctx;
+	struct ranks *r;
+	struct err err = {0};
+	struct ranks_options o = options;
+	o.timeout_s = how == LOSS_HANG ? 1 : 60;
+	NEED(!ranks_open(&o, &r, &err), "%s", err.text);
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	if (rank == 1) {
+		struct err why = {ERR_LIMIT, "the disk is full of plums"};
+		if (how == LOSS_EXIT || how == LOSS_WATCHED) _exit(0);
+		if (how == LOSS_KILL) raise(SIGKILL);
+		if (how == LOSS_ERROR) ranks_close(r, &why);
+		if (how == LOSS_ERROR) _exit(0);
+		if (how == LOSS_HANG) sleep_ms(4000);
+		if (how == LOSS_HANG) _exit(0);
+		/* A round ahead of the others. */
+		r->round++;
+		ranks_gather(r, "", 0, (struct str[WORLD]){{0}}, &err);
+		_exit(0);
+	}
+	int rc = 0;
+	if (how == LOSS_WATCHED)
+		for (int i = 0; !rc && i < 1000; i++) {
+			rc = ranks_watch(r, &err);
+			sleep_ms(10);
+		}
+	else rc = ranks_meet(r, &err);
+	static const struct {
+		int code;
+		const char *said;
+	} expected[] = {
+		[LOSS_EXIT] = {ERR_CHILD, "is gone: its connection closed"},
+		[LOSS_KILL] = {ERR_CHILD, "is gone: its connection closed"},
+		[LOSS_ERROR] = {ERR_CHILD, "ended with an error: the disk is full of plums"},
+		[LOSS_HANG] = {ERR_TIMEOUT, "has said nothing"},
+		[LOSS_OTHER] = {ERR_MISMATCH, "is at another point of the work"},
+		[LOSS_WATCHED] = {ERR_CHILD, "is gone: its connection closed"},
+	};
+	NEED(rc == (rank ? ERR_CHILD : expected[how].code), "%d: %s", rc, err.text);
+	NEED(strstr(err.text, "rank 1 of 3 (") && strstr(err.text, expected[how].said), "%s", err.text);
+	NEED(strstr(err.text, "process ") && strstr(err.text, "start all ranks again"), "%s", err.text);
+	/* No round is possible after it. */
+	NEED(ranks_meet(r, &err) == ERR_CHILD, "%s", err.text);
+	ranks_close(r, &err);
+	return 0;
+}
+
+static void test_losses(void **state)
+{
+	for (enum loss how = LOSS_EXIT; how <= LOSS_WATCHED; how++) {
+		int status[WORLD];
+		ranks_run(WORLD, loses, &how, status);
+		assert_int_equal(status[0], 0);
+		assert_int_equal(status[1], how == LOSS_KILL ? 128 + SIGKILL : 0);
+		assert_int_equal(status[2], 0);
+	}
+}
+
+/* Rank 0 itself fails. */
+static int first_fails(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct err err = {0}, why = {ERR_IO, "no such tasks"};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	if (rank == 0) {
+		ranks_close(r, &why);
+		return 0;
+	}
+	NEED(ranks_meet(r, &err) == ERR_CHILD && strstr(err.text, "rank 0 of 3") && strstr(err.text, "no such tasks"), "%s",
+		err.text);
+	ranks_close(r, &err);
+	return 0;
+}
+
+static void test_first_fails(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, first_fails, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
+/* ---- strangers ---- */
+
+static int meets(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static int stranger_connect(int port)
+{
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+	for (int i = 0; i < 500; i++, sleep_ms(10)) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+		if (!connect(fd, (struct sockaddr *)&a, sizeof a)) return fd;
+		close(fd);
+	}
+	return -1;
+}
+
+/* Bytes of all kinds before the ranks come: a length of 4 GiB, half a greeting, another program's, nothing. */
+static void test_strangers(void **state)
+{
+	static const struct {
+		const char *bytes;
+		size_t len;
+	} said[] = {{"\xff\xff\xff\xff", 4}, {"\x20\0\0\0{\"rank\": 1", 14}, {"GET / HTTP/1.1\r\n\r\n", 18},
+		{"\x02\0\0\0{}", 6}, {"", 0}};
+	int port = free_port();
+	pid_t first = rank_start(0, WORLD, port, meets, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(said); i++) {
+		int fd = stranger_connect(port);
+		assert_true(fd >= 0);
+		assert_true(send(fd, said[i].bytes, said[i].len, MSG_NOSIGNAL) == (ssize_t)said[i].len);
+		close(fd);
+	}
+	pid_t others[] = {rank_start(1, WORLD, port, meets, NULL), rank_start(2, WORLD, port, meets, NULL)};
+	assert_int_equal(rank_end(first) | rank_end(others[0]) | rank_end(others[1]), 0);
+}
+
+static int is_refused(int rank, void *ctx)
+{
+	struct ranks *r = NULL;
+	struct err err = {0};
+	NEED(ranks_open(&options, &r, &err) == ERR_MISMATCH && strstr(err.text, ctx) && !r, "%s", err.text);
+	return 0;
+}
+
+/* A rank of a job of another size, and of another job. */
+static void test_refused(void **state)
+{
+	int port = free_port();
+	pid_t first = rank_start(0, 2, port, is_refused, (void *)(uintptr_t)"rank 2 of 4"),
+		  other = rank_start(2, 4, port, is_refused, (void *)(uintptr_t)"rank 0 was started with 2 ranks");
+	assert_int_equal(rank_end(first) | rank_end(other), 0);
+	first = rank_start(0, 2, port, meets, NULL);
+	setenv("TORCHELASTIC_RUN_ID", "another", 1);
+	other = rank_start(1, 2, port, is_refused, (void *)(uintptr_t)"another job listens");
+	unsetenv("TORCHELASTIC_RUN_ID");
+	assert_int_equal(rank_end(other), 0);
+	pid_t second = rank_start(1, 2, port, meets, NULL);
+	assert_int_equal(rank_end(first) | rank_end(second), 0);
+}
+
+static int waits_for_nobody(int rank, void *ctx)
+{
+	struct ranks *r = NULL;
+	struct err err = {0};
+	struct ranks_options o = {.transport = "auto", .timeout_s = 1};
+	NEED(ranks_open(&o, &r, &err) == ERR_TIMEOUT, "%s", err.text);
+	NEED(strstr(err.text, rank ? "waited 1 s for rank 0 at 127.0.0.1" : "rank 1, 2 of 3 did not come"), "%s", err.text);
+	return 0;
+}
+
+static void test_missing(void **state)
+{
+	pid_t first = rank_start(0, WORLD, free_port(), waits_for_nobody, NULL),
+		  other = rank_start(1, WORLD, free_port(), waits_for_nobody, NULL);
+	assert_int_equal(rank_end(first) | rank_end(other), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_place),
+		cmocka_unit_test(test_slurm),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_agree),
+		cmocka_unit_test(test_sums),
+		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_first_fails),
+		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_missing),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,116 @@
+"""Sizes that one candidate names: trials at sizes on the sides of a comparison that the ordinary trials left out.
+
+The supervisor asks for one side after another, {"side", "number", "modulus", "seed"}, and gets a trial for each set of sizes that brings it about, or why
+there is none. docs/worker-protocol.md lists the sides; src/verify/sized_step.c chooses them. No word of the candidate's gets here, only numbers."""
+import math
+
+import torch
+
+import oracle
+import oracle_inputs
+import oracle_size
+import wire
+from oracle_reference import Reference, device_mode
+
+BYTES_MAX = 48 << 20      # of one trial's inputs, parameters and expected values
+SECONDS_MAX = 0.4         # nominal, of the reference
+SMALL = 5                 # what other sizes shrink to where all together are too much
+BEHIND = 2                # a number k is passed by the size k + 2: an index goes to one less than the size
+
+
+def sites_of(source):
+    """The constants of a task that are sizes, each once: those that only get_inputs uses first."""
+    groups = oracle_inputs.constant_groups(source, False) + oracle_inputs.constant_groups(source, True)
+    found = {s.name: s for group in groups for s in group}
+    return sorted(found.values(), key=lambda s: s.node.lineno)
+
+
+def serve(job, sock):
+    """Answers until the supervisor closes its socket."""
+    torch.set_num_threads(1)
+    source = job["source"]
+    with device_mode(source, "cpu"):
+        sites = sites_of(source)
+        while True:
+            try:
+                ask, _ = wire.recv(sock)
+            except EOFError:
+                return
+            wire.send(sock, {"end": answer(job, source, sites, ask, sock)})
+
+
+def answer(job, source, sites, ask, sock):
+    """Sends what there is to send; "" where some sizes worked, else the reason of the last that did not."""
+    why = "the task has no sizes that can change"
+    for ways in plans(source, sites, ask, job["init_seed"]):
+        sent = 0
+        for values in ways:
+            why_not = attempt(job, source, sites, values, ask["seed"], sock)
+            sent += not why_not
+            why = why_not or why
+        if sent == len(ways):
+            return ""
+    return why
+
+
+def plans(source, sites, ask, init_seed):
+    """Ways to take the side, best first; each is a list of sets of values, all of which are needed. All sizes at once, then one by one, then one by one among
+    small ones."""
+    values = [s.value for s in sites]
+    wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
+              "below": lambda v: ask["number"] - 1 if v > ask["number"] - 1 else v,
+              "equal": lambda v: ask["number"],
+              "rest": lambda v: following(v, lambda n: n % ask["modulus"] == ask["number"]),
+              "no rest": lambda v: following(v, lambda n: n % ask["modulus"] != ask["number"]),
+              "bits": lambda v: following(v, lambda n: (n & ask["number"] != 0) != (v & ask["number"] != 0))}[ask["side"]]
+    other = [wanted(v) for v in values]
+    if ask["side"] == "below" and other == values:
+        other = fewer_elements(source, sites, values, ask["number"], init_seed)
+    moved = [i for i, (a, b) in enumerate(zip(values, other)) if a != b and b >= 1]
+    only = lambda i, rest: [other[k] if k == i else rest[k] for k in range(len(values))]
+    small = [min(v, SMALL) for v in values]
+    if ask["side"] == "equal":      # what is larger goes down and what is smaller up, each beside the others' own
+        both = [[i for i in moved if other[i] > values[i]], [i for i in moved if other[i] < values[i]]]
+        yield [[other[k] if k in part else values[k] for k in range(len(values))] for part in both if part]
+    elif moved:
+        yield [[other[k] if k in moved else values[k] for k in range(len(values))]]
+    if moved:
+        yield [only(i, values) for i in moved]
+        yield [only(i, small) for i in moved]
+
+
+def following(value, holds):
+    """The next size above a value for which something holds; the value itself where it does, or where none near does."""
+    return next((n for n in range(value, value + 4096) if holds(n)), value)
+
+
+def fewer_elements(source, sites, values, number, init_seed):
+    """All sizes lie below the number, but their product may not: the largest of them shrinks."""
+    elements = max((math.prod(shape) for shape in oracle_size.input_shapes(source, init_seed)), default=0)
+    largest = max(range(len(values)), key=lambda i: values[i])
+    shrunk = (number - 1) * values[largest] // max(elements, 1)
+    return [shrunk if i == largest and elements >= number else v for i, v in enumerate(values)]
+
+
+def attempt(job, source, sites, values, seed, sock):
+    """One trial at these sizes; "" or why there is none."""
+    text = oracle_size.rewritten(source, sites, values)
+    changed = {s.name: (s.value, v) for s, v in zip(sites, values) if v != s.value}
+    try:
+        load = oracle_size.measure(text, job["init_seed"])
+        if load.given + load.expected > BYTES_MAX or load.seconds > SECONDS_MAX:
+            return f"{', '.join(f'{n} {v[1]}' for n, v in changed.items())}: {(load.given + load.expected) >> 20} MiB, {load.seconds:.2g} s of the reference"
+        variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
+        for distribution in ("sign-mixed", "stock"):
+            r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, False, 0)
+            if oracle.is_finite(r) and oracle.is_exact(r):
+                break
+        else:
+            return "the reference is not finite and exact there"
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"[:200]
+    message, given, expected = oracle.pack_trial(0, 0, distribution, r, False)
+    wire.send(sock, dict(message, variant=variant.describe()), (given.seal(), expected.seal()))
+    given.close()
+    expected.close()
+    return ""
