@@ -1,11 +1,11 @@
-/* few: products of 5 to 256 rows by our own kernel on Hopper, and the thin products that they make beside; linear.cu
+/* few: products of 5 to 64 rows by our own kernel on Hopper, and the thin products that they make beside; linear.cu
  * and rows.cu ask for it. */
 #ifndef HONE_CUDA_FEW_CUH
 #define HONE_CUDA_FEW_CUH
 #include "ops_cuda_internal.h"
 
 #define FEW_MIN 5
-#define FEW_MAX 256
+#define FEW_MAX 64
 
 /* Whether this product, or the thin product of rows (T, in + tail) that `next` reads, can be made here. */
 bool few_takes(const struct ops_context *, const struct projection *, int T);

@@ -56,7 +56,7 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 /* ---- the context ---- */
 
 #define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
-#define FEW_PARTIAL (4 * 256 * 64)                                    /* floats of few.cu's partial thin products, */
+#define FEW_PARTIAL (4 * 64 * 64)                                    /* floats of few.cu's partial thin products, */
 #define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - FEW_PARTIAL * 4 - 4096) /* behind what cuBLASLt has of the workspace */
 #define STAGING_BYTES CUDA_STAGING_BYTES   /* of pinned memory, and of the device's */
 #define STAGING_COUNT CUDA_STAGING_COUNT
