@@ -1,5 +1,6 @@
 /* cuda: the context: the device, its one stream, memory, and the only function that the library shows. */
 #include "ops_cuda_internal.h"
+#include "few.cuh"
 
 /* ---- memory ---- */
 
@@ -56,7 +57,7 @@ static void *cuda_alloc(struct ops_context *c, size_t bytes)
 static void cuda_release(struct ops_context *c, void *p)
 {
 	if (!p) return;
-	sums_add(c);
+	settle(c);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
 	block_release(c, p);
@@ -64,13 +65,13 @@ static void cuda_release(struct ops_context *c, void *p)
 
 static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
 {
-	sums_add(c);
+	settle(c);
 	if (bytes) CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, c->stream));
 }
 
 void *scratch_of(struct ops_context *c, size_t bytes)
 {
-	sums_add(c); /* they lie there */
+	settle(c); /* sums lie there */
 	if (bytes <= c->scratch_bytes) return c->scratch;
 	CHECKF(
 		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
@@ -123,6 +124,33 @@ static __global__ void convert_kernel(struct convert v)
 	}
 }
 
+#define COPIERS 8               /* threads that fill a pinned buffer */
+#define COPY_GRAIN (1 << 20)    /* bytes of a thread's turn */
+#define COPY_ALONE (4 << 20)    /* what this thread copies itself */
+
+struct copy {
+	char *to;
+	const char *from;
+};
+static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
+{
+	const struct copy *job = (const struct copy *)ctx;
+	memcpy(job->to + begin, job->from + begin, (size_t)(end - begin));
+}
+
+/* A mapped file is read by its page faults, which one thread takes one after the other at a tenth of what the device
+ * takes; several at once come near it. */
+static void host_copy(struct ops_context *c, void *to, const void *from, size_t bytes)
+{
+	if (bytes < COPY_ALONE) {
+		memcpy(to, from, bytes);
+		return;
+	}
+	struct copy job = {(char *)to, (const char *)from};
+	if (!c->copiers) c->copiers = pool_create(MIN(COPIERS, cpu_count()));
+	pool_run(c->copiers, (int64_t)bytes, COPY_GRAIN, copy_part, &job);
+}
+
 /* Through pinned buffers in turn; what is not fp32, bf16 or fp16 becomes fp32 on the host. */
 static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *host, enum dtype dtype)
 {
@@ -132,7 +160,7 @@ static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *ho
 	for (int64_t first = 0; first < total; first += most) {
 		int64_t n = MIN(most, total - first);
 		struct staging *s = staging_take(c);
-		if (is_direct) memcpy(s->host, (const char *)host + (size_t)first * size, (size_t)n * size);
+		if (is_direct) host_copy(c, s->host, (const char *)host + (size_t)first * size, (size_t)n * size);
 		else
 			for (int64_t i = 0; i < n; i++) ((float *)s->host)[i] = (float)dtype_load(dtype, host, first + i);
 		CUDA_CHECK(cudaMemcpyAsync(s->device, s->host, (size_t)n * size, cudaMemcpyHostToDevice, c->stream));
@@ -146,7 +174,7 @@ static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *ho
 
 static void to_host(struct ops_context *c, void *host, const void *device, size_t bytes)
 {
-	sums_add(c);
+	settle(c);
 	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
 		size_t n = MIN(STAGING_BYTES, bytes - at);
 		CUDA_CHECK(cudaMemcpyAsync(c->pinned, (const char *)device + at, n, cudaMemcpyDeviceToHost, c->stream));
@@ -168,7 +196,7 @@ static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 
 static void cuda_fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
 {
 	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX && !c->is_recording);
-	sums_add(c);
+	settle(c);
 	struct fetch *f = &c->fetches[slot];
 	if (!f->host) {
 		CUDA_CHECK(cudaHostAlloc(&f->host, OPS_FETCH_MAX * sizeof(float), cudaHostAllocDefault));
@@ -205,7 +233,7 @@ static void cuda_get(struct ops_context *c, float *host, const struct ops_weight
 		return;
 	}
 	int64_t n = (int64_t)w->rows * w->cols;
-	sums_add(c);
+	settle(c);
 	CUDA_CHECK(
 		cudaMemcpy2DAsync((uint16_t *)host + n, (size_t)w->cols * sizeof(bf16), w->w, (size_t)w->ld * sizeof(bf16),
 			(size_t)w->cols * sizeof(bf16), (size_t)w->rows, cudaMemcpyDeviceToHost, c->stream));
@@ -216,11 +244,11 @@ static void cuda_get(struct ops_context *c, float *host, const struct ops_weight
 static void cuda_put_f32(struct ops_context *c, struct f32 *to, const float *host, int64_t n)
 {
 	size_t bytes = (size_t)n * sizeof(float);
-	sums_add(c);
+	settle(c);
 	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
 		struct staging *s = staging_take(c);
 		size_t part = MIN(STAGING_BYTES, bytes - at);
-		memcpy(s->host, (const char *)host + at, part);
+		host_copy(c, s->host, (const char *)host + at, part);
 		CUDA_CHECK(cudaMemcpyAsync((char *)to + at, s->host, part, cudaMemcpyHostToDevice, c->stream));
 		staging_sent(c, s);
 	}
@@ -299,6 +327,7 @@ static void context_free(struct ops_context *c)
 	block_release(c, c->workspace);
 	if (c->stream) CUDA_CHECK(cudaStreamDestroy(c->stream));
 	free(c->blocks);
+	pool_free(c->copiers);
 	free(c->cuda_libs);
 	free(c);
 }
@@ -364,9 +393,14 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	c->workspace = device_block(c, WORKSPACE_BYTES);
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
+	few_open(c, props.major);
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";
+	char *at = t->uuid + snprintf(t->uuid, sizeof t->uuid, "GPU-");
+	for (int i = 0; i < 16; i++)
+		at += sprintf(
+			at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)props.uuid.bytes[i]);
 	t->ctx = c;
 	t->elem_bytes = sizeof(bf16);
 	t->tail = c->tail;
