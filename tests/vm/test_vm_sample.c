@@ -331,6 +331,24 @@ static const struct {
 														   "tt.addptr %b, %i : !tt.ptr<f32>, i32\n"
 														   "%v = tt.load %p : !tt.ptr<f32> loc(\"k.py\":6:3)\ntt.store "
 														   "%b, %v : !tt.ptr<f32> loc(\"k.py\":7:3)\n" TAIL},
+	{"the index of a gather",
+		HEAD("%a: !tt.ptr<i32>, %b: !tt.ptr<i32>, %n: i32") "%r = tt.make_range {end = 4 : i32, start = 0 : i32} : "
+															"tensor<4xi32>\n"
+															"%as = tt.splat %a : !tt.ptr<i32> -> "
+															"tensor<4x!tt.ptr<i32>>\n"
+															"%ap = tt.addptr %as, %r : tensor<4x!tt.ptr<i32>>, "
+															"tensor<4xi32>\n"
+															"%i = tt.load %ap : tensor<4x!tt.ptr<i32>> "
+															"loc(\"k.py\":5:3)\n"
+															"%g = tt.gather %r[%i] {axis = 0 : i32} : (tensor<4xi32>, "
+															"tensor<4xi32>) -> tensor<4xi32> "
+															"loc(\"k.py\":6:3)\n"
+															"%bs = tt.splat %b : !tt.ptr<i32> -> "
+															"tensor<4x!tt.ptr<i32>>\n"
+															"%bp = tt.addptr %bs, %r : tensor<4x!tt.ptr<i32>>, "
+															"tensor<4xi32>\n"
+															"tt.store %bp, %g : tensor<4x!tt.ptr<i32>> "
+															"loc(\"k.py\":7:3)\n" TAIL},
 };
 
 static void test_depends_on_data(void **state)
