@@ -129,7 +129,8 @@ def extent_of(func, args, kwargs, reads, outs, dot):
         return max(math.prod(outs[0].shape[:2]), 1)      # one thread a pixel, for all images and channels
     if any(a.name == "dim" for a in func._schema.arguments):
         dims = [dims] if isinstance(dims, int) else dims or range(t.dim())
-        return max(math.prod(t.shape[d] for d in dims), 1) if t.dim() else 1
+        # torch.stack names a dimension that its operands do not have yet.
+        return max(math.prod(t.shape[d] for d in dims if -t.dim() <= d < t.dim()), 1)
     return max(t.numel() // max(outs[0].numel(), 1), 1)
 
 

@@ -10,6 +10,7 @@ import ctypes
 import datetime
 import os
 import random
+import resource
 import sys
 import time
 import types
@@ -24,7 +25,7 @@ from tracer_tensor import CUDA, TraceTensor
 PAGE = 4096
 STEP, PLACES = 512, 256
 DRAWN_PLACE = random.SystemRandom().randrange     # taken before any candidate's code runs
-ALIEN_SECONDS = 7 * 86400 + 12345     # how far this process's clocks are from the first's
+ALIEN_SECONDS = 8 * 366 * 86400 + 12345     # how far this process's clocks are from the first's: years, as a date is a clock too
 
 
 def memory_at(count, place):
@@ -216,6 +217,13 @@ def install_clocks():
     LaterDatetime.__name__ = LaterDatetime.__qualname__ = "datetime"
     datetime.datetime = LaterDatetime
 
+    class LaterDate(datetime.date):
+        @classmethod
+        def today(cls):
+            return datetime.date.fromtimestamp(time.time())
+    LaterDate.__name__ = LaterDate.__qualname__ = "date"
+    datetime.date = LaterDate
+
 
 HIDDEN = []    # what own_names says, asked once in the zygote: a look at each module's name touches a thousand pages that a fork shares
 
@@ -241,6 +249,39 @@ def install_names():
     torch.cuda.memory_allocated = torch.cuda.max_memory_allocated = torch.cuda.memory_reserved = torch.cuda.max_memory_reserved = lambda *args, **kwargs: 1 << 22
 
 
+def install_process():
+    """What an ordinary process says of itself and its machine, and a sandboxed one does not."""
+    sys.orig_argv[:] = ["python3", "bench.py"]
+    os.getpid, os.getppid = lambda: 48211, lambda: 48190
+    os.cpu_count = lambda: 192
+    os.getcwd = lambda: "/root/bench"
+    os.uname = lambda named=os.uname_result: named(("Linux", "gpu-node", "5.15.0", "#1 SMP", "x86_64"))
+    os.sched_getaffinity = lambda pid: set(range(192))
+    torch.get_num_threads = lambda: 96
+    many = {resource.RLIMIT_NOFILE: 1 << 20, resource.RLIMIT_NPROC: 1 << 18}
+    resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
+    sys.addaudithook(watch_frames)
+
+
+def watch_frames(event, args):
+    """Host code that looks at its callers can tell who calls it; nothing of a module needs that."""
+    if event != "sys._getframe" and (event != "object.__getattr__" or args[1] not in FRAME_NAMES):
+        return
+    if watch_frames.is_busy or tracer_driver.RECORDER is None or not tracer_driver.RECORDER.epoch:
+        return
+    watch_frames.is_busy = True
+    try:
+        caller = watch_frames.frame_of(1)
+        names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
+        if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(("inspect.py", "traceback.py")):
+            tracer_driver.RECORDER.fail("unsupported", "forward looks at the frames of its callers")
+    finally:
+        watch_frames.is_busy = False
+
+
+watch_frames.is_busy, watch_frames.frame_of = False, sys._getframe
+FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
+CANDIDATE_FILE = "candidate.py"
 KEPT = []      # modules that sys.modules no longer names
 
 
@@ -253,4 +294,5 @@ def install(seed):
     install_tensor()
     install_clocks()
     install_names()
+    install_process()
     return SHELL

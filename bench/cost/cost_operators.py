@@ -341,15 +341,18 @@ def fit(options):
         if launch["dot_flops"]:
             products.append(r)
         else:
-            by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"] else 0), []).append(r)
+            by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"] and launch["form"] != "all" else 0), []).append(r)
     with open(os.path.join(ROOT, "src", "cost", "cost_operators.inc"), "w") as f:
         for (name, form, extent), cases in sorted(by_row.items()):
             by_size = [[c["cold_us"] for c in cases if c["label"].split()[0] == str(n)] for n in SIZES]
-            if not by_size[-1]:
+            last = max(i for i, v in enumerate(by_size) if v) if any(by_size) else 0
+            if last < len(SIZES) - 2:
                 continue
-            # Where there are not enough elements for one result, one result.
-            us = [statistics.geometric_mean(next(v for v in by_size[i:] if v)) for i in range(len(SIZES))]
-            bytes_most = max(c["launches"][0]["bytes"] for c in cases if c["label"].split()[0] == str(SIZES[-1]))
+            # Where there are not enough elements for one result, one result; a last size that was not timed is the one before, sixteen times.
+            us = [statistics.geometric_mean(next(v for v in by_size[i:] if v)) for i in range(last + 1)]
+            bytes_most = max(c["launches"][0]["bytes"] for c in cases if c["label"].split()[0] == str(SIZES[last]))
+            step = SIZES[-1] // SIZES[-2]
+            us, bytes_most = us + [us[-1] * step] * (len(SIZES) - 1 - last), bytes_most * step ** (len(SIZES) - 1 - last)
             f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}}},\n')
     with open(os.path.join(ROOT, "src", "cost", "cost_products.inc"), "w") as f:
         for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):

@@ -231,6 +231,7 @@ struct ops {
 	void (*attend_paged)(struct ops_context *, struct elem *att /* (T, Q + tail) */, const struct elem *q,
 		const struct elem *kpages, const struct elem *vpages, const struct ops_heads *, const struct ops_batch *, int T,
 		const struct ops_next *);
+	/* In a batch of pages, from which nothing is computed backward, gu is spent: it may hold anything from here on. */
 	void (*gate)(struct ops_context *, struct elem *act /* (T, I + tail) = silu(gate) * up */,
 		const struct elem *gu /* (T, 2 I) */, int I, int T, const struct ops_next *);
 
@@ -291,8 +292,8 @@ struct ops {
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
 
-	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where there is no way from
-	 * device to device ---- */
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no
+	 * way of their own to each other ---- */
 	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
 	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
 	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
