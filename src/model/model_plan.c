@@ -177,6 +177,6 @@ void plan_device(
 	plan_add(p, "workspace", fixed + scratch_bytes(ops, c, d), "of products, transfers and stages");
 	if (d->ranks > 1)
 		plan_add(p, "ranks", CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES,
-			"gradients of all %d, a part at a time; at most: NCCL's own", d->ranks);
+			"gradients of all %d, a part at a time; NCCL's own, estimated", d->ranks);
 	plan_add(p, "driver", CUDA_DRIVER_BYTES, "at most: its context, kernels, recorded steps");
 }

@@ -12,7 +12,7 @@
 #define CUDA_CHUNK 256   /* keys of a partial result of attention */
 #define CUDA_SLICE 1024  /* rows of a partial sum of adapter and bias gradients */
 #define CUDA_RANKS_BYTES ((size_t)256 << 20) /* values of all ranks, a chunk at a time */
-#define CUDA_RANKS_LIBRARY_BYTES ((size_t)1 << 30) /* NCCL's own: what was seen on two H200, rounded up */
+#define CUDA_RANKS_LIBRARY_BYTES ((size_t)1 << 30) /* NCCL's own, of several ranks: an estimate */
 /* Driver, kernels, cuBLASLt's own and recorded graphs: what was seen on an H200, rounded up (docs/perf-log.md). */
 #define CUDA_DRIVER_BYTES ((size_t)1 << 30)
 
