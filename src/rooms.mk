@@ -36,4 +36,4 @@ USES_agent  := base task verify
 USES_eval   := base task verify
 USES_rl     := base ops ranks model infer policy train task text agent verify eval store
 USES_report := base store
-USES_cli    := base text tensor ops ranks model infer policy train task sandbox prove verify agent eval rl store report
+USES_cli    := base text tensor cost ops ranks model infer policy train task sandbox prove verify agent eval rl store report

@@ -34,3 +34,7 @@ bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
 
 test-gpu: bundle-gpu ## the tests on this machine's GPU; no GPU is a failure
 	@HONE_GPU_TESTS=1 $(GPU_BUNDLE)/tests/gpu/test_gpu.sh
+
+.PHONY: sanitize-gpu
+sanitize-gpu: bundle-gpu ## the CUDA launcher's own kernels under compute-sanitizer (of the CUDA toolkit, in PATH)
+	@for tool in memcheck racecheck initcheck; do compute-sanitizer --tool $$tool --error-exitcode 9 $(GPU_BUNDLE)/moves 0 20 1 || exit 1; done

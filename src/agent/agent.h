@@ -37,14 +37,17 @@ struct prompt_input {
 	const char *precision;                 /* "strict" or "tf32" */
 	const struct prompt_variant *variants; /* (nvariants) in the order in which they are shown */
 	int nvariants;
+	const char *card;     /* backend: what the GPU is, in a sentence */
+	const char *space;    /* backend: the declared values, a line for each parameter */
+	const char *tried;    /* backend: points with what they cost, a line each */
 	const char *feedback; /* of a further turn: what the verdict on the last answer says; else NULL */
 };
 /* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
  * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{limit}} one line: which of the
  * GPU's resources the kernel waits for, {{reference}} what the module computes, on one line,
  * {{variants}} other kernels of the task with their costs, {{precision}} one sentence,
- * {{feedback}} of a further turn (feedback_render). A hole that is not known, or has nothing to stand for, is
- * ERR_FORMAT or ERR_USAGE. */
+ * {{card}}, {{space}} and {{tried}} of the backend, {{feedback}} of a further turn (feedback_render). A hole that is
+ * not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
@@ -53,7 +56,8 @@ int prompt_render(const char *template_text, const char *template_name, const st
 #define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
- * lines, then the totals: launches, programs, bytes, sectors, predicted time. */
+ * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed the
+ * kernel, what it measured. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */
@@ -111,4 +115,41 @@ enum midend_change midend_change(const struct verdict *given, const struct verdi
 double midend_speedup(const struct verdict *given, const struct verdict *found);
 /* infra verdicts have no reward: returns false, and the sample is to be dropped. */
 bool reward_compute(const struct reward_rule *rule, const struct reward_input *in, struct reward *out);
+
+/* ---- the backend: launch parameters over a declared space (tune.c) ---- */
+
+/* A kernel's text declares what may vary, a comment line for each parameter, and gives each its value
+ * in one line of the module:
+ *
+ *	# tune: BLOCK = 64 | 128 | 256
+ *	BLOCK = 128
+ *
+ * A point is one value for each; its number counts through the values, the first parameter fastest. */
+#define TUNE_KNOBS_MAX 8
+#define TUNE_VALUES_MAX 32
+#define TUNE_POINTS_MAX 1000000
+struct tune_knob {
+	char name[40];
+	int64_t values[TUNE_VALUES_MAX];
+	int count;
+	int given;    /* which value the text has */
+	size_t begin; /* bytes of that value in the text */
+	size_t end;
+};
+struct tune_space {
+	struct tune_knob knobs[TUNE_KNOBS_MAX];
+	int count;
+	int64_t points;
+	int64_t given; /* number of the text's own point */
+};
+/* Reads and checks a declaration: known form, whole numbers above 0, each once, one assignment of one
+ * of them at the beginning of a line. Errors name the line and what was expected. */
+int tune_space_parse(const char *source, struct tune_space *out, struct err *err);
+/* Appends the text with a point's values in place of its own. */
+void tune_render(const char *source, const struct tune_space *s, int64_t point, struct str *out);
+/* Appends "BLOCK=128 WARPS=4". */
+void tune_point_put(const struct tune_space *s, int64_t point, struct str *out);
+/* The point that an answer names last, as NAME=VALUE words (a value may stand behind spaces); what it
+ * does not name stays as given. -1 when it names none, or a value that is not in the space. */
+int64_t tune_point_parse(const struct tune_space *s, const char *answer);
 #endif

@@ -125,6 +125,28 @@ static int hole_precision(const struct prompt_input *in, struct str *out, struct
 	return 0;
 }
 
+static int hole_text(const char *text, const char *name, struct str *out, struct err *err)
+{
+	if (!text) return err_set(err, ERR_USAGE, "{{%s}} belongs to the backend's template (`hone tune`)", name);
+	put_trimmed(out, text);
+	return 0;
+}
+
+static int hole_card(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	return hole_text(in->card, "card", out, err);
+}
+
+static int hole_space(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	return hole_text(in->space, "space", out, err);
+}
+
+static int hole_tried(const struct prompt_input *in, struct str *out, struct err *err)
+{
+	return hole_text(in->tried, "tried", out, err);
+}
+
 static int hole_feedback(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	if (!in->feedback)
@@ -144,6 +166,9 @@ static const struct {
 	{"reference", hole_reference},
 	{"variants", hole_variants},
 	{"precision", hole_precision},
+	{"card", hole_card},
+	{"space", hole_space},
+	{"tried", hole_tried},
 	{"feedback", hole_feedback},
 };
 
@@ -152,7 +177,8 @@ static int put_hole(const char *name, size_t len, const struct prompt_input *in,
 	for (size_t i = 0; i < ARRAY_LEN(holes); i++)
 		if (strlen(holes[i].name) == len && !memcmp(holes[i].name, name, len)) return holes[i].put(in, out, err);
 	return err_set(err, ERR_FORMAT,
-		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, variants, precision or feedback",
+		"unknown hole {{%.*s}}: expected task, kernel, cost, limit, reference, variants, precision, card, space, "
+		"tried or feedback",
 		(int)MIN(len, 40), name);
 }
 
@@ -210,6 +236,8 @@ void prompt_cost_table(const struct verdict *v, struct str *out)
 			(long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
 	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches,
 		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
+	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a record without a device. */
+	if (v->device.time_s > 0) str_printf(out, "measured on %s: %.2f us\n", v->device.name, v->device.time_s * 1e6);
 }
 
 static void put_source_line(const char *source, size_t len, int line, struct str *out)

@@ -11,6 +11,8 @@
  *              the base's forward pass and log-probabilities before it
  *   rollout    8 prompts x 8 answers of --answer tokens by the engine, and one update on them
  *   invariant  decode with batch_invariant, beside the decode above
+ *   load       weights of these shapes in a safetensors file, bf16: opened until the device has them; the
+ *              second time, when the system has the file in memory
  *   ranks      the rollout of one process beside that of several, each with its own GPU and as many
  *              answers, whose gradients are summed: what is lost to waiting and to the sum
  *
@@ -22,6 +24,7 @@
 #include "model/model.h"
 #include "ranks/ranks.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 
 /* Sizes that the bars are of, beside the shapes' own. */
@@ -36,7 +39,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, memory, "most memory that the device may give, as 24GiB; default: what it has", NULL),
 	O(OPTION_STR, shapes, "comma list of 8b (Qwen3-8B), 135m (SmolLM2), demo (1.8 M)", NULL),
 	O(OPTION_STR, parts,
-		"comma list of decode, prefill, train, rollout, invariant, ranks; default: all of an 8b, decode of the others",
+		"comma list of decode, prefill, train, rollout, invariant, load, ranks; default: all of an 8b, decode of the "
+		"others",
 		NULL),
 	O(OPTION_STR, batches, "comma list of sequences decoded at once; default: the shape's", NULL),
 	O(OPTION_INT, layers, "layers of the model; 0: the shape's", "0 to 1024"),
@@ -51,14 +55,15 @@ static const struct option_def defs[] = {
 
 /* ---- shapes and bars ---- */
 
-#define PARTS "decode,prefill,train,rollout,invariant,ranks"
+#define PARTS "decode,prefill,train,rollout,invariant,load,ranks"
 
 static const struct shape shapes[] = {
 	{"8b", 4096, 12288, 36, 32, 8, 128, 151936, false, true, 640, {1, 64, 256}, PARTS,
 		{{"decode_1", BAR_SHARE, 0.75, 0.84}, {"decode_64", BAR_SHARE, 0.75, 0.84},
 			{"decode_256", BAR_SHARE, 0.75, 0.84}, {"invariant_64", BAR_SHARE, 0.80, 0.95},
 			{"prefill", BAR_RATE, 520e12, 600e12}, {"train_reference", BAR_RATE, 10e3, 12.5e3},
-			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}, {"ranks", BAR_SHARE, 0.85, 0.95}}},
+			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}, {"load", BAR_SECONDS, 3, 1.5},
+			{"ranks", BAR_SHARE, 0.85, 0.95}}},
 	{"135m", 576, 1536, 30, 9, 3, 64, 49152, true, false, 320, {256}, "decode",
 		{{"decode_256", BAR_RATE, 100e3, 180e3}}},
 	{"demo", 192, 512, 4, 6, 2, 32, 1024, true, true, 300, {1024}, "decode", {{"decode_1024", BAR_RATE, 2e6, 5e6}}},
@@ -101,6 +106,15 @@ struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *
 	for (size_t i = 0; is_whole && i < ARRAY_LEN(b->shape->bars) && b->shape->bars[i].key; i++)
 		if (!strcmp(b->shape->bars[i].key, key)) f->bar = &b->shape->bars[i];
 	return f;
+}
+
+void gpu_skip(struct gpu_bench *b, const char *fmt, ...)
+{
+	va_list ap;
+	CHECK(b->nskipped < GPU_SKIPS_MAX);
+	va_start(ap, fmt);
+	vsnprintf(b->skipped[b->nskipped++], sizeof b->skipped[0], fmt, ap);
+	va_end(ap);
 }
 
 /* ---- what is printed ---- */

@@ -54,7 +54,7 @@ struct shape {
 	int context;                  /* tokens of a sequence when it is decoded */
 	int batches[GPU_BATCHES_MAX]; /* sequences decoded at once; 0 ends them */
 	const char *parts;            /* without --parts */
-	struct bar bars[10];
+	struct bar bars[12];
 };
 struct figure {
 	char key[32];
@@ -95,6 +95,11 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err);
 /* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once, each with a GPU of its own.
  */
 int gpu_ranks_run(struct gpu_bench *b, struct err *err);
+/* The part load (bench_gpu_load.c). Before the model goes: a folder with weights as it has, in path, or none and a skip
+ * where there is no room. After it: the folder is opened, twice, and removed. */
+int gpu_load_prepare(struct gpu_bench *b, char *path, size_t room, struct err *err);
+int gpu_load_run(struct gpu_bench *b, const char *path, struct err *err);
+void gpu_skip(struct gpu_bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A name stands in a comma list. */
 bool gpu_is_listed(const char *list, const char *name);
 #endif

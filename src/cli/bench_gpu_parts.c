@@ -147,38 +147,42 @@ static double decode_floor(const struct gpu_bench *b, int batch)
 	return ((double)(model_config_params(c) - embeddings) + keys) * b->ops->elem_bytes / b->copy;
 }
 
-/* Steps of sequences that all have this context; their newest token's place is written again and again. */
+/* Steps of sequences that all have this context, as many in one go as the engine makes; their newest tokens' places are
+ * written again and again. */
 static double decode_seconds(struct gpu_bench *b, int batch, double *low, double *high)
 {
-	int context = context_of(b), pages = (context + OPS_PAGE - 1) / OPS_PAGE, repeats = (int)b->o->repeats;
+	int context = context_of(b), repeats = (int)b->o->repeats, k = engine_fused_steps(b->ops, &b->c, batch, context);
+	int pages = (context + k - 1 + OPS_PAGE - 1) / OPS_PAGE;
 	size_t n = (size_t)batch;
-	int32_t *ids = xcalloc(n, 4), *pos = xcalloc(n, 4), *row = xcalloc(n, 4), *drawn = xcalloc(n, 4),
-			*table = xcalloc(n * (size_t)pages, 4);
-	float *logprob = xcalloc(n, sizeof *logprob);
+	int32_t *ids = xcalloc(n, 4), *pos = xcalloc(n, 4), *row = xcalloc(n, 4), *drawn = xcalloc(n * (size_t)k, 4),
+			*left = xcalloc(n, 4), *table = xcalloc(n * (size_t)pages, 4);
+	float *logprob = xcalloc(n * (size_t)k, sizeof *logprob);
 	struct ops_draw *draw = xcalloc(n, sizeof *draw);
 	double *seconds = xcalloc((size_t)repeats, sizeof *seconds);
-	struct step_options so = {.rows = batch, .sequences = batch, .pages = pages, .wanted = batch};
+	struct step_options so = {.rows = batch, .sequences = batch, .pages = pages, .wanted = batch, .steps = k};
 	struct kv *kv = kv_create(b->m, batch * pages);
 	struct step *step = step_create(b->m, &so);
 	struct ops_rows rows = {
 		.T = batch, .S = batch, .ids = ids, .pos = pos, .sequence = row, .table = table, .pages = pages};
-	struct ops_want want = {.n = batch, .at = row, .draw = draw};
+	struct ops_want want = {.n = batch, .at = row, .draw = draw, .left = k > 1 ? left : NULL};
 	for (int i = 0; i < batch; i++) {
+		left[i] = INT32_MAX;
 		ids[i] = i % b->c.vocab_size, pos[i] = context - 1, row[i] = i;
 		draw[i] = (struct ops_draw){.temperature = 1, .top_p = 1, .seed = 1, .stream = (uint64_t)i};
 		for (int p = 0; p < pages; p++) table[i * pages + p] = p * batch + i;
 	}
 	/* The first steps load kernels and record the region. */
-	for (int k = -4; k < repeats; k++) {
+	for (int i = -4; i < repeats; i++) {
 		double begin = now();
-		step_run(step, kv, b->a, &rows, &want, drawn, logprob);
-		if (k >= 0) seconds[k] = now() - begin;
+		if (k > 1) step_run_many(step, kv, b->a, &rows, &want, k, drawn, logprob);
+		else step_run(step, kv, b->a, &rows, &want, drawn, logprob);
+		if (i >= 0) seconds[i] = (now() - begin) / k;
 	}
 	double middle = median(seconds, repeats);
 	*low = seconds[0], *high = seconds[repeats - 1];
 	step_free(step);
 	kv_free(kv);
-	void *arrays[] = {ids, pos, row, drawn, table, logprob, draw, seconds};
+	void *arrays[] = {ids, pos, row, drawn, left, table, logprob, draw, seconds};
 	for (size_t i = 0; i < ARRAY_LEN(arrays); i++) free(arrays[i]);
 	return middle;
 }
@@ -491,8 +495,11 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err)
 	if (!rc && is_wanted(b, "prefill")) rc = bench_prefill(b, err);
 	if (!rc && trains) rc = bench_training(b, err);
 	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
+	char path[64] = "";
+	if (!rc && is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);
 	model_drop(b);
 	free(b->noise);
+	if (!rc && *path) rc = gpu_load_run(b, path, err);
 	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
 	return rc;
 }

@@ -145,8 +145,7 @@ int gpu_ranks_run(struct gpu_bench *b, struct err *err)
 	double alone, together;
 	int world = (int)b->o->ranks;
 	if (!has_devices(b->o, why, sizeof why)) {
-		CHECK(b->nskipped < GPU_SKIPS_MAX);
-		snprintf(b->skipped[b->nskipped++], sizeof b->skipped[0], "%s", why);
+		gpu_skip(b, "%s", why);
 		return 0;
 	}
 	int rc = step_seconds(b, 1, &alone, err);

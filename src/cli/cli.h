@@ -18,6 +18,7 @@
 	X(vm,     "run a Python script with its Triton kernels on the CPU, checked and costed") \
 	X(verify, "grade a candidate kernel against its task") \
 	X(prove,  "prove a candidate kernel equal to its task, over the real numbers") \
+	X(tune,   "choose a kernel's launch parameters for a card") \
 	X(sft,    "train on pairs of prompt and answer") \
 	X(rl,     "train by reinforcement learning with verified rewards") \
 	X(distill, "fit the genuine answers that runs have found") \

@@ -21,7 +21,7 @@ struct row {
 	const char *fix;
 };
 struct report {
-	struct row rows[32];
+	struct row rows[64];
 	size_t count;
 };
 
@@ -240,19 +240,42 @@ static void add_peaks(struct report *r, const struct cuda *c, int device, const 
 			p.copy_bytes * 1e-9, p.fp32_flops * 1e-12, p.tf32_flops * 1e-12, p.bf16_flops * 1e-12);
 }
 
+#define DRIVER_CUDA 13000 /* the CUDA that the engine is made with, as the driver counts: 13.0 */
+#define DRIVER_NEEDED "NVIDIA's driver 580 or later, which serves CUDA 13"
+
+/* Whether --device cuda works there: by opening it, which says what is missing. */
+static void add_engine(struct report *r, int device, int driver)
+{
+	char name[16];
+	struct ops *ops = NULL;
+	struct err err = {0};
+	snprintf(name, sizeof name, "cuda:%d", device);
+	if (driver < DRIVER_CUDA) {
+		add(r, "gpu engine", STATE_NOTE, "install " DRIVER_NEEDED,
+			"the driver is for CUDA %d.%d; --device %s needs one for "
+			"CUDA 13",
+			driver / 1000, driver % 1000 / 10, name);
+		return;
+	}
+	if (ops_open(name, &(struct ops_options){0}, &ops, &err)) add(r, "gpu engine", STATE_NOTE, NULL, "%s", err.text);
+	else add(r, "gpu engine", STATE_OK, NULL, "--device %s works", name);
+	ops_free(ops);
+}
+
 static void probe_gpu(struct report *r)
 {
 	static const char less[] = "none: %s; kernels are verified on the CPU and not timed";
+	static const char fix[] = "where there is a GPU: " DRIVER_NEEDED;
 	struct cuda c = {0};
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	int count = 0, version = 0, rc = 0;
 	/* A machine without a GPU can still verify, so nothing that is absent here is an error. */
-	if (!lib) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 was not found");
-	else if (!cuda_load(lib, &c)) add(r, "gpu", STATE_NOTE, NULL, less, "libcuda.so.1 lacks a function");
+	if (!lib) add(r, "gpu", STATE_NOTE, fix, less, "libcuda.so.1 was not found");
+	else if (!cuda_load(lib, &c)) add(r, "gpu", STATE_NOTE, fix, less, "libcuda.so.1 lacks a function");
 	else if ((rc = c.init(0)) || (rc = c.count(&count)) || !count) {
 		char text[64];
 		snprintf(text, sizeof(text), rc ? "the CUDA driver answers error %d" : "the CUDA driver sees no device", rc);
-		add(r, "gpu", STATE_NOTE, NULL, less, text);
+		add(r, "gpu", STATE_NOTE, fix, less, text);
 	}
 	if (count) c.version(&version);
 	/* The driver gives its version as 1000 * major + 10 * minor. */
@@ -268,6 +291,7 @@ static void probe_gpu(struct report *r)
 		add(r, "gpu", STATE_OK, NULL, "%s, compute capability %d.%d, %.0f GiB, driver for CUDA %d.%d", name, major,
 			minor, (double)bytes / (1 << 30), version / 1000, version % 1000 / 10);
 		add_peaks(r, &c, device, name, version);
+		add_engine(r, i, version);
 	}
 }
 

@@ -260,6 +260,7 @@ static struct rollout_options answer_options(const struct eval *e, int samples, 
 		.nstop = 1,
 		.adapter = e->policy.adapter,
 		.progress = "eval",
+		.gpu = e->policy.ops ? e->policy.ops->uuid : NULL,
 	};
 }
 

@@ -354,6 +354,8 @@ int engine_cancel(struct engine *e, int64_t id)
 	return ended;
 }
 
+void engine_wait(struct engine *e) { step_wait(e->step); }
+
 bool engine_take(struct engine *e, struct completion *out)
 {
 	if (e->ready_begin == e->ready_end) return false;

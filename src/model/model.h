@@ -248,6 +248,8 @@ const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, con
  * is over draws -1. drawn and logprob are (k, rows). The tokens and bits of k single steps with the same rows. */
 void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int k, int32_t *drawn, float *logprob);
+/* Until the device has done all that was asked of it so far: a step that draws nothing is not waited for. */
+void step_wait(struct step *s);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */
 size_t model_memory(const struct model *m);
 

@@ -268,3 +268,9 @@ void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struc
 		memcpy(logprob + i * rows_used, s->host_logprob + i * (size_t)stride, rows_used * sizeof *logprob);
 	}
 }
+
+void step_wait(struct step *s)
+{
+	float any;
+	s->model->ops->get_f32(s->model->ops->ctx, &any, s->logits, 1);
+}

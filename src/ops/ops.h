@@ -154,6 +154,7 @@ struct ops_adamw {
 
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */
+	char uuid[48];    /* of a GPU, as its driver prints it ("GPU-..."): for locks between processes; "" there is none */
 	struct ops_context *ctx;
 	int elem_bytes;   /* 4 or 2 */
 	int tail;         /* spare elements behind a projection's input */
@@ -290,8 +291,8 @@ struct ops {
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
 
-	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no way
-	 * of their own to each other ---- */
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no
+	 * way of their own to each other ---- */
 	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
 	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
 	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */

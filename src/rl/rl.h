@@ -147,6 +147,8 @@ struct rollout_options {
 	const char *progress;                     /* label, or NULL */
 	int (*watch)(void *ctx, struct err *err); /* asked between the engine's steps; an error ends it. NULL: nobody is */
 	void *watch_ctx;
+	const char *gpu; /* UUID of the engine's GPU: between its steps those who time something on that GPU have
+						it to themselves (gpu_lock.h). NULL or "": none */
 	struct rollout_times *times; /* added to; NULL: not wanted */
 };
 /* Whether an answer that is still being written has come to its code: a line that begins with three

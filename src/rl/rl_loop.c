@@ -242,6 +242,7 @@ static int open_prompts(struct loop *l, struct err *err)
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
+	/* The longest conversation has to fit a micro-batch. */
 	int longest = longest_prompt(&l->prompts);
 	int64_t behind = rl_episode_tokens(l->o);
 	if (!l->author.outside && longest + behind > l->o->max_tokens)
@@ -584,21 +585,35 @@ static int step_watch(struct loop *l, json_t *m, struct err *err)
 /* Of a step's parts. */
 static double step_clock(const struct loop *l) { return l->o->clock ? l->o->clock() : 1e-9 * (double)clock_ns(); }
 
+/* The updates of a step; nobody times anything on their GPU meanwhile. */
+static int step_update(
+	struct loop *l, const struct step_batch *b, struct update_stats *u, json_t **rows, struct err *err)
+{
+	bool trains = !l->author.outside;
+	int lock, rc = gpu_turn_take(trains ? l->policy.ops->uuid : NULL, "update", &lock, err);
+	if (!rc && trains)
+		rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, u, err);
+	/* The rows that it was made from, as the store keeps them; what is kept of them is learned from next. */
+	*rows = rc ? NULL : step_rows(l, b, err);
+	if (!rc && !*rows) rc = err->code;
+	if (!rc) rc = step_replay(l, u, err);
+	gpu_turn_give(lock);
+	return rc ? rc : update_stats_join(l->ranks, u, err);
+}
+
 /* Everything behind generation: updates, rows, metrics. l->step is this step's number. */
 static int step_learn(
 	struct loop *l, struct step_batch *b, double generate_s, metrics_fn *metrics, void *ctx, struct err *err)
 {
-	/* The update, and the rows that it was made from, as the store keeps them. */
 	struct update_stats u = {0};
+	json_t *rows = NULL;
 	bool trains = !l->author.outside;
 	double t0 = step_clock(l);
-	int rc = trains
-		? updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, &u, err)
-		: 0;
-	json_t *rows = rc ? NULL : step_rows(l, b, err);
-	if (!rows) return err->code;
-	rc = step_replay(l, &u, err);
-	if (!rc) rc = update_stats_join(l->ranks, &u, err);
+	int rc = step_update(l, b, &u, &rows, err);
+	if (rc) {
+		json_decref(rows);
+		return rc;
+	}
 	double update_s = step_clock(l) - t0;
 	/* The step's metrics: of its samples, of the optimiser and of the prompts' history. The guards
 	 * look at them before the times are added, and may end the run. */
@@ -608,7 +623,7 @@ static int step_learn(
 	json_object_set_new(m, "num_tokens", json_integer(l->tokens));
 	if (trains) put_number(m, "learning_rate", optimizer_lr(l->optimizer, MAX(0, optimizer_steps(l->optimizer) - 1)));
 	history_metrics(l->history, l->step, m);
-	if (!rc) rc = step_watch(l, m, err);
+	rc = step_watch(l, m, err);
 	/* Where the step's seconds went; verdicts are waited for inside generation. */
 	put_number(m, "timing_s/generate_and_verify", generate_s);
 	put_number(m, "timing_s/generate", l->times.generate_s);

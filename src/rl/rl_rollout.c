@@ -1,7 +1,7 @@
 /* Rollouts: an author writes answers (a model in the engine, or a policy outside) while the verifier
  * grades the ones that are finished. Which answer finishes first changes nothing: every result lands
  * in its own slot. */
-#include "rl/rl.h"
+#include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
 #include "infer/infer.h"
@@ -313,10 +313,10 @@ static int collect_run(struct collect *c, int n, struct err *err)
 		if (generates && c->author->outside) {
 			rc = take_outside(c, err);
 		} else if (generates) {
-			int active;
-			engine_step(c->author->engine, &active);
+			int active = 0;
+			rc = engine_turn(c->author->engine, c->o->gpu, &active, err);
 			c->active = active > 0;
-			rc = take_completions(c, err);
+			if (!rc) rc = take_completions(c, err);
 		}
 		/* Behind the last token the next round waits, so that its seconds count as idle. */
 		if (!rc) rc = take_verdicts(c, !generates, err);

@@ -66,6 +66,7 @@ static struct rollout_options collect_options(const struct loop *l, int samples,
 		.stop_ids = &l->policy.stop_id,
 		.nstop = 1,
 		.adapter = l->policy.adapter,
+		.gpu = l->policy.ops ? l->policy.ops->uuid : NULL,
 	};
 }
 

@@ -43,8 +43,8 @@ void sandbox_allow_gpu(struct sandbox_options *o);
 int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len);
 int sandbox_enter(const struct sandbox_options *o, char *text, size_t len);
 /* Step 2 of a process that becomes a developer's tool (compute-sanitizer, Nsight Compute), which starts the process
- * that it watches, writes scratch files and speaks with it over local sockets: namespaces (level full), with a loopback,
- * /proc and a /dev/shm of their own, and no capabilities. No Landlock and no seccomp. */
+ * that it watches, writes scratch files and speaks with it over local sockets: namespaces (level full), with a
+ * loopback, /proc and a /dev/shm of their own, and no capabilities. No Landlock and no seccomp. */
 int sandbox_enter_tool(const struct sandbox_options *o, char *text, size_t len);
 /* A root process becomes uid and gid 65534 for good, with no groups and no capabilities; nothing
  * for others. */

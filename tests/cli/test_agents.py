@@ -114,19 +114,17 @@ def samples(out):
 
 
 def test_rl():
+    p = collect("a", "--max_steps", "1")
+    first = samples("a") if p.returncode == 0 else []
     p = collect("a", "--max_steps", "2")
     rows = samples("a") if p.returncode == 0 else []
-    check("rl collects: every answer with its verdict, two steps, nothing trained", len(rows) == 8 and p.stdout == f"{work}/a\n"
-          and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
-          and sorted(os.listdir(f"{work}/a")) == sorted(n for n in os.listdir(f"{work}/a") if n.startswith("hone.db") or n in ("metrics.jsonl", "settings.json", ".lock")),
-          (p.stderr, p.stdout, os.listdir(f"{work}/a")))
+    check("rl collects: every answer with its verdict, two steps in two starts, nothing trained", len(rows) == 8 and rows[:4] == first and p.stdout == f"{work}/a\n"
+          and "continuing after step 1" in p.stderr and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
+          and not [n for n in os.listdir(f"{work}/a") if n.startswith("checkpoint") or n == "final"], (p.stderr, p.stdout, os.listdir(f"{work}/a")))
     m = [json.loads(line) for line in open(f"{work}/a/metrics.jsonl")] if rows else []
     check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5 and m[0]["answers"] == 4
           and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
-    one, two = collect("b", "--max_steps", "1"), collect("b", "--max_steps", "2")
-    check("one step, then another: the rows of two steps at once", one.returncode == two.returncode == 0 and samples("b") == rows != []
-          and "continuing after step 1" in two.stderr, two.stderr)
-    p = collect("b", "--max_steps", "3", "--seed", "5")
+    p = collect("a", "--max_steps", "3", "--seed", "5")
     check("a folder that was begun with other settings is refused", p.returncode == 1 and "seed" in p.stderr, p.stderr)
     for option in (("--replay_updates", "2"), ("--eval_steps", "1"), ("--dry_run",)):
         p = collect("c", *option)
@@ -144,22 +142,22 @@ def test_rl():
 PIPELINE = '''import json, sys
 # As a frontend it writes a kernel that copies first; as a mid-end it takes the copy out of what it is shown, copies twice, or breaks it.
 FRONT = open(sys.argv[1]).read()
+COPY = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
 for line in sys.stdin:
     r = json.loads(line)
     said, s = r["messages"][0]["content"], r["sample"]
     if r["stage"] == "frontend":
         code = FRONT.replace("EXPRESSION", {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}[r["task"]])
-        if s == 1:
-            code = code.replace("B=16", "B=8")
+        if s == 1:   # right, and slower still
+            code = code.replace(COPY, COPY + "\\n        " + COPY)
     else:
         assert "class Model(" not in said and "line " in said and "us\\n" in said, said
         code = said[said.index("import torch"):said.index("### cost")]
-        assert "B=16" in code   # the cheaper of the two that the frontend wrote
+        assert code.count(COPY) == 1   # the cheaper of the two that the frontend wrote
         if s == 0:
-            code = code.replace("copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)", "").replace("](t, o,", "](x, o,")
+            code = code.replace(COPY, "").replace("](t, o,", "](x, o,")
         elif s == 1:   # once more for nothing
-            launch = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
-            code = code.replace(launch, launch + "\\n        " + launch)
+            code = code.replace(COPY, COPY + "\\n        " + COPY)
         else:
             code = code.replace("x = tl.load(p + i, mask=i < n)", "x = 1.0 + tl.load(p + i, mask=i < n)")
     print(json.dumps({"id": r["id"], "answer": "As it is.\\n```python\\n" + code.strip() + "\\n```\\n", "tokens": 50}), flush=True)
@@ -204,9 +202,70 @@ def test_pipeline():
           and len(found[1]) == 8 and paid.get(0, 0) > 0.5 and paid.get(1) == 0, (p.stderr, paid))
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5 and metrics[0]["midend/fused"] == 1, metrics)
-    before = open(f"{work}/p/midend.jsonl", "rb").read()
-    p = run(*args)
-    check("started again it has nothing left to do", p.returncode == 0 and open(f"{work}/p/midend.jsonl", "rb").read() == before, p.stderr)
+
+
+TUNED = """import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+# tune: BLOCK = 16 | 64 | 512
+# tune: WARPS = 1 | 4
+BLOCK = 16
+WARPS = 4
+
+@triton.jit
+def kernel(p, o, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(o + i, tl.load(p + i, mask=i < n) * 2.0, mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        o = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), BLOCK),)](x, o, x.numel(), B=BLOCK, num_warps=WARPS)
+        return o
+"""
+TUNER = '''import json, re, sys
+# Names a point that was tried, then one that is not in the space, then the last that is left in the space's order.
+for n, line in enumerate(sys.stdin):
+    r = json.loads(line)
+    said = r["messages"][0]["content"]
+    tried = re.findall(r"BLOCK=\\d+ WARPS=\\d+", said.split("Tried so far")[1])
+    assert r["stage"] == "backend" and "H200: 132 SMs" in said and "BLOCK: 16 64 512" in said and "def kernel" in said and len(tried) == n + 1, said
+    left = [p for p in (f"BLOCK={b} WARPS={w}" for w in (1, 4) for b in (16, 64, 512)) if p not in tried]
+    print(json.dumps({"id": r["id"], "answer": [tried[0], "BLOCK=48 WARPS=1", left[-1]][min(n, 2)]}), flush=True)
+'''
+
+
+def test_tune():
+    open(f"{work}/tuned.py", "w").write(TUNED)
+    open(f"{work}/tuner.py", "w").write(TUNER)
+
+    def tune(*more):
+        return run(hone, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py", "--num_correct_trials", "1", "--store", f"{work}/cache.db",
+                   "--json", *more)
+
+    p = tune("--verdicts", "6", "--out", f"{work}/best.py")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    tried = {r["point"]: r["cost_s"] for r in s.get("tried", [])}
+    check("plain search: each point once, the kernel's own first, the cheapest is the best", len(tried) == len(s.get("tried", [])) == s.get("points") == 6
+          and s["tried"][0]["point"] == s["given"] == "BLOCK=16 WARPS=4" and s["best_s"] == tried[s["best"]] == min(tried.values()) < tried[s["given"]]
+          and abs(s["speedup"] - tried[s["given"]] / s["best_s"]) < 1e-12 and s["cached"] is False, p.stdout + p.stderr)
+    p = tune("--verdicts", "4", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py")
+    g = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("a search that a policy guides: as many verdicts, chance where it names no new point", [r["by"] for r in g.get("tried", [])]
+          == ["given", "chance", "chance", "policy"] and g["asked"] == 3 and g["without_point"] == 2
+          and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]), (p.stdout, p.stderr, tried))
+    best = dict(x.split("=") for x in s["best"].split()) if s else {}
+    check("the best kernel is written with its values", s and f"\nBLOCK = {best['BLOCK']}\nWARPS = {best['WARPS']}\n" in open(f"{work}/best.py").read())
+    p = tune("--verdicts", "6")
+    again = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("asked again the store answers", again.get("cached") is True and {**again, "cached": False} == s, p.stdout + p.stderr)
+    open(f"{work}/tuned.py", "w").write(TUNED.replace("# tune: WARPS = 1 | 4", "# tune: WARPS = 1 | 2"))
+    p = tune()
+    check("a value that is not declared is refused by name", p.returncode == 1 and "WARPS" in p.stderr, p.stderr)
+    p = tune("--search", "policy")
+    check("a policy's search needs a policy", p.returncode == 2 and "--policy_command" in p.stderr, p.stderr)
 
 
 def main():
@@ -216,6 +275,7 @@ def main():
         test_turns()
         test_rl()
         test_pipeline()
+        test_tune()
     else:
         check("tasks are made", False, p.stderr)
     done()

@@ -34,6 +34,15 @@ p, shape = bench("--device", "cpu", "--shapes", "demo", "--context", "9", "--rep
 check("nor has another context; a small shape decodes alone", list(shape.get("figures", {})) == ["decode_1024"] and "must" not in shape["figures"]["decode_1024"], shape)
 p, _ = bench(*SMALL, "--batches", "2")
 check("in words, with the ceilings first", "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load", "--json")
+row = shape.get("figures", {}).get("load", {})
+check("load: a folder is written, opened twice and timed", row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "ranks", "--answer", "2", "--tokens", "4096", "--json")
+row = shape.get("figures", {}).get("ranks", {})
+check("ranks: two processes beside one, whose rate is the ceiling", row.get("value", 0) > 0 and abs(row["share"] - row["value"] / row["ceiling"]) < 1e-4 * row["share"]
+      and "figures" in shape and shape["skipped"] == [], p.stdout + p.stderr)
+p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json")
+check("without so many GPUs it is skipped, by name and counted", len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
 for args, said in ((("--shapes", "70b"), "8b,135m,demo"), (("--parts", "decode,all"), "prefill"), (("--batches", "0"), "numbers of 1 to 65536"),
                    (("--device", "tpu"), "expected cpu, cuda or cuda:N"), (("more",), "unexpected argument")):
     p, _ = bench(*SMALL, *args, expect=None)

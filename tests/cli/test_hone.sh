@@ -21,6 +21,7 @@ run "$hone" help doctor; [ $status -eq 0 ] && grep -q -- '--json' "$dir/out"; ch
 run "$hone" doctor --jsom; [ $status -eq 2 ] && grep -q -- 'did you mean --json' "$dir/err"; check $? "an unknown option names the nearest"
 run "$hone" doctor extra; [ $status -eq 2 ]; check $? "an unexpected word is wrong usage"
 run "$hone" doctor; [ $status -le 1 ] && grep -q ' cpu ' "$dir/out" && grep -q ' triton ' "$dir/out"; check $? "doctor prints its rows"
+grep -q 'driver 580 or later' "$dir/out" || grep -q ' gpu engine ' "$dir/out"; check $? "doctor names the driver that a GPU needs, or says how --device cuda stands"
 run "$hone" doctor --json
 build/venv/bin/python - "$dir/out" $status <<'PY'
 import json, sys

@@ -168,13 +168,13 @@ FORGED = [
     ("leaves marks", mark, {}, 8, "ok", leave_marks),
     ("looks for marks", look, {}, 8, "ok", same),
     ("scans memory", scan, {}, 8, "out-of-bounds", same),
-    ("outlives its trial", late, {}, 8, "race", outlive),
+    ("outlives its trial", late, {}, 8, "wrong", outlive),
     ("noise for a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, bytes(i * 167 % 251 for i in range(4096)))),
     ("half a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, c[:len(c) // 2])),
     ("the name of another kernel", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, dict(r, name="other"), c)),
     ("too few arguments", add_one, {}, 8, "argument", few_arguments),
     ("too many warps", add_one, {}, 8, "argument", lambda t, r, c: (t, dict(r, num_warps=64), c)),
-    ("too much shared memory", add_one, {}, 8, "argument", lambda t, r, c: (t, dict(r, shared_bytes=1 << 20), c)),
+    ("too much shared memory", add_one, {}, 8, "out-of-resources", lambda t, r, c: (t, dict(r, shared_bytes=1 << 20), c)),
 ]
 
 

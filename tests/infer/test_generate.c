@@ -307,7 +307,7 @@ static void answer_all(const char *device, int fused, struct completion *out, in
 	struct engine *e;
 	struct err err = {0};
 	char *path = path_join(folder, "model");
-	const int32_t stops[] = {40, 41};
+	const int32_t stops[] = {40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51};
 	struct engine_options o = {.max_sequences = 12, .max_context = 160, .prefill_rows = 50, .fused_steps = fused};
 	if (ops_open(device, &(struct ops_options){.threads = 2, .batch_invariant = true}, &ops, &err))
 		fail_msg("%s", err.text);
@@ -315,7 +315,7 @@ static void answer_all(const char *device, int fused, struct completion *out, in
 	for (int i = 0; i < 3; i++) {
 		struct request r = prompt_request(i, 0, K, NULL);
 		r.max_new_tokens = 30 + 7 * i;
-		r.stop_ids = stops, r.nstop = 2;
+		r.stop_ids = stops, r.nstop = ARRAY_LEN(stops);
 		submit(e, &r);
 	}
 	int active = 1;

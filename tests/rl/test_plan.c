@@ -278,6 +278,7 @@ static void test_cpu(void **state)
 		parts_open(&p, ops, &shapes[i]);
 		struct memory_plan plan = plan_of(&shapes[i], ops);
 		struct engine_options e = rl_engine_options(&o, PROMPT);
+		e.fused_steps = 1; /* as on the CPU, in both descriptions */
 		struct pass_options po = {
 			.max_tokens = (int)o.max_tokens, .head_rows = MIN((int)o.max_tokens, UPDATE_HEAD_ROWS)};
 		size_t passes = p.reference ? 2 : 1;

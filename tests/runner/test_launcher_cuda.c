@@ -25,6 +25,9 @@ static void *library;
 static float input[16];
 static uint8_t output[1024];
 
+static bool is_exact;     /* allocations, in what follows */
+static int image_tail_at; /* where the image's header has a table that lies 8 bytes too far; 0: nowhere */
+
 static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
 /* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
@@ -42,8 +45,16 @@ static void replay_kind(
 	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) fail_msg("%s", said);
 	assert_int_equal(device.capability, 90);
 	assert_string_equal(device.name, "Fake H200");
+	if (is_exact) launcher_cuda_make_exact(l);
 	/* The fake driver reads what the kernel does from the image's text. */
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
+	if (image_tail_at) {
+		uint64_t at = sizeof image - 56;
+		uint16_t size = 64, count = 1;
+		memcpy(image + image_tail_at, &at, 8);
+		memcpy(image + (image_tail_at == 32 ? 54 : 58), &size, 2);
+		memcpy(image + (image_tail_at == 32 ? 56 : 60), &count, 2);
+	}
 	struct runner_binary binary = *base;
 	binary.bytes = sizeof image;
 	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &binary};
@@ -153,6 +164,41 @@ static void check_fault(
 		fail_msg("%s: expected %s, found %s: %s", kind, code, r.has_fault ? r.fault.code : "no fault", r.fault.text);
 	assert_true(spent == is_spent);
 	runner_result_release(&r);
+}
+
+/* Exact allocations: a store beside a buffer touches nothing of ours, and no memory is filled that nobody wrote. */
+static void test_exact(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	bool spent = true;
+	is_exact = true;
+	replay_kind("beyond", TAPE("", ADD, VIEW(1, 16)), &b, &r, &spent);
+	is_exact = false;
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	assert_false(spent);
+	for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
+	runner_result_release(&r);
+	/* An input that is written to is looked at all the same. */
+	is_exact = true;
+	check_fault("spoil", TAPE("", ADD, VIEW(1, 16)), &b, "input-modified", false);
+	is_exact = false;
+	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
+}
+
+/* A table of the image that ends behind it: the driver is not asked. The fake image's own header has none. */
+static void test_half_a_binary(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	for (int i = 0; i < 2; i++) {
+		image_tail_at = i ? 40 : 32;
+		replay_kind("add", TAPE("", ADD, VIEW(1, 16)), &b, &r, NULL);
+		assert_true(
+			r.has_fault && !strcmp(r.fault.code, "bad-binary") && strstr(r.fault.text, "ends before its tables"));
+		runner_result_release(&r);
+	}
+	image_tail_at = 0;
 }
 
 static void test_faults(void **state)
@@ -375,6 +421,8 @@ int main(void)
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_launch_has_tritons_form),
+		cmocka_unit_test(test_exact),
+		cmocka_unit_test(test_half_a_binary),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_clock),

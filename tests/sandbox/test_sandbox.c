@@ -4,6 +4,8 @@
 #include "sandbox/sandbox.h"
 #include <errno.h>
 #include <linux/sockios.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <asm/ioctls.h>
 #include <sys/ioctl.h>
 #include <fcntl.h>
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -242,7 +245,8 @@ static const struct probe PROBES[] = {
 
 /* Runs a probe in the sandbox the way hone-runner enters it: unshare, fork, enter. Returns the
  * probe's result. */
-static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
+typedef int enter_fn(const struct sandbox_options *o, char *text, size_t len);
+static int run_probe_in(enter_fn *enter, const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
 {
 	int fds[2], status = 0, result = -1;
 	assert_return_code(pipe(fds), errno);
@@ -253,7 +257,7 @@ static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *
 		int rc = sandbox_unshare(o, why, sizeof(why));
 		pid_t inner = rc ? -1 : fork();
 		if (inner == 0) {
-			rc = sandbox_enter(o, why, sizeof(why));
+			rc = enter(o, why, sizeof(why));
 			if (rc) dprintf(fds[1], "%s", why);
 			_exit(rc ? EXIT_NOT_ENTERED : probe());
 		}
@@ -270,6 +274,11 @@ static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *
 	while (waitpid(pid, &status, 0) < 0) continue;
 	if (WIFEXITED(status)) result = WEXITSTATUS(status);
 	return result;
+}
+
+static int run_probe(const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
+{
+	return run_probe_in(sandbox_enter, o, probe, text, len);
 }
 
 static struct sandbox_options options_for(int level)
@@ -418,6 +427,43 @@ static void test_full_identity(void **state)
 	assert_int_equal(run_probe(&o, probe_full_identity, text, sizeof(text)), ALLOWED);
 }
 
+/* A developer's tool: it may start programs and speak over its own loopback, and sees nothing of the machine: no
+ * process, no shared memory, no network; nothing of what it writes there stays. */
+static int probe_tool(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct stat shm, left;
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) || send(fd, "x", 1, 0) != 1) return 101;
+	to.sin_addr.s_addr = htonl(0x08080808);
+	if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno != ENETUNREACH) return 102;
+	if (stat("/dev/shm", &shm) || stat("/dev/shm/hone-test-tool", &left) == 0) return 103;
+	if (open_with("/dev/shm/hone-test-inside", O_WRONLY | O_CREAT) != ALLOWED) return 104;
+	if (geteuid() == 0 || kill(outside, 0) == 0 || mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) == 0) return 105;
+	pid_t pid = fork();
+	char *argv[] = {(char *)(uintptr_t)"/bin/true", NULL};
+	if (pid == 0) _exit(execv(argv[0], argv) ? 1 : 0);
+	int status = -1;
+	return waitpid(pid, &status, 0) == pid && status == 0 ? ALLOWED : 106;
+}
+
+static void test_tool(void **state)
+{
+	static const char *const devices[] = {"/dev/null", NULL};
+	char text[256];
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	o.device_paths = devices;
+	close(open("/dev/shm/hone-test-tool", O_WRONLY | O_CREAT, 0600));
+	int result = run_probe_in(sandbox_enter_tool, &o, probe_tool, text, sizeof(text));
+	unlink("/dev/shm/hone-test-tool");
+	if (result != ALLOWED) fail_msg("%d %s", result, text);
+	assert_int_equal(access("/dev/shm/hone-test-inside", F_OK), -1);
+	/* Without namespaces of its own there is no such sandbox. */
+	o.level = SANDBOX_LSM;
+	assert_int_equal(sandbox_enter_tool(&o, text, sizeof(text)), -EPERM);
+}
+
 /* The uid map, read by the parent from outside: one line, which does not name outer uid 0. */
 static void test_uid_map(void **state)
 {
@@ -543,6 +589,7 @@ int main(void)
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
 		cmocka_unit_test(test_full_identity),
+		cmocka_unit_test(test_tool),
 		cmocka_unit_test(test_uid_map),
 		cmocka_unit_test(test_fork),
 	};

@@ -52,6 +52,7 @@ class Zygote:
     def run(self, job, **options):
         """(messages of the job, messages of the keeper)."""
         data, status = self.start(job, **options)
+        data.shutdown(socket.SHUT_WR)   # nothing more is asked of the job
         with data, status:
             return drain(data), drain(status)
 

@@ -106,14 +106,15 @@ struct ops_context {
 	int nblocks;
 	int blocks_cap;
 	cudaStream_t stream;
-	struct lt *lt;   /* cuBLASLt, by dlopen: product.cu */
-	char *cuda_libs; /* the folder that was named for libraries; NULL: none */
+	struct lt *lt;            /* cuBLASLt, by dlopen: product.cu */
+	char *cuda_libs;          /* the folder that was named for libraries; NULL: none */
 	struct ranks_link *ranks; /* NCCL, by dlopen: ranks.cu; NULL: not asked for */
-	void *workspace; /* WORKSPACE_BYTES */
-	void *scratch;   /* what a stage needs between its own kernels: scratch_of */
+	void *workspace;          /* WORKSPACE_BYTES */
+	void *scratch;            /* what a stage needs between its own kernels: scratch_of */
 	size_t scratch_bytes;
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
+	struct pool *copiers; /* threads that fill them; made when first needed */
 	struct fetch fetches[OPS_FETCHES];
 	void *pinned; /* small results on their way to the host */
 	size_t pinned_bytes;
@@ -130,7 +131,7 @@ struct ops_context {
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
  * forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
-void sums_add(struct ops_context *); /* what waits */
+void sums_add(struct ops_context *);                    /* what waits */
 void *device_block(struct ops_context *, size_t bytes); /* of device memory, counted; ends the program without it */
 void block_release(struct ops_context *, void *);       /* NULL is fine; nothing may use it any more */
 void regions_forget(struct ops_context *);

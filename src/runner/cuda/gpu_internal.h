@@ -29,7 +29,8 @@ struct cuda {
 	cu_device device;
 	struct runner_device facts;
 	int64_t memory_bytes;
-	size_t canary_bytes; /* in front of and behind each buffer; 0: allocations are exact, and unwritten memory is left so */
+	size_t canary_bytes; /* in front of and behind each buffer; 0: allocations are exact, and unwritten memory is left
+							so */
 	bool is_spent;
 	uint64_t deadline_ns; /* of the trial that runs */
 	const struct tape *tape;

@@ -61,12 +61,35 @@ static int shared_set(struct cuda *c, struct cuda_kernel *k, const char *name, s
 	return cuda_check(c, r, "preparing a kernel", -1, fault);
 }
 
+/* Whether an ELF image's two tables lie in it. A driver that is given half an image looks for the rest for ever. */
+static bool elf_is_whole(const uint8_t *image, uint64_t bytes)
+{
+	struct {
+		uint64_t at;
+		uint16_t size, count;
+	} tables[2];
+	static const struct {
+		int at, size, count;
+	} places[2] = {{32, 54, 56}, {40, 58, 60}}; /* of the header: program headers, section headers */
+	bool is_whole = true;
+	for (int i = 0; i < 2; i++) {
+		memcpy(&tables[i].at, image + places[i].at, 8);
+		memcpy(&tables[i].size, image + places[i].size, 2);
+		memcpy(&tables[i].count, image + places[i].count, 2);
+		uint64_t length = (uint64_t)tables[i].size * tables[i].count;
+		is_whole &= length == 0 || (tables[i].at <= bytes && length <= bytes - tables[i].at);
+	}
+	return is_whole;
+}
+
 /* A binary is an ELF image; the driver finds its end by itself, so it must really be one and lie in
  * memory of our own that does not change while the driver reads. */
 static int module_load(struct cuda *c, struct cuda_kernel *k, const struct runner_binary *b, const uint8_t *image,
 	struct runner_fault *fault)
 {
 	if (b->bytes < 64 || memcmp(image, "\177ELF", 4)) return bad_binary(fault, b->name, "the binary is no ELF image");
+	if (!elf_is_whole(image, (uint64_t)b->bytes))
+		return bad_binary(fault, b->name, "the binary ends before its tables");
 	uint8_t *copy = xcalloc(1, (size_t)b->bytes + 64);
 	memcpy(copy, image, (size_t)b->bytes);
 	cu_result r = c->cu.ModuleLoadData(&k->module, copy);
