@@ -231,6 +231,7 @@ struct ops {
 	void (*attend_paged)(struct ops_context *, struct elem *att /* (T, Q + tail) */, const struct elem *q,
 		const struct elem *kpages, const struct elem *vpages, const struct ops_heads *, const struct ops_batch *, int T,
 		const struct ops_next *);
+	/* In a batch of pages, from which nothing is computed backward, gu is spent: it may hold anything from here on. */
 	void (*gate)(struct ops_context *, struct elem *act /* (T, I + tail) = silu(gate) * up */,
 		const struct elem *gu /* (T, 2 I) */, int I, int T, const struct ops_next *);
 

@@ -5,6 +5,7 @@
  *             releasing memory forgets what was recorded
  *   rows      batch_put and batch_want round up to a multiple of ROWS_STEP; the surplus rows of every
  *             output become NaN, so a reader of them is found, and every array must have room for them
+ *   gu        of a batch of pages becomes NaN behind the gate
  *   tails     a linear's input was written for this linear and this adapter (next), and the adapter's
  *             B, as it is now, was bound to the linear
  *   elements  are rounded to bf16 after each stage, weights when they are put or learn; masters are
@@ -595,6 +596,9 @@ static void gate(
 	CALL(c, "gate", P(act), P(gu), N(I), N(T), hash_next(next));
 	c->inner->gate(c->ctx, act, gu, I, rows, next);
 	output(c, "gate", act, rows, T, I);
+	/* gu is spent where nothing is computed backward: who reads it then is found. */
+	float *spent = (float *)(uintptr_t)gu;
+	for (int64_t i = 0; c->last->pages && i < (int64_t)T * 2 * I; i++) spent[i] = NAN;
 	tail_write(c, act, next);
 }
 

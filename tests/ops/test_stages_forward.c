@@ -165,6 +165,9 @@ static const struct linear_case linear_cases[] = {
 	/* so long that a backend may cut the sums into ranges: still rounded once, behind the residual stream */
 	{4096, {96}, 1, false, false, 16, 0, true, true},
 	{2048, {40}, 1, true, false, 0, 0, true, false},
+	/* so large that a backend may have kernels of its own for few rows */
+	{2048, {2048, 1024, 1024}, 3, true, false, 16, 2, false, false},
+	{4096, {2048}, 1, false, false, 16, 0, true, true},
 };
 
 static void linear_check(
@@ -267,6 +270,107 @@ static void test_stream(void)
 	}
 	linear_free(ops, &l), linear_free(ops, &next);
 	test_end("the residual stream and its norm have the same bits whether somebody looks in between");
+}
+
+/* How far the stream behind a gated MLP may move when every value on the way to it (thin products, gu, act) is rounded
+ * to the other of its two neighbours: by sums of what each of them weighs. */
+static void mlp_tolerance(double *allowed, const float *wide, const float *norms, const float *acts,
+	const float *stream, const struct linear *gu, const struct linear *down)
+{
+	int C = down->l.out, I = down->l.in, in = gu->l.in;
+	float *w = weight_get(&down->l.w[0]), *a = weight_get(&down->lora.a[0]), *b = weight_get(&down->lora.b[0]);
+	double *moved = xcalloc((size_t)I, sizeof *moved), *thin = xcalloc((size_t)down->lora.r + 1, sizeof *thin);
+	/* gate and up by their own rounding and by the thin product's; silu is nowhere steeper than 1.1 */
+	for (int part = 0; part < 2; part++) {
+		float *own = weight_get(&gu->lora.b[part]);
+		for (int i = 0; i < I; i++) {
+			double by = 2 * unit * fabs(wide[part * I + i]), other = wide[(1 - part) * I + i];
+			for (int j = 0; own && j < gu->lora.r; j++)
+				by += 2 * unit * fabs((double)norms[in + part * gu->lora.r + j] * own[i * gu->lora.r + j]);
+			moved[i] += by * (part ? fabs(other / (1 + exp(-other))) : 1.1 * fabs(other));
+		}
+		free(own);
+	}
+	for (int i = 0; i < I; i++) moved[i] += 2 * unit * fabs(acts[i]);
+	for (int j = 0; a && j < down->lora.r; j++) {
+		thin[j] = 2 * unit * fabs(acts[I + j]);
+		for (int i = 0; i < I; i++) thin[j] += (double)down->lora.scaling * fabs(a[j * I + i]) * moved[i];
+	}
+	for (int o = 0; o < C; o++) {
+		allowed[o] = 2 * unit * fabs(stream[o]) + 1e-30;
+		for (int i = 0; i < I; i++) allowed[o] += fabs(w[o * I + i]) * moved[i];
+		for (int j = 0; b && j < down->lora.r; j++) allowed[o] += fabs(b[o * down->lora.r + j]) * thin[j];
+	}
+	free(w), free(a), free(b), free(moved), free(thin);
+}
+
+/* Norm, gate and up, the gate and the product behind it, in a batch of pages: a backend may make thin products and the
+ * gate in the products beside them. What is looked at on the way is right, each from what stood before it; and where
+ * nobody looks the stream is as near as other orders of the sums allow. */
+static void test_mlp(void)
+{
+	static const int T_cases[] = {1, 7, 33, 64, 72};
+	int C = 4096, I = 2048, ld = C + ops->tail, ld_act = I + ops->tail, both[] = {I, I}, out[] = {C};
+	for (size_t k = 0; k < ARRAY_LEN(T_cases); k++) {
+		int lengths[72], firsts[72] = {0}, T = T_cases[k];
+		struct linear gu, down;
+		/* Every second time one of the two parts has no adapter. */
+		linear_make(ops, &gu, C, both, 2, false, false, ops->tail ? 16 : 0, k & 1, 600);
+		linear_make(ops, &down, I, out, 1, false, false, ops->tail ? 8 : 0, 0, 700);
+		struct ops_next first = {&gu.l, gu.lora.r ? &gu.lora : NULL},
+						second = {&down.l, down.lora.r ? &down.lora : NULL};
+		for (int i = 0; i < T; i++) lengths[i] = 1;
+		struct rows rows = rows_make(T, lengths, firsts, 1, T, 100);
+		float *x, *w, *start, *norms = NULL, *wide = NULL, *acts = NULL, *streams[2];
+		int padded = rows.T;
+		struct array from = filled(k, (int64_t)padded * C, 1, &x), scale = filled(9, C, 1, &w),
+					 before = filled(13, (int64_t)padded * C, 1, &start);
+		struct ops_weight weight = {.rows = 1, .cols = C, .ld = C, .w = array_elem(&scale)};
+		for (int looks = 0; looks < 2; looks++) {
+			struct array n = elem_array((int64_t)padded * ld), g = elem_array((int64_t)padded * 2 * I),
+						 act = elem_array((int64_t)padded * ld_act), y = elem_array((int64_t)padded * C);
+			array_put(ops, &y, start);
+			ops->norm(ctx, array_elem(&n), NULL, array_elem(&from), &weight, 1e-5f, padded, &first);
+			if (looks) norms = array_get(ops, &n);
+			ops->linear(ctx, array_elem(&g), array_elem(&n), &gu.l, first.lora, NULL, padded);
+			if (looks) wide = array_get(ops, &g);
+			ops->gate(ctx, array_elem(&act), array_elem(&g), I, padded, &second);
+			if (looks) acts = array_get(ops, &act);
+			ops->linear(ctx, array_elem(&y), array_elem(&act), &down.l, second.lora, array_elem(&y), padded);
+			streams[looks] = array_get(ops, &y);
+			guards_hold("norm", &n), guards_hold("gu", &g), guards_hold("act", &act), guards_hold("stream", &y);
+			array_free(ops, &n), array_free(ops, &g), array_free(ops, &act), array_free(ops, &y);
+		}
+		/* What was looked at: thin products, the gate, and both products from what stood before them. */
+		const struct linear_case wide_case = {C, {I, I}, 2, .r = gu.lora.r},
+								 down_case = {I, {C}, 1, .r = down.lora.r, .has_add = true};
+		float *a[OPS_PARTS] = {weight_get(&gu.lora.a[0]), weight_get(&gu.lora.a[1])},
+			  *b[OPS_PARTS] = {weight_get(&down.lora.a[0])};
+		linear_check(&wide_case, &gu, norms, NULL, wide, T);
+		linear_check(&down_case, &down, acts, start, streams[1], T);
+		for (int t = 0; t < T; t++) {
+			const float *row = wide + (int64_t)t * 2 * I;
+			double allowed[4096];
+			tail_check("thin product of gate and up", norms, C, t, &gu, (const float *const *)a);
+			tail_check("thin product behind the gate", acts, I, t, &down, (const float *const *)b);
+			for (int i = 0; i < I; i++) {
+				double v = row[i], want = v / (1 + exp(-v)) * row[I + i];
+				close_to("gate of a batch of pages", (int64_t)t * ld_act + i, acts[(int64_t)t * ld_act + i], want,
+					(unit + 4e-6) * fabs(want) + 1e-30);
+			}
+			mlp_tolerance(allowed, row, norms + (int64_t)t * ld, acts + (int64_t)t * ld_act,
+				streams[1] + (int64_t)t * C, &gu, &down);
+			for (int i = 0; i < C; i++)
+				close_to("stream where nobody looked", (int64_t)t * C + i, streams[0][(int64_t)t * C + i],
+					streams[1][(int64_t)t * C + i], allowed[i]);
+		}
+		float *all[] = {x, w, start, norms, wide, acts, streams[0], streams[1], a[0], a[1], b[0]};
+		for (size_t i = 0; i < ARRAY_LEN(all); i++) free(all[i]);
+		array_free(ops, &from), array_free(ops, &scale), array_free(ops, &before);
+		linear_free(ops, &gu), linear_free(ops, &down);
+		rows_free(&rows);
+	}
+	test_end("the gated MLP of a batch of pages, looked at and not");
 }
 
 /* Norm and projection with adapter as one chain, against W x + b + scaling B (A x) from the norm's values. */
@@ -445,6 +549,7 @@ static void run(void)
 	test_norm_and_gate(true);
 	test_linear();
 	test_stream();
+	test_mlp();
 	test_tail_against_adapter();
 	test_regions();
 }

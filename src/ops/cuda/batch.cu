@@ -143,6 +143,7 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	view_carve(b, &v, base, &want_at);
 	int T = rounded_rows(r->T, b->T), rest = T - r->T;
 	b->rows = r->T, b->sequences = r->S, b->is_packed = !r->table;
+	c->is_paged = !b->is_packed;
 
 	/* rows, and harmless ones behind them */
 	memcpy(v.ids, r->ids, (size_t)r->T * sizeof *r->ids);
@@ -262,7 +263,7 @@ static struct region *region_of(struct ops_context *c, uint64_t key)
 static bool region_begin(struct ops_context *c, uint64_t key)
 {
 	CHECKF(!c->region, "a region begins inside another");
-	sums_add(c);
+	settle(c);
 	struct region *r = region_of(c, key * 0x9e3779b97f4a7c15u + c->shape);
 	r->used = ++c->begins;
 	if (r->state == REGION_RECORDED) {
@@ -281,7 +282,7 @@ static void region_end(struct ops_context *c)
 {
 	struct region *r = c->region;
 	CHECKF(r, "a region ends that did not begin");
-	sums_add(c);
+	settle(c);
 	c->region = NULL;
 	if (!c->is_recording) {
 		r->state = REGION_WARM;

@@ -1,5 +1,6 @@
 /* cuda: the context: the device, its one stream, memory, and the only function that the library shows. */
 #include "ops_cuda_internal.h"
+#include "few.cuh"
 
 /* ---- memory ---- */
 
@@ -56,7 +57,7 @@ static void *cuda_alloc(struct ops_context *c, size_t bytes)
 static void cuda_release(struct ops_context *c, void *p)
 {
 	if (!p) return;
-	sums_add(c);
+	settle(c);
 	regions_forget(c);
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
 	block_release(c, p);
@@ -64,13 +65,13 @@ static void cuda_release(struct ops_context *c, void *p)
 
 static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
 {
-	sums_add(c);
+	settle(c);
 	if (bytes) CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, c->stream));
 }
 
 void *scratch_of(struct ops_context *c, size_t bytes)
 {
-	sums_add(c); /* they lie there */
+	settle(c); /* sums lie there */
 	if (bytes <= c->scratch_bytes) return c->scratch;
 	CHECKF(
 		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
@@ -173,7 +174,7 @@ static void cuda_put(struct ops_context *c, struct ops_weight *w, const void *ho
 
 static void to_host(struct ops_context *c, void *host, const void *device, size_t bytes)
 {
-	sums_add(c);
+	settle(c);
 	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
 		size_t n = MIN(STAGING_BYTES, bytes - at);
 		CUDA_CHECK(cudaMemcpyAsync(c->pinned, (const char *)device + at, n, cudaMemcpyDeviceToHost, c->stream));
@@ -195,7 +196,7 @@ static void cuda_get_i32(struct ops_context *c, int32_t *host, const struct i32 
 static void cuda_fetch_f32(struct ops_context *c, int slot, const struct f32 *from, int64_t n)
 {
 	CHECK(slot >= 0 && slot < OPS_FETCHES && n >= 0 && n <= OPS_FETCH_MAX && !c->is_recording);
-	sums_add(c);
+	settle(c);
 	struct fetch *f = &c->fetches[slot];
 	if (!f->host) {
 		CUDA_CHECK(cudaHostAlloc(&f->host, OPS_FETCH_MAX * sizeof(float), cudaHostAllocDefault));
@@ -232,7 +233,7 @@ static void cuda_get(struct ops_context *c, float *host, const struct ops_weight
 		return;
 	}
 	int64_t n = (int64_t)w->rows * w->cols;
-	sums_add(c);
+	settle(c);
 	CUDA_CHECK(
 		cudaMemcpy2DAsync((uint16_t *)host + n, (size_t)w->cols * sizeof(bf16), w->w, (size_t)w->ld * sizeof(bf16),
 			(size_t)w->cols * sizeof(bf16), (size_t)w->rows, cudaMemcpyDeviceToHost, c->stream));
@@ -243,7 +244,7 @@ static void cuda_get(struct ops_context *c, float *host, const struct ops_weight
 static void cuda_put_f32(struct ops_context *c, struct f32 *to, const float *host, int64_t n)
 {
 	size_t bytes = (size_t)n * sizeof(float);
-	sums_add(c);
+	settle(c);
 	for (size_t at = 0; at < bytes; at += STAGING_BYTES) {
 		struct staging *s = staging_take(c);
 		size_t part = MIN(STAGING_BYTES, bytes - at);
@@ -392,6 +393,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	c->workspace = device_block(c, WORKSPACE_BYTES);
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
+	few_open(c, props.major);
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";

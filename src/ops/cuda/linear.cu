@@ -1,8 +1,9 @@
 /* linear: projections. An adapter costs no launch: its B stands in spare columns of W (bind) and its thin product
  * behind the input's rows (rows.cu), so [x h] [W B]^T is one product. Up to GEMV_ROWS rows are multiplied here, by
- * reading W once at the speed of memory; more go to cuBLASLt, long sums of few rows in ranges of K that are added here.
- */
+ * reading W once at the speed of memory; up to FEW_MAX by few.cu, where it can; more go to cuBLASLt, long sums of few
+ * rows in ranges of K that are added here. */
 #include "cuda_device.cuh"
+#include "few.cuh"
 
 #define GEMV_ROWS 4
 #define GEMV_WARPS 4
@@ -167,7 +168,7 @@ static int ranges_of(const struct ops_context *c, const struct projection *p, in
 	return MAX(ranges, 1);
 }
 
-void sums_add(struct ops_context *c)
+static void sums_add(struct ops_context *c)
 {
 	struct sums s = c->waiting;
 	if (!s.ranges) return;
@@ -177,6 +178,22 @@ void sums_add(struct ops_context *c)
 	int64_t step = (int64_t)s.T * s.N;
 	cuda_launch(c, {dim3((unsigned)((step / 4 + 255) / 256)), dim3(256), 0, 0}, ranges_add_kernel, p, s.part, step,
 		s.ranges, s.T);
+}
+
+/* In the order in which they were left: a gate's product may read what sums make. */
+void settle(struct ops_context *c)
+{
+	if (c->waiting.ranges) sums_add(c);
+	if (c->gate.T) {
+		struct gate_wait g = c->gate;
+		c->gate.T = 0;
+		few_run(c, &g.p, g.T, &g.thin, false);
+	}
+	if (c->thin.x) {
+		struct thin_wait t = c->thin;
+		c->thin.x = NULL;
+		thin_settle(c, &t);
+	}
 }
 
 /* The ranges' products to scratch, as fp32; then their sums, unless the norm behind a residual stream will make them.
@@ -253,6 +270,21 @@ static int tail_columns(const struct ops_context *c, const struct ops_linear *l,
 	return used;
 }
 
+/* The whole projection by few.cu, with what waits behind x. Gate and up of a batch that nothing goes back from may wait
+ * for the gate. */
+static bool linear_few(struct ops_context *c, const struct projection *p, const struct ops_linear *l, int T)
+{
+	if (!few_takes(c, p, T)) return false;
+	struct thin_wait thin = {};
+	if (c->thin.x == p->x && c->thin.T == T && p->K > l->in) thin = c->thin, c->thin.x = NULL;
+	settle(c);
+	bool may_wait = c->is_paged && l->parts == 2 && !p->add && !p->bias && l->w[0].rows == l->w[1].rows &&
+		l->w[0].rows % 8 == 0 && p->y_ld == p->N;
+	if (may_wait) c->gate.p = *p, c->gate.T = T, c->gate.thin = thin;
+	else few_run(c, p, T, &thin, false);
+	return true;
+}
+
 static void linear(struct ops_context *c, struct elem *y, const struct elem *x, const struct ops_linear *l,
 	const struct ops_lora *lora, const struct elem *add, int T)
 {
@@ -265,7 +297,7 @@ static void linear(struct ops_context *c, struct elem *y, const struct elem *x, 
 			(long long)w->ld, tail);
 		struct projection p = {elems(y) + at, l->out, l->in + c->tail, w->ld, false, elems(x), elems(w->w),
 			elems(l->bias[i].w), add ? elems(add) + at : NULL, N, l->in + tail};
-		project(c, &p, T);
+		if (parts > 1 || !linear_few(c, &p, l, T)) project(c, &p, T);
 		at += N;
 	}
 }
@@ -274,6 +306,11 @@ static void logits(struct ops_context *c, struct f32 *out, const struct elem *x,
 {
 	const struct ops_weight *w = &head->w[0];
 	struct projection p = {out, w->rows, w->cols, w->ld, true, elems(x), elems(w->w), NULL, NULL, w->rows, w->cols};
+	if (few_takes(c, &p, n)) {
+		settle(c);
+		few_run(c, &p, n, NULL, false);
+		return;
+	}
 	project(c, &p, n);
 }
 

@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
 extern "C" {
@@ -55,6 +56,8 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 /* ---- the context ---- */
 
 #define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
+#define FEW_PARTIAL (4 * 64 * 64)                                    /* floats of few.cu's partial thin products, */
+#define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - FEW_PARTIAL * 4 - 4096) /* behind what cuBLASLt has of the workspace */
 #define STAGING_BYTES CUDA_STAGING_BYTES   /* of pinned memory, and of the device's */
 #define STAGING_COUNT CUDA_STAGING_COUNT
 #define GRAPHS_MAX 128
@@ -80,7 +83,7 @@ struct region {
 };
 
 /* A product in the residual stream whose sums over ranges of K lie in scratch: the norm that reads the stream next adds
- * them up, which saves a launch; whatever else comes next makes sums_add do it first. */
+ * them up, which saves a launch; whatever else comes next makes settle do it first. */
 struct sums {
 	bf16 *y;           /* (T, N) the stream: y += the sums, in order */
 	const float *part; /* (ranges, T, N) */
@@ -88,6 +91,38 @@ struct sums {
 	int T;
 	int N;
 };
+
+/* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes it as it goes,
+ * where it can; whatever else comes next makes settle do it first. */
+struct thin_wait {
+	bf16 *x; /* NULL: nothing waits */
+	int in;
+	int T;
+	struct ops_next next;
+};
+
+struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
+	void *y;
+	int64_t y_ld;
+	int64_t x_ld;
+	int64_t w_ld;
+	bool is_f32;
+	const bf16 *x;
+	const bf16 *w;
+	const bf16 *bias; /* (N) or NULL */
+	const bf16 *add;  /* or NULL */
+	int N;
+	int K;
+};
+
+/* A product of gate and up, for the gate behind it, which needs no gu then. */
+struct gate_wait {
+	struct projection p;
+	int T;                 /* 0: nothing waits */
+	struct thin_wait thin; /* of its input */
+};
+
+typedef decltype(&cuTensorMapEncodeTiled) tensor_map_encode;
 
 struct block { /* of device memory */
 	void *p;
@@ -125,13 +160,17 @@ struct ops_context {
 	bool is_recording;     /* the stream is */
 	bool weights_written;  /* by the last kernel */
 	struct sums waiting;
-	uint64_t shape; /* of the batch last sent, as far as it decides which kernels run */
+	struct thin_wait thin;
+	struct gate_wait gate;
+	bool is_paged;                /* the batch last sent has pages: nothing is computed backward from it */
+	tensor_map_encode encode_map; /* NULL: few.cu has no kernel for this GPU */
+	uint64_t shape;               /* of the batch last sent, as far as it decides which kernels run */
 };
 
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
  * forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
-void sums_add(struct ops_context *);                    /* what waits */
+void settle(struct ops_context *);                      /* what waits is done */
 void *device_block(struct ops_context *, size_t bytes); /* of device memory, counted; ends the program without it */
 void block_release(struct ops_context *, void *);       /* NULL is fine; nothing may use it any more */
 void regions_forget(struct ops_context *);
@@ -220,27 +259,16 @@ struct product {
 };
 void cuda_product(struct ops_context *, const struct product *);
 
-struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
-	void *y;
-	int64_t y_ld;
-	int64_t x_ld;
-	int64_t w_ld;
-	bool is_f32;
-	const bf16 *x;
-	const bf16 *w;
-	const bf16 *bias; /* (N) or NULL */
-	const bf16 *add;  /* or NULL */
-	int N;
-	int K;
-};
 int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
 void lt_close(struct ops_context *);
 void ranks_link_close(struct ops_context *);
 
 /* ---- stages that others build on ---- */
 
-/* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no adapter. */
+/* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no adapter. May be left
+ * to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
+void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
 /* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
  * (T, NH * HD + tail). */
 void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
@@ -282,7 +310,7 @@ template <typename... P> static inline void kernel_shared(void (*kernel)(P...), 
 template <typename... P, typename... A>
 static inline void cuda_launch(struct ops_context *c, struct launch l, void (*kernel)(P...), A... args)
 {
-	if (c->waiting.ranges) sums_add(c);
+	settle(c);
 	cudaLaunchAttribute attribute[2] = {};
 	cudaLaunchConfig_t config = {};
 	config.gridDim = l.grid;

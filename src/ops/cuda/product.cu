@@ -227,7 +227,7 @@ static int heuristic(
 	/* The library's A is our b, as it counts in columns, so the alignments change places too. */
 	const struct shape *s = &p->shape;
 	cublasLtMatmulPreference_t preference;
-	size_t workspace = WORKSPACE_BYTES;
+	size_t workspace = LT_WORKSPACE_BYTES;
 	uint32_t schemes = is_split_allowed ? (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 										: (uint32_t)CUBLASLT_REDUCTION_SCHEME_NONE;
 	const struct {
@@ -293,7 +293,7 @@ static void trial_run(struct ops_context *c, const struct shape *shape, const cu
 	plan_describe(lt, &p);
 	float one = 1, zero = 0;
 	cublasStatus_t status = lt->Matmul(lt->handle, p.desc, &one, w, p.a, x, p.b, &zero, out, p.c, out, p.d, algo,
-		c->workspace, WORKSPACE_BYTES, c->stream);
+		c->workspace, LT_WORKSPACE_BYTES, c->stream);
 	if (status != CUBLAS_STATUS_SUCCESS)
 		CUDA_CHECK(
 			cudaMemsetAsync(out, 0xff, (size_t)shape->M * (size_t)shape->N * (shape->is_f32 ? 4 : 2), c->stream));
@@ -485,7 +485,7 @@ void cuda_product(struct ops_context *c, const struct product *p)
 {
 	CHECK(p->M >= 0 && p->N > 0 && p->K > 0);
 	if (!p->M) return;
-	sums_add(c);
+	settle(c);
 	struct lt *lt = c->lt;
 	struct shape s = shape_of(p);
 	struct plan *plan = plan_of(c, &s);
@@ -497,7 +497,7 @@ void cuda_product(struct ops_context *c, const struct product *p)
 		LT_CHECK(lt->MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
 	const void *add = p->beta != 0 ? p->c : p->d;
 	LT_CHECK(lt->Matmul(lt->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b, &p->beta, add, plan->c, p->d,
-		plan->d, &plan->algo, c->workspace, WORKSPACE_BYTES, c->stream));
+		plan->d, &plan->algo, c->workspace, LT_WORKSPACE_BYTES, c->stream));
 }
 
 /* ---- choices, for a later run ----
@@ -613,7 +613,7 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 	plan_describe(c->lt, p);
 	cublasLtMatmulHeuristicResult_t result = {};
 	cublasStatus_t status = c->lt->MatmulAlgoCheck(c->lt->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &result);
-	if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE_BYTES) return 0;
+	if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= LT_WORKSPACE_BYTES) return 0;
 	return err_set(err, ERR_FORMAT, "algorithms: cuBLASLt does not take the one for (%d, %d, %d)", p->shape.M,
 		p->shape.N, p->shape.K);
 }

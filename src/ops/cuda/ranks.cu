@@ -190,7 +190,7 @@ static int ranks_sum(struct ops_context *c, struct f32 *values, int64_t n, bool 
 {
 	struct ranks_link *l = c->ranks;
 	CHECKF(l && l->comm, "a sum over ranks that did not join");
-	sums_add(c);
+	settle(c);
 	/* The same chunks on every rank, as they depend on n and the number of ranks alone. */
 	for (int64_t at = 0; at < n; at += l->chunk) {
 		int64_t count = MIN(l->chunk, n - at);

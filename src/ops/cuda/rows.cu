@@ -7,8 +7,8 @@
  * the columns), and the cluster adds the parts up in order: warps first, then blocks. No bit of a row depends on how
  * many rows its cluster has. */
 #include "cuda_device.cuh"
-#include "rows_many.cuh"
-#include "attention_step.cuh"
+#include "few.cuh"
+#include "rows_source.cuh"
 #include <cooperative_groups.h>
 
 namespace cg = cooperative_groups;
@@ -16,28 +16,12 @@ namespace cg = cooperative_groups;
 #define ROWS 16
 #define THREADS 256
 #define WARPS (THREADS / WARP)
-#define CLUSTER_MAX 8
-#define SLICE_MIN 512   /* columns worth a block of their own */
 #define EARLY_ROWS 64   /* up to which A is asked for before the rows */
 #define THIN_COLUMNS 64 /* of the tail at a time */
 #define PAD 32          /* elements between rows in shared memory: the lanes of a load fall into different banks */
 #define THIN_TILES (THIN_COLUMNS / 8)
 
 /* ---- the thin product's side ---- */
-
-struct thin_part {
-	const bf16 *a; /* (r, in), NULL: not adapted */
-	int64_t ld;
-};
-struct thin {
-	struct thin_part part[OPS_PARTS];
-	int r, used; /* rank; columns with an adapter behind them, r * parts: the rest of the tail is zeros */
-	int columns; /* of the tail; 0: leave it alone */
-	int group;   /* of them, multiplied at once; 0: none has an adapter */
-	float scaling;
-	float p; /* dropout */
-	uint64_t seed, stream;
-};
 
 static struct thin thin_of(const struct ops_context *c, const struct ops_next *next, int in)
 {
@@ -70,141 +54,6 @@ static struct thin thin_of(const struct ops_context *c, const struct ops_next *n
 		t.scaling /= 1.0f - l->dropout;
 	}
 	return t;
-}
-
-/* ---- sources: where the rows come from ---- */
-
-struct rows_args {
-	bf16 *y; /* (T, width + tail) */
-	int64_t y_ld;
-	float *rstd;      /* norm */
-	const bf16 *x;    /* norm: (T, width); gate: (T, 2 width) */
-	struct sums sums; /* of a norm whose x is still to be added up */
-	const bf16 *w;    /* norm: (width) */
-	float eps;
-	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
-	const int32_t *pos, *sequence;
-	int chunks, HD;
-	float scale_log2;    /* merge: log2(e) / sqrt(HD) */
-	int T, width, slice; /* slice: columns of a block */
-	int rows;            /* of a cluster at a time */
-	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
-	bool is_early;       /* A is fetched before the rows, while the kernel ahead may still run */
-	struct thin thin;
-};
-
-#define MERGE_STEP 4   /* chunks read side by side */
-
-enum source { SOURCE_NORM, SOURCE_SUMS /* norm of what waits */, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
-static __host__ __device__ constexpr bool is_norm(enum source s) { return s == SOURCE_NORM || s == SOURCE_SUMS; }
-
-/* Eight columns of a row of attention: partials of chunks of keys, folded in order. */
-static __device__ __forceinline__ void merge8(float out[8], const struct rows_args &a, int row, int column)
-{
-	int NH = a.width / a.HD, head = column / a.HD, d = column % a.HD;
-	int64_t step = (int64_t)NH * (a.HD + 2);
-	const float *from = a.partial + (int64_t)row * a.chunks * step + (int64_t)head * (a.HD + 2);
-	/* Chunks of keys up to the row's own position; a row that no sequence has gets zeros. */
-	int n = a.sequence[row] < 0 ? 0 : a.pos[row] / CHUNK + 1;
-	float M = -INFINITY, L = 0;
-#pragma unroll
-	for (int i = 0; i < 8; i++) out[i] = 0;
-	/* Several chunks are read before the first one is folded, so that their loads overlap. */
-	for (int j0 = 0; j0 < n; j0 += MERGE_STEP, from += MERGE_STEP * step) {
-		float2 o[MERGE_STEP][4], ml[MERGE_STEP];
-#pragma unroll
-		for (int j = 0; j < MERGE_STEP; j++) {
-			if (j0 + j >= n) break;
-			ml[j] = *(const float2 *)(from + j * step + a.HD);
-#pragma unroll
-			for (int i = 0; i < 4; i++) o[j][i] = *(const float2 *)(from + j * step + d + 2 * i);
-		}
-		/* Then they are folded one by one, in order: each has its own maximum, and the larger one
-		 * sets the unit of both. */
-#pragma unroll
-		for (int j = 0; j < MERGE_STEP; j++) {
-			if (j0 + j >= n) break;
-			float m = ml[j].x, l = ml[j].y, M1 = fmaxf(M, m), shift = shift_of(M1, a.scale_log2);
-			float keep = shift_factor(M, M1, a.scale_log2, shift), take = shift_factor(m, M1, a.scale_log2, shift);
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				out[2 * i] = fmaf(o[j][i].x, take, __fmul_rn(out[2 * i], keep));
-				out[2 * i + 1] = fmaf(o[j][i].y, take, __fmul_rn(out[2 * i + 1], keep));
-			}
-			L = fmaf(l, take, __fmul_rn(L, keep));
-			M = M1;
-		}
-	}
-	/* The sum divides once, at the end. */
-	float inverse = n ? __frcp_rn(L) : 0.0f;
-#pragma unroll
-	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
-}
-
-/* Eight columns of the residual stream, from sums over ranges of K: the arithmetic of ranges_add_kernel. */
-static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, int column)
-{
-	constexpr int STEP = 4;
-	/* The stream's own eight, then a few ranges at a time: their loads are under way together. */
-	int64_t at = (int64_t)row * s.N + column, step = (int64_t)s.T * s.N;
-	bf16x8 stream = load8(s.y + at);
-	float out[8], old[8];
-	for (int r0 = 0; r0 < s.ranges; r0 += STEP) {
-		float4 v[STEP][2];
-#pragma unroll
-		/* Added in the order of the ranges, whatever the step is. */
-		for (int r = 0; r < STEP; r++) {
-			if (r0 + r >= s.ranges) break;
-			const float4 *from = (const float4 *)(s.part + (r0 + r) * step + at);
-			v[r][0] = from[0], v[r][1] = from[1];
-		}
-#pragma unroll
-		for (int r = 0; r < STEP; r++) {
-			if (r0 + r >= s.ranges) break;
-			float now[8] = {v[r][0].x, v[r][0].y, v[r][0].z, v[r][0].w, v[r][1].x, v[r][1].y, v[r][1].z, v[r][1].w};
-#pragma unroll
-			for (int i = 0; i < 8; i++) out[i] = r0 + r ? out[i] + now[i] : now[i];
-		}
-	}
-	/* The stream goes last. */
-	unpack8(old, stream);
-#pragma unroll
-	for (int i = 0; i < 8; i++) out[i] += old[i];
-	return pack8(out);
-}
-
-struct eight { /* what eight columns are made of */
-	bf16x8 x, up;
-};
-
-template <enum source SOURCE>
-static __device__ __forceinline__ struct eight eight_load(const struct rows_args &a, int row, int column)
-{
-	struct eight p;
-	if (SOURCE == SOURCE_NORM) p.x = load8(a.x + (int64_t)row * a.width + column);
-	if (SOURCE == SOURCE_SUMS) p.x = sums8(a.sums, row, column);
-	if (SOURCE == SOURCE_PLAIN) p.x = load8(a.y + (int64_t)row * a.y_ld + column);
-	if (SOURCE == SOURCE_GATE) {
-		p.x = load8(a.x + (int64_t)row * 2 * a.width + column);
-		p.up = load8(a.x + (int64_t)row * 2 * a.width + a.width + column);
-	}
-	if (SOURCE == SOURCE_MERGE) {
-		float out[8];
-		merge8(out, a, row, column);
-		p.x = pack8(out);
-	}
-	return p;
-}
-
-template <enum source SOURCE> static __device__ __forceinline__ bf16x8 eight_value(const struct eight &p)
-{
-	float gate[8], up[8];
-	if (SOURCE != SOURCE_GATE) return p.x;
-	unpack8(gate, p.x);
-	unpack8(up, p.up);
-#pragma unroll
-	for (int i = 0; i < 8; i++) gate[i] = silu(gate[i]) * up[i];
-	return pack8(gate);
 }
 
 /* ---- the kernel ---- */
@@ -277,9 +126,11 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 		bf16x8 from[DEPTH], scale[DEPTH];
 		float factor[DEPTH];
 #pragma unroll
-		/* All loads before the first use; the last row stands in where there is none. */
+		/* All loads before the first use; the thread's own first piece stands in where there is none: another's may be
+		 * written by now. */
 		for (int d = 0; d < DEPTH; d++) {
-			int at = at0 + d * THREADS, r = min(at / pieces, rows - 1), column = at % pieces * 8;
+			int at = at0 + d * THREADS < rows * pieces ? at0 + d * THREADS : at0, r = at / pieces,
+				column = at % pieces * 8;
 			from[d] = load8(tile + r * stride + column), scale[d] = load8(weights + column), factor[d] = rstd[r];
 		}
 #pragma unroll
@@ -539,9 +390,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
  * of few rows uses the whole machine. */
 static void rows_shape(struct rows_args *a, int most, int *cluster)
 {
-	*cluster = 1;
-	while (*cluster < CLUSTER_MAX && a->width > *cluster * SLICE_MIN) *cluster *= 2;
-	a->slice = (a->width + *cluster * 32 - 1) / (*cluster * 32) * 32;
+	rows_slices(a, cluster);
 	a->rows = 1;
 	while (a->rows < ROWS && (a->T + a->rows - 1) / a->rows * *cluster > most) a->rows *= 2;
 	a->held = a->rows > 8 ? ROWS : 8;
@@ -591,6 +440,7 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	 */
 	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	if (many_run(c, SOURCE, a, cluster)) return;
+	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
@@ -599,28 +449,51 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 
 /* ---- entries ---- */
 
+/* The thin product behind x may be left to the product that reads x: what is to wait then, else nothing. */
+static struct thin_wait thin_leave(const struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
+{
+	struct thin_wait wait = {};
+	if (few_takes_thin(c, next, in, T)) wait.x = x, wait.in = in, wait.T = T, wait.next = *next;
+	return wait;
+}
+
 static void norm(struct ops_context *c, struct elem *y, struct f32 *rstd, const struct elem *x,
 	const struct ops_weight *w, float eps, int T, const struct ops_next *next)
 {
 	struct rows_args a = {};
 	a.y = elems(y), a.y_ld = w->cols + c->tail, a.rstd = floats(rstd), a.x = elems(x), a.w = elems(w->w), a.eps = eps;
-	a.T = T, a.width = w->cols, a.thin = thin_of(c, next, w->cols);
+	struct thin_wait wait = thin_leave(c, elems(y), w->cols, T, next);
+	a.T = T, a.width = w->cols, a.thin = wait.x ? (struct thin){} : thin_of(c, next, w->cols);
 	const struct sums *s = &c->waiting;
 	if (s->ranges && s->y == a.x && s->N == a.width && s->T == T && T < ROWS_MANY) {
 		a.sums = *s;
 		c->waiting.ranges = 0;
 		rows_run<SOURCE_SUMS>(c, &a);
-		return;
+	} else {
+		rows_run<SOURCE_NORM>(c, &a);
 	}
-	rows_run<SOURCE_NORM>(c, &a);
+	c->thin = wait;
 }
 
 static void gate(
 	struct ops_context *c, struct elem *act, const struct elem *gu, int I, int T, const struct ops_next *next)
 {
 	struct rows_args a = {};
-	a.y = elems(act), a.y_ld = I + c->tail, a.x = elems(gu), a.T = T, a.width = I, a.thin = thin_of(c, next, I);
+	struct thin_wait wait = thin_leave(c, elems(act), I, T, next);
+	/* The product that makes gu may have waited for this. */
+	if (c->gate.T == T && c->gate.p.y == gu && c->gate.p.N == 2 * I) {
+		struct gate_wait g = c->gate;
+		c->gate.T = 0;
+		g.p.y = act, g.p.y_ld = I + c->tail;
+		few_run(c, &g.p, T, &g.thin, true);
+		if (wait.x) c->thin = wait;
+		else cuda_thin(c, elems(act), I, T, next);
+		return;
+	}
+	a.y = elems(act), a.y_ld = I + c->tail, a.x = elems(gu), a.T = T, a.width = I;
+	a.thin = wait.x ? (struct thin){} : thin_of(c, next, I);
 	rows_run<SOURCE_GATE>(c, &a);
+	c->thin = wait;
 }
 
 void cuda_merge(struct ops_context *c, bf16 *att, const float *partial, const struct batch_view *v, int NH, int HD,
@@ -629,16 +502,32 @@ void cuda_merge(struct ops_context *c, bf16 *att, const float *partial, const st
 	struct rows_args a = {};
 	a.y = att, a.y_ld = NH * HD + c->tail, a.partial = partial, a.pos = v->pos, a.sequence = v->sequence,
 	a.chunks = v->chunks, a.HD = HD;
-	a.scale_log2 = scale_log2_of(HD), a.T = T, a.width = NH * HD, a.thin = thin_of(c, next, NH * HD);
+	struct thin_wait wait = thin_leave(c, att, NH * HD, T, next);
+	a.scale_log2 = scale_log2_of(HD), a.T = T, a.width = NH * HD;
+	a.thin = wait.x ? (struct thin){} : thin_of(c, next, NH * HD);
 	rows_run<SOURCE_MERGE>(c, &a);
+	c->thin = wait;
 }
 
-void cuda_thin(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
+static void thin_run(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
 {
 	struct rows_args a = {};
 	a.y = x, a.y_ld = in + c->tail, a.T = T, a.width = in, a.thin = thin_of(c, next, in);
 	if (a.thin.columns) rows_run<SOURCE_PLAIN>(c, &a);
 }
+
+void cuda_thin(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
+{
+	struct thin_wait wait = thin_leave(c, x, in, T, next);
+	if (wait.x) {
+		settle(c);
+		c->thin = wait;
+	} else {
+		thin_run(c, x, in, T, next);
+	}
+}
+
+void thin_settle(struct ops_context *c, const struct thin_wait *t) { thin_run(c, t->x, t->in, t->T, &t->next); }
 
 /* ---- rows that are fetched ---- */
 
