@@ -81,8 +81,10 @@ const char *verdict_sanitizer_name(enum verdict_sanitizer k);
 	X(COUNTER_OCCUPANCY, "occupancy", "sm__warps_active.avg.pct_of_peak_sustained_active") \
 	X(COUNTER_DRAM_USE, "dram_use", "dram__throughput.avg.pct_of_peak_sustained_elapsed") \
 	X(COUNTER_SM_USE, "sm_use", "sm__throughput.avg.pct_of_peak_sustained_elapsed") \
-	X(COUNTER_STALL_MEMORY, "stall_memory", "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio") \
-	X(COUNTER_STALL_SHARED, "stall_shared", "smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio") \
+	X(COUNTER_STALL_MEMORY, "stall_memory", \
+		"smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio") \
+	X(COUNTER_STALL_SHARED, "stall_shared", \
+		"smsp__average_warps_issue_stalled_short_scoreboard_per_issue_active.ratio") \
 	X(COUNTER_STALL_BARRIER, "stall_barrier", "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio") \
 	X(COUNTER_STALL_MATH, "stall_math", "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio") \
 	X(COUNTER_STALL_QUEUE, "stall_queue", "smsp__average_warps_issue_stalled_lg_throttle_per_issue_active.ratio") \
