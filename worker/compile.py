@@ -5,9 +5,7 @@ process is sandboxed like a tracer's; beyond that it has one scratch folder, mad
 """
 import os
 import re
-import shutil
 import signal
-import tempfile
 
 from triton import knobs
 from triton.backends.compiler import GPUTarget, Language
@@ -17,6 +15,7 @@ from triton._C.libtriton import ir
 import emit
 import rebuild
 import wire
+from scratch import Scratch
 from ttir_compile import context_of
 
 PTXAS = knobs.nvidia.ptxas.path
@@ -29,7 +28,6 @@ BOOL_OPTIONS = ("enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_gr
 PTX_WORDS = re.compile(r"-O[0-3]|--opt-level=[0-3]|-w|--disable-warnings|--warn-on-spills|--fmad=(true|false)|--maxrregcount=\d{1,3}"
                        r"|(-dlcm|--def-load-cache)=(ca|cg|cs|lu|cv)|(-dscm|--def-store-cache)=(wb|cg|cs|wt)"
                        r"|--allow-expensive-optimizations=(true|false)|--disable-optimizer-constants|--uumn|--preserve-relocs")
-PREFIX = "hone-compile-"
 SANDBOX = {
     "allow_fork": 1, "allow_memfd": 1,
     "exec_paths": [PTXAS, os.path.realpath("/lib64/ld-linux-x86-64.so.2")],
@@ -47,52 +45,17 @@ def read_paths():
     return ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", os.path.dirname(PTXAS)]
 
 
-# ---- scratch folders: named by the zygote's pid, so that the next zygote clears what a killed one left ----
+# ---- a folder for each job, whose end removes it ----
 
-def scratch_root():
-    return os.path.join(tempfile.gettempdir(), f"{PREFIX}{os.getpid()}")
-
-
-def clear_stale():
-    base = tempfile.gettempdir()
-    for name in os.listdir(base):
-        pid = name[len(PREFIX):] if name.startswith(PREFIX) else ""
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
-
-
-_root = None
-_scratch = None
-
-
-def start():
-    """In the zygote, after it dropped root: makes the folder that the jobs' folders go to."""
-    global _root
-    clear_stale()
-    _root = scratch_root()
-    os.makedirs(_root, mode=0o700, exist_ok=True)
-
-
-def stop():
-    shutil.rmtree(_root, ignore_errors=True)
-
-
-def before_job(options):
-    """In the zygote: a folder for the next job, which inherits its name."""
-    global _scratch
-    _scratch = tempfile.mkdtemp(dir=_root)
-    options.scratch = _scratch.encode()
-    return _scratch
-
-
-def after_job(folder):
-    shutil.rmtree(folder, ignore_errors=True)
+scratch = Scratch("hone-compile-")
+start, stop = scratch.make, scratch.remove       # start: in the zygote, after it dropped root
+before_job, after_job = scratch.before_job, scratch.after_job
 
 
 # ---- the job ----
 
 def run(job, sock):
-    log = os.path.join(_scratch, "log")
+    log = os.path.join(scratch.folder, "log")
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(fd, 2)                      # MLIR's diagnostics go to stderr
     fds = ()
@@ -103,13 +66,13 @@ def run(job, sock):
         serve_recipes(job, sock)
         return
     try:
-        result, cubin = compile_ttir(job, _scratch)
+        result, cubin = compile_ttir(job, scratch.folder)
         if job.get("want_cubin"):
             fds = (memory_file(cubin),)
     except CompileFault as fault:
         result = {"fault": {"code": fault.code, "text": str(fault)[:TEXT_MAX]}}
     except Exception as error:
-        text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(_scratch + os.sep, "")
+        text = f"{type(error).__name__}: {error}\n{tail(log)}".replace(scratch.folder + os.sep, "")
         result = {"fault": {"code": "compile-error", "text": text[:TEXT_MAX]}}
     wire.send(sock, result, fds)
 
@@ -266,10 +229,8 @@ def warm():
     """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
     rebuild.install()
     rebuild.warm()
-    clear_stale()   # before root is dropped: what a killed start left may be root's
-    folder = scratch_root()
-    os.makedirs(folder, mode=0o700)
+    scratch.make(may_exist=False)   # before root is dropped: what a killed start left may be root's
     try:
-        compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, folder)
+        compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, scratch.root)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        scratch.remove()

@@ -108,7 +108,8 @@ def form_of(func, args, kwargs, reads, outs):
 
 
 def _given(func, args, kwargs):
-    return {a.name: v for a, v in zip(func._schema.arguments, args)} | kwargs
+    known = func._schema.arguments
+    return {a.name: a.default_value for a in known if a.has_default_value()} | {a.name: v for a, v in zip(known, args)} | kwargs
 
 
 def extent_of(func, args, kwargs, reads, outs, dot):
@@ -124,6 +125,8 @@ def extent_of(func, args, kwargs, reads, outs, dot):
         return given["C"] * given["HxW"] // given["group"]
     if "batch_norm" in func._schema.name and t.dim() > 1:
         return max(t.numel() // max(t.shape[1], 1), 1)
+    if "upsample" in func._schema.name and "linear" in func._schema.name:
+        return max(math.prod(outs[0].shape[:2]), 1)      # one thread a pixel, for all images and channels
     if any(a.name == "dim" for a in func._schema.arguments):
         dims = [dims] if isinstance(dims, int) else dims or range(t.dim())
         return max(math.prod(t.shape[d] for d in dims), 1) if t.dim() else 1

@@ -26,6 +26,7 @@ import live
 import wire
 from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, Reference, flatten_outputs, named_tensors, seed_all
+from scratch import Scratch
 
 GPU = True
 DEVICE = "cuda"
@@ -36,7 +37,6 @@ GATE_OPENS_BY_ITSELF_S = 1.0     # a forward that is not queued by then does not
 CALIBRATE_BYTES = 1 << 30
 CALIBRATE_SIDE = 8192
 CALIBRATE_REPEATS = 15
-PREFIX = "hone-timer-"
 TOOLS = ("cc1", "cc1plus", "collect2", "as", "ld")
 
 
@@ -61,44 +61,21 @@ def read_paths():
     return compiler.read_paths()
 
 
-# ---- scratch folders, for torch.compile: named by the zygote's pid, so that the next zygote clears what a killed one left ----
+# ---- a folder for each job, for torch.compile ----
 
-_root = None
-_scratch = None
+scratch = Scratch("hone-timer-")
+stop, before_job, after_job = scratch.remove, scratch.before_job, scratch.after_job
 
 
 def start():
     """In the zygote, after it dropped root. Triton's own helper for launches is built here, once, where a C compiler may run."""
-    global _root
-    base = tempfile.gettempdir()
-    for name in os.listdir(base):
-        pid = name[len(PREFIX):] if name.startswith(PREFIX) else ""
-        if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
-            shutil.rmtree(os.path.join(base, name), ignore_errors=True)
-    _root = os.path.join(base, f"{PREFIX}{os.getpid()}")
-    os.makedirs(_root, mode=0o700, exist_ok=True)
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(_root, "triton")
+    scratch.make()
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(scratch.root, "triton")
     try:
         from triton.backends.nvidia.driver import CudaUtils
         CudaUtils()
     except Exception:
         pass      # a job of torch.compile says what is missing
-
-
-def stop():
-    shutil.rmtree(_root, ignore_errors=True)
-
-
-def before_job(options):
-    """In the zygote: a folder for the next job, which inherits its name."""
-    global _scratch
-    _scratch = tempfile.mkdtemp(dir=_root)
-    options.scratch = _scratch.encode()
-    return _scratch
-
-
-def after_job(folder):
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 # ---- the clock ----
@@ -284,7 +261,7 @@ def memories(sock):
 def serve_live(job, sock):
     """A candidate's file: no question of time is answered."""
     given, results = memories(sock)
-    out = live.Live(job, given, _scratch, DEVICE).work()
+    out = live.Live(job, given, scratch.folder, DEVICE).work()
     torch.cuda.synchronize()
     wire.send(sock, {"ready": {"gated": False, "draws": False, "memory_bytes": 0}})
     question, _ = wire.recv(sock)
@@ -357,9 +334,9 @@ def settings(job):
     """Before torch looks for a GPU: the one that is meant, and places to write to."""
     os.environ["CUDA_VISIBLE_DEVICES"] = job["device"]
     os.environ["CUDA_CACHE_DISABLE"] = "1"
-    os.environ["TMPDIR"] = tempfile.tempdir = _scratch
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(_scratch, "inductor")
-    os.environ["TRITON_CACHE_DIR"] = os.path.join(_scratch, "triton")
+    os.environ["TMPDIR"] = tempfile.tempdir = scratch.folder
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(scratch.folder, "inductor")
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(scratch.folder, "triton")
     torch.set_num_threads(1)
 
 
@@ -377,7 +354,7 @@ def run(job, sock):
             serve_reference(job, sock)
     except BaseException as e:   # SystemExit too: a task that exits is a broken task
         text = str(e) if isinstance(e, Fault) else f"{type(e).__name__}: {e}"
-        wire.send(sock, {"fault": {"text": text.replace(_scratch, "")[-1500:]}})
+        wire.send(sock, {"fault": {"text": text.replace(scratch.folder, "")[-1500:]}})
 
 
 def warm():

@@ -43,20 +43,15 @@ class Stop(Exception):
 
 
 def run(job, sock):
-    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks: for the next of the job's `others`, or for sizes that
-    come with the question."""
+    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks: for the next of the job's `others`, or, where the job
+    says that it stays, for sizes that come with the question."""
     tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
     tracer_driver.remember(job.get("kernels", ()))
     wire.send(sock, result_of(job, sock))
-    others = iter(job.get("others", []))
-    while True:
-        try:
-            ask, _ = wire.recv(sock)
-        except EOFError:
-            return
-        other = ask.get("job") or next(others, None)
-        if other is None:
-            return
+    others = list(job.get("others", []))
+    while others or job.get("stays"):
+        ask, _ = wire.recv(sock)
+        other = ask.get("job") or others.pop(0)
         wire.send(sock, result_of(dict(job, **other), sock))
 
 
@@ -392,6 +387,7 @@ def tensors_in(value, out):
 def trace_forwards(job, rec, tracer, model):
     calls = Calls(job, rec, tracer, model)
     first = bare = state = None
+    made = []                # of constants, by the call that made most: the first may fill a cache of them
     for number, kind in enumerate(PLAIN_CALLS if tracer_plain.SHELL else CALLS):
         calls.prepare(kind)
         if kind == "strided":
@@ -405,6 +401,7 @@ def trace_forwards(job, rec, tracer, model):
             continue
         if tape != bare:
             raise difference(bare, tape, number + 1)
+        made = max(made, rec.made, key=lambda m: sum(size for _, size in m))
         if number == 1:
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
@@ -417,6 +414,7 @@ def trace_forwards(job, rec, tracer, model):
         changed = before and tracer_state.difference(before, state)
         if changed:
             raise Stop("nondeterministic", "Fault", f"every call of forward changes {changed}: what a call does may not depend on how often or when it is called")
+    tracer_record.add_made(first, made)
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
         raise Stop("too-large", "Fault", f"the tape has {len(text)} bytes; the limit is {TAPE_TEXT_MAX}")

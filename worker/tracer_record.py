@@ -25,6 +25,8 @@ ROWS_MAX = 4096
 KERNELS_MAX = 128
 STREAMS_MAX = 64
 EVENTS_MAX = 1024
+MADE_MAX = 400                 # operators on constants that one forward may have
+MADE_BYTES_MAX = 1 << 30       # what one operator on constants is taken to move at most
 CONST_BYTES_MAX = 40 << 20     # base64 of all constants has to fit into TAPE_BYTES_MAX
 BUFFER_BYTES_MAX = 1 << 36
 FOLD_BYTES_MAX = 4 << 20
@@ -85,6 +87,7 @@ class Recorder:
         self.host_events = []       # what the host waited for in this forward: whatever is issued later comes after it
         self.caught_up = {}         # by stream: how many of those it waits for already
         self.order = []             # buffers of the current tape by number
+        self.made = []              # what this forward computed of constants: (line, bytes) of each operator
 
     # ---- faults ----
 
@@ -165,6 +168,14 @@ class Recorder:
                 buf.stale_epoch = buf.stale_epoch or self.epoch
         else:
             buf.origin = None
+
+    def constant_made(self, moved):
+        """An operator on constants: its result is known, but a GPU computes it in each forward."""
+        if not self.epoch or not moved:
+            return
+        if len(self.made) >= MADE_MAX:
+            self.fail("too-large", f"more than {MADE_MAX} operators on constants in forward")
+        self.made.append((candidate_line(), min(moved, MADE_BYTES_MAX)))
 
     def is_stale(self, buf):
         return 0 < buf.stale_epoch < self.epoch
@@ -263,6 +274,7 @@ class Recorder:
         self.host_events = []
         self.caught_up = {}
         self.order = []
+        self.made = []
         for buf in inputs:
             self.number(buf)
         for row in self.init_rows:
@@ -419,6 +431,15 @@ def tape_json(rec, outputs, is_tuple):
         "outputs": [view_json(v) for v in outputs],
         "tuple": is_tuple,
     }
+
+
+def add_made(tape, made):
+    """Stands in for operators on constants: fills of as many bytes as they move, of memory that nobody reads. Whoever replays, prices or times the tape
+    pays for them."""
+    for line, size in made:
+        tape["rows"].append({"op": "fill", "line": line, "value": 0,
+                             "dst": {"buffer": len(tape["buffers"]), "offset": 0, "dtype": "uint8", "shape": [size], "stride": [1]}})
+        tape["buffers"].append({"kind": "temp", "bytes": size})
 
 
 def add_constants(rec, tape):

@@ -11,9 +11,12 @@ the operator means for the tape:
   movement       copies and fills (tracer_movement.py)
   anything else  a library row
 """
+import contextlib
+
 import torch
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from tracer_fault import Unsupported
 from tracer_record import DTYPE_NAMES, number_text
@@ -137,6 +140,27 @@ UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set
 VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_", "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_"}
 
 
+FLOPS_A_BYTE = 12       # a product's operations that take as long as moving a byte, in fp32 on the GPUs of the table
+PASSES = 4              # over its operands, by an operator that is neither element-wise nor a product
+
+
+def is_view(func):
+    """Makes no memory and computes nothing: its result is an alias that nobody wrote."""
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
+
+
+def moved_bytes(func, args, kwargs, inputs, out):
+    """What an operator on constants moves on a GPU, products and the like in proportion."""
+    results = out if isinstance(out, (list, tuple)) else [out]
+    moved = sum(t.numel() * t.element_size() for t in [*(i.inner() for i in inputs), *results] if isinstance(t, torch.Tensor))
+    formula = flop_registry.get(func._overloadpacket)
+    if formula is not None:
+        with contextlib.suppress(Exception):
+            inner = {}
+            return max(moved, int(formula(*unwrap(args, inner), **unwrap(kwargs, inner), out_val=out)) // FLOPS_A_BYTE)
+    return moved if "pointwise" in tag_names(func) or not inputs else PASSES * moved
+
+
 DRAWN = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "randperm"}
 DRAWN_IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_"}
 
@@ -170,6 +194,8 @@ class Tracer:
         """A CPU tensor's contents as a constant on the device."""
         with torch.utils._python_dispatch._disable_current_modes():
             copy = cpu.detach().clone()
+        if self.phase == "forward":
+            self.rec.constant_made(copy.numel() * copy.element_size())
         return self.wrap(copy)
 
     def draw(self, func, args, kwargs):
@@ -231,6 +257,8 @@ class Tracer:
                 return out
         if tensors and is_pure(func) and all(self.rec.is_plain_fill(t._buffer) for t in tensors):
             for t in tensors:
+                if self.phase == "forward" and not t._buffer.known:
+                    self.rec.constant_made(t._buffer.bytes)     # its fill, of which no row tells now
                 self.rec.to_known(t._buffer)
             return self.run_known(func, args, kwargs)
         return self.run_unknown(func, args, kwargs)
@@ -260,6 +288,8 @@ class Tracer:
             kwargs["device"] = CPU
         inputs = {}
         out = func(*unwrap(args, inputs), **unwrap(kwargs, inputs))
+        if self.phase == "forward" and name not in EMPTY_OPS and not is_view(func):
+            self.rec.constant_made(moved_bytes(func, args, kwargs, inputs.values(), out))
         if func._schema.is_mutable:
             for t in written_tensors(func, args, kwargs):
                 self.rec.written(t._buffer)
@@ -340,14 +370,11 @@ class Tracer:
         writes = list(mutated) + [t for t in outs if id(t._buffer) not in read_buffers]
         if not writes:
             return   # only views
-        index = {}
-        views = []
+        index, views = {}, {}     # equal views are one operand, in whichever objects they come
         for t in reads:
-            if id(t) not in index:
-                index[id(t)] = len(views)
-                views.append(t.view_tuple())
+            index[id(t)] = views.setdefault(t.view_tuple(), len(views))
         arguments = {"args": argument_json(args, index), "kwargs": argument_json(dict(kwargs), index)}
-        self.rec.library(func.name(), views, [t.view_tuple() for t in writes], arguments)
+        self.rec.library(func.name(), list(views), [t.view_tuple() for t in writes], arguments)
 
     def move_off_device(self, t, kwargs):
         if torch.device(kwargs["device"]).type == "meta":

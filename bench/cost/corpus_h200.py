@@ -178,7 +178,7 @@ def grade(options, chosen, rows):
                 with open(line[kind], "w") as f:
                     f.write(text)
             listed.append(json.dumps(line))
-        done = subprocess.Popen([f"{BUILD}/bench/verify/grade_list", str(options.jobs), "1", "stock", str(WORK_MS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        done = subprocess.Popen([f"{BUILD}/bench/verify/grade_list", str(options.jobs), "1", "stock", str(WORK_MS if options.bytes else 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         done.stdin.write("\n".join(listed) + "\n")
         done.stdin.close()
         for line in done.stdout:

@@ -23,10 +23,9 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(ROOT, "worker")]
 sys.dont_write_bytecode = True
 START = time.monotonic()
-IDLE_US = 0.5         # products that a well-made launch ends this soon after its start are nearly all start
 SIZES = [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24]
 COLUMNS = {1 << 8: 32, 1 << 12: 64, 1 << 16: 256, 1 << 20: 1024, 1 << 24: 4096}   # of operators that do not care
-EXTENTS = [1 << 4, 1 << 7, 1 << 10, 1 << 13, 1 << 16]   # of sums and the like
+EXTENTS = [1 << p for p in (4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 20)]   # of sums and the like
 INNER = 256                                             # neighbours that are kept where another dimension is summed
 UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu hardswish hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward
 mish neg reciprocal relu round rsqrt sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan logical_not""".split()
@@ -37,7 +36,6 @@ UNARY_IN_PLACE = "relu_ sigmoid_ tanh_ silu_ exp_ neg_".split()
 INTEGER = "bitwise_and bitwise_or bitwise_xor __lshift__ __rshift__".split()
 
 
-NEXT = "add mul exp clone sum mean amax _softmax native_layer_norm mm addmm bmm convolution gather cumsum".split()    # timed with their operands in L2 too
 ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean linalg_vector_norm norm cumsum cumprod cummax logcumsumexp sort topk _softmax
 _log_softmax""".split()
 
@@ -90,15 +88,22 @@ def products(case, aten, torch):
             case("addmm", size, aten.addmm, c, a, b)
             case("addmm", size + " turned", aten.addmm, c, a, torch.rand(n, k).t())
             case("addmm", size + " half", aten.addmm, c.half(), a.half(), b.half())
+    for m, n, k in ((m, n, k) for m in (1 << 14, 1 << 16, 1 << 18) for n in (16, 32, 64) for k in (16, 32, 64, 128)):
+        a, b, c, size = torch.rand(m, k), torch.rand(k, n), torch.rand(n), f"{m}x{n} of {k}"
+        case("mm", size, aten.mm, a, b)
+        case("mm", size + " half", aten.mm, a.half(), b.half())
+        case("addmm", size, aten.addmm, c, a, torch.rand(n, k).t())
+        case("addmm", size + " half", aten.addmm, c.half(), a.half(), b.half())
+        case("mm", f"{n}x{k} of {m}", aten.mm, a.t(), torch.rand(m, n))
     for m, k in ((m, k) for m in (64, 1024, 16384) for k in (64, 1024, 16384) if m * k <= 1 << 26):
         case("mv", f"{m} of {k}", aten.mv, torch.rand(m, k), torch.rand(k))
-    for batch, edge, k in ((b, e, k) for b in (4, 32, 256) for e in (16, 64, 256, 1024) for k in (32, 128, 512) if b * e * e * k <= 1 << 33):
+    for batch, edge, k in ((b, e, k) for b in (4, 32, 256, 8192) for e in (16, 64, 256, 1024) for k in (16, 32, 128, 512) if b * e * e <= 1 << 25 and b * e * e * k <= 1 << 33):
         a, b, size = torch.rand(batch, edge, k), torch.rand(batch, k, edge), f"{batch}x{edge}x{edge} of {k}"
         case("bmm", size, aten.bmm, a, b)
         case("bmm", size + " half", aten.bmm, a.half(), b.half())
         case("baddbmm", size, aten.baddbmm, torch.rand(batch, edge, edge), a, b)
-    for batch, channels, side, kernel in ((b, c, s, k) for b in (2, 16) for c in (4, 16, 64, 256) for s in (12, 28, 56) for k in (1, 3, 5)):
-        if 2 * batch * channels ** 2 * side ** 2 * kernel ** 2 > 1 << 35:
+    for batch, channels, side, kernel in ((b, c, s, k) for b in (2, 16, 256, 4096) for c in (4, 16, 64, 256) for s in (12, 28, 56) for k in (1, 3, 5)):
+        if 2 * batch * channels ** 2 * side ** 2 * kernel ** 2 > 1 << 35 or batch * channels * side ** 2 > 1 << 26:
             continue
         image, weight = torch.rand(batch, channels, side, side), torch.rand(channels, channels, kernel, kernel)
         args, label = ([1, 1], [kernel // 2] * 2, [1, 1]), f"{batch}x{channels}x{side}x{side}, kernel {kernel}"
@@ -113,12 +118,13 @@ def products(case, aten, torch):
 
 
 def cases(torch):
-    """(operator's name, label, call, its tensors) in order; each call dispatches that one operator (views and allocations apart)."""
+    """(operator's name, label, call) in order; each call dispatches that one operator (views and allocations apart)."""
     aten, found = torch.ops.aten, []
 
     def case(name, label, op, *args, **kwargs):
-        found.append((name, label, lambda: op(*args, **kwargs), [a for a in args if isinstance(a, torch.Tensor)]))
+        found.append((name, label, lambda: op(*args, **kwargs)))
 
+    products(case, aten, torch)
     for n, cols in COLUMNS.items():
         x, y = torch.rand(n // cols, cols) + 0.5, torch.rand(n // cols, cols) + 0.5
         integers = torch.randint(0, 100, x.shape)
@@ -198,7 +204,9 @@ def cases(torch):
         case("max_pool2d_with_indices", size, aten.max_pool2d_with_indices, image, [2, 2])
         case("avg_pool2d", size, aten.avg_pool2d, image, [2, 2])
         case("_adaptive_avg_pool2d", size, aten._adaptive_avg_pool2d, image, [4, 4])
-        case("upsample_bilinear2d", size, aten.upsample_bilinear2d, image, [2 * side, 2 * side], False)
+        for many in (1 << p for p in (4, 8, 12, 16) if n >> p >= 64):
+            wide = torch.rand(many // 16, 16, math.isqrt(n // many), math.isqrt(n // many))
+            case("upsample_bilinear2d", f"{n} by {many}", aten.upsample_bilinear2d, wide, [2 * d for d in wide.shape[2:]], False)
         case("upsample_nearest2d", size, aten.upsample_nearest2d, image, [2 * side, 2 * side])
         case("pixel_shuffle", size, aten.pixel_shuffle, image, 2)
         case("im2col", size, aten.im2col, image, [3, 3], [1, 1], [1, 1], [1, 1])
@@ -207,7 +215,6 @@ def cases(torch):
         volume = torch.rand(2, 16, deep, deep, deep)
         case("max_pool3d_with_indices", size, aten.max_pool3d_with_indices, volume, [2, 2, 2])
         case("avg_pool3d", size, aten.avg_pool3d, volume, [2, 2, 2])
-    products(case, aten, torch)
     return found
 
 
@@ -219,18 +226,11 @@ import triton, triton.language as tl
 def add(x, y, out, N, B: tl.constexpr):
     at = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(out + at, tl.load(x + at, mask=at < N) + tl.load(y + at, mask=at < N), mask=at < N)
-
-@triton.jit
-def touch(x, sink, N, B: tl.constexpr):
-    at = tl.program_id(0) * B + tl.arange(0, B)
-    v = tl.sum(tl.load(x + at, mask=at < N, other=0).to(tl.float32), 0)
-    if v == 1.25:
-        tl.store(sink, v)
 '''
 
 
 def own_kernels(torch, folder):
-    """(touch, [(label, call)]): a kernel that reads bytes, and the same addition at many sizes and in chains."""
+    """(label, call): the same addition by a Triton kernel at many sizes, and chains of it."""
     path = os.path.join(folder, "own_kernels.py")
     with open(path, "w") as f:
         f.write(TRITON_ADD)
@@ -245,7 +245,7 @@ def own_kernels(torch, folder):
     x, y, out = torch.rand(4096), torch.rand(4096), torch.empty(4096)
     for count in (1, 2, 4, 8, 16):
         found.append((f"chain {count}", lambda count=count: [module.add[(4,)](x, y, out, 4096, B=1024) for _ in range(count)]))
-    return module.touch, found
+    return found
 
 
 def times_of(torch, clock, call):
@@ -265,21 +265,6 @@ def times_of(torch, clock, call):
         return {"cold_us": cold, "cold_spread_us": spread}
 
 
-def next_of(torch, clock, touch, call, tensors):
-    """Microseconds behind a launch that read the operator's tensors: they are in L2, as far as they fit."""
-    from cost_h200 import graph_of, replay_us
-
-    def before():
-        clock.flush()
-        for t in tensors:
-            as_bytes = t.contiguous().view(-1).view(torch.uint8)
-            touch[(-(-as_bytes.numel() // 16384),)](as_bytes, clock.sink, as_bytes.numel(), B=16384, num_warps=8)
-    both, alone = (graph_of(torch, run, 10, before) for run in (call, None))
-    for graph in (both, alone):
-        replay_us(torch, graph)
-    return statistics.median((replay_us(torch, both) - replay_us(torch, alone)) / 10 for _ in range(5))
-
-
 def measure(options):
     import torch
     import oracle_cost
@@ -288,13 +273,16 @@ def measure(options):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     clock, rows, own = Clock(torch), [], []
     os.makedirs(os.environ["OUT"], exist_ok=True)
+    path, before = os.path.join(os.environ["OUT"], "operators.json"), {}
+    if options.go_on and os.path.exists(path):
+        with open(path) as f:
+            found = json.load(f)
+        own, before = found["own"], {(r["name"], r["label"]): r for r in found["operators"] if "error" not in r}
     with tempfile.TemporaryDirectory() as folder:
-        touch, kernels = own_kernels(torch, folder)
-        touch[(1,)](torch.zeros(16, dtype=torch.uint8), clock.sink, 16, B=16384, num_warps=8)     # compiled while its file is there
-        for label, call in kernels:
+        for label, call in own_kernels(torch, folder) if not own else []:
             own.append({"label": label, **times_of(torch, clock, call)})
     print(f"[{time.monotonic() - START:.1f} s] own kernels", flush=True)
-    for name, label, call, tensors in cases(torch):
+    for name, label, call in cases(torch):
         row = {"name": name, "label": label}
         if time.monotonic() - START > options.seconds:
             row["error"] = "not measured: out of time"
@@ -304,13 +292,12 @@ def measure(options):
                     out = call()
                 row["launches"] = oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]
                 del out, log
-                row |= times_of(torch, clock, call)
-                if name in NEXT:
-                    row["next_us"] = next_of(torch, clock, touch, call, tensors)
+                kept = before.get((name, label))
+                row |= {k: kept[k] for k in ("cold_us", "cold_spread_us")} if kept else times_of(torch, clock, call)
             except Exception as error:
                 row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
         rows.append(row)
-    with open(os.path.join(os.environ["OUT"], "operators.json"), "w") as f:
+    with open(path, "w") as f:
         json.dump({"machine": machine(torch), "own": own, "operators": rows}, f, indent=0)
     bad = [r for r in rows if "error" in r]
     print(f"[{time.monotonic() - START:.1f} s] {len(rows)} cases, {len(bad)} of them without a time")
@@ -348,14 +335,13 @@ def measured():
 
 
 def fit(options):
-    lib, by_row, products = library(), {}, {}
-    nothing = {"launches": [{"bytes": 0, "flops": 0, "special": 0, "dot_flops": 0}], "label": ""}
+    lib, by_row, products = library(), {}, []
     for r in measured():
-        if r["launches"][0]["dot_flops"]:
-            products.setdefault((r["name"], r["launches"][0]["form"]), []).append(r)
+        launch = r["launches"][0]
+        if launch["dot_flops"]:
+            products.append(r)
         else:
-            extent = r["launches"][0]["extent"] if " by " in r["label"] else 0
-            by_row.setdefault((r["name"], r["launches"][0]["form"], extent), []).append(r)
+            by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"] else 0), []).append(r)
     with open(os.path.join(ROOT, "src", "cost", "cost_operators.inc"), "w") as f:
         for (name, form, extent), cases in sorted(by_row.items()):
             by_size = [[c["cold_us"] for c in cases if c["label"].split()[0] == str(n)] for n in SIZES]
@@ -366,19 +352,11 @@ def fit(options):
             bytes_most = max(c["launches"][0]["bytes"] for c in cases if c["label"].split()[0] == str(SIZES[-1]))
             f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}}},\n')
     with open(os.path.join(ROOT, "src", "cost", "cost_products.inc"), "w") as f:
-        for (name, form), cases in sorted(products.items(), key=lambda item: (item[0][0] != "mm", item[0])):
-            start, slow = {}, {}
-            for dot in (0, 2):
-                mine = [c for c in cases if dot_of(c["label"]) == dot]
-                floor = model_us(lib, nothing)
-                idle = [c["cold_us"] for c in mine if model_us(lib, c) < floor + IDLE_US]
-                start[dot] = statistics.geometric_mean(idle) if idle else 0
-                beyond = [(c["cold_us"] - start[dot], model_us(lib, c) - floor) for c in mine]
-                # the work of all shapes together: small ones say little about speed
-                slow[dot] = sum(b[0] for b in beyond) / sum(b[1] for b in beyond) if mine else None
-            half = 2 if slow[2] else 0
-            f.write(f'{{"{name}", "{form}", {{{start[0]:.2f}, {start[0]:.2f}, {start[half]:.2f}}}, {{{slow[0]:.2f}, {slow[0]:.2f}, {slow[half]:.2f}}}}},\n')
-    print("wrote src/cost/cost_operators.inc and src/cost/cost_products.inc")
+        for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):
+            launch, is_half = r["launches"][0], dot_of(r["label"]) == 2
+            logs = ", ".join(f"{math.log2(max(launch[k], 1)):.2f}f" for k in ("dot_flops", "bytes", "extent"))
+            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, {r["cold_us"] / model_us(lib, r):.3f}f}},\n')
+    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and {len(products)} products")
 
 
 def compare(options):
@@ -398,6 +376,7 @@ def main():
     for flag in ("measure", "fit", "compare"):
         what.add_argument(f"--{flag}", action="store_true")
     p.add_argument("--seconds", type=float, default=150)
+    p.add_argument("--go-on", action="store_true", help="keep the times that operators.json has already")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", "cost_operators"))
     if o.measure:

@@ -53,7 +53,8 @@ int prompt_render(const char *template_text, const char *template_name, const st
 #define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
- * lines, then the totals: launches, programs, bytes, sectors, predicted time. */
+ * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed the
+ * kernel, what it measured. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */

@@ -210,6 +210,8 @@ void prompt_cost_table(const struct verdict *v, struct str *out)
 			(long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
 	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches,
 		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
+	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a record without a device. */
+	if (v->device.time_s > 0) str_printf(out, "measured on %s: %.2f us\n", v->device.name, v->device.time_s * 1e6);
 }
 
 static void put_source_line(const char *source, size_t len, int line, struct str *out)

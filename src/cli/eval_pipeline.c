@@ -122,6 +122,8 @@ static json_t *midend_json(const struct pipeline *p)
 {
 	int count = (int)p->mids.count, genuine = 0, judged = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
 	double log_best = 0, log_by[MIDEND_CHANGE_COUNT] = {0};
+	/* Of each kernel all answers are counted, and the fastest says by which change; where none is
+	 * faster the kernel stays. */
 	for (int m = 0; m < count; m++) {
 		const struct verdict *given = p->given[p->task_of[m]];
 		enum midend_change change = CHANGE_NONE;
@@ -169,6 +171,7 @@ int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct e
 		.n = n,
 		.K = (int)c->o->num_samples,
 		.M = (int)(c->o->midend_samples ? c->o->midend_samples : c->o->num_samples)};
+	/* The chain, then what it is compared with. */
 	p.task_of = xcalloc((size_t)n + 1, sizeof *p.task_of);
 	p.given = xcalloc((size_t)n + 1, sizeof *p.given);
 	p.chain = xcalloc(3 * (size_t)n + 1, sizeof *p.chain);

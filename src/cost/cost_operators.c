@@ -8,6 +8,8 @@
 #define SIZES 5          /* an operator was timed at */
 #define SIZE_STEP 16.0   /* from one of them to the next */
 #define H200 (&vm_gpus[0])
+#define DRAM_REACHED 0.85 /* of the data sheet's bandwidth, read and written */
+#define START_S 2e-6      /* of an operator that has hardly anything to do */
 
 /* Time grows with size, but not by one law: a reduction does side by side as much as it keeps, and adds the rest one
  * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a
@@ -23,22 +25,21 @@ static const struct operator_time operators[] = {
 #include "cost/cost_operators.inc"
 };
 
-/* Of an operator's time, what is left where all that it reads is in L2, at its sizes from the least to the largest. */
-static const double warm_left[SIZES] = {
-#include "cost/cost_warm.inc"
-};
-#define WARM_BYTES ((double)(3 << 26)) /* moved at the last of them */
-
-/* Products and convolutions: a well-made launch is the measure, since their work is no matter of bytes. */
+/* Products and convolutions, whose work is no matter of bytes alone: how much longer than a well-made launch they took,
+ * at many shapes. */
 struct product_time {
 	const char *name;
 	const char *form;
-	double start_us[COST_DOT_COUNT]; /* where there is hardly anything to do */
-	double slow[COST_DOT_COUNT];     /* of what a well-made launch takes beyond its own start */
+	bool is_half; /* operands of 16 bits, else fp32 */
+	float flops;  /* logarithms to base 2 of this, ... */
+	float bytes;
+	float extent; /* ... and K */
+	float slower; /* time over a well-made launch's */
 };
 static const struct product_time products[] = {
 #include "cost/cost_products.inc"
 };
+#define NEAR 0.05 /* square of a distance, in doublings, within which measured shapes are the shape itself */
 
 struct operator_rows {
 	const struct operator_time *first;
@@ -59,7 +60,7 @@ static struct operator_rows operator_find(const char *name, const char *form)
 	return found;
 }
 
-/* The row of this form, or the first one of the name; a product that was not timed is like the first of all, mm. */
+/* The form whose rows stand for this product: its own, the first one of its name, or the first of all, mm. */
 static const struct product_time *product_find(const char *name, const char *form)
 {
 	const struct product_time *any = NULL;
@@ -70,6 +71,26 @@ static const struct product_time *product_find(const char *name, const char *for
 		if (!any) any = p;
 	}
 	return any ? any : &products[0];
+}
+
+/* Over a well-made launch: the mean of the measured shapes, each by how near it is. */
+static double product_slower(const char *name, const char *form, const struct cost_launch *l, bool is_half)
+{
+	const struct product_time *kind = product_find(name, form);
+	double flops = log2(l->dot_flops), bytes = log2(fmax(l->bytes, 1)), extent = log2(fmax(l->extent, 1));
+	double sum = 0, weights = 0;
+	for (int units = 0; units < 2 && weights == 0; units++) /* not timed with these operands: with the others */
+		for (size_t i = 0; i < ARRAY_LEN(products); i++) {
+			const struct product_time *p = &products[i];
+			if (strcmp(p->name, kind->name) != 0 || strcmp(p->form, kind->form) != 0 ||
+				p->is_half != (is_half != (units == 1)))
+				continue;
+			double f = p->flops - flops, b = p->bytes - bytes, k = l->extent > 0 ? p->extent - extent : 0;
+			double away = f * f + b * b + k * k + NEAR, weight = 1 / (away * away);
+			sum += weight * log(p->slower);
+			weights += weight;
+		}
+	return weights > 0 ? exp(sum / weights) : 1;
 }
 
 /* The measured law between two sizes; beyond the last one time goes with the bytes. */
@@ -99,27 +120,22 @@ static double time_us(struct operator_rows rows, const struct cost_launch *l, co
 	return start + (us - start) * H200->dram_bytes_s / gpu->dram_bytes_s;
 }
 
-/* 1: an operator that reads what an earlier one touched takes no less; smaller as L2 still holds it: all of it as long
- * as half of L2 has passed since, nothing any more where all has. */
-static double warm_share(const struct cost_launch *l, const struct vm_gpu *gpu)
+/* Seconds that an operator saves whose operands an earlier one touched: they are in L2, all of them as long as half of
+ * it has passed since, none where twice of it has (it does not keep the latest alone); so is the memory of its results,
+ * which PyTorch hands out again. What DRAM would have taken is then L2's. */
+static double saved_s(const struct cost_launch *l, double time_s, const struct vm_gpu *gpu)
 {
-	double passed = (l->since + l->bytes) / (double)gpu->l2_bytes, held = fmin(fmax(2 - 2 * passed, 0), 1);
-	double at = log(fmax(l->bytes, 1) * pow(SIZE_STEP, SIZES - 1) / WARM_BYTES) / log(SIZE_STEP);
-	int low = (int)fmin(fmax(floor(at), 0), SIZES - 2);
-	double beyond = fmin(fmax(at - low, 0), 1), left = warm_left[low] * (1 - beyond) + warm_left[low + 1] * beyond;
-	return 1 - l->warm * held * (1 - left);
+	double passed = (l->since + l->bytes) / (double)gpu->l2_bytes, held = fmin(fmax((2 - passed) / 1.5, 0), 1);
+	double moving_s = fmin(l->bytes / (DRAM_REACHED * gpu->dram_bytes_s), fmax(time_s - START_S, 0));
+	return l->warm * held * moving_s * fmax(1 - DRAM_REACHED * gpu->dram_bytes_s / gpu->l2_bytes_s, 0);
 }
 
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu)
 {
-	static const struct cost_launch nothing;
-	if (l->dot_flops > 0) {
-		const struct product_time *p = product_find(name, form);
-		double beyond_s = cost_launch_s(l, dot, gpu) - cost_launch_s(&nothing, dot, gpu);
-		return (p->start_us[dot] * 1e-6 + p->slow[dot] * beyond_s) * warm_share(l, gpu);
-	}
 	struct operator_rows rows = operator_find(name, form);
 	if (!rows.count) rows = operator_find("add", "");
-	return time_us(rows, l, gpu) * 1e-6 * warm_share(l, gpu);
+	double time_s = l->dot_flops > 0 ? cost_launch_s(l, dot, gpu) * product_slower(name, form, l, dot == COST_DOT_HALF)
+									 : time_us(rows, l, gpu) * 1e-6;
+	return time_s - saved_s(l, time_s, gpu);
 }

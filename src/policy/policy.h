@@ -85,7 +85,7 @@ struct policy_options {
 
 struct policy {
 	struct model_config config; /* of the model's folder */
-	struct ops *ops;            /* NULL with text_only, as what follows */
+	struct ops *ops;            /* NULL with text_only, as model and adapters */
 	size_t room;                /* bytes that plans may count on, what this policy takes included */
 	struct model *model;
 	struct adapter *adapter;                   /* the named or the fresh one; NULL: the base */

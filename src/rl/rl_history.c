@@ -264,6 +264,7 @@ void history_draw(const struct history *h, int64_t step, int round, const int *t
 {
 	double *weights = xcalloc((size_t)h->nstructures + 1, sizeof *weights),
 		   *now = xcalloc((size_t)h->nstructures + 1, sizeof *now);
+	/* A structure weighs what its first task promises, never less than the floor; nothing once it was taken. */
 	for (int i = 0; i < h->nstructures; i++)
 		weights[i] = fmax(
 			h->o.floor, history_promise(h, step, h->structures[i].prompts[0], 0, 0, h->o.num_generations));

@@ -242,6 +242,7 @@ static int open_prompts(struct loop *l, struct err *err)
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
+	/* The longest conversation has to fit a micro-batch. */
 	int longest = longest_prompt(&l->prompts);
 	int64_t behind = rl_episode_tokens(l->o);
 	if (!l->author.outside && longest + behind > l->o->max_tokens)

@@ -60,6 +60,7 @@ const struct chat_known chat_known[] = {
 };
 const size_t chat_known_count = ARRAY_LEN(chat_known);
 
+/* A template is one that we know by what its text has, and by what texts like it have and it does not. */
 static bool is_known(const struct chat_known *k, const char *text)
 {
 	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->fragments[i]; i++)

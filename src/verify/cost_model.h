@@ -14,8 +14,9 @@ double cost_candidate_s(
 /* The limit (vm_limit_name) of the launches that take most of those seconds together. */
 const char *cost_candidate_limit(
 	const struct runner_row_cost *rows, int count, const json_t *compiled, const struct vm_gpu *gpu);
-/* The oracle's {"eager": [...], "fused": [...]}: a sum over each list's launches, NaN where there is
- * nothing to sum. */
+/* The oracle's {"eager": [...], "fused": [...]}: eager is the sum of what PyTorch's own operators take
+ * (cost_operator_s), fused of launches that are as good as can be (cost_launch_s); NaN where there is nothing to sum.
+ */
 void cost_reference_s(
 	const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s);
 #endif

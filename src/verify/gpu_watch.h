@@ -2,10 +2,10 @@
  * nothing is known). Other processes that only hold memory there, a desktop say, are a fact for the record;
  * one that computes while something is timed spoils the time.
  *
- * Ours are the processes that descend from this one, or from another of hone's (which keeps to the GPU's lock). In a
- * container the library may name processes by
- * numbers of another namespace: those that cannot be found here are counted against our own that are not
- * on its list, and only what is left over is another's. */
+ * Ours are the processes that descend from this one, or from another of hone's (which keeps to the
+ * GPU's lock). In a container the library may name processes by numbers of another namespace: those that
+ * cannot be found here are counted against our own that are not on its list, and only what is left over
+ * is another's. */
 #ifndef HONE_GPU_WATCH_H
 #define HONE_GPU_WATCH_H
 #include <stddef.h>

@@ -68,6 +68,7 @@ static json_t *job_json(const struct grading *g)
 	for (int i = 1; i < d->nvariants; i++) json_array_append(others, (json_t *)(uintptr_t)d->variants[i].job);
 	if (json_object_get(d->priced, "job")) json_array_append(others, json_object_get(d->priced, "job"));
 	json_object_set_new(job, "others", others);
+	json_object_set_new(job, "stays", json_true());
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
 	return job;
 }
@@ -282,6 +283,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	 * differs. */
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
+	json_object_del(job, "stays");
 	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
 	/* In a process of its own. */

@@ -9,7 +9,7 @@
 
 struct zygote;
 /* root: folder with worker/ and build/venv; library: libhone_sandbox.so; kind: "tracer", "oracle",
- * "compile". Starts the process and returns at once; zygote_ready waits for it. */
+ * "compile", "timer". Starts the process and returns at once; zygote_ready waits for it. */
 int zygote_create(const char *root, const char *library, const char *kind, struct zygote **out, struct err *err);
 void zygote_free(struct zygote *z); /* ends it and what it forked */
 void zygote_stop(struct zygote *z); /* the same, but z stays: whoever waits for a job is woken, and no new one starts */

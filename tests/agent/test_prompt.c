@@ -2,6 +2,7 @@
  * render. Feedback shows the line it speaks of. */
 #include "agent/agent.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -61,6 +62,18 @@ static void test_midend_holes(void **state)
 	expect_render("{{kernel}}|{{cost}}", &in,
 		"k = 1|line 9: 4096 bytes, 128 sectors, 7 flops\ntotal: 3 launches, 12 programs, 4096 bytes, 128 sectors, 2.50 "
 		"us\n");
+	/* Where a GPU timed it, its time stands beside. */
+	struct verdict timed = profile;
+	timed.device.time_s = 3.25e-6;
+	snprintf(timed.device.name, sizeof timed.device.name, "NVIDIA H200");
+	struct str out = {0};
+	prompt_cost_table(&timed, &out);
+	assert_non_null(strstr(out.data, "2.50 us\nmeasured on NVIDIA H200: 3.25 us\n"));
+	str_clear(&out);
+	timed.device.time_s = NAN;
+	prompt_cost_table(&timed, &out);
+	assert_null(strstr(out.data, "measured"));
+	str_release(&out);
 }
 
 /* The reference on one line: what a composed task is made of, else what forward returns at last. */

@@ -144,22 +144,22 @@ def test_rl():
 PIPELINE = '''import json, sys
 # As a frontend it writes a kernel that copies first; as a mid-end it takes the copy out of what it is shown, copies twice, or breaks it.
 FRONT = open(sys.argv[1]).read()
+COPY = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
 for line in sys.stdin:
     r = json.loads(line)
     said, s = r["messages"][0]["content"], r["sample"]
     if r["stage"] == "frontend":
         code = FRONT.replace("EXPRESSION", {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}[r["task"]])
-        if s == 1:
-            code = code.replace("B=16", "B=8")
+        if s == 1:   # right, and slower still
+            code = code.replace(COPY, COPY + "\\n        " + COPY)
     else:
         assert "class Model(" not in said and "line " in said and "us\\n" in said, said
         code = said[said.index("import torch"):said.index("### cost")]
-        assert "B=16" in code   # the cheaper of the two that the frontend wrote
+        assert code.count(COPY) == 1   # the cheaper of the two that the frontend wrote
         if s == 0:
-            code = code.replace("copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)", "").replace("](t, o,", "](x, o,")
+            code = code.replace(COPY, "").replace("](t, o,", "](x, o,")
         elif s == 1:   # once more for nothing
-            launch = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
-            code = code.replace(launch, launch + "\\n        " + launch)
+            code = code.replace(COPY, COPY + "\\n        " + COPY)
         else:
             code = code.replace("x = tl.load(p + i, mask=i < n)", "x = 1.0 + tl.load(p + i, mask=i < n)")
     print(json.dumps({"id": r["id"], "answer": "As it is.\\n```python\\n" + code.strip() + "\\n```\\n", "tokens": 50}), flush=True)

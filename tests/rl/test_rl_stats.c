@@ -71,7 +71,7 @@ static void test_clusters(void **state)
 }
 
 static struct prompt_row row = {.text = ""};
-static const struct prompt_set prompts = {&row, 1, 0, 0};
+static const struct prompt_set prompts = {.rows = &row, .count = 1};
 
 static struct rollout graded(enum verdict_class class, double speedup)
 {

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 static struct prompt_row rows[2] = {{.text = ""}, {.text = ""}};
-static const struct prompt_set prompts = {rows, 2, 0, 0};
+static const struct prompt_set prompts = {.rows = rows, .count = 2};
 
 static struct rollout answer(int prompt, int sample, int turn, enum verdict_class class)
 {

@@ -463,7 +463,6 @@ static void test_fit(void **state)
 	double want = 0;
 	for (int i = 0; i < c->count; i++) want -= c->logprobs[i] / c->count;
 	struct open x = open_updater(f, (struct updater_options){0}, 1e-2, 0);
-	struct err err = {0};
 	struct update_stats first = {0}, second = {0};
 	if (updater_fit(x.updater, list, 2, 1, 1, &first, &err)) fail_msg("%s", err.text);
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);

@@ -22,7 +22,7 @@ if pid == 0:
 os.waitpid(pid, 0)
 left = os.listdir(dir)
 check("a kill leaves it", len(left) == 1)
-alive = f"{dir}/{worker.PREFIX}{os.getppid()}"   # of a worker that lives: no business of this one
+alive = f"{dir}/{worker.scratch.prefix}{os.getppid()}"   # of a worker that lives: no business of this one
 os.mkdir(alive)
 worker.compile_ttir = lambda job, folder: None
 worker.warm()

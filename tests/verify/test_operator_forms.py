@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The form of an operator (worker/oracle_cost.py), by which its time is found: what it works along,
-from its arguments and its tensors' strides."""
+from its arguments and its tensors' strides; how many elements go into one result; what it finds in
+L2."""
 import os
 import sys
 
@@ -13,34 +14,58 @@ x, vector = torch.rand(6, 5), torch.rand(1, 5)
 image, weight, dense = torch.rand(2, 4, 8, 8), torch.rand(4, 1, 3, 3), torch.rand(3, 4, 3, 3)
 state = [torch.rand(4) for _ in range(4)]
 CASES = [
-    ("add", "", lambda: x + x),
-    ("sum", "last", lambda: x.sum(1)),
-    ("sum", "last", lambda: x.sum(-1)),
-    ("sum", "other", lambda: x.sum(0)),
-    ("sum", "last", lambda: x.t().sum(0)),
-    ("sum", "all", lambda: x.sum()),
-    ("sum", "all", lambda: x.sum((0, 1))),
-    ("sum", "all", lambda: vector.sum(1)),
-    ("_softmax", "other", lambda: torch.softmax(x, 0)),
-    ("cumsum", "last", lambda: x.cumsum(1)),
-    ("clone", "", lambda: x.clone()),
-    ("clone", "other", lambda: x.t().contiguous()),
-    ("_to_copy", "", lambda: x.half()),
-    ("convolution", "", lambda: torch.nn.functional.conv2d(image, dense)),
-    ("convolution", "groups", lambda: torch.nn.functional.conv2d(image, weight, groups=4)),
-    ("native_batch_norm", "training", lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=True)),
-    ("native_batch_norm", "", lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=False)),
-    (None, None, lambda: torch.ops.aten.unsafe_split(x, 2)),
-    (None, None, lambda: x.t()),
+    ("add", "", 1, lambda: x + x),
+    ("add", "broadcast", 1, lambda: x + vector),
+    ("sum", "last", 5, lambda: x.sum(1)),
+    ("sum", "last", 5, lambda: x.sum(-1)),
+    ("sum", "other", 6, lambda: x.sum(0)),
+    ("sum", "last", 5, lambda: x.t().sum(0)),
+    ("sum", "all", 30, lambda: x.sum()),
+    ("sum", "all", 30, lambda: x.sum((0, 1))),
+    ("sum", "all", 5, lambda: vector.sum(1)),
+    ("sort", "last", 5, lambda: torch.sort(x)),
+    ("_softmax", "other", 6, lambda: torch.softmax(x, 0)),
+    ("cumsum", "last", 5, lambda: x.cumsum(1)),
+    ("clone", "", 1, lambda: x.clone()),
+    ("clone", "other", 1, lambda: x.t().contiguous()),
+    ("_to_copy", "", 1, lambda: x.half()),
+    ("native_layer_norm", "", 5, lambda: torch.nn.functional.layer_norm(x, [5])),
+    ("native_group_norm", "", 128, lambda: torch.nn.functional.group_norm(image, 2)),
+    ("mm", "", 5, lambda: x @ x.t()),
+    ("convolution", "", 36, lambda: torch.nn.functional.conv2d(image, dense)),
+    ("convolution", "groups", 9, lambda: torch.nn.functional.conv2d(image, weight, groups=4)),
+    ("convolution", "transposed", None, lambda: torch.nn.functional.conv_transpose2d(image, dense.transpose(0, 1))),
+    ("native_batch_norm", "training", 128, lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=True)),
+    ("native_batch_norm", "", 128, lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=False)),
+    ("upsample_bilinear2d", "", 8, lambda: torch.nn.functional.interpolate(image, scale_factor=2, mode="bilinear")),
+    (None, None, None, lambda: torch.ops.aten.unsafe_split(x, 2)),
+    (None, None, None, lambda: x.t()),
 ]
 
-print(f"1..{len(CASES)}")
-failed = False
-for i, (name, form, call) in enumerate(CASES, 1):
+
+def log_of(call):
     with torch.no_grad(), oracle_cost.OpLog() as log:
         out = call()
-    found = [(l["name"], l["form"]) for l in oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]]
-    good = found == ([(name, form)] if name else [])
-    failed |= not good
-    print(f"{'ok' if good else 'not ok'} {i} - {name or 'a view'}{' ' + form if form else ''}" + ("" if good else f": found {found}"))
+    return oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]
+
+
+def say(number, good, what, found):
+    print(f"{'ok' if good else 'not ok'} {number} - {what}" + ("" if good else f": found {found}"))
+    return not good
+
+
+print(f"1..{len(CASES) + 3}")
+failed = False
+for i, (name, form, extent, call) in enumerate(CASES, 1):
+    found = [(l["name"], l["form"], l["extent"] if extent else None) for l in log_of(call)]
+    failed |= say(i, found == ([(name, form, extent)] if name else []), f"{name or 'a view'}{' ' + form if form else ''}", found)
+
+# x is new to the first operator; the second reads x and what the first wrote, the third x: nothing has moved since.
+chain = [(l["warm"], l["since"]) for l in log_of(lambda: (x.exp() + x, x.neg()))]
+failed |= say(len(CASES) + 1, chain == [(0, 0), (1, 0), (1, 0)], "what earlier operators touched is warm", chain)
+far = [(l["warm"], l["since"]) for l in log_of(lambda: (x.exp(), vector.exp(), x.neg()))]
+failed |= say(len(CASES) + 2, far == [(0, 0), (0, 0), (1, 40)], "bytes that moved since then", far)
+# A row of a table of six: 20 bytes of it, 8 of the index, 20 written.
+picked = log_of(lambda: torch.nn.functional.embedding(torch.tensor([3]), x))
+failed |= say(len(CASES) + 3, [l["bytes"] for l in picked] == [48], "of a table no more is read than comes out", picked)
 sys.exit(failed)

@@ -130,5 +130,5 @@ for level in ("lsm", "full"):
     check(f"a job without a GPU says so from its sandbox, level {level}", "cuda" in text.lower() or "driver" in text.lower() or "gpu" in text.lower(), answer)
 ours.close()
 os.waitpid(pid, 0)
-check("no folder is left", [n for n in os.listdir(dir) if n.startswith(timer.PREFIX)] == [], os.listdir(dir))
+check("no folder is left", [n for n in os.listdir(dir) if n.startswith(timer.scratch.prefix)] == [], os.listdir(dir))
 done()

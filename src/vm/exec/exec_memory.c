@@ -16,10 +16,25 @@
 
 /* ---- boxes ---- */
 
-struct span {
-	uint8_t *data, *origin;
+struct span { /* of a box: at its first element; of addresses: the buffer whose address is start */
+	uint8_t *data;
+	uint8_t *origin;
 	int64_t start;
-}; /* of a box: at its first element; of addresses: the buffer whose address is start */
+};
+
+/* The buffer that holds all of min to max, where an access of `size` bytes begins, if it allows that: aligned by
+ * low_bits, what any of the addresses may have set; writable if it is written. *start is its first address. */
+static inline const struct vm_buffer *buffer_of_range(
+	const struct vm_ctx *c, int64_t min, int64_t max, uint64_t low_bits, size_t size, bool is_write, int64_t *start)
+{
+	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
+	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || low_bits % size) return NULL;
+	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
+	*start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
+	if (!b || max - *start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return NULL;
+	/* A buffer whose contents repeat gives contiguous bytes within one period alone. */
+	return b->period && max - min + (int64_t)size > b->period ? NULL : b;
+}
 
 static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32_t *extent, int ndim, size_t size,
 	bool is_write, struct span *out)
@@ -41,14 +56,9 @@ static bool box_span(const struct vm_ctx *c, const struct affine *a, const int32
 	min += shift;
 	max += shift;
 	low_bits |= (uint64_t)shift;
-	/* One buffer has to hold all of it, aligned, and writable if it is written. */
-	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
-	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || low_bits % size) return false;
-	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
-	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	/* A buffer whose contents repeat gives contiguous bytes within one period alone. */
-	if (b->period && max - min + (int64_t)size > b->period) return false;
+	int64_t start;
+	const struct vm_buffer *b = buffer_of_range(c, min, max, low_bits, size, is_write, &start);
+	if (!b) return false;
 	out->data = vm_buffer_data(b, min - start, is_write) + (a->base + shift - min);
 	out->origin = b->origin ? b->origin + (a->base + shift - start) : NULL;
 	return true;
@@ -288,14 +298,10 @@ static bool all_in_one(const struct vm_ctx *c, const int64_t *address, const uin
 			bits |= (uint64_t)address[i];
 		}
 	}
-	/* Both ends in one buffer that allows the access, and no address off its alignment. */
-	if (min > max) return false;
-	uint64_t index = (uint64_t)min >> TAPE_ADDRESS_SHIFT;
-	if (index != (uint64_t)max >> TAPE_ADDRESS_SHIFT || bits % size) return false;
-	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
-	int64_t start = (int64_t)(index << TAPE_ADDRESS_SHIFT);
-	if (!b || max - start + (int64_t)size > b->bytes || (is_write && b->is_read_only)) return false;
-	if (b->period && max - min + (int64_t)size > b->period) return false;
+	/* A mask that leaves nothing has no ends. */
+	int64_t start;
+	const struct vm_buffer *b = min > max ? NULL : buffer_of_range(c, min, max, bits, size, is_write, &start);
+	if (!b) return false;
 	*out = b->period ? (struct span){vm_buffer_data(b, min - start, is_write), NULL, min}
 					 : (struct span){b->data, b->origin, start};
 	return true;
