@@ -6,7 +6,7 @@ usage: audit_gpu.py run CHECKOUT --out OUT.jsonl [--levels 1,2,3] [--jobs N] [--
 
 Each task runs in a process of its own, inputs and parameters made on the GPU under seeds of this program. Tasks that ran out of memory beside others run once
 more alone. Errors are hone's: |y - r| / (|r| + mean |r|), the largest over the output, with r the fp64 reference. `null` names what passes for right with a
-bound of max(5e-5, 8 x the reference's own error): zeros, the first input, the mean, another input's outputs; `null_stock` what passes KernelBench's check, an
+bound of max(5e-5, 8 x the reference's own error): zeros, the first input, the mean of another input's outputs, these themselves; `null_stock` what passes KernelBench's check, an
 allclose with 1e-4.
 """
 import argparse
@@ -98,7 +98,7 @@ def audit(path, tell):
     # Outputs that nobody computed: by KernelBench's check now, by ours once the reference's own error is known.
     other = task.run(task.inputs(SEEDS[1]))
     given = [t for t in outputs_of(inputs)]
-    nulls = {"zeros": lambda i, t: torch.zeros_like(t), "mean": lambda i, t: torch.full_like(t, t.float().mean().item()) if t.is_floating_point() else None,
+    nulls = {"zeros": lambda i, t: torch.zeros_like(t), "mean": lambda i, t: torch.full_like(t, other[i].float().mean().item()) if t.is_floating_point() else None,
              "first input": lambda i, t: given[0] if given and given[0].shape == t.shape and given[0].dtype == t.dtype else None,
              "another input's outputs": lambda i, t: other[i] if other[i].shape == t.shape else None}
     made = lambda name: [nulls[name](i, t) for i, t in enumerate(first)]
