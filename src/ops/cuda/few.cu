@@ -1,10 +1,12 @@
 /* few: products of a large projection for 5 to 64 rows on Hopper: y (T, N) = x W^T as tensor-core steps whose rows are
  * W's, so that a step of few tokens wastes nothing. Such a product lasts as long as its W takes to come, so everything
- * here is there to keep W coming: One block a multiprocessor; one warp asks for tiles of W and x by tensor copies, up
- * to ten stages ahead; 1 to 3 warpgroups multiply, each 64 rows of W by all rows of x. W does not depend on the kernel
- * before: its first stages are asked for while that one still runs. K may be cut into ranges, whose sums go to scratch,
- * for whoever adds the residual stream (struct sums). Blocks of a cluster have neighbouring rows of W: each asks for
- * its share of x and all get it.
+ * here is there to keep W coming.
+ *
+ * There is one block a multiprocessor. One of its warps asks for tiles of W and x by tensor copies, up to ten stages
+ * ahead; 1 to 3 warpgroups multiply, each 64 rows of W by all rows of x. W does not depend on the kernel before: its
+ * first stages are asked for while that one still runs. K may be cut into ranges, whose sums go to scratch, for whoever
+ * adds the residual stream (struct sums). Blocks of a cluster have neighbouring rows of W: each asks for its share of x
+ * and all get it.
  *
  * The thin product of the adapter is made here as well, if its rows' writer has left it (struct thin_wait): a few
  * blocks, the first ones, multiply x with A while the others walk over W, and write the tail of x; the columns of the
