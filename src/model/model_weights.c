@@ -248,6 +248,30 @@ static int room_check(const struct model *m, const char *what, struct err *err)
 		what, needed, m->ops->name, has);
 }
 
+/* Whether the backend's kernels are made for such a model; what: for messages. */
+static int limits_check(const struct model_config *c, const struct ops *ops, const char *what, struct err *err)
+{
+	const struct ops_limits *l = ops->limits;
+	const char *advice = "take another model, or --device cpu";
+	if (!l) return 0;
+	bool is_made = false;
+	for (int i = 0; i < (int)ARRAY_LEN(l->head_dims); i++) is_made |= l->head_dims[i] == c->head_dim;
+	if (!is_made)
+		return err_set(err, ERR_UNSUPPORTED, "%s: heads of %d elements; device %s knows %d, %d and %d; %s", what,
+			c->head_dim, ops->name, l->head_dims[0], l->head_dims[1], l->head_dims[2], advice);
+	int group = c->num_attention_heads / MAX(c->num_key_value_heads, 1);
+	if (group > l->group_max)
+		return err_set(err, ERR_UNSUPPORTED, "%s: %d query heads share a key head; device %s takes at most %d; %s",
+			what, group, ops->name, l->group_max, advice);
+	if (c->vocab_size > l->vocab_max)
+		return err_set(err, ERR_UNSUPPORTED, "%s: a vocabulary of %d tokens; device %s takes at most %d; %s", what,
+			c->vocab_size, ops->name, l->vocab_max, advice);
+	if (c->hidden_size % l->hidden_step || c->hidden_size > l->hidden_max)
+		return err_set(err, ERR_UNSUPPORTED, "%s: a hidden size of %d; device %s takes multiples of %d up to %d; %s",
+			what, c->hidden_size, ops->name, l->hidden_step, l->hidden_max, advice);
+	return 0;
+}
+
 static void source_close(struct model *m)
 {
 	safetensors_close(m->source);
@@ -271,6 +295,7 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	const struct tensor_info **found = NULL;
 	/* The shape from config.json, and the file's tensors against it. */
 	int rc = model_config_load(dir, &c, err);
+	if (!rc) rc = limits_check(&c, ops, dir, err);
 	if (!rc) rc = safetensors_open(dir, &s, err);
 	if (rc) return rc;
 	m = model_alloc(&c, ops);
@@ -344,6 +369,7 @@ static int shape_check(const struct model_config *c, struct err *err)
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
 {
 	int rc = shape_check(c, err);
+	if (!rc) rc = limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	m->seed = seed;
@@ -358,6 +384,7 @@ int model_create_from(
 	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err)
 {
 	int rc = shape_check(c, err);
+	if (!rc) rc = limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	rc = room_check(m, "a model of such a shape", err);

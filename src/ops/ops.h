@@ -152,14 +152,23 @@ struct ops_adamw {
 
 /* ---- the table ---- */
 
+/* Shapes that a backend's kernels are made for; models of others are refused when they are opened. */
+struct ops_limits {
+	int head_dims[4]; /* elements of a head; 0: no further one */
+	int group_max;    /* query heads that share a key head */
+	int vocab_max;    /* tokens */
+	int hidden_step;  /* of which the hidden size is a multiple, */
+	int hidden_max;   /* and its most */
+};
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */
 	char uuid[48];    /* of a GPU, as its driver prints it ("GPU-..."): for locks between processes; "" there is none */
 	struct ops_context *ctx;
-	int elem_bytes;   /* 4 or 2 */
-	int tail;         /* spare elements behind a projection's input */
-	bool host_memory; /* elem is float in host memory, and may be mapped */
-	bool follows;     /* attend and attend_backward know sequences that follow another (ops_rows) */
+	int elem_bytes;                  /* 4 or 2 */
+	int tail;                        /* spare elements behind a projection's input */
+	bool host_memory;                /* elem is float in host memory, and may be mapped */
+	bool follows;                    /* attend and attend_backward know sequences that follow another (ops_rows) */
+	const struct ops_limits *limits; /* NULL: any shape */
 
 	/* ---- memory ---- */
 	void *(*alloc)(

@@ -131,9 +131,40 @@ static void test_rows_are_checked(void **state)
 	}
 }
 
+/* A model whose shape the backend's kernels are not made for is refused by message, one limit at a time. */
+static void test_limits(void **state)
+{
+	struct ops *ops;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	const struct ops_limits *none = ops->limits;
+	const struct {
+		struct ops_limits limits;
+		const char *says;
+	} cases[] = {
+		{{{2, 6}, 2, V, 8, 24}, NULL},
+		{{{2, 4, 8}, 2, V, 8, 24}, "heads of 6 elements; device cpu knows 2, 4 and 8"},
+		{{{6}, 1, V, 8, 24}, "2 query heads share a key head; device cpu takes at most 1"},
+		{{{6}, 2, V - 1, 8, 24}, "a vocabulary of 37 tokens; device cpu takes at most 36"},
+		{{{6}, 2, V, 16, 24}, "a hidden size of 24; device cpu takes multiples of 16 up to 24"},
+		{{{6}, 2, V, 8, 16}, "a hidden size of 24; device cpu takes multiples of 8 up to 16"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct model *m = NULL;
+		struct err err = {0};
+		ops->limits = &cases[i].limits;
+		int rc = model_create(&config, 5, ops, &m, &err);
+		assert_int_equal(rc, cases[i].says ? ERR_UNSUPPORTED : 0);
+		if (cases[i].says) assert_non_null(strstr(err.text, cases[i].says));
+		else model_free(m);
+	}
+	ops->limits = none;
+	ops_free(ops);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prepare), cmocka_unit_test(test_rows_are_checked)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_prepare), cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -360,6 +360,8 @@ static int device_check(int device, cudaDeviceProp *props, struct err *err)
 	return 0;
 }
 
+static const struct ops_limits limits = {{32, 64, 128}, CUDA_GROUP_MAX, CUDA_VOCAB_MAX, 8, CUDA_HIDDEN_MAX};
+
 extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
 	const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err);
 int hone_cuda_open(const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err)
@@ -404,6 +406,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	t->ctx = c;
 	t->elem_bytes = sizeof(bf16);
 	t->tail = c->tail;
+	t->limits = &limits;
 	t->close = cuda_close;
 #define X(name) cuda_##name##_entries(t);
 	CUDA_FAMILIES(X)

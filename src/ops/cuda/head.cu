@@ -421,8 +421,7 @@ static struct launch head_shape(int n, int V)
 {
 	int cluster = V > ONE_BLOCK_MAX ? CLUSTER_MAX : 1;
 	size_t bytes = (size_t)((V + cluster - 1) / cluster) * sizeof(float);
-	CHECKF(V > 0 && bytes <= 192 << 10, "a vocabulary of %d; the CUDA backend takes at most %d", V,
-		CLUSTER_MAX * (192 << 10) / 4);
+	CHECKF(V > 0 && V <= CUDA_VOCAB_MAX, "a vocabulary of %d; the CUDA backend takes at most %d", V, CUDA_VOCAB_MAX);
 	return {dim3((unsigned)(n * cluster)), dim3(THREADS), bytes, cluster};
 }
 

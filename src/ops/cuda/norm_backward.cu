@@ -5,6 +5,7 @@
 #define NORM_ROWS CUDA_NORM_ROWS
 #define NORM_THREADS 512   /* of a block at most */
 #define NORM_PIECES_MAX 3  /* of eight columns a thread: rows of up to 12,288 columns */
+static_assert(NORM_PIECES_MAX * NORM_THREADS * 8 == CUDA_HIDDEN_MAX, "wider rows are refused when a model is opened");
 #define HEADS_TOKENS 16    /* tokens of a block */
 #define HEADS_THREADS 256
 #define SUM_THREADS 256

@@ -46,7 +46,7 @@ static __device__ __forceinline__ void pages_load(
 
 #define DECODE_WARPS 4
 #define DECODE_THREADS (DECODE_WARPS * WARP)
-#define GROUP_MAX 8
+#define GROUP_MAX CUDA_GROUP_MAX
 
 #define STAGES 3   /* chunks of keys or values in shared memory at once */
 
