@@ -93,8 +93,9 @@ static const struct {
 		IMPORT("for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nprint('{\"verdict\": \"genuine\"}')"),
 		"genuine/ok"},
 	{"signals",
-		ESCAPE("attempt(lambda: os.kill(1 if os.getpid() > 1 else 2, 9))\nattempt(lambda: os.kill(-1, "
-			   "9))\nattempt(lambda: os.killpg(1, 9))"),
+		/* one's own number is hidden in the second trace, and to end oneself is nobody's loss */
+		ESCAPE("import threading\nown = threading.get_native_id()\nattempt(lambda: os.kill(1 if own > 1 else 2, "
+			   "9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"),
 		"genuine/ok"},
 	{"files",
 		ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: "
