@@ -90,13 +90,13 @@ int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings
 int rl_metrics_open(
 	const char *output_dir, struct store *s, int64_t run, int64_t last_step, FILE **out, struct err *err);
 void rl_metrics_put(FILE *f, const json_t *row);
-/* ---- turns on a GPU (rl_turn.c) ---- */
+/* ---- a GPU on which kernels are timed too (rl_gpu.c) ---- */
 
 /* The GPU of that UUID beside others' work, not beside their timings; NULL or "": there is none to share. */
-int gpu_turn_take(const char *gpu, const char *what, int *lock, struct err *err);
-void gpu_turn_give(int lock);
+int gpu_hold(const char *gpu, const char *what, int *lock, struct err *err);
+void gpu_let_go(int lock);
 /* One step of the engine, at the end of which the device rests. */
-int engine_turn(struct engine *e, const char *gpu, int *active, struct err *err);
+int engine_step_held(struct engine *e, const char *gpu, int *active, struct err *err);
 
 /* ---- several ranks (rl_ranks.c); each a round, and with ranks NULL what one process does ---- */
 

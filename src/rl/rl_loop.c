@@ -590,14 +590,14 @@ static int step_update(
 	struct loop *l, const struct step_batch *b, struct update_stats *u, json_t **rows, struct err *err)
 {
 	bool trains = !l->author.outside;
-	int lock, rc = gpu_turn_take(trains ? l->policy.ops->uuid : NULL, "update", &lock, err);
+	int lock, rc = gpu_hold(trains ? l->policy.ops->uuid : NULL, "update", &lock, err);
 	if (!rc && trains)
 		rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, u, err);
 	/* The rows that it was made from, as the store keeps them; what is kept of them is learned from next. */
 	*rows = rc ? NULL : step_rows(l, b, err);
 	if (!rc && !*rows) rc = err->code;
 	if (!rc) rc = step_replay(l, u, err);
-	gpu_turn_give(lock);
+	gpu_let_go(lock);
 	return rc ? rc : update_stats_join(l->ranks, u, err);
 }
 

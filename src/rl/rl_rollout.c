@@ -314,7 +314,7 @@ static int collect_run(struct collect *c, int n, struct err *err)
 			rc = take_outside(c, err);
 		} else if (generates) {
 			int active = 0;
-			rc = engine_turn(c->author->engine, c->o->gpu, &active, err);
+			rc = engine_step_held(c->author->engine, c->o->gpu, &active, err);
 			c->active = active > 0;
 			if (!rc) rc = take_completions(c, err);
 		}

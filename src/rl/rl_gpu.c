@@ -9,7 +9,7 @@
 
 #define LOCK_MS 600000 /* that timings of others may take */
 
-int gpu_turn_take(const char *gpu, const char *what, int *lock, struct err *err)
+int gpu_hold(const char *gpu, const char *what, int *lock, struct err *err)
 {
 	*lock = -1;
 	if (!gpu || !*gpu) return 0;
@@ -17,14 +17,14 @@ int gpu_turn_take(const char *gpu, const char *what, int *lock, struct err *err)
 	return rc ? err_prefix(err, "%s", what) : 0;
 }
 
-void gpu_turn_give(int lock) { gpu_lock_release(lock); }
+void gpu_let_go(int lock) { gpu_lock_release(lock); }
 
-int engine_turn(struct engine *e, const char *gpu, int *active, struct err *err)
+int engine_step_held(struct engine *e, const char *gpu, int *active, struct err *err)
 {
-	int lock, rc = gpu_turn_take(gpu, "generation", &lock, err);
+	int lock, rc = gpu_hold(gpu, "generation", &lock, err);
 	if (rc) return rc;
 	engine_step(e, active);
 	if (lock >= 0) engine_wait(e);
-	gpu_turn_give(lock);
+	gpu_let_go(lock);
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* Turns on a GPU: while somebody has its lock alone no step is made, and who wants it gets it between two steps. The
- * CPU generates here, under the lock of a GPU that is not there. */
+/* A GPU that is shared: while somebody has its lock alone no step is made, and who wants it gets it between two steps.
+ * The CPU generates here, under the lock of a GPU that is not there. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "verify/gpu_lock.h"
 
 enum { WINDOWS = 5, SAMPLES = 4, TOKENS = 900 };
-static const char gpu[] = "GPU-test-turn";
+static const char gpu[] = "GPU-test-hold";
 static const struct model_config config = {
 	.vocab_size = 61,
 	.hidden_size = 32,
@@ -52,14 +52,14 @@ static void *time_things(void *unused)
 	return NULL;
 }
 
-static void test_turns(void **state)
+static void test_windows(void **state)
 {
 	struct ops *ops;
 	struct model *m;
 	struct engine *e;
 	struct err err = {0};
 	pthread_t thread;
-	char *folder = xasprintf("%s/ref/turn", getenv("BUILD") ? getenv("BUILD") : "build/release");
+	char *folder = xasprintf("%s/ref/gpu_hold", getenv("BUILD") ? getenv("BUILD") : "build/release");
 	assert_int_equal(dir_make(folder, &err), 0);
 	setenv("HONE_LOCKS", folder, 1);
 	assert_int_equal(ops_open("cpu", &(struct ops_options){.threads = 1}, &ops, &err), 0);
@@ -74,15 +74,15 @@ static void test_turns(void **state)
 		.max_new_tokens = TOKENS};
 	assert_int_equal(engine_submit(e, &r, &err), 0);
 	assert_int_equal(pthread_create(&thread, NULL, time_things, NULL), 0);
-	/* Steps are counted as a turn does them: begun and ended inside the lock. */
+	/* Steps are counted as a held step does them: begun and ended inside the lock. */
 	int active = 1;
 	while (active) {
 		int lock;
-		assert_int_equal(gpu_turn_take(gpu, "here", &lock, &err), 0);
+		assert_int_equal(gpu_hold(gpu, "here", &lock, &err), 0);
 		begun++;
 		ended++;
-		gpu_turn_give(lock);
-		assert_int_equal(engine_turn(e, gpu, &active, &err), 0);
+		gpu_let_go(lock);
+		assert_int_equal(engine_step_held(e, gpu, &active, &err), 0);
 	}
 	over = true;
 	pthread_join(thread, NULL);
@@ -91,7 +91,7 @@ static void test_turns(void **state)
 	assert_int_equal(engine_tokens_generated(e), SAMPLES * TOKENS);
 	/* Where there is no GPU nothing is locked. */
 	int none;
-	assert_int_equal(gpu_turn_take("", "here", &none, &err) || none != -1, 0);
+	assert_int_equal(gpu_hold("", "here", &none, &err) || none != -1, 0);
 	for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	engine_free(e);
 	model_free(m);
@@ -101,7 +101,7 @@ static void test_turns(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_turns)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_windows)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
