@@ -46,6 +46,15 @@ struct loop {
 	FILE *metrics_file;
 };
 
+/* ---- opening a run (rl_open.c) ---- */
+
+/* All that the steps need, from l->o; not yet where an earlier start left off. l is to be released whatever this
+ * returns. */
+int loop_open(struct loop *l, struct err *err);
+void loop_release(struct loop *l);
+/* Whether this process has the run's folder and store. */
+static inline bool loop_is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }
+
 /* ---- a step's answers (rl_step.c) ---- */
 
 /* Groups in one row, those that train first. Sizes differ where groups are staged. With turns a group

@@ -1,0 +1,487 @@
+/* What a run stands on, before its first step: options that go together, policy, prompts, trainer, run
+ * folder, store and verifier. */
+#include "rl/rl_internal.h"
+#include "agent/agent.h"
+#include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
+#include "policy/policy.h"
+#include "ranks/ranks.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "text/text.h"
+#include "train/train.h"
+#include "verify/verdict.h"
+#include "verify/verify.h"
+
+#include <stdlib.h>
+
+/* Reward, advantage and loss, and which of their settings go together. */
+static int learning_check(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	/* Names are turned into types first, because the checks below depend on the types. */
+	int rc = reward_rule_set(&l->rule, o->reward, o->reward_alpha, o->reward_beta, o->reward_clip, err);
+	l->advantage = (struct advantage_options){
+		.rule = &l->rule,
+		.weight = o->policy_weight,
+		.negative_weight = o->negative_weight,
+		.max_completion_length = (int)o->max_completion_length,
+		.overlong_buffer_len = (int)o->overlong_buffer_len,
+		.overlong_penalty_factor = o->overlong_penalty_factor,
+		.turn_gamma = o->turn_gamma,
+	};
+	l->rule.is_measured = !strcmp(o->reward_time, "measured");
+	if (!rc && l->rule.is_measured && strncmp(o->verify_device, "cuda", 4))
+		rc = err_set(err, ERR_USAGE,
+			"--reward_time measured: times come from a GPU; name it with --verify_device cuda, found \"%s\"",
+			o->verify_device);
+	if (!rc) rc = advantage_type_from_name(o->advantage, &l->advantage.type, err);
+	if (!rc) rc = loss_type_from_name(o->loss_type, &l->update.loss.type, err);
+	if (!rc) rc = importance_mode_from_name(o->importance_sampling_mode, &l->update.importance, err);
+	if (rc) return rc;
+	/* From here on: settings that are each valid alone but contradict each other. */
+	if (l->rule.is_gain && strcmp(o->stage, "midend"))
+		return err_set(err, ERR_USAGE,
+			"--reward %s pays for what is gained over a kernel that was given: --stage midend", o->reward);
+	if (l->advantage.type == ADVANTAGE_MAXRL && (l->rule.failure < 0 || o->overlong_buffer_len > 0))
+		return err_set(err, ERR_USAGE,
+			"--advantage maxrl divides by the mean reward, which must not be negative: --reward %s pays %g for "
+			"failure%s",
+			o->reward, l->rule.failure, o->overlong_buffer_len > 0 ? ", and --overlong_buffer_len takes from it" : "");
+	if (l->update.loss.type == LOSS_CISPO && o->epsilon_high < 1)
+		return err_set(err, ERR_USAGE,
+			"--epsilon_high %g: of --loss_type cispo it is the cap of the ratio itself; expected 1 or more, 5 as a "
+			"rule",
+			o->epsilon_high);
+	if (o->delta > 0 && o->delta <= 1 + o->epsilon_high)
+		return err_set(err, ERR_USAGE, "--delta %g: expected more than 1 + epsilon_high = %g, or 0", o->delta,
+			1 + o->epsilon_high);
+	if (o->min_p > 0 && (o->top_k > 0 || o->top_p < 1))
+		return err_set(err, ERR_USAGE,
+			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
+			"use one",
+			o->min_p, (long long)o->top_k, o->top_p);
+	if (o->temperature_code > 0 && o->temperature_code < SAMPLING_TEMPERATURE_MIN)
+		return err_set(err, ERR_USAGE, "--temperature_code %g: expected 0 (as --temperature) or at least %g",
+			o->temperature_code, SAMPLING_TEMPERATURE_MIN);
+	if (o->overlong_buffer_len > o->max_completion_length)
+		return err_set(err, ERR_USAGE, "--overlong_buffer_len %lld: expected at most max_completion_length (%lld)",
+			(long long)o->overlong_buffer_len, (long long)o->max_completion_length);
+	return 0;
+}
+
+/* A policy outside writes answers, which are judged and kept; what would train it, or needs its tokens, is refused. */
+static int outside_check(const struct rl_options *o, struct err *err)
+{
+	const struct {
+		bool is_set;
+		const char *name;
+	} refused[] = {
+		{o->dry_run, "dry_run"},
+		{o->replay_updates > 0, "replay_updates"},
+		{o->eval_steps > 0, "eval_steps"},
+		{o->temperature_code > 0, "temperature_code"},
+		{o->min_p > 0, "min_p"},
+		{o->top_k > 0, "top_k"},
+		{o->top_p < 1, "top_p"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		if (refused[i].is_set)
+			return err_set(err, ERR_USAGE,
+				"--%s: a policy outside (--policy_command, --policy_answers) is asked for answers and not trained; its "
+				"genuine answers go into the store, from which `hone distill` trains a model",
+				refused[i].name);
+	return 0;
+}
+
+static int options_check(const struct rl_options *o, struct loop *l, struct err *err)
+{
+	/* First what the run cannot do without, and what needs no other setting to be read. */
+	int rc = policy_is_outside(&o->policy) ? outside_check(o, err) : 0;
+	if (rc) return rc;
+	if (!o->policy.model && !policy_is_outside(&o->policy))
+		return err_set(
+			err, ERR_USAGE, "--model is missing: name a model folder (or --policy_command, --policy_answers)");
+	if (!o->tasks) return err_set(err, ERR_USAGE, "--tasks is missing: name a task file or folder");
+	if (!o->output_dir && !o->dry_run) return err_set(err, ERR_USAGE, "--output_dir is missing: name the run's folder");
+	if (o->policy.adapter && !o->policy.use_peft)
+		return err_set(err, ERR_USAGE, "--adapter and --no-use_peft exclude each other");
+	/* Groups are whole: a step has a whole number of them, and a staged group leaves answers to
+	 * draw. */
+	if (o->generation_batch_size < o->num_generations || o->generation_batch_size % o->num_generations)
+		return err_set(err, ERR_USAGE, "--generation_batch_size %lld: expected a multiple of num_generations (%lld)",
+			(long long)o->generation_batch_size, (long long)o->num_generations);
+	if (o->max_steps <= 0 && o->max_seconds <= 0)
+		return err_set(err, ERR_USAGE, "neither --max_steps nor --max_seconds is set: the run would never end");
+	if (o->num_generations_first >= o->num_generations)
+		return err_set(err, ERR_USAGE, "--num_generations_first %lld: expected less than num_generations (%lld)",
+			(long long)o->num_generations_first, (long long)o->num_generations);
+	if (o->steps_per_generation > o->generation_batch_size)
+		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
+			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
+	/* Staged groups and dynamic sampling draw by a group's first answers, of which an episode has one. */
+	if (o->num_turns > 1 && (o->num_generations_first > 0 || o->filter_groups))
+		return err_set(err, ERR_USAGE,
+			"--num_turns %lld with --%s: groups of episodes are drawn whole; use one of both", (long long)o->num_turns,
+			o->filter_groups ? "filter_groups" : "num_generations_first");
+	/* Settings that need another one are refused without it, and are not silently ignored. */
+	rc = learning_check(l, err);
+	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
+	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
+		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
+	if (!rc && o->level_admission > 0 && !o->level_weights)
+		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
+	if (!rc && o->replay_pairs && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--replay_pairs without --replay_updates: nothing would be drawn from them");
+	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
+		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
+	return rc;
+}
+
+static int open_policy(struct loop *l, bool text_only, struct err *err)
+{
+	struct policy_options p = l->o->policy;
+	l->author = (struct author){.policy = &l->policy, .stage = l->o->stage};
+	if (policy_is_outside(&p)) return outside_open(&p, &l->author.outside, err);
+	char *device = ranks_device(l->ranks, p.device);
+	p.lora_seed = (uint64_t)l->o->seed;
+	p.text_only = text_only;
+	p.device = device;
+	int rc = policy_open(&p, &l->policy, err);
+	free(device);
+	if (!rc && !text_only) rc = ranks_join(l->ranks, l->policy.ops, err);
+	if (!rc && l->ranks && loop_is_first(l))
+		log_info("%d ranks; gradients travel by %s", ranks_count(l->ranks), ranks_way(l->ranks));
+	return rc;
+}
+
+static struct prompt_options prompt_options_of(const struct loop *l)
+{
+	const struct rl_options *o = l->o;
+	return (struct prompt_options){
+		.tasks = o->tasks,
+		.split = o->split,
+		.stage = o->stage,
+		.prompt_template = o->prompt_template,
+		.chat_template = l->policy.chat,
+		.chat_date = l->policy.chat_date,
+		.precision = o->precision,
+		.level = (int)o->level,
+		.limit = o->limit,
+		.seed = (uint64_t)o->seed,
+		.max_prompt_length = o->max_prompt_length,
+		.truncate_prompts = o->truncate_prompts,
+		.variants = (int)o->variants,
+		.variants_from = &o->variants_from,
+	};
+}
+
+static int longest_prompt(const struct prompt_set *s)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < s->count; i++) n = MAX(n, s->rows[i].ids.count);
+	return (int)n;
+}
+
+/* What is chosen by or reported is never trained on, whatever --split says. */
+static int prompts_check_split(const struct prompt_set *s, struct err *err)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		const struct task *t = &s->rows[i].task;
+		if (!strcmp(t->split, task_split_name(TASK_DEV)) || !strcmp(t->split, task_split_name(TASK_TEST)))
+			return err_set(err, ERR_USAGE,
+				"task %s is of split %s: dev tasks are for choosing and test tasks for reporting, neither is trained "
+				"on; "
+				"use --split train",
+				t->name, t->split);
+	}
+	return 0;
+}
+
+/* Dev tasks of the same file: what the run is watched by. */
+static int open_dev(struct loop *l, int longest, struct err *err)
+{
+	struct prompt_options p = prompt_options_of(l);
+	p.split = task_split_name(TASK_DEV);
+	p.limit = l->o->eval_limit;
+	p.level = 0;
+	int rc = prompt_set_load(&p, l->policy.tokenizer, &l->dev, err);
+	if (rc) return err_prefix(err, "--eval_steps");
+	/* The engine's room is that of the training prompts. */
+	size_t kept = 0;
+	for (size_t i = 0; i < l->dev.count; i++)
+		if (l->dev.rows[i].ids.count <= (size_t)longest) kept++;
+	if (kept == l->dev.count) return 0;
+	return err_set(err, ERR_LIMIT,
+		"--eval_steps: %zu of %zu dev prompts are longer than every training prompt (%d tokens); set "
+		"--max_prompt_length",
+		l->dev.count - kept, l->dev.count, longest);
+}
+
+static int open_prompts(struct loop *l, struct err *err)
+{
+	struct prompt_options p = prompt_options_of(l);
+	int rc = prompt_set_load(&p, l->policy.tokenizer, &l->prompts, err);
+	if (rc) return rc;
+	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
+	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
+	if (groups < ranks_count(l->ranks))
+		return err_set(err, ERR_USAGE,
+			"%lld groups a step for %d ranks: some would have nothing to do; raise "
+			"--generation_batch_size",
+			(long long)groups, ranks_count(l->ranks));
+	if (l->prompts.count < (size_t)groups)
+		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
+			l->prompts.count, (long long)groups);
+	/* The longest conversation has to fit a micro-batch. */
+	int longest = longest_prompt(&l->prompts);
+	int64_t behind = rl_episode_tokens(l->o);
+	if (!l->author.outside && longest + behind > l->o->max_tokens)
+		return err_set(err, ERR_LIMIT,
+			"the longest prompt has %d tokens and %s up to %lld, but --max_tokens is %lld; raise it or lower "
+			"--max_completion_length%s or --max_prompt_length",
+			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
+			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
+	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
+	if (rc) return rc;
+	if (l->prompts.alone && loop_is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
+	if (l->prompts.refused && loop_is_first(l))
+		log_warn("%d prompts longer than max_prompt_length were left out", l->prompts.refused);
+	return l->o->eval_steps > 0 ? open_dev(l, longest, err) : 0;
+}
+
+static int open_pairs(struct loop *l, struct err *err)
+{
+	const char *path = l->o->replay_pairs;
+	if (!path) return 0;
+	int rc = sft_data_load(path, &l->policy, (int)l->o->max_tokens, &l->pairs, err);
+	if (rc) return err_prefix(err, "--replay_pairs");
+	if (l->pairs.too_long && loop_is_first(l))
+		log_warn("%s: %lld pairs are longer than the model or --max_tokens allows and were left out", path,
+			(long long)l->pairs.too_long);
+	return 0;
+}
+
+/* Optimiser steps of one step, those of the schedule alone included. */
+static int step_updates(const struct loop *l) { return updater_steps(&l->update) + (int)l->o->replay_updates; }
+
+/* Estimates, buffer and guards: empty until the store's rows are folded in. */
+static void open_history(struct loop *l)
+{
+	const struct rl_options *o = l->o;
+	/* Estimates of the prompts, and the buffer of own answers. */
+	struct history_options h = {
+		.seed = (uint64_t)o->seed,
+		.decay = o->promise_decay,
+		.floor = o->promise_floor,
+		.num_generations = (int)o->num_generations,
+		.level_admission = o->level_admission,
+		.max_tokens = (int)o->max_tokens,
+		.stop_id = l->policy.stop_id,
+		.pairs = l->pairs.train.v,
+		.npairs = (int)l->pairs.train.count,
+		.is_stock = l->rule.is_stock,
+	};
+	memcpy(h.level_weights, l->level_weights, sizeof h.level_weights);
+	l->history = history_create(&h, &l->prompts, l->policy.tokenizer);
+	/* The guard's limits come from the options; any other action than stop and warn switches it
+	 * off. */
+	struct guard_options g = {
+		.action = !strcmp(o->guard, "stop") ? GUARD_STOP
+			: !strcmp(o->guard, "warn")     ? GUARD_WARN
+											: GUARD_OFF,
+		.patience = (int)o->guard_patience,
+		.eval_patience = (int)o->eval_patience,
+		.gap = o->guard_gap,
+		.kl = o->guard_kl,
+		.degenerate = o->guard_degenerate,
+		.hack = o->guard_hack,
+		.clipped = o->guard_truncation,
+		.malformed = o->guard_format,
+	};
+	guard_init(&l->guard, &g);
+}
+
+/* The plan comes before what it plans: a run that does not fit ends here, with the sum. */
+static int open_memory(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	struct rl_memory m;
+	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
+	if (loop_is_first(l)) rl_memory_print(o, l->policy.ops, &m, stderr);
+	l->update.recompute = m.recompute;
+	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
+}
+
+static int open_trainer(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	/* What is trained: the adapter, or all weights. */
+	model_enable_grad(l->policy.model, l->policy.adapter);
+	int count;
+	struct param *params = l->policy.adapter ? adapter_params(l->policy.adapter, &count)
+											 : model_params(l->policy.model, &count);
+	struct optimizer_options oo = o->optimizer;
+	struct updater_options u = {
+		.loss = {.type = l->update.loss.type,
+			.epsilon = (float)o->epsilon,
+			.epsilon_high = (float)o->epsilon_high,
+			.beta = (float)o->beta,
+			.delta = (float)o->delta},
+		.importance = l->update.importance,
+		.importance_cap = o->importance_sampling_clip_max,
+		.max_grad_ratio = o->max_grad_ratio,
+		.mask_truncated_completions = o->mask_truncated_completions,
+		.seed = (uint64_t)o->seed,
+		.num_iterations = (int)o->num_iterations,
+		.steps_per_generation = (int)o->steps_per_generation,
+		.max_tokens = (int)o->max_tokens,
+		.max_completion_length = (int)o->max_completion_length,
+		.temperature = (float)o->temperature,
+		.min_p = (float)o->min_p,
+		.dropout_seed = o->policy.lora_dropout > 0 ? (uint64_t)o->seed + 1 : 0,
+		.full_reference = o->beta > 0 && !o->policy.use_peft,
+		.reference_model = o->policy.model,
+		.recompute = l->update.recompute,
+		.ranks = l->ranks,
+		.apart = o->apart,
+	};
+	if (!l->policy.ops->follows && loop_is_first(l))
+		log_info("device %s: its attention knows no shared beginnings, so every answer trains whole, with its prompt",
+			l->policy.ops->name);
+	l->update = u;
+	/* Schedules are set in steps; the optimiser counts its own, of which a step has several. */
+	oo.warmup_steps *= step_updates(l);
+	oo.max_steps = o->max_steps * step_updates(l);
+	l->optimizer = optimizer_create(l->policy.ops, params, count, &oo);
+	int rc = updater_create(l->policy.model, l->policy.adapter, l->optimizer, &u, &l->updater, err);
+	if (rc) return rc;
+	/* The sampler, which shares the model with the trainer. */
+	struct engine_options e = rl_engine_options(o, longest_prompt(&l->prompts));
+	rc = engine_create(l->policy.model, &e, &l->engine, err);
+	l->author.engine = l->engine;
+	return rc;
+}
+
+/* The folder belongs to one run with these settings, or is refused; all ranks have the same. */
+static int open_folder(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	json_t *settings = rl_settings_json(
+		o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs, ranks_count(l->ranks));
+	char *text = json_dumps(settings, JSON_SORT_KEYS);
+	int rc = ranks_agree(l->ranks, "settings", text, err);
+	if (!rc) rc = dir_make(o->output_dir, err);
+	if (!rc && loop_is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
+	if (!rc && loop_is_first(l)) rc = run_folder_claim(o->output_dir, err);
+	free(text);
+	json_decref(settings);
+	return rc;
+}
+
+/* Rank 0's store has the run. Another's stands beside it and has the verdicts that it gave alone. */
+static int open_run(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	char own[32];
+	snprintf(own, sizeof own, "rank-%d.db", ranks_rank(l->ranks));
+	char *path = loop_is_first(l) && o->store ? xstrdup(o->store)
+											  : path_join(o->output_dir, loop_is_first(l) ? "hone.db" : own);
+	int rc = store_open(path, &l->store, err);
+	free(path);
+	if (rc || !loop_is_first(l)) return rc;
+	json_t *config = options_json(rl_option_defs, rl_option_count, o);
+	/* A store that several runs share knows each by its folder, wherever hone was started. */
+	char *name = path_real(o->output_dir);
+	rc = store_run_open(l->store, name, config, &l->run, err);
+	json_decref(config);
+	free(name);
+	return rc;
+}
+
+static int open_store(struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	int rc = open_folder(l, err);
+	if (!rc) rc = open_run(l, err);
+	/* Verdicts are cached in the same store. */
+	char *device = ranks_device(l->ranks, o->verify_device);
+	struct verify_options v = {
+		.device = device,
+		.gpu = o->gpu,
+		.cost_size = o->cost_size,
+		.precision = o->precision,
+		.threads = (int)o->verify_threads,
+		.num_correct_trials = (int)o->num_correct_trials,
+		.seed = (uint64_t)o->seed + 0x766572696679,
+		.sanitize_share = o->sanitize_share,
+		.references = l->rule.is_measured ? "eager" : NULL,
+		.store = l->store,
+	};
+	if (!rc) rc = verifier_create(&v, &l->verifier, err);
+	free(device);
+	return rc;
+}
+void loop_release(struct loop *l)
+{
+	if (l->metrics_file) fclose(l->metrics_file);
+	verifier_free(l->verifier);
+	store_close(l->store);
+	engine_free(l->engine);
+	updater_free(l->updater);
+	optimizer_free(l->optimizer);
+	history_free(l->history);
+	prompt_set_release(&l->prompts);
+	prompt_set_release(&l->dev);
+	sft_data_release(&l->pairs);
+	str_release(&l->turn_template);
+	outside_close(l->author.outside);
+	policy_close(&l->policy);
+}
+
+/* What answers of several ranks carry to one another are those of a model, each alone. */
+static int ranks_check(const struct loop *l, struct err *err)
+{
+	const struct rl_options *o = l->o;
+	const char *what = o->num_turns > 1 ? "--num_turns above 1"
+		: o->pipeline                   ? "--pipeline"
+		: policy_is_outside(&o->policy) ? "a policy outside of the program"
+										: NULL;
+	if (!l->ranks || !what) return 0;
+	return err_set(err, ERR_USAGE, "%s: not with several ranks; run one process", what);
+}
+
+int loop_open(struct loop *l, struct err *err)
+{
+	/* The others first: who is missing is said before anything long begins. */
+	int rc = options_check(l->o, l, err);
+	if (!rc) rc = ranks_open(&l->o->ranks, &l->ranks, err);
+	if (!rc) rc = ranks_check(l, err);
+	if (!rc) rc = open_policy(l, false, err);
+	if (!rc) rc = open_prompts(l, err);
+	bool trains = !l->author.outside;
+	if (!rc && trains) rc = open_memory(l, err);
+	if (!rc && trains) rc = open_pairs(l, err);
+	if (!rc && trains) rc = open_trainer(l, err);
+	if (!rc) open_history(l);
+	if (!rc) rc = open_store(l, err);
+	return rc;
+}
+int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
+{
+	struct loop l = {.o = o};
+	struct ops sizes;
+	size_t room = 0;
+	int rc = options_check(o, &l, err);
+	if (!rc) rc = policy_describe(&o->policy, &sizes, &room, err);
+	if (!rc) rc = open_policy(&l, true, err);
+	if (!rc) rc = open_prompts(&l, err);
+	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
+	prompt_set_release(&l.prompts);
+	prompt_set_release(&l.dev);
+	str_release(&l.turn_template);
+	policy_close(&l.policy);
+	return rc;
+}
