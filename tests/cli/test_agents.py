@@ -5,7 +5,7 @@ sys.path.append("tests")
 from command import check, done, hone, run, work_folder
 
 work = work_folder("agents")
-POLICY = '''import json, sys
+POLICY = '''import json, os, select, sys
 KERNEL = """One program a block.
 ```python
 import torch
@@ -26,9 +26,30 @@ class ModelNew(nn.Module):
         return o
 ```
 """
-# Right and wrong in turn; of the third task it has nothing; answers pairs of requests in reverse order.
+# Right and wrong in turn; of the third task it has nothing. Answers pairs of requests in reverse order, and one alone when
+# no other comes for a second.
 held = []
-for line in sys.stdin:
+
+
+def tell():
+    for a in reversed(held):
+        print(json.dumps(a), flush=True)
+    held.clear()
+
+
+def requests():
+    text = b""
+    while True:
+        if held and not select.select([0], [], [], 1)[0]:
+            tell()
+        more = os.read(0, 1 << 16)
+        if not more:
+            return
+        *lines, text = (text + more).split(b"\\n")
+        yield from lines
+
+
+for line in requests():
     r = json.loads(line)
     m = r["messages"]
     assert r["stage"] == "frontend" and len(m) == 2 * r["turn"] + 1 and [x["role"] for x in m] == (["user", "assistant"] * 9)[:len(m)] and 0 <= r["seed"] < 2**63
@@ -42,9 +63,7 @@ for line in sys.stdin:
         {"id": r["id"], "error": "no idea"}
     held.append(a)
     if len(held) == 2:
-        for a in reversed(held):
-            print(json.dumps(a), flush=True)
-        held = []
+        tell()
 '''
 
 
