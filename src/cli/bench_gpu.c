@@ -150,6 +150,7 @@ static json_t *shape_json(const struct gpu_bench *b)
 	for (int i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		json_t *row = json_pack("{s:f, s:s}", "value", f->value * f->scale, "unit", f->unit);
+		/* What a row has beside its value: the ceiling of this run, the spread, the bar. */
 		if (f->ceiling > 0)
 			json_object_update_new(
 				row, json_pack("{s:f, s:f}", "ceiling", f->ceiling * f->scale, "share", share_of(f)));
@@ -164,6 +165,7 @@ static json_t *shape_json(const struct gpu_bench *b)
 		json_object_set_new(rows, f->key, row);
 	}
 	json_object_set_new(j, "figures", rows);
+	/* What was not measured stands by name, so that its absence is no success. */
 	json_t *skipped = json_array();
 	for (int i = 0; i < b->nskipped; i++) json_array_append_new(skipped, json_string(b->skipped[i]));
 	json_object_set_new(j, "skipped", skipped);

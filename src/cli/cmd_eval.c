@@ -474,6 +474,7 @@ static int eval_report(const struct eval *e, struct err *err)
 	int nks = 0;
 	while (nks < (int)ARRAY_LEN(ks) && ks[nks] <= e->o->num_samples) nks++;
 	json_t *s = rollouts_summary(e->rollouts, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples, ks, nks);
+	/* What only some kinds of evaluation have. */
 	json_object_set_new(s, "refused_prompts", json_integer(e->prompts.refused));
 	if (e->o->variants) json_object_set_new(s, "tasks_without_variants", json_integer(e->prompts.alone));
 	if (e->author.outside)
@@ -484,6 +485,7 @@ static int eval_report(const struct eval *e, struct err *err)
 			turns_summary(e->episodes, e->chains, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples,
 				(int)e->o->num_turns, (uint64_t)e->o->seed));
 	if (e->pipeline) json_object_set(s, "pipeline", e->pipeline);
+	/* Comparisons add to the summary, so they come before it is printed. */
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {

@@ -270,6 +270,7 @@ static int tune_open(struct tune *t, struct err *err)
 	if (is_policy != policy_is_outside(&o->policy))
 		return err_set(
 			err, ERR_USAGE, "--search policy goes with --policy_command or --policy_answers, and they with it");
+	/* Everything that may be refused is read before the verifier starts its workers. */
 	t->gpu = vm_gpu_find(o->gpu ? o->gpu : "H200");
 	if (!t->gpu) return err_set(err, ERR_USAGE, "--gpu %s: not in the cost model's table (docs/cost-model.md)", o->gpu);
 	int rc = o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
@@ -281,6 +282,7 @@ static int tune_open(struct tune *t, struct err *err)
 	if (!rc && is_policy) rc = agent_template_read("midend", o->prompt_template, &t->template_text, err);
 	if (!rc && is_policy) rc = outside_open(&o->policy, &t->policy, err);
 	if (!rc && o->store) rc = store_open(o->store, &t->store, err);
+	/* One verdict at a time: the search chooses the next point by the last. */
 	struct verify_options v = {.device = "cpu",
 		.gpu = t->gpu->name,
 		.cost_size = o->cost_size,

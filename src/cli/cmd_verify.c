@@ -181,6 +181,7 @@ static void print_profile(const struct verdict *v, const struct str *source)
 	const struct verdict_device *d = &v->device;
 	if (d->unprofiled[0]) printf("  no counters: %s\n", d->unprofiled);
 	if (!d->nprofiles && !d->unprofiled[0]) return;
+	/* A kernel a block: where its time may go, and what its warps waited for. */
 	double seconds = 0;
 	for (int i = 0; i < d->nprofiles; i++) {
 		const double *c = d->profiles[i].counters;
@@ -197,6 +198,7 @@ static void print_profile(const struct verdict *v, const struct str *source)
 			c[COUNTER_STALL_QUEUE], c[COUNTER_STALL_WAIT]);
 	}
 	if (d->nprofiles) printf("  all launches %.2f us; predicted %.2f us\n", seconds * 1e6, v->cost_s * 1e6);
+	/* Counters know kernels and the vm knows lines: together they say which line to change. */
 	printf("  by the vm, line by line: bytes, sectors of 32 bytes, operations\n");
 	for (int i = 0; i < v->nlines; i++) {
 		printf("    %12lld %10lld %12lld", (long long)v->lines[i].bytes, (long long)v->lines[i].sectors,

@@ -336,6 +336,7 @@ static void scan_alias(struct scan *sc, struct slice line)
 	int loc = loc_number(name);
 	if (!starts(value, " = ")) return;
 	value = after(value, 3);
+	/* A place in the source: its number indexes the table, which grows by doubling. */
 	if (loc >= 0) {
 		if (!starts(value, "loc(")) return;
 		if (loc >= sc->nlocs) {
@@ -348,6 +349,7 @@ static void scan_alias(struct scan *sc, struct slice line)
 		sc->locs[loc] = loc_read(after(value, 4));
 		return;
 	}
+	/* A layout of shared memory: its order, and whether it stands transposed, are kept beside the layout itself. */
 	struct cost_layout layout;
 	struct slice order = value;
 	if (starts(value, "#ttg.swizzled_shared<") && skip_to(&order, "order = [") && sc->nordered < ORDERS_MAX) {

@@ -345,10 +345,12 @@ void engine_step(struct engine *e, int *active)
 	start_what_fits(e);
 	memset(e->slot_done, 0, (size_t)e->nslots * sizeof *e->slot_done);
 	fork_waiting(e);
+	/* Several steps in one go of the backend, where all rows only decode. */
 	if (fused_run(e)) {
 		*active = e->live;
 		return;
 	}
+	/* Else one step: a batch for each adapter, with at most prefill_rows rows of prompts in all. */
 	int prefill_left = e->o.prefill_rows;
 	for (struct slot *s; (s = slot_next(e));) {
 		struct adapter *a = s->group->r.adapter;

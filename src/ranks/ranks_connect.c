@@ -148,11 +148,13 @@ static int guest_take(struct ranks *r, int fd, struct err *err)
 	const struct place *p = &r->place;
 	char refusal[400] = "";
 	socket_prepare(fd);
+	/* Who does not speak the form is no rank: a scanner of ports must not end a job. */
 	if (hello_read(fd, &h, &strange)) {
 		log_warn("a stranger at port %d was dropped: %s", p->port, strange.text);
 		close(fd);
 		return 0;
 	}
+	/* A rank of another job is sent away and this one waits on; one of this job that cannot be right ends it. */
 	bool is_known = h.rank >= 1 && h.rank < p->world, is_ours = !strcmp(h.job, p->job);
 	if (!is_ours)
 		snprintf(refusal, sizeof refusal, "another job listens at %s, port %d; name another port with --ranks_port",
@@ -224,6 +226,7 @@ static int host_reach(struct ranks *r, struct err *err)
 			log_info("rank %d looks for rank 0 at %s, port %d (%s)", p->rank, p->host, p->port, why.text);
 			is_said = true;
 		}
+		/* Rank 0 may come up later than this one, so all but its refusal is tried again. */
 		int fd = connect_to(p, &why);
 		if (fd < 0) continue;
 		socket_prepare(fd);

@@ -174,6 +174,7 @@ static void put_times(struct str *out, const struct run_data *runs, size_t count
 	size_t used = 0;
 	for (size_t r = 0; r < count; r++)
 		if (runs[r].ntimes) series[used++] = (struct chart_series){runs[r].name, runs[r].times, runs[r].ntimes};
+	/* Nothing is drawn where no run has timed verdicts. */
 	if (used) {
 		str_puts(out, "<h2>Predicted and measured times</h2>\n");
 		chart_pairs_svg(out, "log10 of microseconds: predicted to the right, measured upwards", series, used);
@@ -181,6 +182,7 @@ static void put_times(struct str *out, const struct run_data *runs, size_t count
 			"<table><tr><th>run</th><th>timed verdicts</th><th>measured / predicted, median</th><th>from</th>"
 			"<th>to (nine tenths)</th></tr>");
 	}
+	/* How far the cost model is off, by run: median and the middle nine tenths. */
 	for (size_t r = 0; r < used; r++) {
 		size_t n = series[r].count;
 		double *ratio = xcalloc(n, sizeof *ratio);

@@ -163,7 +163,9 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 	if (!h->tokenizer) return 0; /* a policy outside: nothing of it is replayed */
 	const struct slice parts[2] = {{p->task.name, strlen(p->task.name)}, {answer, strlen(answer)}};
 	struct sha256_hex key = hash_parts(parts, 2);
+	/* Each answer once. Text that was no whole UTF-8 would be learned as its replacement characters. */
 	if (strstr(answer, "\xef\xbf\xbd") || json_object_get(h->seen, key.text)) return 0;
+	/* An example is the prompt's tokens, the answer's and the end; one that is too long is left out. */
 	struct ids ids = {0};
 	for (size_t i = 0; i < p->ids.count; i++) ids_push(&ids, p->ids.data[i]);
 	int rc = tokenizer_encode(h->tokenizer, answer, strlen(answer), true, &ids, err);
@@ -178,6 +180,7 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 		h->kept = xrealloc(h->kept, size_mul((size_t)h->kept_cap, sizeof *h->kept));
 	}
 	h->kept[h->nkept] = (struct kept){.example = {ids.data, (int)ids.count, (int)p->ids.count}, .ids = ids};
+	/* Drawn by structure, so that one that is solved often does not fill the batches. */
 	struct structure *s = &h->structures[h->structure_of[prompt]];
 	if (s->nkept == 0) list_push(&h->filled, &h->nfilled, h->structure_of[prompt]);
 	list_push(&s->kept, &s->nkept, h->nkept++);

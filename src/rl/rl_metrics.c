@@ -195,6 +195,8 @@ static void put_midend(json_t *m, const struct prompt_set *prompts, const struct
 		const struct rollout *r = &b->r[i];
 		const struct verdict *given = &prompts->rows[r->prompt].profile;
 		if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+		/* Against the kernel that was given, not the reference; without a predicted time there is nothing to compare.
+		 */
 		double s = midend_speedup(given, &r->verdict);
 		if (!(s > 0)) continue;
 		genuine++;
@@ -204,6 +206,7 @@ static void put_midend(json_t *m, const struct prompt_set *prompts, const struct
 		faster++;
 		by[midend_change(given, &r->verdict)]++;
 	}
+	/* Shares among genuine answers; kinds of change among those that are faster. */
 	put_number(m, "midend/faster", per(faster, genuine));
 	put_number(m, "midend/slower", per(slower, genuine));
 	put_number(m, "midend/speedup_geomean", genuine ? exp(log_speedup / genuine) : 0);

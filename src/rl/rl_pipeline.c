@@ -100,6 +100,7 @@ static int tasks_file_make(const struct rl_options *o, const char *path, struct 
 	int rc = task_set_load(o->tasks, &set, err);
 	if (!rc) rc = store_open(o->store, &s, err);
 	if (!rc) rc = store_runs(s, &runs, err);
+	/* A shared store has other runs too: this one's is known by its folder. */
 	struct prompt_set tasks = {.rows = xcalloc(set.count + 1, sizeof *tasks.rows), .count = set.count};
 	for (size_t k = 0; k < set.count; k++) tasks.rows[k].task = set.tasks[k]; /* borrowed */
 	json_array_foreach(runs, i, run)

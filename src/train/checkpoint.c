@@ -269,6 +269,7 @@ static int state_broadcast(struct ranks *ranks, const char *run_dir, bool *is_th
 	json_decref(j);
 	str_puts(&text, dump);
 	free(dump);
+	/* Rank 0 has read the folder; the others take what it says, and null for no checkpoint. */
 	int rc = ranks_broadcast(ranks, &text, err);
 	if (!rc && ranks_rank(ranks)) {
 		*is_there = strcmp(text.data, "null") != 0;

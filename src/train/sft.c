@@ -316,6 +316,7 @@ static int resume(struct sft *s, struct err *err)
 	char *text = json_dumps(now, JSON_SORT_KEYS);
 	int rc = ranks_agree(s->o->ranks, "settings", text, err);
 	free(text);
+	/* No checkpoint is no error: the run begins. */
 	if (!rc) {
 		rc = checkpoint_load(s->o->output_dir, s->model, s->adapter, s->optimizer, s->o->ranks, &state, &quiet);
 		if (rc && rc != ERR_NOT_FOUND) err_set(err, rc, "%s", quiet.text);
@@ -324,6 +325,7 @@ static int resume(struct sft *s, struct err *err)
 		json_decref(now);
 		return rc == ERR_NOT_FOUND ? 0 : rc;
 	}
+	/* The same settings, or the bytes of an uninterrupted run could not follow. */
 	int64_t best_step = 0, bad = 0, tokens = 0;
 	rc = settings_check(json_object_get(state.extra, "settings"), now, err);
 	if (!rc) rc = json_get_int(state.extra, "trainer_state.json", "num_tokens", 0, INT64_MAX, &tokens, err);
@@ -412,6 +414,7 @@ static int options_check(const struct sft *s, struct err *err)
 			err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
 	if (o->stop_at_eval_minimum && !s->nheldout)
 		return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
+	/* An example that fits no batch is named now, not in the step that meets it. */
 	for (int which = 0; which < 2; which++) {
 		const struct sft_example *e = which ? s->heldout : s->train;
 		for (size_t i = 0; i < (which ? s->nheldout : s->ntrain); i++)

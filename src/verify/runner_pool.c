@@ -43,6 +43,7 @@ static int start(
 	*out = (struct runner){.fd = -1}; /* the caller's may have been another's */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "runner: no socket pair: %s", strerror(errno));
+	/* A tool of the CUDA toolkit starts the runner itself, so its words follow the runner's own. */
 	char *argv[TOOL_WORDS_MAX + 6] = {
 		p->path, (char *)(uintptr_t)sandbox_level_name(p->level), (char *)(uintptr_t)p->memory, p->device, "under"};
 	if (!tool) argv[4] = NULL;
@@ -58,6 +59,7 @@ static int start(
 		.die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
 	close(pair[1]);
+	/* Our end alone stays open here: the runner's end tells when it is gone. */
 	if (rc) {
 		close(pair[0]);
 		return err_set(err, ERR_INFRA, "runner %s: %s", p->path, err ? err->text : "");

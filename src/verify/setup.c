@@ -176,6 +176,7 @@ static int options_check(const struct verify_options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "device: a GPU runs compiled kernels; skip_compile leaves none");
 	if (o->precision && strcmp(o->precision, "strict") && strcmp(o->precision, "tf32"))
 		return err_set(err, ERR_USAGE, "precision: expected strict or tf32, found \"%s\"", o->precision);
+	/* Words and numbers of the options, then what goes with a GPU alone, then ranges. */
 	const char *size = o->cost_size ? o->cost_size : "judged";
 	bool is_number = *size && strspn(size, "0123456789") == strlen(size) && strlen(size) <= 12 && atoll(size) > 0;
 	if (strcmp(size, "judged") && strcmp(size, "stock") && !is_number)

@@ -25,6 +25,8 @@ static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *
 	struct carve c = {base, 0};
 	v->pages = b->pages;
 	v->chunks = cuda_batch_chunks(b->pages);
+	/* The sizes are those of memory plans (cuda_figures.h), one field behind the other. What a step wants of its rows
+	 * begins at want and is sent apart from them. */
 	void *fields[CUDA_BATCH_FIELDS];
 	for (int f = 0; f < CUDA_BATCH_FIELDS; f++) {
 		if (f == CUDA_BATCH_WANT) *want_at = c.used;

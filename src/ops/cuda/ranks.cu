@@ -72,6 +72,7 @@ static int link_open(struct ops_context *c, struct err *err)
 {
 	if (c->ranks) return 0;
 	struct str tried = {};
+	/* Values are gathered and added here in rank order: multicast over NVLink would add nothing. */
 	setenv("NCCL_NVLS_ENABLE", "0", 1);
 	void *library = library_open(c->cuda_libs, &tried);
 	int rc = library
@@ -82,6 +83,7 @@ static int link_open(struct ops_context *c, struct err *err)
 			  tried.data);
 	str_release(&tried);
 	if (rc) return rc;
+	/* All functions, and a version whose calls look as they are declared here. */
 	struct ranks_link *l = (struct ranks_link *)xcalloc(1, sizeof *l);
 	l->library = library;
 	bool has_all = (l->GetErrorString = (const char *(*)(int))dlsym(library, "ncclGetErrorString")) != NULL;
