@@ -14,10 +14,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct bench_rl_options {
 	struct rl_options rl; /* the first field: its table's offsets hold here too */
 	int64_t rounds;
-	bool cpu_time, json;
+	bool cpu_time;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_rl_options, field), help, choices }
@@ -34,9 +36,17 @@ static const struct option_def own_defs[] = {
 /* Sums over the steps of one run. */
 struct split {
 	int steps;
-	double answers, tokens, generate, idle, verdicts, update, whole;
-	double distinct_generation, distinct_update;
-	double dropped, logprob; /* of all sampled tokens: whether two runs drew the same */
+	double answers;
+	double tokens;   /* of the answers */
+	double generate; /* seconds, as the next four */
+	double idle;
+	double verdicts;
+	double update;
+	double whole;               /* of the steps */
+	double distinct_generation; /* each step's share of the answers' tokens left when equal beginnings count once */
+	double distinct_update;     /* likewise, of the prompts' and answers' tokens that train */
+	double dropped;             /* answers that were left out */
+	double logprob;             /* of all sampled tokens: whether two runs drew the same */
 };
 enum way { LONG_WAY, NEW_WAY, WAYS };
 static const char *const way_names[WAYS] = {"long", "new"};

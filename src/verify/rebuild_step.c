@@ -20,8 +20,9 @@
 
 /* A kernel that was found right: what is claimed, and the lines of text that it was found right with. */
 struct known {
-	struct sha256_hex claim, text;
-	int until; /* lines; 0: all */
+	struct sha256_hex claim; /* of the kernel as it was traced */
+	struct sha256_hex text;  /* of those lines of the candidate */
+	int until;               /* lines; 0: all */
 };
 struct rebuild_cache {
 	struct known known[KNOWN];

@@ -28,7 +28,8 @@
 
 /* Fault codes of the runner, and what they mean for a verdict. */
 static const struct {
-	const char *code, *reason;
+	const char *code;   /* the runner's */
+	const char *reason; /* the verdict's */
 	enum verdict_class class;
 	enum verdict_stage stage;
 } FAULTS[] = {

@@ -53,12 +53,16 @@ struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
 	char *options_text;
-	int nthreads, nstarted;
+	int nthreads;
+	int nstarted; /* of them */
 	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work;
-	struct work *queue, *queue_last, *running;
-	struct finished *finished, *finished_last;
+	struct work *queue; /* waiting, the oldest first */
+	struct work *queue_last;
+	struct work *running;
+	struct finished *finished; /* to be collected, the oldest first */
+	struct finished *finished_last;
 	int finished_fd; /* eventfd that counts the list: readable while there is something to collect; -1: none */
 	int outstanding; /* ids submitted and not collected */
 	bool is_closing;
