@@ -9,6 +9,7 @@
  * them. */
 #include "cli/bench.h"
 #include "base/base.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
 
 #include <math.h>
@@ -101,11 +102,14 @@ static bool is_same(const struct split *a, const struct split *b)
 	return a->tokens == b->tokens && a->logprob == b->logprob;
 }
 
-/* A row's bits are its own on the CPU. On a GPU they depend on the rows beside it, and answers without a
- * verdict are in no sum. */
+/* A row's bits are its own where elements are floats. On a GPU they depend on the rows beside it, and
+ * answers without a verdict are in no sum. */
 static int check_same(const struct bench_rl_options *o, const struct split *a, const struct split *b, struct err *err)
 {
-	if (is_same(a, b) || a->dropped > 0 || b->dropped > 0 || strcmp(o->rl.policy.device, "cpu")) return 0;
+	struct ops ops;
+	struct ops_options none = {0};
+	int rc = ops_describe(o->rl.policy.device, &none, &ops, err);
+	if (rc || is_same(a, b) || a->dropped > 0 || b->dropped > 0 || ops.elem_bytes < (int)sizeof(float)) return rc;
 	return err_set(err, ERR_MISMATCH,
 		"the long way drew %.0f tokens of log-probability %.9g, the new one %.0f of %.9g: they should be the same",
 		a->tokens, -a->logprob, b->tokens, -b->logprob);

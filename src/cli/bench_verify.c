@@ -198,10 +198,10 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	struct verify_options plain = options_of(b->o, threads, false), timed = options_of(b->o, threads, true);
 	struct verifier *v = NULL, *clocked = NULL;
 	double seconds = 0;
-	bool has_gpu = strcmp(b->o->device, "cpu");
 	/* Both at once: their Python processes take seconds to start. The one that waits does nothing. */
 	int rc = verifier_create(&plain, &v, err);
-	if (!rc && has_gpu) rc = verifier_create(&timed, &clocked, err);
+	bool has_gpu = !rc && verifier_has_gpu(v);
+	if (has_gpu) rc = verifier_create(&timed, &clocked, err);
 	/* A first candidate pays for what all share; then one after another, then all cores, then the same again. */
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);

@@ -77,6 +77,7 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 /* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
  * too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
+bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
