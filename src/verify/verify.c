@@ -25,6 +25,8 @@
 
 #define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
+#define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
+#define SILENT_LEAST_MS 5000
 #define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
 #define BUCKET 8
 #define ORACLE_TASKS_MAX 48
@@ -352,6 +354,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
 	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
+		.silent_ms = MAX(v->s.limits.oracle_timeout_ms / SILENT_SHARE, SILENT_LEAST_MS),
 		.work_ms = v->s.limits.oracle_work_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
