@@ -141,9 +141,10 @@ def lone(x, e, generator):
     if x.dim() == 0:
         return x
     place = torch.randint(0, x.shape[-1], x.shape[:-1] + (1,), generator=generator)
-    number = (torch.arange(place.numel()) + torch.randint(0, 3, (1,), generator=generator)).reshape(place.shape) % 3
-    place = torch.where(number == 0, 0, torch.where(number == 1, x.shape[-1] - 1, place))
-    return x.clone().scatter_(-1, place, drawn(place, torch.tensor(e["values"], dtype=torch.float64).to(x.dtype), generator))
+    number = (torch.arange(place.numel()) + torch.randint(0, 6, (1,), generator=generator)).reshape(place.shape)
+    place = torch.where(number % 3 == 0, 0, torch.where(number % 3 == 1, x.shape[-1] - 1, place))
+    values = torch.tensor(e["values"], dtype=torch.float64).to(x.dtype)
+    return x.clone().scatter_(-1, place, values[number // 3 % len(values)])
 
 
 def ties(x, e, generator):

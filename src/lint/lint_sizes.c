@@ -130,8 +130,10 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 		for (int i = 0; i < a.count; i++)
 			value_add(&v, slice_is(op, "-") ? -a.list[i] : slice_is(op, "+") ? a.list[i] : NAN);
 	} else if (node_is(n, "call")) {
-		/* constexpr(26), int(26): what wraps a number is taken for it. */
-		return values_of(s, argument_alone(n), depth + 1);
+		/* constexpr(26), int(26): what wraps a number is taken for it; the number of an axis is none. */
+		struct slice name = node_text(&s->w, node_terminal(n));
+		bool is_axis = slice_is(name, "program_id") || slice_is(name, "num_programs");
+		return is_axis ? v : values_of(s, argument_alone(n), depth + 1);
 	} else if (node_is(n, "conditional_expression") && child_count(n) == 3) {
 		struct values a = values_of(s, ts_node_named_child(n, 0), depth + 1),
 					  b = values_of(s, ts_node_named_child(n, 2), depth + 1);
