@@ -170,9 +170,11 @@ void oracle_session_end(struct oracle_session *s);
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
 	int64_t number, modulus;
+	int way; /* to begin with: 0, or what an earlier answer ended with */
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {
+	int way; /* behind the last trial: the next way to take the side */
 	struct oracle_variant variant;
 	struct oracle_trial trial;
 };
