@@ -43,6 +43,7 @@ struct loop {
 	uint64_t start_ns;
 	int64_t tokens;
 	struct rollout_times times; /* of this step */
+	struct verify_times verified; /* where verdicts spent their time up to the last step's end */
 	FILE *metrics_file;
 };
 
