@@ -37,7 +37,7 @@ struct split {
 	int steps;
 	double answers, tokens, generate, idle, verdicts, update, whole;
 	double distinct_generation, distinct_update;
-	double dropped, logprob; /* of all sampled tokens: whether two runs drew the same */
+	double dropped, logprob;                      /* of all sampled tokens: whether two runs drew the same */
 	double made, verdict_step[VERIFY_STEP_COUNT]; /* verdicts that were made; the verifier's steps, thread seconds */
 };
 enum way { LONG_WAY, NEW_WAY, WAYS };
