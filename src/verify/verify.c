@@ -268,13 +268,13 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %d %llu %s %s %d %g %d",
 		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
 		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
-		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		v->s.skip_compile, v->s.screens, (unsigned long long)o->seed, o->emit ? o->emit : "",
+		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */

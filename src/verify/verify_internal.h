@@ -84,6 +84,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32;
+	bool screens; /* the first trial before machine code */
 	bool skip_compile;
 	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
@@ -204,6 +205,8 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
+/* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
+int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
  * contents are those of a reference's parameter that the tape does not have by name, it is that
