@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "ops/ops.h"
 #include "rl/rl.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,9 +28,8 @@ struct bench_rl_options {
 static const struct option_def own_defs[] = {
 	O(OPTION_INT, rounds, "alternations of the long way and the new one, verdicts known", "1 to 1000"),
 	O(OPTION_BOOL, cpu_time,
-		"count this process's seconds (verdicts are made in others) instead of wall clock: for a machine that others "
-		"use "
-		"too",
+		"count this process's seconds (verdicts are made in others) instead of wall clock: for a machine that "
+		"others use too",
 		NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
@@ -48,6 +48,8 @@ struct split {
 	double distinct_update;     /* likewise, of the prompts' and answers' tokens that train */
 	double dropped;             /* answers that were left out */
 	double logprob;             /* of all sampled tokens: whether two runs drew the same */
+	double made;                /* verdicts that were made */
+	double verdict_step[VERIFY_STEP_COUNT]; /* thread seconds of the verifier's steps */
 };
 enum way { LONG_WAY, NEW_WAY, WAYS };
 static const char *const way_names[WAYS] = {"long", "new"};
@@ -70,6 +72,12 @@ static int add_step(void *ctx, int64_t step, const json_t *m)
 	s->distinct_update += number(m, "distinct/update");
 	s->dropped += number(m, "dropped");
 	s->logprob += tokens * number(m, "entropy");
+	s->made += number(m, RL_VERDICT_STEP "made");
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT; i++) {
+		char key[96];
+		snprintf(key, sizeof key, RL_VERDICT_STEP "%s", verify_step_name(i));
+		s->verdict_step[i] += number(m, key);
+	}
 	return 0;
 }
 
@@ -146,6 +154,14 @@ static void print(const struct split *whole, const struct split *known)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		printf("%-34s %10.3f %10.3f\n", rows[i].name, rows[i].value[0] / n, rows[i].value[1] / n);
+	/* A verdict is made once for equal answers. */
+	printf("of %.1f verdicts, ms each\n", whole[NEW_WAY].made / n);
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT; i++) {
+		printf("  %-32s", verify_step_name(i));
+		for (enum way w = 0; w < WAYS; w++)
+			printf(" %10.1f", whole[w].made > 0 ? 1e3 * whole[w].verdict_step[i] / whole[w].made : 0);
+		putchar('\n');
+	}
 	/* The rates, and how many times faster the new way is. What verdicts cost is in the last alone. */
 	printf("%-34s %10.0f %10.0f   %5.2fx\n", "tokens generated a second", known[0].tokens / known[0].generate,
 		known[1].tokens / known[1].generate, known[0].generate / known[1].generate);

@@ -1,6 +1,7 @@
 /* lint_sizes: the numbers that a candidate compares something with, wherever that something may be a size: comparisons,
- * bounds of loops, minima and maxima, remainders and bits in conditions, keys of tables. What is compared is not known
- * from a text (a size, an index, a datum): whoever knows more leaves out what does not concern him.
+ * bounds of loops, minima and maxima, remainders and bits in conditions, keys of tables, and the last number of a type
+ * that an index is narrowed to. What is compared is not known from a text (a size, an index, a datum): whoever knows
+ * more leaves out what does not concern him.
  *
  * Names that are bound to whole numbers anywhere in the source count as these numbers. Where the size stands in sums,
  * products, quotients or shifts with numbers, the number is the one that the size itself would be compared with. */

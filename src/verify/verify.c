@@ -25,6 +25,8 @@
 
 #define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
+#define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
+#define SILENT_LEAST_MS 5000
 #define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
 #define BUCKET 8
 #define ORACLE_TASKS_MAX 48
@@ -266,13 +268,13 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %d %llu %s %s %d %g %d",
 		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
 		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
-		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		v->s.skip_compile, v->s.screens, (unsigned long long)o->seed, o->emit ? o->emit : "",
+		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */
@@ -352,6 +354,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
 	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
+		.silent_ms = MAX(v->s.limits.oracle_timeout_ms / SILENT_SHARE, SILENT_LEAST_MS),
 		.work_ms = v->s.limits.oracle_work_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,

@@ -55,6 +55,7 @@ struct verify_options {
 	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size;  /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							   task's own; a number: so large that the largest input has as many elements at least */
+	bool screens;           /* only what the first trial finds right is compiled; not on a GPU */
 	bool skip_compile;      /* for tests of later stages only: recorded, and never genuine */
 	bool skip_replay;       /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;    /* caches; may be NULL */
