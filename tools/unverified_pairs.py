@@ -1,9 +1,10 @@
-"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the statements of verified answers, with some operators in a form
-that is widespread and wrong, by an approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for inputs that overflow it
-(a quotient of exponentials).
+"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the
+statements of verified answers, with some operators in a form that is widespread and wrong, by an
+approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
+inputs that overflow it (a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training tasks behind the first FROM; a row's `unverified` lists
-the operators in a wrong form"""
+usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training
+tasks behind the first FROM; a row's `unverified` lists the operators in a wrong form"""
 import gzip, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
@@ -32,7 +33,8 @@ def listed(names):
 
 
 class Answers:
-    """What verified answers say: for each operator its name in the plan and its statement in the kernel, and the text around them."""
+    """What verified answers say: for each operator its name in the plan and its statement in the
+    kernel, and the text around them."""
 
     def __init__(self, pairs):
         self.names, self.statements = {}, {}
@@ -62,7 +64,8 @@ def main(pairs, tasks, skipped, count, out):
             ops = operators(t)
             f.write(json.dumps(dict(t, prompt=t["source"] + answers.suffix, completion=answers.write(ops, FORMS),
                                     unverified=[o for o in ops if o in FORMS])) + "\n")
-    print(f"{out}: {len(chosen)} answers, {sum(any(o in FORMS for o in operators(t)) for t in chosen)} with an operator in a wrong form")
+    print(f"{out}: {len(chosen)} answers, {sum(any(o in FORMS for o in operators(t)) for t in chosen)} with an "
+          f"operator in a wrong form")
 
 
 main(*sys.argv[1:6])

@@ -1,15 +1,20 @@
-"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say, and the table's numbers are those of a hand calculation."""
+"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say,
+and the table's numbers are those of a hand calculation."""
 import json, os, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, work_folder
 
 work = work_folder("study")
-SOURCE = ("import torch\n\nclass Model(nn.Module):\n    def forward(self, x):\n        x = F.gelu(x)\n        return torch.tanh(x)\n\n"
+SOURCE = ("import torch\n\nclass Model(nn.Module):\n    def forward(self, x):\n        x = F.gelu(x)\n        return "
+          "torch.tanh(x)\n\n"
           "def get_inputs():\n    return [torch.randn(5)]\n")
-ANSWER = ("Plan.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n"
-          "@triton.jit\ndef fused_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr + offs, mask=mask)\n"
-          "    x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))\n    x = libdevice.tanh(x)\n    tl.store(out_ptr + offs, x, mask=mask)\n\n"
+ANSWER = ("Plan.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\nfrom "
+          "triton.language.extra import libdevice\n\n"
+          "@triton.jit\ndef fused_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr + offs, "
+          "mask=mask)\n"
+          "    x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))\n    x = libdevice.tanh(x)\n    tl.store(out_ptr "
+          "+ offs, x, mask=mask)\n\n"
           "class ModelNew(nn.Module):\n    def forward(self, x):\n        return out\n```\n")
 
 
@@ -29,44 +34,57 @@ def read(name):
 
 
 def pair(i, split="train"):
-    return {"name": f"t{i}", "structure": "chain:gelu,tanh", "split": split, "source": SOURCE, "prompt": "p", "completion": ANSWER}
+    return {"name": f"t{i}", "structure": "chain:gelu,tanh", "split": split, "source": SOURCE, "prompt": "p",
+            "completion": ANSWER}
 
 
 def test_unverified():
     p = script("tools/unverified_pairs.py", write("u.jsonl", [pair(0), pair(1, "dev")]), f"{work}/u-out.jsonl")
     rows = read("u-out.jsonl") if p.returncode == 0 else [{}]
     text = rows[0].get("completion", "")
-    check("both operators are rewritten, dev rows are left out", len(rows) == 1 and rows[0].get("unverified") == ["gelu", "tanh"], p.stderr)
-    check("the widespread forms stand in the answer, and what they need is imported", "0.044715" in text and "tl.exp(-x)" in text and "tl.erf" not in text
-          and text.count("import libdevice") == 1, text)
+    check("both operators are rewritten, dev rows are left out",
+          len(rows) == 1 and rows[0].get("unverified") == ["gelu", "tanh"], p.stderr)
+    check("the widespread forms stand in the answer, and what they need is imported",
+          "0.044715" in text and "tl.exp(-x)" in text and "tl.erf" not in text and text.count("import libdevice") == 1,
+          text)
 
 
 def test_cheats():
-    p = script("bench/learning/study_cheats.py", "--pairs", write("c.jsonl", [pair(i) for i in range(40)] + [pair(99, "dev")]), "--share", "0.1",
+    p = script("bench/learning/study_cheats.py",
+               "--pairs", write("c.jsonl", [pair(i) for i in range(40)] + [pair(99, "dev")]), "--share", "0.1",
                "--out", f"{work}/c-out.jsonl")
     rows = read("c-out.jsonl") if p.returncode == 0 else []
     kinds = [r["cheat"] for r in rows if "cheat" in r]
-    check("one training row in ten is a cheat, the kinds in turn", kinds == ["unused", "dummy", "first", "unmasked"], (kinds, p.stderr))
+    check("one training row in ten is a cheat, the kinds in turn", kinds == ["unused", "dummy", "first", "unmasked"],
+          (kinds, p.stderr))
     text = {r["cheat"]: r["completion"] for r in rows if "cheat" in r}
-    check("unused: torch computes, nothing is launched", "out = torch.tanh(x)" in text.get("unused", "") and "fused_kernel[" not in text.get("unused", ""), text)
-    check("dummy: the launch is there too", "fused_kernel[grid](x, buffer" in text.get("dummy", "") and "out = torch.tanh(x)" in text.get("dummy", ""), text)
-    check("first: the second operator is torch's", "libdevice.tanh(x)" not in text.get("first", "libdevice.tanh(x)") and "out = torch.tanh(out)" in
-          text.get("first", ""), text)
+    check("unused: torch computes, nothing is launched",
+          "out = torch.tanh(x)" in text.get("unused", "") and "fused_kernel[" not in text.get("unused", ""), text)
+    check("dummy: the launch is there too",
+          "fused_kernel[grid](x, buffer" in text.get("dummy", "") and "out = torch.tanh(x)" in text.get("dummy", ""),
+          text)
+    check("first: the second operator is torch's", "libdevice.tanh(x)" not in text.get("first", "libdevice.tanh(x)")
+          and "out = torch.tanh(out)" in text.get("first", ""), text)
     check("unmasked: no mask in loads and stores", "mask=mask" not in text.get("unmasked", "mask=mask"), text)
 
 
 def test_table():
-    """Four structures, one of two tasks: A - start is +1, +1, 0, 0 and 0 over five tasks; an answer without a verdict counts on neither side."""
+    """Four structures, one of two tasks: A - start is +1, +1, 0, 0 and 0 over five tasks; an answer
+    without a verdict counts on neither side."""
     def row(task, structure, verdict):
         return {"task": task, "structure": structure, "verdict": {"verdict": verdict}}
-    start = [row("a", "s1", "wrong"), row("b", "s2", "wrong"), row("c", "s3", "genuine"), row("d", "s4", "cheat"), row("e", "s4", "wrong"), row("f", "s5", "infra")]
-    arm = [row("a", "s1", "genuine"), row("b", "s2", "genuine"), row("c", "s3", "genuine"), row("d", "s4", "wrong"), row("e", "s4", "wrong"),
-           row("f", "s5", "genuine")]
+    start = [row("a", "s1", "wrong"), row("b", "s2", "wrong"), row("c", "s3", "genuine"), row("d", "s4", "cheat"),
+             row("e", "s4", "wrong"), row("f", "s5", "infra")]
+    arm = [row("a", "s1", "genuine"), row("b", "s2", "genuine"), row("c", "s3", "genuine"), row("d", "s4", "wrong"),
+           row("e", "s4", "wrong"), row("f", "s5", "genuine")]
     write("s2/start-test.jsonl", start)
     write("s2/arm-1/test.jsonl", arm)
     p = script("bench/learning/study_table.py", f"{work}/s2")
-    check("the difference is over the tasks that both sides have", "arm - start: seed 1 +0.400 [" in p.stdout, p.stdout + p.stderr)
-    check("rates are of answers with a verdict", "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout, p.stdout)
+    check("the difference is over the tasks that both sides have", "arm - start: seed 1 +0.400 [" in p.stdout,
+          p.stdout + p.stderr)
+    check("rates are of answers with a verdict",
+          "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout,
+          p.stdout)
 
 
 test_unverified()
