@@ -335,7 +335,8 @@ def machine(torch):
 
 
 def measure(options):
-    compile_all(options)
+    if not options.compiled:
+        compile_all(options)
     import torch
     tasks, has_micro = chosen(options), options.set == FITTED
     result = {"machine": machine(torch), "tasks": {}, "micro": {}, "ncu": {"error": "not run"}}
@@ -370,6 +371,7 @@ def main():
     p.add_argument("--tasks", default="")
     p.add_argument("--seconds", type=float, default=LIMIT_S)
     p.add_argument("--go-on", action="store_true", help="of --measure: keep the times that measured.json has already")
+    p.add_argument("--compiled", action="store_true", help="of --measure: Triton's cache has the kernels already (--compile-share was run)")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", "h200" if o.set == FITTED else o.set))
     if o.measure:
