@@ -256,6 +256,7 @@ def run_first(self, *args, **keywords):
     for config in self.prune_configs(keywords) if len(self.configs) > 1 else self.configs:
         if config.pre_hook:
             config.pre_hook({**self.nargs, **keywords, **config.all_kwargs()})
+        self.best_config = config
         try:
             return self.fn.run(*args, **keywords, **config.all_kwargs())
         except (triton.runtime.errors.OutOfResources, triton.CompilationError) as error:
