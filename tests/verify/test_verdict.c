@@ -51,6 +51,8 @@ static void test_round_trip(void **state)
 			.time_s = 4e-6,
 			.time_low_s = 3.75e-6,
 			.time_high_s = 4.5e-6,
+			.predicted_s = 3.5e-6,
+			.eager_predicted_s = 9e-6,
 			.empty_s = 1.25e-6,
 			.untimed = "why",
 			.contracted = 2,
