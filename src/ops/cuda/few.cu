@@ -574,5 +574,4 @@ void few_open(struct ops_context *c, int major)
 		"cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
 	if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess) return;
 	c->encode_map = (tensor_map_encode)function;
-	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
 }
