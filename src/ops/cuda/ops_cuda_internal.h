@@ -56,7 +56,7 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 /* ---- the context ---- */
 
 #define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
-#define FEW_PARTIAL (4 * 64 * 64)                                    /* floats of few.cu's partial thin products, */
+#define FEW_PARTIAL (4 * 256 * 64)                                    /* floats of few.cu's partial thin products, */
 #define FEW_FLAGS 64                                                 /* numbers */
 #define ARRIVED_COUNT 2048                                           /* counters of paged.cu: blocks, at most */
 #define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - (FEW_PARTIAL + FEW_FLAGS + ARRIVED_COUNT) * 4) /* cuBLASLt's share */
@@ -287,6 +287,14 @@ static __device__ __forceinline__ void grid_begin(void)
 {
 	cudaGridDependencySynchronize();
 	cudaTriggerProgrammaticLaunchCompletion();
+}
+
+/* Of a kernel behind which only weights, or what was sent before the kernel ahead of it, are read early: the next one
+ * may begin while this one waits. */
+static __device__ __forceinline__ void grid_begin_open(void)
+{
+	cudaTriggerProgrammaticLaunchCompletion();
+	cudaGridDependencySynchronize();
 }
 
 struct launch {

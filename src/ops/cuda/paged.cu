@@ -75,33 +75,36 @@ struct share {
 	int64_t first; /* number of its first unit, of all */
 	int64_t all;
 	int count;
-	int row, kv, chunk; /* of the first */
+	struct item begin; /* the first */
 };
 struct mark { /* where a share begins */
 	int64_t unit;
-	int row, kv, chunk;
+	int row, kv, chunk, pos, sequence;
 };
 
 /* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut: the share begins
  * with all of it. */
 static __device__ __forceinline__ struct mark mark_of(
-	const struct paged_args &a, int row, int64_t before, int64_t unit, int64_t all)
+	const struct paged_args &a, int row, int pos, int sequence, int64_t before, int64_t unit, int64_t all)
 {
-	int chunks = a.b.pos[row] / CHUNK + 1, rest = (int)(unit - before);
-	struct mark m = {unit, row, rest / chunks, rest % chunks};
+	int chunks = pos / CHUNK + 1, rest = (int)(unit - before);
+	struct mark m = {unit, row, rest / chunks, rest % chunks, pos, sequence};
 	if (2 * (int64_t)chunks * (int64_t)gridDim.x <= all) m.unit -= m.chunk, m.chunk = 0;
 	return m;
 }
 
-/* The block's share, from the positions of all rows; called by all threads. */
+/* The block's share, from the positions of all rows; called by all threads. Loads that depend on each other are what
+ * it waits for, so a thread asks for all of its first row at once. */
 static __device__ __forceinline__ struct share share_find(const struct paged_args &a)
 {
 	__shared__ int warps[DECODE_WARPS];
 	__shared__ struct mark marks[2];
-	int rows = a.b.head[HEAD_ROWS], each = (rows + DECODE_THREADS - 1) / DECODE_THREADS, own = 0, before;
-	int first = min(rows, (int)threadIdx.x * each), last = min(rows, first + each), lane = (int)threadIdx.x % WARP;
+	int each = (a.T + DECODE_THREADS - 1) / DECODE_THREADS, first = (int)threadIdx.x * each, own = 0, before;
+	int lane = (int)threadIdx.x % WARP, at_first = min(first, a.T - 1), pos_first = a.b.pos[at_first],
+		sequence_first = a.b.sequence[at_first], last = min(a.b.head[HEAD_ROWS], first + each);
+	auto pos_of = [&](int row) { return row == first ? pos_first : a.b.pos[row]; };
 	/* Chunks of this thread's rows, and of those before them. */
-	for (int row = first; row < last; row++) own += a.b.pos[row] / CHUNK + 1;
+	for (int row = first; row < last; row++) own += pos_of(row) / CHUNK + 1;
 	before = own;
 	for (int d = 1; d < WARP; d *= 2) {
 		int left = __shfl_up_sync(ALL_LANES, before, d);
@@ -119,22 +122,19 @@ static __device__ __forceinline__ struct share share_find(const struct paged_arg
 	int64_t units = (int64_t)all * a.NKV;
 	for (int i = 0; i < 2; i++) {
 		int64_t unit = units * (blockIdx.x + i) / gridDim.x, at = (int64_t)before * a.NKV;
-		if (unit == units && threadIdx.x == 0) marks[i] = {units, rows, 0, 0};
+		if (unit == units && threadIdx.x == 0) marks[i] = {units, 0, 0, 0, 0, 0};
 		for (int row = first; row < last && at <= unit; row++) {
-			int64_t next = at + (int64_t)(a.b.pos[row] / CHUNK + 1) * a.NKV;
-			if (unit < next) marks[i] = mark_of(a, row, at, unit, units);
+			int64_t next = at + (int64_t)(pos_of(row) / CHUNK + 1) * a.NKV;
+			if (unit < next)
+				marks[i] = mark_of(
+					a, row, pos_of(row), row == first ? sequence_first : a.b.sequence[row], at, unit, units);
 			at = next;
 		}
 	}
 	__syncthreads();
-	return {marks[0].unit, units, (int)(marks[1].unit - marks[0].unit), marks[0].row, marks[0].kv, marks[0].chunk};
-}
-
-static __device__ __forceinline__ struct item item_of(const struct paged_args &a, int row, int kv, int chunk)
-{
-	struct item it = {row, chunk, kv, a.b.pos[row], NULL};
-	it.table = a.b.table + (int64_t)a.b.sequence[row] * a.b.pages;
-	return it;
+	struct mark m = marks[0];
+	struct item begin = {m.row, m.chunk, m.kv, m.pos, a.b.table + (int64_t)m.sequence * a.b.pages};
+	return {m.unit, units, (int)(marks[1].unit - m.unit), begin};
 }
 
 /* The unit behind it, which there is. */
@@ -147,7 +147,9 @@ static __device__ __forceinline__ struct item item_next(const struct paged_args 
 	}
 	next.chunk = 0;
 	if (++next.kv < a.NKV) return next;
-	return item_of(a, it.row + 1, 0, 0);
+	next.kv = 0, next.pos = a.b.pos[++next.row];
+	next.table = a.b.table + (int64_t)a.b.sequence[next.row] * a.b.pages;
+	return next;
 }
 
 /* Query heads of the item's group as rows 0.. of an A operand; rows 8 to 15 are zeros. */
@@ -477,8 +479,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 
 	/* The batch and the pages of earlier steps stand since before the last kernel. */
 	struct share share = share_find(a);
-	struct item it = {}, next = {};
-	if (share.count) it = item_of(a, share.row, share.kv, share.chunk);
+	struct item it = share.begin, next = {};
 	if (share.count > 1) next = item_next(a, it);
 	if (is_fetcher && share.count) ring_begin<HD>(ring, barriers, a, it, next, share.count > 1, true);
 	grid_begin();

@@ -345,7 +345,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	bool has_thin = group && is_fetched_once;
 	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
-	grid_begin();
+	grid_begin_open();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
@@ -426,6 +426,8 @@ static bool many_run(struct ops_context *c, enum source source, const struct row
 	return cuda_rows_many(c, sources[source], &m);
 }
 
+#define FEW_THIN_ROWS 64
+
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
 	int cluster;
@@ -438,6 +440,15 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	a->is_early = SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	if (many_run(c, SOURCE, a, cluster)) return;
 	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
+	/* Many blocks make a norm's rows in half the time, and the thin product afterwards. */
+	if (is_norm(SOURCE) && a->T > FEW_THIN_ROWS) {
+		struct rows_args rows = *a, thin = *a;
+		rows.thin = {};
+		if (cuda_rows_few(c, SOURCE, &rows, cluster)) {
+			rows_run<SOURCE_PLAIN>(c, &thin);
+			return;
+		}
+	}
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
