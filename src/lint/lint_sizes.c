@@ -37,7 +37,8 @@ struct sizes {
 		struct slice name;
 		TSNode parameters;
 	} functions[FUNCTIONS_MAX];
-	int line, column; /* of what is being looked at */
+	int line;   /* of what is being looked at, from 1 */
+	int column; /* likewise, from 0, in bytes */
 };
 
 static void value_add(struct values *v, double x)

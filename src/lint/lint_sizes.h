@@ -17,11 +17,14 @@
 enum lint_size_kind { LINT_SIZE_ORDER, LINT_SIZE_EQUAL, LINT_SIZE_BEYOND, LINT_SIZE_REST, LINT_SIZE_BITS };
 struct lint_size {
 	enum lint_size_kind kind;
-	int64_t number, modulus;
-	int line, column; /* of the comparison; line from 1, column from 0, in bytes */
+	int64_t number;
+	int64_t modulus;
+	int line;   /* of the comparison, from 1 */
+	int column; /* from 0, in bytes */
 };
 struct lint_sizes {
-	int count, more; /* more: that found no room */
+	int count; /* of list */
+	int more;  /* that found no room */
 	struct lint_size list[LINT_SIZES_MAX];
 };
 /* ERR_OK, also where the source has errors; ERR_INFRA as lint_source. */

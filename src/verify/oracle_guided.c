@@ -101,7 +101,7 @@ static int message_next(struct oracle_session *s, json_t **out, int *fds, int *n
 {
 	*out = NULL;
 	*nfds = WORKER_FDS_MAX;
-	int rc = job_next(&s->job, MESSAGE_BYTES_MAX, &s->text, fds, nfds, s->deadline, err);
+	int rc = oracle_next(&s->job, s->options, MESSAGE_BYTES_MAX, &s->text, fds, nfds, s->deadline, err);
 	if (rc) *nfds = 0;
 	return rc ? rc : json_parse(s->text.data, s->text.len, "a trial made for a candidate", out, err);
 }

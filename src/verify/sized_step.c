@@ -37,7 +37,8 @@ static const uint8_t SIDES_OF[] = {
 
 /* Sizes at which the candidate was judged: a row for each set, a column for each name. */
 struct judged {
-	int nnames, nsets;
+	int nnames;
+	int nsets;
 	const char *names[NAMES_MAX];
 	int64_t own[NAMES_MAX]; /* of the first set */
 	int64_t sizes[JUDGED_MAX][NAMES_MAX];
@@ -185,7 +186,8 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 struct search {
 	struct judged judged;
 	struct oracle_session *session;
-	int asks, trials;
+	int asks;     /* sides that were asked for */
+	int trials;   /* that were judged for them */
 	bool is_over; /* the reference's process is of no more use */
 };
 struct way {
