@@ -14,8 +14,8 @@ A survivor whose kernels give the same PTX as the original's (comments, places a
 with the same launches, changes nothing. So does one that has an entry in
 tests/mutants/equivalent.json, which says why no input tells it from the original and how many
 people have read that. One that `hone prove` proves to be the reference over the real numbers
-changes nothing at the task's own sizes; other sizes, rounding and accesses are no part of that, so
-changed dtypes are not asked about, and both percentages are printed, with proofs counted and
+changes nothing at the task's own sizes; other sizes, rounding and the order of accesses are no part
+of that, so changed dtypes and atomics are not asked about, and both percentages are printed, with proofs counted and
 without. The rest is printed: each is a hole in the verifier. Beside hone's verdict stands that of
 KernelBench's own check on the same mutant (torch.allclose on stock inputs, under the first of its
 five seeds), where the vm could run the mutant up to its outputs.
@@ -32,6 +32,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOOD = f"{ROOT}/tests/known_good"
 EQUIVALENT = f"{ROOT}/tests/mutants/equivalent.json"
 FAMILIES = ("operator", "constant", "mask", "index", "dtype", "order", "statement", "name", "edge", "atomic")
+UNPROVED = ("dtype", "atomic")
 SWAPS = {ast.Add: ["-"], ast.Sub: ["+"], ast.Mult: ["+"], ast.Div: ["*"], ast.FloorDiv: ["%", "*"], ast.Mod: ["//"], ast.BitAnd: ["|"], ast.BitOr: ["&"],
          ast.BitXor: ["|"], ast.LShift: [">>"], ast.RShift: ["<<"]}
 COMPARES = {ast.Lt: ["<=", ">"], ast.LtE: ["<", ">="], ast.Gt: [">=", "<"], ast.GtE: [">", "<="], ast.Eq: ["!="], ast.NotEq: ["=="]}
@@ -477,7 +478,7 @@ def proved(survivors, out, threads):
     the verdicts."""
     path = f"{out}/proofs.json"
     known = {int(k): v for k, v in json.load(open(path)).items()} if os.path.exists(path) else {}
-    left = [r for r in survivors if r["number"] not in known and r["family"] != "dtype"]
+    left = [r for r in survivors if r["number"] not in known and r["family"] not in UNPROVED]
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         for r, answer in zip(left, pool.map(prove, left)):
             known[r["number"]] = answer
