@@ -7,7 +7,7 @@ from command import check, done, work_folder
 work = work_folder("study")
 SOURCE = ("import torch\n\nclass Model(nn.Module):\n    def forward(self, x):\n        x = F.gelu(x)\n        return torch.tanh(x)\n\n"
           "def get_inputs():\n    return [torch.randn(5)]\n")
-ANSWER = ("Plan.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n"
+ANSWER = ("Fuse GELU and tanh into one kernel.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n"
           "@triton.jit\ndef fused_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr + offs, mask=mask)\n"
           "    x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))\n    x = libdevice.tanh(x)\n    tl.store(out_ptr + offs, x, mask=mask)\n\n"
           "class ModelNew(nn.Module):\n    def forward(self, x):\n        return out\n```\n")
@@ -32,13 +32,25 @@ def pair(i, split="train"):
     return {"name": f"t{i}", "structure": "chain:gelu,tanh", "split": split, "source": SOURCE, "prompt": "p", "completion": ANSWER}
 
 
+def task(i, operators, split="train"):
+    return {"name": f"t{i}", "structure": "chain:" + operators, "split": split, "source": f"# task {i}\n"}
+
+
 def test_unverified():
-    p = script("tools/unverified_pairs.py", write("u.jsonl", [pair(0), pair(1, "dev")]), f"{work}/u-out.jsonl")
+    """Answers to four tasks from one verified answer; the first task is skipped, the dev one is none."""
+    pairs = [dict(pair(0), prompt=SOURCE + "### kernel"), dict(pair(1, "dev"), completion="not looked at")]
+    tasks = [task(0, "tanh,gelu"), task(1, "gelu,gelu", "dev"), task(2, "tanh,tanh,gelu"), task(3, "gelu,tanh"), task(4, "tanh,gelu")]
+    p = script("tools/unverified_pairs.py", write("u.jsonl", pairs), write("t.jsonl", tasks), "1", "2", f"{work}/u-out.jsonl")
     rows = read("u-out.jsonl") if p.returncode == 0 else [{}]
     text = rows[0].get("completion", "")
-    check("both operators are rewritten, dev rows are left out", len(rows) == 1 and rows[0].get("unverified") == ["gelu", "tanh"], p.stderr)
-    check("the widespread forms stand in the answer, and what they need is imported", "0.044715" in text and "tl.exp(-x)" in text and "tl.erf" not in text
-          and text.count("import libdevice") == 1, text)
+    check("two training tasks behind the first are answered", [r.get("name") for r in rows] == ["t2", "t3"], (p.stdout, p.stderr))
+    check("the plan names the task's operators", text.startswith("Fuse tanh, tanh and GELU into one kernel.\n"), text)
+    check("the widespread forms stand in the answer, and what they need is imported", text.count("tl.exp(-x)") == 4 and text.count("0.044715") == 1
+          and "tl.erf" not in text and text.count("import libdevice") == 1 and rows[0].get("unverified") == ["tanh", "tanh", "gelu"], text)
+    check("the prompt is the task's", rows[0].get("prompt") == "# task 2\n### kernel", rows[0])
+    p = script("tools/unverified_pairs.py", write("v.jsonl", [pairs[0], dict(pairs[0], completion=ANSWER.replace("return out", "return out + 0"))]),
+               f"{work}/t.jsonl", "0", "1", f"{work}/v-out.jsonl")
+    check("verified answers that are not of one form are refused", p.returncode != 0, p.stdout)
 
 
 def test_cheats():
