@@ -1,5 +1,5 @@
 """The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say, and the table's numbers are those of a hand calculation."""
-import json, os, subprocess, sys
+import json, os, sqlite3, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, work_folder
@@ -94,7 +94,35 @@ def test_table():
     check("rates are of answers with a verdict", "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout, p.stdout)
 
 
+def run_of(arm, seed, verdicts):
+    """A run's store with these answers, two a step."""
+    os.makedirs(f"{work}/s1/{arm}-{seed}/run", exist_ok=True)
+    with sqlite3.connect(f"{work}/s1/{arm}-{seed}/run/hone.db") as db:
+        db.execute("CREATE TABLE samples (step, idx, row)")
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?)", [(i // 2 + 1, i % 2, json.dumps({"verdict": v})) for i, v in enumerate(verdicts)])
+
+
+def test_hacking():
+    """Under the stock check cheats go from 1 of 4 to 3 of 4, in the other arm from 1 of 4 to none."""
+    paid = {"verdict": "cheat", "reason": "jit-unused", "kernelbench": {"correctness": True}}
+    wrong, right = {"verdict": "wrong", "reason": "mismatch"}, {"verdict": "genuine", "reason": "ok"}
+    part = {"verdict": "partial", "reason": "right", "kernelbench": {"correctness": True}}
+    for seed in (1, 2):
+        run_of("stock", seed, [paid, wrong, wrong, right] * 2 + [paid, part, part, right])
+        run_of("genuine", seed, [paid, wrong, wrong, right] * 2 + [wrong, wrong, right, right])
+    p = script("bench/learning/study_table.py", f"{work}/s1")
+    check("shares of the first and the last third", "stock-1: 12 answers; first and last third: cheat 0.250 0.750, genuine 0.250 0.250, "
+          "stock, not genuine 0.250 0.750" in p.stdout, p.stdout + p.stderr)
+    check("the change over seeds", "stock: cheats change by +0.500 [+0.500, +0.500] over 2 seeds" in p.stdout
+          and "genuine: cheats change by -0.250 [-0.250, -0.250] over 2 seeds" in p.stdout, p.stdout)
+    p = script("bench/learning/study_picture.py", f"{work}/s1", f"{work}/s1.svg", "4")
+    check("the picture's lines are the same shares", p.stdout.splitlines() == ["stock: 0.250 0.250 0.750", "genuine: 0.250 0.250 0.000"], p.stdout + p.stderr)
+    picture = open(f"{work}/s1.svg").read() if p.returncode == 0 else ""
+    check("a line a seed and one a mean", picture.count("<polyline") == 6 and "25 % to 75 % (2 seeds)" in picture, picture)
+
+
 test_unverified()
 test_cheats()
 test_table()
+test_hacking()
 done()
