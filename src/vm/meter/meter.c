@@ -215,9 +215,12 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 {
 	int value = vm_dst(c, in, 0);
 	bool is_dense = c->values[value].form == FORM_DENSE;
-	w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) +
-		plan->special * SPECIAL_CYCLES;
-	if (!is_dense) {
+	/* Before the loop it was made already: nothing is waited for. */
+	bool was_made = plan->is_hoisted && c->meter->ready[value].at > 0;
+	if (!was_made)
+		w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) +
+			plan->special * SPECIAL_CYCLES;
+	if (!is_dense || plan->is_folded || was_made) {
 		w->other = LAZY_INSTRS;
 		w->floats = true;
 		return;
