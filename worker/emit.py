@@ -98,8 +98,8 @@ def _get(module, name):
     return module
 
 '''
-# The module's class, behind its table of entries: its constructor, parameters as the reference makes them
-# where there are any, and forward, which finds the entry that fits.
+# The module's class, behind its table of entries: its constructor, parameters as the reference
+# makes them where there are any, and forward, which finds the entry that fits.
 CLASS = '''class ModelNew(nn.Module):
     def __init__(self, *args, **kwargs):
         super().__init__()
@@ -193,7 +193,8 @@ class Emitter:
         raise Unsupported("a kernel uses a value that is no constant")
 
     def function(self, recipe, index):
-        """The name under which a function stands in the module; its factory is written at the first use."""
+        """The name under which a function stands in the module; its factory is written at the first
+        use."""
         entry = recipe["functions"][index]
         names = lambda i: self.function(recipe, i)
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
@@ -204,7 +205,8 @@ class Emitter:
         lines = [f"{name} = {self.value(v, names)}"
                  for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
         positions = len(node.args.args) - len(node.args.defaults)
-        # Triton evaluates a default where the kernel stands: a number is one there too, another value has a name.
+        # Triton evaluates a default where the kernel stands: a number is one there too, another
+        # value has a name.
         lines += [f"_default_{i} = {self.value(v, names)}" for i, v in enumerate(entry["defaults"]) if not is_plain(v)]
         plain = lambda i, v: ast.parse(self.value(v, names),
                                        mode="eval").body if is_plain(v) else ast.Name(f"_default_{i}")
@@ -357,7 +359,8 @@ class Emitter:
         return "uint8"
 
     def draws(self, job):
-        """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of both."""
+        """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of
+        both."""
         tensors, others, made = [], [], {}
         leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
         for row in self.tape["rows"]:
@@ -419,7 +422,8 @@ def is_draw(line, tensors):
 
 
 def draw(t):
-    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the reference."""
+    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the
+    reference."""
     if t.get("drawn") not in ("randn", "rand"):
         raise Unsupported("the task's forward draws random numbers of another distribution than randn and rand")
     return f"torch.{t['drawn']}({tuple(t['shape'])!r}, dtype=torch.{t['dtype']}, device='cuda')"

@@ -25,7 +25,8 @@ from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tens
                               forward_double, named_tensors, plain_outputs, seed_all)
 
 SANDBOX = {"allow_memfd": 1}
-# How far the reference's own error may be from fp64 where a hidden trial is to count (src/verify/compare.c, `usable`).
+# How far the reference's own error may be from fp64 where a hidden trial is to count
+# (src/verify/compare.c, `usable`).
 USABLE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 VARIANTS = ("stock", "smaller", "larger", "strided", "built")
 
@@ -301,7 +302,8 @@ def skip(send, index, trial, why):
 # ---- variants ----
 
 def find_sizes(source, job, stock, kind, budget, seed):
-    """The first set of other sizes under which the reference still runs and some input has another shape."""
+    """The first set of other sizes under which the reference still runs and some input has another
+    shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
     for text, changed in oracle_inputs.size_variants(source, kind, seed):
         try:
@@ -322,7 +324,8 @@ def find_sizes(source, job, stock, kind, budget, seed):
 
 
 def find_strided(source, job, stock, seed):
-    """The stock sizes with other strides, where the task's text allows them and the reference takes them."""
+    """The stock sizes with other strides, where the task's text allows them and the reference takes
+    them."""
     try:
         variant = Variant(Reference(source, job["init_seed"]), "strided", dict(stock.changed), seed)
         variant.any_strides = oracle_inputs.text_allows_strides(source)

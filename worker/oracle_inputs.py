@@ -200,7 +200,8 @@ def keep_structure(x, values):
 
 
 def other_default(x, domain, generator):
-    """Another value for an input that is the same under every seed; None where there is nothing to vary."""
+    """Another value for an input that is the same under every seed; None where there is nothing to
+    vary."""
     if domain.values == "zeros" and x.is_floating_point():
         return like(x, normal(x, generator))
     if domain.values in ("zeros", "mask") or x.dtype == torch.bool:
@@ -260,7 +261,8 @@ def text_allows_strides(source):
 
 
 def strided(x, number, anything):
-    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody may read."""
+    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody
+    may read."""
     if x.dim() == 0 or x.numel() < 2 or any(s == 0 for s in x.stride()) or x.is_contiguous() and not anything:
         return x
     shape = list(x.shape)
@@ -316,7 +318,8 @@ def smaller(value, draw):
     """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
     if value >= 16:
         return int(value * draw.uniform(0.6, 0.9)) | 1
-    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]      # no power of two, which a mask could end at
+    # no power of two, which a mask could end at
+    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]
 
 
 def larger(value, draw, share):

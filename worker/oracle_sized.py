@@ -90,7 +90,8 @@ def plans(source, sites, ask, init_seed):
 
 
 def orders(values):
-    """Sets of sizes, all of them wanted, in which each two of the first are in another order, and equal. None is larger than it was, so that what fits stays fitting."""
+    """Sets of sizes, all of them wanted, in which each two of the first are in another order, and
+    equal. None is larger than it was, so that what fits stays fitting."""
     lower = lambda k, n: [n if i == k else v for i, v in enumerate(values)]
     sets = []
     for a in range(min(len(values), PAIRED)):

@@ -30,7 +30,8 @@ from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options,
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
-# Options that would make the compiler read other files, or do something else than compile this kernel for this card.
+# Options that would make the compiler read other files, or do something else than compile this
+# kernel for this card.
 FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_mode": "", "warp_size": 32}
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
@@ -145,7 +146,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
                           f"card of the record")
     recipe = recipe_of(src, options)
     key = recipe_text(recipe)
-    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name that is computed.
+    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name
+    # that is computed.
     is_whole = '"unknown"' not in key and src.fn._repr is None
     text = TEXTS.get(key) if is_whole else None
     if text is None:
@@ -153,7 +155,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             text = ttir_text(src, options, current_target())
         except Exception as error:
             raise CompileFailed(error, error_line(src, error)) from error
-        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
+        # across machines.
         text = text.replace(TRITON_FOLDER, "triton/")
         if is_whole:
             TEXTS[key] = text
@@ -176,7 +179,8 @@ def record_launch(kernel, grid, args):
 
 
 def append_argument(out, kind, value, index):
-    """One runtime argument of the IR's function; constants were folded into the IR, tuples are flattened."""
+    """One runtime argument of the IR's function; constants were folded into the IR, tuples are
+    flattened."""
     if isinstance(kind, tuple):
         for k, v in zip(kind, value):
             append_argument(out, k, v, index)

@@ -39,7 +39,8 @@ WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools,
 
 
 def snapshot(model, module):
-    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
+    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one
+    thing."""
     walk = Walk()
     walk.visit("model", model, 0)
     walk.names(module.__name__, vars(module), 0)
@@ -80,7 +81,8 @@ KNOWN = {}
 
 def version_of(table):
     """A number that CPython changes whenever a dict does (PEP 509). To look at the values instead
-    counts references to them, and so writes to a thousand pages that a fork shares with the zygote."""
+    counts references to them, and so writes to a thousand pages that a fork shares with the
+    zygote."""
     return ctypes.c_uint64.from_address(id(table) + VERSION_AT).value
 
 
@@ -188,7 +190,8 @@ class Walk:
             self.names(path, frame.f_locals, depth)
 
     def object(self, path, value, depth):
-        """Functions, kernels, modules of torch and the candidate's own classes; nothing of a library's."""
+        """Functions, kernels, modules of torch and the candidate's own classes; nothing of a
+        library's."""
         if isinstance(value, torch.Tensor):
             self.out[path] = f"{tuple(value.shape)} {value.dtype}"
             self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}, depth)

@@ -73,7 +73,8 @@ def model_make(torch, transformers, shape, device):
     config._attn_implementation = "eager"
     with torch.device(device):
         model = transformers.Qwen3ForCausalLM(config)
-    # larger than fresh weights: attention is far from uniform, every gradient matters; values that bf16 has
+    # larger than fresh weights: attention is far from uniform, every gradient matters; values that
+    # bf16 has
     with torch.no_grad():
         for p in model.parameters():
             p.copy_((1 + 0.3 * torch.randn_like(p) if p.ndim == 1
