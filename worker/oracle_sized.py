@@ -71,8 +71,9 @@ def plans(source, sites, ask, init_seed):
     wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
               "below": lambda v: min(v, max(ask["number"] - 1, 1)), "equal": lambda v: ask["number"],
               "rest": lambda v: following(v, lambda n: n % ask["modulus"] == ask["number"]),
-              "no rest": lambda v: following(v, lambda n: n % ask["modulus"] != ask["number"]), "bits": lambda v:
-              following(v, lambda n: (n & ask["number"] != 0) != (v & ask["number"] != 0))}[ask["side"]]
+              "no rest": lambda v: following(v, lambda n: n % ask["modulus"] != ask["number"]),
+              "bits": lambda v: following(
+                  v, lambda n: (n & ask["number"] != 0) != (v & ask["number"] != 0))}[ask["side"]]
     other = [wanted(v) for v in values]
     if ask["side"] == "below" and other == values:
         other = fewer_elements(source, sites, values, ask["number"], init_seed)

@@ -341,8 +341,8 @@ PLANTS = {
     "two sequences see each other": lambda d: edit_json(f"{d}/problem.json", lambda j: j["start"].pop(3)),
     "the rate is 30 % more": lambda d: edit_json(f"{d}/problem.json",
                                                  lambda j: j["adamw"].update(lr=j["adamw"]["lr"] * 1.3)),
-    "AdamW's epsilon is three times as large": lambda d:
-    edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(eps=j["adamw"]["eps"] * 3)),
+    "AdamW's epsilon is three times as large":
+        lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(eps=j["adamw"]["eps"] * 3)),
     "gradients are not clipped": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(max_grad_norm=0)),
     "the ratio is not clipped above": lambda d: edit_objective(d, 0, epsilon_high=9),
     "the KL weighs a third": lambda d: edit_objective(d, 0, beta=0.1),
@@ -352,8 +352,8 @@ PLANTS = {
     "old and reference policy are exchanged":
         lambda d: edit_json(f"{d}/problem.json",
                             lambda j: j.update(tokens=[[*t[:3], t[4], t[3]] for t in j["tokens"]])),
-    "one advantage has the other sign": lambda d:
-    edit_json(f"{d}/problem.json", lambda j: j["advantages"].__setitem__(3, -j["advantages"][3])),
+    "one advantage has the other sign":
+        lambda d: edit_json(f"{d}/problem.json", lambda j: j["advantages"].__setitem__(3, -j["advantages"][3])),
     "one weight of the loss has the other sign":
         lambda d: edit_json(
             f"{d}/problem.json",
