@@ -23,7 +23,7 @@ while read -r place; do
 	echo "$place: over 120 columns"
 	breaches=$((breaches + 1))
 done < <(for file in "${files[@]}" "${scripts[@]}"; do
-	expand -t 4 "$file" | awk -v file="$file" 'length($0) > 120 { print file ":" NR }'
+	expand -t 4 "$file" | LC_ALL=C.UTF-8 grep -nE '^.{121}' | sed "s|:.*||; s|^|$file:|" || true
 done)
 [ $breaches -eq 0 ] || { echo "$breaches breaches of the written form in ${#files[@]} files and ${#scripts[@]} scripts"; exit 1; }
 echo "${#files[@]} files are in the form of .clang-format, ${#scripts[@]} scripts within 120 columns"

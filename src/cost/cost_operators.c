@@ -141,7 +141,7 @@ static struct row_time time_us(struct operator_rows rows, const struct cost_laun
 /* The share of what an earlier operator touched that L2 still holds when this one wants it. Measured on an H200: of a
  * chain of operators in which each reads what the one before it made, and of one that reads 8 MiB again after others
  * have moved 8 to 192 MiB (l2_calls of bench/cost/cost_operators.py). */
-#define OWN_KEPT 0.56     /* of L2's size: as much of its operands an operator still finds while it moves its own bytes */
+#define OWN_KEPT 0.56     /* of L2's size: what an operator still finds of its operands, moving its own bytes */
 #define OTHERS_ALL 0.25   /* of L2's size: moved by others since, everything is still there ... */
 #define OTHERS_NOTHING 0.95 /* ... or nothing any more */
 static double held(const struct cost_launch *l, const struct vm_gpu *gpu)
