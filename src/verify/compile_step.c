@@ -317,7 +317,7 @@ static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
 	return o;
 }
 
-static int line_of_kernel(const struct tape *t, int kernel)
+int line_of_kernel(const struct tape *t, int kernel)
 {
 	for (int i = 0; i < t->nrows; i++)
 		if (t->rows[i].kind == TAPE_LAUNCH && t->rows[i].kernel == kernel) return t->rows[i].line;

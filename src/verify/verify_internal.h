@@ -185,6 +185,8 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
+int line_of_kernel(const struct tape *t, int kernel);
 /* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
  * text's first `until` lines (0: on all); the kernels that are known for how this text begins, as a list of
  * [recipe, IR]. */
