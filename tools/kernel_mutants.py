@@ -12,10 +12,13 @@ judged with the task of its case; what is not found to be wrong survives.
 
 A survivor whose kernels give the same PTX as the original's (comments, places and names aside),
 with the same launches, changes nothing. So does one that has an entry in
-tests/mutants/equivalent.json, which says why no input tells it from the original. The rest is
-printed: each is a hole in the verifier. Beside hone's verdict stands that of KernelBench's own
-check on the same mutant (torch.allclose on stock inputs, under the first of its five seeds), where
-the vm could run the mutant up to its outputs.
+tests/mutants/equivalent.json, which says why no input tells it from the original and how many
+people have read that. One that `hone prove` proves to be the reference over the real numbers
+changes nothing at the task's own sizes; other sizes, rounding and the order of accesses are no part
+of that, so changed dtypes and atomics are not asked about, and both percentages are printed, with proofs counted and
+without. The rest is printed: each is a hole in the verifier. Beside hone's verdict stands that of
+KernelBench's own check on the same mutant (torch.allclose on stock inputs, under the first of its
+five seeds), where the vm could run the mutant up to its outputs.
 
 usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants]
 [--threads 2] [--cases a,b] [--again] [--table]
@@ -23,12 +26,13 @@ usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [
 --again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden;
 --table prints the table of what a run has found so far.
 """
-import argparse, ast, difflib, hashlib, json, os, random, re, subprocess, sys
+import argparse, ast, concurrent.futures, difflib, hashlib, json, os, random, re, subprocess, sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOOD = f"{ROOT}/tests/known_good"
 EQUIVALENT = f"{ROOT}/tests/mutants/equivalent.json"
 FAMILIES = ("operator", "constant", "mask", "index", "dtype", "order", "statement", "name", "edge", "atomic")
+UNPROVED = ("dtype", "atomic")
 SWAPS = {ast.Add: ["-"], ast.Sub: ["+"], ast.Mult: ["+"], ast.Div: ["*"], ast.FloorDiv: ["%", "*"], ast.Mod: ["//"], ast.BitAnd: ["|"], ast.BitOr: ["&"],
          ast.BitXor: ["|"], ast.LShift: [">>"], ast.RShift: ["<<"]}
 COMPARES = {ast.Lt: ["<=", ">"], ast.LtE: ["<", ">="], ast.Gt: [">=", "<"], ast.GtE: [">", "<="], ast.Eq: ["!="], ast.NotEq: ["=="]}
@@ -469,13 +473,30 @@ def same_ptx(survivors, out):
     return {r["number"] for r in survivors if known[r["number"]]}
 
 
+def proved(survivors, out, threads):
+    """The numbers of the survivors that `hone prove` proves. What was found once is kept beside
+    the verdicts."""
+    path = f"{out}/proofs.json"
+    known = {int(k): v for k, v in json.load(open(path)).items()} if os.path.exists(path) else {}
+    left = [r for r in survivors if r["number"] not in known and r["family"] not in UNPROVED]
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        for r, answer in zip(left, pool.map(prove, left)):
+            known[r["number"]] = answer
+    with open(path, "w") as f:
+        json.dump(known, f)
+    return {r["number"] for r in survivors if known.get(r["number"]) == "proved"}
+
+
+def prove(r):
+    p = subprocess.run([f"{ROOT}/build/release/hone", "prove", "--json", "--seed", "1", "--task", f"{ROOT}/{r['task']}", "--candidate", f"{ROOT}/{r['candidate']}"],
+                       capture_output=True, text=True)
+    return json.loads(p.stdout)["answer"] if p.stdout.startswith("{") else "error"
+
+
 def written(r, arguments):
     """The written argument for a survivor: found by its case and by what it changes, so that it
     stays true under other seeds."""
-    for a in arguments:
-        if a["case"] == r["case"] and a["changed"] == changed(r):
-            return a["why"]
-    return None
+    return next((a for a in arguments if a["case"] == r["case"] and a["changed"] == changed(r)), None)
 
 
 def changed(r):
@@ -484,34 +505,67 @@ def changed(r):
     return [d[2:].strip() for d in difflib.ndiff(old, new) if d.startswith("+ ")]
 
 
-def table(o):
-    known = [r for r in results(o.out).values()]
-    stillborn = [r for r in known if is_stillborn(r["verdict"])]
+def judged(o):
+    """(mutants that compile, how many do not): each mutant has "how": the reason why it was killed,
+    what shows that it changes nothing, "survived" or "infra"."""
+    known = list(results(o.out).values())
     mutants = [r for r in known if not is_stillborn(r["verdict"])]
     survivors = [r for r in mutants if r["verdict"]["verdict"] == "genuine"]
-    odd = [r for r in mutants if r["verdict"]["verdict"] == "infra"]
-    same = same_ptx(survivors, o.out) if survivors else set()
     arguments = json.load(open(EQUIVALENT)) if os.path.exists(EQUIVALENT) else []
-    for r in survivors:
-        r["how"] = "equal PTX" if r["number"] in same else "argument" if written(r, arguments) else "survived"
+    same = same_ptx(survivors, o.out) if survivors else set()
+    proofs = proved([r for r in survivors if r["number"] not in same and not written(r, arguments)], o.out, o.threads)
+    for r in mutants:
+        v, argument = r["verdict"], None
+        if v["verdict"] == "genuine":
+            argument = written(r, arguments)
+            r["how"] = "equal PTX" if r["number"] in same else "argument" if argument else "proof" if r["number"] in proofs else "survived"
+            r["readers"] = argument["readers"] if argument else 0
+        else:
+            r["how"] = "infra" if v["verdict"] == "infra" else f"{v['verdict']}/{v['reason']}"
+    return mutants, len(known) - len(mutants)
+
+
+SHOWN = ("equal PTX", "proof", "argument")
+
+
+def counts(mine):
+    """Of a list of mutants: killed, and what KernelBench's check says of those."""
+    killed = [r for r in mine if "/" in r["how"]]
+    says = [r["verdict"]["kernelbench"]["correctness"] for r in killed]
+    return len(killed), *(sum(k is what for k in says) for what in (True, False, None))
+
+
+def table(o):
+    mutants, stillborn = judged(o)
     say(f"seed {o.seed}, hidden inputs of seed {o.hidden}: {len(mutants)} mutants of {len({r['case'] for r in mutants})} kernels' candidates; "
-        f"{len(stillborn)} more were no mutants (Triton or ptxas refuse them)\n")
-    say("| family | mutants | equal PTX | written argument | killed | survive | KernelBench's check passes of the killed | fails | not reached |")
-    say("|---|---|---|---|---|---|---|---|---|")
+        f"{stillborn} more were no mutants (Triton or ptxas refuse them)\n")
+    say("| family | mutants | equal PTX | proved | written argument | killed | survive | KernelBench's check passes of the killed | fails | not reached |")
+    say("|---|---|---|---|---|---|---|---|---|---|")
     for family in FAMILIES + ("all",):
         mine = [r for r in mutants if family in ("all", r["family"])]
-        how = lambda name: sum(r.get("how") == name for r in mine)
-        killed = [r for r in mine if r["verdict"]["verdict"] not in ("genuine", "infra")]
-        kb = [r["verdict"]["kernelbench"]["correctness"] for r in killed]
-        say(f"| {family} | {len(mine)} | {how('equal PTX')} | {how('argument')} | {len(killed)} | {how('survived')} | {sum(k is True for k in kb)} | "
-            f"{sum(k is False for k in kb)} | {sum(k is None for k in kb)} |")
-    differ = [r for r in mutants if r.get("how") not in ("equal PTX", "argument")]
-    killed = [r for r in differ if r.get("how") != "survived"]
-    say(f"\n{len(killed) - len(odd)} of {len(differ)} that differ are killed: {100 * (len(killed) - len(odd)) / max(len(differ), 1):.2f} %; infra {len(odd)}")
-    for r in survivors + odd:
-        if r.get("how") not in ("equal PTX", "argument"):
-            say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['verdict']['verdict']}")
+        how = [sum(r["how"] == name for r in mine) for name in SHOWN]
+        killed, *says = counts(mine)
+        say("| " + " | ".join(str(x) for x in [family, len(mine), *how, killed, sum(r["how"] == "survived" for r in mine), *says]) + " |")
+    say("\n| killed as | mutants | KernelBench's check passes | fails | not reached |")
+    say("|---|---|---|---|---|")
+    for reason in sorted({r["how"] for r in mutants if "/" in r["how"]}, key=lambda h: -sum(r["how"] == h for r in mutants)):
+        say("| " + " | ".join(str(x) for x in [reason, *counts([r for r in mutants if r["how"] == reason])]) + " |")
+    totals(mutants)
+    for r in mutants:
+        if r["how"] in ("survived", "infra", "proof"):
+            say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['how']}; KernelBench's check: {r['verdict']['kernelbench']['correctness']}")
             say("\n".join("  + " + line for line in changed(r)))
+
+
+def totals(mutants):
+    killed, infra, of = counts(mutants)[0], sum(r["how"] == "infra" for r in mutants), len(mutants)
+    for name, shown in (("proofs counted", SHOWN), ("without proofs", ("equal PTX", "argument"))):
+        differ = sum(r["how"] not in shown for r in mutants)
+        say(f"\n{killed} of {differ} that differ ({name}) are killed: {100 * killed / max(differ, 1):.2f} %; infra {infra}")
+    read = [r["readers"] for r in mutants if r["how"] == "argument"]
+    say(f"written arguments: {len(read)}, {100 * len(read) / max(of, 1):.1f} % of the mutants, {sum(n > 1 for n in read)} of them read by a second person")
+    passed = sum(r["verdict"]["kernelbench"]["correctness"] is True for r in mutants if r["how"] not in SHOWN)
+    say(f"KernelBench's check passes {passed} of the {sum(r['how'] not in SHOWN for r in mutants)} that differ")
 
 
 def main():

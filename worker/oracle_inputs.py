@@ -295,7 +295,7 @@ def smaller(value, draw):
     """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
     if value >= 16:
         return int(value * draw.uniform(0.6, 0.9)) | 1
-    return (value * 3 // 4) | 1 if value >= 5 else value + 1 if value == 1 else value - 1 if value == 4 else value + 2
+    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]      # no power of two, which a mask could end at
 
 
 def larger(value, draw, share):

@@ -15,6 +15,7 @@ from oracle_reference import Reference, device_mode
 BYTES_MAX = 48 << 20      # of one trial's inputs, parameters and expected values
 SECONDS_MAX = 0.4         # nominal, of the reference
 SMALL = (5, 2)            # what other sizes shrink to where all together are too much
+PAIRED = 3                # sizes whose order among each other is looked at
 BEHIND = 2                # a number k is passed by the size k + 2: an index goes to one less than the size
 
 
@@ -61,6 +62,9 @@ def plans(source, sites, ask, init_seed):
     """Ways to take the side, best first; each is a list of sets of values, all of which are needed. All sizes at once, then one by one, then one by one among
     small ones and among the smallest."""
     values = [s.value for s in sites]
+    if ask["side"] == "pair":
+        yield from orders(values)
+        return
     wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
               "below": lambda v: min(v, max(ask["number"] - 1, 1)),
               "equal": lambda v: ask["number"],
@@ -81,6 +85,20 @@ def plans(source, sites, ask, init_seed):
         yield [only(i, values) for i in moved]
         for most in SMALL:
             yield [only(i, [min(v, most) for v in values]) for i in moved]
+
+
+def orders(values):
+    """Sets of sizes, all of them wanted, in which each two of the first are in another order, and equal. None is larger than it was, so that what fits stays fitting."""
+    lower = lambda k, n: [n if i == k else v for i, v in enumerate(values)]
+    sets = []
+    for a in range(min(len(values), PAIRED)):
+        for b in range(a):
+            least = min(values[a], values[b])
+            for k in (a, b):      # below the other one, and as the other one
+                sets += [lower(k, least - 1)] * (least >= 3 and lower(k, least - 1) not in sets and values[k] >= least)
+                sets += [lower(k, least)] * (values[k] > least)
+    if sets:
+        yield sets
 
 
 def following(value, holds):

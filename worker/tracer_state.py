@@ -229,8 +229,11 @@ class Frozen:
         return self.value
 
 
+DRAWN = random.SystemRandom()
+
+
 def install_clocks():
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
-        setattr(time, name, Frozen(getattr(time, name), 1e-6))
-    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"):
-        setattr(time, name, Frozen(getattr(time, name), 1000))
+        setattr(time, name, Frozen(getattr(time, name), DRAWN.randrange(60, 4000) * 1e-9))
+    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
+        setattr(time, name, Frozen(getattr(time, name), DRAWN.randrange(60, 4000)))

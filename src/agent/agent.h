@@ -3,6 +3,7 @@
  *
  *   frontend   PyTorch module in, plan and correct kernel out
  *   midend     a genuine kernel, its cost per line and what limits it in; a cheaper genuine kernel out
+ *   backend    a genuine kernel's declared launch parameters and what was tried in; the next point out
  *
  * The mid-end is shown the kernel and not the module that it implements: what could be solved from the
  * module alone would be a frontend's answer with more to read. An answer may be followed by further turns: the verdict

@@ -13,8 +13,17 @@
 #define LINT_SIZES_MAX 64
 
 /* number: the size at which something may change: an order changes next to it, an equality at it alone, a whole
- * quotient or a table's length beyond it; the remainder by `modulus`; bits that are looked at. */
-enum lint_size_kind { LINT_SIZE_ORDER, LINT_SIZE_EQUAL, LINT_SIZE_BEYOND, LINT_SIZE_REST, LINT_SIZE_BITS };
+ * quotient or a table's length beyond it; the remainder by `modulus`; bits that are looked at; PAIR: no number, two
+ * sizes are compared with each other; HIDDEN: a number that the text does not tell, in host code. */
+enum lint_size_kind {
+	LINT_SIZE_ORDER,
+	LINT_SIZE_EQUAL,
+	LINT_SIZE_BEYOND,
+	LINT_SIZE_REST,
+	LINT_SIZE_BITS,
+	LINT_SIZE_PAIR,
+	LINT_SIZE_HIDDEN
+};
 struct lint_size {
 	enum lint_size_kind kind;
 	int64_t number;

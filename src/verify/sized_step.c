@@ -22,10 +22,12 @@
 #define ASKS_MAX 12    /* sides that one candidate's trials may be made for */
 #define TRIALS_MAX 16  /* of them all together */
 #define ANSWERS_MAX 32 /* messages to one question */
+#define HIDDEN_TIMES 4 /* the task's largest size: where a number that nobody knows is passed, if it is near */
+#define PAIRED_MAX 3   /* sizes whose order among each other is looked at, as worker/oracle_sized.py */
 #define BEHIND 2       /* as worker/oracle_sized.py: a number k is passed by the size k + 2 */
 
-enum side { ABOVE, BELOW, EQUAL, REST, NO_REST, BITS, SIDE_COUNT };
-static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "rest", "no rest", "bits"};
+enum side { ABOVE, BELOW, EQUAL, REST, NO_REST, BITS, PAIR, SIDE_COUNT };
+static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "rest", "no rest", "bits", "pair"};
 /* Which sides a number has. */
 static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_ORDER] = 1 << ABOVE | 1 << BELOW,
@@ -33,6 +35,8 @@ static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_BEYOND] = 1 << ABOVE,
 	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST,
 	[LINT_SIZE_BITS] = 1 << BITS,
+	[LINT_SIZE_PAIR] = 1 << PAIR,
+	[LINT_SIZE_HIDDEN] = 1 << ABOVE,
 };
 
 /* Sizes at which the candidate was judged: a row for each set, a column for each name. */
@@ -110,9 +114,23 @@ static bool holds(enum side side, const struct lint_size *z, int64_t size)
 	}
 }
 
+/* Whether of each two of the first sizes each was the larger one in some trial, and both were equal. */
+static bool are_pairs_taken(const struct judged *j)
+{
+	for (int a = 0; a < MIN(j->nnames, PAIRED_MAX); a++)
+		for (int b = 0; b < a; b++) {
+			unsigned seen = 0;
+			for (int s = 0; s < j->nsets; s++)
+				seen |= j->sizes[s][a] < j->sizes[s][b] ? 1 : j->sizes[s][a] > j->sizes[s][b] ? 2 : 4;
+			if (seen != 7) return false;
+		}
+	return true;
+}
+
 /* Whether each size of the task was on that side in some trial; of bits, both on and off. */
 static bool is_taken(const struct judged *j, enum side side, const struct lint_size *z)
 {
+	if (side == PAIR) return are_pairs_taken(j);
 	for (int i = 0; i < j->nnames; i++) {
 		int on = 0;
 		for (int s = 0; s < j->nsets; s++) on += holds(side, z, j->sizes[s][i]);
@@ -126,11 +144,13 @@ static bool is_taken(const struct judged *j, enum side side, const struct lint_s
 
 static void side_text(enum side side, const struct lint_size *z, const char *why, char *text, size_t len)
 {
-	static const char *const words[SIDE_COUNT] = {
-		"above %lld", "below %lld", "of %lld", "with rest %lld", "without rest %lld", "with other bits %lld"};
+	static const char *const words[SIDE_COUNT] = {"above %lld", "below %lld", "of %lld", "with rest %lld",
+		"without rest %lld", "with other bits %lld", "in another order"};
 	char what[64];
 	snprintf(what, sizeof what, words[side], (long long)z->number);
-	snprintf(text, len, "names a number that no judged size is %s%s%.90s", what, why[0] ? ": " : "", why);
+	if (side == PAIR)
+		snprintf(text, len, "compares two sizes that were not judged %s%s%.90s", what, why[0] ? ": " : "", why);
+	else snprintf(text, len, "names a number that no judged size is %s%s%.90s", what, why[0] ? ": " : "", why);
 }
 
 /* ---- one trial ---- */
@@ -170,10 +190,9 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 		size_t used = strlen(kept->detail);
 		snprintf(kept->detail + used, sizeof kept->detail - used, " (at sizes %s)", z->variant.changed);
 	}
-	/* A GPU's runner has this tape no longer, and a vm's runner that was lost has a successor. */
-	if (g->gpu_loaded == tr.tape) g->gpu_loaded = NULL;
 	trace_release(&tr);
 	free(said);
+	/* A vm's runner that was lost has a successor. */
 	if (!rc && !g->has_runner) {
 		rc = runner_pool_take(g->s->runners, &g->runner, err);
 		g->has_runner = !rc;
@@ -267,7 +286,10 @@ int sized_step(struct grading *g, struct err *err)
 	judged_begin(&s->judged, g->oracle);
 	/* A task without sizes that can change is judged at its own alone, and says so itself. */
 	for (int i = 0; i < named->count && s->judged.nnames && !rc; i++) {
-		const struct lint_size *z = &named->list[i];
+		struct lint_size *z = &named->list[i];
+		/* Whatever the number is: sizes well above the task's own are on its other side, or it is further away. */
+		for (int k = 0; k < s->judged.nnames && z->kind == LINT_SIZE_HIDDEN; k++)
+			z->number = MAX(z->number, HIDDEN_TIMES * s->judged.own[k]);
 		if (!guided_has_site(g, z->line, z->column)) rc = number_try(g, s, z, err);
 	}
 	char more[96];
