@@ -1,8 +1,8 @@
 # The CUDA backend, a plugin: libhone_cuda.so beside the program, where there is an nvcc (a toolkit's, or build/cuda of tools/setup.sh --cuda).
 # Functions of base (err_set, check_failed, xcalloc) are the program's; cudart is inside; cuBLASLt is opened at run time.
-# CUDA_ARCH is what nvcc makes code for: sm_90a alone while developing.
+# CUDA_ARCH is what nvcc makes code for: Hopper, and every other card from 8.0 on (sm_80 runs on 8.0, 8.6 and 8.9; later cards translate compute_80).
 NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard build/cuda/nvidia/cu13/bin/nvcc))
-CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a
+CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]
 CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13))
 CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-fno-strict-aliasing,-Werror

@@ -56,6 +56,7 @@ template <int HD> struct decode_shape {
 	static constexpr int P_BYTES = GROUP_MAX * P_STRIDE * 2;
 	static constexpr int STAT_BYTES = 2 * DECODE_WARPS * GROUP_MAX * 4;
 	static constexpr int SHARED_BYTES = STAGES * CHUNK_BYTES + P_BYTES + STAT_BYTES + STAGES * 8;
+	static constexpr int PLAIN_BYTES = CHUNK_BYTES + P_BYTES + STAT_BYTES;               /* without bulk copies */
 	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
 };
 
@@ -183,6 +184,7 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 	}
 }
 
+#if HOPPER_CODE
 /* ---- the ring: chunks of keys and of values by turns, each brought by bulk copies of whole pages ---- */
 
 static __device__ __forceinline__ void barrier_make(uint32_t barrier)
@@ -261,6 +263,7 @@ template <int HD> static __device__ __forceinline__ void values_clear(unsigned c
 		*(uint4 *)(stage + at) = make_uint4(0, 0, 0, 0);
 	if (from < to) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+#endif
 
 /* This warp's subtile: scores, -inf behind the last key. */
 template <int HD>
@@ -371,6 +374,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		: HD == 64 ? 2
 				   : 4) decode_kernel(const struct paged_args a)
 {
+#if HOPPER_CODE
 	using shape = decode_shape<HD>;
 	extern __shared__ __align__(1024) unsigned char shared[];
 	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
@@ -437,32 +441,89 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
 		it = next, next = after, next_index = after_index;
 	}
+#endif
 }
+
+/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with an item's keys and
+ * then with its values. Other blocks of the multiprocessor multiply meanwhile. */
+template <int HD, bool WHOLE>
+static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(const struct paged_args a)
+{
+	using shape = decode_shape<HD>;
+	extern __shared__ __align__(1024) unsigned char shared[];
+	bf16 *p = (bf16 *)(shared + shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
+	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
+		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
+	uint32_t buffer = shared_address(shared);
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2;
+	grid_begin();
+	if (WHOLE) surplus_clear(a, a.NH * HD);
+	int count = item_count<WHOLE>(a), index = (int)blockIdx.x;
+	if (index >= count) return;
+	struct item it = item_get<WHOLE>(a, index);
+	struct pair_total<HD> total;
+	for (;;) {
+		int first = it.chunk * CHUNK, end = it.pos + 1;
+		uint32_t q[HD / 16][4];
+		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.kpages, it.table, a.NKV, it.kv, first, end);
+		copies_commit();
+		group_load<HD>(q, a, it, lane);
+		copies_wait();
+		__syncthreads();
+
+		/* scores of this warp's subtile, and their maxima */
+		float s[SUBTILE / 8][4];
+		uint32_t k_at = buffer + (uint32_t)(warp * SUBTILE * HD * 2) + lane_columns<HD>(lane);
+		float top = decode_scores<HD>(s, q, k_at, first + warp * SUBTILE, it.pos, lane);
+		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
+		__syncthreads();
+
+		/* everybody has read the keys: the values take their place */
+		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.vpages, it.table, a.NKV, it.kv, first, end);
+		copies_commit();
+		struct folded f = tops_fold(tops, g, a.scale_log2);
+		float mine = warp == 0 ? f.m[0] : warp == 1 ? f.m[1] : warp == 2 ? f.m[2] : f.m[3];
+		float sum = probabilities_store(
+			s, p + g * shape::P_STRIDE + warp * SUBTILE, shift_of(mine, a.scale_log2), a.scale_log2, lane);
+		if ((lane & 3) == 0) sums[warp * GROUP_MAX + g] = sum;
+		copies_wait();
+		__syncthreads();
+
+		item_values<HD, WHOLE>(
+			a, it, &total, p + g * shape::P_STRIDE, buffer + lane_rows<HD>(lane), f, sums, warp, lane);
+		it = item_next<WHOLE>(a, it, &index, count);
+		if (index >= count) break;
+		__syncthreads();
+	}
+}
+
+static_assert(decode_shape<128>::PLAIN_BYTES <= SHARED_LEAST, "every card has this");
 
 #define PAIRS_EACH 8   /* pairs of row and key head a block, from which on it takes them whole */
 
 /* Whether whole pairs are taken: nothing is left to merge then. */
 template <int HD> static bool decode_run(struct ops_context *c, const struct paged_args *a)
 {
-	constexpr int bytes = decode_shape<HD>::SHARED_BYTES;
-	int each = MIN(8, (227 << 10) / (bytes + 1024));
+	bool is_plain = !c->card.is_hopper;
+	int bytes = is_plain ? decode_shape<HD>::PLAIN_BYTES : decode_shape<HD>::SHARED_BYTES,
+		each = MIN(8, c->card.shared_all / (bytes + 1024));
 	int64_t blocks = (int64_t)c->sms * each, pairs = (int64_t)a->T * a->NKV;
 	bool is_whole = pairs >= PAIRS_EACH * blocks;
 	int64_t most = is_whole ? pairs : pairs * a->b.chunks;
-	struct launch l = {dim3((unsigned)MIN(blocks, most)), dim3(DECODE_THREADS), bytes, 0};
-	if (is_whole) cuda_launch(c, l, decode_kernel<HD, true>, *a);
-	else cuda_launch(c, l, decode_kernel<HD, false>, *a);
+	struct launch l = {dim3((unsigned)MIN(blocks, most)), dim3(DECODE_THREADS), (size_t)bytes, 0};
+	if (is_whole) cuda_launch(c, l, is_plain ? decode_plain_kernel<HD, true> : decode_kernel<HD, true>, *a);
+	else cuda_launch(c, l, is_plain ? decode_plain_kernel<HD, false> : decode_kernel<HD, false>, *a);
 	return is_whole;
 }
 
 /* ---- tiles of queries ---- */
 
-#define TILE_ROWS 128
-#define TILE_THREADS 256
+#define TILE_ROWS 128   /* half as many where a card's shared memory does not hold the totals of so many */
 
-template <int HD> struct tile_shape {
+template <int HD, int ROWS = TILE_ROWS> struct tile_shape {
+	static constexpr int THREADS = ROWS * 2;
 	static constexpr int STAGE_BYTES = 2 * SUBTILE * HD * 2;
-	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + TILE_ROWS * HD * 4;
+	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + ROWS * HD * 4;
 };
 
 struct span {
@@ -497,11 +558,12 @@ static __device__ __forceinline__ struct span span_find(const int32_t *start, in
 }
 
 /* Grid: (NH / pack, tiles). */
-template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile_kernel(const struct paged_args a)
+template <int HD, int ROWS> static __global__ void __launch_bounds__(ROWS * 2, 1) tile_kernel(const struct paged_args a)
 {
-	using shape = tile_shape<HD>;
+	using shape = tile_shape<HD, ROWS>;
+	constexpr int THREADS = shape::THREADS;
 	extern __shared__ __align__(1024) unsigned char shared[];
-	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = TILE_ROWS / a.pack;
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
 	struct span span = span_find(a.b.start, a.S, (int)blockIdx.y, positions);
 	if (span.length == 0) return;
@@ -527,8 +589,8 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 			q[k][2 + r] = at < span.length ? *(const uint32_t *)(from + k * 16 + 8) : 0;
 		}
 	}
-	pages_load<SUBTILE, HD, TILE_THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
-	pages_load<SUBTILE, HD, TILE_THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
+	pages_load<SUBTILE, HD, THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
+	pages_load<SUBTILE, HD, THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
 	copies_commit();
 
 	float o[HD / 8][4] = {};
@@ -541,9 +603,8 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 				 other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
 		int key = j * SUBTILE, next = key + SUBTILE;
 		if (j + 1 < subtiles) {
-			pages_load<SUBTILE, HD, TILE_THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
-			pages_load<SUBTILE, HD, TILE_THREADS>(
-				other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
+			pages_load<SUBTILE, HD, THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
+			pages_load<SUBTILE, HD, THREADS>(other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
 			copies_commit();
 		}
 		/* a subtile beyond the warp's last row would change nothing */
@@ -556,14 +617,14 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 		}
 		/* the chunk ends: fold it, and begin anew unless it was the last */
 		if (next % CHUNK != 0 && j + 1 < subtiles) continue;
-		chunk_fold<HD / 8, TILE_THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
+		chunk_fold<HD / 8, THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
 		if (j + 1 == subtiles) break;
 		chunk.m[0] = chunk.m[1] = -INFINITY;
 		chunk.l[0] = chunk.l[1] = 0;
 #pragma unroll
 		for (int i = 0; i < HD / 8; i++)
 #pragma unroll
-			for (int e = 0; e < 4; e++) total[(i * 4 + e) * TILE_THREADS] = o[i][e], o[i][e] = 0;
+			for (int e = 0; e < 4; e++) total[(i * 4 + e) * THREADS] = o[i][e], o[i][e] = 0;
 	}
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -577,12 +638,22 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 	}
 }
 
+static_assert(tile_shape<128, TILE_ROWS / 2>::SHARED_BYTES <= SHARED_LEAST, "every card has this");
+
+template <int HD, int ROWS> static void tile_launch(struct ops_context *c, struct paged_args a)
+{
+	using shape = tile_shape<HD, ROWS>;
+	a.pack = MIN(a.pack, ROWS / 16); /* a warp's rows are of one head */
+	int positions = ROWS / a.pack, tiles = a.T / positions + a.S;
+	struct launch l = {dim3((unsigned)(a.NH / a.pack), (unsigned)tiles), dim3(shape::THREADS), shape::SHARED_BYTES, 0};
+	cuda_launch(c, l, tile_kernel<HD, ROWS>, a);
+}
+
 template <int HD> static void tile_run(struct ops_context *c, const struct paged_args *a)
 {
-	int positions = TILE_ROWS / a->pack, tiles = a->T / positions + a->S;
-	struct launch l = {
-		dim3((unsigned)(a->NH / a->pack), (unsigned)tiles), dim3(TILE_THREADS), tile_shape<HD>::SHARED_BYTES, 0};
-	cuda_launch(c, l, tile_kernel<HD>, *a);
+	bool is_held = tile_shape<HD>::SHARED_BYTES <= c->card.shared_block;
+	if (is_held) tile_launch<HD, TILE_ROWS>(c, *a);
+	else tile_launch<HD, TILE_ROWS / 2>(c, *a);
 }
 
 /* Rows that no sequence has. */

@@ -4,7 +4,7 @@
  * kernel, by as many lanes: the same bits. */
 #include "rows_source.cuh"
 
-#define ROWS_FEW 512 /* at most */
+#define ROWS_FEW 512 /* at most, where clusters could take more of them */
 #define PIECES 4     /* of eight columns, a thread's */
 
 /* What the threads of a row hold becomes x * rstd * w, and goes out. */
@@ -53,7 +53,7 @@ static __global__ void __launch_bounds__(CLUSTER_MAX *ROW_LANES, 4) row_kernel(c
 #pragma unroll
 	for (int i = 0; i < PIECES; i++) {
 		int column = (i * ROW_LANES + lane) * 8;
-		if (is_norm(SOURCE) && column < end) weight[i] = load8(a.w + column0 + column);
+		if (column < end) weight[i] = load8(a.w + column0 + column);
 	}
 	grid_begin();
 #pragma unroll
@@ -63,18 +63,27 @@ static __global__ void __launch_bounds__(CLUSTER_MAX *ROW_LANES, 4) row_kernel(c
 		struct eight p = eight_load<SOURCE>(a, row, column0 + column);
 		value[i] = eight_value<SOURCE>(p);
 		if (SOURCE == SOURCE_SUMS) store8(a.sums.y + (int64_t)row * a.width + column0 + column, value[i]);
-		if (!is_norm(SOURCE)) store8(a.y + row * a.y_ld + column0 + column, value[i]);
 	}
-	if constexpr (is_norm(SOURCE)) row_scale(a, value, weight, slice, lane);
+	row_scale(a, value, weight, slice, lane);
+}
+
+/* Attention's merged partials: nothing has to be held, so a row may be as wide as it likes. */
+static __global__ void __launch_bounds__(CLUSTER_MAX *ROW_LANES, 4) merge_kernel(const struct rows_args a)
+{
+	grid_begin();
+#pragma unroll 4
+	for (int column = (int)threadIdx.x * 8; column < a.width; column += (int)blockDim.x * 8)
+		store8(a.y + blockIdx.x * a.y_ld + column,
+			eight_value<SOURCE_MERGE>(eight_load<SOURCE_MERGE>(a, (int)blockIdx.x, column)));
 }
 
 bool cuda_rows_few(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
-	if (a->T > ROWS_FEW || a->slice > PIECES * ROW_LANES * 8) return false;
+	if ((a->T > ROWS_FEW && c->card.is_hopper) || (is_norm(source) && a->slice > PIECES * ROW_LANES * 8)) return false;
 	struct launch l = {dim3((unsigned)a->T), dim3((unsigned)(cluster * ROW_LANES)), 0, 0};
 	if (source == SOURCE_NORM) cuda_launch(c, l, row_kernel<SOURCE_NORM>, *a);
 	else if (source == SOURCE_SUMS) cuda_launch(c, l, row_kernel<SOURCE_SUMS>, *a);
-	else if (source == SOURCE_MERGE) cuda_launch(c, l, row_kernel<SOURCE_MERGE>, *a);
+	else if (source == SOURCE_MERGE) cuda_launch(c, l, merge_kernel, *a);
 	else return false;
 	return true;
 }
