@@ -29,3 +29,9 @@ bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.s
 .PHONY: bench-train
 bench-train: $(BUILD)/bench/gpu/train_stages $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of the training stages on a GPU, and the step rate they add up to
 	$(BUILD)/bench/gpu/train_stages
+
+# The code of the other cards alone, put together for a Hopper GPU: what --cuda_card runs there is then what those cards run, not Hopper's code held to
+# their limits. tests/gpu/test_cards.sh takes it.
+.PHONY: cuda-cards
+cuda-cards: ## build/cards/libhone_cuda.so: compute_80's code for a Hopper GPU, to test the paths of other cards there
+	$(Q)$(MAKE) BUILD=build/cards CUDA_ARCH='-gencode arch=compute_80,code=sm_90' build/cards/libhone_cuda.so
