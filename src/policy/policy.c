@@ -15,6 +15,7 @@ static struct device_options device_options_of(const struct policy_options *o, c
 		.device = o->device,
 		.cuda_libs = o->cuda_libs,
 		.memory = o->memory,
+		.card = o->cuda_card,
 		.threads = (int)o->threads,
 		.batch_invariant = o->batch_invariant,
 		.adapters = folders,

@@ -590,17 +590,12 @@ void few_run(struct ops_context *c, const struct projection *p, int T, const str
 	if (a.ranges > 1) c->waiting = {(bf16 *)p->y, a.sums, a.ranges, T, p->N};
 }
 
-#define FEW_REGISTERS 40 /* fewer: the kernel has no body, since it was made from code for other GPUs */
-
-/* The function is the driver's, found at run time; other GPUs than Hopper's do without, and so does code that the
- * driver translated from an older GPU's. */
-void few_open(struct ops_context *c, int major)
+/* The function is the driver's, found at run time; other cards than Hopper's do without. */
+void few_open(struct ops_context *c)
 {
 	void *function = NULL;
 	cudaDriverEntryPointQueryResult found;
-	cudaFuncAttributes kernel;
-	if (major != 9 || cudaFuncGetAttributes(&kernel, (const void *)few_kernel<FEW_MAX>) != cudaSuccess) return;
-	if (kernel.numRegs < FEW_REGISTERS) return;
+	if (!c->card.is_hopper) return;
 	cudaError_t rc = cudaGetDriverEntryPointByVersion(
 		"cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
 	if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess) return;
