@@ -26,7 +26,7 @@
 #define FEW_SMALL 64
 #define FEW_WEIGHTS_LARGE (1 << 25)
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
-#define FEW_STAGES 18
+#define FEW_STAGES 10
 #define FEW_THIN_BLOCKS 4  /* that make the thin product */
 #define FEW_RANGES 4       /* of K, at most */
 #define FEW_SHARED_LARGE (227 << 10) /* where sums take so many registers that no other block fits */
@@ -420,8 +420,6 @@ static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	extern __shared__ unsigned char shared[];
 	uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
 	if (threadIdx.x == 0) {
-		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.w) : "memory");
-		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.x) : "memory");
 		for (int s = 0; s < a.stages; s++) {
 			gate_make(full_at(ring, s), 2);
 			gate_make(empty_at(ring, s), is_thin(a) ? 1 : a.groups * a.cluster);

@@ -16,7 +16,7 @@
  * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends (programmatic
  * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
  * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
- * kernels back (three behind grid_begin_open).
+ * kernels back.
  *
  * Cards. Everything is compiled twice: for Hopper (sm_90a) and for every card from 8.0 on (compute_80). What only
  * Hopper has, clusters, bulk copies and warpgroups' products, stands under HOPPER_CODE, and has a path of its own for
@@ -252,6 +252,8 @@ struct ops_batch {
 	int32_t *start; /* host copy of view.start, (S + 1) */
 };
 
+#define GEMV_ROWS 4 /* up to which W is read by matrix-vector kernels */
+
 /* ---- products ---- */
 
 /* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b
@@ -292,6 +294,10 @@ void ranks_link_close(struct ops_context *);
  * to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
+/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
+ * (T, NH * HD + tail), of GEMV_ROWS at most. */
+void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
+	const struct ops_next *);
 static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
 /* Whether the parts lie one behind the other, so that one product serves all; biases as well. */
 bool parts_adjoin(const struct ops_linear *);
@@ -311,16 +317,6 @@ static __device__ __forceinline__ void grid_begin(void)
 #if HOPPER_CODE
 	cudaGridDependencySynchronize();
 	cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
-/* The same, but the next kernel may begin while this one waits: what it does ahead of its own grid_begin may then read
- * only what was written three kernels back. */
-static __device__ __forceinline__ void grid_begin_open(void)
-{
-#if HOPPER_CODE
-	cudaTriggerProgrammaticLaunchCompletion();
-	cudaGridDependencySynchronize();
 #endif
 }
 

@@ -19,7 +19,8 @@ struct paged_args {
 	float *partial;              /* decode: (T, chunks, NH, HD + 2): o, m, l */
 	int *
 		arrived; /* decode: chunks of a pair that lie in partial, by the block that has its first; 0 between launches */
-	bf16 *att;   /* row stride att_ld */
+	bool leaves_parts; /* decode: all of them lie in partial then, for cuda_merge */
+	bf16 *att;         /* row stride att_ld */
 	int64_t att_ld;
 	struct batch_view b;
 	int S; /* tiles */
@@ -442,9 +443,10 @@ static __device__ __forceinline__ void pair_join(
 }
 
 /* Whether all of the pair lies in the block's share; `at` of which is the unit `it`. */
-static __device__ __forceinline__ bool pair_is_whole(const struct share &share, const struct item &it, int at)
+static __device__ __forceinline__ bool pair_is_whole(
+	const struct paged_args &a, const struct share &share, const struct item &it, int at)
 {
-	return at >= it.chunk && at - it.chunk + it.pos / CHUNK < share.count;
+	return !a.leaves_parts && at >= it.chunk && at - it.chunk + it.pos / CHUNK < share.count;
 }
 
 /* Behind a unit: it may be the block's last one of a pair that others have parts of. */
@@ -453,7 +455,7 @@ static __device__ __forceinline__ void pair_end(
 	const struct paged_args &a, const struct share &share, const struct item &it, int at, int warp, int lane)
 {
 	bool is_last = at + 1 == share.count || it.chunk == it.pos / CHUNK;
-	if (!is_last || pair_is_whole(share, it, at)) return;
+	if (!is_last || a.leaves_parts || pair_is_whole(a, share, it, at)) return;
 	int64_t begin = share.first + at - it.chunk, owner = ((begin + 1) * gridDim.x - 1) / share.all;
 	pair_join<HD>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
 }
@@ -541,7 +543,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		item_values<HD>(a, it, pair_is_whole(share, it, at), &total, p + g * shape::P_STRIDE,
+		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
 			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
 		pair_end<HD>(a, share, it, at, warp, lane);
 		if (!more) break;
@@ -597,7 +599,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(con
 		copies_wait();
 		__syncthreads();
 
-		item_values<HD>(a, it, pair_is_whole(share, it, at), &total, p + g * shape::P_STRIDE,
+		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
 			buffer + lane_rows<HD>(lane), f, sums, warp, lane);
 		pair_end<HD>(a, share, it, at, warp, lane);
 		if (at + 1 < share.count) it = item_next(a, it);
@@ -791,11 +793,14 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
+		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
 		if (h->HD == 32) decode_run<32>(c, &a);
 		else if (h->HD == 64) decode_run<64>(c, &a);
 		else decode_run<128>(c, &a);
-		cuda_thin(c, elems(att), Q, T, next);
+		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a launch and its wait less. */
+		if (a.leaves_parts) cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		else cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}
 	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */
