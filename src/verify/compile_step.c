@@ -335,9 +335,13 @@ static int compile_kernel(struct grading *g, const struct tape *t, int k, json_t
 	const json_t *fault = json_object_get(*result, "fault");
 	if (!fault) return GRADE_ON;
 	const char *text = json_string_value(json_object_get(fault, "text"));
+	const char *code = fault_code(fault);
+	/* Another card may have what this one lacks. */
+	bool is_cards = !strcmp(code, "out-of-resources");
 	int line = line_of_kernel(t, k);
-	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, fault_code(fault), line,
-		"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
+	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code, line,
+		"kernel %.100s (launched at candidate.py:%d)%s%s: %.700s", t->kernels[k].name, line,
+		is_cards ? " does not fit on the " : "", is_cards ? g->s->gpu.name : "", text ? text : "");
 }
 
 /* ---- binaries for a GPU's runner ---- */
