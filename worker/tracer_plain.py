@@ -8,6 +8,7 @@ TraceTensor where an operator or a launch takes it, and what comes back is turne
 import bisect
 import ctypes
 import datetime
+import mmap
 import os
 import random
 import resource
@@ -31,7 +32,7 @@ ALIEN_SECONDS = 8 * 366 * 86400 + 12345     # how far this process's clocks are 
 def memory_at(count, place):
     """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
     span = STEP * PLACES
-    room = bytearray(count + span)
+    room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=(STEP * place - start) % span)
 

@@ -55,7 +55,8 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 
 /* Which resource a kernel waits for, by the cost model's names. */
 static const struct {
-	const char *name, *text;
+	const char *name; /* the cost model's */
+	const char *text; /* what the prompt says of it */
 } limits[] = {
 	{"launch", "the cost of launching: there is too little work in a launch"},
 	{"dram", "memory: bytes to and from DRAM"},

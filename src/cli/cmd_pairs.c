@@ -15,10 +15,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct pairs_options {
-	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
-		*verify_device, *gpu, *cost_size;
-	int64_t styles, style, choices, seed, verify_threads, num_correct_trials;
+	const char *tasks;
+	const char *out;
+	const char *pairs;
+	const char *stage;
+	const char *prompt_template;
+	const char *chat_template;
+	const char *chat_date;
+	const char *precision;
+	const char *store;
+	const char *verify_device;
+	const char *gpu;
+	const char *cost_size;
+	int64_t styles;
+	int64_t style;
+	int64_t choices;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t num_correct_trials;
 	double fraction;
 };
 
@@ -53,9 +69,13 @@ static const struct option_def defs[] = {
 
 struct pair {
 	const struct task *task;
-	int style, choice;
-	struct str plan, code, slow;
-	struct verdict verdict, profile;
+	int style;  /* of the answer */
+	int choice; /* which of the launch parameters that the task's sizes choose among; 0: the best */
+	struct str plan;
+	struct str code;
+	struct str slow;        /* mid-end: the kernel that is to be made faster */
+	struct verdict verdict; /* of code */
+	struct verdict profile; /* of slow */
 };
 
 struct pairs {
@@ -64,7 +84,8 @@ struct pairs {
 	enum agent_stage stage;
 	struct task_set tasks;
 	struct pair *rows;
-	size_t count, rows_read;
+	size_t count;
+	size_t rows_read; /* check: rows of the file so far, drawn or not */
 	struct store *store;
 	struct verifier *verifier;
 	json_t *rejected; /* reason -> count */

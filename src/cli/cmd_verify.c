@@ -13,12 +13,37 @@
 
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
+/* Values of the options below, whose help says what each is. */
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size, *references,
-		*comparison;
-	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
-		oracle_timeout_ms, oracle_work_ms;
-	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json, sanitize, profile;
+	const char *task;
+	const char *candidate;
+	const char *device;
+	const char *gpu;
+	const char *precision;
+	const char *sandbox;
+	const char *store;
+	const char *root;
+	const char *emit;
+	const char *cost_size;
+	const char *references;
+	const char *comparison;
+	int64_t threads;
+	int64_t num_correct_trials;
+	int64_t num_perf_trials;
+	int64_t seed;
+	int64_t trace_timeout_ms;
+	int64_t compile_timeout_ms;
+	int64_t replay_timeout_ms;
+	int64_t oracle_timeout_ms;
+	int64_t oracle_work_ms;
+	bool allow_unsandboxed;
+	bool skip_compile;
+	bool skip_timing;
+	bool live;
+	bool audit;
+	bool json;
+	bool sanitize;
+	bool profile;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 static const struct {
-	const char *metric, *title;
+	const char *metric; /* a name of the store's metrics */
+	const char *title;
 } charts[] = {
 	{"reward", "reward (mean)"},
 	{"genuine", "pass rate: share of genuine answers"},
@@ -68,7 +69,8 @@ struct run_data {
 	size_t ntimes;
 	struct chart_point *times; /* of each timed verdict: logarithms of predicted and measured microseconds */
 	const struct report_options *o;
-	int64_t last_step, shown_every;
+	int64_t last_step;   /* of the run */
+	int64_t shown_every; /* steps between two whose samples are shown */
 };
 
 /* ---- reading ---- */

@@ -166,7 +166,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
 			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
-	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. */
+	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. Machine code takes most
+	 * of a verdict's time: who asks for a screen has it made of those alone that the first trial finds right. */
+	times_lap(g, STEP_REPLAY);
+	if (!rc && g->s->screens && !g->s->ngpus && !g->is_partial) rc = screen_step(g, stock, err);
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);

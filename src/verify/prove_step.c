@@ -83,7 +83,7 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 	/* Messages until it says that it is done. */
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
-		rc = job_next(&job, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
+		rc = oracle_next(&job, o, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
 		if (rc) break;
 		rc = message_take(&text, fds, nfds, out, fault, err);
 	}

@@ -300,7 +300,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	static const char where[] = "verdict.device";
 	const struct {
 		const char *field;
-		int *to, least;
+		int *to;
+		int least; /* that the field may be */
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
 		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0}, {"subnormal", &d->subnormal, 0},
 		{"timed", &d->timed, 0}, {"others", &d->others, -1}};

@@ -81,12 +81,17 @@ void vm_cost_program_end(struct vm_ctx *c)
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
 
-/* instructions of each warp; floats: may move up to the last fence */
+/* Instructions of each warp. */
 struct work {
-	double fma, alu, special, other;
-	double latency, trips;
-	int64_t shared;
-	bool is_fence, floats;
+	double fma;
+	double alu;
+	double special;
+	double other;
+	double latency; /* cycles from its begin to its result */
+	double trips;   /* waits for memory behind L1; a part of one where loads overlap */
+	int64_t shared; /* turns of shared memory */
+	bool is_fence;  /* what follows does not begin before */
+	bool floats;    /* it may move up to the last fence */
 };
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }

@@ -122,8 +122,10 @@
 #define COST_OF_MAP_REMAINDER 34, 37, 6
 #define COST_OF_MAP_LDEXP 6, 10, 0
 // clang-format on
-struct pipes {
-	uint8_t fma, alu, special;
+struct pipes { /* instructions on each, for one element */
+	uint8_t fma;
+	uint8_t alu;
+	uint8_t special;
 };
 #define X(id, ...) [id] = {COST_OF_##id},
 static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
