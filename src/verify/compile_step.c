@@ -53,8 +53,8 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 {
 	char arch[64];
 	const struct vm_gpu *gpu = &g->s->gpu;
-	snprintf(arch, sizeof arch, "%d,%lld,%s%s", gpu->capability, (long long)gpu->shared_bytes,
-		g->s->ngpus ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "");
+	snprintf(arch, sizeof arch, "%d,%lld,%s%s,%d", gpu->capability, (long long)gpu->shared_bytes,
+		g->s->ngpus ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "", g->s->run_capability);
 	struct slice parts[] = {
 		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -96,6 +96,7 @@ static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted,
 		"enable_reflect_ftz", !k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl,
 		"want_ttgir", 1, "want_cubin", g->s->ngpus > 0);
+	if (g->s->run_capability) json_object_set_new(o, "run_arch", json_integer(g->s->run_capability));
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
