@@ -41,7 +41,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, single, "candidates graded one after another", "1 to 100000"),
 	O(OPTION_INT, many, "candidates graded side by side", "1 to 100000"),
-	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another", "1 to 100000"),
+	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another; 0: none", "0 to 100000"),
 	O(OPTION_INT, timed, "candidates graded side by side and timed", "1 to 100000"),
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
@@ -211,13 +211,16 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
 	if (!rc) value[HIT_RATE] = (double)b->o->hits / seconds;
 	/* The large task, its reference known after the first. */
-	if (!rc) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
-	if (!rc) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
-	if (!rc) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
-	if (!rc) snprintf(large_sizes, len, "%s", b->sizes);
+	bool has_large = b->o->large > 0;
+	if (!rc && has_large) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
+	if (!rc && has_large) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
+	if (!rc && has_large) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
+	if (!rc && has_large) snprintf(large_sizes, len, "%s", b->sizes);
 	verifier_free(v);
-	/* With times: the first candidate's session times the reference, which is kept for the others. */
+	/* With times: the first candidate's session times the reference, which is kept for the others; then each thread has
+	 * one that pays for its runner. */
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, 1, 1, &seconds, err);
+	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, threads, threads, &seconds, err);
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, (int)b->o->timed, 2 * threads, &seconds, err);
 	if (!rc && has_gpu && b->untimed)
 		rc = err_set(err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed,

@@ -27,6 +27,7 @@ struct pairs_options {
 	const char *precision;
 	const char *store;
 	const char *verify_device;
+	bool verify_profile;
 	const char *gpu;
 	const char *cost_size;
 	int64_t styles;
@@ -60,6 +61,10 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	O(OPTION_BOOL, verify_profile,
+		"on --verify_device cuda, right kernels run under Nsight Compute too: the mid-end's prompt shows what its "
+		"counters say",
+		NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, cost_size,
@@ -96,6 +101,7 @@ static int open_verifier(struct pairs *p, struct err *err)
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
 	struct verify_options v = {
 		.device = p->o->verify_device,
+		.profile = p->o->verify_profile,
 		.gpu = p->o->gpu,
 		.cost_size = p->o->cost_size,
 		.precision = p->o->precision,

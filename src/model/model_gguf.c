@@ -237,8 +237,9 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	if (!t) return 0;
 	int count = c->head_dim / 2;
 	if (t->ndim != 1 || t->count != count)
-		return err_set(
-			r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
+		return err_set(r->err, ERR_MISMATCH,
+			"%s: tensor 'rope_freqs.weight': expected %d values in one dimension (half of a head), found %lld in %d",
+			gguf_path(r->g), count, (long long)t->count, t->ndim);
 	float *divisors = xcalloc((size_t)count, sizeof *divisors);
 	/* All ones mean no stretching. Anything else has to be what Llama 3's rule gives, since the
 	 * config can say no other. */

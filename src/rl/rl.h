@@ -231,6 +231,7 @@ struct rl_options {
 	const char *level_weights;
 	const char *guard;
 	const char *verify_device;
+	bool verify_profile;
 	const char *gpu;
 	const char *cost_size;
 	const char *replay_pairs;

@@ -418,6 +418,7 @@ static int open_store(struct loop *l, struct err *err)
 		.screens = true, /* rewards do not ask whether a wrong kernel compiles */
 		.seed = (uint64_t)o->seed + 0x766572696679,
 		.sanitize_share = o->sanitize_share,
+		.profile = o->verify_profile,
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};

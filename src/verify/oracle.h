@@ -165,8 +165,8 @@ int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
-/* Sizes that one candidate names (oracle_sized.c): sides of comparisons with a size, in the words of the worker's
- * protocol. */
+/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in the words of the
+ * worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
 	int64_t number, modulus;

@@ -471,6 +471,8 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	g->v->trials_failed += rc == GRADE_END;
 	if (!rc && a->want_cost && !g->is_partial) {
 		cost_keep(g, g->oracle->cost, &r.result);
+		g->v->device.predicted_s = g->v->cost_s;
+		g->v->device.eager_predicted_s = g->v->eager_cost_s;
 		/* What the first trial's launches did stays for the price at other sizes. */
 		if (!g->judged.costs) {
 			g->judged = r.result;

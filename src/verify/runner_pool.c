@@ -38,6 +38,26 @@ struct runner_pool {
 
 #define TOOL_WORDS_MAX 32
 
+/* What a runner's environment has: nothing of ours but the words that say which GPU a number means. A cluster's
+ * scheduler hands its cards out that way, and the driver reads them. */
+struct runner_env {
+	char visible[1024], order[64];
+	char *list[5];
+};
+
+static void env_fill(struct runner_env *e)
+{
+	int n = 0;
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
+	e->list[n++] = (char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin";
+	e->list[n++] = (char *)(uintptr_t)"LANG=C.UTF-8";
+	snprintf(e->visible, sizeof e->visible, "CUDA_VISIBLE_DEVICES=%s", visible ? visible : "");
+	snprintf(e->order, sizeof e->order, "CUDA_DEVICE_ORDER=%s", order ? order : "");
+	if (visible) e->list[n++] = e->visible;
+	if (order) e->list[n++] = e->order;
+	e->list[n] = NULL;
+}
+
 /* tool: words in front of the runner's, or NULL. */
 static int start(
 	const struct runner_pool *p, const char *const *tool, int stdout_fd, struct runner *out, struct err *err)
@@ -55,7 +75,10 @@ static int start(
 		CHECKF(i < TOOL_WORDS_MAX, "a tool with more than %d words", TOOL_WORDS_MAX);
 		argv[5 + i] = (char *)(uintptr_t)tool[i];
 	}
+	struct runner_env env;
+	env_fill(&env);
 	struct child_options o = {.argv = argv,
+		.env = p->device ? env.list : NULL,
 		.fds = {pair[1]},
 		.nfds = 1,
 		.stdout_fd = stdout_fd,

@@ -170,10 +170,9 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 		size_t used = strlen(kept->detail);
 		snprintf(kept->detail + used, sizeof kept->detail - used, " (at sizes %s)", z->variant.changed);
 	}
-	/* A GPU's runner has this tape no longer, and a vm's runner that was lost has a successor. */
-	if (g->gpu_loaded == tr.tape) g->gpu_loaded = NULL;
 	trace_release(&tr);
 	free(said);
+	/* A vm's runner that was lost has a successor. */
 	if (!rc && !g->has_runner) {
 		rc = runner_pool_take(g->s->runners, &g->runner, err);
 		g->has_runner = !rc;

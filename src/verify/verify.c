@@ -42,6 +42,7 @@ struct work {
 	struct task task;
 	char *source;
 	size_t source_len;
+	bool is_final;
 	struct waiter *waiters;
 	struct work *next;
 };
@@ -178,8 +179,13 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
 	}
-	if (is_settled) grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
-	else grade(&v->s, on, &w->task, w->source, w->source_len, out);
+	if (is_settled) {
+		grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
+	} else {
+		struct verify_request r = {
+			.task = &w->task, .source = w->source, .source_len = w->source_len, .is_final = w->is_final};
+		grade(&v->s, on, &r, out, NULL);
+	}
 	out->key = key;
 	store_keep(v, out);
 }
@@ -340,7 +346,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 				v->s.gpus[0].device.name, v->s.gpu.name);
 	}
 	/* References' processes: one zygote, whose jobs are told their GPU. */
-	bool has_references = v->s.time_repeats && v->s.reference_mask;
+	bool has_references = v->s.time_repeats && v->s.final_mask;
 	if (rc || !(has_references || v->s.is_live)) return rc;
 	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
@@ -493,6 +499,7 @@ static struct work *work_create(const struct verify_request *r, const struct sha
 		.name = xstrdup(r->task->name ? r->task->name : ""), .source = xstrdup(r->task->source), .hash = r->task->hash};
 	w->source = xstrndup(r->source, r->source_len);
 	w->source_len = r->source_len;
+	w->is_final = r->is_final;
 	return w;
 }
 
@@ -504,8 +511,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	size_t len = MIN(r->source_len, VERIFY_SOURCE_BYTES_MAX + 1);
 	struct verify_request cut = *r;
 	cut.source_len = len;
-	struct slice parts[] = {
-		{r->source, len}, {r->task->source, strlen(r->task->source)}, {v->options_text, strlen(v->options_text)}};
+	struct slice parts[] = {{r->source, len}, {r->task->source, strlen(r->task->source)},
+		{v->options_text, strlen(v->options_text)}, {" final", r->is_final && v->s.ngpus ? 6 : 0}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
 	/* A verdict that is known answers at once; a candidate that is under way gets one more waiter;
 	 * else it is queued. */
@@ -603,7 +610,8 @@ int verifier_prove(struct verifier *v, const struct task *task, const char *sour
 	int rc = ready(v, err);
 	if (rc) return rc;
 	if (!grade_text(&v->s, source, len, verdict))
-		grade_proof(&v->s, v->s.ngpus ? &v->s.gpus[0] : NULL, task, source, len, verdict, &out->result);
+		grade(&v->s, v->s.ngpus ? &v->s.gpus[0] : NULL,
+			&(struct verify_request){.task = task, .source = source, .source_len = len}, verdict, &out->result);
 	proof_settle(verdict, out);
 	if (verdict->class != VERDICT_INFRA || is_skipped(verdict)) return 0;
 	return err_set(err, ERR_INFRA, "%.900s", verdict->detail);

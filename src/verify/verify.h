@@ -39,6 +39,7 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	const char *references; /* on a GPU, what is timed beside the candidate: words of "eager", "tf32" and "compile" with
 							   commas between, or NULL: nothing */
+	const char *final_references; /* the same for candidates that are final (verify_request), beside those */
 	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in
 				  their host code's hands: for research; never more than partial */
 	double sanitize_share;  /* on a GPU, this share of right candidates runs under compute-sanitizer; 1: all of them */
@@ -69,7 +70,9 @@ struct verify_request {
 	const struct task *task;
 	const char *source; /* the candidate's text */
 	size_t source_len;
-	int64_t id; /* the caller's: comes back with the verdict */
+	int64_t id;    /* the caller's: comes back with the verdict */
+	bool is_final; /* a best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
+					  sanitize_share says, and references are timed turn by turn with it */
 };
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
