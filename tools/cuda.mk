@@ -35,3 +35,7 @@ bench-train: $(BUILD)/bench/gpu/train_stages $(if $(NVCC),$(BUILD)/libhone_cuda.
 .PHONY: cuda-cards
 cuda-cards: ## build/cards/libhone_cuda.so: compute_80's code for a Hopper GPU, to test the paths of other cards there
 	$(Q)$(MAKE) BUILD=build/cards CUDA_ARCH='-gencode arch=compute_80,code=sm_90' build/cards/libhone_cuda.so
+
+.PHONY: test-cards
+test-cards: setup cuda-cards $(BUILD)/libhone_cuda.so $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages*.c tests/ops/test_invariance.c tests/ops/test_follows.c)) ## the paths for an A100 and an RTX 4090, on a Hopper GPU that is held to them
+	BUILD=$(BUILD) tests/gpu/test_cards.sh

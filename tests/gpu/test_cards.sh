@@ -1,4 +1,5 @@
 #!/bin/bash
+# timeout: 600
 # The engine's paths for other cards, on a Hopper GPU that is held to what they have: their multiprocessors, shared memory, memory and kernels, from
 # compute_80's code (make cuda-cards) and from the code of the plugin that ships. What it cannot show: other clocks and caches, cuBLASLt's own kernels (it
 # takes Hopper's here), and the code that the assembler makes for 8.0 of the same PTX.

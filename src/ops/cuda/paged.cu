@@ -555,7 +555,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 #endif
 }
 
-/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with an item's keys and
+/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with a unit's keys and
  * then with its values. Other blocks of the multiprocessor multiply meanwhile. */
 template <int HD>
 static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(const struct paged_args a)
@@ -607,7 +607,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(con
 	}
 }
 
-static_assert(decode_shape<128>::PLAIN_BYTES <= SHARED_LEAST, "every card has this");
+static_assert(decode_shape<128>::PLAIN_BYTES + 1024 <= SHARED_LEAST, "every card has this, and 1 KiB for the shares");
 
 template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
 {

@@ -421,7 +421,6 @@ static bool many_run(struct ops_context *c, enum source source, const struct row
 	return cuda_rows_many(c, sources[source], &m);
 }
 
-
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
 	int cluster;
@@ -432,12 +431,10 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
 	 */
 	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
-	if (!c->card.is_hopper || (a->T >= ROWS_MANY && SOURCE != SOURCE_SUMS && SOURCE != SOURCE_MERGE)) {
-		bool is_done = many_run(c, SOURCE, a, cluster);
-		CHECKF(is_done || c->card.is_hopper, "rows of %d columns; the CUDA backend takes norms of at most %d", a->width,
-			CUDA_HIDDEN_MAX);
-		if (is_done) return;
-	}
+	bool is_many = a->T >= ROWS_MANY && SOURCE != SOURCE_SUMS && SOURCE != SOURCE_MERGE;
+	if ((is_many || !c->card.is_hopper) && many_run(c, SOURCE, a, cluster)) return;
+	CHECKF(
+		c->card.is_hopper, "rows of %d columns; the CUDA backend takes norms of at most %d", a->width, CUDA_HIDDEN_MAX);
 	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
 	/* Many blocks make a norm's rows in half the time, and the thin product afterwards. */
 	if (is_norm(SOURCE) && a->T > EARLY_ROWS) {

@@ -302,7 +302,7 @@ static bool norm_many(struct ops_context *c, const struct rows_many *a)
 static void thin_many(struct ops_context *c, struct rows_many a, int groups, int made)
 {
 	bool is_split = !c->card.is_hopper && a.T <= SPLIT_ROWS && a.blocks > 1 &&
-		(size_t)a.blocks * (size_t)a.T * (size_t)a.columns * sizeof(float) <= WORKSPACE_BYTES;
+		(size_t)a.blocks * (size_t)a.T * (size_t)a.columns * sizeof(float) <= LT_WORKSPACE_BYTES;
 	a.shares = is_split ? (float *)c->workspace : NULL;
 	constexpr size_t shared_bytes = STAGES * (THIN_ROWS + THIN_COLUMNS) * STEP * 2;
 	static_assert(shared_bytes + 1024 <= SHARED_LEAST, "every card has this, and 1 KiB for where A's rows lie");
