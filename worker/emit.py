@@ -13,6 +13,7 @@ import textwrap
 
 import rebuild
 from rebuild import COMPILER_OPTIONS, Unsupported
+from tracer_ttir import written_arguments
 
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "i1": "bool", "u1": "bool",
           "int1": "bool"}
@@ -27,14 +28,15 @@ HEAD = '''"""{title}
 Written by hone from a tape that was judged genuine. It runs for exactly the shapes, strides, types, constructor arguments and mode that were judged, and raises for
 any other."""
 import base64
-import collections
-import importlib
+import collections as _collections
+import importlib as _importlib
 import types
 
 import torch
+import torch as _torch
 import torch.nn as nn
-import triton
-import triton.language as tl
+import triton as _triton
+import triton.language as _tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 
@@ -96,7 +98,7 @@ def _get(module, name):
 
 ALLOCATOR = """
 # Scratch memory of kernels that make descriptors.
-triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+_triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
 """
 
 
@@ -104,6 +106,11 @@ def literal(v):
     if isinstance(v, float) and not math.isfinite(v):
         return f"float({str(v)!r})"
     return repr(v)
+
+
+def is_plain(v):
+    """A recipe's value that is written as itself."""
+    return v[0] in ("scalar", "float")
 
 
 class Emitter:
@@ -124,24 +131,24 @@ class Emitter:
         if kind == "float":
             return literal(float.fromhex(rest[0]))
         if kind == "constexpr":
-            return f"tl.constexpr({self.value(rest[0], names)})"
+            return f"_tl.constexpr({self.value(rest[0], names)})"
         if kind == "dtype":
-            return f"tl.dtype({rest[0]!r})"
+            return f"_tl.dtype({rest[0]!r})"
         if kind == "pointer":
-            return f"tl.pointer_type({self.value(rest[0], names)}, {rest[1]!r}, {rest[2]!r})"
+            return f"_tl.pointer_type({self.value(rest[0], names)}, {rest[1]!r}, {rest[2]!r})"
         if kind == "torch":
-            return f"torch.{rest[0]}"
+            return f"_torch.{rest[0]}"
         if kind in ("tuple", "list"):
             items = "".join(self.value(x, names) + ", " for x in rest[0])
             return f"({items})" if kind == "tuple" else f"[{items}]"
         if kind == "namedtuple_class":
-            return f"collections.namedtuple({rest[0]!r}, {rest[1]!r})"
+            return f"_collections.namedtuple({rest[0]!r}, {rest[1]!r})"
         if kind == "namedtuple":
-            return f"collections.namedtuple({rest[0]!r}, {rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})"
+            return f"_collections.namedtuple({rest[0]!r}, {rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})"
         if kind == "module":
-            return f"importlib.import_module({rest[0]!r})"
+            return f"_importlib.import_module({rest[0]!r})"
         if kind == "library":
-            return f"getattr(importlib.import_module({rest[0]!r}), {rest[1]!r})"
+            return f"getattr(_importlib.import_module({rest[0]!r}), {rest[1]!r})"
         if kind == "names":
             return f"_module({rest[0]!r}, {', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})"
         if kind == "function":
@@ -159,8 +166,10 @@ class Emitter:
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
         lines = [f"{name} = {self.value(v, names)}" for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
         positions = len(node.args.args) - len(node.args.defaults)
-        lines += [f"_default_{i} = {self.value(v, names)}" for i, v in enumerate(entry["defaults"])]
-        node.args.defaults = [ast.Name(f"_default_{i}") for i in range(len(entry["defaults"]))] if positions >= 0 else []
+        # Triton evaluates a default where the kernel stands: a number is one there too, another value has a name.
+        lines += [f"_default_{i} = {self.value(v, names)}" for i, v in enumerate(entry["defaults"]) if not is_plain(v)]
+        plain = lambda i, v: ast.parse(self.value(v, names), mode="eval").body if is_plain(v) else ast.Name(f"_default_{i}")
+        node.args.defaults = [plain(i, v) for i, v in enumerate(entry["defaults"])] if positions >= 0 else []
         node.decorator_list = [self.decorator(node, entry)]
         lines.append(ast.unparse(ast.fix_missing_locations(node)))
         text = "\n".join(lines) + f"\nreturn {entry['name']}\n"
@@ -173,10 +182,10 @@ class Emitter:
     def decorator(self, node, entry):
         """triton.jit with what the text's own decorator says about specialisation."""
         if entry["kind"] == "constexpr":
-            return ast.parse("triton.constexpr_function", mode="eval").body
+            return ast.parse("_triton.constexpr_function", mode="eval").body
         keywords = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords
                     if k.arg in ("do_not_specialize", "do_not_specialize_on_alignment", "noinline") and is_literal(k.value)]
-        call = ast.parse("triton.jit", mode="eval").body
+        call = ast.parse("_triton.jit", mode="eval").body
         return ast.Call(call, [], keywords) if keywords else call
 
     # ---- rows ----
@@ -193,13 +202,15 @@ class Emitter:
             if not isinstance(kind, str):
                 items = [argument(k, (*path, i)) for i, k in enumerate(kind[-1])]
                 made = f"({''.join(f'{i}, ' for i in items)})"
-                return made if kind[0] == "tuple" else f"collections.namedtuple({kind[1]!r}, {kind[2]!r})(*{made})"
+                return made if kind[0] == "tuple" else f"_collections.namedtuple({kind[1]!r}, {kind[2]!r})(*{made})"
             if kind == "constexpr":
                 return self.value(constants[path], names)
             return self.runtime(kind, next(given))
 
         args = [f"{parameter}={argument(kind, (i,))}" for i, (parameter, kind) in enumerate(recipe["signature"])]
         options = [f"{k}={literal(v)}" for k, v in sorted(recipe["options"].items()) if k in COMPILER_OPTIONS and k in DEFAULTS and v != DEFAULTS[k]]
+        if "ptx_options" in kernel:
+            options.append(f"ptx_options={kernel['ptx_options']!r}")
         return f"{name}[{tuple(row['grid'])!r}]({', '.join(args + options)})"
 
     def runtime(self, kind, arg):
@@ -234,6 +245,15 @@ class Emitter:
             text = self.launch(row)
         return f"with torch.cuda.stream(s{stream}): {text}" if stream else text
 
+    def written(self, row):
+        """The buffers that a row may write to."""
+        if row["op"] != "launch":
+            return [row["dst"]["buffer"]] if "dst" in row else []
+        indices = written_arguments(self.tape["kernels"][row["kernel"]]["ttir"])
+        if indices is None or any("descriptor" in arg for arg in row["args"]):
+            return buffers_of(row)
+        return [arg["buffer"] for i, arg in enumerate(row["args"]) if i in indices and "buffer" in arg]
+
     def streams(self):
         """The tape's streams, and the temporaries of this call that more than the current one uses: their memory may not go to others too early."""
         rows = self.tape["rows"]
@@ -246,9 +266,10 @@ class Emitter:
 
     # ---- the module ----
 
-    def buffers(self):
-        """(lines of the constructor, lines at the start of forward)."""
+    def buffers(self, number):
+        """(lines of the constructor, lines at the start of forward) of entry `number`."""
         made, used = [], []
+        written = {b for row in self.tape["rows"] for b in self.written(row)}
         for i, b in enumerate(self.tape["buffers"]):
             size = b["bytes"]
             if b["kind"] == "input":
@@ -261,9 +282,11 @@ class Emitter:
                 if "name" in b:
                     made.append(f"_put(self, {b['name']!r}, {data})")
                     used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
+                elif i in written:      # made in each call, as the next one is to find it as it was
+                    used.append(f"b{i} = {data}.to('cuda')")
                 else:
-                    made.append(f"self.c{i} = {data}.to('cuda')")
-                    used.append(f"b{i} = self.c{i}")
+                    made.append(f"self.c{number}_{i} = {data}.to('cuda')")
+                    used.append(f"b{i} = self.c{number}_{i}")
             else:
                 dtype = self.dtype_of(i, size)
                 used.append(f"b{i} = torch.empty({size // SIZES.get(dtype, 1)}, dtype=torch.{dtype}, device='cuda')")
@@ -301,7 +324,7 @@ class Emitter:
         """(what the table says of one tape, lines of the constructor, the method that is its forward)."""
         drawn = self.draws(job)
         rows = [drawn[id(row)] if id(row) in drawn else self.row(row) for row in self.tape["rows"]]
-        made, used = self.buffers()
+        made, used = self.buffers(number)
         streams, kept = self.streams()
         tensors, others = [], []
         leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)

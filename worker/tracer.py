@@ -15,6 +15,7 @@ import types
 import torch
 
 import tracer_cuda
+import tracer_disguise
 import tracer_driver
 import tracer_movement
 import tracer_plain
@@ -160,6 +161,8 @@ def load_candidate(source):
     sys.modules["candidate"] = module
     lines = source.splitlines(keepends=True)
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
+    if tracer_plain.SHELL:
+        module.__dict__["__builtins__"] = tracer_plain.own_builtins()
     code = compile(source, SOURCE_NAME, "exec", dont_inherit=True)
     exec(code, module.__dict__)
     return module
@@ -326,6 +329,8 @@ class Calls:
         self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 
     def prepare(self, kind):
+        if tracer_plain.SHELL:
+            tracer_plain.SHELL.calls += 1
         if kind == "released":
             self.held.clear()
         if kind in ("same", "changed"):
@@ -525,6 +530,7 @@ def warm():
     tracer_tensor.TRACER = None
     tracer_driver.RECORDER = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
+    tracer_disguise.install()
     tracer_plain.HIDDEN[:] = tracer_plain.own_names()
     LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

@@ -33,6 +33,7 @@ FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
 SHELL = None       # the second trace's plain tensors (tracer_plain.py)
+SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
@@ -80,7 +81,7 @@ class TracedKernel:
         self.configs = CONFIGS
         self.written = "unknown"
         self.options = options
-        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=0, target=current_target(), tmem_size=None))
+        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=SHARED, target=current_target(), tmem_size=None))
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
 
     def may_write(self, argument):
@@ -272,5 +273,6 @@ def install():
     triton.runtime.driver.set_active(Driver())
     triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_to_ttir
     Autotuner.run = autotuner_run
-    triton.testing.do_bench = triton.testing.do_bench_cudagraph = fake_bench
+    triton.testing.do_bench = fake_bench
+    triton.testing.do_bench_cudagraph = lambda *args, **kwargs: fake_bench(*args, **kwargs)
     triton.knobs.runtime.interpret = False

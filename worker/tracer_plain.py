@@ -5,13 +5,21 @@ another: tensors are exactly torch.Tensor, in ordinary memory with random conten
 other names. What an operator means for the tape is decided by the same code (tracer_tensor.py): each plain tensor stands for a buffer, is turned into a
 TraceTensor where an operator or a launch takes it, and what comes back is turned into a plain tensor again.
 """
+import _thread
 import bisect
+import builtins
+import collections
 import ctypes
 import datetime
+import gc
+import mmap
 import os
+import posix
 import random
 import resource
+import socket
 import sys
+import threading
 import time
 import types
 
@@ -24,14 +32,14 @@ from tracer_tensor import CUDA, TraceTensor
 
 PAGE = 4096
 STEP, PLACES = 512, 256
-DRAWN_PLACE = random.SystemRandom().randrange     # taken before any candidate's code runs
-ALIEN_SECONDS = 8 * 366 * 86400 + 12345     # how far this process's clocks are from the first's: years, as a date is a clock too
+DRAWN = random.SystemRandom()     # taken before any candidate's code runs: what this process shows of itself is drawn, or a candidate would know it
+DAY = 86400
 
 
 def memory_at(count, place):
     """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
     span = STEP * PLACES
-    room = bytearray(count + span)
+    room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
     return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=(STEP * place - start) % span)
 
@@ -43,7 +51,8 @@ class Shell:
         self.by_storage = {}      # address of a storage object -> (buffer, storage)
         self.plain = {}           # id of a buffer -> storage
         self.starts = []          # addresses of the memory, sorted, with their buffers
-        self.place = DRAWN_PLACE(PLACES)
+        self.place = DRAWN.randrange(PLACES)
+        self.calls = 0            # of forward
 
     def turn(self):
         """New inputs follow: every bit of an address beyond its alignment is another than at the last ones, so that what host code makes of such a bit
@@ -189,22 +198,33 @@ def install_tensor():
 # ---- what else a trace could be told by ----
 
 class Clock:
-    """A clock far from the machine's that goes on by a second at each look."""
+    """A clock far from the machine's. Host code may ask how long a launch took: in every second call of forward that is as long as a compiler takes, in the others
+    next to nothing."""
 
-    def __init__(self, real, unit):
-        self.value, self.unit = real() + ALIEN_SECONDS * unit, unit
+    def __init__(self, real, later, unit):
+        self.value, self.unit = real() + later * unit, unit
 
     def __call__(self):
-        self.value += self.unit
+        low, high = ((-7.3, 0.3) if not SHELL.calls else (-7.3, -6) if SHELL.calls % 2 else (-1, 0.3))
+        step = 10 ** DRAWN.uniform(low, high) * self.unit
+        self.value += int(step) + 1 if self.unit > 1 else step
         return self.value
 
 
 def install_clocks():
-    """In both traces time is not the machine's; here it is another than in the first."""
+    """In both traces time is not the machine's; here it is another than in the first: days or years, as a date is a clock too."""
+    later = DRAWN.randrange(2 * DAY, DRAWN.choice((90 * DAY, 12 * 366 * DAY)))
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
-        setattr(time, name, Clock(getattr(time, name), 1))
-    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"):
-        setattr(time, name, Clock(getattr(time, name), 10**9))
+        setattr(time, name, Clock(getattr(time, name), later, 1))
+    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
+        setattr(time, name, Clock(getattr(time, name), later, 10**9))
+    time.clock_gettime = lambda clock: time.time() if clock == time.CLOCK_REALTIME else time.monotonic()
+    time.clock_gettime_ns = lambda clock: time.time_ns() if clock == time.CLOCK_REALTIME else time.monotonic_ns()
+    for name in ("gmtime", "localtime"):
+        setattr(time, name, lambda seconds=None, real=getattr(time, name): real(time.time() if seconds is None else seconds))
+    for name in ("ctime", "asctime"):
+        setattr(time, name, lambda at=None, real=getattr(time, name), now="time" if name == "ctime" else "localtime": real(getattr(time, now)() if at is None else at))
+    time.strftime = lambda form, at=None, real=time.strftime: real(form, time.localtime() if at is None else at)
 
     class LaterDatetime(datetime.datetime):
         @classmethod
@@ -233,55 +253,172 @@ def own_names():
     return [name for name in sys.modules if name.startswith(("tracer", "ttir_compile", "zygote", "wire"))]
 
 
+def word():
+    return "".join(DRAWN.choices("abcdefghijklmnoprstuvw", k=DRAWN.randrange(3, 9)))
+
+
 def install_names():
     """Names by which the tracing modules, its process and its classes could be known."""
     for name in HIDDEN or own_names():
         KEPT.append(sys.modules.pop(name))
     sys.path[:] = [p for p in sys.path if not p.endswith("worker")]
-    sys.argv[:] = ["bench.py"]
+    user = word()
+    sys.argv[:] = [f"{word()}.py"]
     sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ.update(HOME="/root", USER="root", LOGNAME="root", CUDA_VISIBLE_DEVICES="0", LANG="C.UTF-8")
+    os.environ.update(HOME=f"/home/{user}", USER=user, LOGNAME=user, CUDA_VISIBLE_DEVICES="0", LANG="C.UTF-8")
     os.environ.pop("TRITON_BACKENDS_IN_TREE", None)
-    for cls, name, module in ((tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"), (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler")):
-        cls.__name__ = cls.__qualname__ = name
-        cls.__module__ = module
-    tracer_driver.ASM_MORE = dict.fromkeys(("ttgir", "llir", "ptx", "cubin"), "")
-    torch.cuda.memory_allocated = torch.cuda.max_memory_allocated = torch.cuda.memory_reserved = torch.cuda.max_memory_reserved = lambda *args, **kwargs: 1 << 22
+    kernel = tracer_driver.TracedKernel
+    tracer_driver.ASM_MORE = {"ttgir": "module {}", "llir": "; ModuleID = 'LLVMDialectModule'", "ptx": "//", "cubin": DRAWN.randbytes(64)}
+    kernel.n_regs, kernel.n_spills, kernel.hash = DRAWN.randrange(16, 250), DRAWN.randrange(40), DRAWN.randbytes(32).hex()
+    tracer_driver.SHARED = DRAWN.randrange(1, 200) * 512
+    used = DRAWN.randrange(1, 1 << 16) << 9
+    torch.cuda.memory_allocated = torch.cuda.max_memory_allocated = torch.cuda.memory_reserved = torch.cuda.max_memory_reserved = lambda *args, **kwargs: used
+    torch.cuda.memory_stats = lambda *args: {"allocated_bytes.all.current": used, "allocation.all.current": used >> 14, "num_ooms": 0}
+    torch.cuda.Event.elapsed_time = lambda self, end: 10 ** DRAWN.uniform(-3, 3)
 
 
 def install_process():
     """What an ordinary process says of itself and its machine, and a sandboxed one does not."""
-    sys.orig_argv[:] = ["python3", "bench.py"]
-    os.getpid, os.getppid = lambda: 48211, lambda: 48190
-    os.cpu_count = lambda: 192
-    os.getcwd = lambda: "/root/bench"
-    os.uname = lambda named=os.uname_result: named(("Linux", "gpu-node", "5.15.0", "#1 SMP", "x86_64"))
-    os.sched_getaffinity = lambda pid: set(range(192))
-    torch.get_num_threads = lambda: 96
+    pid, cores, load = DRAWN.randrange(2500, 90000), DRAWN.randrange(5, 250), DRAWN.uniform(0.2, 90)
+    group = pid - DRAWN.randrange(2)
+    sys.orig_argv[:] = ["python3", *sys.argv]
+    here, node = f"{os.environ['HOME']}/{word()}", word()
+    os.getpid, os.getppid, os.getpgrp = lambda: pid, lambda: pid - 21, lambda: group
+    os.getpgid = os.getsid = lambda of: group
+    os.cpu_count = lambda: cores
+    os.getcwd = lambda: here
+    os.uname = lambda named=os.uname_result: named(("Linux", node, "5.15.0", "#1 SMP", "x86_64"))
+    os.sched_getaffinity = lambda of: set(range(cores))
+    os.getloadavg = lambda: (load, load * 0.9, load * 0.8)
+    os.nice = lambda by: by
+    socket.gethostname = socket.getfqdn = lambda *name: node
+    torch.get_num_threads = lambda: (cores + 1) // 2
     many = {resource.RLIMIT_NOFILE: 1 << 20, resource.RLIMIT_NPROC: 1 << 18}
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
-    sys.addaudithook(watch_frames)
+    resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
+    gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
+    flags = {name: getattr(sys.flags, name) for name in dir(sys.flags) if not name.startswith(("_", "n_")) and name not in ("count", "index")}
+    flags.update(isolated=0, no_user_site=0, ignore_environment=0)
+    sys.flags = collections.namedtuple("flags", flags)(**flags)
+    install_threads(pid)
+    sys.addaudithook(watch)
+    for module in (os, posix):
+        for name in REAL:
+            setattr(module, name, watched(REAL[name], "files", is_readable))
+    threading._start_new_thread = _thread.start_new_thread = watched(_thread.start_new_thread, "threads")
 
 
-def watch_frames(event, args):
-    """Host code that looks at its callers can tell who calls it; nothing of a module needs that."""
-    if event != "sys._getframe" and (event != "object.__getattr__" or args[1] not in FRAME_NAMES):
-        return
-    if watch_frames.is_busy or tracer_driver.RECORDER is None or not tracer_driver.RECORDER.epoch:
-        return
-    watch_frames.is_busy = True
-    try:
-        caller = watch_frames.frame_of(1)
-        names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
-        if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(("inspect.py", "traceback.py")):
-            tracer_driver.RECORDER.fail("unsupported", "forward looks at the frames of its callers")
-    finally:
-        watch_frames.is_busy = False
+def install_threads(pid):
+    """The one thread under other numbers."""
+    main, ident = threading.main_thread(), threading.get_ident()
+    other = ident ^ 0x3fff << 22
+    main._native_id, main._ident = pid, other
+    threading._active[other] = threading._active.pop(ident)
+    threading.get_native_id = _thread.get_native_id = lambda: pid
+    threading.get_ident = _thread.get_ident = lambda: other
 
 
-watch_frames.is_busy, watch_frames.frame_of = False, sys._getframe
-FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
+def install_chance(seed):
+    """Generators that a process of its own would have seeded otherwise; what the job seeds itself comes later. Hashes of texts and identities of objects, which
+    two processes of one zygote share, are others for the candidate: its module gets builtins of its own (own_builtins)."""
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed + 1)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed((seed + 2) & 0xffffffff)
+
+
+def own_builtins():
+    """What the candidate's module finds for `__builtins__`."""
+    mask, shift = (1 << 60) - 1, (1 << 36) - 1 << 4      # every bit is another
+    fixed = (int, float, complex, bool)
+
+    def is_fixed(value):
+        return type(value) in fixed or isinstance(value, tuple) and all(map(is_fixed, value))
+
+    return dict(vars(builtins), id=lambda value, real=builtins.id: real(value) ^ shift,
+                hash=lambda value, real=builtins.hash: real(value) if is_fixed(value) else real(value) ^ mask)
+
+
+# ---- what the sandbox refuses ----
+
+# Events of the interpreter (sys.addaudithook) by their first words, and what host code does there. Here it would be told by a refusal that it is traced, so whoever
+# tries is refused, whatever comes of it.
+EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", "os.chdir": "a folder", "os.mkdir": "a folder", "os.remove": "a file",
+          "os.rename": "a file", "os.link": "a file", "os.symlink": "a file", "os.truncate": "a file", "os.utime": "a file", "os.chmod": "a file",
+          "subprocess.Popen": "other processes", "os.system": "other processes", "os.fork": "other processes", "os.forkpty": "other processes",
+          "os.exec": "other processes", "os.posix_spawn": "other processes", "os.spawn": "other processes", "os.kill": "other processes", "os.killpg": "other processes",
+          "_thread.start_new_thread": "threads", "socket.__new__": "the network", "socket.gethostbyname": "the network", "socket.getaddrinfo": "the network",
+          "ctypes.dlopen": "the process's memory", "ctypes.dlsym": "the process's memory", "ctypes.string_at": "the process's memory",
+          "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory", "fcntl.ioctl": "a device", "resource.setrlimit": "limits",
+          "sys._current_frames": "the frames of its callers", "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
+READABLE = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
+REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
+NEAR = 12      # callers that are looked at
+
+
+def is_candidates_doing():
+    """Whether the candidate's code is among the callers, and no import stands between: modules read their own files."""
+    frame = watch.frame_of(2)
+    for _ in range(NEAR):
+        if frame is None:
+            return False
+        name = frame.f_code.co_filename
+        if name == CANDIDATE_FILE:
+            return True
+        if name.startswith(("<frozen importlib", HERE)):     # an import's doing, or the tracer's own
+            return False
+        frame = frame.f_back
+    return False
+
+
+def refuse(what):
+    if tracer_driver.RECORDER is not None:
+        tracer_driver.RECORDER.fail("unsupported", f"host code looks at {what}: what it does may not depend on that")
+
+
+def is_readable(path):
+    if isinstance(path, int):
+        return False
+    path = os.fsdecode(path)
+    return os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE) or any(p.startswith(f"{path}/") for p in READABLE)
+
+
+def watched(real, what, is_fine=lambda *args: False):
+    def call(*args, **kwargs):
+        if not watch.is_busy and not is_fine(*args) and is_candidates_doing():
+            refuse(f"{what} ({args[0]})" if args and type(args[0]) is str else what)
+        return real(*args, **kwargs)
+    return call
+
+
+def watch(event, args):
+    """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it; nothing of a module needs that."""
+    what = EVENTS.get(event)
+    is_frame = event == "sys._getframe" or event == "object.__getattr__" and args[1] in FRAME_NAMES
+    if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
+        return
+    watch.is_busy = True
+    try:
+        if is_frame:
+            watch_frames()
+        elif is_candidates_doing():
+            refuse(what)
+    finally:
+        watch.is_busy = False
+
+
+def watch_frames():
+    caller = watch.frame_of(2)
+    names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
+    if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(("inspect.py", "traceback.py")):
+        refuse("the frames of its callers")
+
+
+watch.is_busy, watch.frame_of = False, sys._getframe
+FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
 KEPT = []      # modules that sys.modules no longer names
 
 
@@ -290,9 +427,9 @@ def install(seed):
     global SHELL
     SHELL = Shell()
     tracer_driver.SHELL = SHELL
-    random.seed(seed)
     install_tensor()
     install_clocks()
     install_names()
+    install_chance(seed)
     install_process()
     return SHELL

@@ -5,6 +5,7 @@ from the model, the candidate's module or a well-known place. Constants, caches 
 """
 import builtins
 import collections
+import ctypes
 import hashlib
 import itertools
 import math
@@ -66,16 +67,41 @@ def words(path, before, after):
     return f"{path[0]}.{found[0]}"
 
 
-KNOWN = {}     # well-known module -> (its names and values when it was looked through, its scalars, its collections)
+KNOWN = {}     # well-known module -> (its table's version, its names and values when it was looked through, its scalars, its collections)
+
+
+def version_of(table):
+    """A number that CPython changes whenever a dict does (PEP 509). To look at the values instead counts references to them, and so writes to a thousand pages that a
+    fork shares with the zygote."""
+    return ctypes.c_uint64.from_address(id(table) + VERSION_AT).value
+
+
+def has_versions():
+    """Whether this interpreter keeps that number, at this place."""
+    table = {"a": 1}
+    seen = [version_of(table)]
+    for change in (lambda: table.update(b=2), lambda: table.update(a=3), lambda: table.pop("b")):
+        change()
+        seen.append(version_of(table))
+    return len(set(seen)) == len(seen) and table["a"] == 3 and version_of(table) == seen[-1] and version_of(dict(table)) != seen[-1]
+
+
+VERSION_AT = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)
+HAS_VERSIONS = sys.implementation.name == "cpython" and has_versions()
 
 
 def watch(module, out):
     """A well-known module. It is looked through again only where it has changed since: as long as names and values are the same objects, so are the scalars."""
     table, known = vars(module), KNOWN.get(module)
-    if known is None or len(known[0]) != len(table) or not all(map(is_, known[0], table)) or not all(map(is_, known[0].values(), table.values())):
-        KNOWN[module] = known = (dict(table), *scalars(table))
-    out[module.__name__, "scalars"] = known[1]
-    out[module.__name__, "collections"] = lengths(known[2])
+    version = version_of(table) if HAS_VERSIONS else None
+    if known is None or version is None or version != known[0]:
+        if known is None or len(known[1]) != len(table) or not all(map(is_, known[1], table)) or not all(map(is_, known[1].values(), table.values())):
+            known = (dict(table), *scalars(table))
+        else:
+            known = known[1:]
+        KNOWN[module] = known = (version, *known)
+    out[module.__name__, "scalars"] = known[2]
+    out[module.__name__, "collections"] = lengths(known[3])
 
 
 def scalars(table):
@@ -203,8 +229,11 @@ class Frozen:
         return self.value
 
 
+DRAWN = random.SystemRandom()
+
+
 def install_clocks():
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
-        setattr(time, name, Frozen(getattr(time, name), 1e-6))
-    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns"):
-        setattr(time, name, Frozen(getattr(time, name), 1000))
+        setattr(time, name, Frozen(getattr(time, name), DRAWN.randrange(60, 4000) * 1e-9))
+    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
+        setattr(time, name, Frozen(getattr(time, name), DRAWN.randrange(60, 4000)))

@@ -38,7 +38,7 @@ LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 HUGE_PAGE = 2 << 20
 MADV_COLLAPSE = 25
-PIECES_PER_JOB = 3
+JOBS_BEFORE_COLLAPSE = 4       # a single verdict's zygotes have fewer: the work would not come back
 
 
 def large_pieces():
@@ -120,6 +120,7 @@ class Zygote:
         self.before_job = getattr(self.module, "before_job", lambda options: None)
         self.after_job = getattr(self.module, "after_job", lambda token: None)
         self.jobs = {}            # pid -> Job
+        self.started = 0          # jobs
         self.pieces = []          # of memory, still in small pages
         self.madvise = ctypes.CDLL(None).madvise
         self.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -158,7 +159,10 @@ class Zygote:
         by_fd = {}
         self.by_fd = by_fd
         while True:
-            for fd, events in self.poll.poll():
+            found = self.poll.poll(0 if self.pieces and self.started >= JOBS_BEFORE_COLLAPSE else None)
+            if not found:
+                self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)   # into a huge page, where the kernel has one: while nobody asks for anything
+            for fd, events in found:
                 if fd == CONTROL_FD:
                     try:
                         request, fds = wire.recv(self.control)
@@ -196,8 +200,7 @@ class Zygote:
             self.child(request["job"], data_fd, status, entered_w, options, error)
         os.close(data_fd)
         os.close(entered_w)
-        for _ in range(min(PIECES_PER_JOB, len(self.pieces))):
-            self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)   # into a huge page, where the kernel has one: while the job runs
+        self.started += 1
         job = Job(pid, status, entered_r, token)
         self.jobs[pid] = job
         self.by_fd[status.fileno()] = job

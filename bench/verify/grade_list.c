@@ -1,12 +1,14 @@
 /* grade_list: grades many candidates, each against a task of its own, with one verifier.
  *
- *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE [WORK_MS]] < list > verdicts
+ *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE [WORK_MS [EMIT]]] < list > verdicts
  *
  * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
  * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
  * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
  * it has. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the reference,
- * which decide at which sizes values are judged (docs/tasks.md, Sizes). */
+ * which decide at which sizes values are judged (docs/tasks.md, Sizes). EMIT: a file, as that of
+ * `hone verify --emit`; the next genuine candidate's module takes its place, and each verdict's
+ * detail says whether one was written. */
 #include "task/task.h"
 #include "verify/verify.h"
 #include <stdlib.h>
@@ -73,14 +75,15 @@ int main(int argc, char **argv)
 	static struct list list;
 	struct err err = {0};
 	struct verifier *v = NULL;
-	if (argc < 3 || argc > 5) {
-		fprintf(stderr, "usage: grade_list THREADS SEED [COST_SIZE [WORK_MS]] < list > verdicts\n");
+	if (argc < 3 || argc > 6) {
+		fprintf(stderr, "usage: grade_list THREADS SEED [COST_SIZE [WORK_MS [EMIT]]] < list > verdicts\n");
 		return 2;
 	}
 	struct verify_options o = {.threads = atoi(argv[1]),
 		.seed = strtoull(argv[2], NULL, 10),
 		.cost_size = argc > 3 ? argv[3] : NULL,
-		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0};
+		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0,
+		.emit = argc > 5 ? argv[5] : NULL};
 	int rc = list_read(&list, &err), handed = 0, done = 0;
 	if (!rc) rc = verifier_create(&o, &v, &err);
 	/* A window is outstanding at any time: the sources of a long list are not all held at once. */

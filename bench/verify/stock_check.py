@@ -1,13 +1,18 @@
-"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU; and a table beside hone's verdicts.
+"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU;
+and a table beside hone's verdicts.
 
-usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S] [--trials 5] [--only WORD,...] FOLDER...
+usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S]
+                          [--trials 5] [--only WORD,...] FOLDER...
        stock_check.py table STOCK.jsonl HONE.jsonl...
        stock_check.py runs STOCK.jsonl HONE.jsonl...
 
-FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a process of its own, which is killed after 120 s: what
-KernelBench calls is `eval_kernel_against_ref` with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl is what
-tests/gpu/corpus writes for the same folders. `runs` says, of a run with many trials, in how many of them what is genuine by hone was right on the GPU, and
-which of those that hone calls wrong for a race were wrong there at least once. Candidates run without any sandbox, exploits among them: a machine to throw away is the place for it.
+FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a
+process of its own, which is killed after 120 s: what KernelBench calls is `eval_kernel_against_ref`
+with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl
+is what tests/gpu/corpus writes for the same folders. `runs` says, of a run with many trials, in how
+many of them what is genuine by hone was right on the GPU, and which of those that hone calls wrong
+for a race were wrong there at least once. Candidates run without any sandbox, exploits among them:
+a machine to throw away is the place for it.
 """
 import argparse
 import collections
@@ -25,7 +30,8 @@ HALVES = {"float16": "float16", "half": "float16", "bfloat16": "bfloat16"}
 
 
 def kernelbench(checkout):
-    """The checkout's eval.py. What it imports for other purposes (asking language models, validating records) may be missing here."""
+    """The checkout's eval.py. What it imports for other purposes (asking language models, validating
+    records) may be missing here."""
     import torch
     sys.path.insert(0, os.path.join(checkout, "src"))
     try:
@@ -66,10 +72,12 @@ def judge(module, task, candidate, trials, fd):
     os.dup2(quiet, 2)
     source = open(task).read()
     try:
-        r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton", device=torch.device("cuda:0"),
-                                           precision=precision_of(source))
+        r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton",
+                                           device=torch.device("cuda:0"), precision=precision_of(source))
+        why = [r.metadata.get(k) for k in ("runtime_error", "correctness_issue", "compilation_error")]
         said = {"compiled": bool(r.compiled), "passes": bool(r.correctness),
-                "right": str(r.metadata.get("correctness_trials") or ""), "why": str(r.metadata.get("runtime_error") or r.metadata.get("correctness_issue") or r.metadata.get("compilation_error") or "")[:200]}
+                "right": str(r.metadata.get("correctness_trials") or ""),
+                "why": str(next((w for w in why if w), ""))[:200]}
     except BaseException as e:
         said = {"compiled": False, "passes": False, "why": f"{type(e).__name__}: {e}"[:200]}
     os.write(fd, json.dumps(said).encode())
@@ -116,7 +124,8 @@ def run(args):
     module = kernelbench(args.kernelbench)
     import triton  # noqa: F401  imported once, in front of all forks
     words = args.only.split(",")
-    waiting, running, end = [c for c in cases_of(args.folders) if any(w in c[0] for w in words)][::-1], {}, time.time() + args.seconds
+    waiting = [c for c in cases_of(args.folders) if any(w in c[0] for w in words)][::-1]
+    running, end = {}, time.time() + args.seconds
     total = len(waiting)
     with open(args.out, "w") as log:
         done = 0
@@ -160,10 +169,12 @@ def table(args):
         rows[kind, "alike"] += known is not None and known == s["passes"]
         if known is not None and known != s["passes"]:
             disagree.append((o["name"], known, s["passes"], s["why"]))
-    print("| | candidates | genuine by hone | pass KernelBench's check | of these predicted in the record | as it was |")
+    print("| | candidates | genuine by hone | pass KernelBench's check | of these predicted in the record | as it was "
+          "|")
     print("|---|---|---|---|---|---|")
     for kind in ("honest", "wrong or cheating"):
-        print(f"| {kind} | " + " | ".join(str(rows[kind, k]) for k in ("all", "hone", "stock", "predicted", "alike")) + " |")
+        print(f"| {kind} | " + " | ".join(str(rows[kind, k]) for k in ("all", "hone", "stock", "predicted", "alike"))
+              + " |")
     for name, known, found, why in disagree:
         print(f"# {name}: record {known}, here {found} {why}")
 
@@ -186,11 +197,12 @@ def runs(args):
         counts[kind, "compared"] += n is not None
         counts[kind, "always right"] += n is not None and n[0] == n[1]
         if kind == "race" or n is None or n[0] < n[1]:
-            print(f"# {o['name']}: {o['verdict']}/{o['reason']}; right in {n[0]} of {n[1]}" if n else f"# {o['name']}: {o['verdict']}/{o['reason']}; {s['why']}")
+            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", f"right in {n[0]} of {n[1]}" if n else s["why"])
     print("| by hone | candidates | compared on the GPU | right in every run | wrong at least once |")
     print("|---|---|---|---|---|")
     for kind in ("genuine", "race"):
-        print(f"| {kind} | {counts[kind]} | {counts[kind, 'compared']} | {counts[kind, 'always right']} | {counts[kind, 'compared'] - counts[kind, 'always right']} |")
+        compared, right = counts[kind, "compared"], counts[kind, "always right"]
+        print(f"| {kind} | {counts[kind]} | {compared} | {right} | {compared - right} |")
 
 
 def main():

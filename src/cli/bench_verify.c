@@ -19,10 +19,18 @@
 
 #define COLLECT_MS 300000
 
+/* Values of the options below, whose help says what each is. */
 struct bench_verify_options {
-	const char *device, *sandbox;
-	int64_t threads, single, many, large, timed, hits;
-	bool allow_unsandboxed, json;
+	const char *device;
+	const char *sandbox;
+	int64_t threads;
+	int64_t single;
+	int64_t many;
+	int64_t large;
+	int64_t timed;
+	int64_t hits;
+	bool allow_unsandboxed;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_verify_options, field), help, choices }
@@ -131,8 +139,10 @@ static int grade_hits(
 
 enum figure { LATENCY, RATE, TIMED_RATE, LARGE_LATENCY, HIT_RATE, FIGURES };
 static const struct {
-	const char *key, *title, *unit;
-	double bar;
+	const char *key;   /* in --json */
+	const char *title; /* for people */
+	const char *unit;
+	double bar;   /* in that unit */
 	bool is_most; /* the bar is the most that it may be */
 } figures[FIGURES] = {
 	{"correctness_median_s", "correctness of a small task, median", "s", 0.5, true},
@@ -188,10 +198,10 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	struct verify_options plain = options_of(b->o, threads, false), timed = options_of(b->o, threads, true);
 	struct verifier *v = NULL, *clocked = NULL;
 	double seconds = 0;
-	bool has_gpu = strcmp(b->o->device, "cpu");
 	/* Both at once: their Python processes take seconds to start. The one that waits does nothing. */
 	int rc = verifier_create(&plain, &v, err);
-	if (!rc && has_gpu) rc = verifier_create(&timed, &clocked, err);
+	bool has_gpu = !rc && verifier_has_gpu(v);
+	if (has_gpu) rc = verifier_create(&timed, &clocked, err);
 	/* A first candidate pays for what all share; then one after another, then all cores, then the same again. */
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);

@@ -61,6 +61,10 @@ static const struct option_def defs[] = {
 	POLICY_INVARIANT_OPTION(eval_options),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	O(OPTION_BOOL, verify_profile,
+		"on --verify_device cuda, right answers run under Nsight Compute too: the mid-end's prompt shows what its "
+		"counters say",
+		NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
@@ -163,6 +167,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 {
 	return (struct verify_options){
 		.device = o->verify_device,
+		.profile = o->verify_profile,
 		.gpu = o->gpu,
 		.cost_size = o->cost_size,
 		.precision = o->precision,

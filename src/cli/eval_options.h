@@ -24,6 +24,7 @@ struct eval_options {
 	const char *timings;
 	const char *baseline;
 	const char *verify_device;
+	bool verify_profile;
 	const char *gpu;
 	const char *cost_size;
 	const char *turn_template;

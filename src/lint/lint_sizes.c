@@ -4,12 +4,15 @@
 #include "base/base.h"
 #include "lint/lint_internal.h"
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define PARSE_TIMEOUT_US 5000000
 #define DEPTH_MAX 24
 #define VALUES_MAX 6 /* numbers that one expression may be */
 #define BOUND_MAX 128
 #define FUNCTIONS_MAX 64
+#define POSITIONS_MAX 128
 #define ROUNDS 3
 #define NUMBER_MAX 1e15
 
@@ -28,13 +31,18 @@ struct sizes {
 		struct slice name;
 		struct values values;
 	} bound[BOUND_MAX];
-	int round; /* of the walk */
+	int npositions;
+	struct slice positions[POSITIONS_MAX]; /* names that an index was given to */
+	int nrelated;
+	struct slice related[BOUND_MAX]; /* names of sizes */
+	int round;                       /* of the walk */
 	int nfunctions;
 	struct {
 		struct slice name;
 		TSNode parameters;
 	} functions[FUNCTIONS_MAX];
-	int line, column; /* of what is being looked at */
+	int line;   /* of what is being looked at, from 1 */
+	int column; /* likewise, from 0, in bytes */
 };
 
 static void value_add(struct values *v, double x)
@@ -107,6 +115,42 @@ static struct values values_binary(const struct sizes *s, TSNode n, int depth)
 	return v;
 }
 
+/* What stands between the quotes of a plain text. */
+static struct slice string_inside(const struct sizes *s, TSNode n)
+{
+	struct slice text = {"", 0};
+	for (uint32_t i = 0; i < child_count(n); i++)
+		if (node_is(ts_node_named_child(n, i), "string_content")) text = node_text(&s->w, ts_node_named_child(n, i));
+	return text;
+}
+
+/* constexpr(26), int(26), int("26"): what wraps a number is taken for it; len("abc"), len((1, 2, 3)) and ord("a") are
+ * numbers too. */
+static struct values values_call(const struct sizes *s, TSNode n, int depth)
+{
+	TSNode inner = unwrapped(argument_alone(n));
+	struct slice name = node_text(&s->w, node_terminal(n));
+	TSNode list = node_field(n, "arguments");
+	bool is_text = node_is(inner, "string"), is_list = node_is(inner, "list") || node_is(inner, "tuple");
+	struct values v = {0};
+	/* The number of an axis is none of a size. */
+	if (slice_is(name, "program_id") || slice_is(name, "num_programs")) return v;
+	if (slice_is(name, "len") && is_text) value_add(&v, (double)string_inside(s, inner).len);
+	else if (slice_is(name, "len") && is_list) value_add(&v, child_count(inner));
+	else if (slice_is(name, "int") && child_count(list) == 2 && node_is(ts_node_named_child(list, 0), "string")) {
+		char digits[32] = "", *end = digits;
+		struct slice text = string_inside(s, ts_node_named_child(list, 0));
+		struct values base = values_of(s, ts_node_named_child(list, 1), depth + 1);
+		memcpy(digits, text.data, MIN(text.len, sizeof digits - 1));
+		long long x = base.count && base.list[0] >= 2 && base.list[0] <= 36 ? strtoll(digits, &end, (int)base.list[0])
+																			: 0;
+		if (end != digits) value_add(&v, (double)x);
+	} else if (slice_is(name, "ord") && is_text && string_inside(s, inner).len == 1)
+		value_add(&v, (unsigned char)string_inside(s, inner).data[0]);
+	else return values_of(s, inner, depth + 1);
+	return v;
+}
+
 /* The numbers that an expression of numbers and bound names may be; none where anything else is in it. */
 static struct values values_of(const struct sizes *s, TSNode n, int depth)
 {
@@ -127,8 +171,9 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 		for (int i = 0; i < a.count; i++)
 			value_add(&v, slice_is(op, "-") ? -a.list[i] : slice_is(op, "+") ? a.list[i] : NAN);
 	} else if (node_is(n, "call")) {
-		/* constexpr(26), int(26): what wraps a number is taken for it. */
-		return values_of(s, argument_alone(n), depth + 1);
+		return values_call(s, n, depth);
+	} else if (node_is(n, "string")) {
+		return number_of(string_inside(s, n));
 	} else if (node_is(n, "conditional_expression") && child_count(n) == 3) {
 		struct values a = values_of(s, ts_node_named_child(n, 0), depth + 1),
 					  b = values_of(s, ts_node_named_child(n, 2), depth + 1);
@@ -138,14 +183,74 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 	return v;
 }
 
+/* ---- positions: numbers that grow with a size ---- */
+
+/* Whether an expression is made of program numbers, lanes or what counts them. What is read from memory is none. */
+static bool is_position(const struct sizes *s, TSNode n, int depth)
+{
+	static const char *const SOURCES[] = {"program_id", "num_programs", "arange", "argmax", "argmin"};
+	static const char *const DATA[] = {
+		"load", "atomic_add", "atomic_cas", "atomic_xchg", "dot", "gather", "sort", "rand"};
+	if (ts_node_is_null(n) || depth > DEPTH_MAX) return false;
+	if (node_is(n, "identifier")) {
+		struct slice name = node_text(&s->w, n);
+		for (int i = 0; i < s->npositions; i++)
+			if (slice_same(s->positions[i], name)) return true;
+		return false;
+	}
+	if (node_is(n, "call")) {
+		struct slice name = node_text(&s->w, node_terminal(n));
+		if (slice_in(name, SOURCES, ARRAY_LEN(SOURCES))) return true;
+		if (slice_in(name, DATA, ARRAY_LEN(DATA))) return false;
+	}
+	uint32_t count = MIN(child_count(n), 16u);
+	for (uint32_t i = 0; i < count; i++)
+		if (is_position(s, ts_node_named_child(n, i), depth + 1)) return true;
+	return false;
+}
+
+/* left takes a position, if right is one. */
+static void position_bind(struct sizes *s, TSNode left, TSNode right)
+{
+	if (!node_is(left, "identifier") || is_position(s, left, 0) || s->npositions == POSITIONS_MAX) return;
+	if (is_position(s, right, 0)) s->positions[s->npositions++] = node_text(&s->w, left);
+}
+
 /* ---- first walk: what names may be ---- */
+
+/* x.shape[0], x.size(0), x.numel(), len(x): where sizes come from. */
+static bool is_size_source(const struct sizes *s, TSNode n)
+{
+	static const char *const CALLS[] = {"size", "numel", "len"};
+	if (node_is(n, "subscript"))
+		return slice_is(node_text(&s->w, node_terminal(node_field(n, "value"))), "shape") ||
+			is_size_source(s, node_field(n, "value"));
+	if (node_is(n, "call")) return slice_in(node_text(&s->w, node_terminal(n)), CALLS, ARRAY_LEN(CALLS));
+	return node_is(n, "attribute") && slice_is(node_text(&s->w, node_terminal(n)), "shape");
+}
+
+/* A name that stands for a size, also where it is a parameter that is given one. */
+static void relate(struct sizes *s, TSNode left, TSNode right)
+{
+	right = unwrapped(right);
+	if (!node_is(left, "identifier") || s->nrelated == BOUND_MAX) return;
+	bool is_size = !ts_node_is_null(right) && is_size_source(s, right);
+	struct slice name = node_text(&s->w, left), from = node_text(&s->w, right);
+	for (int i = 0; i < s->nrelated; i++) {
+		if (slice_same(s->related[i], name)) return;
+		is_size |= node_is(right, "identifier") && slice_same(s->related[i], from);
+	}
+	if (is_size) s->related[s->nrelated++] = name;
+}
 
 static void bind(struct sizes *s, TSNode left, TSNode right)
 {
 	if (ts_node_is_null(right) || !(node_is(left, "identifier") || node_is(left, "attribute"))) return;
+	relate(s, left, right);
 	struct slice name = node_text(&s->w, node_terminal(left));
 	struct values v = values_of(s, right, 0);
 	int at = 0;
+	position_bind(s, left, right);
 	while (at < s->nbound && !slice_same(s->bound[at].name, name)) at++;
 	if (!v.count || at == BOUND_MAX) return;
 	if (at == s->nbound) {
@@ -193,6 +298,9 @@ static void bind_all(struct sizes *s, TSNode n)
 		bind(s, left, right);
 		/* A, B = 1, 2 */
 		uint32_t count = child_count(left);
+		/* rows, cols = x.shape */
+		for (uint32_t i = 0; i < count && node_is(left, "pattern_list") && is_size_source(s, unwrapped(right)); i++)
+			relate(s, ts_node_named_child(left, i), right);
 		if (!(node_is(left, "pattern_list") || node_is(left, "tuple_pattern")) || child_count(right) != count) return;
 		for (uint32_t i = 0; i < count; i++) bind(s, ts_node_named_child(left, i), ts_node_named_child(right, i));
 	}
@@ -235,6 +343,7 @@ static bool has_name(TSNode n, int depth)
 
 /* `n` is compared with v: what stands in it beside a size is taken off, step by step. */
 static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth);
+static bool is_related(const struct sizes *s, TSNode n, int depth);
 
 static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
 {
@@ -248,6 +357,7 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 	/* Both sides have sizes in them, or the number is divided: the comparison's own number has to do. */
 	if (!c->count || (!is_left && strchr("/%<>", sign))) {
 		size_add(s, kind, v, 0);
+		if (is_related(s, left, 0) && is_related(s, right, 0)) size_add(s, LINT_SIZE_PAIR, 1, 0);
 		return;
 	}
 	for (int i = 0; i < c->count; i++) {
@@ -269,20 +379,44 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 	}
 }
 
+/* Of len(str(n)), n.bit_length() and logarithms of n: what they count the powers of; 0: another call. */
+static double growth_of(const struct sizes *s, TSNode n, struct slice name)
+{
+	TSNode inner = unwrapped(argument_alone(n));
+	bool is_digits = slice_is(name, "len") && node_is(inner, "call") &&
+		slice_is(node_text(&s->w, node_terminal(inner)), "str");
+	return is_digits || slice_is(name, "log10") ? 10 : slice_is(name, "bit_length") || slice_is(name, "log2") ? 2 : 0;
+}
+
+static TSNode growth_argument(const struct sizes *s, TSNode n)
+{
+	TSNode inner = unwrapped(argument_alone(n)), callee = node_field(n, "function");
+	if (node_is(inner, "call") && slice_is(node_text(&s->w, node_terminal(inner)), "str")) return argument_alone(inner);
+	return ts_node_is_null(inner) && node_is(callee, "attribute") ? node_field(callee, "object") : inner;
+}
+
 static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v, int depth)
 {
 	n = unwrapped(n);
-	if (ts_node_is_null(n) || depth > DEPTH_MAX || is_no_size(s, n)) return;
+	bool is_growth = node_is(n, "call") && growth_of(s, n, node_text(&s->w, node_terminal(n))) > 0;
+	if (ts_node_is_null(n) || depth > DEPTH_MAX || (!is_growth && is_no_size(s, n))) return;
 	TSNode list = node_is(n, "call") ? node_field(n, "arguments") : (TSNode){0};
 	if (node_is(n, "binary_operator")) {
 		invert_binary(s, n, kind, v, depth + 1);
 	} else if (node_is(n, "unary_operator")) {
 		invert(s, node_field(n, "argument"), kind, slice_is(node_text(&s->w, node_field(n, "operator")), "-") ? -v : v,
 			depth + 1);
-	} else if (node_is(list, "argument_list") && child_count(list) > 0) {
+	} else if (node_is(list, "argument_list") && (child_count(list) > 0 || is_growth)) {
 		struct slice name = node_text(&s->w, node_terminal(n));
 		uint32_t count = MIN(child_count(list), 8u);
 		struct values by = count > 1 ? values_of(s, ts_node_named_child(list, 1), 0) : (struct values){0};
+		double base = growth_of(s, n, name);
+		if (base > 0 && fabs(v) < 40) {
+			/* Digits, bits and logarithms change at powers. */
+			for (int more = 0; more < 2; more++)
+				invert(s, unwrapped(growth_argument(s, n)), kind, pow(base, v - 1 + more), depth + 1);
+			return;
+		}
 		bool is_cdiv = slice_is(name, "cdiv");
 		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is tried on each argument. */
 		for (int i = 0; is_cdiv && i < by.count; i++) {
@@ -302,6 +436,44 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 	}
 }
 
+/* Whether all names in an expression stand for sizes, and there is one. */
+static bool is_related(const struct sizes *s, TSNode n, int depth)
+{
+	n = unwrapped(n);
+	if (depth > DEPTH_MAX || ts_node_is_null(n)) return false;
+	if (node_is(n, "identifier")) {
+		struct slice name = node_text(&s->w, n);
+		for (int i = 0; i < s->nrelated; i++)
+			if (slice_same(s->related[i], name)) return true;
+		return false;
+	}
+	if (node_is(n, "tuple") || node_is(n, "list")) {
+		uint32_t count = MIN(child_count(n), 8u), related = 0;
+		for (uint32_t i = 0; i < count; i++) related += is_related(s, ts_node_named_child(n, i), depth + 1);
+		return count > 1 && related == count;
+	}
+	if (node_is(n, "binary_operator")) {
+		TSNode l = node_field(n, "left"), r = node_field(n, "right");
+		bool is_left = is_related(s, l, depth + 1), is_right = is_related(s, r, depth + 1);
+		return (is_left && is_right) || (is_left && values_of(s, r, 0).count) || (is_right && values_of(s, l, 0).count);
+	}
+	return is_size_source(s, n);
+}
+
+/* Whether the function around is one of Triton's. */
+static bool is_in_kernel(const struct sizes *s, TSNode n)
+{
+	for (int depth = 0; !ts_node_is_null(n) && depth < 200; depth++, n = ts_node_parent(n)) {
+		if (!node_is(n, "decorated_definition")) continue;
+		for (uint32_t i = 0; i < child_count(n); i++) {
+			TSNode d = ts_node_named_child(n, i);
+			struct slice text = node_is(d, "decorator") ? node_text(&s->w, d) : (struct slice){"", 0};
+			if (text.len >= 3 && memmem(text.data, text.len, "jit", 3)) return true;
+		}
+	}
+	return false;
+}
+
 /* Two operands of which one may be a number. */
 static void pair(struct sizes *s, TSNode a, TSNode b, enum lint_size_kind kind)
 {
@@ -309,6 +481,14 @@ static void pair(struct sizes *s, TSNode a, TSNode b, enum lint_size_kind kind)
 	/* What is a number by its name may be something else elsewhere. */
 	for (int i = 0; i < vb.count && has_name(a, 0); i++) invert(s, a, kind, vb.list[i], 0);
 	for (int i = 0; i < va.count && has_name(b, 0); i++) invert(s, b, kind, va.list[i], 0);
+	/* Neither is one: two sizes beside each other. */
+	if (!va.count && !vb.count && is_related(s, a, 0) && is_related(s, b, 0) &&
+		!slice_same(node_text(&s->w, a), node_text(&s->w, b)))
+		size_add(s, LINT_SIZE_PAIR, 1, 0);
+	/* One is a size and nobody knows what the other is: in host code, since in a kernel it is an index. */
+	bool is_hidden = !va.count && !vb.count && is_related(s, a, 0) != is_related(s, b, 0);
+	TSNode other = unwrapped(is_related(s, a, 0) ? b : a);
+	if (is_hidden && !is_no_size(s, other) && !is_in_kernel(s, other)) size_add(s, LINT_SIZE_HIDDEN, 1, 0);
 }
 
 /* a < b <= c, a in (1, 2), a in range(1, 2): operands with the words between them. */
@@ -342,6 +522,28 @@ static void truth(struct sizes *s, TSNode n)
 	if (node_is(n, "binary_operator")) invert(s, n, LINT_SIZE_EQUAL, 0, 0);
 }
 
+/* An index that is kept in a narrower type is another one from some size on. */
+static void narrowed(struct sizes *s, TSNode call)
+{
+	/* The largest whole number up to which a type has all. */
+	static const struct {
+		const char *name;
+		double last;
+	} TYPES[] = {
+		{"int8", 127}, {"uint8", 255}, {"int16", 32767}, {"uint16", 65535}, {"float16", 2048}, {"bfloat16", 256}};
+	TSNode callee = node_field(call, "function"), list = node_field(call, "arguments");
+	bool is_method = slice_is(node_text(&s->w, node_terminal(call)), "to") && node_is(callee, "attribute");
+	uint32_t at = is_method ? 0 : 1;
+	if (!node_is(list, "argument_list") || child_count(list) <= at) return;
+	TSNode what = is_method ? node_field(callee, "object") : ts_node_named_child(list, 0);
+	/* Not where the call begins: there what is narrowed may have a place of its own. */
+	s->column = (int)ts_node_start_point(list).column;
+	struct slice type = node_text(&s->w, node_terminal(ts_node_named_child(list, at)));
+	for (size_t i = 0; i < ARRAY_LEN(TYPES); i++)
+		if (slice_is(type, TYPES[i].name) && is_position(s, what, 0))
+			invert(s, what, LINT_SIZE_BEYOND, TYPES[i].last, 0);
+}
+
 static void call(struct sizes *s, TSNode n)
 {
 	static const char *const EXTREMES[] = {"min", "max", "minimum", "maximum", "clamp", "clip"},
@@ -349,6 +551,11 @@ static void call(struct sizes *s, TSNode n)
 	struct slice name = node_text(&s->w, node_terminal(n));
 	TSNode list = node_field(n, "arguments");
 	uint32_t count = node_is(list, "argument_list") ? MIN(child_count(list), 8u) : 0;
+	/* sorted((a, b)), max([a, b]) */
+	TSNode alone = unwrapped(argument_alone(n));
+	if ((slice_is(name, "sorted") || slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES))) && is_related(s, alone, 0) &&
+		(node_is(alone, "tuple") || node_is(alone, "list")))
+		size_add(s, LINT_SIZE_PAIR, 1, 0);
 	/* Each argument beside each other one. */
 	for (uint32_t i = 0; i < count && slice_in(name, EXTREMES, ARRAY_LEN(EXTREMES)); i++)
 		for (uint32_t k = i + 1; k < count; k++)
@@ -360,6 +567,7 @@ static void call(struct sizes *s, TSNode n)
 		if (count > 1) pair(s, ts_node_named_child(list, 0), ts_node_named_child(list, 1), LINT_SIZE_ORDER);
 	}
 	if (slice_is(name, "where") && count) truth(s, ts_node_named_child(list, 0));
+	if (slice_is(name, "to") || slice_is(name, "cast")) narrowed(s, n);
 }
 
 /* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k equal elements ends there. */

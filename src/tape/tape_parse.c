@@ -238,10 +238,50 @@ static json_t *ir_without_locations(const char *text, size_t len)
 	return o;
 }
 
+/* Gives the buffers that a part of a row or an output names their numbers, in the order in which they are named. */
+static void buffers_number(json_t *part, int *number, int *count)
+{
+	json_t *v, *of = json_object_get(part, "buffer");
+	const char *key;
+	size_t i;
+	if (json_is_integer(of)) {
+		json_int_t b = json_integer_value(of);
+		if (number[b] < 0) number[b] = (*count)++;
+		json_integer_set(of, number[b]);
+	}
+	/* A view inside a descriptor inside an argument. */
+	json_object_foreach(part, key, v) buffers_number(v, number, count);
+	json_array_foreach(part, i, v) buffers_number(v, number, count);
+}
+
+/* When a buffer was made says nothing about what is computed: buffers are numbered by their first use, those that
+ * nobody uses behind them. */
+static void buffers_by_use(const struct tape *t, json_t *copy)
+{
+	static const char *const parts[] = {"dst", "src", "args", "reads", "writes"};
+	json_t *buffers = json_object_get(copy, "buffers"), *sorted = json_array(), *row;
+	int *number = xcalloc((size_t)t->nbuffers + 1, sizeof *number), count = 0;
+	size_t i;
+	for (int b = 0; b < t->nbuffers; b++) number[b] = -1;
+	json_array_foreach(json_object_get(copy, "rows"), i, row)
+	{
+		for (size_t p = 0; p < ARRAY_LEN(parts); p++) buffers_number(json_object_get(row, parts[p]), number, &count);
+	}
+	buffers_number(json_object_get(copy, "outputs"), number, &count);
+	for (int b = 0; b < t->nbuffers; b++) {
+		if (number[b] < 0) number[b] = count++;
+		json_array_append_new(sorted, json_null());
+	}
+	for (int b = 0; b < t->nbuffers; b++) json_array_set(sorted, (size_t)number[b], json_array_get(buffers, (size_t)b));
+	json_object_set_new(copy, "buffers", sorted);
+	free(number);
+}
+
 struct sha256_hex tape_program_hash(const struct tape *t)
 {
 	json_t *copy = json_deep_copy(t->json), *o;
 	size_t i;
+	buffers_by_use(t, copy);
 	json_array_foreach(json_object_get(copy, "rows"), i, o) json_object_del(o, "line");
 	json_array_foreach(json_object_get(copy, "kernels"), i, o)
 	{

@@ -24,6 +24,32 @@ static json_t *job_json(const struct grading *g, const struct trace *stock, cons
 		"task", g->task->source);
 }
 
+/* The first thing in which two programs part, for people. */
+static void difference(const struct tape *judged, const struct tape *own, char *text, size_t len)
+{
+	static const char *const parts[] = {"buffers", "rows", "outputs", "tuple"};
+	snprintf(text, len, "other IR, or other options of a kernel");
+	for (size_t p = 0; p < ARRAY_LEN(parts); p++) {
+		const json_t *a = json_object_get(judged->json, parts[p]), *b = json_object_get(own->json, parts[p]);
+		for (size_t i = 0; i < json_array_size(a) || i < json_array_size(b); i++) {
+			json_t *x = json_deep_copy(json_array_get(a, i)), *y = json_deep_copy(json_array_get(b, i));
+			json_object_del(x, "line");
+			json_object_del(y, "line");
+			bool is_same = json_equal(x, y);
+			char *is = json_dumps(y, JSON_COMPACT | JSON_ENCODE_ANY),
+				 *was = json_dumps(x, JSON_COMPACT | JSON_ENCODE_ANY);
+			if (!is_same)
+				snprintf(text, len, "%s[%zu] is %.120s, was %.120s", parts[p], i, is ? is : "nothing",
+					was ? was : "nothing");
+			free(is);
+			free(was);
+			json_decref(x);
+			json_decref(y);
+			if (!is_same) return;
+		}
+	}
+}
+
 /* The module's own trace of one entry, compared with the one that was judged. */
 static int entry_check(struct grading *own, const struct trace *judged, int variant, struct err *err)
 {
@@ -34,8 +60,11 @@ static int entry_check(struct grading *own, const struct trace *judged, int vari
 			err, ERR_MISMATCH, "the module that was made does not run: %s: %.600s", own->v->reason, own->v->detail);
 	if (!rc) {
 		struct sha256_hex a = tape_program_hash(judged->tape), b = tape_program_hash(again.tape);
-		if (strcmp(a.text, b.text))
-			rc = err_set(err, ERR_MISMATCH, "the module that was made has another tape: %s, was %s", b.text, a.text);
+		char what[400];
+		if (strcmp(a.text, b.text)) {
+			difference(judged->tape, again.tape, what, sizeof what);
+			rc = err_set(err, ERR_MISMATCH, "the module that was made has another tape: %s", what);
+		}
 	}
 	trace_release(&again);
 	return rc;

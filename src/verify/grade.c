@@ -166,7 +166,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
 			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
-	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. */
+	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. Machine code takes most
+	 * of a verdict's time: who asks for a screen has it made of those alone that the first trial finds right. */
+	times_lap(g, STEP_REPLAY);
+	if (!rc && g->s->screens && !g->s->ngpus && !g->is_partial) rc = screen_step(g, stock, err);
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);
@@ -230,6 +233,7 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 		.kernelbench_trials = 0};
 	struct verdict_device *d = &out->device;
 	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
+	d->predicted_s = d->eager_predicted_s = NAN;
 	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
 	d->others = -1;
 	for (int k = 0; k < SANITIZER_COUNT; k++) d->sanitized[k] = -1;

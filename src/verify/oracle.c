@@ -22,6 +22,7 @@
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define NAMES_MAX 4096
 #define WALL_TIMES 10 /* of the processor time that a reference may take: it waits for a busy machine so long */
+#define LOOK_MS 250   /* how often a silent reference is looked at */
 #define CPU_NEARLY_MS 200 /* by which the system's count may be short of the limit that it enforced */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED, SIZES_BUILT }; /* as worker/oracle.py, VARIANTS */
@@ -395,11 +396,34 @@ struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadli
 	return l;
 }
 
-static int took_too_long(const struct oracle_options *o, const char *of, int times, struct oracle_fault *fault)
+int oracle_next(struct job *j, const struct oracle_options *o, size_t bytes_max, struct str *out, int *fds, int *nfds,
+	uint64_t deadline, struct err *err)
+{
+	int64_t cpu = job_cpu_ms(j), asleep = job_asleep_ms(j);
+	/* It is looked at now and then until it speaks; a message that has begun is read as a whole. */
+	for (;;) {
+		uint64_t look = clock_ns() + LOOK_MS * 1000000u;
+		int rc = job_poll(j, MIN(look, deadline), err);
+		if (!rc) return job_next(j, bytes_max, out, fds, nfds, deadline, err);
+		if (rc != ERR_TIMEOUT) return rc;
+		if (clock_ns() >= deadline)
+			return err_set(err, ERR_TIMEOUT, "it took longer than %lld ms by the clock, ten times what it may compute",
+				(long long)o->timeout_ms * WALL_TIMES);
+		if (!o->silent_ms) continue;
+		if (job_cpu_ms(j) - cpu > o->silent_ms)
+			return err_set(err, ERR_TIMEOUT,
+				"it hangs: it computed for %d ms without a result, where all trials together may take %d ms",
+				o->silent_ms, o->timeout_ms);
+		if (job_asleep_ms(j) - asleep > o->silent_ms)
+			return err_set(
+				err, ERR_TIMEOUT, "it hangs: it slept for %d ms, waiting for what does not come", o->silent_ms);
+	}
+}
+
+static int took_too_long(const char *how, struct oracle_fault *fault)
 {
 	snprintf(fault->code, sizeof fault->code, "task-timeout");
-	snprintf(fault->text, sizeof fault->text, "the task's reference took longer than %lld ms%s for all trials",
-		(long long)o->timeout_ms * times, of);
+	snprintf(fault->text, sizeof fault->text, "the task's reference gave no results: %.300s", how);
 	return ERR_MISMATCH;
 }
 
@@ -411,8 +435,10 @@ static int broken(
 	job_wait(j, 1000);
 	if (job_check_entered(j, err)) return ERR_INFRA;
 	int sig = j->ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
-	if ((sig == SIGXCPU || sig == SIGKILL) && j->cpu_ms >= o->timeout_ms - CPU_NEARLY_MS)
-		return took_too_long(o, " of processor time", 1, fault);
+	if ((sig == SIGXCPU || sig == SIGKILL) && j->cpu_ms >= o->timeout_ms - CPU_NEARLY_MS) {
+		snprintf(status, sizeof status, "all trials took longer than %d ms to compute", o->timeout_ms);
+		return took_too_long(status, fault);
+	}
 	if (j->ended) child_status_text(j->status, status, sizeof status);
 	snprintf(fault->code, sizeof fault->code, "%s", "task-broken");
 	snprintf(fault->text, sizeof fault->text, "the task's reference gave no result: %s (%.300s)", status, what);
@@ -434,14 +460,16 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 	struct str text = {0};
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
-		rc = job_next(&job, MESSAGE_BYTES_MAX, &text, fds, &nfds, deadline, err);
+		struct err local = {0};
+		rc = oracle_next(&job, o, MESSAGE_BYTES_MAX, &text, fds, &nfds, deadline, &local);
+		if (rc && err) *err = local;
 		/* The process had the reference's code in it, so its end or a broken message is the task's
 		 * fault, unless broken finds one of the infrastructure. */
 		if (rc == ERR_CHILD || rc == ERR_LIMIT || rc == ERR_IO) {
 			rc = broken(&job, o, err ? err->text : "", fault, err);
 			break;
 		} else if (rc == ERR_TIMEOUT) {
-			rc = took_too_long(o, "", WALL_TIMES, fault);
+			rc = took_too_long(local.text, fault);
 			break;
 		} else if (rc) {
 			break;

@@ -83,6 +83,7 @@ struct oracle_data {
 struct oracle_options {
 	struct job_limits limits;
 	int timeout_ms; /* processor time of the reference over all trials; ten times as long by the clock */
+	int silent_ms;  /* processor time, or time asleep, without a word of it; 0: no such limit */
 	int work_ms;    /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
@@ -97,6 +98,10 @@ struct oracle_fault {
 };
 /* The limits and the deadline of a process that holds a reference. */
 struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline);
+/* The next message of such a process, as job_next; ERR_TIMEOUT, and err says which limit, at the deadline and where it
+ * hangs: where it computes, or sleeps, for longer than one message should take. */
+int oracle_next(struct job *j, const struct oracle_options *o, size_t bytes_max, struct str *out, int *fds, int *nfds,
+	uint64_t deadline, struct err *err);
 /* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault,
  * ERR_INFRA otherwise. */
 int oracle_run(struct zygote *z, const struct task *task, const struct oracle_options *o, struct oracle_data **out,
@@ -160,14 +165,16 @@ int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
-/* Sizes that one candidate names (oracle_sized.c): sides of comparisons with a size, in the words of the worker's
- * protocol. */
+/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in the words of the
+ * worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
 	int64_t number, modulus;
+	int way; /* to begin with: 0, or what an earlier answer ended with */
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {
+	int way; /* behind the last trial: the next way to take the side */
 	struct oracle_variant variant;
 	struct oracle_trial trial;
 };

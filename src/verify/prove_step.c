@@ -83,7 +83,7 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 	/* Messages until it says that it is done. */
 	while (rc == 0) {
 		int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
-		rc = job_next(&job, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
+		rc = oracle_next(&job, o, GRAPH_BYTES_MAX, &text, fds, &nfds, deadline, err);
 		if (rc) break;
 		rc = message_take(&text, fds, nfds, out, fault, err);
 	}
@@ -188,9 +188,9 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 		rc = prove_in_runner(g, stock, &p, o->seed, err);
 	}
 	/* Text of the reference's process is a stranger's. */
+	text_make_printable(out->text);
 	for (int i = 0; i < g->oracle->trials[0].noutputs; i++)
 		out->is_floating |= dtype_is_float(g->oracle->trials[0].outputs[i].dtype);
-	text_make_printable(out->text);
 	oracle_proofs_release(&p);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc;

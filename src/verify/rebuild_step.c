@@ -4,94 +4,13 @@
  * hash, or other options, is a cheat; a recipe that the clean process does not understand is
  * unsupported.
  *
- * Kernels that were found right are remembered. An IR depends on its recipe and on the text up to the
- * statement behind the kernel's last function, which the clean process names as a line; so a text that
- * begins with the same lines, and claims the same IR for the same recipe, need not be asked about
- * again: the same source at other sizes, or the same kernel under other host code. The process stays
- * as long as its candidate is judged, for the kernels that other sizes add. */
+ * Kernels that were found right are remembered (rebuild_cache.c). The process stays as long as its
+ * candidate is judged, for the kernels that other sizes add. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
-#include <pthread.h>
-#include <stdlib.h>
 
-#define KNOWN 8192             /* power of two */
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
-
-/* A kernel that was found right: what is claimed, and the lines of text that it was found right with. */
-struct known {
-	struct sha256_hex claim, text;
-	int until; /* lines; 0: all */
-};
-struct rebuild_cache {
-	struct known known[KNOWN];
-	pthread_mutex_t lock;
-};
-
-struct rebuild_cache *rebuild_cache_create(void)
-{
-	struct rebuild_cache *c = xcalloc(1, sizeof *c);
-	pthread_mutex_init(&c->lock, NULL);
-	return c;
-}
-
-void rebuild_cache_free(struct rebuild_cache *c)
-{
-	if (!c) return;
-	pthread_mutex_destroy(&c->lock);
-	free(c);
-}
-
-/* What a kernel's rightness depends on beside the text: what the tape claims, and who checks it. */
-static struct sha256_hex claim_of(const struct grading *g, const struct tape_kernel *k)
-{
-	char arch[16];
-	snprintf(arch, sizeof arch, "%d", g->s->gpu.capability);
-	struct slice parts[] = {{arch, strlen(arch)}, {k->hash.text, strlen(k->hash.text)}, {k->name, strlen(k->name)},
-		{k->source, strlen(k->source)}, {g->s->versions, strlen(g->s->versions)}};
-	return hash_parts(parts, ARRAY_LEN(parts));
-}
-
-/* The first `until` lines of the candidate's text, their ends included. */
-static struct sha256_hex text_hash(const struct grading *g, int until)
-{
-	size_t len = until ? 0 : g->source_len;
-	for (int line = 0; line < until && len < g->source_len; line++) {
-		const char *end = memchr(g->source + len, '\n', g->source_len - len);
-		len = end ? (size_t)(end - g->source) + 1 : g->source_len;
-	}
-	return hash_bytes(g->source, len);
-}
-
-/* Direct-mapped: a collision only evicts. */
-static struct known *slot(struct rebuild_cache *c, const struct sha256_hex *key)
-{
-	unsigned at = 0;
-	for (int i = 0; i < 8; i++)
-		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &c->known[at % KNOWN];
-}
-
-static bool is_known(const struct grading *g, const struct tape_kernel *k)
-{
-	struct rebuild_cache *c = g->s->rebuilds;
-	struct sha256_hex claim = claim_of(g, k);
-	pthread_mutex_lock(&c->lock);
-	struct known e = *slot(c, &claim);
-	pthread_mutex_unlock(&c->lock);
-	if (strcmp(e.claim.text, claim.text)) return false;
-	struct sha256_hex text = text_hash(g, e.until);
-	return !strcmp(e.text.text, text.text);
-}
-
-static void known_add(const struct grading *g, const struct tape_kernel *k, int until)
-{
-	struct rebuild_cache *c = g->s->rebuilds;
-	struct known e = {.claim = claim_of(g, k), .text = text_hash(g, until), .until = until};
-	pthread_mutex_lock(&c->lock);
-	*slot(c, &e.claim) = e;
-	pthread_mutex_unlock(&c->lock);
-}
 
 static int line_of_kernel(const struct tape *t, int kernel)
 {
@@ -167,7 +86,7 @@ static int ask(struct grading *g, const struct tape *t, const int *which, int co
 	const json_t *list = json_object_get(answer, "kernels");
 	for (int i = 0; i < count && !rc; i++) {
 		rc = answer_judge(g, t, which[i], json_array_get(list, (size_t)i));
-		if (!rc) known_add(g, &t->kernels[which[i]], until_of(json_array_get(list, (size_t)i)));
+		if (!rc) rebuild_known_add(g, &t->kernels[which[i]], until_of(json_array_get(list, (size_t)i)));
 	}
 	json_decref(answer);
 	str_release(&text);
@@ -179,7 +98,7 @@ int rebuild_step(struct grading *g, const struct tape *t, struct err *err)
 	int which[TAPE_KERNELS_MAX], count = 0;
 	for (int k = 0; k < t->nkernels; k++) {
 		if (!t->kernels[k].source) return not_from_source(g, t, k, "IR without a recipe");
-		if (!is_known(g, &t->kernels[k])) which[count++] = k;
+		if (!rebuild_is_known(g, &t->kernels[k])) which[count++] = k;
 	}
 	return count ? ask(g, t, which, count, err) : GRADE_ON;
 }

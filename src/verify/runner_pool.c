@@ -23,8 +23,12 @@
 #define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
 
 struct runner_pool {
-	char *path, *device, memory[24]; /* device: NULL for the vm */
-	int level, spare, count;
+	char *path;      /* of the program */
+	char *device;    /* NULL for the vm */
+	char memory[24]; /* bytes that it may use, as its argument */
+	int level;       /* enum sandbox_level */
+	int spare;       /* runners to keep waiting */
+	int count;       /* of waiting */
 	struct runner waiting[SPARE_MAX];
 	int ntaken;
 	pid_t taken[TAKEN_MAX]; /* not reaped while listed here, so the numbers are ours */

@@ -275,6 +275,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	/* What is done and what is left out. */
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
+	s->screens = o->screens;
 	s->skip_replay = o->skip_replay;
 	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);

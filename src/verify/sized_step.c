@@ -22,10 +22,12 @@
 #define ASKS_MAX 12    /* sides that one candidate's trials may be made for */
 #define TRIALS_MAX 16  /* of them all together */
 #define ANSWERS_MAX 32 /* messages to one question */
+#define HIDDEN_TIMES 4 /* the task's largest size: where a number that nobody knows is passed, if it is near */
+#define PAIRED_MAX 3   /* sizes whose order among each other is looked at, as worker/oracle_sized.py */
 #define BEHIND 2       /* as worker/oracle_sized.py: a number k is passed by the size k + 2 */
 
-enum side { ABOVE, BELOW, EQUAL, REST, NO_REST, BITS, SIDE_COUNT };
-static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "rest", "no rest", "bits"};
+enum side { ABOVE, BELOW, EQUAL, REST, NO_REST, BITS, PAIR, SIDE_COUNT };
+static const char *const SIDE_NAMES[SIDE_COUNT] = {"above", "below", "equal", "rest", "no rest", "bits", "pair"};
 /* Which sides a number has. */
 static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_ORDER] = 1 << ABOVE | 1 << BELOW,
@@ -33,11 +35,14 @@ static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_BEYOND] = 1 << ABOVE,
 	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST,
 	[LINT_SIZE_BITS] = 1 << BITS,
+	[LINT_SIZE_PAIR] = 1 << PAIR,
+	[LINT_SIZE_HIDDEN] = 1 << ABOVE,
 };
 
 /* Sizes at which the candidate was judged: a row for each set, a column for each name. */
 struct judged {
-	int nnames, nsets;
+	int nnames;
+	int nsets;
 	const char *names[NAMES_MAX];
 	int64_t own[NAMES_MAX]; /* of the first set */
 	int64_t sizes[JUDGED_MAX][NAMES_MAX];
@@ -100,7 +105,7 @@ static bool holds(enum side side, const struct lint_size *z, int64_t size)
 {
 	switch (side) {
 	case ABOVE: return size >= z->number + BEHIND;
-	case BELOW: return size < z->number || z->number < 2;
+	case BELOW: return size < MAX(z->number, 2) || z->number < 1; /* nothing is smaller than a size of 1 */
 	case EQUAL: return size == z->number || z->number < 1;
 	case REST: return z->modulus < 2 || size % z->modulus == z->number;
 	case NO_REST: return z->modulus < 2 || size % z->modulus != z->number;
@@ -109,9 +114,23 @@ static bool holds(enum side side, const struct lint_size *z, int64_t size)
 	}
 }
 
+/* Whether of each two of the first sizes each was the larger one in some trial, and both were equal. */
+static bool are_pairs_taken(const struct judged *j)
+{
+	for (int a = 0; a < MIN(j->nnames, PAIRED_MAX); a++)
+		for (int b = 0; b < a; b++) {
+			unsigned seen = 0;
+			for (int s = 0; s < j->nsets; s++)
+				seen |= j->sizes[s][a] < j->sizes[s][b] ? 1 : j->sizes[s][a] > j->sizes[s][b] ? 2 : 4;
+			if (seen != 7) return false;
+		}
+	return true;
+}
+
 /* Whether each size of the task was on that side in some trial; of bits, both on and off. */
 static bool is_taken(const struct judged *j, enum side side, const struct lint_size *z)
 {
+	if (side == PAIR) return are_pairs_taken(j);
 	for (int i = 0; i < j->nnames; i++) {
 		int on = 0;
 		for (int s = 0; s < j->nsets; s++) on += holds(side, z, j->sizes[s][i]);
@@ -125,11 +144,13 @@ static bool is_taken(const struct judged *j, enum side side, const struct lint_s
 
 static void side_text(enum side side, const struct lint_size *z, const char *why, char *text, size_t len)
 {
-	static const char *const words[SIDE_COUNT] = {
-		"above %lld", "below %lld", "of %lld", "with rest %lld", "without rest %lld", "with other bits %lld"};
+	static const char *const words[SIDE_COUNT] = {"above %lld", "below %lld", "of %lld", "with rest %lld",
+		"without rest %lld", "with other bits %lld", "in another order"};
 	char what[64];
 	snprintf(what, sizeof what, words[side], (long long)z->number);
-	snprintf(text, len, "names a number that no judged size is %s%s%.90s", what, why[0] ? ": " : "", why);
+	if (side == PAIR)
+		snprintf(text, len, "compares two sizes that were not judged %s%s%.90s", what, why[0] ? ": " : "", why);
+	else snprintf(text, len, "names a number that no judged size is %s%s%.90s", what, why[0] ? ": " : "", why);
 }
 
 /* ---- one trial ---- */
@@ -184,31 +205,32 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 struct search {
 	struct judged judged;
 	struct oracle_session *session;
-	int asks, trials;
+	int asks;     /* sides that were asked for */
+	int trials;   /* that were judged for them */
 	bool is_over; /* the reference's process is of no more use */
 };
+struct way {
+	int next;
+	char why[200], refused[200];
+};
 
-/* One side: asked for, and judged at whatever sizes come. why: what stays open. */
-static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
-	size_t len, struct err *err)
+/* One way to take a side: trials until the reference has no more; each adds to the sizes that were judged. refused: how
+ * the candidate refused some of them. next: the number of the next way. */
+static int way_try(struct grading *g, struct search *s, const struct oracle_side *ask, struct way *w, struct err *err)
 {
-	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus};
 	struct err local = {0};
 	int rc = GRADE_ON, said = 0;
-	snprintf(why, len, "the reference gave no answer");
-	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
-	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, &ask, &local) != 0;
-	/* Trials until it has no more; each of them adds to the sizes that were judged. */
+	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, ask, &local) != 0;
 	bool is_end = s->is_over;
-	char refused[200] = "";
 	for (int n = 0; !is_end && !rc; n++) {
 		struct oracle_sized *sized = xcalloc(1, sizeof *sized);
-		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, why, len, &local) : -1;
+		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, w->why, sizeof w->why, &local) : -1;
 		is_end = said != 0;
 		s->is_over |= said < 0;
+		if (said == 1) w->next = sized->way;
 		if (!said && sized->trial.counts && s->trials < TRIALS_MAX) {
 			s->trials++;
-			rc = judge(g, sized, refused, sizeof refused, err);
+			rc = judge(g, sized, w->refused, sizeof w->refused, err);
 			g->v->sized++;
 			judged_add(&s->judged, json_object_get(json_object_get(sized->trial.message, "variant"), "changed"),
 				sized->variant.job);
@@ -216,7 +238,28 @@ static int side_try(struct grading *g, struct search *s, enum side side, const s
 		if (!said) oracle_trial_release(&sized->trial);
 		free(sized);
 	}
-	if (refused[0]) snprintf(why, len, "%s", refused);
+	return rc;
+}
+
+/* One side: asked for, and judged at whatever sizes come. What the candidate refuses in one way may suit it in the
+ * next: sizes that grow together need not be powers of two together. why: what stays open. */
+static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
+	size_t len, struct err *err)
+{
+	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus, 0};
+	struct err local = {0};
+	struct way w = {.why = "the reference gave no answer"};
+	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
+	int rc = way_try(g, s, &ask, &w, err);
+	while (!rc && w.refused[0] && w.next > ask.way && !s->is_over && s->asks < ASKS_MAX && s->trials < TRIALS_MAX) {
+		struct way other = {0};
+		ask.way = w.next;
+		rc = way_try(g, s, &ask, &other, err);
+		/* What no later way could try stays open for the earlier one's reason. */
+		if (!other.why[0]) memcpy(w.refused, other.refused, sizeof w.refused);
+		w.next = other.next;
+	}
+	snprintf(why, len, "%s", w.refused[0] ? w.refused : w.why);
 	return rc;
 }
 
@@ -243,7 +286,10 @@ int sized_step(struct grading *g, struct err *err)
 	judged_begin(&s->judged, g->oracle);
 	/* A task without sizes that can change is judged at its own alone, and says so itself. */
 	for (int i = 0; i < named->count && s->judged.nnames && !rc; i++) {
-		const struct lint_size *z = &named->list[i];
+		struct lint_size *z = &named->list[i];
+		/* Whatever the number is: sizes well above the task's own are on its other side, or it is further away. */
+		for (int k = 0; k < s->judged.nnames && z->kind == LINT_SIZE_HIDDEN; k++)
+			z->number = MAX(z->number, HIDDEN_TIMES * s->judged.own[k]);
 		if (!guided_has_site(g, z->line, z->column)) rc = number_try(g, s, z, err);
 	}
 	char more[96];

@@ -39,7 +39,9 @@ struct session {
 	const struct oracle_trial *trial;
 	struct reference *running[REFERENCE_COUNT]; /* NULL: not in this session, or lost */
 	struct verdict_reference *facts;            /* (REFERENCE_COUNT): of the record */
-	int nslots, at, pending;                    /* pending: the slot whose answer the runner is asked for; LAST: none */
+	int nslots;
+	int at;      /* the slot that is next */
+	int pending; /* the slot whose answer the runner is asked for; LAST: none */
 	struct slot *slots;
 	double *seconds; /* (nslots): answers; NaN: none */
 };

@@ -25,6 +25,8 @@
 
 #define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
+#define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
+#define SILENT_LEAST_MS 5000
 #define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
 #define BUCKET 8
 #define ORACLE_TASKS_MAX 48
@@ -54,12 +56,16 @@ struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
 	char *options_text;
-	int nthreads, nstarted;
+	int nthreads;
+	int nstarted; /* of them */
 	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work;
-	struct work *queue, *queue_last, *running;
-	struct finished *finished, *finished_last;
+	struct work *queue; /* waiting, the oldest first */
+	struct work *queue_last;
+	struct work *running;
+	struct finished *finished; /* to be collected, the oldest first */
+	struct finished *finished_last;
 	int finished_fd; /* eventfd that counts the list: readable while there is something to collect; -1: none */
 	int outstanding; /* ids submitted and not collected */
 	bool is_closing;
@@ -268,13 +274,13 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %d %llu %s %s %d %g %d",
 		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
 		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
-		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		v->s.skip_compile, v->s.screens, (unsigned long long)o->seed, o->emit ? o->emit : "",
+		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */
@@ -354,6 +360,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 		return err_set(err, ERR_INFRA, "no random seed from the system: %s", strerror(errno));
 	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
+		.silent_ms = MAX(v->s.limits.oracle_timeout_ms / SILENT_SHARE, SILENT_LEAST_MS),
 		.work_ms = v->s.limits.oracle_work_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
@@ -525,6 +532,7 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 }
 
 int verifier_fd(const struct verifier *v) { return v->finished_fd; }
+bool verifier_has_gpu(const struct verifier *v) { return v->s.ngpus > 0; }
 
 /* Waits until the descriptor is readable: 0, or ERR_TIMEOUT. */
 static int finished_wait(struct verifier *v, int timeout_ms, struct err *err)

@@ -56,6 +56,7 @@ struct verify_options {
 	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size;  /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							   task's own; a number: so large that the largest input has as many elements at least */
+	bool screens;           /* only what the first trial finds right is compiled; not on a GPU */
 	bool skip_compile;      /* for tests of later stages only: recorded, and never genuine */
 	bool skip_replay;       /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;    /* caches; may be NULL */
@@ -80,6 +81,7 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 /* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
  * too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
+bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without

@@ -85,6 +85,7 @@ struct verify_shared {
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32;
+	bool screens; /* the first trial before machine code */
 	bool skip_compile;
 	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
@@ -184,6 +185,12 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
+ * text's first `until` lines (0: on all); the kernels that are known for how this text begins, as a list of
+ * [recipe, IR]. */
+bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
+void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
+json_t *rebuild_known_kernels(const struct grading *g);
 /* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock may be without a tape. */
 void kernelbench_step(struct grading *g, struct trace *stock);
 /* The part of it that a reason alone decides. */
@@ -200,6 +207,8 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
+/* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
+int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
  * contents are those of a reference's parameter that the tape does not have by name, it is that

@@ -29,11 +29,14 @@
 #define FAILED_STARTS_MAX 2
 
 struct zygote {
-	char *root, *library, *kind;
+	char *root;    /* folder with worker/ */
+	char *library; /* the sandbox library's path; NULL: none */
+	char *kind;    /* what its jobs are, an argument of the script */
 	pthread_mutex_t lock;
 	struct child child;
-	int control;
-	bool is_ready, is_stopped;
+	int control;   /* socket to it; -1: it does not run */
+	bool is_ready; /* it has said hello */
+	bool is_stopped;
 	int failed_starts;
 	json_t *hello;
 	int64_t next_id;
@@ -231,6 +234,7 @@ static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 	if (!rc) rc = json_parse(text.data, text.len, "status message", &o, err);
 	if (!rc && json_object_get(o, "pid")) {
 		j->pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
+		j->start_ns = clock_ns();
 		/* A pidfd still means this process when its number went to another. */
 		if (j->pid > 1 && j->pid_fd < 0) j->pid_fd = (int)syscall(SYS_pidfd_open, j->pid, 0);
 	} else if (!rc && json_object_get(o, "status")) {
@@ -252,10 +256,8 @@ static int status_take(struct job *j, uint64_t deadline_ns, struct err *err)
 	return rc;
 }
 
-int job_next(
-	struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err)
+int job_poll(struct job *j, uint64_t deadline_ns, struct err *err)
 {
-	int room = nfds ? *nfds : 0;
 	for (;;) {
 		struct pollfd p[2] = {{.fd = j->data_fd, .events = POLLIN}, {.fd = j->status_fd, .events = POLLIN}};
 		uint64_t now = clock_ns();
@@ -265,10 +267,15 @@ int job_next(
 		if (n < 0 && errno != EINTR) return err_set(err, ERR_INFRA, "waiting for a job: %s", strerror(errno));
 		if (n <= 0) continue;
 		if (p[1].revents) status_take(j, deadline_after(STATUS_TIMEOUT_MS), NULL);
-		if (!p[0].revents) continue;
-		if (nfds) *nfds = room;
-		return msg_recv(j->data_fd, bytes_max, out, fds, nfds, deadline_ns, err);
+		if (p[0].revents) return 0;
 	}
+}
+
+int job_next(
+	struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err)
+{
+	int rc = job_poll(j, deadline_ns, err);
+	return rc ? rc : msg_recv(j->data_fd, bytes_max, out, fds, nfds, deadline_ns, err);
 }
 
 void job_wait(struct job *j, int timeout_ms)
@@ -296,6 +303,22 @@ int64_t job_cpu_ms(const struct job *j)
 	struct timespec t;
 	if (j->ended || j->pid <= 1 || clock_getcpuclockid(j->pid, &clock) || clock_gettime(clock, &t)) return 0;
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int64_t job_asleep_ms(const struct job *j)
+{
+	char path[64];
+	struct str text = {0};
+	unsigned long long ran = 0, queued = 0;
+	uint64_t now = clock_ns();
+	if (j->ended || j->pid <= 1 || !j->start_ns) return 0;
+	/* The system counts how long a process ran and how long it waited for a processor: a loaded machine is no sleep. */
+	snprintf(path, sizeof path, "/proc/%d/schedstat", (int)j->pid);
+	bool is_known = file_read(path, 256, &text, NULL) == 0 && text.data &&
+		sscanf(text.data, "%llu %llu", &ran, &queued) == 2;
+	str_release(&text);
+	uint64_t busy = ran + queued;
+	return is_known && ran && now - j->start_ns > busy ? (int64_t)((now - j->start_ns - busy) / 1000000u) : 0;
 }
 
 void job_end(struct job *j)

@@ -27,6 +27,7 @@ struct job {
 	int status_fd; /* of the keeper, which is believed */
 	int pid_fd;
 	pid_t pid;
+	uint64_t start_ns; /* when its process was known */
 	/* When ended: waitpid's status of the job's process, and whether it had entered its sandbox; if
 	 * not, why. */
 	bool ended;
@@ -43,6 +44,8 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
  * tells how), ERR_LIMIT for a message over bytes_max. */
 int job_next(
 	struct job *j, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err);
+/* Waits until the job has something to say, or ended. ERR_TIMEOUT at the deadline. */
+int job_poll(struct job *j, uint64_t deadline_ns, struct err *err);
 /* Gives a job that closed its data socket a moment to end by itself, so that its own status is
  * learnt and not that of our kill. */
 void job_wait(struct job *j, int timeout_ms);
@@ -51,6 +54,8 @@ void job_wait(struct job *j, int timeout_ms);
 int job_check_entered(const struct job *j, struct err *err);
 /* Processor time of a job that still runs, without that of its own children; 0 when it is not known. */
 int64_t job_cpu_ms(const struct job *j);
+/* For how long it has waited for something other than a processor; 0 when it is not known. */
+int64_t job_asleep_ms(const struct job *j);
 /* Kills the job if it still runs, learns how it ended, closes everything. Legal on a job that never
  * started (all zero with fds -1). */
 void job_end(struct job *j);

@@ -373,6 +373,33 @@ static void test_a_hanging_task_is_killed(void **state)
 	oracle_data_free(d);
 }
 
+/* One that hangs, by computing or by waiting, is ended long before its time is spent, whatever the clock says. */
+static void test_a_silent_reference_hangs(void **state)
+{
+	static const char *const cases[][2] = {{"\n        while True: pass", "it computed for 700 ms without a result"},
+		{"\n        time.sleep(1000)\n        return x", "it slept for 700 ms"},
+		{"\n        import threading\n        threading.Lock().acquire() and threading.Event().wait()\n        return "
+		 "x",
+			"it slept for 700 ms"}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char *source = xasprintf("import time\n" MODEL("%s"), cases[i][0]);
+		struct err err = {0};
+		struct oracle_data *d = NULL;
+		struct oracle_fault fault = {0};
+		struct task task = {.source = source, .hash = hash_bytes(source, strlen(source))};
+		struct oracle_options o = {.limits = {level, (int64_t)4 << 30, 0},
+			.timeout_ms = 300000,
+			.silent_ms = 700,
+			.work_ms = 12500,
+			.seed = 5,
+			.num_trials = 3};
+		assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), ERR_MISMATCH);
+		assert_string_equal(fault.code, "task-timeout");
+		if (!strstr(fault.text, cases[i][1])) fail_msg("%s: expected %s", fault.text, cases[i][1]);
+		free(source);
+	}
+}
+
 /* What a reference may take is processor time: one that waits longer than that, as each does on a loaded machine, has
  * its oracle all the same. */
 static void test_waiting_is_no_work(void **state)
@@ -382,8 +409,12 @@ static void test_waiting_is_no_work(void **state)
 	struct oracle_data *d = NULL;
 	struct oracle_fault fault = {0};
 	struct task task = {.source = (char *)(uintptr_t)source, .hash = hash_bytes(source, strlen(source))};
-	struct oracle_options o = {
-		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 2000, .work_ms = 83, .seed = 5, .num_trials = 2};
+	struct oracle_options o = {.limits = {level, (int64_t)4 << 30, 0},
+		.timeout_ms = 2000,
+		.silent_ms = 20000,
+		.work_ms = 83,
+		.seed = 5,
+		.num_trials = 2};
 	uint64_t start = clock_ns();
 	assert_int_equal(oracle_run(z, &task, &o, &d, &fault, &err), 0);
 	assert_true(clock_ns() - start > (uint64_t)o.timeout_ms * 1000000u);
@@ -406,6 +437,7 @@ int main(void)
 		cmocka_unit_test(test_sizes_are_stated),
 		cmocka_unit_test(test_kinds_of_inputs),
 		cmocka_unit_test(test_a_hanging_task_is_killed),
+		cmocka_unit_test(test_a_silent_reference_hangs),
 		cmocka_unit_test(test_waiting_is_no_work),
 	};
 	return cmocka_run_group_tests(tests, start, end);

@@ -1,0 +1,93 @@
+"""tracer_disguise: what stands in a tracer where torch's and Triton's own functions stand elsewhere goes by their names.
+
+Host code that reads a function's module, name or file could tell that it is traced, in both traces alike, so that comparing them would not find it. Here the
+stand-ins are given what an ordinary process shows, in the zygote, once; a candidate that looks finds nothing and does what it does elsewhere.
+"""
+import os
+import random
+import sys
+import types
+
+import torch
+import triton
+from triton.runtime.autotuner import Autotuner
+
+import tracer_cuda
+import tracer_driver
+
+DRAWN = random.SystemRandom()
+HERE = os.path.dirname(os.path.abspath(__file__))
+CANDIDATE_FILE = "candidate.py"
+CLASSES = ((tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"), (tracer_driver.Driver.utils, "CudaUtils", "triton.backends.nvidia.driver"),
+           (tracer_cuda.Stream, "Stream", "torch.cuda.streams"), (tracer_cuda.DefaultStream, "Stream", "torch.cuda.streams"),
+           (tracer_cuda.Event, "Event", "torch.cuda.streams"), (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler"))
+
+
+def file_of(module):
+    return getattr(sys.modules.get(module), "__file__", None) or f"{module.replace('.', '/')}.py"
+
+
+def disguise(function, name, module):
+    """A function of ours under another name and from another file."""
+    if not isinstance(function, types.FunctionType) or not function.__code__.co_filename.startswith(HERE):
+        return
+    function.__module__, function.__name__, function.__qualname__ = module, name.rpartition(".")[2], name
+    function.__code__ = function.__code__.replace(co_filename=file_of(module), co_name=function.__name__)
+
+
+def disguise_class(cls, name, module):
+    for key, value in list(vars(cls).items()):
+        value = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value.fget if isinstance(value, property) else value
+        disguise(value, f"{name}.{key}", module)
+    cls.__name__ = cls.__qualname__ = name
+    cls.__module__ = module
+
+
+def disguise_all(owner, module):
+    """Everything of ours that `owner` has."""
+    for name, value in list(vars(owner).items()):
+        if isinstance(value, type) and getattr(value, "__module__", "").startswith("tracer"):
+            disguise_class(value, name, module)
+        else:
+            disguise(value, name, module)
+
+
+# Functions by which torch tells that it is traced, and what they answer where nobody traces.
+MODES = {"_len_torch_dispatch_stack": lambda: 0, "_only_lift_cpu_tensors": lambda: False, "_get_dispatch_mode": lambda key: None}
+MODE_NAMES = {"_get_current_dispatch_mode": lambda: None, "_get_current_dispatch_mode_stack": lambda: [], "_len_torch_dispatch_stack": lambda: 0}
+
+
+def unseen(owner, answers):
+    """The candidate's own calls get these answers; torch's get the real ones."""
+    for name, answer in answers.items():
+        real = getattr(owner, name, None)
+        if real is None:
+            continue
+
+        def seen(*args, real=real, answer=answer):
+            return answer(*args) if sys._getframe(1).f_code.co_filename == CANDIDATE_FILE else real(*args)
+        setattr(owner, name, seen)
+
+
+def seed():
+    """torch.seed, which reads a file of the system's."""
+    number = DRAWN.getrandbits(63)
+    torch.default_generator.manual_seed(number)
+    return number
+
+
+def install():
+    """In the zygote, after everything else is in its place."""
+    torch.seed = torch.random.seed = seed
+    torch.cuda.default_generators = (torch.default_generator,)
+    torch.Tensor.pin_memory = lambda self, *device: self
+    disguise(seed, "seed", "torch.random")
+    unseen(torch._C, MODES)
+    unseen(torch.utils._python_dispatch, MODE_NAMES)
+    type(torch.backends.cudnn).__dict__["enabled"].getter = lambda: True
+    for owner, module in ((torch.cuda, "torch.cuda"), (torch.Tensor, "torch._tensor"), (torch._C, "torch._C"), (torch.library.Library, "torch.library"),
+                          (triton, "triton.compiler.compiler"), (triton.compiler, "triton.compiler.compiler"), (triton.testing, "triton.testing"),
+                          (torch.utils._python_dispatch, "torch.utils._python_dispatch"), (triton.compiler.compiler, "triton.compiler.compiler"), (Autotuner, "triton.runtime.autotuner")):
+        disguise_all(owner, module)
+    for cls, name, module in CLASSES:
+        disguise_class(cls, name, module)
