@@ -231,12 +231,31 @@ static void test_reductions(void **state)
 	assert_false(cost_reduce_of(&l, 1, shape, 0, 2, &r));
 }
 
+/* Kinds of products have measured times of their own, by name and by form; one that was not timed is taken for mm. */
+static void test_products(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *form;
+		bool is_mm;
+	} kinds[] = {{"addmm", "", false}, {"bmm", "", false}, {"convolution", "", false},
+		{"convolution", "transposed", false}, {"no such product", "", true}};
+	const struct vm_gpu *gpu = vm_gpu_find("H200");
+	const struct cost_launch l = {.bytes = 1 << 26, .dot_flops = (double)((int64_t)1 << 34), .extent = 512};
+	double mm = cost_operator_s("mm", "", &l, COST_DOT_HALF, gpu), last = mm;
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		double s = cost_operator_s(kinds[i].name, kinds[i].form, &l, COST_DOT_HALF, gpu);
+		assert_true(s > 0 && (s == mm) == kinds[i].is_mm && (s != last || kinds[i].is_mm));
+		last = s;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
 		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands),
-		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions)};
+		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
