@@ -1,9 +1,12 @@
-"""tracer_plain: the second trace of a candidate, on plain tensors (docs/verifier.md, "The trace is a run").
+"""tracer_plain: the second trace of a candidate, on plain tensors (docs/verifier.md, "The trace is a
+run").
 
-The first trace shows the candidate's host code wrapper tensors without contents at synthetic addresses. Here everything that host code could tell a trace by is
-another: tensors are exactly torch.Tensor, in ordinary memory with random contents at ordinary addresses, clocks run elsewhere, modules, files and classes have
-other names. What an operator means for the tape is decided by the same code (tracer_tensor.py): each plain tensor stands for a buffer, is turned into a
-TraceTensor where an operator or a launch takes it, and what comes back is turned into a plain tensor again.
+The first trace shows the candidate's host code wrapper tensors without contents at synthetic
+addresses. Here everything that host code could tell a trace by is another: tensors are exactly
+torch.Tensor, in ordinary memory with random contents at ordinary addresses, clocks run elsewhere,
+modules, files and classes have other names. What an operator means for the tape is decided by the
+same code (tracer_tensor.py): each plain tensor stands for a buffer, is turned into a TraceTensor
+where an operator or a launch takes it, and what comes back is turned into a plain tensor again.
 """
 import _thread
 import bisect
@@ -32,12 +35,15 @@ from tracer_tensor import CUDA, TraceTensor
 
 PAGE = 4096
 STEP, PLACES = 512, 256
-DRAWN = random.SystemRandom()     # taken before any candidate's code runs: what this process shows of itself is drawn, or a candidate would know it
+# taken before any candidate's code runs: what this process shows of itself is drawn, or a candidate
+# would know it
+DRAWN = random.SystemRandom()
 DAY = 86400
 
 
 def memory_at(count, place):
-    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
+    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the
+    address's next bits."""
     span = STEP * PLACES
     room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
@@ -55,8 +61,8 @@ class Shell:
         self.calls = 0            # of forward
 
     def turn(self):
-        """New inputs follow: every bit of an address beyond its alignment is another than at the last ones, so that what host code makes of such a bit
-        differs from call to call."""
+        """New inputs follow: every bit of an address beyond its alignment is another than at the last
+        ones, so that what host code makes of such a bit differs from call to call."""
         self.place ^= PLACES - 1
 
     def storage_of(self, buf):
@@ -65,7 +71,8 @@ class Shell:
             data = memory_at(max(buf.bytes, 1), self.place)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
                 piece = data[start:start + PAGE]
-                piece.copy_(torch.frombuffer(bytearray(random.Random(id(buf) ^ start).randbytes(piece.numel())), dtype=torch.uint8)) if piece.numel() else None
+                piece.copy_(torch.frombuffer(bytearray(random.Random(id(buf) ^ start).randbytes(piece.numel())),
+                                             dtype=torch.uint8)) if piece.numel() else None
             storage = data.untyped_storage()
             self.plain[id(buf)] = storage
             self.by_storage[storage._cdata] = (buf, storage)
@@ -83,7 +90,8 @@ class Shell:
     def outer(self, t):
         """The plain tensor for a TraceTensor."""
         with _disable_current_modes():
-            return torch.empty(0, dtype=t.dtype).set_(self.storage_of(t._buffer), t.storage_offset(), t.shape, t.stride())
+            return torch.empty(0, dtype=t.dtype).set_(self.storage_of(t._buffer), t.storage_offset(), t.shape,
+                                                      t.stride())
 
     def trace_of(self, t):
         """The TraceTensor behind a plain tensor, or None for a tensor of the host's."""
@@ -92,7 +100,8 @@ class Shell:
             return None
         with _disable_current_modes():
             storage = buf.storage
-            inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, TENSOR_OFFSET(t), t.shape, t.stride())
+            inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, TENSOR_OFFSET(t), t.shape,
+                t.stride())
             return TraceTensor(inner, buf, tracer_tensor.TRACER)
 
     def buffer_at(self, address):
@@ -161,7 +170,8 @@ def read(t, how):
 def install_tensor():
     tensor = torch.Tensor
     real_device = torch._C.TensorBase.device
-    real = {name: getattr(tensor, name) for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type")}
+    real = {name: getattr(tensor, name)
+            for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type")}
     device = lambda self: CUDA if stands_for_cuda(self) else real_device.__get__(self)
 
     def to(self, *args, **kwargs):
@@ -185,9 +195,11 @@ def install_tensor():
     tensor.to = to
     tensor.cuda = lambda self, *args, **kwargs: self if stands_for_cuda(self) else real["to"](self, "cuda")
     tensor.cpu = lambda self, *args, **kwargs: to(self, "cpu") if stands_for_cuda(self) else self
-    tensor.numpy = lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(self) else real["numpy"](self, *a, **k)
+    tensor.numpy = lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(
+        self) else real["numpy"](self, *a, **k)
     tensor.tolist = lambda self: read(self, "tolist()").tolist() if stands_for_cuda(self) else real["tolist"](self)
-    tensor.__array__ = lambda self, *a, **k: read(self, "numpy conversion").numpy() if stands_for_cuda(self) else real["__array__"](self, *a, **k)
+    tensor.__array__ = lambda self, *a, **k: read(self, "numpy conversion").numpy() if stands_for_cuda(
+        self) else real["__array__"](self, *a, **k)
 
     def type_of(self, dtype=None, *args, **kwargs):
         text = real["type"](self, dtype, *args, **kwargs)
@@ -198,8 +210,8 @@ def install_tensor():
 # ---- what else a trace could be told by ----
 
 class Clock:
-    """A clock far from the machine's. Host code may ask how long a launch took: in every second call of forward that is as long as a compiler takes, in the others
-    next to nothing."""
+    """A clock far from the machine's. Host code may ask how long a launch took: in every second call
+    of forward that is as long as a compiler takes, in the others next to nothing."""
 
     def __init__(self, real, later, unit):
         self.value, self.unit = real() + later * unit, unit
@@ -212,7 +224,8 @@ class Clock:
 
 
 def install_clocks():
-    """In both traces time is not the machine's; here it is another than in the first: days or years, as a date is a clock too."""
+    """In both traces time is not the machine's; here it is another than in the first: days or years,
+    as a date is a clock too."""
     later = DRAWN.randrange(2 * DAY, DRAWN.choice((90 * DAY, 12 * 366 * DAY)))
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
         setattr(time, name, Clock(getattr(time, name), later, 1))
@@ -221,9 +234,11 @@ def install_clocks():
     time.clock_gettime = lambda clock: time.time() if clock == time.CLOCK_REALTIME else time.monotonic()
     time.clock_gettime_ns = lambda clock: time.time_ns() if clock == time.CLOCK_REALTIME else time.monotonic_ns()
     for name in ("gmtime", "localtime"):
-        setattr(time, name, lambda seconds=None, real=getattr(time, name): real(time.time() if seconds is None else seconds))
+        setattr(time, name,
+                lambda seconds=None, real=getattr(time, name): real(time.time() if seconds is None else seconds))
     for name in ("ctime", "asctime"):
-        setattr(time, name, lambda at=None, real=getattr(time, name), now="time" if name == "ctime" else "localtime": real(getattr(time, now)() if at is None else at))
+        setattr(time, name, lambda at=None, real=getattr(time, name), now="time" if name == "ctime"
+                else "localtime": real(getattr(time, now)() if at is None else at))
     time.strftime = lambda form, at=None, real=time.strftime: real(form, time.localtime() if at is None else at)
 
     class LaterDatetime(datetime.datetime):
@@ -245,7 +260,9 @@ def install_clocks():
     datetime.date = LaterDate
 
 
-HIDDEN = []    # what own_names says, asked once in the zygote: a look at each module's name touches a thousand pages that a fork shares
+# what own_names says, asked once in the zygote: a look at each module's name touches a thousand
+# pages that a fork shares
+HIDDEN = []
 
 
 def own_names():
@@ -268,12 +285,16 @@ def install_names():
     os.environ.update(HOME=f"/home/{user}", USER=user, LOGNAME=user, CUDA_VISIBLE_DEVICES="0", LANG="C.UTF-8")
     os.environ.pop("TRITON_BACKENDS_IN_TREE", None)
     kernel = tracer_driver.TracedKernel
-    tracer_driver.ASM_MORE = {"ttgir": "module {}", "llir": "; ModuleID = 'LLVMDialectModule'", "ptx": "//", "cubin": DRAWN.randbytes(64)}
-    kernel.n_regs, kernel.n_spills, kernel.hash = DRAWN.randrange(16, 250), DRAWN.randrange(40), DRAWN.randbytes(32).hex()
+    tracer_driver.ASM_MORE = {"ttgir": "module {}", "llir": "; ModuleID = 'LLVMDialectModule'", "ptx": "//",
+                              "cubin": DRAWN.randbytes(64)}
+    kernel.n_regs, kernel.n_spills, kernel.hash = (DRAWN.randrange(16, 250), DRAWN.randrange(40),
+                                                   DRAWN.randbytes(32).hex())
     tracer_driver.SHARED = DRAWN.randrange(1, 200) * 512
     used = DRAWN.randrange(1, 1 << 16) << 9
-    torch.cuda.memory_allocated = torch.cuda.max_memory_allocated = torch.cuda.memory_reserved = torch.cuda.max_memory_reserved = lambda *args, **kwargs: used
-    torch.cuda.memory_stats = lambda *args: {"allocated_bytes.all.current": used, "allocation.all.current": used >> 14, "num_ooms": 0}
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        setattr(torch.cuda, name, lambda *args, **kwargs: used)
+    torch.cuda.memory_stats = lambda *args: {"allocated_bytes.all.current": used, "allocation.all.current": used >> 14,
+                                             "num_ooms": 0}
     torch.cuda.Event.elapsed_time = lambda self, end: 10 ** DRAWN.uniform(-3, 3)
 
 
@@ -297,7 +318,8 @@ def install_process():
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
     gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
-    flags = {name: getattr(sys.flags, name) for name in dir(sys.flags) if not name.startswith(("_", "n_")) and name not in ("count", "index")}
+    flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
+             if not name.startswith(("_", "n_")) and name not in ("count", "index")}
     flags.update(isolated=0, no_user_site=0, ignore_environment=0)
     sys.flags = collections.namedtuple("flags", flags)(**flags)
     install_threads(pid)
@@ -319,8 +341,9 @@ def install_threads(pid):
 
 
 def install_chance(seed):
-    """Generators that a process of its own would have seeded otherwise; what the job seeds itself comes later. Hashes of texts and identities of objects, which
-    two processes of one zygote share, are others for the candidate: its module gets builtins of its own (own_builtins)."""
+    """Generators that a process of its own would have seeded otherwise; what the job seeds itself
+    comes later. Hashes of texts and identities of objects, which two processes of one zygote share,
+    are others for the candidate: its module gets builtins of its own (own_builtins)."""
     random.seed(seed)
     torch.default_generator.manual_seed(seed + 1)
     numpy = sys.modules.get("numpy")
@@ -342,16 +365,21 @@ def own_builtins():
 
 # ---- what the sandbox refuses ----
 
-# Events of the interpreter (sys.addaudithook) by their first words, and what host code does there. Here it would be told by a refusal that it is traced, so whoever
-# tries is refused, whatever comes of it.
-EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", "os.chdir": "a folder", "os.mkdir": "a folder", "os.remove": "a file",
-          "os.rename": "a file", "os.link": "a file", "os.symlink": "a file", "os.truncate": "a file", "os.utime": "a file", "os.chmod": "a file",
-          "subprocess.Popen": "other processes", "os.system": "other processes", "os.fork": "other processes", "os.forkpty": "other processes",
-          "os.exec": "other processes", "os.posix_spawn": "other processes", "os.spawn": "other processes", "os.kill": "other processes", "os.killpg": "other processes",
-          "_thread.start_new_thread": "threads", "socket.__new__": "the network", "socket.gethostbyname": "the network", "socket.getaddrinfo": "the network",
-          "ctypes.dlopen": "the process's memory", "ctypes.dlsym": "the process's memory", "ctypes.string_at": "the process's memory",
-          "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory", "fcntl.ioctl": "a device", "resource.setrlimit": "limits",
-          "sys._current_frames": "the frames of its callers", "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
+# Events of the interpreter (sys.addaudithook) by their first words, and what host code does there.
+# Here it would be told by a refusal that it is traced, so whoever tries is refused, whatever comes
+# of it.
+EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", "os.chdir": "a folder",
+          "os.mkdir": "a folder", "os.remove": "a file", "os.rename": "a file", "os.link": "a file",
+          "os.symlink": "a file", "os.truncate": "a file", "os.utime": "a file", "os.chmod": "a file",
+          "subprocess.Popen": "other processes", "os.system": "other processes", "os.fork": "other processes",
+          "os.forkpty": "other processes", "os.exec": "other processes", "os.posix_spawn": "other processes",
+          "os.spawn": "other processes", "os.kill": "other processes", "os.killpg": "other processes",
+          "_thread.start_new_thread": "threads", "socket.__new__": "the network", "socket.gethostbyname": "the network",
+          "socket.getaddrinfo": "the network", "ctypes.dlopen": "the process's memory",
+          "ctypes.dlsym": "the process's memory", "ctypes.string_at": "the process's memory",
+          "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory",
+          "fcntl.ioctl": "a device", "resource.setrlimit": "limits", "sys._current_frames": "the frames of its callers",
+          "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
 READABLE = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
@@ -383,7 +411,8 @@ def is_readable(path):
     if isinstance(path, int):
         return False
     path = os.fsdecode(path)
-    return os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE) or any(p.startswith(f"{path}/") for p in READABLE)
+    return (os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE)
+            or any(p.startswith(f"{path}/") for p in READABLE))
 
 
 def watched(real, what, is_fine=lambda *args: False):
@@ -395,7 +424,8 @@ def watched(real, what, is_fine=lambda *args: False):
 
 
 def watch(event, args):
-    """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it; nothing of a module needs that."""
+    """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it;
+    nothing of a module needs that."""
     what = EVENTS.get(event)
     is_frame = event == "sys._getframe" or event == "object.__getattr__" and args[1] in FRAME_NAMES
     if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):

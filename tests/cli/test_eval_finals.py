@@ -73,8 +73,9 @@ with open(tool, "w") as f:
 os.chmod(tool, 0o755)
 os.environ["PATH"] = f"{os.path.abspath(work)}/bin:{os.environ['PATH']}"
 os.environ.setdefault("HONE_PYTHON", os.path.abspath("build/venv/bin/python"))
-p = run(hone, "eval", "--policy_answers", f"{work}/answers", "--tasks", f"{work}/tasks.jsonl", "--split", "",
-        "--num_samples", "2", "--verify_device", "cuda", "--verify_threads", "2", "--json", "--out", f"{work}/rows.jsonl")
+p = run(hone, "eval", "--policy_answers", f"{work}/answers", "--tasks", f"{work}/tasks.jsonl",
+        "--split", "", "--num_samples", "2", "--verify_device", "cuda", "--verify_threads", "2", "--json",
+        "--out", f"{work}/rows.jsonl")
 check("eval ends well", p.returncode == 0, p.stderr[-2000:])
 finals = json.loads(p.stdout)["finals"]
 rows = [json.loads(line) for line in open(f"{work}/rows.jsonl")]

@@ -130,15 +130,21 @@ def test_plan(policy):
     card = (*gpu[:-1], "--cuda_card")
     p, m = plan(*card, "rtx4090")
     most = re.search(r"the card has 24210.3 MiB: it does not fit\n.*with --max_tokens (\d+) it fits", p.stdout)
-    check("an RTX 4090's 24 GiB hold an 8B's training with fewer tokens at once; the sum says so", most and m.get("total", 0) > 24210.3, p.stdout)
+    check("an RTX 4090's 24 GiB hold an 8B's training with fewer tokens at once; the sum says so",
+          most and m.get("total", 0) > 24210.3, p.stdout)
     p, m = plan(*card, "RTX 4090", "--max_tokens", most[1] if most else 0)
-    check("and then they do", "the card has 24210.3 MiB: it fits" in p.stdout and m.get("total", 1e9) <= 24210.3, p.stdout)
+    check("and then they do", "the card has 24210.3 MiB: it fits" in p.stdout and m.get("total", 1e9) <= 24210.3,
+          p.stdout)
     p, m = plan(*card, "a100")
-    check("an A100's 79 GiB hold it as it is", "4096 packed tokens, forward and backward\n" in p.stdout and "the card has 81153.8 MiB: it fits" in p.stdout, p.stdout)
+    check("an A100's 79 GiB hold it as it is",
+          "4096 packed tokens, forward and backward\n" in p.stdout and "the card has 81153.8 MiB: it fits" in p.stdout,
+          p.stdout)
     p, m = plan(*card, "a100", "--memory", "30GiB")
-    check("the smaller of card and --memory holds", "--memory allows 30720.0 MiB: it does not fit" in p.stdout, p.stdout)
+    check("the smaller of card and --memory holds", "--memory allows 30720.0 MiB: it does not fit" in p.stdout,
+          p.stdout)
     p, _ = plan(*card, "tpu", expect=2)
-    check("a card that nobody knows is refused by those that are known", p.returncode == 2 and "H200, H100, A100" in p.stderr, p.stderr)
+    check("a card that nobody knows is refused by those that are known",
+          p.returncode == 2 and "H200, H100, A100" in p.stderr, p.stderr)
     p, _ = plan(*gpu, "40", expect=2)
     check("a cap without a unit is refused", p.returncode == 2 and "as 24GiB" in p.stderr, p.stderr)
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")

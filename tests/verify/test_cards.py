@@ -1,7 +1,9 @@
-"""hone verify --gpu: kernels are compiled for the card that is named, and held to its shared memory.  timeout: 300
+"""hone verify --gpu: kernels are compiled for the card that is named, and held to its shared memory.
+timeout: 300
 
-A product whose tiles wait in shared memory, so many stages of 32 KiB (Hopper keeps one more of them than the others do): what one card runs, a smaller one
-refuses by its name. And numbers of 8 bits, which cards before 8.9 do not have."""
+A product whose tiles wait in shared memory, so many stages of 32 KiB (Hopper keeps one more of them
+than the others do): what one card runs, a smaller one refuses by its name. And numbers of 8 bits,
+which cards before 8.9 do not have."""
 import json, os, re, sys
 
 sys.path.append("tests")
@@ -46,8 +48,8 @@ class ModelNew(nn.Module):
 
 def verdicts(card):
     """Of all candidates, by name."""
-    p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/all", "--gpu", card, "--threads", 1, "--num_correct_trials", 1, "--seed", 3,
-            "--json")
+    p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/all", "--gpu", card, "--threads", 1,
+            "--num_correct_trials", 1, "--seed", 3, "--json")
     rows = [json.loads(line) for line in p.stdout.splitlines() if line.startswith("{")]
     return {os.path.basename(r.get("candidate", "")).removesuffix(".py"): r for r in rows}
 
@@ -61,7 +63,8 @@ def needed(v):
 os.mkdir(f"{work}/all")
 with open(f"{work}/task.py", "w") as f:
     f.write(TASK)
-for name, stages, cast in (("stages3", 3, ""), ("stages5", 5, ""), ("stages7", 7, ""), ("fp8", 3, ".to(tl.float8e4nv)")):
+for name, stages, cast in (("stages3", 3, ""), ("stages5", 5, ""), ("stages7", 7, ""),
+                           ("fp8", 3, ".to(tl.float8e4nv)")):
     with open(f"{work}/all/{name}.py", "w") as f:
         f.write(CANDIDATE.replace("STAGES", str(stages)).replace("CAST", cast))
 KIB = 1 << 10
@@ -69,13 +72,14 @@ got = {card: verdicts(card) for card in ("h200", "a100", "rtx4090")}
 is_genuine = lambda card, name: got[card].get(name, {}).get("verdict") == "genuine"
 for card, name, most in (("a100", "A100", 163 * KIB), ("rtx4090", "RTX 4090", 99 * KIB)):
     v = got[card].get("stages7", {})
-    check(f"192 KiB of shared memory are refused by name for the {card}",
-          v.get("reason") == "out-of-resources" and f"does not fit on the {name}" in v["detail"] and needed(v) == (192 * KIB, most), v)
+    check(f"192 KiB of shared memory are refused by name for the {card}", v.get("reason") == "out-of-resources"
+          and f"does not fit on the {name}" in v["detail"] and needed(v) == (192 * KIB, most), v)
 check("on an H200 the same kernel may have its 224 KiB", is_genuine("h200", "stages7"), got["h200"])
 check("128 KiB run on an A100", is_genuine("a100", "stages5"), got["a100"])
 v = got["rtx4090"].get("stages5", {})
 check("and not on an RTX 4090", v.get("reason") == "out-of-resources" and needed(v) == (128 * KIB, 99 * KIB), v)
 check("which runs 64 KiB", is_genuine("rtx4090", "stages3"), got["rtx4090"])
 v = got["a100"].get("fp8", {})
-check("numbers of 8 bits that an A100 lacks are refused by message", v.get("verdict") == "invalid" and "fp8e4nv" in (v.get("detail") or ""), v)
+check("numbers of 8 bits that an A100 lacks are refused by message",
+      v.get("verdict") == "invalid" and "fp8e4nv" in (v.get("detail") or ""), v)
 done()
