@@ -352,7 +352,8 @@ EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", 
           "ctypes.dlopen": "the process's memory", "ctypes.dlsym": "the process's memory", "ctypes.string_at": "the process's memory",
           "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory", "fcntl.ioctl": "a device", "resource.setrlimit": "limits",
           "sys._current_frames": "the frames of its callers", "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
-READABLE = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+FOLDERS = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
 REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
