@@ -381,16 +381,17 @@ def refuse(what):
 
 
 def is_readable(path):
-    if isinstance(path, int):
+    if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
     return os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE) or any(p.startswith(f"{path}/") for p in READABLE)
 
 
-def watched(real, what, is_fine=lambda *args: False):
+def watched(real, what, is_fine=lambda first: False):
     def call(*args, **kwargs):
-        if not watch.is_busy and not is_fine(*args) and is_candidates_doing():
-            refuse(f"{what} ({args[0]})" if args and type(args[0]) is str else what)
+        first = args[0] if args else next(iter(kwargs.values()), 0)
+        if not watch.is_busy and not is_fine(first) and is_candidates_doing():
+            refuse(f"{what} ({first})" if type(first) is str else what)
         return real(*args, **kwargs)
     return call
 
