@@ -1,4 +1,5 @@
-"""What tests of commands share: the program, a run of it, and TAP. A test adds this folder to sys.path; it is run from the root of the repository."""
+"""What tests of commands share: the program, a run of it, and TAP. A test adds this folder to
+sys.path; it is run from the root of the repository."""
 import os, shutil, subprocess, sys
 
 build = os.environ.get("BUILD", "build/release")
@@ -24,7 +25,8 @@ def run(*args, expect=None):
     args = [str(a) for a in args]
     p = subprocess.run(args, capture_output=True, text=True, timeout=300)
     if expect not in (None, p.returncode):
-        print(f"# {' '.join(args)}: exit {p.returncode}, expected {expect}\n# " + p.stderr[-2000:].replace("\n", "\n# "), flush=True)
+        print(f"# {' '.join(args)}: exit {p.returncode}, expected {expect}\n# " + p.stderr[-2000:].replace("\n",
+            "\n# "), flush=True)
     return p
 
 
@@ -37,7 +39,8 @@ def work_folder(name):
 
 
 def tiny_policy():
-    """Folder of a policy that knows three tasks by heart (tests/rl/tiny_policy.sh); None and a failed check when it could not be made."""
+    """Folder of a policy that knows three tasks by heart (tests/rl/tiny_policy.sh); None and a failed
+    check when it could not be made."""
     p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
     if p.returncode:
         check("the policy is made", False, p.stderr)

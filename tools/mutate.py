@@ -29,22 +29,30 @@ usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a
 takes it again. --workers: mutants at once, each in a tree of its own and on a core of its own;
 --jobs is for each build. --without: tests that are left out.
 """
-import argparse, concurrent.futures, difflib, fnmatch, glob, json, os, queue, random, re, shutil, signal, subprocess, sys, threading, time
+import argparse, concurrent.futures, difflib, fnmatch, glob, json, os, queue, random, re, shutil, signal, subprocess
+import sys, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # pattern, replacements: one is drawn. Applied to code alone: no comments, strings, #lines, asserts.
 EDITS = [
-    (r"(?<![<>=!+\-*/%&|^])<(?![<=])", ["<=", ">"]), (r"(?<![<>=!\-])>(?![>=])", [">=", "<"]), (r"<=", ["<", ">="]), (r">=", [">", "<="]),
+    (r"(?<![<>=!+\-*/%&|^])<(?![<=])", ["<=", ">"]), (r"(?<![<>=!\-])>(?![>=])", [">=", "<"]), (r"<=", ["<", ">="]),
+    (r">=", [">", "<="]),
     (r"(?<![=!<>])==(?!=)", ["!="]), (r"!=", ["=="]), (r"&&", ["||"]), (r"\|\|", ["&&"]),
-    (r"(?<=[\w)\]]) \+ (?=[\w(])", [" - "]), (r"(?<=[\w)\]]) - (?=[\w(])", [" + "]), (r"(?<=[\w)\]]) \* (?=[\w(])", [" + "]), (r"(?<=[\w)\]]) / (?=[\w(])", [" * "]),
-    (r"(?<=[\w)\]]) % (?=[\w(])", [" / "]), (r"\+=", ["-=", "="]), (r"-=", ["+="]), (r"\|=", ["="]), (r"<<", [">>"]), (r">>", ["<<"]),
-    (r"(?<![\w.])0(?![\w.])", ["1"]), (r"(?<![\w.])1(?![\w.])", ["0", "2"]), (r"(?<![\w.])([2-9]|[1-9]\d+)(?![\w.])", ["plus one"]),
-    (r"\bif \((?!!)", ["if (!"]), (r"\bMIN\(", ["MAX("]), (r"\bMAX\(", ["MIN("]), (r"\btrue\b", ["false"]), (r"\bfalse\b", ["true"]),
+    (r"(?<=[\w)\]]) \+ (?=[\w(])", [" - "]), (r"(?<=[\w)\]]) - (?=[\w(])", [" + "]),
+    (r"(?<=[\w)\]]) \* (?=[\w(])", [" + "]), (r"(?<=[\w)\]]) / (?=[\w(])", [" * "]),
+    (r"(?<=[\w)\]]) % (?=[\w(])", [" / "]), (r"\+=", ["-=", "="]), (r"-=", ["+="]), (r"\|=", ["="]), (r"<<", [">>"]),
+    (r">>", ["<<"]),
+    (r"(?<![\w.])0(?![\w.])", ["1"]), (r"(?<![\w.])1(?![\w.])", ["0", "2"]),
+    (r"(?<![\w.])([2-9]|[1-9]\d+)(?![\w.])", ["plus one"]),
+    (r"\bif \((?!!)", ["if (!"]), (r"\bMIN\(", ["MAX("]), (r"\bMAX\(", ["MIN("]), (r"\btrue\b", ["false"]),
+    (r"\bfalse\b", ["true"]),
     (r"\bcontinue;", ["break;"]), (r"\breturn rc;", ["return 0;"]), (r"(?<=\t)\w+\([^;{}]*\);$", [";"]),
 ]
 # Lines whose change no test should have to see: declarations of what must hold, freeing at the end,
 # text for people.
-LEFT_ALONE = re.compile(r"^\s*(const |static )?(struct )?\w+ \*?\w+\[[\w ]+\];|^\s*(#|CHECKF?\(|free\(|\*|/\*|static_assert|_Static_assert)|err_set\(|err_prefix\(|log_|fprintf\(stderr")
+LEFT_ALONE = re.compile(
+    r"^\s*(const |static )?(struct )?\w+ \*?\w+\[[\w ]+\];|^\s*(#|CHECKF?\(|free\(|\*|/\*|static_assert|"
+    r"_Static_assert)|err_set\(|err_prefix\(|log_|fprintf\(stderr")
 
 
 def say(text):
@@ -84,9 +92,11 @@ def places(path):
     for number, line in enumerate(open(path), 1):
         line = line.rstrip("\n")
         was_in = in_comment
-        in_comment = (in_comment or "/*" in line) and line.rfind("*/") <= line.rfind("/*") if "/*" in line or "*/" in line else in_comment
+        in_comment = ((in_comment or "/*" in line) and line.rfind("*/") <= line.rfind("/*")
+                      if "/*" in line or "*/" in line else in_comment)
         # A statement that is left alone is so to its end, on whichever line that is.
-        in_left_alone = in_left_alone or bool(LEFT_ALONE.search(line)) and not line.lstrip().startswith(("#", "*", "/*"))
+        in_left_alone = (in_left_alone or bool(LEFT_ALONE.search(line))
+                         and not line.lstrip().startswith(("#", "*", "/*")))
         was_left_alone, in_left_alone = in_left_alone, in_left_alone and not line.endswith((";", "{", "}"))
         if was_in or was_left_alone or not line.startswith("\t") or LEFT_ALONE.search(line):
             continue
@@ -113,7 +123,8 @@ def draw(root, number, seed, rooms, only):
     r = random.Random(f"{seed}/{number}")
     while True:
         room = r.choice(only or rooms)
-        files = sorted(os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(f"{root}/src/{room}") for f in fs if f.endswith((".c", ".h")))
+        files = sorted(os.path.relpath(os.path.join(d, f), root) for d, _, fs in os.walk(f"{root}/src/{room}")
+                       for f in fs if f.endswith((".c", ".h")))
         file = r.choice([f for f in files if "/cuda/" not in f])
         spots = places(f"{root}/{file}")
         if not spots:
@@ -147,7 +158,8 @@ class Tree:
             subprocess.run(["git", "-C", self.path, "checkout", "-q", "."], check=True)   # an edit that a kill left
         elif not os.path.isdir(self.path) or is_fresh:
             shutil.rmtree(self.path, ignore_errors=True)
-            shutil.copytree(ROOT, self.path, symlinks=True, ignore=lambda d, names: ["mutate"] if d == f"{ROOT}/build" else [])
+            shutil.copytree(ROOT, self.path, symlinks=True,
+                            ignore=lambda d, names: ["mutate"] if d == f"{ROOT}/build" else [])
         os.makedirs(f"{self.path}/build", exist_ok=True)
         for name in ("venv", "deps"):
             if not os.path.lexists(f"{self.path}/build/{name}"):
@@ -168,8 +180,8 @@ class Tree:
         """(exit status or None after the limit, output)"""
         pin = (lambda: os.sched_setaffinity(0, {self.cpu})) if self.cpu is not None else None
         environment = dict(os.environ, OMP_NUM_THREADS="1") if self.cpu is not None else None
-        p = subprocess.Popen(command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-                             preexec_fn=pin, env=environment)
+        p = subprocess.Popen(command, cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             errors="replace", start_new_session=True, preexec_fn=pin, env=environment)
         self.running.add(p)
         try:
             return (p.communicate(timeout=seconds)[0], p.returncode)[::-1]
@@ -205,7 +217,8 @@ class Tree:
 
 def stripped(path):
     """The machine code of an object file, for `changed nothing`."""
-    p = subprocess.run(["objdump", "-d", "-s", "-j", ".text", "-j", ".rodata", "-j", ".data", path], capture_output=True)
+    p = subprocess.run(["objdump", "-d", "-s", "-j", ".text", "-j", ".rodata", "-j", ".data", path],
+                       capture_output=True)
     return p.stdout
 
 
@@ -252,14 +265,16 @@ class Tests:
 class Judge:
     """Runs tests over one mutant after another, in any of its trees."""
     def __init__(self, tests, jobs, seconds, rooms, uses, equal):
-        self.tests, self.jobs, self.seconds, self.rooms, self.uses, self.equal = tests, jobs, seconds, rooms, uses, equal
+        self.tests, self.jobs, self.seconds, self.rooms, self.uses, self.equal = (tests, jobs, seconds, rooms, uses,
+            equal)
 
     def passes(self, tree, name, seconds):
         """(True, False or None after the limit, the first failure)"""
         status, out = tree.run(["tests/run.sh", "--test", name], seconds)
         failures = re.findall(rf"^  {re.escape(name)}: (.*)$", out.split("\nfailed:")[-1], re.M)
         late = status is None or bool(failures) and all("timeout" in f or "took longer" in f for f in failures)
-        return (True, "") if status == 0 else (None if late else False, failures[0] if failures else "no failure was printed")
+        return ((True, "") if status == 0
+                else (None if late else False, failures[0] if failures else "no failure was printed"))
 
     def believed(self, tree, name, is_late):
         """Whether the test passes on the tree without an edit, as it stands now."""
@@ -343,7 +358,8 @@ def equal_edits(path):
         lines = [line for line in block.split("\n") if line and not line.startswith("#")]
         if lines:
             file, old, new, *why = lines
-            assert old[:2] == "- " and new[:2] == "+ " and why and all(w[:2] == "= " for w in why), f"{path}: a block is not file, - old, + new, = why:\n{block}"
+            assert (old[:2] == "- " and new[:2] == "+ " and why and all(w[:2] == "= " for w in why)), (
+                f"{path}: a block is not file, - old, + new, = why:\n{block}")
             found[(file, old[2:], new[2:])] = " ".join(w[2:] for w in why)
     return found
 
@@ -354,14 +370,16 @@ def sum_up(rows):
         if r["verdict"] not in ("killed", "gone"):
             say(f"{r['number']} {r['file']}:{r['line']}: {r['verdict']} ({r['by']})\n  - {r['old']}\n  + {r['new']}")
     count = {v: sum(r["verdict"] == v for r in rows) for v in ("killed", "survived", "open", "equal", "gone")}
-    say(f"{len(rows)} mutants, {count['killed']} killed, {count['survived']} survived, {count['open']} open, {count['equal']} change nothing, {count['gone']} in code that is gone; "
+    say(f"{len(rows)} mutants, {count['killed']} killed, {count['survived']} survived, {count['open']} open, "
+        f"{count['equal']} change nothing, {count['gone']} in code that is gone; "
         f"{100 * count['survived'] / max(count['killed'] + count['survived'], 1):.1f} % of those decided survived")
 
 
 class Run:
     """One run over mutants: workers take numbers, rows are appended as they come."""
     def __init__(self, options, path, base, judge, only):
-        self.o, self.path, self.base, self.court, self.only, self.lock = options, path, base, judge, only, threading.Lock()
+        self.o, self.path, self.base, self.court, self.only, self.lock = (options, path, base, judge, only,
+                                                                          threading.Lock())
         self.done, self.commit, self.reach, self.is_ending = results(path), base.commit(), "own", False
 
     def is_decided(self, number):
@@ -379,7 +397,8 @@ class Run:
         passed = row.get("passed", [])
         if row["commit"] == self.commit:
             return list(passed)
-        p = subprocess.run(["git", "-C", self.base.path, "diff", "--name-only", row["commit"], "HEAD", "--", "tests"], capture_output=True, text=True)
+        p = subprocess.run(["git", "-C", self.base.path, "diff", "--name-only", row["commit"], "HEAD", "--", "tests"],
+                           capture_output=True, text=True)
         changed = set(p.stdout.split())
         return [n for n in passed if p.returncode == 0 and not {f"tests/{n}", f"tests/{n}.c"} & changed]
 
@@ -391,7 +410,8 @@ class Run:
             lines = self.base.lines(before["file"])
             at = [i for i, line in enumerate(lines, 1) if line.strip() == before["old"]]
             for i in sorted(at, key=lambda i: abs(i - before["line"]))[:1]:
-                yield before["file"].split("/")[1], before["file"], i, lines[i - 1], lines[i - 1].replace(before["old"], before["new"])
+                yield before["file"].split("/")[1], before["file"], i, lines[i - 1], lines[i - 1].replace(before["old"],
+                    before["new"])
 
     def one(self, tree, number):
         before = self.done.get((self.o.seed, number))
@@ -404,7 +424,8 @@ class Run:
             if verdict != "no mutant":
                 break
             before, passed = None, []   # with another compiler it was one
-        row = dict(number=number, seed=self.o.seed, commit=self.commit, file=file, line=n, old=old.strip(), new=new.strip(), verdict=verdict, by=by, reach=self.reach, passed=passed)
+        row = dict(number=number, seed=self.o.seed, commit=self.commit, file=file, line=n, old=old.strip(),
+                   new=new.strip(), verdict=verdict, by=by, reach=self.reach, passed=passed)
         if verdict in ("gone", "no mutant"):   # with --again there is no other in its place
             row = dict(self.done[(self.o.seed, number)], commit=self.commit, verdict="gone", by=by)
         with self.lock:

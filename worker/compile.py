@@ -1,7 +1,9 @@
-"""compile: Triton IR to machine code for the card of the job, without a GPU (docs/worker-protocol.md, "compile").
+"""compile: Triton IR to machine code for the card of the job, without a GPU (docs/worker-protocol.md,
+"compile").
 
-The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program that any worker may start. The IR is the candidate's, so the
-process is sandboxed like a tracer's; beyond that it has one scratch folder, made for it and removed with it.
+The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program
+that any worker may start. The IR is the candidate's, so the process is sandboxed like a tracer's;
+beyond that it has one scratch folder, made for it and removed with it.
 """
 import os
 import re
@@ -24,10 +26,12 @@ NAME_MAX = 256                 # of a kernel, in the answer
 STAGE_TEXT_MAX = 4 << 20       # of one stage: longer ones are left out
 INT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 BOOL_OPTIONS = ("enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl")
-# What a candidate may tell ptxas (the option "ptx_options"): words that choose among correct codes. None names a file or another card.
-PTX_WORDS = re.compile(r"-O[0-3]|--opt-level=[0-3]|-w|--disable-warnings|--warn-on-spills|--fmad=(true|false)|--maxrregcount=\d{1,3}"
-                       r"|(-dlcm|--def-load-cache)=(ca|cg|cs|lu|cv)|(-dscm|--def-store-cache)=(wb|cg|cs|wt)"
-                       r"|--allow-expensive-optimizations=(true|false)|--disable-optimizer-constants|--uumn|--preserve-relocs")
+# What a candidate may tell ptxas (the option "ptx_options"): words that choose among correct codes.
+# None names a file or another card.
+PTX_WORDS = re.compile(
+    r"-O[0-3]|--opt-level=[0-3]|-w|--disable-warnings|--warn-on-spills|--fmad=(true|false)|--maxrregcount=\d{1,3}"
+    r"|(-dlcm|--def-load-cache)=(ca|cg|cs|lu|cv)|(-dscm|--def-store-cache)=(wb|cg|cs|wt)"
+    r"|--allow-expensive-optimizations=(true|false)|--disable-optimizer-constants|--uumn|--preserve-relocs")
 SANDBOX = {
     "allow_fork": 1, "allow_memfd": 1,
     "exec_paths": [PTXAS, os.path.realpath("/lib64/ld-linux-x86-64.so.2")],
@@ -42,7 +46,8 @@ class CompileFault(Exception):
 
 def read_paths():
     """Shared libraries, for ptxas; it reads its own program file too."""
-    return ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", os.path.dirname(PTXAS)]
+    return ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib",
+            os.path.dirname(PTXAS)]
 
 
 # ---- a folder for each job, whose end removes it ----
@@ -98,7 +103,9 @@ def ptx_words(job):
     words = job.get("ptx_options", "").split()
     for word in words:
         if not PTX_WORDS.fullmatch(word):
-            raise CompileFault("compile-error", f"ptx_options: {word!r} is not among the words that ptxas may be given here (docs/worker-protocol.md)")
+            raise CompileFault(
+                "compile-error",
+                f"ptx_options: {word!r} is not among the words that ptxas may be given here (docs/worker-protocol.md)")
     return words
 
 
@@ -110,7 +117,8 @@ def argument_types(module):
 def tensor_maps(metadata):
     """How the driver has to encode each host descriptor; empty where the kernel takes base, sizes and strides."""
     return [{"swizzle": int(m["swizzle"]), "elem_size": int(m["elem_size"]), "elem_type": int(m["elem_type"]),
-             "block_size": [int(n) for n in m["block_size"]], "fp4_padded": bool(m["fp4_padded"])} for m in metadata.get("tensordesc_meta") or []]
+             "block_size": [int(n) for n in m["block_size"]], "fp4_padded": bool(m["fp4_padded"])}
+            for m in metadata.get("tensordesc_meta") or []]
 
 
 def compile_ttir(job, folder):
@@ -134,15 +142,19 @@ def compile_ttir(job, folder):
             texts[name] = text
     shared, most = metadata.get("shared") or 0, int(job["shared_bytes"])
     if shared > most:
-        raise CompileFault("out-of-resources", f"out of resource: shared memory, required {shared}, hardware limit {most}. "
+        raise CompileFault("out-of-resources",
+                           f"out of resource: shared memory, required {shared}, hardware limit {most}. "
                            "Reducing block sizes or num_stages may help.", shared)
     cubin, log = assemble(module, target.arch, folder, ([] if options.enable_fp_fusion else ["--fmad=false"]) + words)
     result = {
-        "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin), "registers": found(log, r"Used (\d+) registers"),
+        "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin),
+        "registers": found(log, r"Used (\d+) registers"),
         "spills": found(log, r"(\d+) bytes spill stores") + found(log, r"(\d+) bytes spill loads"),
         "stack_bytes": found(log, r"(\d+) bytes stack frame"), "shared_bytes": shared,
-        "num_warps": metadata.get("num_warps", options.num_warps), "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
-        "global_scratch_align": metadata.get("global_scratch_align") or 1, "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
+        "num_warps": metadata.get("num_warps", options.num_warps),
+        "global_scratch_bytes": metadata.get("global_scratch_size") or 0,
+        "global_scratch_align": metadata.get("global_scratch_align") or 1,
+        "profile_scratch_bytes": metadata.get("profile_scratch_size") or 0,
         "args": types, "tensor_maps": tensor_maps(metadata),
     }
     result.update(texts)
@@ -151,7 +163,8 @@ def compile_ttir(job, folder):
 
 
 def joined(ptx):
-    """[[line, column, bytes]]: the most that one access to global memory reads or writes at once at each place of the candidate."""
+    """[[line, column, bytes]]: the most that one access to global memory reads or writes at once at
+    each place of the candidate."""
     files = {m[1] for m in re.finditer(r'^\s*\.file\s+(\d+)\s+.*"(?:[^"]*/)?candidate\.py"', ptx, re.M)}
     at, most = None, {}
     for line in ptx.splitlines():
@@ -164,7 +177,9 @@ def joined(ptx):
 
 
 LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
-ACCESS = re.compile(r"\b(?:ld|st)\.global(?:\.[a-zA-Z]\w*(?:::\w+)*)*?(?:\.v(\d))?\.[busf](\d+)\b|\b(cp\.async\.(ca|cg)\.shared\.global).*?, (0x[0-9a-f]+|\d+)")
+ACCESS = re.compile(
+    r"\b(?:ld|st)\.global(?:\.[a-zA-Z]\w*(?:::\w+)*)*?(?:\.v(\d))?\.[busf](\d+)\b|\b(cp\.async\.(ca|"
+    r"cg)\.shared\.global).*?, (0x[0-9a-f]+|\d+)")
 JOINED_MAX = 4096
 
 
@@ -181,7 +196,8 @@ def assemble(ptx, arch, folder, more):
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         raise CompileFault("timeout-compile", "ptxas used up the candidate's time")
     if status != 0:
-        raise CompileFault("ptxas-error", f"ptxas ended with {status_text(status)}: {text.replace(folder + os.sep, '')}")
+        raise CompileFault("ptxas-error",
+                           f"ptxas ended with {status_text(status)}: {text.replace(folder + os.sep, '')}")
     with open(binary, "rb") as f:
         return f.read(), text
 

@@ -1,8 +1,11 @@
-"""A candidate's file, run for real on a GPU (`hone verify --live`): by the timer's zygote, in a process of its own, sandboxed as a reference's.
+"""A candidate's file, run for real on a GPU (`hone verify --live`): by the timer's zygote, in a
+process of its own, sandboxed as a reference's.
 
-Here a candidate's host code meets data, and so can do all that the tracer rules out: look at values, keep results, call torch. What comes of it is therefore
-never more than `partial`, and tells nothing of time. It says two things: that a file which cannot be traced gives right results, and that a genuine one, run as
-its user will run it, gives what its tape gave. Inputs and parameters are one trial's bytes, as in timer.py; no expected value, clock or time is given."""
+Here a candidate's host code meets data, and so can do all that the tracer rules out: look at
+values, keep results, call torch. What comes of it is therefore never more than `partial`, and tells
+nothing of time. It says two things: that a file which cannot be traced gives right results, and
+that a genuine one, run as its user will run it, gives what its tape gave. Inputs and parameters are
+one trial's bytes, as in timer.py; no expected value, clock or time is given."""
 import importlib.util
 import math
 import os
@@ -13,9 +16,10 @@ import torch
 from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, named_tensors, seed_all
 
-DTYPES = {dtype_name(torch.empty(0, dtype=d)): d for d in (
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8, torch.int16, torch.int32, torch.int64,
-    torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool)}
+DTYPES = {dtype_name(torch.empty(0, dtype=d)): d
+          for d in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+                    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32,
+                    torch.uint64, torch.bool)}
 
 
 def image(given, at, dtype, shape, stride):
@@ -71,13 +75,15 @@ class Live:
         if not isinstance(cls, type):
             raise Fault("task-unsupported", "the source defines no class ModelNew")
         torch.manual_seed(job["init_seed"])
-        self.model = cls(*[value(v, none) for v in job["init_args"]], **{k: value(v, none) for k, v in job["init_kwargs"].items()})
+        self.model = cls(*[value(v, none) for v in job["init_args"]],
+                         **{k: value(v, none) for k, v in job["init_kwargs"].items()})
         if isinstance(self.model, torch.nn.Module):
             self.model = self.model.to(device).train(job["training"])
             self.state({p["name"]: p for p in trial["params"]}, job["state"])
         following = iter(trial["inputs"])
         self.args = [value(v, lambda spec: self.input(spec, next(following))) for v in job["inputs"]]
-        self.kwargs = {k: value(v, lambda spec: self.input(spec, next(following))) for k, v in job["input_kwargs"].items()}
+        self.kwargs = {k: value(v, lambda spec: self.input(spec, next(following)))
+                       for k, v in job["input_kwargs"].items()}
 
     def input(self, spec, at):
         values = image(self.given, at, DTYPES[spec["dtype"]], spec["shape"], spec["stride"])
@@ -85,7 +91,8 @@ class Live:
         return to.copy_(values).requires_grad_(bool(spec.get("requires_grad")))
 
     def state(self, given, known):
-        """Parameters of the reference's name, shape and dtype get the trial's values; others keep the candidate's own."""
+        """Parameters of the reference's name, shape and dtype get the trial's values; others keep the
+        candidate's own."""
         with torch.no_grad():
             for name, t in named_tensors(self.model):
                 entry = known.get(name)

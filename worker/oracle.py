@@ -104,6 +104,10 @@ def make_inputs(variant, trial, positive, power):
         generator = torch.Generator().manual_seed(trial["seed"] ^ 0x5DEECE66D)
         domains = iter(variant.domains)
         call = call.map(lambda t: oracle_inputs.transform(t, next(domains), trial["distribution"], generator, positive, power))
+        if trial["distribution"] == "near-one" and not positive and not variant.returns_positions:
+            before = call.tensors()
+            after = oracle_inputs.shared(before, variant.domains, generator)
+            call = replaced(call, [a if a is b else oracle_inputs.like(b, oracle_inputs.keep_structure(b, a)) for a, b in zip(after, before)])
     return strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
 

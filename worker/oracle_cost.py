@@ -14,6 +14,8 @@ SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sig
 # operators that are one eager kernel but several operations an element
 WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8, "_native_batch_norm_legit": 8, "native_group_norm": 8,
           "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8, "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
+# operators that put their operands side by side
+JOINS = {"cat", "stack"}
 # operators that read chosen elements of their first tensor
 PICKS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view", "lift_fresh", "_local_scalar_dense",
@@ -21,7 +23,7 @@ FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"
 
 
 class OpLog(TorchDispatchMode):
-    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form, extent). Tensors are kept alive, so that a storage's object names it."""
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes read again). Tensors are kept alive, so that a storage's object names it."""
 
     def __init__(self):
         super().__init__()
@@ -49,7 +51,8 @@ def tensors_in(tree):
 
 
 def row_of(func, args, kwargs, out):
-    """(name, tensors read, tensors written, flops, special, dot_flops, form, extent) of an operator that ran; None for a view and what else launches nothing."""
+    """(name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes read again) of an operator that ran; None for a view and what else launches
+    nothing."""
     name = func._schema.name.split("::")[-1]
     reads, outs = tensors_in((args, kwargs)), tensors_in(out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
@@ -67,7 +70,13 @@ def row_of(func, args, kwargs, out):
         dot = 2 * max(t.numel() for t in reads)
     elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
     flops = 0 if dot else elements * WEIGHT.get(base, 1)
-    return name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form_of(func, args, kwargs, reads, outs), extent_of(func, args, kwargs, reads, outs, dot)
+    form = form_of(func, args, kwargs, reads, outs)
+    # A sum over windows that overlap, or over an expanded tensor, reads elements as often as they stand in it.
+    again = max(reads[0].numel() * reads[0].element_size() - _unique_bytes(reads[:1]), 0) if form in SUMS and name not in JOINS else 0
+    return (name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form, extent_of(func, args, kwargs, reads, outs, dot), again)
+
+
+SUMS = ("last", "other", "all")
 
 
 def _steps(t):
@@ -77,8 +86,8 @@ def _steps(t):
 
 def form_of(func, args, kwargs, reads, outs):
     """What decides which of its kernels an operator takes, beside its size: "last" where it works along the dimension whose elements are neighbours, "other" along
-    another (or reads and writes in different orders), "all" over everything, "broadcast" where operands differ, "training", "groups" and "transposed" of a convolution; "" where
-    nothing of that is so."""
+    another (or reads and writes in different orders), "all" over everything, or where whole operands are put one behind the other, "broadcast" where operands differ, "byte"
+    where they are of one byte an element, "training", "groups" and "transposed" of a convolution; "" where nothing of that is so."""
     given = _given(func, args, kwargs)
     if given.get("training", given.get("train")) is True:
         return "training"
@@ -89,14 +98,17 @@ def form_of(func, args, kwargs, reads, outs):
     if not reads or not outs:
         return ""
     t = reads[0]
+    plain = "byte" if t.element_size() == 1 else ""
     if func._schema.name in ("aten::clone", "aten::_to_copy", "aten::copy_"):
-        return "other" if _steps(reads[-1]) != _steps(outs[0]) and reads[-1].shape == outs[0].shape else ""
+        return "other" if _steps(reads[-1]) != _steps(outs[0]) and reads[-1].shape == outs[0].shape else plain
+    if func._schema.name.removeprefix("aten::") in JOINS:
+        return "all" if math.prod(t.shape[:given["dim"] % max(outs[0].dim(), 1)]) == 1 else ""
     if not any(a.name == "dim" for a in func._schema.arguments):
         if outs[0].numel() == 1 < t.numel():
             return "all"
         # Operands of other shapes or orders cost an element-wise kernel its wide loads.
         is_plain = all(r.numel() == 1 or (r.shape == outs[0].shape and _steps(r) == _steps(outs[0])) for r in reads)
-        return "" if is_plain or torch.Tag.pointwise not in func.tags else "broadcast"
+        return "" if torch.Tag.pointwise not in func.tags else plain if is_plain else "broadcast"
     dims = given.get("dim")
     dims = [dims] if isinstance(dims, int) else dims
     if not dims:
@@ -114,9 +126,11 @@ def _given(func, args, kwargs):
 
 def extent_of(func, args, kwargs, reads, outs, dot):
     """How many elements go into one result, or into the statistics of one: of a sum along rows their length, of a product K. What an operator does side by side is all
-    elements over this."""
+    elements over this. Of cat and stack: how many neighbours of one operand stay neighbours."""
     given, t = _given(func, args, kwargs), reads[0] if reads else outs[0]
     dims = given.get("dim")
+    if func._schema.name.removeprefix("aten::") in JOINS:
+        return max(math.prod(t.shape[given["dim"] % max(outs[0].dim(), 1):]), 1)
     if dot:
         return max(dot // max(2 * outs[0].numel(), 1), 1)
     if given.get("normalized_shape"):
@@ -129,7 +143,6 @@ def extent_of(func, args, kwargs, reads, outs, dot):
         return max(math.prod(outs[0].shape[:2]), 1)      # one thread a pixel, for all images and channels
     if any(a.name == "dim" for a in func._schema.arguments):
         dims = [dims] if isinstance(dims, int) else dims or range(t.dim())
-        # torch.stack names a dimension that its operands do not have yet.
         return max(math.prod(t.shape[d] for d in dims if -t.dim() <= d < t.dim()), 1)
     return max(t.numel() // max(outs[0].numel(), 1), 1)
 
@@ -157,14 +170,13 @@ def _storages(tensors):
 
 def launch_of(rows, written_needed=None):
     """One launch made of several operators; written_needed: storages that someone outside reads."""
-    reads, made, first_reads, spared = [], set(), set(), 0
+    reads, made, spared = [], set(), 0
     for name, r, w, *_rest in rows:
         outside = [t for t in r if t.numel() and t.untyped_storage()._cdata not in made]
         # Of a table no more is read than comes out.
         if name in PICKS and outside and outside[0] is r[0]:
             spared += max(_unique_bytes(outside[:1]) - _unique_bytes(w), 0)
         reads += outside
-        first_reads |= _storages(outside)
         made |= _storages(w)
     writes = [t for _, _, w, *_rest in rows for t in w]
     elements = max([t.numel() for _, r, w, *_rest in rows for t in r + w] + [1])
@@ -173,9 +185,16 @@ def launch_of(rows, written_needed=None):
             "extent": rows[0][7] if len(rows) == 1 else 1}
 
 
+def eager_of(row):
+    """The launch of PyTorch's own operator."""
+    launch = launch_of([row])
+    launch["bytes"] += row[8]
+    return launch
+
+
 def launches(log, outputs):
     """(eager, fused): lists of launches of one forward call."""
-    eager = [launch_of([row]) for row in log.rows]
+    eager = [eager_of(row) for row in log.rows]
     moved, touched = 0, {}
     for launch, (_, reads, writes, *_rest) in zip(eager, log.rows):
         # Of what it reads, the share that an earlier operator touched, and how many bytes have moved since.

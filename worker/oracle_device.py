@@ -1,6 +1,8 @@
-"""References that were written for a GPU, on a machine without one: while `OneDevice` is active, tensors lie in ordinary memory and say cuda:0, and
-every device argument that names CUDA becomes the memory's own device on its way into PyTorch. Active for tasks whose text says "cuda"; others see the
-CPU as it is. torch.cuda answers as an H200 would (tracer_cuda.py), so a reference and a candidate that ask get the same answers."""
+"""References that were written for a GPU, on a machine without one: while `OneDevice` is active,
+tensors lie in ordinary memory and say cuda:0, and every device argument that names CUDA becomes the
+memory's own device on its way into PyTorch. Active for tasks whose text says "cuda"; others see the
+CPU as it is. torch.cuda answers as an H200 would (tracer_cuda.py), so a reference and a candidate
+that ask get the same answers."""
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -41,7 +43,8 @@ class OneDevice(TorchFunctionMode):
 
 
 def install():
-    """What no function mode sees: torch.cuda's functions, generators, the default device and autocast for CUDA. In the job's process alone."""
+    """What no function mode sees: torch.cuda's functions, generators, the default device and autocast
+    for CUDA. In the job's process alone."""
     tracer_cuda.install()
     generator, autocast = torch.Generator, torch.autocast
     torch.Generator = lambda device="cpu": generator(device="cpu")

@@ -71,7 +71,7 @@ def edited(variant, trial, edits):
             return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
-            tensors = shared(tensors, domains, generator)
+            tensors = oracle_inputs.shared(tensors, domains, generator)
     if all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t)) for t, s, b in zip(tensors, start, before)]
@@ -137,29 +137,19 @@ def fill(x, e, generator):
 
 
 def lone(x, e, generator):
-    """One element of each row."""
+    """One element of each row, in every third row the first and in every third the last."""
     if x.dim() == 0:
         return x
     place = torch.randint(0, x.shape[-1], x.shape[:-1] + (1,), generator=generator)
-    return x.clone().scatter_(-1, place, drawn(place, torch.tensor(e["values"], dtype=torch.float64).to(x.dtype), generator))
+    number = (torch.arange(place.numel()) + torch.randint(0, 6, (1,), generator=generator)).reshape(place.shape)
+    place = torch.where(number % 3 == 0, 0, torch.where(number % 3 == 1, x.shape[-1] - 1, place))
+    values = torch.tensor(e["values"], dtype=torch.float64).to(x.dtype)
+    return x.clone().scatter_(-1, place, values[number // 3 % len(values)])
 
 
 def ties(x, e, generator):
     """Half of the elements are equal to the one before."""
     return torch.where(torch.rand(x.shape, generator=generator) < 0.5, x.roll(1, -1), x)
-
-
-def shared(tensors, domains, generator):
-    """Inputs of one shape have half of their elements in common."""
-    first, out = {}, []
-    for t, d in zip(tensors, domains):
-        key = (t.dtype, tuple(t.shape))
-        if t.is_floating_point() and d.kind == "free" and t.numel():
-            if key in first:
-                t = torch.where(torch.rand(t.shape, generator=generator) < 0.5, first[key], t)
-            first.setdefault(key, t)
-        out.append(t)
-    return out
 
 
 EDITS = {

@@ -71,14 +71,16 @@ def rows(x, generator, ties):
     if x.dim() == 0 or x.numel() == 0:
         return v
     flat = v.reshape(-1, x.shape[-1])
-    what = torch.randint(0, 5, (flat.shape[0], 1), generator=generator)
+    # Dealt, not thrown: even few rows have each kind, and lone elements of both signs at both ends, which loops and masks miss.
+    deck = torch.randperm(flat.shape[0], generator=generator)[:, None] + torch.randint(0, 30, (1,), generator=generator)
+    what, where, sign = deck % 5, deck // 5 % 3, deck // 15 % 2
     if not ties:
         return (flat * 10.0 ** (what - 3)).reshape(x.shape)
     place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
-    where = torch.randint(0, 3, place.shape, generator=generator)     # the ends of a row are what loops and masks miss
     place = torch.where(where == 0, 0, torch.where(where == 1, flat.shape[1] - 1, place))
     first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4       # sums of equal elements are exact in every order: rows without variance show no rounding
-    lone = torch.zeros_like(flat).scatter_(1, place, first)
+    lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
+    lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
     for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)), (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
     return flat.reshape(x.shape)
@@ -207,6 +209,29 @@ def like(x, values):
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
 
 
+# ---- inputs that meet ----
+
+def shared(tensors, domains, generator):
+    """Inputs that one shape broadcasts to another have half of the larger one's elements in common."""
+    out = list(tensors)
+    may = [i for i, (t, d) in enumerate(zip(tensors, domains)) if t.is_floating_point() and d.kind == "free" and t.numel() and t.dim()]
+    done = []
+    for i in sorted(may, key=lambda i: tensors[i].numel()):
+        t = out[i]
+        other = next((out[k] for k in done if out[k].dtype == t.dtype and reaches(out[k].shape, t.shape)), None)
+        if other is not None:
+            out[i] = torch.where(torch.rand(t.shape, generator=generator) < 0.5, other.expand(t.shape), t)
+        done.append(i)
+    return out
+
+
+def reaches(small, large):
+    """Whether elements of one shape have partners in the other, along its last dimension at least."""
+    if len(small) > len(large) or small[-1] != large[-1]:
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(small), reversed(large)))
+
+
 # ---- strides ----
 
 def text_allows_strides(source):
@@ -270,7 +295,7 @@ def smaller(value, draw):
     """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
     if value >= 16:
         return int(value * draw.uniform(0.6, 0.9)) | 1
-    return (value * 3 // 4) | 1 if value >= 5 else value + 1 if value == 1 else value - 1 if value == 4 else value + 2
+    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]      # no power of two, which a mask could end at
 
 
 def larger(value, draw, share):
@@ -305,12 +330,15 @@ def size_variants(source, kind, seed):
     for group in groups:
         for way in grow if is_larger else [lambda v: smaller(v, draw)]:
             yield sized(source, group, [way(s.value) for s in group])
+    # What has to be divided (by heads, by groups) is no power of two at three quarters of one.
+    for group in groups if kind == "built" else []:
+        yield sized(source, group, [s.value * 3 // 4 if s.value % 4 == 0 and s.value >= 8 else s.value for s in group])
     for group in groups if kind != "built" else []:
         yield sized(source, group, [2 * s.value if is_larger else max(s.value // 2, 1) for s in group])
 
 
 def sized(source, group, values):
-    return oracle_size.rewritten(source, group, values), {s.name: (s.value, v) for s, v in zip(group, values)}
+    return oracle_size.rewritten(source, group, values), {s.name: (s.value, v) for s, v in zip(group, values) if s.value != v}
 
 
 def names_in(node):
@@ -336,7 +364,7 @@ def constant_groups(source, is_built):
     order = sorted(sites, key=lambda s: (-s.value, s.name))
     pure = [s for s in order if s.name.split("[")[0] in in_inputs - elsewhere]
     shared = [s for s in order if s.name.split("[")[0] in in_inputs & elsewhere]
-    built = [s for s in order if s.name.split("[")[0] in used_by("get_init_inputs") - in_inputs and s.value >= 16
+    built = [s for s in order if s.name.split("[")[0] in used_by("get_init_inputs") - in_inputs and s.value >= 8
              and not oracle_size.COUNT_NAME.search(s.name)]
     alone = [[s] for s in pure] if len(pure) > 1 else []
     groups = [pure, *alone, pure + shared if shared else [], *[[s] for s in shared]]

@@ -1,9 +1,12 @@
-"""Library rows of a tape, computed by torch itself: the part of a candidate's forward that is no kernel of its own.
+"""Library rows of a tape, computed by torch itself: the part of a candidate's forward that is no
+kernel of its own.
 
-A process of its own, forked from the oracle's zygote and sandboxed like a task's, without the candidate's code and without any reference: it knows
-the rows' names and arguments and one shared piece of memory, in which a row's operands lie one after another (src/tape/tape.h, tape_library_layout).
-What a row asks for is a stranger's word: only operators of torch's own namespace are called, on copies, and whatever one does to this process is
-the candidate's doing. docs/worker-protocol.md has the messages."""
+A process of its own, forked from the oracle's zygote and sandboxed like a task's, without the
+candidate's code and without any reference: it knows the rows' names and arguments and one shared
+piece of memory, in which a row's operands lie one after another (src/tape/tape.h,
+tape_library_layout). What a row asks for is a stranger's word: only operators of torch's own
+namespace are called, on copies, and whatever one does to this process is the candidate's doing.
+docs/worker-protocol.md has the messages."""
 import mmap
 
 import torch
@@ -11,10 +14,12 @@ from torch.utils import _pytree as pytree
 
 import wire
 
-DTYPES = {name: getattr(torch, name) for name in (
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")}
+DTYPES = {name: getattr(torch, name)
+          for name in ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int16",
+                       "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")}
 NAMESPACE = "aten::"
-PLACES = ("device", "layout", "pin_memory", "memory_format", "generator", "non_blocking")     # where and how, never what
+# where and how, never what
+PLACES = ("device", "layout", "pin_memory", "memory_format", "generator", "non_blocking")
 NUMBERS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
@@ -22,17 +27,21 @@ class CannotCompute(Exception):
     pass
 
 
-# Operators that only a GPU has, which torch chooses there for an ordinary call: the same by the operators that every device has. What they give
-# beside the result is for the backward pass, and nobody wrote it here.
+# Operators that only a GPU has, which torch chooses there for an ordinary call: the same by the
+# operators that every device has. What they give beside the result is for the backward pass, and
+# nobody wrote it here.
 
 def batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
-    return torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)[0]
+    return torch.native_batch_norm(input, weight, bias, running_mean, running_var, training, exponential_average_factor,
+                                   epsilon)[0]
 
 
-def attention(query, key, value, attn_bias=None, compute_log_sumexp=False, dropout_p=0.0, is_causal=False, return_debug_mask=False, scale=None):
+def attention(query, key, value, attn_bias=None, compute_log_sumexp=False, dropout_p=0.0, is_causal=False,
+              return_debug_mask=False, scale=None):
     if dropout_p:
         raise CannotCompute("attention with dropout is random")
-    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias, is_causal=is_causal, scale=scale)
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=attn_bias, is_causal=is_causal,
+                                                            scale=scale)
 
 
 def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
@@ -43,7 +52,8 @@ def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
 
 
 def gru_cell(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
-    biased = [gates if bias is None else gates + bias for gates, bias in ((input_gates, input_bias), (hidden_gates, hidden_bias))]
+    biased = [gates if bias is None else gates + bias
+              for gates, bias in ((input_gates, input_bias), (hidden_gates, hidden_bias))]
     (ri, zi, ni), (rh, zh, nh) = (gates.chunk(3, -1) for gates in biased)
     n = (ni + (ri + rh).sigmoid() * nh).tanh()
     return n + (zi + zh).sigmoid() * (hx - n)
@@ -88,7 +98,8 @@ def value(v, tensors):
 
 
 def call(row, tensors):
-    """The operator on these tensors. Returns what it wrote, in the order of the row's writes: arguments that it changes, then new tensors."""
+    """The operator on these tensors. Returns what it wrote, in the order of the row's writes:
+    arguments that it changes, then new tensors."""
     func = operator(row["name"])
     schema = func._schema.arguments
     args = row["args"].get("args", [])
@@ -108,7 +119,8 @@ def call(row, tensors):
                if a.alias_info is not None and a.alias_info.is_write]
     known = {t.untyped_storage().data_ptr() for t in tensors}
     written = [t for t in pytree.tree_leaves(changed) if isinstance(t, torch.Tensor)]
-    return written + [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor) and (not t.numel() or t.untyped_storage().data_ptr() not in known)]
+    return (written + [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)
+                       and (not t.numel() or t.untyped_storage().data_ptr() not in known)])
 
 
 def compute(row, memory):
@@ -131,7 +143,8 @@ def tensor_at(view, memory):
         count *= n
     if not count:
         return torch.empty(view["shape"], dtype=dtype)
-    return torch.frombuffer(memory, dtype=torch.uint8, count=count * dtype.itemsize, offset=view["offset"]).view(dtype).reshape(view["shape"])
+    return torch.frombuffer(memory, dtype=torch.uint8, count=count * dtype.itemsize,
+                            offset=view["offset"]).view(dtype).reshape(view["shape"])
 
 
 def serve(job, sock):

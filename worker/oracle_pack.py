@@ -1,4 +1,5 @@
-"""How the oracle's data leave: values in the grammar of docs/worker-protocol.md, and tensors one after another in sealed memfds."""
+"""How the oracle's data leave: values in the grammar of docs/worker-protocol.md, and tensors one after
+another in sealed memfds."""
 import fcntl
 import math
 import os
@@ -60,7 +61,8 @@ def image(t):
 
 
 def same_bytes(a, b):
-    return len(a) == len(b) and all(x.dtype == y.dtype and x.shape == y.shape and image(x.contiguous()) == image(y.contiguous()) for x, y in zip(a, b))
+    return (len(a) == len(b) and all(x.dtype == y.dtype and x.shape == y.shape
+                                     and image(x.contiguous()) == image(y.contiguous()) for x, y in zip(a, b)))
 
 
 def dtype_name(t):
@@ -70,7 +72,8 @@ def dtype_name(t):
 def describe(value):
     """A value in the grammar of docs/worker-protocol.md."""
     if isinstance(value, torch.Tensor):
-        return {"tensor": {"dtype": dtype_name(value), "shape": list(value.shape), "stride": list(value.stride()), "requires_grad": value.requires_grad}}
+        return {"tensor": {"dtype": dtype_name(value), "shape": list(value.shape), "stride": list(value.stride()),
+                           "requires_grad": value.requires_grad}}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}     # JSON has no number for it
     if value is None or isinstance(value, (bool, int, float, str)):

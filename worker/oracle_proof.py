@@ -1,7 +1,9 @@
-"""A reference as a program over exact values, for `hone prove`: the graph of its operators with the sizes at hand, in a few kinds of steps.
+"""A reference as a program over exact values, for `hone prove`: the graph of its operators with the
+sizes at hand, in a few kinds of steps.
 
-The operators come from torch's own export (make_fx, decomposed); oracle_proof_operators.py says each in the steps of oracle_proof_steps.py, which src/prove evaluates
-(docs/prove.md lists them). Nothing here computes with a float of the task."""
+The operators come from torch's own export (make_fx, decomposed); oracle_proof_operators.py says
+each in the steps of oracle_proof_steps.py, which src/prove evaluates (docs/prove.md lists them).
+Nothing here computes with a float of the task."""
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -15,13 +17,16 @@ from oracle_proof_steps import Graph, Outside, Sym
 aten = torch.ops.aten
 
 # Operators that torch can say in simpler ones, beside those that its own list of core operators leaves.
-DECOMPOSED = """native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training gelu _softmax _log_softmax
-elu leaky_relu hardtanh std std_mean addmm addmv addbmm baddbmm linalg_vector_norm norm upsample_bilinear2d _adaptive_avg_pool2d cosine_similarity hardswish
-hardsigmoid silu mish softplus celu selu glu log_sigmoid_forward logsumexp mse_loss smooth_l1_loss huber_loss binary_cross_entropy
-binary_cross_entropy_with_logits nll_loss_forward soft_margin_loss softshrink hardshrink threshold logit lerp addcmul addcdiv square rsub xlogy trace
-pixel_shuffle pixel_unshuffle mv dot upsample_nearest2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d nan_to_num logaddexp logaddexp2 dist l1_loss
-kl_div margin_ranking_loss prelu _weight_norm_interface _fused_rms_norm rms_norm _cdist_forward cdist _euclidean_dist
-_scaled_dot_product_flash_attention_for_cpu eye linspace square aminmax softmax_backward_data""".split()
+DECOMPOSED = """native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit
+    _native_batch_norm_legit_no_training gelu _softmax _log_softmax elu leaky_relu hardtanh std std_mean addmm addmv
+    addbmm baddbmm linalg_vector_norm norm upsample_bilinear2d _adaptive_avg_pool2d cosine_similarity hardswish
+    hardsigmoid silu mish softplus celu selu glu log_sigmoid_forward logsumexp mse_loss smooth_l1_loss huber_loss
+    binary_cross_entropy binary_cross_entropy_with_logits nll_loss_forward soft_margin_loss softshrink hardshrink
+    threshold logit lerp addcmul addcdiv square rsub xlogy trace pixel_shuffle pixel_unshuffle mv dot
+    upsample_nearest2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d nan_to_num logaddexp logaddexp2 dist
+    l1_loss kl_div margin_ranking_loss prelu _weight_norm_interface _fused_rms_norm rms_norm _cdist_forward cdist
+    _euclidean_dist _scaled_dot_product_flash_attention_for_cpu eye linspace square aminmax
+    softmax_backward_data""".split()
 
 
 def decompositions():
@@ -40,7 +45,8 @@ def export(model, call):
     def function(inputs, values):
         following = iter(inputs)
         c = call.map(lambda t: next(following))
-        return flatten_outputs(torch.func.functional_call(model, dict(zip(names, values)), tuple(c.args), c.kwargs, tie_weights=False))
+        return flatten_outputs(torch.func.functional_call(model, dict(zip(names, values)), tuple(c.args), c.kwargs,
+                                                          tie_weights=False))
 
     args = ([clone_tensor(t) for t in tensors], [t.detach().clone() for _, t in state])
     table = decompositions()
@@ -59,7 +65,8 @@ def is_mutation(n):
 def image_table(t):
     """Where a strided tensor's elements lie in its memory, first to last element."""
     extent = 1 + sum((size - 1) * stride for size, stride in zip(t.shape, t.stride())) if t.numel() else 0
-    return torch.arange(extent).as_strided(t.shape, t.stride()) if t.numel() else torch.zeros(t.shape, dtype=torch.int64), extent
+    return (torch.arange(extent).as_strided(t.shape, t.stride()) if t.numel() else torch.zeros(t.shape,
+        dtype=torch.int64), extent)
 
 
 def leaves(g, tensors, state, fixed):
@@ -74,7 +81,8 @@ def leaves(g, tensors, state, fixed):
         is_plain = t.is_contiguous() and extent == t.numel()
         inputs.append(Sym(memory.node, t.shape, t.dtype) if is_plain else g.take([memory], table, t.dtype))
     for name, t in state:
-        params.append(Sym(g.add("param", t.numel(), name=name), t.shape, t.dtype) if t.dtype.is_floating_point else t.detach().clone())
+        params.append(Sym(g.add("param", t.numel(), name=name), t.shape, t.dtype) if t.dtype.is_floating_point
+                      else t.detach().clone())
     return inputs, params
 
 
@@ -94,7 +102,8 @@ def run(g, graph, inputs, params):
             args, kwargs = torch.fx.node.map_arg((n.args, n.kwargs), lambda m: values[m])
             values[n] = evaluator.call(n.target, args, kwargs)
         elif n.op == "output":
-            outputs = pytree.tree_leaves(torch.fx.node.map_arg(n.args[0], lambda m: values[m]), is_leaf=lambda v: isinstance(v, Sym))
+            outputs = pytree.tree_leaves(torch.fx.node.map_arg(n.args[0], lambda m: values[m]),
+                                         is_leaf=lambda v: isinstance(v, Sym))
     return [o if isinstance(o, Sym) else g.constant(o) for o in outputs]
 
 
@@ -104,7 +113,8 @@ def is_unused_change(n):
 
 
 def constant_elements(g, tensors, others):
-    """For each float input, which elements are the same in every draw though the input is not: zeros of a triangular matrix, say. -1: none."""
+    """For each float input, which elements are the same in every draw though the input is not: zeros
+    of a triangular matrix, say. -1: none."""
     fixed = []
     for t, o in zip(tensors, others):
         same = torch.zeros((), dtype=torch.bool)
@@ -121,8 +131,9 @@ def constant_elements(g, tensors, others):
 
 
 def describe(variant, seed, given, graph=None):
-    """One draw: the message's body, its tables, and the exported graph, which is the same for all draws: an export that would depend on a tensor's values
-    ends with an error. Inputs and parameters go into `given`."""
+    """One draw: the message's body, its tables, and the exported graph, which is the same for all
+    draws: an export that would depend on a tensor's values ends with an error. Inputs and
+    parameters go into `given`."""
     model = variant.fresh_model()
     oracle_inputs.randomise_state(model, seed)
     call, other = variant.inputs(seed), variant.inputs(seed + 1)
@@ -144,5 +155,6 @@ def describe(variant, seed, given, graph=None):
     inputs, params = leaves(g, tensors, state, constant_elements(g, tensors, other.tensors()))
     outputs = run(g, graph, inputs, params)
     message["nodes"] = g.nodes
-    message["outputs"] = [{"node": o.node, "dtype": str(d).removeprefix("torch."), "shape": list(o.shape)} for o, d in zip(outputs, graph.output_dtypes)]
+    message["outputs"] = [{"node": o.node, "dtype": str(d).removeprefix("torch."), "shape": list(o.shape)}
+                          for o, d in zip(outputs, graph.output_dtypes)]
     return message, g.pack, graph

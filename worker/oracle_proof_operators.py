@@ -1,7 +1,9 @@
-"""What each of torch's operators is in steps over exact values (oracle_proof_steps.py): one method or one line of a table for each.
+"""What each of torch's operators is in steps over exact values (oracle_proof_steps.py): one method or
+one line of a table for each.
 
-What depends on integers alone is computed here, since integers are concrete in a proof. What only moves elements (views, cat, pad, gather, ...) is run on
-numbers of places instead of values, and becomes a table."""
+What depends on integers alone is computed here, since integers are concrete in a proof. What only
+moves elements (views, cat, pad, gather, ...) is run on numbers of places instead of values, and
+becomes a table."""
 import math
 import operator
 
@@ -12,24 +14,28 @@ from oracle_proof_steps import Outside, Sym
 
 aten = torch.ops.aten
 
-UNARY = {"exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt",
-         "neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round to even", "sin": "sin", "cos": "cos",
-         "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asin": "asin", "acos": "acos", "atan": "atan", "asinh": "asinh", "acosh": "acosh",
-         "atanh": "atanh", "sigmoid": "sigmoid", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "lgamma": "lgamma", "reciprocal": "reciprocal",
-         "special_ndtr": "normcdf"}
-BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min", "pow": "pow",
-          "fmod": "fmod", "remainder": "remainder", "atan2": "atan2", "hypot": "hypot", "copysign": "copysign", "true_divide": "div"}
+UNARY = {"exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
+         "log1p": "log1p", "sqrt": "sqrt", "rsqrt": "rsqrt", "neg": "neg", "abs": "abs", "sign": "sign", "sgn": "sign",
+         "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round to even", "sin": "sin", "cos": "cos",
+         "tan": "tan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asin": "asin", "acos": "acos", "atan": "atan",
+         "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "sigmoid": "sigmoid", "erf": "erf", "erfc": "erfc",
+         "erfinv": "erfinv", "lgamma": "lgamma", "reciprocal": "reciprocal", "special_ndtr": "normcdf"}
+BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "maximum": "max", "minimum": "min", "fmax": "max",
+          "fmin": "min", "pow": "pow", "fmod": "fmod", "remainder": "remainder", "atan2": "atan2", "hypot": "hypot",
+          "copysign": "copysign", "true_divide": "div"}
 COMPARE = {"lt", "le", "gt", "ge", "eq", "ne"}
-LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor", "__and__": "and",
-         "__or__": "or", "logical_not": "not", "bitwise_not": "not"}
+LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor", "bitwise_and": "and", "bitwise_or": "or",
+         "bitwise_xor": "xor", "__and__": "and", "__or__": "or", "logical_not": "not", "bitwise_not": "not"}
 INTEGER = {"add": "int add", "sub": "int sub", "mul": "int mul"}
 # Operators that move elements, and compute nothing.
-MOVES = """view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select flip roll as_strided unfold cat stack repeat narrow split
-split_with_sizes unbind chunk index index_select gather embedding constant_pad_nd slice_scatter select_scatter diagonal diagonal_scatter clone alias copy
-lift_fresh lift_fresh_copy detach contiguous movedim tile broadcast_in_dim broadcast_to index_put masked_fill take_along_dim view_copy expand_copy squeeze_copy
-unsqueeze_copy permute_copy slice_copy select_copy diagonal_copy as_strided_copy collapse_view split_dim rot90 tril triu _reshape_alias expand_as narrow_copy
-reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d channel_shuffle swapaxes unflatten flatten
-as_strided_scatter im2col pixel_shuffle scatter repeat_interleave""".split()
+MOVES = """view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select flip roll as_strided
+    unfold cat stack repeat narrow split split_with_sizes unbind chunk index index_select gather embedding
+    constant_pad_nd slice_scatter select_scatter diagonal diagonal_scatter clone alias copy lift_fresh lift_fresh_copy
+    detach contiguous movedim tile broadcast_in_dim broadcast_to index_put masked_fill take_along_dim view_copy
+    expand_copy squeeze_copy unsqueeze_copy permute_copy slice_copy select_copy diagonal_copy as_strided_copy
+    collapse_view split_dim rot90 tril triu _reshape_alias expand_as narrow_copy reflection_pad1d reflection_pad2d
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d channel_shuffle swapaxes unflatten flatten
+    as_strided_scatter im2col pixel_shuffle scatter repeat_interleave""".split()
 PRIMS = {"convert_element_type": "_to_copy", "iota": "iota", "amax": "amax", "amin": "amin"}
 
 
@@ -54,7 +60,8 @@ class Evaluator:
 
     def known(self, target, name, args, kwargs, syms):
         """Nothing depends on an input: integers are computed, floats are steps whose values are known beside."""
-        plain = pytree.tree_map(lambda v: v.known if isinstance(v, Sym) else v, (list(args), dict(kwargs)), is_leaf=lambda v: isinstance(v, Sym))
+        plain = pytree.tree_map(lambda v: v.known if isinstance(v, Sym) else v, (list(args), dict(kwargs)),
+                                is_leaf=lambda v: isinstance(v, Sym))
         values = target(*plain[0], **plain[1])
         if not any(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in pytree.tree_leaves(values)):
             return values
@@ -72,15 +79,19 @@ class Evaluator:
             out = torch.zeros_like(target(*args, **kwargs), device="cpu")
         else:
             operands = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor)]
-            is_numeric = name in ("full", "scalar_tensor", "arange", "iota", "zeros", "ones", "full_like", "zeros_like", "ones_like", "eye", "new_full",
-                                  "new_zeros", "new_ones", "fill", "lift_fresh_copy", "_to_copy", "convert_element_type", "empty")
+            is_numeric = name in ("full", "scalar_tensor", "arange", "iota", "zeros", "ones", "full_like", "zeros_like",
+                                  "ones_like", "eye", "new_full", "new_zeros", "new_ones", "fill", "lift_fresh_copy",
+                                  "_to_copy", "convert_element_type", "empty")
             out = target(*args, **kwargs)
             first = pytree.tree_leaves(out)
-            if operands and not is_numeric and any(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in first):
+            if (operands and not is_numeric
+                    and any(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in first)):
                 # floats computed from integers: by steps, from the integers as exact numbers
-                lifted = pytree.tree_map(lambda v: self.g.constant(v) if isinstance(v, torch.Tensor) else v, (list(args), dict(kwargs)))
+                lifted = pytree.tree_map(lambda v: self.g.constant(v) if isinstance(v, torch.Tensor) else v,
+                                         (list(args), dict(kwargs)))
                 return self.apply(target, name, lifted[0], lifted[1], pytree.tree_leaves(lifted))
-        return pytree.tree_map(lambda t: self.g.constant(t) if isinstance(t, torch.Tensor) and t.dtype.is_floating_point else t, out)
+        return pytree.tree_map(lambda t: self.g.constant(t) if isinstance(t, torch.Tensor) and t.dtype.is_floating_point
+                               else t, out)
 
     def apply(self, target, name, args, kwargs, syms):
         rule = getattr(self, "op_" + name, None)
@@ -102,7 +113,8 @@ class Evaluator:
                 return g.map("int " + name, [x, y], torch.bool)
             return g.map(name, [g.as_float(x), g.as_float(y)], torch.bool)
         if name in LOGIC and not floats:
-            return g.map(LOGIC[name], [g.of(a, torch.int64) for a in args], syms[0].dtype if name.startswith("b") else torch.bool)
+            return g.map(LOGIC[name], [g.of(a, torch.int64) for a in args],
+                         syms[0].dtype if name.startswith("b") else torch.bool)
         if name in LOGIC:
             return g.map(LOGIC[name], [self.truth(g.of(a, dtype)) for a in args], torch.bool)
         if name in ("isnan", "isinf", "isfinite"):
@@ -171,7 +183,8 @@ class Evaluator:
         if any(isinstance(v, Sym) for v in (pytree.tree_leaves(args[at]) if at is not None and at < len(args) else [])):
             return self.pick(name, args, dtype)
         if name == "where":
-            args = [args[0]] + [self.g.as_float(self.g.of(v, dtype)) if dtype.is_floating_point else self.g.of(v, dtype) for v in args[1:3]]
+            args = ([args[0]] + [self.g.as_float(self.g.of(v, dtype)) if dtype.is_floating_point
+                                 else self.g.of(v, dtype) for v in args[1:3]])
         if name == "copy":       # what was there is gone
             return self.g.moved(self.g.of(args[1], dtype), lambda t: t.expand(args[0].shape))
         if name == "tril" or name == "triu":
@@ -203,7 +216,8 @@ class Evaluator:
 
     def cast(self, x, dtype):
         if dtype == torch.bool:
-            return self.truth(x) if x.is_float else self.g.map("int ne", [x, self.g.constant(torch.tensor(0))], torch.bool)
+            return (self.truth(x) if x.is_float
+                    else self.g.map("int ne", [x, self.g.constant(torch.tensor(0))], torch.bool))
         if dtype.is_floating_point:
             s = self.g.as_float(x)
             return Sym(s.node, s.shape, dtype)
@@ -227,7 +241,8 @@ class Evaluator:
         return math.prod(x.shape[d] for d in dims)
 
     def op_mean(self, x, dims=None, keepdim=False, *, dtype=None):
-        return self.g.float_map("div", self.total(x, dims, keepdim, torch.float32), self.count_of(x, dims), dtype=self.g.as_float(x).dtype)
+        return self.g.float_map("div", self.total(x, dims, keepdim, torch.float32), self.count_of(x, dims),
+                                dtype=self.g.as_float(x).dtype)
 
     def spread(self, x, dims, correction, keepdim):
         n = self.count_of(x, dims)
@@ -235,7 +250,8 @@ class Evaluator:
         d = self.g.float_map("sub", x, mean, dtype=x.dtype)
         squares = self.total(self.g.float_map("mul", d, d, dtype=x.dtype), dims, keepdim)
         flat = mean if keepdim else self.g.shaped(mean, squares.shape)
-        return self.g.float_map("div", squares, max(n - (1 if correction is None else correction), 0), dtype=x.dtype), flat
+        return (self.g.float_map("div", squares, max(n - (1 if correction is None else correction), 0), dtype=x.dtype),
+                flat)
 
     def op_var(self, x, dims=None, correction=None, keepdim=False, *, unbiased=None, output_dtype=None, **kwargs):
         correction = kwargs.get("correction", correction)
@@ -339,10 +355,12 @@ class Evaluator:
         return self.op_full_like(x, 0, **kwargs)
 
     def op_fill(self, x, value):
-        return self.op_full_like(x, value) if not isinstance(value, (Sym, torch.Tensor)) else self.g.moved(self.g.of(value, x.dtype), lambda t: t.expand(x.shape))
+        return (self.op_full_like(x, value) if not isinstance(value, (Sym, torch.Tensor))
+                else self.g.moved(self.g.of(value, x.dtype), lambda t: t.expand(x.shape)))
 
     def op_masked_fill(self, x, mask, value):
-        return self.call(aten.where.self, (mask, value if isinstance(value, (Sym, torch.Tensor)) else self.g.of(value, x.dtype), x), {})
+        return self.call(aten.where.self,
+                         (mask, value if isinstance(value, (Sym, torch.Tensor)) else self.g.of(value, x.dtype), x), {})
 
     def op_scalar_tensor(self, x, **kwargs):
         return x
@@ -350,7 +368,8 @@ class Evaluator:
     def op_linalg_vector_norm(self, x, order=2, dims=None, keepdim=False, *, dtype=None):
         if order != 2:
             raise Outside(f"a norm of order {order}")
-        return self.g.float_map("sqrt", self.total(self.g.float_map("mul", x, x, dtype=x.dtype), dims, keepdim), dtype=x.dtype)
+        return self.g.float_map("sqrt", self.total(self.g.float_map("mul", x, x, dtype=x.dtype), dims, keepdim),
+                                dtype=x.dtype)
 
     # ---- products ----
 
@@ -371,7 +390,8 @@ class Evaluator:
     # ---- windows ----
 
     def windows(self, places, kernel, stride, padding, dilation):
-        """Places of an image (..., sizes) as (..., outputs, window); -1 outside. padding: (before, after) of each dimension."""
+        """Places of an image (..., sizes) as (..., outputs, window); -1 outside. padding: (before,
+        after) of each dimension."""
         n = len(kernel)
         flat = [p for pair in reversed(padding) for p in pair]
         t = torch.nn.functional.pad(places, flat, value=-1) if any(flat) else places.contiguous()
@@ -379,7 +399,8 @@ class Evaluator:
         lead, sizes = t.shape[:-n], t.shape[-n:]
         out = [(sizes[d] - dilation[d] * (kernel[d] - 1) - 1) // stride[d] + 1 for d in range(n)]
         step = t.stride()[-n:]
-        return t.as_strided(list(lead) + out + list(kernel), list(t.stride()[:-n]) + [step[d] * stride[d] for d in range(n)] + [step[d] * dilation[d] for d in range(n)]), out
+        return (t.as_strided(list(lead) + out + list(kernel), list(t.stride()[:-n]) + [step[d] * stride[d]
+            for d in range(n)] + [step[d] * dilation[d] for d in range(n)]), out)
 
     def op_convolution(self, x, w, bias, stride, padding, dilation, transposed, output_padding, groups):
         g, n = self.g, len(stride)
@@ -391,9 +412,11 @@ class Evaluator:
             spread = torch.full(list(x.shape[:2]) + [(s - 1) * stride[d] + 1 for d, s in enumerate(x.shape[2:])], -1)
             spread[(slice(None), slice(None)) + tuple(slice(None, None, stride[d]) for d in range(n))] = places
             per = w.shape[1]
-            weights = weights.reshape([groups, w.shape[0] // groups, per] + kernel).transpose(1, 2).reshape([groups * per, w.shape[0] // groups] + kernel)
+            weights = weights.reshape([groups, w.shape[0] // groups, per] + kernel).transpose(1,
+                2).reshape([groups * per, w.shape[0] // groups] + kernel)
             weights = weights.flip(list(range(2, 2 + n)))
-            pads = [(dilation[d] * (kernel[d] - 1) - padding[d], dilation[d] * (kernel[d] - 1) - padding[d] + output_padding[d]) for d in range(n)]
+            pads = [(dilation[d] * (kernel[d] - 1) - padding[d],
+                     dilation[d] * (kernel[d] - 1) - padding[d] + output_padding[d]) for d in range(n)]
             places, stride = spread, [1] * n
             for d, (before, after) in enumerate(pads):     # a negative pad cuts
                 cut = [max(-before, 0), max(-after, 0)]
@@ -405,13 +428,15 @@ class Evaluator:
         table, out = self.windows(places, kernel, stride, pads, dilation)
         # (batch, groups, channels of one, outputs, window) -> (batch, groups, channels x window, outputs)
         per, size, positions = channels // groups, math.prod(kernel), math.prod(out)
-        table = table.reshape(batch, groups, per, positions, size).permute(0, 1, 2, 4, 3).reshape(batch * groups, per * size, positions)
+        table = table.reshape(batch, groups, per, positions, size).permute(0, 1, 2, 4, 3).reshape(batch * groups,
+            per * size, positions)
         b = g.take([g.as_float(x)], table, x.dtype, g.number(0.0, 24))
         rows = weights.reshape(groups, made // groups, per * size).expand(batch, groups, made // groups, per * size)
         a = g.take([g.as_float(w)], rows.reshape(batch * groups, made // groups, per * size), w.dtype)
         result = g.dot(a, b, batch * groups, made // groups, per * size, positions, [batch, made] + out, x.dtype)
         if bias is not None:
-            result = g.map("add", [result, g.moved(bias, lambda t: t.reshape([1, made] + [1] * n).expand(result.shape))], x.dtype)
+            result = g.map(
+                "add", [result, g.moved(bias, lambda t: t.reshape([1, made] + [1] * n).expand(result.shape))], x.dtype)
         return result
 
     def pooled(self, x, kernel, stride, padding, dilation, ceil_mode, n):
@@ -448,14 +473,17 @@ class Evaluator:
     def op_max_pool3d_with_indices(self, x, *args, **kwargs):
         return self.max_pool(3, x, *args, **kwargs)
 
-    def avg_pool(self, n, x, kernel, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True, divisor_override=None):
+    def avg_pool(self, n, x, kernel, stride=(), padding=(0,), ceil_mode=False, count_include_pad=True,
+                 divisor_override=None):
         table, shape, pads, (kernel, stride, padding) = self.pooled(x, kernel, stride, padding, (1,), ceil_mode, n)
         total = self.g.reduce("sum", self.g.take([x], table, x.dtype, self.g.number(0.0, 24)), [-1], False, x.dtype)
         if divisor_override:
             return self.g.float_map("div", total, divisor_override, dtype=x.dtype)
         # what a window is divided by: elements of the image, or of the padding that was asked for too
-        asked = torch.nn.functional.pad(torch.zeros(x.shape, dtype=torch.int64), [p for q in reversed(padding) for p in (q, q)] if count_include_pad else [0] * 2 * n, value=0)
-        rest = [(pads[d][0] - (padding[d] if count_include_pad else 0), pads[d][1] - (padding[d] if count_include_pad else 0)) for d in range(n)]
+        asked = torch.nn.functional.pad(torch.zeros(x.shape, dtype=torch.int64), [p for q in reversed(padding)
+            for p in (q, q)] if count_include_pad else [0] * 2 * n, value=0)
+        rest = [(pads[d][0] - (padding[d] if count_include_pad else 0),
+                 pads[d][1] - (padding[d] if count_include_pad else 0)) for d in range(n)]
         counted, _ = self.windows(asked, kernel, stride, rest, [1] * n)
         divisor = (counted.reshape(shape + [-1]) >= 0).sum(-1)
         return self.g.float_map("div", total, self.g.constant(divisor), dtype=x.dtype)
@@ -474,7 +502,8 @@ class Evaluator:
     def scattered(self, base, places, source):
         source = self.g.widened(self.g.as_float(source), places.shape)
         flat = places.reshape(-1).to(torch.int64)
-        node = self.g.add("scatter", base.count, sources=[self.g.as_float(base).node, source.node], at=self.place_of(flat), scattered=flat.numel())
+        node = self.g.add("scatter", base.count, sources=[self.g.as_float(base).node, source.node],
+                          at=self.place_of(flat), scattered=flat.numel())
         return Sym(node, base.shape, base.dtype)
 
     def place_of(self, t):
@@ -492,7 +521,8 @@ class Evaluator:
     def op_scatter_add(self, base, dim, index, source):
         if isinstance(index, Sym):
             raise Outside("scatter_add by integers that depend on floats")
-        source = self.g.moved(source, lambda t: t[tuple(slice(n) for n in index.shape)]) if source.shape != tuple(index.shape) else source
+        source = (self.g.moved(source, lambda t: t[tuple(slice(n) for n in index.shape)])
+                  if source.shape != tuple(index.shape) else source)
         base = self.g.of(base, source.dtype)
         return self.scattered(base, torch.arange(base.count).reshape(base.shape).gather(dim, index), source)
 

@@ -1,4 +1,5 @@
-"""The steps of a reference over exact values, as src/prove evaluates them: a graph that is built by adding them (docs/prove.md lists the kinds)."""
+"""The steps of a reference over exact values, as src/prove evaluates them: a graph that is built by
+adding them (docs/prove.md lists the kinds)."""
 import math
 
 import torch
@@ -14,7 +15,8 @@ class Outside(Exception):
 
 
 def bits_of(dtype):
-    """The significand that constants beside a tensor of this type are taken to have: narrow floats are computed in fp32."""
+    """The significand that constants beside a tensor of this type are taken to have: narrow floats are
+    computed in fp32."""
     return 53 if dtype == torch.float64 else 24
 
 
@@ -24,7 +26,8 @@ class Sym:
     def __init__(self, node, shape, dtype, known=None):
         self.node, self.shape, self.dtype = node, tuple(shape), dtype
         self.count = math.prod(self.shape)
-        self.known = known          # its values, where they depend on no input: integers that are made of them are concrete
+        # its values, where they depend on no input: integers that are made of them are concrete
+        self.known = known
 
     @property
     def is_float(self):
@@ -79,8 +82,8 @@ class Graph:
         total = sum(s.count for s in sources)
         wide = total >= 1 << 31
         flat = table.reshape(-1).to(torch.int64 if wide else torch.int32)
-        node = self.add("take", flat.numel(), sources=[s.node for s in sources], at=self.place(flat), width=8 if wide else 4,
-                        fill=-1 if fill is None else fill)
+        node = self.add("take", flat.numel(), sources=[s.node for s in sources], at=self.place(flat),
+                        width=8 if wide else 4, fill=-1 if fill is None else fill)
         return Sym(node, table.shape, dtype)
 
     def moved(self, s, function):
@@ -142,4 +145,5 @@ class Graph:
         return out if back == list(range(len(back))) else self.moved(out, lambda v: v.permute(back))
 
     def dot(self, a, b, batch, m, k, n, shape, dtype):
-        return Sym(self.add("dot", batch * m * n, sources=[self.as_float(a).node, self.as_float(b).node], batch=batch, m=m, k=k, n=n), shape, dtype)
+        return Sym(self.add("dot", batch * m * n, sources=[self.as_float(a).node, self.as_float(b).node], batch=batch,
+                            m=m, k=k, n=n), shape, dtype)

@@ -1,7 +1,9 @@
-"""One task's reference: its module executed, its model built, its inputs made, its forward called in its own precision and in fp64.
+"""One task's reference: its module executed, its model built, its inputs made, its forward called in
+its own precision and in fp64.
 
-A task may be written in several ways (docs/tasks.md): arguments as a list, a tuple, a dict of keywords, a pair of both or a single tensor; on the CPU or
-on cuda; with a forward that draws random numbers, which is then called under one seed, as KernelBench does."""
+A task may be written in several ways (docs/tasks.md): arguments as a list, a tuple, a dict of
+keywords, a pair of both or a single tensor; on the CPU or on cuda; with a forward that draws random
+numbers, which is then called under one seed, as KernelBench does."""
 import contextlib
 import copy
 import hashlib
@@ -29,7 +31,8 @@ def task_text(source):
 
 
 class Call:
-    """Arguments by position and by keyword. `tensors` are those that it holds, in the order in which the tracer numbers them."""
+    """Arguments by position and by keyword. `tensors` are those that it holds, in the order in which
+    the tracer numbers them."""
 
     def __init__(self, args, kwargs):
         self.args, self.kwargs = args, kwargs
@@ -44,15 +47,17 @@ class Call:
 
 
 def call_of(value, function, maker):
-    """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}] are arguments by position and by keyword where the
-    function takes them so."""
+    """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}] are
+    arguments by position and by keyword where the function takes them so."""
     if isinstance(value, dict):
         return Call([], dict(value))
     if not isinstance(value, (list, tuple)):
         if value is None or callable(value):
-            raise Fault("task-broken", f"{maker}() returned {type(value).__name__}, expected a list, a tuple, a dict or a tensor")
+            raise Fault("task-broken",
+                        f"{maker}() returned {type(value).__name__}, expected a list, a tuple, a dict or a tensor")
         return Call([value], {})
-    if len(value) == 2 and isinstance(value[0], (list, tuple)) and isinstance(value[1], dict) and takes(function, *value):
+    if (len(value) == 2 and isinstance(value[0], (list, tuple)) and isinstance(value[1], dict)
+            and takes(function, *value)):
         return Call(list(value[0]), dict(value[1]))
     return Call(list(value), {})
 
@@ -87,7 +92,8 @@ class Reference:
         self.model = self.module.Model(*copy.deepcopy(self.init.args), **copy.deepcopy(self.init.kwargs))
 
     def inputs(self, seed):
-        """Forward's arguments under a seed, as a Call. What is no leaf of autograd's graph is cut from it: inputs are data."""
+        """Forward's arguments under a seed, as a Call. What is no leaf of autograd's graph is cut from
+        it: inputs are data."""
         seed_all(seed)
         call = call_of(self.module.get_inputs(), self.module.Model.forward, "get_inputs")
         return call.map(lambda t: t if t.is_leaf else t.detach())
@@ -95,7 +101,8 @@ class Reference:
     def state(self):
         out = {}
         for name, t in named_tensors(self.model):
-            out[name] = {"dtype": dtype_name(t), "shape": list(t.shape), "sha256": hashlib.sha256(image(t.detach().contiguous())).hexdigest()}
+            out[name] = {"dtype": dtype_name(t), "shape": list(t.shape),
+                         "sha256": hashlib.sha256(image(t.detach().contiguous())).hexdigest()}
         return out
 
 
@@ -116,10 +123,12 @@ def seed_all(seed):
 # ---- calls of forward ----
 
 class Draws(TorchDispatchMode):
-    """The tensors that forward draws at random. Without `given` they are kept in order; with it they are handed out again, in the dtype asked for, so
-    that the same call in fp64 sees the same numbers."""
+    """The tensors that forward draws at random. Without `given` they are kept in order; with it they
+    are handed out again, in the dtype asked for, so that the same call in fp64 sees the same
+    numbers."""
 
-    FACTORIES = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "bernoulli", "multinomial", "randperm"}
+    FACTORIES = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "bernoulli",
+                 "multinomial", "randperm"}
     IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_"}
 
     def __init__(self, given=None):
@@ -133,7 +142,8 @@ class Draws(TorchDispatchMode):
             return func(*args, **kwargs)
         name = func._schema.name.split("::")[-1]
         out = func(*args, **kwargs)
-        if not isinstance(out, torch.Tensor) or name not in self.FACTORIES | self.IN_PLACE or len(self.taken) == DRAWS_MAX:
+        if (not isinstance(out, torch.Tensor) or name not in self.FACTORIES | self.IN_PLACE
+                or len(self.taken) == DRAWS_MAX):
             self.kinds.add("other")
             return out
         if self.given is not None:
@@ -157,7 +167,9 @@ def flatten_outputs(out):
     tensors = [t for t in leaves if isinstance(t, torch.Tensor)]
     odd = sorted({type(t).__name__ for t in leaves if not isinstance(t, (torch.Tensor, int, float, str, type(None)))})
     if odd or not tensors:
-        raise Fault("task-unsupported", f"forward returned {', '.join(odd) or 'no tensor'}; only tensors can be compared (lists, tuples and dicts "
+        raise Fault("task-unsupported",
+                    f"forward returned {', '.join(odd) or 'no tensor'}; only tensors can be compared (lists, tuples "
+                    f"and dicts "
                     "of them, with numbers, strings and None among them)")
     return tensors
 
@@ -165,7 +177,8 @@ def flatten_outputs(out):
 def plain_outputs(model, call):
     """The numbers and strings among forward's outputs."""
     with torch.no_grad():
-        return [repr(v) for v in pytree.tree_leaves(model(*call.args, **call.kwargs)) if isinstance(v, (int, float, str))]
+        return [repr(v) for v in pytree.tree_leaves(model(*call.args, **call.kwargs))
+                if isinstance(v, (int, float, str))]
 
 
 def clone_tensor(t, double=False):
@@ -177,8 +190,9 @@ def clone_tensor(t, double=False):
 
 
 def forward_double(model, call, draws, changed=()):
-    """(outputs, {name: buffer after forward}) of the reference in fp64, the buffers those that are named; None where it cannot run so. Tensors that forward makes itself become fp64 through the default dtype; a model
-    that insists on another dtype is tried without."""
+    """(outputs, {name: buffer after forward}) of the reference in fp64, the buffers those that are
+    named; None where it cannot run so. Tensors that forward makes itself become fp64 through the
+    default dtype; a model that insists on another dtype is tried without."""
     for default in (torch.float64, torch.float32):
         torch.set_default_dtype(default)
         try:

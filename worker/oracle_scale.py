@@ -1,6 +1,7 @@
-"""A task at the sizes at which its candidates' costs are predicted: larger than those at which values are judged, and never computed. The reference is
-walked on PyTorch's meta device, whose tensors have shapes alone; out come what a tracer needs to trace a candidate there, and what the reference's operators
-move and compute."""
+"""A task at the sizes at which its candidates' costs are predicted: larger than those at which values
+are judged, and never computed. The reference is walked on PyTorch's meta device, whose tensors have
+shapes alone; out come what a tracer needs to trace a candidate there, and what the reference's
+operators move and compute."""
 import torch
 from torch.utils import _pytree as pytree
 
@@ -27,8 +28,8 @@ def largest(source, init_seed):
 
 
 def ways_to_grow(sites):
-    """Groups of sites that grow together: the batch, which leaves kernels' blocks as they are; else one size alone, outer dimensions first; at last all
-    sizes of a kind."""
+    """Groups of sites that grow together: the batch, which leaves kernels' blocks as they are; else
+    one size alone, outer dimensions first; at last all sizes of a kind."""
     yield [s for s in sites if s.role == "batch"]
     for site in sorted((s for s in sites if s.role), key=lambda s: s.dimension):
         yield [site]
@@ -65,9 +66,9 @@ def describe_there(model, reference, call, training):
     names = lambda d: {n: describe(v) for n, v in d.items()}
     state = {n: {"dtype": dtype_name(t), "shape": list(t.shape), "sha256": ""} for n, t in named_tensors(model)}
     init = reference.init
-    return {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": state, "training": training,
-            "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs), "draws": [],
-            "shapes_only": True}
+    return {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": state,
+            "training": training, "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
+            "draws": [], "shapes_only": True}
 
 
 def reference_cost(source, model, call):
@@ -80,7 +81,8 @@ def reference_cost(source, model, call):
 
 
 def reference_shapes(source, model, call):
-    """The same without the times, which take a walk over thousands of steps where a reference has a recurrence: the products alone, as one launch."""
+    """The same without the times, which take a walk over thousands of steps where a reference has a
+    recurrence: the products alone, as one launch."""
     walk = oracle_size.Walk()
     with oracle_size.on_meta(source), torch.no_grad(), walk, oracle_size.RecurrentShapes(walk):
         out = model(*call.args, **call.kwargs)
@@ -88,8 +90,8 @@ def reference_shapes(source, model, call):
 
 
 def priced(wanted, source, judged, init_seed, stock):
-    """The oracle's message about the sizes of the cost; wanted: "": about the task's own, without times. source: the task's own text; judged: the text that
-    is judged; stock: its variant."""
+    """The oracle's message about the sizes of the cost; wanted: "": about the task's own, without
+    times. source: the task's own text; judged: the text that is judged; stock: its variant."""
     try:
         text, changed = (source, {}) if wanted in ("", "stock") else grown(source, init_seed, int(wanted))
         if text == judged:
@@ -101,7 +103,8 @@ def priced(wanted, source, judged, init_seed, stock):
         for module, (_, training) in zip(model.modules(), stock.modes):
             module.training = training
         outputs, cost = (reference_cost if wanted else reference_shapes)(text, model, call)
-        return {"job": describe_there(model, reference, call, stock.training), "changed": {n: list(v) for n, v in changed.items()},
+        return {"job": describe_there(model, reference, call, stock.training),
+                "changed": {n: list(v) for n, v in changed.items()},
                 "outputs": [[dtype_name(t), list(t.shape)] for t in outputs], **cost}
     except NotThere as e:
         return {"why": str(e)}

@@ -1,8 +1,11 @@
-"""At which sizes a task is judged: its own where they fit into the memory and the time that a verdict may take, smaller ones otherwise.
+"""At which sizes a task is judged: its own where they fit into the memory and the time that a verdict
+may take, smaller ones otherwise.
 
-Benchmarks for GPUs have tensors of gigabytes. The batch is made smaller first, as far as two; then, in halves, the largest of the other sizes; those of
-images and channels last. What a size is comes from its name and from which dimensions of the inputs follow it. Nothing is timed: a walk over shapes
-(PyTorch's meta device) counts bytes and operations, and nominal rates turn them into seconds, so the same task has the same sizes on every machine."""
+Benchmarks for GPUs have tensors of gigabytes. The batch is made smaller first, as far as two; then,
+in halves, the largest of the other sizes; those of images and channels last. What a size is comes
+from its name and from which dimensions of the inputs follow it. Nothing is timed: a walk over
+shapes (PyTorch's meta device) counts bytes and operations, and nominal rates turn them into
+seconds, so the same task has the same sizes on every machine."""
 import ast
 import contextlib
 import operator
@@ -18,10 +21,13 @@ import oracle_device
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault
 from oracle_reference import Reference, flatten_outputs, named_tensors
 
-DATA_BYTES_MAX = 6 << 30       # inputs, parameters and expected values of all trials together: they lie in memory at once
-MATMUL_RATE, CONV_RATE, OTHER_CONV_RATE, DEPTHWISE_RATE, RNN_RATE = 80e9, 50e9, 20e9, 7e9, 20e9     # operations a second of one core
+# inputs, parameters and expected values of all trials together: they lie in memory at once
+DATA_BYTES_MAX = 6 << 30
+# operations a second of one core
+MATMUL_RATE, CONV_RATE, OTHER_CONV_RATE, DEPTHWISE_RATE, RNN_RATE = 80e9, 50e9, 20e9, 7e9, 20e9
 BYTES_RATE, LAUNCH_S = 4e9, 1e-5
-PASSES = 3                     # a trial runs the reference once in its own precision and once in fp64, which takes twice as long
+# a trial runs the reference once in its own precision and once in fp64, which takes twice as long
+PASSES = 3
 DATA_PASSES = 6                # making, copying and comparing the data
 WALKS_MAX = 64
 TRIALS_MIN = 4                 # so many trials stay where time is short
@@ -31,7 +37,8 @@ BATCH_NAME = re.compile(r"batch|^n?bsz?$|^b$", re.I)
 IMAGE_NAME = re.compile(r"height|width|depth|image|img|resolution|^[hwd]$", re.I)
 CHANNEL_NAME = re.compile(r"channel|feature|hidden|embed|planes|filters|^c$|^c_?(in|out)$", re.I)
 JUDGED_AT = re.compile(r"^# Judged at (.+)$", re.M)      # what a task may state itself: NAME=NUMBER, NAME=NUMBER
-COUNT_NAME = re.compile(r"layers?$|heads?$|groups?$|kernel|stride|pad|dilat|step|iter|^k$|^(dim|axis)$", re.I)     # no sizes
+# no sizes
+COUNT_NAME = re.compile(r"layers?$|heads?$|groups?$|kernel|stride|pad|dilat|step|iter|^k$|^(dim|axis)$", re.I)
 WIDE = 64                      # a number of a constructor from which on it is taken for a width
 SIZE_MAX = 1 << 31
 ARITHMETIC = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.sub, ast.FloorDiv: operator.floordiv}
@@ -69,14 +76,16 @@ def numbers_in(name, node):
 
 
 def sites_of(source, in_functions=True):
-    """All integers that stand where sizes do: assignments at the top of the module and the bodies of get_inputs and get_init_inputs."""
+    """All integers that stand where sizes do: assignments at the top of the module and the bodies of
+    get_inputs and get_init_inputs."""
     sites = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name):
                 sites += numbers_in(target.id, node.value)
-            elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(target.elts) == len(node.value.elts):
+            elif (isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                  and len(target.elts) == len(node.value.elts)):
                 for t, v in zip(target.elts, node.value.elts):
                     sites += numbers_in(t.id, v) if isinstance(t, ast.Name) else []
         elif in_functions and isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
@@ -85,7 +94,8 @@ def sites_of(source, in_functions=True):
 
 
 def literals_in(function):
-    """Integers in a function's body, the largest expressions only, named by what they are assigned or passed to where that is plain."""
+    """Integers in a function's body, the largest expressions only, named by what they are assigned or
+    passed to where that is plain."""
     found = []
 
     def visit(node, name):
@@ -97,8 +107,9 @@ def literals_in(function):
         for field, child in ast.iter_fields(node):
             for c in child if isinstance(child, list) else [child]:
                 if isinstance(c, ast.AST):
-                    visit(c, c.arg if isinstance(c, ast.keyword) else node.targets[0].id if isinstance(node, ast.Assign)
-                          and field == "value" and isinstance(node.targets[0], ast.Name) else name if not isinstance(node, ast.stmt) else None)
+                    visit(c, c.arg if isinstance(c, ast.keyword) else node.targets[0].id
+                          if isinstance(node, ast.Assign) and field == "value" and isinstance(node.targets[0],
+                              ast.Name) else name if not isinstance(node, ast.stmt) else None)
 
     for statement in function.body:
         visit(statement, None)
@@ -114,7 +125,8 @@ def rewritten(source, sites, values):
         n = site.node
         first, last = n.lineno - 1, n.end_lineno - 1
         tail = lines[last][n.end_col_offset:]
-        lines[first] = lines[first][:n.col_offset] + str(value).encode() + (b"\n" * (last - first) if last > first else b"") + tail
+        lines[first] = (lines[first][:n.col_offset] + str(value).encode()
+                        + (b"\n" * (last - first) if last > first else b"") + tail)
         for i in range(first + 1, last + 1):
             lines[i] = b""
     return b"".join(lines).decode()
@@ -134,7 +146,8 @@ class Walk(TorchDispatchMode):
         out = func(*args, **kwargs)
         if any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns):
             return out
-        moved = sum(t.numel() * t.element_size() for t in pytree.tree_leaves((args, kwargs, out)) if isinstance(t, torch.Tensor))
+        moved = sum(t.numel() * t.element_size() for t in pytree.tree_leaves((args, kwargs, out))
+                    if isinstance(t, torch.Tensor))
         self.largest = max(self.largest, moved)
         self.seconds += LAUNCH_S + moved / BYTES_RATE
         formula = flop_registry.get(func._overloadpacket)
@@ -195,7 +208,8 @@ def on_meta(source):
 
 
 def without_contents(source, init_seed):
-    """(reference, inputs), its model and they on the meta device. A constructor that reads values is run with contents first."""
+    """(reference, inputs), its model and they on the meta device. A constructor that reads values is
+    run with contents first."""
     try:
         with on_meta(source):
             reference = Reference(source, init_seed)
@@ -236,15 +250,20 @@ class Budget:
     def why_not(self, load):
         """"" where the load fits; else what is too much."""
         if load.given > GIVEN_BYTES_MAX:
-            return f"inputs and parameters of one trial are {-(-load.given >> 20)} MiB, at most {GIVEN_BYTES_MAX >> 20} MiB are handed over"
+            return (f"inputs and parameters of one trial are {-(-load.given >> 20)} MiB, at most "
+                    f"{GIVEN_BYTES_MAX >> 20} MiB are handed over")
         if load.expected > EXPECTED_BYTES_MAX:
-            return f"outputs of one trial, with their fp64 twins, are {-(-load.expected >> 20)} MiB, at most {EXPECTED_BYTES_MAX >> 20} MiB are handed over"
+            return (f"outputs of one trial, with their fp64 twins, are {-(-load.expected >> 20)} MiB, at most "
+                    f"{EXPECTED_BYTES_MAX >> 20} MiB are handed over")
         if (load.given + load.expected) * self.trials > DATA_BYTES_MAX:
-            return f"the data of {self.trials} trials are {(load.given + load.expected) * self.trials >> 20} MiB, at most {DATA_BYTES_MAX >> 20} MiB are kept"
+            return (f"the data of {self.trials} trials are {(load.given + load.expected) * self.trials >> 20} MiB, at "
+                    f"most {DATA_BYTES_MAX >> 20} MiB are kept")
         if 4 * load.given + 3 * (load.largest + load.expected) > self.memory:
-            return f"the reference needs about {(4 * load.given + 3 * (load.largest + load.expected)) >> 20} MiB of {self.memory >> 20} MiB"
+            return (f"the reference needs about {(4 * load.given + 3 * (load.largest + load.expected)) >> 20} MiB of "
+                    f"{self.memory >> 20} MiB")
         if load.seconds * self.trials > self.seconds:
-            return f"{self.trials} trials of the reference take about {load.seconds * self.trials:.0f} s, {self.seconds:.0f} s are allowed"
+            return (f"{self.trials} trials of the reference take about {load.seconds * self.trials:.0f} s, "
+                    f"{self.seconds:.0f} s are allowed")
         return ""
 
     def trials_of(self, load):
@@ -255,8 +274,9 @@ class Budget:
 # ---- the search ----
 
 def roles_set(source, init_seed, sites):
-    """A role for each site: by its name, or by the dimensions of the inputs that follow it. Sites that nothing follows and that no name explains have
-    none and stay as they are (strides, kernel sizes, numbers of groups)."""
+    """A role for each site: by its name, or by the dimensions of the inputs that follow it. Sites that
+    nothing follows and that no name explains have none and stay as they are (strides, kernel sizes,
+    numbers of groups)."""
     stock = input_shapes(source, init_seed)
     for i, site in enumerate(sites):
         if BATCH_NAME.search(site.name):
@@ -266,7 +286,8 @@ def roles_set(source, init_seed, sites):
             other = input_shapes(rewritten(source, [site], [site.value * 2]), init_seed)
         except Exception:
             other = stock
-        followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b) for d in range(len(a)) if a[d] != b[d]}
+        followers = {(len(a), d) for a, b in zip(stock, other) if len(a) == len(b)
+                     for d in range(len(a)) if a[d] != b[d]}
         site.dimension = min([d for _, d in followers], default=9)
         site.role = role_of(site, followers, any(len(shape) >= 4 for shape in stock))
 
@@ -291,8 +312,9 @@ def half(value, smallest):
 
 
 def smaller(sites):
-    """Lists of values, ever smaller: tier by tier, in each the largest sizes first; equal sizes stay equal. For each tier a second way follows the first:
-    all of its sizes halved together, which keeps ratios that a network may need."""
+    """Lists of values, ever smaller: tier by tier, in each the largest sizes first; equal sizes stay
+    equal. For each tier a second way follows the first: all of its sizes halved together, which
+    keeps ratios that a network may need."""
     values = [s.value for s in sites]
     for tier in TIERS:
         mine = [i for i, s in enumerate(sites) if s.role == tier]
@@ -323,8 +345,10 @@ def halved(values, group, smallest):
 
 
 def fit(source, init_seed, budget):
-    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how many trials there is time. A task may state them in a
-    comment line, which is for sets whose costs matter at sizes far above those at which values need to be checked. A task whose shapes cannot be walked is judged as it is, and measured when its data are there."""
+    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how many
+    trials there is time. A task may state them in a comment line, which is for sets whose costs
+    matter at sizes far above those at which values need to be checked. A task whose shapes cannot
+    be walked is judged as it is, and measured when its data are there."""
     stated = JUDGED_AT.search(source)
     if stated:
         return fit_stated(source, init_seed, budget, stated.group(1))
@@ -356,7 +380,8 @@ def fit(source, init_seed, budget):
     if best is None and possible(load, budget):
         best = (load, source, [s.value for s in sites])
     if best is None:
-        raise Fault("task-too-large", f"{why}; no smaller sizes were found under which the reference runs: make the task's sizes smaller")
+        raise Fault("task-too-large",
+                    f"{why}; no smaller sizes were found under which the reference runs: make the task's sizes smaller")
     return best[1], changes(sites, best[2]), budget.trials_of(best[0])
 
 
@@ -366,8 +391,11 @@ def fit_stated(source, init_seed, budget, text):
     numbers = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
-        if not value.strip().isdigit() or not 1 <= int(value) <= SIZE_MAX or name.strip() not in {s.name for s in sites}:
-            raise Fault("task-broken", f"judged at {part.strip()[:80]}: expected NAME=NUMBER with the name of a number at the top of the module")
+        if (not value.strip().isdigit() or not 1 <= int(value) <= SIZE_MAX
+                or name.strip() not in {s.name for s in sites}):
+            raise Fault("task-broken",
+                        f"judged at {part.strip()[:80]}: expected NAME=NUMBER with the name of a number at the top of "
+                        f"the module")
         numbers[name.strip()] = int(value)
     values = [numbers.get(s.name, s.value) for s in sites]
     smaller_source = rewritten(source, sites, values)

@@ -1,6 +1,6 @@
 """Sizes that one candidate names: trials at sizes on the sides of a comparison that the ordinary trials left out.
 
-The supervisor asks for one side after another, {"side", "number", "modulus", "seed"}, and gets a trial for each set of sizes that brings it about, or why
+The supervisor asks for one side after another, {"side", "number", "modulus", "way", "seed"}, and gets a trial for each set of sizes that brings it about, or why
 there is none. docs/worker-protocol.md lists the sides; src/verify/sized_step.c chooses them. No word of the candidate's gets here, only numbers."""
 import math
 
@@ -14,7 +14,7 @@ from oracle_reference import Reference, device_mode
 
 BYTES_MAX = 48 << 20      # of one trial's inputs, parameters and expected values
 SECONDS_MAX = 0.4         # nominal, of the reference
-SMALL = 5                 # what other sizes shrink to where all together are too much
+SMALL = (5, 2)            # what other sizes shrink to where all together are too much
 PAIRED = 3                # sizes whose order among each other is looked at
 BEHIND = 2                # a number k is passed by the size k + 2: an index goes to one less than the size
 
@@ -37,32 +37,36 @@ def serve(job, sock):
                 ask, _ = wire.recv(sock)
             except EOFError:
                 return
-            wire.send(sock, {"end": answer(job, source, sites, ask, sock)})
+            why, way = answer(job, source, sites, ask, sock)
+            wire.send(sock, {"end": why, "way": way})
 
 
 def answer(job, source, sites, ask, sock):
-    """Sends what there is to send; "" where some sizes worked, else the reason of the last that did not."""
-    why = "the task has no sizes that can change"
-    for ways in plans(source, sites, ask, job["init_seed"]):
+    """Sends what there is to send, from the way on that was asked for; "" where all sizes of a way worked, else the reason of the last that did not, and the
+    number of the next way."""
+    why, number = "the task has no sizes that can change", 0
+    for number, ways in enumerate(plans(source, sites, ask, job["init_seed"]), 1):
+        if number <= ask["way"]:
+            continue
         sent = 0
         for values in ways:
             why_not = attempt(job, source, sites, values, ask["seed"], sock)
             sent += not why_not
             why = why_not or why
         if sent == len(ways):
-            return ""
-    return why
+            return "", number
+    return why, number
 
 
 def plans(source, sites, ask, init_seed):
     """Ways to take the side, best first; each is a list of sets of values, all of which are needed. All sizes at once, then one by one, then one by one among
-    small ones."""
+    small ones and among the smallest."""
     values = [s.value for s in sites]
     if ask["side"] == "pair":
         yield from orders(values)
         return
     wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
-              "below": lambda v: ask["number"] - 1 if v > ask["number"] - 1 else v,
+              "below": lambda v: min(v, max(ask["number"] - 1, 1)),
               "equal": lambda v: ask["number"],
               "rest": lambda v: following(v, lambda n: n % ask["modulus"] == ask["number"]),
               "no rest": lambda v: following(v, lambda n: n % ask["modulus"] != ask["number"]),
@@ -72,7 +76,6 @@ def plans(source, sites, ask, init_seed):
         other = fewer_elements(source, sites, values, ask["number"], init_seed)
     moved = [i for i, (a, b) in enumerate(zip(values, other)) if a != b and b >= 1]
     only = lambda i, rest: [other[k] if k == i else rest[k] for k in range(len(values))]
-    small = [min(v, SMALL) for v in values]
     if ask["side"] == "equal":      # what is larger goes down and what is smaller up, each beside the others' own
         both = [[i for i in moved if other[i] > values[i]], [i for i in moved if other[i] < values[i]]]
         yield [[other[k] if k in part else values[k] for k in range(len(values))] for part in both if part]
@@ -80,7 +83,8 @@ def plans(source, sites, ask, init_seed):
         yield [[other[k] if k in moved else values[k] for k in range(len(values))]]
     if moved:
         yield [only(i, values) for i in moved]
-        yield [only(i, small) for i in moved]
+        for most in SMALL:
+            yield [only(i, [min(v, most) for v in values]) for i in moved]
 
 
 def orders(values):

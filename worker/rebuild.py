@@ -1,8 +1,11 @@
-"""rebuild: a kernel's IR once more, in a process in which the candidate never ran (docs/verifier.md, "The IR is the source's").
+"""rebuild: a kernel's IR once more, in a process in which the candidate never ran (docs/verifier.md,
+"The IR is the source's").
 
-Input is the candidate's text and a kernel's recipe (tracer_source.py), which the candidate's process wrote: hostile. Functions are taken from the text as syntax
-trees and given to Triton's front end in a namespace of constants; nothing of the candidate is executed here. The functions that the compiler itself calls
-(constexpr_function, builtin) run in a child with nothing but a pipe, and return constants. Whatever has no place in this scheme is `unsupported`.
+Input is the candidate's text and a kernel's recipe (tracer_source.py), which the candidate's
+process wrote: hostile. Functions are taken from the text as syntax trees and given to Triton's
+front end in a namespace of constants; nothing of the candidate is executed here. The functions that
+the compiler itself calls (constexpr_function, builtin) run in a child with nothing but a pipe, and
+return constants. Whatever has no place in this scheme is `unsupported`.
 """
 import ast
 import collections
@@ -30,8 +33,10 @@ SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
 KINDS = ("jit", "constexpr", "builtin", "aggregate")
 TRITON_NAMES = ("language", "cdiv", "next_power_of_2")      # of the package itself, what a kernel may use
-COMPILER_OPTIONS = frozenset(("num_warps", "num_ctas", "num_stages", "warp_size", "maxnreg", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
-                              "launch_pdl", "default_dot_input_precision", "max_num_imprecise_acc_default", "debug", "sanitize_overflow"))
+COMPILER_OPTIONS = frozenset(("num_warps", "num_ctas", "num_stages", "warp_size", "maxnreg",
+                              "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid", "launch_pdl",
+                              "default_dot_input_precision", "max_num_imprecise_acc_default", "debug",
+                              "sanitize_overflow"))
 NULL_OPTIONS = frozenset(("ptx_version", "ir_override", "instrumentation_mode"))   # not understood unless unset
 
 
@@ -64,7 +69,8 @@ def visit_attribute(self, node):
     if node.attr.startswith("__"):
         raise Unsupported(f"attribute {node.attr} inside a kernel")
     value = _visit_attribute(self, node)
-    if isinstance(value, types.ModuleType) and not isinstance(value, NameSpace) and not value.__name__.startswith("triton.language"):
+    if (isinstance(value, types.ModuleType) and not isinstance(value, NameSpace)
+            and not value.__name__.startswith("triton.language")):
         raise Unsupported(f"module {value.__name__} inside a kernel")
     return value
 
@@ -79,7 +85,8 @@ def get_attribute(self, lhs, attr):
 
 
 def may_call(self, fn):
-    if isinstance(fn, (JITFunction, ConstexprFunction, BoundConstexprFunction)) or tl.core.is_builtin(fn) or fn in self.builtin_namespace.values():
+    if (isinstance(fn, (JITFunction, ConstexprFunction, BoundConstexprFunction)) or tl.core.is_builtin(fn)
+            or fn in self.builtin_namespace.values()):
         return True
     if isinstance(fn, type):
         return issubclass(fn, tuple) and hasattr(fn, "_fields") or fn.__module__.startswith("triton.language")
@@ -89,7 +96,8 @@ def may_call(self, fn):
     name = getattr(fn, "__name__", None)
     if isinstance(name, str) and getattr(math, name, None) is fn:
         return True
-    return type(fn).__name__ == "BoundJITMethod" or isinstance(getattr(fn, "__module__", None), str) and fn.__module__.startswith("triton.language")
+    return (type(fn).__name__ == "BoundJITMethod" or isinstance(getattr(fn, "__module__", None), str)
+            and fn.__module__.startswith("triton.language"))
 
 
 def call_function(self, node, fn, args, kws):
@@ -238,8 +246,8 @@ def without_body(node):
     def bare(arg):
         return ast.arg(arg.arg) if arg else None
     a = node.args
-    args = ast.arguments([bare(x) for x in a.posonlyargs], [bare(x) for x in a.args], bare(a.vararg), [bare(x) for x in a.kwonlyargs],
-                         [None] * len(a.kwonlyargs), bare(a.kwarg), [])
+    args = ast.arguments([bare(x) for x in a.posonlyargs], [bare(x) for x in a.args], bare(a.vararg),
+                         [bare(x) for x in a.kwonlyargs], [None] * len(a.kwonlyargs), bare(a.kwarg), [])
     return ast.FunctionDef(node.name, args, [ast.Pass()], [])
 
 
@@ -261,7 +269,9 @@ class Builder:
     def node(self, entry):
         node = self.definitions.get((entry["line"], entry["name"]))
         if node is None:
-            raise Unsupported(f"function {str(entry['name'])[:100]} is not at line {entry['line']} of the source: kernels made of text at run time are not supported")
+            raise Unsupported(
+                f"function {str(entry['name'])[:100]} is not at line {entry['line']} of the source: kernels made of "
+                f"text at run time are not supported")
         return node
 
     def value(self, v, function):
@@ -319,7 +329,8 @@ class Builder:
         if entry["kind"] == "aggregate":
             return self.aggregate(index, entry, node)
         space = {"__builtins__": __builtins__, "__name__": entry["module"]}
-        stub = types.FunctionType(code_of(without_body(node), entry["line"]), space, entry["name"], tuple(self.value(d, self.function) for d in entry["defaults"]))
+        stub = types.FunctionType(code_of(without_body(node), entry["line"]), space, entry["name"],
+                                  tuple(self.value(d, self.function) for d in entry["defaults"]))
         stub.__qualname__, stub.__module__ = entry["qualname"], entry["module"]
         stub.__kwdefaults__ = {name: self.value(d, self.function) for name, d in entry["kwdefaults"].items()} or None
         self.made[index] = made = self.wrapped(index, entry, stub)
@@ -327,11 +338,14 @@ class Builder:
         return made
 
     def aggregate(self, index, entry, node):
-        """A class of the candidate's whose objects are several values. Its constructor gets values of the compiler, so it is read and not executed: fields
-        become parameters, or constants made of them."""
+        """A class of the candidate's whose objects are several values. Its constructor gets values of
+        the compiler, so it is read and not executed: fields become parameters, or constants made of
+        them."""
         steps = [assigned_field(statement) for statement in node.body if not is_text(statement)]
-        where = inspect.Signature([inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in node.args.args])
-        defaults = dict(zip([a.arg for a in node.args.args][::-1], [self.value(d, self.function) for d in entry["defaults"]][::-1]))
+        where = inspect.Signature([inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+                                   for a in node.args.args])
+        defaults = dict(zip([a.arg for a in node.args.args][::-1],
+                            [self.value(d, self.function) for d in entry["defaults"]][::-1]))
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
             raise Unsupported(f"the constructor of {entry['aggregate'][0]} takes more than named parameters")
 
@@ -344,7 +358,8 @@ class Builder:
                 setattr(this, field, tl.constexpr(v) if is_constant else v)
 
         name, qualname, module = entry["aggregate"]
-        own = type(name, (), {"__init__": construct, "__annotations__": {}, "__qualname__": qualname, "__module__": module})
+        own = type(name, (), {"__init__": construct, "__annotations__": {}, "__qualname__": qualname,
+                              "__module__": module})
         self.made[index] = made = tl.core._aggregate(own)      # before its fields and methods: those may name it
         own.__annotations__.update((field, self.value(kind, self.function)) for field, kind in entry["fields"])
         for method, v in entry["methods"]:
@@ -377,21 +392,26 @@ class Builder:
         node = ast.FunctionDef(node.name, without_body(node).args, node.body, [])
         other = lambda i: self.python_function(i, made)
         space = {"__builtins__": __builtins__, "__name__": entry["module"]}
-        made[index] = fn = types.FunctionType(code_of(node, entry["line"]), space, entry["name"], tuple(self.value(d, other) for d in entry["defaults"]))
+        made[index] = fn = types.FunctionType(code_of(node, entry["line"]), space, entry["name"],
+                                              tuple(self.value(d, other) for d in entry["defaults"]))
         fn.__kwdefaults__ = {name: self.value(d, other) for name, d in entry["kwdefaults"].items()} or None
         space.update(self.names(entry, other))
         return fn
 
 
 def is_text(statement):
-    return isinstance(statement, ast.Pass) or isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return (isinstance(statement, ast.Pass) or isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Constant))
 
 
 def assigned_field(statement):
-    """(field, parameter, whether it becomes a constant) of self.field = parameter, or of self.field = tl.constexpr(parameter)."""
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Attribute):
+    """(field, parameter, whether it becomes a constant) of self.field = parameter, or of self.field =
+    tl.constexpr(parameter)."""
+    if (isinstance(statement, ast.Assign) and len(statement.targets) == 1
+            and isinstance(statement.targets[0], ast.Attribute)):
         target, value = statement.targets[0], statement.value
-        is_constant = isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "constexpr" and len(value.args) == 1 and not value.keywords
+        is_constant = (isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] == "constexpr"
+                       and len(value.args) == 1 and not value.keywords)
         value = value.args[0] if is_constant else value
         if isinstance(target.value, ast.Name) and target.value.id == "self" and isinstance(value, ast.Name):
             return target.attr, value.id, is_constant
@@ -412,7 +432,8 @@ def type_of(kind):
     return tuple(items) if kind[0] == "tuple" else collections.namedtuple(kind[1], kind[2])(*items)
 
 
-ODD_LINE_ENDS = frozenset("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")     # where Python, or a part of it, sees more lines than newlines
+# where Python, or a part of it, sees more lines than newlines
+ODD_LINE_ENDS = frozenset("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def line_of(node):
@@ -429,10 +450,15 @@ class Text:
         self.is_even = ODD_LINE_ENDS.isdisjoint(source)
 
     def until(self, builder):
-        """Up to which line an IR depends on the text: the first line of the first statement behind the functions it is made of. Whatever begins with the same
-        lines has the same functions: a statement of Python ends where the next one begins, and nothing later changes it. 0: on all of it."""
-        ends = [self.functions[e["line"], e["name"]].end_lineno if (e["line"], e["name"]) in self.functions else None for e in builder.entries]
-        ends += [fn.starting_line_number + len(fn.raw_src) - 1 for fn in builder.made.values() if hasattr(fn, "raw_src")]    # Triton cuts a text out by itself
+        """Up to which line an IR depends on the text: the first line of the first statement behind the
+        functions it is made of. Whatever begins with the same lines has the same functions: a
+        statement of Python ends where the next one begins, and nothing later changes it. 0: on all
+        of it."""
+        ends = [self.functions[e["line"], e["name"]].end_lineno if (e["line"], e["name"]) in self.functions else None
+                for e in builder.entries]
+        # Triton cuts a text out by itself
+        ends += [fn.starting_line_number + len(fn.raw_src) - 1
+                 for fn in builder.made.values() if hasattr(fn, "raw_src")]
         if not self.is_even or None in ends:
             return 0
         return next((line for line in map(line_of, self.tree.body) if line > max(ends)), 0)
@@ -458,7 +484,8 @@ def rebuild(source, text, goal):
         attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
         src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
         options = options_of(make_backend(goal), recipe["options"])
-        return ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options, source.until(builder)
+        return (ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options,
+                source.until(builder))
     finally:
         builder.evaluator.close()
 
@@ -478,13 +505,16 @@ def rebuild_all(source, recipes, capability):
     for text in recipes:
         try:
             ttir, name, options, until = rebuild(source, text, target(capability))
-            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name, "until": until, "num_warps": options.num_warps, "num_stages": options.num_stages,
-                        "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0, "enable_fp_fusion": options.enable_fp_fusion,
-                        "enable_reflect_ftz": options.enable_reflect_ftz, "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
+            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name,
+                        "until": until, "num_warps": options.num_warps, "num_stages": options.num_stages,
+                        "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0,
+                        "enable_fp_fusion": options.enable_fp_fusion, "enable_reflect_ftz": options.enable_reflect_ftz,
+                        "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
         except Exception as error:
             while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
                 error = error.__cause__
-            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]})
+            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[
+                -500:]})
     return out
 
 
@@ -501,10 +531,11 @@ def warm(x, n, BLOCK: tl.constexpr):
 
 def warm():
     """In the zygote: the front end's tables are built once."""
-    function = {"kind": "jit", "name": "warm", "qualname": "warm", "module": "candidate", "line": 4, "noinline": False, "defaults": [], "kwdefaults": {},
-                "names": {"tl": ["module", "triton.language"]}}
-    recipe = {"functions": [function], "entry": 0, "name": "warm", "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]],
-              "constants": [[[2], ["scalar", 64]]], "attrs": [], "options": {}}
+    function = {"kind": "jit", "name": "warm", "qualname": "warm", "module": "candidate", "line": 4, "noinline": False,
+                "defaults": [], "kwdefaults": {}, "names": {"tl": ["module", "triton.language"]}}
+    recipe = {"functions": [function], "entry": 0, "name": "warm",
+              "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]], "constants": [[[2], ["scalar", 64]]],
+              "attrs": [], "options": {}}
     (result,) = rebuild_all(prepare(WARM_SOURCE), [json.dumps(recipe)], 90)
     if "fault" in result:
         raise RuntimeError(f"the front end does not work: {result['fault']}")

@@ -1,9 +1,10 @@
-"""rows: other people's task files as hone's rows, one JSON object a line on stdout (docs/tasks.md, "Other people's tasks").
+"""rows: other people's task files as hone's rows, one JSON object a line on stdout (docs/tasks.md,
+"Other people's tasks").
 
     python -I rows.py parquet|tritonbench FILE LIBRARY     LIBRARY: libhone_sandbox.so
 
-Everything is read into memory first; then the process is sandboxed; then the bytes, which are a stranger's, are parsed. No source is executed. What is left out
-is said on stderr.
+Everything is read into memory first; then the process is sandboxed; then the bytes, which are a
+stranger's, are parsed. No source is executed. What is left out is said on stderr.
 """
 import ast
 import io
@@ -31,7 +32,8 @@ def sandbox(library):
     """The level that needs no namespaces; where the kernel has no Landlock, resource limits alone."""
     guard = zygote.Sandbox(library)
     for level in (zygote.LEVELS["lsm"], zygote.LEVELS["none"]):
-        options = zygote.SandboxOptions(level=level, read_paths=zygote.c_paths(zygote.default_read_paths()), memory_bytes=MEMORY_BYTES, cpu_s=CPU_S)
+        options = zygote.SandboxOptions(level=level, read_paths=zygote.c_paths(zygote.default_read_paths()),
+                                        memory_bytes=MEMORY_BYTES, cpu_s=CPU_S)
         try:
             return guard.call("sandbox_enter", zygote.ctypes.byref(options))
         except OSError as e:
@@ -50,7 +52,8 @@ def parquet_prepare(path):
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise Refusal(f"Parquet is read with pyarrow, which this Python does not have; run: {sys.executable} -m pip install --no-deps pyarrow")
+        raise Refusal(f"Parquet is read with pyarrow, which this Python does not have; run: {sys.executable} -m pip "
+                      f"install --no-deps pyarrow")
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     with open(path, "rb") as f:
         return parquet, f.read()
@@ -61,7 +64,8 @@ def parquet_rows(parquet, data):
         file = parquet.ParquetFile(io.BytesIO(data))
         missing = [c for c in COLUMNS[:3] if c not in file.schema_arrow.names]
         if missing:
-            raise Refusal(f"no column {', '.join(missing)}; expected code, level, name and problem_id, found {', '.join(file.schema_arrow.names[:20])}")
+            raise Refusal(f"no column {', '.join(missing)}; expected code, level, name and problem_id, found "
+                          f"{', '.join(file.schema_arrow.names[:20])}")
         table = file.read(columns=[c for c in COLUMNS if c in file.schema_arrow.names], use_threads=False)
         for row in table.to_pylist():
             put(row)
@@ -112,13 +116,15 @@ def called(statement, name):
 
 def is_written_out(node):
     """A value that the call can name itself: a literal, torch.float32 and the like."""
-    return not any(isinstance(n, (ast.Call, ast.Lambda)) or (isinstance(n, ast.Name) and n.id != "torch") for n in ast.walk(node))
+    return not any(isinstance(n, (ast.Call, ast.Lambda)) or (isinstance(n, ast.Name) and n.id != "torch")
+                   for n in ast.walk(node))
 
 
 def parameter_names(function, call):
     """A forward argument's name for each argument of the call."""
     declared = [a.arg for a in function.args.posonlyargs + function.args.args]
-    return [declared[i] if i < len(declared) else f"argument_{i}" for i in range(len(call.args))] + [k.arg for k in call.keywords]
+    return ([declared[i] if i < len(declared) else f"argument_{i}" for i in range(len(call.args))]
+            + [k.arg for k in call.keywords])
 
 
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)
@@ -139,7 +145,8 @@ def names_made(s):
 
 def makes_names(s):
     """A statement that later ones may need: not a result that is stored, nor what only checks or prints."""
-    return isinstance(s, DEFINITIONS + IMPORTS) or (isinstance(s, ast.Assign) and all(isinstance(t, (ast.Name, ast.Tuple)) for t in s.targets))
+    return (isinstance(s, DEFINITIONS + IMPORTS)
+            or (isinstance(s, ast.Assign) and all(isinstance(t, (ast.Name, ast.Tuple)) for t in s.targets)))
 
 
 def needed(statements, values):
@@ -153,7 +160,8 @@ def needed(statements, values):
 
 
 def task_source(operator, function, before, call):
-    """One test case as a task: its call becomes Model.forward, the statements that make its tensors become get_inputs."""
+    """One test case as a task: its call becomes Model.forward, the statements that make its tensors
+    become get_inputs."""
     names, values = parameter_names(function, call), call.args + [k.value for k in call.keywords]
     passed = [(n, v) for n, v in zip(names, values) if not is_written_out(v)]
     if not passed:
@@ -163,7 +171,8 @@ def task_source(operator, function, before, call):
     statements = needed(before, [v for _, v in passed])
     body = "".join(f"    {line}\n" for s in statements for line in ast.unparse(s).split("\n"))
     arguments, returned = ", ".join(n for n, _ in passed), ", ".join(ast.unparse(v) for _, v in passed)
-    return (f"{operator.strip()}\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {arguments}):\n        return {call.func.id}({', '.join(shown)})\n\n"
+    return (f"{operator.strip()}\n\n\nclass Model(torch.nn.Module):\n    def forward(self, {arguments}):\n        "
+            f"return {call.func.id}({', '.join(shown)})\n\n"
             f"def get_inputs():\n{body}    return [{returned}]\n\ndef get_init_inputs():\n    return []\n")
 
 
@@ -179,7 +188,8 @@ def cases(name, text):
     function = functions.get(name) or (list(functions.values()) or [None])[-1]
     if not function or len(bodies) != 1:
         raise Refusal("expected one operator and one test function")
-    has_torch = any(a.name == "torch" and not a.asname for n in operator.body if isinstance(n, ast.Import) for a in n.names)
+    has_torch = any(a.name == "torch" and not a.asname for n in operator.body if isinstance(n, ast.Import)
+                    for a in n.names)
     head, number, found = "" if has_torch else "import torch\n", 0, []
     known = {"torch"}.union(*(names_made(n) for n in operator.body if isinstance(n, IMPORTS)))
     before = [n for n in test.body if isinstance(n, DEFINITIONS + IMPORTS) and not is_test(n) and names_made(n) - known]

@@ -1,11 +1,13 @@
-"""Scratch folders of a zygote's jobs, under one that is named by the zygote's pid, so that the next zygote clears what a killed one left."""
+"""Scratch folders of a zygote's jobs, under one that is named by the zygote's pid, so that the next
+zygote clears what a killed one left."""
 import os
 import shutil
 import tempfile
 
 
 class Scratch:
-    """Of the kind of zygote whose folders begin with `prefix`; `root` is there from make() on, `folder` is the running job's."""
+    """Of the kind of zygote whose folders begin with `prefix`; `root` is there from make() on,
+    `folder` is the running job's."""
 
     def __init__(self, prefix):
         self.prefix, self.root, self.folder = prefix, None, None

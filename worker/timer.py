@@ -1,13 +1,18 @@
-"""The timer: a task's reference on a GPU, timed as a candidate's tape is (src/runner/cuda/timing.c), and what the GPU itself can do.
+"""The timer: a task's reference on a GPU, timed as a candidate's tape is (src/runner/cuda/timing.c),
+and what the GPU itself can do.
 
-Each mode of the reference (eager, eager with TF32, torch.compile) is a job of its own: one process, one context, sandboxed as the oracle's, with the GPU's
-device files beside. It gets the bytes of one trial's inputs and parameters, answers questions of time until nobody asks, and hands back what its last forward
-returned, so that the supervisor can see that what was timed was also right. A reference is a stranger's code and could lie about its own time: that is the
-word of whoever chose the task. No candidate's tape or time is ever here, and no candidate's code but where somebody asks for it (live.py). docs/worker-protocol.md, "timer", has the messages.
+Each mode of the reference (eager, eager with TF32, torch.compile) is a job of its own: one process,
+one context, sandboxed as the oracle's, with the GPU's device files beside. It gets the bytes of one
+trial's inputs and parameters, answers questions of time until nobody asks, and hands back what its
+last forward returned, so that the supervisor can see that what was timed was also right. A
+reference is a stranger's code and could lie about its own time: that is the word of whoever chose
+the task. No candidate's tape or time is ever here, and no candidate's code but where somebody asks
+for it (live.py). docs/worker-protocol.md, "timer", has the messages.
 
-A span is what runs between two events around one forward that is queued as a whole behind a gate, so that Python's time is not in it: with inputs and state
-made anew, then the L2 cache filled with other memory, by writes first and reads last. A forward that waits for the GPU, or queues more than fits behind a
-gate, is timed without one and says so (`gated`)."""
+A span is what runs between two events around one forward that is queued as a whole behind a gate,
+so that Python's time is not in it: with inputs and state made anew, then the L2 cache filled with
+other memory, by writes first and reads last. A forward that waits for the GPU, or queues more than
+fits behind a gate, is timed without one and says so (`gated`)."""
 import ctypes
 import importlib
 import mmap
@@ -41,8 +46,10 @@ TOOLS = ("cc1", "cc1plus", "collect2", "as", "ld")
 
 
 def tool_paths():
-    """What torch.compile may start: the assembler of Triton's binaries, and the C compiler where it wants one for a launcher."""
-    found = [compiler.PTXAS, os.path.join(os.path.dirname(torch.__file__), "bin", "ptxas"), os.path.realpath("/lib64/ld-linux-x86-64.so.2")]
+    """What torch.compile may start: the assembler of Triton's binaries, and the C compiler where it
+    wants one for a launcher."""
+    found = [compiler.PTXAS, os.path.join(os.path.dirname(torch.__file__), "bin", "ptxas"),
+             os.path.realpath("/lib64/ld-linux-x86-64.so.2")]
     for name in ("gcc", "g++"):
         path = shutil.which(name, path="/usr/local/bin:/usr/bin:/bin")
         if path:
@@ -68,7 +75,8 @@ stop, before_job, after_job = scratch.remove, scratch.before_job, scratch.after_
 
 
 def start():
-    """In the zygote, after it dropped root. Triton's own helper for launches is built here, once, where a C compiler may run."""
+    """In the zygote, after it dropped root. Triton's own helper for launches is built here, once,
+    where a C compiler may run."""
     scratch.make()
     os.environ["TRITON_CACHE_DIR"] = os.path.join(scratch.root, "triton")
     try:
@@ -109,7 +117,8 @@ class Clock:
         return int(self.first.elapsed_time(self.last) * 1e6)
 
     def gated(self, fresh, work):
-        """(ns, what work returned, whether the gate held until all was queued). Work that waits for the GPU would wait for ever: the gate opens by itself."""
+        """(ns, what work returned, whether the gate held until all was queued). Work that waits for
+        the GPU would wait for ever: the gate opens by itself."""
         self.cold(fresh)
         self.gate[0] = 0
         late = []
@@ -181,8 +190,9 @@ class Timed:
 
     def input(self, t, at):
         values = live.image(self.given, at, t.dtype, t.shape, t.stride())
-        to = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=DEVICE) if 0 not in t.stride() or t.numel() < 2 \
-            else torch.empty(t.shape, dtype=t.dtype, device=DEVICE)
+        to = (torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=DEVICE)
+              if 0 not in t.stride() or t.numel() < 2
+            else torch.empty(t.shape, dtype=t.dtype, device=DEVICE))
         with torch.no_grad():
             self.keep(to, values)
         return to.requires_grad_(t.requires_grad)
@@ -288,9 +298,11 @@ def serve_reference(job, sock):
             wire.send(sock, {"outputs": write_outputs(flatten_outputs(out), results, question["outputs"])})
         elif question["clock"] == "span":
             out = None
-            ns, out, held = clock.gated(timed.fresh, timed.work) if gated else (*clock.ungated(timed.fresh, timed.work), True)
+            ns, out, held = (clock.gated(timed.fresh, timed.work) if gated
+                             else (*clock.ungated(timed.fresh, timed.work), True))
             if not held:
-                raise Fault("task-unsupported", "forward waits for the GPU now and then: it has no time without the host's gaps")
+                raise Fault("task-unsupported",
+                            "forward waits for the GPU now and then: it has no time without the host's gaps")
             wire.send(sock, {"ns": ns})
         elif question["clock"] == "wall":
             out = None
@@ -320,7 +332,8 @@ def calibrate():
     rates = {"copy_bytes_s": 2 * CALIBRATE_BYTES / seconds(lambda: b.copy_(a))}
     del a, b
     n = CALIBRATE_SIDE
-    for name, dtype, precision in (("fp32_flops_s", torch.float32, "highest"), ("tf32_flops_s", torch.float32, "high"), ("bf16_flops_s", torch.bfloat16, "highest")):
+    for name, dtype, precision in (("fp32_flops_s", torch.float32, "highest"), ("tf32_flops_s", torch.float32, "high"),
+                                   ("bf16_flops_s", torch.bfloat16, "highest")):
         torch.set_float32_matmul_precision(precision)
         x, y = (torch.randn(n, n, device=DEVICE).to(dtype) for _ in range(2))
         out = torch.empty(n, n, dtype=dtype, device=DEVICE)
@@ -358,8 +371,9 @@ def run(job, sock):
 
 
 def warm():
-    """What forks need is imported here: torch.compile's own modules take seconds. Some ask whether there is a GPU while they are imported: a process that
-    looked for one can never find another, nor can its forks, so here nobody looks."""
+    """What forks need is imported here: torch.compile's own modules take seconds. Some ask whether
+    there is a GPU while they are imported: a process that looked for one can never find another,
+    nor can its forks, so here nobody looks."""
     count = torch._C._cuda_getDeviceCount
     torch._C._cuda_getDeviceCount = lambda: 0
     try:

@@ -1,9 +1,10 @@
 """tracer_cuda: what torch.cuda answers in a process that has no GPU.
 
-Candidates ask for the device's name, its multiprocessors, the current stream, and enter `with torch.cuda.device(x.device)`. In the tracer
-these answer as the card would for which kernels are compiled (the job's "gpu", a row of the supervisor's table), and everything that would
-touch a driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape has its stream, and what one
-stream waits for on another becomes rows (tracer_record).
+Candidates ask for the device's name, its multiprocessors, the current stream, and enter `with
+torch.cuda.device(x.device)`. In the tracer these answer as the card would for which kernels are
+compiled (the job's "gpu", a row of the supervisor's table), and everything that would touch a
+driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape
+has its stream, and what one stream waits for on another becomes rows (tracer_record).
 """
 import types
 
@@ -12,8 +13,8 @@ import torch
 from tracer_fault import Unsupported
 
 # The card while the zygote warms itself; a job sets its own.
-CARD = dict(name="H200", capability=90, sms=132, shared_bytes=232448, memory_bytes=150_109_880_320, l2_bytes=62_914_560, clock_hz=1.98e9,
-            dram_bytes_s=4.8e12, bus_bits=6144, l1_bytes=262144, registers=65536, threads=2048)
+CARD = dict(name="H200", capability=90, sms=132, shared_bytes=232448, memory_bytes=150_109_880_320, l2_bytes=62_914_560,
+            clock_hz=1.98e9, dram_bytes_s=4.8e12, bus_bits=6144, l1_bytes=262144, registers=65536, threads=2048)
 
 
 class Done:
@@ -44,9 +45,12 @@ def set_card(card):
     major, minor = capability()
     name = f"NVIDIA {CARD['name']}"
     PROPERTIES.__dict__.update(
-        name=name, major=major, minor=minor, total_memory=CARD["memory_bytes"], multi_processor_count=CARD["sms"], is_integrated=False,
-        is_multi_gpu_board=False, max_threads_per_multi_processor=CARD["threads"], max_threads_per_block=1024, warp_size=32,
-        regs_per_multiprocessor=CARD["registers"], shared_memory_per_block=49152, shared_memory_per_block_optin=CARD["shared_bytes"],
+        name=name, major=major, minor=minor, total_memory=CARD["memory_bytes"], multi_processor_count=CARD["sms"],
+        is_integrated=False,
+        is_multi_gpu_board=False, max_threads_per_multi_processor=CARD["threads"], max_threads_per_block=1024,
+        warp_size=32,
+        regs_per_multiprocessor=CARD["registers"], shared_memory_per_block=49152,
+        shared_memory_per_block_optin=CARD["shared_bytes"],
         shared_memory_per_multiprocessor=CARD["shared_bytes"] + 1024, L2_cache_size=CARD["l2_bytes"], gcnArchName=name,
         clock_rate=int(CARD["clock_hz"] / 1e3), memory_clock_rate=memory_khz(), memory_bus_width=CARD["bus_bits"],
         uuid="00000000-0000-0000-0000-000000000000")
@@ -168,20 +172,27 @@ def install():
         _exchange_device=_constant(0), _maybe_exchange_device=_constant(0), _get_device_index=_constant(0),
         get_device_properties=_constant(props), get_device_name=lambda *args: props.name,
         get_device_capability=lambda *args: capability(), get_arch_list=lambda: [f"sm_{CARD['capability']}"],
-        is_bf16_supported=_constant(True), is_tf32_supported=_constant(True), _check_bf16_tensor_supported=_constant(True),
-        current_stream=lambda *args: CURRENT[0], default_stream=_constant(DEFAULT), set_stream=set_stream, stream=StreamContext,
-        Stream=Stream, ExternalStream=external_stream, Event=Event, device=Device, device_of=Device, StreamContext=StreamContext,
-        empty_cache=_constant(None), ipc_collect=_constant(None), mem_get_info=lambda *args: (props.total_memory, props.total_memory),
+        is_bf16_supported=_constant(True), is_tf32_supported=_constant(True),
+        _check_bf16_tensor_supported=_constant(True),
+        current_stream=lambda *args: CURRENT[0], default_stream=_constant(DEFAULT), set_stream=set_stream,
+        stream=StreamContext,
+        Stream=Stream, ExternalStream=external_stream, Event=Event, device=Device, device_of=Device,
+        StreamContext=StreamContext,
+        empty_cache=_constant(None), ipc_collect=_constant(None),
+        mem_get_info=lambda *args: (props.total_memory, props.total_memory),
         memory_allocated=_constant(0), max_memory_allocated=_constant(0), memory_reserved=_constant(0),
         max_memory_reserved=_constant(0), reset_peak_memory_stats=_constant(None), memory_stats=_constant({}),
         manual_seed=_constant(None), manual_seed_all=_constant(None), is_current_stream_capturing=_constant(False),
         can_device_access_peer=_constant(False), CUDAGraph=_unsupported("torch.cuda.CUDAGraph"),
-        graph=_unsupported("torch.cuda.graph"), make_graphed_callables=_unsupported("torch.cuda.make_graphed_callables"),
+        graph=_unsupported("torch.cuda.graph"),
+        make_graphed_callables=_unsupported("torch.cuda.make_graphed_callables"),
     )
     for name, value in answers.items():
         setattr(torch.cuda, name, value)
-    torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)     # devices that are not there: torch would keep each call's stack as text
-    torch.Tensor.record_stream = _constant(None)      # its own takes no stream but torch's; memory is never handed on while a tape is made
+    # devices that are not there: torch would keep each call's stack as text
+    torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)
+    # its own takes no stream but torch's; memory is never handed on while a tape is made
+    torch.Tensor.record_stream = _constant(None)
     torch._C._cuda_getCurrentRawStream = lambda *args: CURRENT[0].cuda_stream
     torch._C._set_cudnn_enabled(False)
     torch._C._cuda_getDevice = _constant(0)

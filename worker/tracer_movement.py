@@ -1,10 +1,11 @@
 """tracer_movement: torch operators that only move data, expressed as fills and strided copies.
 
-Movement adds no computation: each element of the result is an element of an operand (cast at most) or a constant. What cannot be said with
-non-negative strides and a bounded number of copies is left to the library rows (handlers return NotImplemented).
+Movement adds no computation: each element of the result is an element of an operand (cast at most)
+or a constant. What cannot be said with non-negative strides and a bounded number of copies is left
+to the library rows (handlers return NotImplemented).
 
-Handlers take (tracer, func, args, kwargs) of unknown operands and return what the operator returns. Shapes come from the operator's own
-meta kernel, so that they are right in every corner.
+Handlers take (tracer, func, args, kwargs) of unknown operands and return what the operator returns.
+Shapes come from the operator's own meta kernel, so that they are right in every corner.
 """
 import itertools
 import math
@@ -200,7 +201,8 @@ def move_scatter(narrow):
 def narrow_slice(func, args, kwargs, out):
     dim = argument(func, args, kwargs, "dim") % len(out[3])
     n = out[3][dim]
-    start, stop, step = slice(argument(func, args, kwargs, "start"), argument(func, args, kwargs, "end"), argument(func, args, kwargs, "step")).indices(n)
+    start, stop, step = slice(argument(func, args, kwargs, "start"), argument(func, args, kwargs, "end"),
+                              argument(func, args, kwargs, "step")).indices(n)
     buf, offset, dtype, shape, stride = narrow_view(out, dim, start, max(0, -(-(stop - start) // step)))
     stride = list(stride)
     stride[dim] *= step

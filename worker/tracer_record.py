@@ -1,14 +1,17 @@
 """tracer_record: buffers, and the rows of one tape while it is being recorded.
 
 A buffer is a storage. It is in one of two states:
-  known    its bytes are a function of nothing but the candidate's source (arange, a literal, a parameter under construction). Operators
-           over known buffers simply run, on the CPU; no row is recorded, and the value may be read.
+  known    its bytes are a function of nothing but the candidate's source (arange, a literal, a
+           parameter under construction). Operators over known buffers simply run, on the CPU; no
+           row is recorded, and the value may be read.
   unknown  it exists only as shape: operators over it run on the meta device and leave rows.
-A known buffer that meets an unknown one, or a launch, is frozen: it becomes a constant of the tape, with its contents.
+A known buffer that meets an unknown one, or a launch, is frozen: it becomes a constant of the tape,
+with its contents.
 
-Buffers get their number in a tape when they are first used in it, so that a workspace kept from an earlier forward gives the same tape as
-a fresh one. Fills are recorded late, at the first use, for the same reason. A buffer that a former forward *computed* has no rows in the
-new tape, and the tapes differ: caching across calls shows.
+Buffers get their number in a tape when they are first used in it, so that a workspace kept from an
+earlier forward gives the same tape as a fresh one. Fills are recorded late, at the first use, for
+the same reason. A buffer that a former forward *computed* has no rows in the new tape, and the
+tapes differ: caching across calls shows.
 """
 import base64
 import math
@@ -52,7 +55,8 @@ def candidate_line():
 
 
 class Buffer:
-    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name", "input", "read_epoch", "stale_epoch", "written_epoch")
+    __slots__ = ("kind", "bytes", "storage", "past", "cpu", "epoch", "number", "number_epoch", "origin", "name",
+                 "input", "read_epoch", "stale_epoch", "written_epoch")
 
     def __init__(self, storage, epoch, kind="temp"):
         self.kind = kind            # input, param, const, temp
@@ -68,7 +72,9 @@ class Buffer:
         self.input = 0
         self.read_epoch = -1        # the last forward in which something may have read it
         self.written_epoch = -1     # the last forward that wrote to it
-        self.stale_epoch = 0        # the first forward that may have left something in it: later ones cannot have its first contents
+        # the first forward that may have left something in it: later ones cannot have its first
+        # contents
+        self.stale_epoch = 0
 
     @property
     def known(self):
@@ -121,7 +127,8 @@ class Recorder:
         self.move(buf, torch.empty(buf.bytes, dtype=torch.uint8, device="meta"))
 
     def is_plain_fill(self, buf):
-        """A buffer that is one value so far, small, and not on the tape yet: as good as a known one (masks are made from torch.ones)."""
+        """A buffer that is one value so far, small, and not on the tape yet: as good as a known one
+        (masks are made from torch.ones)."""
         if buf.known:
             return True
         return type(buf.origin) is tuple and buf.number_epoch != self.epoch and buf.bytes <= FOLD_BYTES_MAX
@@ -138,7 +145,8 @@ class Recorder:
         self.by_storage[buf.storage._cdata] = buf
 
     def number(self, buf, covered=False):
-        """The buffer's number in the current tape. `covered`: the row in hand writes all of it, so that what was in it does not matter."""
+        """The buffer's number in the current tape. `covered`: the row in hand writes all of it, so
+        that what was in it does not matter."""
         if buf.number_epoch == self.epoch:
             return buf.number
         if len(self.order) >= BUFFERS_MAX:
@@ -160,8 +168,9 @@ class Recorder:
         buf.read_epoch = self.epoch
 
     def written(self, buf, by_movement=False):
-        """What was made before the first forward, and every constant, starts each forward as it was made; as long as that is what really happens: no launch or
-        operator may write it, and movement does so only before the forward reads it, the same way each time."""
+        """What was made before the first forward, and every constant, starts each forward as it was
+        made; as long as that is what really happens: no launch or operator may write it, and
+        movement does so only before the forward reads it, the same way each time."""
         buf.written_epoch = self.epoch
         if self.epoch > 0 and (buf.epoch == 0 or buf.kind == "const"):
             if not by_movement or buf.read_epoch == self.epoch:
@@ -191,7 +200,9 @@ class Recorder:
         self.catch_up(row["stream"])
         rows.append(row)
 
-    # ---- order between streams. Work of import and construction is done before the first forward: it has one stream ----
+    # ---- order between streams ----
+
+    # Work of import and construction is done before the first forward: it has one stream.
 
     def record_event(self, event, stream):
         if self.epoch:
@@ -341,7 +352,8 @@ def row_json(row, kernels):
     if row["stream"]:
         out["stream"] = row["stream"]
     if kind == "launch":
-        out.update(kernel=kernels.setdefault(row["kernel"], len(kernels)), grid=row["grid"], args=[arg_json(arg) for arg in row["args"]])
+        out.update(kernel=kernels.setdefault(row["kernel"], len(kernels)), grid=row["grid"],
+                   args=[arg_json(arg) for arg in row["args"]])
         if row["allocator"]:
             out["allocator"] = True
     elif kind == "fill":
@@ -351,13 +363,15 @@ def row_json(row, kernels):
     elif kind in ("record", "wait"):
         out["event"] = row["event"]
     else:
-        out.update(name=row["name"], reads=[view_json(v) for v in row["reads"]], writes=[view_json(v) for v in row["writes"]], args=row["args"])
+        out.update(name=row["name"], reads=[view_json(v) for v in row["reads"]],
+                   writes=[view_json(v) for v in row["writes"]], args=row["args"])
     return out
 
 
 def ordered_rows(rows):
-    """The rows with their streams and events as numbers, by first use. A wait for an event of the same stream says nothing, nor does a record that no
-    other stream waits for; both are left out, so that a tape of one stream has neither."""
+    """The rows with their streams and events as numbers, by first use. A wait for an event of the same
+    stream says nothing, nor does a record that no other stream waits for; both are left out, so
+    that a tape of one stream has neither."""
     last, needed, kept = {}, set(), []
     for i, row in enumerate(rows):
         if row["op"] == "record":
@@ -380,7 +394,8 @@ def ordered_rows(rows):
             row["event"] = events[row["event"]]
         out.append(row)
     if len(streams) > STREAMS_MAX or len(events) > EVENTS_MAX:
-        raise Fault("too-large", f"{len(streams)} streams and {len(events)} events; a tape may have {STREAMS_MAX} and {EVENTS_MAX}")
+        raise Fault("too-large",
+                    f"{len(streams)} streams and {len(events)} events; a tape may have {STREAMS_MAX} and {EVENTS_MAX}")
     return out
 
 
@@ -434,11 +449,11 @@ def tape_json(rec, outputs, is_tuple):
 
 
 def add_made(tape, made):
-    """Stands in for operators on constants: fills of as many bytes as they move, of memory that nobody reads. Whoever replays, prices or times the tape
-    pays for them."""
+    """Stands in for operators on constants: fills of as many bytes as they move, of memory that nobody
+    reads. Whoever replays, prices or times the tape pays for them."""
     for line, size in made:
-        tape["rows"].append({"op": "fill", "line": line, "value": 0,
-                             "dst": {"buffer": len(tape["buffers"]), "offset": 0, "dtype": "uint8", "shape": [size], "stride": [1]}})
+        tape["rows"].append({"op": "fill", "line": line, "value": 0, "dst": {"buffer": len(tape["buffers"]),
+            "offset": 0, "dtype": "uint8", "shape": [size], "stride": [1]}})
         tape["buffers"].append({"kind": "temp", "bytes": size})
 
 
@@ -446,7 +461,9 @@ def add_constants(rec, tape):
     """Fills in the contents of constants."""
     total = sum(b.bytes for b in rec.order if b.kind == "const")
     if total > CONST_BYTES_MAX:
-        rec.fail("too-large", f"{total} bytes of constants (parameters that match none of the task's count as such); the limit is {CONST_BYTES_MAX}")
+        rec.fail("too-large",
+                 f"{total} bytes of constants (parameters that match none of the task's count as such); the limit is "
+                 f"{CONST_BYTES_MAX}")
     for buf, entry in zip(rec.order, tape["buffers"]):
         if entry["kind"] == "const":
             entry["data"] = base64.b64encode(const_bytes(buf)).decode()

@@ -1,13 +1,20 @@
-"""tracer_source: what a clean process needs to make a kernel's IR again (rebuild.py), written into the tape beside the IR.
+"""tracer_source: what a clean process needs to make a kernel's IR again (rebuild.py), written into the
+tape beside the IR.
 
-A kernel's recipe names functions by their place in the candidate's text, never by their text: whoever reads it takes the syntax trees from the candidate's file
-itself. What the functions see beyond their own names are values: constants, other functions, library functions and modules of Triton by name. What has no
-such form is written as unknown; that matters only where the compiler asks for it.
+A kernel's recipe names functions by their place in the candidate's text, never by their text:
+whoever reads it takes the syntax trees from the candidate's file itself. What the functions see
+beyond their own names are values: constants, other functions, library functions and modules of
+Triton by name. What has no such form is written as unknown; that matters only where the compiler
+asks for it.
 
-A recipe is a JSON object: {"functions": [function...], "entry": index, "name": kernel's name, "signature": [[parameter, type]...], "constants": [[path, value]...],
-"attrs": [[path, [[name, n]...]]...], "options": {name: scalar}}. A function is {"kind": "jit"|"constexpr"|"builtin"|"aggregate", "name", "qualname", "module", "line",
-"noinline", "defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}; of an aggregate it is the constructor, with "aggregate": [name, qualname,
-module], "is_constexpr", "fields": [[name, value]...] and "methods": [[name, value]...]. A value is a list that starts with its kind: see value() below.
+A recipe is a JSON object: {"functions": [function...], "entry": index, "name": kernel's name,
+"signature": [[parameter, type]...], "constants": [[path, value]...], "attrs": [[path, [[name,
+n]...]]...], "options": {name: scalar}}. A function is {"kind":
+"jit"|"constexpr"|"builtin"|"aggregate", "name", "qualname", "module", "line", "noinline",
+"defaults": [value...], "kwdefaults": {name: value}, "names": {name: value}}; of an aggregate it is
+the constructor, with "aggregate": [name, qualname, module], "is_constexpr", "fields": [[name,
+value]...] and "methods": [[name, value]...]. A value is a list that starts with its kind: see
+value() below.
 """
 import ast
 import functools
@@ -42,7 +49,8 @@ class Recipe:
         self.index = {}          # id of a function object -> its place in functions
 
     def value(self, v, chains=frozenset(), depth=0):
-        """A value as lists of JSON. `chains`: the attributes that the function asks of it, for modules that are not Triton's."""
+        """A value as lists of JSON. `chains`: the attributes that the function asks of it, for modules
+        that are not Triton's."""
         if depth > DEPTH_MAX:
             return ["unknown", "a value nested too deep"]
         if v is None or type(v) in (bool, int, str):
@@ -65,7 +73,8 @@ class Recipe:
 
     def sequence(self, v, depth):
         if isinstance(v, type):
-            return ["namedtuple_class", v.__name__, list(v._fields)] if hasattr(v, "_fields") else ["unknown", v.__name__]
+            return (["namedtuple_class", v.__name__, list(v._fields)] if hasattr(v, "_fields")
+                    else ["unknown", v.__name__])
         items = [self.value(x, depth=depth + 1) for x in v]
         if is_namedtuple(type(v)):
             return ["namedtuple", type(v).__name__, list(v._fields), items]
@@ -99,7 +108,8 @@ class Recipe:
         return ["function", self.index[id(v)]]
 
     def aggregate(self, v):
-        """A class of the candidate's whose objects are several values of a kernel: the types of its fields, its methods, and where its constructor stands."""
+        """A class of the candidate's whose objects are several values of a kernel: the types of its
+        fields, its methods, and where its constructor stands."""
         if id(v) in self.index:
             return ["function", self.index[id(v)]]
         own = inspect.getclosurevars(v.__new__).nonlocals.get("cls")
@@ -113,20 +123,23 @@ class Recipe:
         methods = [(name, m) for name, m in vars(v).items() if isinstance(m, JITCallable)]
         entry = self.function("aggregate", init, init)
         entry.update(aggregate=[v.__name__, v.__qualname__, v.__module__], is_constexpr=is_constexpr,
-                     fields=[[name, self.value(kind)] for name, kind in own.__annotations__.items()], methods=[[name, self.value(m)] for name, m in methods])
+                     fields=[[name, self.value(kind)] for name, kind in own.__annotations__.items()],
+                     methods=[[name, self.value(m)] for name, m in methods])
         self.functions[index] = entry
         return ["function", index]
 
     def function(self, kind, v, function):
         """A function of the candidate's: where it stands, and what the names in it mean."""
         scope = dict(function.__globals__)
-        scope.update((name, cell_value(cell)) for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()))
+        scope.update((name, cell_value(cell))
+                     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()))
         names = {}
         for name, chains in names_of(source_of(v, function)).items():
             if name in scope and scope[name] is not CELL_EMPTY:
                 names[name] = self.value(scope[name], frozenset(chains))
         return {
-            "kind": kind, "name": function.__name__, "qualname": function.__qualname__, "module": function.__module__, "line": function.__code__.co_firstlineno,
+            "kind": kind, "name": function.__name__, "qualname": function.__qualname__, "module": function.__module__,
+            "line": function.__code__.co_firstlineno,
             "noinline": bool(getattr(v, "noinline", False)), "names": names,
             "defaults": [self.value(d) for d in function.__defaults__ or ()],
             "kwdefaults": {name: self.value(d) for name, d in (function.__kwdefaults__ or {}).items()},
@@ -175,7 +188,8 @@ def source_of(v, function):
 
 @functools.cache      # each size defines the same functions anew
 def names_of(source):
-    """Each name that a function's text mentions, with the chains of attributes that follow it: math.pi is {"math": {("pi",)}}."""
+    """Each name that a function's text mentions, with the chains of attributes that follow it: math.pi
+    is {"math": {("pi",)}}."""
     found = {}
     for node in ast.walk(ast.parse(source)):
         chain = []
@@ -190,7 +204,8 @@ def names_of(source):
 def option_values(options):
     """The options of a compilation that are plain values; what belongs to the target is the same everywhere."""
     target = ("arch", "extern_libs", "backend_name")
-    return {k: v for k, v in options.__dict__.items() if k not in target and (v is None or type(v) in (bool, int, str) or type(v) is float and math.isfinite(v))}
+    return {k: v for k, v in options.__dict__.items()
+            if k not in target and (v is None or type(v) in (bool, int, str) or type(v) is float and math.isfinite(v))}
 
 
 def type_json(kind):
@@ -198,7 +213,8 @@ def type_json(kind):
     if not isinstance(kind, tuple):
         return str(kind)
     items = [type_json(k) for k in kind]
-    return ["namedtuple", type(kind).__name__, list(kind._fields), items] if hasattr(kind, "_fields") else ["tuple", items]
+    return (["namedtuple", type(kind).__name__, list(kind._fields), items] if hasattr(kind, "_fields")
+            else ["tuple", items])
 
 
 def recipe_of(src, options):

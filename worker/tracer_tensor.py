@@ -1,8 +1,10 @@
-"""tracer_tensor: the tensors a candidate computes with while it is traced, and what happens to each torch operator over them.
+"""tracer_tensor: the tensors a candidate computes with while it is traced, and what happens to each
+torch operator over them.
 
-A TraceTensor is a torch.Tensor on cuda:0 without contents: a wrapper subclass around an inner tensor that lives on the meta device (or, while
-its buffer is known, on the CPU). torch's own kernels for those devices give shape, strides, type and aliasing; this file only decides what
-the operator means for the tape:
+A TraceTensor is a torch.Tensor on cuda:0 without contents: a wrapper subclass around an inner
+tensor that lives on the meta device (or, while its buffer is known, on the CPU). torch's own
+kernels for those devices give shape, strides, type and aliasing; this file only decides what the
+operator means for the tape:
   value read     a scalar or a data-dependent shape out of an unknown tensor: fault `data-dependent`
   random         fault `random`, except while the module is built
   known          every operand is known: it ran already, nothing to record
@@ -33,8 +35,9 @@ class TraceTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner, buffer, tracer, requires_grad=False):
-        self = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=CUDA, requires_grad=requires_grad)
+        self = torch.Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(),
+                                                   storage_offset=inner.storage_offset(), dtype=inner.dtype,
+                                                   device=CUDA, requires_grad=requires_grad)
         self._inner = inner
         self._buffer = buffer
         self._tracer = tracer
@@ -45,13 +48,15 @@ class TraceTensor(torch.Tensor):
         inner = self._inner
         storage = self._buffer.storage
         if inner.device != storage.device:
-            inner = torch.empty(0, dtype=inner.dtype, device=storage.device).set_(storage, inner.storage_offset(), inner.shape, inner.stride())
+            inner = torch.empty(0, dtype=inner.dtype, device=storage.device).set_(storage, inner.storage_offset(),
+                inner.shape, inner.stride())
             self._inner = inner
         return inner
 
     def view_tuple(self):
         """(buffer, offset in bytes, dtype, shape, stride): how rows name a view."""
-        return (self._buffer, self.storage_offset() * self.dtype.itemsize, self.dtype, tuple(self.shape), tuple(self.stride()))
+        return (self._buffer, self.storage_offset() * self.dtype.itemsize, self.dtype, tuple(self.shape),
+                tuple(self.stride()))
 
     def data_ptr(self):
         rec = self._tracer.rec
@@ -87,7 +92,8 @@ _DATA = torch._C.TensorBase.data
 
 
 def _set_data(self, value):
-    """t.data = value, also where one of the two is an ordinary tensor: module.cuda() does that to parameters. The object stays, what is behind it changes."""
+    """t.data = value, also where one of the two is an ordinary tensor: module.cuda() does that to
+    parameters. The object stays, what is behind it changes."""
     _DATA.__set__(self, value)
     if isinstance(value, TraceTensor):
         if type(self) is not TraceTensor:
@@ -98,7 +104,8 @@ def _set_data(self, value):
 
 
 class Engine:
-    """torch's engine for backward passes. Over CUDA tensors it asks the driver for streams and threads: there is none here, and it would end the process."""
+    """torch's engine for backward passes. Over CUDA tensors it asks the driver for streams and
+    threads: there is none here, and it would end the process."""
 
     def __init__(self, real):
         self._real = real
@@ -108,8 +115,10 @@ class Engine:
 
     def run_backward(self, tensors, *args, **kwargs):
         if TRACER is not None and any(t.is_cuda for t in tensors):
-            TRACER.rec.fail("unsupported", "forward runs a backward pass of torch's autograd (torch.autograd.grad, backward, torch.func.grad); "
-                            "its operators are torch's own: write the gradient as kernels")
+            TRACER.rec.fail(
+                "unsupported",
+                "forward runs a backward pass of torch's autograd (torch.autograd.grad, backward, torch.func.grad); "
+                "its operators are torch's own: write the gradient as kernels")
         return self._real.run_backward(tensors, *args, **kwargs)
 
 
@@ -132,12 +141,15 @@ class TraceMode(TorchDispatchMode):
 
 TRACER = None   # the process's one tracer: dispatch is entered from torch without a context argument
 
-EMPTY_OPS = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided"}
-FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten::ones": 1, "aten::ones_like": 1, "aten::new_ones": 1,
-            "aten::full": "fill_value", "aten::full_like": "fill_value", "aten::new_full": "fill_value"}
+EMPTY_OPS = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::empty_permuted", "aten::new_empty",
+             "aten::new_empty_strided"}
+FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten::ones": 1, "aten::ones_like": 1,
+            "aten::new_ones": 1, "aten::full": "fill_value", "aten::full_like": "fill_value",
+            "aten::new_full": "fill_value"}
 IGNORED_OPS = {"aten::record_stream"}
 UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}
-VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_", "aten::as_strided_", "aten::swapaxes_", "aten::swapdims_"}
+VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_", "aten::as_strided_",
+                   "aten::swapaxes_", "aten::swapdims_"}
 
 
 FLOPS_A_BYTE = 12       # a product's operations that take as long as moving a byte, in fp32 on the GPUs of the table
@@ -152,7 +164,8 @@ def is_view(func):
 def moved_bytes(func, args, kwargs, inputs, out):
     """What an operator on constants moves on a GPU, products and the like in proportion."""
     results = out if isinstance(out, (list, tuple)) else [out]
-    moved = sum(t.numel() * t.element_size() for t in [*(i.inner() for i in inputs), *results] if isinstance(t, torch.Tensor))
+    moved = sum(t.numel() * t.element_size() for t in [*(i.inner() for i in inputs), *results]
+                if isinstance(t, torch.Tensor))
     formula = flop_registry.get(func._overloadpacket)
     if formula is not None:
         with contextlib.suppress(Exception):
@@ -188,7 +201,9 @@ class Tracer:
         """The contents of a known tensor as a CPU tensor; a fault for an unknown one."""
         if t._buffer.known:
             return t.inner().clone()
-        self.rec.fail("data-dependent", f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides and types only")
+        self.rec.fail("data-dependent",
+                      f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides "
+                      f"and types only")
 
     def lift(self, cpu):
         """A CPU tensor's contents as a constant on the device."""
@@ -199,7 +214,8 @@ class Tracer:
         return self.wrap(copy)
 
     def draw(self, func, args, kwargs):
-        """The reference's own draw in place of the candidate's, where it is the next one and has the same shape and dtype; None otherwise."""
+        """The reference's own draw in place of the candidate's, where it is the next one and has the
+        same shape and dtype; None otherwise."""
         name = func._schema.name.split("::")[-1]
         in_place = name.endswith("_")
         if not self.draws or name not in DRAWN and name not in DRAWN_IN_PLACE:
@@ -223,7 +239,8 @@ class Tracer:
             drawn = self.draw(func, args, kwargs)
             if drawn is not None:
                 return drawn
-            self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an argument")
+            self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an "
+                          f"argument")
         body = custom_body(func) if func.namespace not in LIBRARY_NAMESPACES else None
         if body is not None:
             return self.run_custom(body, args, kwargs)
@@ -241,7 +258,8 @@ class Tracer:
         if name in IGNORED_OPS:
             return None
         if name == "aten::_local_scalar_dense":
-            return self.read_value(args[0], "reading a value (.item(), bool(), int(), float(), if or while on a tensor)").item()
+            return self.read_value(
+                args[0], "reading a value (.item(), bool(), int(), float(), if or while on a tensor)").item()
         if name == "aten::_to_copy" and kwargs.get("device") is not None and not to_cuda:
             return self.move_off_device(args[0], kwargs)
         if tensors and all(t._buffer.known for t in tensors) or not tensors and self.may_compute(name):
@@ -264,7 +282,8 @@ class Tracer:
         return self.run_unknown(func, args, kwargs)
 
     def run_custom(self, body, args, kwargs):
-        """An operator that the candidate made: its body is host code like any other, and what happens in it goes on the tape."""
+        """An operator that the candidate made: its body is host code like any other, and what happens
+        in it goes on the tape."""
         with self.mode():
             if self.shell is None:
                 return body(*args, **kwargs)
@@ -272,11 +291,13 @@ class Tracer:
         return self.shell.inwards(out, {})
 
     def may_compute(self, name):
-        """Factories: while the module is built all of them have contents (parameters need them); in forward only those with a value of their own."""
+        """Factories: while the module is built all of them have contents (parameters need them); in
+        forward only those with a value of their own."""
         return self.phase != "forward" or name not in EMPTY_OPS and name not in FILL_OPS
 
     def may_write(self, func, args, kwargs):
-        """A known buffer may be computed on only by the forward that made it: else one call's state would reach the next."""
+        """A known buffer may be computed on only by the forward that made it: else one call's state
+        would reach the next."""
         if self.phase != "forward" or not func._schema.is_mutable:
             return True
         return all(t._buffer.epoch == self.rec.epoch for t in written_tensors(func, args, kwargs))
@@ -317,7 +338,8 @@ class Tracer:
             out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
         except (NotImplementedError, RuntimeError) as error:
             if tag_names(func) & {"data_dependent_output", "dynamic_output_shape"}:
-                self.rec.fail("data-dependent", f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
+                self.rec.fail("data-dependent",
+                              f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
             if isinstance(error, NotImplementedError):
                 raise Unsupported(f"{func.name()} has no shape function: {error}") from None
             raise
@@ -355,11 +377,13 @@ class Tracer:
         if isinstance(out, (list, tuple)):
             return type(out)(self.rewrap(o, inputs) for o in out)
         if isinstance(out, (bool, int, float)):
-            self.rec.fail("data-dependent", "an operator returned a Python number computed from a CUDA tensor's contents")
+            self.rec.fail("data-dependent",
+                          "an operator returned a Python number computed from a CUDA tensor's contents")
         return out
 
     def record_library(self, func, args, kwargs, result):
-        """Rows for what is neither view nor movement: everything read, everything written (new buffers and mutated arguments)."""
+        """Rows for what is neither view nor movement: everything read, everything written (new buffers
+        and mutated arguments)."""
         outs = []
         collect((result,), outs)
         reads = []
@@ -387,7 +411,8 @@ def view_in_place(func, args, kwargs):
     """Another shape for the same memory: of the tensor that the candidate holds, and of the one behind it."""
     t = args[0]
     if isinstance(t, TraceTensor):
-        t._inner = torch.empty(0, dtype=t.dtype, device=t._buffer.storage.device).set_(t._buffer.storage, t.storage_offset(), t.shape, t.stride())
+        t._inner = torch.empty(0, dtype=t.dtype, device=t._buffer.storage.device).set_(t._buffer.storage,
+            t.storage_offset(), t.shape, t.stride())
         func(t._inner, *args[1:], **kwargs)
     with no_dispatch():
         return func(*args, **kwargs)
@@ -405,7 +430,8 @@ def func_meta(t, kwargs):
 
 # ---- small helpers over arguments ----
 
-LIBRARY_NAMESPACES = frozenset(("aten", "prim", "prims", "quantized", "_quantized", "inductor", "higher_order", "profiler", "mkldnn", "debugprims", "rngprims"))
+LIBRARY_NAMESPACES = frozenset(("aten", "prim", "prims", "quantized", "_quantized", "inductor", "higher_order",
+                                "profiler", "mkldnn", "debugprims", "rngprims"))
 
 
 def custom_body(func):
@@ -466,7 +492,8 @@ def written_tensors(func, args, kwargs):
     """The tensors that the operator's schema says it writes."""
     slots = _WRITTEN.get(func)
     if slots is None:
-        slots = _WRITTEN[func] = [(i, a.name) for i, a in enumerate(func._schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        slots = _WRITTEN[func] = [(i, a.name) for i, a in enumerate(func._schema.arguments)
+                                  if a.alias_info is not None and a.alias_info.is_write]
     out = []
     for i, name in slots:
         value = args[i] if i < len(args) else kwargs.get(name)

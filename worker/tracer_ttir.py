@@ -1,8 +1,10 @@
 """tracer_ttir: which pointer arguments of a kernel may be written, from its IR's text.
 
-A state that one call leaves for the next has to show, so the tracer must know whether a launch can change a buffer that outlives a forward. The answer errs on
-the side of "may be written": values are followed from the arguments through every operation to the pointer operand of stores and atomics, loops and branches
-without regard to position; pointers made from integers, and anything handed to a function that was not inlined, count as everything.
+A state that one call leaves for the next has to show, so the tracer must know whether a launch can
+change a buffer that outlives a forward. The answer errs on the side of "may be written": values are
+followed from the arguments through every operation to the pointer operand of stores and atomics,
+loops and branches without regard to position; pointers made from integers, and anything handed to a
+function that was not inlined, count as everything.
 """
 import functools
 import re
@@ -11,7 +13,9 @@ VALUE = re.compile(r"%[\w$.-]+")
 FUNCTION = re.compile(r"tt\.func public @[\w$.-]+\((.*)\) (?:-> .*)?attributes", re.DOTALL)
 PAIR = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+)")
 ARGUMENT = re.compile(r"(%[\w$.-]+): ")
-WRITES = re.compile(r"tt\.(store|atomic_\w+|descriptor_store|descriptor_scatter|descriptor_reduce)\b|tt\.experimental_descriptor_store\b")
+WRITES = re.compile(
+    r"tt\.(store|atomic_\w+|descriptor_store|descriptor_scatter|descriptor_reduce)\b|"
+    r"tt\.experimental_descriptor_store\b")
 
 
 @functools.cache      # each size launches the same texts

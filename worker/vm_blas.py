@@ -1,9 +1,11 @@
-"""vm_blas: Triton's binding to cuBLAS, by PyTorch. Scripts compare with it (tutorial 09), and the library itself would read CPU tensors as if they lay on a GPU."""
+"""vm_blas: Triton's binding to cuBLAS, by PyTorch. Scripts compare with it (tutorial 09), and the
+library itself would read CPU tensors as if they lay on a GPU."""
 import torch
 
 
 class CublasLt:
-    """triton._C.libtriton.nvidia.cublas.CublasLt: products of A (M, K) and B (N, K), both with rising k, into C (M, N)."""
+    """triton._C.libtriton.nvidia.cublas.CublasLt: products of A (M, K) and B (N, K), both with rising
+    k, into C (M, N)."""
 
     def __init__(self, workspace):
         self.workspace = workspace

@@ -87,7 +87,7 @@ class Stopwatch(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         row = oracle_cost.row_of(func, args, kwargs or {}, out)
         if row:
-            launch = oracle_cost.launch_of([row])
+            launch = oracle_cost.eager_of(row)
             self.seconds += library.hone_vm_operator_s(launch["name"].encode(), launch["form"].encode(), launch["bytes"], launch["flops"], launch["special"],
                                                        launch["dot_flops"], launch["extent"], dot_unit(row[2][0].dtype))
         return out

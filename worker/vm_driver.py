@@ -1,10 +1,12 @@
 """vm_driver: Triton's kernels run on the vm, in this process, on the memory of ordinary CPU tensors.
 
-Registered with triton.runtime.driver.set_active and in place of triton.compiler.compile; decorators, specialisation, autotuning and the launch
-syntax are Triton's own. A kernel is compiled to TTIR for sm_90 (ttir_compile.py) and handed to libhone_vm.so; a launch packs its arguments into an
-array of words (vm_shared.c) and runs there and then.
+Registered with triton.runtime.driver.set_active and in place of triton.compiler.compile;
+decorators, specialisation, autotuning and the launch syntax are Triton's own. A kernel is compiled
+to TTIR for sm_90 (ttir_compile.py) and handed to libhone_vm.so; a launch packs its arguments into
+an array of words (vm_shared.c) and runs there and then.
 
-What a launch would take on a GPU is predicted from the vm's counts (vm_cost.py) wherever Triton would have asked a clock.
+What a launch would take on a GPU is predicted from the vm's counts (vm_cost.py) wherever Triton
+would have asked a clock.
 """
 import ctypes
 import gc
@@ -33,10 +35,10 @@ from ttir_compile import TARGET, parse_options, ttir_text
 GRID_MAX = (2**31 - 1, 65535, 65535)
 FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA = 1, 2, 4, 8
 FLOATS = ("fp16", "bf16", "fp32", "f32", "fp64")
-# Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations that differ in them alone share a kernel.
-MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS", "cluster_dims", "launch_pdl",
-           "launch_cooperative_grid",
-           "ir_override")
+# Options that say how a kernel is mapped to the hardware and nothing about its TTIR: configurations
+# that differ in them alone share a kernel.
+MAPPING = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warp_size", "minRegAutoWS", "maxRegAutoWS",
+           "cluster_dims", "launch_pdl", "launch_cooperative_grid", "ir_override")
 INTERNAL = (os.path.dirname(os.path.abspath(__file__)) + os.sep, os.path.dirname(triton.__file__) + os.sep)
 
 real_compile = triton.compiler.compile
@@ -68,7 +70,8 @@ def load_library(path, threads):
     vm_cost.library = library
     library.hone_vm_compiled_create.restype = ctypes.c_void_p
     library.hone_vm_compiled_create.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3, ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    library.hone_vm_launch.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, *[ctypes.c_uint32] * 3,
+                                       ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
     library.hone_vm_threads(threads)
 
 
@@ -127,7 +130,8 @@ class Kernel:
         self._costing = None
 
     def costing(self):
-        """Handle of what the compiler says about this kernel: layouts, registers, shared memory, spills. Made when costs are first counted."""
+        """Handle of what the compiler says about this kernel: layouts, registers, shared memory,
+        spills. Made when costs are first counted."""
         if self._costing is None:
             text = json.dumps(compile_result(self)).encode()
             self._costing = library.hone_vm_compiled_create(text, len(text))
@@ -170,7 +174,8 @@ class Kernel:
             words = self.pack(*args)
         except (AttributeError, TypeError, struct.error, NotImplementedError, RuntimeError):
             words = pack_slowly(self.kinds, args)
-        if not (x.__class__ is int and y.__class__ is int and z.__class__ is int and 0 < x <= GRID_MAX[0] and 0 < y <= GRID_MAX[1] and 0 < z <= GRID_MAX[2]):
+        if not (x.__class__ is int and y.__class__ is int and z.__class__ is int and 0 < x <= GRID_MAX[0]
+                and 0 < y <= GRID_MAX[1] and 0 < z <= GRID_MAX[2]):
             x, y, z = check_grid(x, y, z)
             if not x * y * z:
                 return
@@ -191,7 +196,8 @@ def check_grid(*grid):
     grid = [int(g) for g in grid]
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
         if not 0 <= size <= limit:
-            raise RuntimeError(f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
+            raise RuntimeError(
+                f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
     return grid
 
 
@@ -214,10 +220,13 @@ def compile_for_vm(src, target=None, options=None, _env_vars=None):
 
 
 def compile_result(kernel):
-    """By the verifier's own compile worker, in this process. What no GPU could launch is refused as Triton refuses it."""
+    """By the verifier's own compile worker, in this process. What no GPU could launch is refused as
+    Triton refuses it."""
     options = kernel.options
-    job = {name: getattr(options, name) for name in compile_worker.INT_OPTIONS + compile_worker.BOOL_OPTIONS if getattr(options, name, None) is not None}
-    job.update(ttir=kernel.asm["ttir"], arch=tracer_cuda.CARD["capability"], shared_bytes=tracer_cuda.CARD["shared_bytes"], want_ttgir=True)
+    job = {name: getattr(options, name) for name in compile_worker.INT_OPTIONS + compile_worker.BOOL_OPTIONS
+           if getattr(options, name, None) is not None}
+    job.update(ttir=kernel.asm["ttir"], arch=tracer_cuda.CARD["capability"],
+               shared_bytes=tracer_cuda.CARD["shared_bytes"], want_ttgir=True)
     with tempfile.TemporaryDirectory(prefix="hone-vm-") as folder:
         try:
             return compile_worker.compile_ttir(job, folder)[0]
@@ -238,7 +247,8 @@ def make_handle(src, ttir):
 # ---- arguments ----
 
 def make_packer(kinds):
-    """A function of a kernel's bound arguments that gives the launch's words; written out for the signature, because a launch spends most of its time here."""
+    """A function of a kernel's bound arguments that gives the launch's words; written out for the
+    signature, because a launch spends most of its time here."""
     if any(isinstance(k, tuple) or k.startswith("tensordesc") for k in kinds):
         return lambda *args: pack_slowly(kinds, args)
     form, body, values = "", "", []
@@ -251,7 +261,8 @@ def make_packer(kinds):
             form += "d" if kind in FLOATS else "Q" if kind == "u64" else "q"
             values.append(f"a{i}")
     names = {"P": struct.Struct(form).pack}
-    exec(f"def pack({', '.join(f'a{i}' for i in range(len(kinds)))}):\n{body}    return P({', '.join(values)})\n", names)
+    exec(f"def pack({', '.join(f'a{i}' for i in range(len(kinds)))}):\n{body}    return P({', '.join(values)})\n",
+         names)
     return names["pack"]
 
 
@@ -285,7 +296,8 @@ def pointer_words(value):
         tensor = tensor.base       # triton.reinterpret's wrapper
     if isinstance(tensor, torch.Tensor):
         if real_device(tensor).type != "cpu":
-            raise ValueError(f"a tensor on {real_device(tensor)} is no argument for the vm: it runs kernels on CPU tensors")
+            raise ValueError(
+                f"a tensor on {real_device(tensor)} is no argument for the vm: it runs kernels on CPU tensors")
         storage = tensor.untyped_storage()
         return value.data_ptr(), storage.data_ptr(), storage.nbytes()
     address = value if isinstance(value, int) else value.data_ptr()
@@ -335,7 +347,8 @@ def fail_launch(kernel, args):
         raise VmFault(text)
     place = (report["file"], report["line"], report["column"], report["fault"])
     if place not in printed:
-        print(text + "\n  The load gives 0 and the run goes on, as it would on a GPU, where PyTorch's allocator reserves 2 MiB at a time.",
+        print(text + "\n  The load gives 0 and the run goes on, as it would on a GPU, where PyTorch's allocator "
+              "reserves 2 MiB at a time.",
               file=sys.stderr, flush=True)
     printed.add(place)
 
@@ -344,24 +357,28 @@ def print_findings(kernel, report):
     """What --check found beyond the fault that the message above describes: each place once in a run."""
     for f in report.get("findings", []):
         place = (f["file"], f["line"], f["column"], f["kind"])
-        is_first = f["is_error"] and "fault" in report and place == (report["file"], report["line"], report["column"], report["fault"])
+        is_first = (f["is_error"] and "fault" in report
+                    and place == (report["file"], report["line"], report["column"], report["fault"]))
         if is_first or place in printed:
             continue
         printed.add(place)
         often = f", {f['times']} times in {f['programs']} programs" if f["times"] > 1 else ""
-        print(f"{f['file']}:{f['line']}:{f['column']}: {'error' if f['is_error'] else 'note'}: {f['kind']}: {f['text']}{often}\n  in {kernel.name}, program "
+        print(f"{f['file']}:{f['line']}:{f['column']}: {'error' if f['is_error'] else 'note'}: {f['kind']}: "
+              f"{f['text']}{often}\n  in {kernel.name}, program "
               f"({', '.join(map(str, f['program']))})", file=sys.stderr, flush=True)
 
 
 def fault_text(kernel, args, report):
-    """Like a compiler's message: where, what, the line; then which program, which element, which tensor and what was allowed."""
+    """Like a compiler's message: where, what, the line; then which program, which element, which
+    tensor and what was allowed."""
     access = report.get("access")
     fault = report["fault"].replace("read-only", "read-only memory:")
     what = f"{fault} {access}" if access else f"{fault.replace('-', ' ')}: {report['text'].split('): ', 1)[-1]}"
     lines = [f"{report['file']}:{report['line']}:{report['column']}: error: {what}"]
     source = linecache.getline(report["file"], report["line"]).rstrip("\n").expandtabs(4)
     if source:
-        lines += ["    " + source.strip(), "    " + " " * max(report["column"] - (len(source) - len(source.lstrip())), 0) + "^"]
+        lines += ["    " + source.strip(),
+                  "    " + " " * max(report["column"] - (len(source) - len(source.lstrip())), 0) + "^"]
     where = f"  in {kernel.name}, program ({', '.join(map(str, report['program']))})"
     lines.append(where + (f", element {report['element']} of the block" if report["element"] >= 0 else ""))
     if access:
@@ -392,9 +409,12 @@ def describe_access(kernel, args, report):
         tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", None)
         item = report["access_bytes"]
         start = address - base if address else 0
-        text = f"argument {name}: index {(report['offset'] - start) // item}, allowed {-(start // item)} to {(size - start) // item - 1}"
+        text = (f"argument {name}: index {(report['offset'] - start) // item}, allowed {-(start // item)} to "
+                f"{(size - start) // item - 1}")
         if isinstance(tensor, torch.Tensor):
-            text += f" ({str(tensor.dtype)[6:]}{list(tensor.shape)}{'' if size == tensor.numel() * tensor.element_size() else f' in a storage of {size} bytes'})"
+            is_whole = size == tensor.numel() * tensor.element_size()
+            text += (f" ({str(tensor.dtype)[6:]}{list(tensor.shape)}"
+                     f"{'' if is_whole else f' in a storage of {size} bytes'})")
         return text
     return f"offset {report['offset']} of a storage of {report['storage_bytes']} bytes, which is no argument's"
 
@@ -452,7 +472,8 @@ prune_configs = Autotuner.prune_configs
 
 
 def prune_to_limit(self, kwargs):
-    """The first `configs_max` that differ in more than warps and stages; those that differ in nothing else share one TTIR."""
+    """The first `configs_max` that differ in more than warps and stages; those that differ in nothing
+    else share one TTIR."""
     configs, seen, kept = prune_configs(self, kwargs), set(), []
     for config in configs:
         seen.add(str(sorted(config.kwargs.items(), key=lambda item: item[0])))
@@ -466,7 +487,8 @@ def install(path, threads=0, check=False, cost=False, device="cpu", configs=24, 
     global flags, torch_device, configs_max
     load_library(path, threads)
     torch_device = torch.device(device)
-    flags = sum(flag for flag, is_set in ((FLAG_CHECK, check), (FLAG_COST, cost), (FLAG_CUDA, torch_device.type == "cuda"), (FLAG_FMA, fma_contract)) if is_set)
+    flags = sum(flag for flag, is_set in ((FLAG_CHECK, check), (FLAG_COST, cost),
+                                          (FLAG_CUDA, torch_device.type == "cuda"), (FLAG_FMA, fma_contract)) if is_set)
     configs_max = configs
     triton.runtime.driver.set_active(Driver())
     triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_for_vm

@@ -1,7 +1,8 @@
 """vm_graph: CUDA graphs under `hone vm --cuda-shim`.
 
-What is captured is run once, so that its tensors exist, and recorded: operators of PyTorch and launches of kernels. As a capture on a GPU computes nothing, memory
-that was there before has its old contents back at its end. A replay does the same again, into the same memory.
+What is captured is run once, so that its tensors exist, and recorded: operators of PyTorch and
+launches of kernels. As a capture on a GPU computes nothing, memory that was there before has its
+old contents back at its end. A replay does the same again, into the same memory.
 """
 import ctypes
 
@@ -111,6 +112,7 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
 def install():
     cuda = torch.cuda
     cuda.CUDAGraph, cuda.graph, cuda.make_graphed_callables = CUDAGraph, graph, make_graphed_callables
-    cuda.graphs.CUDAGraph, cuda.graphs.graph, cuda.graphs.make_graphed_callables = CUDAGraph, graph, make_graphed_callables
+    cuda.graphs.CUDAGraph, cuda.graphs.graph, cuda.graphs.make_graphed_callables = (CUDAGraph, graph,
+        make_graphed_callables)
     cuda.is_current_stream_capturing = cuda.graphs.is_current_stream_capturing = lambda: current is not None
     cuda.graph_pool_handle = cuda.graphs.graph_pool_handle = lambda: (0, 0)

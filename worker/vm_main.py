@@ -1,8 +1,12 @@
-"""vm_main: `hone vm` in the user's Python. Runs a script as `python script.py` would, with its Triton kernels on the vm.
+"""vm_main: `hone vm` in the user's Python. Runs a script as `python script.py` would, with its Triton
+kernels on the vm.
 
-    python vm_main.py SETTINGS script.py [args...]     SETTINGS: a JSON object (src/cli/cmd_vm.c writes it)
+    python vm_main.py SETTINGS script.py [args...]
 
-Exit status: the script's; 1 when a kernel did what it must not, even where the script caught the exception.
+SETTINGS is a JSON object (src/cli/cmd_vm.c writes it).
+
+Exit status: the script's; 1 when a kernel did what it must not, even where the script caught the
+exception.
 """
 import json
 import os
@@ -12,7 +16,8 @@ settings = json.loads(sys.argv[1])
 os.environ.pop("TRITON_INTERPRET", None)
 if settings["cuda_shim"]:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""    # a real device would take the calls that the shim answers
-    os.environ["PATH"] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim_bin") + os.pathsep + os.environ.get("PATH", "")
+    os.environ["PATH"] = (os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim_bin") + os.pathsep
+                          + os.environ.get("PATH", ""))
 sys.path[0] = os.path.dirname(os.path.abspath(__file__))
 try:
     import torch
@@ -59,10 +64,11 @@ def print_error(error, script):
 
 def main():
     if not triton.__version__.startswith("3.6."):
-        print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6", file=sys.stderr)
+        print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6",
+              file=sys.stderr)
     device = "cuda:0" if settings["cuda_shim"] else "cpu"
-    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device, settings["configs"],
-                      settings["fma_contract"])
+    vm_driver.install(settings["library"], settings["threads"], settings["check"], settings["cost"], device,
+                      settings["configs"], settings["fma_contract"])
     vm_blas.install()
     if settings["cuda_shim"]:
         import vm_shim

@@ -1,8 +1,10 @@
 """vm_shim: scripts written for CUDA, on CPU tensors (`hone vm --cuda-shim`).
 
-Every tensor lies in ordinary memory and says that it is on cuda:0; every device argument that names CUDA becomes the CPU on its way into PyTorch.
-Moving between devices copies, as it would between two memories: a kernel that writes to x.cuda() must not change x. Only a tensor known to be made "on
-CUDA" is returned as it is. torch.cuda answers as an H200 would (tracer_cuda.py); times of events are predictions (vm_cost.py).
+Every tensor lies in ordinary memory and says that it is on cuda:0; every device argument that names
+CUDA becomes the CPU on its way into PyTorch. Moving between devices copies, as it would between two
+memories: a kernel that writes to x.cuda() must not change x. Only a tensor known to be made "on
+CUDA" is returned as it is. torch.cuda answers as an H200 would (tracer_cuda.py); times of events
+are predictions (vm_cost.py).
 """
 import functools
 import sys
@@ -67,7 +69,8 @@ def taking_device(function):
 
 
 def moved(tensor, out, to_cuda):
-    """The result of a move: a copy where torch found that there was nothing to do, but two memories would have been involved."""
+    """The result of a move: a copy where torch found that there was nothing to do, but two memories
+    would have been involved."""
     if out is tensor and not (to_cuda and is_marked(tensor)):
         out = tensor.clone()
     return mark(out) if to_cuda else out
@@ -76,7 +79,8 @@ def moved(tensor, out, to_cuda):
 def tensor_to(original):
     @functools.wraps(original)
     def to(self, *args, **kwargs):
-        names_device = [a for a in (*args[:1], kwargs.get("device")) if isinstance(a, (torch.device, str)) or (isinstance(a, int) and not isinstance(a, bool))]
+        names_device = [a for a in (*args[:1], kwargs.get("device"))
+                        if isinstance(a, (torch.device, str)) or (isinstance(a, int) and not isinstance(a, bool))]
         if not names_device:
             return original(self, *args, **kwargs)
         if "device" in kwargs:
@@ -152,9 +156,10 @@ def install_factories():
     torch.Generator = Generator
 
 
-FACTORIES = frozenset("""empty empty_strided empty_like zeros zeros_like ones ones_like full full_like rand rand_like randn randn_like randint randint_like randperm arange range linspace
-    logspace eye tensor as_tensor asarray scalar_tensor normal tril_indices triu_indices complex polar from_file frombuffer hann_window hamming_window bartlett_window blackman_window
-    kaiser_window sparse_coo_tensor sparse_csr_tensor empty_permuted""".split())
+FACTORIES = frozenset("""empty empty_strided empty_like zeros zeros_like ones ones_like full full_like rand rand_like
+    randn randn_like randint randint_like randperm arange range linspace logspace eye tensor as_tensor asarray
+    scalar_tensor normal tril_indices triu_indices complex polar from_file frombuffer hann_window hamming_window
+    bartlett_window blackman_window kaiser_window sparse_coo_tensor sparse_csr_tensor empty_permuted""".split())
 
 
 # ---- autocast, custom operators, compilation ----
@@ -187,7 +192,8 @@ def install_autocast():
 def cpu_key(key):
     """A dispatch key or a device type (or several) with CUDA led to the CPU."""
     if isinstance(key, str):
-        return {"cuda": "cpu", "CUDA": "CPU", "AutogradCUDA": "AutogradCPU", "AutocastCUDA": "AutocastCPU"}.get(key, key)
+        return {"cuda": "cpu", "CUDA": "CPU", "AutogradCUDA": "AutogradCPU", "AutocastCUDA": "AutocastCPU"}.get(key,
+            key)
     return type(key)(map(cpu_key, key)) if isinstance(key, (list, tuple)) else key
 
 
@@ -221,7 +227,8 @@ def install_library():
         return custom_op(name, fn, device_types=cpu_key(device_types), **kwargs)
 
     library.custom_op = custom
-    library.register_kernel = lambda op, device_types, *args, **kwargs: register_kernel(op, cpu_key(device_types), *args, **kwargs)
+    library.register_kernel = lambda op, device_types, *args, **kwargs: register_kernel(op, cpu_key(device_types),
+        *args, **kwargs)
 
 
 def unchanged(function=None, *args, **kwargs):
@@ -235,8 +242,9 @@ LOOP_MS = 5.0    # added where a benchmark measures
 
 
 class Event(tracer_cuda.Event):
-    """Elapsed time is the predicted time of what was launched between two events. Copies of Triton's do_bench repeat a function for a given time: in them 5 ms
-    are added, which keeps the order of what they compare and lets their loops end after a few turns."""
+    """Elapsed time is the predicted time of what was launched between two events. Copies of Triton's
+    do_bench repeat a function for a given time: in them 5 ms are added, which keeps the order of
+    what they compare and lets their loops end after a few turns."""
 
     at_s = None
 
@@ -263,34 +271,42 @@ def install_cuda():
     cuda, constant = torch.cuda, lambda value: lambda *args, **kwargs: value
     tracer_cuda.Stream.record_event = lambda self, event=None: (event or Event()).record(self) or event
     answers = dict(
-        Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0), cudart=constant(Runtime()),
+        Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0),
+        cudart=constant(Runtime()),
         check_error=constant(None), memory_snapshot=constant([]),
-        get_rng_state=lambda device=None: torch.get_rng_state(), set_rng_state=lambda state, device=None: torch.set_rng_state(state),
-        get_rng_state_all=lambda: [torch.get_rng_state()], set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-        initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None), manual_seed=torch.default_generator.manual_seed,
+        get_rng_state=lambda device=None: torch.get_rng_state(),
+        set_rng_state=lambda state, device=None: torch.set_rng_state(state),
+        get_rng_state_all=lambda: [torch.get_rng_state()],
+        set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
+        initial_seed=torch.initial_seed, seed=torch.default_generator.seed, seed_all=constant(None),
+        manual_seed=torch.default_generator.manual_seed,
         manual_seed_all=constant(None),
-        default_generators=(torch.default_generator,), reset_max_memory_allocated=constant(None), reset_max_memory_cached=constant(None),
+        default_generators=(torch.default_generator,), reset_max_memory_allocated=constant(None),
+        reset_max_memory_cached=constant(None),
         memory_summary=constant(""),
-        reset_accumulated_memory_stats=constant(None), memory_cached=constant(0), utilization=constant(0), _sleep=constant(None),
+        reset_accumulated_memory_stats=constant(None), memory_cached=constant(0), utilization=constant(0),
+        _sleep=constant(None),
         get_sync_debug_mode=constant(0),
-        set_sync_debug_mode=constant(None), get_gencode_flags=constant(""), is_built=constant(True), device_memory_used=constant(0),
+        set_sync_debug_mode=constant(None), get_gencode_flags=constant(""), is_built=constant(True),
+        device_memory_used=constant(0),
         set_per_process_memory_fraction=constant(None),
     )
     for name, value in answers.items():
         setattr(cuda, name, value)
-    cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None), range=tracer_cuda.Device,
-                                      range_start=constant(0), range_end=constant(None))
+    cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None),
+                                      range=tracer_cuda.Device, range_start=constant(0), range_end=constant(None))
     cuda.profiler.cudart, cuda.profiler.check_error = cuda.cudart, cuda.check_error
     vm_graph.install()
     torch.Stream, torch.Event = tracer_cuda.Stream, Event
     torch.version.cuda = "12.8"
     torch.backends.cuda.is_built = constant(True)
-    for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1, current_device_index=0, current_device_idx=0,
-                            synchronize=None,
-                            set_device_index=None, set_device_idx=None, current_stream=tracer_cuda.Stream(), empty_cache=None).items():
+    for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1,
+                            current_device_index=0, current_device_idx=0, synchronize=None, set_device_index=None,
+                            set_device_idx=None, current_stream=tracer_cuda.Stream(), empty_cache=None).items():
         if hasattr(torch, "accelerator"):
             setattr(torch.accelerator, name, constant(value))
-    torch.get_device_module = lambda device=None: torch.cuda if device is None or is_cuda(device) else getattr(torch, torch.device(device).type)
+    torch.get_device_module = lambda device=None: torch.cuda if device is None or is_cuda(device) else getattr(torch,
+        torch.device(device).type)
 
 
 def install():

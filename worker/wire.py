@@ -1,7 +1,8 @@
 """wire: the framing of src/base/base.h (msg_send, msg_recv) for the Python workers.
 
-u32 little-endian length, then the payload; descriptors travel by SCM_RIGHTS with the first byte. Payloads are JSON objects. A closed
-peer raises EOFError, so that a worker whose supervisor vanished ends instead of waiting.
+u32 little-endian length, then the payload; descriptors travel by SCM_RIGHTS with the first byte.
+Payloads are JSON objects. A closed peer raises EOFError, so that a worker whose supervisor vanished
+ends instead of waiting.
 """
 import array
 import json

@@ -40,8 +40,10 @@ class NoDevice:
 
 def ttir_of(launch, task):
     """The front end's text, as the tracer's: what follows it is the compile worker's."""
-    args = {k: MockTensor(task.tensors[v][1]) if isinstance(v, str) and v in task.tensors else v for k, v in launch.args.items()}
-    return launch.kernel.warmup(**args, grid=launch.grid, num_warps=launch.num_warps, num_stages=launch.num_stages).asm["ttir"]
+    args = {k: MockTensor(task.tensors[v][1]) if isinstance(v, str) and v in task.tensors else v
+            for k, v in launch.args.items()}
+    return launch.kernel.warmup(**args, grid=launch.grid, num_warps=launch.num_warps,
+                                num_stages=launch.num_stages).asm["ttir"]
 
 
 def raw(tensor):
@@ -56,7 +58,8 @@ def spec_of(task, launches, names, outputs, folder):
         spec["buffers"].append({"bytes": size} if how == "zero" else {"bytes": size, "file": f"{folder}/{name}.in"})
     for i, launch in enumerate(launches):
         ttir = ttir_of(launch, task)
-        job = {"ttir": ttir, "num_warps": launch.num_warps, "num_stages": launch.num_stages, "arch": 90, "shared_bytes": 232448, "want_ttgir": True}
+        job = {"ttir": ttir, "num_warps": launch.num_warps, "num_stages": launch.num_stages, "arch": 90,
+               "shared_bytes": 232448, "want_ttgir": True}
         result, _ = compile_worker.compile_ttir(job, folder)
         entry = {"grid": list(launch.grid), "ttir": f"{folder}/{i}.ttir", "compiled": f"{folder}/{i}.json", "args": []}
         with open(entry["ttir"], "w") as f:
@@ -67,7 +70,8 @@ def spec_of(task, launches, names, outputs, folder):
             value = launch.args[param.name]
             if param.is_constexpr or (isinstance(value, int) and value == 1):   # specialised away
                 continue
-            entry["args"].append({"buffer": names.index(value)} if isinstance(value, str) else {"int": value} if isinstance(value, int) else {"float": value})
+            entry["args"].append({"buffer": names.index(value)} if isinstance(value, str) else {"int": value}
+                                 if isinstance(value, int) else {"float": value})
         spec["launches"].append(entry)
     spec["outputs"] = [{"buffer": names.index(n), "file": f"{folder}/{n}.out"} for n in outputs]
     return spec
@@ -87,7 +91,8 @@ def check(task, folder, expected):
 
 def totals(costs):
     """Of a variant's launches, one after another."""
-    return {"predicted_us": sum(c["predicted"][GPU]["time_s"] for c in costs) * 1e6, "limits": [c["predicted"][GPU]["limit"] for c in costs]}
+    return {"predicted_us": sum(c["predicted"][GPU]["time_s"] for c in costs) * 1e6,
+            "limits": [c["predicted"][GPU]["limit"] for c in costs]}
 
 
 def predict_task(task, folder):
@@ -105,7 +110,8 @@ def predict_task(task, folder):
         try:
             with open(f"{folder}/spec.json", "w") as f:
                 json.dump(spec_of(task, launches, names, list(expected), folder), f)
-            done = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", f"{folder}/spec.json"], capture_output=True, text=True)
+            done = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", f"{folder}/spec.json"], capture_output=True,
+                                  text=True)
             if done.returncode:
                 raise RuntimeError(done.stderr[-400:])
             costs = json.loads(done.stdout)
@@ -116,7 +122,8 @@ def predict_task(task, folder):
         except Exception as error:
             rows[label] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
         row = rows[label]
-        print(f"{task.name:14} {label:16} {row.get('predicted_us', float('nan')):9.2f} us  {'+'.join(row.get('limits', []))}  {row.get('error', '')}",
+        print(f"{task.name:14} {label:16} {row.get('predicted_us', float('nan')):9.2f} us  "
+              f"{'+'.join(row.get('limits', []))}  {row.get('error', '')}",
               flush=True)
     return rows
 
@@ -156,15 +163,18 @@ def compare_bytes(measured, predicted):
         counts, estimate = found[launch["index"]]["counts"], found[launch["index"]]["predicted"][GPU]
         dram = launch.get("dram__bytes_read.sum", 0)   # what a launch wrote is partly still in L2 when it ends
         l2 = 32 * launch.get("lts__t_sectors_srcunit_tex.sum", 0)
-        l1 = launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0) + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 0) \
-            + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum", 0)
-        rows.append((launch, counts, {"dram": (counts.get("footprint_read", 0), dram), "l2": (estimate["l2_bytes"], l2),
-                                      "l1": (32 * (counts.get("load_sectors", 0) + counts.get("store_sectors", 0)), 32 * l1)}))
+        l1 = (launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", 0)
+              + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", 0)
+            + launch.get("l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum", 0))
+        rows.append((launch, counts,
+                     {"dram": (counts.get("footprint_read", 0), dram), "l2": (estimate["l2_bytes"], l2),
+                      "l1": (32 * (counts.get("load_sectors", 0) + counts.get("store_sectors", 0)), 32 * l1)}))
     return rows
 
 
 def compare(tasks):
-    again = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True, text=True, check=True)
+    again = subprocess.run([f"{BUILD}/bench/cost/kernel_cost", "--again", f"{OUT}/predicted.json"], capture_output=True,
+                           text=True, check=True)
     predicted = json.loads(again.stdout)
     for rows in predicted.values():
         for row in rows.values():
@@ -187,16 +197,22 @@ def compare(tasks):
         if "-v" in os.environ.get("COST_FLAGS", ""):
             for v in sorted(both, key=lambda v: both[v][1]):
                 row, (model, real) = predicted[name][v], both[v]
-                parts = " | ".join(" ".join(f"{k} {x * 1e6:.1f}" for k, x in c["predicted"][GPU]["parts_s"].items() if x > 1e-7) for c in row["launches"])
-                print(f"    {v:18} measured {real:9.2f} us, predicted {model:9.2f} us ({model / real:5.2f}x, {'+'.join(row['limits'])}; {parts})")
+                parts = " | ".join(" ".join(f"{k} {x * 1e6:.1f}"
+                                            for k, x in c["predicted"][GPU]["parts_s"].items() if x > 1e-7)
+                                   for c in row["launches"])
+                print(f"    {v:18} measured {real:9.2f} us, predicted {model:9.2f} us ({model / real:5.2f}x, "
+                      f"{'+'.join(row['limits'])}; {parts})")
     if not taus:
         return print("nothing to compare")
     good = sum(r <= 1.2 for r in bests.values())
-    print(f"{len(taus)} tasks: median tau {statistics.median(taus.values()):.2f}, worst {min(taus.values()):.2f} ({min(taus, key=taus.get)}); "
-          f"predicted best within 1.2x of the measured best in {good} of {len(bests)} ({100 * good / len(bests):.0f} %)")
+    print(f"{len(taus)} tasks: median tau {statistics.median(taus.values()):.2f}, worst {min(taus.values()):.2f} "
+          f"({min(taus, key=taus.get)}); "
+          f"predicted best within 1.2x of the measured best in {good} of {len(bests)} ({100 * good / len(bests):.0f} "
+          f"%)")
     rows = compare_bytes(measured, predicted)
     for level in ("dram", "l2", "l1"):
         ratios = [a / b for _, _, r in rows for a, b in [r[level]] if a and b]
         if ratios:
             near = sum(0.9 <= x <= 1.1 for x in ratios)
-            print(f"{level}: {len(ratios)} launches, counted over ncu's bytes: median {statistics.median(ratios):.3f}, within 10 % in {near}")
+            print(f"{level}: {len(ratios)} launches, counted over ncu's bytes: median {statistics.median(ratios):.3f},"
+                  f" within 10 % in {near}")

@@ -1,6 +1,7 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task (docs/cost-model.md, "Against an H200").
 
     bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/cost_h200.py --count      there too: adds ncu's counters to a measured.json that has times
     bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
     bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
 
@@ -321,6 +322,15 @@ def measure_micro(options, result):
         write_json("measured.json", result)
 
 
+def count(options):
+    """The pass under ncu alone, beside times that are there already."""
+    with open(out_path("measured.json")) as f:
+        result = json.load(f)
+    result["ncu"] = measure_ncu(options, options.seconds)
+    write_json("measured.json", result)
+    print(f"ncu: {len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}")
+
+
 def machine(torch):
     p = torch.cuda.get_device_properties(0)
     facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size, "memory_bytes": p.total_memory, "torch": torch.__version__,
@@ -335,7 +345,8 @@ def machine(torch):
 
 
 def measure(options):
-    compile_all(options)
+    if not options.compiled:
+        compile_all(options)
     import torch
     tasks, has_micro = chosen(options), options.set == FITTED
     result = {"machine": machine(torch), "tasks": {}, "micro": {}, "ncu": {"error": "not run"}}
@@ -362,7 +373,7 @@ def measure(options):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = p.add_mutually_exclusive_group(required=True)
-    for flag in ("measure", "predict", "compare", "run-once"):
+    for flag in ("measure", "count", "predict", "compare", "run-once"):
         what.add_argument(f"--{flag}", action="store_true")
     what.add_argument("--compile-share", type=int)
     what.add_argument("--micro")
@@ -370,10 +381,11 @@ def main():
     p.add_argument("--tasks", default="")
     p.add_argument("--seconds", type=float, default=LIMIT_S)
     p.add_argument("--go-on", action="store_true", help="of --measure: keep the times that measured.json has already")
+    p.add_argument("--compiled", action="store_true", help="of --measure: Triton's cache has the kernels already (--compile-share was run)")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", "h200" if o.set == FITTED else o.set))
-    if o.measure:
-        return measure(o)
+    if o.measure or o.count:
+        return measure(o) if o.measure else count(o)
     if o.predict or o.compare:
         import cost_compare
         return cost_compare.predict(chosen(o)) if o.predict else cost_compare.compare(chosen(o))

@@ -26,14 +26,17 @@ def where_task():
 
     def reference(t):
         return torch.where(t["mask"] != 0, -3.0, t["x"].clamp(-0.5, 1.0) * 1.5 + 0.25)
-    return Task("where_chain", {"x": normal(n), "mask": below(2, n, dtype=I8), "o": zero(n), "t": zero(n), "u": zero(n)}, reference, 1e-6, {
+    return Task("where_chain",
+                {"x": normal(n), "mask": below(2, n, dtype=I8), "o": zero(n), "t": zero(n), "u": zero(n)}, reference,
+                1e-6, {
         "good": one(1024, 4),
         "tiny": one(32, 1),
         "tiny_idle": one(64, 8),
         "large": one(32768, 4),
         "apart": one(512, 4, True),
         "loop": launch(k_clamp_fill_loop, 132, filler=-3.0, B=1024, **clamp),
-        "unfused": [launch(k_clamp, n // 1024, o="t", B=1024, **clamp), launch(k_affine, n // 1024, x="t", o="u", n=n, B=1024),
+        "unfused": [launch(k_clamp, n // 1024, o="t", B=1024, **clamp),
+                    launch(k_affine, n // 1024, x="t", o="u", n=n, B=1024),
                     launch(k_fill, n // 1024, x="u", n=n, filler=-3.0, B=1024)],
     })
 
@@ -42,7 +45,8 @@ def adam_task():
     n, rate, beta1, beta2, eps = 1 << 22, 1e-2, 0.9, 0.99, 1e-8
     fix = dict(n=n, rate=rate, fix1=1 - beta1**3, fix2=1 - beta2**3, eps=eps)
     scalars = dict(fix, beta1=beta1, beta2=beta2)
-    tensors = {"p": normal(n), "g": normal(n), "m": normal(n), "v": ((n,), torch.float32, "uniform"), "o": zero(n), "m1": zero(n), "v1": zero(n)}
+    tensors = {"p": normal(n), "g": normal(n), "m": normal(n), "v": ((n,), torch.float32, "uniform"), "o": zero(n),
+               "m1": zero(n), "v1": zero(n)}
 
     def one(b, warps, apart=False):
         return launch(k_adam, n // b, warps=warps, B=b, APART=apart, **scalars)
@@ -58,7 +62,8 @@ def adam_task():
         "apart": one(256, 4, True),
         "loop": launch(k_adam_loop, 264, B=512, **scalars),
         "unfused": [launch(k_mix, n // 1024, x="m", o="m1", n=n, beta=beta1, SQUARE=False, B=1024),
-                    launch(k_mix, n // 1024, x="v", o="v1", n=n, beta=beta2, SQUARE=True, B=1024), launch(k_adam_step, n // 1024, B=1024, **fix)],
+                    launch(k_mix, n // 1024, x="v", o="v1", n=n, beta=beta2, SQUARE=True, B=1024),
+                    launch(k_adam_step, n // 1024, B=1024, **fix)],
     })
 
 
@@ -68,8 +73,8 @@ def group_norm_task():
     images, channels, groups, hw, eps = 128, 64, 8, 1024, 1e-5
     size, count = channels // groups * hw, images * groups
     sizes = dict(GROUPS=groups, SIZE=size, HW=hw)
-    tensors = {"x": normal(images, channels, hw), "w": normal(channels), "b": normal(channels), "o": zero(images, channels, hw), "mean": zero(count),
-               "scale": zero(count)}
+    tensors = {"x": normal(images, channels, hw), "w": normal(channels), "b": normal(channels),
+               "o": zero(images, channels, hw), "mean": zero(count), "scale": zero(count)}
 
     def block(warps):
         return launch(k_group_norm, count, warps=warps, eps=eps, **sizes)
@@ -84,13 +89,15 @@ def group_norm_task():
         "tiny_loop": loop(32, 1),
         "idle": loop(64, 8),
         "columns": launch(k_group_norm_columns, count // 32, warps=1, eps=eps, B=32, **sizes),
-        "unfused": [launch(k_group_stats, count, eps=eps, SIZE=size, B=1024), launch(k_group_apply, count * size // 1024, B=1024, **sizes)],
+        "unfused": [launch(k_group_stats, count, eps=eps, SIZE=size, B=1024),
+                    launch(k_group_apply, count * size // 1024, B=1024, **sizes)],
     })
 
 
 def log_softmax_grad_task():
     rows, cols = 4096, 2048
-    tensors = {"y": normal(rows, cols, dtype=F16), "g": normal(rows, cols, dtype=F16), "o": zero(rows, cols), "e": zero(rows, cols), "s": zero(rows)}
+    tensors = {"y": normal(rows, cols, dtype=F16), "g": normal(rows, cols, dtype=F16), "o": zero(rows, cols),
+               "e": zero(rows, cols), "s": zero(rows)}
 
     def block(r, warps):
         return launch(k_log_softmax_grad, rows // r, warps=warps, cols=cols, ROWS=r, B=cols)
@@ -115,11 +122,13 @@ def log_softmax_grad_task():
 
 def norm_grad_task():
     rows, cols, parts = 8192, 1024, 64
-    tensors = {"x": normal(rows, cols, dtype=BF16), "g": normal(rows, cols, dtype=BF16), "mean": normal(rows), "scale": normal(rows), "o": zero(cols),
-               "db": zero(cols), "pw": zero(parts, cols), "pb": zero(parts, cols), "t": zero(rows, cols)}
+    tensors = {"x": normal(rows, cols, dtype=BF16), "g": normal(rows, cols, dtype=BF16), "mean": normal(rows),
+               "scale": normal(rows), "o": zero(cols), "db": zero(cols), "pw": zero(parts, cols),
+               "pb": zero(parts, cols), "t": zero(rows, cols)}
 
     def part(split, br, bc, warps, **to):
-        return launch(k_norm_grad_part, cols // bc, split, warps=warps, rows=rows, cols=cols, SPLIT=split, BR=br, BC=bc, **to)
+        return launch(k_norm_grad_part, cols // bc, split, warps=warps, rows=rows, cols=cols, SPLIT=split, BR=br, BC=bc,
+                      **to)
 
     def total(x, p):
         return launch(k_total_part, cols // 128, parts, x=x, p=p, rows=rows, cols=cols, SPLIT=parts, BR=16, BC=128)
@@ -147,8 +156,8 @@ def norm_grad_task():
 
 def add_rms_task():
     rows, cols, eps = 4096, 2048, 1e-6
-    tensors = {"x": normal(rows, cols, dtype=BF16), "r": normal(rows, cols, dtype=BF16), "w": normal(cols), "h": zero(rows, cols, dtype=BF16),
-               "o": zero(rows, cols, dtype=BF16)}
+    tensors = {"x": normal(rows, cols, dtype=BF16), "r": normal(rows, cols, dtype=BF16), "w": normal(cols),
+               "h": zero(rows, cols, dtype=BF16), "o": zero(rows, cols, dtype=BF16)}
 
     def block(r, warps):
         return launch(k_add_rms, rows // r, warps=warps, cols=cols, eps=eps, ROWS=r, B=cols)
@@ -256,8 +265,8 @@ def index_add_task():
 
 def bag_task():
     bags, many, dim, words = 8192, 16, 256, 32000
-    tensors = {"ids": below(words, bags, many), "w": normal(bags, many), "table": normal(words, dim, dtype=F16), "o": zero(bags, dim),
-               "t": zero(bags * many, dim, dtype=F16)}
+    tensors = {"ids": below(words, bags, many), "w": normal(bags, many), "table": normal(words, dim, dtype=F16),
+               "o": zero(bags, dim), "t": zero(bags * many, dim, dtype=F16)}
 
     def block(b, warps):
         return launch(k_bag, bags, dim // b, warps=warps, dim=dim, L=many, B=b)
@@ -275,7 +284,8 @@ def bag_task():
         "spill": loop(64, 256, 2),
         "tiny": block(16, 1),
         "columns": launch(k_bag_columns, bags // 64, 16, warps=2, dim=dim, L=many, PART=dim // 16, B=64),
-        "unfused": [launch(k_bag_gather, bags * many // 8, dim=dim, ROWS=8, B=dim), launch(k_bag_sum, bags, dim=dim, L=many, B=dim)],
+        "unfused": [launch(k_bag_gather, bags * many // 8, dim=dim, ROWS=8, B=dim),
+                    launch(k_bag_sum, bags, dim=dim, L=many, B=dim)],
     })
 
 
@@ -294,7 +304,8 @@ def pool_task():
         "large": tile(64, 64, 4),
         "flat": launch(k_pool_flat, planes * oh * ow // 1024, B=1024, **sizes),
         "planes": launch(k_pool_planes, planes // 64, oh, warps=2, B=64, **sizes),
-        "separable": [launch(k_pool_across, planes * h // 8, W=w, OW=ow, ROWS=8, BC=64), launch(k_pool_down, planes, oh // 8, H=h, OH=oh, OW=ow, BR=8, BC=64)],
+        "separable": [launch(k_pool_across, planes * h // 8, W=w, OW=ow, ROWS=8, BC=64),
+                      launch(k_pool_down, planes, oh // 8, H=h, OH=oh, OW=ow, BR=8, BC=64)],
     })
 
 
@@ -317,7 +328,8 @@ def resize_task():
         "large": tile(128, 128, 4),
         "flat": launch(k_resize_flat, n // 1024, B=1024, **sizes),
         "planes": launch(k_resize_planes, planes // 64, 2 * h, warps=2, B=64, **sizes),
-        "separable": [launch(k_resize_across, n // 2 // 1024, W=w, B=1024), launch(k_resize_down, n // 1024, B=1024, **sizes)],
+        "separable": [launch(k_resize_across, n // 2 // 1024, W=w, B=1024),
+                      launch(k_resize_down, n // 1024, B=1024, **sizes)],
     })
 
 
@@ -325,15 +337,17 @@ def conv_task():
     batch, channels, length = 4, 1024, 2048
     rows = batch * channels
     sizes = dict(C=channels, T=length)
-    tensors = {"x": normal(rows, length, dtype=F16), "w": normal(channels, 4), "bias": normal(channels), "o": zero(rows, length, dtype=F16),
-               "u": zero(rows, length)}
+    tensors = {"x": normal(rows, length, dtype=F16), "w": normal(channels, 4), "bias": normal(channels),
+               "o": zero(rows, length, dtype=F16), "u": zero(rows, length)}
 
     def tile(r, b, warps):
         return launch(k_conv, rows // r, length // b, warps=warps, ROWS=r, B=b, **sizes)
 
     def reference(t):
-        x = functional.pad(t["x"].double().view(batch, channels, length), (3, 0))   # in double, which no tensor core rounds
-        return functional.silu(functional.conv1d(x, t["w"].double()[:, None], t["bias"].double(), groups=channels)).view(rows, length)
+        # in double, which no tensor core rounds
+        x = functional.pad(t["x"].double().view(batch, channels, length), (3, 0))
+        return functional.silu(functional.conv1d(x, t["w"].double()[:, None], t["bias"].double(),
+                                                 groups=channels)).view(rows, length)
     return Task("conv1d", tensors, reference, 1e-2, {
         "good": tile(1, 1024, 4),
         "tile": tile(8, 128, 4),
@@ -355,7 +369,8 @@ def bmm_task():
 
     def tile(bm, bn, bk, warps, stages=3, kernel=k_bmm):
         return launch(kernel, n // bn, m // bm, batch, warps=warps, stages=stages, BM=bm, BN=bn, BK=bk, **sizes)
-    tensors = {"a": normal(batch, m, k, dtype=BF16), "b": normal(batch, k, n, dtype=BF16), "o": zero(batch, m, n, dtype=BF16)}
+    tensors = {"a": normal(batch, m, k, dtype=BF16), "b": normal(batch, k, n, dtype=BF16),
+               "o": zero(batch, m, n, dtype=BF16)}
     return Task("bmm", tensors, lambda t: torch.bmm(t["a"].float(), t["b"].float()), 3e-2, {
         "good": tile(128, 128, 64, 8),
         "tile64": tile(64, 64, 64, 4),
@@ -381,7 +396,8 @@ def gemv_task():
         "tiny_loop": loop(1, 32, 1),
         "idle": loop(1, 64, 8),
         "columns": launch(k_gemv_columns, rows // 32, warps=1, cols=cols, B=32),
-        "split": [launch(k_clear, rows // 1024, n=rows, B=1024), launch(k_gemv_split, rows // 8, cols // 512, cols=cols, ROWS=8, B=512)],
+        "split": [launch(k_clear, rows // 1024, n=rows, B=1024),
+                  launch(k_gemv_split, rows // 8, cols // 512, cols=cols, ROWS=8, B=512)],
         "dot": launch(k_gemv_dot, rows // 64, cols=cols, BM=64, BK=64),
     })
 
@@ -389,7 +405,8 @@ def gemv_task():
 def w8_task():
     m, n, k = 64, 8192, 2048
     sizes = dict(M=m, N=n, K=k)
-    tensors = {"x": normal(m, k, dtype=F16), "w": below(127, n, k, dtype=I8), "scale": normal(n), "o": zero(m, n), "t": zero(n, k, dtype=F16)}
+    tensors = {"x": normal(m, k, dtype=F16), "w": below(127, n, k, dtype=I8), "scale": normal(n), "o": zero(m, n),
+               "t": zero(n, k, dtype=F16)}
 
     def tile(bm, bn, bk, warps, stages=3, kernel=k_w8):
         return launch(kernel, n // bn, m // bm, warps=warps, stages=stages, BM=bm, BN=bn, BK=bk, **sizes)
@@ -425,7 +442,8 @@ def linear_attention_task():
     def reference(t):
         return (t["q"].float() @ t["k"].float().transpose(1, 2)).tril() @ t["v"].float() * scale
     return Task("linear_attention", tensors, reference, 2e-2, {
-        "parallel": [launch(k_linear_state, chunks, heads, S=s, D=d, C=64), launch(k_linear_before, heads, d * d // 512, chunks=chunks, SIZE=d * d, B=512),
+        "parallel": [launch(k_linear_state, chunks, heads, S=s, D=d, C=64),
+                     launch(k_linear_before, heads, d * d // 512, chunks=chunks, SIZE=d * d, B=512),
                      launch(k_linear_join, chunks, heads, C=64, **sizes)],
         "chunk64": chunk(64, 4),
         "chunk16": chunk(16, 1),
@@ -436,8 +454,9 @@ def linear_attention_task():
     })
 
 
-TASKS = (where_task, adam_task, group_norm_task, log_softmax_grad_task, norm_grad_task, add_rms_task, topk_task, down_task, permute_task, index_add_task,
-         bag_task, pool_task, resize_task, conv_task, bmm_task, gemv_task, w8_task, linear_attention_task)
+TASKS = (where_task, adam_task, group_norm_task, log_softmax_grad_task, norm_grad_task, add_rms_task, topk_task,
+         down_task, permute_task, index_add_task, bag_task, pool_task, resize_task, conv_task, bmm_task, gemv_task,
+         w8_task, linear_attention_task)
 
 
 def make_tasks():

@@ -148,7 +148,8 @@ def k_group_norm_columns(x, w, b, o, eps, GROUPS: tl.constexpr, SIZE: tl.constex
     scale = tl.rsqrt(square / SIZE - mean * mean + eps)
     for i in range(0, SIZE):
         channel = group % GROUPS * (SIZE // HW) + i // HW
-        tl.store(o + group * SIZE + i, (tl.load(x + group * SIZE + i) - mean) * scale * tl.load(w + channel) + tl.load(b + channel))
+        tl.store(o + group * SIZE + i,
+                 (tl.load(x + group * SIZE + i) - mean) * scale * tl.load(w + channel) + tl.load(b + channel))
 
 
 @triton.jit
@@ -169,7 +170,8 @@ def k_group_apply(x, mean, scale, w, b, o, GROUPS: tl.constexpr, SIZE: tl.conste
     i = tl.program_id(0) * B + tl.arange(0, B)
     group = i // SIZE
     channel = group % GROUPS * (SIZE // HW) + i % SIZE // HW
-    tl.store(o + i, (tl.load(x + i) - tl.load(mean + group)) * tl.load(scale + group) * tl.load(w + channel) + tl.load(b + channel))
+    tl.store(o + i, (tl.load(x + i) - tl.load(mean + group)) * tl.load(scale + group) * tl.load(w + channel)
+             + tl.load(b + channel))
 
 
 @triton.jit

@@ -97,7 +97,8 @@ def k_bag_gather(ids, table, t, dim, ROWS: tl.constexpr, B: tl.constexpr):
 def k_bag_sum(t, w, o, dim, L: tl.constexpr, B: tl.constexpr):
     j = tl.program_id(0) * L + tl.arange(0, L)
     d = tl.arange(0, B)
-    tl.store(o + tl.program_id(0) * dim + d, tl.sum(tl.load(t + j[:, None] * dim + d[None, :]).to(tl.float32) * tl.load(w + j)[:, None], 0))
+    tl.store(o + tl.program_id(0) * dim + d,
+             tl.sum(tl.load(t + j[:, None] * dim + d[None, :]).to(tl.float32) * tl.load(w + j)[:, None], 0))
 
 
 @triton.jit
@@ -108,9 +109,11 @@ def k_pool(x, o, H, W, OH, OW, BR: tl.constexpr, BC: tl.constexpr):
     for dr in tl.static_range(-1, 2):
         for dc in tl.static_range(-1, 2):
             rr, cc = r[:, None] * 2 + dr, c[None, :] * 2 + dc
-            v = tl.load(x + (tl.program_id(0) * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W), other=-float("inf"))
+            v = tl.load(x + (tl.program_id(0) * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W),
+                        other=-float("inf"))
             top = tl.maximum(top, v)
-    tl.store(o + (tl.program_id(0) * OH + r[:, None]) * OW + c[None, :], top, mask=(r < OH)[:, None] & (c < OW)[None, :])
+    tl.store(o + (tl.program_id(0) * OH + r[:, None]) * OW + c[None, :], top,
+             mask=(r < OH)[:, None] & (c < OW)[None, :])
 
 
 @triton.jit
@@ -121,7 +124,8 @@ def k_pool_flat(x, o, H, W, OH, OW, B: tl.constexpr):
     for dr in tl.static_range(-1, 2):
         for dc in tl.static_range(-1, 2):
             rr, cc = r * 2 + dr, c * 2 + dc
-            v = tl.load(x + (plane * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W), other=-float("inf"))
+            v = tl.load(x + (plane * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W),
+                        other=-float("inf"))
             top = tl.maximum(top, v)
     tl.store(o + i, top)
 
@@ -135,7 +139,8 @@ def k_pool_planes(x, o, H, W, OH, OW, B: tl.constexpr):
         for dr in tl.static_range(-1, 2):
             for dc in tl.static_range(-1, 2):
                 rr, cc = r * 2 + dr, c * 2 + dc
-                v = tl.load(x + (plane * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W), other=-float("inf"))
+                v = tl.load(x + (plane * H + rr) * W + cc, mask=(rr >= 0) & (rr < H) & (cc >= 0) & (cc < W),
+                            other=-float("inf"))
                 top = tl.maximum(top, v)
         tl.store(o + (plane * OH + r) * OW + c, top)
 
@@ -158,8 +163,10 @@ def k_pool_down(t, o, H, OH, OW, BR: tl.constexpr, BC: tl.constexpr):
     top = tl.full([BR, BC], -float("inf"), tl.float32)
     for dr in tl.static_range(-1, 2):
         rr = r[:, None] * 2 + dr
-        top = tl.maximum(top, tl.load(t + (tl.program_id(0) * H + rr) * OW + c[None, :], mask=(rr >= 0) & (rr < H) & (c < OW)[None, :], other=-float("inf")))
-    tl.store(o + (tl.program_id(0) * OH + r[:, None]) * OW + c[None, :], top, mask=(r < OH)[:, None] & (c < OW)[None, :])
+        top = tl.maximum(top, tl.load(t + (tl.program_id(0) * H + rr) * OW + c[None, :],
+                                      mask=(rr >= 0) & (rr < H) & (c < OW)[None, :], other=-float("inf")))
+    tl.store(o + (tl.program_id(0) * OH + r[:, None]) * OW + c[None, :], top,
+             mask=(r < OH)[:, None] & (c < OW)[None, :])
 
 
 @triton.jit
@@ -224,7 +231,8 @@ def k_resize_down(t, o, H, W, B: tl.constexpr):
     fr = tl.maximum(r * 0.5 - 0.25, 0.0)
     r0 = fr.to(tl.int32)
     ar = fr - r0
-    tl.store(o + i, tl.load(t + (p + r0) * 2 * W + c) * (1 - ar) + tl.load(t + (p + tl.minimum(r0 + 1, H - 1)) * 2 * W + c) * ar)
+    tl.store(o + i, tl.load(t + (p + r0) * 2 * W + c) * (1 - ar)
+             + tl.load(t + (p + tl.minimum(r0 + 1, H - 1)) * 2 * W + c) * ar)
 
 
 @triton.jit
@@ -235,7 +243,8 @@ def k_conv(x, w, bias, o, C, T, ROWS: tl.constexpr, B: tl.constexpr):
     v = tl.zeros([ROWS, B], tl.float32) + tl.load(bias + channel)[:, None]
     for j in tl.static_range(4):
         at = t[None, :] + (j - 3)
-        v += tl.load(w + channel * 4 + j)[:, None] * tl.load(x + r[:, None] * T + at, mask=at >= 0, other=0.0).to(tl.float32)
+        v += tl.load(w + channel * 4 + j)[:, None] * tl.load(x + r[:, None] * T + at, mask=at >= 0,
+                                                             other=0.0).to(tl.float32)
     tl.store(o + r[:, None] * T + t[None, :], v / (1 + tl.exp(-v)))
 
 
@@ -243,7 +252,8 @@ def k_conv(x, w, bias, o, C, T, ROWS: tl.constexpr, B: tl.constexpr):
 def k_conv_tap(x, w, u, C, T, J: tl.constexpr, B: tl.constexpr):
     t = tl.program_id(1) * B + tl.arange(0, B)
     at = tl.program_id(0) * T + t
-    v = tl.load(w + tl.program_id(0) % C * 4 + J) * tl.load(x + at + (J - 3), mask=t + (J - 3) >= 0, other=0.0).to(tl.float32)
+    v = tl.load(w + tl.program_id(0) % C * 4 + J) * tl.load(x + at + (J - 3), mask=t + (J - 3) >= 0,
+                                                            other=0.0).to(tl.float32)
     if J > 0:
         v += tl.load(u + at)
     tl.store(u + at, v)
@@ -425,7 +435,8 @@ def k_linear_join(q, k, v, st, o, S, scale, D: tl.constexpr, C: tl.constexpr):
     n = tl.program_id(0) * C + i
     at = base + n[:, None] * D + d[None, :]
     x = tl.load(q + at)
-    state = tl.load(st + (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * D * D + d[:, None] * D + d[None, :])
+    state = tl.load(st + (tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)) * D * D + d[:, None] * D
+                    + d[None, :])
     s = tl.where(i[:, None] >= i[None, :], tl.dot(x, tl.load(k + base + n[None, :] * D + d[:, None])), 0.0)
     tl.store(o + at, (tl.dot(s.to(tl.float16), tl.load(v + at)) + tl.dot(x, state.to(tl.float16))) * scale)
 

@@ -92,6 +92,14 @@ def k_op(sink, one, OP: tl.constexpr, REPEAT: tl.constexpr, B: tl.constexpr):
             n = tl.umulhi(n.to(tl.uint32, bitcast=True), 0xCD9E8D57).to(tl.int32, bitcast=True) ^ 77
         elif OP == "idiv":
             n = 1000000007 // (n + 3)
+        elif OP == "from_byte":
+            n = n + (n.to(tl.int8).to(tl.float32) * one).to(tl.int32, bitcast=True)
+        elif OP == "from_int":
+            n = n + (n.to(tl.float32) * one).to(tl.int32, bitcast=True)
+        elif OP == "to_int":
+            n = n + (n.to(tl.float32, bitcast=True) * one).to(tl.int32)
+        elif OP == "bits":                   # what the three above are without the conversion
+            n = n + (n.to(tl.float32, bitcast=True) * one).to(tl.int32, bitcast=True)
     if tl.sum(v, 0) + tl.sum(n, 0) == 1.25:
         tl.store(sink, 1.0)
 
@@ -222,7 +230,7 @@ def stride(x):
 
 def ops(x):
     for op in ("fma", "add", "max", "half", "bfloat", "exp2", "exp", "log", "rsqrt", "sqrt", "div", "erf", "imul", "ixor", "imulhi", "sqrt_rn", "div_rn",
-               "sin", "idiv"):
+               "sin", "idiv", "from_byte", "from_int", "to_int", "bits"):
         x.note("ops_s", op, lambda: x.sms * 8 * 128 * 2048 / x.timed(k_op, x.sms * 8, x.sink, 1.0, OP=op, REPEAT=128, B=2048, num_warps=8, count=3) * 1e6)
 
 

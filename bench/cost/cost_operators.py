@@ -1,6 +1,7 @@
 """What PyTorch's operators take on a GPU, one by one: the table of src/cost/cost_operators.c (docs/cost-model.md, "The reference").
 
     bench/cost/cost_operators.py --measure    on a machine with a GPU, some two minutes: writes $OUT/operators.json
+    bench/cost/cost_operators.py --count      without one: what the cost log says of each case, again
     bench/cost/cost_operators.py --fit        reads it and prints the rows of the table
     bench/cost/cost_operators.py --compare    reads it and prints predicted beside measured times, by operator
 
@@ -25,7 +26,12 @@ sys.dont_write_bytecode = True
 START = time.monotonic()
 SIZES = [1 << 8, 1 << 12, 1 << 16, 1 << 20, 1 << 24]
 COLUMNS = {1 << 8: 32, 1 << 12: 64, 1 << 16: 256, 1 << 20: 1024, 1 << 24: 4096}   # of operators that do not care
-EXTENTS = [1 << p for p in (4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 20)]   # of sums and the like
+EXTENTS = [1 << p for p in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13, 16, 20)]   # of sums and the like
+SORTED = [33, 129, 1025, 2049, 4097]                    # one more than one of sort's kernels takes
+RUNS = [1, 2, 4, 8, 16, 64, 256, 4096]                  # neighbours of one operand in what cat and stack make
+NORM_LEAST = 16                                         # extent of a norm
+AGAIN_BYTES = 8 << 20                                   # read twice, with others between
+WARM_MAX = 16 << 20                                     # bytes of an operator that is timed with its operands in L2 too
 INNER = 256                                             # neighbours that are kept where another dimension is summed
 UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu hardswish hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward
 mish neg reciprocal relu round rsqrt sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan logical_not""".split()
@@ -38,6 +44,35 @@ INTEGER = "bitwise_and bitwise_or bitwise_xor __lshift__ __rshift__".split()
 
 ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean linalg_vector_norm norm cumsum cumprod cummax logcumsumexp sort topk _softmax
 _log_softmax""".split()
+
+
+def joins(case, aten, torch, n):
+    """cat and stack: what they make of runs of each operand in turn, and of whole operands."""
+    for run in (r for r in RUNS if 2 * r <= n):
+        a, b = torch.rand(n // run // 2, run), torch.rand(n // run // 2, run)
+        case("cat", f"{n} by {run}", aten.cat, [a, b], 1)
+        case("stack", f"{n} by {run}", aten.stack, [a, b], 1)
+    case("cat", f"{n} whole", aten.cat, [a, b], 0)
+    case("stack", f"{n} whole", aten.stack, [a, b])
+
+
+def narrow(case, aten, torch, n):
+    """Element-wise operators whose operands are bytes."""
+    shape, size = (n // COLUMNS[n], COLUMNS[n]), f"{n}"
+    x, y, pixels = torch.rand(shape), torch.rand(shape), torch.randint(0, 200, shape, dtype=torch.uint8)
+    case("_to_copy", size + " of bytes", aten._to_copy, pixels, dtype=torch.float32)
+    case("_to_copy", size + " of fp8", aten._to_copy, x.to(torch.float8_e4m3fn), dtype=torch.float32)
+    for name in ("bitwise_and", "bitwise_or", "__rshift__", "add", "sub"):
+        case(name, size + " of bytes", getattr(aten, name), pixels, pixels % 4)
+    case("logical_and", size + " of bytes", aten.logical_and, x > 1, y > 1)
+
+
+def sorts(case, aten, torch, n):
+    """sort just beyond what one of its kernels takes: it fills up with nothing."""
+    for extent in (e for e in SORTED if e <= n):
+        inner = min(max(n // extent, 1), INNER)
+        case("sort", f"{n} by {extent} last", aten.sort, torch.rand(max(n // extent, 1), extent), 1)
+        case("sort", f"{n} by {extent} other", aten.sort, torch.rand(max(n // extent // inner, 1), extent, inner), 1)
 
 
 def reductions(case, aten, torch, n):
@@ -65,7 +100,7 @@ def reductions(case, aten, torch, n):
             case("_fused_rms_norm", f"{n} by {extent}", aten._fused_rms_norm, last, [extent], w, 1e-5)
         target = torch.randint(0, extent, (n // extent,))
         case("nll_loss_forward", f"{n} by {extent}", aten.nll_loss_forward, last, target, None, 1, -100)
-        if 4 * extent <= n:
+        if NORM_LEAST <= extent <= n // 4:
             # statistics over a group of 4 channels, and over a channel of all samples
             grouped = torch.rand(n // extent // 4, 16, extent // 4) if n >= 16 * extent else torch.rand(1, 16, n // 16)
             images, channels, each = grouped.shape
@@ -110,6 +145,16 @@ def products(case, aten, torch):
         case("convolution", label, aten.convolution, image, weight, torch.rand(channels), *args, False, [0, 0], 1)
         case("convolution", label + " transposed", aten.convolution, image, weight, torch.rand(channels), *args, True, [0, 0], 1)
         case("convolution", label + " groups", aten.convolution, image, weight[:, :1].contiguous(), torch.rand(channels), *args, False, [0, 0], channels)
+    for batch, side, (before, after), kernel in ((b, s, c, k) for b in (4, 64, 512) for s in (24, 60) for c in ((3, 16), (3, 48), (12, 32), (48, 24), (32, 128)) for k in (3, 5)):
+        if 2 * batch * before * after * side ** 2 * kernel ** 2 > 1 << 35 or batch * max(before, after) * side ** 2 > 1 << 26:
+            continue
+        image, weight = torch.rand(batch, before, side, side), torch.rand(after, before, kernel, kernel)
+        case("convolution", f"{batch}x{before}x{side}x{side} to {after}, kernel {kernel}", aten.convolution, image, weight, torch.rand(after), [1, 1], [kernel // 2] * 2, [1, 1],
+             False, [0, 0], 1)
+    for m, n, k in ((m, n, k) for m in (1 << 12, 1 << 15, 1 << 18) for n in (24, 50, 100) for k in (20, 50, 90)):
+        a, b, c, size = torch.rand(m, k), torch.rand(k, n), torch.rand(n), f"{m}x{n} of {k}"
+        case("mm", size, aten.mm, a, b)
+        case("addmm", size, aten.addmm, c, a, torch.rand(n, k).t())
     for batch, channels, length in ((2, 4, 48), (8, 32, 1024), (64, 64, 4096)):
         case("convolution", f"1d, {batch}x{channels}x{length}", aten.convolution, torch.rand(batch, channels, length), torch.rand(channels, channels, 3), None, [1], [1], [1],
              False, [0], 1)
@@ -163,9 +208,8 @@ def cases(torch):
         case("flip", size, aten.flip, x, [1])
         case("roll", size, aten.roll, x, [3], [1])
         case("repeat", size, aten.repeat, x[: max(n // cols // 2, 1)], [2, 1])
-        case("cat", size, aten.cat, [x, y], 1)
-        case("cat", size + " rows", aten.cat, [x, y], 0)
-        case("stack", size, aten.stack, [x, y])
+        joins(case, aten, torch, n)
+        narrow(case, aten, torch, n)
         case("constant_pad_nd", size, aten.constant_pad_nd, x, [1, 1])
         case("diag_embed", size, aten.diag_embed, x.view(-1)[: max(int(math.isqrt(n)), 1)])
         case("zeros_like", size, aten.zeros_like, x)
@@ -197,6 +241,7 @@ def cases(torch):
         case("index_put_", size, aten.index_put_, x.clone(), [rows_at], y)
         case("bucketize", size, aten.bucketize, x, torch.linspace(0, 2, 64))
         reductions(case, aten, torch, n)
+        sorts(case, aten, torch, n)
         # images: (2, 16, H, W) of about n elements
         side = max(int(math.isqrt(n // 32)), 8)
         image = torch.rand(2, 16, side, side)
@@ -204,7 +249,7 @@ def cases(torch):
         case("max_pool2d_with_indices", size, aten.max_pool2d_with_indices, image, [2, 2])
         case("avg_pool2d", size, aten.avg_pool2d, image, [2, 2])
         case("_adaptive_avg_pool2d", size, aten._adaptive_avg_pool2d, image, [4, 4])
-        for many in (1 << p for p in (4, 8, 12, 16) if n >> p >= 64):
+        for many in (1 << p for p in (4, 8, 12, 16, 18, 20) if n >> p >= 4):
             wide = torch.rand(many // 16, 16, math.isqrt(n // many), math.isqrt(n // many))
             case("upsample_bilinear2d", f"{n} by {many}", aten.upsample_bilinear2d, wide, [2 * d for d in wide.shape[2:]], False)
         case("upsample_nearest2d", size, aten.upsample_nearest2d, image, [2 * side, 2 * side])
@@ -248,61 +293,142 @@ def own_kernels(torch, folder):
     return found
 
 
-def times_of(torch, clock, call):
+def chain(torch, x, count):
+    """The same operator on what the one before it made."""
+    for _ in range(count):
+        x = torch.ops.aten.sigmoid(x)
+    return x
+
+
+def l2_calls(torch):
+    """(label, call): what L2 still holds. Chains of operators of many sizes, and one operator whose operand was read before others moved some MiB."""
+    found, small = [], torch.rand(AGAIN_BYTES // 4)
+    for n in (1 << p for p in range(16, 26)):
+        x = torch.rand(n)
+        found += [(f"eager chain {count} of {n}", lambda x=x, count=count: chain(torch, x, count)) for count in (1, 2, 4, 8)]
+    for mib in (8, 16, 32, 48, 64, 96, 128, 192):
+        between = torch.rand(mib << 17)           # half of it is read, half written
+        before = lambda between=between: (torch.ops.aten.amax(small), torch.ops.aten.sigmoid(between))
+        found += [(f"before {mib} MiB", before), (f"again after {mib} MiB", lambda before=before: (before(), torch.ops.aten.amax(small)))]
+    return found
+
+
+def settled(torch, call):
+    """Runs it until nothing new is compiled or allocated; its milliseconds."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            call()
+    torch.cuda.synchronize()
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a.record()
+    call()
+    b.record()
+    torch.cuda.synchronize()
+    return a.elapsed_time(b)
+
+
+def times_of(torch, clock, call, kept, with_warm):
+    """Microseconds with a cold L2 and, on demand, right behind itself; those that are kept are not measured again."""
+    times = {k: kept[k] for k in ("cold_us", "cold_spread_us", "warm_us") if k in kept}
     with torch.no_grad():
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(2):
-                call()
-        torch.cuda.synchronize()
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        call()
-        b.record()
-        torch.cuda.synchronize()
-        count, repeats = (10, 5) if a.elapsed_time(b) < 0.5 else (2, 3)
-        cold, spread = clock.cold_us(call, count, repeats=repeats)
-        return {"cold_us": cold, "cold_spread_us": spread}
+        if "cold_us" not in times:
+            count, repeats = (10, 5) if settled(torch, call) < 0.5 else (2, 3)
+            times["cold_us"], times["cold_spread_us"] = clock.cold_us(call, count, repeats=repeats)
+        if with_warm and "warm_us" not in times:
+            call()
+            times["warm_us"] = clock.warm_us(call, 10, repeats=3)
+    return times
+
+
+def measured_before(options, path):
+    if not options.go_on or not os.path.exists(path):
+        return [], {}
+    with open(path) as f:
+        found = json.load(f)
+    return found["own"], {(r["name"], r["label"]): r for r in found["operators"] if "cold_us" in r}
+
+
+def time_own(torch, clock, own):
+    """Adds to `own` what it does not have yet of Triton's addition and of what L2 holds."""
+    have = {row["label"] for row in own}
+    with tempfile.TemporaryDirectory() as folder:
+        for label, call in own_kernels(torch, folder) + l2_calls(torch):
+            if label not in have:
+                own.append({"label": label, **times_of(torch, clock, call, {}, False)})
+
+
+def time_case(torch, clock, call, kept):
+    """The row of one case: what the cost log says of it, and its times. Of a kept one the log's words stay too (--count renews them)."""
+    import oracle_cost
+    row = {"launches": kept["launches"]} if kept.get("launches") else {}
+    if not row:
+        with torch.no_grad(), oracle_cost.OpLog() as log:
+            out = call()
+        row["launches"] = oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]
+    is_small = sum(l["bytes"] for l in row["launches"]) <= WARM_MAX and not any(l["dot_flops"] for l in row["launches"])
+    return row | times_of(torch, clock, call, kept, is_small)
 
 
 def measure(options):
     import torch
-    import oracle_cost
     from cost_h200 import Clock, machine
     torch.set_default_device("cuda")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    clock, rows, own = Clock(torch), [], []
     os.makedirs(os.environ["OUT"], exist_ok=True)
-    path, before = os.path.join(os.environ["OUT"], "operators.json"), {}
-    if options.go_on and os.path.exists(path):
-        with open(path) as f:
-            found = json.load(f)
-        own, before = found["own"], {(r["name"], r["label"]): r for r in found["operators"] if "error" not in r}
-    with tempfile.TemporaryDirectory() as folder:
-        for label, call in own_kernels(torch, folder) if not own else []:
-            own.append({"label": label, **times_of(torch, clock, call)})
-    print(f"[{time.monotonic() - START:.1f} s] own kernels", flush=True)
+    path = os.path.join(os.environ["OUT"], "operators.json")
+    own, before = measured_before(options, path)
+    clock, rows, said = Clock(torch), [], time.monotonic() - START
+    time_own(torch, clock, own)
+    print(f"[{time.monotonic() - START:.1f} s] own kernels, from {said:.1f} s on", flush=True)
+    late = 0
     for name, label, call in cases(torch):
-        row = {"name": name, "label": label}
+        row, kept = {"name": name, "label": label}, before.get((name, label), {})
         if time.monotonic() - START > options.seconds:
-            row["error"] = "not measured: out of time"
+            late += 1
+            row |= kept or {"error": "not measured: out of time"}
         else:
             try:
-                with torch.no_grad(), oracle_cost.OpLog() as log:
-                    out = call()
-                row["launches"] = oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]
-                del out, log
-                kept = before.get((name, label))
-                row |= {k: kept[k] for k in ("cold_us", "cold_spread_us")} if kept else times_of(torch, clock, call)
+                row |= time_case(torch, clock, call, kept)
             except Exception as error:
                 row["error"] = f"{type(error).__name__}: {str(error)[:200]}"
         rows.append(row)
-    with open(path, "w") as f:
+    with open(path + ".part", "w") as f:
         json.dump({"machine": machine(torch), "own": own, "operators": rows}, f, indent=0)
+    os.replace(path + ".part", path)
     bad = [r for r in rows if "error" in r]
-    print(f"[{time.monotonic() - START:.1f} s] {len(rows)} cases, {len(bad)} of them without a time")
+    print(f"[{time.monotonic() - START:.1f} s] {len(rows)} cases, {len(bad)} of them without a time; {late} not tried")
     for r in bad:
         print(f"  {r['name']} {r['label']}: {r['error'][:120]}")
+
+
+def count(options):
+    """What the cost log says of each case, again, from shapes alone: the log may have learned since the times were measured."""
+    import torch
+    import oracle_cost
+    path = os.path.join(os.environ["OUT"], "operators.json")
+    with open(path) as f:
+        found = json.load(f)
+    rows, changed = {(r["name"], r["label"]): r for r in found["operators"]}, 0
+    with torch.device("meta"), torch.no_grad():
+        for name, label, call in cases(torch):
+            row = rows.get((name, label))
+            if not row or "cold_us" not in row:
+                continue
+            try:
+                with oracle_cost.OpLog() as log:
+                    out = call()
+            except Exception as error:
+                print(f"{name} {label}: {type(error).__name__}: {str(error)[:100]}")
+                continue
+            now = oracle_cost.launches(log, oracle_cost.tensors_in(out))[0]
+            if [l["name"] for l in now] == [l["name"] for l in row["launches"]]:
+                changed += now != row["launches"]
+                row["launches"] = now
+    with open(path + ".part", "w") as f:
+        json.dump(found, f, indent=0)
+    os.replace(path + ".part", path)
+    print(f"{changed} of {len(rows)} cases have other counts now")
 
 
 # ---- fitting ----
@@ -334,6 +460,28 @@ def measured():
     return [r for r in found["operators"] if "error" not in r and [l["name"] for l in r["launches"]] == [r["name"]]]
 
 
+def means(cases, value):
+    """Of each size the geometric mean over its cases, None where there are none."""
+    by_size = [[value(c) for c in cases if c["label"].split()[0] == str(n) and value(c)] for n in SIZES]
+    return [statistics.geometric_mean(v) if v else None for v in by_size]
+
+
+def row_of(cases):
+    """(times at SIZES, the share of each with warm operands, bytes at the last), or None where too little was timed. Where there are not enough elements for one result,
+    one result; a last size that was not timed is the one before, as many times as there are more elements. Warm shares beyond what fits L2 are those of the size before."""
+    us = means(cases, lambda c: c["cold_us"])
+    last = max((i for i, v in enumerate(us) if v), default=-1)
+    if last < len(SIZES) - 2:
+        return None
+    us = [next(v for v in us[i:] if v) for i in range(last + 1)]
+    bytes_most = max(c["launches"][0]["bytes"] for c in cases if c["label"].split()[0] == str(SIZES[last]))
+    step = SIZES[-1] // SIZES[-2]
+    us, bytes_most = us + [us[-1] * step] * (len(SIZES) - 1 - last), bytes_most * step ** (len(SIZES) - 1 - last)
+    warm = means(cases, lambda c: min(c["warm_us"] / c["cold_us"], 1) if "warm_us" in c else None)
+    known = [i for i, v in enumerate(warm) if v]
+    return us, [warm[min(known, key=lambda k: abs(k - i))] if known else 1 for i in range(len(SIZES))], bytes_most
+
+
 def fit(options):
     lib, by_row, products = library(), {}, []
     for r in measured():
@@ -344,16 +492,10 @@ def fit(options):
             by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"] and launch["form"] != "all" else 0), []).append(r)
     with open(os.path.join(ROOT, "src", "cost", "cost_operators.inc"), "w") as f:
         for (name, form, extent), cases in sorted(by_row.items()):
-            by_size = [[c["cold_us"] for c in cases if c["label"].split()[0] == str(n)] for n in SIZES]
-            last = max(i for i, v in enumerate(by_size) if v) if any(by_size) else 0
-            if last < len(SIZES) - 2:
-                continue
-            # Where there are not enough elements for one result, one result; a last size that was not timed is the one before, sixteen times.
-            us = [statistics.geometric_mean(next(v for v in by_size[i:] if v)) for i in range(last + 1)]
-            bytes_most = max(c["launches"][0]["bytes"] for c in cases if c["label"].split()[0] == str(SIZES[last]))
-            step = SIZES[-1] // SIZES[-2]
-            us, bytes_most = us + [us[-1] * step] * (len(SIZES) - 1 - last), bytes_most * step ** (len(SIZES) - 1 - last)
-            f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}}},\n')
+            row = row_of(cases)
+            if row:
+                us, warm, bytes_most = row
+                f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}, {{{", ".join(f"{v:.2f}" for v in warm)}}}}},\n')
     with open(os.path.join(ROOT, "src", "cost", "cost_products.inc"), "w") as f:
         for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):
             launch, is_half = r["launches"][0], dot_of(r["label"]) == 2
@@ -376,14 +518,14 @@ def compare(options):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = p.add_mutually_exclusive_group(required=True)
-    for flag in ("measure", "fit", "compare"):
+    for flag in ("measure", "count", "fit", "compare"):
         what.add_argument(f"--{flag}", action="store_true")
     p.add_argument("--seconds", type=float, default=150)
     p.add_argument("--go-on", action="store_true", help="keep the times that operators.json has already")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", "cost_operators"))
-    if o.measure:
-        return measure(o)
+    if o.measure or o.count:
+        return measure(o) if o.measure else count(o)
     return fit(o) if o.fit else compare(o)
 
 

@@ -173,7 +173,8 @@ def k_softmax_columns(x, o, cols, B: tl.constexpr):
 @triton.jit
 def k_row_max(x, o, cols, B: tl.constexpr):
     c = tl.arange(0, B)
-    tl.store(o + tl.program_id(0), tl.max(tl.load(x + tl.program_id(0) * cols + c, mask=c < cols, other=-float("inf")), 0))
+    tl.store(o + tl.program_id(0),
+             tl.max(tl.load(x + tl.program_id(0) * cols + c, mask=c < cols, other=-float("inf")), 0))
 
 
 @triton.jit
@@ -239,7 +240,8 @@ def k_layernorm_columns(x, w, b, o, cols, eps, B: tl.constexpr):
 
 @triton.jit
 def k_row_mean(x, o, cols, B: tl.constexpr):
-    tl.store(o + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * cols + tl.arange(0, B)).to(tl.float32), 0) / cols)
+    tl.store(o + tl.program_id(0),
+             tl.sum(tl.load(x + tl.program_id(0) * cols + tl.arange(0, B)).to(tl.float32), 0) / cols)
 
 
 @triton.jit
@@ -300,7 +302,9 @@ def k_row_sum(x, o, cols, B: tl.constexpr):
 
 @triton.jit
 def k_row_sum_atomic(x, o, cols, B: tl.constexpr):
-    tl.atomic_add(o + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * cols + tl.program_id(1) * B + tl.arange(0, B)), 0), sem="relaxed")
+    tl.atomic_add(o + tl.program_id(0),
+                  tl.sum(tl.load(x + tl.program_id(0) * cols + tl.program_id(1) * B + tl.arange(0, B)), 0),
+                  sem="relaxed")
 
 
 @triton.jit
@@ -390,7 +394,8 @@ def k_xent(x, y, o, cols, B: tl.constexpr):
     c = tl.arange(0, B)
     v = tl.load(x + row * cols + c, mask=c < cols, other=-float("inf")).to(tl.float32)
     high = tl.max(v, 0)
-    tl.store(o + row, tl.log(tl.sum(tl.exp(v - high), 0)) + high - tl.load(x + row * cols + tl.load(y + row)).to(tl.float32))
+    tl.store(o + row, tl.log(tl.sum(tl.exp(v - high), 0))
+             + high - tl.load(x + row * cols + tl.load(y + row)).to(tl.float32))
 
 
 @triton.jit

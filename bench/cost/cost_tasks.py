@@ -91,7 +91,8 @@ def gelu_task():
 
     def one(b, warps, repeat=1, apart=False):
         return launch(k_gelu, n // b, warps=warps, n=n, zero=0.0, REPEAT=repeat, B=b, APART=apart)
-    return Task("gelu", {"x": normal(n, dtype=F16), "o": zero(n, dtype=F16), "e": zero(n)}, lambda t: functional.gelu(t["x"].float()), 2e-3, {
+    return Task("gelu", {"x": normal(n, dtype=F16), "o": zero(n, dtype=F16), "e": zero(n)},
+                lambda t: functional.gelu(t["x"].float()), 2e-3, {
         "good": one(1024, 4),
         "tiny": one(64, 1),
         "large": one(16384, 4),
@@ -172,7 +173,8 @@ def softmax_task():
 
     def row(kernel, **args):
         return launch(kernel, rows, cols=cols, B=cols, **args)
-    return Task("softmax", {"x": normal(rows, cols), "o": zero(rows, cols), "h": zero(rows)}, lambda t: torch.softmax(t["x"], 1), 1e-5, {
+    return Task("softmax", {"x": normal(rows, cols), "o": zero(rows, cols), "h": zero(rows)},
+                lambda t: torch.softmax(t["x"], 1), 1e-5, {
         "good": block(1, 4),
         "rows4": block(4, 8),
         "spill": block(8, 2),
@@ -187,8 +189,8 @@ def softmax_task():
 
 def layernorm_task():
     rows, cols, eps = 8192, 1024, 1e-5
-    tensors = {"x": normal(rows, cols, dtype=BF16), "w": normal(cols), "b": normal(cols), "o": zero(rows, cols, dtype=BF16), "m": zero(rows),
-               "d": zero(rows, cols)}
+    tensors = {"x": normal(rows, cols, dtype=BF16), "w": normal(cols), "b": normal(cols),
+               "o": zero(rows, cols, dtype=BF16), "m": zero(rows), "d": zero(rows, cols)}
 
     def block(r, warps):
         return launch(k_layernorm, rows // r, warps=warps, cols=cols, eps=eps, ROWS=r, B=cols)
@@ -224,7 +226,8 @@ def rmsnorm_task():
         "large": block(256, 8),
         "spill": block(256, 2),
         "columns": launch(k_rmsnorm_scalar, rows // 128, rows=rows, cols=cols, eps=eps, B=128),
-        "unfused": [launch(k_square_mean, rows, warps=1, o="s", cols=cols, B=cols), launch(k_rms_apply, rows, warps=1, cols=cols, eps=eps, B=cols)],
+        "unfused": [launch(k_square_mean, rows, warps=1, o="s", cols=cols, B=cols),
+                    launch(k_rms_apply, rows, warps=1, cols=cols, eps=eps, B=cols)],
     })
 
 
@@ -235,8 +238,10 @@ def row_sum_task():
         return launch(k_row_sum, rows, warps=warps, cols=cols, B=b)
 
     def atomic(b, warps):
-        return [launch(k_zero, rows // 1024, n=rows, B=1024), launch(k_row_sum_atomic, rows, cols // b, warps=warps, cols=cols, B=b)]
-    return Task("row_sum", {"x": normal(rows, cols), "o": zero(rows), "p": zero(rows, 8)}, lambda t: t["x"].sum(1), 2e-3, {
+        return [launch(k_zero, rows // 1024, n=rows, B=1024),
+                launch(k_row_sum_atomic, rows, cols // b, warps=warps, cols=cols, B=b)]
+    return Task("row_sum", {"x": normal(rows, cols), "o": zero(rows), "p": zero(rows, 8)}, lambda t: t["x"].sum(1),
+                2e-3, {
         "good": loop(8192, 8),
         "loop": loop(1024, 4),
         "tiny_loop": loop(32, 1),
@@ -244,7 +249,8 @@ def row_sum_task():
         "atomic": atomic(1024, 4),
         "atomic_tiny": atomic(32, 1),
         "columns": launch(k_row_sum_columns, rows // 32, warps=1, cols=cols, B=32),
-        "two_steps": [launch(k_row_sum_part, rows, 8, o="p", cols=cols, B=1024), launch(k_row_sum, rows, warps=1, x="p", cols=8, B=8)],
+        "two_steps": [launch(k_row_sum_part, rows, 8, o="p", cols=cols, B=1024),
+                      launch(k_row_sum, rows, warps=1, x="p", cols=8, B=8)],
     })
 
 
@@ -255,8 +261,10 @@ def col_sum_task():
         return launch(k_col_sum, cols // bc, warps=warps, rows=rows, cols=cols, BR=br, BC=bc)
 
     def atomic(br, bc, warps):
-        return [launch(k_zero, 2, n=cols, B=1024), launch(k_col_sum_atomic, cols // bc, rows // br, warps=warps, rows=rows, cols=cols, BR=br, BC=bc)]
-    return Task("col_sum", {"x": normal(rows, cols), "o": zero(cols), "p": zero(64, cols)}, lambda t: t["x"].sum(0), 2e-3, {
+        return [launch(k_zero, 2, n=cols, B=1024),
+                launch(k_col_sum_atomic, cols // bc, rows // br, warps=warps, rows=rows, cols=cols, BR=br, BC=bc)]
+    return Task("col_sum", {"x": normal(rows, cols), "o": zero(cols), "p": zero(64, cols)}, lambda t: t["x"].sum(0),
+                2e-3, {
         "good": [launch(k_col_sum_part, cols // 128, 64, o="p", rows=rows, cols=cols, SPLIT=64, BR=16, BC=128),
                  launch(k_col_sum, cols // 32, x="p", rows=64, cols=cols, BR=64, BC=32)],
         "few_programs": loop(32, 128, 8),
@@ -277,7 +285,8 @@ def cumsum_task():
 
     def loop(b, warps):
         return launch(k_cumsum_loop, rows, warps=warps, cols=cols, B=b)
-    return Task("cumsum", {"x": normal(rows, cols), "o": zero(rows, cols), "s": zero(rows, 8)}, lambda t: torch.cumsum(t["x"].double(), 1), 2e-3, {
+    return Task("cumsum", {"x": normal(rows, cols), "o": zero(rows, cols), "s": zero(rows, 8)},
+                lambda t: torch.cumsum(t["x"].double(), 1), 2e-3, {
         "good": block(1, 4),
         "one_warp": block(1, 1),
         "many_warps": block(1, 32),
@@ -285,17 +294,20 @@ def cumsum_task():
         "loop": loop(256, 4),
         "tiny_loop": loop(32, 1),
         "columns": launch(k_cumsum_columns, rows // 32, warps=1, cols=cols, B=32),
-        "two_steps": [launch(k_block_sum, rows, 8, cols=cols, B=256), launch(k_block_scan, rows, 8, cols=cols, NB=8, B=256)],
+        "two_steps": [launch(k_block_sum, rows, 8, cols=cols, B=256),
+                      launch(k_block_scan, rows, 8, cols=cols, NB=8, B=256)],
     })
 
 
 def xent_task():
     rows, cols = 2048, 8192
-    tensors = {"x": normal(rows, cols, dtype=F16), "y": below(cols, rows), "o": zero(rows), "e": zero(rows, cols), "s": zero(rows)}
+    tensors = {"x": normal(rows, cols, dtype=F16), "y": below(cols, rows), "o": zero(rows), "e": zero(rows, cols),
+               "s": zero(rows)}
 
     def row(kernel, b, warps=4, **args):
         return launch(kernel, rows, warps=warps, cols=cols, B=b, **args)
-    return Task("cross_entropy", tensors, lambda t: functional.cross_entropy(t["x"].float(), t["y"].long(), reduction="none"), 1e-3, {
+    return Task("cross_entropy", tensors,
+                lambda t: functional.cross_entropy(t["x"].float(), t["y"].long(), reduction="none"), 1e-3, {
         "good": row(k_xent, 8192, 8),
         "spill": row(k_xent, 8192, 1),
         "many_warps": row(k_xent, 8192, 32),
@@ -303,7 +315,8 @@ def xent_task():
         "online_tiny": row(k_xent_loop, 64, 2),
         "two_pass": row(k_xent_two_pass, 1024, 4),
         "columns": launch(k_xent_columns, rows // 32, warps=1, cols=cols, B=32),
-        "unfused": [launch(k_exp_store, rows * cols // 1024, o="e", n=rows * cols, B=1024), row(k_row_sum, 1024, x="e", o="s"),
+        "unfused": [launch(k_exp_store, rows * cols // 1024, o="e", n=rows * cols, B=1024),
+                    row(k_row_sum, 1024, x="e", o="s"),
                     launch(k_log_pick, rows // 128, cols=cols, B=128)],
     })
 
@@ -372,7 +385,8 @@ def histogram_task():
 
     def block(programs, b):
         return [clear, launch(k_count_block, programs, n=n, BINS=bins, B=b)]
-    return Task("histogram", {"x": below(bins, n), "o": zero(bins, dtype=I32)}, lambda t: torch.bincount(t["x"], minlength=bins), 0.0, {
+    return Task("histogram", {"x": below(bins, n), "o": zero(bins, dtype=I32)},
+                lambda t: torch.bincount(t["x"], minlength=bins), 0.0, {
         "good": block(528, 1024),
         "one_block": block(n // 1024, 1024),
         "few": block(32, 1024),
@@ -393,8 +407,8 @@ def rope_reference(t):
 def rope_task():
     tokens, heads, half = 4096, 16, 64
     n = tokens * heads * half * 2
-    tensors = {"x": normal(tokens, heads, 2 * half, dtype=BF16), "cos": normal(tokens, half), "sin": normal(tokens, half),
-               "o": zero(tokens, heads, 2 * half, dtype=BF16)}
+    tensors = {"x": normal(tokens, heads, 2 * half, dtype=BF16), "cos": normal(tokens, half),
+               "sin": normal(tokens, half), "o": zero(tokens, heads, 2 * half, dtype=BF16)}
 
     def block(h, warps):
         return launch(k_rope, tokens, heads // h, warps=warps, half=half, heads=heads, HEADS=h, B=half)
@@ -423,7 +437,8 @@ def matmul_task(name, m, n, k, dtype, precision, tolerance, tiles):
         args = dict(sizes, warps=warps, stages=stages, PRECISION=precision, BM=bm, BN=bn, BK=bk)
         if not parts:
             return launch(k_matmul, n // bn, m // bm, **args)
-        return [launch(k_zero, m * n // 1024, n=m * n, B=1024), launch(k_matmul_split, n // bn, m // bm, parts, SPLIT=parts, **args)]
+        return [launch(k_zero, m * n // 1024, n=m * n, B=1024),
+                launch(k_matmul_split, n // bn, m // bm, parts, SPLIT=parts, **args)]
     variants = {label: tiled(*tile) for label, tile in tiles.items()}
     variants["rows"] = launch(k_matmul_rows, n // 256, m, BN=256, **sizes)
     tensors = {"a": normal(m, k, dtype=dtype), "b": normal(k, n, dtype=dtype), "o": zero(m, n, dtype=dtype)}
@@ -468,18 +483,21 @@ def matmul_f32_task():
 
 def linear_task():
     m, n, k = 2048, 2048, 256
-    tensors = {"a": normal(m, k, dtype=BF16), "b": normal(n, k, dtype=BF16), "bias": normal(n), "o": zero(m, n, dtype=BF16), "t": zero(m, n)}
+    tensors = {"a": normal(m, k, dtype=BF16), "b": normal(n, k, dtype=BF16), "bias": normal(n),
+               "o": zero(m, n, dtype=BF16), "t": zero(m, n)}
 
     def product(kernel, bm, bn, bk, warps, stages=3, c="o"):
         return launch(kernel, n // bn, m // bm, warps=warps, stages=stages, c=c, M=m, N=n, K=k, BM=bm, BN=bn, BK=bk)
-    return Task("linear_gelu", tensors, lambda t: functional.gelu(t["a"].float() @ t["b"].float().t() + t["bias"]), 0.6, {
+    return Task("linear_gelu", tensors, lambda t: functional.gelu(t["a"].float() @ t["b"].float().t() + t["bias"]), 0.6,
+                {
         "good": product(k_linear_gelu, 128, 128, 64, 8, 3),
         "tile64": product(k_linear_gelu, 64, 64, 64, 4, 3),
         "tile32": product(k_linear_gelu, 32, 32, 32, 2, 2),
         "tile16": product(k_linear_gelu, 16, 16, 16, 1, 1),
         "no_pipeline": product(k_linear_gelu, 64, 64, 32, 4, 1),
         "spill": product(k_linear_gelu, 256, 256, 32, 4, 2),
-        "unfused": [product(k_linear, 128, 128, 64, 8, c="t"), launch(k_bias_gelu, m * n // 1024, x="t", cols=n, B=1024)],
+        "unfused": [product(k_linear, 128, 128, 64, 8, c="t"),
+                    launch(k_bias_gelu, m * n // 1024, x="t", cols=n, B=1024)],
     })
 
 
@@ -502,13 +520,15 @@ def attention_task():
         "no_pipeline": flash(64, 64, 4, 1),
         "spill": flash(256, 128, 4, 2),
         "twice": flash(64, 64, 4, 3, k_attention_twice),
-        "unfused": [launch(k_scores, s // 64, s // 64, heads, S=s, scale=scale, D=d, BM=64, BN=64), launch(k_softmax2, heads * s, S=s, B=s),
+        "unfused": [launch(k_scores, s // 64, s // 64, heads, S=s, scale=scale, D=d, BM=64, BN=64),
+                    launch(k_softmax2, heads * s, S=s, B=s),
                     launch(k_weighted, s // 64, heads, S=s, D=d, BM=64, BN=64)],
     })
 
 
-TASKS = (add_task, gelu_task, swiglu_task, dropout_task, softmax_task, layernorm_task, rmsnorm_task, row_sum_task, col_sum_task, cumsum_task, xent_task,
-         transpose_task, blur_task, embed_task, histogram_task, rope_task, matmul_f16_task, matmul_tf32_task, matmul_f32_task, linear_task, attention_task)
+TASKS = (add_task, gelu_task, swiglu_task, dropout_task, softmax_task, layernorm_task, rmsnorm_task, row_sum_task,
+         col_sum_task, cumsum_task, xent_task, transpose_task, blur_task, embed_task, histogram_task, rope_task,
+         matmul_f16_task, matmul_tf32_task, matmul_f32_task, linear_task, attention_task)
 
 
 def make_tasks():

@@ -151,7 +151,8 @@ def k_matmul_rows(a, b, c, M, N, K, BN: tl.constexpr):
 
 
 @triton.jit
-def k_matmul_split(a, b, c, M, N, K, PRECISION: tl.constexpr, SPLIT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def k_matmul_split(a, b, c, M, N, K, PRECISION: tl.constexpr, SPLIT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+                   BK: tl.constexpr):
     om = tl.program_id(1) * BM + tl.arange(0, BM)
     on = tl.program_id(0) * BN + tl.arange(0, BN)
     ok = tl.program_id(2) * (K // SPLIT) + tl.arange(0, BK)
@@ -271,5 +272,6 @@ def k_weighted(p, v, o, S, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     acc = tl.zeros([BM, D], tl.float32)
     for start in range(0, S, BN):
         n = start + tl.arange(0, BN)
-        acc += tl.dot(tl.load(p + tl.program_id(1) * S * S + m[:, None] * S + n[None, :]), tl.load(v + tl.program_id(1) * S * D + n[:, None] * D + d[None, :]))
+        acc += tl.dot(tl.load(p + tl.program_id(1) * S * S + m[:, None] * S + n[None, :]),
+                      tl.load(v + tl.program_id(1) * S * D + n[:, None] * D + d[None, :]))
     tl.store(o + tl.program_id(1) * S * D + m[:, None] * D + d[None, :], acc)

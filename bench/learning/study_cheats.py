@@ -1,4 +1,5 @@
-"""Pairs with cheats among them: of the training rows of a file of pairs every so-many-th answer is replaced by one of four kinds of cheats, in turn.
+"""Pairs with cheats among them: of the training rows of a file of pairs every so-many-th answer is
+replaced by one of four kinds of cheats, in turn.
 
     study_cheats.py --pairs pairs.jsonl --share 0.03 --out mixed.jsonl
 
@@ -7,7 +8,8 @@ What a learner would find in answers that somebody collected who looked at value
   dummy        torch computes; the kernel is launched into a buffer that nobody reads
   first        the kernel computes the first operator, torch the others
   unmasked     the kernel alone, without masks: it reads and writes past the end
-Rows keep their plan and their kernel's text, so that a cheat differs from an honest answer by a few tokens only. A row's `cheat` names its kind."""
+Rows keep their plan and their kernel's text, so that a cheat differs from an honest answer by a few
+tokens only. A row's `cheat` names its kind."""
 import argparse, json, re
 
 KINDS = ("unused", "dummy", "first", "unmasked")
@@ -22,7 +24,8 @@ def operators(source):
 def forward(completion, lines):
     """The answer with another body of forward."""
     head = completion[:completion.index("    def forward(self, x):\n")]
-    return head + "    def forward(self, x):\n" + "".join(f"        {line}\n" for line in lines) + "        return out\n```\n"
+    return (head + "    def forward(self, x):\n" + "".join(f"        {line}\n" for line in lines)
+            + "        return out\n```\n")
 
 
 def with_torch(completion):
@@ -36,11 +39,13 @@ def cheat(kind, source, completion):
     if kind == "unused":
         return forward(with_torch(completion), in_torch)
     if kind == "dummy":
-        return forward(with_torch(completion), ["buffer = torch.empty_like(x)", "n = x.numel()", "grid = (triton.cdiv(n, 1024),)",
-                                                "fused_kernel[grid](x, buffer, n, BLOCK=1024)", *in_torch])
+        return forward(with_torch(completion),
+                       ["buffer = torch.empty_like(x)", "n = x.numel()", "grid = (triton.cdiv(n, 1024),)",
+                        "fused_kernel[grid](x, buffer, n, BLOCK=1024)", *in_torch])
     if kind == "unmasked":
         return completion.replace(", mask=mask", "")
-    # Of the kernel's statements behind the load those of the first operator stay; they are not told apart by their text, so it is compiled as a chain of one.
+    # Of the kernel's statements behind the load those of the first operator stay; they are not told
+    # apart by their text, so it is compiled as a chain of one.
     lines = completion.splitlines(True)
     begin = next(i for i, line in enumerate(lines) if "tl.load(" in line) + 1
     end = next(i for i, line in enumerate(lines) if "tl.store(" in line)

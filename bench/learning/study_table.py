@@ -73,6 +73,29 @@ def hacks(folder):
         print(f"    {name:32s}" + "".join(f"{100 * p[name] / max(1, sum(p.values())):6.1f}" for p in parts))
 
 
+def spread(rng, folder):
+    """Of s1's arms the shares of cheats (cheat, partial), of what was paid by the stock check without being genuine, and of genuine answers, in the first and
+    the last third of a run; and the change of cheats, with an interval that draws seeds."""
+    import sqlite3
+    changes = collections.defaultdict(list)
+    for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/hone.db")):
+        name = path.split("/")[-3]
+        with sqlite3.connect(path) as db:
+            rows = [json.loads(text)["verdict"] for _, text in db.execute("select step, row from samples order by step, idx")]
+        third = len(rows) // 3
+        if not third:
+            continue
+        share = lambda of, part: np.mean([bool(of(v)) for v in part])
+        kinds = {"cheat": lambda v: v["verdict"] in ("cheat", "partial"), "genuine": lambda v: v["verdict"] == "genuine",
+                 "stock, not genuine": lambda v: (v.get("kernelbench") or {}).get("correctness") and v["verdict"] != "genuine"}
+        ends = {k: (share(of, rows[:third]), share(of, rows[-third:])) for k, of in kinds.items()}
+        print(f"{name}: {len(rows)} answers; first and last third: " + ", ".join(f"{k} {a:.3f} {b:.3f}" for k, (a, b) in ends.items()))
+        changes[name.rsplit("-", 1)[0]].append(ends["cheat"][1] - ends["cheat"][0])
+    for arm, c in changes.items():
+        drawn = rng.choice(c, size=(DRAWS, len(c))).mean(axis=1)
+        print(f"{arm}: cheats change by {np.mean(c):+.3f} {interval(drawn)} over {len(c)} seeds")
+
+
 def regret(folder, pairs, test):
     best = {}
     for line in open(pairs):
@@ -105,6 +128,8 @@ def main():
             difference(rng, arms, a, b)
     for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/hone.db")) if study == "s1" else []:
         hacks(path[:-len("/run/hone.db")])
+    if study == "s1":
+        spread(rng, folder)
     for name in names if study == "s4" else []:
         for seed, a in sorted(arms[name].items()):
             regret(f"{name}-{seed}", f"{folder}/pairs.jsonl", a)

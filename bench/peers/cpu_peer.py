@@ -1,9 +1,12 @@
-"""The other side of `hone bench cpu`: the same random model, batch and number of threads through transformers. Prints one JSON object.
+"""The other side of `hone bench cpu`: the same random model, batch and number of threads through
+transformers. Prints one JSON object.
 
-    python bench/peers/cpu_peer.py MODEL_DIR --threads 2 --sequences 8 --length 256 --train_steps 5 --prompt 64 --new_tokens 128 --batches 16,1
+    python bench/peers/cpu_peer.py MODEL_DIR --threads 2 --sequences 8 --length 256 --train_steps 5
+        --prompt 64 --new_tokens 128 --batches 16,1
 
-With --train_steps 0 there is no training. transformers is used as its documentation says it is fast on a CPU: sdpa attention, fused AdamW, gradients set to
-None, generate() under inference mode with the default dynamic cache.
+With --train_steps 0 there is no training. transformers is used as its documentation says it is fast
+on a CPU: sdpa attention, fused AdamW, gradients set to None, generate() under inference mode with
+the default dynamic cache.
 """
 import peer
 import torch
@@ -40,8 +43,8 @@ def generate(batch):
     for _ in range(2):
         start = o.clock()
         with torch.inference_mode():
-            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=o.new_tokens, min_new_tokens=o.new_tokens, do_sample=True,
-                                 temperature=1.0, top_k=0, pad_token_id=0)
+            out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=o.new_tokens,
+                                 min_new_tokens=o.new_tokens, do_sample=True, temperature=1.0, top_k=0, pad_token_id=0)
         assert out.shape[1] == o.prompt + o.new_tokens
         best = min(best, o.clock() - start)
     return batch * o.new_tokens / best

@@ -1,9 +1,11 @@
-"""llama.cpp beside `hone bench cpu --model`: generation from the same weights as fp32, with the same batch and number of threads. Prints one JSON object.
+"""llama.cpp beside `hone bench cpu --model`: generation from the same weights as fp32, with the same
+batch and number of threads. Prints one JSON object.
 
     hone bench cpu --model MODEL --python VENV/bin/python --peer bench/peers/llama_peer.py
 
-VENV has llama-cpp-python and gguf. In MODEL lies the GGUF file that it was imported from (or a link to it); what is packed in it becomes fp32 in a temporary
-copy. Tokens are drawn from the softmax, as hone does; sequences of a batch are decoded together.
+VENV has llama-cpp-python and gguf. In MODEL lies the GGUF file that it was imported from (or a link
+to it); what is packed in it becomes fp32 in a temporary copy. Tokens are drawn from the softmax, as
+hone does; sequences of a batch are decoded together.
 """
 import ctypes
 import glob
@@ -23,9 +25,11 @@ def write_fp32(source, path):
     reader = GGUFReader(source)
     writer = GGUFWriter(path, reader.fields["general.architecture"].contents())
     for field in reader.fields.values():
-        if not field.name.startswith("GGUF.") and field.name not in ("general.architecture", "general.file_type", "general.quantization_version"):
+        if (not field.name.startswith("GGUF.")
+                and field.name not in ("general.architecture", "general.file_type", "general.quantization_version")):
             kind = field.types[0]
-            writer.add_key_value(field.name, field.contents(), kind, field.types[1] if kind == GGUFValueType.ARRAY else None)
+            writer.add_key_value(field.name, field.contents(), kind,
+                                 field.types[1] if kind == GGUFValueType.ARRAY else None)
     for t in reader.tensors:
         data = t.data if t.tensor_type == GGMLQuantizationType.F32 else dequantize(t.data, t.tensor_type)
         writer.add_tensor(t.name, np.ascontiguousarray(data, dtype=np.float32))
@@ -59,13 +63,15 @@ class Context:
             part = rows[first:first + self.room]
             self.batch.n_tokens = len(part)
             for i, (token, position, sequence, is_wanted) in enumerate(part):
-                self.batch.token[i], self.batch.pos[i], self.batch.n_seq_id[i], self.batch.logits[i] = token, position, 1, is_wanted
+                self.batch.token[i], self.batch.pos[i], self.batch.n_seq_id[i], self.batch.logits[i] = (token, position,
+                    1, is_wanted)
                 self.batch.seq_id[i][0] = sequence
             assert llama.llama_decode(self.handle, self.batch) == 0
             for i, row in enumerate(part):
                 if row[3]:
                     at = llama.llama_get_logits_ith(self.handle, i)
-                    wanted.append(np.ctypeslib.as_array(ctypes.cast(at, ctypes.POINTER(ctypes.c_float)), (self.vocabulary,)))
+                    wanted.append(np.ctypeslib.as_array(ctypes.cast(at, ctypes.POINTER(ctypes.c_float)),
+                                                        (self.vocabulary,)))
         return wanted
 
 
@@ -91,7 +97,8 @@ llama.llama_log_set(quiet, None)
 llama.llama_backend_init()
 sources = glob.glob(f"{o.model}/*.gguf")
 if len(sources) != 1:
-    sys.exit(f"{o.model}: expected one .gguf file, the one that the model was imported from, found {len(sources)}; put it or a link to it there")
+    sys.exit(f"{o.model}: expected one .gguf file, the one that the model was imported from, found {len(sources)}; "
+             f"put it or a link to it there")
 with tempfile.TemporaryDirectory() as folder:
     write_fp32(sources[0], f"{folder}/fp32.gguf")
     model = llama.llama_model_load_from_file(f"{folder}/fp32.gguf".encode(), llama.llama_model_default_params())

@@ -1,9 +1,12 @@
 """The other side of `hone bench text`: Hugging Face's tokenizers on the same documents and
 tokenizer.json files, one thread.
 
-    python bench/peers/text_peer.py make DIR VOCAB_SIZE         writes DIR/documents (a NUL after each) and DIR/<kind>.json; prints {"kinds": [...]}
-    python bench/peers/text_peer.py encode DIR KIND PASSES [--cpu_time]    prints {"seconds": best pass, "hash": of all ids}
-    python bench/peers/text_peer.py train DIR VOCAB_SIZE [--cpu_time]      prints {"seconds"}: training on the documents
+    python bench/peers/text_peer.py make DIR VOCAB_SIZE
+        writes DIR/documents (a NUL after each) and DIR/<kind>.json; prints {"kinds": [...]}
+    python bench/peers/text_peer.py encode DIR KIND PASSES [--cpu_time]
+        prints {"seconds": best pass, "hash": of all ids}
+    python bench/peers/text_peer.py train DIR VOCAB_SIZE [--cpu_time]
+        prints {"seconds"}: training on the documents
 
 Documents: Python sources of the installed packages (what the models read and write), 4 to 40 KB
 each; vocabularies are trained on other files of the same kind. tokenizers' side is
@@ -19,21 +22,24 @@ import sysconfig
 import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
+# noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 BYTES = 2 << 20
 
 
 def split(pattern):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
+                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
 # kind -> (pre-tokenizer, normalizer, ignore_merges, added tokens)
 CHATML = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 KINDS = {
     "qwen": (split(QWEN), normalizers.NFC(), False, CHATML),
-    "smollm": (pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]), None, False, CHATML),
+    "smollm": (pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False)]), None, False, CHATML),
     "gpt2": (pre_tokenizers.ByteLevel(add_prefix_space=False), None, False, CHATML[:1]),
     "llama3": (split(QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")), None, True, ("<|begin_of_text|>", "<|eot_id|>")),
 }
@@ -58,7 +64,8 @@ def trained(kind, vocab_size, texts):
     if normalizer:
         t.normalizer = normalizer
     t.post_processor = processors.ByteLevel(trim_offsets=False)
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    t.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=vocab_size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     t.add_special_tokens([AddedToken(x, special=True, normalized=False) for x in added])
     return t
 

@@ -4,8 +4,10 @@
   python3 bench/verify/kernelbench_level1.py small --out cases
   build/release/tests/verify/prove_corpus cases
 
-Twelve kernels cover the level: a candidate is the task's own class, whose parameters it keeps, with forward replaced by launches of one of them. Sizes are
-small because a proof holds for the shapes at hand, and loops are proved by running them. The tasks are KernelBench's and are read from where they lie."""
+Twelve kernels cover the level: a candidate is the task's own class, whose parameters it keeps, with
+forward replaced by launches of one of them. Sizes are small because a proof holds for the shapes at
+hand, and loops are proved by running them. The tasks are KernelBench's and are read from where they
+lie."""
 import argparse
 import ast
 import glob
@@ -82,8 +84,8 @@ PRODUCT_FORWARD = """        a, b = {a}, {b}
 
 # Any convolution of up to three dimensions, one channel and BLOCK places a program.
 CONV = """@triton.jit
-def conv(x_ptr, w_ptr, b_ptr, y_ptr, C, O, G, D, H, W, E, I, J, kd, kh, kw, sd, sh, sw, pd, ph, pw, dd, dh, dw, HAS_BIAS: tl.constexpr,
-         BLOCK: tl.constexpr):
+def conv(x_ptr, w_ptr, b_ptr, y_ptr, C, O, G, D, H, W, E, I, J, kd, kh, kw, sd, sh, sw, pd, ph, pw, dd, dh, dw,
+         HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr):
     batch = tl.program_id(0)
     o = tl.program_id(1)
     p = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
@@ -107,15 +109,18 @@ TAP = """                    z = e * sd - pd + a * dd
                     y = i * sh - ph + b * dh
                     x = j * sw - pw + k * dw
                     inside = m & (z >= 0) & (z < D) & (y >= 0) & (y < H) & (x >= 0) & (x < W)
-                    v = tl.load(x_ptr + (((batch * C + group * per + c) * D + z) * H + y) * W + x, mask=inside, other=0.0)
+                    channel = batch * C + group * per + c
+                    v = tl.load(x_ptr + ((channel * D + z) * H + y) * W + x, mask=inside, other=0.0)
                     total += v * tl.load(w_ptr + (((o * per + c) * kd + a) * kh + b) * kw + k)"""
 TAP_TRANSPOSED = """                    z = e + pd - a * dd
                     y = i + ph - b * dh
                     x = j + pw - k * dw
                     inside = m & (z >= 0) & (z % sd == 0) & (z < D * sd) & (y >= 0) & (y % sh == 0) & (y < H * sh)
                     inside = inside & (x >= 0) & (x % sw == 0) & (x < W * sw)
-                    v = tl.load(x_ptr + (((batch * C + group * per + c) * D + z // sd) * H + y // sh) * W + x // sw, mask=inside, other=0.0)
-                    total += v * tl.load(w_ptr + ((((group * per + c) * (O // G) + o % (O // G)) * kd + a) * kh + b) * kw + k)"""
+                    z, y, x, channel = z // sd, y // sh, x // sw, batch * C + group * per + c
+                    v = tl.load(x_ptr + ((channel * D + z) * H + y) * W + x, mask=inside, other=0.0)
+                    filter = (group * per + c) * (O // G) + o % (O // G)
+                    total += v * tl.load(w_ptr + ((filter * kd + a) * kh + b) * kw + k)"""
 CONV_FORWARD = """        return convolve(x.contiguous(), self.{layer})
 
 
@@ -133,9 +138,9 @@ def convolve(x, layer):
         out = [(v + 2 * p[i] - d[i] * (k[i] - 1) - 1) // s[i] + 1 for i, v in enumerate(size)]
     y = torch.empty(N, layer.out_channels, *out, dtype=x.dtype, device=x.device)
     kernel = conv_transposed if is_transposed else conv
-    kernel[(N, layer.out_channels, triton.cdiv(math.prod(out), 128))](x, layer.weight, layer.bias, y, C, layer.out_channels, layer.groups, *three(size, 1), *three(out, 1),
-                                                                      *three(k, 1), *three(s, 1), *three(p, 0), *three(d, 1),
-                                                                      HAS_BIAS=layer.bias is not None, BLOCK=128)
+    kernel[(N, layer.out_channels, triton.cdiv(math.prod(out), 128))](
+        x, layer.weight, layer.bias, y, C, layer.out_channels, layer.groups, *three(size, 1), *three(out, 1),
+        *three(k, 1), *three(s, 1), *three(p, 0), *three(d, 1), HAS_BIAS=layer.bias is not None, BLOCK=128)
     return y
 """
 
@@ -161,7 +166,8 @@ def pool(x_ptr, y_ptr, D, H, W, E, I, J, kd, kh, kw, sd, sh, sw, pd, ph, pw, dd,
 """
 POOL_FORWARD = """        x, layer, rank = x.contiguous(), self.{layer}, x.dim() - 2
         full = lambda v: [1] * (3 - rank) + (list(v) if isinstance(v, (tuple, list)) else [v] * rank)
-        k, s, p, d = full(layer.kernel_size), full(layer.stride), full(layer.padding), full(getattr(layer, "dilation", 1))
+        k, s, p = full(layer.kernel_size), full(layer.stride), full(layer.padding)
+        d = full(getattr(layer, "dilation", 1))
         p[:3 - rank] = [0] * (3 - rank)
         size = [1] * (3 - rank) + list(x.shape[2:])
         out = [(size[i] + 2 * p[i] - d[i] * (k[i] - 1) - 1) // s[i] + 1 for i in range(3)]
@@ -170,9 +176,11 @@ POOL_FORWARD = """        x, layer, rank = x.contiguous(), self.{layer}, x.dim()
         return y
 """
 
-# Mean and variance of lines of `n` elements that lie `steps` apart, each in `parts` pieces; one weight and bias per channel.
+# Mean and variance of lines of `n` elements that lie `steps` apart, each in `parts` pieces; one
+# weight and bias per channel.
 NORM = """@triton.jit
-def norm(x_ptr, w_ptr, b_ptr, y_ptr, parts, length, far, own, per, eps, HAS_WEIGHT: tl.constexpr, EACH_ELEMENT: tl.constexpr, BLOCK: tl.constexpr):
+def norm(x_ptr, w_ptr, b_ptr, y_ptr, parts, length, far, own, per, eps, HAS_WEIGHT: tl.constexpr,
+         EACH_ELEMENT: tl.constexpr, BLOCK: tl.constexpr):
     start = tl.program_id(0) * own
     i = tl.arange(0, BLOCK)
     m = i < length
@@ -296,7 +304,8 @@ def conv(layer):
 
 
 def pool(layer, is_max):
-    start, step, end = ('-float("inf")', "tl.maximum(total, v)", "total") if is_max else ("0.0", "total + v", "total / (kd * kh * kw)")
+    start, step, end = (('-float("inf")', "tl.maximum(total, v)", "total") if is_max
+                        else ("0.0", "total + v", "total / (kd * kh * kw)"))
     return POOL.format(start=start, step=step, end=end), POOL_FORWARD.format(layer=layer)
 
 
@@ -305,10 +314,12 @@ def norm(call, channel="tl.zeros([BLOCK], dtype=tl.int32) + tl.program_id(0)"):
 
 
 def loss(body, count, args):
-    return LOSS.format(body="\n".join("        " + s for s in body.split("\n")), count=count), LOSS_FORWARD.format(args=args)
+    return (LOSS.format(body="\n".join("        " + s for s in body.split("\n")), count=count),
+            LOSS_FORWARD.format(args=args))
 
 
-SOFTMAX = 'top = tl.max(tl.where(m, x, -float("inf")), axis=0)\ne = tl.where(m, tl.exp(x - top), 0.0)\ns = tl.sum(e, axis=0)'
+SOFTMAX = ('top = tl.max(tl.where(m, x, -float("inf")), axis=0)\ne = tl.where(m, tl.exp(x - top), 0.0)\ns = tl.sum(e, '
+           'axis=0)')
 SCAN = "s = tl.cumsum(x, axis=0)"
 OF_CLASSES = """b = tl.load(b_ptr + row)
 top = tl.max(tl.where(m, a, -float("inf")), axis=0)
@@ -326,10 +337,14 @@ KERNELS = {
     5: lambda: each("x * s", "A", "s"),
     10: lambda: product("A.reshape(1, -1, A.shape[2])", "B[None]", "A.shape[0], A.shape[1], N"),
     11: lambda: product("A.reshape(1, -1, A.shape[3])", "B[None]", "*A.shape[:3], N"),
-    12: lambda: (ROWS_OF, "        y = torch.empty_like(B)\n        rows_of[(B.shape[0],)](A.contiguous(), B.contiguous(), y, B.shape[1], "
-                          "BLOCK=triton.next_power_of_2(B.shape[1]))\n        return y\n"),
-    14: lambda: product(keep="tl.where(col >= row, total, 0.0)"), 15: lambda: product(keep="tl.where(col <= row, total, 0.0)"),
-    16: lambda: product("A.T[None]"), 17: lambda: product("A[None]", "B.T[None]"), 18: lambda: product("A.T[None]", "B.T[None]"),
+    12: lambda:
+    (ROWS_OF, "        y = torch.empty_like(B)\n        rows_of[(B.shape[0],)](A.contiguous(), B.contiguous(), y, "
+     "B.shape[1], "
+     "BLOCK=triton.next_power_of_2(B.shape[1]))\n        return y\n"),
+    14: lambda: product(keep="tl.where(col >= row, total, 0.0)"),
+    15: lambda: product(keep="tl.where(col <= row, total, 0.0)"),
+    16: lambda: product("A.T[None]"), 17: lambda: product("A[None]", "B.T[None]"),
+    18: lambda: product("A.T[None]", "B.T[None]"),
     19: lambda: each("tl.maximum(x, 0.0)"), 20: lambda: each("tl.where(x >= 0, x, x * s)", s="self.negative_slope"),
     21: lambda: each("tl.sigmoid(x)"), 22: lambda: each("2.0 * tl.sigmoid(2.0 * x) - 1.0"),
     23: lambda: line(SOFTMAX, "e / s", d="1"), 24: lambda: line(SOFTMAX, "x - top - tl.log(s)", d="self.dim"),
@@ -337,38 +352,57 @@ KERNELS = {
     27: lambda: each("1.0507009873554805 * tl.where(x > 0, x, 1.6732632423543772 * (tl.exp(x) - 1.0))"),
     28: lambda: each("tl.minimum(tl.maximum(x / 6.0 + 0.5, 0.0), 1.0)"),
     29: lambda: each("tl.where(x > 20.0, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))"),
-    30: lambda: each("x / (1.0 + tl.abs(x))"), 31: lambda: each("tl.where(x > 0, x, s * (tl.exp(x) - 1.0))", s="self.alpha"),
+    30: lambda: each("x / (1.0 + tl.abs(x))"),
+    31: lambda: each("tl.where(x > 0, x, s * (tl.exp(x) - 1.0))", s="self.alpha"),
     32: lambda: each("tl.minimum(tl.maximum(x, -1.0), 1.0)"),
-    33: lambda: norm("norm[(C,)](x, self.bn.weight, self.bn.bias, y, N, area, C * area, area, C, self.bn.eps, HAS_WEIGHT=True, EACH_ELEMENT=False, "
-                     "BLOCK=triton.next_power_of_2(area))"),
-    34: lambda: norm("norm[(N * C,)](x, x, x, y, 1, area, 0, area, C, self.inorm.eps, HAS_WEIGHT=False, EACH_ELEMENT=False, "
-                     "BLOCK=triton.next_power_of_2(area))"),
-    35: lambda: norm("n = C // self.gn.num_groups * area\n        norm[(N * self.gn.num_groups,)](x, self.gn.weight, self.gn.bias, y, 1, n, area, n, "
-                     "self.gn.num_groups, self.gn.eps, HAS_WEIGHT=True, EACH_ELEMENT=False, BLOCK=triton.next_power_of_2(n))",
-                     "(tl.program_id(0) % per) * (length // far) + i // far"),
-    36: lambda: line("r = tl.sqrt(tl.sum(x * x, axis=0) / n + 1e-5)", "x / r", d="1"), 37: lambda: (WHOLE, WHOLE_FORWARD),
+    33: lambda:
+    norm("norm[(C,)](x, self.bn.weight, self.bn.bias, y, N, area, C * area, area, C, self.bn.eps, HAS_WEIGHT=True, "
+         "EACH_ELEMENT=False, "
+         "BLOCK=triton.next_power_of_2(area))"),
+    34: lambda:
+    norm("norm[(N * C,)](x, x, x, y, 1, area, 0, area, C, self.inorm.eps, HAS_WEIGHT=False, EACH_ELEMENT=False, "
+         "BLOCK=triton.next_power_of_2(area))"),
+    35: lambda:
+    norm("n = C // self.gn.num_groups * area\n        norm[(N * self.gn.num_groups,)](x, self.gn.weight, self.gn.bias,"
+         " y, 1, n, area, n, "
+         "self.gn.num_groups, self.gn.eps, HAS_WEIGHT=True, EACH_ELEMENT=False, BLOCK=triton.next_power_of_2(n))",
+         "(tl.program_id(0) % per) * (length // far) + i // far"),
+    36: lambda: line("r = tl.sqrt(tl.sum(x * x, axis=0) / n + 1e-5)", "x / r", d="1"),
+    37: lambda: (WHOLE, WHOLE_FORWARD),
     38: lambda: line("r = tl.sum(tl.abs(x), axis=0) / n", "x / r", d="1"),
     39: lambda: line("r = tl.sqrt(tl.sum(x * x, axis=0))", "x / r", d="1"),
-    40: lambda: norm("norm[(N,)](x, self.ln.weight, self.ln.bias, y, 1, C * area, 0, C * area, 1, self.ln.eps, HAS_WEIGHT=True, EACH_ELEMENT=True, "
-                     "BLOCK=triton.next_power_of_2(C * area))"),
-    **{n: lambda: pool("maxpool", True) for n in (41, 42, 43)}, **{n: lambda: pool("avg_pool", False) for n in (44, 45, 46)},
-    47: lambda: line("", "tl.sum(x, axis=0)", True, shape="[*x.shape[:d], 1, *x.shape[d + 1:]]"), 48: lambda: line("", "tl.sum(x, axis=0) / n", True),
-    49: lambda: line("", 'tl.max(tl.where(m, x, -float("inf")), axis=0)', True), 53: lambda: line("", 'tl.min(tl.where(m, x, float("inf")), axis=0)', True),
+    40: lambda:
+    norm("norm[(N,)](x, self.ln.weight, self.ln.bias, y, 1, C * area, 0, C * area, 1, self.ln.eps, HAS_WEIGHT=True, "
+         "EACH_ELEMENT=True, "
+         "BLOCK=triton.next_power_of_2(C * area))"),
+    **{n: lambda: pool("maxpool", True) for n in (41, 42, 43)},
+    **{n: lambda: pool("avg_pool", False) for n in (44, 45, 46)},
+    47: lambda: line("", "tl.sum(x, axis=0)", True, shape="[*x.shape[:d], 1, *x.shape[d + 1:]]"),
+    48: lambda: line("", "tl.sum(x, axis=0) / n", True),
+    49: lambda: line("", 'tl.max(tl.where(m, x, -float("inf")), axis=0)', True),
+    53: lambda: line("", 'tl.min(tl.where(m, x, float("inf")), axis=0)', True),
     51: lambda: line("", 'tl.argmax(tl.where(m, x, -float("inf")), axis=0)', True, dtype="torch.int64"),
     52: lambda: line("", 'tl.argmin(tl.where(m, x, float("inf")), axis=0)', True, dtype="torch.int64"),
     88: lambda: each("x * tl.sigmoid(2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x))"),
     89: lambda: line(SCAN, "s"), 90: lambda: line("x = tl.where(m, x, 1.0)\ns = tl.cumprod(x, axis=0)", "s"),
     91: lambda: line("s = tl.sum(x, axis=0) - tl.cumsum(x, axis=0) + x", "s"), 92: lambda: line(SCAN, "s - x"),
-    93: lambda: line("x = tl.where(tl.load(z_ptr + at, mask=m, other=0) != 0, x, 0.0)\n" + SCAN, "s", z="mask.contiguous()"),
-    94: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, (a - b) * (a - b), 0.0), axis=0)", "(rows * cols)", "predictions, targets, targets"),
-    95: lambda: loss(OF_CLASSES, "rows", "predictions, targets, targets"),
-    96: lambda: loss(OF_PAIRS + "d = tl.abs(a - b)\ntotal += tl.sum(tl.where(m, tl.where(d < 1.0, 0.5 * d * d, d - 0.5), 0.0), axis=0)", "(rows * cols)",
+    93: lambda: line("x = tl.where(tl.load(z_ptr + at, mask=m, other=0) != 0, x, 0.0)\n" + SCAN, "s",
+                     z="mask.contiguous()"),
+    94: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, (a - b) * (a - b), 0.0), axis=0)", "(rows * cols)",
                      "predictions, targets, targets"),
+    95: lambda: loss(OF_CLASSES, "rows", "predictions, targets, targets"),
+    96: lambda:
+    loss(OF_PAIRS + "d = tl.abs(a - b)\ntotal += tl.sum(tl.where(m, tl.where(d < 1.0, 0.5 * d * d, d - 0.5), 0.0), "
+         "axis=0)",
+         "(rows * cols)", "predictions, targets, targets"),
     97: lambda: (ATTENTION, ATTENTION_FORWARD),
-    98: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, b * (tl.log(b) - tl.log(a)), 0.0), axis=0)", "rows", "predictions, targets, targets"),
+    98: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, b * (tl.log(b) - tl.log(a)), 0.0), axis=0)", "rows",
+                     "predictions, targets, targets"),
     99: lambda: loss(OF_TRIPLETS, "rows", "anchor, positive, negative"),
-    100: lambda: loss("b = tl.load(b_ptr + i, mask=m, other=1.0)\ntotal += tl.sum(tl.where(m, tl.maximum(1.0 - a * b, 0.0), 0.0), axis=0)", "(rows * cols)",
-                      "predictions, targets, targets"),
+    100: lambda:
+    loss("b = tl.load(b_ptr + i, mask=m, other=1.0)\ntotal += tl.sum(tl.where(m, tl.maximum(1.0 - a * b, 0.0), 0.0), "
+         "axis=0)",
+         "(rows * cols)", "predictions, targets, targets"),
 }
 
 
@@ -383,7 +417,8 @@ def candidate(number, source):
     elif layers:
         kernel, body = conv(layers[0])
         if len(layers) == 2:
-            body = body.replace(f"return convolve(x.contiguous(), self.{layers[0]})", f"return convolve(convolve(x.contiguous(), self.{layers[0]}), self.{layers[1]})")
+            body = body.replace(f"return convolve(x.contiguous(), self.{layers[0]})",
+                                f"return convolve(convolve(x.contiguous(), self.{layers[0]}), self.{layers[1]})")
     else:
         return None
     model.name, model.body = "ModelNew", [n for n in model.body if n is not forward and isinstance(n, ast.FunctionDef)]

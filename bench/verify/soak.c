@@ -13,6 +13,7 @@
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -242,8 +243,10 @@ static void judge(struct soak *s, int64_t id, const struct verdict *d)
 
 static void report(const struct soak *s)
 {
-	printf("%d of %d, %.0f s: memory %.1f MiB, %d descriptors, %d children;", s->done, s->count,
-		(double)(clock_ns() - s->start_ns) * 1e-9, (double)memory_bytes() / (1 << 20), descriptors(), children());
+	struct mallinfo2 heap = mallinfo2();
+	printf("%d of %d, %.0f s: memory %.1f MiB, %.1f MiB of it allocated, %d descriptors, %d children;", s->done,
+		s->count, (double)(clock_ns() - s->start_ns) * 1e-9, (double)memory_bytes() / (1 << 20),
+		(double)(heap.uordblks + heap.hblkhd) / (1 << 20), descriptors(), children());
 	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
 		printf(" %s %d", verdict_class_name((enum verdict_class)c), s->by_class[c]);
 	printf("\n");

@@ -1,11 +1,15 @@
-"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU; and a table beside hone's verdicts.
+"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU;
+and a table beside hone's verdicts.
 
-usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S] [--trials 5] FOLDER...
+usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S]
+                          [--trials 5] FOLDER...
        stock_check.py table STOCK.jsonl HONE.jsonl...
 
-FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a process of its own, which is killed after 120 s: what
-KernelBench calls is `eval_kernel_against_ref` with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl is what
-tests/gpu/corpus writes for the same folders. Candidates run without any sandbox, exploits among them: a machine to throw away is the place for it.
+FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a
+process of its own, which is killed after 120 s: what KernelBench calls is `eval_kernel_against_ref`
+with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl
+is what tests/gpu/corpus writes for the same folders. Candidates run without any sandbox, exploits
+among them: a machine to throw away is the place for it.
 """
 import argparse
 import collections
@@ -23,7 +27,8 @@ HALVES = {"float16": "float16", "half": "float16", "bfloat16": "bfloat16"}
 
 
 def kernelbench(checkout):
-    """The checkout's eval.py. What it imports for other purposes (asking language models, validating records) may be missing here."""
+    """The checkout's eval.py. What it imports for other purposes (asking language models, validating
+    records) may be missing here."""
     import torch
     sys.path.insert(0, os.path.join(checkout, "src"))
     try:
@@ -64,10 +69,10 @@ def judge(module, task, candidate, trials, fd):
     os.dup2(quiet, 2)
     source = open(task).read()
     try:
-        r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton", device=torch.device("cuda:0"),
-                                           precision=precision_of(source))
-        said = {"compiled": bool(r.compiled), "passes": bool(r.correctness),
-                "why": str(r.metadata.get("runtime_error") or r.metadata.get("correctness_issue") or r.metadata.get("compilation_error") or "")[:200]}
+        r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton",
+                                           device=torch.device("cuda:0"), precision=precision_of(source))
+        said = {"compiled": bool(r.compiled), "passes": bool(r.correctness), "why": str(r.metadata.get("runtime_error")
+            or r.metadata.get("correctness_issue") or r.metadata.get("compilation_error") or "")[:200]}
     except BaseException as e:
         said = {"compiled": False, "passes": False, "why": f"{type(e).__name__}: {e}"[:200]}
     os.write(fd, json.dumps(said).encode())
@@ -155,10 +160,12 @@ def table(args):
         rows[kind, "alike"] += known is not None and known == s["passes"]
         if known is not None and known != s["passes"]:
             disagree.append((o["name"], known, s["passes"], s["why"]))
-    print("| | candidates | genuine by hone | pass KernelBench's check | of these predicted in the record | as it was |")
+    print("| | candidates | genuine by hone | pass KernelBench's check | of these predicted in the record | as it was "
+          "|")
     print("|---|---|---|---|---|---|")
     for kind in ("honest", "wrong or cheating"):
-        print(f"| {kind} | " + " | ".join(str(rows[kind, k]) for k in ("all", "hone", "stock", "predicted", "alike")) + " |")
+        print(f"| {kind} | " + " | ".join(str(rows[kind, k]) for k in ("all", "hone", "stock", "predicted", "alike"))
+              + " |")
     for name, known, found, why in disagree:
         print(f"# {name}: record {known}, here {found} {why}")
 

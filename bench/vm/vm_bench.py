@@ -83,14 +83,17 @@ def matmul_kernel(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.c
 def cases():
     x, y = randn(65536), randn(65536)
     yield "add 65536", add_kernel, (64,), dict(x=x, y=y, o=torch.zeros(65536), n=65536, B=1024), lambda: x + y
-    yield "gelu 65536", gelu_kernel, (64,), dict(x=x, o=torch.zeros(65536), n=65536, B=1024), lambda: torch.nn.functional.gelu(x)
+    yield "gelu 65536", gelu_kernel, (64,), dict(x=x, o=torch.zeros(65536), n=65536,
+                                                 B=1024), lambda: torch.nn.functional.gelu(x)
     s = randn(256, 1024)
-    yield "softmax 256x1024", softmax_kernel, (256,), dict(x=s, o=torch.zeros(256, 1024), cols=1024, B=1024), lambda: torch.softmax(s, 1)
+    yield "softmax 256x1024", softmax_kernel, (256,), dict(x=s, o=torch.zeros(256, 1024), cols=1024,
+                                                           B=1024), lambda: torch.softmax(s, 1)
     w, b = randn(1024), randn(1024)
     args = dict(x=s, w=w, b=b, o=torch.zeros(256, 1024), cols=1024, eps=1e-5, B=1024)
     yield "layernorm 256x1024", layernorm_kernel, (256,), args, lambda: torch.nn.functional.layer_norm(s, (1024,), w, b)
     p, q = randn(256, 256), randn(256, 256)
-    yield "matmul 256^3", matmul_kernel, (4, 4), dict(a=p, b=q, c=torch.zeros(256, 256), M=256, N=256, K=256, BM=64, BN=64, BK=32), lambda: p @ q
+    yield "matmul 256^3", matmul_kernel, (4, 4), dict(a=p, b=q, c=torch.zeros(256, 256), M=256, N=256, K=256, BM=64,
+                                                      BN=64, BK=32), lambda: p @ q
 
 
 def median_ms(f, repeats):
@@ -113,7 +116,8 @@ def main():
         print(json.dumps(interpreter(max(repeats // 7, 3))))
         return
     build = os.environ.get("BUILD", "build/release")
-    child = subprocess.run([sys.executable, __file__, str(repeats)], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=True)
+    child = subprocess.run([sys.executable, __file__, str(repeats)], env={**os.environ, "TRITON_INTERPRET": "1"},
+                           capture_output=True, text=True, check=True)
     slow = json.loads(child.stdout)
     sys.path.insert(0, "tests/ref")
     import vm_corpus
@@ -124,8 +128,10 @@ def main():
             outputs = {n: None for n in args if n in ("o", "c")}
             vm_corpus.write_case(vm_corpus.Case(f"case{i}", kernel, grid, args, outputs), folder)
             argv = [f"{build}/bench/vm/vm_case_ms", folder, f"case{i}", str(repeats)]
-            fast, check, race = (float(subprocess.run(argv + how, capture_output=True, text=True, check=True).stdout) for how in ([], ["check"], ["race"]))
-            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x {median_ms(eager, repeats):13.3f} "
+            fast, check, race = (float(subprocess.run(argv + how, capture_output=True, text=True, check=True).stdout)
+                                 for how in ([], ["check"], ["race"]))
+            print(f"{name:20} {fast:9.3f} {slow[name]:15.2f} {slow[name] / fast:7.0f}x "
+                  f"{median_ms(eager, repeats):13.3f} "
                   f"{check:11.3f} {check / fast:5.2f}x {race:10.3f} {race / fast:5.2f}x")
 
 

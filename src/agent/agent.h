@@ -3,6 +3,7 @@
  *
  *   frontend   PyTorch module in, plan and correct kernel out
  *   midend     a genuine kernel, its cost per line and what limits it in; a cheaper genuine kernel out
+ *   backend    a genuine kernel's declared launch parameters and what was tried in; the next point out
  *
  * The mid-end is shown the kernel and not the module that it implements: what could be solved from the
  * module alone would be a frontend's answer with more to read. An answer may be followed by further turns: the verdict
@@ -57,8 +58,13 @@ int prompt_render(const char *template_text, const char *template_name, const st
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
  * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed the
- * kernel, what it measured. */
+ * kernel, what it measured, and its counters where it was profiled. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
+/* Appends what the kernel waits for by a GPU's counters (--profile), as text for {{limit}}; false where no launch has
+ * them, and nothing is appended. */
+bool prompt_measured_limit(const struct verdict *v, struct str *out);
+/* Appends a line of bytes and occupancy by counters, or nothing. */
+void prompt_measured_counters(const struct verdict *v, struct str *out);
 
 /* ---- feedback: what a verdict tells the model in a further turn ---- */
 

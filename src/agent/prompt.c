@@ -55,7 +55,8 @@ static int hole_cost(const struct prompt_input *in, struct str *out, struct err 
 
 /* Which resource a kernel waits for, by the cost model's names. */
 static const struct {
-	const char *name, *text;
+	const char *name; /* the cost model's */
+	const char *text; /* what the prompt says of it */
 } limits[] = {
 	{"launch", "the cost of launching: there is too little work in a launch"},
 	{"dram", "memory: bytes to and from DRAM"},
@@ -80,7 +81,8 @@ static int hole_limit(const struct prompt_input *in, struct str *out, struct err
 {
 	if (!in->profile)
 		return err_set(err, ERR_USAGE, "{{limit}} needs a profiled kernel: this template is for --stage midend");
-	str_puts(out, limit_text(in->profile->limit));
+	/* Counters of a GPU go before what the model predicts. */
+	if (!prompt_measured_limit(in->profile, out)) str_puts(out, limit_text(in->profile->limit));
 	return 0;
 }
 
@@ -238,6 +240,7 @@ void prompt_cost_table(const struct verdict *v, struct str *out)
 		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
 	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a record without a device. */
 	if (v->device.time_s > 0) str_printf(out, "measured on %s: %.2f us\n", v->device.name, v->device.time_s * 1e6);
+	prompt_measured_counters(v, out);
 }
 
 static void put_source_line(const char *source, size_t len, int line, struct str *out)

@@ -65,7 +65,8 @@ int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, do
 	*rule = *row;
 	const struct {
 		const char *name;
-		double given, *field;
+		double given;  /* the option's value; negative: the row's own stays */
+		double *field; /* of the rule that is made */
 		bool is_known;
 	} constants[] = {
 		{"alpha", alpha, &rule->alpha, row->alpha != 0},

@@ -10,9 +10,11 @@
 #include <math.h>
 
 struct dtype_row {
-	const char *name, *safetensors;
-	uint8_t bytes;
-	bool is_float, is_signed;
+	const char *name;        /* hone's */
+	const char *safetensors; /* that of a safetensors header; NULL: the format has none */
+	uint8_t bytes;           /* of one element */
+	bool is_float;
+	bool is_signed;
 };
 #define X(e, torch, st, ttir, size, fp, sgn) [e] = {torch, st, size, fp, sgn},
 static const struct dtype_row rows[DTYPE_COUNT] = {DTYPE_TABLE(X)};

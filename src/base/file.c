@@ -244,7 +244,8 @@ static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const 
 
 struct names {
 	char **list;
-	size_t count, cap;
+	size_t count; /* names in list */
+	size_t cap;   /* names that list has room for */
 };
 
 static void names_release(struct names *n)

@@ -74,8 +74,9 @@ char *xasprintf(const char *fmt, ...)
 
 struct arena_block {
 	struct arena_block *next;
-	size_t cap, used;
-}; /* in bytes, without the header's 64 */
+	size_t cap;  /* bytes, without the header's 64 */
+	size_t used; /* bytes handed out, likewise */
+};
 _Static_assert(sizeof(struct arena_block) <= ARENA_ALIGN, "the header fits in front of the first allocation");
 
 static uint8_t *block_data(struct arena_block *b) { return (uint8_t *)b + ARENA_ALIGN; }

@@ -293,8 +293,9 @@ static void print_help(const struct parse *p, const char *summary)
 
 /* One option from the command line, split at '='. */
 struct arg {
-	const char *name, *value;
-	size_t len;
+	const char *name;  /* (len) behind the dashes; not ended by a 0 */
+	const char *value; /* behind '='; NULL: there is none */
+	size_t len;        /* of name */
 };
 
 static struct arg split(const char *text)

@@ -41,10 +41,11 @@ struct pool {
 	 * what it read. */
 	_Alignas(64) _Atomic(pool_fn *) fn;
 	_Atomic(void *) ctx;
-	_Atomic int64_t count, grain;
+	_Atomic int64_t count; /* items */
+	_Atomic int64_t grain; /* items in a chunk */
 	_Atomic uint32_t chunks;
-	int threads;
-	bool spin;
+	int threads;            /* the caller is one of them */
+	bool spin;              /* before sleeping: every thread has a core of its own */
 	struct worker *workers; /* threads - 1 of them; thread 0 is the caller */
 };
 

@@ -273,9 +273,12 @@ static int work(const struct runner_options *o)
 static int tool_become(const struct runner_options *o, const char *memory, const char *place)
 {
 	char text[512] = "", self[4096] = "", *words[TOOL_WORDS_MAX + 6];
-	static char *const env[] = {
-		"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=/dev/shm", "HOME=/dev/shm", "CUDA_CACHE_DISABLE=1", NULL};
-	int n = 0;
+	char *env[8] = {"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TMPDIR=/dev/shm", "HOME=/dev/shm", "CUDA_CACHE_DISABLE=1"};
+	static const char *const GPU_WORDS[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"};
+	int n = 0, nenv = 5;
+	/* The supervisor's own words on which GPU a number means. */
+	for (size_t i = 0; i < ARRAY_LEN(GPU_WORDS); i++)
+		if (getenv(GPU_WORDS[i])) env[nenv++] = xasprintf("%s=%s", GPU_WORDS[i], getenv(GPU_WORDS[i]));
 	bool fails = o->sandbox.level != SANDBOX_NONE && sandbox_enter_tool(&o->sandbox, text, sizeof text);
 	if (!fails && readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
 		snprintf(text, sizeof text, "/proc/self/exe cannot be read");

@@ -224,8 +224,12 @@ static int bench_decode(struct gpu_bench *b, struct err *err)
 /* ---- packed passes ---- */
 
 struct packed_tokens {
-	int T, S, n;
-	int32_t *ids, *pos, *start;
+	int T;                 /* tokens */
+	int S;                 /* sequences */
+	int n;                 /* rows whose log-probability is asked for */
+	int32_t *ids;          /* (T) */
+	int32_t *pos;          /* (T) within its sequence */
+	int32_t *start;        /* (S + 1) first token of each sequence, and T */
 	struct head_row *rows; /* (n) */
 	struct batch batch;
 };
@@ -309,7 +313,8 @@ struct trainer {
 	struct pass *pass;
 	struct optimizer *optimizer;
 	struct packed_tokens t;
-	float *logprob, count;
+	float *logprob; /* (t.n) of the last pass */
+	float count;    /* t.n, by which the loss is divided */
 };
 
 static int trainer_open(struct gpu_bench *b, struct trainer *r, struct err *err)

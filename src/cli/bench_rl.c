@@ -9,24 +9,27 @@
  * them. */
 #include "cli/bench.h"
 #include "base/base.h"
+#include "ops/ops.h"
 #include "rl/rl.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct bench_rl_options {
 	struct rl_options rl; /* the first field: its table's offsets hold here too */
 	int64_t rounds;
-	bool cpu_time, json;
+	bool cpu_time;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_rl_options, field), help, choices }
 static const struct option_def own_defs[] = {
 	O(OPTION_INT, rounds, "alternations of the long way and the new one, verdicts known", "1 to 1000"),
 	O(OPTION_BOOL, cpu_time,
-		"count this process's seconds (verdicts are made in others) instead of wall clock: for a machine that others "
-		"use "
-		"too",
+		"count this process's seconds (verdicts are made in others) instead of wall clock: for a machine that "
+		"others use too",
 		NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
@@ -34,9 +37,19 @@ static const struct option_def own_defs[] = {
 /* Sums over the steps of one run. */
 struct split {
 	int steps;
-	double answers, tokens, generate, idle, verdicts, update, whole;
-	double distinct_generation, distinct_update;
-	double dropped, logprob; /* of all sampled tokens: whether two runs drew the same */
+	double answers;
+	double tokens;   /* of the answers */
+	double generate; /* seconds, as the next four */
+	double idle;
+	double verdicts;
+	double update;
+	double whole;               /* of the steps */
+	double distinct_generation; /* each step's share of the answers' tokens left when equal beginnings count once */
+	double distinct_update;     /* likewise, of the prompts' and answers' tokens that train */
+	double dropped;             /* answers that were left out */
+	double logprob;             /* of all sampled tokens: whether two runs drew the same */
+	double made;                /* verdicts that were made */
+	double verdict_step[VERIFY_STEP_COUNT]; /* thread seconds of the verifier's steps */
 };
 enum way { LONG_WAY, NEW_WAY, WAYS };
 static const char *const way_names[WAYS] = {"long", "new"};
@@ -59,6 +72,12 @@ static int add_step(void *ctx, int64_t step, const json_t *m)
 	s->distinct_update += number(m, "distinct/update");
 	s->dropped += number(m, "dropped");
 	s->logprob += tokens * number(m, "entropy");
+	s->made += number(m, RL_VERDICT_STEP "made");
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT; i++) {
+		char key[96];
+		snprintf(key, sizeof key, RL_VERDICT_STEP "%s", verify_step_name(i));
+		s->verdict_step[i] += number(m, key);
+	}
 	return 0;
 }
 
@@ -91,11 +110,14 @@ static bool is_same(const struct split *a, const struct split *b)
 	return a->tokens == b->tokens && a->logprob == b->logprob;
 }
 
-/* A row's bits are its own on the CPU. On a GPU they depend on the rows beside it, and answers without a
- * verdict are in no sum. */
+/* A row's bits are its own where elements are floats. On a GPU they depend on the rows beside it, and
+ * answers without a verdict are in no sum. */
 static int check_same(const struct bench_rl_options *o, const struct split *a, const struct split *b, struct err *err)
 {
-	if (is_same(a, b) || a->dropped > 0 || b->dropped > 0 || strcmp(o->rl.policy.device, "cpu")) return 0;
+	struct ops ops;
+	struct ops_options none = {0};
+	int rc = ops_describe(o->rl.policy.device, &none, &ops, err);
+	if (rc || is_same(a, b) || a->dropped > 0 || b->dropped > 0 || ops.elem_bytes < (int)sizeof(float)) return rc;
 	return err_set(err, ERR_MISMATCH,
 		"the long way drew %.0f tokens of log-probability %.9g, the new one %.0f of %.9g: they should be the same",
 		a->tokens, -a->logprob, b->tokens, -b->logprob);
@@ -132,6 +154,14 @@ static void print(const struct split *whole, const struct split *known)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		printf("%-34s %10.3f %10.3f\n", rows[i].name, rows[i].value[0] / n, rows[i].value[1] / n);
+	/* A verdict is made once for equal answers. */
+	printf("of %.1f verdicts, ms each\n", whole[NEW_WAY].made / n);
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT; i++) {
+		printf("  %-32s", verify_step_name(i));
+		for (enum way w = 0; w < WAYS; w++)
+			printf(" %10.1f", whole[w].made > 0 ? 1e3 * whole[w].verdict_step[i] / whole[w].made : 0);
+		putchar('\n');
+	}
 	/* The rates, and how many times faster the new way is. What verdicts cost is in the last alone. */
 	printf("%-34s %10.0f %10.0f   %5.2fx\n", "tokens generated a second", known[0].tokens / known[0].generate,
 		known[1].tokens / known[1].generate, known[0].generate / known[1].generate);

@@ -11,10 +11,16 @@
 #include <sched.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct text_options {
-	int64_t rounds, passes, vocab_size, train_vocab_size;
-	const char *python, *peer;
-	bool cpu_time, json;
+	int64_t rounds;
+	int64_t passes;
+	int64_t vocab_size;
+	int64_t train_vocab_size;
+	const char *python;
+	const char *peer;
+	bool cpu_time;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct text_options, field), help, choices }
@@ -31,18 +37,21 @@ static const struct option_def defs[] = {
 
 struct figure {
 	char kind[32];
-	double hone, peer;
-	size_t tokens;
-}; /* seconds */
+	double hone;   /* seconds of the fastest round */
+	double peer;   /* likewise */
+	size_t tokens; /* of all documents */
+};
 struct text_bench {
 	const struct text_options *o;
 	char dir[64];
 	struct str documents;
 	struct slice *docs;
-	size_t ndocs, bytes;
+	size_t ndocs;
+	size_t bytes; /* of all documents */
 	struct figure *figures;
-	size_t count;
-	double train_hone, train_peer;
+	size_t count;      /* of figures */
+	double train_hone; /* seconds of training a tokenizer, once */
+	double train_peer;
 };
 
 static int peer(struct text_bench *b, const char *what, const char *kind, int64_t number, json_t **out, struct err *err)

@@ -19,10 +19,18 @@
 
 #define COLLECT_MS 300000
 
+/* Values of the options below, whose help says what each is. */
 struct bench_verify_options {
-	const char *device, *sandbox;
-	int64_t threads, single, many, large, timed, hits;
-	bool allow_unsandboxed, json;
+	const char *device;
+	const char *sandbox;
+	int64_t threads;
+	int64_t single;
+	int64_t many;
+	int64_t large;
+	int64_t timed;
+	int64_t hits;
+	bool allow_unsandboxed;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_verify_options, field), help, choices }
@@ -33,7 +41,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_INT, single, "candidates graded one after another", "1 to 100000"),
 	O(OPTION_INT, many, "candidates graded side by side", "1 to 100000"),
-	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another", "1 to 100000"),
+	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another; 0: none", "0 to 100000"),
 	O(OPTION_INT, timed, "candidates graded side by side and timed", "1 to 100000"),
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
@@ -131,8 +139,10 @@ static int grade_hits(
 
 enum figure { LATENCY, RATE, TIMED_RATE, LARGE_LATENCY, HIT_RATE, FIGURES };
 static const struct {
-	const char *key, *title, *unit;
-	double bar;
+	const char *key;   /* in --json */
+	const char *title; /* for people */
+	const char *unit;
+	double bar;   /* in that unit */
 	bool is_most; /* the bar is the most that it may be */
 } figures[FIGURES] = {
 	{"correctness_median_s", "correctness of a small task, median", "s", 0.5, true},
@@ -188,10 +198,10 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	struct verify_options plain = options_of(b->o, threads, false), timed = options_of(b->o, threads, true);
 	struct verifier *v = NULL, *clocked = NULL;
 	double seconds = 0;
-	bool has_gpu = strcmp(b->o->device, "cpu");
 	/* Both at once: their Python processes take seconds to start. The one that waits does nothing. */
 	int rc = verifier_create(&plain, &v, err);
-	if (!rc && has_gpu) rc = verifier_create(&timed, &clocked, err);
+	bool has_gpu = !rc && verifier_has_gpu(v);
+	if (has_gpu) rc = verifier_create(&timed, &clocked, err);
 	/* A first candidate pays for what all share; then one after another, then all cores, then the same again. */
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
@@ -201,13 +211,16 @@ static int measure(struct bench *b, int threads, double *value, char *large_size
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
 	if (!rc) value[HIT_RATE] = (double)b->o->hits / seconds;
 	/* The large task, its reference known after the first. */
-	if (!rc) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
-	if (!rc) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
-	if (!rc) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
-	if (!rc) snprintf(large_sizes, len, "%s", b->sizes);
+	bool has_large = b->o->large > 0;
+	if (!rc && has_large) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
+	if (!rc && has_large) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
+	if (!rc && has_large) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
+	if (!rc && has_large) snprintf(large_sizes, len, "%s", b->sizes);
 	verifier_free(v);
-	/* With times: the first candidate's session times the reference, which is kept for the others. */
+	/* With times: the first candidate's session times the reference, which is kept for the others; then each thread has
+	 * one that pays for its runner. */
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, 1, 1, &seconds, err);
+	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, threads, threads, &seconds, err);
 	if (!rc && has_gpu) rc = grade_series(b, clocked, &small, (int)b->o->timed, 2 * threads, &seconds, err);
 	if (!rc && has_gpu && b->untimed)
 		rc = err_set(err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed,

@@ -22,11 +22,24 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* Values of the options below, whose help says what each is. */
 struct bench_options {
-	int64_t threads, rounds, sequences, length, train_steps, prompt_length, max_new_tokens, hidden_size,
-		num_hidden_layers, vocab_size;
-	const char *model, *python, *peer;
-	bool batch_invariant, cpu_time, json;
+	int64_t threads;
+	int64_t rounds;
+	int64_t sequences;
+	int64_t length;
+	int64_t train_steps;
+	int64_t prompt_length;
+	int64_t max_new_tokens;
+	int64_t hidden_size;
+	int64_t num_hidden_layers;
+	int64_t vocab_size;
+	const char *model;
+	const char *python;
+	const char *peer;
+	bool batch_invariant;
+	bool cpu_time;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct bench_options, field), help, choices }
@@ -53,8 +66,9 @@ static const struct option_def defs[] = {
 
 enum figure { FIGURE_TRAIN, FIGURE_GENERATE_16, FIGURE_GENERATE_1, FIGURE_COUNT };
 static const struct {
-	const char *key, *title;
-	int batch;
+	const char *key;   /* in --json */
+	const char *title; /* for people */
+	int batch;         /* sequences generated at once; 0: training */
 } figures[FIGURE_COUNT] = {
 	{"train", "training", 0},
 	{"generate_16", "generation, batch 16", 16},
@@ -64,11 +78,14 @@ static const struct {
 struct bench {
 	const struct bench_options *o;
 	struct ops *ops;
-	struct model *model /* NULL with --model */, *sampler /* the same weights, never trained */;
+	struct model *model;   /* that is trained; NULL with --model */
+	struct model *sampler; /* the same weights, never trained */
 	int vocab_size;
-	char dir[64];                    /* of the random model */
-	double weights_ms, tokenizer_ms; /* to open those of --model */
-	double hone[FIGURE_COUNT], peer[FIGURE_COUNT];
+	char dir[64];              /* of the random model */
+	double weights_ms;         /* to open those of --model */
+	double tokenizer_ms;       /* likewise */
+	double hone[FIGURE_COUNT]; /* tokens a second, in the best round */
+	double peer[FIGURE_COUNT]; /* likewise */
 	char peer_name[32];
 };
 

@@ -18,10 +18,15 @@
 
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct distill_cmd {
 	struct sft_cmd sft; /* first: its options' offsets hold here too */
 	struct option_list from;
-	const char *tasks, *pairs, *stage, *prompt_template, *precision;
+	const char *tasks;
+	const char *pairs;
+	const char *stage;
+	const char *prompt_template;
+	const char *precision;
 	int64_t per_structure;
 };
 
@@ -42,9 +47,14 @@ struct distill {
 	struct prompt_set prompts;
 	const struct prompt_row **order; /* (count) by task name */
 	struct str text;                 /* the rows that are written */
-	json_t *seen, *per_structure;    /* hash of task and answer -> true; structure -> answers kept */
-	int64_t samples, genuine, kept, other_tasks, pairs;
-	struct err err; /* of the row callback */
+	json_t *seen;                    /* hash of task and answer -> true */
+	json_t *per_structure;           /* structure -> answers kept */
+	int64_t samples;                 /* that were read */
+	int64_t genuine;                 /* of them */
+	int64_t kept;                    /* of those: new ones, of a structure that was not full */
+	int64_t other_tasks;             /* of the genuine: to tasks that --tasks lacks */
+	int64_t pairs;                   /* rows of --pairs */
+	struct err err;                  /* of the row callback */
 };
 
 static int by_task(const void *a, const void *b)

@@ -180,7 +180,8 @@ static void probe_python(struct report *r)
 static void probe_parts(struct report *r)
 {
 	static const struct {
-		const char *name, *file;
+		const char *name; /* for people */
+		const char *file; /* beside this program */
 	} parts[] = {{"runner", "hone-runner"}, {"sandbox library", "libhone_sandbox.so"}};
 	char exe[4096];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
@@ -198,9 +199,15 @@ static void probe_parts(struct report *r)
 
 /* ---- GPU, by the driver's own library; it stays loaded, because it started threads ---- */
 
+/* The driver's functions: each is named after the one of cuda.h that cuda_load finds for it. */
 struct cuda {
-	int (*init)(unsigned), (*version)(int *), (*count)(int *), (*device)(int *, int);
-	int (*name)(char *, int, int), (*attribute)(int *, int, int), (*memory)(size_t *, int);
+	int (*init)(unsigned);
+	int (*version)(int *);
+	int (*count)(int *);
+	int (*device)(int *, int);
+	int (*name)(char *, int, int);
+	int (*attribute)(int *, int, int);
+	int (*memory)(size_t *, int); /* bytes */
 	int (*uuid)(unsigned char *, int);
 };
 
@@ -323,7 +330,8 @@ static void print_json(const struct report *r, bool ok)
 }
 
 struct doctor_settings {
-	bool json, calibrate;
+	bool json;
+	bool calibrate;
 	const char *device;
 };
 static const struct option_def defs[] = {

@@ -61,6 +61,10 @@ static const struct option_def defs[] = {
 	POLICY_INVARIANT_OPTION(eval_options),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	O(OPTION_BOOL, verify_profile,
+		"on --verify_device cuda, right answers run under Nsight Compute too: the mid-end's prompt shows what its "
+		"counters say",
+		NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
@@ -91,6 +95,8 @@ struct eval {
 	struct rollout *episodes; /* (tasks * num_samples * num_turns) owned */
 	struct rollout *rollouts; /* (tasks * num_samples) borrowed from them: the best answer of each episode */
 	json_t *pipeline;         /* of --pipeline */
+	json_t *finals;           /* of the best kernels, on a GPU */
+	struct str final_rows;    /* for --out */
 	struct str midend_rows;   /* for --out */
 	struct chain *chains;     /* (tasks * num_samples) best of n beside them; NULL: greedy, or no turns */
 	json_t *rates;            /* of --compare: task -> [answers, genuine, solved samples] */
@@ -121,7 +127,8 @@ static int rate_add(void *ctx, const json_t *row, const char *where, struct err 
 {
 	json_t *rates = ctx;
 	const char *task, *verdict;
-	if (json_object_get(row, "stage")) return 0; /* a mid-end's, behind the answer that counts */
+	if (json_object_get(row, "stage"))
+		return 0; /* a mid-end's, or a best kernel once more: behind the answer that counts */
 	int rc = json_get_str(row, where, "task", &task, err);
 	if (!rc) rc = json_get_str(json_object_get(row, "verdict"), where, "verdict", &verdict, err);
 	if (rc) return rc;
@@ -160,6 +167,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 {
 	return (struct verify_options){
 		.device = o->verify_device,
+		.profile = o->verify_profile,
 		.gpu = o->gpu,
 		.cost_size = o->cost_size,
 		.precision = o->precision,
@@ -167,6 +175,7 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->verify_seed,
 		.oracle_timeout_ms = (int)o->oracle_timeout_ms,
+		.final_references = strncmp(o->verify_device, "cuda", 4) ? NULL : "eager,tf32,compile",
 		.store = store,
 	};
 }
@@ -309,6 +318,13 @@ static int eval_midend(struct eval *e, struct err *err)
 	return eval_pipeline(&c, &e->midend_rows, &e->pipeline, err);
 }
 
+/* On a GPU, behind everything else: nothing runs beside the best kernels then. */
+static int eval_bests(struct eval *e, struct err *err)
+{
+	if (strncmp(e->o->verify_device, "cuda", 4)) return 0;
+	return eval_finals(e->o, e->verifier, &e->prompts, e->rollouts, &e->final_rows, &e->finals, err);
+}
+
 static int eval_write(const struct eval *e, struct err *err)
 {
 	if (!e->o->out) return 0;
@@ -321,6 +337,7 @@ static int eval_write(const struct eval *e, struct err *err)
 		json_decref(row);
 	}
 	if (e->midend_rows.len) str_append(&text, e->midend_rows.data, e->midend_rows.len);
+	if (e->final_rows.len) str_append(&text, e->final_rows.data, e->final_rows.len);
 	int rc = jsonl_write(e->o->out, &text, err);
 	str_release(&text);
 	return rc;
@@ -461,6 +478,7 @@ static void print_summary(const json_t *s)
 	const json_t *c = json_object_get(s, "compare");
 	if (json_object_get(s, "pipeline")) eval_pipeline_print(json_object_get(s, "pipeline"));
 	if (json_object_get(s, "turns")) print_turns(json_object_get(s, "turns"));
+	if (json_object_get(s, "finals")) eval_finals_print(json_object_get(s, "finals"));
 	if (json_object_get(s, "kernelbench")) eval_analysis_print(json_object_get(s, "kernelbench"));
 	if (c)
 		printf("difference to %s: %+.4f, 95 %% interval over %lld structures [%+.4f, %+.4f]\n",
@@ -485,6 +503,7 @@ static int eval_report(const struct eval *e, struct err *err)
 			turns_summary(e->episodes, e->chains, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples,
 				(int)e->o->num_turns, (uint64_t)e->o->seed));
 	if (e->pipeline) json_object_set(s, "pipeline", e->pipeline);
+	if (e->finals) json_object_set(s, "finals", e->finals);
 	/* Comparisons add to the summary, so they come before it is printed. */
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
@@ -506,7 +525,9 @@ static void eval_release(struct eval *e)
 	free(e->rollouts);
 	free(e->chains);
 	str_release(&e->midend_rows);
+	str_release(&e->final_rows);
 	json_decref(e->pipeline);
+	json_decref(e->finals);
 	str_release(&e->turn_template);
 	json_decref(e->rates);
 	kernelbench_times_release(&e->times);
@@ -556,6 +577,7 @@ int cmd_eval(int argc, char **argv)
 	if (!rc) rc = eval_open(&e, &err);
 	if (!rc) rc = eval_answers(&e, &err);
 	if (!rc) rc = eval_midend(&e, &err);
+	if (!rc) rc = eval_bests(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);
 	if (!rc) rc = eval_report(&e, &err);
 	eval_release(&e);

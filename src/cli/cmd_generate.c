@@ -12,13 +12,21 @@
 
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct generate_options {
 	struct policy_options policy;
 	struct option_list stop_strings;
-	const char *prompt, *prompt_file;
-	int64_t max_new_tokens, top_k, seed, num_samples;
-	double temperature, top_p, min_p;
-	bool chat, json;
+	const char *prompt;
+	const char *prompt_file;
+	int64_t max_new_tokens;
+	int64_t top_k;
+	int64_t seed;
+	int64_t num_samples;
+	double temperature;
+	double top_p;
+	double min_p;
+	bool chat;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct generate_options, field), help, choices }

@@ -10,8 +10,11 @@
 
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct import_options {
-	const char *out, *dtype, *tokenizer;
+	const char *out;
+	const char *dtype;
+	const char *tokenizer;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct import_options, field), help, choices }

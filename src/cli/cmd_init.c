@@ -16,12 +16,23 @@
 
 #define TEXT_BYTES_MAX ((size_t)2 << 30)
 
+/* Values of the options below, whose help says what each is. */
 struct init_options {
-	const char *out, *text;
-	int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size,
-		max_position_embeddings, vocab_size, seed;
+	const char *out;
+	const char *text;
+	int64_t hidden_size;
+	int64_t num_hidden_layers;
+	int64_t num_attention_heads;
+	int64_t num_key_value_heads;
+	int64_t head_dim;
+	int64_t intermediate_size;
+	int64_t max_position_embeddings;
+	int64_t vocab_size;
+	int64_t seed;
 	double rope_theta;
-	bool tie_word_embeddings, nfc, json;
+	bool tie_word_embeddings;
+	bool nfc;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct init_options, field), help, choices }
@@ -52,10 +63,12 @@ static const char *const text_fields[] = {"source", "prompt", "plan", "code", "c
 
 /* ---- texts ---- */
 
-/* All texts one behind the other; ends[i] is where text i ends. */
+/* All texts one behind the other. */
 struct texts {
 	struct str bytes;
-	size_t *ends, count, cap;
+	size_t *ends; /* (count) where each text ends, in bytes */
+	size_t count;
+	size_t cap; /* of ends */
 };
 
 static int texts_add(struct texts *t, const char *data, size_t len, struct err *err)

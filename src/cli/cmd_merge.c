@@ -7,9 +7,14 @@
 #include "model/model.h"
 #include "ops/ops.h"
 
+/* Values of the options below, whose help says what each is. */
 struct merge_options {
-	const char *model, *adapter, *out, *dtype;
-	int64_t max_shard_mb, threads;
+	const char *model;
+	const char *adapter;
+	const char *out;
+	const char *dtype;
+	int64_t max_shard_mb;
+	int64_t threads;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct merge_options, field), help, choices }

@@ -15,10 +15,27 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct pairs_options {
-	const char *tasks, *out, *pairs, *stage, *prompt_template, *chat_template, *chat_date, *precision, *store,
-		*verify_device, *gpu, *cost_size;
-	int64_t styles, style, choices, seed, verify_threads, num_correct_trials;
+	const char *tasks;
+	const char *out;
+	const char *pairs;
+	const char *stage;
+	const char *prompt_template;
+	const char *chat_template;
+	const char *chat_date;
+	const char *precision;
+	const char *store;
+	const char *verify_device;
+	bool verify_profile;
+	const char *gpu;
+	const char *cost_size;
+	int64_t styles;
+	int64_t style;
+	int64_t choices;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t num_correct_trials;
 	double fraction;
 };
 
@@ -44,6 +61,10 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, seed, "of style and row choice, and of hidden inputs", NULL),
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	O(OPTION_BOOL, verify_profile,
+		"on --verify_device cuda, right kernels run under Nsight Compute too: the mid-end's prompt shows what its "
+		"counters say",
+		NULL),
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, cost_size,
@@ -53,9 +74,13 @@ static const struct option_def defs[] = {
 
 struct pair {
 	const struct task *task;
-	int style, choice;
-	struct str plan, code, slow;
-	struct verdict verdict, profile;
+	int style;  /* of the answer */
+	int choice; /* which of the launch parameters that the task's sizes choose among; 0: the best */
+	struct str plan;
+	struct str code;
+	struct str slow;        /* mid-end: the kernel that is to be made faster */
+	struct verdict verdict; /* of code */
+	struct verdict profile; /* of slow */
 };
 
 struct pairs {
@@ -64,7 +89,8 @@ struct pairs {
 	enum agent_stage stage;
 	struct task_set tasks;
 	struct pair *rows;
-	size_t count, rows_read;
+	size_t count;
+	size_t rows_read; /* check: rows of the file so far, drawn or not */
 	struct store *store;
 	struct verifier *verifier;
 	json_t *rejected; /* reason -> count */
@@ -75,6 +101,7 @@ static int open_verifier(struct pairs *p, struct err *err)
 	int rc = p->o->store ? store_open(p->o->store, &p->store, err) : 0;
 	struct verify_options v = {
 		.device = p->o->verify_device,
+		.profile = p->o->verify_profile,
 		.gpu = p->o->gpu,
 		.cost_size = p->o->cost_size,
 		.precision = p->o->precision,

@@ -11,10 +11,15 @@
 
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)
 
+/* Values of the options below, whose help says what each is. */
 struct prove_settings {
-	const char *task, *candidate, *sandbox, *root;
+	const char *task;
+	const char *candidate;
+	const char *sandbox;
+	const char *root;
 	int64_t seed;
-	bool allow_unsandboxed, json;
+	bool allow_unsandboxed;
+	bool json;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct prove_settings, field), help, choices }

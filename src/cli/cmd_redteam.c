@@ -10,9 +10,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Values of the options below, whose help says what each is. */
 struct redteam_options {
-	int64_t count, seed, verify_threads, num_correct_trials, verify_seed, timeout_s;
-	const char *out, *against, *family, *payload, *precision;
+	int64_t count;
+	int64_t seed;
+	int64_t verify_threads;
+	int64_t num_correct_trials;
+	int64_t verify_seed;
+	int64_t timeout_s;
+	const char *out;
+	const char *against;
+	const char *family;
+	const char *payload;
+	const char *precision;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct redteam_options, field), help, choices }
@@ -33,10 +43,11 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 };
 
-/* What was said about one candidate. accepted: -1 no answer. */
+/* What was said about one candidate. */
 struct outcome {
-	int accepted, kernelbench;
-	char how[96];
+	int accepted;    /* 1: it got through; 0: it was refused; -1: no answer */
+	int kernelbench; /* likewise, of KernelBench's own check */
+	char how[96];    /* the verdict's status and reason */
 };
 struct redteam {
 	const struct redteam_options *o;

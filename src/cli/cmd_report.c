@@ -4,9 +4,14 @@
 #include "report/report.h"
 #include "store/store.h"
 
+/* Values of the options below, whose help says what each is. */
 struct report_settings {
-	const char *store, *out, *title, *tables;
-	int64_t samples, steps;
+	const char *store;
+	const char *out;
+	const char *title;
+	const char *tables;
+	int64_t samples;
+	int64_t steps;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct report_settings, field), help, choices }

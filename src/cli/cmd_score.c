@@ -10,9 +10,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct score_options {
 	struct policy_options policy;
-	const char *prompt_file, *completion_file;
+	const char *prompt_file;
+	const char *completion_file;
 	double temperature;
 	bool json;
 };

@@ -11,11 +11,35 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+/* Values of the options below, whose help says what each is. */
 struct tasks_options {
-	int64_t seed, count_train, count_dev, count_test, level_min, level_max, operators_min, level, style, choice,
-		num_correct_trials, oracle_timeout_ms, oracle_work_ms, size_max, verify_threads;
-	const char *verify_device, *gpu, *operators, *rungs, *out, *split, *precision, *sandbox;
-	bool answer, slow, json, allow_unsandboxed;
+	int64_t seed;
+	int64_t count_train;
+	int64_t count_dev;
+	int64_t count_test;
+	int64_t level_min;
+	int64_t level_max;
+	int64_t operators_min;
+	int64_t level;
+	int64_t style;
+	int64_t choice;
+	int64_t num_correct_trials;
+	int64_t oracle_timeout_ms;
+	int64_t oracle_work_ms;
+	int64_t size_max;
+	int64_t verify_threads;
+	const char *verify_device;
+	const char *gpu;
+	const char *operators;
+	const char *rungs;
+	const char *out;
+	const char *split;
+	const char *precision;
+	const char *sandbox;
+	bool answer;
+	bool slow;
+	bool json;
+	bool allow_unsandboxed;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct tasks_options, field), help, choices }

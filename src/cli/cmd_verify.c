@@ -13,12 +13,37 @@
 
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
 
+/* Values of the options below, whose help says what each is. */
 struct verify_settings {
-	const char *task, *candidate, *device, *gpu, *precision, *sandbox, *store, *root, *emit, *cost_size, *references,
-		*comparison;
-	int64_t threads, num_correct_trials, num_perf_trials, seed, trace_timeout_ms, compile_timeout_ms, replay_timeout_ms,
-		oracle_timeout_ms, oracle_work_ms;
-	bool allow_unsandboxed, skip_compile, skip_timing, live, audit, json, sanitize, profile;
+	const char *task;
+	const char *candidate;
+	const char *device;
+	const char *gpu;
+	const char *precision;
+	const char *sandbox;
+	const char *store;
+	const char *root;
+	const char *emit;
+	const char *cost_size;
+	const char *references;
+	const char *comparison;
+	int64_t threads;
+	int64_t num_correct_trials;
+	int64_t num_perf_trials;
+	int64_t seed;
+	int64_t trace_timeout_ms;
+	int64_t compile_timeout_ms;
+	int64_t replay_timeout_ms;
+	int64_t oracle_timeout_ms;
+	int64_t oracle_work_ms;
+	bool allow_unsandboxed;
+	bool skip_compile;
+	bool skip_timing;
+	bool live;
+	bool audit;
+	bool json;
+	bool sanitize;
+	bool profile;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct verify_settings, field), help, choices }
@@ -207,16 +232,19 @@ static void print_profile(const struct verdict *v, const struct str *source)
 	}
 }
 
-/* What a person wants to know, in the order they want it. */
-static void print_text(const char *path, const struct str *source, const struct verdict *v)
+/* The judgement and, for what is not genuine, where and why it ended. */
+static void print_judgement(const char *path, const struct str *source, const struct verdict *v)
 {
-	/* First the judgement and, for what is not genuine, where and why it ended. */
 	printf("%s: %s", path, verdict_class_name(v->class));
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
 	putchar('\n');
 	print_detail(v->detail);
 	if (v->line > 0) print_line(source, v->line);
-	/* Then what was measured. The cost model's figures are NaN where there are none. */
+}
+
+/* The cost model's figures are NaN where there are none. */
+static void print_cost(const struct verdict *v)
+{
 	if (isfinite(v->speedup_eager))
 		printf("  cost model: %.3g us; PyTorch's operators %.3g us (speedup %.2f), fused %.3g us (speedup %.2f); %d "
 			   "launches, %lld programs, %lld bytes\n",
@@ -225,6 +253,11 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->not_predicted[0]) printf("  no time is predicted at %s: %s\n", v->cost_size, v->not_predicted);
 	else if (v->cost_size[0])
 		printf("  times at sizes %s; sampled programs: standard error %.2g %%\n", v->cost_size, 100 * v->cost_error);
+}
+
+/* How often and where it was tried, and what the trials did not reach. */
+static void print_trials(const struct verdict *v)
+{
 	if (v->trials)
 		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
 			v->tolerance);
@@ -235,13 +268,23 @@ static void print_text(const char *path, const struct str *source, const struct 
 			v->fp8_line);
 	if (v->state[0]) printf("  buffers that the reference changes: %s\n", v->state);
 	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
-	if (v->sides)
-		printf("  sides of comparisons on data: %d of %d taken%s", v->sides_taken, v->sides, v->guided ? "" : "\n");
-	if (v->sides && v->guided) printf(", after %d guided trials\n", v->guided);
+	if (v->sides) {
+		printf("  sides of comparisons on data: %d of %d taken", v->sides_taken, v->sides);
+		if (v->guided) printf(", after %d guided trials", v->guided);
+		putchar('\n');
+	}
 	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
 	for (int i = 0; i < v->nunreached; i++)
 		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
+}
+
+/* What a person wants to know, in the order they want it. */
+static void print_text(const char *path, const struct str *source, const struct verdict *v)
+{
+	print_judgement(path, source, v);
+	print_cost(v);
+	print_trials(v);
 	/* Only a real GPU has a driver; the vm leaves it 0. */
 	if (v->device.driver)
 		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "

@@ -8,9 +8,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Values of the options below, whose help says what each is. */
 struct vm_settings {
-	bool check, cost, json, cuda_shim, fma_contract;
-	int64_t threads, configs;
+	bool check;
+	bool cost;
+	bool json;
+	bool cuda_shim;
+	bool fma_contract;
+	int64_t threads;
+	int64_t configs;
 };
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct vm_settings, field), help, choices }

@@ -24,6 +24,7 @@ struct eval_options {
 	const char *timings;
 	const char *baseline;
 	const char *verify_device;
+	bool verify_profile;
 	const char *gpu;
 	const char *cost_size;
 	const char *turn_template;
@@ -66,6 +67,13 @@ struct eval_chain {
  * mid-end's answers go to rows (JSONL) too. New reference in *out. */
 int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err);
 void eval_pipeline_print(const json_t *pipeline);
+/* The best genuine kernel of each task (the fastest on the GPU, where both were timed; else the one of least predicted
+ * time) once more, as a final best: under compute-sanitizer, timed turn by turn with the reference in three forms. What
+ * the finding is stands beside the answers' own verdicts, in rows (JSONL, stage "final") and in *out (new reference).
+ */
+int eval_finals(const struct eval_options *o, struct verifier *v, const struct prompt_set *prompts,
+	const struct rollout *rollouts, struct str *rows, json_t **out, struct err *err);
+void eval_finals_print(const json_t *finals);
 /* Grades --from_runs against --tasks, writes, prints. */
 int eval_runs(const struct eval_options *o, struct err *err);
 void eval_analysis_print(const json_t *analysis);

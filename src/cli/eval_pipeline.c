@@ -17,7 +17,9 @@
 
 struct pipeline {
 	struct eval_chain *c;
-	int n, K, M;                  /* tasks; answers of frontend and of mid-end */
+	int n;                        /* tasks */
+	int K;                        /* answers of the frontend to each */
+	int M;                        /* answers of the mid-end to each kernel */
 	struct prompt_set mids;       /* of the tasks with a kernel, in their order */
 	int *task_of;                 /* (mids) */
 	struct rollout *answers;      /* (mids * M) of the mid-end */

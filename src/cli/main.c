@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 struct command {
-	const char *name, *summary;
+	const char *name;
+	const char *summary; /* one line of the list of commands */
 	int (*run)(int argc, char **argv);
 };
 

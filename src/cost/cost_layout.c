@@ -202,17 +202,25 @@ enum loc_kind { LOC_TEXT_NONE, LOC_TEXT_FILE, LOC_TEXT_CALL, LOC_TEXT_NAME };
 struct loc_text {
 	enum loc_kind kind;
 	struct slice file;
-	int line, column, a, b;
-}; /* a, b: other locations */
+	int line;
+	int column;
+	int a; /* number of another location: a call's callee, or what a name stands for; -1: none */
+	int b; /* of the place that a call is made from; -1: none */
+};
 struct shared_order {
 	struct slice name;
 	int64_t fastest; /* dimension of which neighbours are neighbours in shared memory */
 };
 struct scan {
 	struct vm_layouts *out;
-	int ntransposed, nordered, naliases, nlocs;
-	bool in_reduce, is_depth_first[2];
-	struct slice transposed[NEST_MAX], kernel_file;
+	int ntransposed;
+	int nordered;
+	int naliases;
+	int nlocs;
+	bool in_reduce;         /* between the lines of a tt.reduce */
+	bool is_depth_first[2]; /* of the next dot, as a cost_site's */
+	struct slice transposed[NEST_MAX];
+	struct slice kernel_file;
 	struct shared_order ordered[ORDERS_MAX];
 	struct alias *aliases;
 	struct loc_text *locs;
@@ -402,7 +410,8 @@ static bool tensor_read(
 struct op_row {
 	const char *name;
 	enum cost_site_kind kind;
-	bool is_async, is_result;
+	bool is_async;  /* a copy that goes on while the program does */
+	bool is_result; /* shape and layout are the result's, not the operand's */
 };
 static const struct op_row op_rows[] = {
 	{"tt.load", COST_SITE_LOAD, false, false},

@@ -8,8 +8,8 @@
 #define SIZES 5          /* an operator was timed at */
 #define SIZE_STEP 16.0   /* from one of them to the next */
 #define H200 (&vm_gpus[0])
-#define DRAM_REACHED 0.85 /* of the data sheet's bandwidth, read and written */
-#define START_S 2e-6      /* of an operator that has hardly anything to do */
+#define DRAM_REACHED 0.85 /* of the data sheet's bandwidth, by a product's operands */
+#define START_S 2e-6      /* of a product that has hardly anything to do */
 
 /* Time grows with size, but not by one law: a reduction does side by side as much as it keeps, and adds the rest one
  * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a
@@ -17,9 +17,10 @@
 struct operator_time {
 	const char *name;
 	const char *form;
-	double extent;    /* elements that go into one result */
-	double bytes;     /* moved at the largest size */
-	double us[SIZES]; /* microseconds at bytes / SIZE_STEP^4, ..., bytes */
+	double extent;      /* elements that go into one result */
+	double bytes;       /* moved at the largest size */
+	double us[SIZES];   /* microseconds at bytes / SIZE_STEP^4, ..., bytes, with a cold L2 */
+	double warm[SIZES]; /* of those, the share that it takes when L2 holds its operands */
 };
 static const struct operator_time operators[] = {
 #include "cost/cost_operators.inc"
@@ -93,49 +94,77 @@ static double product_slower(const char *name, const char *form, const struct co
 	return weights > 0 ? exp(sum / weights) : 1;
 }
 
-/* The measured law between two sizes; beyond the last one time goes with the bytes. */
-static double row_us(const struct operator_time *o, double bytes)
+/* Microseconds. The measured law between two sizes; beyond the last one time goes with the bytes. */
+struct row_time {
+	double cold;
+	double warm; /* with its operands in L2 */
+};
+
+static struct row_time row_us(const struct operator_time *o, double bytes)
 {
-	double at = log(fmax(bytes, 1) * pow(SIZE_STEP, SIZES - 1) / o->bytes) / log(SIZE_STEP);
-	int low = (int)fmin(fmax(floor(at), 0), SIZES - 2);
-	if (at <= 0) return o->us[0];
-	if (at >= SIZES - 1) return o->us[SIZES - 1] * bytes / o->bytes;
-	return o->us[low] * pow(o->us[low + 1] / o->us[low], at - low);
+	double at = fmax(log(fmax(bytes, 1) * pow(SIZE_STEP, SIZES - 1) / o->bytes) / log(SIZE_STEP), 0);
+	int low = (int)fmin(floor(at), SIZES - 2);
+	double cold = at >= SIZES - 1 ? o->us[SIZES - 1] * bytes / o->bytes
+								  : o->us[low] * pow(o->us[low + 1] / o->us[low], at - low);
+	double share = o->warm[low] * pow(o->warm[low + 1] / o->warm[low], fmin(at - low, 1));
+	return (struct row_time){cold, cold * share};
 }
 
-static double time_us(struct operator_rows rows, const struct cost_launch *l, const struct vm_gpu *gpu)
+static double between(double a, double b, double share) { return a * pow(b / a, share); }
+
+/* What is more than the start takes as much longer as the other card's memory is slower. */
+static double on_gpu(double us, double start, double h200_bytes_s, double gpu_bytes_s)
+{
+	start = fmin(us, start);
+	return start + (us - start) * h200_bytes_s / gpu_bytes_s;
+}
+
+static struct row_time time_us(struct operator_rows rows, const struct cost_launch *l, const struct vm_gpu *gpu)
 {
 	/* Between the two extents that are next to the launch's. */
 	int low = 0;
 	while (low + 2 < rows.count && rows.first[low + 1].extent < l->extent) low++;
 	const struct operator_time *o = &rows.first[low];
-	double us = row_us(o, l->bytes), start = o->us[0];
+	struct row_time us = row_us(o, l->bytes), start = row_us(o, 0);
 	if (rows.count > 1 && l->extent > o->extent) {
 		double share = fmin(log(l->extent / o->extent) / log(o[1].extent / o->extent), 1);
-		us *= pow(row_us(o + 1, l->bytes) / us, share);
-		start *= pow(o[1].us[0] / start, share);
+		struct row_time next = row_us(o + 1, l->bytes), next_start = row_us(o + 1, 0);
+		us = (struct row_time){between(us.cold, next.cold, share), between(us.warm, next.warm, share)};
+		start = (struct row_time){
+			between(start.cold, next_start.cold, share), between(start.warm, next_start.warm, share)};
 	}
-	/* What is more than the start takes as much longer as the card's memory is slower. */
-	start = fmin(us, start);
-	return start + (us - start) * H200->dram_bytes_s / gpu->dram_bytes_s;
+	return (struct row_time){on_gpu(us.cold, start.cold, H200->dram_bytes_s, gpu->dram_bytes_s),
+		on_gpu(us.warm, start.warm, H200->l2_bytes_s, gpu->l2_bytes_s)};
 }
 
-/* Seconds that an operator saves whose operands an earlier one touched: they are in L2, all of them as long as half of
- * it has passed since, none where twice of it has (it does not keep the latest alone); so is the memory of its results,
- * which PyTorch hands out again. What DRAM would have taken is then L2's. */
-static double saved_s(const struct cost_launch *l, double time_s, const struct vm_gpu *gpu)
+/* The share of what an earlier operator touched that L2 still holds when this one wants it. Measured on an H200: of a
+ * chain of operators in which each reads what the one before it made, and of one that reads 8 MiB again after others
+ * have moved 8 to 192 MiB (l2_calls of bench/cost/cost_operators.py). */
+#define OWN_KEPT 0.56     /* of L2's size: as much of its operands an operator still finds while it moves its own bytes */
+#define OTHERS_ALL 0.25   /* of L2's size: moved by others since, everything is still there ... */
+#define OTHERS_NOTHING 0.95 /* ... or nothing any more */
+static double held(const struct cost_launch *l, const struct vm_gpu *gpu)
 {
-	double passed = (l->since + l->bytes) / (double)gpu->l2_bytes, held = fmin(fmax((2 - passed) / 1.5, 0), 1);
+	double l2 = (double)gpu->l2_bytes, since = (OTHERS_NOTHING - l->since / l2) / (OTHERS_NOTHING - OTHERS_ALL);
+	return l->warm * fmin(OWN_KEPT * l2 / fmax(l->bytes, 1), 1) * fmin(fmax(since, 0), 1);
+}
+
+/* Seconds that a product saves whose operands L2 holds: what DRAM would have taken is then L2's. */
+static double product_saved_s(const struct cost_launch *l, double time_s, const struct vm_gpu *gpu)
+{
 	double moving_s = fmin(l->bytes / (DRAM_REACHED * gpu->dram_bytes_s), fmax(time_s - START_S, 0));
-	return l->warm * held * moving_s * fmax(1 - DRAM_REACHED * gpu->dram_bytes_s / gpu->l2_bytes_s, 0);
+	return moving_s * fmax(1 - DRAM_REACHED * gpu->dram_bytes_s / gpu->l2_bytes_s, 0);
 }
 
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu)
 {
+	if (l->dot_flops > 0) {
+		double time_s = cost_launch_s(l, dot, gpu) * product_slower(name, form, l, dot == COST_DOT_HALF);
+		return time_s - held(l, gpu) * product_saved_s(l, time_s, gpu);
+	}
 	struct operator_rows rows = operator_find(name, form);
 	if (!rows.count) rows = operator_find("add", "");
-	double time_s = l->dot_flops > 0 ? cost_launch_s(l, dot, gpu) * product_slower(name, form, l, dot == COST_DOT_HALF)
-									 : time_us(rows, l, gpu) * 1e-6;
-	return time_s - saved_s(l, time_s, gpu);
+	struct row_time us = time_us(rows, l, gpu);
+	return (us.cold - held(l, gpu) * (us.cold - us.warm)) * 1e-6;
 }

@@ -183,9 +183,15 @@ int kernelbench_level(const struct task *const *tasks, size_t count, int *level,
 }
 
 struct scores {
-	int total, evaluated, compiled, correct, aligned, aligned_correct, timed;
-	double log_speedup;
-	int faster[6];
+	int total;     /* problems */
+	int evaluated; /* of them: with a record */
+	int compiled;
+	int correct;
+	int aligned;         /* whose reference has a time */
+	int aligned_correct; /* of those: correct */
+	int timed;           /* of those: with a time of their own */
+	double log_speedup;  /* sum over those */
+	int faster[6];       /* [p] of those: more than THRESHOLDS[p] times as fast */
 };
 static const double THRESHOLDS[] = {0, 0.5, 0.8, 1, 1.5, 2}; /* of KernelBench's analysis */
 

@@ -128,10 +128,12 @@ uint32_t residue_exp(const struct field *f, uint32_t x_q)
 #define KEPT_SLOTS (1u << 16)
 struct field_log_table {
 	struct {
-		uint32_t power, exponent; /* power 0: free */
+		uint32_t power; /* 2^exponent; 0: free */
+		uint32_t exponent;
 	} slots[TABLE_SLOTS];
 	struct {
-		uint32_t argument, exponent; /* argument 0: free */
+		uint32_t argument; /* 2^exponent; 0: free */
+		uint32_t exponent;
 	} kept[KEPT_SLOTS];
 	uint32_t giant; /* 2^-BABY_STEPS */
 };

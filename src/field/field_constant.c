@@ -16,7 +16,8 @@
 #define FRACTION_TERMS 40
 
 struct fraction {
-	int64_t n, d; /* d > 0 */
+	int64_t n;
+	int64_t d; /* above 0 */
 };
 
 /* The simplest fraction within [lo, hi], 0 < lo, by its continued fraction; false: beyond `max`. */
@@ -116,7 +117,10 @@ static bool try_forms(struct field *f, double lo, double hi, double max, struct 
 		 * sqrt(r / pi), sqrt(r) / ln 2, sqrt(r) ln 2, and sqrt(r) pi */
 		static const struct {
 			double real;
-			bool is_pi, is_inverse, is_root_of_all, is_root;
+			bool is_pi;          /* else ln 2, or 1 */
+			bool is_inverse;     /* the unit is 1 / real */
+			bool is_root_of_all; /* sqrt(r unit) */
+			bool is_root;        /* sqrt(r) unit */
 		} forms[10] = {{1, false, false, false, true}, {M_PI, true, false, false, false},
 			{M_PI, true, true, false, false}, {M_LN2, false, false, false, false}, {M_LN2, false, true, false, false},
 			{M_PI, true, false, true, false}, {M_PI, true, true, true, false}, {M_LN2, false, true, false, true},

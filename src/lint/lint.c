@@ -16,8 +16,9 @@ struct lint {
 	struct name_set jit_aliases; /* names that mean triton.jit */
 	struct name_set jitted;  /* functions (or variables) made by it; uses counts other places where the name stands */
 	struct name_set modules; /* attributes of self that hold nn.Modules */
-	bool has_model_new, uses_jit;
-	bool is_broken;        /* the tree has errors, so what it lacks means nothing */
+	bool has_model_new;      /* a class ModelNew was seen */
+	bool uses_jit;           /* triton.jit was */
+	bool is_broken;          /* the tree has errors, so what it lacks means nothing */
 	bool is_dynamic;       /* names may be looked up by strings: a function that no name refers to may still be used */
 	uint32_t ignored_byte; /* `jit` of torch.jit starts here */
 };

@@ -12,6 +12,7 @@
 #define VALUES_MAX 6 /* numbers that one expression may be */
 #define BOUND_MAX 128
 #define FUNCTIONS_MAX 64
+#define POSITIONS_MAX 128
 #define ROUNDS 3
 #define NUMBER_MAX 1e15
 
@@ -30,6 +31,8 @@ struct sizes {
 		struct slice name;
 		struct values values;
 	} bound[BOUND_MAX];
+	int npositions;
+	struct slice positions[POSITIONS_MAX]; /* names that an index was given to */
 	int nrelated;
 	struct slice related[BOUND_MAX]; /* names of sizes */
 	int round;                       /* of the walk */
@@ -38,7 +41,8 @@ struct sizes {
 		struct slice name;
 		TSNode parameters;
 	} functions[FUNCTIONS_MAX];
-	int line, column; /* of what is being looked at */
+	int line;   /* of what is being looked at, from 1 */
+	int column; /* likewise, from 0, in bytes */
 };
 
 static void value_add(struct values *v, double x)
@@ -131,6 +135,8 @@ static struct values values_call(const struct sizes *s, TSNode n, int depth)
 	bool is_text = node_is(inner, "string"), is_list = node_is(inner, "list") || node_is(inner, "tuple");
 	struct values v = {0};
 	if (is_size_source(s, n) && !is_text && !is_list) return v; /* x.size(1) is not 1 */
+	/* The number of an axis is none of a size. */
+	if (slice_is(name, "program_id") || slice_is(name, "num_programs")) return v;
 	if (slice_is(name, "len") && is_text) value_add(&v, (double)string_inside(s, inner).len);
 	else if (slice_is(name, "len") && is_list) value_add(&v, child_count(inner));
 	else if (slice_is(name, "int") && child_count(list) == 2 && node_is(ts_node_named_child(list, 0), "string")) {
@@ -179,6 +185,39 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 	return v;
 }
 
+/* ---- positions: numbers that grow with a size ---- */
+
+/* Whether an expression is made of program numbers, lanes or what counts them. What is read from memory is none. */
+static bool is_position(const struct sizes *s, TSNode n, int depth)
+{
+	static const char *const SOURCES[] = {"program_id", "num_programs", "arange", "argmax", "argmin"};
+	static const char *const DATA[] = {
+		"load", "atomic_add", "atomic_cas", "atomic_xchg", "dot", "gather", "sort", "rand"};
+	if (ts_node_is_null(n) || depth > DEPTH_MAX) return false;
+	if (node_is(n, "identifier")) {
+		struct slice name = node_text(&s->w, n);
+		for (int i = 0; i < s->npositions; i++)
+			if (slice_same(s->positions[i], name)) return true;
+		return false;
+	}
+	if (node_is(n, "call")) {
+		struct slice name = node_text(&s->w, node_terminal(n));
+		if (slice_in(name, SOURCES, ARRAY_LEN(SOURCES))) return true;
+		if (slice_in(name, DATA, ARRAY_LEN(DATA))) return false;
+	}
+	uint32_t count = MIN(child_count(n), 16u);
+	for (uint32_t i = 0; i < count; i++)
+		if (is_position(s, ts_node_named_child(n, i), depth + 1)) return true;
+	return false;
+}
+
+/* left takes a position, if right is one. */
+static void position_bind(struct sizes *s, TSNode left, TSNode right)
+{
+	if (!node_is(left, "identifier") || is_position(s, left, 0) || s->npositions == POSITIONS_MAX) return;
+	if (is_position(s, right, 0)) s->positions[s->npositions++] = node_text(&s->w, left);
+}
+
 /* ---- first walk: what names may be ---- */
 
 /* x.shape[0], x.size(0), x.numel(), len(x): where sizes come from. */
@@ -213,6 +252,7 @@ static void bind(struct sizes *s, TSNode left, TSNode right)
 	struct slice name = node_text(&s->w, node_terminal(left));
 	struct values v = values_of(s, right, 0);
 	int at = 0;
+	position_bind(s, left, right);
 	while (at < s->nbound && !slice_same(s->bound[at].name, name)) at++;
 	if (!v.count || at == BOUND_MAX) return;
 	if (at == s->nbound) {
@@ -484,6 +524,28 @@ static void truth(struct sizes *s, TSNode n)
 	if (node_is(n, "binary_operator")) invert(s, n, LINT_SIZE_EQUAL, 0, 0);
 }
 
+/* An index that is kept in a narrower type is another one from some size on. */
+static void narrowed(struct sizes *s, TSNode call)
+{
+	/* The largest whole number up to which a type has all. */
+	static const struct {
+		const char *name;
+		double last;
+	} TYPES[] = {
+		{"int8", 127}, {"uint8", 255}, {"int16", 32767}, {"uint16", 65535}, {"float16", 2048}, {"bfloat16", 256}};
+	TSNode callee = node_field(call, "function"), list = node_field(call, "arguments");
+	bool is_method = slice_is(node_text(&s->w, node_terminal(call)), "to") && node_is(callee, "attribute");
+	uint32_t at = is_method ? 0 : 1;
+	if (!node_is(list, "argument_list") || child_count(list) <= at) return;
+	TSNode what = is_method ? node_field(callee, "object") : ts_node_named_child(list, 0);
+	/* Not where the call begins: there what is narrowed may have a place of its own. */
+	s->column = (int)ts_node_start_point(list).column;
+	struct slice type = node_text(&s->w, node_terminal(ts_node_named_child(list, at)));
+	for (size_t i = 0; i < ARRAY_LEN(TYPES); i++)
+		if (slice_is(type, TYPES[i].name) && is_position(s, what, 0))
+			invert(s, what, LINT_SIZE_BEYOND, TYPES[i].last, 0);
+}
+
 static void call(struct sizes *s, TSNode n)
 {
 	static const char *const EXTREMES[] = {"min", "max", "minimum", "maximum", "clamp", "clip"},
@@ -507,6 +569,7 @@ static void call(struct sizes *s, TSNode n)
 		if (count > 1) pair(s, ts_node_named_child(list, 0), ts_node_named_child(list, 1), LINT_SIZE_ORDER);
 	}
 	if (slice_is(name, "where") && count) truth(s, ts_node_named_child(list, 0));
+	if (slice_is(name, "to") || slice_is(name, "cast")) narrowed(s, n);
 }
 
 /* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k equal elements ends there. */

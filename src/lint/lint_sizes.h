@@ -1,6 +1,7 @@
 /* lint_sizes: the numbers that a candidate compares something with, wherever that something may be a size: comparisons,
- * bounds of loops, minima and maxima, remainders and bits in conditions, keys of tables. What is compared is not known
- * from a text (a size, an index, a datum): whoever knows more leaves out what does not concern him.
+ * bounds of loops, minima and maxima, remainders and bits in conditions, keys of tables, and the last number of a type
+ * that an index is narrowed to. What is compared is not known from a text (a size, an index, a datum): whoever knows
+ * more leaves out what does not concern him.
  *
  * Names that are bound to whole numbers anywhere in the source count as these numbers. Where the size stands in sums,
  * products, quotients or shifts with numbers, the number is the one that the size itself would be compared with. */
@@ -25,11 +26,14 @@ enum lint_size_kind {
 };
 struct lint_size {
 	enum lint_size_kind kind;
-	int64_t number, modulus;
-	int line, column; /* of the comparison; line from 1, column from 0, in bytes */
+	int64_t number;
+	int64_t modulus;
+	int line;   /* of the comparison, from 1 */
+	int column; /* from 0, in bytes */
 };
 struct lint_sizes {
-	int count, more; /* more: that found no room */
+	int count; /* of list */
+	int more;  /* that found no room */
 	struct lint_size list[LINT_SIZES_MAX];
 };
 /* ERR_OK, also where the source has errors; ERR_INFRA as lint_source. */

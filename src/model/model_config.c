@@ -16,10 +16,12 @@
 /* Defaults are transformers': what an absent field means. A null one means hidden / heads and as
  * many key/value heads as heads. */
 struct arch {
-	const char *name, *model_type;
-	bool attention_bias, qk_norm;
-	int head_dim_default; /* 0: hidden / heads */
-	int kv_heads_default; /* 0: heads */
+	const char *name;       /* in config.json's architectures */
+	const char *model_type; /* in its model_type */
+	bool attention_bias;    /* q, k and v have one */
+	bool qk_norm;           /* q and k are normalised head by head */
+	int head_dim_default;   /* 0: hidden / heads */
+	int kv_heads_default;   /* 0: heads */
 	int positions_default;
 };
 static const struct arch archs[] = {
@@ -237,8 +239,9 @@ static int generation_read(const char *dir, struct model_config *c, struct err *
 struct int_field {
 	const char *name;
 	size_t offset;
-	int min, max;
-	bool must;
+	int min;
+	int max;
+	bool must; /* be there */
 };
 #define INT_FIELD(f, min, max, must) { #f, offsetof(struct model_config, f), min, max, must }
 static const struct int_field int_fields[] = {

@@ -15,7 +15,9 @@
 
 struct gguf_arch {
 	const char *name;
-	bool attention_bias, qk_norm, is_interleaved;
+	bool attention_bias; /* q, k and v have one */
+	bool qk_norm;        /* q and k are normalised head by head */
+	bool is_interleaved; /* rows of q and k stand as (pairs, 2), where ours stand as (2, pairs) */
 };
 static const struct gguf_arch archs[] = {
 	{"llama", false, false, true},
@@ -235,8 +237,9 @@ static int rope_factors_read(struct reader *r, struct model_config *c)
 	if (!t) return 0;
 	int count = c->head_dim / 2;
 	if (t->ndim != 1 || t->count != count)
-		return err_set(
-			r->err, ERR_MISMATCH, "%s: tensor 'rope_freqs.weight': expected %d values", gguf_path(r->g), count);
+		return err_set(r->err, ERR_MISMATCH,
+			"%s: tensor 'rope_freqs.weight': expected %d values in one dimension (half of a head), found %lld in %d",
+			gguf_path(r->g), count, (long long)t->count, t->ndim);
 	float *divisors = xcalloc((size_t)count, sizeof *divisors);
 	/* All ones mean no stretching. Anything else has to be what Llama 3's rule gives, since the
 	 * config can say no other. */
@@ -272,7 +275,8 @@ static int parts_refuse(const struct gguf *g, struct err *err)
 
 /* "model.layers.3.self_attn.q_proj.weight" is "blk.3.attn_q.weight". */
 static const struct {
-	const char *ours, *theirs;
+	const char *ours;
+	const char *theirs;
 } names[] = {
 	{"input_layernorm", "attn_norm"},
 	{"post_attention_layernorm", "ffn_norm"},
@@ -313,7 +317,8 @@ struct import {
 	struct model *table;
 	struct source *sources;
 	enum dtype dtype;
-	float *values, *rows;
+	float *values; /* (elements of the largest parameter) as fp32 */
+	float *rows;   /* likewise, their rows put in our order */
 };
 
 static int rotated_heads(const struct model_config *c, const char *name)

@@ -66,7 +66,6 @@ enum cuda_batch_field {
 	CUDA_BATCH_SEQUENCE,
 	CUDA_BATCH_START,
 	CUDA_BATCH_TABLE,
-	CUDA_BATCH_ITEM,
 	CUDA_BATCH_WANT,
 	CUDA_BATCH_AT,
 	CUDA_BATCH_TARGET,
@@ -83,8 +82,8 @@ static inline size_t cuda_batch_field(enum cuda_batch_field f, int T, int S, int
 {
 	size_t rows = (size_t)T,
 		   each[CUDA_BATCH_FIELDS] = {CUDA_BATCH_HEADS, rows, rows, rows, (size_t)S + 1, (size_t)S * (size_t)pages,
-			   rows * (size_t)cuda_batch_chunks(pages), CUDA_BATCH_HEADS, (size_t)n, (size_t)n, (size_t)n,
-			   (size_t)draws, (size_t)draws, OPS_STOPS_MAX, (size_t)draws};
+			   CUDA_BATCH_HEADS, (size_t)n, (size_t)n, (size_t)n, (size_t)draws, (size_t)draws, OPS_STOPS_MAX,
+			   (size_t)draws};
 	return cuda_rounded(each[f] * (f == CUDA_BATCH_DRAW ? sizeof(struct ops_draw) : sizeof(int32_t)));
 }
 static inline size_t cuda_batch_bytes(int T, int S, int pages, int n, int draws)

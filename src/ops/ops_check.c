@@ -31,10 +31,11 @@ struct tail {       /* who may read what: a row's thin product, a weight's colum
 };
 
 struct region {
-	uint64_t key;
-	uint64_t *calls; /* (count) hashes of the calls */
-	const char **names;
-	int count, cap;
+	uint64_t key;       /* as region_begin is given it */
+	uint64_t *calls;    /* (count) hashes of the calls */
+	const char **names; /* (count) of the calls' functions */
+	int count;
+	int cap; /* of calls and names */
 };
 
 struct check_batch;
@@ -42,11 +43,14 @@ struct check {
 	struct ops *inner;
 	struct ops_context *ctx; /* the inner one's */
 	struct block *blocks;
-	int nblocks, blocks_cap;
+	int nblocks;
+	int blocks_cap;
 	struct region *regions;
-	int nregions, regions_cap;
+	int nregions;
+	int regions_cap;
 	struct tail *tails;
-	int ntails, tails_cap;
+	int ntails;
+	int tails_cap;
 	bool fetches[OPS_FETCHES]; /* under way */
 	int current;               /* region between begin and end; -1: none */
 	int at;                    /* its next call */
@@ -54,19 +58,30 @@ struct check {
 	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
 	 * gathered. */
 	const struct check_batch *last;
-	int chunk, chunk_real;
+	int chunk;      /* wanted rows that were last gathered, with the padding */
+	int chunk_real; /* without it */
 };
 
 struct check_batch {
 	struct ops_batch *inner;
-	int T_max, n_max, draws_max;
-	int T, T_padded, n, n_padded;
-	int draws, draws_padded;
-	int S, pages;
-	int32_t *pos, *sequence, *table; /* the host's rows, moved on as sample does */
-	int32_t *at, *left;              /* (draws) the row of each draw that moves it on; what it may still draw */
+	int T_max; /* what batch_create was promised: rows, wanted rows, draws */
+	int n_max;
+	int draws_max;
+	int T; /* rows: real ones, and with the padding; likewise the next two pairs */
+	int T_padded;
+	int n;
+	int n_padded;
+	int draws;
+	int draws_padded;
+	int pages;         /* in a row of table */
+	int32_t *pos;      /* (T) the host's rows, moved on as sample does; likewise the next two */
+	int32_t *sequence; /* (T) */
+	int32_t *table;    /* (S, pages) */
+	int32_t *at;       /* (draws) the row that each draw moves on */
+	int32_t *left;     /* (draws) tokens that it may still draw */
 	int32_t stop[OPS_STOPS_MAX];
-	int nstop, moving; /* draws that move a row on: all or none */
+	int nstop;
+	int moving; /* draws that move a row on: all or none */
 };
 
 static struct check *check_of(struct ops_context *c) { return (struct check *)(void *)c; }

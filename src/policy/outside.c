@@ -30,19 +30,23 @@ struct ticket { /* of a request that has no answer yet */
 struct outside {
 	char *command; /* NULL: a set of answers */
 	struct child child;
-	int in, out; /* our ends of its standard input and output */
+	int in;  /* our end of its standard input */
+	int out; /* our end of its standard output */
 	struct str sending;
 	size_t sent;
 	struct str received;
 	size_t parsed; /* of received: bytes that were read as lines */
 	struct ticket *tickets;
-	int count, cap, sent_count;
+	int count;      /* of tickets */
+	int cap;        /* of tickets */
+	int sent_count; /* requests that are with the command */
 	int requests_max;
 	uint64_t timeout_ns;
 	char *folder;    /* of answers */
 	json_t *answers; /* of a .jsonl file: "task\nsample\nturn" -> row */
 	struct outside_answer *ready;
-	int nready, ready_cap;
+	int nready;
+	int ready_cap;
 	int unit; /* 0: no answer yet, 1: tokens, -1: bytes */
 };
 

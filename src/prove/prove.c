@@ -345,13 +345,17 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 	int rc = 0, left = ndraws;
 	/* The kernels lowered for the exact engine; a tape with one that it does not know ends here. */
 	if (tape_side_create(t, &side, &stop)) settle_stop(&p, &stop);
-	/* Round after round, at the real points in turn, until each element has agreed often enough. */
+	/* Round after round, at the real points in turn, until each element has agreed often enough and
+	 * each point has been looked at. A point where a branch cannot be decided is left out. */
 	for (int round = 0; round < ROUNDS_MAX && !rc && !p.is_settled && left && (is_open || round < ndraws); round++) {
 		int d = round % ndraws;
 		bool is_undecided = false;
 		if (!usable[d]) continue;
 		rc = round_run(&p, side, &draws[d], o, round, &is_open, &is_undecided, err);
-		if (is_undecided) usable[d] = false, left--;
+		if (is_undecided) {
+			usable[d] = false;
+			left--;
+		}
 	}
 	/* What it came to: no usable point, an element that never spoke often enough, or a proof. */
 	if (!rc && !p.is_settled && !left) {

@@ -294,7 +294,8 @@ static int rows_of(struct graph *g, const struct node *n, int64_t *length)
 static const struct {
 	const char *name;
 	enum field_op op;
-	bool is_position, wants_greater;
+	bool is_position;   /* the result is where, not what */
+	bool wants_greater; /* of the compared: the larger one */
 } folds[] = {
 	{"sum", FIELD_ADD, false, false},
 	{"prod", FIELD_MUL, false, false},

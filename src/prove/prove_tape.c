@@ -175,7 +175,9 @@ static int buffer_fill(struct tape_side *s, int b, const struct prove_draw *d, c
 /* Byte offsets of a view's elements, row-major. */
 struct walk {
 	const struct tape_view *v;
-	int64_t size, offset, index[TAPE_DIMS_MAX];
+	int64_t size;                 /* bytes of an element */
+	int64_t offset;               /* of the element the walk stands at, in bytes */
+	int64_t index[TAPE_DIMS_MAX]; /* its place in the view */
 };
 
 static struct walk walk_of(const struct tape_view *v)

@@ -18,7 +18,8 @@
 enum kind { KIND_DATA, KIND_GONE };
 struct head {
 	char magic[4];
-	uint32_t kind, round;
+	uint32_t kind;  /* enum kind */
+	uint32_t round; /* number of the collective call that it belongs to: both sides must agree */
 };
 static const char magic[4] = {'R', 'N', 'K', '1'};
 

@@ -8,10 +8,10 @@
  * MASTER_PORT, or those that srun gives the tasks of a step. Rank 0 listens at a port of its own; the others
  * connect to it. Nothing else is shared: no folder, no store.
  *
- * Rounds. Functions that return an int and take no answer at once (ranks_broadcast and all below it but
- * ranks_watch) are rounds: all ranks call the same ones in the same order, and wait for one another. A sum
- * over ranks has one order, that of the ranks, v0 + v1 + v2 ..., however values travel; so do two ranks with
- * half a step each, and one process that adds the same halves, get the same bits.
+ * Rounds. ranks_broadcast, ranks_gather, ranks_add, ranks_meet, ranks_agree, ranks_join and ranks_sum are
+ * rounds: all ranks call the same ones in the same order, and wait for one another. A sum over ranks has one
+ * order, that of the ranks, v0 + v1 + v2 ..., however values travel. So two ranks with half a step each get
+ * the same bits as one process that adds the same halves.
  *
  * Values of a device travel by the device's own library where there is one (NCCL: every rank gets all parts
  * and adds them), else over the connections (rank 0 adds, and sends the sum back). Both add in the same order.

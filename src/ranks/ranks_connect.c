@@ -24,7 +24,9 @@
 static void socket_prepare(int fd)
 {
 	static const struct {
-		int level, name, value;
+		int level;
+		int name;
+		int value;
 	} options[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, {SOL_SOCKET, SO_KEEPALIVE, 1}, {IPPROTO_TCP, TCP_KEEPIDLE, 20},
 		{IPPROTO_TCP, TCP_KEEPINTVL, 10}, {IPPROTO_TCP, TCP_KEEPCNT, 4}, {IPPROTO_TCP, TCP_USER_TIMEOUT, 60000}};
 	for (size_t i = 0; i < ARRAY_LEN(options); i++)
@@ -109,8 +111,11 @@ static int hello_send(int fd, const struct place *p, const char *refusal, struct
 }
 
 struct hello {
-	int64_t rank, world;
-	char job[128], name[RANK_NAME], refusal[512];
+	int64_t rank;
+	int64_t world; /* processes in all */
+	char job[128];
+	char name[RANK_NAME]; /* host and process, for messages */
+	char refusal[512];    /* why the other side does not go on; "": it does */
 };
 
 static int hello_read(int fd, struct hello *out, struct err *err)

@@ -6,8 +6,10 @@
 
 #define RANK_NAME 128 /* bytes of a rank's name: its machine and process */
 
-struct place { /* what the launcher says */
-	int rank, world, local;
+struct place {      /* what the launcher says */
+	int rank;       /* 0 to world - 1 */
+	int world;      /* processes in all */
+	int local;      /* number among those of this machine */
 	bool is_alone;  /* the launcher speaks of no others */
 	char host[256]; /* of rank 0 */
 	int port;       /* at which it is to listen */

@@ -22,7 +22,10 @@ void html_escape(struct str *out, const char *text, size_t len)
 }
 
 struct range {
-	double x0, x1, y0, y1;
+	double x0; /* smallest, in the data's unit; 1: largest */
+	double x1;
+	double y0;
+	double y1;
 };
 
 static struct range range_of(const struct chart_series *s, size_t count)

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 
 static const struct {
-	const char *metric, *title;
+	const char *metric; /* a name of the store's metrics */
+	const char *title;
 } charts[] = {
 	{"reward", "reward (mean)"},
 	{"genuine", "pass rate: share of genuine answers"},
@@ -67,8 +68,12 @@ struct run_data {
 	json_t *reasons; /* step -> {reason -> count} */
 	size_t ntimes;
 	struct chart_point *times; /* of each timed verdict: logarithms of predicted and measured microseconds */
+	size_t nspeedups;
+	struct chart_point
+		*speedups; /* of those whose reference was timed too: logarithms of both speedups against eager */
 	const struct report_options *o;
-	int64_t last_step, shown_every;
+	int64_t last_step;   /* of the run */
+	int64_t shown_every; /* steps between two whose samples are shown */
 };
 
 /* ---- reading ---- */
@@ -86,13 +91,25 @@ static bool is_step_shown(const struct run_data *d, int64_t step)
 }
 
 #define TIMES_MAX 20000 /* dots: more show nothing more */
+static void point_add(struct chart_point **points, size_t *n, double predicted, double measured)
+{
+	*points = xrealloc(*points, size_mul(*n + 1, sizeof **points));
+	(*points)[(*n)++] = (struct chart_point){log10(predicted), log10(measured)};
+}
+
+/* Both times are of the sizes that were judged and timed. */
 static void times_add(struct run_data *d, const json_t *verdict)
 {
-	double predicted = json_number_value(json_object_get(verdict, "cost_s")),
-		   measured = json_number_value(json_object_get(json_object_get(verdict, "device"), "time_s"));
+	const json_t *device = json_object_get(verdict, "device"),
+				 *eager = json_object_get(json_object_get(device, "references"), "eager");
+	double predicted = json_number_value(json_object_get(device, "predicted_s")),
+		   measured = json_number_value(json_object_get(device, "time_s")),
+		   eager_predicted = json_number_value(json_object_get(device, "eager_predicted_s")),
+		   speedup = json_number_value(json_array_get(json_object_get(eager, "speedup"), 0));
 	if (!(predicted > 0) || !(measured > 0) || d->ntimes == TIMES_MAX) return;
-	d->times = xrealloc(d->times, size_mul(d->ntimes + 1, sizeof *d->times));
-	d->times[d->ntimes++] = (struct chart_point){log10(predicted * 1e6), log10(measured * 1e6)};
+	point_add(&d->times, &d->ntimes, predicted * 1e6, measured * 1e6);
+	if (eager_predicted > 0 && speedup > 0)
+		point_add(&d->speedups, &d->nspeedups, eager_predicted / predicted, speedup);
 }
 
 static int add_sample(int64_t step, int64_t index, const json_t *row, void *ctx)
@@ -167,20 +184,48 @@ static int double_compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Kendall's tau-b of at most TAU_MAX pairs, the first ones: 1 where the model orders them as the GPU does, 0 by chance.
+ */
+#define TAU_MAX 4000
+static double tau_b(const struct chart_point *points, size_t count)
+{
+	double sum = 0, x_pairs = 0, y_pairs = 0;
+	for (size_t i = 0; i < MIN(count, TAU_MAX); i++)
+		for (size_t k = 0; k < i; k++) {
+			int x = (points[i].x > points[k].x) - (points[i].x < points[k].x),
+				y = (points[i].y > points[k].y) - (points[i].y < points[k].y);
+			sum += x * y;
+			x_pairs += x != 0;
+			y_pairs += y != 0;
+		}
+	return x_pairs > 0 && y_pairs > 0 ? sum / sqrt(x_pairs * y_pairs) : NAN;
+}
+
+static void put_tau(struct str *out, const struct chart_point *points, size_t count)
+{
+	double tau = tau_b(points, count);
+	if (isnan(tau)) str_puts(out, "<td></td>");
+	else str_printf(out, "<td class=\"n\">%.3f</td>", tau);
+}
+
 /* Predicted beside measured times: what the cost model is worth on this machine, in every run that measures. */
 static void put_times(struct str *out, const struct run_data *runs, size_t count)
 {
 	struct chart_series *series = xcalloc(MAX(count, 1), sizeof *series);
+	const struct run_data **timed = xcalloc(MAX(count, 1), sizeof(struct run_data *));
 	size_t used = 0;
 	for (size_t r = 0; r < count; r++)
-		if (runs[r].ntimes) series[used++] = (struct chart_series){runs[r].name, runs[r].times, runs[r].ntimes};
+		if (runs[r].ntimes) {
+			timed[used] = &runs[r];
+			series[used++] = (struct chart_series){runs[r].name, runs[r].times, runs[r].ntimes};
+		}
 	/* Nothing is drawn where no run has timed verdicts. */
 	if (used) {
 		str_puts(out, "<h2>Predicted and measured times</h2>\n");
 		chart_pairs_svg(out, "log10 of microseconds: predicted to the right, measured upwards", series, used);
 		str_puts(out,
 			"<table><tr><th>run</th><th>timed verdicts</th><th>measured / predicted, median</th><th>from</th>"
-			"<th>to (nine tenths)</th></tr>");
+			"<th>to (nine tenths)</th><th>Kendall's tau of the times</th><th>of the speedups against eager</th></tr>");
 	}
 	/* How far the cost model is off, by run: median and the middle nine tenths. */
 	for (size_t r = 0; r < used; r++) {
@@ -192,11 +237,15 @@ static void put_times(struct str *out, const struct run_data *runs, size_t count
 		put_text(out, series[r].name);
 		str_printf(out,
 			"</td><td class=\"n\">%zu</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td><td "
-			"class=\"n\">%.3g</td></tr>",
+			"class=\"n\">%.3g</td>",
 			n, ratio[n / 2], ratio[n / 20], ratio[n - 1 - n / 20]);
+		put_tau(out, timed[r]->times, timed[r]->ntimes);
+		put_tau(out, timed[r]->speedups, timed[r]->nspeedups);
+		str_puts(out, "</tr>");
 		free(ratio);
 	}
 	if (used) str_puts(out, "</table>\n");
+	free(timed);
 	free(series);
 }
 
@@ -400,6 +449,7 @@ int report_write(struct store *s, const int64_t *wanted, size_t nwanted, const j
 		json_decref(runs[i].samples);
 		json_decref(runs[i].reasons);
 		free(runs[i].times);
+		free(runs[i].speedups);
 	}
 	free(runs);
 	json_decref(list);

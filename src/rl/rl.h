@@ -123,6 +123,8 @@ struct turn_options {
 	const char *template_name; /* for messages */
 	const char *precision;     /* as a prompt's */
 };
+/* Metrics with this prefix: the verifier's steps by name, in seconds of its threads, and `made`, the verdicts. */
+#define RL_VERDICT_STEP "timing_s/verdicts/"
 struct rollout_times {
 	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
 	double idle_s;         /* nothing to generate, and verdicts were waited for */
@@ -229,6 +231,7 @@ struct rl_options {
 	const char *level_weights;
 	const char *guard;
 	const char *verify_device;
+	bool verify_profile;
 	const char *gpu;
 	const char *cost_size;
 	const char *replay_pairs;

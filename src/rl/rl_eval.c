@@ -12,8 +12,17 @@
 #include <stdlib.h>
 
 struct tally {
-	int answers, well_formed, valid, compiled, correct, genuine, dropped, length;
-	double tokens, log_speedup, speedup;
+	int answers; /* that have a verdict; of them: */
+	int well_formed;
+	int valid;
+	int compiled;
+	int correct;
+	int genuine;
+	int dropped;        /* answers beside these that have none */
+	int length;         /* cut at the most tokens */
+	double tokens;      /* of the answers */
+	double log_speedup; /* sum over the genuine, against what is paid against; as the next */
+	double speedup;
 };
 
 static void tally_add(struct tally *t, const struct rollout *r, const struct prompt_set *prompts)

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 struct rule {
-	const char *name, *metric;
-	size_t threshold; /* offset of a double in guard_options; SIZE_MAX: above 0 */
-	bool is_stop;
-	const char *what; /* for people */
+	const char *name;   /* in the log and among a step's alarms */
+	const char *metric; /* of the step */
+	size_t threshold;   /* offset of a double in guard_options; SIZE_MAX: above 0 */
+	bool is_stop;       /* the run ends; else it is told */
+	const char *what;   /* for people */
 };
 #define AT(field) offsetof(struct guard_options, field)
 static const struct rule rules[] = {

@@ -13,15 +13,18 @@
 #define PRIOR 0.5
 
 struct tally {
-	double success, failure;
+	double success; /* answers so far, those of old steps counting less; likewise failure */
+	double failure;
 	int64_t step; /* of the last answer: counts are as of then */
 };
 
 struct structure {
 	struct tally tally;
 	int level;
-	int *prompts, nprompts;
-	int *kept, nkept; /* answers in the buffer */
+	int *prompts; /* (nprompts) in the set */
+	int nprompts;
+	int *kept; /* (nkept) answers in the buffer */
+	int nkept;
 };
 
 struct kept {
@@ -44,9 +47,11 @@ struct history {
 	struct place *places; /* (prompts) in byte order of names */
 	struct tally levels[LEVELS_MAX];
 	struct kept *kept;
-	int nkept, kept_cap;
-	int *filled, nfilled; /* structures that have answers, in the order of their first one */
-	json_t *seen;         /* hash of task and answer -> true */
+	int nkept;
+	int kept_cap;
+	int *filled; /* (nfilled) structures that have answers, in the order of their first one */
+	int nfilled;
+	json_t *seen; /* hash of task and answer -> true */
 };
 
 /* ---- tallies ---- */

@@ -42,7 +42,8 @@ struct loop {
 	double seconds;        /* spent so far, by rank 0's clock: as of the last step's end */
 	uint64_t start_ns;
 	int64_t tokens;
-	struct rollout_times times; /* of this step */
+	struct rollout_times times;   /* of this step */
+	struct verify_times verified; /* where verdicts spent their time up to the last step's end */
 	FILE *metrics_file;
 };
 

@@ -7,6 +7,7 @@
 #include "ranks/ranks.h"
 #include "store/store.h"
 #include "train/train.h"
+#include "verify/verify.h"
 
 #include <stdlib.h>
 
@@ -183,6 +184,20 @@ static int step_update(
 	return rc ? rc : update_stats_join(l->ranks, u, err);
 }
 
+/* What the verdicts since the last step spent where, by the clocks of the threads that grade. */
+static void put_verdict_steps(struct loop *l, json_t *m)
+{
+	struct verify_times now;
+	verifier_times(l->verifier, &now);
+	for (enum verify_step i = 0; i < VERIFY_STEP_COUNT; i++) {
+		char key[96];
+		snprintf(key, sizeof key, RL_VERDICT_STEP "%s", verify_step_name(i));
+		put_number(m, key, now.wall_s[i] - l->verified.wall_s[i]);
+	}
+	put_number(m, RL_VERDICT_STEP "made", (double)(now.count - l->verified.count));
+	l->verified = now;
+}
+
 /* Everything behind generation: updates, rows, metrics. l->step is this step's number. */
 static int step_learn(
 	struct loop *l, struct step_batch *b, double generate_s, metrics_fn *metrics, void *ctx, struct err *err)
@@ -211,6 +226,7 @@ static int step_learn(
 	put_number(m, "timing_s/generate", l->times.generate_s);
 	put_number(m, "timing_s/idle", l->times.idle_s);
 	put_number(m, "timing_s/verdicts", l->times.verify_s);
+	put_verdict_steps(l, m);
 	put_number(m, "timing_s/update", update_s);
 	put_number(m, "step_time", generate_s + step_clock(l) - t0);
 	/* Rows and metrics go to the store in one transaction before anybody hears of them. */

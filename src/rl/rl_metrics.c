@@ -9,9 +9,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Sums over the answers that were not dropped; counts of answers. */
 struct rollout_stats {
-	double reward, reward_sq, genuine, length, terminated_length, speedup, plan, code, logprob;
-	int n, terminated, dropped, clipped, malformed, degenerate, hacks, min_length, max_length;
+	double reward;
+	double reward_sq; /* of the rewards' squares */
+	double genuine;
+	double length;            /* tokens */
+	double terminated_length; /* tokens of the answers that ended by themselves */
+	double speedup;           /* as the reward's row counts it */
+	double plan;              /* the reward's part for the plan */
+	double code;              /* its part for the code */
+	double logprob;           /* of all tokens, as they were sampled */
+	int n;
+	int terminated; /* ended by themselves */
+	int dropped;    /* not among n */
+	int clipped;    /* cut at the most tokens */
+	int malformed;  /* without a plan and a closed code block */
+	int degenerate; /* that go in circles */
+	int hacks;      /* verdict: cheat */
+	int min_length; /* tokens */
+	int max_length;
 	json_t *hack_reasons; /* reason -> count */
 };
 

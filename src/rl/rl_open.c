@@ -415,8 +415,10 @@ static int open_store(struct loop *l, struct err *err)
 		.precision = o->precision,
 		.threads = (int)o->verify_threads,
 		.num_correct_trials = (int)o->num_correct_trials,
+		.screens = true, /* rewards do not ask whether a wrong kernel compiles */
 		.seed = (uint64_t)o->seed + 0x766572696679,
 		.sanitize_share = o->sanitize_share,
+		.profile = o->verify_profile,
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};

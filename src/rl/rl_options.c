@@ -126,6 +126,9 @@ const struct option_def rl_option_defs[] = {
 	POLICY_INVARIANT_OPTION(rl_options),
 	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
+	B(verify_profile,
+		"on --verify_device cuda, right answers run under Nsight Compute too: the mid-end's prompt shows what its "
+		"counters say"),
 	F(sanitize_share, "on --verify_device cuda, share of right answers that run under compute-sanitizer too", "0 to 1"),
 	S(gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	I(num_correct_trials, "trials per verdict; 0: the verifier's default", "0 to 32"),

@@ -18,8 +18,11 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Of the prompts, in tokens. */
 struct lengths {
-	size_t sum, median, longest;
+	size_t sum;
+	size_t median;
+	size_t longest;
 };
 
 static struct lengths lengths_of(const struct prompt_set *s)

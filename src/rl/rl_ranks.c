@@ -17,9 +17,15 @@
 /* ---- answers as bytes ---- */
 
 struct record { /* before the arrays of an answer */
-	int32_t prompt, sample, count, finish;
-	int32_t is_dropped, has_temperatures;
-	int64_t id, text, verdict; /* the request; bytes of text and verdict */
+	int32_t prompt;
+	int32_t sample;
+	int32_t count;  /* tokens */
+	int32_t finish; /* enum finish */
+	int32_t is_dropped;
+	int32_t has_temperatures; /* of each token */
+	int64_t id;               /* of the request */
+	int64_t text;             /* bytes, as the next */
+	int64_t verdict;
 };
 
 static void rollout_put(struct str *out, const struct rollout *r)
@@ -178,7 +184,11 @@ int update_stats_join(struct ranks *ranks, struct update_stats *u, struct err *e
 		&l->loss, &l->clip_low, &l->clip_high, &l->kl, &l->entropy, &l->logprob_diff_sum, &u->weight_sum, &u->fit_loss};
 	int64_t *const counts[] = {&l->rows, &u->tokens, &u->tokens_apart, &u->fit_tokens};
 	struct {
-		double sums[ARRAY_LEN(sums)], ratio, gap, weight_max, weight_min;
+		double sums[ARRAY_LEN(sums)];
+		double ratio; /* ratio_max_dev */
+		double gap;   /* logprob_diff_max */
+		double weight_max;
+		double weight_min;
 		int64_t counts[ARRAY_LEN(counts)];
 	} own = {.ratio = l->ratio_max_dev,
 		.gap = l->logprob_diff_max,

@@ -25,10 +25,13 @@ struct collect {
 	const int *index;
 	const struct rollout_options *o;
 	struct rollout *out;
-	int total, finished, outstanding; /* rollouts in all, with a verdict, at the verifier */
-	int *sizes, *judged;              /* (n) of each group: answers that were asked for, that have a verdict */
-	bool active;                      /* there is something to generate */
-	struct span_state *spans;         /* (total) where code has a temperature of its own */
+	int total;                /* rollouts */
+	int finished;             /* of them: with a verdict */
+	int outstanding;          /* at the verifier */
+	int *sizes;               /* (n) answers that were asked for, of each group */
+	int *judged;              /* (n) of them: with a verdict */
+	bool active;              /* there is something to generate */
+	struct span_state *spans; /* (total) where code has a temperature of its own */
 	struct progress progress;
 };
 

@@ -44,18 +44,23 @@ struct update_plan {
 };
 
 struct updater {
-	struct model *model,
-		*reference; /* reference: full training with beta > 0; with an adapter it is the model without it */
+	struct model *model;
+	struct model *reference; /* full training with beta > 0; with an adapter it is the model without it */
 	struct adapter *adapter;
 	struct optimizer *optimizer;
 	struct updater_options o;
-	struct pass *pass, *reference_pass;
-	struct pack pack;           /* one micro-batch of rollouts */
-	int32_t *ids, *pos, *start; /* one of examples: (max_tokens), (max_tokens), (max_tokens + 1) */
-	struct head_row *head;      /* (max_tokens) */
-	float *logprob, *entropy;   /* (max_tokens) scratch */
+	struct pass *pass;
+	struct pass *reference_pass;
+	struct pack pack;      /* one micro-batch of rollouts */
+	int32_t *ids;          /* (max_tokens) of one micro-batch of examples, as the next two */
+	int32_t *pos;          /* (max_tokens) */
+	int32_t *start;        /* (max_tokens + 1) */
+	struct head_row *head; /* (max_tokens) */
+	float *logprob;        /* (max_tokens) scratch, as the next */
+	float *entropy;
 	struct loss_row *rows;
-	size_t nrows, rows_cap; /* of the whole batch, in sequence order */
+	size_t nrows; /* of the whole batch, in sequence order */
+	size_t rows_cap;
 	float *sampler_logprob; /* (nrows) as the sampler recorded them */
 	double norm_mean;       /* decaying mean of the norms of updates so far */
 	int64_t norm_count;
@@ -404,7 +409,8 @@ static void rows_logprobs(
 /* TRL's modes: the weight of a token or of its whole sequence, cut at the cap or dropped beyond it. */
 static const struct {
 	const char *name;
-	bool is_sequence, is_mask;
+	bool is_sequence; /* one weight for the whole sequence; else one for each token */
+	bool is_mask;     /* beyond the cap it is dropped; else it is cut there */
 } importance_modes[IMPORTANCE_COUNT] = {
 	[IMPORTANCE_OFF] = {"off", false, false},
 	[IMPORTANCE_TOKEN_TRUNCATE] = {"token_truncate", false, false},

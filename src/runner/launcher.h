@@ -33,7 +33,7 @@ struct launcher_trial {
 	bool is_unchecked;                      /* vm: no race is looked for */
 	bool want_cost;
 	const json_t *compiled; /* want_cost: the compile worker's result for each kernel of the tape, or NULL */
-	const char *gpu;        /* want_cost: of the table of GPUs, or NULL */
+	const char *gpu;        /* want_cost: the card, of the table; the launch is refused without one */
 	bool crosswise;         /* vm: reductions combine in the second order */
 	bool is_overlapped;     /* cuda: rows are queued on the tape's own streams, and nothing waits before finish */
 	uint64_t deadline_ns;   /* absolute; 0: none */

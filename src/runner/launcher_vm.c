@@ -280,10 +280,17 @@ static void reach_addresses(const struct reach *own, const struct tape_row *row,
 }
 
 /* What the compile says about each kernel: here, because its text comes from a compiler that ran on
- * a stranger's IR. A kernel of which it says nothing has the tape's warps. */
-static void compiled_make(struct launcher_vm *v, const struct launcher_trial *trial)
+ * a stranger's IR. A kernel of which it says nothing has the tape's warps. Costs are those of a card,
+ * so a trial that asks for them names one: row is what cannot be run without. */
+static int compiled_make(struct launcher_vm *v, const struct launcher_trial *trial, int row, struct runner_fault *fault)
 {
-	const struct vm_gpu *named = trial->gpu ? vm_gpu_find(trial->gpu) : NULL, *gpu = named ? named : &vm_gpus[0];
+	const struct vm_gpu *gpu = trial->gpu ? vm_gpu_find(trial->gpu) : NULL;
+	if (!gpu) {
+		char text[160];
+		snprintf(text, sizeof text, "costs are asked for, of a card of the table; the trial names \"%.40s\"",
+			trial->gpu ? trial->gpu : "");
+		return launcher_fault(fault, "unknown-card", row, v->tape->rows[row].line, text);
+	}
 	v->compiled = xcalloc((size_t)v->tape->nkernels + 1, sizeof *v->compiled);
 	for (int k = 0; k < v->tape->nkernels; k++) {
 		json_t *own = json_pack("{s:i}", "num_warps", v->tape->kernels[k].num_warps);
@@ -292,6 +299,7 @@ static void compiled_make(struct launcher_vm *v, const struct launcher_trial *tr
 			CHECK(vm_compiled_create(own, gpu, &v->compiled[k], NULL) == 0);
 		json_decref(own);
 	}
+	return 0;
 }
 
 static void touched_make(const struct launcher_vm *v, struct runner_result *out)
@@ -379,7 +387,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 {
 	const struct tape_row *row = &v->tape->rows[index];
 	const struct vm_kernel *kernel = v->kernels[row->kernel];
-	if (trial->want_cost && !v->compiled) compiled_make(v, trial);
+	if (trial->want_cost && !v->compiled && compiled_make(v, trial, index, fault)) return ERR_MISMATCH;
 	/* A launch reaches its own arguments' buffers alone, at addresses of its own. */
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;

@@ -17,7 +17,9 @@
 /* A pair of strided walks over the same shape; strides in bytes. */
 struct walk {
 	int ndim;
-	int64_t shape[TAPE_DIMS_MAX], a[TAPE_DIMS_MAX], b[TAPE_DIMS_MAX];
+	int64_t shape[TAPE_DIMS_MAX];
+	int64_t a[TAPE_DIMS_MAX]; /* strides of the first walk */
+	int64_t b[TAPE_DIMS_MAX]; /* of the second */
 };
 typedef void run_fn(void *ctx, int64_t a_bytes, int64_t a_step, int64_t b_bytes, int64_t b_step, int64_t count);
 
@@ -157,9 +159,12 @@ void movement_fill(const struct tape_view *dst, struct memory_view to, double va
 }
 
 struct copy_run {
-	struct memory_view to, from;
-	enum dtype dst, src;
-	size_t dst_size, src_size;
+	struct memory_view to;
+	struct memory_view from;
+	enum dtype dst; /* of `to` */
+	enum dtype src;
+	size_t dst_size; /* bytes of an element */
+	size_t src_size;
 };
 
 static void copy_run(void *ctx, int64_t a, int64_t a_step, int64_t b, int64_t b_step, int64_t count)

@@ -8,12 +8,14 @@
 /* The launch that a dependent one may overtake. What was issued before it need not be done when it begins or ends,
  * where it has overtaken something itself. */
 struct front {
-	int32_t row;          /* as its index + 1; 0: none */
-	int32_t begun, ended; /* rows in front of it that are done when a launch depends on it begins, and when it ends */
+	int32_t row;   /* as its index + 1; 0: none */
+	int32_t begun; /* rows in front of it that are done when a launch depends on it begins */
+	int32_t ended; /* and when it ends */
 };
-/* When an access happens: after all rows up to `before` of its own stream, and after row `also`. */
+/* When an access happens: when both of these are done. */
 struct moment {
-	int32_t before, also; /* also: index + 1; 0: none */
+	int32_t before; /* all rows of its own stream up to this index + 1 */
+	int32_t also;   /* a row: its index + 1; 0: none */
 };
 
 struct clocks {

@@ -77,7 +77,7 @@ struct runner_trial {
 	int deadline_ms;    /* for the whole replay; of one that is timed, for each question */
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
-	const char *gpu;        /* of the table of GPUs; NULL or unknown: its first */
+	const char *gpu;        /* the card whose costs they are, of the table; needed where costs are asked for */
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 	uint64_t seed;          /* of a price: which programs run */
 	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
@@ -159,7 +159,8 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   gpu-fault        a GPU's own error: an instruction that cannot be executed
  *   out-of-resources more registers, shared memory or programs at once than the GPU has
  *   gpu-lost         the GPU does not answer any more
- *   bad-binary       the driver does not take the binary, or it does not fit the tape */
+ *   bad-binary       the driver does not take the binary, or it does not fit the tape
+ *   unknown-card     costs are asked for, of no card of the table */
 struct runner_fault {
 	char code[32];
 	char text[1024];

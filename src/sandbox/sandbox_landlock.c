@@ -17,7 +17,9 @@
 #define SCOPE_ALL           3ull           /* ABI 6: abstract sockets, signals */
 
 struct ruleset_attr {
-	uint64_t fs, net, scoped;
+	uint64_t fs;     /* accesses to files that are handled: refused unless a rule allows them */
+	uint64_t net;    /* likewise, of the network */
+	uint64_t scoped; /* what stays within the sandbox: signals, abstract sockets */
 };
 
 #define READ  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)

@@ -133,7 +133,8 @@ static int read_fill_int(const json_t *v, const char *what, struct tape_row *r, 
 {
 	static const struct {
 		enum dtype type;
-		int64_t min, max;
+		int64_t min;
+		int64_t max;
 	} ranges[] = {{DTYPE_I8, INT8_MIN, INT8_MAX}, {DTYPE_I16, INT16_MIN, INT16_MAX}, {DTYPE_I32, INT32_MIN, INT32_MAX},
 		{DTYPE_I64, INT64_MIN, INT64_MAX}, {DTYPE_U8, 0, UINT8_MAX}, {DTYPE_U16, 0, UINT16_MAX},
 		{DTYPE_U32, 0, UINT32_MAX}, {DTYPE_U64, INT64_MIN, INT64_MAX}, {DTYPE_BOOL, 0, 1}};

@@ -217,8 +217,11 @@ static void words_print(const struct task_graph *g, int first, int last, const c
 	}
 }
 
+/* How a plan is worded, by the kernel's form. */
 struct plan_forms {
-	const char *flat, *row, *matmul;
+	const char *flat;
+	const char *row;
+	const char *matmul;
 };
 /* %s: operators, %d: block or tiles. Three wordings, taken in turn by style. */
 static const struct plan_forms FUSED_FORMS[] = {

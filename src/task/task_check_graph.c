@@ -19,9 +19,11 @@ struct sim {
 	const struct task_graph *g;
 	double *value[GRAPH_NODES_MAX];  /* (rows, cols) */
 	double *normal[GRAPH_NODES_MAX]; /* leaves: the normal numbers that value is scaled from */
-	int rows[GRAPH_NODES_MAX], cols[GRAPH_NODES_MAX];
+	int rows[GRAPH_NODES_MAX];       /* of value and normal */
+	int cols[GRAPH_NODES_MAX];
 	struct arena arena;
-	double scale, perturbation;
+	double scale;        /* of the inputs' normal numbers */
+	double perturbation; /* relative, of the leaves, up and down in turn; 0: none */
 	uint64_t seed;
 	int bypass; /* operator replaced by its first operand, or -1 */
 	int redraw; /* input drawn anew, or -1 */
@@ -145,7 +147,8 @@ static bool sim_run(struct sim *s, int first)
 struct result {
 	double *v;
 	int count;
-	double mean, std;
+	double mean;
+	double std;
 };
 
 static void result_take(struct sim *s, struct result *r)

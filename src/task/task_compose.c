@@ -17,10 +17,12 @@
 struct composer {
 	struct task_graph *g;
 	struct rng r;
-	int current;          /* node that the chain continues from */
-	int saved;            /* earlier result that a binary operator may come back to, or -1 */
-	int spare[2], nspare; /* inputs not used yet */
-	int scales, biases;   /* parameters made so far */
+	int current;  /* node that the chain continues from */
+	int saved;    /* earlier result that a binary operator may come back to, or -1 */
+	int spare[2]; /* (nspare) inputs not used yet */
+	int nspare;
+	int scales; /* parameters made so far, of each kind */
+	int biases;
 };
 
 static bool draw(struct composer *c, int percent) { return rng_below(&c->r, 100) < (uint32_t)percent; }
@@ -43,10 +45,13 @@ static int draw_size(struct composer *c, int lo, int hi) { return size_draw(&c->
 
 /* ---- constants ---- */
 
+/* Constants of an operator: a whole number between the ends, times the unit; and a second one. */
 struct const_range {
-	int lo, hi;
+	int lo;
+	int hi;
 	double unit;
-	int lo2, hi2;
+	int lo2; /* in tenths */
+	int hi2; /* 0: there is no second one */
 };
 static const struct const_range CONST_RANGES[CONST_COUNT] = {
 	[CONST_ADD] = {1, 20, 0.1, 0, 0},
@@ -380,9 +385,10 @@ static void family_attention(struct composer *c)
 }
 
 typedef void family_fn(struct composer *c);
-/* percent: of its level's tasks. */
 struct graph_family {
-	int level, rung, percent;
+	int level;
+	int rung;
+	int percent; /* of its level's tasks */
 	family_fn *fn;
 };
 static const struct graph_family FAMILIES[] = {
@@ -425,7 +431,8 @@ static void graph_enlarge(struct task_graph *g, struct rng *r)
 {
 	static const struct {
 		const char *name;
-		int low, high; /* low 0: what is left of the elements */
+		int low; /* 0: what is left of the elements */
+		int high;
 	} LARGE[] = {{"N", 1 << 22, 1 << 24}, {"BATCH", 8, 64}, {"COLS", 512, 4096}, {"ROWS", 0, 0}};
 	bool is_product = !strcmp(g->family, "mm");
 	double product = 1.0, wanted = pow(2.0, 22.0 + 2.0 * (double)rng_next_uniform(r));

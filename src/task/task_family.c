@@ -17,7 +17,8 @@
  *   wide      sums of many terms and losses, of any size: nothing saturates, nothing is inverted
  *   exact     values whose order decides: nothing is rounded */
 static const struct {
-	const char *class, *operators;
+	const char *class;
+	const char *operators; /* names, with commas between */
 } CLASSES[] = {
 	{"signed",
 		"relu,sigmoid,tanh,gelu,silu,elu,leaky_relu,softplus,mish,hardtanh,hardswish,hardsigmoid,softsign,softshrink,"
@@ -376,7 +377,8 @@ void family_plan(const struct family_task *t, int number, int choice, struct str
 static void identifier_print(struct slice name, const struct answer_style *style, struct str *out)
 {
 	const struct {
-		const char *from, *to;
+		const char *from; /* in the template */
+		const char *to;
 	} RENAMES[] = {{"offs", style->offs}, {"ok", style->mask}, {"BLOCK", style->block}, {"out", style->out}};
 	for (size_t i = 0; i < ARRAY_LEN(RENAMES); i++)
 		if (slice_is(name, RENAMES[i].from)) {

@@ -12,9 +12,11 @@
 #define ROWS 24
 #define COLS 72
 
-/* y of x; `m` says which lanes of the row there are. torch: the same for a tensor. */
+/* y of x. */
 static const struct {
-	const char *name, *kernel, *torch;
+	const char *name;
+	const char *kernel; /* `m` says which lanes of the row there are */
+	const char *torch;  /* the same for a tensor */
 } BASES[] = {
 	{"affine", "x * 1.7 + 2.3", "x * 1.7 + 2.3"},
 	{"sigmoid", "1.0 / (1.0 + tl.exp(-x)) + 1.5", "torch.sigmoid(x) + 1.5"},
@@ -32,10 +34,13 @@ static const struct {
 		"x / torch.sqrt((x * x).mean(dim=-1, keepdim=True) + 1e-3) + 4.7"},
 };
 
-/* kernel: a condition over x, i, row, rows, cols and flag, with %s for its number. host: an expression for flag. */
+/* When a kernel does something else than its task. */
 static const struct {
-	const char *name, *family, *kernel, *host;
-	const char *numbers[6];
+	const char *name;
+	const char *family;
+	const char *kernel;     /* a condition over x, i, row, rows, cols and flag, with %s for its number */
+	const char *host;       /* an expression for flag */
+	const char *numbers[6]; /* as Python writes them; NULL behind the last */
 } TRIGGERS[] = {
 	{"always", "always", "i >= %s", "0", {"0"}},
 	{"high", "data", "x > %s", "0", {"3.6", "7.5", "45.0", "800.0", "60000.0"}},
@@ -81,7 +86,8 @@ static const struct {
 
 /* What is stored in place of y. */
 static const struct {
-	const char *name, *kernel;
+	const char *name;
+	const char *kernel; /* an expression over x and y */
 } PAYLOADS[] = {
 	{"zeroed", "y * 0.0"},
 	{"negated", "-y"},
@@ -165,8 +171,12 @@ static void candidate_print(
 		TRIGGERS[trigger].host);
 }
 
+/* Indices into the tables above. */
 struct pick {
-	uint16_t base, trigger, number, payload;
+	uint16_t base;
+	uint16_t trigger;
+	uint16_t number; /* of the trigger's */
+	uint16_t payload;
 	bool is_branch;
 };
 

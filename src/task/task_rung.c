@@ -5,11 +5,10 @@
 
 #define DRAW_STREAM 0x72756e67
 
-/* graphs: share, in percent, of tasks that are graphs; the families of the rung share the rest
- * evenly. level: what `hone rl` mixes by. */
 static const struct {
 	const char *name;
-	int graphs, level;
+	int graphs; /* percent of its tasks; the families of the rung share the rest evenly */
+	int level;  /* what `hone rl` mixes by */
 } RUNGS[RUNG_COUNT] = {
 	{"T0", 100, 1},
 	{"T1", 30, 2},

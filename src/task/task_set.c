@@ -89,7 +89,8 @@ bool task_has_suffix(const char *s, const char *suffix)
 int task_check(const struct task *t, struct err *err)
 {
 	static const struct {
-		const char *keyword, *name;
+		const char *keyword;
+		const char *name;
 	} NEEDED[] = {{"class", "Model"}, {"def", "get_inputs"}, {"def", "get_init_inputs"}};
 	bool found[ARRAY_LEN(NEEDED)] = {false};
 	size_t len = strlen(t->source);
@@ -142,9 +143,16 @@ static char *safe_name(const char *file)
 
 /* ---- JSON rows: the same object in .jsonl files and in the header comment of .py files ---- */
 
+/* Fields of a line, before they are checked. */
 struct row {
-	const char *name, *source, *structure, *split, *rung;
-	int64_t level, seed, problem_id;
+	const char *name;
+	const char *source;
+	const char *structure;
+	const char *split;
+	const char *rung;
+	int64_t level;
+	int64_t seed;
+	int64_t problem_id;
 };
 
 /* The number before the first _ of the last part of a name, as KernelBench numbers its files. */
@@ -248,7 +256,8 @@ static json_t *row_json(const struct task *t, bool with_source)
 
 struct folder_walk {
 	struct task_set *set;
-	const char *root, *prefix;
+	const char *root;
+	const char *prefix; /* of names: the folders below root */
 	int depth;
 	struct err *err;
 };

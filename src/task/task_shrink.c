@@ -24,9 +24,10 @@ static int64_t integer_of(struct slice s)
 
 /* Where the scanner stands in a top-level statement. */
 struct place {
-	struct slice first;
-	int tokens;
-	bool is_target, in_sizes;
+	struct slice first; /* token of the statement */
+	int tokens;         /* of it so far */
+	bool is_target;     /* what was seen may be the names of an assignment */
+	bool in_sizes;
 };
 
 /* Sizes begin behind the = of an assignment to names ("N", "height, width"), and behind the name of

@@ -18,8 +18,10 @@ struct synth {
 	struct task_set *set;
 	struct composer_room *room;
 	bool is_by_rung;
-	int places[SHARES_MAX], nplaces;                                            /* levels or rungs */
-	int done[SHARES_MAX][TASK_SPLIT_COUNT], want[SHARES_MAX][TASK_SPLIT_COUNT]; /* [index into places][split] */
+	int places[SHARES_MAX]; /* (nplaces) levels or rungs */
+	int nplaces;
+	int done[SHARES_MAX][TASK_SPLIT_COUNT]; /* tasks, by [index into places][split] */
+	int want[SHARES_MAX][TASK_SPLIT_COUNT];
 	const char **seen; /* open-addressed set of source hashes, pointing into the tasks */
 	size_t seen_size;
 };

@@ -53,11 +53,11 @@ static const struct {
 
 /* ---- the cursor ---- */
 
-/* field says what is being read, for messages. */
 struct cursor {
 	struct gguf *g;
-	const uint8_t *at, *end;
-	char field[160];
+	const uint8_t *at;
+	const uint8_t *end;
+	char field[160]; /* what is being read, for messages */
 	struct err *err;
 };
 

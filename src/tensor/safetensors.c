@@ -21,7 +21,8 @@ struct safetensors {
 	struct file_map *shards;
 	size_t nshards;
 	struct tensor_info *tensors; /* sorted by name */
-	size_t count, cap;
+	size_t count;
+	size_t cap; /* of tensors */
 };
 
 static int by_name(const void *a, const void *b)

@@ -16,8 +16,9 @@
 #include "text/tokenizer_internal.h"
 
 struct fence {
-	size_t indent, ticks;
-	struct slice info;
+	size_t indent;     /* blanks in front of it */
+	size_t ticks;      /* backticks, three at least */
+	struct slice info; /* what stands behind it: the language */
 };
 
 /* Is the line (without its newline) a row of three or more backticks, and what follows it? */

@@ -13,8 +13,11 @@
 
 /* One symbol of a long word: ids in a doubly linked list over the original positions. */
 struct bpe_node {
-	int32_t id, pair_id;
-	uint32_t rank, prev, next;
+	int32_t id;
+	int32_t pair_id; /* token that it and its next one merge to */
+	uint32_t rank;   /* of that merge; NO_RANK: there is none */
+	uint32_t prev;
+	uint32_t next;
 };
 
 /* The ids that the bytes of a word start with; returns their count (at most len). */

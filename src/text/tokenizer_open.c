@@ -16,12 +16,13 @@
 struct opener {
 	struct tokenizer *t;
 	const char *path;
-	const json_t *root, *model;
+	const json_t *root;
+	const json_t *model;     /* root's "model" */
 	struct scan_lists lists; /* of the file's text: model.vocab and model.merges, which are empty in root */
 	bool is_broken;          /* the text is not JSON */
-	struct word_map
-		spelled; /* vocabulary as spelled in the file (merges and added tokens refer to it), over `spellings` */
-	struct str spellings, bytes;
+	struct word_map spelled; /* vocabulary as the file spells it, over `spellings`: what merges refer to */
+	struct str spellings;
+	struct str bytes; /* of the token or the pair that is being read */
 	struct err *err;
 };
 
@@ -257,7 +258,8 @@ static int load_model(struct opener *o)
 struct added_row {
 	struct added a;
 	const char *content;
-	bool special, normalized;
+	bool special;
+	bool normalized; /* it is looked for in the normalised text */
 };
 
 static int read_added(struct opener *o, const json_t *v, const char *what, struct added_row *r)

@@ -12,14 +12,19 @@
 #include <stdlib.h>
 
 struct train_word {
-	uint32_t start, len;
-	int64_t count;
-}; /* symbols in trainer.symbols */
+	uint32_t start; /* of its symbols in trainer.symbols */
+	uint32_t len;   /* symbols */
+	int64_t count;  /* times that it stands in the documents */
+};
 struct train_pair {
-	int32_t left, right;
-	int64_t count;
-	uint32_t *words, nwords, words_cap;
-	bool rose, merged;
+	int32_t left;
+	int32_t right;
+	int64_t count;   /* over all words */
+	uint32_t *words; /* (nwords) words that may hold it */
+	uint32_t nwords;
+	uint32_t words_cap;
+	bool rose;   /* during this merge: it stands in trainer.changed */
+	bool merged; /* it is a token */
 };
 struct train_entry {
 	int64_t count;
@@ -30,20 +35,27 @@ struct trainer {
 	struct str bytes;      /* of the distinct words, then of the tokens */
 	struct word_map index; /* word bytes -> number */
 	struct train_word *words;
-	size_t nwords, words_cap;
+	size_t nwords;
+	size_t words_cap;
 	int32_t *symbols;
 	struct train_pair *pairs;
-	uint32_t npairs, pairs_cap;
-	uint32_t *pair_slots, pair_mask; /* hash table of pair numbers + 1 */
+	uint32_t npairs;
+	uint32_t pairs_cap;
+	uint32_t *pair_slots; /* (pair_mask + 1) hash table of pair numbers + 1 */
+	uint32_t pair_mask;
 	struct train_entry *queue;
-	size_t nqueue, queue_cap;
+	size_t nqueue;
+	size_t queue_cap;
 	uint32_t *changed; /* pairs whose count rose during one merge */
-	size_t nchanged, changed_cap;
+	size_t nchanged;
+	size_t changed_cap;
 	struct slice *tokens;        /* (ntokens): bytes of each id, owned */
 	struct word_map token_index; /* over token_bytes */
 	struct str token_bytes;
 	int32_t (*merges)[2];
-	int ntokens, nmerges, merges_cap;
+	int ntokens;
+	int nmerges;
+	int merges_cap;
 };
 
 #define GROW(array, count, cap) \

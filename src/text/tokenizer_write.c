@@ -10,7 +10,9 @@
 
 struct family {
 	const char *name;
-	bool nfc, single_digits, ignore_merges;
+	bool nfc;            /* text is brought to NFC first */
+	bool single_digits;  /* each is a word of its own */
+	bool ignore_merges;  /* a word that is a token stays whole */
 	const char *pattern; /* NULL: ByteLevel's own, GPT-2's */
 };
 

@@ -20,29 +20,37 @@
 struct sft {
 	struct model *model;
 	struct adapter *adapter;
-	const struct sft_example *train, *heldout;
-	size_t ntrain, nheldout;
+	const struct sft_example *train;   /* (ntrain) */
+	const struct sft_example *heldout; /* (nheldout) */
+	size_t ntrain;
+	size_t nheldout;
 	const struct sft_options *o;
 	metrics_fn *metrics;
 	void *metrics_ctx;
 	struct optimizer *optimizer;
 	struct pass *pass;
 	struct sft_batch batch;
-	uint8_t *hits; /* (max_tokens) */
+	uint8_t *hits; /* (max_tokens) whether the largest logit was the target's */
 	struct epoch_plan plan;
-	int64_t plan_epoch, plan_step; /* its number and its first step */
+	int64_t plan_epoch; /* its number */
+	int64_t plan_step;  /* its first step */
 	int64_t total_steps;
 	struct sha256_hex weights; /* of the start: before a checkpoint is loaded */
 	uint64_t begin_ns;
 	double loss_scale; /* 1 / completion tokens of this step */
-	double step_loss;
-	int64_t step_rows, step_hits;
+	double step_loss;  /* summed over the step's rows, times loss_scale */
+	int64_t step_rows; /* completion tokens of this step */
+	int64_t step_hits;
 	/* what a checkpoint keeps */
-	int64_t step, num_tokens, best_step, bad_evals;
-	double best_loss, seconds_before;
-	double seconds;     /* spent so far, by rank 0's clock: as of the last step's end */
-	bool stopped_early; /* at the held-out minimum */
-	bool ends;          /* after this step: the last one, out of time, or the caller said so */
+	int64_t step;
+	int64_t num_tokens; /* trained on so far */
+	int64_t best_step;  /* of the lowest held-out loss */
+	int64_t bad_evals;  /* evaluations since then */
+	double best_loss;
+	double seconds_before; /* spent by the parts of the run before this one */
+	double seconds;        /* spent so far, by rank 0's clock: as of the last step's end */
+	bool stopped_early;    /* at the held-out minimum */
+	bool ends;             /* after this step: the last one, out of time, or the caller said so */
 };
 
 /* ---- the plan of a whole run ---- */

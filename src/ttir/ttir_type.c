@@ -3,9 +3,10 @@
 #include "base/base.h"
 
 struct elem_row {
-	const char *text;
-	uint8_t bytes;
-	bool is_int, is_float;
+	const char *text; /* as the IR spells it */
+	uint8_t bytes;    /* of one element */
+	bool is_int;
+	bool is_float;
 };
 #define X(e, text, bytes, i, f) [e] = {text, bytes, i, f},
 static const struct elem_row elems[ELEM_COUNT] = {ELEM_TABLE(X)};

@@ -31,9 +31,10 @@
 
 static const struct {
 	enum dtype dtype;
-	double floor, usable, kernelbench;
+	double floor;       /* least tolerance, as a scaled error */
+	double usable;      /* largest error of the reference with which a hidden trial still tells right from wrong */
+	double kernelbench; /* atol and rtol of its check */
 } PRECISION[] = {
-	/* usable: the largest reference error with which a hidden trial still tells right from wrong */
 	{DTYPE_F64, 1e-10, 1e-9, 1e-4},
 	{DTYPE_F32, 5e-5, 2e-4, 1e-4},
 	{DTYPE_F16, 2e-3, 1e-2, 1e-2},

@@ -166,7 +166,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
 			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
-	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. */
+	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. Machine code takes most
+	 * of a verdict's time: who asks for a screen has it made of those alone that the first trial finds right. */
+	times_lap(g, STEP_REPLAY);
+	if (!rc && g->s->screens && !g->s->ngpus && !g->is_partial) rc = screen_step(g, stock, err);
 	times_lap(g, STEP_COMPILE);
 	if (!rc && !g->s->skip_compile) rc = compile_step(g, stock->tape, err);
 	times_lap(g, STEP_REPLAY);
@@ -230,6 +233,7 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 		.kernelbench_trials = 0};
 	struct verdict_device *d = &out->device;
 	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
+	d->predicted_s = d->eager_predicted_s = NAN;
 	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
 	d->others = -1;
 	for (int k = 0; k < SANITIZER_COUNT; k++) d->sanitized[k] = -1;
@@ -251,14 +255,8 @@ bool grade_text(struct verify_shared *s, const char *source, size_t source_len, 
 	return rc == GRADE_END;
 }
 
-void grade(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
-	size_t source_len, struct verdict *out)
-{
-	grade_proof(s, on, task, source, source_len, out, NULL);
-}
-
-void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
-	size_t source_len, struct verdict *out, struct prove_result *proof)
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
+	struct prove_result *proof)
 {
 	uint64_t start = clock_ns();
 	struct err err = {0};
@@ -271,12 +269,13 @@ void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct ta
 		struct grading g = {.proof = proof,
 			.s = s,
 			.on = on,
-			.task = task,
-			.source = source,
-			.source_len = source_len,
+			.task = r->task,
+			.source = r->source,
+			.source_len = r->source_len,
+			.is_final = r->is_final,
 			.attempt = attempt,
 			.v = out};
-		g.is_ir = source_is_ir(source, source_len);
+		g.is_ir = source_is_ir(r->source, r->source_len);
 		rc = steps(&g, &stock, &err);
 		/* Negative is our own failure, not the candidate's: it is tried again, and the last
 		 * attempt's stands as `infra`, which is no judgement. */

@@ -26,8 +26,10 @@
 #define ROOT_PROBES 6
 #define ROOT_MAX 1e6
 #define EDITS_MAX 6
+#define FAR_MAX 1024 /* of a lone value */
 
-enum { STEPS_FIRST = 4, STEPS_ALL = 8 }; /* of the ladder: up to equal elements; before the inputs one by one */
+/* Of the ladder: up to lone values; before the inputs one by one. */
+enum { STEPS_FIRST = 5, STEPS_ALL = 8 };
 enum { SIDES = 3 };
 static const uint8_t SIDE_OF[SIDES] = {SIDE_BELOW, SIDE_EQUAL, SIDE_ABOVE};
 
@@ -195,15 +197,21 @@ static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 	double values[VALUES_MAX] = {0}, largest = 1;
 	int n = MAX(values_find(s, variant, values), 1);
 	for (int i = 0; i < n; i++) largest = MAX(largest, fabs(values[i]));
-	double lone[] = {4 * largest, -4 * largest};
+	/* Lone values are such that one end of a function would be reached by their difference alone. */
+	double far = 4 * largest;
+	for (int i = 0; i < s->variants[variant].n; i++) {
+		const struct runner_site *e = &s->variants[variant].sites[i].site;
+		if (e->kind == SITE_END && isfinite(e->high)) far = MAX(far, MIN(1.5 * fabs(e->high), FAR_MAX));
+	}
+	double lone[] = {far, -far};
 	switch (k) {
 	case 0: return edit_values("sprinkle", values, n);
 	case 1: return edit("scale", -1, 64);
 	case 2: return edit_values("fill", values, n);
 	case 3: return edit("ties", -1, 0);
-	case 4: return edit("shift", -1, 1.25 * largest);
-	case 5: return edit("shift", -1, -1.25 * largest);
-	case 6: return edit_values("lone", lone, 2);
+	case 4: return edit_values("lone", lone, 2);
+	case 5: return edit("shift", -1, 1.25 * largest);
+	case 6: return edit("shift", -1, -1.25 * largest);
 	case 7: return edit("scale", -1, 1.0 / 64);
 	default: break;
 	}

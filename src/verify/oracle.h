@@ -165,14 +165,16 @@ int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
-/* Sizes that one candidate names (oracle_sized.c): sides of comparisons with a size, in the words of the worker's
- * protocol. */
+/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in the words of the
+ * worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
 	int64_t number, modulus;
+	int way; /* to begin with: 0, or what an earlier answer ended with */
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {
+	int way; /* behind the last trial: the next way to take the side */
 	struct oracle_variant variant;
 	struct oracle_trial trial;
 };

@@ -118,8 +118,8 @@ static int session_say(struct oracle_session *s, json_t *message, struct err *er
 int oracle_sized_ask(struct oracle_session *s, int number, const struct oracle_side *side, struct err *err)
 {
 	return session_say(s,
-		json_pack("{s:s, s:I, s:I, s:I}", "side", side->side, "number", (json_int_t)side->number, "modulus",
-			(json_int_t)side->modulus, "seed",
+		json_pack("{s:s, s:I, s:I, s:i, s:I}", "side", side->side, "number", (json_int_t)side->number, "modulus",
+			(json_int_t)side->modulus, "way", side->way, "seed",
 			(json_int_t)oracle_trial_seed(s->options->seed, s->task, FIRST_SIZED + number)),
 		err);
 }
@@ -136,6 +136,7 @@ int oracle_sized_next(struct oracle_session *s, struct oracle_sized *out, char *
 	out->trial.sized = &out->variant;
 	if (!rc && end) {
 		snprintf(why, len, "%s", end);
+		out->way = (int)json_integer_value(json_object_get(m, "way"));
 		rc = 1;
 	}
 	if (!rc) rc = oracle_variant_read(json_object_get(m, "variant"), &out->variant, err);

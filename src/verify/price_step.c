@@ -264,7 +264,8 @@ static int large_look(
 	g->v = kept;
 	if (rc == GRADE_END) found_verdict(f, &said);
 	if (!rc) rc = runner_ask(g, large, &r, f, err);
-	if (rc) return MIN(rc, 0);
+	/* What is in *f ends this look and not the grading; an error (below 0) ends both. */
+	if (rc) return rc < 0 ? rc : GRADE_ON;
 	/* A place that every launch there has, whatever is read, is out of bounds for certain; anything else may be a
 	 * matter of values, which are nobody's there. */
 	bool is_certain = r.has_fault && (!strcmp(r.fault.code, "out-of-bounds") || !strcmp(r.fault.code, "misaligned"));
@@ -318,7 +319,8 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	g->v = v;
 	if (rc == GRADE_END) found_verdict(&f, &said);
 	int64_t compile_ms = g->compile_ms;
-	rc = rc == GRADE_ON ? large_look(g, stock, &large, &f, err) : MIN(rc, 0);
+	if (rc == GRADE_ON) rc = large_look(g, stock, &large, &f, err);
+	else if (rc > 0) rc = GRADE_ON;
 	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;

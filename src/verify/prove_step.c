@@ -188,9 +188,9 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err)
 		rc = prove_in_runner(g, stock, &p, o->seed, err);
 	}
 	/* Text of the reference's process is a stranger's. */
+	text_make_printable(out->text);
 	for (int i = 0; i < g->oracle->trials[0].noutputs; i++)
 		out->is_floating |= dtype_is_float(g->oracle->trials[0].outputs[i].dtype);
-	text_make_printable(out->text);
 	oracle_proofs_release(&p);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc;

@@ -20,7 +20,8 @@ struct reference {
 	const struct oracle_trial *trial;
 	struct job job;
 	int outputs_fd;
-	int64_t outputs_bytes, offset[TAPE_OUTPUTS_MAX];
+	int64_t outputs_bytes;
+	int64_t offset[TAPE_OUTPUTS_MAX]; /* of each output in the file, in bytes */
 };
 
 static json_t *given_json(const struct runner_given *g, int n)

@@ -28,7 +28,8 @@
 
 /* Fault codes of the runner, and what they mean for a verdict. */
 static const struct {
-	const char *code, *reason;
+	const char *code;   /* the runner's */
+	const char *reason; /* the verdict's */
 	enum verdict_class class;
 	enum verdict_stage stage;
 } FAULTS[] = {
@@ -470,6 +471,8 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	g->v->trials_failed += rc == GRADE_END;
 	if (!rc && a->want_cost && !g->is_partial) {
 		cost_keep(g, g->oracle->cost, &r.result);
+		g->v->device.predicted_s = g->v->cost_s;
+		g->v->device.eager_predicted_s = g->v->eager_cost_s;
 		/* What the first trial's launches did stays for the price at other sizes. */
 		if (!g->judged.costs) {
 			g->judged = r.result;
@@ -604,14 +607,38 @@ static int guided_stock(struct grading *g, const struct trace *stock, struct err
 	return rc ? rc : guided_search(g, stock, 0, err);
 }
 
-int replay_step(struct grading *g, const struct trace *stock, struct err *err)
+/* What is known of the tape before it is replayed, and a runner for it. */
+static int replay_begin(struct grading *g, const struct trace *stock, struct err *err)
 {
 	g->v->stage = STAGE_CORRECTNESS;
 	g->v->params_seeded = params_are_seeded(stock->tape, g->oracle);
 	snprintf(g->v->sizes, sizeof g->v->sizes, "%s", g->oracle->variants[0].changed);
-	int rc = runner_pool_take(g->s->runners, &g->runner, err);
+	int rc = g->has_runner ? 0 : runner_pool_take(g->s->runners, &g->runner, err);
+	if (!rc) g->has_runner = true;
+	return rc;
+}
+
+int screen_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	/* The trial that replay_step begins with, so that what is settled here is what it would say. */
+	int i = 0, order_line = -1;
+	const struct oracle_trial *t = g->oracle->trials;
+	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant)) i++;
+	if (i == g->oracle->ntrials) return GRADE_ON;
+	int rc = replay_begin(g, stock, err);
+	if (!rc) rc = outputs_check(g, stock->tape, &t[i]);
+	if (!rc) rc = load(g, stock, &order_line, err);
+	struct attempt a = {
+		.trace = stock, .trial = &t[i], .may_be_given = outputs_given(g->oracle, stock->tape->noutputs)};
+	if (!rc) rc = trial_run(g, &a, err);
+	if (!rc) g->v->trials = 0; /* it is run again, with costs, and counts then */
+	return rc;
+}
+
+int replay_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	int rc = replay_begin(g, stock, err);
 	if (rc) return rc;
-	g->has_runner = true;
 	rc = variant_run(g, stock, 0, err);
 	if (!rc && !g->is_ir) rc = other_variants(g, err);
 	if (!rc) rc = guided_stock(g, stock, err);

@@ -23,8 +23,12 @@
 #define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
 
 struct runner_pool {
-	char *path, *device, memory[24]; /* device: NULL for the vm */
-	int level, spare, count;
+	char *path;      /* of the program */
+	char *device;    /* NULL for the vm */
+	char memory[24]; /* bytes that it may use, as its argument */
+	int level;       /* enum sandbox_level */
+	int spare;       /* runners to keep waiting */
+	int count;       /* of waiting */
 	struct runner waiting[SPARE_MAX];
 	int ntaken;
 	pid_t taken[TAKEN_MAX]; /* not reaped while listed here, so the numbers are ours */
@@ -33,6 +37,26 @@ struct runner_pool {
 };
 
 #define TOOL_WORDS_MAX 32
+
+/* What a runner's environment has: nothing of ours but the words that say which GPU a number means. A cluster's
+ * scheduler hands its cards out that way, and the driver reads them. */
+struct runner_env {
+	char visible[1024], order[64];
+	char *list[5];
+};
+
+static void env_fill(struct runner_env *e)
+{
+	int n = 0;
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
+	e->list[n++] = (char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin";
+	e->list[n++] = (char *)(uintptr_t)"LANG=C.UTF-8";
+	snprintf(e->visible, sizeof e->visible, "CUDA_VISIBLE_DEVICES=%s", visible ? visible : "");
+	snprintf(e->order, sizeof e->order, "CUDA_DEVICE_ORDER=%s", order ? order : "");
+	if (visible) e->list[n++] = e->visible;
+	if (order) e->list[n++] = e->order;
+	e->list[n] = NULL;
+}
 
 /* tool: words in front of the runner's, or NULL. */
 static int start(
@@ -51,7 +75,10 @@ static int start(
 		CHECKF(i < TOOL_WORDS_MAX, "a tool with more than %d words", TOOL_WORDS_MAX);
 		argv[5 + i] = (char *)(uintptr_t)tool[i];
 	}
+	struct runner_env env;
+	env_fill(&env);
 	struct child_options o = {.argv = argv,
+		.env = p->device ? env.list : NULL,
 		.fds = {pair[1]},
 		.nfds = 1,
 		.stdout_fd = stdout_fd,

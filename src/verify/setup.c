@@ -236,20 +236,27 @@ static int tools_find(const struct verify_options *o, struct verify_shared *s, s
 {
 	static const char MISSING[] = "%s: %s was found neither in PATH nor in /usr/local/cuda/bin; it comes with the CUDA "
 								  "toolkit";
+	struct device_list list;
+	if (setup_devices(o->device, &list, err)) return ERR_USAGE;
 	s->sanitize_share = o->sanitize_share;
-	if (o->sanitize_share > 0 && !(s->sanitizer = tool_find("compute-sanitizer")))
+	/* On a GPU it is looked for in any case: a final best runs under it. */
+	if (list.count) s->sanitizer = tool_find("compute-sanitizer");
+	if (o->sanitize_share > 0 && !s->sanitizer)
 		return err_set(err, ERR_USAGE, MISSING, "sanitize", "compute-sanitizer");
-	if (o->profile && !(s->profiler = tool_find("ncu"))) return err_set(err, ERR_USAGE, MISSING, "profile", "ncu");
-	return 0;
+	if (!o->profile || (s->profiler = tool_find("ncu"))) return 0;
+	free(s->sanitizer);
+	return err_set(err, ERR_USAGE, MISSING, "profile", "ncu");
 }
 
 int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err)
 {
 	int rc = options_check(o, err);
 	if (!rc) rc = references_read(o->references, &s->reference_mask, err);
+	if (!rc) rc = references_read(o->final_references, &s->final_mask, err);
 	if (!rc) rc = level_choose(o, &s->level, err);
 	if (!rc) rc = tools_find(o, s, err);
 	if (rc) return rc;
+	s->final_mask |= s->reference_mask;
 	/* How long a process of each kind may take, and how much memory it may have. */
 	s->limits = (struct verify_limits){
 		.trace_timeout_ms = or_default(o->trace_timeout_ms, 20000),
@@ -268,6 +275,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	/* What is done and what is left out. */
 	s->tf32 = o->precision && !strcmp(o->precision, "tf32");
 	s->skip_compile = o->skip_compile;
+	s->screens = o->screens;
 	s->skip_replay = o->skip_replay;
 	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);

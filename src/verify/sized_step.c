@@ -41,7 +41,8 @@ static const uint8_t SIDES_OF[] = {
 
 /* Sizes at which the candidate was judged: a row for each set, a column for each name. */
 struct judged {
-	int nnames, nsets;
+	int nnames;
+	int nsets;
 	const char *names[NAMES_MAX];
 	int64_t own[NAMES_MAX]; /* of the first set */
 	int64_t sizes[JUDGED_MAX][NAMES_MAX];
@@ -104,7 +105,7 @@ static bool holds(enum side side, const struct lint_size *z, int64_t size)
 {
 	switch (side) {
 	case ABOVE: return size >= z->number + BEHIND;
-	case BELOW: return size < z->number || z->number < 2;
+	case BELOW: return size < MAX(z->number, 2) || z->number < 1; /* nothing is smaller than a size of 1 */
 	case EQUAL: return size == z->number || z->number < 1;
 	case REST: return z->modulus < 2 || size % z->modulus == z->number;
 	case NO_REST: return z->modulus < 2 || size % z->modulus != z->number;
@@ -189,10 +190,9 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 		size_t used = strlen(kept->detail);
 		snprintf(kept->detail + used, sizeof kept->detail - used, " (at sizes %s)", z->variant.changed);
 	}
-	/* A GPU's runner has this tape no longer, and a vm's runner that was lost has a successor. */
-	if (g->gpu_loaded == tr.tape) g->gpu_loaded = NULL;
 	trace_release(&tr);
 	free(said);
+	/* A vm's runner that was lost has a successor. */
 	if (!rc && !g->has_runner) {
 		rc = runner_pool_take(g->s->runners, &g->runner, err);
 		g->has_runner = !rc;
@@ -205,31 +205,32 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 struct search {
 	struct judged judged;
 	struct oracle_session *session;
-	int asks, trials;
+	int asks;     /* sides that were asked for */
+	int trials;   /* that were judged for them */
 	bool is_over; /* the reference's process is of no more use */
 };
+struct way {
+	int next;
+	char why[200], refused[200];
+};
 
-/* One side: asked for, and judged at whatever sizes come. why: what stays open. */
-static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
-	size_t len, struct err *err)
+/* One way to take a side: trials until the reference has no more; each adds to the sizes that were judged. refused: how
+ * the candidate refused some of them. next: the number of the next way. */
+static int way_try(struct grading *g, struct search *s, const struct oracle_side *ask, struct way *w, struct err *err)
 {
-	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus};
 	struct err local = {0};
 	int rc = GRADE_ON, said = 0;
-	snprintf(why, len, "the reference gave no answer");
-	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
-	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, &ask, &local) != 0;
-	/* Trials until it has no more; each of them adds to the sizes that were judged. */
+	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, ask, &local) != 0;
 	bool is_end = s->is_over;
-	char refused[200] = "";
 	for (int n = 0; !is_end && !rc; n++) {
 		struct oracle_sized *sized = xcalloc(1, sizeof *sized);
-		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, why, len, &local) : -1;
+		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, w->why, sizeof w->why, &local) : -1;
 		is_end = said != 0;
 		s->is_over |= said < 0;
+		if (said == 1) w->next = sized->way;
 		if (!said && sized->trial.counts && s->trials < TRIALS_MAX) {
 			s->trials++;
-			rc = judge(g, sized, refused, sizeof refused, err);
+			rc = judge(g, sized, w->refused, sizeof w->refused, err);
 			g->v->sized++;
 			judged_add(&s->judged, json_object_get(json_object_get(sized->trial.message, "variant"), "changed"),
 				sized->variant.job);
@@ -237,7 +238,28 @@ static int side_try(struct grading *g, struct search *s, enum side side, const s
 		if (!said) oracle_trial_release(&sized->trial);
 		free(sized);
 	}
-	if (refused[0]) snprintf(why, len, "%s", refused);
+	return rc;
+}
+
+/* One side: asked for, and judged at whatever sizes come. What the candidate refuses in one way may suit it in the
+ * next: sizes that grow together need not be powers of two together. why: what stays open. */
+static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
+	size_t len, struct err *err)
+{
+	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus, 0};
+	struct err local = {0};
+	struct way w = {.why = "the reference gave no answer"};
+	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
+	int rc = way_try(g, s, &ask, &w, err);
+	while (!rc && w.refused[0] && w.next > ask.way && !s->is_over && s->asks < ASKS_MAX && s->trials < TRIALS_MAX) {
+		struct way other = {0};
+		ask.way = w.next;
+		rc = way_try(g, s, &ask, &other, err);
+		/* What no later way could try stays open for the earlier one's reason. */
+		if (!other.why[0]) memcpy(w.refused, other.refused, sizeof w.refused);
+		w.next = other.next;
+	}
+	snprintf(why, len, "%s", w.refused[0] ? w.refused : w.why);
 	return rc;
 }
 

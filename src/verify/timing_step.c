@@ -39,7 +39,9 @@ struct session {
 	const struct oracle_trial *trial;
 	struct reference *running[REFERENCE_COUNT]; /* NULL: not in this session, or lost */
 	struct verdict_reference *facts;            /* (REFERENCE_COUNT): of the record */
-	int nslots, at, pending;                    /* pending: the slot whose answer the runner is asked for; LAST: none */
+	int nslots;
+	int at;      /* the slot that is next */
+	int pending; /* the slot whose answer the runner is asked for; LAST: none */
 	struct slot *slots;
 	double *seconds; /* (nslots): answers; NaN: none */
 };
@@ -314,7 +316,8 @@ static unsigned references_find(
 	for (int k = 0; k < REFERENCE_COUNT; k++) {
 		struct sha256_hex key = key_of(g, k);
 		if (!(mask & 1u << k)) continue;
-		if (g->s->is_paired || !reference_cache_get(g->s->references, &key, &out[k], &control_s[k])) missing |= 1u << k;
+		if (g->s->is_paired || g->is_final || !reference_cache_get(g->s->references, &key, &out[k], &control_s[k]))
+			missing |= 1u << k;
 		else out[k].is_cached = true;
 	}
 	return missing;
@@ -387,7 +390,9 @@ int timing_step(struct grading *g, const struct trace *stock, struct err *err)
 		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
 	g->v->stage = STAGE_TIMING;
 	if (!t) return GRADE_ON;
-	unsigned mask = g->s->timer ? g->s->reference_mask : 0,
+	unsigned mask = !g->s->timer ? 0
+		: g->is_final            ? g->s->final_mask
+								 : g->s->reference_mask,
 			 missing = references_find(g, mask, d->references, control_s);
 	int rc = session_run(g, stock, t, missing, d->references, err);
 

@@ -123,6 +123,8 @@ static json_t *device_json(const struct verdict_device *d)
 		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
 		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
 		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+	json_object_set_new(o, "predicted_s", number_json(d->predicted_s));
+	json_object_set_new(o, "eager_predicted_s", number_json(d->eager_predicted_s));
 	json_object_set_new(o, "wall_s", number_json(d->wall_s));
 	json_object_set_new(o, "paper_s", number_json(d->paper_s));
 	json_object_set_new(o, "control_s", number_json(d->control_s));
@@ -300,7 +302,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	static const char where[] = "verdict.device";
 	const struct {
 		const char *field;
-		int *to, least;
+		int *to;
+		int least; /* that the field may be */
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
 		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0}, {"subnormal", &d->subnormal, 0},
 		{"timed", &d->timed, 0}, {"others", &d->others, -1}};
@@ -308,8 +311,9 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		const char *field;
 		double *to;
 	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
-		{"time_high_s", &d->time_high_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s}, {"wall_s", &d->wall_s},
-		{"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
+		{"time_high_s", &d->time_high_s}, {"predicted_s", &d->predicted_s},
+		{"eager_predicted_s", &d->eager_predicted_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s},
+		{"wall_s", &d->wall_s}, {"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
 	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "";
 	int rc = json_get_str(o, where, "name", &name, err), index = 0;
 	if (!rc) rc = json_get_str(o, where, "repeat", &repeat, err);

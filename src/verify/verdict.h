@@ -119,6 +119,9 @@ struct verdict_device {
 	double time_s;     /* their middle */
 	double time_low_s; /* the interval that holds the true middle with 95 % */
 	double time_high_s;
+	double
+		predicted_s; /* by the cost model, of what is timed: the sizes that are judged, which cost_s need not be of */
+	double eager_predicted_s;       /* likewise of the reference's operators */
 	double empty_s;                 /* what the clock shows where nothing runs */
 	double wall_s;                  /* of the same tape by the host's clock */
 	double paper_s;                 /* as papers measure: warm, 10 calls to warm up and the mean of 100 */

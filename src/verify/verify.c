@@ -42,6 +42,7 @@ struct work {
 	struct task task;
 	char *source;
 	size_t source_len;
+	bool is_final;
 	struct waiter *waiters;
 	struct work *next;
 };
@@ -55,12 +56,16 @@ struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
 	char *options_text;
-	int nthreads, nstarted;
+	int nthreads;
+	int nstarted; /* of them */
 	pthread_t *threads;
 	pthread_mutex_t lock;
 	pthread_cond_t has_work;
-	struct work *queue, *queue_last, *running;
-	struct finished *finished, *finished_last;
+	struct work *queue; /* waiting, the oldest first */
+	struct work *queue_last;
+	struct work *running;
+	struct finished *finished; /* to be collected, the oldest first */
+	struct finished *finished_last;
 	int finished_fd; /* eventfd that counts the list: readable while there is something to collect; -1: none */
 	int outstanding; /* ids submitted and not collected */
 	bool is_closing;
@@ -174,8 +179,13 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
 	}
-	if (is_settled) grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
-	else grade(&v->s, on, &w->task, w->source, w->source_len, out);
+	if (is_settled) {
+		grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
+	} else {
+		struct verify_request r = {
+			.task = &w->task, .source = w->source, .source_len = w->source_len, .is_final = w->is_final};
+		grade(&v->s, on, &r, out, NULL);
+	}
 	out->key = key;
 	store_keep(v, out);
 }
@@ -264,13 +274,13 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %llu %s %s %d %g %d",
+	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %d %llu %s %s %d %g %d",
 		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
 		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
-		v->s.skip_compile, (unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		v->s.skip_compile, v->s.screens, (unsigned long long)o->seed, o->emit ? o->emit : "",
+		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */
@@ -328,7 +338,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 		rc = gpu_start_one(v, o, list.numbers[i], (spare + list.count - 1) / list.count, err);
 	if (!rc) rc = setup_gpu(o->gpu, &v->s.gpus[0].device, &v->s.gpu, err);
 	/* References' processes: one zygote, whose jobs are told their GPU. */
-	bool has_references = v->s.time_repeats && v->s.reference_mask;
+	bool has_references = v->s.time_repeats && v->s.final_mask;
 	if (rc || !(has_references || v->s.is_live)) return rc;
 	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
@@ -481,6 +491,7 @@ static struct work *work_create(const struct verify_request *r, const struct sha
 		.name = xstrdup(r->task->name ? r->task->name : ""), .source = xstrdup(r->task->source), .hash = r->task->hash};
 	w->source = xstrndup(r->source, r->source_len);
 	w->source_len = r->source_len;
+	w->is_final = r->is_final;
 	return w;
 }
 
@@ -492,8 +503,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	size_t len = MIN(r->source_len, VERIFY_SOURCE_BYTES_MAX + 1);
 	struct verify_request cut = *r;
 	cut.source_len = len;
-	struct slice parts[] = {
-		{r->source, len}, {r->task->source, strlen(r->task->source)}, {v->options_text, strlen(v->options_text)}};
+	struct slice parts[] = {{r->source, len}, {r->task->source, strlen(r->task->source)},
+		{v->options_text, strlen(v->options_text)}, {" final", r->is_final && v->s.ngpus ? 6 : 0}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
 	/* A verdict that is known answers at once; a candidate that is under way gets one more waiter;
 	 * else it is queued. */
@@ -521,6 +532,7 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 }
 
 int verifier_fd(const struct verifier *v) { return v->finished_fd; }
+bool verifier_has_gpu(const struct verifier *v) { return v->s.ngpus > 0; }
 
 /* Waits until the descriptor is readable: 0, or ERR_TIMEOUT. */
 static int finished_wait(struct verifier *v, int timeout_ms, struct err *err)
@@ -590,7 +602,8 @@ int verifier_prove(struct verifier *v, const struct task *task, const char *sour
 	int rc = ready(v, err);
 	if (rc) return rc;
 	if (!grade_text(&v->s, source, len, verdict))
-		grade_proof(&v->s, v->s.ngpus ? &v->s.gpus[0] : NULL, task, source, len, verdict, &out->result);
+		grade(&v->s, v->s.ngpus ? &v->s.gpus[0] : NULL,
+			&(struct verify_request){.task = task, .source = source, .source_len = len}, verdict, &out->result);
 	proof_settle(verdict, out);
 	if (verdict->class != VERDICT_INFRA || is_skipped(verdict)) return 0;
 	return err_set(err, ERR_INFRA, "%.900s", verdict->detail);

@@ -39,6 +39,7 @@ struct verify_options {
 	bool skip_timing;       /* no timed replays */
 	const char *references; /* on a GPU, what is timed beside the candidate: words of "eager", "tf32" and "compile" with
 							   commas between, or NULL: nothing */
+	const char *final_references; /* the same for candidates that are final (verify_request), beside those */
 	bool live; /* on a GPU: files that cannot be traced, and those of genuine ones, are run for real, with the data in
 				  their host code's hands: for research; never more than partial */
 	double sanitize_share;  /* on a GPU, this share of right candidates runs under compute-sanitizer; 1: all of them */
@@ -55,6 +56,7 @@ struct verify_options {
 	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	const char *cost_size;  /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
 							   task's own; a number: so large that the largest input has as many elements at least */
+	bool screens;           /* only what the first trial finds right is compiled; not on a GPU */
 	bool skip_compile;      /* for tests of later stages only: recorded, and never genuine */
 	bool skip_replay;       /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store;    /* caches; may be NULL */
@@ -68,7 +70,9 @@ struct verify_request {
 	const struct task *task;
 	const char *source; /* the candidate's text */
 	size_t source_len;
-	int64_t id; /* the caller's: comes back with the verdict */
+	int64_t id;    /* the caller's: comes back with the verdict */
+	bool is_final; /* a best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
+					  sanitize_share says, and references are timed turn by turn with it */
 };
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
@@ -77,6 +81,7 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 /* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
  * too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
+bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
  * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without

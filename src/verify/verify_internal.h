@@ -74,16 +74,18 @@ struct verify_shared {
 	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
 	struct reference_cache *references;
 	bool is_live;            /* candidates' files are run for real too */
-	char *sanitizer;         /* compute-sanitizer's place; NULL: not asked for */
+	char *sanitizer;         /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
 	double sanitize_share;   /* of right candidates, chosen by their text */
 	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
 	bool is_paired;          /* references are timed turn by turn with each candidate */
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
+	unsigned final_mask;     /* of those, what is timed beside a final best */
 	struct vm_gpu gpu;       /* the card that kernels are made for */
 	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32;
+	bool screens; /* the first trial before machine code */
 	bool skip_compile;
 	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
@@ -117,6 +119,7 @@ struct grading {
 	const struct task *task;
 	const char *source;
 	size_t source_len;
+	bool is_final; /* of a best that will be published: nothing is sampled, nothing comes from a cache of times */
 	const struct oracle_data *oracle;
 	struct job tracer;
 	bool has_tracer;
@@ -133,7 +136,7 @@ struct grading {
 	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	const struct tape *gpu_loaded;               /* by gpu_runner; NULL: none */
+	struct sha256_hex gpu_loaded;                /* text of the tape that gpu_runner has; "": none */
 	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
 	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
 													asked */
@@ -204,6 +207,8 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
+/* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
+int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
  * contents are those of a reference's parameter that the tape does not have by name, it is that
@@ -322,12 +327,10 @@ void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct 
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
- * cannot be judged is VERDICT_INFRA. */
-void grade(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
-	size_t source_len, struct verdict *out);
-/* The same, and a proof beside it, where the tape is one that can be replayed. */
-void grade_proof(struct verify_shared *s, struct verify_gpu *on, const struct task *task, const char *source,
-	size_t source_len, struct verdict *out, struct prove_result *proof);
+ * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that can be replayed; or NULL.
+ */
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
+	struct prove_result *proof);
 /* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
 void grade_kernelbench(
 	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);

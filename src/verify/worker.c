@@ -29,11 +29,14 @@
 #define FAILED_STARTS_MAX 2
 
 struct zygote {
-	char *root, *library, *kind;
+	char *root;    /* folder with worker/ */
+	char *library; /* the sandbox library's path; NULL: none */
+	char *kind;    /* what its jobs are, an argument of the script */
 	pthread_mutex_t lock;
 	struct child child;
-	int control;
-	bool is_ready, is_stopped;
+	int control;   /* socket to it; -1: it does not run */
+	bool is_ready; /* it has said hello */
+	bool is_stopped;
 	int failed_starts;
 	json_t *hello;
 	int64_t next_id;

@@ -27,13 +27,15 @@ struct launch {
 	struct vm_memory memory;
 	_Atomic int64_t faulted; /* lowest program number with a fault; INT64_MAX: none */
 	int threads;
-	struct vm_ctx **ctx;                       // (threads), made when a thread runs its first program
-	struct vm_report *reports, *passed_over;   // (threads)
-	struct vm_cost **costs;                    // (threads, lines)
-	uint8_t **read_map, **write_map;           // (buffer index)
-	struct vm_check *check;                    /* NULL unless checks are asked for */
-	struct vm_cost_plans *plans;               /* want_cost */
-	struct vm_meter **meters;                  // (threads)
+	struct vm_ctx **ctx;             // (threads), made when a thread runs its first program
+	struct vm_report *reports;       // (threads)
+	struct vm_report *passed_over;   // (threads)
+	struct vm_cost **costs;          // (threads, lines)
+	uint8_t **read_map;              // (buffer index): granules that loads touched, a byte each
+	uint8_t **write_map;             // (buffer index): and stores
+	struct vm_check *check;          /* NULL unless checks are asked for */
+	struct vm_cost_plans *plans;     /* want_cost */
+	struct vm_meter **meters;        // (threads)
 };
 
 static int set_memory(struct launch *l, struct err *err)

@@ -37,9 +37,11 @@
 
 /* ---- ways ---- */
 
+/* A program and its way through the kernel. */
 struct way {
-	int64_t number, work;
-	int face; /* bit d: on the last row of axis d */
+	int64_t number; /* of the program */
+	int64_t work;   /* the weights of the instructions on it */
+	int face;       /* bit d: on the last row of axis d */
 	bool is_corner;
 };
 
@@ -101,7 +103,8 @@ static int ways_order(const void *a, const void *b)
 /* Programs that stand for each other, before any is drawn. The k-th of them: by a list, or by its
  * place in the grid. */
 struct group {
-	int64_t programs, work; /* work: of all of them */
+	int64_t programs;
+	int64_t work;           /* of all of them */
 	const struct way *list; /* NULL: those of a face, without the corner */
 	int face;
 };
@@ -344,11 +347,17 @@ struct vm_sample {
 	int nlines;
 	uint64_t nindex;
 	size_t nsums;
-	struct vm_cost *lines, *part_lines;   // (nlines): of the launch; of the running stratum
-	int64_t *sums, *part, *before;        // (nsums)
+	struct vm_cost *lines;        // (nlines): of the launch
+	struct vm_cost *part_lines;   // (nlines): of the running stratum
+	int64_t *sums;                // (nsums): of the launch
+	int64_t *part;                // (nsums): of the running stratum
+	int64_t *before;              // (nsums): of it, when the running program began
 	struct vm_touched touched;
-	int done; /* programs of the running stratum */
-	double sum[CERTAINTIES], square[CERTAINTIES], total[CERTAINTIES], variance[CERTAINTIES];
+	int done;                     /* programs of the running stratum */
+	double sum[CERTAINTIES];      /* over the running stratum's programs */
+	double square[CERTAINTIES];   /* of squares, likewise */
+	double total[CERTAINTIES];    /* estimate for the strata that are done */
+	double variance[CERTAINTIES]; /* of that */
 };
 
 static size_t sum_at(const struct vm_sample *s, int what, uint64_t index)

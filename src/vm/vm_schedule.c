@@ -12,7 +12,8 @@ struct turns {
 	int n;
 	const struct vm_launch_options *o;
 	const struct vm_program *p;
-	int64_t programs, admitted;
+	int64_t programs;                           /* of the launch */
+	int64_t admitted;                           /* of them: those that were begun */
 	int64_t number[VM_RESIDENT_MAX];            /* program of each resident, -1: none */
 	const struct vm_instr *at[VM_RESIDENT_MAX]; /* where it goes on */
 	bool is_fresh[VM_RESIDENT_MAX]; /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */

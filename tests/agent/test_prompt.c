@@ -76,6 +76,52 @@ static void test_midend_holes(void **state)
 	str_release(&out);
 }
 
+/* By a GPU's counters: the busy unit, else what warps wait for; launches weigh by their times. A kernel that nobody
+ * profiled has the cost model's limit. */
+static void test_measured_limit(void **state)
+{
+	struct verdict v = profile;
+	struct prompt_input in = {.task = &task, .kernel = "k", .profile = &v};
+	struct verdict_device *d = &v.device;
+	snprintf(d->name, sizeof d->name, "NVIDIA H200");
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	d->nprofiles = 2;
+	for (int i = 0; i < 2; i++)
+		for (int k = 0; k < COUNTER_COUNT; k++) d->profiles[i].counters[k] = NAN;
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	/* 3 us at 20 % of DRAM and 1 us at 60 %: 30 %; the SMs at 50 and 90: 60, just busy. */
+	static const double times[] = {3000, 1000}, dram[] = {20, 60}, sm[] = {50, 90}, loads[] = {2, 6}, shared[] = {5, 1};
+	for (int i = 0; i < 2; i++) {
+		double *c = d->profiles[i].counters;
+		c[COUNTER_TIME] = times[i];
+		c[COUNTER_DRAM_USE] = dram[i];
+		c[COUNTER_SM_USE] = sm[i];
+	}
+	expect_render(
+		"{{limit}}", &in, "the units of the SMs (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 60 %)");
+	d->profiles[1].counters[COUNTER_SM_USE] = 80;
+	for (int i = 0; i < 2; i++) {
+		d->profiles[i].counters[COUNTER_STALL_MEMORY] = loads[i];
+		d->profiles[i].counters[COUNTER_STALL_SHARED] = shared[i];
+	}
+	expect_render("{{limit}}", &in,
+		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
+		"for shared memory and shuffles, 4.0 cycles an instruction)");
+	/* Bytes add up over the launches. */
+	struct str out = {0};
+	for (int i = 0; i < 2; i++) {
+		double *c = d->profiles[i].counters;
+		c[COUNTER_DRAM_READ] = 1000 + i;
+		c[COUNTER_DRAM_WRITE] = 200;
+		c[COUNTER_L2] = 5000;
+		c[COUNTER_OCCUPANCY] = i ? 80 : 40;
+	}
+	prompt_cost_table(&v, &out);
+	assert_non_null(
+		strstr(out.data, "counters: 2001 bytes read from DRAM, 400 written, 10000 through L2, occupancy 50 %\n"));
+	str_release(&out);
+}
+
 /* The reference on one line: what a composed task is made of, else what forward returns at last. */
 static void test_reference(void **state)
 {
@@ -179,6 +225,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_midend_holes),
+		cmocka_unit_test(test_measured_limit),
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_shipped_templates),

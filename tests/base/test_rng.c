@@ -49,6 +49,26 @@ static void moments(void **state)
 	assert_true(fabs(square / N - 1) < 6 * sqrt(2.0 / N));
 }
 
+/* Box and Muller's transform of the first two words of the known answers above. */
+static void normals_are_the_transform(void **state)
+{
+	static const struct {
+		uint64_t seed;
+		uint64_t stream;
+		uint64_t index;
+		double first;
+		double second;
+	} rows[] = {
+		{0, 0, 0, 0x6627e8d5, 0xe169c58d},
+		{UINT64_MAX, UINT64_MAX, UINT64_MAX, 0x408f276d, 0x41c83b0e},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		double u = (rows[i].first + 1) / 4294967296.0, turn = rows[i].second / 4294967296.0;
+		float z = rng_normal(rows[i].seed, rows[i].stream, rows[i].index);
+		assert_true(fabs(z - sqrt(-2 * log(u)) * cos(2 * M_PI * turn)) < 1e-6);
+	}
+}
+
 static void below_is_in_range_and_even(void **state)
 {
 	struct rng r = {.seed = 3};
@@ -107,6 +127,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(philox_known_answers),
 	cmocka_unit_test(sequence_equals_the_function),
 	cmocka_unit_test(moments),
+	cmocka_unit_test(normals_are_the_transform),
 	cmocka_unit_test(below_is_in_range_and_even),
 	cmocka_unit_test(below_zero_aborts),
 	cmocka_unit_test(sha256_known_answers),

@@ -1,4 +1,5 @@
-"""Policies outside: hone eval and hone rl with a command and with a set of answers; what they collect is fitted by hone distill.  timeout: 900"""
+"""Policies outside: hone eval and hone rl with a command and with a set of answers; what they collect
+is fitted by hone distill.  timeout: 900"""
 import json, os, sqlite3, sys
 
 sys.path.append("tests")
@@ -26,8 +27,8 @@ class ModelNew(nn.Module):
         return o
 ```
 """
-# Right and wrong in turn; of the third task it has nothing. Answers pairs of requests in reverse order, and one alone when
-# no other comes for a second.
+# Right and wrong in turn; of the third task it has nothing. Answers pairs of requests in reverse
+# order, and one alone when no other comes for a second.
 held = []
 
 
@@ -52,16 +53,19 @@ def requests():
 for line in requests():
     r = json.loads(line)
     m = r["messages"]
-    assert r["stage"] == "frontend" and len(m) == 2 * r["turn"] + 1 and [x["role"] for x in m] == (["user", "assistant"] * 9)[:len(m)] and 0 <= r["seed"] < 2**63
+    assert r["stage"] == "frontend" and len(m) == 2 * r["turn"] + 1 and 0 <= r["seed"] < 2**63
+    assert [x["role"] for x in m] == (["user", "assistant"] * 9)[:len(m)]
     right = {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0"}.get(r["task"])
     wrong = (r["sample"] + len(sys.argv)) % 2
     if "turns" in sys.argv:   # wrong at first; told which element is wrong, the odd ones see what is
         said = m[-1]["content"]
-        assert r["turn"] == 0 or ("wrong" in said and "first at [" in said and "around it in its row, expected" in said and "x + 1.0" in m[-2]["content"]), said
+        told = all(s in said for s in ("wrong", "first at [", "around it in its row, expected"))
+        assert r["turn"] == 0 or (told and "x + 1.0" in m[-2]["content"]), said
         wrong = r["turn"] == 0 or r["sample"] % 2 == 0
-    a = {"id": r["id"], "answer": KERNEL.replace("EXPRESSION", "x + 1.0" if wrong else right), "tokens": 100 + r["sample"]} if right else \\
-        {"id": r["id"], "error": "no idea"}
-    held.append(a)
+    a = {"error": "no idea"}
+    if right:
+        a = {"answer": KERNEL.replace("EXPRESSION", "x + 1.0" if wrong else right), "tokens": 100 + r["sample"]}
+    held.append({"id": r["id"], **a})
     if len(held) == 2:
         tell()
 '''
@@ -73,57 +77,71 @@ def prepare():
 
 
 def evaluate(*more):
-    return run(hone, "eval", "--tasks", f"{work}/tasks.jsonl", "--split", "train", "--prompt_template", f"{work}/template.txt", "--num_samples", "2",
-               "--temperature", "1", "--num_correct_trials", "1", "--verify_threads", "1", "--store", f"{work}/cache.db", "--json", *more)
+    return run(hone, "eval", "--tasks", f"{work}/tasks.jsonl", "--split", "train",
+               "--prompt_template", f"{work}/template.txt", "--num_samples", "2", "--temperature", "1",
+               "--num_correct_trials", "1", "--verify_threads", "1", "--store", f"{work}/cache.db", "--json", *more)
 
 
 def test_eval():
-    p = evaluate("--policy_command", f"{sys.executable} {work}/policy.py", "--policy_requests", "2", "--out", f"{work}/rows.jsonl")
+    p = evaluate("--policy_command", f"{sys.executable} {work}/policy.py", "--policy_requests", "2",
+                 "--out", f"{work}/rows.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     check("a command: half of its answers are right, what it does not have is dropped and counted",
-          s.get("tasks") == 3 and s.get("answers") == 4 and s.get("dropped") == 2 and s.get("genuine") == 0.5 and s.get("pass") == {"pass@1": 0.5, "pass@2": 1.0}
-          and s.get("reasons") == {"genuine/ok": 2, "wrong/mismatch": 2, "infra/policy-error": 2} and s.get("mean_length") == 100.5
-          and s.get("length_unit") == "tokens", p.stdout + p.stderr)
+          s.get("tasks") == 3 and s.get("answers") == 4 and s.get("dropped") == 2 and s.get("genuine") == 0.5 and s.get(
+              "pass") == {"pass@1": 0.5, "pass@2": 1.0} and s.get("reasons") == {"genuine/ok": 2, "wrong/mismatch": 2,
+                  "infra/policy-error": 2} and s.get("mean_length") == 100.5 and s.get("length_unit") == "tokens",
+          p.stdout + p.stderr)
     rows = [json.loads(line) for line in open(f"{work}/rows.jsonl")] if s else []
     check("rows have the task, the sample and the answer that was given",
-          [(r["task"], r["sample"], "class ModelNew" in r["answer"]) for r in rows]
-          == [("relu", 0, True), ("relu", 1, True), ("twice", 0, True), ("twice", 1, True), ("square", 0, False), ("square", 1, False)], rows)
+          [(r["task"], r["sample"], "class ModelNew" in r["answer"]) for r in rows] == [("relu", 0, True),
+              ("relu", 1, True), ("twice", 0, True), ("twice", 1, True), ("square", 0, False), ("square", 1, False)],
+          rows)
     with open(f"{work}/two.jsonl", "w") as f:
         f.writelines(line for line in open(f"{work}/tasks.jsonl") if '"square"' not in line)
     os.makedirs(f"{work}/answers", exist_ok=True)
     p = evaluate("--policy_answers", f"{work}/answers")
-    check("an answer that is not there is named before anything is judged", p.returncode == 1 and "relu.0.txt" in p.stderr and p.stdout == "", p.stderr)
+    check("an answer that is not there is named before anything is judged",
+          p.returncode == 1 and "relu.0.txt" in p.stderr and p.stdout == "", p.stderr)
     p = evaluate("--policy_command", "exit 4")
-    check("a command that dies: how, and with what unanswered", p.returncode == 1 and "exit 4" in p.stderr and "6 requests unanswered" in p.stderr, p.stderr)
-    for more, word in ((("--model", "m"), "--model and adapters"), (("--policy_answers", "a"), "exclude"), (("--from_runs", "r"), "--from_runs")):
+    check("a command that dies: how, and with what unanswered",
+          p.returncode == 1 and "exit 4" in p.stderr and "6 requests unanswered" in p.stderr, p.stderr)
+    for more, word in ((("--model", "m"), "--model and adapters"), (("--policy_answers", "a"), "exclude"),
+                       (("--from_runs", "r"), "--from_runs")):
         p = evaluate("--policy_command", "cat", *more)
         check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
 
 
 def test_turns():
-    """Half of the episodes are solved by their second turn; no first answer ever is, so best of n finds nothing with as many tokens."""
+    """Half of the episodes are solved by their second turn; no first answer ever is, so best of n
+    finds nothing with as many tokens."""
     command = f"{sys.executable} {work}/policy.py turns"
-    p = evaluate("--policy_command", command, "--policy_requests", "2", "--tasks", f"{work}/two.jsonl", "--num_turns", "3", "--out", f"{work}/turns.jsonl")
+    p = evaluate("--policy_command", command, "--policy_requests", "2", "--tasks", f"{work}/two.jsonl",
+                 "--num_turns", "3", "--out", f"{work}/turns.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     t = s.get("turns", {})
-    check("refinement: solved by turn, and best of n at equal tokens beside it",
-          [(x["turn"], x["answers"], x["solved"]) for x in t.get("by_turn", [])] == [(1, 4, 0), (2, 4, 0.5), (3, 2, 0.5)]
-          and s["pass"] == {"pass@1": 0.5, "pass@2": 1.0} and t["refined"]["solved"] == 0.5 and t["best_of"]["solved"] == 0
-          and t["best_of"]["tokens"] >= t["refined"]["tokens"] > 200 and t["difference"]["solved"] == 0.5, p.stdout + p.stderr)
+    check("refinement: solved by turn, and best of n at equal tokens beside it", [(x["turn"], x["answers"], x["solved"])
+        for x in t.get("by_turn", [])] == [(1, 4, 0), (2, 4, 0.5), (3, 2, 0.5)] and s["pass"] == {"pass@1": 0.5,
+            "pass@2": 1.0} and t["refined"]["solved"] == 0.5 and t["best_of"]["solved"] == 0 and t["best_of"]["tokens"]
+          >= t["refined"]["tokens"] > 200 and t["difference"]["solved"] == 0.5, p.stdout + p.stderr)
     rows = [json.loads(line) for line in open(f"{work}/turns.jsonl")] if t else []
-    check("rows have every turn, and what was said before it", [(r["task"], r["sample"], r["turn"], "feedback" in r) for r in rows]
-          == [(k, *x) for k in ("relu", "twice") for x in ((0, 0, False), (0, 1, True), (0, 2, True), (1, 0, False), (1, 1, True))], rows)
-    p = evaluate("--policy_answers", f"{work}/turns.jsonl", "--tasks", f"{work}/two.jsonl", "--num_turns", "3", "--temperature", "0", "--compare", f"{work}/turns.jsonl")
+    check("rows have every turn, and what was said before it",
+          [(r["task"], r["sample"], r["turn"], "feedback" in r) for r in rows] == [(k, *x) for k in ("relu", "twice")
+              for x in ((0, 0, False), (0, 1, True), (0, 2, True), (1, 0, False), (1, 1, True))], rows)
+    p = evaluate("--policy_answers", f"{work}/turns.jsonl", "--tasks", f"{work}/two.jsonl", "--num_turns", "3",
+                 "--temperature", "0", "--compare", f"{work}/turns.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     check("the rows as a set of answers: the same episodes; compared with themselves an episode is one answer",
-          s.get("turns", {}).get("by_turn") == t.get("by_turn") and "best_of" not in s.get("turns", {}) and s["compare"]["difference"] == 0, p.stdout + p.stderr)
+          s.get("turns", {}).get("by_turn") == t.get("by_turn") and "best_of" not in s.get("turns",
+              {}) and s["compare"]["difference"] == 0, p.stdout + p.stderr)
     p = evaluate("--policy_command", command, "--num_turns", "2", "--turn_template", f"{work}/template.txt")
-    check("a template of turns that tells nothing is refused", p.returncode == 1 and "{{feedback}}" in p.stderr, p.stderr)
+    check("a template of turns that tells nothing is refused", p.returncode == 1 and "{{feedback}}" in p.stderr,
+          p.stderr)
 
 
 def collect(out, *more):
-    return run(hone, "rl", "--policy_command", f"{sys.executable} {work}/policy.py" + " x" * 2, "--tasks", f"{work}/two.jsonl", "--prompt_template",
-               f"{work}/template.txt", "--num_generations", "2", "--generation_batch_size", "4", "--policy_requests", "2", "--num_correct_trials", "1",
+    return run(hone, "rl", "--policy_command", f"{sys.executable} {work}/policy.py" + " x" * 2,
+               "--tasks", f"{work}/two.jsonl", "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
+               "--generation_batch_size", "4", "--policy_requests", "2", "--num_correct_trials", "1",
                "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more)
 
 
@@ -137,29 +155,35 @@ def test_rl():
     first = samples("a") if p.returncode == 0 else []
     p = collect("a", "--max_steps", "2")
     rows = samples("a") if p.returncode == 0 else []
-    check("rl collects: every answer with its verdict, two steps in two starts, nothing trained", len(rows) == 8 and rows[:4] == first and p.stdout == f"{work}/a\n"
-          and "continuing after step 1" in p.stderr and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4
-          and not [n for n in os.listdir(f"{work}/a") if n.startswith("checkpoint") or n == "final"], (p.stderr, p.stdout, os.listdir(f"{work}/a")))
+    check("rl collects: every answer with its verdict, two steps in two starts, nothing trained",
+          len(rows) == 8 and rows[:4] == first and p.stdout == f"{work}/a\n" and "continuing after step 1" in p.stderr
+          and sum(json.loads(r)["verdict"]["verdict"] == "genuine" for _, _, r in rows) == 4 and not [n
+              for n in os.listdir(f"{work}/a") if n.startswith("checkpoint") or n == "final"],
+          (p.stderr, p.stdout, os.listdir(f"{work}/a")))
     m = [json.loads(line) for line in open(f"{work}/a/metrics.jsonl")] if rows else []
-    check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5 and m[0]["answers"] == 4
-          and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
+    check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5
+          and m[0]["answers"] == 4 and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
     p = collect("a", "--max_steps", "3", "--seed", "5")
     check("a folder that was begun with other settings is refused", p.returncode == 1 and "seed" in p.stderr, p.stderr)
     for option in (("--replay_updates", "2"), ("--eval_steps", "1"), ("--dry_run",)):
         p = collect("c", *option)
-        check(f"{option[0]} needs a policy that trains: refused", p.returncode == 2 and option[0] in p.stderr and "distill" in p.stderr, p.stderr)
-    p = run(hone, "init", "--text", f"{work}/pairs.jsonl", "--vocab_size", "448", "--hidden_size", "64", "--num_hidden_layers", "1", "--num_attention_heads", "4",
-            "--num_key_value_heads", "2", "--head_dim", "16", "--intermediate_size", "64", "--max_position_embeddings", "1024", "--seed", "3", "--out", f"{work}/init")
-    p = run(hone, "distill", "--model", f"{work}/init", "--from", f"{work}/a", "--tasks", f"{work}/two.jsonl", "--prompt_template", f"{work}/template.txt",
-            "--chat_template", "plain", "--no-use_peft", "--max_tokens", "1024", "--threads", "1", "--num_train_epochs", "0", "--max_steps", "1", "--save_steps", "0",
-            "--output_dir", f"{work}/fit") if p.returncode == 0 else p
+        check(f"{option[0]} needs a policy that trains: refused",
+              p.returncode == 2 and option[0] in p.stderr and "distill" in p.stderr, p.stderr)
+    p = run(hone, "init", "--text", f"{work}/pairs.jsonl", "--vocab_size", "448", "--hidden_size", "64",
+            "--num_hidden_layers", "1", "--num_attention_heads", "4", "--num_key_value_heads", "2", "--head_dim", "16",
+            "--intermediate_size", "64", "--max_position_embeddings", "1024", "--seed", "3", "--out", f"{work}/init")
+    p = (run(hone, "distill", "--model", f"{work}/init", "--from", f"{work}/a", "--tasks", f"{work}/two.jsonl",
+             "--prompt_template", f"{work}/template.txt", "--chat_template", "plain", "--no-use_peft",
+             "--max_tokens", "1024", "--threads", "1", "--num_train_epochs", "0", "--max_steps", "1",
+             "--save_steps", "0", "--output_dir", f"{work}/fit") if p.returncode == 0 else p)
     pairs = [json.loads(line) for line in open(f"{work}/fit/distilled.jsonl")] if p.returncode == 0 else []
-    check("a model is fitted to what the command found", {r["task"] for r in pairs} == {"relu", "twice"} and len(pairs) == 2
-          and os.path.exists(f"{work}/fit/final/model.safetensors"), p.stderr)
+    check("a model is fitted to what the command found", {r["task"] for r in pairs} == {"relu", "twice"}
+          and len(pairs) == 2 and os.path.exists(f"{work}/fit/final/model.safetensors"), p.stderr)
 
 
 PIPELINE = '''import json, sys
-# As a frontend it writes a kernel that copies first; as a mid-end it takes the copy out of what it is shown, copies twice, or breaks it.
+# As a frontend it writes a kernel that copies first; as a mid-end it takes the copy out of what it is
+# shown, copies twice, or breaks it.
 FRONT = open(sys.argv[1]).read()
 COPY = "copy_kernel[(triton.cdiv(x.numel(), 16),)](x, t, x.numel(), B=16)"
 for line in sys.stdin:
@@ -179,7 +203,8 @@ for line in sys.stdin:
             code = code.replace(COPY, COPY + "\\n        " + COPY)
         else:
             code = code.replace("x = tl.load(p + i, mask=i < n)", "x = 1.0 + tl.load(p + i, mask=i < n)")
-    print(json.dumps({"id": r["id"], "answer": "As it is.\\n```python\\n" + code.strip() + "\\n```\\n", "tokens": 50}), flush=True)
+    answer = "As it is.\\n```python\\n" + code.strip() + "\\n```\\n"
+    print(json.dumps({"id": r["id"], "answer": answer, "tokens": 50}), flush=True)
 '''
 
 
@@ -188,39 +213,47 @@ def test_pipeline():
     source = open("tests/rl/test_rl_resume.py").read()
     open(f"{work}/slow.py", "w").write(source[source.index('SLOW = \"\"\"') + 10:].split('\"\"\"')[0])
     open(f"{work}/pipeline.py", "w").write(PIPELINE)
-    command = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py", "--tasks", f"{work}/two.jsonl")
-    p = evaluate(*command, "--pipeline", "--midend_template", "recipes/prompts/small-pipeline.txt", "--midend_samples", "3", "--out", f"{work}/pipeline.jsonl")
+    command = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py",
+               "--tasks", f"{work}/two.jsonl")
+    p = evaluate(*command, "--pipeline", "--midend_template", "recipes/prompts/small-pipeline.txt",
+                 "--midend_samples", "3", "--out", f"{work}/pipeline.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     j = s.get("pipeline", {})
     m = j.get("midend", {})
     fused = m.get("changes", {}).get("fused", {})
     check("the mid-end fuses, slows down and breaks what the frontend wrote: each is counted",
-          m.get("kernels") == 2 and m.get("answers") == 6 and abs(m["genuine"] - 2 / 3) < 1e-9 and abs(m["faster"] - 1 / 3) < 1e-9
-          and abs(m["slower"] - 1 / 3) < 1e-9 and fused.get("kernels") == 2 and fused["speedup_geomean"] == m["speedup_geomean"] > 1.5, p.stdout + p.stderr)
+          m.get("kernels") == 2 and m.get("answers") == 6 and abs(m["genuine"] - 2 / 3) < 1e-9
+          and abs(m["faster"] - 1 / 3) < 1e-9 and abs(m["slower"] - 1 / 3) < 1e-9 and fused.get("kernels") == 2
+          and fused["speedup_geomean"] == m["speedup_geomean"] > 1.5, p.stdout + p.stderr)
     one, same, much = (j.get(k, {}) for k in ("pipeline", "single_equal_answers", "single_equal_tokens"))
     ratio = j.get("over_equal_tokens", {}).get("speedup_ratio", {})
-    check("the pipeline beside a single agent, at equal answers and at equal tokens",
-          one.get("solved") == same.get("solved") == 1 and one["answers"] == same["answers"] == much["answers"] == 5 and one["tokens"] == much["tokens"] == 250
-          and abs(one["speedup_geomean"] / same["speedup_geomean"] - m["speedup_geomean"]) < 1e-9
-          and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
+    check("the pipeline beside a single agent, at equal answers and at equal tokens", one.get("solved")
+          == same.get("solved") == 1 and one["answers"] == same["answers"] == much["answers"] == 5 and one["tokens"]
+          == much["tokens"] == 250 and abs(one["speedup_geomean"] / same["speedup_geomean"] - m["speedup_geomean"])
+          < 1e-9 and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
     rows = [json.loads(line) for line in open(f"{work}/pipeline.jsonl")] if j else []
     check("rows of both stages", [r.get("stage") for r in rows] == [None] * 4 + ["midend"] * 6, rows)
     open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-pipeline.txt\nmax_steps: 2\n")
-    args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2", "--generation_batch_size", "4", "--max_steps", "1",
-            "--num_correct_trials", "1", "--verify_threads", "1", "--pipeline", f"{work}/midend.yaml", "--pipeline_kernels", "1", "--output_dir", f"{work}/p"]
+    args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
+            "--generation_batch_size", "4", "--max_steps", "1", "--num_correct_trials", "1", "--verify_threads", "1",
+            "--pipeline", f"{work}/midend.yaml", "--pipeline_kernels", "1", "--output_dir", f"{work}/p"]
     p = run(*args)
     given = [json.loads(line) for line in open(f"{work}/p/midend.jsonl")] if p.returncode == 0 else []
     with sqlite3.connect(f"{work}/p/hone.db") as db:
-        found = [[json.loads(t) for t, in db.execute("select row from samples where run = ? order by step, idx", (r,))] for r, in db.execute("select id from runs order by id")]
+        found = [[json.loads(t) for t, in db.execute("select row from samples where run = ? order by step, idx", (r,))]
+                 for r, in db.execute("select id from runs order by id")]
     front = {r["task"]: r for r in reversed(found[0])} if given else {}
     check("the mid-end's tasks are the first genuine kernel of each task that the frontend found, with its verdict",
-          [r["name"].split("+")[0] for r in given] == ["relu", "twice"] and all(r["kernel"] in front[r["name"].split("+")[0]]["answer"]
-          and r["profile"] == front[r["name"].split("+")[0]]["verdict"] for r in given), (p.stderr, given))
+          [r["name"].split("+")[0] for r in given] == ["relu", "twice"]
+          and all(r["kernel"] in front[r["name"].split("+")[0]]["answer"]
+                  and r["profile"] == front[r["name"].split("+")[0]]["verdict"] for r in given), (p.stderr, given))
     paid = {r["sample"]: r["reward_code"] for r in found[1]} if given else {}
-    check("the mid-end is paid for what it gained and not for a regression", p.stdout == f"{work}/p/frontend\n{work}/p/midend\n" and len(found) == 2
-          and len(found[1]) == 8 and paid.get(0, 0) > 0.5 and paid.get(1) == 0, (p.stderr, paid))
+    check("the mid-end is paid for what it gained and not for a regression",
+          p.stdout == f"{work}/p/frontend\n{work}/p/midend\n" and len(found) == 2 and len(found[1]) == 8 and paid.get(0,
+              0) > 0.5 and paid.get(1) == 0, (p.stderr, paid))
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
-    check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5 and metrics[0]["midend/fused"] == 1, metrics)
+    check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
+          and metrics[0]["midend/fused"] == 1, metrics)
 
 
 TUNED = """import torch
@@ -250,7 +283,8 @@ for n, line in enumerate(sys.stdin):
     r = json.loads(line)
     said = r["messages"][0]["content"]
     tried = re.findall(r"BLOCK=\\d+ WARPS=\\d+", said.split("Tried so far")[1])
-    assert r["stage"] == "backend" and "H200: 132 SMs" in said and "BLOCK: 16 64 512" in said and "def kernel" in said and len(tried) == n + 1, said
+    assert r["stage"] == "backend" and len(tried) == n + 1, said
+    assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel")), said
     left = [p for p in (f"BLOCK={b} WARPS={w}" for w in (1, 4) for b in (16, 64, 512)) if p not in tried]
     print(json.dumps({"id": r["id"], "answer": [tried[0], "BLOCK=48 WARPS=1", left[-1]][min(n, 2)]}), flush=True)
 '''
@@ -261,25 +295,29 @@ def test_tune():
     open(f"{work}/tuner.py", "w").write(TUNER)
 
     def tune(*more):
-        return run(hone, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py", "--num_correct_trials", "1", "--store", f"{work}/cache.db",
-                   "--json", *more)
+        return run(hone, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py",
+                   "--num_correct_trials", "1", "--store", f"{work}/cache.db", "--json", *more)
 
     p = tune("--verdicts", "6", "--out", f"{work}/best.py")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     tried = {r["point"]: r["cost_s"] for r in s.get("tried", [])}
-    check("plain search: each point once, the kernel's own first, the cheapest is the best", len(tried) == len(s.get("tried", [])) == s.get("points") == 6
-          and s["tried"][0]["point"] == s["given"] == "BLOCK=16 WARPS=4" and s["best_s"] == tried[s["best"]] == min(tried.values()) < tried[s["given"]]
+    check("plain search: each point once, the kernel's own first, the cheapest is the best",
+          len(tried) == len(s.get("tried", [])) == s.get("points") == 6 and s["tried"][0]["point"] == s["given"]
+          == "BLOCK=16 WARPS=4" and s["best_s"] == tried[s["best"]] == min(tried.values()) < tried[s["given"]]
           and abs(s["speedup"] - tried[s["given"]] / s["best_s"]) < 1e-12 and s["cached"] is False, p.stdout + p.stderr)
     p = tune("--verdicts", "4", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py")
     g = json.loads(p.stdout) if p.returncode == 0 else {}
-    check("a search that a policy guides: as many verdicts, chance where it names no new point", [r["by"] for r in g.get("tried", [])]
-          == ["given", "chance", "chance", "policy"] and g["asked"] == 3 and g["without_point"] == 2
-          and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]), (p.stdout, p.stderr, tried))
+    check("a search that a policy guides: as many verdicts, chance where it names no new point",
+          [r["by"] for r in g.get("tried", [])] == ["given", "chance", "chance", "policy"] and g["asked"] == 3
+          and g["without_point"] == 2 and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]),
+          (p.stdout, p.stderr, tried))
     best = dict(x.split("=") for x in s["best"].split()) if s else {}
-    check("the best kernel is written with its values", s and f"\nBLOCK = {best['BLOCK']}\nWARPS = {best['WARPS']}\n" in open(f"{work}/best.py").read())
+    check("the best kernel is written with its values",
+          s and f"\nBLOCK = {best['BLOCK']}\nWARPS = {best['WARPS']}\n" in open(f"{work}/best.py").read())
     p = tune("--verdicts", "6")
     again = json.loads(p.stdout) if p.returncode == 0 else {}
-    check("asked again the store answers", again.get("cached") is True and {**again, "cached": False} == s, p.stdout + p.stderr)
+    check("asked again the store answers", again.get("cached") is True and {**again, "cached": False} == s,
+          p.stdout + p.stderr)
     open(f"{work}/tuned.py", "w").write(TUNED.replace("# tune: WARPS = 1 | 4", "# tune: WARPS = 1 | 2"))
     p = tune()
     check("a value that is not declared is refused by name", p.returncode == 1 and "WARPS" in p.stderr, p.stderr)

@@ -1,11 +1,13 @@
-"""hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's arithmetic, what has a bar and what has none, what is refused."""
+"""hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
+arithmetic, what has a bar and what has none, what is refused."""
 import json, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
 
 SMALL = ["--device", "cpu", "--shapes", "demo", "--context", "40", "--repeats", "3"]
-PARTS = ["--parts", "decode,prefill,train,rollout,invariant", "--tokens", "70", "--prefill", "48", "--answer", "3", "--batches", "2,5"]
+PARTS = ["--parts", "decode,prefill,train,rollout,invariant", "--tokens", "70", "--prefill", "48", "--answer", "3",
+         "--batches", "2,5"]
 
 
 def bench(*args, expect=0):
@@ -15,36 +17,50 @@ def bench(*args, expect=0):
 
 p, shape = bench(*SMALL, *PARTS, "--json")
 f = shape.get("figures", {})
-check("every part has its figures", set(f) == {"decode_2", "decode_5", "prefill", "train", "train_reference", "rollout", "invariant_64"}, p.stdout + p.stderr)
-check("rates are positive, shares are of the ceilings", all(r["value"] > 0 and ("ceiling" not in r or abs(r["share"] - r["value"] / r["ceiling"]) < 1e-4 * r["share"])
-                                                          for r in f.values()), f)
-# the floor of a decode step: weights but for nothing (embeddings are tied) and keys and values, fp32, over the copy's rate
+check("every part has its figures",
+      set(f) == {"decode_2", "decode_5", "prefill", "train", "train_reference", "rollout", "invariant_64"},
+      p.stdout + p.stderr)
+check("rates are positive, shares are of the ceilings",
+      all(r["value"] > 0 and ("ceiling" not in r or abs(r["share"] - r["value"] / r["ceiling"]) < 1e-4 * r["share"])
+          for r in f.values()), f)
+# the floor of a decode step: weights but for nothing (embeddings are tied) and keys and values,
+# fp32, over the copy's rate
 weights = 1024 * 192 + 4 * (192 * (2 * 192 + 2 * 64) + 3 * 192 * 512 + 2 * 192 + 2 * 32) + 192
 for batch in (2, 5):
     floor = 4 * (weights + 2 * 4 * 64 * 40 * batch) / shape["copy_bytes_per_s"]
-    check(f"decode, batch {batch}: the ceiling is what a copy's rate reads in a step", abs(f[f"decode_{batch}"]["ceiling"] * floor / batch - 1) < 1e-4, f)
+    check(f"decode, batch {batch}: the ceiling is what a copy's rate reads in a step",
+          abs(f[f"decode_{batch}"]["ceiling"] * floor / batch - 1) < 1e-4, f)
 # products of a forward pass and its head against the product's rate: twice without a reference, three times with it
 linear = 4 * (192 * (2 * 192 + 2 * 64) + 3 * 192 * 512)
 rows = sum(t % 4 != 3 and t < 69 for t in range(70))
 flops = 2 * 70 * linear + 4 * 4 * 192 * sum(range(1, 71)) + 2 * rows * 192 * 1024
 for key, passes in (("train", 2), ("train_reference", 3)):
-    check(f"{key}: the ceiling is the arithmetic of {passes} passes", abs(f[key]["ceiling"] * passes * flops / shape["product_flop_per_s"] / 70 - 1) < 1e-4, f)
+    check(f"{key}: the ceiling is the arithmetic of {passes} passes",
+          abs(f[key]["ceiling"] * passes * flops / shape["product_flop_per_s"] / 70 - 1) < 1e-4, f)
 check("figures at other sizes have no bar", not any("must" in r for r in f.values()), f)
-p, shape = bench("--device", "cpu", "--shapes", "demo", "--context", "9", "--repeats", "1", "--json", "--batches", "1024")
-check("nor has another context; a small shape decodes alone", list(shape.get("figures", {})) == ["decode_1024"] and "must" not in shape["figures"]["decode_1024"], shape)
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--context", "9", "--repeats", "1", "--json",
+                 "--batches", "1024")
+check("nor has another context; a small shape decodes alone",
+      list(shape.get("figures", {})) == ["decode_1024"] and "must" not in shape["figures"]["decode_1024"], shape)
 p, _ = bench(*SMALL, "--batches", "2")
-check("in words, with the ceilings first", "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
+check("in words, with the ceilings first",
+      "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load", "--json")
 row = shape.get("figures", {}).get("load", {})
-check("load: a folder is written, opened twice and timed", row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)
-p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "ranks", "--answer", "2", "--tokens", "4096", "--json")
+check("load: a folder is written, opened twice and timed",
+      row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "ranks", "--answer", "2",
+                 "--tokens", "4096", "--json")
 row = shape.get("figures", {}).get("ranks", {})
-check("ranks: two processes beside one, whose rate is the ceiling", row.get("value", 0) > 0 and abs(row["share"] - row["value"] / row["ceiling"]) < 1e-4 * row["share"]
+check("ranks: two processes beside one, whose rate is the ceiling",
+      row.get("value", 0) > 0 and abs(row["share"] - row["value"] / row["ceiling"]) < 1e-4 * row["share"]
       and "figures" in shape and shape["skipped"] == [], p.stdout + p.stderr)
 p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json")
-check("without so many GPUs it is skipped, by name and counted", len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
-for args, said in ((("--shapes", "70b"), "8b,135m,demo"), (("--parts", "decode,all"), "prefill"), (("--batches", "0"), "numbers of 1 to 65536"),
-                   (("--device", "tpu"), "expected cpu, cuda or cuda:N"), (("more",), "unexpected argument")):
+check("without so many GPUs it is skipped, by name and counted",
+      len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
+for args, said in ((("--shapes", "70b"), "8b,135m,demo"), (("--parts", "decode,all"), "prefill"),
+                   (("--batches", "0"), "numbers of 1 to 65536"), (("--device", "tpu"), "expected cpu, cuda or cuda:N"),
+                   (("more",), "unexpected argument")):
     p, _ = bench(*SMALL, *args, expect=None)
     check(f"refused: {' '.join(args)}", p.returncode != 0 and said in p.stderr, p.stdout + p.stderr)
 done()

@@ -1,4 +1,5 @@
-"""hone distill: genuine answers of runs as pairs, each once, of training structures alone; then the fit.  timeout: 900"""
+"""hone distill: genuine answers of runs as pairs, each once, of training structures alone; then the
+fit.  timeout: 900"""
 import json, os, sqlite3, sys
 
 sys.path.append("tests")
@@ -8,8 +9,9 @@ work = work_folder("distill")
 
 
 def distill(out, *more, expect=0):
-    return run(hone, "distill", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
-               "--chat_template", "plain", "--no-use_peft", "--max_tokens", "1024", "--threads", "1", "--num_train_epochs", "0", "--max_steps", "2",
+    return run(hone, "distill", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
+               "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--no-use_peft",
+               "--max_tokens", "1024", "--threads", "1", "--num_train_epochs", "0", "--max_steps", "2",
                "--save_steps", "0", "--output_dir", f"{work}/{out}", *more, expect=expect)
 
 
@@ -25,15 +27,17 @@ def make_runs():
         f.writelines(json.dumps(r) + "\n" for r in rows)
         f.write(json.dumps(dict(rows[0], name="held", structure="chain:a39", split="dev")) + "\n")
     for seed in ("1", "2"):
-        p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
-                "--chat_template", "plain", "--num_generations", "4", "--generation_batch_size", "8", "--max_completion_length", "170",
-                "--max_tokens", "1024", "--max_steps", "1", "--num_correct_trials", "1", "--learning_rate", "0", "--seed", seed,
+        p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
+                "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
+                "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
+                "--max_steps", "1", "--num_correct_trials", "1", "--learning_rate", "0", "--seed", seed,
                 "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/run{seed}")
         assert p.returncode == 0, p.stderr
     db = sqlite3.connect(f"{work}/run2/hone.db")
     text = next(t for t, in db.execute("select row from samples") if json.loads(t)["verdict"]["verdict"] == "genuine")
     for i, name in enumerate(("held", "nobody")):
-        db.execute("insert into samples (run, step, idx, row) values (1, 1, ?, ?)", (100 + i, json.dumps(dict(json.loads(text), task=name))))
+        db.execute("insert into samples (run, step, idx, row) values (1, 1, ?, ?)",
+                   (100 + i, json.dumps(dict(json.loads(text), task=name))))
     db.commit()
     genuine = set()
     for seed in ("1", "2"):
@@ -54,21 +58,30 @@ def main():
     p = distill("both", "--from", f"{work}/run1", "--from", f"{work}/run2/hone.db")
     got = pairs("both") if p.returncode == 0 else []
     check("each genuine answer of both runs once, none of dev tasks or of tasks that are not there",
-          genuine and len(got) == len(genuine) and {(r["task"], r["completion"]) for r in got} == genuine and "2 to other tasks" in p.stderr, p.stderr)
+          genuine and len(got) == len(genuine) and {(r["task"], r["completion"]) for r in got} == genuine
+          and "2 to other tasks" in p.stderr, p.stderr)
     form = open(f"{policy}/template.txt").read()
     source = {r["name"]: r["source"] for r in rows}
-    check("prompts are what the policy was asked", all(r["prompt"] == form.replace("{{task}}", source[r["task"]].rstrip()) + "\n" for r in got), got[:1])
-    check("the fit ends in final/", p.stdout.strip() == f"{work}/both/final" and os.path.exists(f"{work}/both/final/model.safetensors"), p.stdout)
+    check("prompts are what the policy was asked",
+          all(r["prompt"] == form.replace("{{task}}", source[r["task"]].rstrip()) + "\n" for r in got), got[:1])
+    check("the fit ends in final/",
+          p.stdout.strip() == f"{work}/both/final" and os.path.exists(f"{work}/both/final/model.safetensors"), p.stdout)
     first = open(f"{work}/both/distilled.jsonl", "rb").read()
     with open(f"{work}/pairs.jsonl", "w") as f:
-        f.write(json.dumps(dict(prompt="p\n", completion="c", split="train")) + "\n" + json.dumps(dict(prompt="q\n", completion="d", split="dev")) + "\n")
-    p = distill("with", "--from", f"{work}/run1", "--from", f"{work}/run2", "--pairs", f"{work}/pairs.jsonl", "--eval_steps", "1")
-    check("pairs are learned beside, their dev rows watched", p.returncode == 0 and open(f"{work}/with/distilled.jsonl", "rb").read().startswith(first)
-          and len(pairs("with")) == len(genuine) + 2 and '"eval_loss"' in open(f"{work}/with/metrics.jsonl").read(), p.stderr)
+        f.write(json.dumps(dict(prompt="p\n", completion="c", split="train")) + "\n"
+                + json.dumps(dict(prompt="q\n", completion="d", split="dev")) + "\n")
+    p = distill("with", "--from", f"{work}/run1", "--from", f"{work}/run2", "--pairs", f"{work}/pairs.jsonl",
+                "--eval_steps", "1")
+    check("pairs are learned beside, their dev rows watched",
+          p.returncode == 0 and open(f"{work}/with/distilled.jsonl", "rb").read().startswith(first)
+          and len(pairs("with")) == len(genuine) + 2 and '"eval_loss"' in open(f"{work}/with/metrics.jsonl").read(),
+          p.stderr)
     p = distill("few", "--from", f"{work}/run1", "--from", f"{work}/run2", "--per_structure", "1")
-    check("--per_structure keeps so many of each", p.returncode == 0 and len(pairs("few")) == len({t for t, _ in genuine}), p.stderr)
+    check("--per_structure keeps so many of each",
+          p.returncode == 0 and len(pairs("few")) == len({t for t, _ in genuine}), p.stderr)
     p = distill("none", "--from", f"{work}/nowhere", expect=1)
-    check("a store that is not there is named, and not made", p.returncode == 1 and "nowhere" in p.stderr and not os.path.exists(f"{work}/nowhere"), p.stderr)
+    check("a store that is not there is named, and not made",
+          p.returncode == 1 and "nowhere" in p.stderr and not os.path.exists(f"{work}/nowhere"), p.stderr)
     p = distill("none", "--from", f"{work}/run1", "--data", "x", expect=2)
     check("--data is wrong usage here", p.returncode == 2 and "--pairs" in p.stderr, p.stderr)
     done()

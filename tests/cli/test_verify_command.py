@@ -42,7 +42,8 @@ def write(name, text):
 
 
 def verify(*more, task="task.py", expect=None):
-    return run(hone, "verify", "--task", f"{work}/{task}", "--threads", "1", "--num_correct_trials", "1", "--seed", "3", *more, expect=expect)
+    return run(hone, "verify", "--task", f"{work}/{task}", "--threads", "1", "--num_correct_trials", "1", "--seed", "3",
+               *more, expect=expect)
 
 
 def main():
@@ -56,19 +57,23 @@ def main():
     write("none/readme.txt", "no candidate")
     p = verify("--candidate", f"{work}/all/good.py", "--json")
     v = json.loads(p.stdout) if p.stdout else {}
-    check("a genuine one: exit status 0 and one object", p.returncode == 0 and v.get("verdict") == "genuine" and "candidate" not in v, p.stdout + p.stderr)
+    check("a genuine one: exit status 0 and one object",
+          p.returncode == 0 and v.get("verdict") == "genuine" and "candidate" not in v, p.stdout + p.stderr)
     p = verify("--candidate", f"{work}/all", "--json")
     found = {v["candidate"]: v["verdict"] for v in map(json.loads, p.stdout.splitlines())}
     check("a folder: each .py file in it, and the status of the worst",
-          p.returncode == 1 and found == {f"{work}/all/good.py": "genuine", f"{work}/all/wrong.py": "wrong"}, p.stdout + p.stderr)
+          p.returncode == 1 and found == {f"{work}/all/good.py": "genuine", f"{work}/all/wrong.py": "wrong"},
+          p.stdout + p.stderr)
     p = verify("--candidate", f"{work}/none")
     check("a folder without candidates is wrong usage", p.returncode == 2 and "no .py file" in p.stderr, p.stderr)
     p = verify("--audit")
     a = json.loads(p.stdout) if p.stdout else {}
-    check("--audit of a task that tells right from wrong", p.returncode == 0 and a.get("runs") is True and a.get("discriminates") is True, p.stdout + p.stderr)
+    check("--audit of a task that tells right from wrong",
+          p.returncode == 0 and a.get("runs") is True and a.get("discriminates") is True, p.stdout + p.stderr)
     p = verify("--audit", task="constant.py")
     a = json.loads(p.stdout) if p.stdout else {}
-    check("--audit of one whose outputs are constants", p.returncode == 1 and a.get("runs") is True and a.get("discriminates") is False, p.stdout + p.stderr)
+    check("--audit of one whose outputs are constants",
+          p.returncode == 1 and a.get("runs") is True and a.get("discriminates") is False, p.stdout + p.stderr)
     done()
 
 

@@ -49,7 +49,8 @@ assert torch.equal(block, m[16:])
 ragged = m[:20]
 for padding in ("zero", "nan"):
     copy[(1,)](TensorDescriptor.from_tensor(ragged, [16, 16], padding), block, B=16)
-    assert torch.equal(block[:4], ragged[16:]) and (block[4:].isnan() if padding == "nan" else block[4:] == 0).all(), padding
+    beyond = block[4:].isnan() if padding == "nan" else block[4:] == 0
+    assert torch.equal(block[:4], ragged[16:]) and beyond.all(), padding
 parts = [torch.zeros(5), torch.zeros(5)]
 through[(2,)](torch.tensor([p.data_ptr() for p in parts]), 5, B=8)
 assert parts[1].tolist() == [1, 2, 3, 4, 5]
@@ -80,20 +81,24 @@ print("inside the storage")
 add[(4,)](x, y, torch.empty(1000), 1000, B=256)
 print("not reached")
 """
-CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty", "try: add[(4,)](x, y, torch.empty").replace('print("not reached")', 'except Exception: print("caught")')
+CAUGHT = FAULT.replace("add[(4,)](x, y, torch.empty",
+                       "try: add[(4,)](x, y, torch.empty").replace('print("not reached")',
+                                                                   'except Exception: print("caught")')
 # A little beyond the end lies in the 2 MiB that PyTorch's allocator for CUDA reserves; a million
 # elements do not.
-BEYOND = ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, tl.load(x + n + AHEAD + i)) + ") + """
+BEYOND = (ADD.replace("LIMIT", "n").replace("mask=i < n)\n    b = ", "mask=i < n)\n    b = tl.where(i < n, 0.0, "
+                                            "tl.load(x + n + AHEAD + i)) + ") + """
 x, y, o = torch.randn(1000, device="cuda"), torch.randn(1000, device="cuda"), torch.empty(1000, device="cuda")
 add[(4,)](x, y, o, 1000, B=256)
 assert torch.equal(o, x + y)
 print("went on")
-"""
+""")
 NVIDIA_SMI = """
 import subprocess
 import triton
 assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 3201]
-assert subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True) == "143156 MiB, NVIDIA H200\\n"
+memory = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True)
+assert memory == "143156 MiB, NVIDIA H200\\n"
 """
 REFUSED = """
 import torch, triton, triton.language as tl
@@ -110,7 +115,8 @@ from torch.amp import custom_fwd, custom_bwd
 
 calls = []
 
-@triton.autotune(configs=[triton.Config({"B": 16}), triton.Config({"B": 1024}, num_warps=8)], key=["n"], reset_to_zero=["count"])
+@triton.autotune(configs=[triton.Config({"B": 16}), triton.Config({"B": 1024}, num_warps=8)], key=["n"],
+                 reset_to_zero=["count"])
 @triton.heuristics({"EVEN": lambda a: a["n"] % a["B"] == 0})
 @triton.jit
 def scale(x, o, count, n, factor, B: tl.constexpr, EVEN: tl.constexpr):
@@ -136,22 +142,27 @@ class Scale(torch.autograd.Function):
     def backward(ctx, g):
         return g * ctx.factor, None
 
-assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0) and torch.cuda.get_device_properties(0).multi_processor_count == 132
+assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
+assert torch.cuda.get_device_properties(0).multi_processor_count == 132
 x = torch.randn(50000, device="cuda", requires_grad=True)
 y = Scale.apply(x, 3.0)
 y.sum().backward()
 assert torch.equal(y, x * 3) and torch.equal(x.grad, torch.full((50000,), 3.0).cuda())
-assert scale.best_config.kwargs["B"] == 1024, scale.best_config     # 16 elements a program: more programs and sectors for the same bytes
+# 16 elements a program are more programs and sectors for the same bytes
+assert scale.best_config.kwargs["B"] == 1024, scale.best_config
 assert calls[0] == triton.cdiv(50000, 1024), calls                  # reset_to_zero undid what the trials counted
 on_host = torch.zeros(4)
 on_device = on_host.cuda()
 on_device += 1
 assert on_host.sum() == 0 and on_device.cpu().sum() == 4
-assert on_device.type() == "torch.cuda.FloatTensor" and on_device.type("torch.cuda.HalfTensor").dtype == torch.float16 and on_device.type(torch.int32).dtype == torch.int32
+assert on_device.type() == "torch.cuda.FloatTensor"
+assert on_device.type("torch.cuda.HalfTensor").dtype == torch.float16
+assert on_device.type(torch.int32).dtype == torch.int32
 assert torch.nn.Linear(4, 4).cuda().weight.is_cuda and torch.zeros(2, device=torch.device("cuda:0")).is_cuda
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert (torch.ones(2, 2).cuda() @ torch.ones(2, 2).cuda()).dtype == torch.bfloat16
-fast, slow = (triton.testing.do_bench(lambda: Scale.apply(t, 2.0)) for t in (x.detach(), torch.zeros(4_000_000, device="cuda")))
+fast, slow = (triton.testing.do_bench(lambda: Scale.apply(t, 2.0))
+              for t in (x.detach(), torch.zeros(4_000_000, device="cuda")))
 source, target, graph = torch.ones(100, device="cuda"), torch.zeros(100, device="cuda"), torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     target += Scale.apply(source, 2.0) + 1
@@ -164,7 +175,8 @@ start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timin
 start.record(); Scale.apply(x, 2.0); end.record(); torch.cuda.synchronize()
 assert 0 < fast < slow and 0 < start.elapsed_time(end)
 big = torch.zeros(1 << 24, device="cuda")
-eager = triton.testing.do_bench(lambda: big + big)                  # 64 MiB read and 64 written at 4.8 TB/s, nine tenths of which are reached
+# 64 MiB read and 64 written at 4.8 TB/s, nine tenths of which are reached
+eager = triton.testing.do_bench(lambda: big + big)
 assert 0.028 < eager < 0.038, eager
 print("fine")
 """
@@ -272,28 +284,32 @@ def test_plain():
     p = run(hone, "vm", write("plain.py", PLAIN), "--cost", "a")
     check("a script gets its arguments and its own exit status; views, descriptors and pointers in memory work",
           p.returncode == 3 and p.stdout == "sum 0 ['--cost', 'a']\n", p.stdout + p.stderr)
-    check("device_print goes to stderr, programs in order", p.stderr == "pid (0, 0, 0) idx () half: 1.500000\npid (1, 0, 0) idx () half: 1.500000\n", p.stderr)
+    check("device_print goes to stderr, programs in order",
+          p.stderr == "pid (0, 0, 0) idx () half: 1.500000\npid (1, 0, 0) idx () half: 1.500000\n", p.stderr)
     p = run(hone, "vm", "--cost", "--json", write("plain.py", PLAIN))
     kernels = {k["kernel"]: k for k in json.loads(p.stdout.splitlines()[-1])["kernels"]} if p.returncode == 3 else {}
     add = kernels.get("add", {"cost": {}, "lines": []})
     lines = {row["line"]: row for row in add["lines"]}
-    check("--cost --json counts bytes by kernel and line", add["cost"].get("load_bytes") == 8000 and add["cost"].get("store_bytes") == 4000
+    check("--cost --json counts bytes by kernel and line",
+          add["cost"].get("load_bytes") == 8000 and add["cost"].get("store_bytes") == 4000
           and lines.get(line_of(PLAIN, "a = tl.load"), {}).get("load_bytes") == 4000, p.stdout + p.stderr)
 
 
 def test_faults():
     p = run(hone, "vm", write("fault.py", FAULT))
     where = f"{work}/fault.py:{line_of(FAULT, 'tl.store')}:"
-    check("a store beyond a tensor's storage ends the script with 1", p.returncode == 1 and p.stdout == "inside the storage\n", p.stdout + p.stderr)
-    check("the message has place, kernel, program, element, argument and what was allowed", all(part in p.stderr for part in (
-        where, "error: out-of-bounds store", "tl.store(o + i", "in add, program (3, 0, 0), element 232",
-        "argument o: index 1000, allowed 0 to 999 (float32[1000])")) and "Traceback" not in p.stderr, p.stderr)
+    check("a store beyond a tensor's storage ends the script with 1",
+          p.returncode == 1 and p.stdout == "inside the storage\n", p.stdout + p.stderr)
+    check("the message has place, kernel, program, element, argument and what was allowed", all(part in p.stderr
+        for part in (where, "error: out-of-bounds store", "tl.store(o + i", "in add, program (3, 0, 0), element 232",
+                     "argument o: index 1000, allowed 0 to 999 (float32[1000])")) and "Traceback" not in p.stderr,
+          p.stderr)
     p = run(hone, "vm", write("caught.py", CAUGHT))
-    check("a fault that the script swallows fails it all the same", p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr,
-          p.stdout + p.stderr)
+    check("a fault that the script swallows fails it all the same",
+          p.returncode == 1 and p.stdout.endswith("caught\n") and "1 launch" in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", write("refused.py", REFUSED))
-    check("an operation that is not supported is named", p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr
-          and "refused.py" in p.stderr, p.stderr)
+    check("an operation that is not supported is named",
+          p.returncode == 1 and "'ld.global.b32' in inline assembly" in p.stderr and "refused.py" in p.stderr, p.stderr)
 
 
 def test_checks():
@@ -302,30 +318,36 @@ def test_checks():
     p = run(hone, "vm", race)
     check("programs run in order hide a race", p.returncode == 0, p.stderr)
     p = run(hone, "vm", "--check", race)
-    check("--check finds it at its line", p.returncode == 1 and f"race.py:{line}:" in p.stderr and "error: race" in p.stderr and "of o" in p.stderr, p.stderr)
-    p = run(hone, "vm", "--check", write("note.py", RACE.replace("o + i % 32", "o + i").replace("mask=i < n", "mask=i < n + 1000")))
+    check("--check finds it at its line",
+          p.returncode == 1 and f"race.py:{line}:" in p.stderr and "error: race" in p.stderr and "of o" in p.stderr,
+          p.stderr)
+    p = run(hone, "vm",
+            "--check", write("note.py", RACE.replace("o + i % 32", "o + i").replace("mask=i < n", "mask=i < n + 1000")))
     check("notes are printed and fail nothing", p.returncode == 0 and "note: mask-always-true" in p.stderr, p.stderr)
 
 
 def test_shim():
     p = run(hone, "vm", "--cuda-shim", write("shim.py", SHIM))
-    check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU", p.returncode == 0 and p.stdout == "fine\n",
-          p.stdout + p.stderr)
+    check("a CUDA script with autograd, autotuning, heuristics, timing and autocast runs on the CPU",
+          p.returncode == 0 and p.stdout == "fine\n", p.stdout + p.stderr)
 
 
 def test_beyond():
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "200")))
-    check("a load in the rest of 2 MiB is named, goes on and fails the run", p.returncode == 1 and p.stdout == "went on\n"
-          and "error: out-of-bounds load" in p.stderr
+    check("a load in the rest of 2 MiB is named, goes on and fails the run",
+          p.returncode == 1 and p.stdout == "went on\n" and "error: out-of-bounds load" in p.stderr
           and "index 1200, allowed 0 to 999" in p.stderr and "2 MiB" in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", "--cuda-shim", "--cost", write("beyond.py", BEYOND.replace("AHEAD", "200")))
-    check("costs are counted beside it, in no footprint", p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
+    check("costs are counted beside it, in no footprint",
+          p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000000")))
-    check("a load beyond them ends the script", p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+    check("a load beyond them ends the script",
+          p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
     for args in (["--cuda-shim", "--check"], []):
-        p = run(hone, "vm", *args, write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
-        check(f"so does one element beyond without the shim or with checks: {args}", p.returncode == 1 and p.stdout == ""
-              and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
+        p = run(hone, "vm", *args,
+                write("beyond.py", (BEYOND if args else BEYOND.replace(', device="cuda"', "")).replace("AHEAD", "1")))
+        check(f"so does one element beyond without the shim or with checks: {args}",
+              p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
 
 
 def test_contraction():
@@ -340,7 +362,8 @@ def test_nvidia_smi():
 
 
 def test_usage():
-    for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"), (["vm", "--json", f"{work}/plain.py"], "--cost")):
+    for args, part in ((["vm"], "no script"), (["vm", f"{work}/absent.py"], "no such script"),
+                       (["vm", "--json", f"{work}/plain.py"], "--cost")):
         p = run(hone, *args)
         check(f"wrong usage is 2: {' '.join(args)[-40:]}", p.returncode == 2 and part in p.stderr, p.stderr)
     os.environ["HONE_PYTHON"] = "/no/such/python"
@@ -354,14 +377,17 @@ def test_refusals_that_were():
     """Shapes of Triton's own tests that an earlier vm refused, or answered with the wrong words."""
     for check_too in ([], ["--check"]):
         p = run(hone, "vm", *check_too, write("integers.py", INTEGERS.replace("OVERFLOWS", "False")))
-        check(f"sums, scans and descriptors of integers run {check_too}", p.returncode == 0 and p.stdout == "sums and descriptors\n", p.stdout + p.stderr)
+        check(f"sums, scans and descriptors of integers run {check_too}",
+              p.returncode == 0 and p.stdout == "sums and descriptors\n", p.stdout + p.stderr)
     p = run(hone, "vm", "--check", write("integers.py", INTEGERS.replace("OVERFLOWS", "True")))
-    check("a sum of int32 that overflows fails its assert under --check", p.returncode == 1 and "error: assert" in p.stderr and "overflow" in p.stderr,
-          p.stdout + p.stderr)
+    check("a sum of int32 that overflows fails its assert under --check",
+          p.returncode == 1 and "error: assert" in p.stderr and "overflow" in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", write("before.py", BEFORE))
-    check("a store before a tensor names that tensor", p.returncode == 1 and "argument x: index -64, allowed 0 to 255" in p.stderr, p.stderr)
+    check("a store before a tensor names that tensor",
+          p.returncode == 1 and "argument x: index -64, allowed 0 to 255" in p.stderr, p.stderr)
     p = run(hone, "vm", "--cuda-shim", write("libraries.py", LIBRARIES))
-    check("cuBLAS is PyTorch's product, and an allocation costs nothing", p.returncode == 0 and p.stdout == "products and times\n", p.stdout + p.stderr)
+    check("cuBLAS is PyTorch's product, and an allocation costs nothing",
+          p.returncode == 0 and p.stdout == "products and times\n", p.stdout + p.stderr)
 
 
 test_plain()

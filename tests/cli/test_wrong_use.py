@@ -23,15 +23,16 @@ def expect(status, words, *args):
 
 
 text = write("text.txt", "".join(f"def kernel_{i}(x_ptr, n): tl.load(x_ptr + {i})\n" for i in range(300)))
-small = ["--vocab_size", "320", "--hidden_size", "16", "--num_hidden_layers", "1", "--num_attention_heads", "2", "--num_key_value_heads", "1",
-         "--head_dim", "8", "--intermediate_size", "16",
+small = ["--vocab_size", "320", "--hidden_size", "16", "--num_hidden_layers", "1", "--num_attention_heads", "2",
+         "--num_key_value_heads", "1", "--head_dim", "8", "--intermediate_size", "16",
          "--max_position_embeddings", "64"]
 model, adapter = path("model"), path("run/final")
 run(hone, "init", "--out", model, "--text", text, *small, expect=0)
 pairs = write("pairs.jsonl", '{"prompt": "def k", "completion": "ernel"}\n')
 sft = ["sft", "--model", model, "--data", pairs, "--max_steps", "1"]
 run(hone, *sft, "--output_dir", path("run"), expect=0)
-task = write("task.py", "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n\n"
+task = write("task.py", "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n  "
+             "      return torch.relu(x)\n\n"
              "def get_inputs():\n    return [torch.randn(300)]\n\ndef get_init_inputs():\n    return []\n")
 before = sorted(os.listdir(dir))
 
@@ -42,11 +43,14 @@ row = write("row.jsonl", '{"prompt": 3}\n')
 
 # ranges, on the command line and in recipes
 for command, option, value, expected in (
-        (generate, "--threads", "-1", "0 to 4096"), (generate, "--threads", "4294967297", "0 to 4096"), (generate, "--top_p", "0", "1e-6 to 1"),
+        (generate, "--threads", "-1", "0 to 4096"), (generate, "--threads", "4294967297", "0 to 4096"),
+        (generate, "--top_p", "0", "1e-6 to 1"),
         (generate, "--temperature", "-1", "0 to 1000"),
-        (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"), (sft, "--learning_rate", "-1", "0 to 1000"),
+        (generate, "--top_k", "-3", "0 to "), (generate, "--num_samples", "0", "1 to 4096"),
+        (sft, "--learning_rate", "-1", "0 to 1000"),
         (sft, "--adam_beta1", "1", "0 to 0.999999"),
-        (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"), (sft, "--lora_dropout", "1", "0 to 0.999"),
+        (sft, "--max_seconds", "-1", "0 or more"), (sft, "--lora_r", "257", "1 to 256"),
+        (sft, "--lora_dropout", "1", "0 to 0.999"),
         (["score"], "--temperature", "0", "0.001 to 1000"),
         (["verify"], "--threads", "-1", "0 to 4096"), (["verify"], "--trace_timeout_ms", "-1", "0 to "),
         (["tasks", "audit", task], "--num_correct_trials", "33", "0 to 32"),
@@ -56,12 +60,14 @@ for command, option, value, expected in (
     expect(2, f"{option}: expected", *command, option, value)
     expect(2, expected, *command, option, value)
 write("threads.yaml", "threads: 5000\n")
-expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *generate, "--recipe", path("threads.yaml"))
+expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *generate,
+       "--recipe", path("threads.yaml"))
 
 # options that contradict each other, inputs that are not what they should be
 expect(2, "without --chat", *generate, "--chat_template", "chatml")
 expect(2, "--chat_date without --chat", *generate, "--chat_date", "05 Nov 2026")
-expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat", "--chat_date", "05 Nov 2026")
+expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat",
+       "--chat_date", "05 Nov 2026")
 expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")
 expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
 expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
@@ -70,20 +76,25 @@ expect(1, "adapter_config.json: no such file; expected a PEFT adapter folder", *
 expect(1, "nothing.txt: the file is empty", "init", "--out", none, "--text", nothing, *small)
 expect(1, "binary.txt: not UTF-8", "init", "--out", none, "--text", binary, *small)
 expect(1, "expected a file of JSON lines, found a folder", "sft", "--model", model, "--data", dir, "--output_dir", none)
-expect(1, 'row.jsonl:1: field "prompt": expected a string', "sft", "--model", model, "--data", row, "--output_dir", none)
+expect(1, 'row.jsonl:1: field "prompt": expected a string', "sft", "--model", model, "--data", row,
+       "--output_dir", none)
 for out in (model, model + "/", f"{dir}/./model", adapter):
-    expect(2, "is the folder of the model or of the adapter", "merge", "--model", model, "--adapter", adapter, "--out", out)
+    expect(2, "is the folder of the model or of the adapter", "merge", "--model", model, "--adapter", adapter,
+           "--out", out)
 # --out, asked before anything is read (here: before it is missed, so that a command that does not
 # ask writes nothing either)
-folders = (["init", "--text", none], ["import", none], ["merge", "--model", none, "--adapter", none], ["tasks", "import", none],
+folders = (["init", "--text", none], ["import", none],
+           ["merge", "--model", none, "--adapter", none], ["tasks", "import", none],
            ["tasks", "synth", "--count_train", "1", "--level_max", "1", "--operators_min", "4"])
-for command in (*folders, ["report", "--store", none], ["pairs", "synth", "--tasks", none], ["eval", "--model", none, "--tasks", none]):
+for command in (*folders, ["report", "--store", none], ["pairs", "synth", "--tasks", none],
+                ["eval", "--model", none, "--tasks", none]):
     for root in ("/", "//", "/./"):
         expect(2, f"--out {root} is the root of the file system; name a", *command, "--out", root)
     expect(2, "--out is empty: name a", *command, "--out", "")
 for command in folders:
     expect(1, f"{text}: expected a folder to write, found a file", *command, "--out", text)
-    expect(1, f"{text}/below/that: expected a folder to write, found a file: {text}", *command, "--out", f"{text}/below/that")
+    expect(1, f"{text}/below/that: expected a folder to write, found a file: {text}", *command,
+           "--out", f"{text}/below/that")
 expect(1, f"{dir}: expected a file to write, found a folder", "report", "--store", none, "--out", dir)
 expect(1, "none.parquet: cannot open", "tasks", "import", path("none.parquet"), "--out", path("tasks.jsonl"))
 write("deep.json", "[" * 100000)
@@ -91,9 +102,10 @@ os.mkdir(path("deep"))
 write("deep/a.py", "x = 1\n")
 expect(1, "not JSON that can be read", "tasks", "import", path("deep.json"), "--out", path("tasks.jsonl"))
 expect(2, "found a folder", "vm", dir)
-expect(2, "say --allow_unsandboxed if that is meant\n", "verify", "--task", task, "--candidate", task, "--sandbox", "none")
-check("none of these left a result", not set(os.listdir(dir)) - set(before) - {"nothing.txt", "binary.txt", "zero.txt", "row.jsonl", "threads.yaml",
-                                                                               "deep.json", "deep"}, os.listdir(dir))
+expect(2, "say --allow_unsandboxed if that is meant\n", "verify", "--task", task, "--candidate", task,
+       "--sandbox", "none")
+check("none of these left a result", not set(os.listdir(dir)) - set(before) - {"nothing.txt", "binary.txt", "zero.txt",
+    "row.jsonl", "threads.yaml", "deep.json", "deep"}, os.listdir(dir))
 
 # rope_theta twice, with two values
 shutil.copytree(model, path("theta"))
@@ -108,12 +120,12 @@ header = 8 + int.from_bytes(data[:8], "little")
 data[header:] = struct.pack("<f", float("nan")) * ((len(data) - header) // 4)
 write("nan/model.safetensors", bytes(data))
 expect(1, "token 0: the model's values are not finite", *generate, "--model", path("nan"), "--json")
-expect(1, "token 0 of the completion: the model's values are not finite", "score", "--model", path("nan"), "--prompt_file", write("a.txt", "a"),
-       "--completion_file", path("a.txt"))
+expect(1, "token 0 of the completion: the model's values are not finite", "score", "--model", path("nan"),
+       "--prompt_file", write("a.txt", "a"), "--completion_file", path("a.txt"))
 write("tasks.jsonl", json.dumps({"name": "relu", "source": open(task).read(), "split": "train", "level": 1}) + "\n")
 write("template.txt", "{{task}}")
-evaluate = ["--tasks", path("tasks.jsonl"), "--split", "train", "--prompt_template", path("template.txt"), "--chat_template", "plain",
-            "--max_completion_length", "4", "--max_prompt_length", "0"]
+evaluate = ["--tasks", path("tasks.jsonl"), "--split", "train", "--prompt_template", path("template.txt"),
+            "--chat_template", "plain", "--max_completion_length", "4", "--max_prompt_length", "0"]
 large = path("large")   # with room for the task
 run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)
 shutil.copy(path("nan/model.safetensors"), large)
@@ -128,28 +140,35 @@ p = run(hone, "eval", "--model", large, *evaluate, "--compare", rows)
 check("and --compare reads it", p.returncode == 0 and "difference to" in p.stdout, p.stderr)
 
 # several adapters in one batch: each gives what it gives alone
-run(hone, "sft", "--model", model, "--data", pairs, "--max_steps", "20", "--learning_rate", "0.05", "--num_train_epochs", "0", "--output_dir",
-    path("run2"), expect=0)
+run(hone, "sft", "--model", model, "--data", pairs, "--max_steps", "20", "--learning_rate", "0.05",
+    "--num_train_epochs", "0", "--output_dir", path("run2"), expect=0)
 other = path("run2/final")
 alone = [json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", a, "--json",
                         expect=0).stdout)["completions"] for a in (adapter, other)]
-both = json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", adapter, "--adapter", other, "--json",
-                      expect=0).stdout)["completions"]
+both = json.loads(run(hone, *generate, "--max_new_tokens", "8", "--num_samples", "2", "--adapter", adapter,
+                      "--adapter", other, "--json", expect=0).stdout)["completions"]
 check("generate with two adapters", both == alone[0] + alone[1] and alone[0][0]["logprobs"] != alone[1][0]["logprobs"]
       and [c["adapter"] for c in both] == [adapter] * 2 + [other] * 2, both)
 p = run(hone, *generate, "--adapter", adapter, "--adapter", other)
-check("and as text", p.returncode == 0 and f"--- {adapter}, sample 0, " in p.stdout and f"--- {other}, sample 0, " in p.stdout, p.stdout + p.stderr)
+check("and as text",
+      p.returncode == 0 and f"--- {adapter}, sample 0, " in p.stdout and f"--- {other}, sample 0, " in p.stdout,
+      p.stdout + p.stderr)
 expect(1, "none/adapter_config.json", *generate, "--adapter", adapter, "--adapter", none)
 
 # from another folder: templates that ship with hone are found
 env = dict(os.environ, LC_ALL="C")
-options = ["--num_generations", "2", "--generation_batch_size", "2", "--max_completion_length", "4", "--chat_template", "plain", "--dry_run"]
-p = subprocess.run([os.path.abspath(hone), "rl", "--model", "large", "--tasks", "tasks.jsonl", *options], cwd=dir, env=env, capture_output=True, text=True)
-check("rl --dry_run in another folder, whose name is not ASCII", p.returncode == 0 and "prompts      1 " in p.stdout, p.stderr)
+options = ["--num_generations", "2", "--generation_batch_size", "2", "--max_completion_length", "4",
+           "--chat_template", "plain", "--dry_run"]
+p = subprocess.run([os.path.abspath(hone), "rl", "--model", "large", "--tasks", "tasks.jsonl", *options], cwd=dir,
+                   env=env, capture_output=True, text=True)
+check("rl --dry_run in another folder, whose name is not ASCII", p.returncode == 0 and "prompts      1 " in p.stdout,
+      p.stderr)
 
 # a killed benchmark's folder goes with the next one's start
-bench = [hone, "bench", "cpu", "--python=", "--length", "16", "--sequences", "1", "--max_new_tokens", "2", "--hidden_size", "16", "--num_hidden_layers", "1"]
-p = subprocess.Popen([*bench, "--rounds", "1000", "--train_steps", "1000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+bench = [hone, "bench", "cpu", "--python=", "--length", "16", "--sequences", "1", "--max_new_tokens", "2",
+         "--hidden_size", "16", "--num_hidden_layers", "1"]
+p = subprocess.Popen([*bench, "--rounds", "1000", "--train_steps", "1000000"], stdout=subprocess.DEVNULL,
+                     stderr=subprocess.DEVNULL)
 left = lambda: glob.glob(f"/tmp/hone-bench-{p.pid}-*")
 for _ in range(200):
     if left():

@@ -210,12 +210,33 @@ static void test_table(void **state)
 	str_release(&out);
 }
 
+/* A block of 4 rows of 64, summed along its rows: a warp's 32 lanes lie side by side along the row, and
+ * two warps share it. So five shuffles join a warp's lanes, and shared memory the two warps: 4 rows of
+ * 2 parts are fewer than the 64 threads, one round; a warp writes 4 rows and reads them, each a word
+ * that is alone in its bank, and the round's words go in and out: 2 (2 * 4 + 2) cycles. */
+static void test_reductions(void **state)
+{
+	struct cost_layout l = {.ndim = 2, .reg = {2, {{1, 0}, {2, 0}}}, .warp = {1, {{0, 32}}}};
+	struct cost_reduce r;
+	const int32_t shape[2] = {4, 64};
+	for (l.lane.n = 0; l.lane.n < 5; l.lane.n++) l.lane.at[l.lane.n][1] = 1 << l.lane.n;
+	assert_true(cost_reduce_of(&l, 2, shape, 1, 2, &r));
+	assert_true(r.results == 4 && r.steps == 5 && r.warps_along == 2 && r.rounds == 1 && r.wavefronts == 20);
+	/* Along the other axis each thread has all four of a column: nothing is joined. */
+	assert_true(cost_reduce_of(&l, 2, shape, 0, 2, &r));
+	assert_true(r.results == 1 && r.steps == 0 && r.warps_along == 1 && r.rounds == 0 && r.wavefronts == 0);
+	/* A block of half a row: the second warp repeats what the first one has. */
+	assert_true(cost_reduce_of(&l, 2, (const int32_t[2]){4, 32}, 1, 2, &r));
+	assert_true(r.results == 4 && r.steps == 5 && r.warps_along == 1);
+	assert_false(cost_reduce_of(&l, 1, shape, 0, 2, &r));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
 		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands),
-		cmocka_unit_test(test_table)};
+		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

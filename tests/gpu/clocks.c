@@ -6,30 +6,30 @@
  *
  * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the quotient of their middles,
  * 50 times. 95 of 100 quotients must lie within 0.5 % of one where a span takes 50 us and more, and within 2 % below
- * that. TAP, and the figures in comments. */
-#include "base/base.h"
-#include "sandbox/sandbox.h"
+ * that. TAP, and the figures in comments.
+ *
+ * The GPU's lock is held alone while something is timed, as the verifier does: an engine of hone's that lives on the
+ * same GPU is parked then. */
+#include "fixture.h"
+#include "verify/gpu_lock.h"
 #include "verify/measure.h"
-#include "verify/runner_pool.h"
 #include <math.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #define DEADLINE_MS 20000
 #define SPANS 30
 #define LONE_SPANS 31
-#define FILE_MAX ((size_t)64 << 20)
 #define LONG_S 50e-6
 #define LONG_SHARE 0.005
 #define SHORT_SHARE 0.02
 
+#define LOCK_MS 60000
+
 static struct runner_pool *pool;
-static const char *folder;
+static struct runner_device device;
+static struct fixtures all;
 static int input_fd; /* as large as the largest input */
 static int64_t input_bytes;
-static char *names[256];
-static int nnames;
 
 struct answers {
 	int wanted, n;
@@ -45,25 +45,6 @@ static int next(void *ctx, int64_t ns, enum runner_clock *question, struct err *
 	*question = a->empty <= 0 ? RUNNER_EMPTY : a->n < a->wanted ? RUNNER_SPAN : RUNNER_END;
 	a->n += *question != RUNNER_EMPTY;
 	return 0;
-}
-
-static void read_or_die(const char *name, const char *file, struct str *out)
-{
-	struct err err = {0};
-	char *path = xasprintf("%s/%s/%s", folder, name, file);
-	if (file_read(path, FILE_MAX, out, &err)) {
-		printf("Bail out! %s\n", err.text);
-		exit(1);
-	}
-	free(path);
-}
-
-static int memory_of(const void *data, size_t bytes)
-{
-	struct err err = {0};
-	int fd = memfd_make("data", bytes, &err);
-	CHECKF(fd >= 0 && pwrite(fd, data, bytes, 0) == (ssize_t)bytes, "a memory file of %zu bytes", bytes);
-	return fd;
 }
 
 /* Numbers that a compression of zeros does not help. */
@@ -86,64 +67,58 @@ static void input_make(int64_t bytes)
 /* Spans of one fixture. */
 static void measure(const char *name, struct answers *a)
 {
-	struct str tape = {0}, list = {0}, data = {0};
-	struct runner_binaries binaries = {0};
+	struct fixture f;
 	struct runner_fault fault = {0};
 	struct runner_loaded loaded;
 	struct runner_result result = {0};
 	struct runner r = {0};
 	struct err err = {0};
-	json_t *o = NULL, *t = NULL;
-	read_or_die(name, "tape.json", &tape);
-	read_or_die(name, "binaries.json", &list);
-	read_or_die(name, "binaries.bin", &data);
-	CHECK(!json_parse(list.data, list.len, "binaries", &o, &err) && !json_parse(tape.data, tape.len, "tape", &t, &err));
-	CHECK(!runner_binaries_parse(o, (int64_t)data.len, &binaries, &err));
+	json_t *t = NULL;
+	struct str tape = {0};
+	fixture_read(&all, name, "tape.json", &tape);
+	CHECK(!json_parse(tape.data, tape.len, "tape", &t, &err));
 	const json_t *buffers = json_object_get(t, "buffers");
 	int64_t in = json_integer_value(json_object_get(json_array_get(buffers, 0), "bytes")),
 			out = json_integer_value(json_object_get(json_array_get(buffers, 1), "bytes"));
 	CHECKF(in <= input_bytes, "%s has a larger input than was made", name);
-	int outputs = memfd_make("outputs", (size_t)out + 128, &err), image = memory_of(data.data, data.len);
+	fixture_open(&all, name, out + OUTPUT_OFFSET, &f);
 
 	/* One timed trial. */
 	uint64_t end = clock_ns() + (uint64_t)DEADLINE_MS * 1000000u;
 	CHECKF(!runner_pool_take(pool, &r, &err), "%s", err.text);
-	struct runner_load load = {
-		.tape = tape.data, .len = tape.len, .count = 1, .binaries = binaries.binaries, .binaries_fd = image};
-	CHECKF(!runner_load(&r, &load, end, &loaded, &fault, &err), "%s: %s %s", name, fault.text, err.text);
+	CHECKF(!runner_load(&r, &f.load, end, &loaded, &fault, &err), "%s: %s %s", name, fault.text, err.text);
 	struct runner_given x = {.bytes = in};
 	struct runner_trial trial = {
-		.ninputs = 1, .inputs = &x, .output_offset = {64}, .deadline_ms = DEADLINE_MS, .is_timed = true};
+		.ninputs = 1, .inputs = &x, .output_offset = {OUTPUT_OFFSET}, .deadline_ms = DEADLINE_MS, .is_timed = true};
 	struct runner_asker asker = {next, a};
+	int lock = -1;
 	a->n = 0;
 	a->empty = 0;
 	a->span = xcalloc((size_t)a->wanted + 1, sizeof *a->span);
-	CHECKF(!runner_try(&r, &trial, 1, &(struct runner_data){input_fd, outputs, NULL, &asker}, end, &result, &err),
+	CHECKF(!gpu_lock_take(NULL, device.uuid, true, LOCK_MS, &lock, &err), "%s", err.text);
+	end = clock_ns() + (uint64_t)DEADLINE_MS * 1000000u;
+	CHECKF(!runner_try(&r, &trial, 1, &(struct runner_data){input_fd, f.outputs, NULL, &asker}, end, &result, &err),
 		"%s: %s", name, err.text);
+	gpu_lock_release(lock);
 	CHECKF(!result.has_fault && !result.untimed[0], "%s: %s %s", name, result.fault.text, result.untimed);
 	runner_give_back(pool, &r);
 	runner_result_release(&result);
-	free(binaries.binaries);
-	json_decref(o);
 	json_decref(t);
 	str_release(&tape);
-	str_release(&list);
-	str_release(&data);
-	close(outputs);
-	close(image);
+	fixture_close(&f);
 }
 
 static int times(const char *path)
 {
 	FILE *f = fopen(path, "w");
 	CHECKF(f, "cannot write %s", path);
-	for (int i = 0; i < nnames; i++) {
+	for (int i = 0; i < all.count; i++) {
 		struct answers a = {.wanted = LONE_SPANS};
-		measure(names[i], &a);
+		measure(all.names[i], &a);
 		struct verdict_measure m = measure_middle(a.span, LONE_SPANS);
 		json_t *spans = json_array();
 		for (int k = 0; k < LONE_SPANS; k++) json_array_append_new(spans, json_real(a.span[k]));
-		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o}", "name", names[i], "span_s", m.value, "low_s", m.low,
+		json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o}", "name", all.names[i], "span_s", m.value, "low_s", m.low,
 			"high_s", m.high, "empty_s", a.empty, "spans", spans);
 		json_dumpf(o, f, JSON_COMPACT | JSON_SORT_KEYS);
 		fputc('\n', f);
@@ -185,39 +160,21 @@ static bool same(int index, const char *name, int repeats)
 	return ok;
 }
 
-static int name_add(const char *name, void *ctx)
-{
-	if (nnames < 256) names[nnames++] = xstrdup(name);
-	return 0;
-}
-
-static int name_compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 int main(int argc, char **argv)
 {
 	if (argc < 6) {
 		fprintf(stderr, "usage: clocks RUNNER LEVEL DEVICE FOLDER times OUT | same [REPEATS [NAME...]]\n");
 		return 2;
 	}
-	struct err err = {0};
-	struct runner_device device;
-	struct runner_pool_options o = {
-		.path = argv[1], .device = argv[3], .memory_bytes = (int64_t)8 << 30, .spare = 1, .level = SANDBOX_NONE};
-	while (o.level < SANDBOX_FULL && strcmp(sandbox_level_name(o.level), argv[2])) o.level++;
-	folder = argv[4];
-	if (runner_pool_create(&o, &pool, &device, &err) || dir_each(folder, name_add, NULL, &err)) {
-		printf("Bail out! %s\n", err.text);
-		return 1;
-	}
-	qsort(names, (size_t)nnames, sizeof *names, name_compare);
-	for (int i = 7; i < argc && !strcmp(argv[5], "same"); i++) names[i - 7] = argv[i];
-	if (argc > 7 && !strcmp(argv[5], "same")) nnames = argc - 7;
+	fixtures_open(argv, (int64_t)8 << 30, 1, &all, &pool, &device);
+	for (int i = 7; i < argc && !strcmp(argv[5], "same"); i++) all.names[i - 7] = argv[i];
+	if (argc > 7 && !strcmp(argv[5], "same")) all.count = argc - 7;
 	input_make((int64_t)256 << 20);
 	int failed = 0, repeats = argc > 6 ? atoi(argv[6]) : 50;
 	if (!strcmp(argv[5], "times")) failed = argc < 7 || times(argv[6]);
 	else
-		for (int i = 0; i < nnames; i++) failed += !same(i, names[i], repeats);
-	if (strcmp(argv[5], "times")) printf("1..%d\n", nnames);
+		for (int i = 0; i < all.count; i++) failed += !same(i, all.names[i], repeats);
+	if (strcmp(argv[5], "times")) printf("1..%d\n", all.count);
 	runner_pool_free(pool);
 	return failed != 0;
 }

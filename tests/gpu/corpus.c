@@ -1,6 +1,6 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG [SHARE]
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed]]
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
  * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
@@ -163,8 +163,8 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 
 int main(int argc, char **argv)
 {
-	if (argc != 5 && argc != 6) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE]\n");
+	if (argc < 5 || argc > 7) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed]]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -177,7 +177,8 @@ int main(int argc, char **argv)
 		.seed = 20240917,
 		.trace_timeout_ms = 60000,
 		.replay_timeout_ms = 30000,
-		.sanitize_share = argc > 5 ? atof(argv[5]) : 0};
+		.sanitize_share = argc > 5 ? atof(argv[5]) : 0,
+		.skip_timing = argc > 6};
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();

@@ -1,12 +1,15 @@
-"""Fixtures of the GPU tests: tapes whose kernels misbehave, with their binaries, made by the compile worker's own code without a GPU.
+"""Fixtures of the GPU tests: tapes whose kernels misbehave, with their binaries, made by the compile
+worker's own code without a GPU.
 
 usage: make_fixtures.py FOLDER [CAPABILITY]
 
-FOLDER/NAME/ gets tape.json, binaries.json (the "binaries" of a runner's load), binaries.bin and expect ("ok" or the fault's code). Input 0 of every tape has 4096
-bytes of float32, output 0 as many: input + 1 where the kernel does its work.
+FOLDER/NAME/ gets tape.json, binaries.json (the "binaries" of a runner's load), binaries.bin and
+expect ("ok" or the fault's code). Input 0 of every tape has 4096 bytes of float32, output 0 as
+many: input + 1 where the kernel does its work.
 
-FOLDER-timed/NAME/ gets the same files without expect: tapes of one kernel whose time is looked at (clocks.c, times_beside.py), most of 50 us and more on an
-H200: kernels that wait for memory and kernels that compute, in several block sizes.
+FOLDER-timed/NAME/ gets the same files without expect: tapes of one kernel whose time is looked at
+(clocks.c, times_beside.py), most of 50 us and more on an H200: kernels that wait for memory and
+kernels that compute, in several block sizes.
 """
 import json
 import os
@@ -146,7 +149,8 @@ def same(tape, result, cubin):
 def leave_marks(tape, result, cubin):
     """A buffer of 1 MiB between input and output, full of marks behind its first numbers."""
     tape["buffers"].append({"kind": "temp", "bytes": 1 << 20})
-    first = dict(tape["rows"][0], grid=[2048, 1, 1], args=[{"buffer": 0, "offset": 0}, {"buffer": 2, "offset": 0}, {"int": 1 << 18}])
+    first = dict(tape["rows"][0], grid=[2048, 1, 1],
+                 args=[{"buffer": 0, "offset": 0}, {"buffer": 2, "offset": 0}, {"int": 1 << 18}])
     tape["rows"][0]["args"][0] = {"buffer": 2, "offset": 0}
     tape["rows"].insert(0, first)
     return tape, result, cubin
@@ -169,12 +173,14 @@ FORGED = [
     ("looks for marks", look, {}, 8, "ok", same),
     ("scans memory", scan, {}, 8, "out-of-bounds", same),
     ("outlives its trial", late, {}, 8, "wrong", outlive),
-    ("noise for a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, bytes(i * 167 % 251 for i in range(4096)))),
+    ("noise for a binary", add_one, {}, 8, "bad-binary",
+     lambda t, r, c: (t, r, bytes(i * 167 % 251 for i in range(4096)))),
     ("half a binary", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, r, c[:len(c) // 2])),
     ("the name of another kernel", add_one, {}, 8, "bad-binary", lambda t, r, c: (t, dict(r, name="other"), c)),
     ("too few arguments", add_one, {}, 8, "argument", few_arguments),
     ("too many warps", add_one, {}, 8, "argument", lambda t, r, c: (t, dict(r, num_warps=64), c)),
-    ("too much shared memory", add_one, {}, 8, "out-of-resources", lambda t, r, c: (t, dict(r, shared_bytes=1 << 20), c)),
+    ("too much shared memory", add_one, {}, 8, "out-of-resources",
+     lambda t, r, c: (t, dict(r, shared_bytes=1 << 20), c)),
 ]
 
 
@@ -227,8 +233,10 @@ def kernel_entry(fn, options, target, block=128):
     src = ASTSource(fn, names, {(3,): block}, {(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]})
     parsed = ttir_compile.parse_options(src, dict(options), target)
     text = ttir_compile.ttir_text(src, parsed, target)
-    entry = {"name": fn.__name__, "ttir": text, "num_warps": parsed.num_warps, "num_stages": parsed.num_stages, "num_ctas": parsed.num_ctas}
-    for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("launch_cooperative_grid", False), ("launch_pdl", False), ("ptx_options", None)):
+    entry = {"name": fn.__name__, "ttir": text, "num_warps": parsed.num_warps, "num_stages": parsed.num_stages,
+             "num_ctas": parsed.num_ctas}
+    for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("launch_cooperative_grid", False),
+                          ("launch_pdl", False), ("ptx_options", None)):
         if getattr(parsed, name) != default:
             entry[name] = getattr(parsed, name)
     return entry
@@ -238,13 +246,14 @@ def tape_of(entry, grid):
     view = {"buffer": 1, "offset": 0, "dtype": "float32", "shape": [N], "stride": [1]}
     row = {"op": "launch", "line": 1, "kernel": 0, "grid": [grid, 1, 1],
            "args": [{"buffer": 0, "offset": 0}, {"buffer": 1, "offset": 0}, {"int": N}]}
-    return {"version": 2, "buffers": [{"kind": "input", "bytes": 4 * N, "input": 0}, {"kind": "temp", "bytes": 4 * N}], "kernels": [entry], "rows": [row],
-            "outputs": [view], "tuple": False}
+    return {"version": 2, "buffers": [{"kind": "input", "bytes": 4 * N, "input": 0}, {"kind": "temp", "bytes": 4 * N}],
+            "kernels": [entry], "rows": [row], "outputs": [view], "tuple": False}
 
 
 def write_fixture(place, tape, result, cubin):
     os.makedirs(place, exist_ok=True)
-    for file, content in (("tape.json", json.dumps(tape)), ("binaries.json", json.dumps([dict(result, offset=0, bytes=len(cubin))]))):
+    for file, content in (("tape.json", json.dumps(tape)),
+                          ("binaries.json", json.dumps([dict(result, offset=0, bytes=len(cubin))]))):
         with open(os.path.join(place, file), "w") as f:
             f.write(content)
     with open(os.path.join(place, "binaries.bin"), "wb") as f:
@@ -280,7 +289,8 @@ def main():
             entry = kernel_entry(fn, {}, target, block)
             made[fn, block] = entry, *compiled(entry, capability)
         entry, result, cubin = made[fn, block]
-        write_fixture(os.path.join(f"{folder}-timed", f"{fn.__name__}_{n}_{block}"), timed_tape(entry, fn, n, block), result, cubin)
+        write_fixture(os.path.join(f"{folder}-timed", f"{fn.__name__}_{n}_{block}"), timed_tape(entry, fn, n, block),
+                      result, cubin)
 
 
 if __name__ == "__main__":

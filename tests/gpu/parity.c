@@ -6,7 +6,8 @@
  *
  * OUT: logits (n, V) of the wanted rows; logprob (n) of their targets; loss and norm (steps), the
  * loss -sum(weight * logprob) before each step and the gradient's norm; grad.NAME of each adapter
- * tensor before the first step and step.NAME after the last one. */
+ * tensor before the first step and step.NAME after the last one. For each objective K of
+ * reinforcement learning: objective.K its loss, objective.K.NAME the gradients. */
 #include "model/model.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
@@ -23,6 +24,11 @@ struct problem {
 	float *weights; /* (n) */
 	double loss;    /* of this step so far */
 	struct optimizer_options adamw;
+	struct head_row *tokens; /* (ntokens) completions, for the objectives */
+	struct loss_row *terms;  /* (ntokens) */
+	int32_t *sequence;       /* (ntokens) */
+	int ntokens;
+	struct loss_options options; /* the objective's */
 };
 
 static void fail(const struct err *err)
@@ -65,6 +71,22 @@ static void problem_open(struct problem *p, const char *folder)
 			.target = (int32_t)json_integer_value(json_array_get(row, 1))};
 		p->weights[i] = (float)json_number_value(json_array_get(row, 2));
 	}
+	/* A token: where, which target, of which sequence, its log-probabilities of old and of the reference. */
+	const json_t *tokens = json_object_get(p->json, "tokens"), *advantages = json_object_get(p->json, "advantages");
+	p->ntokens = (int)json_array_size(tokens);
+	p->tokens = xcalloc((size_t)p->ntokens, sizeof *p->tokens);
+	p->terms = xcalloc((size_t)p->ntokens, sizeof *p->terms);
+	p->sequence = xcalloc((size_t)p->ntokens, sizeof *p->sequence);
+	for (int i = 0; i < p->ntokens; i++) {
+		const json_t *t = json_array_get(tokens, (size_t)i);
+		p->tokens[i] = (struct head_row){.at = (int32_t)json_integer_value(json_array_get(t, 0)),
+			.target = (int32_t)json_integer_value(json_array_get(t, 1))};
+		p->sequence[i] = (int32_t)json_integer_value(json_array_get(t, 2));
+		p->terms[i] = (struct loss_row){.old_logprob = (float)json_number_value(json_array_get(t, 3)),
+			.ref_logprob = (float)json_number_value(json_array_get(t, 4)),
+			.advantage = (float)json_number_value(json_array_get(advantages, (size_t)p->sequence[i])),
+			.weight = 1};
+	}
 	p->steps = (int)number(p->json, "steps");
 	p->adamw = (struct optimizer_options){.learning_rate = number(adamw, "lr"),
 		.adam_beta1 = number(adamw, "beta1"),
@@ -83,6 +105,31 @@ static void weighted_loss(void *ctx, int begin, int n, const float *logprob, con
 		p->loss -= (double)p->weights[begin + i] * logprob[i];
 		g[i] = -p->weights[begin + i];
 	}
+}
+
+/* The objective's options, and the number that each token's loss is multiplied by. */
+static void objective_open(struct problem *p, const json_t *o)
+{
+	struct err err = {0};
+	int S = (int)json_array_size(json_object_get(p->json, "advantages"));
+	int *lengths = xcalloc((size_t)S, sizeof *lengths);
+	float *normalisers = xcalloc((size_t)S, sizeof *normalisers);
+	p->options = (struct loss_options){.epsilon = (float)number(o, "epsilon"),
+		.epsilon_high = (float)number(o, "epsilon_high"),
+		.beta = (float)number(o, "beta"),
+		.delta = (float)number(o, "delta")};
+	if (loss_type_from_name(json_string_value(json_object_get(o, "loss_type")), &p->options.type, &err)) fail(&err);
+	for (int i = 0; i < p->ntokens; i++) lengths[p->sequence[i]]++;
+	loss_normalisers(p->options.type, lengths, S, (int)number(o, "max_completion_length"), normalisers);
+	for (int i = 0; i < p->ntokens; i++) p->terms[i].normaliser = normalisers[p->sequence[i]];
+	free(lengths), free(normalisers);
+}
+
+static void objective_loss(void *ctx, int begin, int n, const float *logprob, const float *entropy, float *g)
+{
+	struct problem *p = ctx;
+	(void)entropy;
+	for (int i = 0; i < n; i++) p->loss += loss_row_value(&p->options, &p->terms[begin + i], logprob[i], &g[i]);
 }
 
 /* ---- what is written ---- */
@@ -104,6 +151,28 @@ static float *result_add(struct results *r, const char *prefix, const char *name
 		.data = data,
 		.bytes = (size_t)(rows * cols) * sizeof *data};
 	return data;
+}
+
+/* Loss and gradients of every objective; no gradient is left behind. */
+static void objectives_run(struct problem *p, struct results *r, struct ops *ops, struct pass *pass, struct adapter *a,
+	const struct batch *batch, struct param *params, int count)
+{
+	const json_t *all = json_object_get(p->json, "objectives");
+	for (size_t k = 0; k < json_array_size(all); k++) {
+		char name[32];
+		snprintf(name, sizeof name, "objective.%zu", k);
+		p->loss = 0;
+		objective_open(p, json_array_get(all, k));
+		pass_forward(pass, a, batch, 0);
+		pass_backward(pass, p->tokens, p->ntokens, 1, objective_loss, p);
+		*result_add(r, name, "", 1, 1) = (float)p->loss;
+		strcat(name, ".");
+		for (int i = 0; i < count; i++) {
+			ops->get_f32(
+				ops->ctx, result_add(r, name, params[i].name, params[i].count, 1), params[i].w.grad, params[i].count);
+			ops->zero(ops->ctx, params[i].w.grad, (size_t)params[i].count * sizeof(float));
+		}
+	}
 }
 
 int main(int argc, char **argv)
@@ -138,6 +207,7 @@ int main(int argc, char **argv)
 	pass_forward(pass, a, &batch, 0);
 	pass_logits(pass, at, p.n, result_add(&r, "logits", "", p.n, V));
 	pass_logprobs(pass, p.rows, p.n, 1, result_add(&r, "logprob", "", p.n, 1), NULL);
+	objectives_run(&p, &r, ops, pass, a, &batch, params, count);
 	float *losses = result_add(&r, "loss", "", p.steps, 1), *norms = result_add(&r, "norm", "", p.steps, 1);
 	for (int step = 0; step < p.steps; step++) {
 		p.loss = 0;

@@ -1,5 +1,5 @@
-"""Logits, log-probabilities, loss, every adapter gradient and ten steps of AdamW against transformers and peft, over random models: one like Qwen3-0.6B with few
-layers, and four layers of Qwen3-8B's shape. TAP out.
+"""Logits, log-probabilities, loss, every adapter gradient, the objectives of reinforcement learning and ten steps of AdamW against transformers and peft, over
+random models: one like Qwen3-0.6B with few layers, and four layers of Qwen3-8B's shape. TAP out.
 
 usage: parity.py PARITY [--device cuda|check|cpu] [--cases NAME,...] [--small] [--plants]
   PARITY     the program of tests/gpu/parity.c     --small: sizes for a CPU     --plants: also errors planted on hone's side, each of which must be noticed
@@ -16,6 +16,10 @@ the truth's spread:
   random sum, four times, and what their squares add.
   Ten steps: AdamW's epsilon is the gradient's own size, so a step is a smooth function of the gradient and errs as the gradients do; ten of them, each from
   other weights and over B and A rounded to bf16: twice a gradient's bound.
+  Objectives (GRPO's loss with clipping and KL, Dr. GRPO's, DAPO's with two-sided clipping; in torch, over padded matrices and masks, by autograd): a token's
+  factor depends on its log-probability now, so an error of that changes the token's share of a gradient by as much, relatively: the two bounds are added in
+  their squares. The loss is a sum over tokens whose slopes and curvatures the peer knows. Tokens' ratios to the old policy lie well inside or outside of the
+  clips, so that no error of bf16 moves one across.
 An fp32 device (cpu) has 2^-24 in place of 2^-8, and fp32 sums of the peer's own on top: 16 times the bound.
 """
 import argparse, json, math, os, shutil, subprocess, sys, tempfile
@@ -35,6 +39,12 @@ SMALL = {
 }
 LENGTHS = [1, 37, 64, 130, 5, 311]
 STEPS, RANK, ALPHA = 10, 16, 32
+OBJECTIVES = [
+    dict(loss_type="grpo", epsilon=0.2, epsilon_high=0.28, beta=0.3, delta=0, max_completion_length=256),
+    dict(loss_type="dr_grpo", epsilon=0.2, epsilon_high=0.2, beta=0, delta=0, max_completion_length=256),
+    dict(loss_type="dapo", epsilon=0.2, epsilon_high=0.28, beta=0, delta=1.6, max_completion_length=256),
+]
+RATIOS = [-0.9, 0, 0, 0.9]    # logarithms of the tokens' ratios to the old policy, around which they lie
 PREFIX = "base_model.model."
 count = failed = 0
 
@@ -78,10 +88,63 @@ def problem_make(torch, vocab):
     for a, b in zip(start, start[1:]):
         rows += [(t, ids[t + 1], float(torch.randn(()))) for t in range(a, b - 1) if torch.rand(()) < 0.7]
     rows = [(t, target, w / len(rows)) for t, target, w in rows]    # weights of both signs, as advantages are
-    return dict(ids=ids, start=start, rows=rows, steps=STEPS)
+    # completions: what lies behind the first third of each sequence; the shortest has none
+    tokens = [(t, ids[t + 1], s) for s, (a, b) in enumerate(zip(start, start[1:])) for t in range(a + (b - a) // 3, b - 1)]
+    advantages = [float(x) for x in torch.randn(len(LENGTHS)).tolist()]
+    return dict(ids=ids, start=start, rows=rows, steps=STEPS, tokens=tokens, advantages=advantages, objectives=OBJECTIVES)
 
 
 # ---- the peer ----
+
+def policies_make(torch, problem, logprob):
+    """Old and reference log-probabilities of the tokens, near the truth's own."""
+    n = len(problem["tokens"])
+    ratio = torch.tensor(RATIOS)[torch.randint(0, len(RATIOS), (n,))] + 0.1 * (torch.rand(n) - 0.5)
+    old, ref = logprob.cpu() - ratio, logprob.cpu() + 0.4 * torch.randn(n)
+    problem["tokens"] = [(*t[:3], a, b) for t, a, b in zip(problem["tokens"], old.tolist(), ref.tolist())]
+
+
+def objective_value(torch, problem, o, logprob):
+    """An objective of reinforcement learning over (sequences, length) and a mask, as trainers have it."""
+    S, device = len(problem["advantages"]), logprob.device
+    of = torch.tensor([t[2] for t in problem["tokens"]], device=device)
+    lengths = torch.bincount(of, minlength=S)
+    mask = torch.arange(int(lengths.max()), device=device)[None] < lengths[:, None]
+
+    def padded(values):
+        return torch.zeros(mask.shape, dtype=torch.float64, device=device).masked_scatter(mask, values.double())
+
+    now = padded(logprob)
+    old, ref = (padded(torch.tensor([t[i] for t in problem["tokens"]], device=device)) for i in (3, 4))
+    A = torch.tensor(problem["advantages"], dtype=torch.float64, device=device)[:, None]
+    ratio = (now - old).exp()
+    unclipped = ratio.clamp(max=o["delta"]) if o["delta"] else ratio
+    term = -torch.minimum(unclipped * A, ratio.clamp(1 - o["epsilon"], 1 + o["epsilon_high"]) * A)
+    if o["beta"]:
+        term = term + o["beta"] * ((ref - now).exp() - (ref - now) - 1)
+    term = term * mask
+    if o["loss_type"] == "grpo":
+        return (term.sum(1) / mask.sum(1).clamp(min=1)).mean()
+    return term.sum() / (mask.sum() if o["loss_type"] == "dapo" else S * o["max_completion_length"])
+
+
+def objectives_run(torch, problem, forward, params, o):
+    for k, objective in enumerate(problem["objectives"]):
+        logprob = forward([t[0] for t in problem["tokens"]], [t[1] for t in problem["tokens"]])
+        if len(problem["tokens"][0]) == 3:
+            policies_make(torch, problem, logprob.detach())
+        loss = objective_value(torch, problem, objective, logprob)
+        # what an error of the log-probabilities does to the loss: its slopes and curvatures
+        flat = logprob.detach().double().requires_grad_()
+        slope, = torch.autograd.grad(objective_value(torch, problem, objective, flat), flat, create_graph=True)
+        curve, = torch.autograd.grad(slope.sum(), flat)
+        o[f"slope.{k}"], o[f"curve.{k}"] = slope.detach().square().sum().sqrt().item(), curve.abs().sum().item()
+        loss.backward()
+        o[f"objective.{k}"] = loss.item()
+        for n, p in params.items():
+            o[f"objective.{k}.{n}"] = p.grad.float().flatten().cpu().clone()
+            p.grad = None
+
 
 def peer_run(torch, model, problem):
     """The same outputs as parity.c's, by transformers, peft and torch."""
@@ -93,11 +156,18 @@ def peer_run(torch, model, problem):
     begin = {n: p.detach().clone() for n, p in params.items()}
     o, adamw = {"loss": [], "norm": []}, problem.get("adamw")
 
+    def logits_of(at):
+        return torch.cat([model(input_ids=ids[a:b][None]).logits[0] for a, b in zip(problem["start"], problem["start"][1:])])[at].float()
+
+    def logprob_of(logits, target):
+        return torch.log_softmax(logits, -1).gather(1, target[:, None])[:, 0]
+
     def forward():
-        logits = torch.cat([model(input_ids=ids[a:b][None]).logits[0] for a, b in zip(problem["start"], problem["start"][1:])])[at].float()
-        logprob = torch.log_softmax(logits, -1).gather(1, target[:, None])[:, 0]
+        logits = logits_of(at)
+        logprob = logprob_of(logits, target)
         return logits, logprob, -(weights * logprob.double()).sum()
 
+    objectives_run(torch, problem, lambda *w: logprob_of(logits_of(torch.tensor(w[0], device=device)), torch.tensor(w[1], device=device)), params, o)
     logits, logprob, loss = forward()
     o["logits"], o["logprob"] = logits.detach().cpu(), logprob.detach().cpu()
     optimizer = None
@@ -168,6 +238,8 @@ def compare(torch, got, truth, peer, begin, layers, unit):
         found.append((what, not bad and len(errors) == 14 * layers,
                       f"{len(errors)} tensors, nearest to its bound {name[5:].removeprefix(PREFIX)}: error {e:.2e}, allowed {allowed:.2e}, the peer's {p:.2e}"
                       + "".join(f"; {b}" for b in bad[:4])))
+    for k, objective in enumerate(OBJECTIVES):
+        found += compare_objective(got, truth, peer, objective["loss_type"], f"objective.{k}", k, bound * spread, gradient)
     e = max(abs(a - b) / b for a, b in zip(got["norm"], truth["norm"]))
     p = max(abs(a - b) / b for a, b in zip(peer["norm"], truth["norm"]))
     found.append(("norms of the gradients", e <= max(gradient, 2 * p), f"largest error {e:.2e}, allowed {max(gradient, 2 * p):.2e}, the peer's {p:.2e}"))
@@ -176,6 +248,21 @@ def compare(torch, got, truth, peer, begin, layers, unit):
     bound = allowed_losses(allowed=found[2][2], scale=scale, steps=2 * gradient, peer=p)
     found.append(("losses of the steps", e <= bound, f"largest error {e:.2e} of the largest loss, allowed {bound:.2e}, the peer's {p:.2e}"))
     return found
+
+
+def compare_objective(got, truth, peer, name, key, k, token, gradient):
+    """[(name, ok, detail)]; token: a log-probability's bound."""
+    allowed = 4 * token * truth[f"slope.{k}"] + token ** 2 * truth[f"curve.{k}"]
+    e, p = (abs(x[key] - truth[key]) for x in (got, peer))
+    found = [(f"{name}'s loss", e <= allowed, f"{got[key]:.6f}, truth {truth[key]:.6f}, error {e:.1e}, allowed {allowed:.1e}, the peer's {p:.1e}")]
+    bound, errors = math.hypot(gradient, token), []
+    for n in truth:
+        if n.startswith(key + "."):
+            e, p = (relative(x[n], truth[n], rms(truth[n])) for x in (got, peer))
+            errors.append((e / max(bound, 2 * p), e, max(bound, 2 * p), p, n))
+    worst, e, allowed, p, n = max(errors)
+    return found + [(f"{name}'s gradients", worst <= 1, f"{len(errors)} tensors, nearest to its bound {n.removeprefix(key + '.' + PREFIX)}: error {e:.2e}, "
+                     f"allowed {allowed:.2e}, the peer's {p:.2e}")]
 
 
 def allowed_losses(allowed, scale, steps, peer):
@@ -199,6 +286,10 @@ def edit_tensor(path, name, change):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def edit_objective(folder, k, **change):
+    edit_json(f"{folder}/problem.json", lambda j: j["objectives"][k].update(change))
+
+
 def rope(j):
     for o in (j, j.get("rope_parameters") or {}):
         if "rope_theta" in o:
@@ -216,6 +307,14 @@ PLANTS = {
     "the rate is 30 % more": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(lr=j["adamw"]["lr"] * 1.3)),
     "AdamW's epsilon is three times as large": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(eps=j["adamw"]["eps"] * 3)),
     "gradients are not clipped": lambda d: edit_json(f"{d}/problem.json", lambda j: j["adamw"].update(max_grad_norm=0)),
+    "the ratio is not clipped above": lambda d: edit_objective(d, 0, epsilon_high=9),
+    "the KL weighs a third": lambda d: edit_objective(d, 0, beta=0.1),
+    "GRPO's mean is over tokens": lambda d: edit_objective(d, 0, loss_type="dapo"),
+    "the ratio is not bounded above": lambda d: edit_objective(d, 2, delta=0),
+    "the longest completion counts as half": lambda d: edit_objective(d, 1, max_completion_length=128),
+    "old and reference policy are exchanged":
+        lambda d: edit_json(f"{d}/problem.json", lambda j: j.update(tokens=[[*t[:3], t[4], t[3]] for t in j["tokens"]])),
+    "one advantage has the other sign": lambda d: edit_json(f"{d}/problem.json", lambda j: j["advantages"].__setitem__(3, -j["advantages"][3])),
     "one weight of the loss has the other sign":
         lambda d: edit_json(f"{d}/problem.json", lambda j: j["rows"][max(range(len(j["rows"])), key=lambda i: abs(j["rows"][i][2]))].__setitem__(
             2, -max((r[2] for r in j["rows"]), key=abs))),
@@ -231,7 +330,8 @@ def hone_run(torch, o, folder):
         return None, p.stderr.strip()
     out = load_file(f"{folder}/out.safetensors")
     os.remove(f"{folder}/out.safetensors")
-    return {n: t.flatten().tolist() if n in ("loss", "norm") else t if n == "logits" else t.flatten() for n, t in out.items()}, ""
+    lists = {n: t.flatten().tolist() if n in ("loss", "norm") else t if n == "logits" else t.flatten() for n, t in out.items()}
+    return {n: t.item() if n.count(".") == 1 and n.startswith("objective.") else t for n, t in lists.items()}, ""
 
 
 def case_run(torch, transformers, peft, o, name, shape, folder):

@@ -1,11 +1,14 @@
-"""Times of single kernels by three clocks: the GPU's runner (clocks.c), torch's events around a CUDA graph of the same binary, and Nsight Compute.
+"""Times of single kernels by three clocks: the GPU's runner (clocks.c), torch's events around a CUDA
+graph of the same binary, and Nsight Compute.
 
 usage: times_beside.py FIXTURES RUNNER_TIMES [NCU]
 
-FIXTURES: folder of timed fixtures (make_fixtures.py); RUNNER_TIMES: what `clocks ... times OUT` wrote. NCU: the program; without it its column is left out.
-The cache is cold for all three: here and in the runner other memory is written and read first, Nsight Compute invalidates it (--cache-control all). Clocks are
-left alone (--clock-control none). Prints a table, and TAP: of the tapes of 50 us and more, at least 40, the runner's span less what its clock shows where
-nothing runs is within 3 % of each other clock's time; those that are not are listed.
+FIXTURES: folder of timed fixtures (make_fixtures.py); RUNNER_TIMES: what `clocks ... times OUT`
+wrote. NCU: the program; without it its column is left out. The cache is cold for all three: here
+and in the runner other memory is written and read first, Nsight Compute invalidates it
+(--cache-control all). Clocks are left alone (--clock-control none). Prints a table, and TAP: of the
+tapes of 50 us and more, at least 40, the runner's span less what its clock shows where nothing runs
+is within 3 % of each other clock's time; those that are not are listed.
 """
 import csv
 import ctypes
@@ -57,7 +60,8 @@ class Kernel:
 
     def __init__(self, folder, name, cuda, memory):
         read = lambda file, mode="r": open(os.path.join(folder, name, file), mode).read()
-        tape, binary, image = json.loads(read("tape.json")), json.loads(read("binaries.json"))[0], read("binaries.bin", "rb")
+        tape, binary, image = (json.loads(read("tape.json")), json.loads(read("binaries.json"))[0],
+                               read("binaries.bin", "rb"))
         row, buffers = tape["rows"][0], tape["buffers"]
         module, self.function, self.cuda = ctypes.c_void_p(), ctypes.c_void_p(), cuda
         check(cuda.cuModuleLoadData(ctypes.byref(module), image))
@@ -66,12 +70,14 @@ class Kernel:
         if self.shared > 48 << 10:
             check(cuda.cuFuncSetAttribute(self.function, 8, self.shared))
         self.memory = memory
-        self.values = [ctypes.c_uint64(memory.address(buffers[0]["bytes"])), ctypes.c_uint64(memory.address(buffers[1]["bytes"])), ctypes.c_int32(row["args"][2]["int"]),
+        self.values = [ctypes.c_uint64(memory.address(buffers[0]["bytes"])),
+                       ctypes.c_uint64(memory.address(buffers[1]["bytes"])), ctypes.c_int32(row["args"][2]["int"]),
                        ctypes.c_uint64(0), ctypes.c_uint64(0)]
         self.parameters = (ctypes.c_void_p * 5)(*[ctypes.cast(ctypes.pointer(v), ctypes.c_void_p) for v in self.values])
 
     def launch(self, stream):
-        check(self.cuda.cuLaunchKernel(self.function, *self.grid, self.threads, 1, 1, self.shared, ctypes.c_void_p(stream), self.parameters, None))
+        check(self.cuda.cuLaunchKernel(self.function, *self.grid, self.threads, 1, 1, self.shared,
+                                       ctypes.c_void_p(stream), self.parameters, None))
 
 
 def check(result):
@@ -102,7 +108,8 @@ def graph_times(folder):
             flush.sum()
             torch.cuda.synchronize()
             gate[0] = 0
-            check(cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), ctypes.c_uint64(gate.data_ptr()), 1, 0))
+            check(cuda.cuStreamWaitValue32_v2(ctypes.c_void_p(torch.cuda.current_stream().cuda_stream),
+                                              ctypes.c_uint64(gate.data_ptr()), 1, 0))
             first.record()
             if i % 2:
                 graph.replay()
@@ -131,20 +138,23 @@ def plain(folder):
 
 
 def ncu_times(ncu, folder):
-    command = [ncu, "--clock-control", "none", "--cache-control", "all", "--metrics", "gpu__time_duration.sum", "--csv", "--kernel-name", "regex:^(" + "|".join(NAMES) + ")$",
-               sys.executable, os.path.abspath(__file__), folder, "plain"]
+    command = [ncu, "--clock-control", "none", "--cache-control", "all", "--metrics", "gpu__time_duration.sum", "--csv",
+               "--kernel-name", "regex:^(" + "|".join(NAMES) + ")$", sys.executable, os.path.abspath(__file__), folder,
+               "plain"]
     p = subprocess.run(command, capture_output=True, text=True)
     rows = p.stdout[p.stdout.find('"ID"'):] if '"ID"' in p.stdout else ""
     if not rows:
         print("# Nsight Compute gives no times: " + (p.stdout + p.stderr)[-600:].replace("\n", " "))
         return {}
-    found = [(r["Kernel Name"].split("(")[0], float(r["Metric Value"].replace(",", "")), r["Metric Unit"]) for r in csv.DictReader(io.StringIO(rows))]
+    found = [(r["Kernel Name"].split("(")[0], float(r["Metric Value"].replace(",", "")), r["Metric Unit"])
+             for r in csv.DictReader(io.StringIO(rows))]
     scale = {"nsecond": 1e-3, "usecond": 1, "msecond": 1e3, "ns": 1e-3, "us": 1, "ms": 1e3}
     names = sorted(os.listdir(folder))
     if len(found) != NCU_REPEATS * len(names):
         print(f"# Nsight Compute saw {len(found)} launches, expected {NCU_REPEATS * len(names)}")
         return {}
-    return {name: statistics.median(v * scale[unit] for _, v, unit in found[NCU_REPEATS * i:NCU_REPEATS * (i + 1)]) for i, name in enumerate(names)}
+    return {name: statistics.median(v * scale[unit] for _, v, unit in found[NCU_REPEATS * i:NCU_REPEATS * (i + 1)])
+            for i, name in enumerate(names)}
 
 
 def main():
@@ -166,7 +176,8 @@ def main():
         text = f"# {name:28s} {span:10.2f} {1e6 * o['empty_s']:6.2f}"
         for other, times in others.items():
             off[other][name] = span / times[name] - 1 if times.get(name) else None
-            text += f" {times[name]:10.2f} {100 * off[other][name]:7.2f}" if times.get(name) else f" {'-':>10s} {'-':>7s}"
+            text += f" {times[name]:10.2f} {100 * off[other][name]:7.2f}" if times.get(
+                name) else f" {'-':>10s} {'-':>7s}"
         print(text)
     failed = 0
     for i, other in enumerate(others):
@@ -174,7 +185,8 @@ def main():
         bad = [n for n in known if abs(off[other][n]) > SHARE]
         ok = len(known) >= COUNT and not bad
         failed += not ok
-        print(f"{'ok' if ok else 'not ok'} {i + 1} - {other}: {len(known) - len(bad)} of {len(known)} tapes of {LONG_US} us and more are within {100 * SHARE:g} %"
+        print(f"{'ok' if ok else 'not ok'} {i + 1} - {other}: {len(known) - len(bad)} of {len(known)} tapes of "
+              f"{LONG_US} us and more are within {100 * SHARE:g} %"
               f"{'; not: ' + ' '.join(bad) if bad else ''}")
     print(f"1..{len(others)}")
     return failed != 0

@@ -16,7 +16,8 @@ FILES = 300
 
 def lint(paths):
     program = os.environ.get("BUILD", "build/release") + "/tests/lint/test_lint"
-    out = subprocess.run([program, "--files"], input="\n".join(paths).encode(), stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run([program, "--files"], input="\n".join(paths).encode(), stdout=subprocess.PIPE,
+                         check=True).stdout
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -36,7 +37,8 @@ def codes(row):
 
 def main():
     roots = [sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]]
-    paths = sorted(p for r in roots for p in glob.glob(r + "/**/*.py", recursive=True) if 0 < os.path.getsize(p) < 200_000)
+    paths = sorted(p for r in roots for p in glob.glob(r + "/**/*.py", recursive=True)
+                   if 0 < os.path.getsize(p) < 200_000)
     if "--full" not in sys.argv:
         paths = paths[::max(1, len(paths) // FILES)]
     rejected = taken = 0
@@ -50,12 +52,14 @@ def main():
                 rejected += 1
         elif not codes(row) & {"syntax-error", "syntax-doubt"}:
             taken += 1
-    good = sorted(p for p in glob.glob("tests/known_good/**/*.py", recursive=True) if "class ModelNew" in open(p).read())
+    good = sorted(p for p in glob.glob("tests/known_good/**/*.py", recursive=True)
+                  if "class ModelNew" in open(p).read())
     honest = [r for r in lint(good) if r["errors"]] if good else []
     for row in honest:
         print("# %s: %s" % (row["path"], row["findings"][0]))
     print("1..3")
-    print("%sok 1 - nothing that Python parses is a syntax error (%d files)" % ("not " if rejected or len(paths) < 100 else "", len(paths)))
+    print("%sok 1 - nothing that Python parses is a syntax error (%d files)"
+          % ("not " if rejected or len(paths) < 100 else "", len(paths)))
     print("%sok 2 - what Python refuses is refused or doubted" % ("not " if taken else ""))
     if good:
         print("%sok 3 - no error in %d known-good candidates" % ("not " if honest else "", len(good)))

@@ -81,6 +81,14 @@ static void test_numbers_are_read(void **state)
 		{"t = 1 if n & 4 else 2", "m4"},
 		{"t = y * (n // 100)", "b100"},
 		{"t = ([0] * 120)[n]", "b120"},
+		/* an index in a narrower type, through names, arguments and arithmetic */
+		{"i = tl.program_id(0)\nj = i.to(tl.int16)", "b32767"},
+		{"r = tl.program_id(0)\na = (r % T).to(tl.bfloat16)", "b256"},
+		{"h, i = tl.program_id(1), tl.program_id(0)\na = tl.abs(i - tl.arange(0, 64)).to(tl.uint8)", "b255"},
+		{"def f(o):\n    return o.to(tl.float16)\nf(tl.arange(0, 64) // W)", "b2048"},
+		{"a = tl.cast(tl.argmax(v, 0), tl.int8)", "b127"},
+		{"v = tl.load(x + tl.arange(0, 64)).to(tl.float16)", ""},
+		{"i = tl.program_id(0).to(tl.int64)", ""},
 		/* nothing that is a size: a rank, a mask against a size, a whole block, a count of strides */
 		{"t = x.dim() == 2", ""},
 		{"t = len(x.shape) == 4", ""},

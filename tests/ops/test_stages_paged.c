@@ -249,18 +249,18 @@ static void test_attend_paged(bool is_decode)
 		is_decode ? "attention over pages, one row a sequence" : "attention over pages, prompts beside single rows");
 }
 
-/* The rows of one sequence, MANY of them by turns, each as a sequence of its own over the same pages: a step so large
- * that a backend may divide its work in another way. */
+/* The rows of one sequence, `many` of them by turns, each as a sequence of its own over the same pages: steps so large
+ * that a backend may divide their work in another way. */
 static void many_rows_check(const struct heads_case *q, const struct step *s, int length, const float *queries, int row,
-	const float *all, int ld)
+	const float *all, int ld, int many)
 {
-	enum { MANY = 1100, ROOM = 1280 };
+	enum { ROOM = 1280 };
 	int pages = s->x.r.pages, Q = q->NH * q->HD;
-	int32_t *ids = xcalloc(MANY, 4), *pos = xcalloc(MANY, 4), *sequence = xcalloc(MANY, 4),
-			*table = xcalloc((size_t)(MANY * pages), 4);
+	int32_t *ids = xcalloc(ROOM, 4), *pos = xcalloc(ROOM, 4), *sequence = xcalloc(ROOM, 4),
+			*table = xcalloc((size_t)(ROOM * pages), 4);
 	float *host = xcalloc((size_t)(ROOM * row), 4);
-	for (int t = 0; t < MANY; t++) {
-		pos[t] = t % length, sequence[t] = t;
+	for (int t = 0; t < many; t++) {
+		pos[t] = length - 1 - t % length, sequence[t] = t; /* the longest first */
 		memcpy(table + t * pages, s->x.table, (size_t)pages * 4);
 		memcpy(host + t * row, queries + pos[t] * row, (size_t)row * 4);
 	}
@@ -269,13 +269,13 @@ static void many_rows_check(const struct heads_case *q, const struct step *s, in
 	struct ops_batch *b = ops->batch_create(ctx, ROOM, ROOM, pages, 1, 1);
 	int T = ops->batch_put(ctx, b,
 		&(struct ops_rows){
-			.T = MANY, .S = MANY, .ids = ids, .pos = pos, .sequence = sequence, .table = table, .pages = pages});
+			.T = many, .S = many, .ids = ids, .pos = pos, .sequence = sequence, .table = table, .pages = pages});
 	ops->attend_paged(
 		ctx, array_elem(&att), array_elem(&from), array_elem(&s->kpages), array_elem(&s->vpages), &s->h, b, T, NULL);
 	float *got = array_get(ops, &att);
-	for (int t = 0; t < MANY; t++)
+	for (int t = 0; t < many; t++)
 		for (int j = 0; j < Q; j++) equal_to("one of many", (int64_t)t * ld + j, got[t * ld + j], all[pos[t] * ld + j]);
-	for (int t = MANY; t < T; t++)
+	for (int t = many; t < T; t++)
 		for (int j = 0; j < Q; j++)
 			if (!isfinite(got[t * ld + j])) breach("surplus rows of many", (int64_t)t * ld + j, got[t * ld + j], 0, 0);
 	guards_hold("attention of many", &att);
@@ -320,7 +320,8 @@ static void test_attend_bits(void)
 			free(alone);
 		}
 		float *rows_of = array_get(ops, q->has_norm ? &s.qout : &s.qkv);
-		many_rows_check(q, &s, length, rows_of, row, all, ld);
+		static const int many[] = {1100, 300, 77};
+		for (size_t i = 0; i < ARRAY_LEN(many); i++) many_rows_check(q, &s, length, rows_of, row, all, ld, many[i]);
 		free(rows_of);
 		free(queries), free(keys), free(values), free(all);
 		array_free(ops, &att), array_free(ops, &one);

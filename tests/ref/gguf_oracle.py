@@ -12,7 +12,8 @@ from gguf import GGUFValueType as T
 from safetensors.numpy import save_file
 
 # Where fp16 numbers lie in a block. Everything else in a block may be any byte.
-HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2], Q.Q6_K: [208]}
+HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q4_K: [0, 2], Q.Q5_K: [0, 2],
+          Q.Q6_K: [208]}
 ROWS = 24
 
 
@@ -26,8 +27,8 @@ def write(path, name, fill):
 
 
 def blocks(rng, quant):
-    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales and denormals too. Of NaN there is no single bit pattern,
-    so no scale is one."""
+    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales and
+    denormals too. Of NaN there is no single bit pattern, so no scale is one."""
     size = gguf.GGML_QUANT_SIZES[quant][1]
     raw = rng.integers(0, 256, (ROWS * 3, size), dtype=np.uint8)
     for at in HALVES[quant]:
@@ -46,16 +47,17 @@ def types(folder):
     not_nan = everything[~np.isnan((everything.astype(np.uint32) << 16).view(np.float32))]
     tensors["BF16"] = (not_nan.view(np.uint8).reshape(2, -1), Q.BF16)
     tensors["F32"] = (rng.standard_normal((2, 3, 5)).astype(np.float32), Q.F32)
-    write(f"{folder}/types.gguf", "types", lambda w: [w.add_tensor(name, data, raw_dtype=q) for name, (data, q) in tensors.items()])
+    write(f"{folder}/types.gguf", "types",
+          lambda w: [w.add_tensor(name, data, raw_dtype=q) for name, (data, q) in tensors.items()])
     with np.errstate(all="ignore"):
         want = {name: np.ascontiguousarray(gguf.dequantize(data, q)) for name, (data, q) in tensors.items()}
     save_file(want, f"{folder}/want.safetensors")
 
 
 def values(w):
-    scalars = {T.UINT8: 200, T.INT8: -100, T.UINT16: 60000, T.INT16: -30000, T.UINT32: 4000000000, T.INT32: -2000000000, T.FLOAT32: 0.1, T.BOOL: True,
-        T.STRING: "häll\no",
-               T.UINT64: 2**63 + 5, T.INT64: -(2**62), T.FLOAT64: 0.1}
+    scalars = {T.UINT8: 200, T.INT8: -100, T.UINT16: 60000, T.INT16: -30000, T.UINT32: 4000000000, T.INT32: -2000000000,
+               T.FLOAT32: 0.1, T.BOOL: True, T.STRING: "häll\no", T.UINT64: 2**63 + 5, T.INT64: -(2**62),
+               T.FLOAT64: 0.1}
     for kind, value in scalars.items():
         w.add_key_value(f"one.{kind.name.lower()}", value, kind)
     w.add_array("list.int32", [3, -4, 5])

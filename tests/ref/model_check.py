@@ -1,13 +1,16 @@
-"""Opens with transformers and peft what hone wrote: model_check.py (MODEL_FOLDER LOGITS.safetensors ADAPTER_FOLDER|-)... LOGITS holds ids (as fp32), start (as
-fp32), logits and tolerance; logits are hone's. Adapters are written again by peft, as ADAPTER_FOLDER/back. Exit status 0 when theirs agree within tolerance
-times the largest magnitude; else what differs is on stderr."""
+"""Opens with transformers and peft what hone wrote: model_check.py (MODEL_FOLDER LOGITS.safetensors
+ADAPTER_FOLDER|-)... LOGITS holds ids (as fp32), start (as fp32), logits and tolerance; logits are
+hone's. Adapters are written again by peft, as ADAPTER_FOLDER/back. Exit status 0 when theirs agree
+within tolerance times the largest magnitude; else what differs is on stderr."""
 import sys, torch, transformers
 from safetensors.torch import load_file
 
 
 def check(folder, logits, adapter):
     e = load_file(logits)
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                                    attn_implementation="eager",
+                                                                    output_loading_info=True)
     if info["missing_keys"] or info["unexpected_keys"]:
         sys.exit(f"{folder}: {info}")
     if adapter != "-":

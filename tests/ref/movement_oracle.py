@@ -1,7 +1,9 @@
-"""Fixtures for tests/runner/test_movement.c: what torch does when it copies and fills strided views. usage: movement_oracle.py OUT.json
+"""Fixtures for tests/runner/test_movement.c: what torch does when it copies and fills strided views.
+usage: movement_oracle.py OUT.json
 
-A case is {dst, src, dst_before, src_data, expected} (copy) or {dst, value, dst_before, expected} (fill); memory in hex. Values that a float cannot keep
-in an integer type are left out: there torch's CPU and GPU differ."""
+A case is {dst, src, dst_before, src_data, expected} (copy) or {dst, value, dst_before, expected}
+(fill); memory in hex. Values that a float cannot keep in an integer type are left out: there
+torch's CPU and GPU differ."""
 import itertools
 import json
 import os
@@ -10,7 +12,8 @@ import sys
 
 import torch
 
-DTYPES = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32", "int64", "uint8", "bool"]
+DTYPES = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8", "int16", "int32",
+          "int64", "uint8", "bool"]
 ELEMENTS = 96
 
 
@@ -24,11 +27,12 @@ def memory(name, rng):
         return torch.tensor([rng.random() < 0.5 for _ in range(ELEMENTS)])
     if name.startswith("float") or name == "bfloat16":
         special = [0.0, -0.0, 0.5, -1.5, 2.5, 100.25, -100.75, 1e-3, 3.0625]
-        return torch.tensor([rng.choice(special) if rng.random() < 0.3 else rng.uniform(-120, 120) for _ in range(ELEMENTS)],
-                            dtype=torch.float64).to(dtype(name))
+        return torch.tensor([rng.choice(special) if rng.random() < 0.3 else rng.uniform(-120, 120)
+                             for _ in range(ELEMENTS)], dtype=torch.float64).to(dtype(name))
     info = torch.iinfo(dtype(name))
-    return torch.tensor([rng.choice([info.min, info.max, 0, 1]) if rng.random() < 0.2 else rng.randint(max(info.min, -(1 << 62)), min(info.max, 1 << 62))
-                         for _ in range(ELEMENTS)], dtype=dtype(name))
+    return torch.tensor([rng.choice([info.min, info.max, 0, 1]) if rng.random() < 0.2
+                         else rng.randint(max(info.min, -(1 << 62)), min(info.max, 1 << 62)) for _ in range(ELEMENTS)],
+                        dtype=dtype(name))
 
 
 def view(shape, rng, gaps):
@@ -59,7 +63,8 @@ def cases(rng):
             do, ds = view(shape, rng, rng.random() < 0.5)
             if shape and rng.random() < 0.2:
                 ss[0] = 0
-            case = {"dst": describe(a, do, shape, ds), "src": describe(b, so, shape, ss), "dst_before": raw(dst), "src_data": raw(src)}
+            case = {"dst": describe(a, do, shape, ds), "src": describe(b, so, shape, ss), "dst_before": raw(dst),
+                    "src_data": raw(src)}
             s = torch.as_strided(src, shape, ss, so)
             if a.startswith(("int", "uint")) and (b.startswith("float") or b == "bfloat16"):
                 info = torch.iinfo(dtype(a))
@@ -71,7 +76,8 @@ def cases(rng):
             yield case
     for a in DTYPES:
         for value in (0, 1, -1, 7, 0.1):
-            if a == "bool" and value not in (0, 1) or a.startswith("uint") and value < 0 or not dtype(a).is_floating_point and value != int(value):
+            if (a == "bool" and value not in (0, 1) or a.startswith("uint") and value < 0
+                    or not dtype(a).is_floating_point and value != int(value)):
                 continue
             shape = rng.choice(shapes)
             dst = memory(a, rng)

@@ -2,8 +2,9 @@
 
     python tests/ref/ops_oracle.py OUT_DIR      writes OUT_DIR/<family>.safetensors
 
-Tensors are named <case number>.<name>; what a case needs beside tensors (sizes, flags, numbers) is a 1-d tensor of float64 named <case>.args.
-Inputs are rounded to float32 first, so that both sides start from the same numbers.
+Tensors are named <case number>.<name>; what a case needs beside tensors (sizes, flags, numbers) is
+a 1-d tensor of float64 named <case>.args. Inputs are rounded to float32 first, so that both sides
+start from the same numbers.
 """
 import os
 import sys
@@ -37,8 +38,8 @@ class Family:
 
 def matmul():
     f = Family("matmul")
-    sizes = [(1, 1, 1), (1, 31, 33), (31, 1, 127), (31, 33, 127), (33, 127, 31), (127, 130, 64), (2, 1000, 257), (16, 515, 96), (130, 70, 700),
-             (1, 300, 1030), (35, 97, 16)]
+    sizes = [(1, 1, 1), (1, 31, 33), (31, 1, 127), (31, 33, 127), (33, 127, 31), (127, 130, 64), (2, 1000, 257),
+             (16, 515, 96), (130, 70, 700), (1, 300, 1030), (35, 97, 16)]
     for M, N, K in sizes:
         for at in (0, 1):
             for bt in (0, 1):
@@ -60,7 +61,8 @@ def norm():
             rstd = torch.rsqrt((x * x).mean(1) + eps)
             y = x * rstd[:, None] * w
             dx, dw = torch.autograd.grad(y, (x, w), dy)
-            f.case([M, N, eps, acc], x=x, w=w, dy=dy, dx0=dx0, dw0=dw0, y=y, rstd=rstd, dx=dx + (dx0 if acc else 0), dw=dw + dw0)
+            f.case([M, N, eps, acc], x=x, w=w, dy=dy, dx0=dx0, dw0=dw0, y=y, rstd=rstd, dx=dx + (dx0 if acc else 0),
+                   dw=dw + dw0)
     return f
 
 
@@ -87,7 +89,8 @@ def rope():
         for inverse in (0, 1):
             c, s = table[pos, 0][:, None], table[pos, 1][:, None] * (-1 if inverse else 1)
             lo, hi = x[..., : HD // 2], x[..., HD // 2:]
-            f.case([T, NH, HD, inverse], x=x, table=table, pos=pos, want=torch.cat([lo * c - hi * s, hi * c + lo * s], -1))
+            f.case([T, NH, HD, inverse], x=x, table=table, pos=pos,
+                   want=torch.cat([lo * c - hi * s, hi * c + lo * s], -1))
     return f
 
 
@@ -103,9 +106,8 @@ def attend(q, k, v):
 
 def attention():
     f = Family("attention")
-    cases = [([1], 1, 1, 16), ([31, 33, 1], 4, 1, 16), ([127], 2, 2, 64), ([32, 64, 5], 4, 2, 32), ([65, 33], 3, 1, 34), ([40], 8, 2, 128),
-             ([300, 2, 130], 2, 1, 64), ([9], 2, 1, 256),
-             ([70, 31], 6, 2, 8)]
+    cases = [([1], 1, 1, 16), ([31, 33, 1], 4, 1, 16), ([127], 2, 2, 64), ([32, 64, 5], 4, 2, 32), ([65, 33], 3, 1, 34),
+             ([40], 8, 2, 128), ([300, 2, 130], 2, 1, 64), ([9], 2, 1, 256), ([70, 31], 6, 2, 8)]
     for lengths, NH, NKV, HD in cases:
         T = sum(lengths)
         q, k, v, dout = rand(T, NH, HD), rand(T, NKV, HD), rand(T, NKV, HD), rand(T, NH, HD)
@@ -120,7 +122,8 @@ def attention():
         dq, dk, dv = torch.autograd.grad(out, (q, k, v), dout)
         start = torch.tensor([0] + [sum(lengths[: i + 1]) for i in range(len(lengths))])
         pos = torch.cat([torch.arange(n) for n in lengths])
-        f.case([T, len(lengths), NH, NKV, HD], q=q, k=k, v=v, dout=dout, start=start, pos=pos, out=out, lse=torch.cat(lses), dq=dq, dk=dk, dv=dv)
+        f.case([T, len(lengths), NH, NKV, HD], q=q, k=k, v=v, dout=dout, start=start, pos=pos, out=out,
+               lse=torch.cat(lses), dq=dq, dk=dk, dv=dv)
     return f
 
 
@@ -133,8 +136,8 @@ def mlp():
         gate.requires_grad_(), up.requires_grad_()
         out = torch.nn.functional.silu(gate) * up
         dgate, dup = torch.autograd.grad(out, (gate, up), dout)
-        f.case([n], gate=gate, up=up, dout=dout, y=y, out=out, dgate=dgate, dup=dup, axpyed=y - 0.75 * up, scaled=1.5 * y,
-               sum_squares=(y * y).sum()[None])
+        f.case([n], gate=gate, up=up, dout=dout, y=y, out=out, dgate=dgate, dup=dup, axpyed=y - 0.75 * up,
+               scaled=1.5 * y, sum_squares=(y * y).sum()[None])
     return f
 
 
@@ -155,7 +158,8 @@ def head():
             p = logp.exp()
             entropy = -(p * torch.where(p > 0, logp, 0.0)).sum(-1)
             (dlogits,) = torch.autograd.grad(chosen, logits, g)
-            f.case([N, V, t], logits=logits, targets=targets, g=g, logprob=chosen, entropy=entropy, lse=(logits / t).logsumexp(-1), dlogits=dlogits)
+            f.case([N, V, t], logits=logits, targets=targets, g=g, logprob=chosen, entropy=entropy,
+                   lse=(logits / t).logsumexp(-1), dlogits=dlogits)
     return f
 
 
@@ -172,7 +176,8 @@ def optim():
             p.grad = g.clone()
             opt.step()
         state = opt.state[p]
-        f.case([n, lr, b1, b2, eps, wd, len(grads)], p0=p0, grads=torch.stack(grads), p=p, m=state["exp_avg"], v=state["exp_avg_sq"])
+        f.case([n, lr, b1, b2, eps, wd, len(grads)], p0=p0, grads=torch.stack(grads), p=p, m=state["exp_avg"],
+               v=state["exp_avg_sq"])
     return f
 
 

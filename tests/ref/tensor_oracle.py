@@ -1,7 +1,10 @@
-"""Files written by the safetensors package for tests/tensor/test_safetensors.c, and the check of a file that hone wrote.
+"""Files written by the safetensors package for tests/tensor/test_safetensors.c, and the check of a
+file that hone wrote.
 
-    python tests/ref/tensor_oracle.py OUT_DIR             writes OUT_DIR/{all,empty,f8}.safetensors and OUT_DIR/sharded/
-    python tests/ref/tensor_oracle.py --check FILE        exit 0 when FILE holds what test_write wrote
+    python tests/ref/tensor_oracle.py OUT_DIR             writes OUT_DIR/{all,empty,f8}.safetensors
+                                                          and OUT_DIR/sharded/
+    python tests/ref/tensor_oracle.py --check FILE        exit 0 when FILE holds what test_write
+                                                          wrote
 """
 import json
 import os

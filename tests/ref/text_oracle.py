@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""Oracle of the tokenizer tests: small tokenizers of the known kinds, and what Hugging Face's tokenizers does with many texts.
+"""Oracle of the tokenizer tests: small tokenizers of the known kinds, and what Hugging Face's
+tokenizers does with many texts.
 
 usage: text_oracle.py OUT
-Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; three lists of u32 count, i32 items: ids with added tokens and
-what the post-processor adds; ids without either; bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries tell where words
-end, so ids alone would not show a wrong split). A count of 0xffffffff: this list is left out. Then two strings of u32 bytes, bytes: the first ids decoded,
-special tokens skipped and kept. All little-endian, no terminators. The tokenizers are trained on this repository's own files, so nothing has to be downloaded.
 
-Texts: 2000 to 5000 fuzz strings for each kind, assigned code points alone, between letters and after a space for the four kinds that models have, canonical
-compositions, long words. HONE_FUZZ_TEXTS=N raises the fuzz strings of those four to N and takes every code point; without it CJK ideographs and Hangul
-syllables, which are alike, are sampled (make fuzz-text: all, 50000). An added token between two texts makes them strangers to each other, so many small ones
-share a case."""
+Writes OUT/<kind>/tokenizer.json and OUT/<kind>/cases.bin. A case is: u32 bytes of text, text; three
+lists of u32 count, i32 items: ids with added tokens and what the post-processor adds; ids without
+either; bytes of each word that the pre-tokenizer makes of the whole text (few vocabulary entries
+tell where words end, so ids alone would not show a wrong split). A count of 0xffffffff: this list
+is left out. Then two strings of u32 bytes, bytes: the first ids decoded, special tokens skipped and
+kept. All little-endian, no terminators. The tokenizers are trained on this repository's own files,
+so nothing has to be downloaded.
+
+Texts: 2000 to 5000 fuzz strings for each kind, assigned code points alone, between letters and
+after a space for the four kinds that models have, canonical compositions, long words.
+HONE_FUZZ_TEXTS=N raises the fuzz strings of those four to N and takes every code point; without it
+CJK ideographs and Hangul syllables, which are alike, are sampled (make fuzz-text: all, 50000). An
+added token between two texts makes them strangers to each other, so many small ones share a case."""
 import hashlib
 import itertools
 import json
@@ -26,9 +32,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 LLAMA = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
-QWEN35 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-FOREIGN = ["Größe café naïve señor", "速度 快い カーネル 커널 최적화", "скорость ядра", "गति तेज़ है", "سرعة النواة", "e\u0301a\u0308o\u0302 n\u0303",
-           "👩‍🚀🚀✨ 1½ ²³ Ⅷ 𝔘"] * 40
+QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|"
+          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+FOREIGN = ["Größe café naïve señor", "速度 快い カーネル 커널 최적화", "скорость ядра", "गति तेज़ है", "سرعة النواة",
+           "e\u0301a\u0308o\u0302 n\u0303", "👩‍🚀🚀✨ 1½ ²³ Ⅷ 𝔘"] * 40
 
 
 def corpus():
@@ -49,31 +56,39 @@ def split(pattern):
 
 def chat_tokens():
     names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    return [AddedToken(n, special=True, normalized=False) for n in names] + [AddedToken(n, special=False, normalized=False) for n in ("<think>", "</think>")]
+    return ([AddedToken(n, special=True, normalized=False) for n in names]
+            + [AddedToken(n, special=False, normalized=False) for n in ("<think>", "</think>")])
 
 
 def odd_tokens():
-    # Their letters are outside the byte alphabet on purpose: tokenizers decodes an added "é" as the byte 0xe9, hone as "é".
+    # Their letters are outside the byte alphabet on purpose: tokenizers decodes an added "é" as the
+    # byte 0xe9, hone as "é".
     return [
-        AddedToken("<mask>", special=True, lstrip=True, normalized=False), AddedToken("<fill>", special=True, rstrip=True, normalized=False),
-        AddedToken("<both>", lstrip=True, rstrip=True, normalized=False), AddedToken("wőrd", single_word=True, normalized=True),
-        AddedToken("<|im", normalized=False), AddedToken("kernel_", normalized=True), AddedToken("cafo\u030b", normalized=True),
-        AddedToken("\n\n\n", normalized=False), AddedToken("速度", single_word=True, normalized=False), AddedToken("<mask", normalized=False),
+        AddedToken("<mask>", special=True, lstrip=True, normalized=False),
+        AddedToken("<fill>", special=True, rstrip=True, normalized=False),
+        AddedToken("<both>", lstrip=True, rstrip=True, normalized=False),
+        AddedToken("wőrd", single_word=True, normalized=True),
+        AddedToken("<|im", normalized=False), AddedToken("kernel_", normalized=True),
+        AddedToken("cafo\u030b", normalized=True),
+        AddedToken("\n\n\n", normalized=False), AddedToken("速度", single_word=True, normalized=False),
+        AddedToken("<mask", normalized=False),
     ]
 
 
 def flag_tokens():
-    """Two tokens for every combination of flags: <f0> to <f31>, and a word each; and contents that overlap them and each other.
-    None is white space with lstrip: tokenizers panics ("AddedVocabulary bad split") where such a one lies in white space that the token before it took
+    """Two tokens for every combination of flags: <f0> to <f31>, and a word each; and contents that
+    overlap them and each other. None is white space with lstrip: tokenizers panics
+    ("AddedVocabulary bad split") where such a one lies in white space that the token before it took
     along."""
     tokens = []
     for n, (special, normalized, single_word, lstrip, rstrip) in enumerate(itertools.product((False, True), repeat=5)):
         for content in (f"<f{n}>", f"ő{n}wőrd"):
-            tokens.append(AddedToken(content, special=special, normalized=normalized, single_word=single_word, lstrip=lstrip, rstrip=rstrip))
-    overlapping = ("<f", "<f1", "f12>", "<f3><f4>", "5> <f6", ">", "<f7>\n", " <f8>", "ő9w", "őrd", "őrdő10", "wőrd11", "o\u030b12", "ő13wőrd\u0301",
-                   " \n ", "\u3000")
-    return tokens + [AddedToken(c, special=i % 3 == 0, normalized=i % 2 == 0, lstrip=i % 5 == 0 and not c.isspace(), rstrip=i % 4 == 0, single_word=i % 7 == 0)
-                     for i, c in enumerate(overlapping)]
+            tokens.append(AddedToken(content, special=special, normalized=normalized, single_word=single_word,
+                                     lstrip=lstrip, rstrip=rstrip))
+    overlapping = ("<f", "<f1", "f12>", "<f3><f4>", "5> <f6", ">", "<f7>\n", " <f8>", "ő9w", "őrd", "őrdő10", "wőrd11",
+                   "o\u030b12", "ő13wőrd\u0301", " \n ", "\u3000")
+    return (tokens + [AddedToken(c, special=i % 3 == 0, normalized=i % 2 == 0, lstrip=i % 5 == 0 and not c.isspace(),
+                                 rstrip=i % 4 == 0, single_word=i % 7 == 0) for i, c in enumerate(overlapping)])
 
 
 def qwen(t):
@@ -94,7 +109,8 @@ def gpt2_prefix(t):
 
 def llama3(t):
     t.pre_tokenizer = split(LLAMA)
-    return [AddedToken("<|begin_of_text|>", special=True, normalized=False), AddedToken("<|eot_id|>", special=True, normalized=False)]
+    return [AddedToken("<|begin_of_text|>", special=True, normalized=False),
+            AddedToken("<|eot_id|>", special=True, normalized=False)]
 
 
 def smollm(t):
@@ -140,32 +156,42 @@ KINDS = {
 MAIN = ("qwen", "smollm", "gpt2", "llama3")   # those of models that hone is for
 TEXTS = {kind: 5000 for kind in MAIN}   # 2000 for the others
 SEPARATOR = "\x01"   # an added token of every kind
-EVERY_CONTEXT = ("qwen35",)   # all code points in longer contexts: its pattern tells all classes apart, and the others share them
+# all code points in longer contexts: its pattern tells all classes apart, and the others share them
+EVERY_CONTEXT = ("qwen35",)
 # The pieces that random texts are made of: what the patterns tell apart, and what splits in the middle of it.
 PIECES = [
-    " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S", "'T", "'ll", "'LL", "'Ve",
+    " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S",
+    "'T", "'ll", "'LL", "'Ve",
     "'\u017f", "'", "''",
-    "don't", "a", "Z", "kernel", "kernel_", "tl.load(", "ptr + offs", "mask=mask", "def ", "0", "12", "12345", "½", "٣", "Ⅷ", "é", "e\u0301", "cafe\u0301",
+    "don't", "a", "Z", "kernel", "kernel_", "tl.load(", "ptr + offs", "mask=mask", "def ", "0", "12", "12345", "½", "٣",
+    "Ⅷ", "é", "e\u0301", "cafe\u0301",
     "café", "cafo\u030b", "cafő",
-    "\u0301", "\u0323\u0307", "\u0307\u0323", "ö", "wőrd", "ß", "ﬁ", "速", "速度", "カ\u3099", "한", "\u1112\u1161\u11ab", "ا\u064b", "क\u093c", "\u0958", "\u212b",
-    "🚀", "👩‍🚀", "\ufe0f", "🇩🇪", "𝔘", "\U0001f13a", "_", "__", "->", "```", "#", "...", "!", "==", "{}", "\\", "\ufeff", "\ufffd", "\x00", "\x7f",
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im", "<think>", "</think>", "<mask>", "<mask", "<fill>", "<both>", "<", "|>", "<|eot_id|>", "\n\n\n",
-    *"\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2029\u202f\u205f", "\x1d", "\x1e", "\x1f", "\x0c", "\r", " \r\n ", "\r\r\n\n",
-    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "가각", "\u1100\u1161", "\u1100\u1161\u11a8", "각\u11a8", "\u11a8\u1161", "\ua960\ud7b0",
-    "e\u0323\u0301", "a\u0301\u0323\u0345", "@triton.jit\n", "x[:, None] ", "0x1F", "1e-6", "1_000", "f'{a!r}'", "i'm", "I'LL", "we'Re", "\u2019s", "n't",
-    "\u0897", "\u08d3", "a\u08d3\u0323", "\U00011935\U00011930", "\U00011938", "\U000105d2\u0307", "    ", "\n    ", "\n\n\t\t",
+    "\u0301", "\u0323\u0307", "\u0307\u0323", "ö", "wőrd", "ß", "ﬁ", "速", "速度", "カ\u3099", "한", "\u1112\u1161\u11ab",
+    "ا\u064b", "क\u093c", "\u0958", "\u212b",
+    "🚀", "👩‍🚀", "\ufe0f", "🇩🇪", "𝔘", "\U0001f13a", "_", "__", "->", "```", "#", "...", "!", "==", "{}", "\\", "\ufeff",
+    "\ufffd", "\x00", "\x7f",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im", "<think>", "</think>", "<mask>", "<mask", "<fill>", "<both>",
+    "<", "|>", "<|eot_id|>", "\n\n\n",
+    *"\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2029\u202f\u205f", "\x1d", "\x1e",
+    "\x1f", "\x0c", "\r", " \r\n ", "\r\r\n\n",
+    "👨‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "가각", "\u1100\u1161", "\u1100\u1161\u11a8", "각\u11a8",
+    "\u11a8\u1161", "\ua960\ud7b0",
+    "e\u0323\u0301", "a\u0301\u0323\u0345", "@triton.jit\n", "x[:, None] ", "0x1F", "1e-6", "1_000", "f'{a!r}'", "i'm",
+    "I'LL", "we'Re", "\u2019s", "n't",
+    "\u0897", "\u08d3", "a\u08d3\u0323", "\U00011935\U00011930", "\U00011938", "\U000105d2\u0307", "    ", "\n    ",
+    "\n\n\t\t",
 ]
 
 
-FLAG_PIECES = [t.content for t in flag_tokens()] + [" ", "  ", "\n", "\t", "\u3000", "\u00a0", "a", "_", "1", ".", "\u0301", "o\u030b", "ő", "w", "rd",
-                                                    "<f", ">", "速"]
+FLAG_PIECES = ([t.content for t in flag_tokens()] + [" ", "  ", "\n", "\t", "\u3000", "\u00a0", "a", "_", "1", ".",
+                                                     "\u0301", "o\u030b", "ő", "w", "rd", "<f", ">", "速"])
 
 
 def random_texts(rng, count, pieces=PIECES):
     for _ in range(count):
         n = rng.choice((1, 2, 3, 5, 9, 30))
-        yield "".join(rng.choice(pieces) if rng.random() < 0.95
-                      else chr(rng.choice((rng.randrange(1, 0x3000), rng.randrange(0xac00, 0xb000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
+        yield "".join(rng.choice(pieces) if rng.random() < 0.95 else chr(rng.choice((rng.randrange(1, 0x3000),
+            rng.randrange(0xac00, 0xb000), rng.randrange(0x1f000, 0x1fb00)))) for _ in range(n))
 
 
 def long_words():
@@ -182,7 +208,8 @@ def assigned():
             yield chr(cp)
 
 
-ALIKE = (range(0x3400, 0x9fff), range(0xac00, 0xd7a4), range(0x17000, 0x18d00), range(0x20000, 0x323b0))   # ideographs and syllables by the thousand
+# ideographs and syllables by the thousand
+ALIKE = (range(0x3400, 0x9fff), range(0xac00, 0xd7a4), range(0x17000, 0x18d00), range(0x20000, 0x323b0))
 
 
 def lone_code_points(chunk, step):
@@ -232,13 +259,14 @@ def train(kind):
     t.post_processor = processors.ByteLevel(trim_offsets=False)
     texts = corpus() if whole else [x for x in corpus() if x.isascii()]
     alphabet = pre_tokenizers.ByteLevel.alphabet() if whole else []
-    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet, special_tokens=[unk] if unk else [], show_progress=False))
+    t.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=1500, initial_alphabet=alphabet,
+                                                     special_tokens=[unk] if unk else [], show_progress=False))
     t.add_tokens([a for a in added if not a.special])
     t.add_special_tokens([a for a in added if a.special])
     if kind.startswith("llama3"):
         bos = "<|begin_of_text|>"
-        t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True),
-            processors.TemplateProcessing(single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])])
+        t.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=True), processors.TemplateProcessing(
+            single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, t.token_to_id(bos))])])
     o = json.loads(t.to_str())
     rng = random.Random(kind)
     o["model"]["merges"] = [m for m in o["model"]["merges"] if rng.random() >= dropped]
@@ -249,13 +277,15 @@ def train(kind):
 
 
 def put(out, code, items):
-    out.write(struct.pack(f"<I{len(items)}{code}", len(items), *items) if code == "i" else struct.pack("<I", len(items)) + items)
+    out.write(struct.pack(f"<I{len(items)}{code}", len(items), *items) if code == "i"
+              else struct.pack("<I", len(items)) + items)
 
 
 def write_cases(path, o, texts, shared):
     """shared: many small texts in one case, of which the first list is enough."""
     t = Tokenizer.from_str(json.dumps(o))
-    bare = Tokenizer.from_str(json.dumps({**o, "added_tokens": [a for a in o["added_tokens"] if a["content"] == "<|unk|>"], "post_processor": None}))
+    bare = Tokenizer.from_str(json.dumps(
+        {**o, "added_tokens": [a for a in o["added_tokens"] if a["content"] == "<|unk|>"], "post_processor": None}))
     left_out = struct.pack("<I", 0xffffffff)
     with open(path, "wb") as out:
         for some, whole in ((texts, True), (shared, False)):
@@ -267,7 +297,8 @@ def write_cases(path, o, texts, shared):
                 put(out, "i", a)
                 if whole:   # a character a byte: the byte alphabet
                     put(out, "i", b)
-                    put(out, "i", [len(word) for word, _ in t.pre_tokenizer.pre_tokenize_str(t.normalizer.normalize_str(text) if t.normalizer else text)])
+                    put(out, "i", [len(word) for word, _ in t.pre_tokenizer.pre_tokenize_str(
+                        t.normalizer.normalize_str(text) if t.normalizer else text)])
                 else:
                     out.write(left_out + left_out)
                 put(out, "s", skipped.encode())
@@ -280,15 +311,16 @@ def main():
     stamp, made_by = out / "made-by", hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest() + f" {count}"
     if stamp.exists() and stamp.read_text() == made_by:
         return
-    lone, contexts, normal = list(lone_code_points(64, 1 if count else 16)), list(code_point_texts(64)), list(normal_texts(8))
+    lone, contexts, normal = (list(lone_code_points(64, 1 if count else 16)), list(code_point_texts(64)),
+                              list(normal_texts(8)))
     for kind in KINDS:
         folder = out / kind
         folder.mkdir(parents=True, exist_ok=True)
         o = train(kind)
         (folder / "tokenizer.json").write_text(json.dumps(o, ensure_ascii=len(kind) % 2 == 0), encoding="utf-8")
         n = max(count, TEXTS[kind]) if kind in MAIN else TEXTS.get(kind, 2000)
-        texts = ["", *random_texts(random.Random(kind), n, FLAG_PIECES if kind.endswith("flags") else PIECES), *long_words(),
-                 *(normal if kind == "qwen" else normal[::20])]
+        texts = ["", *random_texts(random.Random(kind), n, FLAG_PIECES if kind.endswith("flags") else PIECES),
+                 *long_words(), *(normal if kind == "qwen" else normal[::20])]
         texts += contexts if kind in EVERY_CONTEXT else contexts[::40]
         write_cases(folder / "cases.bin", o, texts, lone if kind in MAIN else [])
     stamp.write_text(made_by)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Checks a tokenizer that hone trained: Hugging Face's tokenizers loads it, encodes to the same ids, and its own trainer gives the same merges.
+"""Checks a tokenizer that hone trained: Hugging Face's tokenizers loads it, encodes to the same ids,
+and its own trainer gives the same merges.
 
 usage: text_train_check.py DIR NFC
-DIR has tokenizer.json, files.txt (the texts' paths) and ids.bin (for each text: u32 count, ids), all written by tests/text/test_tokenizer_train.c."""
+
+DIR has tokenizer.json, files.txt (the texts' paths) and ids.bin (for each text: u32 count, ids),
+all written by tests/text/test_tokenizer_train.c."""
 import json
 import pathlib
 import struct
@@ -25,7 +28,8 @@ def main():
         at += 4 + 4 * count
         expected = ours.encode(text, add_special_tokens=False).ids
         if ids != expected:
-            sys.exit(f"text {i}: ids differ from position {next(k for k, (a, b) in enumerate(zip(ids + [-1], expected + [-1])) if a != b)}")
+            sys.exit(f"text {i}: ids differ from position "
+                     f"{next(k for k, (a, b) in enumerate(zip(ids + [-1], expected + [-1])) if a != b)}")
         if ours.decode(ids, skip_special_tokens=False) != (ours.normalizer.normalize_str(text) if nfc else text):
             sys.exit(f"text {i}: decoding does not give the text back")
     if at != len(data):
@@ -36,7 +40,8 @@ def main():
         theirs.normalizer = normalizers.NFC()
     theirs.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(QWEN), "isolated"),
                                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-    trainer = trainers.BpeTrainer(vocab_size=len(model["vocab"]), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=len(model["vocab"]), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  show_progress=False)
     theirs.train_from_iterator(texts, trainer)
     expected = json.loads(theirs.to_str())["model"]
     for i, (a, b) in enumerate(zip(model["merges"], expected["merges"])):

@@ -1,14 +1,21 @@
 """Corpus for the vm: Triton kernels as TTIR, with inputs and expected outputs.
 
-    python tests/ref/vm_corpus.py OUT_DIR                compiles every case without a GPU, writes OUT_DIR/<case>.json, .ttir and .bin
-    python tests/ref/vm_corpus.py --interpret OUT_DIR    runs the same cases on Triton's interpreter, writes OUT_DIR/<case>.interp
-    python tests/ref/vm_corpus.py --gpu OUT_DIR          runs the same cases on a GPU, writes OUT_DIR/<case>.gpu (tests/vm/vm_gpu.c compares)
-    ... --random N SEED DIR                              does the same for N random kernels, into DIR
-    ... --shard I/N                                      every N-th case from the I-th (0 is the first): several processes share the work
+    python tests/ref/vm_corpus.py OUT_DIR
+        compiles every case without a GPU, writes OUT_DIR/<case>.json, .ttir and .bin
+    python tests/ref/vm_corpus.py --interpret OUT_DIR
+        runs the same cases on Triton's interpreter, writes OUT_DIR/<case>.interp
+    python tests/ref/vm_corpus.py --gpu OUT_DIR
+        runs the same cases on a GPU, writes OUT_DIR/<case>.gpu (tests/vm/vm_gpu.c compares)
+    ... --random N SEED DIR
+        does the same for N random kernels, into DIR
+    ... --shard I/N
+        every N-th case from the I-th (0 is the first): several processes share the work
 
-Expected values come from PyTorch or NumPy in float64, or from exact integers, with an absolute tolerance for each element. <case>.json names, for
-each buffer, its dtype, bytes, and offsets in <case>.bin of its initial contents, its expected values (float64, or the dtype's own bits
-where the result is exact) and the tolerances (float64). The cases are in vm_kernels_*.py; random kernels in vm_random.py.
+Expected values come from PyTorch or NumPy in float64, or from exact integers, with an absolute
+tolerance for each element. <case>.json names, for each buffer, its dtype, bytes, and offsets in
+<case>.bin of its initial contents, its expected values (float64, or the dtype's own bits where the
+result is exact) and the tolerances (float64). The cases are in vm_kernels_*.py; random kernels in
+vm_random.py.
 """
 import argparse
 import json
@@ -26,8 +33,10 @@ import torch
 torch.set_num_threads(1)
 
 SIGNATURE = {
-    torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8e4nv", torch.float8_e5m2: "fp8e5",
-    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32",
+    torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "fp8e4nv", torch.float8_e5m2: "fp8e5",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8",
+    torch.uint16: "u16", torch.uint32: "u32",
     torch.uint64: "u64", torch.bool: "i1",
 }
 EPS = {torch.float32: 2.0**-24, torch.float64: 2.0**-53, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -38,10 +47,13 @@ COMPILED = {}   # TTIR by kernel, signature and constexprs: sizes are arguments
 
 
 class Case:
-    """args: tensors, numbers and constexprs in the kernel's order; expect: {argument name: (expected, tolerance)}; tolerance None means bit-equal."""
+    """args: tensors, numbers and constexprs in the kernel's order; expect: {argument name: (expected,
+    tolerance)}; tolerance None means bit-equal."""
 
-    def __init__(self, name, kernel, grid, args, expect, interpret=True, interpret_slack=1.0, grid_note=None, options=None):
-        self.name, self.kernel, self.grid, self.args, self.expect = name, kernel, tuple(grid) + (1,) * (3 - len(grid)), args, expect
+    def __init__(self, name, kernel, grid, args, expect, interpret=True, interpret_slack=1.0, grid_note=None,
+                 options=None):
+        self.name, self.kernel, self.grid, self.args, self.expect = (name, kernel, tuple(grid) + (1,) * (3 - len(grid)),
+                                                                     args, expect)
         self.interpret, self.interpret_slack, self.options = interpret, interpret_slack, options or {}
 
 
@@ -50,7 +62,8 @@ def add(*args, **kwargs):
 
 
 def ulps(expected, dtype, n):
-    """n units in the last place of dtype at each expected value (half an ulp is EPS times the value's binade, at most EPS * |value| * 2)."""
+    """n units in the last place of dtype at each expected value (half an ulp is EPS times the value's
+    binade, at most EPS * |value| * 2)."""
     return 2 * EPS[dtype] * expected.double().abs() * n + TINY[dtype] * n
 
 
@@ -82,11 +95,13 @@ def to_ttir(case):
             signature[name] = "i32" if -2**31 <= value < 2**31 else "i64"
         else:
             signature[name] = "fp32"
-    key = (case.kernel.fn.__name__, case.kernel.fn.__code__, tuple(signature.items()), str(sorted(constexprs.items(), key=lambda kv: kv[0])), str(case.options))
+    key = (case.kernel.fn.__name__, case.kernel.fn.__code__, tuple(signature.items()),
+           str(sorted(constexprs.items(), key=lambda kv: kv[0])), str(case.options))
     if key in COMPILED:
         return COMPILED[key]
     source = ASTSource(fn=case.kernel, signature=signature, constexprs=constexprs)
-    module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(), context)
+    module = source.make_ir(target, options, backend.get_codegen_implementation(options), backend.get_module_map(),
+                            context)
     COMPILED[key] = str(backend.make_ttir(module, {}, options, 90))
     return COMPILED[key]
 
@@ -131,14 +146,16 @@ def write_case(case, folder):
     with open(os.path.join(folder, case.name + ".bin"), "wb") as f:
         f.write(blob)
     with open(os.path.join(folder, case.name + ".json"), "w") as f:
-        json.dump({"name": case.name, "grid": case.grid, "args": args, "buffers": buffers, "interp_slack": case.interpret_slack}, f)
+        json.dump({"name": case.name, "grid": case.grid, "args": args, "buffers": buffers,
+                   "interp_slack": case.interpret_slack}, f)
 
 
 def run_case(case, folder, device, suffix):
     """Outputs as the interpreter or the GPU leaves them, in buffer order, each padded to 8 bytes."""
     args = {n: (v.clone().to(device) if isinstance(v, torch.Tensor) else v) for n, v in case.args.items()}
     case.kernel[case.grid](**args)
-    outputs = [raw(args[name].cpu()) for name, value in case.args.items() if isinstance(value, torch.Tensor) and name in case.expect]
+    outputs = [raw(args[name].cpu())
+               for name, value in case.args.items() if isinstance(value, torch.Tensor) and name in case.expect]
     with open(os.path.join(folder, case.name + suffix), "wb") as f:
         for data in outputs:
             f.write(data + b"\0" * (-len(data) % 8))
@@ -172,7 +189,8 @@ def make_cases(folder, only, shard):
 def main():
     p = argparse.ArgumentParser(description="corpus of kernels for the vm")
     p.add_argument("folder")
-    p.add_argument("--interpret", action="store_true", help="run on Triton's interpreter instead of writing TTIR and expectations")
+    p.add_argument("--interpret", action="store_true",
+                   help="run on Triton's interpreter instead of writing TTIR and expectations")
     p.add_argument("--gpu", action="store_true", help="run on a GPU instead")
     p.add_argument("--shard", default="0/1", help="I/N: every N-th case from the I-th")
     p.add_argument("--only", default="", help="cases whose name contains this")

@@ -58,8 +58,10 @@ for rows, cols in [(3, 1), (5, 33), (4, 128), (2, 1000)]:
     x, w, b = randn(rows, cols), randn(cols), randn(cols)
     want = torch.softmax(x.double(), 1)
     # the rounding of x - max is magnified by its size; then exp, the pairwise sum and the division
-    rel = EPS[F32] * ((x.max(1, keepdim=True).values - x).double() + (x.max() - x.min()).item() + math.log2(cols + 1) + 6)
-    add(f"softmax_{rows}x{cols}", softmax, (rows,), dict(x=x, o=torch.zeros(rows, cols), cols=cols, stride=cols, BLOCK=pow2(cols)),
+    rel = EPS[F32] * ((x.max(1, keepdim=True).values - x).double() + (x.max() - x.min()).item() + math.log2(cols + 1)
+                      + 6)
+    add(f"softmax_{rows}x{cols}", softmax, (rows,),
+        dict(x=x, o=torch.zeros(rows, cols), cols=cols, stride=cols, BLOCK=pow2(cols)),
         dict(o=(want, rel * want + TINY[F32])), interpret_slack=8.0)
     xd = x.double()
     for dtype in [F32, F16, BF16]:
@@ -68,15 +70,16 @@ for rows, cols in [(3, 1), (5, 33), (4, 128), (2, 1000)]:
         inv = (d.square().mean(1, keepdim=True) + 1e-5).rsqrt()
         want = d * inv * w.double() + b.double()
         # mean: log2(n) + 2 roundings of mean|x|; everything after it relative: about 12 more
-        err = EPS[F32] * ((math.log2(cols + 1) + 4) * (xt.abs().mean(1, keepdim=True) + d.abs()) * inv * (1 + d.abs() * inv) * w.double().abs() * 4
-                          + 12 * (want - b.double()).abs() + 2 * want.abs())
+        err = EPS[F32] * ((math.log2(cols + 1) + 4) * (xt.abs().mean(1, keepdim=True) + d.abs()) * inv * (1
+            + d.abs() * inv) * w.double().abs() * 4 + 12 * (want - b.double()).abs() + 2 * want.abs())
         if dtype != F32:
             err = err + EPS[dtype] * 1.01 * want.abs() + TINY[dtype]
         add(f"layernorm_{short(dtype)}_{rows}x{cols}", layernorm, (rows,),
-            dict(x=x.to(dtype), w=w, b=b, o=torch.zeros(rows, cols, dtype=dtype), cols=cols, eps=1e-5, BLOCK=pow2(cols)),
-            dict(o=(want, err)), interpret=dtype != BF16, interpret_slack=2.0)
+            dict(x=x.to(dtype), w=w, b=b, o=torch.zeros(rows, cols, dtype=dtype), cols=cols, eps=1e-5,
+                 BLOCK=pow2(cols)), dict(o=(want, err)), interpret=dtype != BF16, interpret_slack=2.0)
     want = xd * (xd.square().mean(1, keepdim=True) + 1e-6).rsqrt() * w.double()
-    add(f"rmsnorm_loop_{rows}x{cols}", rmsnorm_loop, (rows,), dict(x=x, w=w, o=torch.zeros(rows, cols), cols=cols, eps=1e-6, BLOCK=64),
+    add(f"rmsnorm_loop_{rows}x{cols}", rmsnorm_loop, (rows,),
+        dict(x=x, w=w, o=torch.zeros(rows, cols), cols=cols, eps=1e-6, BLOCK=64),
         dict(o=(want, EPS[F32] * 30 * want.abs() + TINY[F32])), interpret_slack=2.0)
 
 
@@ -108,19 +111,25 @@ for shape, axis, op in itertools.product(SHAPES, range(3), ["sum", "max", "min",
         x = (torch.randint(-9, 9, shape, generator=gen)).to(dtype)
         if dtype == F32 and op == "sum":
             x = randn(*shape)
-        args = dict(x=x, o=torch.zeros(out_shape, dtype=torch.int32 if "arg" in op else dtype), A=shape[0], B=shape[1], C=shape[2], AXIS=axis, OP=op)
+        args = dict(x=x, o=torch.zeros(out_shape, dtype=torch.int32 if "arg" in op else dtype), A=shape[0], B=shape[1],
+                    C=shape[2], AXIS=axis, OP=op)
         n = x.numpy()
         tolerance = None
         if op == "sum":
-            want = torch.from_numpy(n.astype(np.float64).sum(axis)) if dtype == F32 else torch.from_numpy(n.sum(axis, dtype=np.int32))
+            want = (torch.from_numpy(n.astype(np.float64).sum(axis)) if dtype == F32
+                    else torch.from_numpy(n.sum(axis, dtype=np.int32)))
             if dtype == F32:
-                tolerance = EPS[F32] * (math.log2(shape[axis]) + 1) * torch.from_numpy(np.abs(n).astype(np.float64).sum(axis))
+                tolerance = EPS[F32] * (math.log2(shape[axis])
+                                        + 1) * torch.from_numpy(np.abs(n).astype(np.float64).sum(axis))
         else:
-            want = torch.from_numpy({"max": lambda: n.max(axis), "min": lambda: n.min(axis), "xor": lambda: np.bitwise_xor.reduce(n, axis),
-                                     "argmax": lambda: n.argmax(axis), "argmin": lambda: n.argmin(axis)}[op]())
-        add(f"reduce_{op}_{short(dtype)}_{'x'.join(map(str, shape))}_axis{axis}", reduce_all, (1,), args, dict(o=(want, tolerance)), interpret_slack=4.0)
+            want = torch.from_numpy({"max": lambda: n.max(axis), "min": lambda: n.min(axis),
+                                     "xor": lambda: np.bitwise_xor.reduce(n, axis), "argmax": lambda: n.argmax(axis),
+                                     "argmin": lambda: n.argmin(axis)}[op]())
+        add(f"reduce_{op}_{short(dtype)}_{'x'.join(map(str, shape))}_axis{axis}", reduce_all, (1,), args,
+            dict(o=(want, tolerance)), interpret_slack=4.0)
 x = torch.randperm(512, generator=gen).to(F32).reshape(2, 16, 16)
-add("reduce_argmax_any", reduce_all, (1,), dict(x=x, o=torch.zeros(2, 16, dtype=torch.int32), A=2, B=16, C=16, AXIS=2, OP="argmax_any"),
+add("reduce_argmax_any", reduce_all, (1,),
+    dict(x=x, o=torch.zeros(2, 16, dtype=torch.int32), A=2, B=16, C=16, AXIS=2, OP="argmax_any"),
     dict(o=(x.argmax(2).to(torch.int32), None)))
 
 
@@ -132,16 +141,19 @@ def reduce_types(x, o, N: tl.constexpr, OP: tl.constexpr):
     else: tl.store(o, tl.min(v, 0))
 
 
-for dtype, n in itertools.product([torch.int8, torch.int16, torch.int64, torch.uint8, torch.uint32, F64, F16, BF16], [1, 2, 64, 1024]):
-    x = torch.randint(0, 100, (n,), generator=gen).to(dtype) if not dtype.is_floating_point else (torch.randint(-8, 8, (n,), generator=gen) / 8).to(dtype)
+for dtype, n in itertools.product([torch.int8, torch.int16, torch.int64, torch.uint8, torch.uint32, F64, F16, BF16],
+                                  [1, 2, 64, 1024]):
+    x = (torch.randint(0, 100, (n,), generator=gen).to(dtype) if not dtype.is_floating_point
+         else (torch.randint(-8, 8, (n,), generator=gen) / 8).to(dtype))
     for op in ["sum", "max", "min"]:
-        out = dtype if op != "sum" or dtype.is_floating_point or dtype.itemsize >= 4 else (torch.int32 if dtype.is_signed else torch.uint32)
+        out = (dtype if op != "sum" or dtype.is_floating_point or dtype.itemsize >= 4
+               else (torch.int32 if dtype.is_signed else torch.uint32))
         want = getattr(torch, op)(x.to(torch.int64) if not dtype.is_floating_point else x.double()).reshape(1)
         if op == "sum" and dtype == F16 and n == 1024:
             continue   # partial sums are no longer exact
         # bf16 is summed in f32
-        add(f"reduce1_{op}_{short(dtype)}_{n}", reduce_types, (1,), dict(x=x, o=torch.zeros(1, dtype=out), N=n, OP=op), dict(o=(want.to(out), None)),
-            interpret=dtype != BF16)
+        add(f"reduce1_{op}_{short(dtype)}_{n}", reduce_types, (1,), dict(x=x, o=torch.zeros(1, dtype=out), N=n, OP=op),
+            dict(o=(want.to(out), None)), interpret=dtype != BF16)
 
 
 @triton.jit
@@ -165,7 +177,8 @@ def welford(x, mean, var, cols, BLOCK: tl.constexpr):
 
 x = randn(5, 100) + 3
 add("welford", welford, (5,), dict(x=x, mean=torch.zeros(5), var=torch.zeros(5), cols=100, BLOCK=128),
-    dict(mean=(x.double().mean(1), 60 * EPS[F32] * 3), var=(x.double().var(1, correction=0), 120 * EPS[F32] * 10)), interpret_slack=2.0)
+    dict(mean=(x.double().mean(1), 60 * EPS[F32] * 3), var=(x.double().var(1, correction=0), 120 * EPS[F32] * 10)),
+    interpret_slack=2.0)
 
 
 @triton.jit
@@ -209,18 +222,20 @@ def flipped(f, x, axis, reverse):
     return f(x.flip(axis), axis).flip(axis) if reverse else f(x, axis)
 
 
-for (a, b), axis, reverse, dtype in itertools.product([(1, 64), (16, 8), (4, 1), (2, 256)], [0, 1], [False, True], [F32, torch.int32]):
+for (a, b), axis, reverse, dtype in itertools.product([(1, 64), (16, 8), (4, 1), (2, 256)], [0, 1], [False, True],
+                                                      [F32, torch.int32]):
     x = randn(a, b) if dtype == F32 else torch.randint(-9, 9, (a, b), generator=gen).to(dtype)
     args = lambda op: dict(x=x, o=torch.zeros(a, b, dtype=dtype), A=a, B=b, AXIS=axis, REVERSE=reverse, OP=op)
     want = flipped(torch.cumsum, x.double() if dtype == F32 else x, axis, reverse)
-    tolerance = EPS[F32] * (math.log2((a, b)[axis]) + 1) * flipped(torch.cumsum, x.double().abs(), axis, reverse) if dtype == F32 else None
+    tolerance = (EPS[F32] * (math.log2((a, b)[axis]) + 1) * flipped(torch.cumsum, x.double().abs(), axis, reverse)
+                 if dtype == F32 else None)
     add(f"cumsum_{short(dtype)}_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumsum"),
         dict(o=(want if dtype == F32 else want.to(dtype), tolerance)), interpret_slack=40.0)
     if dtype == F32:
         x = 1 + randn(a, b) * 0.1
         want = flipped(torch.cumprod, x.double(), axis, reverse)
-        add(f"cumprod_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumprod"), dict(o=(want, EPS[F32] * (a, b)[axis] * want.abs())),
-            interpret_slack=2.0)
+        add(f"cumprod_{a}x{b}_axis{axis}{'_reverse' * reverse}", scan, (1,), args("cumprod"),
+            dict(o=(want, EPS[F32] * (a, b)[axis] * want.abs())), interpret_slack=2.0)
 
 
 @triton.jit
@@ -247,13 +262,15 @@ for n in [2, 64, 512]:
         bound.append(g)
     add(f"scan_pairs_{n}", scan_pairs, (1,), dict(a=a, b=b, o=torch.zeros(n), last=torch.zeros(1), N=n),
         {"o": (torch.tensor(want, dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * torch.tensor(bound, dtype=F64)),
-         "last": (torch.tensor(want[-1:], dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * bound[-1])}, interpret_slack=8.0)
+         "last": (torch.tensor(want[-1:], dtype=F64), EPS[F32] * 4 * (math.log2(n) + 1) * bound[-1])},
+     interpret_slack=8.0)
 
 
 # ---- products ----
 
 @triton.jit
-def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr, OUT: tl.constexpr):
+def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
+           OUT: tl.constexpr):
     pid = tl.program_id(0)
     columns = tl.cdiv(N, BN)
     om = (pid // columns * BM + tl.arange(0, BM)) % M
@@ -274,7 +291,8 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
 
 
 def parts(x, precision):
-    """What the hardware multiplies, in float64: a list of (a part, b part) indices and a function giving the parts of a matrix."""
+    """What the hardware multiplies, in float64: a list of (a part, b part) indices and a function
+    giving the parts of a matrix."""
     def tf32(v):
         return (v.view(torch.int32) & ~0x1fff).view(F32)
 
@@ -286,11 +304,12 @@ def parts(x, precision):
             rest = rest - p
         return out
     bf = lambda v: v.bfloat16().float()
-    return {"tf32": lambda v: split(v, tf32, 1), "tf32x3": lambda v: split(v, tf32, 2), "bf16x3": lambda v: split(v, bf, 2),
-            "bf16x6": lambda v: split(v, bf, 3)}[precision](x)
+    return {"tf32": lambda v: split(v, tf32, 1), "tf32x3": lambda v: split(v, tf32, 2),
+            "bf16x3": lambda v: split(v, bf, 2), "bf16x6": lambda v: split(v, bf, 3)}[precision](x)
 
 
-PAIRS = {"tf32": [(0, 0)], "tf32x3": [(1, 0), (0, 1), (0, 0)], "bf16x3": [(1, 0), (0, 1), (0, 0)], "bf16x6": [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)]}
+PAIRS = {"tf32": [(0, 0)], "tf32x3": [(1, 0), (0, 1), (0, 0)], "bf16x3": [(1, 0), (0, 1), (0, 0)],
+         "bf16x6": [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1), (0, 0)]}
 
 
 def product(a, b, precision):
@@ -312,18 +331,20 @@ def matmul_case(name, m, n, k, dtype, precision="ieee", out=F32, store=None, blo
         tolerance = (k + 2) * EPS[out if out == F64 else F32] * (a.double().abs() @ b.double().abs())
         if F16 in (out, store) or BF16 in (out, store):
             narrow = store if store != F32 else out
-            tolerance = tolerance + EPS[narrow] * 1.01 * want.abs() * (math.ceil(k / blocks[2]) if out == F16 else 1) * (1 if out != F16 else 4) + TINY[narrow]
+            tolerance = (tolerance + EPS[narrow] * 1.01 * want.abs() * (math.ceil(k / blocks[2]) if out == F16 else 1)
+                         * (1 if out != F16 else 4) + TINY[narrow])
             if out == F16:
                 tolerance = tolerance + EPS[F16] * (a.double().abs() @ b.double().abs())
     grid = (math.ceil(m / blocks[0]) * math.ceil(n / blocks[1]),)
     tl_type = {F32: tl.float32, F64: tl.float64, F16: tl.float16, torch.int32: tl.int32}[out]
-    add(name, matmul, grid, dict(a=a, b=b, c=torch.zeros(m, n, dtype=store), M=m, N=n, K=k, BM=blocks[0], BN=blocks[1], BK=blocks[2], PRECISION=precision,
-                                 OUT=tl_type), dict(c=(want, tolerance)), **kw)
+    add(name, matmul, grid, dict(a=a, b=b, c=torch.zeros(m, n, dtype=store), M=m, N=n, K=k, BM=blocks[0], BN=blocks[1],
+                                 BK=blocks[2], PRECISION=precision, OUT=tl_type), dict(c=(want, tolerance)), **kw)
 
 
 for precision in ["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6"]:
     # the interpreter multiplies in f32 whatever the precision says
-    matmul_case(f"matmul_f32_{precision}", 50, 70, 40, F32, precision, interpret=precision == "ieee", interpret_slack=2.0)
+    matmul_case(f"matmul_f32_{precision}", 50, 70, 40, F32, precision, interpret=precision == "ieee",
+                interpret_slack=2.0)
 matmul_case("matmul_f16", 64, 64, 64, F16, interpret_slack=2.0)
 matmul_case("matmul_f16_odd", 33, 17, 29, F16, store=F16, interpret_slack=2.0)
 matmul_case("matmul_bf16", 40, 50, 60, BF16, store=BF16, interpret=False)
@@ -340,7 +361,8 @@ def batched_dot(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: t
     i, m, n, k = tl.arange(0, B), tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     x = tl.load(a + i[:, None, None] * M * K + m[None, :, None] * K + k[None, None, :])
     y = tl.load(b + i[:, None, None] * N * K + k[None, :, None] * N + n[None, None, :])
-    tl.store(c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :], tl.dot(x, y, input_precision="ieee"))
+    tl.store(c + i[:, None, None] * M * N + m[None, :, None] * N + n[None, None, :],
+             tl.dot(x, y, input_precision="ieee"))
 
 
 a, b = randn(4, 16, 32), randn(4, 32, 16)
@@ -355,8 +377,8 @@ def matmul_block_ptr(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: t
     pb = tl.make_block_ptr(b, (K, N), (N, 1), (0, pn * BN), (BK, BN), (1, 0))
     acc = tl.zeros((BM, BN), tl.float32)
     for _ in range(0, K, BK):
-        acc = tl.dot(tl.load(pa, boundary_check=(0, 1), padding_option="zero"), tl.load(pb, boundary_check=(0, 1), padding_option="zero"), acc,
-                     input_precision="ieee")
+        acc = tl.dot(tl.load(pa, boundary_check=(0, 1), padding_option="zero"),
+                     tl.load(pb, boundary_check=(0, 1), padding_option="zero"), acc, input_precision="ieee")
         pa = tl.advance(pa, (0, BK))
         pb = tl.advance(pb, (BK, 0))
     pc = tl.make_block_ptr(c, (M, N), (N, 1), (pm * BM, pn * BN), (BM, BN), (1, 0))
@@ -375,11 +397,13 @@ def matmul_descriptor(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: 
     dc.store([pm * BM, pn * BN], acc)
 
 
-for kernel, (m, n, k) in itertools.product([matmul_block_ptr, matmul_descriptor], [(32, 32, 32), (36, 44, 52), (4, 100, 8)]):
+for kernel, (m, n, k) in itertools.product([matmul_block_ptr, matmul_descriptor],
+                                           [(32, 32, 32), (36, 44, 52), (4, 100, 8)]):
     a, b = randn(m, k), randn(k, n)
     add(f"{kernel.fn.__name__}_{m}_{n}_{k}", kernel, (math.ceil(m / 16), math.ceil(n / 32)),
         dict(a=a, b=b, c=torch.zeros(m, n), M=m, N=n, K=k, BM=16, BN=32, BK=16),
-        dict(c=(a.double() @ b.double(), (k + 2) * EPS[F32] * (a.double().abs() @ b.double().abs()))), interpret_slack=2.0)
+        dict(c=(a.double() @ b.double(), (k + 2) * EPS[F32] * (a.double().abs() @ b.double().abs()))),
+        interpret_slack=2.0)
 
 
 @triton.jit
@@ -403,13 +427,16 @@ def times_scale(x, s):     # (lines, k) and (lines, k / 32)
 
 for m, n, k in [(16, 32, 64), (32, 16, 128)]:
     a, b = randn(m, k).to(torch.float8_e4m3fn), randn(k, n).to(torch.float8_e5m2)
-    sa, sb, q = powers(m, k // 32), powers(n, k // 32), torch.randint(0, 256, (k // 2, n), generator=gen).to(torch.uint8)
+    sa, sb, q = (powers(m, k // 32), powers(n, k // 32),
+                 torch.randint(0, 256, (k // 2, n), generator=gen).to(torch.uint8))
     fours = torch.tensor([0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6], dtype=F64)
     left, right = times_scale(a.float(), sa), times_scale(b.float().T, sb).T
     packed = times_scale(torch.stack([fours[(q & 15).long()], fours[(q >> 4).long()]], 1).reshape(k, n).T, sb).T
     plain = a.double()
-    add(f"dot_scaled_{m}_{n}_{k}", dot_scaled, (1,), dict(a=a, sa=sa, b=b, sb=sb, q=q, o=torch.zeros(m, n), p=torch.zeros(m, n), M=m, N=n, K=k),
-        dict(o=(left @ right, (k + 2) * EPS[F32] * (left.abs() @ right.abs())), p=(plain @ packed, (k + 2) * EPS[F32] * (plain.abs() @ packed.abs()))),
+    add(f"dot_scaled_{m}_{n}_{k}", dot_scaled, (1,),
+        dict(a=a, sa=sa, b=b, sb=sb, q=q, o=torch.zeros(m, n), p=torch.zeros(m, n), M=m, N=n, K=k),
+        dict(o=(left @ right, (k + 2) * EPS[F32] * (left.abs() @ right.abs())),
+             p=(plain @ packed, (k + 2) * EPS[F32] * (plain.abs() @ packed.abs()))),
         interpret=False)
 
 
@@ -422,11 +449,13 @@ def rows_through_descriptors(x, rows, o, total, M, N, column, B: tl.constexpr, C
 
 
 for column in (0, 20, 36):
-    x, rows = randn(50, 40), torch.randperm(60, generator=gen)[:16].int()     # some rows lie outside: 0 when read, nothing when written
+    # some rows lie outside: 0 when read, nothing when written
+    x, rows = randn(50, 40), torch.randperm(60, generator=gen)[:16].int()
     inside, width = rows[rows < 50].long(), min(16, 40 - column)
     o, total = torch.zeros(50, 40), torch.ones(50, 40)
     o[inside, column:column + width] = x[inside, column:column + width]
-    total[4:20, column:column + width] += torch.where(rows[:, None] < 50, x[rows.clamp(max=49).long()], 0.0)[:, column:column + width]
+    total[4:20, column:column + width] += torch.where(rows[:, None] < 50, x[rows.clamp(max=49).long()],
+                                                      0.0)[:, column:column + width]
     add(f"rows_through_descriptors_{column}", rows_through_descriptors, (1,),
         dict(x=x, rows=rows, o=torch.zeros(50, 40), total=torch.ones(50, 40), M=50, N=40, column=column, B=16, C=16),
         dict(o=(o, None), total=(total, None)), interpret=False)
@@ -444,7 +473,8 @@ def transpose(x, o, M, N, B: tl.constexpr):
 
 for dtype in [F32, torch.int8, F64, BF16]:
     x = torch.randint(-99, 99, (37, 21), generator=gen).to(dtype)
-    add(f"transpose_{short(dtype)}", transpose, (3, 2), dict(x=x, o=torch.zeros(21, 37, dtype=dtype), M=37, N=21, B=16), dict(o=(x.T.contiguous(), None)))
+    add(f"transpose_{short(dtype)}", transpose, (3, 2), dict(x=x, o=torch.zeros(21, 37, dtype=dtype), M=37, N=21, B=16),
+        dict(o=(x.T.contiguous(), None)))
 
 
 @triton.jit
@@ -462,9 +492,12 @@ def shapes(x, p, q, r, s, t, u):
 
 
 x = torch.arange(64, dtype=F32)
-add("shapes", shapes, (1,), dict(x=x, p=torch.zeros(64), q=torch.zeros(32), r=torch.zeros(64), s=torch.zeros(128), t=torch.zeros(128), u=torch.zeros(256)),
-    dict(p=(x.reshape(2, 4, 8).permute(2, 0, 1).flatten(), None), q=(x[0::2] - x[1::2], None), r=(torch.stack([x[1::2], x[0::2]], 1).flatten(), None),
-         s=(torch.stack([x, 2 * x], 1).flatten(), None), t=(torch.cat([x, x + 1]), None), u=(x.reshape(1, 64, 1).expand(2, 64, 2).flatten(), None)))
+add("shapes", shapes, (1,), dict(x=x, p=torch.zeros(64), q=torch.zeros(32), r=torch.zeros(64), s=torch.zeros(128),
+                                 t=torch.zeros(128), u=torch.zeros(256)),
+    dict(p=(x.reshape(2, 4, 8).permute(2, 0, 1).flatten(), None), q=(x[0::2] - x[1::2], None),
+         r=(torch.stack([x[1::2], x[0::2]], 1).flatten(), None),
+         s=(torch.stack([x, 2 * x], 1).flatten(), None), t=(torch.cat([x, x + 1]), None),
+         u=(x.reshape(1, 64, 1).expand(2, 64, 2).flatten(), None)))
 
 
 @triton.jit
@@ -476,7 +509,8 @@ def sort_and_flip(x, o, f, N: tl.constexpr):
 
 for n, dtype in [(2, F32), (64, F32), (256, torch.int32)]:
     x = torch.randint(-500, 500, (n,), generator=gen).to(dtype)
-    add(f"sort_and_flip_{short(dtype)}_{n}", sort_and_flip, (1,), dict(x=x, o=torch.zeros(n, dtype=dtype), f=torch.zeros(n, dtype=dtype), N=n),
+    add(f"sort_and_flip_{short(dtype)}_{n}", sort_and_flip, (1,),
+        dict(x=x, o=torch.zeros(n, dtype=dtype), f=torch.zeros(n, dtype=dtype), N=n),
         dict(o=(x.sort().values, None), f=(x.flip(0), None)))
 
 
@@ -488,5 +522,6 @@ def gather_histogram(x, i, g, h, N: tl.constexpr):
 
 
 x, i = randn(64), torch.randint(0, 16, (64,), generator=gen).to(torch.int32)
-add("gather_histogram", gather_histogram, (1,), dict(x=x, i=i, g=torch.zeros(64), h=torch.zeros(16, dtype=torch.int32), N=64),
+add("gather_histogram", gather_histogram, (1,),
+    dict(x=x, i=i, g=torch.zeros(64), h=torch.zeros(16, dtype=torch.int32), N=64),
     dict(g=(x[i.long()], None), h=(torch.bincount(i, minlength=16).to(torch.int32), None)))

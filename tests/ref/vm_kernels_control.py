@@ -35,7 +35,8 @@ def collatz_steps(v):
 
 
 x = torch.tensor([1, 2, 3, 7, 27, 97], dtype=I32)
-add("collatz", collatz, (1,), dict(x=x, o=torch.zeros(6, dtype=I32), N=6), dict(o=(torch.tensor([collatz_steps(v) for v in x.tolist()], dtype=I32), None)))
+add("collatz", collatz, (1,), dict(x=x, o=torch.zeros(6, dtype=I32), N=6),
+    dict(o=(torch.tensor([collatz_steps(v) for v in x.tolist()], dtype=I32), None)))
 
 
 @triton.jit
@@ -60,7 +61,8 @@ def swaps(n):
 
 
 for n in [0, 1, 7, 20]:
-    add(f"fibonacci_swap_{n}", fibonacci_swap, (1,), dict(o=torch.zeros(32, dtype=I32), n=n, B=16), dict(o=(swaps(n), None)))
+    add(f"fibonacci_swap_{n}", fibonacci_swap, (1,), dict(o=torch.zeros(32, dtype=I32), n=n, B=16),
+        dict(o=(swaps(n), None)))
 
 
 @triton.jit
@@ -101,7 +103,8 @@ def nested(x, rows, cols, limit, programs, B=16):
 
 
 x = torch.randint(-5, 5, (7, 41), generator=gen).to(F32)
-add("nested_loops", nested_loops, (3,), dict(x=x, o=torch.zeros(3, 17), rows=7, cols=41, limit=1.0, B=16), dict(o=(nested(x, 7, 41, 1.0, 3), None)))
+add("nested_loops", nested_loops, (3,), dict(x=x, o=torch.zeros(3, 17), rows=7, cols=41, limit=1.0, B=16),
+    dict(o=(nested(x, 7, 41, 1.0, 3), None)))
 
 
 @triton.jit
@@ -117,7 +120,8 @@ def early_return(x, o, n):
 
 
 x = torch.tensor([1.0, -2.0, 3.0, -4.0, 5.0, 6.0])
-add("early_return", early_return, (6,), dict(x=x, o=torch.full((6,), 9.0), n=5), dict(o=(torch.tensor([2.0, -1, 6, -1, 10, 9]), None)), interpret=False)
+add("early_return", early_return, (6,), dict(x=x, o=torch.full((6,), 9.0), n=5),
+    dict(o=(torch.tensor([2.0, -1, 6, -1, 10, 9]), None)), interpret=False)
 
 
 @triton.jit(noinline=True)
@@ -150,7 +154,8 @@ def called(a, b, n):
     r = np.int32(a)
     with np.errstate(over="ignore"):
         for _ in range(n):
-            r = np.int32(np.int64(r) * b + 1 & 0xffffffff if (np.int64(r) * b + 1 & 0xffffffff) < 2**31 else (np.int64(r) * b + 1 & 0xffffffff) - 2**32)
+            r = np.int32(np.int64(r) * b + 1 & 0xffffffff if (np.int64(r) * b + 1 & 0xffffffff) < 2**31
+                         else (np.int64(r) * b + 1 & 0xffffffff) - 2**32)
     return int(r), int(math.fmod(int(r), 7))
 
 
@@ -160,16 +165,19 @@ for pid, v in enumerate(x.tolist()):
     p, q = called(v, pid + 1, 5)
     s, _ = called(q, 2, 3)
     want += [p + s, abs(v - 3)]
-add("calls", calls, (4,), dict(x=x, o=torch.zeros(8, dtype=I32), n=5), dict(o=(torch.tensor(want, dtype=I32), None)), interpret=False)
+add("calls", calls, (4,), dict(x=x, o=torch.zeros(8, dtype=I32), n=5), dict(o=(torch.tensor(want, dtype=I32), None)),
+    interpret=False)
 
 
 @triton.jit
 def grid3(o, X, Y, Z):
     x, y, z = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    tl.store(o + (x * Y + y) * Z + z, x * 100 + y * 10 + z + tl.num_programs(0) * 1000 + tl.num_programs(1) * 10000 + tl.num_programs(2) * 100000)
+    tl.store(o + (x * Y + y) * Z + z, x * 100 + y * 10 + z + tl.num_programs(0) * 1000 + tl.num_programs(1) * 10000
+             + tl.num_programs(2) * 100000)
 
 
-want = torch.tensor([[[x * 100 + y * 10 + z + 243000 + 0 for z in range(2)] for y in range(4)] for x in range(3)], dtype=I32)
+want = torch.tensor([[[x * 100 + y * 10 + z + 243000 + 0 for z in range(2)] for y in range(4)] for x in range(3)],
+                    dtype=I32)
 add("grid3", grid3, (3, 4, 2), dict(o=torch.zeros(3, 4, 2, dtype=I32), X=3, Y=4, Z=2), dict(o=(want, None)))
 
 
@@ -195,9 +203,12 @@ x = torch.randint(0, 256, (100,), generator=gen).to(I32)
 total = [int(x[x % 4 == k].sum()) for k in range(4)]
 b = x.numpy()
 add("atomics", atomics, (4,), dict(x=x, total=torch.zeros(4, dtype=I32), extremes=torch.tensor([-5, 5000], dtype=I32),
-                                   bits=torch.tensor([-1, 0, 0, 0], dtype=I32), old=torch.zeros(5, dtype=I32), n=100, B=32),
-    dict(total=(torch.tensor(total, dtype=I32), None), extremes=(torch.tensor([int(x.max()), int(x.min())], dtype=I32), None),
-         bits=(torch.tensor([int(np.bitwise_and.reduce(b | 0xf0)), int(np.bitwise_or.reduce(b)), int(np.bitwise_xor.reduce(b)), int(b[96:].sum())], dtype=I32),
+                                   bits=torch.tensor([-1, 0, 0, 0], dtype=I32), old=torch.zeros(5, dtype=I32), n=100,
+                                   B=32),
+    dict(total=(torch.tensor(total, dtype=I32), None),
+         extremes=(torch.tensor([int(x.max()), int(x.min())], dtype=I32), None),
+         bits=(torch.tensor([int(np.bitwise_and.reduce(b | 0xf0)), int(np.bitwise_or.reduce(b)),
+                             int(np.bitwise_xor.reduce(b)), int(b[96:].sum())], dtype=I32),
                None),
          old=(torch.tensor([4, 0, 1, 2, 3], dtype=I32), None)), interpret=False)
 
@@ -211,7 +222,8 @@ def atomic_float(x, o, n, B: tl.constexpr):
 for dtype in [F32, F64, F16]:
     x = (torch.randint(-8, 8, (70,), generator=gen) / 8).to(dtype)
     want = torch.stack([x[k::3].double().sum() for k in range(3)])
-    add(f"atomic_add_{str(dtype)[6:]}", atomic_float, (3,), dict(x=x, o=torch.zeros(3, dtype=dtype), n=70, B=32), dict(o=(want.to(dtype), None)))
+    add(f"atomic_add_{str(dtype)[6:]}", atomic_float, (3,), dict(x=x, o=torch.zeros(3, dtype=dtype), n=70, B=32),
+        dict(o=(want.to(dtype), None)))
 
 
 # ---- random numbers: Philox4x32-10 computed here on Python integers ----
@@ -237,8 +249,10 @@ def philox(seed, offset):
 signed = lambda v: v - (1 << 32) if v >> 31 else v
 blocks = [philox(1234, i) for i in range(64)]
 uniform = lambda v: np.float32((-v - 1 if v < 0 else v)) * np.float32(4.6566127342e-10)
-add("random_numbers", random_numbers, (1,), dict(u=torch.zeros(64, dtype=I32), f=torch.zeros(64), i4=torch.zeros(64, dtype=I32), seed=1234, B=64),
-    dict(u=(torch.tensor([signed(c[0]) for c in blocks], dtype=I32), None), f=(torch.tensor([float(uniform(signed(c[0]))) for c in blocks]), None),
+add("random_numbers", random_numbers, (1,),
+    dict(u=torch.zeros(64, dtype=I32), f=torch.zeros(64), i4=torch.zeros(64, dtype=I32), seed=1234, B=64),
+    dict(u=(torch.tensor([signed(c[0]) for c in blocks], dtype=I32), None),
+         f=(torch.tensor([float(uniform(signed(c[0]))) for c in blocks]), None),
          i4=(torch.tensor([signed(c[0] ^ c[1] ^ c[2] ^ c[3]) for c in blocks], dtype=I32), None)))
 
 
@@ -276,7 +290,8 @@ def gather_rows(x, idx, o, n, B: tl.constexpr):
 
 
 table, ids = randn(20, 24), torch.tensor([3, 19, 0, 3], dtype=torch.int64)
-add("embedding", embedding, (4,), dict(table=table, ids=ids, o=torch.zeros(4, 24), dim=24, B=32), dict(o=(table[ids], None)))
+add("embedding", embedding, (4,), dict(table=table, ids=ids, o=torch.zeros(4, 24), dim=24, B=32),
+    dict(o=(table[ids], None)))
 x, idx = randn(50), torch.randint(-3, 50, (75,), generator=gen).to(I32)
 want = torch.where(idx >= 0, x[idx.long().clamp(min=0)], -7.0).flip(0)
 add("gather_rows", gather_rows, (3,), dict(x=x, idx=idx, o=torch.zeros(75), n=75, B=32), dict(o=(want, None)))
@@ -322,8 +337,8 @@ def index_arithmetic(o, big, n, B: tl.constexpr):
 i = np.arange(32)
 w = ((i * 100000 + 2147480000 + 2**31) % 2**32 - 2**31).astype(np.int32)
 trunc = np.trunc((i - 7) / 3).astype(np.int32)
-want = np.concatenate([w, (((i - 5) % 2**32) > 100), ((i.astype(np.int64) * 5000000000) >> 20) & 0xffffffff, trunc, i - 7 - 3 * trunc,
-                       np.where((i >= 3) & (i < 20) | (i == 0), i, -i), ((20 - i) * 2 <= i)])
+want = np.concatenate([w, (((i - 5) % 2**32) > 100), ((i.astype(np.int64) * 5000000000) >> 20) & 0xffffffff, trunc,
+                       i - 7 - 3 * trunc, np.where((i >= 3) & (i < 20) | (i == 0), i, -i), ((20 - i) * 2 <= i)])
 add("index_arithmetic", index_arithmetic, (1,), dict(o=torch.zeros(7 * 32, dtype=I32), big=5000000000, n=20, B=32),
     dict(o=(torch.from_numpy(want.astype(np.int64)).to(I32), None)), interpret=False)
 
@@ -365,9 +380,11 @@ for n, causal in [(32, False), (50, False), (50, True), (64, True)]:
         s = s.masked_fill(torch.ones(n, n).triu(1).bool(), -math.inf)
     want = torch.softmax(s, -1) @ v.double()
     # scores: 18 eps |q||k|/4 each, magnified once through exp; sums of n terms of |v|
-    slack = EPS[F32] * ((q.double().abs() @ k.double().abs().transpose(1, 2)).max() * 18 / 4 * 4 + n + 20) * v.double().abs().max()
+    slack = EPS[F32] * ((q.double().abs() @ k.double().abs().transpose(1, 2)).max() * 18 / 4 * 4 + n
+                        + 20) * v.double().abs().max()
     add(f"attention_{n}{'_causal' * causal}", attention, (math.ceil(n / 16), 2),
-        dict(q=q, k=k, v=v, o=torch.zeros(2, n, 16), n=n, scale=0.25, D=16, BM=16, BN=16, CAUSAL=causal), dict(o=(want, float(slack))), interpret_slack=2.0)
+        dict(q=q, k=k, v=v, o=torch.zeros(2, n, 16), n=n, scale=0.25, D=16, BM=16, BN=16, CAUSAL=causal),
+        dict(o=(want, float(slack))), interpret_slack=2.0)
 
 
 @triton.jit
@@ -382,8 +399,8 @@ def cross_entropy(logits, target, loss, cols, B: tl.constexpr):
 
 x, t = randn(6, 50), torch.randint(0, 50, (6,), generator=gen)
 want = torch.nn.functional.cross_entropy(x.double(), t, reduction="none")
-add("cross_entropy", cross_entropy, (6,), dict(logits=x, target=t, loss=torch.zeros(6), cols=50, B=64), dict(loss=(want, 40 * EPS[F32] * (want.abs() + 4))),
-    interpret_slack=2.0)
+add("cross_entropy", cross_entropy, (6,), dict(logits=x, target=t, loss=torch.zeros(6), cols=50, B=64),
+    dict(loss=(want, 40 * EPS[F32] * (want.abs() + 4))), interpret_slack=2.0)
 
 
 @triton.jit
@@ -401,7 +418,8 @@ def rope(x, cos, sin, o, half, B: tl.constexpr):
 
 x, angle = randn(5, 24), torch.rand(5, 12, generator=gen)
 a, b, c, s = x[:, :12], x[:, 12:], angle.cos(), angle.sin()
-add("rope", rope, (5,), dict(x=x, cos=c, sin=s, o=torch.zeros(5, 24), half=12, B=16), dict(o=(torch.cat([a * c - b * s, b * c + a * s], 1), None)))
+add("rope", rope, (5,), dict(x=x, cos=c, sin=s, o=torch.zeros(5, 24), half=12, B=16),
+    dict(o=(torch.cat([a * c - b * s, b * c + a * s], 1), None)))
 
 
 @triton.jit
@@ -420,7 +438,8 @@ def conv2d(x, w, o, H, W, KH: tl.constexpr, KW: tl.constexpr, B: tl.constexpr):
 x, w = randn(13, 17), randn(3, 3)
 want = torch.nn.functional.conv2d(x.double()[None, None], w.double()[None, None])[0, 0]
 bound = torch.nn.functional.conv2d(x.double().abs()[None, None], w.double().abs()[None, None])[0, 0]
-add("conv2d", conv2d, (3,), dict(x=x, w=w, o=torch.zeros(11, 15), H=13, W=17, KH=3, KW=3, B=64), dict(o=(want, 10 * EPS[F32] * bound)), interpret_slack=2.0)
+add("conv2d", conv2d, (3,), dict(x=x, w=w, o=torch.zeros(11, 15), H=13, W=17, KH=3, KW=3, B=64),
+    dict(o=(want, 10 * EPS[F32] * bound)), interpret_slack=2.0)
 
 
 @triton.jit
@@ -439,7 +458,8 @@ def map_elementwise(x, o, B: tl.constexpr):
 
 
 x = randn(32)
-add("map_elementwise", map_elementwise, (1,), dict(x=x, o=torch.zeros(32), B=32), dict(o=(torch.where(x > 1, x * 2, x - 1), None)), interpret=False)
+add("map_elementwise", map_elementwise, (1,), dict(x=x, o=torch.zeros(32), B=32),
+    dict(o=(torch.where(x > 1, x * 2, x - 1), None)), interpret=False)
 
 
 @triton.jit
@@ -471,7 +491,10 @@ def map_packed(x, y, o, p, B: tl.constexpr, CONTROL: tl.constexpr):
 x, y = randn(4, 16), randn(4, 16)
 for control in (False, True):
     x0, x1, y0, y1 = x[:, ::2].double(), x[:, 1::2].double(), y[:, ::2].double(), y[:, 1::2].double()
-    first, second = (torch.where(y1 > 0, x0 - y0, x0), torch.where(y1 > 0, x1 - 2 * y1, -x1)) if control else (x0 * y0, x1 + y1)
+    first, second = ((torch.where(y1 > 0, x0 - y0, x0), torch.where(y1 > 0, x1 - 2 * y1, -x1)) if control
+                     else (x0 * y0, x1 + y1))
     sets = (first > 0, second > 1) if control else (y0 > 0, y1 > 1)
-    add(f"map_packed {control}", map_packed, (1,), dict(x=x, y=y, o=torch.zeros(4, 16), p=torch.zeros(4, 16, dtype=torch.int32), B=16, CONTROL=control),
-        dict(o=(torch.stack((first, second), 2).view(4, 16), None), p=(torch.stack(sets, 2).view(4, 16).int(), 0)), interpret=False)
+    add(f"map_packed {control}", map_packed, (1,),
+        dict(x=x, y=y, o=torch.zeros(4, 16), p=torch.zeros(4, 16, dtype=torch.int32), B=16, CONTROL=control),
+        dict(o=(torch.stack((first, second), 2).view(4, 16), None), p=(torch.stack(sets, 2).view(4, 16).int(), 0)),
+        interpret=False)

@@ -1,8 +1,11 @@
-"""Random well-typed kernels: element-wise chains over blocks, reductions, scans, masks, casts, loops and branches. Expected values come from Triton's
-interpreter alone, so only operations are drawn that it evaluates exactly as the hardware does (IEEE single operations without NaN,
-wrapping integers, division of non-negative integers; sums of floats only of small multiples of 1/8): results are compared bit for bit.
+"""Random well-typed kernels: element-wise chains over blocks, reductions, scans, masks, casts, loops
+and branches. Expected values come from Triton's interpreter alone, so only operations are drawn
+that it evaluates exactly as the hardware does (IEEE single operations without NaN, wrapping
+integers, division of non-negative integers; sums of floats only of small multiples of 1/8): results
+are compared bit for bit.
 
-A kernel is a pure function of (seed, number). Its source must be a file, because Triton reads it again.
+A kernel is a pure function of (seed, number). Its source must be a file, because Triton reads it
+again.
 """
 import importlib.util
 import os
@@ -12,8 +15,10 @@ import torch
 from vm_corpus import CASES, Case
 
 HEADER = "import triton\nimport triton.language as tl\n\n\n"
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "i64": torch.int64, "u32": torch.uint32, "i16": torch.int16}
-TL = {"f32": "tl.float32", "f16": "tl.float16", "i32": "tl.int32", "i64": "tl.int64", "u32": "tl.uint32", "i16": "tl.int16"}
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "i32": torch.int32, "i64": torch.int64, "u32": torch.uint32,
+          "i16": torch.int16}
+TL = {"f32": "tl.float32", "f16": "tl.float16", "i32": "tl.int32", "i64": "tl.int64", "u32": "tl.uint32",
+      "i16": "tl.int16"}
 FLOATS = ("f32", "f16")
 
 
@@ -36,7 +41,8 @@ class Kernel:
         return v
 
     def pick(self, dtype=None, shape=None, kinds=None):
-        fits = [x for x in self.values if (dtype is None or x[1] == dtype) and (shape is None or x[2] == shape) and (kinds is None or x[1] in kinds)]
+        fits = [x for x in self.values if (dtype is None or x[1] == dtype) and (shape is None or x[2] == shape)
+                and (kinds is None or x[1] in kinds)]
         return self.r.choice(fits[-6:]) if fits else None
 
     def load(self, dtype):
@@ -53,20 +59,21 @@ class Kernel:
         x = self.pick(kinds=tuple(DTYPES))
         y = self.pick(dtype=x[1], shape=x[2])
         if x[1] in FLOATS:
-            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})", "tl.where({0} > {1}, {0}, {1} - {0})",
-                                  "{0} * 0.5 + {1}"])
+            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})",
+                                  "tl.where({0} > {1}, {0}, {1} - {0})", "{0} * 0.5 + {1}"])
         else:
-            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} & {1}", "{0} | {1}", "{0} ^ {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})",
-                                  "{0} << ({1} & 7)",
-                                  "{0} >> ({1} & 7)", "({0} & 8191) // (({1} & 63) + 1)", "({0} & 8191) % (({1} & 63) + 1)", "tl.where({0} <= {1}, {0}, {1})"])
+            text = self.r.choice(["{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} & {1}", "{0} | {1}",
+                                  "{0} ^ {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})",
+                                  "{0} << ({1} & 7)", "{0} >> ({1} & 7)", "({0} & 8191) // (({1} & 63) + 1)",
+                                  "({0} & 8191) % (({1} & 63) + 1)", "tl.where({0} <= {1}, {0}, {1})"])
         # the interpreter would promote 16-bit results of constants; the cast keeps both sides on one type
         self.fresh(x[1], x[2], f"({self.bounded(x[1], text.format(x[0], y[0]))}).to({TL[x[1]]})")
 
     def unary(self):
         x = self.pick(kinds=tuple(DTYPES))
         if x[1] in FLOATS:
-            text = self.r.choice(["tl.abs({0})", "0.25 * {0}", "tl.where({0} < 1.0, {0}, 2.0)"]
-                                 + (["tl.floor({0})", "tl.ceil({0})", "tl.sqrt(tl.abs({0}))", "{0} / 3.0"] if x[1] == "f32" else []))
+            text = self.r.choice(["tl.abs({0})", "0.25 * {0}", "tl.where({0} < 1.0, {0}, 2.0)"] + (
+                ["tl.floor({0})", "tl.ceil({0})", "tl.sqrt(tl.abs({0}))", "{0} / 3.0"] if x[1] == "f32" else []))
         else:
             text = self.r.choice(["{0} + 7", "{0} * 5", "{0} ^ 85", "{0} >> 2"])
         self.fresh(x[1], x[2], f"({self.bounded(x[1], text.format(x[0]))}).to({TL[x[1]]})")
@@ -114,7 +121,9 @@ class Kernel:
         if dtype in FLOATS:
             op = self.r.choice(["max", "min", "sum", "argmax"])
             if op == "sum":
-                self.fresh("f32", shape, f"tl.sum(tl.floor(tl.minimum(tl.maximum({x[0]}.to(tl.float32), -60.0), 60.0) * 8.0) * 0.125, {axis})")
+                self.fresh("f32", shape,
+                           f"tl.sum(tl.floor(tl.minimum(tl.maximum({x[0]}.to(tl.float32), -60.0), 60.0) * 8.0) * "
+                           f"0.125, {axis})")
                 return
         else:
             op = self.r.choice(["max", "min", "sum", "argmin"] + (["xor_sum"] if dtype in ("i32", "i64") else []))
@@ -152,8 +161,9 @@ class Kernel:
     def build(self):
         for _ in range(self.r.randint(1, 3)):
             self.load(self.r.choice(list(DTYPES)))
-        steps = [self.binary] * 6 + [self.unary] * 3 + [self.cast] * 2 + [self.compare, self.masks, self.select, self.reduce, self.reduce, self.scan,
-                                                                          self.broadcast, self.broadcast, self.loop]
+        steps = ([self.binary] * 6 + [self.unary] * 3 + [self.cast] * 2
+                 + [self.compare, self.masks, self.select, self.reduce, self.reduce, self.scan, self.broadcast,
+                    self.broadcast, self.loop])
         for _ in range(self.r.randint(5, 25)):
             self.r.choice(steps)()
         stores = []
@@ -163,8 +173,10 @@ class Kernel:
             at = {"AB": "offsets", "A": "pid * A * B + rows", "B": "pid * A * B + cols"}[shape]
             mask = ", mask=inside" if shape == "AB" and self.r.random() < 0.5 else ""
             stores.append(f"    tl.store(o{i} + {at}, {v}{mask})\n")
-        params = [p for p, _ in self.inputs] + [o for o, _ in self.outputs] + ["n", "A: tl.constexpr", "B: tl.constexpr"]
-        head = f"@triton.jit\ndef {self.name}({', '.join(params)}):\n    pid = tl.program_id(0)\n    rows = tl.arange(0, A)\n    cols = tl.arange(0, B)\n"
+        params = ([p for p, _ in self.inputs] + [o for o, _ in self.outputs]
+                  + ["n", "A: tl.constexpr", "B: tl.constexpr"])
+        head = (f"@triton.jit\ndef {self.name}({', '.join(params)}):\n    pid = tl.program_id(0)\n    rows = "
+                f"tl.arange(0, A)\n    cols = tl.arange(0, B)\n")
         head += "    offsets = pid * A * B + rows[:, None] * B + cols[None, :]\n    inside = offsets < n\n"
         return head + "\n".join(self.lines) + "\n" + "".join(stores)
 

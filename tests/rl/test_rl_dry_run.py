@@ -1,5 +1,5 @@
-"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no weights; the recipes' values; one step with each on a
-tiny policy.  timeout: 600"""
+"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no
+weights; the recipes' values; one step with each on a tiny policy.  timeout: 600"""
 import glob, gzip, json, os, re, sqlite3, sys
 
 sys.path.append("tests")
@@ -7,15 +7,17 @@ from command import build, check, done, hone, run, tiny_policy, work_folder
 
 work = work_folder("rl_dry_run")
 MIB = 1 << 20
-CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "num_hidden_layers": 36,
-          "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "max_position_embeddings": 40960,
-          "rms_norm_eps": 1e-6, "rope_theta": 1000000, "tie_word_embeddings": False, "attention_bias": False, "hidden_act": "silu",
-          "bos_token_id": 151643, "eos_token_id": 151645, "torch_dtype": "bfloat16"}
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096,
+          "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+          "intermediate_size": 12288, "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000,
+          "tie_word_embeddings": False, "attention_bias": False, "hidden_act": "silu", "bos_token_id": 151643,
+          "eos_token_id": 151645, "torch_dtype": "bfloat16"}
 PARAMETERS = 8190735360     # what Qwen publishes as 8.2B, and what the sum over the config gives: see parameters()
 PAPER = {"use_peft": True, "lora_r": 16, "lora_alpha": 32, "lora_dropout": 0.05,
          "lora_target_modules": "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj", "level": 1, "split": "",
-         "max_prompt_length": 512, "truncate_prompts": True, "num_generations": 4, "generation_batch_size": 4, "max_completion_length": 512,
-         "advantage": "mean_std", "beta": 0.1, "epsilon": 0.2, "epsilon_high": 0.2, "num_iterations": 1, "learning_rate": 1e-6}
+         "max_prompt_length": 512, "truncate_prompts": True, "num_generations": 4, "generation_batch_size": 4,
+         "max_completion_length": 512, "advantage": "mean_std", "beta": 0.1, "epsilon": 0.2, "epsilon_high": 0.2,
+         "num_iterations": 1, "learning_rate": 1e-6}
 TASK = """import torch
 import torch.nn as nn
 {comment}
@@ -34,13 +36,15 @@ def get_init_inputs():
 def parameters():
     c = CONFIG
     q, kv = c["num_attention_heads"] * c["head_dim"], c["num_key_value_heads"] * c["head_dim"]
-    layer = c["hidden_size"] * (2 * q + 2 * kv) + 3 * c["hidden_size"] * c["intermediate_size"] + 2 * c["hidden_size"] + 2 * c["head_dim"]
+    layer = (c["hidden_size"] * (2 * q + 2 * kv) + 3 * c["hidden_size"] * c["intermediate_size"] + 2 * c["hidden_size"]
+             + 2 * c["head_dim"])
     return c["num_hidden_layers"] * layer + 2 * c["vocab_size"] * c["hidden_size"] + c["hidden_size"]
 
 
 def adapter(modules, rank=16):
     h, q, kv, m = 4096, 4096, 1024, 12288
-    sides = {"q_proj": h + q, "k_proj": h + kv, "v_proj": h + kv, "o_proj": q + h, "gate_proj": h + m, "up_proj": h + m, "down_proj": m + h}
+    sides = {"q_proj": h + q, "k_proj": h + kv, "v_proj": h + kv, "o_proj": q + h, "gate_proj": h + m, "up_proj": h + m,
+             "down_proj": m + h}
     return 36 * rank * sum(sides[n] for n in modules)
 
 
@@ -69,7 +73,8 @@ def test_recipes():
         check(f"{recipe}: the paper's values", not wrong, wrong)
         text = open(f"recipes/{recipe}.yaml").read()
         check(f"{recipe}: each value that the paper does not state is said to be such",
-              all(re.search(rf"^{k}:.*not stated", text, re.M) for k in ("temperature", "loss_type", "epsilon", "lr_scheduler_type")))
+              all(re.search(rf"^{k}:.*not stated", text, re.M)
+                  for k in ("temperature", "loss_type", "epsilon", "lr_scheduler_type")))
 
 
 def test_plan(policy):
@@ -79,47 +84,55 @@ def test_plan(policy):
         open(f"{work}/qwen3_8b/{name}", "w").write(open(f"{policy}/init/{name}").read())
     with open(f"{work}/tasks.jsonl", "w") as f:
         for n in range(5):    # two with so many words that they are cut, one of another level
-            f.write(json.dumps({"code": TASK.format(comment="# many words\n" * (2000 * (n < 2))), "level": 1 + (n == 4), "name": f"{n + 1}_Task",
-                                "problem_id": n + 1}) + "\n")
+            f.write(json.dumps({"code": TASK.format(comment="# many words\n" * (2000 * (n < 2))), "level": 1 + (n == 4),
+                                "name": f"{n + 1}_Task", "problem_id": n + 1}) + "\n")
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl")
-    check("the plan needs no weights", p.returncode == 0 and not os.path.exists(f"{work}/qwen3_8b/model.safetensors"), p.stderr)
+    check("the plan needs no weights", p.returncode == 0 and not os.path.exists(f"{work}/qwen3_8b/model.safetensors"),
+          p.stderr)
     every = PAPER["lora_target_modules"].split(",")
-    check("weights and adapter", parameters() == PARAMETERS and near(m.get("weights", 0), PARAMETERS) and near(m.get("adapter", 0), adapter(every))
-          and "8.191 billion" in p.stdout and "43.6 million" in p.stdout, p.stdout)
-    check("gradients and moments are the adapter's, the reference costs nothing",
-          near(m.get("gradients", 0), adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
+    check("weights and adapter",
+          parameters() == PARAMETERS and near(m.get("weights", 0), PARAMETERS) and near(m.get("adapter", 0),
+              adapter(every)) and "8.191 billion" in p.stdout and "43.6 million" in p.stdout, p.stdout)
+    check("gradients and moments are the adapter's, the reference costs nothing", near(m.get("gradients", 0),
+        adapter(every)) and near(m.get("optimiser", 0), 2 * adapter(every)) and m.get("reference") == 0, m)
     check("KV: keys and values, 36 layers, 8 heads of 128, 4 sequences of 1024 in pages of 32, and one page for copies",
           near(m.get("KV cache", 0), 2 * 36 * 8 * 128 * (4 * 1024 + 32)), m)
-    check("the total is the sum", "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
+    check("the total is the sum",
+          "total" in m and abs(m["total"] - sum(v for k, v in m.items() if k not in ("total",))) < 1, m)
     check("prompts: the four of level 1; all are cut, the small tokenizer needs more than 512 for the template alone",
           re.search(r"^prompts +4 \(2048 tokens; .*longest 512; 0 refused, 4 cut\)", p.stdout, re.M), p.stdout)
     long, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--max_prompt_length", "2000")
-    check("the two with many words are cut at 2000", re.search(r"^prompts +4 \(.*longest 2000; 0 refused, 2 cut\)", long.stdout, re.M), long.stdout)
-    check("what would run", "300 of 1 prompts x 4 answers, at most 512 new tokens" in p.stdout and "at most 2048 written" in p.stdout
-          and "75.00 passes" in p.stdout and "dapo, mean_std" in p.stdout and
-          "beta 0.1" in p.stdout and "1 if C, else -10" in p.stdout, p.stdout)
-    p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--lora_target_modules", "q_proj,down_proj")
+    check("the two with many words are cut at 2000",
+          re.search(r"^prompts +4 \(.*longest 2000; 0 refused, 2 cut\)", long.stdout, re.M), long.stdout)
+    check("what would run", "300 of 1 prompts x 4 answers, at most 512 new tokens" in p.stdout
+          and "at most 2048 written" in p.stdout and "75.00 passes" in p.stdout and "dapo, mean_std" in p.stdout
+          and "beta 0.1" in p.stdout and "1 if C, else -10" in p.stdout, p.stdout)
+    p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl",
+                "--lora_target_modules", "q_proj,down_proj")
     check("fewer projections, a smaller adapter", near(m.get("adapter", 0), adapter(["q_proj", "down_proj"])), m)
     p, m = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--no-use_peft")
-    check("all weights: gradients, moments and the reference are as large as they are",
-          near(m.get("gradients", 0), PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
+    check("all weights: gradients, moments and the reference are as large as they are", near(m.get("gradients", 0),
+        PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
     gpu = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--device", "cuda", "--memory")
     p, m = plan(*gpu, "139GiB")
     # bf16, with 64 columns beside every projection; the adapter's masters, gradients and moments in fp32; KV in bf16
     sides = 36 * (4096 + 1024 + 1024 + 4096 + 2 * 12288 + 4096)
     check("a GPU's plan needs no GPU: bf16 weights with their tail, fp32 masters, KV of half the bytes",
-          near(m.get("weights", 0), (PARAMETERS + 64 * sides) / 2) and near(m.get("masters", 0), adapter(every)) and near(m.get("adapter", 0), adapter(every) / 2)
-          and near(m.get("KV cache", 0), 36 * 8 * 128 * (4 * 1024 + 32)) and m.get("driver", 0) > 0 and "--memory allows 142336.0 MiB: it fits" in p.stdout, p.stdout)
+          near(m.get("weights", 0), (PARAMETERS + 64 * sides) / 2) and near(m.get("masters", 0), adapter(every))
+          and near(m.get("adapter", 0), adapter(every) / 2) and near(m.get("KV cache", 0),
+                                                                     36 * 8 * 128 * (4 * 1024 + 32))
+          and m.get("driver", 0) > 0 and "--memory allows 142336.0 MiB: it fits" in p.stdout, p.stdout)
     p, m = plan(*gpu, "30GiB")
-    check("what does not fit says what would", "computed again in backward" in p.stdout and "it does not fit" in p.stdout
-          and re.search(r"with --max_tokens (\d+) it fits", p.stdout), p.stdout)
+    check("what does not fit says what would", "computed again in backward" in p.stdout
+          and "it does not fit" in p.stdout and re.search(r"with --max_tokens (\d+) it fits", p.stdout), p.stdout)
     p, m = plan(*gpu, "30GiB", "--max_tokens", re.search(r"with --max_tokens (\d+) it fits", p.stdout)[1])
     check("and then it does", ": it fits" in p.stdout, p.stdout)
     p, _ = plan(*gpu, "40", expect=2)
     check("a cap without a unit is refused", p.returncode == 2 and "as 24GiB" in p.stderr, p.stderr)
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")
     check("the mid-end's plan, on rows with kernel and profile",
-          p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
+          p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout
+          and near(m.get("weights", 0), PARAMETERS), p.stdout + p.stderr)
     p, _ = plan("--recipe", "paper-midend", "--tasks", f"{work}/tasks.jsonl", expect=1)
     check("tasks without kernels are no prompts of the mid-end", p.returncode == 1 and 'no field "profile"' in p.stderr
           and "`hone pairs synth --stage midend` writes such rows" in p.stderr, p.stderr)
@@ -136,13 +149,15 @@ def test_settings_that_do_not_go_together(policy):
                           (("--num_generations_first", "8"), "num_generations_first"),
                           (("--steps_per_generation", "65"), "steps_per_generation"),
                           (("--level_weights", "1:1"), "promise"),
-                          (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5", "--policy_weight", "0"), "nothing would train"),
+                          (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5",
+                            "--policy_weight", "0"), "nothing would train"),
                           (("--level_admission", "0.5"), "level_weights"),
                           (("--replay_pairs", f"{policy}/pairs.jsonl"), "without --replay_updates"),
                           (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
                           (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
                           (("--overlong_buffer_len", "200"), "max_completion_length")):
-        p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length", "100", "--dry_run", *options, expect=2)
+        p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",
+                "--max_completion_length", "100", "--dry_run", *options, expect=2)
         check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
 
 
@@ -152,31 +167,38 @@ def test_arms():
         if path.endswith("s2-fit.yaml"):
             continue   # of hone distill
         common = ("--recipe", "recipes/study/common.yaml") if "/study/" in path else ()
-        p = run(hone, "rl", *common, "--recipe", path, "--model", "recipes/demo/start", "--tasks", "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9",
-                "--limit", "64", "--dry_run")
+        p = run(hone, "rl", *common, "--recipe", path, "--model", "recipes/demo/start",
+                "--tasks", "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9", "--limit", "64", "--dry_run")
         check(f"{path}: would run on the demo's start", p.returncode == 0, p.stderr)
-    p = run(hone, "rl", "--recipe", "recipes/study/common.yaml", "--recipe", "recipes/study/s1-stock.yaml", "--model", "recipes/demo/start", "--tasks",
-            "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9", "--limit", "64", "--dry_run")
+    p = run(hone, "rl", "--recipe", "recipes/study/common.yaml", "--recipe", "recipes/study/s1-stock.yaml",
+            "--model", "recipes/demo/start", "--tasks", "recipes/demo/tasks.jsonl.gz", "--max_seconds", "9",
+            "--limit", "64", "--dry_run")
     check("the arm's reward is the one that would be paid", "KernelBench's own check" in p.stdout, p.stdout)
-    check("the demo's start is a file of at most 4 MB", os.path.getsize("recipes/demo/start/model.safetensors") <= 4_000_000)
+    check("the demo's start is a file of at most 4 MB",
+          os.path.getsize("recipes/demo/start/model.safetensors") <= 4_000_000)
 
 
 def test_step(policy):
     """One step on a tiny policy: every setting of the recipe is one that training takes."""
-    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
-            "--max_completion_length", "8", "--max_prompt_length", "64", "--output_dir", f"{work}/run", "--threads", "1")
+    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
+            "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64",
+            "--output_dir", f"{work}/run", "--threads", "1")
     rows = [json.loads(line) for line in open(f"{work}/run/metrics.jsonl")] if p.returncode == 0 else [{}]
     # eight random tokens are no answer: every reward is -10
     check("a step of the frontend's recipe runs, wrong answers earn -10",
-          rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0], p.stderr + str(rows))
+          rows[0].get("reward") == -10 and rows[0].get("learning_rate") == 1e-6 and "kl" in rows[0],
+          p.stderr + str(rows))
 
 
 def test_code_temperature(policy):
-    """Hot plans, and code that is drawn as good as greedily: it is what the policy knows by heart. One prompt is all there is, so it is the longest."""
-    p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
-            "--chat_template", "plain", "--limit", "1", "--num_generations", "8", "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
-            "--max_steps", "1", "--num_correct_trials", "1", "--lora_r", "4", "--seed", "1", "--threads", "1", "--verify_threads", "1",
-            "--temperature", "1.5", "--temperature_code", "0.01", "--output_dir", f"{work}/code_temperature")
+    """Hot plans, and code that is drawn as good as greedily: it is what the policy knows by heart. One
+    prompt is all there is, so it is the longest."""
+    p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
+            "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--limit", "1",
+            "--num_generations", "8", "--generation_batch_size", "8", "--max_completion_length", "170",
+            "--max_tokens", "1024", "--max_steps", "1", "--num_correct_trials", "1", "--lora_r", "4", "--seed", "1",
+            "--threads", "1", "--verify_threads", "1", "--temperature", "1.5", "--temperature_code", "0.01",
+            "--output_dir", f"{work}/code_temperature")
     answers = []
     if p.returncode == 0:
         with sqlite3.connect(f"{work}/code_temperature/hone.db") as db:
@@ -184,15 +206,18 @@ def test_code_temperature(policy):
     opened = [(a["task"], a["answer"].split("```python\n", 1)[1]) for a in answers if "```python\n" in a["answer"]]
     # Eight answers to one task; a plan that went astray may take its code along, so two that repeat one are enough.
     check("code is repeated to the letter behind plans that are not",
-          len(opened) - len(set(opened)) >= 2 and len({a["answer"] for a in answers}) > len(set(opened)), (opened, p.stderr))
+          len(opened) - len(set(opened)) >= 2 and len({a["answer"] for a in answers}) > len(set(opened)),
+          (opened, p.stderr))
 
 
 def test_refused(policy):
     """A run that does not fit ends before it allocates, with the sum."""
-    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl", "--max_steps", "1",
-            "--max_completion_length", "8", "--max_prompt_length", "64", "--output_dir", f"{work}/refused", "--threads", "1", "--memory", "2MiB", expect=1)
-    check("a run is refused by its plan", p.returncode == 1 and re.search(r"memory: .*activations \d+.* = \d+ MiB, but --memory allows 2 MiB; ", p.stderr)
-          and not os.path.exists(f"{work}/refused/settings.json"), p.stderr)
+    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
+            "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64",
+            "--output_dir", f"{work}/refused", "--threads", "1", "--memory", "2MiB", expect=1)
+    check("a run is refused by its plan",
+          p.returncode == 1 and re.search(r"memory: .*activations \d+.* = \d+ MiB, but --memory allows 2 MiB; ",
+                                          p.stderr) and not os.path.exists(f"{work}/refused/settings.json"), p.stderr)
 
 
 policy = tiny_policy()

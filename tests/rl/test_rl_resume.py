@@ -1,7 +1,9 @@
-"""hone rl, killed and started again, ends with the bytes of the run that was never stopped; other settings are refused.  timeout: 1200
+"""hone rl, killed and started again, ends with the bytes of the run that was never stopped; other
+settings are refused.  timeout: 1200
 
-The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have variance and every step moves the weights. This process is the
-subreaper of what it starts: whatever outlives a killed hone becomes its child and is found."""
+The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have
+variance and every step moves the weights. This process is the subreaper of what it starts: whatever
+outlives a killed hone becomes its child and is found."""
 import ctypes, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
@@ -11,11 +13,12 @@ work = work_folder("rl_resume")
 
 
 def command(out, *more):
-    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl", "--prompt_template", f"{policy}/template.txt",
-            "--chat_template", "plain", "--num_generations", "4",
-            "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024", "--max_steps", "4", "--save_steps", "1",
-            "--num_correct_trials", "1", "--learning_rate", "1e-4",
-            "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more]
+    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
+            "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
+            "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
+            "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
+            "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1",
+            "--output_dir", f"{work}/{out}", *more]
 
 
 def lines(out):
@@ -91,13 +94,15 @@ def store_rows(out, table, columns):
 def same(name, a, b, kills, leaked, last):
     ta, tb = tree(a), tree(b)
     differ = sorted(k for k in ta.keys() | tb.keys() if ta.get(k) != tb.get(k))
-    check(f"{name}: checkpoints, settings and final have the same bytes", last.returncode == 0 and not differ and any(k.startswith("checkpoint-") for k in ta),
-          differ or last.stderr)
-    check(f"{name}: metrics.jsonl has the same rows", metrics(a) == metrics(b) and len(metrics(a)) > 0, (metrics(a), metrics(b)))
+    check(f"{name}: checkpoints, settings and final have the same bytes",
+          last.returncode == 0 and not differ and any(k.startswith("checkpoint-") for k in ta), differ or last.stderr)
+    check(f"{name}: metrics.jsonl has the same rows", metrics(a) == metrics(b) and len(metrics(a)) > 0,
+          (metrics(a), metrics(b)))
     ra, rb = ([(s, without_times(json.loads(r))) for s, r in store_rows(x, "metrics", "step")] for x in (a, b))
     check(f"{name}: samples in the store have the same bytes, metrics the same values",
           store_rows(a, "samples", "step, idx") == store_rows(b, "samples", "step, idx") and ra == rb)
-    check(f"{name}: nothing half-written and no process is left", leaked == 0 and not [k for k in tb if k.endswith(".tmp")], (leaked, list(tb)))
+    check(f"{name}: nothing half-written and no process is left",
+          leaked == 0 and not [k for k in tb if k.endswith(".tmp")], (leaked, list(tb)))
     print(f"# {name}: {kills} kills", flush=True)
 
 
@@ -108,8 +113,8 @@ def test_adapter():
     check("the run that is not stopped: four steps, answers of both kinds, weights that move",
           p.returncode == 0 and [r["step"] for r in m] == [1, 2, 3, 4] and any(0 < r["genuine"] < 1 for r in m)
           and all(r["grad_norm"] > 0 for r in m if r["frac_reward_zero_std"] < 1), (p.stderr, m))
-    # About half of the samples are the answers known by heart, so two independent draws agree in about a quarter of the cases. Random numbers shared by the
-    # steps would make nearly all agree.
+    # About half of the samples are the answers known by heart, so two independent draws agree in
+    # about a quarter of the cases. Random numbers shared by the steps would make nearly all agree.
     draws = {}
     for _, _, text in store_rows("a", "samples", "step, idx"):
         row = json.loads(text)
@@ -117,7 +122,9 @@ def test_adapter():
     agree = [x == y for v in draws.values() for x, y in zip(v, v[1:])]
     check("steps draw their own random numbers", len(agree) > 8 and sum(agree) < 0.7 * len(agree), agree)
     dropped = sum(r["dropped"] for r in m)
-    if dropped:   # an infrastructure fault (a timeout on a crowded machine) is the one thing that a second run need not repeat
+    # an infrastructure fault (a timeout on a crowded machine) is the one thing that a second run
+    # need not repeat
+    if dropped:
         print(f"# {dropped} answers had no verdict", flush=True)
     same("killed", "a", "b", *killed_run("b", [1, 3, random.uniform(0.05, 0.5), random.uniform(0.5, 6.0), 4]))
 
@@ -125,11 +132,10 @@ def test_adapter():
 def test_weights():
     more = ("--no-use_peft", "--max_steps", "2", "--lora_dropout", "0")
     p = run(*command("full_a", *more))
-    check("all weights: the run ends, its final/ opens as a model",
-          p.returncode == 0 and run(hone, "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",
-                                    "--prompt_template",
-          f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2", "--threads", "1", "--verify_threads", "1",
-          "--json").returncode == 0, p.stderr)
+    check("all weights: the run ends, its final/ opens as a model", p.returncode == 0 and run(hone,
+        "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",
+        "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2",
+        "--threads", "1", "--verify_threads", "1", "--json").returncode == 0, p.stderr)
     same("all weights, killed", "full_a", "full_b", *killed_run("full_b", [1], *more))
 
 
@@ -138,54 +144,62 @@ def test_reference():
     more = ("--beta", "0.1", "--loss_type", "grpo", "--max_steps", "3")
     p = run(*command("beta_a", *more))
     m = metrics("beta_a") if p.returncode == 0 else []
-    check("beta > 0: the distance is 0 at the start and grows", len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"],
-          (p.stderr, [r.get("kl") for r in m]))
+    check("beta > 0: the distance is 0 at the start and grows",
+          len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"], (p.stderr, [r.get("kl") for r in m]))
     same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
 
 
 def test_learning():
-    """Everything that a step may do beside the plain one, at once: prompts by promise, staged groups, dynamic sampling, mini-batches passed over twice,
-    a sequence-level loss, supervised updates on the run's own answers, evaluation on dev tasks."""
+    """Everything that a step may do beside the plain one, at once: prompts by promise, staged groups,
+    dynamic sampling, mini-batches passed over twice, a sequence-level loss, supervised updates on
+    the run's own answers, evaluation on dev tasks."""
     rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
     with open(f"{work}/with_dev.jsonl", "w") as f:   # the places of these structures: tests/task/test_task_set.c
         f.writelines(json.dumps(r) + "\n" for r in rows)
-        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev", level=2)) + "\n" for r, s in zip(rows, ("chain:a39", "chain:a192")))
-    more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2", "--filter_groups", "--max_num_gen_batches", "2",
-            "--steps_per_generation", "2", "--num_iterations", "2", "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear",
-            "--replay_updates", "2", "--replay_batch_size", "3", "--replay_min", "1", "--replay_pairs", f"{work}/pairs.jsonl", "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1",
-            "--temperature", "1.2", "--temperature_code", "0.9", "--min_p", "0.02")
+        f.writelines(json.dumps(dict(r, name=f"dev-{r['name']}", structure=s, split="dev", level=2)) + "\n"
+                     for r, s in zip(rows, ("chain:a39", "chain:a192")))
+    more = ("--tasks", f"{work}/with_dev.jsonl", "--prompt_selection", "promise", "--num_generations_first", "2",
+            "--filter_groups", "--max_num_gen_batches", "2", "--steps_per_generation", "2", "--num_iterations", "2",
+            "--loss_type", "gspo", "--advantage", "maxrl", "--lr_scheduler_type", "linear", "--replay_updates", "2",
+            "--replay_batch_size", "3", "--replay_min", "1", "--replay_pairs", f"{work}/pairs.jsonl",
+            "--max_steps", "3", "--eval_steps", "2", "--eval_patience", "1", "--temperature", "1.2",
+            "--temperature_code", "0.9", "--min_p", "0.02")
     shutil.copy(f"{policy}/pairs.jsonl", f"{work}/pairs.jsonl")
     p = run(*command("learn_a", *more))
     m = metrics("learn_a") if p.returncode == 0 else []
-    rate = [1e-4 * (18 - (6 * k - 1)) / 18 for k in (1, 2, 3)]   # of the last of each step's six updates, of eighteen in all
-    check("the schedule spans all updates of all steps", [round(r["learning_rate"], 12) for r in m] == [round(x, 12) for x in rate],
+    # of the last of each step's six updates, of eighteen in all
+    rate = [1e-4 * (18 - (6 * k - 1)) / 18 for k in (1, 2, 3)]
+    check("the schedule spans all updates of all steps",
+          [round(r["learning_rate"], 12) for r in m] == [round(x, 12) for x in rate],
           ([r["learning_rate"] for r in m], rate, p.stderr))
     samples = [(s, json.loads(t)) for s, _, t in store_rows("learn_a", "samples", "step, idx")] if m else []
     genuine = {(r["task"], r["answer"]) for _, r in samples if r["verdict"]["verdict"] == "genuine"}
-    check("the buffer holds each genuine answer once, and is learned from",
-          m and m[-1]["replay/unique"] == len(genuine) > 0 and m[-1]["replay/examples"] == 6 and m[-1]["replay/loss"] > 0, m)
+    check("the buffer holds each genuine answer once, and is learned from", m and m[-1]["replay/unique"]
+          == len(genuine) > 0 and m[-1]["replay/examples"] == 6 and m[-1]["replay/loss"] > 0, m)
     sizes = {}
     for s, r in samples:
         sizes.setdefault((s, r["task"]), []).append(r["sample"])
     check("sampler and trainer agree, with a temperature for plan and one for code, and with min_p",
-          m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m), [r["sampling/trained_logp_difference/max"] for r in m])
+          m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m),
+          [r["sampling/trained_logp_difference/max"] for r in m])
     counts = [[v.count(k) for k in range(4)] for v in sizes.values()]   # a task may come in two rounds
     check("groups have their first two answers, or all four, numbered through",
           counts and all(c[0] == c[1] >= c[2] == c[3] for c in counts) and len({c[2] > 0 for c in counts}) == 2, sizes)
-    check("dev tasks are answered every second step, and never trained on",
-          [("eval/genuine" in r) for r in m] == [False, True, False] and m[1]["eval/tasks"] == 2 and not any(r["split"] == "dev" for _, r in samples), m)
+    check("dev tasks are answered every second step, and never trained on", [("eval/genuine" in r) for r in m]
+          == [False, True, False] and m[1]["eval/tasks"] == 2 and not any(r["split"] == "dev" for _, r in samples), m)
     same("learning", "learn_a", "learn_b", *killed_run("learn_b", [1, random.uniform(0.3, 5.0), 2], *more))
     rows = open(f"{work}/pairs.jsonl").read().splitlines(True)
     open(f"{work}/pairs.jsonl", "w").writelines(rows[1:])
     p = run(*command("learn_a", *more), "--max_seconds", "1000", expect=1)
-    check("a file of pairs that changed under its name is refused", p.returncode == 1 and "replay_pairs" in p.stderr, p.stderr)
+    check("a file of pairs that changed under its name is refused", p.returncode == 1 and "replay_pairs" in p.stderr,
+          p.stderr)
 
 
 def test_turns():
     """Episodes of two turns: who gets a second one, and that a run which was killed repeats them."""
     open(f"{work}/turn.txt", "w").write("{{feedback}}\n### kernel\n")
-    more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300", "--max_tokens", "2048", "--temperature", "1.2",
-            "--max_steps", "2", "--lora_dropout", "0")
+    more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300",
+            "--max_tokens", "2048", "--temperature", "1.2", "--max_steps", "2", "--lora_dropout", "0")
     p = run(*command("turn_a", *more))
     m = metrics("turn_a") if p.returncode == 0 else []
     rows = [(s, json.loads(t)) for s, _, t in store_rows("turn_a", "samples", "step, idx")] if m else []
@@ -194,7 +208,8 @@ def test_turns():
     check("turns: every first answer that fails has a second one behind what the verdict said, and no other has",
           m and 0 < len(later) == len(failed) < len(rows) / 2 and all("Verdict: " in r["feedback"] for _, r in later)
           and [r["turns/2/answers"] for r in m] == [sum(s == k for s, _ in later) for k in (1, 2)], (p.stderr, m))
-    check("turns: sampler and trainer agree on later answers too", m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m),
+    check("turns: sampler and trainer agree on later answers too",
+          m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m),
           [r["sampling/trained_logp_difference/max"] for r in m])
     same("turns, killed", "turn_a", "turn_b", *killed_run("turn_b", [1], *more))
     p = run(*command("turn_c", *more, "--filter_groups"), expect=2)
@@ -233,21 +248,26 @@ def midend_policy():
     open(f"{work}/midend.txt", "w").write("{{kernel}}\n{{task}}\n### kernel\n")
     with open(f"{work}/midend.jsonl", "w") as f:
         for row in map(json.loads, open(f"{policy}/pairs.jsonl")):
-            kernel = SLOW.replace("EXPRESSION", {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0", "square": "x * x"}[row["name"]])
+            kernel = SLOW.replace("EXPRESSION",
+                                  {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0", "square": "x * x"}[row["name"]])
             for name, text in (("task.py", row["source"]), ("slow.py", kernel)):
                 open(f"{work}/{name}", "w").write(text)
-            p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu", "--json")
-            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout), prompt=kernel + row["prompt"])) + "\n")
+            p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu",
+                    "--json")
+            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout), prompt=kernel + row["prompt"]))
+                    + "\n")
     return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl",
                "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
-               "--lr_scheduler_type", "constant", "--num_train_epochs", "0", "--max_steps", "50", "--save_steps", "0", "--seed", "1", "--threads", "1")
+               "--lr_scheduler_type", "constant", "--num_train_epochs", "0", "--max_steps", "50", "--save_steps", "0",
+               "--seed", "1", "--threads", "1")
 
 
 def test_midend():
     """The policy's answers are cheaper than the kernels that the prompts show, and paid by how much."""
     p = midend_policy()
     more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl",
-            "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048", "--max_steps", "3")
+            "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",
+            "--max_steps", "3")
     p = run(*command("mid_a", *more)) if p.returncode == 0 else p
     m = metrics("mid_a") if p.returncode == 0 else []
     rows = [json.loads(text) for _, _, text in store_rows("mid_a", "samples", "step, idx")] if m else []
@@ -260,11 +280,12 @@ def test_midend():
 
 
 def test_refusals():
-    for option, value, recorded in (("learning_rate", "0.001", "0.0001"), ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"),
+    for option, value, recorded in (("learning_rate", "0.001", "0.0001"),
+                                    ("reward", "uniform", "frontend"), ("num_correct_trials", "2", "1"),
                                     ("model", f"{policy}/init", f"{policy}/sft/final")):
         p = run(*command("a", f"--{option}", value), expect=1)
-        check(f"another {option} is refused with both values and a way out",
-              p.returncode == 1 and option in p.stderr and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
+        check(f"another {option} is refused with both values and a way out", p.returncode == 1 and option in p.stderr
+              and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
     shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")
     before = tree("a")
     other = [x if x != f"{policy}/tasks.jsonl" else f"{work}/tasks.jsonl" for x in command("c")]
@@ -279,8 +300,10 @@ def test_refusals():
     settings = json.load(open(f"{work}/a/settings.json"))
     del settings["chat_date"]   # as if the run were older than this option
     json.dump(settings, open(f"{work}/a/settings.json", "w"))
-    p = run(*command("a", "--max_steps", "5", "--save_steps", "2", "--threads", "2", "--verify_threads", "2", "--max_seconds", "1000"))
-    check("steps, seconds, saves and threads may change, an option that is not set may be new", p.returncode == 0 and len(metrics("a")) == 5, p.stderr)
+    p = run(*command("a", "--max_steps", "5", "--save_steps", "2", "--threads", "2", "--verify_threads", "2",
+                     "--max_seconds", "1000"))
+    check("steps, seconds, saves and threads may change, an option that is not set may be new",
+          p.returncode == 0 and len(metrics("a")) == 5, p.stderr)
     os.makedirs(f"{work}/sft", exist_ok=True)
     os.makedirs(f"{work}/sft/checkpoint-7", exist_ok=True)
     p = run(*command("sft"), expect=1)

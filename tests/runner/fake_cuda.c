@@ -271,7 +271,10 @@ static cu_result StreamWriteValue32(cu_stream s, cu_address p, uint32_t value, u
 }
 static cu_result DeviceGetUuid(struct cu_uuid *u, cu_device d)
 {
+	/* As the real one: which card number 0 is, is for the environment to say. */
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	for (int i = 0; i < 16; i++) u->bytes[i] = (unsigned char)(0x10 * i + i);
+	u->bytes[0] = (unsigned char)(visible ? atoi(visible) : 0);
 	return CU_OK;
 }
 

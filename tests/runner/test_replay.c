@@ -46,11 +46,13 @@ static struct tape *parse(const char *text)
 	return t;
 }
 
+static const char *card = "H200";
+
 static void replay_text(const char *text, struct runner_given given, struct runner_result *out)
 {
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
-	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .deadline_ms = 60000};
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .gpu = card, .deadline_ms = 60000};
 	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
@@ -153,6 +155,24 @@ static void test_faults_have_codes(void **state)
 	replay_text(TAPE(LAUNCH(0, 0, 16), 0), X_MAY_CHANGE, &r);
 	assert_false(r.has_fault);
 	assert_true(output[2] == 3);
+	runner_result_release(&r);
+}
+
+/* Costs are a card's: none is taken for another, nor in place of none. */
+static void test_costs_need_a_card(void **state)
+{
+	static const char *const no_card[] = {NULL, "", "H2000"};
+	struct runner_result r;
+	for (size_t i = 0; i < ARRAY_LEN(no_card); i++) {
+		card = no_card[i];
+		replay_text(TAPE(LAUNCH(0, 1, 16), 1), X, &r);
+		assert_true(r.has_fault && !strcmp(r.fault.code, "unknown-card") && r.fault.row == 0);
+		assert_non_null(strstr(r.fault.text, card ? card : "\"\""));
+		runner_result_release(&r);
+	}
+	card = "H200";
+	replay_text(TAPE(LAUNCH(0, 1, 16), 1), X, &r);
+	assert_false(r.has_fault);
 	runner_result_release(&r);
 }
 
@@ -356,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_rows_do_their_work),
 		cmocka_unit_test(test_trials_are_independent),
 		cmocka_unit_test(test_faults_have_codes),
+		cmocka_unit_test(test_costs_need_a_card),
 		cmocka_unit_test(test_lineage),
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),

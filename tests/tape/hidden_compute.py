@@ -1,7 +1,10 @@
-"""Ways to let torch do a kernel's work. Each is the body of ModelNew.forward(self, x, w) for x (8, 16) and w (16, 16) on the device; `init` runs in the
-constructor and `top` at the module's top level. Every one must end as a library row on the tape, or as a fault: the tape must never look like kernels alone.
+"""Ways to let torch do a kernel's work. Each is the body of ModelNew.forward(self, x, w) for x (8, 16)
+and w (16, 16) on the device; `init` runs in the constructor and `top` at the module's top level.
+Every one must end as a library row on the tape, or as a fault: the tape must never look like
+kernels alone.
 
-Each case first launches an honest-looking kernel and returns its copy of torch's result, so that "no launch" is not what gives it away."""
+Each case first launches an honest-looking kernel and returns its copy of torch's result, so that
+"no launch" is not what gives it away."""
 
 PREAMBLE = '''
 import torch
@@ -66,25 +69,36 @@ CASES = {
     "special": ("return launch(torch.special.expit(x))", "", ""),
     "out argument": ("y = torch.empty_like(x); torch.exp(x, out=y); return launch(y)", "", ""),
     "operator module": ("import operator; return launch(operator.matmul(x, w))", "", ""),
-    "functools reduce": ("import functools, operator; return launch(functools.reduce(operator.add, [x, x, x]))", "", ""),
+    "functools reduce": ("import functools, operator; return launch(functools.reduce(operator.add, [x, x, x]))", "",
+                         ""),
     "bound method": ("return launch(self.f(x, w))", "self.f = torch.Tensor.matmul", ""),
     "tensor class method": ("return launch(torch.Tensor.__matmul__(x, w))", "", ""),
     "tensor base class method": ("return launch(torch._C.TensorBase.mm(x, w))", "", ""),
     "lambda": ("return launch((lambda a, b: a @ b)(x, w))", "", ""),
-    "autograd function": ("return launch(G.apply(x))", "",
-                          "class G(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x.sigmoid()\n    @staticmethod\n"
-                          "    def backward(ctx, g):\n        return g"),
+    "autograd function":
+    ("return launch(G.apply(x))", "",
+     "class G(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x.sigmoid()\n    "
+     "@staticmethod\n"
+     "    def backward(ctx, g):\n        return g"),
     "vmap": ("return launch(torch.func.vmap(torch.sin)(x))", "", ""),
-    "functional call": ("return launch(torch.func.functional_call(self.m, {'weight': w}, (x,)))", "self.m = nn.Linear(16, 16, bias=False)", ""),
+    "functional call": ("return launch(torch.func.functional_call(self.m, {'weight': w}, (x,)))",
+                        "self.m = nn.Linear(16, 16, bias=False)", ""),
     "torch compile": ("return launch(torch.compile(lambda t: t * 2)(x))", "", ""),
     "jit trace": ("return launch(torch.jit.trace(lambda t: t * 2, (x,))(x))", "", ""),
     "jit script": ("return launch(self.f(x))", "self.f = torch.jit.script(nn.ReLU())", ""),
-    "custom operator": ("return launch(my_relu(x))", "",
-                        "@torch.library.custom_op('mine::relu', mutates_args=())\ndef my_relu(x: torch.Tensor) -> torch.Tensor:\n    return torch.relu(x)\n"
-                        "@my_relu.register_fake\ndef _(x):\n    return torch.empty_like(x)"),
-    "checkpoint": ("import torch.utils.checkpoint as c; return launch(c.checkpoint(torch.tanh, x, use_reentrant=False))", "", ""),
-    "forward hook": ("return self.p(launch(x))", "self.p = nn.Identity(); self.p.register_forward_hook(lambda m, i, o: o * 2)", ""),
-    "fallback in except": ("try:\n            raise RuntimeError('no')\n        except RuntimeError:\n            return launch(torch.relu(x))", "", ""),
+    "custom operator":
+    ("return launch(my_relu(x))", "",
+     "@torch.library.custom_op('mine::relu', mutates_args=())\ndef my_relu(x: torch.Tensor) -> torch.Tensor:\n    "
+     "return torch.relu(x)\n"
+     "@my_relu.register_fake\ndef _(x):\n    return torch.empty_like(x)"),
+    "checkpoint":
+    ("import torch.utils.checkpoint as c; return launch(c.checkpoint(torch.tanh, x, use_reentrant=False))", "", ""),
+    "forward hook": ("return self.p(launch(x))",
+                     "self.p = nn.Identity(); self.p.register_forward_hook(lambda m, i, o: o * 2)", ""),
+    "fallback in except":
+    ("try:\n            raise RuntimeError('no')\n        except RuntimeError:\n            return "
+     "launch(torch.relu(x))",
+     "", ""),
     "attention": ("return launch(F.scaled_dot_product_attention(x[None], x[None], x[None])[0])", "", ""),
     "embedding": ("return launch(F.embedding(torch.zeros(8, dtype=torch.long, device=x.device), w))", "", ""),
     "masked fill": ("return launch(x.masked_fill(x > 0, 0.0))", "", ""),
@@ -92,15 +106,19 @@ CASES = {
     "index select": ("return launch(x.index_select(0, torch.arange(8, device=x.device)))", "", ""),
     "cumsum into slice": ("y = torch.empty_like(x); y[:] = torch.cumsum(x, 1); return launch(y)", "", ""),
     "after the kernel": ("return launch(x) * 1.0", "", ""),
-    "modes disabled": ("from torch.utils._python_dispatch import _disable_current_modes\n        with _disable_current_modes():\n"
-                       "            return launch(torch.mm(x, w))", "", ""),
-    "dispatch excluded": ("with torch._C._DisableTorchDispatch():\n            y = torch.mm(x, w)\n        return launch(y)", "", ""),
+    "modes disabled":
+    ("from torch.utils._python_dispatch import _disable_current_modes\n        with _disable_current_modes():\n"
+     "            return launch(torch.mm(x, w))", "", ""),
+    "dispatch excluded":
+    ("with torch._C._DisableTorchDispatch():\n            y = torch.mm(x, w)\n        return launch(y)", "", ""),
     "function mode": ("return launch(torch.overrides.get_testing_overrides and torch.cos(x))", "", ""),
     "reference cycle through dlpack": ("return launch(torch.from_dlpack(x) * 2)", "", ""),
     "numpy": ("import numpy; return launch(torch.from_numpy(numpy.exp(x)))", "", ""),
     "through the CPU": ("return launch(torch.relu(x.cpu()).cuda())", "", ""),
-    "inductor kernels": ("from torch._inductor.select_algorithm import extern_kernels; y = torch.empty_like(x); extern_kernels.mm(x, w, out=y); return "
-                         "launch(y)", "", ""),
+    "inductor kernels":
+    ("from torch._inductor.select_algorithm import extern_kernels; y = torch.empty_like(x); extern_kernels.mm(x, w, "
+     "out=y); return "
+     "launch(y)", "", ""),
     "sparse": ("return launch((x.to_sparse() @ w))", "", ""),
     "complex": ("return launch(torch.fft.fft(x).real)", "", ""),
     "foreach": ("return launch(torch._foreach_mul([x], 2.0)[0])", "", ""),

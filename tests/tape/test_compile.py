@@ -10,8 +10,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import faults
 import zygote_client as client
 
-KERNELS = ("relu_odd_size", "softmax_rows", "layernorm_affine", "matmul_fp16", "atomic_row_histogram", "argmax_int64", "gelu_tanh_chain",
-           "device_tensor_descriptor", "device_function_noinline")
+KERNELS = ("relu_odd_size", "softmax_rows", "layernorm_affine", "matmul_fp16", "atomic_row_histogram", "argmax_int64",
+           "gelu_tanh_chain", "device_tensor_descriptor", "device_function_noinline")
 BIG = '''
 @triton.jit
 def big(a, b, c, K, B: tl.constexpr, BK: tl.constexpr):
@@ -32,7 +32,8 @@ class ModelNew(nn.Module):
 
 
 def job_of(kernel, **more):
-    return dict({name: value for name, value in kernel.items() if name not in ("name", "configs")}, arch=90, shared_bytes=232448, **more)
+    return dict({name: value for name, value in kernel.items() if name not in ("name", "configs")}, arch=90,
+                shared_bytes=232448, **more)
 
 
 def kernels_of(tracer, name):
@@ -46,7 +47,8 @@ def test_kernels(tap, tracer, compiler):
     for name in KERNELS:
         for kernel in kernels_of(tracer, name):
             result = compiler.result(job_of(kernel))
-            ok = result.get("cubin_bytes", 0) > 500 and 4 <= result["registers"] <= 255 and result["spills"] == 0 and result["name"] == kernel["name"]
+            ok = (result.get("cubin_bytes", 0) > 500 and 4 <= result["registers"] <= 255 and result["spills"] == 0
+                  and result["name"] == kernel["name"])
             tap.check(ok, f"{name}: {kernel['name']} compiles", result)
 
 
@@ -58,8 +60,10 @@ def test_wishes(tap, tracer, compiler):
         cubin = f.read()
     data.close()
     status.close()
-    tap.check(cubin[:4] == b"\x7fELF" and len(cubin) == payload["cubin_bytes"], "the cubin comes in a memory file", payload)
-    tap.check("ttg." in payload["ttgir"] and ".entry" in payload["ptx"] and "llir" not in payload, "texts come when asked for")
+    tap.check(cubin[:4] == b"\x7fELF" and len(cubin) == payload["cubin_bytes"], "the cubin comes in a memory file",
+              payload)
+    tap.check("ttg." in payload["ttgir"] and ".entry" in payload["ptx"] and "llir" not in payload,
+              "texts come when asked for")
     tap.check(payload["shared_bytes"] > 0, "shared memory is counted", payload["shared_bytes"])
     a, b = compiler.result(job_of(kernel)), compiler.result(job_of(kernel))
     a.pop("status"), b.pop("status")
@@ -72,7 +76,8 @@ def test_faults(tap, tracer, compiler):
     a, b = compiler.result(job_of(bad)).get("fault", {}), compiler.result(job_of(bad)).get("fault", {})
     tap.check(a.get("code") == "compile-error" and "nonsense" in a["text"], "an unknown operation is a fault", a)
     tap.check(a == b and "/tmp" not in a["text"], "its text is the same each time, without a folder's name", a)
-    for name, text in (("no text", ""), ("no IR", "hello"), ("no function", "module {}"), ("half a kernel", kernel["ttir"][: len(kernel["ttir"]) // 2])):
+    for name, text in (("no text", ""), ("no IR", "hello"), ("no function", "module {}"),
+                       ("half a kernel", kernel["ttir"][: len(kernel["ttir"]) // 2])):
         result = compiler.result(job_of(dict(kernel, ttir=text)))
         tap.check(result.get("fault", {}).get("code") == "compile-error" or result["status"]["status"] != 0,
                   f"a fault or a crash of the job alone: {name}", result)
@@ -97,8 +102,8 @@ def main():
     client.drain(data)
     data.close()
     compiler.result(job_of({"ttir": "", "num_warps": 4, "num_stages": 1, "num_ctas": 1}))
-    tap.check(os.path.isdir(scratch) and (not os.access(scratch, os.R_OK) or not os.listdir(scratch)), "no job leaves a folder, killed ones included",
-              os.listdir(scratch))
+    tap.check(os.path.isdir(scratch) and (not os.access(scratch, os.R_OK) or not os.listdir(scratch)),
+              "no job leaves a folder, killed ones included", os.listdir(scratch))
     tap.check(compiler.close() == 0 and not os.path.exists(scratch), "nor does the zygote")
     tap.check(tracer.close() == 0, "the tracer's zygote ends")
     return tap.done()

@@ -50,7 +50,8 @@ CASES = [
     ("return torch.zeros(5, 7, device=x.device)", ["fill"]),
     ("return torch.ones_like(y), torch.full_like(x, 2.5), x.new_full((3,), 7, dtype=torch.int16)", ["fill"] * 3),
     ("return torch.full((2, 3), float('nan'), device='cuda')", ["fill"]),
-    ("return torch.full((2, 3), True, device='cuda'), torch.full((4,), -(2 ** 62), dtype=torch.int64, device='cuda')", ["fill"] * 2),
+    ("return torch.full((2, 3), True, device='cuda'), torch.full((4,), -(2 ** 62), dtype=torch.int64, device='cuda')",
+     ["fill"] * 2),
     ("z = torch.zeros_like(x); z[:, 1] = x[:, 2]; return z", ["fill", "copy"]),
     ("z = torch.zeros_like(x); z[:, 1] = 3; z[0] = 4.5; return z", None),
     ("z = torch.empty_like(x); z.fill_(2); z[1].zero_(); return z", ["fill", "fill"]),
@@ -66,11 +67,14 @@ CASES = [
     ("return F.pixel_unshuffle(x[:, :, :6].reshape(4, 1, 6, 6), 3)", None),
     ("return x.chunk(3, dim=1)[1].contiguous(), x.split([2, 8], dim=2)[1].contiguous()", ["copy"] * 2),
     ("return [t.contiguous() for t in x.unbind(1)][2]", None),
-    # What is computed from constants alone is on the tape as its result; a fill at the end stands for what each operator moves.
+    # What is computed from constants alone is on the tape as its result; a fill at the end stands
+    # for what each operator moves.
     ("return torch.arange(10, device=x.device), torch.arange(0, 1, 0.125, device='cuda')", ["fill"] * 2),
     ("return torch.arange(6, device=x.device).float() * 2 + 1", ["fill"] * 4),
     ("return torch.tensor([1.5, 2.5], device=x.device), torch.tensor(7, device='cuda')", ["fill"] * 2),
-    ("return torch.eye(4, device=x.device), torch.linspace(0, 1, 5, device='cuda'), torch.tril(torch.ones(3, 3, device='cuda'))", None),
+    ("return torch.eye(4, device=x.device), torch.linspace(0, 1, 5, device='cuda'), torch.tril(torch.ones(3, 3, "
+     "device='cuda'))",
+     None),
     ("return torch.tensor([3, 1, 2]).to(x.device), torch.ones(3).cuda()", ["fill"] * 2),
     ("return x.view(torch.int32), x.view(4, 60), x.ravel(), x.unflatten(2, (2, 5)), x.swapaxes(0, 1)", []),
     ("return self.w.t().contiguous(), self.w.data.clone()", ["copy"] * 2),
@@ -83,7 +87,9 @@ CASES = [
     ("return x.new_tensor([1.0, 2.0]), x.new_ones(2), y.new_empty((0, 3))", None),
     ("return torch.atleast_2d(x[0, 0]), x.squeeze(), x.unsqueeze(-1)", []),
     ("return torch.clone(x.mT, memory_format=torch.preserve_format)", ["copy"]),
-    ("m = torch.tril(torch.ones(5, 5, device=x.device)) == 0; z = torch.zeros(2, 5, 5, device='cuda'); z[1] = m; return z", ["fill", "copy"] + ["fill"] * 3),
+    ("m = torch.tril(torch.ones(5, 5, device=x.device)) == 0; z = torch.zeros(2, 5, 5, device='cuda'); z[1] = m; "
+     "return z",
+     ["fill", "copy"] + ["fill"] * 3),
     ("return torch.zeros((), device='cuda').expand(3), x.sum(dim=0)[:0]", None),
     ("return {'a': x.clone(), 'b': [y.clone(), (y.t(),)]}", ["copy"] * 2),
 ]
@@ -143,7 +149,8 @@ def flatten(out):
 
 
 def same(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten().view(torch.uint8))
+    return (a.dtype == b.dtype and a.shape == b.shape
+            and torch.equal(a.contiguous().flatten().view(torch.uint8), b.contiguous().flatten().view(torch.uint8)))
 
 
 def main():
@@ -154,14 +161,16 @@ def main():
     y = torch.randint(-5, 5, (6, 4))
     for body, kinds in CASES:
         text = SOURCE.format(body=body)
-        result = zygote.result({"source": text, "init_args": [], "state": {}, "inputs": [client.describe(x), client.describe(y)]})
+        result = zygote.result({"source": text, "init_args": [], "state": {},
+                                "inputs": [client.describe(x), client.describe(y)]})
         if "tape" not in result:
             tap.check(False, body, result)
             continue
         tape = json.loads(result["tape"])
         found = [row["op"] for row in tape["rows"]]
         scope = {}
-        exec(text.replace("'cuda'", "'cpu'").replace('"cuda"', '"cpu"').replace(".cuda()", "").replace("'cuda:0'", "'cpu'"), scope)
+        exec(text.replace("'cuda'", "'cpu'").replace('"cuda"', '"cpu"').replace(".cuda()", "").replace("'cuda:0'",
+            "'cpu'"), scope)
         with torch.no_grad():
             expected = flatten(scope["ModelNew"]()(x.clone(), y.clone()))
         if "library" in found:
@@ -170,7 +179,8 @@ def main():
             continue
         got = replay(tape, [x, y])
         bad = [i for i, (a, b) in enumerate(zip(got, expected)) if not same(a, b)]
-        tap.check(not bad and len(got) == len(expected) and (kinds is None or found == kinds), body, f"outputs {bad} differ; rows {found}, expected {kinds}")
+        tap.check(not bad and len(got) == len(expected) and (kinds is None or found == kinds), body,
+                  f"outputs {bad} differ; rows {found}, expected {kinds}")
     tap.check(zygote.close() == 0, "the zygote ends when its control socket closes")
     return tap.done()
 

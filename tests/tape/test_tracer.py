@@ -1,6 +1,7 @@
 """timeout: 1800
-The tracer through the real zygote: every honest kernel of tests/known_good gives a valid tape of kernels and movement, the same one in two zygotes; every fault
-has its code; torch's own work never looks like a kernel's."""
+The tracer through the real zygote: every honest kernel of tests/known_good gives a valid tape of
+kernels and movement, the same one in two zygotes; every fault has its code; torch's own work never
+looks like a kernel's."""
 import json
 import os
 import subprocess
@@ -65,7 +66,8 @@ def test_styles(tap, zygote):
     for case in styles.CASES:
         result = zygote.result(job(styles.source(*case)))
         rows = json.loads(result["tape"])["rows"] if "tape" in result else []
-        tap.check("tape" in result and any(r["op"] == "launch" for r in rows) and not any(r["op"] == "library" for r in rows), f"style: {case[0]}", result)
+        tap.check("tape" in result and any(r["op"] == "launch" for r in rows) and not any(r["op"] == "library"
+            for r in rows), f"style: {case[0]}", result)
 
 
 def test_faults(tap, zygote):
@@ -73,20 +75,21 @@ def test_faults(tap, zygote):
         result = zygote.result(job(faults.source(source)))
         fault = result.get("fault", {})
         fields = {"phase", "code", "type", "text", "line"}
-        ok = fault.get("code") == code and text in fault["text"] and set(fault) == fields and len(fault["text"]) <= 2048 and result["status"]["status"] == 0
+        ok = (fault.get("code") == code and text in fault["text"] and set(fault) == fields
+              and len(fault["text"]) <= 2048 and result["status"]["status"] == 0)
         tap.check(ok, f"fault: {name}", result)
 
 
 def test_fault_lines(tap, zygote):
     line = faults.source("").count("\n") + 2
     for name, body, expected in (
-        ("of an exception", "class ModelNew(nn.Module):\n    def forward(self, x): raise ValueError('here')\n", line),
-        ("of a fault", "class ModelNew(nn.Module):\n    def forward(self, x): return x.item()\n", line),
-        ("inside a kernel", "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, oops)\n\nclass ModelNew(nn.Module):\n    def forward(self, x):\n"
-                            "        k[(1,)](x)\n        return x\n", line + 2),
-        ("of a syntax error", "a = 1\nb = = 2\n", line),
-        ("of an import error", "a = 1\nimport nonsense\n", line),
-    ):
+            ("of an exception", "class ModelNew(nn.Module):\n    def forward(self, x): raise ValueError('here')\n",
+             line), ("of a fault", "class ModelNew(nn.Module):\n    def forward(self, x): return x.item()\n", line),
+            ("inside a kernel",
+             "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, oops)\n\nclass ModelNew(nn.Module):\n    def "
+             "forward(self, x):\n"
+             "        k[(1,)](x)\n        return x\n", line + 2), ("of a syntax error", "a = 1\nb = = 2\n", line),
+            ("of an import error", "a = 1\nimport nonsense\n", line),):
         fault = zygote.result(job(faults.source(body))).get("fault", {})
         tap.check(fault.get("line") == expected, f"line {name}", f"{fault}, expected line {expected}")
 
@@ -95,12 +98,16 @@ def test_hidden_compute(tap, zygote):
     for name in hidden_compute.CASES:
         result = zygote.result(job(hidden_compute.source(name), (X, W)))
         rows = json.loads(result["tape"])["rows"] if "tape" in result else []
-        tap.check("fault" in result or any(row["op"] == "library" for row in rows), f"hidden compute: {name}", result if not rows else [r["op"] for r in rows])
+        tap.check("fault" in result or any(row["op"] == "library" for row in rows), f"hidden compute: {name}",
+                  result if not rows else [r["op"] for r in rows])
     plain = zygote.result(job(hidden_compute.PREAMBLE.format(body="return launch(x)", init="pass", top=""), (X, W)))
-    tap.check([r["op"] for r in json.loads(plain["tape"])["rows"]] == ["launch"], "the same kernel without hidden compute is a launch alone", plain)
+    tap.check([r["op"] for r in json.loads(plain["tape"])["rows"]] == ["launch"],
+              "the same kernel without hidden compute is a launch alone", plain)
 
 
-LAUNCH = faults.HEAD + "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n{init}\n\n    def forward(self, x):\n{body}\n"
+LAUNCH = (faults.HEAD
+          + "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n{init}\n\n    def "
+          "forward(self, x):\n{body}\n")
 
 
 def traced(zygote, body, init="        pass", **more):
@@ -111,32 +118,40 @@ def traced(zygote, body, init="        pass", **more):
 
 def test_parameters(tap, zygote):
     state = {"w": {"dtype": "float32", "shape": [16]}, "fc.bias": {"dtype": "float32", "shape": [4]}}
-    init = "        self.w = nn.Parameter(torch.ones(16))\n        self.fc = nn.Linear(3, 4)\n        self.also = self.w"
-    use = "y = torch.empty_like(x)\nfor t in (self.also, self.fc.bias, self.fc.weight):\n    copy_kernel[(1,)](t, y, 4, BLOCK=64)\nreturn y"
+    init = ("        self.w = nn.Parameter(torch.ones(16))\n        self.fc = nn.Linear(3, 4)\n        self.also = "
+            "self.w")
+    use = ("y = torch.empty_like(x)\nfor t in (self.also, self.fc.bias, self.fc.weight):\n    copy_kernel[(1,)](t, y, "
+           "4, BLOCK=64)\nreturn y")
     tape = traced(zygote, use, init, state=state)
     kinds = [(b["kind"], b.get("name")) for b in tape["buffers"]]
     tap.check(kinds == [("input", None), ("param", "w"), ("temp", None), ("param", "fc.bias"), ("const", "fc.weight")],
               "parameters by name, others as constants", tape.get("buffers"))
-    tap.check(tape["buffers"][4]["bytes"] == 48 and len(tape["buffers"][4]["data"]) == 64, "a constant comes with its contents")
-    tape = traced(zygote, use, init, state={"w": {"dtype": "float16", "shape": [16]}, "fc.bias": {"dtype": "float32", "shape": [5]}})
-    tap.check([b["kind"] for b in tape["buffers"]] == ["input", "const", "temp", "const", "const"], "another shape or type is not the same parameter",
-              tape.get("buffers"))
+    tap.check(tape["buffers"][4]["bytes"] == 48 and len(tape["buffers"][4]["data"]) == 64,
+              "a constant comes with its contents")
+    tape = traced(zygote, use, init,
+                  state={"w": {"dtype": "float16", "shape": [16]}, "fc.bias": {"dtype": "float32", "shape": [5]}})
+    tap.check([b["kind"] for b in tape["buffers"]] == ["input", "const", "temp", "const", "const"],
+              "another shape or type is not the same parameter", tape.get("buffers"))
     a = traced(zygote, use, init, init_seed=1)
     b, c = traced(zygote, use, init, init_seed=1), traced(zygote, use, init, init_seed=2)
     tap.check(a == b and a != c, "contents follow init_seed and nothing else")
-    tap.check("fault" in traced(zygote, "return launch(x) if self.w[0] > 0 else x", init), "a parameter's value cannot be read, matched or not")
+    tap.check("fault" in traced(zygote, "return launch(x) if self.w[0] > 0 else x", init),
+              "a parameter's value cannot be read, matched or not")
 
 
 def test_launch_arguments(tap, zygote):
     kernel = ("@triton.jit\ndef k(a, none, one, n, f, flag, big, t, C: tl.constexpr):\n    if none is None:\n"
               "        tl.store(a + n, f + one + tl.where(flag, 1.0, 0.0) + big.to(tl.float32) + t[0] + t[1])\n\n\n")
-    source = faults.HEAD + kernel + ("class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.zeros_like(x)[1:]\n"
-                                     "        k[(3, 2)](y, None, 1, 40, 2.5, True, 1 << 40, (7, 8.5), C=3, num_warps=8)\n        return y\n")
+    source = (faults.HEAD + kernel + (
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.zeros_like(x)[1:]\n"
+        "        k[(3, 2)](y, None, 1, 40, 2.5, True, 1 << 40, (7, 8.5), C=3, num_warps=8)\n        return y\n"))
     result = zygote.result(job(source))
     tape = json.loads(result.get("tape", "{}"))
     launch = tape["rows"][-1] if tape else result
-    expected = [{"buffer": 1, "offset": 64}, {"int": 40}, {"float": 2.5}, {"int": 1}, {"int": 1 << 40}, {"int": 7}, {"float": 8.5}]
-    tap.check(launch.get("args") == expected and launch["grid"] == [3, 2, 1], "arguments: constants and None leave, tuples spread, order stays", launch)
+    expected = [{"buffer": 1, "offset": 64}, {"int": 40}, {"float": 2.5}, {"int": 1}, {"int": 1 << 40}, {"int": 7},
+                {"float": 8.5}]
+    tap.check(launch.get("args") == expected and launch["grid"] == [3, 2, 1],
+              "arguments: constants and None leave, tuples spread, order stays", launch)
     tap.check(tape["kernels"][0]["num_warps"] == 8 and launch["line"] > 0, "options and line of a launch")
     signature = tape["kernels"][0]["ttir"].split("@k(")[1].split(") attributes")[0]
     tap.check(signature.count("%") == len(expected), "as many arguments as the IR's function has", signature)

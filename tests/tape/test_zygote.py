@@ -1,6 +1,6 @@
 """timeout: 300
-The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, and what a job's process may not do it cannot do, tried from Python inside a
-candidate."""
+The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, and what a job's
+process may not do it cannot do, tried from Python inside a candidate."""
 import os
 import signal
 import sys
@@ -10,7 +10,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import zygote_client as client
 
 FOREVER = "import time\nwhile True:\n    time.sleep(1)\n"
-GOOD = "import torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return x.clone()\n"
+GOOD = ("import torch\nimport torch.nn as nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return "
+        "x.clone()\n")
 X = {"tensor": {"dtype": "float32", "shape": [4], "stride": [1]}}
 
 
@@ -73,7 +74,8 @@ def test_no_leak(tap, zygote):
     for data, status in jobs:
         data.close()
         status.close()
-    tap.check(all("tape" in r for r in results) and all(s["status"] == 0 for s in statuses), "six jobs at once", results)
+    tap.check(all("tape" in r for r in results) and all(s["status"] == 0 for s in statuses), "six jobs at once",
+              results)
     time.sleep(0.1)
     after = len(os.listdir(f"/proc/{pid}/fd"))
     tap.check(before == after, "31 jobs later the zygote has the same descriptors", f"{before}, now {after}")
@@ -85,61 +87,76 @@ def test_no_leak(tap, zygote):
 def test_requests(tap, zygote):
     client.wire.send(zygote.control, {"id": 1, "sandbox": "full", "job": job(GOOD)})
     messages, status = zygote.run(job(GOOD), level="nonsense")
-    tap.check(not messages and len(status) == 1 and status[0]["entered"] is False, "an unknown level starts nothing", status)
+    tap.check(not messages and len(status) == 1 and status[0]["entered"] is False, "an unknown level starts nothing",
+              status)
     messages, status = zygote.run(job(GOOD))
     tap.check("tape" in messages[-1] and "pid" in status[0] and status[1]["entered"],
               "a request without sockets is dropped, and the next one is served", status)
-    tap.check([m.get("phase") for m in messages[:-1]] == ["import", "init", "forward"], "the phases are announced", messages[:-1])
+    tap.check([m.get("phase") for m in messages[:-1]] == ["import", "init", "forward"], "the phases are announced",
+              messages[:-1])
 
 
 def test_endings(tap, zygote):
     for name, source, check in (
-        ("os._exit(0) gives no result", "import os\nos._exit(0)\n", lambda m, s: m == [{"phase": "import"}] and s["status"] == 0),
-        ("a segmentation fault is one", "import ctypes\nctypes.string_at(0)\n", lambda m, s: s["status"] & 0x7F == signal.SIGSEGV),
-        ("prints go nowhere", "print('{\"tape\": \"\"}', flush=True)\n" + GOOD, lambda m, s: "tape" in m[-1] and len(m[-1]["tape"]) > 2),
-        ("a huge allocation is refused", "x = bytearray(100 << 30)\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
+        ("os._exit(0) gives no result", "import os\nos._exit(0)\n",
+         lambda m, s: m == [{"phase": "import"}] and s["status"] == 0),
+        ("a segmentation fault is one", "import ctypes\nctypes.string_at(0)\n",
+         lambda m, s: s["status"] & 0x7F == signal.SIGSEGV),
+        ("prints go nowhere", "print('{\"tape\": \"\"}', flush=True)\n" + GOOD,
+         lambda m, s: "tape" in m[-1] and len(m[-1]["tape"]) > 2),
+        ("a huge allocation is refused", "x = bytearray(100 << 30)\n" + GOOD,
+         lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
         ("touching too much memory is refused", "x = [bytearray(64 << 20) for _ in range(1000)]\n" + GOOD,
          lambda m, s: m[-1].get("fault", {}).get("type") == "MemoryError"),
         ("shared memory is refused too", "import mmap\nx = mmap.mmap(-1, 100 << 30)\n" + GOOD,
          lambda m, s: m[-1].get("fault", {}).get("code") == "import-error"),
-        ("memory files are refused", "import os\nos.memfd_create('x')\n" + GOOD, lambda m, s: m[-1].get("fault", {}).get("type") == "PermissionError"),
+        ("memory files are refused", "import os\nos.memfd_create('x')\n" + GOOD,
+         lambda m, s: m[-1].get("fault", {}).get("type") == "PermissionError"),
     ):
         messages, status = zygote.run(job(source))
         tap.check(check(messages, status[-1]), name, f"{messages} {status}")
     messages, status = zygote.run(job("while True:\n    pass\n"), cpu_s=1)
-    tap.check(status[-1]["status"] & 0x7F in (signal.SIGXCPU, signal.SIGKILL), "a busy loop runs into its CPU limit", status)
+    tap.check(status[-1]["status"] & 0x7F in (signal.SIGXCPU, signal.SIGKILL), "a busy loop runs into its CPU limit",
+              status)
 
 
 FORBIDDEN = [
     ("open('/etc/passwd')", "reading a file outside of Python's"), ("open('/proc/self/maps')", "reading /proc"),
     ("open('/proc/1/environ')", "reading another process"),
-    ("open('/tmp/hone-escape', 'w')", "writing a file"), ("open('/dev/shm/hone-escape', 'w')", "writing to shared memory"),
+    ("open('/tmp/hone-escape', 'w')", "writing a file"),
+    ("open('/dev/shm/hone-escape', 'w')", "writing to shared memory"),
     ("os.listdir('/')", "listing the root"),
     ("open(os.__file__, 'a')", "appending to the standard library"), ("os.unlink(os.__file__)", "removing a file"),
     ("__import__('socket').socket()", "a socket"), ("__import__('socket').socketpair()", "a pair of sockets"),
-    ("os.fork()", "fork"), ("os.posix_spawn('/bin/true', ['true'], {})", "spawning a program"), ("os.execv('/bin/true', ['true'])", "exec"),
-    ("__import__('threading').Thread(target=print).start()", "a thread"), ("os.kill(os.getppid() or 1000, 0)", "a signal to the parent"),
-    ("os.kill(-1, 0)", "a signal to everybody"), ("os.setuid(0)", "another user"), ("os.chroot('/')", "chroot"), ("os.mknod('/tmp/x')", "a device node"),
-    ("os.setpriority(os.PRIO_PROCESS, 0, -5)", "priority"), ("__import__('resource').setrlimit(6, (100, 100))", "a raised limit"),
-    ("os.pidfd_open(os.getppid() or 1)", "a pidfd"), ("os.chmod('/tmp', 0o777)", "chmod"), ("os.symlink('/etc', '/tmp/hone-x')", "a symbolic link"),
+    ("os.fork()", "fork"), ("os.posix_spawn('/bin/true', ['true'], {})", "spawning a program"),
+    ("os.execv('/bin/true', ['true'])", "exec"),
+    ("__import__('threading').Thread(target=print).start()", "a thread"),
+    ("os.kill(os.getppid() or 1000, 0)", "a signal to the parent"),
+    ("os.kill(-1, 0)", "a signal to everybody"), ("os.setuid(0)", "another user"), ("os.chroot('/')", "chroot"),
+    ("os.mknod('/tmp/x')", "a device node"),
+    ("os.setpriority(os.PRIO_PROCESS, 0, -5)", "priority"),
+    ("__import__('resource').setrlimit(6, (100, 100))", "a raised limit"),
+    ("os.pidfd_open(os.getppid() or 1)", "a pidfd"), ("os.chmod('/tmp', 0o777)", "chmod"),
+    ("os.symlink('/etc', '/tmp/hone-x')", "a symbolic link"),
 ]
 
 
 # What Python does not offer, by number on x86-64; the first argument is 1, which for prctl is PR_SET_PDEATHSIG.
-SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250, "io_uring_setup": 425, "userfaultfd": 323,
-                "mount": 165, "unshare": 272,
-                "setns": 308, "prctl(PR_SET_PDEATHSIG)": 157, "clone3": 435, "finit_module": 313, "kexec_load": 246}
+SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250,
+                "io_uring_setup": 425, "userfaultfd": 323, "mount": 165, "unshare": 272, "setns": 308,
+                "prctl(PR_SET_PDEATHSIG)": 157, "clone3": 435, "finit_module": 313, "kexec_load": 246}
 
 
 def test_forbidden(tap, zygote):
     lines = ["import os, ctypes", "out = []"]
     for expression, _ in FORBIDDEN:
-        lines += ["try:", f"    out.append(('allowed', str({expression})))", "except BaseException as e:", "    out.append((type(e).__name__, str(e)))"]
+        lines += ["try:", f"    out.append(('allowed', str({expression})))", "except BaseException as e:",
+                  "    out.append((type(e).__name__, str(e)))"]
     # Raw system calls: what Python does not offer.
     lines += ["libc = ctypes.CDLL(None, use_errno=True)", f"for n in {tuple(SYSTEM_CALLS.values())}:",
               "    ctypes.set_errno(0); r = libc.syscall(n, 1, 0, 0, 0, 0); out.append(((r, ctypes.get_errno()), ''))",
-              "fds = []", "for fd in range(3, 300):", "    try: os.fstat(fd); fds.append(fd)", "    except OSError: pass",
-              "raise RuntimeError(repr(([kind for kind, text in out], fds, os.getuid())))"]
+              "fds = []", "for fd in range(3, 300):", "    try: os.fstat(fd); fds.append(fd)",
+              "    except OSError: pass", "raise RuntimeError(repr(([kind for kind, text in out], fds, os.getuid())))"]
     result = zygote.result(job("\n".join(lines)))
     kinds, fds, uid = eval(result["fault"]["text"])
     for (expression, name), kind in zip(FORBIDDEN, kinds):

@@ -1,4 +1,5 @@
-"""A supervisor in a few lines, for tests: starts a zygote, hands it jobs, and describes a KernelBench task as the tracer's job."""
+"""A supervisor in a few lines, for tests: starts a zygote, hands it jobs, and describes a KernelBench
+task as the tracer's job."""
 import ctypes
 import glob
 import importlib.util
@@ -21,7 +22,8 @@ def best_level():
 
 
 LEVEL = best_level()
-KNOWN_GOOD = sorted(os.path.join(os.path.dirname(p), "") for p in glob.glob(os.path.join(ROOT, "tests/known_good/*/candidate.py")))
+KNOWN_GOOD = sorted(os.path.join(os.path.dirname(p), "")
+                    for p in glob.glob(os.path.join(ROOT, "tests/known_good/*/candidate.py")))
 
 
 class Zygote:
@@ -29,13 +31,15 @@ class Zygote:
         self.control, theirs = socket.socketpair()
         # The child gets its end as descriptor 3, whatever number it has here.
         self.process = subprocess.Popen(
-            ["bash", "-c", f"exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec \"$@\"" if theirs.fileno() != 3 else "exec \"$@\"", "zygote",
-             os.path.join(ROOT, "build/venv/bin/python"), "-I", os.path.join(ROOT, "worker/zygote.py"), kind, LIBRARY],
+            ["bash", "-c", f"exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec \"$@\""
+             if theirs.fileno() != 3 else "exec \"$@\"", "zygote", os.path.join(ROOT, "build/venv/bin/python"),
+             "-I", os.path.join(ROOT, "worker/zygote.py"), kind, LIBRARY],
             pass_fds=(theirs.fileno(),), cwd="/", env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.DEVNULL)
         theirs.close()
         self.control.settimeout(120)
         self.hello = wire.recv(self.control)[0]
-        self.process_fds = len(os.listdir(f"/proc/{self.process.pid}/fd")) if os.access(f"/proc/{self.process.pid}/fd", os.R_OK) else None
+        self.process_fds = (len(os.listdir(f"/proc/{self.process.pid}/fd"))
+                            if os.access(f"/proc/{self.process.pid}/fd", os.R_OK) else None)
 
     def start(self, job, level=LEVEL, memory_bytes=4 << 30, cpu_s=60):
         """(data socket, status socket) of a job."""
@@ -81,7 +85,8 @@ def describe(value):
     """A forward argument as the tracer's job has it."""
     import torch
     if isinstance(value, torch.Tensor):
-        return {"tensor": {"dtype": str(value.dtype).split(".")[1], "shape": list(value.shape), "stride": list(value.stride()), "requires_grad": False}}
+        return {"tensor": {"dtype": str(value.dtype).split(".")[1], "shape": list(value.shape),
+                           "stride": list(value.stride()), "requires_grad": False}}
     if isinstance(value, tuple):
         return {"tuple": [describe(v) for v in value]}
     if isinstance(value, list):
@@ -100,9 +105,10 @@ def task_job(task_path, source):
     spec.loader.exec_module(task)
     init_args = task.get_init_inputs()
     model = task.Model(*init_args)
-    state = {name: {"dtype": str(t.dtype).split(".")[1], "shape": list(t.shape)} for name, t in [*model.named_parameters(), *model.named_buffers()]}
-    return {"source": source, "class": "ModelNew", "init_args": [describe(a) for a in init_args], "init_seed": 7, "state": state,
-            "inputs": [describe(a) for a in task.get_inputs()], "training": False}
+    state = {name: {"dtype": str(t.dtype).split(".")[1], "shape": list(t.shape)}
+             for name, t in [*model.named_parameters(), *model.named_buffers()]}
+    return {"source": source, "class": "ModelNew", "init_args": [describe(a) for a in init_args], "init_seed": 7,
+            "state": state, "inputs": [describe(a) for a in task.get_inputs()], "training": False}
 
 
 class Tap:

@@ -58,8 +58,8 @@ def module_load(text, folder, name):
 
 def resize(source, variant):
     """Gives every module-level size constant another, small and odd value."""
-    sizes = {"N": [1031, 97], "BATCH": [3, 1], "ROWS": [5, 3], "COLS": [67, 129], "M": [19, 7], "K": [37, 65], "DIN": [37, 70], "DOUT": [33, 19],
-             "HIDDEN": [41, 17], "D": [21, 35]}
+    sizes = {"N": [1031, 97], "BATCH": [3, 1], "ROWS": [5, 3], "COLS": [67, 129], "M": [19, 7], "K": [37, 65],
+             "DIN": [37, 70], "DOUT": [33, 19], "HIDDEN": [41, 17], "D": [21, 35]}
     is_product = re.search(r"^(K|D) = ", source, re.M)
 
     def swap(m):
@@ -98,7 +98,8 @@ def check(row, ref, folder, name):
 
 def rows_dump(seed, count, low, high):
     program = os.environ.get("BUILD", "build/release") + "/tests/task/test_task_answers"
-    out = subprocess.run([program, "--dump", str(seed), str(count), str(low), str(high)], stdout=subprocess.PIPE, check=True).stdout
+    out = subprocess.run([program, "--dump", str(seed), str(count), str(low), str(high)], stdout=subprocess.PIPE,
+                         check=True).stdout
     tasks = {}
     for line in out.splitlines():
         row = json.loads(line)
@@ -137,7 +138,8 @@ def level_run(level, count, variants, deadline, folder):
             break
         done += 1
         name = "l%d_%d" % (level, done)
-        refs = [reference(rows[0]["source"] if v is None else resize(rows[0]["source"], v), folder, "%s_ref%d" % (name, i)) for i, v in enumerate(variants)]
+        refs = [reference(rows[0]["source"] if v is None else resize(rows[0]["source"], v), folder,
+                          "%s_ref%d" % (name, i)) for i, v in enumerate(variants)]
         for i, row in enumerate(rows):
             # in turn: each style sees every size variant over a few tasks
             picked = enumerate(refs) if len(variants) > 2 else [((done + i) % len(refs), refs[(done + i) % len(refs)])]
@@ -148,10 +150,12 @@ def level_run(level, count, variants, deadline, folder):
                 except Exception as e:  # an answer that does not run is a failure of that answer, whatever it raised
                     problem = "%s: %s" % (type(e).__name__, str(e)[:300])
                 if problem:
-                    failures.append("%s style %d%s: %s" % (row["structure"], row["style"], " slow" if row["slow"] else "", problem))
+                    failures.append("%s style %d%s: %s"
+                                    % (row["structure"], row["style"], " slow" if row["slow"] else "", problem))
     for text in failures[:20]:
         print("# " + text)
-    ops = {op for rows in tasks[:done] for op in re.findall(r"[a-z][a-z0-9_]+", rows[0]["structure"].split(":", 1)[1])} - {"in"}
+    ops = {op for rows in tasks[:done]
+           for op in re.findall(r"[a-z][a-z0-9_]+", rows[0]["structure"].split(":", 1)[1])} - {"in"}
     print("# level %d: %d tasks, %d answers run, %d operators among them" % (level, done, runs, len(ops)))
     return not failures and done >= TASKS_MIN, tasks
 
@@ -168,7 +172,8 @@ def main():
             deadline = start + (1e9 if full else BUDGET_S * (0.25, 0.6, 1.0)[level - 1])
             ok, tasks = level_run(level, count or 40, [0, 1, None] if full else [0, 1], deadline, folder)
             number += 1
-            print("%sok %d - answers of level %d compute what the task computes" % ("" if ok else "not ", number, level), flush=True)
+            print("%sok %d - answers of level %d compute what the task computes" % ("" if ok else "not ", number,
+                level), flush=True)
             if level == 1:
                 planted = planted_errors_found(next(t for t in tasks if t[0]["code"].count("= tl.load") == 1), folder)
         print("%sok 4 - planted errors are found" % ("" if planted else "not "))

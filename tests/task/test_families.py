@@ -71,15 +71,16 @@ def tensors(out):
 
 def run(model, inputs, double=False):
     with torch.no_grad():
-        return tensors((model.double() if double else model)(*[i.double() if double and i.is_floating_point() else i.clone() for i in inputs]))
+        return tensors((model.double() if double
+                        else model)(*[i.double() if double and i.is_floating_point() else i.clone() for i in inputs]))
 
 
 def reference(source, folder, name):
     task = module_load(judged(source), folder, name)
     torch.manual_seed(7)
     model = task.Model(*task.get_init_inputs())
-    state = {k: torch.rand(v.shape) + 0.5 if k.endswith("running_var") else torch.randn(v.shape) if v.is_floating_point() else v
-             for k, v in model.state_dict().items()}
+    state = {k: torch.rand(v.shape) + 0.5 if k.endswith("running_var") else torch.randn(v.shape)
+             if v.is_floating_point() else v for k, v in model.state_dict().items()}
     model.load_state_dict(state)
     inputs = task.get_inputs()
     single = run(model, inputs)
@@ -93,7 +94,8 @@ def check(row, ref, folder, name):
     model.load_state_dict(state)
     found = run(model, inputs)
     if [(t.dtype, t.shape) for t in found] != [(t.dtype, t.shape) for t in single]:
-        return "dtypes or shapes differ: %s, expected %s" % ([(t.dtype, tuple(t.shape)) for t in found], [(t.dtype, tuple(t.shape)) for t in single])
+        return ("dtypes or shapes differ: %s, expected %s"
+                % ([(t.dtype, tuple(t.shape)) for t in found], [(t.dtype, tuple(t.shape)) for t in single]))
     for i, (y, f, r) in enumerate(zip(found, single, double)):
         if not y.is_floating_point():
             if not torch.equal(y, f):
@@ -116,7 +118,8 @@ def rows_by_family(each):
     program = os.environ.get("BUILD", "build/release") + "/tests/task/test_task_answers"
     families = collections.defaultdict(dict)
     for seed in range(1, 20):
-        out = subprocess.run([program, "--rungs", str(seed), str(160 * each), RUNGS], stdout=subprocess.PIPE, check=True).stdout
+        out = subprocess.run([program, "--rungs", str(seed), str(160 * each), RUNGS], stdout=subprocess.PIPE,
+                             check=True).stdout
         for line in out.splitlines():
             row = json.loads(line)
             family = row["structure"].split(":", 1)[0]
@@ -173,8 +176,8 @@ def main():
             problems, runs = family_problems(family, tasks, folder)
             for text in problems[:5]:
                 print("# " + text)
-            print("%sok %d - %s %s: %d tasks, %d answers compute what the task computes" %
-                  ("not " if problems else "", number, tasks[0][0]["rung"] if tasks else "", family, len(tasks), runs), flush=True)
+            print("%sok %d - %s %s: %d tasks, %d answers compute what the task computes" % ("not " if problems else "",
+                number, tasks[0][0]["rung"] if tasks else "", family, len(tasks), runs), flush=True)
         planted = "row_norm" not in families or planted_error_is_found(families["row_norm"], folder)
     print("%sok %d - a planted error is found" % ("" if planted else "not ", len(families) + 1))
 

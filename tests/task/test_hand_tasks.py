@@ -93,10 +93,12 @@ def main():
             problem = problem_of(path)
         except Exception as e:  # any way in which a task fails to run is that task's failure
             problem = "%s: %s" % (type(e).__name__, str(e)[:200])
-        print("%sok %d - %s%s" % ("not " if problem else "", i + 1, path[len(ROOT) + 1:-3], ": " + problem if problem else ""))
+        print("%sok %d - %s%s" % ("not " if problem else "", i + 1, path[len(ROOT) + 1:-3],
+                                  ": " + problem if problem else ""))
     for i, (level, least) in enumerate(wanted):
         count = sum(1 for p in paths if "/" + level + "/" in p)
-        print("%sok %d - %s has %d tasks, at least %d" % ("" if count >= least else "not ", len(paths) + i + 1, level, count, least))
+        print("%sok %d - %s has %d tasks, at least %d"
+              % ("" if count >= least else "not ", len(paths) + i + 1, level, count, least))
 
 
 main()

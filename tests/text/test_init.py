@@ -14,8 +14,8 @@ import torch  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig  # noqa: E402
 
 HONE = os.environ.get("BUILD", "build/release") + "/hone"
-SMALL = ["--hidden_size", "32", "--num_hidden_layers", "2", "--num_attention_heads", "4", "--num_key_value_heads", "2", "--head_dim", "8",
-         "--intermediate_size", "48"]
+SMALL = ["--hidden_size", "32", "--num_hidden_layers", "2", "--num_attention_heads", "4", "--num_key_value_heads", "2",
+         "--head_dim", "8", "--intermediate_size", "48"]
 TEXT = "src/text/tokenizer_split.c"
 
 
@@ -37,7 +37,8 @@ def test_transformers_loads_the_tokenizer(tmp):
     assert t.decode(ids) == text and max(ids) < 600 and len(ids) < 0.6 * len(text), len(ids)
     assert t.eos_token == t.pad_token == "<|endoftext|>" and t.eos_token_id == 595
     assert t("<|im_start|><think>").input_ids == [596, 598]
-    assert t.decode(t("<|im_start|><think>x</think><|im_end|>").input_ids, skip_special_tokens=True) == "<think>x</think>"
+    assert (t.decode(t("<|im_start|><think>x</think><|im_end|>").input_ids, skip_special_tokens=True)
+            == "<think>x</think>")
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     assert t.apply_chat_template(chat, tokenize=False, add_generation_prompt=True) == "s\nu\n"
     assert t.apply_chat_template(chat, tokenize=False) == "s\nu"
@@ -45,12 +46,14 @@ def test_transformers_loads_the_tokenizer(tmp):
 
 def test_transformers_loads_the_model(tmp):
     for tied in (True, False):
-        init(tmp / "m", "--vocab_size", 520, "--tie_word_embeddings", str(tied).lower(), "--max_position_embeddings", 64)
+        init(tmp / "m", "--vocab_size", 520, "--tie_word_embeddings", str(tied).lower(),
+             "--max_position_embeddings", 64)
         m, info = AutoModelForCausalLM.from_pretrained(tmp / "m", output_loading_info=True)
         assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
         c = m.config
         assert type(m).__name__ == "Qwen3ForCausalLM" and c.tie_word_embeddings == tied
-        assert (c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size) == (32, 2, 4, 2, 8, 48)
+        assert ((c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads, c.head_dim,
+                 c.intermediate_size) == (32, 2, 4, 2, 8, 48))
         assert (c.vocab_size, c.max_position_embeddings) == (520, 64)
         assert (m.lm_head.weight.data_ptr() == m.model.embed_tokens.weight.data_ptr()) == tied
         logits = m(torch.arange(20)[None]).logits
@@ -74,7 +77,8 @@ def test_jsonl_fields(tmp):
     with gzip.open(tmp / "rows.jsonl.gz", "wt") as f:
         f.write("\n".join(map(json.dumps, rows)) + "\n\n")
     (tmp / "more.jsonl").write_text(json.dumps({"plan": "zqplanx " * 50}))
-    result = hone("--out", tmp / "m", "--text", tmp / "rows.jsonl.gz", tmp / "more.jsonl", TEXT, *SMALL, "--vocab_size", 700, "--json")
+    result = hone("--out", tmp / "m", "--text", tmp / "rows.jsonl.gz", tmp / "more.jsonl", TEXT, *SMALL,
+                  "--vocab_size", 700, "--json")
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     vocab = json.loads((tmp / "m" / "tokenizer.json").read_text())["model"]["vocab"]
@@ -108,18 +112,21 @@ def test_refusals(tmp):
     (tmp / "cut.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": os.urandom(9000).hex()}).encode())[:-2000])
     out, text = ("--out", tmp / "m"), ("--text", TEXT)
     cases = [
-        (2, "--text", out), (2, "--out", text), (2, "no multiple", (*out, *text, "--num_attention_heads", 3, "--num_key_value_heads", 2)),
+        (2, "--text", out), (2, "--out", text),
+        (2, "no multiple", (*out, *text, "--num_attention_heads", 3, "--num_key_value_heads", 2)),
         (2, "even", (*out, *text, "--head_dim", 7)), (2, "--hidden_size", (*out, *text, "--hidden_size", 0)),
         (2, "--hidden_size", (*out, *text, "--hiden_size", 8)),
         (1, "vocab_size", (*out, *text, "--vocab_size", 100)), (1, "no-such", (*out, "--text", tmp / "no-such")),
         (1, "byte 3", (*out, "--text", tmp / "bad.txt")),
         (1, "none.jsonl", (*out, "--text", tmp / "none.jsonl")), (1, "list.jsonl:2", (*out, *text, tmp / "list.jsonl")),
         (1, "broken.jsonl:2", (*out, "--text", tmp / "broken.jsonl")),
-        (1, "cut.jsonl.gz", (*out, "--text", tmp / "cut.jsonl.gz")), (1, "bad.txt", ("--out", tmp / "bad.txt" / "m", *text)),
+        (1, "cut.jsonl.gz", (*out, "--text", tmp / "cut.jsonl.gz")),
+        (1, "bad.txt", ("--out", tmp / "bad.txt" / "m", *text)),
     ]
     for status, word, args in cases:
         result = hone(*args)
-        assert result.returncode == status and word in result.stderr and not result.stdout, (args, result.returncode, result.stderr)
+        assert (result.returncode == status and word in result.stderr and not result.stdout), (args, result.returncode,
+            result.stderr)
     assert not (tmp / "m" / "config.json").exists()
 
 

@@ -32,6 +32,6 @@ seen = {ord(c) for t in different for c in t} & breaks
 check("every difference has a listed character", not unexplained, unexplained)
 check("every listed character makes a difference", seen == breaks, sorted(map(hex, breaks - seen)))
 combining = [c for c in breaks if ucd.combining(chr(c))]
-check("135 characters, 120 of them with a combining class, as docs/tokenizers.md says", (len(breaks), len(combining)) == (135, 120),
-      (len(breaks), len(combining)))
+check("135 characters, 120 of them with a combining class, as docs/tokenizers.md says",
+      (len(breaks), len(combining)) == (135, 120), (len(breaks), len(combining)))
 done()

@@ -21,12 +21,14 @@ def make_model():
     t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t.decoder = decoders.ByteLevel()
     t.train_from_iterator(["def add(x, y): return x + y", "kernel block size offset mask load store"] * 20,
-                          trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+                          trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                              show_progress=False))
     t.add_special_tokens([AddedToken("<|end|>", special=True, normalized=False)])
     torch.manual_seed(1)
-    config = transformers.Qwen3Config(vocab_size=t.get_vocab_size() + 5, hidden_size=48, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
-                                      num_key_value_heads=2, head_dim=16,
-                                      max_position_embeddings=200, tie_word_embeddings=True, eos_token_id=t.token_to_id("<|end|>"), bos_token_id=None)
+    config = transformers.Qwen3Config(vocab_size=t.get_vocab_size() + 5, hidden_size=48, intermediate_size=96,
+                                      num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                      head_dim=16, max_position_embeddings=200, tie_word_embeddings=True,
+                                      eos_token_id=t.token_to_id("<|end|>"), bos_token_id=None)
     transformers.Qwen3ForCausalLM(config).save_pretrained(f"{work}/model")
     t.save(f"{work}/model/tokenizer.json")
     return t
@@ -37,18 +39,21 @@ def make_data():
     rows = []
     for i in range(90):
         a, b = rng.randrange(50), rng.randrange(50)
-        rows.append(dict(prompt=f"add {a} {b}\n", completion=f"load {a} store {a + b} mask ✓", split="dev" if i % 9 == 0 else "train", extra=1))
+        rows.append(dict(prompt=f"add {a} {b}\n", completion=f"load {a} store {a + b} mask ✓",
+                         split="dev" if i % 9 == 0 else "train", extra=1))
     rows.append(dict(prompt="p", completion="x " * 300))            # refused: too long
     rows.append(dict(prompt="p", completion="c", split="hand"))     # of another split
-    rows.append(dict(prompt="p", completion="c", structure="chain:a0"))   # no label, and its structure is a test structure
+    # no label, and its structure is a test structure
+    rows.append(dict(prompt="p", completion="c", structure="chain:a0"))
     rows.append(dict(prompt="ends by itself", completion="yes<|end|>"))
     with gzip.open(f"{work}/pairs.jsonl.gz", "wt") as f:
         f.write("\n".join(json.dumps(r) for r in rows) + "\n\n")
     return rows
 
 
-COMMON = ["--model", f"{work}/model", "--data", f"{work}/pairs.jsonl.gz", "--max_tokens", 150, "--learning_rate", 5e-3, "--num_train_epochs", 3,
-          "--eval_steps", 10, "--save_steps", 4, "--logging_steps", 1, "--threads", 2, "--lora_dropout", 0.05, "--lora_r", 8]
+COMMON = ["--model", f"{work}/model", "--data", f"{work}/pairs.jsonl.gz", "--max_tokens", 150, "--learning_rate", 5e-3,
+          "--num_train_epochs", 3, "--eval_steps", 10, "--save_steps", 4, "--logging_steps", 1, "--threads", 2,
+          "--lora_dropout", 0.05, "--lora_r", 8]
 
 
 def encode(t, text):
@@ -78,17 +83,18 @@ def metrics(out):
 def test_plan():
     p = run("sft", *COMMON, "--dry_run")
     check("a dry run counts examples, refusals and other splits",
-          p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout and "refused 1" in p.stdout and "other splits 2" in p.stdout
-          and "memory:" in p.stdout, p.stdout + p.stderr)
+          p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout
+          and "refused 1" in p.stdout and "other splits 2" in p.stdout and "memory:" in p.stdout, p.stdout + p.stderr)
     with open(f"{work}/mislabelled.jsonl", "w") as f:
         f.write(json.dumps(dict(prompt="p", completion="c", structure="chain:a0", split="train")) + "\n")
-    p = run("sft", "--model", f"{work}/model", "--data", f"{work}/mislabelled.jsonl", "--output_dir", f"{work}/x", expect=1)
-    check("a test structure that is labelled train is refused by line", p.returncode == 1 and "mislabelled.jsonl:1" in p.stderr and "belongs to test" in p.stderr,
-          p.stderr)
+    p = run("sft", "--model", f"{work}/model", "--data", f"{work}/mislabelled.jsonl", "--output_dir", f"{work}/x",
+            expect=1)
+    check("a test structure that is labelled train is refused by line",
+          p.returncode == 1 and "mislabelled.jsonl:1" in p.stderr and "belongs to test" in p.stderr, p.stderr)
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/none.jsonl", "--output_dir", f"{work}/x", expect=1)
     check("a missing file is named", p.returncode == 1 and "none.jsonl" in p.stderr, p.stderr)
-    check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2 and run("score", "--modle", "m", expect=2).returncode == 2
-          and run("merge", expect=2).returncode == 2)
+    check("wrong usage exits with 2", run("sft", "--model", "m", expect=2).returncode == 2
+          and run("score", "--modle", "m", expect=2).returncode == 2 and run("merge", expect=2).returncode == 2)
     with open(f"{work}/bad.jsonl", "w") as f:
         f.write('{"prompt": "a", "completion": "b"}\n{"prompt": "a"}\n')
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/bad.jsonl", "--output_dir", f"{work}/x", expect=1)
@@ -98,9 +104,11 @@ def test_plan():
 def test_adapter(t, rows):
     p = run("sft", *COMMON, "--output_dir", f"{work}/run")
     m = metrics(f"{work}/run")
-    check("sft trains an adapter and prints its folder", p.returncode == 0 and p.stdout.strip() == f"{work}/run/final", p.stderr)
+    check("sft trains an adapter and prints its folder", p.returncode == 0 and p.stdout.strip() == f"{work}/run/final",
+          p.stderr)
     evals = [x["eval_loss"] for x in m if "eval_loss" in x]
-    check("metrics have every step, and the held-out loss falls", [x["step"] for x in m] == list(range(1, len(m) + 1)) and evals[-1] < evals[0], evals)
+    check("metrics have every step, and the held-out loss falls",
+          [x["step"] for x in m] == list(range(1, len(m) + 1)) and evals[-1] < evals[0], evals)
     model, total, n = oracle(f"{work}/model", f"{work}/run/final"), 0.0, 0
     for r in rows:
         if r.get("split") == "dev":
@@ -110,7 +118,8 @@ def test_adapter(t, rows):
             total, n = total - sum(lp), n + len(lp)
     # Means of n fp32 log-probabilities whose logits err by eps sqrt(K) depth ~ 2e-5 relative to
     # logits of order 1.
-    check("peft computes the same held-out loss from the saved adapter", abs(total / n - evals[-1]) < 5e-5, (total / n, evals[-1]))
+    check("peft computes the same held-out loss from the saved adapter", abs(total / n - evals[-1]) < 5e-5,
+          (total / n, evals[-1]))
     import sqlite3
     tables = sqlite3.connect(f"{work}/run/hone.db").execute("select name from sqlite_master").fetchall()
     check("the store has the run", len(tables) > 0, tables)
@@ -124,29 +133,36 @@ def test_score(t):
     ids = encode(t, prompt)
     begin = len(ids)
     ids += encode(t, completion)
-    args = ["score", "--model", f"{work}/model", "--prompt-file", f"{work}/prompt", "--completion-file", f"{work}/completion", "--json"]
-    for adapter, extra in ((None, []), (f"{work}/run/final", []), (f"{work}/run/final", ["--batch-invariant", "--temperature", "0.6"])):
+    args = ["score", "--model", f"{work}/model", "--prompt-file", f"{work}/prompt",
+            "--completion-file", f"{work}/completion", "--json"]
+    for adapter, extra in ((None, []), (f"{work}/run/final", []),
+                           (f"{work}/run/final", ["--batch-invariant", "--temperature", "0.6"])):
         got = json.loads(run(*args, *extra, *(["--adapter", adapter] if adapter else [])).stdout)
         want = logprobs(oracle(f"{work}/model", adapter), ids, begin, 0.6 if extra else 1.0)
         worst = max(abs(a - b) for a, b in zip(got["logprobs"], want))
         check(f"score agrees with transformers, adapter {bool(adapter)} {' '.join(extra)}",
-              got["tokens"] == ids[begin:] and len(want) == len(got["logprobs"]) and worst < 5e-5, (worst, got["tokens"], ids[begin:]))
+              got["tokens"] == ids[begin:] and len(want) == len(got["logprobs"]) and worst < 5e-5,
+              (worst, got["tokens"], ids[begin:]))
     open(f"{work}/empty", "w").close()
-    p = run("score", "--model", f"{work}/model", "--prompt-file", f"{work}/empty", "--completion-file", f"{work}/completion", expect=1)
+    p = run("score", "--model", f"{work}/model", "--prompt-file", f"{work}/empty",
+            "--completion-file", f"{work}/completion", expect=1)
     check("an empty prompt is refused", "no tokens" in p.stderr, p.stderr)
     p = run("merge", "--model", f"{work}/model", "--adapter", f"{work}/run/final", "--out", f"{work}/merged")
     want = logprobs(oracle(f"{work}/merged"), ids, begin)
     got = json.loads(run(*args, "--adapter", f"{work}/run/final").stdout)["logprobs"]
     check("merged weights score the same and carry the tokenizer",
-          os.path.exists(f"{work}/merged/tokenizer.json") and max(abs(a - b) for a, b in zip(got, want)) < 5e-5, (got, want))
+          os.path.exists(f"{work}/merged/tokenizer.json") and max(abs(a - b) for a, b in zip(got, want)) < 5e-5,
+          (got, want))
 
 
 def tree(path):
-    return {os.path.relpath(os.path.join(d, f), path): open(os.path.join(d, f), "rb").read() for d, _, files in os.walk(path) for f in files}
+    return {os.path.relpath(os.path.join(d, f), path): open(os.path.join(d, f), "rb").read()
+            for d, _, files in os.walk(path) for f in files}
 
 
 def start(out):
-    return subprocess.Popen([hone, "sft", *map(str, COMMON), "--output_dir", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen([hone, "sft", *map(str, COMMON), "--output_dir", out], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE)
 
 
 def kill_when(out, moment):
@@ -179,7 +195,8 @@ def test_kill(whole):
     got, want = tree(f"{out}/final"), tree(f"{work}/run/final")
     differ = sorted(name for name in got.keys() | want.keys() if got.get(name) != want.get(name))
     steps = [m["step"] for m in metrics(out)]
-    check(f"killed and continued: same final bytes, same metrics (# kills {kills})", kills >= 3 and p.returncode == 0 and not differ and metrics(out) == whole,
+    check(f"killed and continued: same final bytes, same metrics (# kills {kills})",
+          kills >= 3 and p.returncode == 0 and not differ and metrics(out) == whole,
           f"{p.stderr.read().decode()}\nfiles that differ: {differ}\nsteps: {steps}")
 
 
@@ -194,10 +211,12 @@ def test_claim():
     holder = os.open(out, os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_EX)
     p = run("sft", *COMMON, "--max_steps", 1, "--output_dir", out, expect=1)
-    check("a claimed folder is refused by name", f"{out}: another hone is writing into this folder" in p.stderr and os.path.exists(half), p.stderr)
+    check("a claimed folder is refused by name",
+          f"{out}: another hone is writing into this folder" in p.stderr and os.path.exists(half), p.stderr)
     os.close(holder)
     run("sft", *COMMON, "--max_steps", 1, "--output_dir", out)
-    check("a free one is cleaned and used", not os.path.exists(half) and os.path.exists(f"{out}/final/adapter_config.json"))
+    check("a free one is cleaned and used",
+          not os.path.exists(half) and os.path.exists(f"{out}/final/adapter_config.json"))
 
 
 def test_settings():
@@ -232,19 +251,21 @@ def test_shared_store():
     for steps in (1, 2):
         for place in ("here", "there"):
             os.makedirs(f"{work}/{place}", exist_ok=True)
-            p = subprocess.run([program, "sft", *common, "--max_steps", str(steps), "--lr_scheduler_type", "constant", "--output_dir", "run", "--store", store],
-                               cwd=f"{work}/{place}", capture_output=True, text=True, timeout=300)
+            p = subprocess.run([program, "sft", *common, "--max_steps", str(steps), "--lr_scheduler_type", "constant",
+                                "--output_dir", "run", "--store", store], cwd=f"{work}/{place}", capture_output=True,
+                               text=True, timeout=300)
             check(f"run of {steps} steps in {place}", p.returncode == 0, p.stderr)
     db = sqlite3.connect(store)
     rows = db.execute("SELECT runs.name, max(step), count(*) FROM runs JOIN metrics ON run = id GROUP BY id").fetchall()
-    check("the store holds two runs with their own rows", len(rows) == 2 and all(r[1] == 2 for r in rows) and rows[0][0] != rows[1][0], rows)
+    check("the store holds two runs with their own rows",
+          len(rows) == 2 and all(r[1] == 2 for r in rows) and rows[0][0] != rows[1][0], rows)
 
 
 def test_weights():
     p = run("sft", *COMMON, "--no-use_peft", "--output_dir", f"{work}/full", "--stop_at_eval_minimum", "--max_steps", 6)
     check("sft trains all weights into a model folder",
-          p.returncode == 0 and os.path.exists(f"{work}/full/final/model.safetensors") and os.path.exists(f"{work}/full/best/model.safetensors")
-          and os.path.exists(f"{work}/full/final/tokenizer.json"), p.stderr)
+          p.returncode == 0 and os.path.exists(f"{work}/full/final/model.safetensors") and os.path.exists(
+              f"{work}/full/best/model.safetensors") and os.path.exists(f"{work}/full/final/tokenizer.json"), p.stderr)
     import torch
     m = oracle(f"{work}/full/final")
     check("transformers opens it", torch.isfinite(m(input_ids=torch.tensor([[1, 2, 3]])).logits).all())

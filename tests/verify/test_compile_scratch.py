@@ -12,12 +12,14 @@ import compile as worker
 inside = []
 worker.compile_ttir = lambda job, folder: inside.append((folder, sorted(os.listdir(dir))))
 worker.warm()
-check("the first compilation has a folder", inside and os.path.dirname(inside[0][0]) == dir and inside[0][1] == [os.path.basename(inside[0][0])])
+check("the first compilation has a folder",
+      inside and os.path.dirname(inside[0][0]) == dir and inside[0][1] == [os.path.basename(inside[0][0])])
 check("and takes it away", os.listdir(dir) == [])
 
 pid = os.fork()
 if pid == 0:
-    worker.compile_ttir = lambda job, folder: (open(f"{folder}/kernel.ttir", "w").close(), os.kill(os.getpid(), signal.SIGKILL))
+    worker.compile_ttir = lambda job, folder: (open(f"{folder}/kernel.ttir", "w").close(),
+                                               os.kill(os.getpid(), signal.SIGKILL))
     worker.warm()
 os.waitpid(pid, 0)
 left = os.listdir(dir)

@@ -1,10 +1,13 @@
 #!/usr/bin/env python
 # The corpus of honest kernels (tests/known_good/README.md). timeout: 900
-"""Two lines a case. The case is what the README asks for: the folder holds a task and a candidate, the reference runs and repeats itself, inputs are small,
-no two cases share a source. And the command, `hone verify --json`, says genuine with exit status 0.
+"""Two lines a case. The case is what the README asks for: the folder holds a task and a candidate, the
+reference runs and repeats itself, inputs are small, no two cases share a source. And the command,
+`hone verify --json`, says genuine with exit status 0.
 
-The command imports torch three times before it grades (some seconds of CPU a case), and test_known_good.c grades every case within one process. So this
-script asks the command about one case in GRADED_EVERY only, spread over the corpus; --all asks about every case, a name or more about those cases.
+The command imports torch three times before it grades (some seconds of CPU a case), and
+test_known_good.c grades every case within one process. So this script asks the command about one
+case in GRADED_EVERY only, spread over the corpus; --all asks about every case, a name or more about
+those cases.
 
 usage: tests/verify/test_known_good.py [--all] [--corpus FOLDER] [NAME ...]"""
 import argparse
@@ -47,7 +50,8 @@ def task_load(path):
 
 
 def oracle_outputs(text, seed):
-    """A reference written for a GPU or with arguments by keyword: by the oracle's own reading of tasks (worker/oracle_reference.py)."""
+    """A reference written for a GPU or with arguments by keyword: by the oracle's own reading of tasks
+    (worker/oracle_reference.py)."""
     import oracle_reference as oracle
     with oracle.device_mode(text, "cpu"):
         reference = oracle.Reference(text, seed)
@@ -81,7 +85,8 @@ def fault_of_case(folder, sources):
         return f"the candidate is the same text as {twin}'s"
     try:
         text = open(f"{folder}/task.py", encoding="utf-8").read()
-        run = (lambda: oracle_outputs(text, 1)) if "cuda" in text else lambda: outputs(task_load(f"{folder}/task.py"), 1)
+        run = (lambda: oracle_outputs(text, 1)) if "cuda" in text else lambda: outputs(task_load(f"{folder}/task.py"),
+            1)
         size, first = run()
         _, again = run()
     except Exception as e:
@@ -96,8 +101,8 @@ def fault_of_case(folder, sources):
 
 
 def fault_of_verdict(folder):
-    command = [HONE, "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py", "--device", "cpu", "--json",
-               "--threads", "1", "--seed", SEED]
+    command = [HONE, "verify", "--task", f"{folder}/task.py", "--candidate", f"{folder}/candidate.py",
+               "--device", "cpu", "--json", "--threads", "1", "--seed", SEED]
     try:
         r = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS)
         verdict = json.loads(r.stdout)
@@ -106,7 +111,8 @@ def fault_of_verdict(folder):
     except (OSError, ValueError) as e:
         return f"no verdict: {e}"
     if verdict["verdict"] != "genuine":
-        return f"{verdict['verdict']}/{verdict['reason']} at {verdict['stage']}, line {verdict['line']}: {verdict['detail']}"
+        return (f"{verdict['verdict']}/{verdict['reason']} at {verdict['stage']}, line {verdict['line']}: "
+                f"{verdict['detail']}")
     if r.returncode or verdict["stage"] != "done" or not verdict["correct"] or verdict["launches"] < 1:
         return f"exit status {r.returncode}: {r.stdout}"
     return ""
@@ -125,7 +131,8 @@ def main():
         folders = graded = [f for f in folders if os.path.basename(f) in args.names]
     else:
         graded = folders if args.all else folders[::GRADED_EVERY]
-        report(len(folders) >= CASES_MIN or args.corpus != "tests/known_good", f"at least {CASES_MIN} cases", f"found {len(folders)}")
+        report(len(folders) >= CASES_MIN or args.corpus != "tests/known_good", f"at least {CASES_MIN} cases",
+               f"found {len(folders)}")
     sources = {}
     for folder in folders:
         why = fault_of_case(folder, sources)

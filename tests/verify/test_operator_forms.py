@@ -12,6 +12,7 @@ import oracle_cost
 
 x, vector = torch.rand(6, 5), torch.rand(1, 5)
 image, weight, dense = torch.rand(2, 4, 8, 8), torch.rand(4, 1, 3, 3), torch.rand(3, 4, 3, 3)
+pixels = torch.randint(0, 9, (6, 5), dtype=torch.uint8)
 state = [torch.rand(4) for _ in range(4)]
 CASES = [
     ("add", "", 1, lambda: x + x),
@@ -29,6 +30,14 @@ CASES = [
     ("clone", "", 1, lambda: x.clone()),
     ("clone", "other", 1, lambda: x.t().contiguous()),
     ("_to_copy", "", 1, lambda: x.half()),
+    ("_to_copy", "byte", 1, lambda: pixels.float()),
+    ("bitwise_and", "byte", 1, lambda: pixels & pixels),
+    ("add", "", 1, lambda: x + pixels),
+    ("cat", "all", 30, lambda: torch.cat([x, x])),
+    ("cat", "", 5, lambda: torch.cat([x, x], -1)),
+    ("stack", "all", 30, lambda: torch.stack([x, x])),
+    ("stack", "", 5, lambda: torch.stack([x, x], 1)),
+    ("stack", "", 1, lambda: torch.stack([x, x], -1)),
     ("native_layer_norm", "", 5, lambda: torch.nn.functional.layer_norm(x, [5])),
     ("native_group_norm", "", 128, lambda: torch.nn.functional.group_norm(image, 2)),
     ("mm", "", 5, lambda: x @ x.t()),
@@ -54,7 +63,7 @@ def say(number, good, what, found):
     return not good
 
 
-print(f"1..{len(CASES) + 3}")
+print(f"1..{len(CASES) + 4}")
 failed = False
 for i, (name, form, extent, call) in enumerate(CASES, 1):
     found = [(l["name"], l["form"], l["extent"] if extent else None) for l in log_of(call)]
@@ -68,4 +77,10 @@ failed |= say(len(CASES) + 2, far == [(0, 0), (0, 0), (1, 40)], "bytes that move
 # A row of a table of six: 20 bytes of it, 8 of the index, 20 written.
 picked = log_of(lambda: torch.nn.functional.embedding(torch.tensor([3]), x))
 failed |= say(len(CASES) + 3, [l["bytes"] for l in picked] == [48], "of a table no more is read than comes out", picked)
+# Windows of three over rows of five hold nine elements of each row, and give three. The fused launch reads each element
+# once.
+with torch.no_grad(), oracle_cost.OpLog() as log:
+    out = x.unfold(1, 3, 1).amax(-1)
+windows = [l[0]["bytes"] for l in oracle_cost.launches(log, [out])]
+failed |= say(len(CASES) + 4, windows == [4 * (6 * 9 + 18), 4 * (30 + 18)], "windows that overlap are read again", windows)
 sys.exit(failed)

@@ -302,6 +302,22 @@ static void test_under_a_tool(void **state)
 	unlink(tool);
 }
 
+/* A scheduler that hands out the second card says so in the environment, and number 0 is that one. */
+static void test_visible_card(void **state)
+{
+	struct runner_pool *own = NULL;
+	struct runner_device device;
+	struct err err = {0};
+	struct runner_pool_options o = {
+		.path = script, .device = "cuda:0", .memory_bytes = 1 << 20, .spare = 1, .level = SANDBOX_NONE};
+	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+	int rc = runner_pool_create(&o, &own, &device, &err);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	if (rc) fail_msg("%s", err.text);
+	assert_memory_equal(device.uuid, "GPU-01", 6);
+	runner_pool_free(own);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +328,7 @@ int main(void)
 		cmocka_unit_test(test_says_why_untimed),
 		cmocka_unit_test(test_library_fails),
 		cmocka_unit_test(test_under_a_tool),
+		cmocka_unit_test(test_visible_card),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("runner_pool", tests, set_up, tear_down);

@@ -1,6 +1,8 @@
 # timeout: 180
-"""The timer without a GPU: a reference gets exactly the bytes of its trial, whatever their layout, and hands back what forward made of them; replays
-start from them again; a job on a machine without a GPU says so from inside its sandbox, and leaves no folder behind. What the clock shows is test-gpu's."""
+"""The timer without a GPU: a reference gets exactly the bytes of its trial, whatever their layout, and
+hands back what forward made of them; replays start from them again; a job on a machine without a
+GPU says so from inside its sandbox, and leaves no folder behind. What the clock shows is
+test-gpu's."""
 import json, mmap, os, socket, struct, sys, tempfile
 sys.path.insert(0, "tests")
 sys.path.insert(0, "worker")
@@ -53,22 +55,28 @@ for i, t in enumerate(inputs):
     trial["inputs"].append({"name": "", "offset": offset, "bytes": size, "changes": i == 0})
 for name, t in named:
     offset, size = pack.add(t.detach().contiguous())
-    trial["params"].append({"name": name, "offset": offset, "bytes": size, "changes": name.startswith("bn.running") or name == "bn.num_batches_tracked"})
-timed = timer.Timed({"source": SOURCE, "init_seed": 42, "mode": "eager", "training": True, "trial": trial}, memory(pack))
+    trial["params"].append({"name": name, "offset": offset, "bytes": size,
+                            "changes": name.startswith("bn.running") or name == "bn.num_batches_tracked"})
+timed = timer.Timed({"source": SOURCE, "init_seed": 42, "mode": "eager", "training": True, "trial": trial},
+                    memory(pack))
 with torch.no_grad():
     expected = [t for t in want(inputs[0].clone(), (inputs[1], inputs[2]), True)]
 check("no draws are seen where there are none", timed.draws == 0)
-check("a transposed input keeps its strides", timed.call.tensors()[2].stride() == inputs[2].stride(), timed.call.tensors()[2].stride())
+check("a transposed input keeps its strides", timed.call.tensors()[2].stride() == inputs[2].stride(),
+      timed.call.tensors()[2].stride())
 for attempt in range(3):
     timed.fresh()
     out = timer.flatten_outputs(timed.work())
     check(f"replay {attempt} starts from the trial's bytes", all(torch.equal(a, b) for a, b in zip(out, expected)))
-check("the state that forward changes was made anew", torch.equal(dict(timed.model.named_buffers())["bn.running_mean"], dict(want.named_buffers())["bn.running_mean"]))
+check("the state that forward changes was made anew",
+      torch.equal(dict(timed.model.named_buffers())["bn.running_mean"], dict(want.named_buffers())["bn.running_mean"]))
 
 room = mmap.mmap(-1, 4096)
 told = timer.write_outputs(out, room, [{"offset": 64, "bytes": 80}, {"offset": 512, "bytes": 96}])
-check("what it says of its outputs", told == [{"dtype": "float32", "shape": [5, 4]}, {"dtype": "float32", "shape": [4, 6]}], told)
-check("outputs lie dense where they were asked for", room[64:144] == expected[0].numpy().tobytes() and room[512:608] == expected[1].contiguous().numpy().tobytes())
+check("what it says of its outputs",
+      told == [{"dtype": "float32", "shape": [5, 4]}, {"dtype": "float32", "shape": [4, 6]}], told)
+check("outputs lie dense where they were asked for",
+      room[64:144] == expected[0].numpy().tobytes() and room[512:608] == expected[1].contiguous().numpy().tobytes())
 told = timer.write_outputs(out, room, [{"offset": 1024, "bytes": 4}, {"offset": 2048, "bytes": 96}])
 check("an output of another size is not written", room[1024:1104] == bytes(80))
 
@@ -86,13 +94,15 @@ class ModelNew(nn.Module):
             return x
         return self.bn(self.linear(x + self.own)) + pair[0].float(), pair[1].t().contiguous()
 """
-spec = lambda t: {"tensor": {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape), "stride": list(t.stride()), "requires_grad": False}}
+spec = lambda t: {"tensor": {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape), "stride": list(t.stride()),
+                             "requires_grad": False}}
 job = {"source": LIVE, "init_seed": 42, "init_args": [4], "init_kwargs": {}, "training": True, "trial": trial,
        "state": {n: {"dtype": oracle_pack.dtype_name(t), "shape": list(t.shape)} for n, t in named},
        "inputs": [spec(inputs[0]), {"tuple": [spec(inputs[1]), spec(inputs[2])]}, True], "input_kwargs": {}}
 os.makedirs(f"{dir}/live")
 out = timer.flatten_outputs(timer.live.Live(job, timed.given, f"{dir}/live", "cpu").work())
-check("a candidate's file gets the trial's bytes", all(torch.allclose(a, b, atol=1e-6) for a, b in zip(out, expected)), [(a - b).abs().max() for a, b in zip(out, expected)])
+check("a candidate's file gets the trial's bytes", all(torch.allclose(a, b, atol=1e-6) for a, b in zip(out, expected)),
+      [(a - b).abs().max() for a, b in zip(out, expected)])
 
 # ---- a job, from a zygote of its own ----
 
@@ -114,7 +124,8 @@ check("the zygote is ready", hello.get("ready"), hello)
 for level in ("lsm", "full"):
     data, data_theirs = socket.socketpair()
     status, status_theirs = socket.socketpair()
-    wire.send(ours, {"id": 1, "sandbox": level, "limits": {}, "job": {"calibrate": True, "device": "GPU-0"}}, (data_theirs.fileno(), status_theirs.fileno()))
+    wire.send(ours, {"id": 1, "sandbox": level, "limits": {}, "job": {"calibrate": True, "device": "GPU-0"}},
+              (data_theirs.fileno(), status_theirs.fileno()))
     data_theirs.close()
     status_theirs.close()
     try:
@@ -127,7 +138,8 @@ for level in ("lsm", "full"):
         print(f"# level {level} does not work here: {end['text']}")
         continue
     text = answer.get("fault", {}).get("text", "")
-    check(f"a job without a GPU says so from its sandbox, level {level}", "cuda" in text.lower() or "driver" in text.lower() or "gpu" in text.lower(), answer)
+    check(f"a job without a GPU says so from its sandbox, level {level}",
+          "cuda" in text.lower() or "driver" in text.lower() or "gpu" in text.lower(), answer)
 ours.close()
 os.waitpid(pid, 0)
 check("no folder is left", [n for n in os.listdir(dir) if n.startswith(timer.scratch.prefix)] == [], os.listdir(dir))

@@ -26,16 +26,22 @@ def launches_of(task):
 tables = {"cost_tasks": cost_tasks.make_tasks(), "cost_holdout": cost_holdout.make_tasks()}
 for module, tasks in tables.items():
     every = [(task, name, one) for task in tasks.values() for name, one in launches_of(task)]
-    bad = [f"{name}: {p.name} = {one.args[p.name]!r}" for task, name, one in every for p in one.kernel.params if not is_bound(task, p, one.args[p.name])]
+    bad = [f"{name}: {p.name} = {one.args[p.name]!r}" for task, name, one in every
+           for p in one.kernel.params if not is_bound(task, p, one.args[p.name])]
     check(f"{module}: every argument is a tensor of its task or a number", not bad, bad[:8])
-    bad = [f"{name}: {one.grid}" for _, name, one in every if len(one.grid) != 3 or min(one.grid) < 1 or not all(isinstance(g, int) for g in one.grid)]
+    bad = [f"{name}: {one.grid}" for _, name, one in every
+           if len(one.grid) != 3 or min(one.grid) < 1 or not all(isinstance(g, int) for g in one.grid)]
     check(f"{module}: every grid is three whole numbers", not bad, bad[:8])
     few = [name for name, task in tasks.items() if len(task.variants) < 6]
     check(f"{module}: at least twelve tasks of six variants", len(tasks) >= 12 and not few, few)
 check("no task is in both", not set(tables["cost_tasks"]) & set(tables["cost_holdout"]))
 
-several, single = cost_tasks.Task("several", {}, lambda t: {"a": t, "b": -t}, 0.0, {}), cost_tasks.Task("single", {}, abs, 0.0, {})
-check("a reference gives several outputs by name, or the one that is called o", several.reference(1) == {"a": 1, "b": -1} and single.reference(-1) == {"o": 1})
-uniform, narrow = cost_tasks.fill("v", ((100,), torch.float32, "uniform"), 1), cost_tasks.fill("w", cost_tasks.below(3, 100, dtype=torch.int8), 1)
-check("tensors are filled as the table says", 0 <= uniform.min() and uniform.max() < 1 and narrow.dtype == torch.int8 and set(narrow.tolist()) == {0, 1, 2})
+several, single = (cost_tasks.Task("several", {}, lambda t: {"a": t, "b": -t}, 0.0, {}),
+                   cost_tasks.Task("single", {}, abs, 0.0, {}))
+check("a reference gives several outputs by name, or the one that is called o",
+      several.reference(1) == {"a": 1, "b": -1} and single.reference(-1) == {"o": 1})
+uniform, narrow = (cost_tasks.fill("v", ((100,), torch.float32, "uniform"), 1),
+                   cost_tasks.fill("w", cost_tasks.below(3, 100, dtype=torch.int8), 1))
+check("tensors are filled as the table says",
+      0 <= uniform.min() and uniform.max() < 1 and narrow.dtype == torch.int8 and set(narrow.tolist()) == {0, 1, 2})
 done()

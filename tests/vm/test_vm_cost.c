@@ -232,6 +232,63 @@ static void test_nothing_is_free(void **state)
 	assert_true(many - few >= 2 * (400 - 4));
 }
 
+/* Integer divisions, by what is known of the divisor: instructions of one element, as SASS has them (meter_divide.c).
+ */
+#define WHOLE LOADED "%k = arith.fptosi %v : tensor<64xf32> to tensor<64xi32>" AT(5) \
+	"%c7 = arith.constant dense<7> : tensor<64xi32>\n%c8 = arith.constant dense<8> : tensor<64xi32>\n" \
+	"%e = arith.addi %k, %c7 : tensor<64xi32>" AT(5)
+#define DIVIDED(op, divisor, at) "%r" at " = arith." op " %k, " divisor " : tensor<64xi32>" AT(6)
+#define WHOLE_STORED(at) "%w = arith.sitofp %r" at " : tensor<64xi32> to tensor<64xf32>" AT(8) STORED
+
+static void expect_line6(const char *body, int fma, int alu, int special)
+{
+	struct vm_report r;
+	run(body, 64, 1, false, &r);
+	const struct vm_cost *c = line_cost(&r, 6); /* two warps, an element a lane */
+	if (c->fma_instrs != 2 * fma || c->alu_instrs != 2 * alu || c->special_instrs != 2 * special)
+		fail_msg("%lld fma, %lld alu, %lld special", (long long)c->fma_instrs, (long long)c->alu_instrs,
+			(long long)c->special_instrs);
+	vm_report_release(&r);
+}
+
+static void test_divisions(void **state)
+{
+	expect_line6(WHOLE DIVIDED("divsi", "%e", "0") WHOLE_STORED("0"), 14, 12, 2);
+	expect_line6(WHOLE DIVIDED("divsi", "%ns", "0") WHOLE_STORED("0"), 6, 10, 0);
+	expect_line6(WHOLE DIVIDED("remsi", "%ns", "0") WHOLE_STORED("0"), 8, 7, 0);
+	expect_line6(WHOLE DIVIDED("divsi", "%c7", "0") WHOLE_STORED("0"), 2, 3, 0);
+	expect_line6(WHOLE DIVIDED("remsi", "%c7", "0") WHOLE_STORED("0"), 4, 3, 0);
+	expect_line6(WHOLE DIVIDED("divui", "%c8", "0") WHOLE_STORED("0"), 0, 3, 0);
+	/* A quotient and a remainder of the same operands share the work, of others they do not. */
+	expect_line6(WHOLE DIVIDED("divsi", "%ns", "0") DIVIDED("remsi", "%ns", "1") WHOLE_STORED("1"), 6 + 2, 10 + 1, 0);
+	expect_line6(WHOLE DIVIDED("divsi", "%e", "0") DIVIDED("remsi", "%e", "1") WHOLE_STORED("1"), 14 + 2, 12 + 1, 2);
+	expect_line6(WHOLE DIVIDED("divsi", "%ns", "0") DIVIDED("remsi", "%c7", "1") WHOLE_STORED("1"), 6 + 4, 10 + 3, 0);
+	expect_line6(WHOLE DIVIDED("divsi", "%ns", "0") DIVIDED("remui", "%ns", "1") WHOLE_STORED("1"), 6 + 8, 10 + 7, 0);
+}
+
+/* What stands on line 6 in each turn of a loop of ten, and makes the address of a load. */
+#define TURNING(line6, mask) WHOLE "%zero = arith.constant 0 : i32\n%one = arith.constant 1 : i32\n" \
+	"%ten = arith.constant 10 : i32\n" \
+	"%w = scf.for %t = %zero to %ten step %one iter_args(%q = %v) -> (tensor<64xf32>) : i32 {\n" \
+	"%ts = tt.splat %t : i32 -> tensor<64xi32>\n" line6 "%pj = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, " \
+	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) "scf.yield %q2 : tensor<64xf32>\n}\n" STORED
+#define PLAIN "%x = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5)
+#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) "%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
+#define BLOCK_OF(op, a, b) " = arith." op " " a ", " b " : tensor<64xi32>" AT(6)
+
+static void test_loops(void **state)
+{
+	/* A part that stays and the turn's number: a step of the address, unless a mask wants the value. */
+	expect_line6(TURNING("%j" BLOCK_OF("addi", "%k", "%ts"), PLAIN), 0, 0, 0);
+	expect_line6(TURNING("%j" BLOCK_OF("addi", "%k", "%ts"), MASKED), 0, 10, 0);
+	/* Times what stays it is one still; times what turns it is none, and no product of two parts that stay is. */
+	expect_line6(TURNING("%i0" BLOCK_OF("addi", "%k", "%ts") "%j" BLOCK_OF("muli", "%i0", "%c7"), PLAIN), 0, 0, 0);
+	expect_line6(TURNING("%i0" BLOCK_OF("addi", "%k", "%ts") "%j" BLOCK_OF("muli", "%i0", "%ts"), PLAIN), 20, 10, 0);
+	/* What stays is made once. */
+	expect_line6(TURNING("%j" BLOCK_OF("muli", "%k", "%c7"), PLAIN), 2, 0, 0);
+	expect_line6(TURNING("%j" BLOCK_OF("muli", "%k", "%ts"), PLAIN), 20, 0, 0);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -244,6 +301,8 @@ int main(void)
 		cmocka_unit_test(test_library_line),
 		cmocka_unit_test(test_contraction),
 		cmocka_unit_test(test_nothing_is_free),
+		cmocka_unit_test(test_divisions),
+		cmocka_unit_test(test_loops),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,5 +27,5 @@ def gates(length):
 
 
 CASES = [Case(f"scalar {n}", scalar.scan, recurrence, gates(n), grad=True) for n in (64, 300, 2100)]
-CASES.append(Case("complex", as_complex(complex_scan.scan), as_complex(recurrence), lambda: tuple(randn(2, 3, 200) * 0.5 for _ in range(4)), grad=True,
-                  tolerance=1e-3))
+CASES.append(Case("complex", as_complex(complex_scan.scan), as_complex(recurrence),
+                  lambda: tuple(randn(2, 3, 200) * 0.5 for _ in range(4)), grad=True, tolerance=1e-3))

@@ -1,4 +1,5 @@
-"""adasplash: entmax and sparse attention, three generations of it; the second walks the blocks of a bit mask with PTX's fns."""
+"""adasplash: entmax and sparse attention, three generations of it; the second walks the blocks of a
+bit mask with PTX's fns."""
 # packages: adasplash
 import torch
 from corpus import Case
@@ -54,13 +55,18 @@ rows = (lambda: (randn(5, 100) * 2,))
 CASES = [
     Case("entmax 1", adasplash.triton_entmax_v1, entmax(), rows, tolerance=1e-3),
     Case("entmax 2", adasplash.triton_entmax_v2, entmax(), rows, tolerance=1e-3),
-    Case("entmax 2, no histogram", lambda x: adasplash.triton_entmax_v2(x, use_histogram=False, n_iter=10), entmax(), rows, tolerance=1e-3),
+    Case("entmax 2, no histogram", lambda x: adasplash.triton_entmax_v2(x, use_histogram=False, n_iter=10), entmax(),
+         rows, tolerance=1e-3),
     Case("sparsemax", adasplash.triton_sparsemax, entmax(2), rows, tolerance=1e-3),
     Case("attention 1", adasplash.adasplash_v1, attend(False), qkv(), tolerance=1e-2),
-    Case("attention 1 causal", lambda *a: adasplash.adasplash_v1(*a, is_causal=True), attend(True), qkv(), tolerance=1e-2),
+    Case("attention 1 causal", lambda *a: adasplash.adasplash_v1(*a, is_causal=True), attend(True), qkv(),
+         tolerance=1e-2),
     Case("attention without masks", adasplash.adasplash_no_block_mask, attend(False), qkv(), tolerance=1e-2),
     Case("attention 2", lambda *a: adasplash.adasplash_v2(*a, niter=4), attend(True), qkv(), tolerance=1e-2),
-    Case("attention 2, shared keys", lambda *a: adasplash.adasplash_v2(*a, niter=4), attend(True), qkv(256, 1), tolerance=1e-2),
-    Case("gradients 1", gradients(lambda *a: adasplash.adasplash_v1(*a, is_causal=True)), gradients(without_masks), qkvo, tolerance=2e-2),
-    Case("gradients 2", gradients(lambda *a: adasplash.adasplash_v2(*a, niter=4)), gradients(without_masks), qkvo, tolerance=2e-2),
+    Case("attention 2, shared keys", lambda *a: adasplash.adasplash_v2(*a, niter=4), attend(True), qkv(256, 1),
+         tolerance=1e-2),
+    Case("gradients 1", gradients(lambda *a: adasplash.adasplash_v1(*a, is_causal=True)), gradients(without_masks),
+         qkvo, tolerance=2e-2),
+    Case("gradients 2", gradients(lambda *a: adasplash.adasplash_v2(*a, niter=4)), gradients(without_masks), qkvo,
+         tolerance=2e-2),
 ]

@@ -21,7 +21,8 @@ def dequantised(q, zero, scale):
 
 
 def inputs():
-    return torch.randint(0, 16, (128, 64)), torch.randint(0, 16, (2, 64)), torch.rand(2, 64).half() * 0.1, torch.randn(9, 128).half()
+    return (torch.randint(0, 16, (128, 64)), torch.randint(0, 16, (2, 64)), torch.rand(2, 64).half() * 0.1,
+            torch.randn(9, 128).half())
 
 
 CASES = [

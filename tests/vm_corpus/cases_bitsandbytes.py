@@ -9,11 +9,12 @@ bare_package("bitsandbytes", folder_of("bitsandbytes", "bitsandbytes"))
 bare_package("bitsandbytes.backends", folder_of("bitsandbytes", "bitsandbytes", "backends"))
 T = importlib.import_module("bitsandbytes.backends.triton.ops")
 randn = torch.randn
-NF4 = torch.tensor([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-                    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-                    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0])
-FP4 = torch.tensor([0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25, 0.0, -0.005208333333, -0.66666667, -1.0, -0.33333333,
-                    -0.5, -0.16666667, -0.25])
+NF4 = torch.tensor([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+                    -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+                    0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+                    0.7229568362236023, 1.0])
+FP4 = torch.tensor([0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25, 0.0, -0.005208333333,
+                    -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25])
 CODE = torch.linspace(-1, 1, 256)
 
 
@@ -79,9 +80,12 @@ def state():
 
 CASES = [
     Case("nf4", there_and_back("nf4", 64), dequantized(NF4, 64), lambda: (randn(10, 96),)),
-    Case("fp4 bf16", there_and_back("fp4", 128), lambda x: dequantized(FP4, 128)(x), lambda: (randn(10, 128).bfloat16(),), tolerance=2e-2),
-    Case("blockwise", blockwise, lambda x: (dequantized(CODE, 64)(x), blocks(x, 64)[1]), lambda: (randn(9, 100),), tolerance=8.1e-3),
-    Case("gemv", gemv, lambda x, w: x @ dequantized(NF4, 64)(w).T, lambda: (randn(1, 128), randn(48, 128)), tolerance=1e-3),
+    Case("fp4 bf16", there_and_back("fp4", 128), lambda x: dequantized(FP4, 128)(x),
+         lambda: (randn(10, 128).bfloat16(),), tolerance=2e-2),
+    Case("blockwise", blockwise, lambda x: (dequantized(CODE, 64)(x), blocks(x, 64)[1]), lambda: (randn(9, 100),),
+         tolerance=8.1e-3),
+    Case("gemv", gemv, lambda x, w: x @ dequantized(NF4, 64)(w).T, lambda: (randn(1, 128), randn(48, 128)),
+         tolerance=1e-3),
     Case("adam", lambda *a: update("adam", *a), adam, state, tolerance=1e-3),
     Case("momentum", lambda *a: update("momentum", *a), momentum, state),
     Case("lion", lambda *a: update("lion", *a), lion, state),

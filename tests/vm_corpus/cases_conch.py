@@ -42,7 +42,9 @@ def nms_reference(b, scores, limit):
 
 def paged():
     heads, kv_heads, size, block, blocks = 4, 2, 64, 16, 10
-    return randn(3, heads, size).half(), randn(blocks, block, kv_heads, size).half(), randn(blocks, block, kv_heads, size).half(), torch.randperm(blocks)[:9].reshape(3, 3).int(), torch.tensor([5, 33, 48]).int()
+    return (randn(3, heads, size).half(), randn(blocks, block, kv_heads, size).half(),
+            randn(blocks, block, kv_heads, size).half(), torch.randperm(blocks)[:9].reshape(3, 3).int(),
+            torch.tensor([5, 33, 48]).int())
 
 
 def paged_reference(q, kc, vc, table, lens):
@@ -56,18 +58,21 @@ def paged_reference(q, kc, vc, table, lens):
 
 
 CASES = [
-    Case("gelu_tanh_and_mul", gelu_tanh_and_mul, halves(lambda x: F.gelu(x, approximate="tanh")), lambda: (randn(5, 200),)),
-    Case("gelu_tanh_and_mul bf16", gelu_tanh_and_mul, halves(lambda x: F.gelu(x, approximate="tanh")), lambda: (randn(5, 200).bfloat16(),)),
+    Case("gelu_tanh_and_mul", gelu_tanh_and_mul, halves(lambda x: F.gelu(x, approximate="tanh")),
+         lambda: (randn(5, 200),)),
+    Case("gelu_tanh_and_mul bf16", gelu_tanh_and_mul, halves(lambda x: F.gelu(x, approximate="tanh")),
+         lambda: (randn(5, 200).bfloat16(),)),
     Case("silu_and_mul", silu_and_mul, halves(F.silu), lambda: (randn(5, 200),)),
     Case("silu_and_mul f16", silu_and_mul, halves(F.silu), lambda: (randn(5, 200).half(),)),
     Case("rms_norm", lambda x, w: rms_norm(x, w, 1e-6), norm, lambda: (randn(5, 200), randn(200))),
-    Case("fused_add_rms_norm", lambda x, r, w: fused_add_rms_norm(x, r, w, 1e-6), lambda x, r, w: (norm(x + r, w), x + r),
-         lambda: (randn(5, 200), randn(5, 200), randn(200))),
-    Case("gemma_rms_norm", lambda x, w: gemma_rms_norm(x, w, 1e-6), lambda x, w: norm(x, w + 1), lambda: (randn(5, 200), randn(200))),
-    Case("scaled_fp8_quant static", lambda x, s: scaled_fp8_quant(x, s)[0].float(), lambda x,
-         s: (x / s).clamp(-448, 448).to(torch.float8_e4m3fn).float(), lambda: (randn(6, 256), torch.tensor([0.25])), tolerance=7e-2),
-    Case("scaled_int8_quant static", lambda x, s: scaled_int8_quant(x, s)[0], lambda x, s: (x / s).clamp(-128, 127).to(torch.int8),
-         lambda: (randn(6, 256), torch.tensor([0.05])), tolerance=2e-2),
+    Case("fused_add_rms_norm", lambda x, r, w: fused_add_rms_norm(x, r, w, 1e-6),
+         lambda x, r, w: (norm(x + r, w), x + r), lambda: (randn(5, 200), randn(5, 200), randn(200))),
+    Case("gemma_rms_norm", lambda x, w: gemma_rms_norm(x, w, 1e-6), lambda x, w: norm(x, w + 1),
+         lambda: (randn(5, 200), randn(200))),
+    Case("scaled_fp8_quant static", lambda x, s: scaled_fp8_quant(x, s)[0].float(), lambda x, s: (x / s).clamp(-448,
+        448).to(torch.float8_e4m3fn).float(), lambda: (randn(6, 256), torch.tensor([0.25])), tolerance=7e-2),
+    Case("scaled_int8_quant static", lambda x, s: scaled_int8_quant(x, s)[0], lambda x, s: (x / s).clamp(-128,
+        127).to(torch.int8), lambda: (randn(6, 256), torch.tensor([0.05])), tolerance=2e-2),
     Case("nms", nms, nms_reference, boxes),
     Case("paged_attention", paged_attention, paged_reference, paged),
 ]

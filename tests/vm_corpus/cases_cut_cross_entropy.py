@@ -1,4 +1,5 @@
-"""cut-cross-entropy: the loss of a linear classifier without its logits, forward and backward (locks in its backward pass, block sparsity)."""
+"""cut-cross-entropy: the loss of a linear classifier without its logits, forward and backward (locks
+in its backward pass, block sparsity)."""
 # packages: cut-cross-entropy
 import torch
 import torch.nn.functional as F
@@ -22,9 +23,12 @@ def inputs(dtype=torch.bfloat16):
 
 
 CASES = [
-    Case("bf16", lambda e, c, t: linear_cross_entropy(e, c, t, filter_eps=None), reference(), inputs(), grad=True, tolerance=3e-2),
-    Case("f16 filtered", lambda e, c, t: linear_cross_entropy(e, c, t), reference(), inputs(torch.float16), grad=True, tolerance=3e-2),
-    Case("sum softcap", lambda e, c, t: linear_cross_entropy(e, c, t, softcap=3.0, reduction="sum", filter_eps=None), reference("sum", 3.0), inputs(),
-         grad=True, tolerance=3e-2),
-    Case("none", lambda e, c, t: linear_cross_entropy(e, c, t, reduction="none"), reference("none"), inputs(), tolerance=3e-2),
+    Case("bf16", lambda e, c, t: linear_cross_entropy(e, c, t, filter_eps=None), reference(), inputs(), grad=True,
+         tolerance=3e-2),
+    Case("f16 filtered", lambda e, c, t: linear_cross_entropy(e, c, t), reference(), inputs(torch.float16), grad=True,
+         tolerance=3e-2),
+    Case("sum softcap", lambda e, c, t: linear_cross_entropy(e, c, t, softcap=3.0, reduction="sum", filter_eps=None),
+         reference("sum", 3.0), inputs(), grad=True, tolerance=3e-2),
+    Case("none", lambda e, c, t: linear_cross_entropy(e, c, t, reduction="none"), reference("none"), inputs(),
+         tolerance=3e-2),
 ]

@@ -1,4 +1,5 @@
-"""helion: a language whose compiler, on top of PyTorch's inductor, writes Triton kernels; later versions need a later PyTorch."""
+"""helion: a language whose compiler, on top of PyTorch's inductor, writes Triton kernels; later
+versions need a later PyTorch."""
 # packages: helion==1.0.0 filecheck
 import torch
 from corpus import Case

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from corpus import Case, bare_package, folder_of
 
-for package in ("lightllm", "lightllm.common", "lightllm.common.basemodel", "lightllm.common.basemodel.triton_kernel", "lightllm.models",
-                "lightllm.models.llama", "lightllm.models.llama.triton_kernel"):
+for package in ("lightllm", "lightllm.common", "lightllm.common.basemodel", "lightllm.common.basemodel.triton_kernel",
+                "lightllm.models", "lightllm.models.llama", "lightllm.models.llama.triton_kernel"):
     bare_package(package, folder_of("lightllm", *package.split(".")))
 
 
@@ -50,7 +50,8 @@ def prefill(q, k, v):
 
 def prefill_cached(q, k, v):
     o = torch.empty_like(q)
-    llama("context_flashattention_nopad").context_attention_fwd(q, k, v, o, REQUESTS, starts, lengths, torch.zeros(3).int(), 70, TABLE)
+    llama("context_flashattention_nopad").context_attention_fwd(q, k, v, o, REQUESTS, starts, lengths,
+                                                                torch.zeros(3).int(), 70, TABLE)
     return o
 
 
@@ -122,12 +123,14 @@ def half(*shape):
 
 
 CASES = [
-    Case("rms_norm", lambda x, w: llama("rmsnorm").rmsnorm_forward(x, w, 1e-5), lambda x,
-         w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5).half() * w, lambda: (half(7, 200), half(200))),
+    Case("rms_norm", lambda x, w: llama("rmsnorm").rmsnorm_forward(x, w, 1e-5),
+         lambda x, w: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5).half() * w,
+         lambda: (half(7, 200), half(200))),
     Case("rotary", rotary, turned, lambda: (half(9, 4, 64), half(9, 2, 64), half(9, 32), half(9, 32))),
     Case("silu_and_mul", silu, lambda x: F.silu(x[:, :96].float()).half() * x[:, 96:], lambda: (half(9, 192),)),
     Case("prefill", prefill, prefilled(False), lambda: (half(108, 4, 64), half(108, 2, 64), half(108, 2, 64))),
-    Case("prefill cached", prefill_cached, prefilled(True), lambda: (half(108, 4, 64), half(200, 2, 64), half(200, 2, 64))),
+    Case("prefill cached", prefill_cached, prefilled(True),
+         lambda: (half(108, 4, 64), half(200, 2, 64), half(200, 2, 64))),
     Case("decode grouped", decode_gqa, decoded, lambda: (half(3, 4, 64), half(200, 2, 64), half(200, 2, 64))),
     Case("decode by tokens", decode_tokens, decoded, lambda: (half(3, 4, 64), half(200, 2, 64), half(200, 2, 64))),
     Case("decode in blocks", decode_flash, decoded, lambda: (half(3, 4, 64), half(200, 2, 64), half(200, 2, 64))),

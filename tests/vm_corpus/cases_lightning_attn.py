@@ -20,7 +20,8 @@ def inputs(n):
 
 
 CASES = [
-    Case("decay", lambda q, k, v: lightning_attn2(q, k, v, torch.tensor([0.1, 0.02])), lambda q, k, v: decayed(q, k, v, torch.tensor([0.1, 0.02])),
-         inputs(150), grad=True, tolerance=2e-2),
-    Case("no decay", lightning_attn2_no_decay, lambda q, k, v: decayed(q, k, v, torch.zeros(2)), inputs(130), grad=True, tolerance=2e-2),
+    Case("decay", lambda q, k, v: lightning_attn2(q, k, v, torch.tensor([0.1, 0.02])),
+         lambda q, k, v: decayed(q, k, v, torch.tensor([0.1, 0.02])), inputs(150), grad=True, tolerance=2e-2),
+    Case("no decay", lightning_attn2_no_decay, lambda q, k, v: decayed(q, k, v, torch.zeros(2)), inputs(130), grad=True,
+         tolerance=2e-2),
 ]

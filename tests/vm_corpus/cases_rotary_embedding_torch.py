@@ -9,7 +9,8 @@ randn = torch.randn
 
 
 def inputs(length=70, size=32):
-    angle = torch.outer(torch.arange(length).float(), 10000 ** (-torch.arange(0, size, 2).float() / size)).repeat_interleave(2, -1)
+    angle = torch.outer(torch.arange(length).float(),
+                        10000 ** (-torch.arange(0, size, 2).float() / size)).repeat_interleave(2, -1)
     return lambda: (randn(2, 2, length, size) * 0.3, randn(2, 2, length, size) * 0.3, randn(2, 2, length, size), angle)
 
 

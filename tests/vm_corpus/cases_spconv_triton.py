@@ -1,4 +1,5 @@
-"""spconv-triton: sparse convolutions and pools beside dense ones. Its average pool's gradient multiplies by the count, as spconv's does: not compared."""
+"""spconv-triton: sparse convolutions and pools beside dense ones. Its average pool's gradient
+multiplies by the count, as spconv's does: not compared."""
 # packages: spconv-triton
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,8 @@ def ours(make):
         if weight is not None:
             layer.weight = torch.nn.Parameter(weight)
         out = layer(sp.SparseConvTensor(features, at, SHAPE, 2)).dense()
-        return out if weight is None else [out.detach(), *torch.autograd.grad(out.square().sum(), [features, layer.weight])]
+        return (out if weight is None
+                else [out.detach(), *torch.autograd.grad(out.square().sum(), [features, layer.weight])])
     return call
 
 
@@ -43,7 +45,8 @@ def convolution(is_submanifold, stride):
         weight = weight.requires_grad_()
         out = F.conv3d(dense(features, at), weight.permute(0, 4, 1, 2, 3), padding=1, stride=stride)
         filled = dense(torch.ones_like(features[:, :1]).detach(), at)
-        out = out * (filled if is_submanifold else F.conv3d(filled, torch.ones(1, 1, 3, 3, 3), padding=1, stride=stride) != 0)
+        out = out * (filled if is_submanifold
+                     else F.conv3d(filled, torch.ones(1, 1, 3, 3, 3), padding=1, stride=stride) != 0)
         return [out.detach(), *torch.autograd.grad(out.square().sum(), [features, weight])]
     return call
 
@@ -53,17 +56,20 @@ def with_gradients(function):
 
 
 def average(features, at):
-    return F.avg_pool3d(dense(features, at), 2) / F.avg_pool3d(dense(torch.ones_like(features[:, :1]), at), 2).clamp(min=1 / 8)
+    return F.avg_pool3d(dense(features, at), 2) / F.avg_pool3d(dense(torch.ones_like(features[:, :1]), at),
+                                                               2).clamp(min=1 / 8)
 
 
 def case(name, layer, is_submanifold=False, stride=1, **options):
-    return Case(name, with_gradients(ours(lambda: layer(16, 24, 3, stride, bias=False, **options))), with_gradients(convolution(is_submanifold, stride)),
-                lambda: (*scene(), randn(24, 3, 3, 3, 16) * 0.2), tolerance=2e-2)
+    return Case(name, with_gradients(ours(lambda: layer(16, 24, 3, stride, bias=False, **options))),
+                with_gradients(convolution(is_submanifold, stride)), lambda: (*scene(), randn(24, 3, 3, 3, 16) * 0.2),
+                tolerance=2e-2)
 
 
 CASES = [
     case("submanifold", sp.SubMConv3d, True),
     case("strided", sp.SparseConv3d, stride=2, padding=1),
-    Case("max pool", ours(lambda: sp.SparseMaxPool3d(2, 2)), lambda x, at: F.max_pool3d(dense(x, at), 2), positive_scene, grad=True),
+    Case("max pool", ours(lambda: sp.SparseMaxPool3d(2, 2)), lambda x, at: F.max_pool3d(dense(x, at), 2),
+         positive_scene, grad=True),
     Case("average pool", ours(lambda: sp.SparseAvgPool3d(2, 2)), average, scene, tolerance=1e-3),
 ]

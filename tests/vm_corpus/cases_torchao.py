@@ -2,7 +2,8 @@
 # packages: torchao
 import torch
 from corpus import Case
-from torchao.kernel.blockwise_quantization import blockwise_fp8_gemm, fp8_blockwise_act_quant, fp8_blockwise_weight_dequant, fp8_blockwise_weight_quant
+from torchao.kernel.blockwise_quantization import (blockwise_fp8_gemm, fp8_blockwise_act_quant,
+                                                   fp8_blockwise_weight_dequant, fp8_blockwise_weight_quant)
 from torchao.prototype.blockwise_fp8_training import kernels as training
 
 randn = torch.randn
@@ -32,10 +33,13 @@ def gemm(x, w):
 
 
 CASES = [
-    Case("act_quant", lambda x: as_float(fp8_blockwise_act_quant(x)), act_quant, lambda: (randn(9, 256),), tolerance=7e-2),
-    Case("weight_quant", lambda x: as_float(fp8_blockwise_weight_quant(x)), weight_quant, lambda: (randn(256, 256),), tolerance=7e-2),
-    Case("weight_dequant", lambda x: fp8_blockwise_weight_dequant(*fp8_blockwise_weight_quant(x)), lambda x: x, lambda: (randn(256, 256),), tolerance=4e-2),
+    Case("act_quant", lambda x: as_float(fp8_blockwise_act_quant(x)), act_quant, lambda: (randn(9, 256),),
+         tolerance=7e-2),
+    Case("weight_quant", lambda x: as_float(fp8_blockwise_weight_quant(x)), weight_quant, lambda: (randn(256, 256),),
+         tolerance=7e-2),
+    Case("weight_dequant", lambda x: fp8_blockwise_weight_dequant(*fp8_blockwise_weight_quant(x)), lambda x: x,
+         lambda: (randn(256, 256),), tolerance=4e-2),
     Case("blockwise gemm", gemm, lambda x, w: x @ w.T, lambda: (randn(16, 256), randn(128, 256)), tolerance=6e-2),
-    Case("act_quant_lhs", lambda x: as_float(training.triton_fp8_blockwise_act_quant_lhs(x))[0], lambda x: act_quant(x.float())[0],
-         lambda: (randn(16, 256).bfloat16(),), tolerance=7e-2),
+    Case("act_quant_lhs", lambda x: as_float(training.triton_fp8_blockwise_act_quant_lhs(x))[0],
+         lambda x: act_quant(x.float())[0], lambda: (randn(16, 256).bfloat16(),), tolerance=7e-2),
 ]

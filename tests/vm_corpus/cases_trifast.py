@@ -15,9 +15,11 @@ def reference(q, k, v, bias, mask):
 
 def inputs(n, size, dtype=torch.float32):
     def make():
-        return (*(randn(1, 2, n, n, size).to(dtype) for _ in range(3)), randn(1, 2, n, n).to(dtype), torch.rand(1, n, n) < 0.2)
+        return (*(randn(1, 2, n, n, size).to(dtype) for _ in range(3)), randn(1, 2, n, n).to(dtype),
+                torch.rand(1, n, n) < 0.2)
     return make
 
 
-CASES = [Case(f"{n} {size}", triangle_attention, reference, inputs(n, size), grad=True, tolerance=2e-2) for n, size in ((17, 16), (32, 32))]
+CASES = [Case(f"{n} {size}", triangle_attention, reference, inputs(n, size), grad=True, tolerance=2e-2)
+         for n, size in ((17, 16), (32, 32))]
 CASES.append(Case("bf16", triangle_attention, reference, inputs(20, 32, torch.bfloat16), grad=True, tolerance=5e-2))

@@ -22,7 +22,8 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-utils.calculate_settings, utils.MAX_FUSED_SIZE, utils.triton_tanh, utils.triton_cast, utils.torch_gpu_device = calculate_settings, 65536, libdevice.tanh, tl.cast, torch.cuda.device
+utils.calculate_settings, utils.MAX_FUSED_SIZE, utils.triton_tanh, utils.triton_cast, utils.torch_gpu_device = (
+    calculate_settings, 65536, libdevice.tanh, tl.cast, torch.cuda.device)
 utils.is_cdna, utils.norm_num_warps = (lambda: False), (lambda *args, **kwargs: 4)
 sys.modules["unsloth.kernels.utils"] = utils
 utils.long_indexing = importlib.import_module("unsloth.kernels.indexing").long_indexing
@@ -48,9 +49,11 @@ rms, swi, ge = load("rms_layernorm"), load("swiglu"), load("geglu")
 CASES += [
     Case("rms_layernorm", lambda x, w: rms.fast_rms_layernorm(module(w.detach()), x), lambda x, w: norm(x, w.detach()),
          lambda: (randn(2, 5, 96), randn(96)), grad=True),
-    Case("rms_layernorm gemma", lambda x, w: rms.fast_rms_layernorm(module(w), x, gemma=True), lambda x, w: norm(x, w + 1),
-         lambda: (randn(2, 5, 96), randn(96))),
+    Case("rms_layernorm gemma", lambda x, w: rms.fast_rms_layernorm(module(w), x, gemma=True),
+         lambda x, w: norm(x, w + 1), lambda: (randn(2, 5, 96), randn(96))),
     Case("swiglu", swi.swiglu_fg_kernel, lambda e, g: F.silu(e) * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),
-    Case("geglu exact", ge.geglu_exact_forward_kernel, lambda e, g: F.gelu(e) * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),
-    Case("geglu approx", ge.geglu_approx_forward_kernel, lambda e, g: F.gelu(e, approximate="tanh") * g, lambda: (randn(2, 5, 200), randn(2, 5, 200))),
+    Case("geglu exact", ge.geglu_exact_forward_kernel, lambda e, g: F.gelu(e) * g,
+         lambda: (randn(2, 5, 200), randn(2, 5, 200))),
+    Case("geglu approx", ge.geglu_approx_forward_kernel, lambda e, g: F.gelu(e, approximate="tanh") * g,
+         lambda: (randn(2, 5, 200), randn(2, 5, 200))),
 ]

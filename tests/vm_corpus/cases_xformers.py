@@ -44,9 +44,11 @@ def padded(lengths, padding, heads, groups):
         return apply(fmha.triton_splitk.FwOp, q, k, v, bias).transpose(0, 1)
 
     def reference(q, k, v):
-        return torch.cat([attend(q[:, i:i + 1], k[:, i * padding:i * padding + n], v[:, i * padding:i * padding + n]) for i, n in enumerate(lengths)], 1)
-    return Case(f"splitk padded {lengths}", ours, reference, lambda: (randn(1, len(lengths), heads, 64).half(),
-                                                                      *(randn(1, len(lengths) * padding, heads, 64).half() for _ in range(2))))
+        return torch.cat([attend(q[:, i:i + 1], k[:, i * padding:i * padding + n], v[:, i * padding:i * padding + n])
+                          for i, n in enumerate(lengths)], 1)
+    return Case(f"splitk padded {lengths}", ours, reference,
+                lambda: (randn(1, len(lengths), heads, 64).half(),
+                         *(randn(1, len(lengths) * padding, heads, 64).half() for _ in range(2))))
 
 
 def rope(q, k, v, ck, cv):
@@ -69,17 +71,20 @@ def rope_reference(q, k, v, ck, cv):
 
 CASES = [
     Case("rms_norm", rms_norm, rms, lambda: (randn(5, 7, 96), randn(96))),
-    Case("rms_norm bf16 wide", rms_norm, lambda x, w: rms(x.float(), w.float()).bfloat16(), lambda: (randn(3, 5000).bfloat16(), randn(5000).bfloat16())),
-    Case("rms_norm_add", lambda x, y, w: (rms_norm_add(x, y, w), x), lambda x, y, w: (rms(x + y, w), x + y), lambda: (randn(5, 96), randn(5, 96), randn(96))),
-    Case("scaled_index_add", lambda x, i, s, c: X.scaled_index_add(x, i, s, c, 0.5), lambda x, i, s, c: x.index_add(0, i, s * c, alpha=0.5),
-         lambda: (randn(6, 5, 64), torch.tensor([4, 1, 2]), randn(3, 5, 64), randn(64))),
-    Case("index_select_cat", lambda a, b, i, j: X.index_select_cat([a, b], [i, j]), lambda a, b, i, j: torch.cat([a[i].flatten(), b[j].flatten()]),
+    Case("rms_norm bf16 wide", rms_norm, lambda x, w: rms(x.float(), w.float()).bfloat16(),
+         lambda: (randn(3, 5000).bfloat16(), randn(5000).bfloat16())),
+    Case("rms_norm_add", lambda x, y, w: (rms_norm_add(x, y, w), x), lambda x, y, w: (rms(x + y, w), x + y),
+         lambda: (randn(5, 96), randn(5, 96), randn(96))),
+    Case("scaled_index_add", lambda x, i, s, c: X.scaled_index_add(x, i, s, c, 0.5), lambda x, i, s, c: x.index_add(0,
+        i, s * c, alpha=0.5), lambda: (randn(6, 5, 64), torch.tensor([4, 1, 2]), randn(3, 5, 64), randn(64))),
+    Case("index_select_cat", lambda a, b, i, j: X.index_select_cat([a, b], [i, j]),
+         lambda a, b, i, j: torch.cat([a[i].flatten(), b[j].flatten()]),
          lambda: (randn(6, 64), randn(4, 32), torch.tensor([4, 1]), torch.tensor([3, 0, 2]))),
     Case("tiled_matmul", tiled, lambda a, b, c, d: (a @ c, a @ d, b @ c, b @ d),
          lambda: (randn(33, 64).half(), randn(20, 64).half(), randn(64, 48).half(), randn(64, 80).half())),
     Case("splitk 1", splitk(1), attend, lambda: tuple(randn(2, n, 3, 64).half() for n in (5, 90, 90))),
     Case("splitk 4", splitk(4), attend, lambda: tuple(randn(2, n, 3, 64).half() for n in (1, 300, 300))),
     padded([5, 30, 17], 32, 2, 1),
-    Case("rope_padded", rope, rope_reference, lambda: (randn(1, 5, 4, 32), randn(1, 5, 4, 32), randn(1, 5, 4, 32), randn(1, 32, 4, 32),
-                                                       randn(1, 32, 4, 32)), tolerance=1e-3),
+    Case("rope_padded", rope, rope_reference, lambda: (randn(1, 5, 4, 32), randn(1, 5, 4, 32), randn(1, 5, 4, 32),
+                                                       randn(1, 32, 4, 32), randn(1, 32, 4, 32)), tolerance=1e-3),
 ]

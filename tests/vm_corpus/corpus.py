@@ -1,12 +1,18 @@
-"""Kernels that no one here wrote, on the vm: the public operators of a library of Triton kernels beside PyTorch.
+"""Kernels that no one here wrote, on the vm: the public operators of a library of Triton kernels
+beside PyTorch.
 
-    hone vm --cuda-shim tests/vm_corpus/corpus.py LIBRARY [NAME...]     (make test-vm-corpus runs all)
+    hone vm --cuda-shim tests/vm_corpus/corpus.py LIBRARY [NAME...]
 
-A case file (cases_LIBRARY.py) has a list CASES of Case. A case's tolerance is relative to the largest magnitude of the expected tensor: 1e-4 for f32 (sums of up
-to a few thousand terms in another order), 2e-2 for f16 and bf16 results, and for products in tf32 (10 bits of mantissa, truncated).
+make test-vm-corpus runs all.
 
-Counted are kernels, by name: compiled (Triton's front end made TTIR for sm_90), run, right (in every case that used it), wrong, refused (by the vm, with
-the reason). A case whose kernels Triton itself refuses is reported and not counted.
+A case file (cases_LIBRARY.py) has a list CASES of Case. A case's tolerance is relative to the
+largest magnitude of the expected tensor: 1e-4 for f32 (sums of up to a few thousand terms in
+another order), 2e-2 for f16 and bf16 results, and for products in tf32 (10 bits of mantissa,
+truncated).
+
+Counted are kernels, by name: compiled (Triton's front end made TTIR for sm_90), run, right (in
+every case that used it), wrong, refused (by the vm, with the reason). A case whose kernels Triton
+itself refuses is reported and not counted.
 """
 import importlib.machinery
 import importlib.util
@@ -26,14 +32,17 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torc
 
 
 class Case:
-    """ours(*inputs) beside reference(*inputs); inputs are made once and cloned. grad: gradients of the floating-point inputs are compared as well."""
+    """ours(*inputs) beside reference(*inputs); inputs are made once and cloned. grad: gradients of the
+    floating-point inputs are compared as well."""
 
     def __init__(self, name, ours, reference, inputs, grad=False, tolerance=None):
-        self.name, self.ours, self.reference, self.inputs, self.grad, self.tolerance = name, ours, reference, inputs, grad, tolerance
+        self.name, self.ours, self.reference, self.inputs, self.grad, self.tolerance = (name, ours, reference, inputs,
+            grad, tolerance)
 
 
 class Absent(types.ModuleType):
-    """A module that is not installed, or that would have to be compiled: any name is a class that nothing should need."""
+    """A module that is not installed, or that would have to be compiled: any name is a class that
+    nothing should need."""
 
     __path__ = []
 
@@ -50,7 +59,8 @@ class AbsentFinder:
         self.names = names
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if any(name == n or name.startswith(n + ".") for n in self.names) else None
+        return (importlib.machinery.ModuleSpec(name, self, is_package=True)
+                if any(name == n or name.startswith(n + ".") for n in self.names) else None)
 
     def create_module(self, spec):
         return Absent(spec.name)
@@ -110,7 +120,8 @@ def difference(got, want, tolerance):
             return f"tensor {i}: shape {tuple(g.shape)}, expected {tuple(w.shape)}"
         allowed = tolerance or max(TOLERANCE.get(g.dtype, 0), TOLERANCE.get(w.dtype, 0))
         g, w = g.double(), w.double()
-        if not torch.equal(g.isfinite(), w.isfinite()) or not torch.equal(g[~g.isfinite()].nan_to_num(7e77), w[~w.isfinite()].nan_to_num(7e77)):
+        if (not torch.equal(g.isfinite(), w.isfinite())
+                or not torch.equal(g[~g.isfinite()].nan_to_num(7e77), w[~w.isfinite()].nan_to_num(7e77))):
             return f"tensor {i}: not finite where it should be, or the other way round"
         g, w = g[g.isfinite()], w[w.isfinite()]
         worst = (g - w).abs().max().item() if g.numel() else 0
@@ -168,7 +179,8 @@ def run_case(case, watch, verbose):
 
 
 def load(library):
-    spec = importlib.util.spec_from_file_location(f"corpus_{library}", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{library}.py"))
+    spec = importlib.util.spec_from_file_location(
+        f"corpus_{library}", os.path.join(os.path.dirname(os.path.abspath(__file__)), f"cases_{library}.py"))
     module = importlib.util.module_from_spec(spec)
     for folder in module_paths(library):
         sys.path.append(folder)
@@ -193,14 +205,17 @@ def main():
         status, why = run_case(case, watch, bool(names))
         counts[status] = counts.get(status, 0) + 1
         for name in watch.compiled:
-            kernels.setdefault(name, set()).add("refused" if name in watch.refused else "wrong" if status == "wrong"
-                                                and name in watch.run else "right" if name in watch.run and status == "right" else "not run")
+            kernels.setdefault(name, set()).add("refused" if name in watch.refused else "wrong"
+                                                if status == "wrong" and name in watch.run else "right"
+                                                if name in watch.run and status == "right" else "not run")
         if status != "right" or names:
-            print(f"{library} {case.name}: {status} {why[:1500] if names else why[:300]} ({time.time() - start:.1f} s)", flush=True)
+            print(f"{library} {case.name}: {status} {why[:1500] if names else why[:300]} ({time.time() - start:.1f} s)",
+                  flush=True)
     total = {"compiled": len(kernels), "right": 0, "wrong": 0, "refused": 0, "not run": 0}
     for states in kernels.values():
         total[next(s for s in ("refused", "wrong", "right", "not run") if s in states)] += 1
-    print(json.dumps({"library": library, "cases": counts, **total, "wrong_kernels": sorted(k for k, s in kernels.items() if "wrong" in s),
+    print(json.dumps({"library": library, "cases": counts, **total,
+                      "wrong_kernels": sorted(k for k, s in kernels.items() if "wrong" in s),
                       "refused_kernels": sorted(k for k, s in kernels.items() if "refused" in s)}))
 
 

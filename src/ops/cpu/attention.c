@@ -16,9 +16,17 @@
 #include <math.h>
 #include "attention_block.h"
 
+/* One thread's working memory; v_row and HD: struct attention_args. */
 struct scratch {
-	float *q, *scores, *acc, *top, *sums, *panels, *k, *v;
-}; /* (ROWS_MAX, A_ROW) x 2, (ROWS_MAX, HD), (ROWS_MAX), (ROWS_MAX, VL), (KEYS, HD) x 3 */
+	float *q;      /* (ROWS_MAX, A_ROW) queries, scaled */
+	float *scores; /* (ROWS_MAX, A_ROW) of a block of keys; then their weights */
+	float *acc;    /* (ROWS_MAX, HD) weighted values so far */
+	float *top;    /* (ROWS_MAX) largest score so far */
+	float *sums;   /* (ROWS_MAX, VL) sums of weights so far, in lanes */
+	float *panels; /* (KEYS, HD) keys of a block, packed for the product */
+	float *k;      /* (KEYS, HD) keys of a block that do not lie side by side */
+	float *v;      /* (KEYS, HD) their values */
+};
 
 static struct scratch scratch_carve(float *p)
 {
@@ -71,10 +79,11 @@ static inline void softmax_advance(float *scores, float *top, float *sums, float
 	vf_store(sums, sum);
 }
 
-struct keys {
-	const float *panels, *v;
-	int64_t v_row;
-}; /* one block */
+struct keys {            /* one block */
+	const float *panels; /* (KEYS, HD) keys, packed */
+	const float *v;      /* (KEYS, HD) values, v_row apart */
+	int64_t v_row;       /* elements */
+};
 typedef struct keys keys_fn(
 	const struct attention_args *a, const void *where, int block, int n, int head, const struct scratch *s);
 
@@ -182,10 +191,13 @@ static void attention(struct ops_context *c, float *out, float *lse, const float
 /* ---- pages ---- */
 
 struct kv_write_args {
-	float *kpages, *vpages;
-	const float *k, *v;
-	const int32_t *slot;
-	int NKV, HD;
+	float *kpages;  /* (pages, NKV, KEYS / NR, HD, NR): packed for the product; a page holds KEYS positions */
+	float *vpages;  /* (pages, KEYS, NKV, HD) */
+	const float *k; /* (T, NKV, HD), as the next */
+	const float *v;
+	const int32_t *slot; /* (T) place of each row among all rows of all pages */
+	int NKV;
+	int HD;
 };
 
 static void kv_write_rows(void *arg, int64_t begin, int64_t end, int thread)

@@ -10,8 +10,17 @@
 #include <math.h>
 #include "attention_block.h"
 
+/* One thread's working memory, named as the formulas above. */
 struct backward_scratch {
-	float *q, *dout, *p, *ds, *dq, *panels, *v_panels, *lse, *delta;
+	float *q;        /* (ROWS_MAX, A_ROW) queries, scaled */
+	float *dout;     /* (ROWS_MAX, A_ROW) dO */
+	float *p;        /* (ROWS_MAX, A_ROW) scores of a block of keys, then P */
+	float *ds;       /* (ROWS_MAX, A_ROW) dP, then dS */
+	float *dq;       /* (ROWS_MAX, HD) summed over the blocks */
+	float *panels;   /* (KEYS, HD) keys, packed for the product */
+	float *v_panels; /* (KEYS, HD) values, likewise */
+	float *lse;      /* (ROWS_MAX) */
+	float *delta;    /* (ROWS_MAX) */
 };
 
 static struct backward_scratch backward_carve(float *p)

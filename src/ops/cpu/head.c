@@ -9,9 +9,14 @@
 #define SUM_SPAN 1024
 
 struct head_args {
-	float *logprob, *entropy, *lse_out, *logits_out;
-	const float *logits, *lse, *g;
-	const int32_t *targets;
+	float *logprob;         /* (N) of the targets */
+	float *entropy;         /* (N); NULL: not asked for */
+	float *lse_out;         /* (N) log-sum-exp of logits / temperature */
+	float *logits_out;      /* (N, V) their gradient; in place of logits */
+	const float *logits;    /* (N, V) */
+	const float *lse;       /* (N) as forward left it */
+	const float *g;         /* (N) gradient of each row's logprob */
+	const int32_t *targets; /* (N) */
 	float inv_temperature;
 	int V;
 };

@@ -23,13 +23,20 @@ _Static_assert(KC *BLOCK_COLUMNS_MAX + GROUP_TILES * A_PANEL <= SCRATCH_FLOATS,
 	"a packed block of B and packed tiles of A lie in a thread's scratch");
 
 struct matmul_args {
-	float *out;
-	const float *a, *b;
-	int M, N, K;
-	bool at, bt, add;
-	float alpha;
-	const struct prepared *prepared;       /* B, or NULL */
-	int block_rows, block_columns, across; /* blocks in a row of blocks */
+	float *out;     /* (M, N) */
+	const float *a; /* (M, K); (K, M) with at */
+	const float *b; /* (K, N); (N, K) with bt */
+	int M;
+	int N;
+	int K;
+	bool at;
+	bool bt;
+	bool add;                        /* to out, which else is set */
+	float alpha;                     /* a factor of the product */
+	const struct prepared *prepared; /* B, or NULL */
+	int block_rows;
+	int block_columns;
+	int across; /* blocks in a row of blocks */
 	struct ops_context *c;
 };
 
@@ -172,7 +179,8 @@ static int64_t blocks_in(const struct matmul_args *g, int rows, int columns)
 static void choose_blocks(struct matmul_args *g)
 {
 	static const struct {
-		int rows, columns;
+		int rows;
+		int columns;
 	} sizes[] = {{480, BLOCK_COLUMNS_MAX}, {480, 128}, {240, 128}, {240, 64}, {120, 64}, {120, 32}, {48, 32}};
 	int64_t work = ((int64_t)g->M + 8) * g->N * g->K,
 			wanted = g->c->threads == 1 ? 1 : MIN(4 * g->c->threads, work / TASK_WORK + 1);

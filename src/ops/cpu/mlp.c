@@ -5,12 +5,17 @@
 
 #define FLAT_GRAIN 16384
 
+/* Arguments of a function of n elements; each uses those it needs. Arrays are (n). */
 struct flat_args {
-	float *out, *out2;
-	const float *a, *b, *d;
-	float alpha;
-	float p;
-	uint64_t seed, stream;
+	float *out;
+	float *out2;
+	const float *a;
+	const float *b;
+	const float *d; /* gradient of the function's result */
+	float alpha;    /* a factor */
+	float p;        /* chance that an element is dropped */
+	uint64_t seed;
+	uint64_t stream;
 };
 
 /* sigmoid(x) = 1 / (1 + exp(-x)); exp overflows to infinity for x below -89 and the quotient is

@@ -6,11 +6,17 @@
 #include <math.h>
 
 struct norm_args {
-	float *y, *rstd_out, *dw;
-	const float *x, *w, *dy, *rstd;
+	float *y;          /* (M, N) result; backward: gradient of x */
+	float *rstd_out;   /* (M); NULL: not kept */
+	float *dw;         /* (N), added to */
+	const float *x;    /* (M, N) */
+	const float *w;    /* (N) */
+	const float *dy;   /* (M, N) */
+	const float *rstd; /* (M) as forward left it */
 	float eps;
-	int M, N;
-	bool add;
+	int M;
+	int N;
+	bool add; /* to y, which else is set */
 };
 
 static float row_sum_squares(const float *x, int N)
@@ -109,11 +115,12 @@ static void rmsnorm_backward(struct ops_context *c, float *dx, float *dw, const 
 /* ---- bias and embedding ---- */
 
 struct row_args {
-	float *out;
-	const float *in;
-	const int32_t *ids;
-	int M, N;
-	int64_t V;
+	float *out;         /* (M, N) rows; a gradient: (N) of a bias, (V, N) of a table */
+	const float *in;    /* (N) a bias, (V, N) a table; a gradient: (M, N) */
+	const int32_t *ids; /* (M) rows of the table */
+	int M;
+	int N;
+	int64_t V; /* rows of the table; 0 where nothing is added to it */
 };
 
 static void bias_add_rows(void *arg, int64_t begin, int64_t end, int thread)

@@ -7,10 +7,19 @@
 
 #define SUM_CHUNK 32768
 
+/* What an element's step needs; factors that are the same for all elements are made once. */
 struct adamw_args {
-	float *p, *m, *v;
-	const float *grad;
-	float decay, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_root_bias2, eps;
+	float *p;          /* (n) parameters */
+	float *m;          /* (n) mean of gradients */
+	float *v;          /* (n) mean of their squares */
+	const float *grad; /* (n) */
+	float decay;       /* 1 - lr weight_decay: the parameter is multiplied by it */
+	float beta2;
+	float one_minus_beta1;
+	float one_minus_beta2;
+	float step_size;      /* lr / (1 - beta1^step) */
+	float inv_root_bias2; /* 1 / sqrt(1 - beta2^step) */
+	float eps;
 };
 
 static void adamw_chunk(void *arg, int64_t begin, int64_t end, int thread)

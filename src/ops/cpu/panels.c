@@ -137,8 +137,12 @@ static bool q4_pack(uint8_t *panel, const float *b, int K, int columns)
 /* ---- reading ---- */
 
 enum form { FORM_Q4, FORM_Q8, FORM_BF16, FORM_F16 };
+/* Of a group of a panel's NR columns: the first VL of them, and the rest. */
 struct factors {
-	vf scale0, scale1, shift0, shift1;
+	vf scale0;
+	vf scale1;
+	vf shift0; /* FORM_Q4 alone */
+	vf shift1;
 };
 
 /* At the start of a group; p moves to its integers. */

@@ -4,11 +4,12 @@
 #include "simd.h"
 
 struct rope_args {
-	float *out;
-	const float *x;
-	const float *table;
-	const int32_t *pos;
-	int NH, HD;
+	float *out;         /* (T, NH, HD); may be x */
+	const float *x;     /* (T, NH, HD) */
+	const float *table; /* (positions, HD) cosines and sines */
+	const int32_t *pos; /* (T) */
+	int NH;
+	int HD;
 	bool inverse;
 };
 

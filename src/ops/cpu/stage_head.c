@@ -35,10 +35,11 @@ static int run_end(const float *temperature, int begin, int n)
 /* ---- log-probabilities ---- */
 
 struct figures {
-	float *out;
-	const float *logits;
-	const struct ops_batch *b;
-	int first, V;
+	float *out;                /* (rows, OPS_FIGURES) */
+	const float *logits;       /* (rows, V) */
+	const struct ops_batch *b; /* whose logprob, entropy and lse are copied */
+	int first;                 /* row of the batch that row 0 is */
+	int V;
 };
 
 /* Integer reduction without a branch, so that the compiler vectorises it. */

@@ -3,10 +3,14 @@
  * squares adds fp64 sums of spans from first to last, so spans are part of its bits. */
 #include "ops_cpu.h"
 
+/* A run of elements of one parameter; arrays are (n). */
 struct span {
-	float *p, *grad, *m, *v;
+	float *p;
+	float *grad;
+	float *m; /* mean of gradients */
+	float *v; /* mean of their squares */
 	int64_t n;
-	bool decays;
+	bool decays; /* weight decay is for it */
 };
 
 static bool follows(const struct span *s, const struct ops_weight *w)

@@ -38,7 +38,6 @@ static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *
 	v->sequence = (const int32_t *)fields[CUDA_BATCH_SEQUENCE];
 	v->start = (const int32_t *)fields[CUDA_BATCH_START];
 	v->table = (const int32_t *)fields[CUDA_BATCH_TABLE];
-	v->item = (int32_t *)fields[CUDA_BATCH_ITEM];
 	v->want = (int32_t *)fields[CUDA_BATCH_WANT];
 	v->at = (const int32_t *)fields[CUDA_BATCH_AT];
 	v->target = (const int32_t *)fields[CUDA_BATCH_TARGET];
@@ -56,8 +55,6 @@ static struct ops_batch *batch_create(struct ops_context *c, int T, int S, int p
 	struct ops_batch *b = (struct ops_batch *)xcalloc(1, sizeof *b);
 	b->T = T, b->S = S, b->pages = pages, b->n = n, b->draws = draws;
 	b->bytes = view_carve(b, &b->view, NULL, &b->want_at);
-	CHECKF(b->view.chunks <= ITEM_CHUNKS_MAX, "%d pages a sequence, at most %d", pages,
-		ITEM_CHUNKS_MAX * CHUNK / OPS_PAGE);
 	b->device = (char *)c->table.alloc(c, b->bytes);
 	CUDA_CHECK(cudaHostAlloc((void **)&b->host, 2 * b->bytes, cudaHostAllocDefault));
 	memset(b->host, 0, 2 * b->bytes);
@@ -123,15 +120,6 @@ static void starts_fill(struct ops_batch *b, const struct ops_rows *r, int32_t *
 	start[r->S] = t;
 }
 
-/* Every (row, chunk of keys) that a step over pages has to read. */
-static int items_fill(const struct ops_rows *r, int32_t *item)
-{
-	int count = 0;
-	for (int t = 0; t < r->T; t++)
-		for (int chunk = 0; chunk <= r->pos[t] / CHUNK; chunk++) item[count++] = t * ITEM_CHUNKS_MAX + chunk;
-	return count;
-}
-
 static int batch_put(struct ops_context *c, struct ops_batch *b, const struct ops_rows *r)
 {
 	rows_check(b, r);
@@ -158,19 +146,14 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	memcpy(b->start, v.start, ((size_t)r->S + 1) * sizeof *b->start);
 	v.head[HEAD_ROWS] = r->T;
 	v.head[HEAD_SEQUENCES] = r->S;
-	v.head[HEAD_ITEMS] = 0;
 
-	/* pages, at the columns of the largest table; items last, so that only those in use travel */
+	/* pages, at the columns of the largest table; last, so that only those in use travel */
 	size_t end = (size_t)((char *)v.table - base);
 	if (r->table) {
 		for (int s = 0; s < r->S; s++)
 			memcpy((int32_t *)v.table + (size_t)s * (size_t)b->pages, r->table + (size_t)s * (size_t)r->pages,
 				(size_t)r->pages * sizeof(int32_t));
 		end = (size_t)((char *)((int32_t *)v.table + (size_t)r->S * (size_t)b->pages) - base);
-		if (b->is_decode) {
-			v.head[HEAD_ITEMS] = items_fill(r, v.item);
-			end = (size_t)((char *)(v.item + v.head[HEAD_ITEMS]) - base);
-		}
 	}
 	CUDA_CHECK(cudaMemcpyAsync(b->device, base, end, cudaMemcpyHostToDevice, c->stream));
 	CUDA_CHECK(cudaEventRecord(b->sent[half], c->stream));

@@ -394,6 +394,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	 * long as the context. */
 	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
 	c->workspace = device_block(c, WORKSPACE_BYTES);
+	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
 	few_open(c, props.major);
 	/* Each family of operations enters its own functions into the table. */

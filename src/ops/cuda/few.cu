@@ -23,10 +23,13 @@
 #include "few.cuh"
 
 #define FEW_WEIGHTS (1 << 23) /* elements of W from which on it pays: less comes before the thin product is made */
+#define FEW_SMALL 64
+#define FEW_WEIGHTS_LARGE (1 << 25)
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
-#define FEW_STAGES 10
+#define FEW_STAGES 18
 #define FEW_THIN_BLOCKS 4  /* that make the thin product */
 #define FEW_RANGES 4       /* of K, at most */
+#define FEW_SHARED_LARGE (227 << 10) /* where sums take so many registers that no other block fits */
 #define FEW_SHARED (220 << 10)       /* of a block: what is left serves the rows of the kernel before */
 #define RING_HEAD 1024     /* of shared memory, for barriers */
 #define TILE_COLUMNS 64    /* of K in a stage */
@@ -74,8 +77,13 @@ struct few_args {
 		*flags; /* blocks that have stored their share; their rows of the tail; blocks that know. 0 between launches */
 };
 
-#define FEW_ASKING (2 * WARP) /* threads that ask for stages, behind those that multiply */
-#define FEW_THREADS (FEW_GROUPS * 128 + FEW_ASKING)
+/* Threads that ask for stages, behind those that multiply: two warps; where sums need more registers than an equal
+ * share, a group, which gives most of its own away. */
+template <int ROWS> struct few_shape {
+	static constexpr bool HAS_LARGE_SUMS = ROWS > 128;
+	static constexpr int ASKING = HAS_LARGE_SUMS ? 128 : 2 * WARP;
+	static constexpr int THREADS = FEW_GROUPS * 128 + ASKING;
+};
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
@@ -260,6 +268,21 @@ static __device__ __forceinline__ void multiply(
 
 /* ---- results: a lane 4 g + q of warp w of a group holds W's rows 16 w + g and + 8, x's rows 8 i + 2 q and + 1 ---- */
 
+/* Numbers that are asked of the machine again behind the sums: keeping them, or what follows from them, would cost
+ * registers. */
+static __device__ __forceinline__ int thread_again(void)
+{
+	int thread;
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return thread;
+}
+static __device__ __forceinline__ int block_again(void)
+{
+	int block;
+	asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+	return block;
+}
+
 static __device__ __forceinline__ uint32_t transposed(uint32_t v)
 {
 	uint32_t o;
@@ -354,14 +377,13 @@ static __device__ __forceinline__ void tail_store(const struct few_args &a, int 
 template <int ROWS>
 static __device__ __forceinline__ void thin_store(const struct few_args &a, const float acc[ROWS / 2], int n0, int lane)
 {
-	int block = (int)blockIdx.x;
+	int block = block_again();
 	floats_store<ROWS>(a.partial + (int64_t)block * a.T * a.used, a.used, acc, a.T, a.used, n0, lane);
 	flag_raise(a.flags);
 	while (flag_read(a.flags) < FEW_THIN_BLOCKS) __nanosleep(20);
 	int quads = a.tail / 4, first = a.T * block / FEW_THIN_BLOCKS, last = a.T * (block + 1) / FEW_THIN_BLOCKS;
-#pragma unroll 4
-	for (int i = (int)threadIdx.x; i < (last - first) * quads; i += 128)
-		tail_store(a, first + i / quads, i % quads * 4);
+#pragma unroll 1
+	for (int i = thread_again(); i < (last - first) * quads; i += 128) tail_store(a, first + i / quads, i % quads * 4);
 	asm volatile("fence.proxy.async;" ::: "memory");
 	flag_raise(a.flags + 1);
 }
@@ -377,8 +399,10 @@ template <int ROWS> static __device__ __forceinline__ void compute(const struct 
 		float acc[ROWS / 2];
 		struct walk w = walk_of(a, i);
 		multiply<ROWS>(acc, a, ring, w.last - w.first, &p, (int)threadIdx.x / 128);
-		int lane = (int)threadIdx.x % WARP,
-			n0 = (is_thin(a) ? 0 : w.tile * a.groups * 64) + (int)threadIdx.x / WARP * 16;
+		asm volatile("" : "+r"(i));
+		w = walk_of(a, i);
+		int thread = thread_again(), lane = thread % WARP;
+		int n0 = (is_thin(a) ? 0 : w.tile * a.groups * 64) + thread / WARP * 16;
 		if (is_thin(a)) thin_store<ROWS>(a, acc, n0, lane);
 		else if (a.ranges > 1) floats_store<ROWS>(a.sums + (int64_t)w.range * a.T * a.N, a.N, acc, a.T, a.N, n0, lane);
 		else if (a.is_f32) floats_store<ROWS>((float *)a.y, a.y_ld, acc, a.T, a.N, n0, lane);
@@ -389,13 +413,15 @@ template <int ROWS> static __device__ __forceinline__ void compute(const struct 
 #endif
 
 template <int ROWS>
-static __global__ void __launch_bounds__(FEW_THREADS, 1)
+static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	few_kernel(const __grid_constant__ struct few_maps m, const struct few_args a)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 	extern __shared__ unsigned char shared[];
 	uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
 	if (threadIdx.x == 0) {
+		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.w) : "memory");
+		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.x) : "memory");
 		for (int s = 0; s < a.stages; s++) {
 			gate_make(full_at(ring, s), 2);
 			gate_make(empty_at(ring, s), is_thin(a) ? 1 : a.groups * a.cluster);
@@ -407,10 +433,12 @@ static __global__ void __launch_bounds__(FEW_THREADS, 1)
 
 	int multiplying = a.groups * 128;
 	if ((int)threadIdx.x >= multiplying) {
+		if (few_shape<ROWS>::HAS_LARGE_SUMS) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
 		if ((int)threadIdx.x == multiplying) ask_weights(m, a, ring);
 		if ((int)threadIdx.x == multiplying + WARP) ask_rows<ROWS>(m, a, ring);
 		__syncwarp();
 	} else {
+		if (few_shape<ROWS>::HAS_LARGE_SUMS) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
 		compute<ROWS>(a, ring);
 		__syncwarp();
 	}
@@ -452,7 +480,7 @@ static void map_rows(
  * share x (larger tiles gain nothing, and clusters of four leave too many multiprocessors without a block). */
 static void few_choose(const struct ops_context *c, struct few_args *a, int rows, bool may_range)
 {
-	const double byte = 1.0 / 40, turn = 450, thin = 11000, stored = 2.0 / 3000;
+	const double byte = 1.0 / 40, turn = 450, step = 2.2, thin = 11000, stored = 2.0 / 3000;
 	double least = a->thin_blocks ? a->thin_chunks / a->thin_blocks * turn + thin : 0, best = 1e30;
 	int free_blocks = c->sms - a->thin_blocks, most = may_range ? MIN(FEW_RANGES, a->chunks) : 1;
 	struct few_args found = *a;
@@ -462,7 +490,7 @@ static void few_choose(const struct ops_context *c, struct few_args *a, int rows
 			tiles = (tiles + cluster - 1) / cluster * cluster;
 			int blocks = MIN(free_blocks / cluster * cluster, tiles * ranges);
 			int walks = (tiles * ranges + blocks - 1) / blocks, chunks = (a->chunks + ranges - 1) / ranges;
-			double chunk = MAX((groups * 64 + rows) * TILE_ROW * byte, turn);
+			double chunk = MAX(MAX((groups * 64 + rows) * TILE_ROW * byte, turn), step * groups * rows);
 			double cost = MAX(walks * chunks * chunk, least) + (ranges > 1 ? stored * ranges * a->T * a->N : 0);
 			if (cost >= best) continue;
 			best = cost;
@@ -481,6 +509,7 @@ bool few_takes(const struct ops_context *c, const struct projection *p, int T)
 {
 	uintptr_t places = (uintptr_t)p->x | (uintptr_t)p->w;
 	if ((int64_t)p->N * p->K < FEW_WEIGHTS) return false;
+	if (T > FEW_SMALL && ((int64_t)p->N * p->K < FEW_WEIGHTS_LARGE || p->is_f32)) return false;
 	return c->encode_map && !c->batch_invariant && T >= FEW_MIN && T <= FEW_MAX && p->K % TILE_COLUMNS == 0 &&
 		p->N % 16 == 0 && p->x_ld % 8 == 0 && p->w_ld % 8 == 0 && places % 16 == 0 && p->y_ld % 2 == 0 &&
 		(uintptr_t)p->y % 4 == 0;
@@ -522,12 +551,12 @@ static_assert(FEW_PARTIAL == FEW_THIN_BLOCKS * FEW_MAX * TILE_COLUMNS, "partial 
 template <int ROWS> static void few_launch(struct ops_context *c, struct few_args *a, struct few_maps *m)
 {
 	a->w_bytes = (uint32_t)(a->groups * 64 * TILE_ROW), a->stage_bytes = a->w_bytes + ROWS * TILE_ROW;
-	int head = 1024 + RING_HEAD, room = FEW_SHARED - head;
+	int head = 1024 + RING_HEAD, room = (few_shape<ROWS>::HAS_LARGE_SUMS ? FEW_SHARED_LARGE : FEW_SHARED) - head;
 	a->stages = MIN(FEW_STAGES, room / (int)a->stage_bytes);
 	int most = (c->sms - a->thin_blocks) / a->cluster * a->cluster,
 		blocks = MIN(most, a->tiles * a->ranges) + a->thin_blocks;
 	a->walks = a->tiles / a->cluster * a->ranges, a->step = (blocks - a->thin_blocks) / a->cluster;
-	struct launch l = {dim3((unsigned)blocks), dim3((unsigned)(a->groups * 128 + FEW_ASKING)),
+	struct launch l = {dim3((unsigned)blocks), dim3((unsigned)(a->groups * 128 + few_shape<ROWS>::ASKING)),
 		(size_t)(a->stages * (int)a->stage_bytes + head), a->cluster > 1 ? a->cluster : 0};
 	cuda_launch(c, l, few_kernel<ROWS>, *m, *a);
 }
@@ -538,7 +567,7 @@ void few_run(struct ops_context *c, const struct projection *p, int T, const str
 	struct few_args a = {};
 	struct few_maps m;
 	memset(&m, 0, sizeof m);
-	int rows = T <= 32 ? 32 : FEW_MAX;
+	int rows = T <= 32 ? 32 : T <= 64 ? 64 : T <= 128 ? 128 : FEW_MAX;
 	a.y = p->y, a.y_ld = p->y_ld, a.bias = p->bias, a.add = p->add, a.T = T, a.N = p->N;
 	a.is_f32 = p->is_f32, a.is_gate = is_gate, a.chunks = p->K / TILE_COLUMNS;
 	if (thin && thin->x) thin_fill(c, &a, &m, thin);
@@ -555,6 +584,8 @@ void few_run(struct ops_context *c, const struct projection *p, int T, const str
 		map_rows(c, &m.w, p->w, p->K, p->N, p->w_ld, a.groups * 64);
 	}
 	if (rows == 32) few_launch<32>(c, &a, &m);
+	else if (rows == 64) few_launch<64>(c, &a, &m);
+	else if (rows == 128) few_launch<128>(c, &a, &m);
 	else few_launch<FEW_MAX>(c, &a, &m);
 	if (a.ranges > 1) c->waiting = {(bf16 *)p->y, a.sums, a.ranges, T, p->N};
 }
@@ -574,5 +605,4 @@ void few_open(struct ops_context *c, int major)
 		"cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
 	if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess) return;
 	c->encode_map = (tensor_map_encode)function;
-	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
 }

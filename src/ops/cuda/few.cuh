@@ -5,7 +5,7 @@
 #include "ops_cuda_internal.h"
 
 #define FEW_MIN 5
-#define FEW_MAX 64
+#define FEW_MAX 256
 
 /* Whether this product, or the thin product of rows (T, in + tail) that `next` reads, can be made here. */
 bool few_takes(const struct ops_context *, const struct projection *, int T);

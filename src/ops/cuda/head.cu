@@ -328,12 +328,10 @@ static __device__ __forceinline__ void row_advance(struct batch_view b, int n, i
 		if (b.stop[i] == token) left = 0;
 	b.left[n] = left;
 	if (left == 0) return;
-	int t = b.at[n], pos = b.pos[t] + 1;
+	int t = b.at[n];
 	b.ids[t] = token;
-	b.pos[t] = pos;
+	b.pos[t]++;
 	b.draw[n].index++;
-	if (pos % CHUNK == 0 && pos / CHUNK < b.chunks)
-		b.item[atomicAdd(&b.head[HEAD_ITEMS], 1)] = t * ITEM_CHUNKS_MAX + pos / CHUNK;
 }
 
 static __device__ __forceinline__ void token_store(

@@ -56,8 +56,10 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 /* ---- the context ---- */
 
 #define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
-#define FEW_PARTIAL (4 * 64 * 64)                                    /* floats of few.cu's partial thin products, */
-#define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - FEW_PARTIAL * 4 - 4096) /* behind what cuBLASLt has of the workspace */
+#define FEW_PARTIAL (4 * 256 * 64)                                    /* floats of few.cu's partial thin products, */
+#define FEW_FLAGS 64                                                 /* numbers */
+#define ARRIVED_COUNT 2048                                           /* counters of paged.cu: blocks, at most */
+#define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - (FEW_PARTIAL + FEW_FLAGS + ARRIVED_COUNT) * 4) /* cuBLASLt's share */
 #define STAGING_BYTES CUDA_STAGING_BYTES   /* of pinned memory, and of the device's */
 #define STAGING_COUNT CUDA_STAGING_COUNT
 #define GRAPHS_MAX 128
@@ -180,8 +182,7 @@ void staging_sent(struct ops_context *, struct staging *);
 /* ---- a batch as kernels see it; everything lies at addresses that do not change ---- */
 
 #define CHUNK CUDA_CHUNK       /* keys of a partial result of attention */
-#define ITEM_CHUNKS_MAX 4096   /* an item of paged decode is row * ITEM_CHUNKS_MAX + chunk */
-enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_ITEMS, HEAD_COUNT };
+enum batch_head { HEAD_ROWS, HEAD_SEQUENCES, HEAD_COUNT };
 enum batch_want_head { WANT_DRAWS /* in use */, WANT_MOVES_ON /* one draw a row */, WANT_STOPS, WANT_COUNT };
 static_assert(HEAD_COUNT <= CUDA_BATCH_HEADS && WANT_COUNT <= CUDA_BATCH_HEADS, "numbers of a batch's heads");
 
@@ -193,7 +194,6 @@ struct batch_view {
 	const int32_t *start;     /* (S + 1) first row of a sequence */
 	const int32_t *table;     /* (S, pages) */
 	int pages;                /* columns of table, whatever the host's had */
-	int32_t *item;            /* (T * chunks) of paged decode */
 	int chunks;               /* most chunks of CHUNK keys that pages hold */
 	int32_t *want;            /* (WANT_COUNT) */
 	const int32_t *at;        /* (n) 0 in surplus rows */
@@ -269,10 +269,6 @@ void ranks_link_close(struct ops_context *);
  * to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
-/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
- * (T, NH * HD + tail). */
-void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
-	const struct ops_next *);
 static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
 /* Whether the parts lie one behind the other, so that one product serves all; biases as well. */
 bool parts_adjoin(const struct ops_linear *);
@@ -291,6 +287,14 @@ static __device__ __forceinline__ void grid_begin(void)
 {
 	cudaGridDependencySynchronize();
 	cudaTriggerProgrammaticLaunchCompletion();
+}
+
+/* Of a kernel behind which only weights, or what was sent before the kernel ahead of it, are read early: the next one
+ * may begin while this one waits. */
+static __device__ __forceinline__ void grid_begin_open(void)
+{
+	cudaTriggerProgrammaticLaunchCompletion();
+	cudaGridDependencySynchronize();
 }
 
 struct launch {

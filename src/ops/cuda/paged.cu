@@ -1,12 +1,14 @@
 /* paged: attention of a step over pages, in the order of attention_step.cuh.
  *
- * Two kernels, the same bits. Where every sequence has one row (decode) the work is cut into items (row, chunk of 256
- * keys, key head): blocks that stay walk over them, the next item's keys and values on their way while this one is
- * multiplied; partial sums go to scratch, and who writes the row's tail folds them (rows.cu). One block's four warps
- * share an item: warp j makes the scores of subtile j, row maxima through shared memory give every warp the maxima that
- * walking the subtiles in order would have met, and then each warp owns a quarter of the columns. Where sequences have
- * more rows (prompts) a block owns 128 rows of a sequence, some heads of a group times some positions, and walks all
- * keys they see. */
+ * Two kernels, the same bits. Where every sequence has one row (decode) the work is a row of units, each a chunk of 256
+ * keys of a pair of row and key head, a pair's chunks one behind the other; every block has as many units as the
+ * others, keys and values of the next one on their way while this one is multiplied. Pairs that lie within a block are
+ * folded as they come. Of those that do not, each chunk's partial sums go to scratch, and whichever block is the last
+ * to leave some there folds them, in the order of chunks. One block's four warps share a unit: warp j makes the scores
+ * of subtile j, row maxima through shared memory give every warp the maxima that walking the subtiles in order would
+ * have met, and then each warp owns a quarter of the columns. Where sequences have more rows (prompts) a block owns 128
+ * rows of a sequence, some heads of a group times some positions, and walks all keys they see.
+ */
 #include "attention_step.cuh"
 #include "cuda_device.cuh"
 
@@ -14,8 +16,10 @@ struct paged_args {
 	const bf16 *q; /* row stride q_ld, head h at h * HD */
 	int64_t q_ld;
 	const bf16 *kpages, *vpages; /* (pages, NKV, OPS_PAGE, HD) */
-	float *partial;              /* decode: (T, chunks, NH, HD + 2) */
-	bf16 *att;                   /* tiles: row stride att_ld */
+	float *partial;              /* decode: (T, chunks, NH, HD + 2): o, m, l */
+	int *
+		arrived; /* decode: chunks of a pair that lie in partial, by the block that has its first; 0 between launches */
+	bf16 *att;   /* row stride att_ld */
 	int64_t att_ld;
 	struct batch_view b;
 	int S; /* tiles */
@@ -59,44 +63,93 @@ template <int HD> struct decode_shape {
 	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
 };
 
-struct item {
+struct item { /* a unit */
 	int row, chunk, kv;
 	int pos;
 	const int32_t *table;
 };
 
-/* The blocks' walk. By chunks: item `index` of the list that batch_put made, times key heads; whoever writes the row's
- * tail folds the partial results. WHOLE: pair `index` of row and key head, its chunks one after the other, folded as
- * they come. */
-template <bool WHOLE> static __device__ __forceinline__ int item_count(const struct paged_args &a)
+/* ---- shares: how many units each block has, and which ---- */
+
+struct share {
+	int64_t first; /* number of its first unit, of all */
+	int64_t all;
+	int count;
+	struct item begin; /* the first */
+};
+struct mark { /* where a share begins */
+	int64_t unit;
+	int row, kv, chunk, pos, sequence;
+};
+
+/* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut: the share begins
+ * with all of it. */
+static __device__ __forceinline__ struct mark mark_of(
+	const struct paged_args &a, int row, int pos, int sequence, int64_t before, int64_t unit, int64_t all)
 {
-	return a.b.head[WHOLE ? HEAD_ROWS : HEAD_ITEMS] * a.NKV;
+	int chunks = pos / CHUNK + 1, rest = (int)(unit - before);
+	struct mark m = {unit, row, rest / chunks, rest % chunks, pos, sequence};
+	if (2 * (int64_t)chunks * (int64_t)gridDim.x <= all) m.unit -= m.chunk, m.chunk = 0;
+	return m;
 }
 
-template <bool WHOLE> static __device__ __forceinline__ struct item item_get(const struct paged_args &a, int index)
+/* The block's share, from the positions of all rows; called by all threads. Loads that depend on each other are what
+ * it waits for, so a thread asks for all of its first row at once. */
+static __device__ __forceinline__ struct share share_find(const struct paged_args &a)
 {
-	struct item it;
-	int packed = WHOLE ? index / a.NKV * ITEM_CHUNKS_MAX : a.b.item[index / a.NKV];
-	it.kv = index % a.NKV;
-	it.row = packed / ITEM_CHUNKS_MAX;
-	it.chunk = packed % ITEM_CHUNKS_MAX;
-	it.pos = a.b.pos[it.row];
-	it.table = a.b.table + (int64_t)a.b.sequence[it.row] * a.b.pages;
-	return it;
+	__shared__ int warps[DECODE_WARPS];
+	__shared__ struct mark marks[2];
+	int each = (a.T + DECODE_THREADS - 1) / DECODE_THREADS, first = (int)threadIdx.x * each, own = 0, before;
+	int lane = (int)threadIdx.x % WARP, at_first = min(first, a.T - 1), pos_first = a.b.pos[at_first],
+		sequence_first = a.b.sequence[at_first], last = min(a.b.head[HEAD_ROWS], first + each);
+	auto pos_of = [&](int row) { return row == first ? pos_first : a.b.pos[row]; };
+	/* Chunks of this thread's rows, and of those before them. */
+	for (int row = first; row < last; row++) own += pos_of(row) / CHUNK + 1;
+	before = own;
+	for (int d = 1; d < WARP; d *= 2) {
+		int left = __shfl_up_sync(ALL_LANES, before, d);
+		if (lane >= d) before += left;
+	}
+	if (lane == WARP - 1) warps[threadIdx.x / WARP] = before;
+	__syncthreads();
+	int all = 0;
+	before -= own;
+	for (int w = 0; w < DECODE_WARPS; w++) {
+		if (w < (int)threadIdx.x / WARP) before += warps[w];
+		all += warps[w];
+	}
+	/* Who has the row in which a share begins says so: this block's and the next one's. */
+	int64_t units = (int64_t)all * a.NKV;
+	for (int i = 0; i < 2; i++) {
+		int64_t unit = units * (blockIdx.x + i) / gridDim.x, at = (int64_t)before * a.NKV;
+		if (unit == units && threadIdx.x == 0) marks[i] = {units, 0, 0, 0, 0, 0};
+		for (int row = first; row < last && at <= unit; row++) {
+			int64_t next = at + (int64_t)(pos_of(row) / CHUNK + 1) * a.NKV;
+			if (unit < next)
+				marks[i] = mark_of(
+					a, row, pos_of(row), row == first ? sequence_first : a.b.sequence[row], at, unit, units);
+			at = next;
+		}
+	}
+	__syncthreads();
+	struct mark m = marks[0];
+	struct item begin = {m.row, m.chunk, m.kv, m.pos, a.b.table + (int64_t)m.sequence * a.b.pages};
+	return {m.unit, units, (int)(marks[1].unit - m.unit), begin};
 }
 
-/* The item behind `it`, which is at *index; *index at `count` or more: there is none. */
-template <bool WHOLE>
-static __device__ __forceinline__ struct item item_next(
-	const struct paged_args &a, const struct item &it, int *index, int count)
+/* The unit behind it, which there is. */
+static __device__ __forceinline__ struct item item_next(const struct paged_args &a, const struct item &it)
 {
-	if (WHOLE && it.chunk < it.pos / CHUNK) {
-		struct item next = it;
+	struct item next = it;
+	if (it.chunk < it.pos / CHUNK) {
 		next.chunk++;
 		return next;
 	}
-	*index += (int)gridDim.x;
-	return *index < count ? item_get<WHOLE>(a, *index) : it;
+	next.chunk = 0;
+	if (++next.kv < a.NKV) return next;
+	next.kv = 0, next.pos = a.b.pos[++next.row];
+	next.table = a.b.table + (int64_t)a.b.sequence[next.row] * a.b.pages;
+	return next;
 }
 
 /* Query heads of the item's group as rows 0.. of an A operand; rows 8 to 15 are zeros. */
@@ -294,19 +347,25 @@ static __device__ __forceinline__ float chunk_sum(const struct folded &f, const 
 }
 
 template <int HD>
+static __device__ __forceinline__ float *partial_at(const struct paged_args &a, const struct item &it, int chunk, int g)
+{
+	return a.partial + (((int64_t)it.row * a.b.chunks + chunk) * a.NH + it.kv * a.group + g) * (HD + 2);
+}
+
+template <int HD>
 static __device__ __forceinline__ void partial_store(const struct paged_args &a, const struct item &it,
 	const float (*o)[4], const struct folded &f, const float *sums, int warp, int lane)
 {
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
 	int g = lane >> 2;
-	float *out = a.partial + (((int64_t)it.row * a.b.chunks + it.chunk) * a.NH + it.kv * a.group + g) * (HD + 2);
+	float *out = partial_at<HD>(a, it, it.chunk, g);
 #pragma unroll
 	for (int i = 0; i < SQUARES * 2; i++)
 		*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
 	if (warp == 0 && (lane & 3) == 0) *(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g));
 }
 
-/* A pair's total so far, as the lane holds it: the arithmetic of rows.cu's merge. */
+/* A pair's total so far, as the lane holds it. */
 template <int HD> struct pair_total {
 	float o[decode_shape<HD>::SQUARES * 2][2], m, l;
 };
@@ -346,9 +405,42 @@ static __device__ __forceinline__ void surplus_clear(const struct paged_args &a,
 			*(uint32_t *)(a.att + row * a.att_ld + i) = 0;
 }
 
-/* Values of an item's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
-template <int HD, bool WHOLE>
-static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it,
+/* A pair that several blocks have parts of: this one has left `held` chunks of it in partial. The last block to do so
+ * folds them all, in order. Called by all threads. */
+template <int HD>
+static __device__ __forceinline__ void pair_join(
+	const struct paged_args &a, const struct item &it, int *arrived, int held, int warp, int lane)
+{
+	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	__shared__ bool is_last;
+	int g = lane >> 2, chunks = it.pos / CHUNK + 1;
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) is_last = atomicAdd(arrived, held) + held == chunks;
+	__syncthreads();
+	if (!is_last) return;
+	if (threadIdx.x == 0) *arrived = 0;
+	if (warp * SQUARES >= HD / 16 || g >= a.group) return;
+	__threadfence();
+	struct pair_total<HD> total;
+#pragma unroll 4
+	for (int chunk = 0; chunk < chunks; chunk++) {
+		const float *from = partial_at<HD>(a, it, chunk, g);
+		float2 ml = __ldcg((const float2 *)(from + HD));
+		float o[SQUARES * 2][4];
+#pragma unroll
+		for (int i = 0; i < SQUARES * 2; i++) {
+			float2 v = __ldcg((const float2 *)(from + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)));
+			o[i][0] = v.x, o[i][1] = v.y;
+		}
+		pair_fold<HD>(total, o, ml.x, ml.y, chunk == 0, a.scale_log2);
+	}
+	pair_store<HD>(a, it, total, warp, lane);
+}
+
+/* Values of a unit's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
+template <int HD>
+static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it, bool is_whole,
 	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int warp,
 	int lane)
 {
@@ -357,7 +449,7 @@ static __device__ __forceinline__ void item_values(const struct paged_args &a, c
 	float o[SQUARES * 2][4];
 	if (warp * SQUARES >= HD / 16) return;
 	chunk_values<HD>(o, p, v_at, f, warp * SQUARES, (keys + 15) / 16, lane);
-	if (WHOLE) {
+	if (is_whole) {
 		pair_fold<HD>(*total, o, f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g), it.chunk == 0, a.scale_log2);
 		if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD>(a, it, *total, warp, lane);
 	} else if (g < a.group) {
@@ -365,7 +457,7 @@ static __device__ __forceinline__ void item_values(const struct paged_args &a, c
 	}
 }
 
-template <int HD, bool WHOLE>
+template <int HD>
 static __global__ void __launch_bounds__(DECODE_THREADS,
 	HD == 128      ? 1
 		: HD == 64 ? 2
@@ -385,27 +477,27 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 	}
 	__syncthreads();
 
-	/* The batch and the pages of earlier steps stand since before the last kernel. `next_index` is where `next` stands
-	 * in the walk, `after_index` what follows it. */
-	int count = item_count<WHOLE>(a), index = (int)blockIdx.x, next_index = index;
-	bool exists = index < count;
-	struct item it = {}, next = {};
-	if (exists) it = item_get<WHOLE>(a, index), next = item_next<WHOLE>(a, it, &next_index, count);
-	if (is_fetcher && exists) ring_begin<HD>(ring, barriers, a, it, next, next_index < count, true);
+	/* The batch and the pages of earlier steps stand since before the last kernel. */
+	struct share share = share_find(a);
+	struct item it = share.begin, next = {};
+	if (share.count > 1) next = item_next(a, it);
+	if (is_fetcher && share.count) ring_begin<HD>(ring, barriers, a, it, next, share.count > 1, true);
 	grid_begin();
-	if (WHOLE) surplus_clear(a, a.NH * HD);
-	if (!exists) return;
-	if (is_fetcher) ring_begin<HD>(ring, barriers, a, it, next, next_index < count, false);
+	surplus_clear(a, a.NH * HD);
+	if (!share.count) return;
+	if (is_fetcher) ring_begin<HD>(ring, barriers, a, it, next, share.count > 1, false);
 
-	/* Turn t is an item's keys (even) or values (odd), in stage t % STAGES. */
+	/* Turn t is a unit's keys (even) or values (odd), in stage t % STAGES. */
 	struct pair_total<HD> total;
 	uint32_t q[HD / 16][4];
 	group_load<HD>(q, a, it, lane);
-	for (int turn = 0;; turn += 2) {
+	for (int at = 0;; at++) {
+		int turn = 2 * at;
 		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
-		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), after_index = next_index;
-		bool more = next_index < count;
-		struct item after = more ? item_next<WHOLE>(a, next, &after_index, count) : next;
+		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), chunks = it.pos / CHUNK + 1;
+		bool more = at + 1 < share.count, has_after = at + 2 < share.count;
+		bool is_whole = at >= it.chunk && at - it.chunk + chunks <= share.count;
+		struct item after = has_after ? item_next(a, next) : next;
 		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
 
 		/* scores of this warp's subtile, and their maxima */
@@ -429,30 +521,26 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		item_values<HD, WHOLE>(a, it, &total, p + g * shape::P_STRIDE,
+		item_values<HD>(a, it, is_whole, &total, p + g * shape::P_STRIDE,
 			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
+		if (!is_whole && (!more || it.chunk + 1 == chunks)) {
+			int64_t begin = share.first + at - it.chunk, owner = ((begin + 1) * gridDim.x - 1) / share.all;
+			pair_join<HD>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
+		}
 		if (!more) break;
 		__syncthreads();
-		if (is_fetcher && after_index < count)
+		if (is_fetcher && has_after)
 			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
-		it = next, next = after, next_index = after_index;
+		it = next, next = after;
 	}
 }
 
-#define PAIRS_EACH 8   /* pairs of row and key head a block, from which on it takes them whole */
-
-/* Whether whole pairs are taken: nothing is left to merge then. */
-template <int HD> static bool decode_run(struct ops_context *c, const struct paged_args *a)
+template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
 {
 	constexpr int bytes = decode_shape<HD>::SHARED_BYTES;
-	int each = MIN(8, (227 << 10) / (bytes + 1024));
-	int64_t blocks = (int64_t)c->sms * each, pairs = (int64_t)a->T * a->NKV;
-	bool is_whole = pairs >= PAIRS_EACH * blocks;
-	int64_t most = is_whole ? pairs : pairs * a->b.chunks;
-	struct launch l = {dim3((unsigned)MIN(blocks, most)), dim3(DECODE_THREADS), bytes, 0};
-	if (is_whole) cuda_launch(c, l, decode_kernel<HD, true>, *a);
-	else cuda_launch(c, l, decode_kernel<HD, false>, *a);
-	return is_whole;
+	int64_t each = MIN(8, (227 << 10) / (bytes + 1024)), most = (int64_t)a->T * a->NKV * a->b.chunks,
+			blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
+	cuda_launch(c, {dim3((unsigned)blocks), dim3(DECODE_THREADS), bytes, 0}, decode_kernel<HD>, *a);
 }
 
 /* ---- tiles of queries ---- */
@@ -615,16 +703,15 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	a.b = b->view, a.S = b->sequences, a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV,
 	a.pack = pack_of(a.group);
 	a.T = T, a.scale_log2 = scale_log2_of(h->HD);
-	/* In a decode step each sequence has one row, so the work is cut by chunks of its keys, whose
-	 * partial results are then merged. */
+	/* In a decode step each sequence has one row, so the work is cut by chunks of its keys. */
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
-		bool is_whole = h->HD == 32 ? decode_run<32>(c, &a)
-			: h->HD == 64           ? decode_run<64>(c, &a)
-									: decode_run<128>(c, &a);
-		if (is_whole) cuda_thin(c, elems(att), Q, T, next);
-		else cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
+		if (h->HD == 32) decode_run<32>(c, &a);
+		else if (h->HD == 64) decode_run<64>(c, &a);
+		else decode_run<128>(c, &a);
+		cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}
 	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */

@@ -1,4 +1,4 @@
-/* rows: who writes the input of a projection: norm, gate, attention's merged partials; and behind each row the thin
+/* rows: who writes the input of a projection: norm, gate, attention; and behind each row the thin
  * product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
  *
  * A cluster of blocks owns up to ROWS rows, fewer where a step has too few to keep the machine busy; each block owns a
@@ -73,7 +73,7 @@ template <enum source SOURCE, typename F>
 static __device__ __forceinline__ void rows_make(
 	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, F meanwhile)
 {
-	constexpr int DEPTH = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_SUMS ? 1 : 4;
+	constexpr int DEPTH = SOURCE == SOURCE_SUMS ? 1 : 4;
 	int pieces = a.slice / 8, rows = min(a.rows, a.T - row0);
 	/* So many pieces are read before the first one is stored: a load does not pass a store. */
 	for (int base = 0; base < rows * pieces; base += DEPTH * THREADS) {
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void rows_make(
 			if (column >= columns) continue;
 			int64_t row = row0 + r;
 			if (SOURCE == SOURCE_SUMS) store8(a.sums.y + row * a.width + column0 + column, v);
-			if (SOURCE == SOURCE_GATE || SOURCE == SOURCE_MERGE) store8(a.y + row * a.y_ld + column0 + column, v);
+			if (SOURCE == SOURCE_GATE) store8(a.y + row * a.y_ld + column0 + column, v);
 		}
 	}
 	rows_clear(a, tile, stride, rows, a.rows);
@@ -345,7 +345,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	bool has_thin = group && is_fetched_once;
 	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
-	grid_begin();
+	grid_begin_open();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
@@ -415,12 +415,9 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 /* The rows of a training pass go through two kernels that give the same bits. */
 static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
-	static const enum rows_source sources[] = {[SOURCE_NORM] = ROWS_NORM,
-		[SOURCE_SUMS] = ROWS_NORM,
-		[SOURCE_GATE] = ROWS_GATE,
-		[SOURCE_MERGE] = ROWS_PLAIN,
-		[SOURCE_PLAIN] = ROWS_PLAIN};
-	if (source == SOURCE_MERGE || source == SOURCE_SUMS || a->thin.p > 0) return false;
+	static const enum rows_source sources[] = {
+		[SOURCE_NORM] = ROWS_NORM, [SOURCE_SUMS] = ROWS_NORM, [SOURCE_GATE] = ROWS_GATE, [SOURCE_PLAIN] = ROWS_PLAIN};
+	if (source == SOURCE_SUMS || a->thin.p > 0) return false;
 	struct rows_many m = {};
 	m.y = a->y, m.y_ld = a->y_ld, m.rstd = a->rstd, m.x = a->x, m.w = a->w, m.eps = a->eps;
 	m.T = a->T, m.width = a->width, m.slice = a->slice, m.blocks = cluster;
@@ -428,6 +425,8 @@ static bool many_run(struct ops_context *c, enum source source, const struct row
 	m.r = a->thin.r, m.used = a->thin.used, m.columns = a->thin.columns, m.scaling = a->thin.scaling;
 	return cuda_rows_many(c, sources[source], &m);
 }
+
+#define FEW_THIN_ROWS 64
 
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
@@ -438,9 +437,18 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	rows_shape(a, c->sms, &cluster);
 	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
 	 */
-	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
+	a->is_early = SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	if (many_run(c, SOURCE, a, cluster)) return;
 	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
+	/* Many blocks make a norm's rows in half the time, and the thin product afterwards. */
+	if (is_norm(SOURCE) && a->T > FEW_THIN_ROWS) {
+		struct rows_args rows = *a, thin = *a;
+		rows.thin = {};
+		if (cuda_rows_few(c, SOURCE, &rows, cluster)) {
+			rows_run<SOURCE_PLAIN>(c, &thin);
+			return;
+		}
+	}
 	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
@@ -493,19 +501,6 @@ static void gate(
 	a.y = elems(act), a.y_ld = I + c->tail, a.x = elems(gu), a.T = T, a.width = I;
 	a.thin = wait.x ? (struct thin){} : thin_of(c, next, I);
 	rows_run<SOURCE_GATE>(c, &a);
-	c->thin = wait;
-}
-
-void cuda_merge(struct ops_context *c, bf16 *att, const float *partial, const struct batch_view *v, int NH, int HD,
-	int T, const struct ops_next *next)
-{
-	struct rows_args a = {};
-	a.y = att, a.y_ld = NH * HD + c->tail, a.partial = partial, a.pos = v->pos, a.sequence = v->sequence,
-	a.chunks = v->chunks, a.HD = HD;
-	struct thin_wait wait = thin_leave(c, att, NH * HD, T, next);
-	a.scale_log2 = scale_log2_of(HD), a.T = T, a.width = NH * HD;
-	a.thin = wait.x ? (struct thin){} : thin_of(c, next, NH * HD);
-	rows_run<SOURCE_MERGE>(c, &a);
 	c->thin = wait;
 }
 

@@ -1,80 +1,72 @@
-/* rows_few: the rows of a decode step without their thin product, which few.cu makes: norm, with or without sums to add
- * first, and attention's merged partials. One row a block, no cluster and next to no shared memory, so that the product
- * behind it finds room to ask for its weights meanwhile. The sum of a row's squares is made in the order of rows.cu's
- * kernel, by as many lanes: the same bits. */
+/* rows_few: the norm of a decode step without its thin product, which few.cu makes, with or without sums to add first.
+ * One row a block, eight columns a thread, no cluster and next to no shared memory, so that the product behind it finds
+ * room to ask for its weights meanwhile. The sum of a row's squares is made in the order of rows.cu's kernel, by as
+ * many lanes: the same bits. */
 #include "rows_source.cuh"
 
 #define ROWS_FEW 512 /* at most */
-#define PIECES 4     /* of eight columns, a thread's */
+#define PIECES 4     /* of eight columns, of a lane of rows.cu's */
+#define THREADS (CLUSTER_MAX * ROW_LANES * PIECES)
 
-/* What the threads of a row hold becomes x * rstd * w, and goes out. */
-static __device__ __forceinline__ void row_scale(
-	const struct rows_args &a, bf16x8 value[PIECES], const bf16x8 weight[PIECES], int slice, int lane)
+/* A row's sum of squares: a lane's pieces one after the other, the lanes of a slice, the slices. A lane's pieces are
+ * those of neighbouring threads. Called by all threads. */
+static __device__ __forceinline__ float row_squares(bf16x8 value, bool exists, int lanes)
 {
-	__shared__ float squares[CLUSTER_MAX];
-	int row = (int)blockIdx.x, column0 = slice * a.slice, end = min(a.slice, a.width - column0);
-	/* Squares: a lane's columns, the lanes of a slice, the slices. */
-	float sum = 0, all = 0;
+	__shared__ float sums[CLUSTER_MAX * ROW_LANES], squares[CLUSTER_MAX];
+	int thread = (int)threadIdx.x, piece = thread % PIECES;
+	float x[8], sum = 0, all = 0;
+	unpack8(x, value);
 #pragma unroll
 	for (int i = 0; i < PIECES; i++) {
-		float x[8];
-		if ((i * ROW_LANES + lane) * 8 >= end) break;
-		unpack8(x, value[i]);
+		float before = __shfl_up_sync(ALL_LANES, sum, 1);
+		if (piece != i) continue;
+		if (i) sum = before;
 #pragma unroll
-		for (int e = 0; e < 8; e++) sum = fmaf(x[e], x[e], sum);
+		for (int e = 0; e < 8; e++)
+			if (exists) sum = fmaf(x[e], x[e], sum);
 	}
-	sum = lanes_sum<ROW_LANES>(sum);
-	if (!lane) squares[slice] = sum;
+	if (piece == PIECES - 1) sums[thread / PIECES] = sum;
 	__syncthreads();
-	for (int s = 0; s < (int)blockDim.x / ROW_LANES; s++) all += squares[s];
-	float rstd = rsqrtf(all / (float)a.width + a.eps);
-	if (a.rstd && !threadIdx.x) a.rstd[row] = rstd;
-#pragma unroll
-	for (int i = 0; i < PIECES; i++) {
-		int column = (i * ROW_LANES + lane) * 8;
-		float x[8], w[8];
-		if (column >= end) break;
-		unpack8(x, value[i]);
-		unpack8(w, weight[i]);
-#pragma unroll
-		for (int e = 0; e < 8; e++) x[e] = x[e] * rstd * w[e];
-		store8(a.y + row * a.y_ld + column0 + column, pack8(x));
-	}
+	sum = lanes_sum<ROW_LANES>(thread < lanes ? sums[thread] : 0.0f);
+	if (thread < lanes && thread % ROW_LANES == 0) squares[thread / ROW_LANES] = sum;
+	__syncthreads();
+	for (int s = 0; s < lanes / ROW_LANES; s++) all += squares[s];
+	return all;
 }
 
-/* A thread has the columns that the lane of a slice has in rows.cu. */
+/* PIECES threads have the columns that a lane of a slice has in rows.cu. */
 template <enum source SOURCE>
-static __global__ void __launch_bounds__(CLUSTER_MAX *ROW_LANES, 4) row_kernel(const struct rows_args a)
+static __global__ void __launch_bounds__(THREADS, 1) row_kernel(const struct rows_args a, int lanes)
 {
-	int row = (int)blockIdx.x, slice = (int)threadIdx.x / ROW_LANES, lane = (int)threadIdx.x % ROW_LANES;
-	int column0 = slice * a.slice, end = min(a.slice, a.width - column0);
-	bf16x8 value[PIECES], weight[PIECES];
+	int row = (int)blockIdx.x, lane = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
+	int within = (piece * ROW_LANES + lane % ROW_LANES) * 8, column = lane / ROW_LANES * a.slice + within;
+	bool exists = within < a.slice && column < a.width;
+	bf16x8 value = zero8(), weight = zero8();
 	/* The norm's weights come while the kernel before still runs. */
-#pragma unroll
-	for (int i = 0; i < PIECES; i++) {
-		int column = (i * ROW_LANES + lane) * 8;
-		if (is_norm(SOURCE) && column < end) weight[i] = load8(a.w + column0 + column);
+	if (exists) weight = load8(a.w + column);
+	grid_begin_open();
+	if (exists) {
+		value = eight_value<SOURCE>(eight_load<SOURCE>(a, row, column));
+		if (SOURCE == SOURCE_SUMS) store8(a.sums.y + (int64_t)row * a.width + column, value);
 	}
-	grid_begin();
+	float rstd = rsqrtf(row_squares(value, exists, lanes) / (float)a.width + a.eps);
+	if (a.rstd && !threadIdx.x) a.rstd[row] = rstd;
+	if (!exists) return;
+	float x[8], w[8];
+	unpack8(x, value);
+	unpack8(w, weight);
 #pragma unroll
-	for (int i = 0; i < PIECES; i++) {
-		int column = (i * ROW_LANES + lane) * 8;
-		if (column >= end) break;
-		struct eight p = eight_load<SOURCE>(a, row, column0 + column);
-		value[i] = eight_value<SOURCE>(p);
-		if (SOURCE == SOURCE_SUMS) store8(a.sums.y + (int64_t)row * a.width + column0 + column, value[i]);
-		if (!is_norm(SOURCE)) store8(a.y + row * a.y_ld + column0 + column, value[i]);
-	}
-	if constexpr (is_norm(SOURCE)) row_scale(a, value, weight, slice, lane);
+	for (int e = 0; e < 8; e++) x[e] = x[e] * rstd * w[e];
+	store8(a.y + row * a.y_ld + column, pack8(x));
 }
 
 bool cuda_rows_few(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
+	int lanes = cluster * ROW_LANES;
 	if (a->T > ROWS_FEW || a->slice > PIECES * ROW_LANES * 8) return false;
-	struct launch l = {dim3((unsigned)a->T), dim3((unsigned)(cluster * ROW_LANES)), 0, 0};
-	if (source == SOURCE_NORM) cuda_launch(c, l, row_kernel<SOURCE_NORM>, *a);
-	else if (source == SOURCE_SUMS) cuda_launch(c, l, row_kernel<SOURCE_SUMS>, *a);
-	else if (source == SOURCE_MERGE) cuda_launch(c, l, row_kernel<SOURCE_MERGE>, *a);
+	struct launch l = {dim3((unsigned)a->T), dim3((unsigned)(lanes * PIECES)), 0, 0};
+	if (source == SOURCE_NORM) cuda_launch(c, l, row_kernel<SOURCE_NORM>, *a, lanes);
+	else if (source == SOURCE_SUMS) cuda_launch(c, l, row_kernel<SOURCE_SUMS>, *a, lanes);
 	else return false;
 	return true;
 }

@@ -37,6 +37,23 @@ template <> __device__ __forceinline__ void wgmma<64>(float *c, uint64_t a, uint
 		: OUT32(c, 0)
 		: "l"(a), "l"(b), "r"(has_sum));
 }
+template <> __device__ __forceinline__ void wgmma<128>(float *c, uint64_t a, uint64_t b, int has_sum)
+{
+	asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+				 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+				 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+				 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+				 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+				 "}, %64, %65, p, 1, 1, 0, 0;\n}"
+		: OUT32(c, 0), OUT32(c, 32)
+		: "l"(a), "l"(b), "r"(has_sum));
+}
+/* Two steps, since no instruction takes as many registers as a kernel of four warpgroups is compiled with. */
+template <> __device__ __forceinline__ void wgmma<256>(float *c, uint64_t a, uint64_t b, int has_sum)
+{
+	wgmma<128>(c, a, b, has_sum);
+	wgmma<128>(c + 64, a, b + (128 * 128 >> 4), has_sum);
+}
 static __device__ __forceinline__ void wgmma_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 static __device__ __forceinline__ void wgmma_commit(void)
 {

@@ -65,12 +65,15 @@ static int shared_set(struct cuda *c, struct cuda_kernel *k, const char *name, s
 static bool elf_is_whole(const uint8_t *image, uint64_t bytes)
 {
 	struct {
-		uint64_t at;
-		uint16_t size, count;
+		uint64_t at;    /* offset in the image */
+		uint16_t size;  /* bytes of an entry */
+		uint16_t count; /* entries */
 	} tables[2];
 	static const struct {
-		int at, size, count;
-	} places[2] = {{32, 54, 56}, {40, 58, 60}}; /* of the header: program headers, section headers */
+		int at;
+		int size;
+		int count;
+	} places[2] = {{32, 54, 56}, {40, 58, 60}}; /* offsets of those in the header: program headers, section headers */
 	bool is_whole = true;
 	for (int i = 0; i < 2; i++) {
 		memcpy(&tables[i].at, image + places[i].at, 8);
@@ -142,7 +145,8 @@ void cuda_kernel_release(struct cuda *c, struct cuda_kernel *k)
 
 /* One launch's parameters: the driver gets a pointer to each. */
 struct params {
-	int count, nmaps;
+	int count; /* parameters */
+	int nmaps;
 	void *at[WORDS_MAX];
 	uint64_t words[WORDS_MAX];
 	struct cu_tensor_map maps[TAPE_ARGS_MAX / 3];

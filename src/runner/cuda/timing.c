@@ -26,8 +26,11 @@ struct clock {
 	const bool *is_skipped;
 	uint64_t question_ns; /* time for each question; 0: any */
 	cu_stream gate_stream;
-	cu_event first, last, joined[TAPE_STREAMS_MAX];
-	cu_address gate, flush;
+	cu_event first;                    /* in front of the rows, on the first stream */
+	cu_event last;                     /* behind them */
+	cu_event joined[TAPE_STREAMS_MAX]; /* the end of each other stream's rows */
+	cu_address gate;                   /* the word that the first stream waits for */
+	cu_address flush;                  /* (flush_bytes) memory that fills the L2 cache */
 	size_t flush_bytes;
 };
 

@@ -19,13 +19,13 @@ static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) 
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
 
 /* Where a function leaves the range in which it is worth something: beyond it overflows, vanishes,
- * saturates or meets a pole. A missing end is infinite. operand: which source is looked at;
- * by_size: its magnitude. */
+ * saturates or meets a pole. */
 static const struct {
 	int16_t op;
-	uint8_t operand;
-	bool by_size;
-	double low, high;
+	uint8_t operand; /* which source is looked at */
+	bool by_size;    /* its magnitude is */
+	double low;      /* -infinity: no such end; likewise high */
+	double high;
 } ENDS[] = {
 	{MAP_EXP, 0, false, -87, 88},
 	{MAP_EXP2, 0, false, -126, 127},

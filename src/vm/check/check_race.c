@@ -281,9 +281,10 @@ struct visit {
 	uint64_t index;
 };
 struct cell {
-	uint32_t *writer, *reader;
-	int64_t offset;
-}; /* offset in the buffer */
+	uint32_t *writer; /* record of the last write, and of the first read since; 0: none */
+	uint32_t *reader;
+	int64_t offset; /* in the buffer, in bytes */
+};
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 

@@ -16,7 +16,8 @@
 struct place {
 	struct vm_exact_buffer *exact;
 	const struct vm_buffer *buffer;
-	int64_t offset, slot;
+	int64_t offset; /* in the buffer, in bytes */
+	int64_t slot;   /* index into exact's values */
 };
 
 /* Bounds, alignment, permission: the engine's. Origin is looked at here. */
@@ -88,9 +89,10 @@ static struct field_value undefined(struct exact *e)
 }
 
 struct access {
-	struct exact_ints pointer, mask;
+	struct exact_ints pointer; /* (n) */
+	struct exact_ints mask;    /* (n) */
 	bool has_mask;
-	int64_t n;
+	int64_t n; /* elements */
 	enum elem elem;
 };
 

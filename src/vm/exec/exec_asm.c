@@ -14,9 +14,12 @@ struct asm_array {
 	bool is_splat;
 };
 
+/* How n elements lie in packs. */
 struct pack {
-	int64_t step, next, n;
-}; /* of n elements: from one pack to the next, and from one element of a pack to its next */
+	int64_t step; /* elements from one pack to the next */
+	int64_t next; /* from one element of a pack to its next */
+	int64_t n;
+};
 
 /* What a register holds that nothing wrote yet: anything, and something else in each lane. A GPU
  * promises no value, so none may do. */

@@ -97,13 +97,15 @@ static void copy_row(uint8_t *d, int64_t dstep, const uint8_t *s, int64_t sstep,
 struct box_walk {
 	int ndim;
 	int32_t extent[VM_LAZY_DIMS];
-	int64_t mem_stride[VM_LAZY_DIMS], dense_stride[VM_LAZY_DIMS];
-	size_t size;
+	int64_t mem_stride[VM_LAZY_DIMS];   /* bytes */
+	int64_t dense_stride[VM_LAZY_DIMS]; /* bytes */
+	size_t size;                        /* of an element, in bytes */
 };
 
 struct row_at {
-	int32_t index[VM_LAZY_DIMS];
-	int64_t mem, dense;
+	int32_t index[VM_LAZY_DIMS]; /* of the row's first element */
+	int64_t mem;                 /* its offset in the box's memory, in bytes */
+	int64_t dense;               /* and in the block's */
 };
 
 /* From one row (the last dimension) to the next; false after the last. */

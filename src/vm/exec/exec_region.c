@@ -27,7 +27,9 @@ int exec_region_end(struct vm_ctx *c, const struct vm_instr *in) { return 0; }
 #define OPERANDS_MAX 64
 struct combine {
 	struct vm_ctx *c;
-	const struct vm_instr *in, *begin, *end; /* the region */
+	const struct vm_instr *in;    /* the reduction or scan */
+	const struct vm_instr *begin; /* first instruction of its region; NULL: none is run */
+	const struct vm_instr *end;   /* the last one, which names the results */
 	struct region_shape shape;
 	int n; /* operands */
 	size_t size[OPERANDS_MAX];

@@ -284,7 +284,8 @@ int lower_descriptor_reduce(struct lowerer *lo, const struct ttir_op *op, const 
 {
 	static const struct {
 		const char *word;
-		int integers, floats;
+		int integers; /* the atomic operation's number; -1: there is none */
+		int floats;
 	} kinds[] = {
 		{"add", 3, 4},
 		{"max", 5, -1},

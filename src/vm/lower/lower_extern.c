@@ -120,7 +120,9 @@ static const struct symbol *find_symbol(struct slice s, enum elem e)
 static map_fn *predicate_kernel(struct slice s, enum elem e, int *class)
 {
 	static const struct {
-		const char *f32, *f64, *predicate;
+		const char *f32; /* the symbol */
+		const char *f64;
+		const char *predicate;
 	} rows[] = {{"__nv_isnanf", "__nv_isnand", "isnan"}, {"__nv_isinff", "__nv_isinfd", "isinf"},
 		{"__nv_finitef", "__nv_isfinited", "isfinite"}, {"__nv_signbitf", "__nv_signbitd", "signbit"}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -168,7 +170,8 @@ static int lower_rounding(struct lowerer *lo, const struct rounding *r, int src,
 static const char *conversion_kind(struct slice s)
 {
 	static const struct {
-		const char *symbol, *kind;
+		const char *symbol;
+		const char *kind; /* the cast that it is */
 	} rows[] = {
 		{"__nv_float2int_rz", "fptosi"},
 		{"__nv_float2uint_rz", "fptoui"},

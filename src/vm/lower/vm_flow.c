@@ -16,19 +16,23 @@
 #define FLOW_SWEEPS_MAX 1000   /* a structured program needs its loop depth + 2 */
 
 struct flow_block {
-	int first, end;
-	int next[2];
+	int first;   /* instruction */
+	int end;     /* the one behind the last */
+	int next[2]; /* blocks that may follow; -1: none */
 };
 struct flow {
 	struct vm_program *p;
 	int nblocks;
-	struct flow_block *blocks;
-	int *block_of; /* instruction -> block */
-	int *global;   /* value -> index among values that cross blocks, or -1 */
+	struct flow_block *blocks; /* (nblocks) */
+	int *block_of;             /* instruction -> block */
+	int *global;               /* value -> index among values that cross blocks, or -1 */
 	int nglobals;
-	int *value_of;
-	size_t words;                     /* value_of: the inverse of global */
-	uint64_t *in, *out, *use, *def;   // (nblocks, words)
+	int *value_of; /* (nglobals) the inverse of global */
+	size_t words;  /* of a set of such values, a bit each */
+	uint64_t *in;  /* (nblocks, words) live at the block's begin; likewise the next three: */
+	uint64_t *out; /* at its end */
+	uint64_t *use; /* read in it before they are set there */
+	uint64_t *def; /* set in it */
 };
 
 static bool is_region(const struct vm_instr *in)

@@ -1,4 +1,4 @@
-/* vm_map: the element-wise operations, one row each. Private to the room.
+/* map: the element-wise operations, one row each. Private to the room.
  *
  * A row says what the IR calls the operation, how many operands it has, which element types it
  * takes (I: integers, F: floats) and what it costs. The kernels are in map_int.c, map_float.c and

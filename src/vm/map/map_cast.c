@@ -218,7 +218,8 @@ static void rtz_e5m2(ARGS)
 }
 
 static const struct {
-	enum elem from, to;
+	enum elem from;
+	enum elem to;
 	map_fn *fn;
 } float_casts[] = {
 	{ELEM_F16, ELEM_F32, f16_f32},

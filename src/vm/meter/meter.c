@@ -81,12 +81,17 @@ void vm_cost_program_end(struct vm_ctx *c)
 
 static struct when later(struct when a, struct when b) { return a.at >= b.at ? a : b; }
 
-/* instructions of each warp; floats: may move up to the last fence */
+/* Instructions of each warp. */
 struct work {
-	double fma, alu, special, other;
-	double latency, trips;
-	int64_t shared;
-	bool is_fence, floats;
+	double fma;
+	double alu;
+	double special;
+	double other;
+	double latency; /* cycles from its begin to its result */
+	double trips;   /* waits for memory behind L1; a part of one where loads overlap */
+	int64_t shared; /* turns of shared memory */
+	bool is_fence;  /* what follows does not begin before */
+	bool floats;    /* it may move up to the last fence */
 };
 
 static int64_t elements_of(const struct vm_ctx *c, int value) { return MAX(c->program->values[value].count, 1); }
@@ -210,9 +215,12 @@ static void map_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 {
 	int value = vm_dst(c, in, 0);
 	bool is_dense = c->values[value].form == FORM_DENSE;
-	w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) +
-		plan->special * SPECIAL_CYCLES;
-	if (!is_dense) {
+	/* Before the loop it was made already: nothing is waited for. */
+	bool was_made = plan->is_hoisted && c->meter->ready[value].at > 0;
+	if (!was_made)
+		w->latency = (plan->fma + plan->alu) * ALU_CYCLES * (plan->fma + plan->alu > 4 ? 0.6 : 1) +
+			plan->special * SPECIAL_CYCLES;
+	if (!is_dense || plan->is_folded || was_made) {
 		w->other = LAZY_INSTRS;
 		w->floats = true;
 		return;
@@ -276,16 +284,12 @@ static void add_instrs(struct vm_ctx *c, const struct vm_instr *in, const struct
 	cost->shared_bytes += w->shared;
 }
 
-void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
+/* What an instruction is for a warp: instructions by pipe, bytes of shared memory, cycles until its
+ * result is there. */
+static struct work work_of(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan)
 {
 	struct vm_meter *m = c->meter;
-	const struct cost_plan *plan = vm_cost_plan(c, in);
 	struct work w = {0};
-	m->steps++;
-	m->ran[in - c->program->instrs] |= 1;
-	if (plan->has_sides) vm_sides_note(c, in);
-	/* What this instruction is for a warp: instructions by pipe, bytes of shared memory, cycles
-	 * until its result is there. */
 	switch (plan->kind) {
 	case PLAN_MAP: map_work(c, in, plan, &w); break;
 	case PLAN_LOAD:
@@ -327,7 +331,6 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 	case PLAN_FREE:
 	case PLAN_MOVE: break;
 	}
-	m->region = (struct cost_region){0};
 	/* A change of layout goes through shared memory, with a barrier between. */
 	if (plan->convert_bytes) {
 		double each = ceil((double)plan->convert_bytes / (16 * 32 * m->plans->warps));
@@ -336,13 +339,33 @@ void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
 		w.latency += BARRIER_CYCLES + 2 * L1_CYCLES;
 		w.is_fence = true;
 	}
-	if (plan->kind == PLAN_FREE || plan->kind == PLAN_MOVE) { /* no instruction of its own */
-		struct when ready = {0, 0};
-		for (int i = 0; i < in->nsrc; i++) {
-			if (plan->kind == PLAN_MOVE && i < in->ndst) m->ready[vm_dst(c, in, i)] = m->ready[vm_src(c, in, i)];
-			ready = later(ready, m->ready[vm_src(c, in, i)]);
-		}
-		for (int i = 0; plan->kind != PLAN_MOVE && i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = ready;
+	return w;
+}
+
+/* No instruction of its own: its results are there when its operands are, a moved one when its own
+ * operand is. */
+static void names_follow(struct vm_ctx *c, const struct vm_instr *in, bool is_move)
+{
+	struct vm_meter *m = c->meter;
+	struct when ready = {0, 0};
+	for (int i = 0; i < in->nsrc; i++) {
+		if (is_move && i < in->ndst) m->ready[vm_dst(c, in, i)] = m->ready[vm_src(c, in, i)];
+		ready = later(ready, m->ready[vm_src(c, in, i)]);
+	}
+	for (int i = 0; !is_move && i < in->ndst; i++) m->ready[vm_dst(c, in, i)] = ready;
+}
+
+void vm_cost_step(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_meter *m = c->meter;
+	const struct cost_plan *plan = vm_cost_plan(c, in);
+	m->steps++;
+	m->ran[in - c->program->instrs] |= 1;
+	if (plan->has_sides) vm_sides_note(c, in);
+	struct work w = work_of(c, in, plan);
+	m->region = (struct cost_region){0};
+	if (plan->kind == PLAN_FREE || plan->kind == PLAN_MOVE) {
+		names_follow(c, in, plan->kind == PLAN_MOVE);
 		return;
 	}
 	/* The busiest of the issue slots, the integer pipe at half and the special one at an eighth

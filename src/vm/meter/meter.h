@@ -35,6 +35,8 @@ struct cost_plan {
 	uint16_t fma; /* instructions for each element, as the next two */
 	uint16_t alu;
 	uint16_t special;
+	bool is_hoisted; /* made once, before the loop */
+	bool is_folded;  /* index arithmetic that becomes a step of an address */
 	bool is_async;
 	bool has_sides;                   /* an integer comparison that follows from no data: what it gave is noted */
 	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
@@ -101,6 +103,13 @@ struct vm_touched {
 	int64_t *low[2];   /* the lowest granule of all programs that ran */
 	int64_t *high[2];  /* the highest */
 };
+
+/* ---- meter_divide.c ---- */
+/* Integer divisions whose divisor the compiler knows more of, after all plans have what they cost without. */
+void vm_cost_divisions(struct vm_cost_plans *plans);
+
+/* ---- meter_fold.c ---- */
+void vm_cost_folds(struct vm_cost_plans *plans);
 
 /* ---- meter_sides.c ---- */
 void vm_sides_find(struct vm_cost_plans *plans);

@@ -40,9 +40,10 @@ static bool l1_holds(struct vm_meter *m, int64_t sector)
 
 /* ---- one instruction of one warp ---- */
 
-struct touched {
-	int64_t sector[LANES];
-	int count, lines;
+struct touched {           /* by one instruction of one warp */
+	int64_t sector[LANES]; /* (count) all different */
+	int count;
+	int lines; /* of LINE_SECTORS, that they lie in */
 };
 
 static void touch(struct touched *t, int64_t sector)
@@ -57,11 +58,12 @@ static void touch(struct touched *t, int64_t sector)
 }
 
 struct access {
-	const int64_t *address;
-	const uint8_t *mask;
-	int64_t n;
-	size_t size;
-	bool is_store, is_cached;
+	const int64_t *address; /* (n) */
+	const uint8_t *mask;    /* (n); NULL: all */
+	int64_t n;              /* elements */
+	size_t size;            /* of an element, in bytes */
+	bool is_store;
+	bool is_cached; /* L1 may keep it */
 	struct vm_cost *cost;
 };
 

@@ -122,8 +122,10 @@
 #define COST_OF_MAP_REMAINDER 34, 37, 6
 #define COST_OF_MAP_LDEXP 6, 10, 0
 // clang-format on
-struct pipes {
-	uint8_t fma, alu, special;
+struct pipes { /* instructions on each, for one element */
+	uint8_t fma;
+	uint8_t alu;
+	uint8_t special;
 };
 #define X(id, ...) [id] = {COST_OF_##id},
 static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
@@ -132,10 +134,13 @@ static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
 static void map_cost(const struct vm_program *p, const struct vm_instr *in, struct cost_plan *plan)
 {
 	if (in->map_op < 0) { /* casts, comparisons, selects */
-		plan->alu = 1;
+		/* Between integers and floats the special pipe converts, but int32 to fp32 is the alu's, and a truth value
+		 * is selected. */
 		bool from_int = elem_is_int((enum elem)in->elem), to_float = elem_is_float((enum elem)in->result_elem);
-		plan->special = in->ndst && from_int == to_float && in->result_elem != ELEM_I1 &&
-			in->nsrc == 1; /* int to float and back */
+		bool is_plain = in->elem == ELEM_I1 || in->result_elem == ELEM_I1 ||
+			(in->elem == ELEM_I32 && in->result_elem == ELEM_F32);
+		plan->special = in->ndst && in->nsrc == 1 && from_int == to_float && !is_plain;
+		plan->alu = !plan->special;
 	} else {
 		plan->fma = map_costs[in->map_op].fma;
 		plan->alu = map_costs[in->map_op].alu;
@@ -359,6 +364,8 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
 		if (plan->kind == PLAN_DOT) dot_plan(plans, in, plan);
 	}
+	vm_cost_divisions(plans);
+	vm_cost_folds(plans);
 	/* Changes of layout stand in the compiled text alone: they are added where its lines say. */
 	add_conversions(plans);
 	vm_sides_find(plans);

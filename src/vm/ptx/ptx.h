@@ -1,4 +1,4 @@
-/* vm_ptx: PTX that kernels write as inline assembly. Private to the room.
+/* ptx: PTX that kernels write as inline assembly. Private to the room.
  *
  * A text becomes a list of instructions over registers of 64 bits, which is run for many lanes at a
  * time, one instruction after another. What works on registers alone is there (the table is in
@@ -59,7 +59,7 @@ struct ptx_instr {
 	const struct ptx_type *type;
 	const struct ptx_type *from; /* source of a conversion, else as type */
 	unsigned modifiers;
-	int compare;    /* setp: index into ptx_compares */
+	int compare;    /* setp: what ptx_compare_find gave; -1: none */
 	map_fn *narrow; /* f64 to the type, where it is a float of 16 bits */
 	int nresults;
 	int nsources;

@@ -16,19 +16,22 @@
 
 struct ptx_name {
 	char text[WORD_MAX];
-	int first, count;
-}; /* count 0: the name itself, else with a number behind it */
+	int first; /* register's number */
+	int count; /* registers: the name with a number behind it, 0 to count - 1; 0: the name itself is one */
+};
 struct operands {
 	int n;
 	int16_t reg[PTX_SOURCES_MAX + PTX_RESULTS_MAX];
 };
 struct ptx_parser {
 	const char *at;
-	int nargs, code;
+	int nargs; /* operands of the block, $0 to $(nargs - 1) */
+	int code;  /* 0, or of the first error */
 	struct ptx_program *out;
 	int nnames;
 	struct ptx_name names[NAMES_MAX];
-	int depth, scope[DEPTH_MAX];
+	int depth;            /* of braces */
+	int scope[DEPTH_MAX]; /* names that there were at each brace */
 	struct ptx_instr instrs[PTX_INSTRS_MAX];
 	struct ptx_preset presets[PTX_REGISTERS_MAX];
 	char *why;

@@ -1,0 +1,184 @@
+/* A GPU that is none: linked into hone-runner in the place of the CUDA launcher it runs tapes on the vm, says that it
+ * is an H200, and goes wrong where the tape's first kernel is named so. What the verifier makes of a GPU that disagrees
+ * with the vm, and of tools that watch it, is tested with it on a machine without one (test_gpu_verdicts.c).
+ *
+ *   flush_...    subnormal inputs are taken for zero
+ *   fused_...    outputs are off where an input reaches 2^20, until the kernel comes in another binary than the first
+ *   coarse_...   the same from 2^6 on
+ *   large_...    outputs are off where an input reaches 2^20, whatever the binary
+ *   value_...    outputs are off where an input is 1234.5
+ *   off_...      outputs are always off
+ *   late_...     outputs are off where rows are queued without a wait between them
+ *   wild_...     the driver reports an illegal address */
+#include "base/base.h"
+#include "base/dtype.h"
+#include "runner/launcher.h"
+#include "runner/launcher_cuda.h"
+#include "tape/tape.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGE 1048576.0
+#define COARSE 64.0
+#define VALUE 1234.5f
+#define SEEN_MAX 64
+
+struct pretend {
+	struct launcher base;
+	struct launcher *vm;
+	int64_t memory_bytes;
+	const struct tape *tape;
+	struct {
+		struct sha256_hex ir, binary; /* of the first kernel, and what it came as first */
+	} seen[SEEN_MAX];
+	int nseen;
+	bool is_as_written; /* this load's is another one */
+	double largest;     /* magnitude among the trial's float inputs */
+	bool has_value;
+	bool is_overlapped;
+	bool is_spent;
+};
+
+static struct pretend *pretend_of(struct launcher *l) { return (struct pretend *)l; }
+
+/* Whether the tape's first kernel begins so. */
+static bool is_kind(const struct pretend *p, const char *kind)
+{
+	return p->tape && p->tape->nkernels && !strncmp(p->tape->kernels[0].name, kind, strlen(kind));
+}
+
+static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipped, const struct runner_binaries *b,
+	struct runner_fault *fault)
+{
+	static const struct runner_binaries none = {0};
+	struct pretend *p = pretend_of(l);
+	struct sha256_hex ir = hash_bytes(t->kernels[0].ttir, strlen(t->kernels[0].ttir)),
+					  binary = hash_bytes(b->data, (size_t)b->bytes);
+	int k = 0;
+	while (k < p->nseen && strcmp(p->seen[k].ir.text, ir.text)) k++;
+	if (k == p->nseen && k < SEEN_MAX) {
+		p->seen[k].ir = ir;
+		p->seen[k].binary = binary;
+		p->nseen++;
+	}
+	p->is_as_written = k < SEEN_MAX && strcmp(p->seen[k].binary.text, binary.text) != 0;
+	p->tape = t;
+	return p->vm->load(p->vm, t, is_skipped, &none, fault);
+}
+
+static int p_buffer_set(
+	struct launcher *l, int buffer, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+{
+	struct pretend *p = pretend_of(l);
+	const struct tape_buffer *b = &p->tape->buffers[buffer];
+	if (buffer == 0) {
+		p->largest = 0;
+		p->has_value = false;
+	}
+	if (b->kind != TAPE_INPUT || !data) return p->vm->buffer_set(p->vm, buffer, data, is_read_only, fault);
+
+	/* The candidates of the test have inputs of fp32 alone. */
+	int64_t n = b->bytes / 4;
+	float *own = xmalloc((size_t)b->bytes + 4);
+	memcpy(own, data, (size_t)b->bytes);
+	for (int64_t i = 0; i < n; i++) {
+		if (isfinite(own[i])) p->largest = fmax(p->largest, fabs((double)own[i]));
+		p->has_value |= own[i] == VALUE;
+		if (is_kind(p, "flush_") && fpclassify(own[i]) == FP_SUBNORMAL) own[i] = copysignf(0, own[i]);
+	}
+	int rc = p->vm->buffer_set(p->vm, buffer, (const uint8_t *)own, is_read_only, fault);
+	free(own);
+	return rc;
+}
+
+static int p_row_run(struct launcher *l, int row, const struct launcher_trial *trial, struct runner_result *out,
+	struct runner_fault *fault)
+{
+	struct pretend *p = pretend_of(l);
+	p->is_overlapped = trial->is_overlapped;
+	return p->vm->row_run(p->vm, row, trial, out, fault);
+}
+
+static int p_finish(
+	struct launcher *l, const struct launcher_trial *trial, struct runner_result *out, struct runner_fault *fault)
+{
+	struct pretend *p = pretend_of(l);
+	int rc = p->vm->finish(p->vm, trial, out, fault);
+	p->is_spent = is_kind(p, "wild_");
+	if (!rc && p->is_spent) rc = launcher_fault(fault, "out-of-bounds", -1, 0, "an illegal address");
+	return rc;
+}
+
+static bool is_off(const struct pretend *p)
+{
+	return is_kind(p, "off_") || (is_kind(p, "fused_") && p->largest >= LARGE && !p->is_as_written) ||
+		(is_kind(p, "coarse_") && p->largest >= COARSE && !p->is_as_written) ||
+		(is_kind(p, "large_") && p->largest >= LARGE) || (is_kind(p, "value_") && p->has_value) ||
+		(is_kind(p, "late_") && p->is_overlapped);
+}
+
+static int p_output_read(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault)
+{
+	struct pretend *p = pretend_of(l);
+	int rc = p->vm->output_read(p->vm, i, out, fault);
+	float first;
+	if (rc || !is_off(p)) return rc;
+	memcpy(&first, out, sizeof first);
+	first = first * 1.5f + 1;
+	memcpy(out, &first, sizeof first);
+	return 0;
+}
+
+static int p_line_of(const struct launcher *l, const bool *on_path, enum runner_question question) { return -1; }
+
+static bool p_is_spent(const struct launcher *l)
+{
+	const struct pretend *p = (const struct pretend *)l;
+	return p->is_spent || p->vm->is_spent(p->vm);
+}
+
+static int p_reset(struct launcher *l, struct runner_fault *fault)
+{
+	struct pretend *p = pretend_of(l);
+	p->vm->destroy(p->vm);
+	p->vm = launcher_vm_create(p->memory_bytes);
+	p->tape = NULL;
+	p->nseen = 0;
+	return 0;
+}
+
+static void p_destroy(struct launcher *l)
+{
+	pretend_of(l)->vm->destroy(pretend_of(l)->vm);
+	free(l);
+}
+
+int launcher_cuda_create(
+	int device, int64_t memory_bytes, struct launcher **out, struct runner_device *facts, char *text, size_t len)
+{
+	struct pretend *p = xcalloc(1, sizeof *p);
+	p->base = (struct launcher){.name = "pretended",
+		.load = p_load,
+		.buffer_set = p_buffer_set,
+		.row_run = p_row_run,
+		.finish = p_finish,
+		.output_read = p_output_read,
+		.line_of = p_line_of,
+		.is_spent = p_is_spent,
+		.reset = p_reset,
+		.destroy = p_destroy};
+	p->memory_bytes = memory_bytes;
+	p->vm = launcher_vm_create(memory_bytes);
+	*facts = (struct runner_device){.name = "NVIDIA H200",
+		.capability = 90,
+		.sms = 132,
+		.shared_bytes = 232448,
+		.memory_bytes = (int64_t)140 << 30,
+		.driver = 13000};
+	snprintf(facts->uuid, sizeof facts->uuid, "GPU-pretended-%d", device);
+	*out = &p->base;
+	return 0;
+}
+
+void launcher_cuda_make_exact(struct launcher *l) {}
