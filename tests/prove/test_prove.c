@@ -250,6 +250,24 @@ static void expect_answer(const char *body, const char *text, enum prove_answer 
 	if (r.answer != answer) fail_msg("%s: %s", prove_answer_name(r.answer), r.text);
 }
 
+/* An output that names no step, or says no type, is refused by name. */
+static void bad_outputs(void **state)
+{
+#define ADDED(output) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " MAP("add", "0, 1") "], " MEMORIES ", \"outputs\": [" \
+	output "], \"params\": []}"
+	static const char *const bad[] = {ADDED("{\"node\": 3, \"dtype\": \"float32\", \"shape\": [21]}"),
+		ADDED("{\"node\": -1, \"dtype\": \"float32\", \"shape\": [21]}"), ADDED("{\"node\": 2, \"shape\": [21]}"),
+		ADDED("{\"dtype\": \"float32\", \"shape\": [21]}")};
+	expect_answer(
+		"%ov = arith.addf %xv, %yv" T, ADDED("{\"node\": 2, \"dtype\": \"float32\", \"shape\": [21]}"), PROVE_PROVED);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct prove_result r;
+		struct err err = {0};
+		assert_true(run_graph("%ov = arith.addf %xv, %yv" T, bad[i], &r, &err) < 0);
+		if (!strstr(err.text, "output")) fail_msg("%zu: %s", i, err.text);
+	}
+}
+
 /* A parameter of two names has one value in all of its elements: their difference is zero. */
 static void tied_parameters(void **state)
 {
@@ -399,13 +417,14 @@ static void rows_around_a_launch(void **state)
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 9];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 10];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_short);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(a_mask_too_long);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_outputs);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
