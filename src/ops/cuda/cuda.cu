@@ -340,6 +340,7 @@ static void cuda_close(struct ops *t) { context_free(t ? t->ctx : NULL); }
  * or 90. */
 static int device_check(int device, cudaDeviceProp *props, int *code, struct err *err)
 {
+	/* Whether there is a GPU at all, and one of this number. */
 	int count = 0;
 	cudaError_t rc = cudaGetDeviceCount(&count);
 	if (rc == cudaErrorInsufficientDriver || rc == cudaErrorNoDevice || (rc == cudaSuccess && !count))
@@ -350,6 +351,7 @@ static int device_check(int device, cudaDeviceProp *props, int *code, struct err
 		return err_set(err, ERR_INFRA, "device cuda: %s (%s)", cudaGetErrorString(rc), cudaGetErrorName(rc));
 	if (device < 0 || device >= count)
 		return err_set(err, ERR_RANGE, "device cuda:%d: this machine has cuda:0 to cuda:%d", device, count - 1);
+	/* Whether it can do what the kernels do, and whether this library has code for it. */
 	rc = cudaGetDeviceProperties(props, device);
 	if (rc == cudaSuccess && props->major * 10 + props->minor < CAPABILITY_MIN)
 		return err_set(err, ERR_UNSUPPORTED,

@@ -418,6 +418,7 @@ static __device__ __forceinline__ void pair_join(
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
 	__shared__ bool is_last;
 	int g = lane >> 2, chunks = it.pos / CHUNK + 1;
+	/* What this block has left is seen before its chunks count as arrived. */
 	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0) is_last = atomicAdd(arrived, held) + held == chunks;
@@ -425,6 +426,7 @@ static __device__ __forceinline__ void pair_join(
 	if (!is_last) return;
 	if (threadIdx.x == 0) *arrived = 0;
 	if (warp * SQUARES >= HD / 16 || g >= a.group) return;
+	/* The others' parts, read past L1, which may hold what stood there before. */
 	__threadfence();
 	struct pair_total<HD> total;
 #pragma unroll 4
