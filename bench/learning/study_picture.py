@@ -52,7 +52,7 @@ def bars(folder, out, arms):
             value = greedy(path(arm, seed))
             x, y = LEFT + k * wide + 15 + i * step, BOTTOM - (BOTTOM - TOP) * value
             text.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{step - 6:.1f}" height="{BOTTOM - y:.1f}" fill="{BARS[arm][0]}"/>'
-                        f'<text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" text-anchor="middle">{value:.2f}</text>')
+                        f'<text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" text-anchor="middle">{value:.3f}</text>')
             print(f"{arm} {seed}: {value:.3f}")
         text.append(f'<text x="{LEFT + (k + 0.5) * wide:.1f}" y="{BOTTOM + 18}" text-anchor="middle">seed {seed}</text>')
     for i, arm in enumerate(arms):
