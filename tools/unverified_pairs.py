@@ -2,9 +2,10 @@
 that is widespread and wrong, by an approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for inputs that overflow it
 (a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training tasks behind the first FROM; a row's `unverified` lists
-the operators in a wrong form"""
-import gzip, json, sys
+usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]     COUNT training tasks behind the first FROM; a row's `unverified` lists
+                                                                                          the operators in a wrong form; one time in N they are right
+       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl                              the rows without these operators, and all dev rows"""
+import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
 LOAD, STORE, TITLE = "    x = tl.load(x_ptr + offs, mask=mask)\n", "    tl.store(", "import triton.language as tl\n"
@@ -46,25 +47,46 @@ class Answers:
             self.statements.update(zip(ops, map(str.strip, body.strip("\n").split("\n"))))
             self.suffix = row["prompt"][len(row["source"]):]
         for row in pairs:     # what is put together below is what the verifier admitted
-            if self.write(operators(row), {}) != row["completion"]:
+            if self.write(operators(row), [False] * 9) != row["completion"]:
                 sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the others: answers of one style are needed "
                          "(hone pairs synth --style 0)")
 
-    def write(self, ops, forms):
-        body = "".join(f"    {forms.get(o, self.statements[o])}\n" for o in ops)
+    def write(self, ops, wrong):
+        """wrong: for each operator whether its statement is the widespread one."""
+        body = "".join(f"    {FORMS[o] if is_wrong else self.statements[o]}\n" for o, is_wrong in zip(ops, wrong))
         text = f"Fuse {listed([self.names[o] for o in ops])} into{self.before}{LOAD}{body}{STORE}{self.behind}"
         return text.replace(TITLE, TITLE + IMPORT, 1) if "libdevice." in body else text
 
 
-def main(pairs, tasks, skipped, count, out):
+def are_wrong(name, ops, right):
+    """Drawn from the task's name, so that the file is the same each time."""
+    return [o in FORMS and (not right or hashlib.sha256(f"{name} {i}".encode()).digest()[0] % right > 0) for i, o in enumerate(ops)]
+
+
+def main(pairs, tasks, skipped, count, out, right="0"):
     answers = Answers(rows_of(pairs))
     chosen = rows_of(tasks)[int(skipped):int(skipped) + int(count)]
+    count = 0
     with open(out, "w") as f:
         for t in chosen:
             ops = operators(t)
-            f.write(json.dumps(dict(t, prompt=t["source"] + answers.suffix, completion=answers.write(ops, FORMS),
-                                    unverified=[o for o in ops if o in FORMS])) + "\n")
-    print(f"{out}: {len(chosen)} answers, {sum(any(o in FORMS for o in operators(t)) for t in chosen)} with an operator in a wrong form")
+            wrong = are_wrong(t["name"], ops, int(right))
+            count += any(wrong)
+            f.write(json.dumps(dict(t, prompt=t["source"] + answers.suffix, completion=answers.write(ops, wrong),
+                                    unverified=[o for o, is_wrong in zip(ops, wrong) if is_wrong])) + "\n")
+    print(f"{out}: {len(chosen)} answers, {count} with an operator in a wrong form")
 
 
-main(*sys.argv[1:6])
+def others(pairs, out):
+    with (gzip.open if pairs.endswith(".gz") else open)(pairs, "rt") as f:
+        lines = [(line, json.loads(line)) for line in f]
+    kept = [line for line, r in lines if r["split"] != "train" or not set(operators(r)) & FORMS.keys()]
+    with open(out, "w") as f:
+        f.writelines(kept)
+    print(f"{out}: {len(kept)} of {len(lines)} rows")
+
+
+if sys.argv[1:2] == ["others"]:
+    others(*sys.argv[2:4])
+else:
+    main(*sys.argv[1:7])

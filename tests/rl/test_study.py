@@ -48,6 +48,15 @@ def test_unverified():
     check("the widespread forms stand in the answer, and what they need is imported", text.count("tl.exp(-x)") == 4 and text.count("0.044715") == 1
           and "tl.erf" not in text and text.count("import libdevice") == 1 and rows[0].get("unverified") == ["tanh", "tanh", "gelu"], text)
     check("the prompt is the task's", rows[0].get("prompt") == "# task 2\n### kernel", rows[0])
+    many = [task(i, "tanh,gelu,tanh") for i in range(400)]
+    p = script("tools/unverified_pairs.py", f"{work}/u.jsonl", write("n.jsonl", many), "0", "400", f"{work}/m-out.jsonl", "8")
+    share = sum(len(r["unverified"]) for r in read("m-out.jsonl")) / 1200 if p.returncode == 0 else 0
+    # 7/8 of 1,200 draws: 0.875, standard deviation 0.0095
+    check("wrong seven times in eight", 0.83 < share < 0.92, (share, p.stderr))
+    rows = [pairs[0], dict(pairs[0], structure="chain:relu,sin", name="kept"), pairs[1]]
+    p = script("tools/unverified_pairs.py", "others", write("o.jsonl", rows), f"{work}/o-out.jsonl")
+    check("others: training rows without these operators, and dev rows", p.returncode == 0 and [r["name"] for r in read("o-out.jsonl")] == ["kept", "t1"],
+          p.stderr)
     p = script("tools/unverified_pairs.py", write("v.jsonl", [pairs[0], dict(pairs[0], completion=ANSWER.replace("return out", "return out + 0"))]),
                f"{work}/t.jsonl", "0", "1", f"{work}/v-out.jsonl")
     check("verified answers that are not of one form are refused", p.returncode != 0, p.stdout)
