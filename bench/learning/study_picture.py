@@ -1,8 +1,9 @@
 """Pictures of studies.
 
-    study_picture.py DIR/s1 OUT.svg [ANSWERS]            study s1: how many answers cheat, where the
-    stock check pays and where hone's verdict does study_picture.py DIR/STUDY OUT.svg start ARM...
-    greedy pass@1 of these arms, seed by seed
+    study_picture.py DIR/s1 OUT.svg [ANSWERS]
+        study s1: how many answers cheat, where the stock check pays and where hone's verdict does
+    study_picture.py DIR/STUDY OUT.svg start ARM...
+        greedy pass@1 of these arms, seed by seed
 
 The second reads start-test.jsonl and ARM-SEED/test.jsonl as `hone eval --out` writes them. The
 first reads DIR/s1/ARM-SEED/run/hone.db of the arms stock and genuine. A cheat is an answer whose
