@@ -3,31 +3,11 @@ statements of verified answers, with some operators in a form that is widespread
 approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
 inputs that overflow it (a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]     COUNT
-                                                                                          training
-                                                                                          tasks
-                                                                                          behind the
-                                                                                          first
-                                                                                          FROM; a
-                                                                                          row's
-                                                                                          `unverified`
-                                                                                          lists the
-                                                                                          operators
-                                                                                          in a wrong
-                                                                                          form; one
-                                                                                          time in N
-                                                                                          they are
-                                                                                          right
-                                                                                          unverified_pairs.py
-                                                                                          others
-                                                                                          PAIRS.jsonl[.gz]
-                                                                                          OUT.jsonl
-                                                                                          the rows
-                                                                                          without
-                                                                                          these
-                                                                                          operators,
-                                                                                          and all
-                                                                                          dev rows"""
+usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]
+           COUNT training tasks behind the first FROM; a row's `unverified` lists the operators in a
+           wrong form; one time in N they are right
+       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl
+           the rows without these operators, and all dev rows"""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
