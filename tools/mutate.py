@@ -20,9 +20,8 @@ survived to HEAD, with the tests that were written since: those that passed and 
 not run anew.
 
 usage: build/venv/bin/python tools/mutate.py [--count 300] [--seed 1] [--rooms a,b] [--first N]
-[--seconds 900] [--workers 1] [--jobs 2] [--reach own|all] [--fresh] [--again]
-                                             [--baseline] [--without GLOB,GLOB] [--out
-                                             build/mutate/mutants.jsonl]
+           [--seconds 900] [--workers 1] [--jobs 2] [--reach own|all] [--fresh] [--again]
+           [--baseline] [--without GLOB,GLOB] [--out build/mutate/mutants.jsonl]
        build/venv/bin/python tools/mutate.py --show N [--seed 1]      prints mutant N as a diff
        build/venv/bin/python tools/mutate.py --sum                    sums up the file of results
 --seconds: for the tests of one mutant; one that is not noticed by then stays open, and a later run
