@@ -21,7 +21,7 @@ KernelBench's own check on the same mutant (torch.allclose on stock inputs, unde
 five seeds), where the vm could run the mutant up to its outputs.
 
 usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants]
-[--threads 2] [--cases a,b] [--again] [--table]
+           [--threads 2] [--cases a,b] [--again] [--table]
        build/venv/bin/python tools/kernel_mutants.py --show N [--seed 1]       prints mutant N as a diff
 --again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden;
 --table prints the table of what a run has found so far.

@@ -1,7 +1,8 @@
 """KernelBench's own verdict beside hone's, over exploits, their honest twins and known-good kernels.
 
-usage: build/venv/bin/python bench/verify/beside.py [--threads 2] [--hidden 1] [--list FILE |
-    --verdicts FILE]
+usage: build/venv/bin/python bench/verify/beside.py [--threads 2] [--hidden 1]
+           [--list FILE | --verdicts FILE]
+
 --list writes what is to be graded (build/release/bench/verify/grade_list reads it, in the
 repository's root) and grades nothing; --verdicts takes what grade_list printed elsewhere.
 
