@@ -276,9 +276,11 @@ static void test_divisions(void **state)
 	"%ten = arith.constant 10 : i32\n" \
 	"%w = scf.for %t = %zero to %ten step %one iter_args(%q = %v) -> (tensor<64xf32>) : i32 {\n" \
 	"%ts = tt.splat %t : i32 -> tensor<64xi32>\n" line6 "%pj = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, " \
-	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) "scf.yield %q2 : tensor<64xf32>\n}\n" STORED
+	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) \
+	"scf.yield %q2 : tensor<64xf32>\n}\n" STORED
 #define PLAIN "%x = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5)
-#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) "%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
+#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) \
+	"%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
 #define BLOCK_OF(op, a, b) " = arith." op " " a ", " b " : tensor<64xi32>" AT(6)
 
 static void test_loops(void **state)
