@@ -222,7 +222,8 @@ def predict(options):
         if chosen:
             grade(options, chosen, rows)
     bad = [n for n, r in rows.items() if not is_predicted(r)]
-    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them without a prediction: {' '.join(bad)}")
+    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them without a prediction: "
+          f"{' '.join(bad)}")
 
 
 # ---- measuring (GPU) ----
@@ -520,7 +521,8 @@ def row(what, found):
     predicted, measured = zip(*found)
     ratios = sorted(p / m for p, m in found if m > 0)
     low, high = interval(predicted, measured)
-    print(f"{what:44} {len(found):6} {tau_b(predicted, measured):7.3f}   {low:.2f} to {high:.2f} {statistics.median(ratios):8.2f} {ratios[len(ratios) // 10]:8.2f} "
+    print(f"{what:44} {len(found):6} {tau_b(predicted, measured):7.3f}   {low:.2f} to {high:.2f} "
+          f"{statistics.median(ratios):8.2f} {ratios[len(ratios) // 10]:8.2f} "
           f"{ratios[-1 - len(ratios) // 10]:8.2f}")
 
 
@@ -543,8 +545,10 @@ def compare(options):
             both.setdefault(label.partition(":")[0], label)
     both = sorted(both.values())
     twice = [n for n in both if is_timed(second.get(n, {}))]
-    print(f"{len(both)} of {len({n.partition(':')[0] for n in predicted})} pairs have a prediction and a time; {measured['machine']['name']}")
-    print(f"{'':44} {'pairs':>6} {'tau-b':>7} {'95 % of it':>14} {'median':>8} {'10 %':>8} {'90 %':>8}   ratios: predicted / measured")
+    print(f"{len(both)} of {len({n.partition(':')[0] for n in predicted})} pairs have a prediction and a time; "
+          f"{measured['machine']['name']}")
+    print(f"{'':44} {'pairs':>6} {'tau-b':>7} {'95 % of it':>14} {'median':>8} {'10 %':>8} {'90 %':>8}   ratios: "
+          f"predicted / measured")
     speedup = lambda rows, n, how: rows[n]["eager"][how] / rows[n]["candidate"][how]
     row("speedup against eager, cold L2", [(predicted[n]["speedup_eager"], speedup(first, n, "cold_us")) for n in both])
     for what, half in (("  the half that was looked at", [n for n in both if is_seen(n)]),
@@ -561,10 +565,12 @@ def compare(options):
     worst = sorted(filter(is_seen, both),
                    key=lambda n: abs(math.log(predicted[n]["speedup_eager"] / speedup(first, n, "cold_us"))),
                    reverse=True)[:10]
-    print("furthest off of the half that was looked at (predicted, measured speedup; candidate predicted, measured us; eager predicted, measured us):")
+    print("furthest off of the half that was looked at (predicted, measured speedup; candidate predicted, "
+          "measured us; eager predicted, measured us):")
     for n in worst:
         p, m = predicted[n], first[n]
-        print(f"  {n:36} {p['speedup_eager']:6.2f} {speedup(first, n, 'cold_us'):6.2f}   {p['cost_s'] * 1e6:8.1f} {m['candidate']['cold_us']:8.1f}"
+        print(f"  {n:36} {p['speedup_eager']:6.2f} {speedup(first, n, 'cold_us'):6.2f}   {p['cost_s'] * 1e6:8.1f} "
+              f"{m['candidate']['cold_us']:8.1f}"
               f"   {p['eager_cost_s'] * 1e6:8.1f} {m['eager']['cold_us']:8.1f}")
 
 

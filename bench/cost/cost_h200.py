@@ -387,8 +387,10 @@ def measure(options):
         say("microbenchmarks")
         measure_micro(options, result)
     bad = [f"{t}/{v}: {r['error']}" for t, rows in result["tasks"].items() for v, r in rows.items() if "error" in r]
-    print("\n".join(bad + [f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them without a time; ncu: "
-                           f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
+    print("\n".join(bad + [f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} "
+                           f"variants, {len(bad)} of them without a time; ncu: "
+                           f"{len(result['ncu'].get('launches', []))} launches "
+                           f"{result['ncu'].get('error', '')[:200]}"]))
 
 
 def main():

@@ -117,7 +117,7 @@ def reductions(case, aten, torch, n):
             case("native_group_norm", f"{n} by {channels * each // group}", aten.native_group_norm, grouped, *weights,
                  images, channels, each, group, 1e-5)
             wide = torch.rand(max(extent // 64, 1), n // extent, min(extent, 64))
-            weights = torch.rand(n // extent), torch.rand(n // extent), torch.zeros(n // extent), torch.ones(n // extent)
+            weights = [make(n // extent) for make in (torch.rand, torch.rand, torch.zeros, torch.ones)]
             case("native_batch_norm", f"{n} by {extent} training", aten.native_batch_norm, wide, *weights, True, 0.1,
                  1e-5)
 
@@ -535,8 +535,10 @@ def fit(options):
         for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):
             launch, is_half = r["launches"][0], dot_of(r["label"]) == 2
             logs = ", ".join(f"{math.log2(max(launch[k], 1)):.2f}f" for k in ("dot_flops", "bytes", "extent"))
-            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, {r["cold_us"] / model_us(lib, r):.3f}f}},\n')
-    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and {len(products)} products")
+            slower = r["cold_us"] / model_us(lib, r)
+            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, {slower:.3f}f}},\n')
+    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and "
+          f"{len(products)} products")
 
 
 def compare(options):
@@ -545,9 +547,11 @@ def compare(options):
     for c in sorted(measured(), key=lambda c: c["name"]):
         table = model_us(lib, c, c["name"])
         ratios.append(table / c["cold_us"])
-        print(f"{c['name']:34} {c['label']:48} {c['cold_us']:12.2f} {table:9.2f} {ratios[-1]:6.2f} {model_us(lib, c):13.2f}")
+        print(f"{c['name']:34} {c['label']:48} {c['cold_us']:12.2f} {table:9.2f} {ratios[-1]:6.2f} "
+              f"{model_us(lib, c):13.2f}")
     ratios.sort()
-    print(f"{len(ratios)} cases; table / measured: median {statistics.median(ratios):.2f}, 10 % {ratios[len(ratios) // 10]:.2f}, 90 % {ratios[-1 - len(ratios) // 10]:.2f}")
+    print(f"{len(ratios)} cases; table / measured: median {statistics.median(ratios):.2f}, 10 % "
+          f"{ratios[len(ratios) // 10]:.2f}, 90 % {ratios[-1 - len(ratios) // 10]:.2f}")
 
 
 def main():
