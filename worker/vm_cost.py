@@ -103,13 +103,14 @@ def print_table(out):
     head = f"{'kernel / line':32} {'launches':>8} {'us':>10} " + " ".join(f"{c:>13}" for c in COLUMNS)
     print(head, file=out)
     for (name, path), row in sorted(kernels.items(), key=lambda item: -item[1]["predicted_s"]):
-        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} "
-              + " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS), file=out)
+        total = " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS)
+        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} {total}", file=out)
         for line, counts in sorted(row["lines"].items()):
             print(f"{'  line ' + str(line):32} {'':8} {'':10} " + " ".join(f"{counts.get(c, 0):13}" for c in COLUMNS),
                   file=out)
 
 
 def as_json():
-    return json.dumps({"kernels": [{"kernel": name, "file": path, **row, "lines": [{"line": n, **counts}
-        for n, counts in sorted(row["lines"].items())]} for (name, path), row in kernels.items()]})
+    return json.dumps({"kernels": [{"kernel": name, "file": path, **row,
+                                    "lines": [{"line": n, **counts} for n, counts in sorted(row["lines"].items())]}
+                                   for (name, path), row in kernels.items()]})

@@ -1,17 +1,21 @@
-"""Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over the known-good corpus").
+"""Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over
+the known-good corpus").
 
     bench/cost/corpus_h200.py --predict    without a GPU: the verifier grades each pair; writes $OUT/predicted.json
     bench/cost/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
     bench/cost/corpus_h200.py --compare    reads both and prints Kendall's tau-b
 
-A pair is a folder of tests/known_good: task.py, a reference in KernelBench's format, and candidate.py. --bytes N makes sizes where work outweighs launches: the size
-constants that only get_inputs() uses grow, the first of them first, until the inputs have about N bytes; pairs whose sizes are literals are left out then. OUT is
-build/corpus_h200, with --bytes build/corpus_h200_N, unless the environment sets it.
+A pair is a folder of tests/known_good: task.py, a reference in KernelBench's format, and
+candidate.py. --bytes N makes sizes where work outweighs launches: the size constants that only
+get_inputs() uses grow, the first of them first, until the inputs have about N bytes; pairs whose
+sizes are literals are left out then. OUT is build/corpus_h200, with --bytes build/corpus_h200_N,
+unless the environment sets it.
 
-Measured: reference and candidate get the same inputs and weights and must agree, kernels under an autotuner with the first configuration that compiles, which is the one
-that the verifier judges; then CUDA graphs of N times (L2 flush, forward) against N flushes give the time
-with a cold L2, graphs of N times forward the time with a warm one. Everything is measured twice, in two passes over the corpus: the tau between the passes is what a
-perfect prediction could reach.
+Measured: reference and candidate get the same inputs and weights and must agree, kernels under an
+autotuner with the first configuration that compiles, which is the one that the verifier judges;
+then CUDA graphs of N times (L2 flush, forward) against N flushes give the time with a cold L2,
+graphs of N times forward the time with a warm one. Everything is measured twice, in two passes over
+the corpus: the tau between the passes is what a perfect prediction could reach.
 """
 import argparse
 import ast
@@ -79,17 +83,21 @@ def size_constants(tree):
     elsewhere = {n.id for part in tree.body if not (isinstance(part, ast.FunctionDef) and part.name == "get_inputs")
                  for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     wanted = names_in(tree, "get_inputs") - elsewhere
-    return [n for n in tree.body if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(n.targets[0], ast.Name)
-            and n.targets[0].id in wanted and isinstance(n.value, ast.Constant) and type(n.value.value) is int and n.value.value > 1]
+    return [n for n in tree.body if isinstance(n, ast.Assign) and len(n.targets) == 1
+            and isinstance(n.targets[0], ast.Name)
+            and n.targets[0].id in wanted and isinstance(n.value, ast.Constant) and type(n.value.value) is int
+            and n.value.value > 1]
 
 
 def work_of(text):
-    """(bytes of the inputs, bytes that the reference's operators read and write, its flops), from shapes alone; None where the task does not run without data or calls
-    more than CALLS_MAX operators."""
+    """(bytes of the inputs, bytes that the reference's operators read and write, its flops), from
+    shapes alone; None where the task does not run without data or calls more than CALLS_MAX
+    operators."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import FlopCounterMode
-    size = lambda tree: sum(t.numel() * t.element_size() for t in torch.utils._pytree.tree_leaves(tree) if isinstance(t, torch.Tensor))
+    size = lambda tree: sum(t.numel() * t.element_size() for t in torch.utils._pytree.tree_leaves(tree)
+                            if isinstance(t, torch.Tensor))
     moved, calls = [0], [0]
 
     class Moved(TorchDispatchMode):
@@ -107,7 +115,7 @@ def work_of(text):
         with torch.device("meta"), torch.no_grad():
             exec(compile(text, "task.py", "exec"), names)
             inputs, init = names["get_inputs"](), names["get_init_inputs"]()
-            args, keywords = init if len(init) == 2 and isinstance(init[0], list) and isinstance(init[1], dict) else (init, {})
+            args, keywords = init_of(init)
             model = names["Model"](*args, **keywords).eval()
             with FlopCounterMode(display=False) as flops, Moved():
                 model(*inputs)
@@ -117,9 +125,11 @@ def work_of(text):
 
 
 def grown(text, target, way):
-    """The task with about `target` bytes of inputs, or None where there is nothing to grow. A size grows by powers of two, so that what divided it still does, and not
-    beyond MOVED_MAX times the bytes in the reference's operators or FLOPS_MAX. Way 0 is the first size that only get_inputs() uses, 1 the next, and so on: a kernel
-    that takes a whole dimension as one block grows along another one."""
+    """The task with about `target` bytes of inputs, or None where there is nothing to grow. A size
+    grows by powers of two, so that what divided it still does, and not beyond MOVED_MAX times the
+    bytes in the reference's operators or FLOPS_MAX. Way 0 is the first size that only get_inputs()
+    uses, 1 the next, and so on: a kernel that takes a whole dimension as one block grows along
+    another one."""
     tree = ast.parse(text)
     sizes = size_constants(tree)
     before = work_of(text) if way < len(sizes) else None
@@ -137,12 +147,14 @@ def grown(text, target, way):
 
 
 def grown_tasks(options):
-    """label -> task's text, "NAME" for the first way to grow and "NAME:WAY" for each other. Written to $OUT/sizes.json once: children and the other commands read it."""
+    """label -> task's text, "NAME" for the first way to grow and "NAME:WAY" for each other. Written
+    to $OUT/sizes.json once: children and the other commands read it."""
     path = os.path.join(os.environ["OUT"], "sizes.json")
     if not os.path.exists(path):
         texts = {name: read(os.path.join(CORPUS, name, "task.py")) for name in honest()}
         with multiprocessing.Pool(options.jobs) as pool:
-            made = pool.starmap(grown, [(texts[name], options.bytes, way) for name in texts for way in range(WAYS)], chunksize=1)
+            made = pool.starmap(grown, [(texts[name], options.bytes, way) for name in texts for way in range(WAYS)],
+                                chunksize=1)
         labels = [f"{name}:{way}" if way else name for name in texts for way in range(WAYS)]
         write_json("sizes.json", {label: text for label, text in zip(labels, made) if text})
     return read_json("sizes.json")
@@ -155,14 +167,18 @@ def honest():
 def pairs(options):
     """label -> (task's text, candidate's text): all first ways, then all second ones."""
     only = options.only.split(",") if options.only else None
-    tasks = grown_tasks(options) if options.bytes else {name: read(os.path.join(CORPUS, name, "task.py")) for name in honest()}
-    labels = sorted((label for label in tasks if not only or label in only), key=lambda label: (label.partition(":")[2], label))
-    return {label: (tasks[label], read(os.path.join(CORPUS, label.partition(":")[0], "candidate.py"))) for label in labels}
+    tasks = grown_tasks(options) if options.bytes else {name: read(os.path.join(CORPUS, name, "task.py"))
+                                                        for name in honest()}
+    labels = sorted((label for label in tasks if not only or label in only),
+                    key=lambda label: (label.partition(":")[2], label))
+    return {label: (tasks[label], read(os.path.join(CORPUS, label.partition(":")[0], "candidate.py")))
+            for label in labels}
 
 
 # ---- predicting (no GPU) ----
 
-KEPT = ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches", "not_predicted")
+KEPT = ("verdict", "reason", "cost_s", "eager_cost_s", "fused_cost_s", "speedup_eager", "speedup_fused", "launches",
+        "not_predicted")
 
 
 def is_predicted(row):
@@ -180,7 +196,9 @@ def grade(options, chosen, rows):
                 with open(line[kind], "w") as f:
                     f.write(text)
             listed.append(json.dumps(line))
-        done = subprocess.Popen([f"{BUILD}/bench/verify/grade_list", str(options.jobs), "1", "stock", str(WORK_MS if options.bytes else 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        done = subprocess.Popen([f"{BUILD}/bench/verify/grade_list", str(options.jobs), "1", "stock",
+                                 str(WORK_MS if options.bytes else 0)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 text=True)
         done.stdin.write("\n".join(listed) + "\n")
         done.stdin.close()
         for line in done.stdout:
@@ -191,17 +209,21 @@ def grade(options, chosen, rows):
 
 
 def predict(options):
-    """Values are judged at sizes that a CPU can bear, times are predicted at the task's own. A second way to grow is tried where the first one has no prediction."""
-    rows = read_json("predicted.json") if options.go_on and os.path.exists(os.path.join(os.environ["OUT"], "predicted.json")) else {}
+    """Values are judged at sizes that a CPU can bear, times are predicted at the task's own. A
+    second way to grow is tried where the first one has no prediction."""
+    is_begun = options.go_on and os.path.exists(os.path.join(os.environ["OUT"], "predicted.json"))
+    rows = read_json("predicted.json") if is_begun else {}
     all_pairs = pairs(options)
     for way in range(WAYS):
         done = {label.partition(":")[0] for label in rows if is_predicted(rows[label])}
         chosen = {label: texts for label, texts in all_pairs.items()
-                  if int(label.partition(":")[2] or 0) == way and label not in rows and label.partition(":")[0] not in done}
+                  if int(label.partition(":")[2] or 0) == way and label not in rows
+                  and label.partition(":")[0] not in done}
         if chosen:
             grade(options, chosen, rows)
     bad = [n for n, r in rows.items() if not is_predicted(r)]
-    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them without a prediction: {' '.join(bad)}")
+    print(f"wrote {os.environ['OUT']}/predicted.json: {len(rows)} pairs, {len(bad)} of them without a prediction: "
+          f"{' '.join(bad)}")
 
 
 # ---- measuring (GPU) ----
@@ -220,20 +242,22 @@ def module_of(text, folder, name):
 
 def same(torch, a, b):
     a, b = ([t for t in torch.utils._pytree.tree_leaves(x) if isinstance(t, torch.Tensor)] for x in (a, b))
-    return len(a) == len(b) and all(x.shape == y.shape and torch.allclose(x.double(), y.double(), rtol=2e-2, atol=2e-2, equal_nan=True) for x, y in zip(a, b))
+    return len(a) == len(b) and all(x.shape == y.shape
+                                    and torch.allclose(x.double(), y.double(), rtol=2e-2, atol=2e-2, equal_nan=True)
+                                    for x, y in zip(a, b))
 
 
-def init_of(task):
-    """(arguments, keywords) of Model."""
-    init = task.get_init_inputs()
+def init_of(init):
+    """(arguments, keywords) of Model, from what get_init_inputs() gives."""
     return init if len(init) == 2 and isinstance(init[0], list) and isinstance(init[1], dict) else (init, {})
 
 
 def load(torch, name, task, candidate, folder):
     """(reference, candidate) as calls without arguments that do the same work. Raises where they disagree."""
-    task, candidate = module_of(task, folder, f"task_{name}".replace(":", "_")), module_of(candidate, folder, f"candidate_{name}".replace(":", "_"))
+    task = module_of(task, folder, f"task_{name}".replace(":", "_"))
+    candidate = module_of(candidate, folder, f"candidate_{name}".replace(":", "_"))
     torch.manual_seed(1)
-    inputs, (args, keywords) = task.get_inputs(), init_of(task)
+    inputs, (args, keywords) = task.get_inputs(), init_of(task.get_init_inputs())
     models = []
     for kind in (task.Model, candidate.ModelNew):
         torch.manual_seed(2)
@@ -273,17 +297,20 @@ def settle(torch):
 
 
 def compile_share(options, share):
-    """A child of --compile: fills Triton's cache with its share of the kernels, without a launch: it may run beside what others measure."""
+    """A child of --compile: fills Triton's cache with its share of the kernels, without a launch:
+    it may run beside what others measure."""
     import torch
     import triton
     settle(torch)
     run = triton.runtime.jit.JITFunction.run
-    triton.runtime.jit.JITFunction.run = lambda self, *args, grid, warmup, **keywords: run(self, *args, grid=grid, warmup=True, **keywords)
+    only_compile = lambda self, *args, grid, warmup, **keywords: run(self, *args, grid=grid, warmup=True, **keywords)
+    triton.runtime.jit.JITFunction.run = only_compile
     with tempfile.TemporaryDirectory() as folder:
         for name, (task, candidate) in list(pairs(options).items())[share::options.jobs]:
             try:
-                task, candidate = (module_of(text, folder, f"{kind}_{name}".replace(":", "_")) for kind, text in (("task", task), ("candidate", candidate)))
-                args, keywords = init_of(task)
+                task, candidate = (module_of(text, folder, f"{kind}_{name}".replace(":", "_"))
+                                   for kind, text in (("task", task), ("candidate", candidate)))
+                args, keywords = init_of(task.get_init_inputs())
                 with torch.no_grad():
                     candidate.ModelNew(*args, **keywords).eval()(*task.get_inputs())
             except Exception as error:
@@ -292,8 +319,9 @@ def compile_share(options, share):
 
 
 def check_share(options, share):
-    """A child of --measure: which pairs of its share agree and can be captured; a line each in $OUT/checked_SHARE.jsonl. A failed capture or a fault leaves the device
-    unfit: the child begins again behind it."""
+    """A child of --measure: which pairs of its share agree and can be captured; a line each in
+    $OUT/checked_SHARE.jsonl. A failed capture or a fault leaves the device unfit: the child begins
+    again behind it."""
     import torch
     settle(torch)
     path = os.path.join(os.environ["OUT"], f"checked_{share}.jsonl")
@@ -323,8 +351,10 @@ def check_share(options, share):
 
 
 def children(options, flag, seconds):
-    """Runs `flag SHARE` for each of options.jobs shares, again while one ends with 3 or a signal. How many had to be ended when the time was over."""
-    argv = [sys.executable, os.path.abspath(__file__), "--bytes", str(options.bytes), "--only", options.only, "--jobs", str(options.jobs), flag]
+    """Runs `flag SHARE` for each of options.jobs shares, again while one ends with 3 or a signal.
+    How many had to be ended when the time was over."""
+    argv = [sys.executable, os.path.abspath(__file__), "--bytes", str(options.bytes), "--only", options.only, "--jobs",
+            str(options.jobs), flag]
     live = {share: subprocess.Popen([*argv, str(share)]) for share in range(options.jobs)}
     deadline = time.monotonic() + seconds
     while live and time.monotonic() < deadline:
@@ -375,13 +405,15 @@ def times_of(torch, clock, call):
 
 
 def measure_rest(options):
-    """A child of --measure: appends a line of JSON a pair to $OUT/pass.jsonl. A capture that fails leaves torch's state unfit for the next one, so the child ends
-    behind it and the parent begins another with what is left."""
+    """A child of --measure: appends a line of JSON a pair to $OUT/pass.jsonl. A capture that fails
+    leaves torch's state unfit for the next one, so the child ends behind it and the parent begins
+    another with what is left."""
     import torch
     from cost_h200 import Clock
     settle(torch)
     clock = Clock(torch)
-    with tempfile.TemporaryDirectory() as folder, open(os.path.join(os.environ["OUT"], "pass.jsonl"), "a", buffering=1) as log:
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(os.environ["OUT"], "pass.jsonl"), "a",
+                                                       buffering=1) as log:
         for name, pair in pairs(options).items():
             if time.monotonic() - START > options.seconds:
                 return
@@ -408,7 +440,8 @@ def measure_pass(options, names):
         left = [n for n in names if n not in rows]
         if not left:
             break
-        argv = [sys.executable, os.path.abspath(__file__), "--measure-rest", "--bytes", str(options.bytes), "--only", ",".join(left)]
+        argv = [sys.executable, os.path.abspath(__file__), "--measure-rest", "--bytes", str(options.bytes), "--only",
+                ",".join(left)]
         subprocess.run([*argv, "--seconds", str(options.seconds - (time.monotonic() - START))])
         before = len(rows)
         with open(path) as f:
@@ -422,7 +455,8 @@ def measure_pass(options, names):
 
 
 def measure(options):
-    """Two passes over the first way of each pair that runs here, then what time is left over the other ways. With --go-on, over pairs that measured.json has no times of."""
+    """Two passes over the first way of each pair that runs here, then what time is left over the
+    other ways. With --go-on, over pairs that measured.json has no times of."""
     os.makedirs(os.environ["OUT"], exist_ok=True)
     import torch
     from cost_h200 import machine
@@ -439,13 +473,15 @@ def measure(options):
         with open(os.path.join(os.environ["OUT"], f"checked_{share}.jsonl"), "w"):
             pass
     ended = children(options, "--check-share", options.seconds / 3)
-    errors = {n: e for n, e in checked(options).items() if not (ended and e == UNSAID)}      # what the time cut off is no error of the pair
+    # what the time cut off is no error of the pair
+    errors = {n: e for n, e in checked(options).items() if not (ended and e == UNSAID)}
     result["errors"] |= {n: e for n, e in errors.items() if e}
     fit, ways = [n for n in left if errors.get(n) == ""], {}
     for label in fit:
         ways.setdefault(label.partition(":")[0], label)
     say(f"{len(fit)} of {len(errors)} run here")
-    for rows, names in ((first, list(ways.values())), (second, list(ways.values())), (first, [n for n in fit if n not in ways.values()])):
+    for rows, names in ((first, list(ways.values())), (second, list(ways.values())),
+                        (first, [n for n in fit if n not in ways.values()])):
         rows.update(measure_pass(options, names))
         write_json("measured.json", result)
         say(f"times of {sum(map(is_timed, first.values()))}, twice of {sum(map(is_timed, second.values()))}")
@@ -458,7 +494,8 @@ def measure(options):
 # ---- comparing ----
 
 def tau_b(predicted, measured):
-    """Kendall's tau-b: concordant less discordant pairs, over the geometric mean of the pairs that are no tie on each side."""
+    """Kendall's tau-b: concordant less discordant pairs, over the geometric mean of the pairs that
+    are no tie on each side."""
     import numpy
     x, y = (numpy.sign(numpy.subtract.outer(v, v)) for v in (numpy.asarray(predicted), numpy.asarray(measured)))
     room = math.sqrt(numpy.count_nonzero(x)) * math.sqrt(numpy.count_nonzero(y))
@@ -466,7 +503,8 @@ def tau_b(predicted, measured):
 
 
 def interval(predicted, measured):
-    """95 % of the taus of RESAMPLED corpora, drawn from this one with replacement (seeded). An entry that is drawn twice is no pair of entries: it is left out as a tie."""
+    """95 % of the taus of RESAMPLED corpora, drawn from this one with replacement (seeded). An
+    entry that is drawn twice is no pair of entries: it is left out as a tie."""
     import numpy
     draw, found = numpy.random.default_rng(1), []
     predicted, measured = numpy.asarray(predicted), numpy.asarray(measured)
@@ -483,7 +521,8 @@ def row(what, found):
     predicted, measured = zip(*found)
     ratios = sorted(p / m for p, m in found if m > 0)
     low, high = interval(predicted, measured)
-    print(f"{what:44} {len(found):6} {tau_b(predicted, measured):7.3f}   {low:.2f} to {high:.2f} {statistics.median(ratios):8.2f} {ratios[len(ratios) // 10]:8.2f} "
+    print(f"{what:44} {len(found):6} {tau_b(predicted, measured):7.3f}   {low:.2f} to {high:.2f} "
+          f"{statistics.median(ratios):8.2f} {ratios[len(ratios) // 10]:8.2f} "
           f"{ratios[-1 - len(ratios) // 10]:8.2f}")
 
 
@@ -506,22 +545,32 @@ def compare(options):
             both.setdefault(label.partition(":")[0], label)
     both = sorted(both.values())
     twice = [n for n in both if is_timed(second.get(n, {}))]
-    print(f"{len(both)} of {len({n.partition(':')[0] for n in predicted})} pairs have a prediction and a time; {measured['machine']['name']}")
-    print(f"{'':44} {'pairs':>6} {'tau-b':>7} {'95 % of it':>14} {'median':>8} {'10 %':>8} {'90 %':>8}   ratios: predicted / measured")
+    print(f"{len(both)} of {len({n.partition(':')[0] for n in predicted})} pairs have a prediction and a time; "
+          f"{measured['machine']['name']}")
+    print(f"{'':44} {'pairs':>6} {'tau-b':>7} {'95 % of it':>14} {'median':>8} {'10 %':>8} {'90 %':>8}   ratios: "
+          f"predicted / measured")
     speedup = lambda rows, n, how: rows[n]["eager"][how] / rows[n]["candidate"][how]
     row("speedup against eager, cold L2", [(predicted[n]["speedup_eager"], speedup(first, n, "cold_us")) for n in both])
-    for what, half in (("  the half that was looked at", [n for n in both if is_seen(n)]), ("  the other half", [n for n in both if not is_seen(n)])):
+    for what, half in (("  the half that was looked at", [n for n in both if is_seen(n)]),
+                       ("  the other half", [n for n in both if not is_seen(n)])):
         row(what, [(predicted[n]["speedup_eager"], speedup(first, n, "cold_us")) for n in half])
     row("speedup against eager, warm L2", [(predicted[n]["speedup_eager"], speedup(first, n, "warm_us")) for n in both])
-    row("the same, measured twice (second / first), cold", [(speedup(second, n, "cold_us"), speedup(first, n, "cold_us")) for n in twice])
-    row("the same, measured twice (second / first), warm", [(speedup(second, n, "warm_us"), speedup(first, n, "warm_us")) for n in twice])
-    row("the candidate's time, cold L2", [(predicted[n]["cost_s"] * 1e6, first[n]["candidate"]["cold_us"]) for n in both])
+    row("the same, measured twice (second / first), cold",
+        [(speedup(second, n, "cold_us"), speedup(first, n, "cold_us")) for n in twice])
+    row("the same, measured twice (second / first), warm",
+        [(speedup(second, n, "warm_us"), speedup(first, n, "warm_us")) for n in twice])
+    row("the candidate's time, cold L2",
+        [(predicted[n]["cost_s"] * 1e6, first[n]["candidate"]["cold_us"]) for n in both])
     row("eager's time, cold L2", [(predicted[n]["eager_cost_s"] * 1e6, first[n]["eager"]["cold_us"]) for n in both])
-    worst = sorted(filter(is_seen, both), key=lambda n: abs(math.log(predicted[n]["speedup_eager"] / speedup(first, n, "cold_us"))), reverse=True)[:10]
-    print("furthest off of the half that was looked at (predicted, measured speedup; candidate predicted, measured us; eager predicted, measured us):")
+    worst = sorted(filter(is_seen, both),
+                   key=lambda n: abs(math.log(predicted[n]["speedup_eager"] / speedup(first, n, "cold_us"))),
+                   reverse=True)[:10]
+    print("furthest off of the half that was looked at (predicted, measured speedup; candidate predicted, "
+          "measured us; eager predicted, measured us):")
     for n in worst:
         p, m = predicted[n], first[n]
-        print(f"  {n:36} {p['speedup_eager']:6.2f} {speedup(first, n, 'cold_us'):6.2f}   {p['cost_s'] * 1e6:8.1f} {m['candidate']['cold_us']:8.1f}"
+        print(f"  {n:36} {p['speedup_eager']:6.2f} {speedup(first, n, 'cold_us'):6.2f}   {p['cost_s'] * 1e6:8.1f} "
+              f"{m['candidate']['cold_us']:8.1f}"
               f"   {p['eager_cost_s'] * 1e6:8.1f} {m['eager']['cold_us']:8.1f}")
 
 

@@ -1,16 +1,12 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task
 (docs/cost-model.md, "Against an H200").
 
-    bench/cost/cost_h200.py --measure
-        on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/cost/cost_h200.py --count
-        there too: adds ncu's counters to a measured.json that has times
-    bench/cost/cost_h200.py --predict
-        without a GPU: compiles the same sources for sm_90, counts on the vm, writes
-        $OUT/predicted.json
-    bench/cost/cost_h200.py --compare
-        reads both and prints, for each task, Kendall's tau and whether the predicted best is among
-        the fastest
+    bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/cost_h200.py --count      there too: adds ncu's counters to a measured.json that has times
+    bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes
+                                         $OUT/predicted.json
+    bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted
+                                         best is among the fastest
 
 --set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were
 fitted) or cost_holdout (kinds it has never seen). OUT is build/h200 unless the environment sets it,
@@ -48,13 +44,15 @@ FLUSH_BYTES = 192 << 20
 NCU_METRICS = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_op_read.sum",
                "lts__t_sectors_op_write.sum"]
 NCU_MORE = ["lts__t_sectors_srcunit_tex.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-            "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
-            "smsp__inst_executed.sum", "launch__registers_per_thread",
-            "launch__occupancy_limit_registers", "sm__warps_active.avg.pct_of_peak_sustained_active",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
+            "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
+            "l1tex__data_pipe_lsu_wavefronts.sum",
+            "smsp__inst_executed.sum", "launch__registers_per_thread", "launch__occupancy_limit_registers",
+            "sm__warps_active.avg.pct_of_peak_sustained_active",
             "smsp__inst_executed_pipe_xu.sum", "smsp__sass_thread_inst_executed_op_integer_pred_on.sum",
-            "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
+            "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
 
 
 def chosen(options):
@@ -187,7 +185,8 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
     cold, spread = clock.cold_us(run, count)
     return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(run, count), "count": count,
             "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs,
-                         "spills": c.n_spills, "shared": c.metadata.shared} for c in compiled]}
+                         "spills": c.n_spills, "shared": c.metadata.shared}
+                        for c in compiled]}
 
 
 def measure_tasks(torch, clock, tasks, limit_s, result):
@@ -284,7 +283,8 @@ def measure_ncu(options, seconds):
         if left < 40:
             return {"error": f"out of time; {error}"}
         argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name",
-                "regex:^k_", "--clock-control", "none", "--metrics", ",".join(metrics), *child(options, "--run-once")]
+                "regex:^k_",
+                "--clock-control", "none", "--metrics", ",".join(metrics), *child(options, "--run-once")]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=left)
             text, error = done.stdout, (done.stdout[-600:] + done.stderr[-600:])
@@ -301,7 +301,8 @@ def measure_ncu(options, seconds):
         same = all(want[3] == got[0].split("(")[0] for want, got in zip(order, rows))
         return {"in_order": same,
                 "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1])
-                             for w, g in zip(order, rows)], "note": error if "out of time" in error else ""}
+                             for w, g in zip(order, rows)],
+                "note": error if "out of time" in error else ""}
     return {"error": error}
 
 
@@ -352,7 +353,8 @@ def count(options):
 def machine(torch):
     p = torch.cuda.get_device_properties(0)
     facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size,
-             "memory_bytes": p.total_memory, "torch": torch.__version__, "cuda": torch.version.cuda}
+             "memory_bytes": p.total_memory, "torch": torch.__version__,
+             "cuda": torch.version.cuda}
     query = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,driver_version,power.limit"
     try:
         line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True,
@@ -385,10 +387,10 @@ def measure(options):
         say("microbenchmarks")
         measure_micro(options, result)
     bad = [f"{t}/{v}: {r['error']}" for t, rows in result["tasks"].items() for v, r in rows.items() if "error" in r]
-    print("\n".join(bad + [
-        f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them "
-        f"without a time; ncu: "
-        f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
+    print("\n".join(bad + [f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} "
+                           f"variants, {len(bad)} of them without a time; ncu: "
+                           f"{len(result['ncu'].get('launches', []))} launches "
+                           f"{result['ncu'].get('error', '')[:200]}"]))
 
 
 def main():

@@ -1,14 +1,10 @@
 """What PyTorch's operators take on a GPU, one by one: the table of src/cost/cost_operators.c
 (docs/cost-model.md, "The reference").
 
-    bench/cost/cost_operators.py --measure
-        on a machine with a GPU, some two minutes: writes $OUT/operators.json
-    bench/cost/cost_operators.py --count
-        without one: what the cost log says of each case, again
-    bench/cost/cost_operators.py --fit
-        reads it and prints the rows of the table
-    bench/cost/cost_operators.py --compare
-        reads it and prints predicted beside measured times, by operator
+    bench/cost/cost_operators.py --measure    on a machine with a GPU, some two minutes: writes $OUT/operators.json
+    bench/cost/cost_operators.py --count      without one: what the cost log says of each case, again
+    bench/cost/cost_operators.py --fit        reads it and prints the rows of the table
+    bench/cost/cost_operators.py --compare    reads it and prints predicted beside measured times, by operator
 
 Each operator is called by itself at sizes of about 2^12 to 2^24 elements (products and
 convolutions: by their own lists) and timed in CUDA graphs with a cold L2, as
@@ -41,9 +37,10 @@ NORM_LEAST = 16                                         # extent of a norm
 AGAIN_BYTES = 8 << 20                                   # read twice, with others between
 WARM_MAX = 16 << 20                                     # bytes of an operator that is timed with its operands in L2 too
 INNER = 256                                             # neighbours that are kept where another dimension is summed
-UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu hardswish
-    hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward mish neg reciprocal relu round rsqrt
-    sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan logical_not""".split()
+UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu
+hardswish hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward mish neg
+reciprocal relu round rsqrt sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan
+logical_not""".split()
 BINARY = "add sub mul div maximum minimum atan2 hypot copysign fmod remainder xlogy pow floor_divide".split()
 COMPARE = "eq ne lt le gt ge".split()
 IN_PLACE = "add_ mul_ sub_ div_ copy_".split()
@@ -51,8 +48,9 @@ UNARY_IN_PLACE = "relu_ sigmoid_ tanh_ silu_ exp_ neg_".split()
 INTEGER = "bitwise_and bitwise_or bitwise_xor __lshift__ __rshift__".split()
 
 
-ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean linalg_vector_norm norm
-    cumsum cumprod cummax logcumsumexp sort topk _softmax _log_softmax""".split()
+ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean
+linalg_vector_norm norm cumsum cumprod cummax logcumsumexp sort topk _softmax
+_log_softmax""".split()
 
 
 def joins(case, aten, torch, n):
@@ -91,8 +89,8 @@ def reductions(case, aten, torch, n):
         last, other = torch.rand(n // extent, extent) + 0.5, torch.rand(n // extent // inner, extent, inner) + 0.5
         for name in ALONG:
             op = getattr(aten, name)
-            is_list = (any(a.name == "dim" and "List" in str(a.type) for a in op.default._schema.arguments)
-                       if "default" in op.overloads() else False)
+            arguments = op.default._schema.arguments if "default" in op.overloads() else ()
+            is_list = any(a.name == "dim" and "List" in str(a.type) for a in arguments)
             for x, form in ((last, "last"), (other, "other")):
                 dim = [1] if is_list or name in ("amax", "amin", "logsumexp", "mean", "sum", "var", "var_mean") else 1
                 size = f"{n} by {extent} {form}"
@@ -119,8 +117,7 @@ def reductions(case, aten, torch, n):
             case("native_group_norm", f"{n} by {channels * each // group}", aten.native_group_norm, grouped, *weights,
                  images, channels, each, group, 1e-5)
             wide = torch.rand(max(extent // 64, 1), n // extent, min(extent, 64))
-            weights = (torch.rand(n // extent), torch.rand(n // extent), torch.zeros(n // extent),
-                       torch.ones(n // extent))
+            weights = [make(n // extent) for make in (torch.rand, torch.rand, torch.zeros, torch.ones)]
             case("native_batch_norm", f"{n} by {extent} training", aten.native_batch_norm, wide, *weights, True, 0.1,
                  1e-5)
 
@@ -165,21 +162,24 @@ def products(case, aten, torch):
     for batch, side, (before, after), kernel in ((b, s, c, k) for b in (4, 64, 512) for s in (24, 60)
                                                  for c in ((3, 16), (3, 48), (12, 32), (48, 24), (32, 128))
                                                  for k in (3, 5)):
-        if (2 * batch * before * after * side ** 2 * kernel ** 2 > 1 << 35
-                or batch * max(before, after) * side ** 2 > 1 << 26):
+        flops, elements = 2 * batch * before * after * side ** 2 * kernel ** 2, batch * max(before, after) * side ** 2
+        if flops > 1 << 35 or elements > 1 << 26:
             continue
         image, weight = torch.rand(batch, before, side, side), torch.rand(after, before, kernel, kernel)
         case("convolution", f"{batch}x{before}x{side}x{side} to {after}, kernel {kernel}", aten.convolution, image,
-             weight, torch.rand(after), [1, 1], [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
+             weight, torch.rand(after), [1, 1], [kernel // 2] * 2, [1, 1],
+             False, [0, 0], 1)
     for m, n, k in ((m, n, k) for m in (1 << 12, 1 << 15, 1 << 18) for n in (24, 50, 100) for k in (20, 50, 90)):
         a, b, c, size = torch.rand(m, k), torch.rand(k, n), torch.rand(n), f"{m}x{n} of {k}"
         case("mm", size, aten.mm, a, b)
         case("addmm", size, aten.addmm, c, a, torch.rand(n, k).t())
     for batch, channels, length in ((2, 4, 48), (8, 32, 1024), (64, 64, 4096)):
         case("convolution", f"1d, {batch}x{channels}x{length}", aten.convolution, torch.rand(batch, channels, length),
-             torch.rand(channels, channels, 3), None, [1], [1], [1], False, [0], 1)
+             torch.rand(channels, channels, 3), None, [1], [1], [1],
+             False, [0], 1)
         case("convolution", f"3d, {batch}x{channels}", aten.convolution, torch.rand(batch, channels, 8, 8, 8),
-             torch.rand(channels, channels, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 1)
+             torch.rand(channels, channels, 3, 3, 3), None, [1] * 3, [1] * 3,
+             [1] * 3, False, [0] * 3, 1)
 
 
 def cases(torch):
@@ -246,8 +246,7 @@ def cases(torch):
         for name in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
                      "binary_cross_entropy_with_logits"):
             a, b = torch.rand(x.shape), torch.rand(x.shape)
-            more = ((None, None) if name == "binary_cross_entropy_with_logits" else (None,)
-                    if name == "binary_cross_entropy" else ())
+            more = {"binary_cross_entropy_with_logits": (None, None), "binary_cross_entropy": (None,)}.get(name, ())
             case(name, size, getattr(aten, name), a, b, *more)
             case(name, size + " each", getattr(aten, name), a, b, *more, 0)
         rows_at = torch.randint(0, n // cols, (n // cols,))
@@ -388,8 +387,8 @@ def time_own(torch, clock, own):
 
 
 def time_case(torch, clock, call, kept):
-    """The row of one case: what the cost log says of it, and its times. Of a kept one the log's words
-    stay too (--count renews them)."""
+    """The row of one case: what the cost log says of it, and its times. Of a kept one the log's
+    words stay too (--count renews them)."""
     import oracle_cost
     row = {"launches": kept["launches"]} if kept.get("launches") else {}
     if not row:
@@ -523,24 +522,23 @@ def fit(options):
         if launch["dot_flops"]:
             products.append(r)
         else:
-            by_row.setdefault((r["name"], launch["form"],
-                               launch["extent"] if " by " in r["label"] and launch["form"] != "all" else 0),
-                              []).append(r)
+            by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"]
+                               and launch["form"] != "all" else 0), []).append(r)
     with open(os.path.join(ROOT, "src", "cost", "cost_operators.inc"), "w") as f:
         for (name, form, extent), cases in sorted(by_row.items()):
             row = row_of(cases)
             if row:
                 us, warm, bytes_most = row
-                f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}, '
-                        f'{{{", ".join(f"{v:.2f}" for v in warm)}}}}},\n')
+                us, warm = (", ".join(f"{v:.2f}" for v in values) for values in (us, warm))
+                f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{us}}}, {{{warm}}}}},\n')
     with open(os.path.join(ROOT, "src", "cost", "cost_products.inc"), "w") as f:
         for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):
             launch, is_half = r["launches"][0], dot_of(r["label"]) == 2
             logs = ", ".join(f"{math.log2(max(launch[k], 1)):.2f}f" for k in ("dot_flops", "bytes", "extent"))
-            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, '
-                    f'{r["cold_us"] / model_us(lib, r):.3f}f}},\n')
-    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and {len(products)} "
-          f"products")
+            slower = r["cold_us"] / model_us(lib, r)
+            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, {slower:.3f}f}},\n')
+    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and "
+          f"{len(products)} products")
 
 
 def compare(options):
