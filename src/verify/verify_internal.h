@@ -187,6 +187,8 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
+int line_of_kernel(const struct tape *t, int kernel);
 /* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
  * text's first `until` lines (0: on all); the kernels that are known for how this text begins, as a list of
  * [recipe, IR]. */
@@ -352,6 +354,6 @@ int audit_run(struct verify_shared *s, const struct task *task, json_t **out, st
 
 struct rebuild_cache *rebuild_cache_create(void);
 void rebuild_cache_free(struct rebuild_cache *c);
-struct compile_cache *compile_cache_create(void);
+struct compile_cache *compile_cache_create(int entries);
 void compile_cache_free(struct compile_cache *c);
 #endif
