@@ -1,6 +1,6 @@
-/* few: products of a large projection for 5 to 64 rows on Hopper: y (T, N) = x W^T as tensor-core steps whose rows are
- * W's, so that a step of few tokens wastes nothing. Such a product lasts as long as its W takes to come, so everything
- * here is there to keep W coming.
+/* few: products of a large projection for 5 to 64 rows on Hopper, and of the largest for up to 256: y (T, N) = x W^T as
+ * tensor-core steps whose rows are W's, so that a step of few tokens wastes nothing. Such a product lasts as long as
+ * its W takes to come, so everything here is there to keep W coming.
  *
  * There is one block a multiprocessor. One of its warps asks for tiles of W and x by tensor copies, up to ten stages
  * ahead; 1 to 3 warpgroups multiply, each 64 rows of W by all rows of x. W does not depend on the kernel before: its
@@ -23,8 +23,8 @@
 #include "few.cuh"
 
 #define FEW_WEIGHTS (1 << 23) /* elements of W from which on it pays: less comes before the thin product is made */
-#define FEW_SMALL 64
-#define FEW_WEIGHTS_LARGE (1 << 25)
+#define FEW_SMALL 64                 /* rows; of more it pays from */
+#define FEW_WEIGHTS_LARGE (1 << 25)  /* elements on: the library has no gate in its end */
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
 #define FEW_STAGES 10
 #define FEW_THIN_BLOCKS 4  /* that make the thin product */
@@ -391,20 +391,27 @@ static __device__ __forceinline__ void thin_store(const struct few_args &a, cons
 /* ROWS: of x, that a step multiplies. */
 template <int ROWS> static __device__ __forceinline__ void compute(const struct few_args &a, uint32_t ring)
 {
-	int end = walk_end(a);
 	struct place p = {0, 0};
 	grid_begin();
-	if (is_thin(a) && threadIdx.x >= 128) return;
-	for (int i = walk_begin(a); i < end; i += a.step) {
+	/* A block of the thin product has one walk, for one warpgroup. Apart from the others', which keep more. */
+	if (is_thin(a)) {
+		if (threadIdx.x >= 128) return;
+		float acc[ROWS / 2];
+		struct walk w = walk_of(a, 0);
+		multiply<ROWS>(acc, a, ring, w.last - w.first, &p, 0);
+		int thread = thread_again();
+		thin_store<ROWS>(a, acc, thread / WARP * 16, thread % WARP);
+		return;
+	}
+	for (int i = walk_begin(a); i < a.walks; i += a.step) {
 		float acc[ROWS / 2];
 		struct walk w = walk_of(a, i);
 		multiply<ROWS>(acc, a, ring, w.last - w.first, &p, (int)threadIdx.x / 128);
 		asm volatile("" : "+r"(i));
 		w = walk_of(a, i);
 		int thread = thread_again(), lane = thread % WARP;
-		int n0 = (is_thin(a) ? 0 : w.tile * a.groups * 64) + thread / WARP * 16;
-		if (is_thin(a)) thin_store<ROWS>(a, acc, n0, lane);
-		else if (a.ranges > 1) floats_store<ROWS>(a.sums + (int64_t)w.range * a.T * a.N, a.N, acc, a.T, a.N, n0, lane);
+		int n0 = w.tile * a.groups * 64 + thread / WARP * 16;
+		if (a.ranges > 1) floats_store<ROWS>(a.sums + (int64_t)w.range * a.T * a.N, a.N, acc, a.T, a.N, n0, lane);
 		else if (a.is_f32) floats_store<ROWS>((float *)a.y, a.y_ld, acc, a.T, a.N, n0, lane);
 		else if (a.is_gate) gate_store<ROWS>(a, acc, n0, lane);
 		else elems_store<ROWS>(a, acc, n0, lane);

@@ -1,4 +1,4 @@
-/* few: products of 5 to 64 rows by our own kernel on Hopper, and the thin products that they make beside; linear.cu
+/* few: products of 5 to 256 rows by our own kernel on Hopper, and the thin products that they make beside; linear.cu
  * and rows.cu ask for it. */
 #ifndef HONE_CUDA_FEW_CUH
 #define HONE_CUDA_FEW_CUH

@@ -74,24 +74,24 @@ struct item { /* a unit */
 /* ---- shares: how many units each block has, and which ---- */
 
 struct share {
-	int64_t first; /* number of its first unit, of all */
-	int64_t all;
+	int first; /* number of its first unit, of all */
+	int all;
 	int count;
 	struct item begin; /* the first */
 };
 struct mark { /* where a share begins */
-	int64_t unit;
+	int unit;
 	int row, kv, chunk, pos, sequence;
 };
 
 /* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut: the share begins
  * with all of it. */
 static __device__ __forceinline__ struct mark mark_of(
-	const struct paged_args &a, int row, int pos, int sequence, int64_t before, int64_t unit, int64_t all)
+	const struct paged_args &a, int row, int pos, int sequence, int before, int unit, int all)
 {
-	int chunks = pos / CHUNK + 1, rest = (int)(unit - before);
+	int chunks = pos / CHUNK + 1, rest = unit - before;
 	struct mark m = {unit, row, rest / chunks, rest % chunks, pos, sequence};
-	if (2 * (int64_t)chunks * (int64_t)gridDim.x <= all) m.unit -= m.chunk, m.chunk = 0;
+	if (2 * chunks <= all / (int)gridDim.x) m.unit -= m.chunk, m.chunk = 0;
 	return m;
 }
 
@@ -121,12 +121,13 @@ static __device__ __forceinline__ struct share share_find(const struct paged_arg
 		all += warps[w];
 	}
 	/* Who has the row in which a share begins says so: this block's and the next one's. */
-	int64_t units = (int64_t)all * a.NKV;
+	int units = all * a.NKV, blocks = (int)gridDim.x, each_share = units / blocks, over = units % blocks;
 	for (int i = 0; i < 2; i++) {
-		int64_t unit = units * (blockIdx.x + i) / gridDim.x, at = (int64_t)before * a.NKV;
+		/* units * block / blocks, rounded down */
+		int block = (int)blockIdx.x + i, unit = each_share * block + over * block / blocks, at = before * a.NKV;
 		if (unit == units && threadIdx.x == 0) marks[i] = {units, 0, 0, 0, 0, 0};
 		for (int row = first; row < last && at <= unit; row++) {
-			int64_t next = at + (int64_t)(pos_of(row) / CHUNK + 1) * a.NKV;
+			int next = at + (pos_of(row) / CHUNK + 1) * a.NKV;
 			if (unit < next)
 				marks[i] = mark_of(
 					a, row, pos_of(row), row == first ? sequence_first : a.b.sequence[row], at, unit, units);
@@ -136,7 +137,7 @@ static __device__ __forceinline__ struct share share_find(const struct paged_arg
 	__syncthreads();
 	struct mark m = marks[0];
 	struct item begin = {m.row, m.chunk, m.kv, m.pos, a.b.table + (int64_t)m.sequence * a.b.pages};
-	return {m.unit, units, (int)(marks[1].unit - m.unit), begin};
+	return {m.unit, units, marks[1].unit - m.unit, begin};
 }
 
 /* The unit behind it, which there is. */
@@ -617,6 +618,7 @@ template <int HD> static void decode_run(struct ops_context *c, const struct pag
 	int bytes = is_plain ? decode_shape<HD>::PLAIN_BYTES : decode_shape<HD>::SHARED_BYTES,
 		each = MIN(8, c->card.shared_all / (bytes + 2048));
 	int64_t most = (int64_t)a->T * a->NKV * a->b.chunks, blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
+	CHECKF(most <= INT32_MAX / 2, "%d rows of %d chunks of keys", a->T, a->b.chunks);
 	struct launch l = {dim3((unsigned)blocks), dim3(DECODE_THREADS), (size_t)bytes, 0};
 	cuda_launch(c, l, is_plain ? decode_plain_kernel<HD> : decode_kernel<HD>, *a);
 }

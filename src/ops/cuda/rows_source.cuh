@@ -1,5 +1,5 @@
-/* rows_source: where the rows come from that a projection reads: norm, gate, attention's rows or parts of them, eight columns at a
- * time; for the kernels of rows.cu and rows_few.cu. */
+/* rows_source: where the rows come from that a projection reads: norm, gate, attention's rows or parts of them, eight
+ * columns at a time; for the kernels of rows.cu and rows_few.cu. */
 #ifndef HONE_CUDA_ROWS_SOURCE_CUH
 #define HONE_CUDA_ROWS_SOURCE_CUH
 #include "attention_step.cuh"
@@ -35,7 +35,7 @@ struct rows_args {
 	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
 	const int32_t *pos, *sequence;
 	int chunks, HD;
-	float scale_log2; /* merge: log2(e) / sqrt(HD) */
+	float scale_log2;    /* merge: log2(e) / sqrt(HD) */
 	int T, width, slice; /* slice: columns of a block */
 	int rows;            /* of a cluster at a time */
 	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
