@@ -21,6 +21,7 @@
 #define PROGRAM_WORK 2000  /* what a program costs beside them */
 #define PROBES_MIN 3
 #define PROBES_MAX 12
+#define NEXT 4.0 /* of numbers that are compared for equality: nearer is no bound, where they are whole */
 #define SAME 1e-6          /* relative distance of two trials that stopped at one bound */
 #define NEARER 0.95        /* a step that leaves this part of a distance is worth another */
 #define VALUES_MAX 12      /* compared constants in one recipe */
@@ -133,7 +134,10 @@ static bool is_truth(const struct runner_site *s)
 static bool is_searched(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
-	return !st->is_known_before && !is_truth(&st->site) && is_open(&st->site, side) && s->is_seen && s->times < 2;
+	/* Whole numbers stop next to each other without a bound between them. */
+	bool is_next = SIDE_OF[side] == SIDE_EQUAL && st->site.is_equality && fabs(s->best) <= NEXT;
+	return !st->is_known_before && !is_truth(&st->site) && is_open(&st->site, side) && s->is_seen &&
+		(s->times < 2 || is_next);
 }
 
 /* Several comparisons that were never true (or false) together: each alone may have been. */
