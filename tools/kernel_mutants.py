@@ -574,6 +574,8 @@ def table(o):
     say("|---|---|---|---|---|---|---|---|---|---|")
     for family in FAMILIES + ("all",):
         mine = [r for r in mutants if family in ("all", r["family"])]
+        if not mine:
+            continue
         how = [sum(r["how"] == name for r in mine) for name in SHOWN]
         killed, *says = counts(mine)
         say("| " + " | ".join(str(x) for x in [family, len(mine), *how, killed,

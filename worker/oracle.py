@@ -301,11 +301,11 @@ def skip(send, index, trial, why):
 
 # ---- variants ----
 
-def find_sizes(source, job, stock, kind, budget, seed):
+def find_sizes(source, job, stock, kind, budget, seed, taken):
     """The first set of other sizes under which the reference still runs and some input has another
     shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
-    for text, changed in oracle_inputs.size_variants(source, kind, seed):
+    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken):
         try:
             if (kind == "larger" and (
                     budget.why_not(oracle_size.measure(text, job["init_seed"]))
@@ -344,8 +344,9 @@ def find_variants(source, job, stock, budget, seed):
     for kind in VARIANTS[1:]:
         if kind not in wanted:
             continue
+        taken = set(found["smaller"].changed) if "smaller" in found else ()
         variant = (find_strided(source, job, stock, seed) if kind == "strided"
-                   else find_sizes(source, job, stock, kind, budget, seed))
+                   else find_sizes(source, job, stock, kind, budget, seed, taken))
         if variant is not None:
             found[kind] = variant
     return found

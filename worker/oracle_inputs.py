@@ -64,9 +64,19 @@ def normal(x, generator):
 
 def heavy_tail(x, generator):
     """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that
-    fp16 squares stay finite."""
+    fp16 squares stay finite; the largest is the last."""
     chi = sum(torch.randn(x.shape, generator=generator) ** 2 for _ in range(3)) / 3
-    return (normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50)
+    return extreme_at((normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50), -1)
+
+
+def extreme_at(values, place):
+    """The element of the largest magnitude stands at one end of all, where a reduction over everything must not miss it."""
+    if values.dim() == 0 or values.numel() < 2:
+        return values
+    flat = values.flatten().clone()
+    at = flat.abs().argmax()
+    flat[place], flat[at] = flat[at].clone(), flat[place].clone()
+    return flat.reshape(values.shape)
 
 
 def rows(x, generator, ties):
@@ -125,7 +135,7 @@ KINDS = {
     "sign-mixed": lambda x, g, power: normal(x, g),
     "scaled-up": lambda x, g, power: x.float() * 3,
     "scaled-down": lambda x, g, power: x.float() * 0.01,
-    "shifted": lambda x, g, power: normal(x, g) + 2.5,
+    "shifted": lambda x, g, power: extreme_at(normal(x, g) + 2.5, 0),
     "heavy-tail": lambda x, g, power: heavy_tail(x, g),
     "negative": lambda x, g, power: negative(x, g, power < 0),
     "large": lambda x, g, power: normal(x, g).clamp(-4, 4) * 2.0 ** (power - 2),
@@ -344,14 +354,14 @@ def rounds_up_alike(stock, other):
     return True
 
 
-def size_variants(source, kind, seed):
+def size_variants(source, kind, seed, taken=()):
     """(source, {name: (old, new)}) with other sizes, best first: smaller or larger ones, or smaller
     ones among which the constructor's are ("built"). Sizes are module-level integer constants;
     literals inside get_inputs() are the task's statement that it has one size. What only
     get_inputs() uses changes first, all of it together and then each alone; then what the
     constructor's arguments share. The module is executed anew, so everything that is computed from
     a size follows it, on both sides. At last sizes are halved or doubled, for networks that need
-    their divisors."""
+    their divisors. taken: names that the smaller sizes could change."""
     draw = random.Random(seed)
     groups = constant_groups(source, kind == "built")[:VARIANT_ATTEMPTS]
     is_larger = kind == "larger"
@@ -360,10 +370,17 @@ def size_variants(source, kind, seed):
         for way in grow if is_larger else [lambda v: smaller(v, draw)]:
             yield sized(source, group, [way(s.value) for s in group])
     # What has to be divided (by heads, by groups) is no power of two at three quarters of one.
-    for group in groups if kind == "built" else []:
+    for group in (groups or left_over(source, taken)) if kind == "built" else []:
         yield sized(source, group, [s.value * 3 // 4 if s.value % 4 == 0 and s.value >= 8 else s.value for s in group])
     for group in groups if kind != "built" else []:
         yield sized(source, group, [2 * s.value if is_larger else max(s.value // 2, 1) for s in group])
+
+
+def left_over(source, taken):
+    """Where the constructor takes no size: those of get_inputs that had to stay when others became odd."""
+    pure = constant_groups(source, False)[:1]
+    left = [s for group in pure for s in group if s.name not in taken and s.value % 4 == 0 and s.value >= 8]
+    return [left] if taken and left else []
 
 
 def sized(source, group, values):

@@ -18,7 +18,6 @@
 
 #define MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define CUBIN_BYTES_MAX ((int64_t)16 << 20)
-#define ENTRIES 4096      /* power of two */
 #define WALL_FACTOR 3     /* wall clock a compilation may take per CPU time left */
 
 struct entry {
@@ -27,14 +26,17 @@ struct entry {
 	bool is_running;
 };
 struct compile_cache {
-	struct entry entries[ENTRIES];
+	unsigned count;
+	struct entry *entries; /* (count) */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 };
 
-struct compile_cache *compile_cache_create(void)
+struct compile_cache *compile_cache_create(int entries)
 {
 	struct compile_cache *c = xcalloc(1, sizeof *c);
+	c->count = (unsigned)entries;
+	c->entries = xcalloc(c->count, sizeof *c->entries);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	return c;
@@ -43,7 +45,8 @@ struct compile_cache *compile_cache_create(void)
 void compile_cache_free(struct compile_cache *c)
 {
 	if (!c) return;
-	for (int i = 0; i < ENTRIES; i++) json_decref(c->entries[i].result);
+	for (unsigned i = 0; i < c->count; i++) json_decref(c->entries[i].result);
+	free(c->entries);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -66,7 +69,7 @@ static struct entry *slot(struct compile_cache *c, const struct sha256_hex *key)
 	unsigned at = 0;
 	for (int i = 0; i < 8; i++)
 		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &c->entries[at % ENTRIES];
+	return &c->entries[at % c->count];
 }
 
 static json_t *store_find(struct grading *g, const struct sha256_hex *key)

@@ -354,6 +354,6 @@ int audit_run(struct verify_shared *s, const struct task *task, json_t **out, st
 
 struct rebuild_cache *rebuild_cache_create(void);
 void rebuild_cache_free(struct rebuild_cache *c);
-struct compile_cache *compile_cache_create(void);
+struct compile_cache *compile_cache_create(int entries);
 void compile_cache_free(struct compile_cache *c);
 #endif
