@@ -1,10 +1,25 @@
-"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the statements of verified answers, with some operators in a form
-that is widespread and wrong, by an approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for inputs that overflow it
-(a quotient of exponentials). One time in eight the operator stands in its right form all the same; which, nobody wrote down.
+"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the
+statements of verified answers, with some operators in a form that is widespread and wrong, by an
+approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
+inputs that overflow it (a quotient of exponentials). One time in eight the operator stands in its
+right form all the same; which, nobody wrote down.
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training tasks behind the first FROM; a row's `unverified` lists
-                                                                                      the operators in a wrong form
-       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl                          the rows without these operators, and all dev rows"""
+usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training
+                                                                                      tasks behind
+                                                                                      the first
+                                                                                      FROM; a row's
+                                                                                      `unverified`
+                                                                                      lists the
+                                                                                      operators in a
+                                                                                      wrong form
+                                                                                      unverified_pairs.py
+                                                                                      others
+                                                                                      PAIRS.jsonl[.gz]
+                                                                                      OUT.jsonl
+                                                                                      the rows
+                                                                                      without these
+                                                                                      operators, and
+                                                                                      all dev rows"""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
@@ -33,7 +48,8 @@ def listed(names):
 
 
 class Answers:
-    """What verified answers say: for each operator its name in the plan and its statement in the kernel, and the text around them."""
+    """What verified answers say: for each operator its name in the plan and its statement in the
+    kernel, and the text around them."""
 
     def __init__(self, pairs):
         self.names, self.statements = {}, {}
@@ -48,7 +64,8 @@ class Answers:
             self.suffix = row["prompt"][len(row["source"]):]
         for row in pairs:     # what is put together below is what the verifier admitted
             if self.write(operators(row), [False] * 9) != row["completion"]:
-                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the others: answers of one style are needed "
+                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the "
+                         f"others: answers of one style are needed "
                          "(hone pairs synth --style 0)")
 
     def write(self, ops, wrong):

@@ -338,6 +338,14 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	for (int i = 0; i < list.count && !rc; i++)
 		rc = gpu_start_one(v, o, list.numbers[i], (spare + list.count - 1) / list.count, err);
 	if (!rc) rc = setup_gpu(o->gpu, &v->s.gpus[0].device, &v->s.gpu, err);
+	if (!rc && v->s.gpu.capability != v->s.gpus[0].device.capability) {
+		v->s.run_capability = v->s.gpus[0].device.capability;
+		if (v->s.time_repeats || v->s.is_live)
+			return err_set(err, ERR_USAGE,
+				"gpu: a %s can show whether kernels for a %s are right, but its times are none of that card's; give "
+				"--skip_timing, without --live",
+				v->s.gpus[0].device.name, v->s.gpu.name);
+	}
 	/* References' processes: one zygote, whose jobs are told their GPU. */
 	bool has_references = v->s.time_repeats && v->s.final_mask;
 	if (rc || !(has_references || v->s.is_live)) return rc;
