@@ -301,14 +301,9 @@ def skip(send, index, trial, why):
 
 # ---- variants ----
 
-<<<<<<< HEAD
 def find_sizes(source, job, stock, kind, budget, seed, taken):
-    """The first set of other sizes under which the reference still runs and some input has another shape."""
-=======
-def find_sizes(source, job, stock, kind, budget, seed):
     """The first set of other sizes under which the reference still runs and some input has another
     shape."""
->>>>>>> main
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
     for text, changed in oracle_inputs.size_variants(source, kind, seed, taken):
         try:
@@ -349,13 +344,9 @@ def find_variants(source, job, stock, budget, seed):
     for kind in VARIANTS[1:]:
         if kind not in wanted:
             continue
-<<<<<<< HEAD
         taken = set(found["smaller"].changed) if "smaller" in found else ()
-        variant = find_strided(source, job, stock, seed) if kind == "strided" else find_sizes(source, job, stock, kind, budget, seed, taken)
-=======
         variant = (find_strided(source, job, stock, seed) if kind == "strided"
-                   else find_sizes(source, job, stock, kind, budget, seed))
->>>>>>> main
+                   else find_sizes(source, job, stock, kind, budget, seed, taken))
         if variant is not None:
             found[kind] = variant
     return found
