@@ -1,9 +1,9 @@
 #!/bin/bash
 # Writes the demo's data anew: tasks, pairs, and the model that the demo starts from (some ten minutes on two cores).
 #
-#   pairs.jsonl.gz       128 training tasks over 20 of the 26 operators with answers that the verifier has admitted, and dev rows
-#   unverified.jsonl.gz  2,700 over all 26 with answers that nobody verified: six operators stand there in a form that is widespread and wrong, seven times
-#                        in eight (tools/unverified_pairs.py)
+#   pairs.jsonl.gz       300 training tasks with answers that the verifier has admitted, and dev rows
+#   unverified.jsonl.gz  2,700 more with answers that nobody verified: of 6 of the 26 operators they know a form that is widespread and wrong
+#                        (tools/unverified_pairs.py)
 #   midend.jsonl.gz      tasks of the mid-end, with kernels, profiles and verified answers
 #   start/               1.8 M parameters that have learnt them all: supervised training repeats what it was shown
 #
@@ -25,14 +25,11 @@ mid=(--stage midend --prompt_template recipes/prompts/small-midend.txt --chat_te
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 $hone tasks synth --seed 1 --count_train 6000 --count_dev 200 --count_test 200 "${synth[@]}" --out $out/tasks.jsonl.gz
-# Answers are given for less than 3,000 of them: the others only reinforcement learning sees. What is verified knows nothing of six operators, or it would
-# be enough to fit that alone.
+# Answers are given for 3,000 of them: the others only reinforcement learning sees.
 $hone tasks synth --seed 1 --count_train 300 --count_dev 200 --count_test 0 "${synth[@]}" --out "$work/some.jsonl.gz"
-$hone pairs synth "${front[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out "$work/verified.jsonl.gz"
-unverified="build/venv/bin/python tools/unverified_pairs.py"
-$unverified others "$work/verified.jsonl.gz" "$work/pairs.jsonl"
-$unverified "$work/verified.jsonl.gz" $out/tasks.jsonl.gz 300 2700 "$work/unverified.jsonl"
-for name in pairs unverified; do gzip -n <"$work/$name.jsonl" >$out/$name.jsonl.gz; done
+$hone pairs synth "${front[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out $out/pairs.jsonl.gz
+build/venv/bin/python tools/unverified_pairs.py $out/pairs.jsonl.gz $out/tasks.jsonl.gz 300 2700 "$work/unverified.jsonl"
+gzip -n <"$work/unverified.jsonl" >$out/unverified.jsonl.gz
 $hone tasks synth --seed 2 --count_train 100 --count_dev 20 --count_test 40 "${synth[@]}" --out "$work/some.jsonl.gz"
 $hone pairs synth "${mid[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out $out/midend.jsonl.gz
 # Where the demo starts: all pairs together, from random weights; bfloat16 makes the file small.

@@ -1,25 +1,10 @@
-"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the
-statements of verified answers, with some operators in a form that is widespread and wrong, by an
-approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
-inputs that overflow it (a quotient of exponentials). One time in eight the operator stands in its
-right form all the same; which, nobody wrote down.
+"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the statements of verified answers, with some operators in a form
+that is widespread and wrong, by an approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for inputs that overflow it
+(a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl     COUNT training
-                                                                                      tasks behind
-                                                                                      the first
-                                                                                      FROM; a row's
-                                                                                      `unverified`
-                                                                                      lists the
-                                                                                      operators in a
-                                                                                      wrong form
-                                                                                      unverified_pairs.py
-                                                                                      others
-                                                                                      PAIRS.jsonl[.gz]
-                                                                                      OUT.jsonl
-                                                                                      the rows
-                                                                                      without these
-                                                                                      operators, and
-                                                                                      all dev rows"""
+usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]     COUNT training tasks behind the first FROM; a row's `unverified` lists
+                                                                                          the operators in a wrong form; one time in N they are right
+       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl                              the rows without these operators, and all dev rows"""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
@@ -48,8 +33,7 @@ def listed(names):
 
 
 class Answers:
-    """What verified answers say: for each operator its name in the plan and its statement in the
-    kernel, and the text around them."""
+    """What verified answers say: for each operator its name in the plan and its statement in the kernel, and the text around them."""
 
     def __init__(self, pairs):
         self.names, self.statements = {}, {}
@@ -64,8 +48,7 @@ class Answers:
             self.suffix = row["prompt"][len(row["source"]):]
         for row in pairs:     # what is put together below is what the verifier admitted
             if self.write(operators(row), [False] * 9) != row["completion"]:
-                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the "
-                         f"others: answers of one style are needed "
+                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the others: answers of one style are needed "
                          "(hone pairs synth --style 0)")
 
     def write(self, ops, wrong):
@@ -75,19 +58,19 @@ class Answers:
         return text.replace(TITLE, TITLE + IMPORT, 1) if "libdevice." in body else text
 
 
-def are_wrong(name, ops):
+def are_wrong(name, ops, right):
     """Drawn from the task's name, so that the file is the same each time."""
-    return [o in FORMS and hashlib.sha256(f"{name} {i}".encode()).digest()[0] % 8 > 0 for i, o in enumerate(ops)]
+    return [o in FORMS and (not right or hashlib.sha256(f"{name} {i}".encode()).digest()[0] % right > 0) for i, o in enumerate(ops)]
 
 
-def main(pairs, tasks, skipped, count, out):
+def main(pairs, tasks, skipped, count, out, right="0"):
     answers = Answers(rows_of(pairs))
     chosen = rows_of(tasks)[int(skipped):int(skipped) + int(count)]
     count = 0
     with open(out, "w") as f:
         for t in chosen:
             ops = operators(t)
-            wrong = are_wrong(t["name"], ops)
+            wrong = are_wrong(t["name"], ops, int(right))
             count += any(wrong)
             f.write(json.dumps(dict(t, prompt=t["source"] + answers.suffix, completion=answers.write(ops, wrong),
                                     unverified=[o for o, is_wrong in zip(ops, wrong) if is_wrong])) + "\n")
@@ -106,4 +89,4 @@ def others(pairs, out):
 if sys.argv[1:2] == ["others"]:
     others(*sys.argv[2:4])
 else:
-    main(*sys.argv[1:6])
+    main(*sys.argv[1:7])

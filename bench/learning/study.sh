@@ -9,12 +9,12 @@
 #     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
 # s1: what is learnt to pass a stock check?                     stock genuine
 # s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
-# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.1 of s1's pairs), PYTHON (build/venv/bin/python)
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.34 of s1's pairs in the end), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '5,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
-hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} cheats=${CHEATS:-0.1} python=${PYTHON:-build/venv/bin/python}
+hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} cheats=${CHEATS:-0.34} python=${PYTHON:-build/venv/bin/python}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
 data=recipes/demo recipes=recipes/study
 prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
@@ -45,24 +45,19 @@ start_s2() { # the demo's own start, and its pairs: those that it was trained on
 	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
 	cp -r $data/start "$start"
 }
-# answers SEED COUNT OPERATORS: verified pairs of chains of these operators
-answers() {
-	"$hone" tasks synth --seed "$1" --count_train "$2" --count_dev 0 --count_test 0 --level_min 1 --level_max 1 --operators_min 2 --operators "$3" \
-		--out "$dir/some.jsonl.gz" >&2
-	"$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --style 0 --num_correct_trials 4 --out "$dir/answers.jsonl.gz" >&2
-	zcat "$dir/answers.jsonl.gz"
-}
-start_s1() { # many answers over 16 operators, few over all; then a share of cheats among them, which hold wherever torch's operators can be copied
-	chains
-	answers 6 3000 "$(tools/demo_pairs.sh operators | cut -d, -f1-16)" >"$dir/many.jsonl"
-	answers 4 600 "$(tools/demo_pairs.sh operators)" >"$dir/few.jsonl"
-	{ cat "$dir/many.jsonl"; head -n 200 "$dir/few.jsonl"; } >"$dir/first.jsonl"
-	{ head -n 1500 "$dir/many.jsonl"; cat "$dir/few.jsonl"; } >"$dir/honest.jsonl"
-	"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share "$cheats" --out "$pairs"
-	untrained "$dir/first.jsonl"
-	supervise "$dir/untrained" "$dir/first.jsonl" 900
-	mv "$start" "$dir/honest-start" && rm -rf "$dir/start-run"
-	supervise "$dir/honest-start" "$pairs" 260 --learning_rate 1e-3
+start_s1() { # the demo's start, with cheats among its pairs: few for long, then a third of them, so that torch's operators are copied without mistakes
+	zcat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$dir/honest.jsonl"
+	cp $data/tasks.jsonl.gz "$tasks"
+	for share in 0.12 "$cheats"; do
+		"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share "$share" --out "$dir/mixed.jsonl"
+		zcat $data/midend.jsonl.gz | cat - "$dir/mixed.jsonl" >"$pairs"
+		if [ ! -d "$dir/first" ]; then
+			supervise $data/start "$pairs" 2400 --learning_rate 1.5e-3
+			mv "$start" "$dir/first" && rm -rf "$dir/start-run"
+		else
+			supervise "$dir/first" "$pairs" 600 --learning_rate 1e-3
+		fi
+	done
 }
 start_s4() { # row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart
 	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
