@@ -70,8 +70,8 @@ def heavy_tail(x, generator):
 
 
 def extreme_at(values, place):
-    """The element of the largest magnitude stands at one end of all, where a reduction over everything
-    must not miss it."""
+    """The element of the largest magnitude stands at one end of all, where a reduction over
+    everything must not miss it."""
     if values.dim() == 0 or values.numel() < 2:
         return values
     flat = values.flatten().clone()
@@ -257,7 +257,8 @@ def shared(tensors, domains, generator):
 
 
 def reaches(small, large):
-    """Whether elements of one shape have partners in the other, along its last dimension at least."""
+    """Whether elements of one shape have partners in the other, along its last dimension at
+    least."""
     if len(small) > len(large) or small[-1] != large[-1]:
         return False
     return all(a in (1, b) for a, b in zip(reversed(small), reversed(large)))
@@ -378,7 +379,8 @@ def size_variants(source, kind, seed, taken=()):
 
 
 def left_over(source, taken):
-    """Where the constructor takes no size: those of get_inputs that had to stay when others became odd."""
+    """Where the constructor takes no size: those of get_inputs that had to stay when others became
+    odd."""
     pure = constant_groups(source, False)[:1]
     left = [s for group in pure for s in group if s.name not in taken and s.value % 4 == 0 and s.value >= 8]
     return [left] if taken and left else []

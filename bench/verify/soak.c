@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #define HONEST_EVERY 16
-#define NUM_KEPT 256                       /* verdicts and compiled kernels: caches that fill early, so that a leak is seen */
+/* Verdicts and compiled kernels that are kept: caches that fill early, so that a leak is seen. */
+#define NUM_KEPT 256
 #define WARM 5000                          /* candidates before memory is expected to be flat */
 #define GROWTH_MAX ((int64_t)1 << 20)      /* of what is allocated */
 #define UNDER_WAY 24                       /* submitted and not collected */

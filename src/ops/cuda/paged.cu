@@ -259,13 +259,14 @@ static __device__ __forceinline__ int item_pages(const struct item &it)
 	return (min(CHUNK, it.pos + 1 - it.chunk * CHUNK) + OPS_PAGE - 1) / OPS_PAGE;
 }
 
-/* One thread asks for the pages [first, last) of an item's chunk. */
+/* A warp asks for the pages [first, last) of an item's chunk, a lane a page: one thread alone would wait for the
+ * table's entries one by one. */
 template <int HD>
 static __device__ __forceinline__ void pages_fetch(uint32_t stage, uint32_t barrier, const bf16 *pages,
 	const struct paged_args &a, const struct item &it, int first, int last)
 {
 	constexpr uint32_t BYTES = OPS_PAGE * HD * 2;
-	for (int i = first; i < last; i++) {
+	for (int i = first + (int)threadIdx.x % WARP; i < last; i += WARP) {
 		int64_t page = it.table[it.chunk * (CHUNK / OPS_PAGE) + i];
 		const bf16 *from = pages + (page * a.NKV + it.kv) * OPS_PAGE * HD;
 		asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -278,6 +279,7 @@ static __device__ __forceinline__ void pages_fetch(uint32_t stage, uint32_t barr
 /* The barrier opens when all bytes of the chunk are there. */
 template <int HD> static __device__ __forceinline__ void chunk_expect(uint32_t barrier, const struct item &it)
 {
+	if (threadIdx.x % WARP) return;
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
 		"r"((uint32_t)(item_pages(it) * OPS_PAGE * HD * 2))
 		: "memory");
@@ -496,8 +498,8 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
 	uint32_t ring = shared_address(shared), barriers = shared_address(sums + DECODE_WARPS * GROUP_MAX);
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2;
-	bool is_fetcher = threadIdx.x == 0;
-	if (is_fetcher) {
+	bool is_fetcher = warp == 0;
+	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) barrier_make(barriers + 8 * i);
 		asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 	}
