@@ -1,11 +1,11 @@
 # The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
 # Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
-ROOMS := base field text tensor ops ranks model infer task policy train lint tape ttir cost vm sandbox runner prove clean verify agent eval rl store report cli
+ROOMS := base cost field text tensor ops ranks model infer task policy train lint tape ttir vm sandbox runner prove clean verify agent eval rl store report cli
 USES_base   :=
 USES_field  := base
 USES_text   := base
 USES_tensor := base
-USES_ops    := base tensor
+USES_ops    := base cost tensor
 USES_ranks  := base ops
 USES_model  := base tensor ops
 USES_infer  := base ops model

@@ -33,19 +33,24 @@ GOOD = f"{ROOT}/tests/known_good"
 EQUIVALENT = f"{ROOT}/tests/mutants/equivalent.json"
 FAMILIES = ("operator", "constant", "mask", "index", "dtype", "order", "statement", "name", "edge", "atomic")
 UNPROVED = ("dtype", "atomic")
-SWAPS = {ast.Add: ["-"], ast.Sub: ["+"], ast.Mult: ["+"], ast.Div: ["*"], ast.FloorDiv: ["%", "*"], ast.Mod: ["//"], ast.BitAnd: ["|"], ast.BitOr: ["&"],
-         ast.BitXor: ["|"], ast.LShift: [">>"], ast.RShift: ["<<"]}
-COMPARES = {ast.Lt: ["<=", ">"], ast.LtE: ["<", ">="], ast.Gt: [">=", "<"], ast.GtE: [">", "<="], ast.Eq: ["!="], ast.NotEq: ["=="]}
-POINTED = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg", "make_block_ptr", "make_tensor_descriptor")
-REDUCTIONS = ("max", "min", "sum", "argmax", "argmin", "cumsum", "sort", "reduce", "associative_scan", "softmax", "xor_sum")
+SWAPS = {ast.Add: ["-"], ast.Sub: ["+"], ast.Mult: ["+"], ast.Div: ["*"], ast.FloorDiv: ["%", "*"], ast.Mod: ["//"],
+         ast.BitAnd: ["|"], ast.BitOr: ["&"], ast.BitXor: ["|"], ast.LShift: [">>"], ast.RShift: ["<<"]}
+COMPARES = {ast.Lt: ["<=", ">"], ast.LtE: ["<", ">="], ast.Gt: [">=", "<"], ast.GtE: [">", "<="], ast.Eq: ["!="],
+            ast.NotEq: ["=="]}
+POINTED = ("load", "store", "atomic_add", "atomic_max", "atomic_min", "atomic_cas", "atomic_xchg", "make_block_ptr",
+           "make_tensor_descriptor")
+REDUCTIONS = ("max", "min", "sum", "argmax", "argmin", "cumsum", "sort", "reduce", "associative_scan", "softmax",
+              "xor_sum")
 HINTS = ("other", "num_stages", "num_warps", "loop_unroll_factor", "eviction_policy", "cache_modifier", "axis")
 # Functions that take the same arguments.
-CALLS = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "sum": "max", "exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log",
-         "sqrt": "exp", "rsqrt": "sqrt", "sin": "cos", "cos": "sin", "abs": "exp", "floor": "ceil", "ceil": "floor", "argmax": "argmin", "argmin": "argmax",
-         "tanh": "erf", "erf": "tanh", "sigmoid": "exp", "atomic_add": "atomic_max", "cumsum": "cumprod", "cumprod": "cumsum", "cdiv": "minimum",
-         "zeros_like": "ones_like"}
-DTYPES = {"float32": ["float16", "bfloat16"], "float16": ["bfloat16"], "bfloat16": ["float16"], "float64": ["float32"], "int32": ["int16", "uint8"],
-          "int64": ["int32", "int16"], "int8": ["uint8"], "uint8": ["int8"], "int16": ["int8"], "uint32": ["uint16"]}
+CALLS = {"maximum": "minimum", "minimum": "maximum", "max": "min", "min": "max", "sum": "max", "exp": "exp2",
+         "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "exp", "rsqrt": "sqrt", "sin": "cos", "cos": "sin",
+         "abs": "exp", "floor": "ceil", "ceil": "floor", "argmax": "argmin", "argmin": "argmax", "tanh": "erf",
+         "erf": "tanh", "sigmoid": "exp", "atomic_add": "atomic_max", "cumsum": "cumprod", "cumprod": "cumsum",
+         "cdiv": "minimum", "zeros_like": "ones_like"}
+DTYPES = {"float32": ["float16", "bfloat16"], "float16": ["bfloat16"], "bfloat16": ["float16"], "float64": ["float32"],
+          "int32": ["int16", "uint8"], "int64": ["int32", "int16"], "int8": ["uint8"], "uint8": ["int8"],
+          "int16": ["int8"], "uint32": ["uint16"]}
 TURNED = {":,None": "None, :", "None,:": ":, None"}
 WEAKER = {"acq_rel": "relaxed", "acquire": "relaxed", "release": "relaxed", "gpu": "cta", "sys": "cta"}
 
@@ -74,11 +79,13 @@ class Text:
         return self.data[a:b].decode()
 
     def kernels(self):
-        return [f for f in ast.walk(self.tree) if isinstance(f, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in f.decorator_list)]
+        return [f for f in ast.walk(self.tree)
+                if isinstance(f, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in f.decorator_list)]
 
 
 def name_of(call):
-    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    return (call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name)
+            else "")
 
 
 def edits(text):
@@ -114,7 +121,8 @@ def edits_of(text, node, parents, kernel, found):
         if type(node.op) in (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod) and left != right:
             found["order"].append((*span, f"(({right}) {sign[0] if sign else '-'} ({left}))"))
     elif isinstance(node, ast.AugAssign) and type(node.op) in (ast.Add, ast.Mult, ast.Sub):
-        found["operator"].append((*span, f"{text.of(node.target)} {'-=' if isinstance(node.op, ast.Add) else '+='} {text.of(node.value)}"))
+        found["operator"].append(
+            (*span, f"{text.of(node.target)} {'-=' if isinstance(node.op, ast.Add) else '+='} {text.of(node.value)}"))
         found["operator"].append((*span, f"{text.of(node.target)} = {text.of(node.value)}"))
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
         left, right = text.of(node.left), text.of(node.comparators[0])
@@ -126,9 +134,11 @@ def edits_of(text, node, parents, kernel, found):
         constant_edits(node.value, span, found)
     elif isinstance(node, ast.Call):
         call_edits(text, node, span, found, is_reduced(text, node, parents, kernel))
-    elif isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and name_of(node.iter) in ("range", "static_range"):
+    elif (isinstance(node, ast.For) and isinstance(node.iter, ast.Call)
+          and name_of(node.iter) in ("range", "static_range")):
         loop_edits(text, node.iter, found)
-    elif isinstance(node, ast.Subscript) and text.data[slice(*text.span(node.slice))].decode().strip("()").replace(" ", "") in TURNED:
+    elif (isinstance(node, ast.Subscript)
+          and text.data[slice(*text.span(node.slice))].decode().strip("()").replace(" ", "") in TURNED):
         found["order"].append((*text.span(node.slice), TURNED[text.of(node.slice).strip("()").replace(" ", "")]))
     elif isinstance(node, ast.Attribute) and node.attr in DTYPES and isinstance(node.value, ast.Name):
         found["dtype"] += [(*span, f"{node.value.id}.{other}") for other in DTYPES[node.attr]]
@@ -165,18 +175,23 @@ def constant_edits(value, span, found):
 
 def call_edits(text, node, span, found, is_reduced):
     name = name_of(node)
-    if name in CALLS and (not isinstance(node.func, ast.Attribute) or text.of(node.func.value) in ("tl", "tl.math", "libdevice", "math")):
+    if (name in CALLS and (not isinstance(node.func, ast.Attribute)
+                           or text.of(node.func.value) in ("tl", "tl.math", "libdevice", "math"))):
         a, b = text.span(node.func)
         found["operator"].append((a, b, text.of(node.func)[:-len(name)] + CALLS[name]))
     keywords = {k.arg: k for k in node.keywords}
-    everything = [text.of(a) for a in node.args] + [f"{k.arg}={text.of(k.value)}" if k.arg else f"**{text.of(k.value)}" for k in node.keywords]
+    everything = ([text.of(a) for a in node.args]
+                  + [f"{k.arg}={text.of(k.value)}" if k.arg else f"**{text.of(k.value)}" for k in node.keywords])
     if "mask" in keywords:
         mask = keywords["mask"].value
-        found["mask"].append((*text.span(mask), "None") if "other" not in keywords else (*text.span(mask), f"({text.of(mask)}) | True"))
-        for part in ([mask.left, mask.right] if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd) else []):
+        found["mask"].append((*text.span(mask), "None") if "other" not in keywords
+                             else (*text.span(mask), f"({text.of(mask)}) | True"))
+        for part in ([mask.left, mask.right] if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd)
+                     else []):
             found["mask"].append((*text.span(mask), text.of(part)))
     if "other" in keywords and is_reduced:
-        found["mask"] += [(*text.span(keywords["other"].value), v) for v in ("0.0", "1.0") if v != text.of(keywords["other"].value)]
+        found["mask"] += [(*text.span(keywords["other"].value), v)
+                          for v in ("0.0", "1.0") if v != text.of(keywords["other"].value)]
     if name.startswith("atomic_") and node.args:
         atomic_edits(text, node, name, keywords, everything, span, found)
     if name == "cdiv" and len(node.args) == 2:
@@ -184,7 +199,8 @@ def call_edits(text, node, span, found, is_reduced):
     if "boundary_check" in keywords:
         check = keywords["boundary_check"].value
         if isinstance(check, ast.Tuple):
-            found["mask"] += [(*text.span(check), f"({e.value},)") for e in check.elts if isinstance(e, ast.Constant) and len(check.elts) > 1]
+            found["mask"] += [(*text.span(check), f"({e.value},)")
+                              for e in check.elts if isinstance(e, ast.Constant) and len(check.elts) > 1]
         found["mask"].append((*text.span(check), "()"))
     if name == "trans" and len(node.args) == 1:
         found["order"].append((*span, text.of(node.args[0])))
@@ -216,7 +232,8 @@ def loop_edits(text, loop, found):
     first, end = ("0", arguments[0]) if len(arguments) == 1 else arguments[:2]
     step = arguments[2] if len(arguments) > 2 else "1"
     for a, b in ((first, f"({end}) - ({step})"), (first, f"({end}) + ({step})"), (f"({first}) + ({step})", end)):
-        found["edge"].append((*text.span(loop), f"{text.of(loop.func)}({', '.join([a, b, *([step] if len(arguments) > 2 else [])])})"))
+        found["edge"].append((*text.span(loop),
+                              f"{text.of(loop.func)}({', '.join([a, b, *([step] if len(arguments) > 2 else [])])})"))
 
 
 def atomic_edits(text, node, name, keywords, everything, span, found):
@@ -230,7 +247,8 @@ def atomic_edits(text, node, name, keywords, everything, span, found):
     if name in ("atomic_add", "atomic_max", "atomic_min") and len(node.args) >= 2:
         pointer, value = text.of(node.args[0]), text.of(node.args[1])
         mask = f", mask={text.of(keywords['mask'].value)}" if "mask" in keywords else ""
-        both = {"atomic_add": "{} + ({})", "atomic_max": "tl.maximum({}, {})", "atomic_min": "tl.minimum({}, {})"}[name].format(f"tl.load({pointer}{mask})", value)
+        both = {"atomic_add": "{} + ({})", "atomic_max": "tl.maximum({}, {})",
+                "atomic_min": "tl.minimum({}, {})"}[name].format(f"tl.load({pointer}{mask})", value)
         found["atomic"].append((*span, f"tl.store({pointer}, {both}{mask})"))
 
 
@@ -238,7 +256,8 @@ def other_masks(text, kernel, found):
     """Each access with the masks of the other ones, and with the next value of an edge."""
     masks = [k.value for c in ast.walk(kernel) if isinstance(c, ast.Call) for k in c.keywords if k.arg == "mask"]
     for mask in masks:
-        found["mask"] += [(*text.span(mask), other) for other in sorted({text.of(m) for m in masks}) if other != text.of(mask)]
+        found["mask"] += [(*text.span(mask), other) for other in sorted({text.of(m) for m in masks})
+                          if other != text.of(mask)]
         for node in ast.walk(mask):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Lt, ast.LtE)):
                 a, b = text.span(node.comparators[0])
@@ -250,8 +269,8 @@ def names(text, kernel, found):
     neighbours among the function's arguments of the same kind, or by a local that was written
     before it."""
     arguments = [a.arg for a in kernel.args.posonlyargs + kernel.args.args]
-    pointers = {n.id for c in ast.walk(kernel) if isinstance(c, ast.Call) and name_of(c) in POINTED and c.args for n in ast.walk(c.args[0])
-                if isinstance(n, ast.Name) and n.id in arguments and is_base(c.args[0], n)}
+    pointers = {n.id for c in ast.walk(kernel) if isinstance(c, ast.Call) and name_of(c) in POINTED and c.args
+                for n in ast.walk(c.args[0]) if isinstance(n, ast.Name) and n.id in arguments and is_base(c.args[0], n)}
     locals_at = {}
     for n in ast.walk(kernel):
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
@@ -276,7 +295,8 @@ def is_base(pointer, name):
 def meet(first, second):
     """Whether one of two statements writes what the other one uses."""
     used = [{n.id for n in ast.walk(s) if isinstance(n, ast.Name)} for s in (first, second)]
-    written = [{n.id for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} for s in (first, second)]
+    written = [{n.id for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+               for s in (first, second)]
     return bool(written[0] & used[1] or written[1] & used[0])
 
 
@@ -287,12 +307,16 @@ def statements(text, kernel, found):
             if not isinstance(block, list):
                 continue
             for first, second in zip(block, block[1:] + [None]):
-                if isinstance(first, (ast.Expr, ast.AugAssign, ast.Return, ast.If, ast.For)) and not isinstance(getattr(first, "value", None), ast.Constant):
+                if (isinstance(first, (ast.Expr, ast.AugAssign, ast.Return, ast.If, ast.For))
+                        and not isinstance(getattr(first, "value", None), ast.Constant)):
                     found["statement"].append((*text.span(first), "pass"))
-                elif isinstance(first, ast.Assign) and any(isinstance(n, ast.Name) and n.id == text.of(first.targets[0]) for n in ast.walk(first.value)):
-                    found["statement"].append((*text.span(first), "pass"))       # it changes a value that is there already
+                elif (isinstance(first, ast.Assign) and any(
+                        isinstance(n, ast.Name) and n.id == text.of(first.targets[0]) for n in ast.walk(first.value))):
+                    # it changes a value that is there already
+                    found["statement"].append((*text.span(first), "pass"))
                 simple = (ast.Assign, ast.AugAssign, ast.Expr)
-                if isinstance(first, simple) and isinstance(second, simple) and first.end_lineno < second.lineno and meet(first, second):
+                if (isinstance(first, simple) and isinstance(second, simple) and first.end_lineno < second.lineno
+                        and meet(first, second)):
                     a, b = text.span(first)[0], text.span(second)[1]
                     indent = "\n" + " " * first.col_offset
                     found["order"].append((a, b, text.of(second) + indent + text.of(first)))
@@ -348,8 +372,8 @@ def drawn(seed, cases, only=""):
 def grade(lines, threads, hidden_seed, out):
     """Verdicts of a list, appended to a file as they come. Paths in lists count from the
     repository's root, so that a list can be graded elsewhere."""
-    p = subprocess.Popen([f"{ROOT}/build/release/bench/verify/grade_list", str(threads), str(hidden_seed)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                         cwd=ROOT)
+    p = subprocess.Popen([f"{ROOT}/build/release/bench/verify/grade_list", str(threads), str(hidden_seed)],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     p.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
     p.stdin.close()
     with open(out, "a") as log:
@@ -362,7 +386,8 @@ def grade(lines, threads, hidden_seed, out):
 
 def is_stillborn(v):
     """No compiler takes it: no mutant."""
-    return v["verdict"] == "invalid" and v["stage"] in ("format", "static", "trace", "compile") and v["reason"] not in ("nondeterministic", "data-dependent")
+    return (v["verdict"] == "invalid" and v["stage"] in ("format", "static", "trace", "compile")
+            and v["reason"] not in ("nondeterministic", "data-dependent"))
 
 
 def results(out):
@@ -384,8 +409,8 @@ def batch(o, source, known, count):
             continue
         with open(f"{o.out}/sources/{number}.py", "w") as f:
             f.write(text)
-        lines.append({"id": str(number), "number": number, "case": case, "family": family, "line": line, "task": f"tests/known_good/{case}/task.py",
-                      "candidate": f"{folder}/sources/{number}.py"})
+        lines.append({"id": str(number), "number": number, "case": case, "family": family, "line": line,
+                      "task": f"tests/known_good/{case}/task.py", "candidate": f"{folder}/sources/{number}.py"})
         if len(lines) >= count:
             break
     return lines
@@ -408,7 +433,8 @@ def run(o, cases):
 
 
 def again(o):
-    lines = [{k: v for k, v in r.items() if k != "verdict"} for r in results(o.out).values() if r["verdict"]["verdict"] in ("genuine", "infra")]
+    lines = [{k: v for k, v in r.items() if k != "verdict"}
+             for r in results(o.out).values() if r["verdict"]["verdict"] in ("genuine", "infra")]
     same = same_ptx([r for r in results(o.out).values() if r["verdict"]["verdict"] == "genuine"], o.out)
     lines = [line for line in lines if line["number"] not in same]
     grade(lines, o.threads, o.hidden, f"{o.out}/verdicts.jsonl")
@@ -449,7 +475,8 @@ class Compiler:
         return bare(self.compiler.result(dict(job, arch=90, shared_bytes=232448, want_ptx=True))["ptx"])
 
     def is_same(self, r):
-        mine, original = (self.launches(f"{ROOT}/{r['task']}", path) for path in (f"{ROOT}/{r['candidate']}", f"{GOOD}/{r['case']}/candidate.py"))
+        mine, original = (self.launches(f"{ROOT}/{r['task']}", path)
+                          for path in (f"{ROOT}/{r['candidate']}", f"{GOOD}/{r['case']}/candidate.py"))
         return bool(mine) and mine == original
 
     def close(self):
@@ -488,8 +515,8 @@ def proved(survivors, out, threads):
 
 
 def prove(r):
-    p = subprocess.run([f"{ROOT}/build/release/hone", "prove", "--json", "--seed", "1", "--task", f"{ROOT}/{r['task']}", "--candidate", f"{ROOT}/{r['candidate']}"],
-                       capture_output=True, text=True)
+    p = subprocess.run([f"{ROOT}/build/release/hone", "prove", "--json", "--seed", "1", "--task", f"{ROOT}/{r['task']}",
+                        "--candidate", f"{ROOT}/{r['candidate']}"], capture_output=True, text=True)
     return json.loads(p.stdout)["answer"] if p.stdout.startswith("{") else "error"
 
 
@@ -501,7 +528,8 @@ def written(r, arguments):
 
 def changed(r):
     """The lines of a mutant that its original does not have."""
-    old, new = open(f"{GOOD}/{r['case']}/candidate.py").read().splitlines(), open(f"{ROOT}/{r['candidate']}").read().splitlines()
+    old, new = (open(f"{GOOD}/{r['case']}/candidate.py").read().splitlines(),
+                open(f"{ROOT}/{r['candidate']}").read().splitlines())
     return [d[2:].strip() for d in difflib.ndiff(old, new) if d.startswith("+ ")]
 
 
@@ -518,7 +546,8 @@ def judged(o):
         v, argument = r["verdict"], None
         if v["verdict"] == "genuine":
             argument = written(r, arguments)
-            r["how"] = "equal PTX" if r["number"] in same else "argument" if argument else "proof" if r["number"] in proofs else "survived"
+            r["how"] = ("equal PTX" if r["number"] in same else "argument" if argument else "proof"
+                        if r["number"] in proofs else "survived")
             r["readers"] = argument["readers"] if argument else 0
         else:
             r["how"] = "infra" if v["verdict"] == "infra" else f"{v['verdict']}/{v['reason']}"
@@ -537,23 +566,30 @@ def counts(mine):
 
 def table(o):
     mutants, stillborn = judged(o)
-    say(f"seed {o.seed}, hidden inputs of seed {o.hidden}: {len(mutants)} mutants of {len({r['case'] for r in mutants})} kernels' candidates; "
+    say(f"seed {o.seed}, hidden inputs of seed {o.hidden}: {len(mutants)} mutants of "
+        f"{len({r['case'] for r in mutants})} kernels' candidates; "
         f"{stillborn} more were no mutants (Triton or ptxas refuse them)\n")
-    say("| family | mutants | equal PTX | proved | written argument | killed | survive | KernelBench's check passes of the killed | fails | not reached |")
+    say("| family | mutants | equal PTX | proved | written argument | killed | survive | KernelBench's check passes "
+        "of the killed | fails | not reached |")
     say("|---|---|---|---|---|---|---|---|---|---|")
     for family in FAMILIES + ("all",):
         mine = [r for r in mutants if family in ("all", r["family"])]
+        if not mine:
+            continue
         how = [sum(r["how"] == name for r in mine) for name in SHOWN]
         killed, *says = counts(mine)
-        say("| " + " | ".join(str(x) for x in [family, len(mine), *how, killed, sum(r["how"] == "survived" for r in mine), *says]) + " |")
+        say("| " + " | ".join(str(x) for x in [family, len(mine), *how, killed,
+                                               sum(r["how"] == "survived" for r in mine), *says]) + " |")
     say("\n| killed as | mutants | KernelBench's check passes | fails | not reached |")
     say("|---|---|---|---|---|")
-    for reason in sorted({r["how"] for r in mutants if "/" in r["how"]}, key=lambda h: -sum(r["how"] == h for r in mutants)):
+    for reason in sorted({r["how"] for r in mutants if "/" in r["how"]},
+                         key=lambda h: -sum(r["how"] == h for r in mutants)):
         say("| " + " | ".join(str(x) for x in [reason, *counts([r for r in mutants if r["how"] == reason])]) + " |")
     totals(mutants)
     for r in mutants:
         if r["how"] in ("survived", "infra", "proof"):
-            say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['how']}; KernelBench's check: {r['verdict']['kernelbench']['correctness']}")
+            say(f"\n{r['number']} {r['case']} ({r['family']}, line {r['line']}): {r['how']}; KernelBench's check: "
+                f"{r['verdict']['kernelbench']['correctness']}")
             say("\n".join("  + " + line for line in changed(r)))
 
 
@@ -561,9 +597,11 @@ def totals(mutants):
     killed, infra, of = counts(mutants)[0], sum(r["how"] == "infra" for r in mutants), len(mutants)
     for name, shown in (("proofs counted", SHOWN), ("without proofs", ("equal PTX", "argument"))):
         differ = sum(r["how"] not in shown for r in mutants)
-        say(f"\n{killed} of {differ} that differ ({name}) are killed: {100 * killed / max(differ, 1):.2f} %; infra {infra}")
+        say(f"\n{killed} of {differ} that differ ({name}) are killed: {100 * killed / max(differ, 1):.2f} %; infra "
+            f"{infra}")
     read = [r["readers"] for r in mutants if r["how"] == "argument"]
-    say(f"written arguments: {len(read)}, {100 * len(read) / max(of, 1):.1f} % of the mutants, {sum(n > 1 for n in read)} of them read by a second person")
+    say(f"written arguments: {len(read)}, {100 * len(read) / max(of, 1):.1f} % of the mutants, "
+        f"{sum(n > 1 for n in read)} of them read by a second person")
     passed = sum(r["verdict"]["kernelbench"]["correctness"] is True for r in mutants if r["how"] not in SHOWN)
     say(f"KernelBench's check passes {passed} of the {sum(r['how'] not in SHOWN for r in mutants)} that differ")
 
@@ -592,7 +630,8 @@ def main():
     o.out = os.path.abspath(o.out)
     if o.list:
         with open(o.list, "w") as f:
-            f.writelines(json.dumps(line) + "\n" for line in batch(o, drawn(o.seed, cases, o.family), results(o.out), o.count))
+            f.writelines(json.dumps(line) + "\n"
+                         for line in batch(o, drawn(o.seed, cases, o.family), results(o.out), o.count))
         return
     if o.again:
         again(o)

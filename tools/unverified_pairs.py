@@ -1,10 +1,14 @@
-"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the statements of verified answers, with some operators in a form
-that is widespread and wrong, by an approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for inputs that overflow it
-(a quotient of exponentials).
+"""Pairs as they are collected where nobody verifies: answers to tasks, put together from the
+statements of verified answers, with some operators in a form that is widespread and wrong, by an
+approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
+inputs that overflow it (a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]     COUNT training tasks behind the first FROM; a row's `unverified` lists
-                                                                                          the operators in a wrong form; one time in N they are right
-       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl                              the rows without these operators, and all dev rows"""
+    unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]
+    unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl
+
+The first answers COUNT training tasks behind the first FROM; a row's `unverified` lists the operators
+in a wrong form, and one time in N they are right. The second keeps the rows without these operators,
+and all dev rows."""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
@@ -33,7 +37,8 @@ def listed(names):
 
 
 class Answers:
-    """What verified answers say: for each operator its name in the plan and its statement in the kernel, and the text around them."""
+    """What verified answers say: for each operator its name in the plan and its statement in the
+    kernel, and the text around them."""
 
     def __init__(self, pairs):
         self.names, self.statements = {}, {}
@@ -48,7 +53,8 @@ class Answers:
             self.suffix = row["prompt"][len(row["source"]):]
         for row in pairs:     # what is put together below is what the verifier admitted
             if self.write(operators(row), [False] * 9) != row["completion"]:
-                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the others: answers of one style are needed "
+                sys.exit(f"{row['name']}: a verified answer is not plan and chain of statements in the form of the "
+                         f"others: answers of one style are needed "
                          "(hone pairs synth --style 0)")
 
     def write(self, ops, wrong):
@@ -60,7 +66,8 @@ class Answers:
 
 def are_wrong(name, ops, right):
     """Drawn from the task's name, so that the file is the same each time."""
-    return [o in FORMS and (not right or hashlib.sha256(f"{name} {i}".encode()).digest()[0] % right > 0) for i, o in enumerate(ops)]
+    drawn = lambda i: hashlib.sha256(f"{name} {i}".encode()).digest()[0]
+    return [o in FORMS and (not right or drawn(i) % right > 0) for i, o in enumerate(ops)]
 
 
 def main(pairs, tasks, skipped, count, out, right="0"):

@@ -38,3 +38,18 @@ test-gpu: bundle-gpu ## the tests on this machine's GPU; no GPU is a failure
 .PHONY: sanitize-gpu
 sanitize-gpu: bundle-gpu ## the CUDA launcher's own kernels under compute-sanitizer (of the CUDA toolkit, in PATH)
 	@for tool in memcheck racecheck initcheck; do compute-sanitizer --tool $$tool --error-exitcode 9 $(GPU_BUNDLE)/moves 0 20 1 || exit 1; done
+
+# A checkout of KernelBench is the user's to name: KERNELBENCH=FOLDER. What it runs of the candidates has no sandbox.
+GPU_PYTHON := $(or $(HONE_PYTHON),$(VENV)/bin/python)
+.PHONY: audit-gpu stock-check live-gpu
+audit-gpu: setup ## all tasks of a KernelBench checkout (KERNELBENCH=FOLDER) on this machine's GPU at their own sizes: a table (minutes)
+	@test -n "$(KERNELBENCH)" || { echo 'make audit-gpu KERNELBENCH=FOLDER: a checkout of KernelBench is needed'; exit 2; }
+	@$(GPU_PYTHON) bench/verify/audit_gpu.py run "$(KERNELBENCH)" --out build/audit_gpu.jsonl
+	@$(GPU_PYTHON) bench/verify/audit_gpu.py table build/audit_gpu.jsonl
+stock-check: bundle-gpu ## KernelBench's own check beside hone's verdicts over the honest kernels and the exploits (KERNELBENCH=FOLDER): tables (minutes)
+	@test -n "$(KERNELBENCH)" || { echo 'make stock-check KERNELBENCH=FOLDER: a checkout of KernelBench is needed'; exit 2; }
+	@for f in known_good exploits; do HONE_PYTHON=$(GPU_PYTHON) $(GPU_BUNDLE)/corpus cuda:0 full tests/$$f build/stock_$$f.jsonl 0 untimed | tail -n 2; done
+	@$(GPU_PYTHON) bench/verify/stock_check.py run --kernelbench "$(KERNELBENCH)" --out build/stock.jsonl --trials 20 tests/known_good tests/exploits
+	@for what in table runs; do $(GPU_PYTHON) bench/verify/stock_check.py $$what build/stock.jsonl build/stock_known_good.jsonl build/stock_exploits.jsonl; done
+live-gpu: bundle-gpu ## the honest kernels' files run for real on this machine's GPU: each gives what its tape gave (a minute)
+	@HONE_PYTHON=$(GPU_PYTHON) $(GPU_BUNDLE)/corpus cuda:0 full tests/known_good build/live_known_good.jsonl 0 untimed live | grep -v '^ok'

@@ -145,7 +145,10 @@ def compile_ttir(job, folder):
         raise CompileFault("out-of-resources",
                            f"out of resource: shared memory, required {shared}, hardware limit {most}. "
                            "Reducing block sizes or num_stages may help.", shared)
-    cubin, log = assemble(module, target.arch, folder, ([] if options.enable_fp_fusion else ["--fmad=false"]) + words)
+    more = ([] if options.enable_fp_fusion else ["--fmad=false"]) + words
+    cubin, log = assemble(module, target.arch, folder, more)
+    if "run_arch" in job:   # figures are the card's, the binary is for the device that stands for it
+        cubin, _ = assemble(module, int(job["run_arch"]), folder, more)
     result = {
         "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin),
         "registers": found(log, r"Used (\d+) registers"),

@@ -1,8 +1,10 @@
 """emit: the program on a tape as a Python module of its own (`hone verify --emit`).
 
-What is delivered is what was judged: kernels from the candidate's text as syntax trees (rebuild.py reads them the same way), the launches, fills, copies, streams
-and events of the tape, and nothing else of the candidate's host code. The module works for exactly the shapes, strides, dtypes, constructor arguments and mode that
-were traced, one entry of its table a tape, and raises for any other. Its parameters are made by the task's own reference, so that they are the seed's.
+What is delivered is what was judged: kernels from the candidate's text as syntax trees (rebuild.py
+reads them the same way), the launches, fills, copies, streams and events of the tape, and nothing
+else of the candidate's host code. The module works for exactly the shapes, strides, dtypes,
+constructor arguments and mode that were traced, one entry of its table a tape, and raises for any
+other. Its parameters are made by the task's own reference, so that they are the seed's.
 """
 import ast
 import copy
@@ -15,18 +17,20 @@ import rebuild
 from rebuild import COMPILER_OPTIONS, Unsupported
 from tracer_ttir import written_arguments
 
-DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "i1": "bool", "u1": "bool",
-          "int1": "bool"}
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64", "fp8e4nv": "float8_e4m3fn",
+          "fp8e5": "float8_e5m2", "i1": "bool", "u1": "bool", "int1": "bool"}
 DTYPES.update({f"i{n}": f"int{n}" for n in (8, 16, 32, 64)})
 DTYPES.update({f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)})
-SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2}
-DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "warp_size": 32, "maxnreg": None, "enable_fp_fusion": True, "enable_reflect_ftz": True,
-            "launch_cooperative_grid": False, "launch_pdl": False, "default_dot_input_precision": "tf32", "debug": False, "sanitize_overflow": True}
+SIZES = {"float64": 8, "int64": 8, "uint64": 8, "float32": 4, "int32": 4, "uint32": 4, "float16": 2, "bfloat16": 2,
+         "int16": 2, "uint16": 2}
+DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "warp_size": 32, "maxnreg": None, "enable_fp_fusion": True,
+            "enable_reflect_ftz": True, "launch_cooperative_grid": False, "launch_pdl": False,
+            "default_dot_input_precision": "tf32", "debug": False, "sanitize_overflow": True}
 
 HEAD = '''"""{title}
 
-Written by hone from a tape that was judged genuine. It runs for exactly the shapes, strides, types, constructor arguments and mode that were judged, and raises for
-any other."""
+Written by hone from a tape that was judged genuine. It runs for exactly the shapes, strides, types,
+constructor arguments and mode that were judged, and raises for any other."""
 import base64
 import collections as _collections
 import importlib as _importlib
@@ -94,6 +98,37 @@ def _get(module, name):
     return module
 
 '''
+# The module's class, behind its table of entries: its constructor, parameters as the reference
+# makes them where there are any, and forward, which finds the entry that fits.
+CLASS = '''class ModelNew(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        found = str((list(args), kwargs))
+        self.entries = [i for i, what in enumerate(_TABLE) if what['arguments'] == found]
+        if not self.entries:
+            known = [what['arguments'] for what in _TABLE]
+            raise ValueError(f"made for the constructor arguments {known}, found {found}")'''
+PARAMETERS = '''        space = {'__name__': 'task'}
+        exec(_TASK, space)
+        reference = space['Model'](*args, **kwargs)
+        given = dict(reference.named_parameters(remove_duplicate=False))
+        given.update(reference.named_buffers(remove_duplicate=False))
+        given = {name: t.detach().clone() for name, t in given.items()}'''
+FORWARD = '''        self.train(_TABLE[self.entries[0]]['training'])
+
+    def forward(self, *args, **kwargs):
+        for i in self.entries:
+            what = _TABLE[i]
+            if set(kwargs) != set(what['names']) or self.training != what['training']:
+                continue
+            tensors, others = _leaves([args, [kwargs[name] for name in what['names']]], [], [])
+            found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]
+            is_same = found == what['inputs'] and others == what['others']
+            if is_same and all(t.is_cuda for t in tensors):
+                return getattr(self, f'_forward_{i}')(tensors)
+        known = [_TABLE[i] for i in self.entries]
+        raise ValueError(f'made for the inputs and modes {known} on CUDA alone')
+'''
 
 
 ALLOCATOR = """
@@ -144,19 +179,22 @@ class Emitter:
         if kind == "namedtuple_class":
             return f"_collections.namedtuple({rest[0]!r}, {rest[1]!r})"
         if kind == "namedtuple":
-            return f"_collections.namedtuple({rest[0]!r}, {rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})"
+            return (f"_collections.namedtuple({rest[0]!r}, "
+                    f"{rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})")
         if kind == "module":
             return f"_importlib.import_module({rest[0]!r})"
         if kind == "library":
             return f"getattr(_importlib.import_module({rest[0]!r}), {rest[1]!r})"
         if kind == "names":
-            return f"_module({rest[0]!r}, {', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})"
+            return (f"_module({rest[0]!r}, "
+                    f"{', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})")
         if kind == "function":
             return names(rest[0])
         raise Unsupported("a kernel uses a value that is no constant")
 
     def function(self, recipe, index):
-        """The name under which a function stands in the module; its factory is written at the first use."""
+        """The name under which a function stands in the module; its factory is written at the first
+        use."""
         entry = recipe["functions"][index]
         names = lambda i: self.function(recipe, i)
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
@@ -164,11 +202,14 @@ class Emitter:
             raise Unsupported(f"function {entry['name']} cannot be emitted")
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
-        lines = [f"{name} = {self.value(v, names)}" for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
+        lines = [f"{name} = {self.value(v, names)}"
+                 for name, v in sorted(entry["names"].items()) if name in needed and v[0] != "unknown"]
         positions = len(node.args.args) - len(node.args.defaults)
-        # Triton evaluates a default where the kernel stands: a number is one there too, another value has a name.
+        # Triton evaluates a default where the kernel stands: a number is one there too, another
+        # value has a name.
         lines += [f"_default_{i} = {self.value(v, names)}" for i, v in enumerate(entry["defaults"]) if not is_plain(v)]
-        plain = lambda i, v: ast.parse(self.value(v, names), mode="eval").body if is_plain(v) else ast.Name(f"_default_{i}")
+        plain = lambda i, v: ast.parse(self.value(v, names),
+                                       mode="eval").body if is_plain(v) else ast.Name(f"_default_{i}")
         node.args.defaults = [plain(i, v) for i, v in enumerate(entry["defaults"])] if positions >= 0 else []
         node.decorator_list = [self.decorator(node, entry)]
         lines.append(ast.unparse(ast.fix_missing_locations(node)))
@@ -183,8 +224,9 @@ class Emitter:
         """triton.jit with what the text's own decorator says about specialisation."""
         if entry["kind"] == "constexpr":
             return ast.parse("_triton.constexpr_function", mode="eval").body
-        keywords = [k for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords
-                    if k.arg in ("do_not_specialize", "do_not_specialize_on_alignment", "noinline") and is_literal(k.value)]
+        keywords = [k for d in node.decorator_list if isinstance(d, ast.Call)
+                    for k in d.keywords if k.arg in ("do_not_specialize", "do_not_specialize_on_alignment", "noinline")
+                    and is_literal(k.value)]
         call = ast.parse("_triton.jit", mode="eval").body
         return ast.Call(call, [], keywords) if keywords else call
 
@@ -208,7 +250,8 @@ class Emitter:
             return self.runtime(kind, next(given))
 
         args = [f"{parameter}={argument(kind, (i,))}" for i, (parameter, kind) in enumerate(recipe["signature"])]
-        options = [f"{k}={literal(v)}" for k, v in sorted(recipe["options"].items()) if k in COMPILER_OPTIONS and k in DEFAULTS and v != DEFAULTS[k]]
+        options = [f"{k}={literal(v)}" for k, v in sorted(recipe["options"].items())
+                   if k in COMPILER_OPTIONS and k in DEFAULTS and v != DEFAULTS[k]]
         if "ptx_options" in kernel:
             options.append(f"ptx_options={kernel['ptx_options']!r}")
         return f"{name}[{tuple(row['grid'])!r}]({', '.join(args + options)})"
@@ -217,7 +260,8 @@ class Emitter:
         if "descriptor" in arg:
             d = arg["descriptor"]
             v = d["view"]
-            return f"TensorDescriptor({self.view(v)}, {v['shape']!r}, {v['stride']!r}, {d['block']!r}, padding={d['padding']!r})"
+            return (f"TensorDescriptor({self.view(v)}, {v['shape']!r}, {v['stride']!r}, {d['block']!r}, "
+                    f"padding={d['padding']!r})")
         if "buffer" in arg:
             dtype = DTYPES[kind.lstrip("*").removeprefix("k")]
             return f"_view(b{arg['buffer']}, {arg['offset']}, torch.{dtype}, (1,), (1,))"
@@ -226,7 +270,8 @@ class Emitter:
         return repr(bool(arg["int"])) if kind in ("i1", "u1") else repr(arg["int"])
 
     def view(self, v):
-        return f"_view(b{v['buffer']}, {v['offset']}, torch.{v['dtype']}, {tuple(v['shape'])!r}, {tuple(v['stride'])!r})"
+        return (f"_view(b{v['buffer']}, {v['offset']}, torch.{v['dtype']}, {tuple(v['shape'])!r}, "
+                f"{tuple(v['stride'])!r})")
 
     def row(self, row):
         stream = row.get("stream", 0)
@@ -255,13 +300,16 @@ class Emitter:
         return [arg["buffer"] for i, arg in enumerate(row["args"]) if i in indices and "buffer" in arg]
 
     def streams(self):
-        """The tape's streams, and the temporaries of this call that more than the current one uses: their memory may not go to others too early."""
+        """The tape's streams, and the temporaries of this call that more than the current one uses:
+        their memory may not go to others too early."""
         rows = self.tape["rows"]
         used = sorted({row.get("stream", 0) for row in rows})
         if used == [0] or not used:
             return [], []
-        made = [f"s{n} = torch.cuda.current_stream()" if n == 0 else f"s{n} = torch.cuda.Stream()" for n in sorted({0, *used})]
-        kept = sorted({(b, row["stream"]) for row in rows if row.get("stream") for b in buffers_of(row) if self.tape["buffers"][b]["kind"] == "temp"})
+        made = [f"s{n} = torch.cuda.current_stream()" if n == 0 else f"s{n} = torch.cuda.Stream()"
+                for n in sorted({0, *used})]
+        kept = sorted({(b, row["stream"]) for row in rows if row.get("stream")
+                       for b in buffers_of(row) if self.tape["buffers"][b]["kind"] == "temp"})
         return made, [f"b{b}.record_stream(s{n})" for b, n in kept]
 
     # ---- the module ----
@@ -300,7 +348,8 @@ class Emitter:
                     return v["dtype"]
             if row["op"] != "launch":
                 continue
-            kinds = [k for k in flat_kinds(json.loads(self.tape["kernels"][row["kernel"]]["source"])["signature"]) if k != "constexpr"]
+            kinds = [k for k in flat_kinds(json.loads(self.tape["kernels"][row["kernel"]]["source"])["signature"])
+                     if k != "constexpr"]
             for kind, arg in zip(kinds, row["args"]):
                 view = arg.get("descriptor", {}).get("view")
                 if view and view["buffer"] == buffer and fits(view["dtype"]):
@@ -310,14 +359,17 @@ class Emitter:
         return "uint8"
 
     def draws(self, job):
-        """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of both."""
+        """By row: a copy out of what the reference draws is the candidate's own draw, the n-th of
+        both."""
         tensors, others, made = [], [], {}
         leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
         for row in self.tape["rows"]:
             source = self.tape["buffers"][row["src"]["buffer"]] if row["op"] == "copy" else {}
             number = source.get("input", -1) - len(tensors) if source.get("kind") == "input" else -1
             if number >= 0:
-                made[id(row)] = f"b{row['dst']['buffer']} = _flat({draw(job['draws'][number])}, {self.tape['buffers'][row['dst']['buffer']]['bytes']})"
+                made[id(row)] = (
+                    f"b{row['dst']['buffer']} = _flat({draw(job['draws'][number])}, "
+                    f"{self.tape['buffers'][row['dst']['buffer']]['bytes']})")
         return made
 
     def entry(self, number, job):
@@ -328,14 +380,17 @@ class Emitter:
         streams, kept = self.streams()
         tensors, others = [], []
         leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
-        about = {"arguments": str((arguments_of(job["init_args"]), {k: arguments_of(v) for k, v in job.get("init_kwargs", {}).items()})),
-                 "inputs": [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors], "others": [str(o) for o in others],
-                 "names": list(job.get("input_kwargs", {})), "training": bool(job["training"])}
+        about = {"arguments": str((arguments_of(job["init_args"]),
+                                   {k: arguments_of(v) for k, v in job.get("init_kwargs", {}).items()})),
+                 "inputs": [(tuple(t["shape"]), tuple(t["stride"]), f"torch.{t['dtype']}") for t in tensors],
+                 "others": [str(o) for o in others], "names": list(job.get("input_kwargs", {})),
+                 "training": bool(job["training"])}
         made_by_draws = {text.split(" = ")[0] for text in drawn.values()}
         used = [line for line in used if line.split(" = ")[0] not in made_by_draws and not is_draw(line, len(tensors))]
         outputs = [self.view(v) for v in self.tape["outputs"]]
         result = outputs[0] if not self.tape["tuple"] else "(" + "".join(o + ", " for o in outputs) + ")"
-        method = [f"    def _forward_{number}(self, tensors):"] + [f"        {line}" for line in used + streams + rows + kept]
+        method = ([f"    def _forward_{number}(self, tensors):"]
+                  + [f"        {line}" for line in used + streams + rows + kept])
         return about, made, method + [f"        return {result}", ""]
 
     def module(self):
@@ -349,29 +404,14 @@ class Emitter:
             if any(row.get("allocator") for row in self.tape["rows"]) and ALLOCATOR not in self.out:
                 self.out.append(ALLOCATOR)
         has_params = [any(line.startswith("_put") and "given[" in line for line in lines) for lines in made]
-        body = ["\n# What each entry was judged for.", "_TABLE = ["] + [f"    {what!r}," for what in about] + ["]",
-                f"_TASK = {self.job['task'] if any(has_params) else ''!r}\n", "",
-                "class ModelNew(nn.Module):", "    def __init__(self, *args, **kwargs):", "        super().__init__()",
-                "        found = str((list(args), kwargs))",
-                "        self.entries = [i for i, what in enumerate(_TABLE) if what['arguments'] == found]",
-                "        if not self.entries:",
-                "            raise ValueError(f\"made for the constructor arguments {[what['arguments'] for what in _TABLE]}, found {found}\")"]
+        task = self.job["task"] if any(has_params) else ""
+        body = ["\n# What each entry was judged for.", "_TABLE = [", *(f"    {what!r}," for what in about), "]",
+                f"_TASK = {task!r}\n\n", CLASS]
         if any(has_params):
-            body += ["        space = {'__name__': 'task'}", "        exec(_TASK, space)", "        reference = space['Model'](*args, **kwargs)",
-                     "        given = {**dict(reference.named_parameters(remove_duplicate=False)), **dict(reference.named_buffers(remove_duplicate=False))}",
-                     "        given = {name: t.detach().clone() for name, t in given.items()}"]
+            body.append(PARAMETERS)
         for number, lines in enumerate(made):
             body += [f"        if {number} in self.entries:"] * bool(lines) + [f"            {line}" for line in lines]
-        body += ["        self.train(_TABLE[self.entries[0]]['training'])", "", "    def forward(self, *args, **kwargs):",
-                 "        for i in self.entries:",
-                 "            what = _TABLE[i]",
-                 "            if set(kwargs) != set(what['names']) or self.training != what['training']:",
-                 "                continue",
-                 "            tensors, others = _leaves([args, [kwargs[name] for name in what['names']]], [], [])",
-                 "            found = [(tuple(t.shape), tuple(t.stride()), str(t.dtype)) for t in tensors]",
-                 "            if found == what['inputs'] and others == what['others'] and all(t.is_cuda for t in tensors):",
-                 "                return getattr(self, f'_forward_{i}')(tensors)",
-                 "        raise ValueError(f'made for the inputs and modes {[_TABLE[i] for i in self.entries]} on CUDA alone')", ""]
+        body.append(FORWARD)
         return "\n".join(self.out + body + methods).rstrip("\n") + "\n"
 
 
@@ -382,7 +422,8 @@ def is_draw(line, tensors):
 
 
 def draw(t):
-    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the reference."""
+    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the
+    reference."""
     if t.get("drawn") not in ("randn", "rand"):
         raise Unsupported("the task's forward draws random numbers of another distribution than randn and rand")
     return f"torch.{t['drawn']}({tuple(t['shape'])!r}, dtype=torch.{t['dtype']}, device='cuda')"
@@ -391,7 +432,8 @@ def draw(t):
 def buffers_of(row):
     """The buffers that a row touches."""
     if row["op"] == "launch":
-        return [arg["descriptor"]["view"]["buffer"] if "descriptor" in arg else arg["buffer"] for arg in row["args"] if "descriptor" in arg or "buffer" in arg]
+        return [arg["descriptor"]["view"]["buffer"] if "descriptor" in arg else arg["buffer"]
+                for arg in row["args"] if "descriptor" in arg or "buffer" in arg]
     return [row[side]["buffer"] for side in ("dst", "src") if side in row]
 
 

@@ -1,7 +1,10 @@
-"""The oracle: owns one task's reference, makes the trials' inputs and parameters and computes what is expected, in its own sandboxed process.
+"""The oracle: owns one task's reference, makes the trials' inputs and parameters and computes what is
+expected, in its own sandboxed process.
 
-The task's source is a stranger's code too, so this process is forked and sandboxed like a tracer's; it never sees a candidate. Bulk data leaves in sealed
-memfds: `given` (inputs and parameters, which the runner may see) and `expected` (which only the supervisor sees). docs/verifier.md has the messages."""
+The task's source is a stranger's code too, so this process is forked and sandboxed like a tracer's;
+it never sees a candidate. Bulk data leaves in sealed memfds: `given` (inputs and parameters, which
+the runner may see) and `expected` (which only the supervisor sees). docs/verifier.md has the
+messages."""
 import linecache
 import sys
 import traceback
@@ -18,11 +21,12 @@ import oracle_size
 import oracle_sized
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
-from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tensor, device_mode, forward, forward_double, named_tensors,
-                              plain_outputs, seed_all)
+from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tensor, device_mode, forward,
+                              forward_double, named_tensors, plain_outputs, seed_all)
 
 SANDBOX = {"allow_memfd": 1}
-# How far the reference's own error may be from fp64 where a hidden trial is to count (src/verify/compare.c, `usable`).
+# How far the reference's own error may be from fp64 where a hidden trial is to count
+# (src/verify/compare.c, `usable`).
 USABLE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 VARIANTS = ("stock", "smaller", "larger", "strided", "built")
 
@@ -49,9 +53,10 @@ class Variant:
         return model
 
     def settle_mode(self, seed):
-        """Modules stay in the mode that the constructor left them in (training, unless it says otherwise), as KernelBench does, unless forward drops
-        at random there and not in eval mode. A forward that draws tensors of random numbers is called under one seed, and a candidate that draws the
-        same gets the same (docs/verifier.md, Draws)."""
+        """Modules stay in the mode that the constructor left them in (training, unless it says
+        otherwise), as KernelBench does, unless forward drops at random there and not in eval mode.
+        A forward that draws tensors of random numbers is called under one seed, and a candidate
+        that draws the same gets the same (docs/verifier.md, Draws)."""
         for is_eval in (False, True):
             if is_eval:
                 self.modes = [(m, False) for m, _ in self.modes]
@@ -65,7 +70,8 @@ class Variant:
             if kinds == {"draw"} and same_bytes(runs[0][0], self.probe(inputs, 1)[0]):
                 self.draws, self.drawn = runs[0][1].taken, runs[0][1].how
                 return self.fresh_model().training
-        raise Fault("task-random", "two calls of the reference on the same inputs differ: nothing can be compared with it")
+        raise Fault("task-random",
+                    "two calls of the reference on the same inputs differ: nothing can be compared with it")
 
     def probe(self, inputs, noise):
         model, draws = self.fresh_model(), Draws()
@@ -74,8 +80,10 @@ class Variant:
 
     def check_plain(self, seed):
         """Numbers among forward's outputs may not depend on data: a candidate's host code has none."""
-        if plain_outputs(self.fresh_model(), self.reference.inputs(seed)) != plain_outputs(self.fresh_model(), self.reference.inputs(seed + 1)):
-            raise Fault("task-unsupported", "forward returns a number that depends on its inputs; only tensors can be compared")
+        if (plain_outputs(self.fresh_model(), self.reference.inputs(seed))
+                != plain_outputs(self.fresh_model(), self.reference.inputs(seed + 1))):
+            raise Fault("task-unsupported",
+                        "forward returns a number that depends on its inputs; only tensors can be compared")
 
     def inputs(self, seed):
         call = self.reference.inputs(seed)
@@ -85,10 +93,12 @@ class Variant:
         self.fresh_model()
         init, call = self.reference.init, self.inputs(0)
         names = lambda d: {n: describe(v) for n, v in d.items()}
-        return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs), "state": self.reference.state(),
-                        "training": self.training, "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
+        return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs),
+                        "state": self.reference.state(), "training": self.training,
+                        "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
-                "kind": self.kind, "source": self.reference.source, "changed": {n: list(v) for n, v in self.changed.items()}}
+                "kind": self.kind, "source": self.reference.source,
+                "changed": {n: list(v) for n, v in self.changed.items()}}
 
 
 def strided_call(call, anything):
@@ -103,16 +113,19 @@ def make_inputs(variant, trial, positive, power):
     if trial["distribution"] != "stock":
         generator = torch.Generator().manual_seed(trial["seed"] ^ 0x5DEECE66D)
         domains = iter(variant.domains)
-        call = call.map(lambda t: oracle_inputs.transform(t, next(domains), trial["distribution"], generator, positive, power))
+        call = call.map(lambda t: oracle_inputs.transform(t, next(domains), trial["distribution"], generator, positive,
+                                                          power))
         if trial["distribution"] == "near-one" and not positive and not variant.returns_positions:
             before = call.tensors()
             after = oracle_inputs.shared(before, variant.domains, generator)
-            call = replaced(call, [a if a is b else oracle_inputs.like(b, oracle_inputs.keep_structure(b, a)) for a, b in zip(after, before)])
+            call = replaced(call, [a if a is b else oracle_inputs.like(b, oracle_inputs.keep_structure(b, a))
+                                   for a, b in zip(after, before)])
     return strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
 
 def vary_defaults(variant, trial, call):
-    """Other values for the inputs that are the same under every seed, each kept where the reference stays finite with it. None when there is none."""
+    """Other values for the inputs that are the same under every seed, each kept where the reference
+    stays finite with it. None when there is none."""
     generator = torch.Generator().manual_seed(trial["seed"] ^ 0x2545F491)
     tensors, varied = call.tensors(), 0
     for i, domain in enumerate(variant.domains):
@@ -138,7 +151,8 @@ def replaced(call, tensors):
 
 
 def run_trial(variant, trial, positive, power):
-    """Everything about one trial as live tensors; None where there is nothing of its kind. Raises what the reference raises."""
+    """Everything about one trial as live tensors; None where there is nothing of its kind. Raises what
+    the reference raises."""
     call = make_inputs(variant, trial, positive, power)
     if trial["distribution"] == "defaults":
         call = vary_defaults(variant, trial, call)
@@ -151,8 +165,9 @@ NOISE_RUNS = 2
 
 
 def noise_of(model, call, draws, exact, seed):
-    """For each output of the reference in fp64 how far half a unit in the last place of each input, up or down, moves it: the most of each row, in NOISE_RUNS
-    runs. What a row of equal elements leaves of its own rounding behind a division by nearly nothing is of this size, whoever computes it."""
+    """For each output of the reference in fp64 how far half a unit in the last place of each input, up
+    or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements leaves
+    of its own rounding behind a division by nearly nothing is of this size, whoever computes it."""
     generator = torch.Generator().manual_seed(seed ^ 0x6E6F6973)
 
     def moved(t):
@@ -161,7 +176,8 @@ def noise_of(model, call, draws, exact, seed):
         sign = torch.randint(0, 2, t.shape, generator=generator) * 2 - 1
         return t.double() * (1 + sign * (torch.finfo(t.dtype).eps / 2))
 
-    noise = [torch.zeros(r.reshape(-1, r.shape[-1]).shape[0] if r.dim() and r.numel() else 0, dtype=torch.float64) for r in exact]
+    noise = [torch.zeros(r.reshape(-1, r.shape[-1]).shape[0] if r.dim() and r.numel() else 0, dtype=torch.float64)
+             for r in exact]
     for _ in range(NOISE_RUNS):
         found = forward_double(model, call.map(moved), draws)
         if found is None or any(f.shape != r.shape for f, r in zip(found[0], exact)):
@@ -173,7 +189,8 @@ def noise_of(model, call, draws, exact, seed):
 
 
 def run_call(variant, trial, call, has_equal=False):
-    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so that rounding may be all that is left of them."""
+    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so that
+    rounding may be all that is left of them."""
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])
@@ -187,18 +204,21 @@ def run_call(variant, trial, call, has_equal=False):
     input_changes = [not same_bytes([a], [b]) for a, b in zip(before, after)]
     now = dict(named_tensors(model))
     param_changes = {n: not same_bytes([t], [now[n].detach()]) for n, t in params}
-    after = {n: now[n].detach().clone() for n, changes in param_changes.items() if changes and now[n].is_floating_point()}
+    after = {n: now[n].detach().clone()
+             for n, changes in param_changes.items() if changes and now[n].is_floating_point()}
     with torch.no_grad():
         for name, t in params:
             now[name].copy_(t)
     torch.set_rng_state(start)
-    exact, after_exact = (None if trial.get("check") else forward_double(model, call, draws.taken if draws else [], after)) or (None, {})
+    exact, after_exact = ((None if trial.get("check")
+                           else forward_double(model, call, draws.taken if draws else [], after)) or (None, {}))
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
     drawn = draws.taken if draws else []
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if exact is not None and has_equal else None
-    return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise, "input_changes": input_changes + [False] * len(drawn),
-            "param_changes": param_changes, "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
+    return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
+            "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
+            "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
 
 
 def is_finite(result):
@@ -229,8 +249,8 @@ def pack_expected(expected, plain, exact):
 
 def pack_trial(index, variant_index, name, r, is_edge):
     given, expected = Pack("given", GIVEN_BYTES_MAX), Pack("expected", EXPECTED_BYTES_MAX)
-    message = {"index": index, "variant": variant_index, "distribution": name, "edge": is_edge, "inputs": [], "params": [], "outputs": [],
-               "after": []}
+    message = {"index": index, "variant": variant_index, "distribution": name, "edge": is_edge, "inputs": [],
+               "params": [], "outputs": [], "after": []}
     for t, changes in zip(r["inputs"], r["input_changes"]):
         offset, size = given.add(t)
         message["inputs"].append({"offset": offset, "bytes": size, "changes": changes, "dtype": dtype_name(t)})
@@ -247,8 +267,8 @@ def pack_trial(index, variant_index, name, r, is_edge):
 
 
 def send_trial(send, index, variant_index, variant, trial):
-    """A hidden trial counts only where the reference is finite and close to its fp64 twin; other magnitudes are tried where it is not. A trial that
-    cannot count is reported and left out."""
+    """A hidden trial counts only where the reference is finite and close to its fp64 twin; other
+    magnitudes are tried where it is not. A trial that cannot count is reported and left out."""
     kind, why = trial["distribution"], ""
     for positive, power in oracle_inputs.attempts(kind, variant.returns_positions):
         try:
@@ -266,7 +286,8 @@ def send_trial(send, index, variant_index, variant, trial):
         if kind not in ("stock", "edge") and not (is_finite(r) and is_exact(r)):
             why = "the reference is not finite there" if not is_finite(r) else "the reference is not exact there"
             continue
-        message, given, expected = pack_trial(index, variant_index, trial_name(trial, positive, power), r, kind == "edge")
+        message, given, expected = pack_trial(index, variant_index, trial_name(trial, positive, power), r,
+                                              kind == "edge")
         send(message, (given.seal(), expected.seal()))
         given.close()
         expected.close()
@@ -280,18 +301,21 @@ def skip(send, index, trial, why):
 
 # ---- variants ----
 
-def find_sizes(source, job, stock, kind, budget, seed):
-    """The first set of other sizes under which the reference still runs and some input has another shape."""
+def find_sizes(source, job, stock, kind, budget, seed, taken):
+    """The first set of other sizes under which the reference still runs and some input has another
+    shape."""
     shapes = [list(t.shape) for t in stock.reference.inputs(0).tensors()]
-    for text, changed in oracle_inputs.size_variants(source, kind, seed):
+    for text, changed in oracle_inputs.size_variants(source, kind, seed, taken):
         try:
-            if kind == "larger" and (budget.why_not(oracle_size.measure(text, job["init_seed"]))
-                                     or not oracle_inputs.rounds_up_alike(shapes, oracle_size.input_shapes(text, job["init_seed"]))):
+            if (kind == "larger" and (
+                    budget.why_not(oracle_size.measure(text, job["init_seed"]))
+                    or not oracle_inputs.rounds_up_alike(shapes, oracle_size.input_shapes(text, job["init_seed"])))):
                 continue
             reference = Reference(text, job["init_seed"])
             inputs = reference.inputs(seed)
             other = [list(t.shape) for t in inputs.tensors()]
-            if other == shapes and kind != "built" or not is_finite({"plain": forward(reference.model, inputs), "exact": None}):
+            if (other == shapes and kind != "built"
+                    or not is_finite({"plain": forward(reference.model, inputs), "exact": None})):
                 continue
             return Variant(Reference(text, job["init_seed"]), kind, changed, seed)
         except Exception:
@@ -300,11 +324,13 @@ def find_sizes(source, job, stock, kind, budget, seed):
 
 
 def find_strided(source, job, stock, seed):
-    """The stock sizes with other strides, where the task's text allows them and the reference takes them."""
+    """The stock sizes with other strides, where the task's text allows them and the reference takes
+    them."""
     try:
         variant = Variant(Reference(source, job["init_seed"]), "strided", dict(stock.changed), seed)
         variant.any_strides = oracle_inputs.text_allows_strides(source)
-        if all(a.stride() == b.stride() for a, b in zip(variant.reference.inputs(seed).tensors(), variant.inputs(seed).tensors())):
+        if all(a.stride() == b.stride()
+               for a, b in zip(variant.reference.inputs(seed).tensors(), variant.inputs(seed).tensors())):
             return None
         forward(variant.fresh_model(), variant.inputs(seed))
         return variant
@@ -318,7 +344,9 @@ def find_variants(source, job, stock, budget, seed):
     for kind in VARIANTS[1:]:
         if kind not in wanted:
             continue
-        variant = find_strided(source, job, stock, seed) if kind == "strided" else find_sizes(source, job, stock, kind, budget, seed)
+        taken = set(found["smaller"].changed) if "smaller" in found else ()
+        variant = (find_strided(source, job, stock, seed) if kind == "strided"
+                   else find_sizes(source, job, stock, kind, budget, seed, taken))
         if variant is not None:
             found[kind] = variant
     return found
@@ -330,7 +358,8 @@ def measure_cost(variant, seed):
     seed_all(DRAW_SEED)
     with torch.no_grad(), oracle_cost.OpLog() as log:
         out = model(*inputs.args, **inputs.kwargs)
-    eager, fused = oracle_cost.launches(log, [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)])
+    eager, fused = oracle_cost.launches(
+        log, [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)])
     return {"eager": eager, "fused": fused, "narrows": log.narrows}
 
 
@@ -355,7 +384,8 @@ def judge(job, send):
             return
         found = find_variants(source, job, stock, budget, seed)
         names = list(found)
-        send({"task": {"variants": [v.describe() for v in found.values()], "sizes": {s.name: s.value for s in oracle_sized.sites_of(source)}}})
+        send({"task": {"variants": [v.describe() for v in found.values()],
+                       "sizes": {s.name: s.value for s in oracle_sized.sites_of(source)}}})
         for index, trial in enumerate(trials):
             kind = VARIANTS[trial["shape_variant"]]
             if kind not in found:
@@ -430,7 +460,8 @@ def get_init_inputs(): return [N]
 
 
 def warm():
-    """Judges one small task, so that forks find every module imported: the first use of a dispatch mode alone takes a second."""
+    """Judges one small task, so that forks find every module imported: the first use of a dispatch
+    mode alone takes a second."""
     trials = [{"seed": 1, "distribution": "sign-mixed", "shape_variant": v, "parameters": "random"} for v in (0, 1, 2)]
     judge({"source": WARM_SOURCE, "init_seed": 1, "trials": trials}, lambda message, fds=(): None)
     sys.modules.pop("task", None)

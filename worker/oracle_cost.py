@@ -1,29 +1,35 @@
-"""What the reference costs: a log of the operators that its forward dispatches, as eager launches and as the launches of an ideal fuser.
+"""What the reference costs: a log of the operators that its forward dispatches, as eager launches and
+as the launches of an ideal fuser.
 
-Eager: one launch for each operator that computes. Fused: neighbouring operators that are no matrix products become one launch that reads each tensor from
-outside once and writes only what someone outside needs. docs/cost-model.md turns both into times; the better one is the reference."""
+Eager: one launch for each operator that computes. Fused: neighbouring operators that are no matrix
+products become one launch that reads each tensor from outside once and writes only what someone
+outside needs. docs/cost-model.md turns both into times; the better one is the reference."""
 import math
 import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos", "tan", "sqrt", "rsqrt", "pow", "div",
-           "reciprocal", "gelu", "silu", "mish", "softplus", "elu", "celu", "selu", "atan", "asin", "acos", "sinh", "cosh", "logit", "log_sigmoid_forward",
-           "_softmax", "_log_softmax", "logsumexp", "hardswish"}
+SPECIAL = {"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos",
+           "tan", "sqrt", "rsqrt", "pow", "div", "reciprocal", "gelu", "silu", "mish", "softplus", "elu", "celu",
+           "selu", "atan", "asin", "acos", "sinh", "cosh", "logit", "log_sigmoid_forward", "_softmax", "_log_softmax",
+           "logsumexp", "hardswish"}
 # operators that are one eager kernel but several operations an element
-WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8, "_native_batch_norm_legit": 8, "native_group_norm": 8,
-          "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8, "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
+WEIGHT = {"_softmax": 5, "_log_softmax": 5, "native_layer_norm": 8, "native_batch_norm": 8,
+          "_native_batch_norm_legit": 8, "native_group_norm": 8, "_fused_rms_norm": 6, "gelu": 8, "silu": 4, "mish": 8,
+          "var": 4, "var_mean": 4, "std": 4, "logsumexp": 4, "cudnn_batch_norm": 8}
 # operators that put their operands side by side
 JOINS = {"cat", "stack"}
 # operators that read chosen elements of their first tensor
 PICKS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim"}
-FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view", "lift_fresh", "_local_scalar_dense",
-        "resize_", "set_", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
+FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view",
+        "lift_fresh", "_local_scalar_dense", "resize_", "set_", "unsafe_split", "unsafe_split_with_sizes",
+        "unsafe_chunk"}
 
 
 class OpLog(TorchDispatchMode):
-    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes read again). Tensors are kept alive, so that a storage's object names it."""
+    """Rows of (name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes
+    read again). Tensors are kept alive, so that a storage's object names it."""
 
     def __init__(self):
         super().__init__()
@@ -51,8 +57,8 @@ def tensors_in(tree):
 
 
 def row_of(func, args, kwargs, out):
-    """(name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes read again) of an operator that ran; None for a view and what else launches
-    nothing."""
+    """(name, tensors read, tensors written, flops, special, dot_flops, form, extent, bytes read again)
+    of an operator that ran; None for a view and what else launches nothing."""
     name = func._schema.name.split("::")[-1]
     reads, outs = tensors_in((args, kwargs)), tensors_in(out)
     is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
@@ -72,8 +78,10 @@ def row_of(func, args, kwargs, out):
     flops = 0 if dot else elements * WEIGHT.get(base, 1)
     form = form_of(func, args, kwargs, reads, outs)
     # A sum over windows that overlap, or over an expanded tensor, reads elements as often as they stand in it.
-    again = max(reads[0].numel() * reads[0].element_size() - _unique_bytes(reads[:1]), 0) if form in SUMS and name not in JOINS else 0
-    return (name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form, extent_of(func, args, kwargs, reads, outs, dot), again)
+    again = (max(reads[0].numel() * reads[0].element_size() - _unique_bytes(reads[:1]), 0)
+             if form in SUMS and name not in JOINS else 0)
+    return (name, reads, outs, flops, elements if base in SPECIAL and not dot else 0, dot, form,
+            extent_of(func, args, kwargs, reads, outs, dot), again)
 
 
 SUMS = ("last", "other", "all")
@@ -85,9 +93,11 @@ def _steps(t):
 
 
 def form_of(func, args, kwargs, reads, outs):
-    """What decides which of its kernels an operator takes, beside its size: "last" where it works along the dimension whose elements are neighbours, "other" along
-    another (or reads and writes in different orders), "all" over everything, or where whole operands are put one behind the other, "broadcast" where operands differ, "byte"
-    where they are of one byte an element, "training", "groups" and "transposed" of a convolution; "" where nothing of that is so."""
+    """What decides which of its kernels an operator takes, beside its size: "last" where it works
+    along the dimension whose elements are neighbours, "other" along another (or reads and writes in
+    different orders), "all" over everything, or where whole operands are put one behind the other,
+    "broadcast" where operands differ, "byte" where they are of one byte an element, "training",
+    "groups" and "transposed" of a convolution; "" where nothing of that is so."""
     given = _given(func, args, kwargs)
     if given.get("training", given.get("train")) is True:
         return "training"
@@ -121,12 +131,14 @@ def form_of(func, args, kwargs, reads, outs):
 
 def _given(func, args, kwargs):
     known = func._schema.arguments
-    return {a.name: a.default_value for a in known if a.has_default_value()} | {a.name: v for a, v in zip(known, args)} | kwargs
+    return ({a.name: a.default_value for a in known if a.has_default_value()} | {a.name: v for a, v in zip(known, args)}
+            | kwargs)
 
 
 def extent_of(func, args, kwargs, reads, outs, dot):
-    """How many elements go into one result, or into the statistics of one: of a sum along rows their length, of a product K. What an operator does side by side is all
-    elements over this. Of cat and stack: how many neighbours of one operand stay neighbours."""
+    """How many elements go into one result, or into the statistics of one: of a sum along rows their
+    length, of a product K. What an operator does side by side is all elements over this. Of cat and
+    stack: how many neighbours of one operand stay neighbours."""
     given, t = _given(func, args, kwargs), reads[0] if reads else outs[0]
     dims = given.get("dim")
     if func._schema.name.removeprefix("aten::") in JOINS:
@@ -180,8 +192,10 @@ def launch_of(rows, written_needed=None):
         made |= _storages(w)
     writes = [t for _, _, w, *_rest in rows for t in w]
     elements = max([t.numel() for _, r, w, *_rest in rows for t in r + w] + [1])
-    return {"name": "+".join(r[0] for r in rows)[:120], "bytes": max(_unique_bytes(reads) - spared, 0) + _unique_bytes(writes, written_needed), "flops": sum(r[3] for r in rows),
-            "special": sum(r[4] for r in rows), "dot_flops": sum(r[5] for r in rows), "elements": elements, "form": rows[0][6] if len(rows) == 1 else "",
+    return {"name": "+".join(r[0] for r in rows)[:120],
+            "bytes": max(_unique_bytes(reads) - spared, 0) + _unique_bytes(writes, written_needed),
+            "flops": sum(r[3] for r in rows), "special": sum(r[4] for r in rows),
+            "dot_flops": sum(r[5] for r in rows), "elements": elements, "form": rows[0][6] if len(rows) == 1 else "",
             "extent": rows[0][7] if len(rows) == 1 else 1}
 
 

@@ -1,7 +1,9 @@
-"""Guided trials: inputs by recipe, on which one candidate's comparisons take sides that the ordinary trials left out.
+"""Guided trials: inputs by recipe, on which one candidate's comparisons take sides that the ordinary
+trials left out.
 
-A recipe is {"seed", "edits": [...]}: ordinary values of two signs under that seed, changed by each edit in turn. Where an edit would leave what an input may
-be (oracle_inputs.Domain) it leaves the input alone. docs/worker-protocol.md lists the edits; src/verify/guided_step.c chooses them.
+A recipe is {"seed", "edits": [...]}: ordinary values of two signs under that seed, changed by each
+edit in turn. Where an edit would leave what an input may be (oracle_inputs.Domain) it leaves the
+input alone. docs/worker-protocol.md lists the edits; src/verify/guided_step.c chooses them.
 """
 import torch
 
@@ -54,7 +56,8 @@ def name_of(edits):
     words = []
     for e in edits:
         values = ", ".join(f"{v:g}" for v in e.get("values", [])[:3])
-        words.append(" ".join(w for w in (e["op"], values, f"{e['by']:g}" if "by" in e else "", f"input {e['input']}" if e.get("input", -1) >= 0 else "") if w))
+        words.append(" ".join(w for w in (e["op"], values, f"{e['by']:g}" if "by" in e else "",
+                                          f"input {e['input']}" if e.get("input", -1) >= 0 else "") if w))
     return ("guided (" + "; ".join(words))[:NAME_MAX] + ")"
 
 
@@ -74,7 +77,8 @@ def edited(variant, trial, edits):
             tensors = oracle_inputs.shared(tensors, domains, generator)
     if all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
-    tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t)) for t, s, b in zip(tensors, start, before)]
+    tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
+               for t, s, b in zip(tensors, start, before)]
     call = oracle.replaced(call, tensors)
     return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
@@ -91,12 +95,15 @@ def one(x, domain, index, e, generator):
 
 
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others. Where all differ, as positions do, that is what the reference may rely
-    on."""
-    if e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or torch.unique(x).numel() == x.numel():
+    """Integers take values that were seen to lie within their range, and no others. Where all differ,
+    as positions do, that is what the reference may rely on."""
+    if (e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
+            or torch.unique(x).numel() == x.numel()):
         return x
-    values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1) if domain.range[0] <= v <= domain.range[1]})
-    return torch.where(chosen(x, generator), drawn(x, torch.tensor(values, dtype=x.dtype), generator), x) if values else x
+    values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1)
+                     if domain.range[0] <= v <= domain.range[1]})
+    return (torch.where(chosen(x, generator), drawn(x, torch.tensor(values, dtype=x.dtype), generator), x) if values
+            else x)
 
 
 def chosen(x, generator):
@@ -116,7 +123,8 @@ def drawn(x, values, generator):
 def neighbours(values, dtype):
     """Each value with the next ones below and above it."""
     v = torch.tensor(values, dtype=torch.float64).to(dtype)
-    if dtype not in (torch.float32, torch.float64):     # a relative step of the type's precision: nextafter has no half types
+    # a relative step of the type's precision: nextafter has no half types
+    if dtype not in (torch.float32, torch.float64):
         step = v * torch.finfo(dtype).eps
         return torch.cat([v, v - step, v + step])
     up, down = torch.full_like(v, float("inf")), torch.full_like(v, float("-inf"))
@@ -161,6 +169,7 @@ EDITS = {
     "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
 }
-# Where the reference returns positions nothing may make elements equal, or so large that a function saturates: which of equal elements a position names is
-# for the reference's documentation to say, and it mostly does not.
+# Where the reference returns positions nothing may make elements equal, or so large that a function
+# saturates: which of equal elements a position names is for the reference's documentation to say,
+# and it mostly does not.
 SCALES = (1 / 64, 4)

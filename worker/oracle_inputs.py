@@ -1,9 +1,11 @@
-"""Hidden inputs: other kinds of values, other sizes, other strides and other parameters than the task's own.
+"""Hidden inputs: other kinds of values, other sizes, other strides and other parameters than the
+task's own.
 
-A candidate that is right only where the task's own get_inputs() happens to look is caught by these (docs/verifier.md). What an input may be is read off
-its stock values under two seeds (`Domain`): rows that sum to one stay probabilities, the zeros and the symmetry of a structured matrix stay, integers stay
-in their range. An input that no seed changes (an all-ones mask, a zero state, arange) is a default and no domain: one kind of trial varies those, as far
-as the reference allows."""
+A candidate that is right only where the task's own get_inputs() happens to look is caught by these
+(docs/verifier.md). What an input may be is read off its stock values under two seeds (`Domain`):
+rows that sum to one stay probabilities, the zeros and the symmetry of a structured matrix stay,
+integers stay in their range. An input that no seed changes (an all-ones mask, a zero state, arange)
+is a default and no domain: one kind of trial varies those, as far as the reference allows."""
 import ast
 import math
 import random
@@ -13,7 +15,9 @@ import torch
 
 import oracle_size
 
-ZERO_FRACTION = 0.1      # this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not chance
+# this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not
+# chance
+ZERO_FRACTION = 0.1
 VARIANT_ATTEMPTS = 9
 VARIANT_CONSTANT_MAX = 1 << 20
 
@@ -31,7 +35,8 @@ class Domain:
             v = x.detach().float() if x.is_floating_point() else x.detach()
             self.range = (v.min().item(), v.max().item())
             distinct = set(torch.unique(v.flatten()[:4096]).tolist())
-            self.values = "zeros" if distinct == {0} else "mask" if distinct <= {0, 1} else "signs" if distinct <= {-1, 1} else "other"
+            self.values = ("zeros" if distinct == {0} else "mask" if distinct <= {0, 1} else "signs"
+                           if distinct <= {-1, 1} else "other")
 
 
 def kind_of(x):
@@ -58,36 +63,52 @@ def normal(x, generator):
 
 
 def heavy_tail(x, generator):
-    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that fp16 squares stay finite."""
+    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that
+    fp16 squares stay finite; the largest is the last."""
     chi = sum(torch.randn(x.shape, generator=generator) ** 2 for _ in range(3)) / 3
-    return (normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50)
+    return extreme_at((normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50), -1)
+
+
+def extreme_at(values, place):
+    """The element of the largest magnitude stands at one end of all, where a reduction over everything must not miss it."""
+    if values.dim() == 0 or values.numel() < 2:
+        return values
+    flat = values.flatten().clone()
+    at = flat.abs().argmax()
+    flat[place], flat[at] = flat[at].clone(), flat[place].clone()
+    return flat.reshape(values.shape)
 
 
 def rows(x, generator, ties):
-    """Rows of zeros, with one element alone, of equal elements, of two signs, and ordinary ones between: what a norm divides by, what a maximum must
-    not take from masked lanes, where ties and empty sums are. Two inputs meet in all combinations, since each draws its own. Without ties, for
+    """Rows of zeros, with one element alone, of equal elements, of two signs, and ordinary ones
+    between: what a norm divides by, what a maximum must not take from masked lanes, where ties and
+    empty sums are. Two inputs meet in all combinations, since each draws its own. Without ties, for
     references that return positions: rows of very different sizes."""
     v = normal(x, generator)
     if x.dim() == 0 or x.numel() == 0:
         return v
     flat = v.reshape(-1, x.shape[-1])
-    # Dealt, not thrown: even few rows have each kind, and lone elements of both signs at both ends, which loops and masks miss.
+    # Dealt, not thrown: even few rows have each kind, and lone elements of both signs at both ends,
+    # which loops and masks miss.
     deck = torch.randperm(flat.shape[0], generator=generator)[:, None] + torch.randint(0, 30, (1,), generator=generator)
     what, where, sign = deck % 5, deck // 5 % 3, deck // 15 % 2
     if not ties:
         return (flat * 10.0 ** (what - 3)).reshape(x.shape)
     place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
     place = torch.where(where == 0, 0, torch.where(where == 1, flat.shape[1] - 1, place))
-    first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4       # sums of equal elements are exact in every order: rows without variance show no rounding
+    # sums of equal elements are exact in every order: rows without variance show no rounding
+    first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4
     lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
     lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
-    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)), (3, flat.sign() * first.abs())):
+    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)),
+                          (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
     return flat.reshape(x.shape)
 
 
 def negative(x, generator, deep):
-    """All negative. Deep: in every third row so far below zero that exp of it is nothing, and spread as widely, so that nothing cancels."""
+    """All negative. Deep: in every third row so far below zero that exp of it is nothing, and spread
+    as widely, so that nothing cancels."""
     v = normal(x, generator).abs()
     if not deep or x.dim() == 0 or x.numel() == 0:
         return -v - 0.05
@@ -97,7 +118,8 @@ def negative(x, generator, deep):
 
 def near_one(x, generator):
     """Magnitudes around one: products and powers of many of them neither vanish nor overflow."""
-    return torch.exp(0.02 * normal(x, generator)) * torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1.0, 1.0)
+    return torch.exp(0.02 * normal(x, generator)) * torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1.0,
+                                                                1.0)
 
 
 def edge(x, generator):
@@ -113,7 +135,7 @@ KINDS = {
     "sign-mixed": lambda x, g, power: normal(x, g),
     "scaled-up": lambda x, g, power: x.float() * 3,
     "scaled-down": lambda x, g, power: x.float() * 0.01,
-    "shifted": lambda x, g, power: normal(x, g) + 2.5,
+    "shifted": lambda x, g, power: extreme_at(normal(x, g) + 2.5, 0),
     "heavy-tail": lambda x, g, power: heavy_tail(x, g),
     "negative": lambda x, g, power: negative(x, g, power < 0),
     "large": lambda x, g, power: normal(x, g).clamp(-4, 4) * 2.0 ** (power - 2),
@@ -122,14 +144,17 @@ KINDS = {
     "defaults": lambda x, g, power: normal(x, g),
     "edge": lambda x, g, power: edge(x, g),
 }
-# "large" goes up to 2^power. A product of four such values stays below 2^100, so a sum of honest terms overflows in no order.
+# "large" goes up to 2^power. A product of four such values stays below 2^100, so a sum of honest
+# terms overflows in no order.
 LARGE_POWERS = (24, 16, 10, 8, 6.3, 5, 4)
 
 
 def attempts(kind, returns_positions):
-    """(positive, power) in the order in which they are tried: the first under which the reference stays finite and exact is taken. Positive: magnitudes
-    alone, for references that are undefined below zero. A power below zero stands for deep rows among negative ones, and for rows without ties: which of several equal elements an index
-    names is for the reference's documentation to say, and it mostly does not."""
+    """(positive, power) in the order in which they are tried: the first under which the reference
+    stays finite and exact is taken. Positive: magnitudes alone, for references that are undefined
+    below zero. A power below zero stands for deep rows among negative ones, and for rows without
+    ties: which of several equal elements an index names is for the reference's documentation to
+    say, and it mostly does not."""
     if kind == "stock":
         return [(False, 0)]
     if returns_positions and kind in ("rows", "large"):
@@ -163,9 +188,11 @@ def transform(x, domain, kind, generator, positive, power):
 
 
 def extremes_outside(x, domain, largest_first):
-    """The same integers with the largest and the smallest at the two ends, where a maximum must not miss them. Sorted ones (offsets) stay sorted."""
+    """The same integers with the largest and the smallest at the two ends, where a maximum must not
+    miss them. Sorted ones (offsets) stay sorted."""
     flat = x.flatten()
-    if x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3 or (flat[1:] >= flat[:-1]).all():
+    if (x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3
+            or (flat[1:] >= flat[:-1]).all()):
         return x
     flat = flat.clone()
     for place, at in ((0, flat.argmax() if largest_first else flat.argmin()), (-1, None)):
@@ -183,7 +210,8 @@ def keep_structure(x, values):
 
 
 def other_default(x, domain, generator):
-    """Another value for an input that is the same under every seed; None where there is nothing to vary."""
+    """Another value for an input that is the same under every seed; None where there is nothing to
+    vary."""
     if domain.values == "zeros" and x.is_floating_point():
         return like(x, normal(x, generator))
     if domain.values in ("zeros", "mask") or x.dtype == torch.bool:
@@ -197,7 +225,8 @@ def other_default(x, domain, generator):
         return like(x, normal(x, generator)) if domain.kind == "free" else None
     lowest, highest = domain.range
     flat = x.flatten()
-    if flat.numel() == torch.unique(flat).numel():            # arange and other orders: a permutation keeps what it indexes
+    # arange and other orders: a permutation keeps what it indexes
+    if flat.numel() == torch.unique(flat).numel():
         return like(x, flat[torch.randperm(flat.numel(), generator=generator)].reshape(x.shape))
     return like(x, torch.randint(int(lowest), int(highest) + 1, x.shape, generator=generator).to(x.dtype))
 
@@ -214,7 +243,8 @@ def like(x, values):
 def shared(tensors, domains, generator):
     """Inputs that one shape broadcasts to another have half of the larger one's elements in common."""
     out = list(tensors)
-    may = [i for i, (t, d) in enumerate(zip(tensors, domains)) if t.is_floating_point() and d.kind == "free" and t.numel() and t.dim()]
+    may = [i for i, (t, d) in enumerate(zip(tensors, domains))
+           if t.is_floating_point() and d.kind == "free" and t.numel() and t.dim()]
     done = []
     for i in sorted(may, key=lambda i: tensors[i].numel()):
         t = out[i]
@@ -235,13 +265,14 @@ def reaches(small, large):
 # ---- strides ----
 
 def text_allows_strides(source):
-    """Whether the task says that its inputs may have any strides. Where it does not, only those inputs get others that it hands over in a layout of its
-    own (a transposed weight)."""
+    """Whether the task says that its inputs may have any strides. Where it does not, only those inputs
+    get others that it hands over in a layout of its own (a transposed weight)."""
     return re.search(r"(non|not)[ -]contiguous|\bstrided\b|any strides?\b", source, re.I) is not None
 
 
 def strided(x, number, anything):
-    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody may read."""
+    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody
+    may read."""
     if x.dim() == 0 or x.numel() < 2 or any(s == 0 for s in x.stride()) or x.is_contiguous() and not anything:
         return x
     shape = list(x.shape)
@@ -249,7 +280,8 @@ def strided(x, number, anything):
         return x.transpose(0, -1).contiguous().transpose(0, -1)
     wide = shape[:-1] + [shape[-1] + 3]
     filler = math.nan if x.is_floating_point() else True if x.dtype == torch.bool else torch.iinfo(x.dtype).max
-    base = torch.full(wide, filler, dtype=x.dtype) if x.dim() >= 2 else torch.full((2 * shape[0],), filler, dtype=x.dtype)
+    base = (torch.full(wide, filler, dtype=x.dtype) if x.dim() >= 2
+            else torch.full((2 * shape[0],), filler, dtype=x.dtype))
     view = base[..., :shape[-1]] if x.dim() >= 2 else base[::2]
     return view.copy_(x)
 
@@ -257,8 +289,9 @@ def strided(x, number, anything):
 # ---- parameters ----
 
 def randomise_state(model, seed):
-    """New values for every floating parameter and running statistic. Zero and one initialisations would hide a forgotten bias or affine. Other
-    buffers are constants of the model (masks, tables) and keep their values."""
+    """New values for every floating parameter and running statistic. Zero and one initialisations
+    would hide a forgotten bias or affine. Other buffers are constants of the model (masks, tables)
+    and keep their values."""
     generator = torch.Generator().manual_seed(seed)
     done = set()
     with torch.no_grad():
@@ -295,19 +328,22 @@ def smaller(value, draw):
     """A secret smaller odd size that is no multiple of a block; very small ones grow instead."""
     if value >= 16:
         return int(value * draw.uniform(0.6, 0.9)) | 1
-    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]      # no power of two, which a mask could end at
+    # no power of two, which a mask could end at
+    return (value * 3 // 4) | 1 if value >= 5 else {1: 3, 2: 3, 3: 5, 4: 3}[value]
 
 
 def larger(value, draw, share):
-    """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power of two grows by a little."""
+    """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power of
+    two grows by a little."""
     power = 1 << (value - 1).bit_length()
     room = power - value if value < power else max(1, value // 16)
     return value + draw.randint(1, max(1, int(room * share)))
 
 
 def rounds_up_alike(stock, other):
-    """Whether blocks that were rounded up to a power of two for the stock shapes reach the other ones, for each dimension and each product of neighbouring
-    ones: a kernel may take a whole row, or a whole small tensor, in one block. What was a power of two may outgrow its block."""
+    """Whether blocks that were rounded up to a power of two for the stock shapes reach the other ones,
+    for each dimension and each product of neighbouring ones: a kernel may take a whole row, or a
+    whole small tensor, in one block. What was a power of two may outgrow its block."""
     for a, b in zip(stock, other):
         for i in range(len(a)):
             for j in range(i + 1, len(a) + 1):
@@ -318,11 +354,14 @@ def rounds_up_alike(stock, other):
     return True
 
 
-def size_variants(source, kind, seed):
-    """(source, {name: (old, new)}) with other sizes, best first: smaller or larger ones, or smaller ones among which the constructor's are ("built").
-    Sizes are module-level integer constants; literals inside get_inputs() are the task's statement that it has one size. What only get_inputs() uses
-    changes first, all of it together and then each alone; then what the constructor's arguments share. The module is executed anew, so everything that is
-    computed from a size follows it, on both sides. At last sizes are halved or doubled, for networks that need their divisors."""
+def size_variants(source, kind, seed, taken=()):
+    """(source, {name: (old, new)}) with other sizes, best first: smaller or larger ones, or smaller
+    ones among which the constructor's are ("built"). Sizes are module-level integer constants;
+    literals inside get_inputs() are the task's statement that it has one size. What only
+    get_inputs() uses changes first, all of it together and then each alone; then what the
+    constructor's arguments share. The module is executed anew, so everything that is computed from
+    a size follows it, on both sides. At last sizes are halved or doubled, for networks that need
+    their divisors. taken: names that the smaller sizes could change."""
     draw = random.Random(seed)
     groups = constant_groups(source, kind == "built")[:VARIANT_ATTEMPTS]
     is_larger = kind == "larger"
@@ -331,14 +370,22 @@ def size_variants(source, kind, seed):
         for way in grow if is_larger else [lambda v: smaller(v, draw)]:
             yield sized(source, group, [way(s.value) for s in group])
     # What has to be divided (by heads, by groups) is no power of two at three quarters of one.
-    for group in groups if kind == "built" else []:
+    for group in (groups or left_over(source, taken)) if kind == "built" else []:
         yield sized(source, group, [s.value * 3 // 4 if s.value % 4 == 0 and s.value >= 8 else s.value for s in group])
     for group in groups if kind != "built" else []:
         yield sized(source, group, [2 * s.value if is_larger else max(s.value // 2, 1) for s in group])
 
 
+def left_over(source, taken):
+    """Where the constructor takes no size: those of get_inputs that had to stay when others became odd."""
+    pure = constant_groups(source, False)[:1]
+    left = [s for group in pure for s in group if s.name not in taken and s.value % 4 == 0 and s.value >= 8]
+    return [left] if taken and left else []
+
+
 def sized(source, group, values):
-    return oracle_size.rewritten(source, group, values), {s.name: (s.value, v) for s, v in zip(group, values) if s.value != v}
+    return (oracle_size.rewritten(source, group, values),
+            {s.name: (s.value, v) for s, v in zip(group, values) if s.value != v})
 
 
 def names_in(node):
@@ -346,13 +393,14 @@ def names_in(node):
 
 
 def constant_groups(source, is_built):
-    """Lists of sites that change together. is_built: each has a size that the constructor takes, where a list without any comes first otherwise."""
+    """Lists of sites that change together. is_built: each has a size that the constructor takes, where
+    a list without any comes first otherwise."""
     tree = ast.parse(source)
     sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
     bases = {s.name.split("[")[0] for s in sites}
     functions = {node.name: node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    derived = {node.targets[0].id: names_in(node.value) for node in tree.body
-               if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id not in bases}
+    derived = {node.targets[0].id: names_in(node.value) for node in tree.body if isinstance(node, ast.Assign)
+               and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and node.targets[0].id not in bases}
 
     def used_by(function):
         names = names_in(functions[function]) if function in functions else set()

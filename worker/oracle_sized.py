@@ -1,7 +1,10 @@
-"""Sizes that one candidate names: trials at sizes on the sides of a comparison that the ordinary trials left out.
+"""Sizes that one candidate names: trials at sizes on the sides of a comparison that the ordinary
+trials left out.
 
-The supervisor asks for one side after another, {"side", "number", "modulus", "way", "seed"}, and gets a trial for each set of sizes that brings it about, or why
-there is none. docs/worker-protocol.md lists the sides; src/verify/sized_step.c chooses them. No word of the candidate's gets here, only numbers."""
+The supervisor asks for one side after another, {"side", "number", "modulus", "way", "seed"}, and
+gets a trial for each set of sizes that brings it about, or why there is none.
+docs/worker-protocol.md lists the sides; src/verify/sized_step.c chooses them. No word of the
+candidate's gets here, only numbers."""
 import math
 
 import torch
@@ -42,8 +45,8 @@ def serve(job, sock):
 
 
 def answer(job, source, sites, ask, sock):
-    """Sends what there is to send, from the way on that was asked for; "" where all sizes of a way worked, else the reason of the last that did not, and the
-    number of the next way."""
+    """Sends what there is to send, from the way on that was asked for; "" where all sizes of a way
+    worked, else the reason of the last that did not, and the number of the next way."""
     why, number = "the task has no sizes that can change", 0
     for number, ways in enumerate(plans(source, sites, ask, job["init_seed"]), 1):
         if number <= ask["way"]:
@@ -59,18 +62,18 @@ def answer(job, source, sites, ask, sock):
 
 
 def plans(source, sites, ask, init_seed):
-    """Ways to take the side, best first; each is a list of sets of values, all of which are needed. All sizes at once, then one by one, then one by one among
-    small ones and among the smallest."""
+    """Ways to take the side, best first; each is a list of sets of values, all of which are needed.
+    All sizes at once, then one by one, then one by one among small ones and among the smallest."""
     values = [s.value for s in sites]
     if ask["side"] == "pair":
         yield from orders(values)
         return
     wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
-              "below": lambda v: min(v, max(ask["number"] - 1, 1)),
-              "equal": lambda v: ask["number"],
+              "below": lambda v: min(v, max(ask["number"] - 1, 1)), "equal": lambda v: ask["number"],
               "rest": lambda v: following(v, lambda n: n % ask["modulus"] == ask["number"]),
               "no rest": lambda v: following(v, lambda n: n % ask["modulus"] != ask["number"]),
-              "bits": lambda v: following(v, lambda n: (n & ask["number"] != 0) != (v & ask["number"] != 0))}[ask["side"]]
+              "bits": lambda v: following(
+                  v, lambda n: (n & ask["number"] != 0) != (v & ask["number"] != 0))}[ask["side"]]
     other = [wanted(v) for v in values]
     if ask["side"] == "below" and other == values:
         other = fewer_elements(source, sites, values, ask["number"], init_seed)
@@ -88,7 +91,8 @@ def plans(source, sites, ask, init_seed):
 
 
 def orders(values):
-    """Sets of sizes, all of them wanted, in which each two of the first are in another order, and equal. None is larger than it was, so that what fits stays fitting."""
+    """Sets of sizes, all of them wanted, in which each two of the first are in another order, and
+    equal. None is larger than it was, so that what fits stays fitting."""
     lower = lambda k, n: [n if i == k else v for i, v in enumerate(values)]
     sets = []
     for a in range(min(len(values), PAIRED)):
@@ -102,7 +106,8 @@ def orders(values):
 
 
 def following(value, holds):
-    """The next size above a value for which something holds; the value itself where it does, or where none near does."""
+    """The next size above a value for which something holds; the value itself where it does, or where
+    none near does."""
     return next((n for n in range(value, value + 4096) if holds(n)), value)
 
 
@@ -121,10 +126,12 @@ def attempt(job, source, sites, values, seed, sock):
     try:
         load = oracle_size.measure(text, job["init_seed"])
         if load.given + load.expected > BYTES_MAX or load.seconds > SECONDS_MAX:
-            return f"{', '.join(f'{n} {v[1]}' for n, v in changed.items())}: {(load.given + load.expected) >> 20} MiB, {load.seconds:.2g} s of the reference"
+            return (f"{', '.join(f'{n} {v[1]}' for n, v in changed.items())}: {(load.given + load.expected) >> 20} "
+                    f"MiB, {load.seconds:.2g} s of the reference")
         variant = oracle.Variant(Reference(text, job["init_seed"]), "sized", changed, seed)
         for distribution in ("sign-mixed", "stock"):
-            r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, False, 0)
+            r = oracle.run_trial(variant, {"seed": seed, "distribution": distribution, "parameters": "random"}, False,
+                                 0)
             if oracle.is_finite(r) and oracle.is_exact(r):
                 break
         else:

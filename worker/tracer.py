@@ -1,9 +1,12 @@
-"""tracer: runs one candidate's host code on tensors without contents and sends the tape of its forward.
+"""tracer: runs one candidate's host code on tensors without contents and sends the tape of its
+forward.
 
-Runs in a sandboxed process forked from the zygote. What it sends is hostile: a candidate shares this process and may write to the socket
-itself. The supervisor takes nothing from here but a tape, which tape_parse validates, and a fault, which is text.
+Runs in a sandboxed process forked from the zygote. What it sends is hostile: a candidate shares
+this process and may write to the socket itself. The supervisor takes nothing from here but a tape,
+which tape_parse validates, and a fault, which is text.
 
-The candidate is executed as module `candidate` from memory; a linecache entry lets Triton's inspect.getsource find its text.
+The candidate is executed as module `candidate` from memory; a linecache entry lets Triton's
+inspect.getsource find its text.
 """
 import contextlib
 import json
@@ -44,8 +47,9 @@ class Stop(Exception):
 
 
 def run(job, sock):
-    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks: for the next of the job's `others`, or, where the job
-    says that it stays, for sizes that come with the question."""
+    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks:
+    for the next of the job's `others`, or, where the job says that it stays, for sizes that come
+    with the question."""
     tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
     tracer_driver.remember(job.get("kernels", ()))
     wire.send(sock, result_of(job, sock))
@@ -78,7 +82,8 @@ def trace(job, rec, announce):
     tracer_cuda.begin(rec)
     if "gpu" in job:
         tracer_cuda.set_card(job["gpu"])
-    torch._C._set_only_lift_cpu_tensors(True)    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
+    # torch.tensor(..., device="cuda") then reaches the dispatcher as a move
+    torch._C._set_only_lift_cpu_tensors(True)
     with torch.no_grad(), tracer.mode():
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
@@ -91,7 +96,8 @@ def trace(job, rec, announce):
 
 
 def guarded(rec, code, work):
-    """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where the candidate caught it."""
+    """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where the
+    candidate caught it."""
     try:
         value = work()
     except Stop:
@@ -112,7 +118,8 @@ def stop_of(code, error):
     while compile_failed is not None and not isinstance(compile_failed, tracer_driver.CompileFailed):
         compile_failed = compile_failed.__cause__ or compile_failed.__context__
     if compile_failed is not None and code != "import-error":
-        return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed), compile_failed.line)
+        return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed),
+                    compile_failed.line)
     if isinstance(error, Unsupported):
         code = "unsupported"
     if isinstance(error, tracer_driver.GridTooLarge):
@@ -140,7 +147,9 @@ def traceback_line(error):
     return line
 
 
-LIBRARIES = []      # torch.library.Library objects of the candidate: its source is executed once for each size, and its operators are defined anew
+# torch.library.Library objects of the candidate: its source is executed once for each size, and its
+# operators are defined anew
+LIBRARIES = []
 
 
 def remember_libraries():
@@ -187,8 +196,10 @@ def build(job, module):
 
 @contextlib.contextmanager
 def without_values():
-    """At sizes where nothing is computed parameters get no values: drawing gigabytes would take longer than all else."""
-    own = {name: getattr(torch.nn.init, name) for name in dir(torch.nn.init) if name.endswith("_") and not name.startswith("_")}
+    """At sizes where nothing is computed parameters get no values: drawing gigabytes would take longer
+    than all else."""
+    own = {name: getattr(torch.nn.init, name) for name in dir(torch.nn.init)
+           if name.endswith("_") and not name.startswith("_")}
     try:
         for name in own:
             setattr(torch.nn.init, name, lambda tensor, *args, **kwargs: tensor)
@@ -218,7 +229,8 @@ def plain_value(value):
 # ---- parameters and inputs ----
 
 def place(job, model, tracer):
-    """Moves the module to the device: each parameter and buffer becomes a tensor without contents, or a constant where the task has none like it."""
+    """Moves the module to the device: each parameter and buffer becomes a tensor without contents, or
+    a constant where the task has none like it."""
     if not isinstance(model, torch.nn.Module):
         return
     state = job.get("state", {})
@@ -255,10 +267,13 @@ def placed(value, name, entry, tracer):
     if wanted:
         t = meta_tensor(tracer, value.shape, None, value.dtype, "param")
     else:
-        t = value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach()) if value_of is None else value_of
+        t = (value.detach() if isinstance(value, TraceTensor) else tracer.wrap(value.detach()) if value_of is None
+             else value_of)
         if t._buffer.known:
             t._buffer.kind = "const"
-            tracer.rec.freeze(t._buffer)    # a parameter is data, also one that the task does not have: what is computed from it belongs on the tape
+            # a parameter is data, also one that the task does not have: what is computed from it
+            # belongs on the tape
+            tracer.rec.freeze(t._buffer)
     t._buffer.name = name
     t = shown(t)
     if isinstance(value, torch.nn.Parameter):
@@ -272,13 +287,15 @@ def shown(t):
 
 
 def meta_tensor(tracer, shape, stride, dtype, kind):
-    inner = torch.empty_strided(shape, stride, dtype=dtype, device="meta") if stride is not None else torch.empty(shape, dtype=dtype, device="meta")
+    inner = (torch.empty_strided(shape, stride, dtype=dtype, device="meta") if stride is not None
+             else torch.empty(shape, dtype=dtype, device="meta"))
     return tracer.wrap(inner, kind)
 
 
 def make_inputs(job, tracer, is_strided=False):
-    """Forward's arguments by position and by keyword, new tensors, and the buffers of the tensors among them in flattened order. The tensors that the reference
-    draws at random come last: what the candidate draws are these. `is_strided`: with other strides than the task's."""
+    """Forward's arguments by position and by keyword, new tensors, and the buffers of the tensors
+    among them in flattened order. The tensors that the reference draws at random come last: what
+    the candidate draws are these. `is_strided`: with other strides than the task's."""
     buffers = []
 
     def make(value, show=shown):
@@ -302,7 +319,8 @@ def make_inputs(job, tracer, is_strided=False):
     with torch.utils._python_dispatch._disable_current_modes():
         args = [make(v) for v in job["inputs"]]
         kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
-        draws = [make({"tensor": spec}, show=lambda t: t) for spec in job.get("draws", [])]   # the tracer's own: nobody sees them before they are drawn
+        # the tracer's own: nobody sees them before they are drawn
+        draws = [make({"tensor": spec}, show=lambda t: t) for spec in job.get("draws", [])]
     return args, kwargs, draws, buffers
 
 
@@ -314,7 +332,8 @@ def make_inputs(job, tracer, is_strided=False):
 #   changed   the same tensors, written in place since
 #   released  new tensors, and all outputs of former calls are gone
 #   strided   new tensors with other strides; what comes of it does not matter, only what it leaves behind
-CALLS = ("fresh", "fresh", "same", "changed", "strided", "fresh", "same", "released", "changed", "fresh", "same", "released")
+CALLS = ("fresh", "fresh", "same", "changed", "strided", "fresh", "same", "released", "changed", "fresh", "same",
+         "released")
 SETTLED_CALLS = (6, 7)       # after these two the host code's memory is compared
 PLAIN_CALLS = ("fresh", "same", "released")
 
@@ -326,7 +345,8 @@ class Calls:
         self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
         self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
-        self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
+        self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
+                            for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 
     def prepare(self, kind):
         if tracer_plain.SHELL:
@@ -353,18 +373,23 @@ class Calls:
         return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
 
     def check_kept(self, outputs):
-        """Memory that was made before this call and that this call writes: what one call leaves there, the next may find. As an output it changes under
-        whoever holds an earlier call's result."""
+        """Memory that was made before this call and that this call writes: what one call leaves there,
+        the next may find. As an output it changes under whoever holds an earlier call's result."""
         kept = {id(buf) for buf in self.rec.order if self.is_kept(buf)}
         if any(id(buf) in kept for buf, *_ in outputs):
-            raise Stop("nondeterministic", "Fault", "forward returned memory that it made before this call and wrote to again: the result of an earlier "
+            raise Stop("nondeterministic", "Fault",
+                       "forward returned memory that it made before this call and wrote to again: the result of an "
+                       "earlier "
                        "call would change under whoever holds it; make the output in each call")
         if kept:
-            raise Stop("nondeterministic", "Fault", "forward writes into memory that was made before this call (by the constructor, or by an earlier call): "
+            raise Stop("nondeterministic", "Fault",
+                       "forward writes into memory that was made before this call (by the constructor, or by an "
+                       "earlier call): "
                        "buffers may not be kept across calls, constants may; make scratch memory in each call")
 
     def is_kept(self, buf):
-        """Parameters and buffers that the task's model has too may be written where its forward does that; the replay judges it."""
+        """Parameters and buffers that the task's model has too may be written where its forward does
+        that; the replay judges it."""
         if buf.kind not in ("temp", "const") or buf.epoch == self.rec.epoch or buf.written_epoch != self.rec.epoch:
             return False
         return buf.name is None or buf.bytes not in self.state_bytes
@@ -411,14 +436,17 @@ def trace_forwards(job, rec, tracer, model):
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, tape))
             if tape["buffers"] != first["buffers"]:
                 raise Stop("nondeterministic", "Fault",
-                           f"forward {number + 1} used other constants than the first: it depends on random numbers or on earlier calls")
+                           f"forward {number + 1} used other constants than the first: it depends on random numbers "
+                           f"or on earlier calls")
         # Counters that no call above reached the end of: by now nothing may change from call to call.
         if number + 1 not in SETTLED_CALLS:
             continue
         before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE])
         changed = before and tracer_state.difference(before, state)
         if changed:
-            raise Stop("nondeterministic", "Fault", f"every call of forward changes {changed}: what a call does may not depend on how often or when it is called")
+            raise Stop("nondeterministic", "Fault",
+                       f"every call of forward changes {changed}: what a call does may not depend on how often or "
+                       f"when it is called")
     tracer_record.add_made(first, made)
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
@@ -429,13 +457,16 @@ def trace_forwards(job, rec, tracer, model):
 def difference(first, tape, call):
     """The fault for two forwards that parted: where, and why that is one."""
     head = f"forward {call} did other work than the first call"
-    tail = "every call must launch the same kernels on the same buffers: no caching of results, counters, clocks or random choices across calls"
+    tail = ("every call must launch the same kernels on the same buffers: no caching of results, counters, clocks or "
+            "random choices across calls")
     for i, (a, b) in enumerate(zip(first["rows"], tape["rows"])):
         if a != b:
-            return Stop("nondeterministic", "Fault", f"{head}: row {i} is {brief(b)}, was {brief(a)}; {tail}", b["line"])
+            return Stop("nondeterministic", "Fault", f"{head}: row {i} is {brief(b)}, was {brief(a)}; {tail}",
+                        b["line"])
     if len(first["rows"]) != len(tape["rows"]):
         return Stop("nondeterministic", "Fault", f"{head}: {len(tape['rows'])} rows, was {len(first['rows'])}; {tail}")
-    return Stop("nondeterministic", "Fault", f"{head}: it used other buffers, or buffers that an earlier call had written; {tail}")
+    return Stop("nondeterministic", "Fault",
+                f"{head}: it used other buffers, or buffers that an earlier call had written; {tail}")
 
 
 def brief(row):
@@ -471,7 +502,8 @@ def flatten_into(out, views):
             flatten_into(item, views)
     elif isinstance(out, torch.Tensor):
         raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
-    elif out is not None and not isinstance(out, (int, float, str)):      # numbers and strings are no results of kernels: not compared
+    elif out is not None and not isinstance(out, (int, float, str)):
+        # numbers and strings are no results of kernels: not compared
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
 
 
@@ -507,7 +539,8 @@ class ModelNew(nn.Module):
         warm_kernel[(triton.cdiv(n, 64),)](x, y, n, 2.0, BLOCK=64)
         z = torch.zeros(n, device=x.device, dtype=torch.float32)
         warm_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](y, z, n, 2.0, BLOCK=64, num_warps=2)
-        y = F.linear(z.view(-1, 4), self.linear.weight) * 2 + 1    # torch's own operators: common answers hold them, and their first use imports a lot
+        # torch's own operators: common answers hold them, and their first use imports a lot
+        y = F.linear(z.view(-1, 4), self.linear.weight) * 2 + 1
         y = F.gelu(torch.softmax(F.layer_norm(F.relu(y), (4,)), dim=-1))
         y = y.masked_fill(y > 0, 0.0).sum(dim=0, keepdim=True) @ torch.arange(4, device=y.device).float()[:, None]
         return F.conv2d(y[None, None], y[None, None]).reshape(-1).contiguous()
@@ -515,7 +548,8 @@ class ModelNew(nn.Module):
 
 
 def warm():
-    """Installs the stand-ins and traces one small candidate, so that forks find every module imported and every table built."""
+    """Installs the stand-ins and traces one small candidate, so that forks find every module imported
+    and every table built."""
     import numpy
     import torch._prims_common
     import torch.nn.functional
@@ -525,7 +559,8 @@ def warm():
     tracer_cuda.install()
     tracer_driver.install()
     tracer_tensor.install()
-    job = {"source": WARM_SOURCE, "init_args": [], "state": {}, "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
+    job = {"source": WARM_SOURCE, "init_args": [], "state": {},
+           "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
     trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = None
     tracer_driver.RECORDER = None

@@ -1,7 +1,9 @@
-"""tracer_disguise: what stands in a tracer where torch's and Triton's own functions stand elsewhere goes by their names.
+"""tracer_disguise: what stands in a tracer for torch's and Triton's own functions goes by their names.
 
-Host code that reads a function's module, name or file could tell that it is traced, in both traces alike, so that comparing them would not find it. Here the
-stand-ins are given what an ordinary process shows, in the zygote, once; a candidate that looks finds nothing and does what it does elsewhere.
+Host code that reads a function's module, name or file could tell that it is traced, in both traces
+alike, so that comparing them would not find it. Here the stand-ins are given what an ordinary
+process shows, in the zygote, once; a candidate that looks finds nothing and does what it does
+elsewhere.
 """
 import os
 import random
@@ -18,9 +20,26 @@ import tracer_driver
 DRAWN = random.SystemRandom()
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
-CLASSES = ((tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"), (tracer_driver.Driver.utils, "CudaUtils", "triton.backends.nvidia.driver"),
-           (tracer_cuda.Stream, "Stream", "torch.cuda.streams"), (tracer_cuda.DefaultStream, "Stream", "torch.cuda.streams"),
-           (tracer_cuda.Event, "Event", "torch.cuda.streams"), (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler"))
+CLASSES = (
+    (tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"),
+    (tracer_driver.Driver.utils, "CudaUtils", "triton.backends.nvidia.driver"),
+    (tracer_cuda.Stream, "Stream", "torch.cuda.streams"),
+    (tracer_cuda.DefaultStream, "Stream", "torch.cuda.streams"),
+    (tracer_cuda.Event, "Event", "torch.cuda.streams"),
+    (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler"),
+)
+OWNERS = (
+    (torch.cuda, "torch.cuda"),
+    (torch.Tensor, "torch._tensor"),
+    (torch._C, "torch._C"),
+    (torch.library.Library, "torch.library"),
+    (triton, "triton.compiler.compiler"),
+    (triton.compiler, "triton.compiler.compiler"),
+    (triton.compiler.compiler, "triton.compiler.compiler"),
+    (triton.testing, "triton.testing"),
+    (torch.utils._python_dispatch, "torch.utils._python_dispatch"),
+    (Autotuner, "triton.runtime.autotuner"),
+)
 
 
 def file_of(module):
@@ -37,7 +56,10 @@ def disguise(function, name, module):
 
 def disguise_class(cls, name, module):
     for key, value in list(vars(cls).items()):
-        value = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value.fget if isinstance(value, property) else value
+        if isinstance(value, (classmethod, staticmethod)):
+            value = value.__func__
+        elif isinstance(value, property):
+            value = value.fget
         disguise(value, f"{name}.{key}", module)
     cls.__name__ = cls.__qualname__ = name
     cls.__module__ = module
@@ -53,8 +75,16 @@ def disguise_all(owner, module):
 
 
 # Functions by which torch tells that it is traced, and what they answer where nobody traces.
-MODES = {"_len_torch_dispatch_stack": lambda: 0, "_only_lift_cpu_tensors": lambda: False, "_get_dispatch_mode": lambda key: None}
-MODE_NAMES = {"_get_current_dispatch_mode": lambda: None, "_get_current_dispatch_mode_stack": lambda: [], "_len_torch_dispatch_stack": lambda: 0}
+MODES = {
+    "_len_torch_dispatch_stack": lambda: 0,
+    "_only_lift_cpu_tensors": lambda: False,
+    "_get_dispatch_mode": lambda key: None,
+}
+MODE_NAMES = {
+    "_get_current_dispatch_mode": lambda: None,
+    "_get_current_dispatch_mode_stack": lambda: [],
+    "_len_torch_dispatch_stack": lambda: 0,
+}
 
 
 def unseen(owner, answers):
@@ -85,9 +115,7 @@ def install():
     unseen(torch._C, MODES)
     unseen(torch.utils._python_dispatch, MODE_NAMES)
     type(torch.backends.cudnn).__dict__["enabled"].getter = lambda: True
-    for owner, module in ((torch.cuda, "torch.cuda"), (torch.Tensor, "torch._tensor"), (torch._C, "torch._C"), (torch.library.Library, "torch.library"),
-                          (triton, "triton.compiler.compiler"), (triton.compiler, "triton.compiler.compiler"), (triton.testing, "triton.testing"),
-                          (torch.utils._python_dispatch, "torch.utils._python_dispatch"), (triton.compiler.compiler, "triton.compiler.compiler"), (Autotuner, "triton.runtime.autotuner")):
+    for owner, module in OWNERS:
         disguise_all(owner, module)
     for cls, name, module in CLASSES:
         disguise_class(cls, name, module)

@@ -1,10 +1,12 @@
-"""tracer_driver: Triton without a GPU. Kernels are compiled as far as TTIR, in memory; a launch becomes a row.
+"""tracer_driver: Triton without a GPU. Kernels are compiled as far as TTIR, in memory; a launch
+becomes a row.
 
-Registered with triton.runtime.driver.set_active, and in place of triton.compiler.compile. Everything in front of that (the
-decorators, specialisation of arguments, the launch syntax) is Triton's own. No file is written, no process started.
+Registered with triton.runtime.driver.set_active, and in place of triton.compiler.compile.
+Everything in front of that (the decorators, specialisation of arguments, the launch syntax) is
+Triton's own. No file is written, no process started.
 
-Autotuning has nothing to measure here: the first configuration that survives pruning and compiles is taken, and the number of
-configurations is kept in the tape's kernel entry.
+Autotuning has nothing to measure here: the first configuration that survives pruning and compiles
+is taken, and the number of configurations is kept in the tape's kernel entry.
 """
 import functools
 import json
@@ -28,7 +30,8 @@ from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options,
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
-# Options that would make the compiler read other files, or do something else than compile this kernel for this card.
+# Options that would make the compiler read other files, or do something else than compile this
+# kernel for this card.
 FORBIDDEN_OPTIONS = {"ir_override": None, "ptx_version": None, "instrumentation_mode": "", "warp_size": 32}
 
 RECORDER = None    # the process's recorder; launches arrive from Triton without a context argument
@@ -52,8 +55,8 @@ class GridTooLarge(RuntimeError):
 
 
 def remember(kernels):
-    """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from that recipe. Launched again by the same recipe they are not
-    compiled again."""
+    """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from that
+    recipe. Launched again by the same recipe they are not compiled again."""
     for text, ttir in kernels:
         recipe = json.loads(text)
         recipe.pop("name")
@@ -74,14 +77,16 @@ class TracedKernel:
         self.src = src
         self.name = src.fn.__name__ if src is not None else "kernel"
         self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
-        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir       # the launcher then asks the host's allocator for memory
+        # the launcher then asks the host's allocator for memory
+        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir
         self.signature = list(src.signature.values())
         self.asm = dict(ASM_MORE, ttir=ttir)
         self.source = source
         self.configs = CONFIGS
         self.written = "unknown"
         self.options = options
-        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=SHARED, target=current_target(), tmem_size=None))
+        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=SHARED,
+                                                     target=current_target(), tmem_size=None))
         self.packed_metadata = (options.num_warps, options.num_ctas, 0)
 
     def may_write(self, argument):
@@ -108,10 +113,10 @@ class TracedKernel:
 
     def tape_entry(self):
         """Options at their default are left out."""
-        out = {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas,
-               "configs": self.configs, "source": self.source}
-        for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True), ("launch_cooperative_grid", False),
-                              ("launch_pdl", False)):
+        out = {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages,
+               "num_ctas": self.num_ctas, "configs": self.configs, "source": self.source}
+        for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True),
+                              ("launch_cooperative_grid", False), ("launch_pdl", False)):
             value = getattr(self.options, name)
             if value != default:
                 out[name] = int(value) if name == "maxnreg" else bool(value)
@@ -136,10 +141,13 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     options = parse_options(src, options, current_target())
     for name in ("extern_libs", "arch", *FORBIDDEN_OPTIONS):
         if getattr(options, name) != FORBIDDEN_OPTIONS.get(name, getattr(default, name)):
-            RECORDER.fail("unsupported", f"the launch option {name} is not supported: kernels are compiled from their own IR for the card of the record")
+            RECORDER.fail("unsupported",
+                          f"the launch option {name} is not supported: kernels are compiled from their own IR for the "
+                          f"card of the record")
     recipe = recipe_of(src, options)
     key = recipe_text(recipe)
-    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name that is computed.
+    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name
+    # that is computed.
     is_whole = '"unknown"' not in key and src.fn._repr is None
     text = TEXTS.get(key) if is_whole else None
     if text is None:
@@ -147,7 +155,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             text = ttir_text(src, options, current_target())
         except Exception as error:
             raise CompileFailed(error, error_line(src, error)) from error
-        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash across machines.
+        # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
+        # across machines.
         text = text.replace(TRITON_FOLDER, "triton/")
         if is_whole:
             TEXTS[key] = text
@@ -159,16 +168,19 @@ def record_launch(kernel, grid, args):
     grid = [int(g) for g in grid]
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
         if size < 0 or size > limit:
-            raise GridTooLarge(f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
+            raise GridTooLarge(
+                f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
     row_args = []
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)
     if grid[0] * grid[1] * grid[2] > 0:
-        RECORDER.launch(kernel, grid, row_args, kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
+        RECORDER.launch(kernel, grid, row_args,
+                        kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
 
 
 def append_argument(out, kind, value, index):
-    """One runtime argument of the IR's function; constants were folded into the IR, tuples are flattened."""
+    """One runtime argument of the IR's function; constants were folded into the IR, tuples are
+    flattened."""
     if isinstance(kind, tuple):
         for k, v in zip(kind, value):
             append_argument(out, k, v, index)
@@ -188,7 +200,8 @@ def descriptor_argument(value, index):
     """(view, block, padding) of a tensor descriptor that the host made."""
     base = pointer_argument(value.base, index)
     shape, stride = tuple(int(n) for n in value.shape), tuple(int(n) for n in value.strides)
-    return (base["buffer"], base["offset"], value.base.dtype, shape, stride), [int(n) for n in value.block_shape], value.padding
+    return ((base["buffer"], base["offset"], value.base.dtype, shape, stride), [int(n) for n in value.block_shape],
+            value.padding)
 
 
 def pointer_argument(value, index):
@@ -251,7 +264,9 @@ def autotuner_run(self, *args, **kwargs):
     for config in configs:
         clash = kwargs.keys() & config.kwargs.keys()
         if clash:
-            raise ValueError(f"Conflicting meta-parameters: {', '.join(clash)}. Make sure that you don't re-define auto-tuned symbols.")
+            raise ValueError(
+                f"Conflicting meta-parameters: {', '.join(clash)}. Make sure that you don't re-define auto-tuned "
+                f"symbols.")
         if config.pre_hook is not None:
             config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
         CONFIGS = len(self.configs)

@@ -212,8 +212,8 @@ class Clock:
 
 
 def install_clocks():
-    """In both traces time is not the machine's; here it is another than in the first: days or years, as a date is a clock too."""
-    later = DRAWN.randrange(2 * DAY, DRAWN.choice((90 * DAY, 12 * 366 * DAY)))
+    """In both traces time is not the machine's; here it is another than in the first, by years: a date is a clock too."""
+    later = DRAWN.randrange(8 * 366 * DAY, 13 * 366 * DAY)
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
         setattr(time, name, Clock(getattr(time, name), later, 1))
     for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
@@ -352,7 +352,8 @@ EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", 
           "ctypes.dlopen": "the process's memory", "ctypes.dlsym": "the process's memory", "ctypes.string_at": "the process's memory",
           "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory", "fcntl.ioctl": "a device", "resource.setrlimit": "limits",
           "sys._current_frames": "the frames of its callers", "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
-READABLE = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+FOLDERS = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
 REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
@@ -380,16 +381,17 @@ def refuse(what):
 
 
 def is_readable(path):
-    if isinstance(path, int):
+    if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
     return os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE) or any(p.startswith(f"{path}/") for p in READABLE)
 
 
-def watched(real, what, is_fine=lambda *args: False):
+def watched(real, what, is_fine=lambda first: False):
     def call(*args, **kwargs):
-        if not watch.is_busy and not is_fine(*args) and is_candidates_doing():
-            refuse(f"{what} ({args[0]})" if args and type(args[0]) is str else what)
+        first = args[0] if args else next(iter(kwargs.values()), 0)
+        if not watch.is_busy and not is_fine(first) and is_candidates_doing():
+            refuse(f"{what} ({first})" if type(first) is str else what)
         return real(*args, **kwargs)
     return call
 

@@ -1,7 +1,9 @@
 """tracer_state: what a candidate's host code remembers from call to call, as far as Python shows it.
 
-A counter with a threshold beyond the calls that a trace makes, a draw of random numbers, a queue that fills: all of them change something that is reachable
-from the model, the candidate's module or a well-known place. Constants, caches by shape and compiled kernels settle; what goes on changing is state.
+A counter with a threshold beyond the calls that a trace makes, a draw of random numbers, a queue
+that fills: all of them change something that is reachable from the model, the candidate's module or
+a well-known place. Constants, caches by shape and compiled kernels settle; what goes on changing is
+state.
 """
 import builtins
 import collections
@@ -23,24 +25,29 @@ from triton.runtime.jit import JITCallable
 
 ITEMS_MAX = 50000
 DEPTH_MAX = 24
-LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging", "threading", "re")
+LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging",
+             "threading", "re")
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
 ENVIRONMENT = type(os.environ)
 SCALARS = PLAIN_SCALARS | {float, bool, complex}
 COLLECTIONS = frozenset((list, dict, set))
-ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]), itertools.count(), itertools.cycle(()), itertools.repeat(0),
-                                    itertools.chain(), itertools.islice((), 0), enumerate(()), zip(), map(abs, ())))
-WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools, torch, torch.nn, torch.nn.functional, torch.cuda, triton, triton.language)
+ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]),
+                                    itertools.count(), itertools.cycle(()), itertools.repeat(0), itertools.chain(),
+                                    itertools.islice((), 0), enumerate(()), zip(), map(abs, ())))
+WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools, torch, torch.nn, torch.nn.functional,
+           torch.cuda, triton, triton.language)
 
 
 def snapshot(model, module):
-    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
+    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one
+    thing."""
     walk = Walk()
     walk.visit("model", model, 0)
     walk.names(module.__name__, vars(module), 0)
     for module in WATCHED:
         watch(module, walk.out)
-    walk.out["os.environ"] = dict(os.environ._data) if type(os.environ) is ENVIRONMENT else digest(repr(sorted(os.environ.items())))
+    walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
+                              else digest(repr(sorted(os.environ.items()))))
     walk.out["the state of the module random"] = random.getstate()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")
@@ -67,12 +74,15 @@ def words(path, before, after):
     return f"{path[0]}.{found[0]}"
 
 
-KNOWN = {}     # well-known module -> (its table's version, its names and values when it was looked through, its scalars, its collections)
+# well-known module -> (its table's version, its names and values when it was looked through, its
+# scalars, its collections)
+KNOWN = {}
 
 
 def version_of(table):
-    """A number that CPython changes whenever a dict does (PEP 509). To look at the values instead counts references to them, and so writes to a thousand pages that a
-    fork shares with the zygote."""
+    """A number that CPython changes whenever a dict does (PEP 509). To look at the values instead
+    counts references to them, and so writes to a thousand pages that a fork shares with the
+    zygote."""
     return ctypes.c_uint64.from_address(id(table) + VERSION_AT).value
 
 
@@ -83,7 +93,8 @@ def has_versions():
     for change in (lambda: table.update(b=2), lambda: table.update(a=3), lambda: table.pop("b")):
         change()
         seen.append(version_of(table))
-    return len(set(seen)) == len(seen) and table["a"] == 3 and version_of(table) == seen[-1] and version_of(dict(table)) != seen[-1]
+    return (len(set(seen)) == len(seen) and table["a"] == 3 and version_of(table) == seen[-1]
+            and version_of(dict(table)) != seen[-1])
 
 
 VERSION_AT = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)
@@ -91,11 +102,13 @@ HAS_VERSIONS = sys.implementation.name == "cpython" and has_versions()
 
 
 def watch(module, out):
-    """A well-known module. It is looked through again only where it has changed since: as long as names and values are the same objects, so are the scalars."""
+    """A well-known module. It is looked through again only where it has changed since: as long as
+    names and values are the same objects, so are the scalars."""
     table, known = vars(module), KNOWN.get(module)
     version = version_of(table) if HAS_VERSIONS else None
     if known is None or version is None or version != known[0]:
-        if known is None or len(known[1]) != len(table) or not all(map(is_, known[1], table)) or not all(map(is_, known[1].values(), table.values())):
+        if (known is None or len(known[1]) != len(table) or not all(map(is_, known[1], table))
+                or not all(map(is_, known[1].values(), table.values()))):
             known = (dict(table), *scalars(table))
         else:
             known = known[1:]
@@ -177,7 +190,8 @@ class Walk:
             self.names(path, frame.f_locals, depth)
 
     def object(self, path, value, depth):
-        """Functions, kernels, modules of torch and the candidate's own classes; nothing of a library's."""
+        """Functions, kernels, modules of torch and the candidate's own classes; nothing of a
+        library's."""
         if isinstance(value, torch.Tensor):
             self.out[path] = f"{tuple(value.shape)} {value.dtype}"
             self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}, depth)

@@ -1,7 +1,8 @@
 """vm_cost: what kernels on the vm cost, per kernel and source line, and what that would take on a GPU.
 
-A launch's time is the vm's prediction for an H200 (docs/cost-model.md). It ranks variants of one kernel; it is no measurement.
-Operators of PyTorch between launches are predicted as the verifier predicts a reference's (oracle_cost.py).
+A launch's time is the vm's prediction for an H200 (docs/cost-model.md). It ranks variants of one
+kernel; it is no measurement. Operators of PyTorch between launches are predicted as the verifier
+predicts a reference's (oracle_cost.py).
 """
 import json
 
@@ -47,7 +48,8 @@ def add(kernel, report):
         listener.seconds += seconds
     if listeners and listeners[-1].is_trial:
         return                     # what an autotuner tries is not what the script runs
-    row = kernels.setdefault((kernel.name, kernel.src.fn.fn.__code__.co_filename), {"launches": 0, "predicted_s": 0.0, "cost": {}, "lines": {}})
+    row = kernels.setdefault((kernel.name, kernel.src.fn.fn.__code__.co_filename),
+                             {"launches": 0, "predicted_s": 0.0, "cost": {}, "lines": {}})
     row["launches"] += 1
     row["predicted_s"] += seconds
     add_counts(row["cost"], report["cost"])
@@ -88,7 +90,8 @@ class Stopwatch(TorchDispatchMode):
         row = oracle_cost.row_of(func, args, kwargs or {}, out)
         if row:
             launch = oracle_cost.eager_of(row)
-            self.seconds += library.hone_vm_operator_s(launch["name"].encode(), launch["form"].encode(), launch["bytes"], launch["flops"], launch["special"],
+            self.seconds += library.hone_vm_operator_s(launch["name"].encode(), launch["form"].encode(),
+                                                       launch["bytes"], launch["flops"], launch["special"],
                                                        launch["dot_flops"], launch["extent"], dot_unit(row[2][0].dtype))
         return out
 
@@ -100,11 +103,13 @@ def print_table(out):
     head = f"{'kernel / line':32} {'launches':>8} {'us':>10} " + " ".join(f"{c:>13}" for c in COLUMNS)
     print(head, file=out)
     for (name, path), row in sorted(kernels.items(), key=lambda item: -item[1]["predicted_s"]):
-        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} " + " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS), file=out)
+        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} "
+              + " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS), file=out)
         for line, counts in sorted(row["lines"].items()):
-            print(f"{'  line ' + str(line):32} {'':8} {'':10} " + " ".join(f"{counts.get(c, 0):13}" for c in COLUMNS), file=out)
+            print(f"{'  line ' + str(line):32} {'':8} {'':10} " + " ".join(f"{counts.get(c, 0):13}" for c in COLUMNS),
+                  file=out)
 
 
 def as_json():
-    return json.dumps({"kernels": [{"kernel": name, "file": path, **row, "lines": [{"line": n, **counts} for n, counts in sorted(row["lines"].items())]}
-                                   for (name, path), row in kernels.items()]})
+    return json.dumps({"kernels": [{"kernel": name, "file": path, **row, "lines": [{"line": n, **counts}
+        for n, counts in sorted(row["lines"].items())]} for (name, path), row in kernels.items()]})

@@ -1,12 +1,16 @@
 """zygote: a warm Python process that job processes are forked from (docs/worker-protocol.md).
 
-    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle, compile or timer; LIBRARY: libhone_sandbox.so; the control socket is descriptor 3
+    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle, compile or timer; LIBRARY:
+                                           libhone_sandbox.so; the control socket is descriptor 3
 
-Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the
-keeper of its jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
+Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no
+stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the keeper of its
+jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 
-A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct sandbox_options), `read_paths()`, `start()` and `stop()` (the
-zygote's life), GPU (its jobs may use one), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is what before_job returned).
+A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct
+sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life), GPU (its jobs may use
+one), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is
+what before_job returned).
 """
 import os
 import sys
@@ -42,8 +46,9 @@ JOBS_BEFORE_COLLAPSE = 4       # a single verdict's zygotes have fewer: the work
 
 
 def large_pieces():
-    """Addresses of this process's anonymous memory in pieces of a huge page. A fork copies an entry for each page that is in memory, and its end drops each again: torch
-    has 90,000 small ones, most of which no job ever looks at (tables of libraries for GPUs)."""
+    """Addresses of this process's anonymous memory in pieces of a huge page. A fork copies an entry
+    for each page that is in memory, and its end drops each again: torch has 90,000 small ones, most
+    of which no job ever looks at (tables of libraries for GPUs)."""
     with open("/proc/self/maps") as f:
         regions = [line.split() for line in f]
     pieces = []
@@ -56,8 +61,10 @@ def large_pieces():
 
 class SandboxOptions(ctypes.Structure):
     _fields_ = [
-        ("level", ctypes.c_int), ("read_paths", ctypes.POINTER(ctypes.c_char_p)), ("exec_paths", ctypes.POINTER(ctypes.c_char_p)), ("scratch", ctypes.c_char_p),
-        ("memory_bytes", ctypes.c_int64), ("cpu_s", ctypes.c_int), ("allow_threads", ctypes.c_int), ("allow_fork", ctypes.c_int),
+        ("level", ctypes.c_int), ("read_paths", ctypes.POINTER(ctypes.c_char_p)),
+        ("exec_paths", ctypes.POINTER(ctypes.c_char_p)), ("scratch", ctypes.c_char_p),
+        ("memory_bytes", ctypes.c_int64), ("cpu_s", ctypes.c_int), ("allow_threads", ctypes.c_int),
+        ("allow_fork", ctypes.c_int),
         ("allow_memfd", ctypes.c_int), ("stay_root", ctypes.c_int), ("device_paths", ctypes.POINTER(ctypes.c_char_p)),
     ]
 
@@ -67,10 +74,12 @@ def c_paths(paths):
 
 
 class Sandbox:
-    """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must not lose it."""
+    """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must
+    not lose it."""
 
     def __init__(self, path, has_gpu=False):
-        # Global and before torch, see worker/one_device.c; but not where torch shall find the real devices.
+        # Global and before torch, see worker/one_device.c; but not where torch shall find the real
+        # devices.
         self.lib = ctypes.PyDLL(path, mode=ctypes.RTLD_LOCAL if has_gpu else ctypes.RTLD_GLOBAL)
         self.text = ctypes.create_string_buffer(512)
 
@@ -81,7 +90,8 @@ class Sandbox:
         return rc
 
     def fork(self, options):
-        """Like os.fork, in new namespaces where the level asks for them. Returns (pid, error text of the child)."""
+        """Like os.fork, in new namespaces where the level asks for them. Returns (pid, error text of
+        the child)."""
         api = ctypes.pythonapi
         api.PyOS_BeforeFork()
         try:
@@ -161,7 +171,8 @@ class Zygote:
         while True:
             found = self.poll.poll(0 if self.pieces and self.started >= JOBS_BEFORE_COLLAPSE else None)
             if not found:
-                self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)   # into a huge page, where the kernel has one: while nobody asks for anything
+                # into a huge page, where the kernel has one: while nobody asks for anything
+                self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)
             for fd, events in found:
                 if fd == CONTROL_FD:
                     try:
@@ -189,8 +200,11 @@ class Zygote:
             options = self.options(request)
             token = self.before_job(options)
             pid, error = self.sandbox.fork(options)
-        except Exception as e:   # no process, or a request that makes no sense: the supervisor learns it as a job that never entered
-            report(status, {"status": 1 << 8, "max_rss_bytes": 0, "cpu_ms": 0, "entered": False, "text": f"{type(e).__name__}: {e}"})
+        except Exception as e:
+            # no process, or a request that makes no sense: the supervisor learns it as a job that
+            # never entered
+            report(status, {"status": 1 << 8, "max_rss_bytes": 0, "cpu_ms": 0, "entered": False,
+                            "text": f"{type(e).__name__}: {e}"})
             status.close()
             self.after_job(token)
             for fd in (data_fd, entered_r, entered_w):
@@ -227,8 +241,9 @@ class Zygote:
                 continue
             self.after_job(job.token)
             entered = read_all(job.entered)
-            report(job.status, {"status": status, "max_rss_bytes": usage.ru_maxrss * 1024, "cpu_ms": int((usage.ru_utime + usage.ru_stime) * 1000),
-                                "entered": entered == "ok", "text": "" if entered == "ok" else entered})
+            report(job.status, {"status": status, "max_rss_bytes": usage.ru_maxrss * 1024,
+                                "cpu_ms": int((usage.ru_utime + usage.ru_stime) * 1000), "entered": entered == "ok",
+                                "text": "" if entered == "ok" else entered})
             if self.by_fd.pop(job.status.fileno(), None):
                 self.poll.unregister(job.status.fileno())
             job.status.close()
@@ -304,7 +319,8 @@ def read_all(fd):
 
 
 def default_read_paths():
-    """Python and its packages: for imports that happen late. Nothing of the user's, nothing of /etc or /proc."""
+    """Python and its packages: for imports that happen late. Nothing of the user's, nothing of /etc or
+    /proc."""
     import sysconfig
     paths = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return sorted(paths | {os.path.join(ROOT, "worker")})
@@ -317,7 +333,8 @@ def versions():
 
 def main():
     if len(sys.argv) not in (2, 3) or sys.argv[1] not in KINDS:
-        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so]; started by hone with its control socket as descriptor 3")
+        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so]; started by hone with its control "
+                 f"socket as descriptor 3")
     library = sys.argv[2] if len(sys.argv) == 3 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     zygote = Zygote(sys.argv[1], library)
     zygote.sandbox.call("sandbox_drop_root")

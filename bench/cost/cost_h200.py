@@ -1,16 +1,27 @@
-"""Predicted against measured time of Triton kernels, variant by variant within a task (docs/cost-model.md, "Against an H200").
+"""Predicted against measured time of Triton kernels, variant by variant within a task
+(docs/cost-model.md, "Against an H200").
 
-    bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/cost/cost_h200.py --count      there too: adds ncu's counters to a measured.json that has times
-    bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes $OUT/predicted.json
-    bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted best is among the fastest
+    bench/cost/cost_h200.py --measure
+        on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
+    bench/cost/cost_h200.py --count
+        there too: adds ncu's counters to a measured.json that has times
+    bench/cost/cost_h200.py --predict
+        without a GPU: compiles the same sources for sm_90, counts on the vm, writes
+        $OUT/predicted.json
+    bench/cost/cost_h200.py --compare
+        reads both and prints, for each task, Kendall's tau and whether the predicted best is among
+        the fastest
 
---set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were fitted) or cost_holdout (kinds it has never seen). OUT is
-build/h200 unless the environment sets it, for another set build/MODULE. --tasks A,B restricts to some tasks; --seconds N ends measuring earlier, --go-on continues.
+--set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were
+fitted) or cost_holdout (kinds it has never seen). OUT is build/h200 unless the environment sets it,
+for another set build/MODULE. --tasks A,B restricts to some tasks; --seconds N ends measuring
+earlier, --go-on continues.
 
-Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush, variant) against N flushes give its time with a cold L2, and
-graphs of N times the variant its time with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes and sectors of each launch.
-The microbenchmarks that gave the model its constants run with the default set alone.
+Measured: each variant is checked against PyTorch first; then CUDA graphs of N times (L2 flush,
+variant) against N flushes give its time with a cold L2, and graphs of N times the variant its time
+with whatever it left there. Medians. Where ncu runs, one pass under it adds DRAM bytes and sectors
+of each launch. The microbenchmarks that gave the model its constants run with the default set
+alone.
 """
 import argparse
 import csv
@@ -34,13 +45,16 @@ MICRO_S = 240          # of those for the microbenchmarks
 MICRO_LIMIT_S = 45     # of one group
 COMPILERS = 8
 FLUSH_BYTES = 192 << 20
-NCU_METRICS = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_op_read.sum", "lts__t_sectors_op_write.sum"]
-NCU_MORE = ["lts__t_sectors_srcunit_tex.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-            "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
-            "smsp__inst_executed.sum", "launch__registers_per_thread", "launch__occupancy_limit_registers", "sm__warps_active.avg.pct_of_peak_sustained_active",
-            "smsp__inst_executed_pipe_xu.sum", "smsp__sass_thread_inst_executed_op_integer_pred_on.sum", "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum",
-            "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
+NCU_METRICS = ["gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_op_read.sum",
+               "lts__t_sectors_op_write.sum"]
+NCU_MORE = ["lts__t_sectors_srcunit_tex.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+            "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "l1tex__data_pipe_lsu_wavefronts.sum",
+            "smsp__inst_executed.sum", "launch__registers_per_thread",
+            "launch__occupancy_limit_registers", "sm__warps_active.avg.pct_of_peak_sustained_active",
+            "smsp__inst_executed_pipe_xu.sum", "smsp__sass_thread_inst_executed_op_integer_pred_on.sum",
+            "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum", "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum",
+            "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum", "l1tex__t_sectors_pipe_lsu_mem_global_op_ldgsts.sum"]
 
 
 def chosen(options):
@@ -84,7 +98,8 @@ def bound(launch, tensors):
 
 def runner(launches, tensors):
     """One call runs the variant and returns its compiled kernels."""
-    calls = [(l.kernel[l.grid], dict(bound(l, tensors), num_warps=l.num_warps, num_stages=l.num_stages)) for l in launches]
+    calls = [(l.kernel[l.grid], dict(bound(l, tensors), num_warps=l.num_warps, num_stages=l.num_stages))
+             for l in launches]
     return lambda: [launch(**args) for launch, args in calls]
 
 
@@ -171,8 +186,8 @@ def measure_variant(torch, clock, task, tensors, expected, launches):
     count = 30 if count == 30 else 10 if count >= 10 else 3
     cold, spread = clock.cold_us(run, count)
     return {"cold_us": cold, "cold_spread_us": spread, "warm_us": clock.warm_us(run, count), "count": count,
-            "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs, "spills": c.n_spills, "shared": c.metadata.shared}
-                        for c in compiled]}
+            "kernels": [{"name": c.metadata.name, "warps": c.metadata.num_warps, "registers": c.n_regs,
+                         "spills": c.n_spills, "shared": c.metadata.shared} for c in compiled]}
 
 
 def measure_tasks(torch, clock, tasks, limit_s, result):
@@ -199,12 +214,14 @@ def measure_tasks(torch, clock, tasks, limit_s, result):
 def compile_share(torch, tasks, share):
     """A child of --measure: fills Triton's cache with its share of the kernels."""
     work = [l for t in tasks.values() for launches in t.variants.values() for l in launches]
-    dtypes = {n: {k: torch.empty(16, dtype=v[1], device="cuda") for k, v in t.tensors.items()} for n, t in tasks.items()}
+    dtypes = {n: {k: torch.empty(16, dtype=v[1], device="cuda") for k, v in t.tensors.items()}
+              for n, t in tasks.items()}
     owner = [n for n, t in tasks.items() for launches in t.variants.values() for _ in launches]
     for i, l in enumerate(work):
         if i % COMPILERS == share:
             try:
-                l.kernel.warmup(**bound(l, dtypes[owner[i]]), grid=l.grid, num_warps=l.num_warps, num_stages=l.num_stages)
+                l.kernel.warmup(**bound(l, dtypes[owner[i]]), grid=l.grid, num_warps=l.num_warps,
+                                num_stages=l.num_stages)
             except Exception as error:
                 print(f"{owner[i]}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
 
@@ -266,8 +283,8 @@ def measure_ncu(options, seconds):
         left = seconds - (time.monotonic() - START)
         if left < 40:
             return {"error": f"out of time; {error}"}
-        argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name", "regex:^k_",
-                "--clock-control", "none", "--metrics", ",".join(metrics), *child(options, "--run-once")]
+        argv = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--target-processes", "all", "--kernel-name",
+                "regex:^k_", "--clock-control", "none", "--metrics", ",".join(metrics), *child(options, "--run-once")]
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=left)
             text, error = done.stdout, (done.stdout[-600:] + done.stderr[-600:])
@@ -282,8 +299,9 @@ def measure_ncu(options, seconds):
         with open(out_path("ncu_order.json")) as f:
             order = json.load(f)
         same = all(want[3] == got[0].split("(")[0] for want, got in zip(order, rows))
-        return {"in_order": same, "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1]) for w, g in zip(order, rows)],
-                "note": error if "out of time" in error else ""}
+        return {"in_order": same,
+                "launches": [dict(task=w[0], variant=w[1], index=w[2], kernel=g[0], **g[1])
+                             for w, g in zip(order, rows)], "note": error if "out of time" in error else ""}
     return {"error": error}
 
 
@@ -333,11 +351,12 @@ def count(options):
 
 def machine(torch):
     p = torch.cuda.get_device_properties(0)
-    facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size, "memory_bytes": p.total_memory, "torch": torch.__version__,
-             "cuda": torch.version.cuda}
+    facts = {"name": p.name, "sms": p.multi_processor_count, "l2_bytes": p.L2_cache_size,
+             "memory_bytes": p.total_memory, "torch": torch.__version__, "cuda": torch.version.cuda}
     query = "clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem,driver_version,power.limit"
     try:
-        line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, timeout=20).stdout
+        line = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True,
+                              text=True, timeout=20).stdout
         facts["nvidia_smi"] = dict(zip(query.split(","), [v.strip() for v in line.splitlines()[0].split(",")]))
     except Exception as error:
         facts["nvidia_smi"] = str(error)
@@ -366,8 +385,10 @@ def measure(options):
         say("microbenchmarks")
         measure_micro(options, result)
     bad = [f"{t}/{v}: {r['error']}" for t, rows in result["tasks"].items() for v, r in rows.items() if "error" in r]
-    print("\n".join(bad + [f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them without a time; ncu: "
-                           f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
+    print("\n".join(bad + [
+        f"wrote {out_path('measured.json')}: {sum(map(len, result['tasks'].values()))} variants, {len(bad)} of them "
+        f"without a time; ncu: "
+        f"{len(result['ncu'].get('launches', []))} launches {result['ncu'].get('error', '')[:200]}"]))
 
 
 def main():
@@ -381,7 +402,8 @@ def main():
     p.add_argument("--tasks", default="")
     p.add_argument("--seconds", type=float, default=LIMIT_S)
     p.add_argument("--go-on", action="store_true", help="of --measure: keep the times that measured.json has already")
-    p.add_argument("--compiled", action="store_true", help="of --measure: Triton's cache has the kernels already (--compile-share was run)")
+    p.add_argument("--compiled", action="store_true",
+                   help="of --measure: Triton's cache has the kernels already (--compile-share was run)")
     o = p.parse_args()
     os.environ.setdefault("OUT", os.path.join(ROOT, "build", "h200" if o.set == FITTED else o.set))
     if o.measure or o.count:

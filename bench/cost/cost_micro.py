@@ -133,8 +133,8 @@ def k_atomic(o, SPREAD: tl.constexpr, B: tl.constexpr):
 @triton.jit
 def k_dot_once(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    tl.store(c + m[:, None] * N + n[None, :],
-             tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]), input_precision="tf32"))
+    tl.store(c + m[:, None] * N + n[None, :], tl.dot(tl.load(a + m[:, None] * K + k[None, :]),
+                                                     tl.load(b + k[:, None] * N + n[None, :]), input_precision="tf32"))
 
 
 @triton.jit
@@ -212,53 +212,59 @@ def memory(x):
     big, other = torch.zeros(1 << 28, device="cuda"), torch.zeros(1 << 28, device="cuda")
     gib = (1 << 28) * 4
     x.note("dram_bytes_s", "copy", lambda: 2 * gib / x.timed(k_move, 1 << 17, big, other, B=2048, count=3) * 1e6)
-    x.note("dram_bytes_s", "read", lambda: gib / x.timed(k_flush, 1 << 15, big, x.sink, B=8192, num_warps=8, count=3) * 1e6)
+    x.note("dram_bytes_s", "read",
+           lambda: gib / x.timed(k_flush, 1 << 15, big, x.sink, B=8192, num_warps=8, count=3) * 1e6)
     for mib in (4, 8, 16, 24, 32, 40, 64):
         blocks = mib << 20 >> 13
-        x.note("l2_bytes_s", f"{mib} MiB", lambda: (mib << 20) * 32 / x.timed(k_again, blocks, big, x.sink, PASSES=32, B=2048, count=3) * 1e6)
+        x.note("l2_bytes_s", f"{mib} MiB",
+               lambda: (mib << 20) * 32 / x.timed(k_again, blocks, big, x.sink, PASSES=32, B=2048, count=3) * 1e6)
 
 
 def stride(x):
     big = torch.zeros(1 << 22, device="cuda")
     for s in (1, 2, 4, 8, 16, 32):
-        x.note("stride_loads_s", s, lambda:
-               x.sms * 16 * 32 * 1024 / x.timed(k_stride, x.sms * 16, big, x.sink, 1 << 21, STRIDE=s, PASSES=32, B=1024, count=3) * 1e6)
+        x.note("stride_loads_s", s, lambda: x.sms * 16 * 32 * 1024 / x.timed(k_stride, x.sms * 16, big, x.sink, 1 << 21,
+            STRIDE=s, PASSES=32, B=1024, count=3) * 1e6)
     for s in (1, 2, 4, 8, 16, 32):
-        x.note("stride_loads_l1_s", s, lambda:
-               x.sms * 8 * 128 * 1024 / x.timed(k_stride, x.sms * 8, big, x.sink, 1 << 13, STRIDE=s, PASSES=128, B=1024, count=3) * 1e6)
+        x.note("stride_loads_l1_s", s, lambda: x.sms * 8 * 128 * 1024 / x.timed(k_stride, x.sms * 8, big, x.sink,
+            1 << 13, STRIDE=s, PASSES=128, B=1024, count=3) * 1e6)
 
 
 def ops(x):
-    for op in ("fma", "add", "max", "half", "bfloat", "exp2", "exp", "log", "rsqrt", "sqrt", "div", "erf", "imul", "ixor", "imulhi", "sqrt_rn", "div_rn",
-               "sin", "idiv", "from_byte", "from_int", "to_int", "bits"):
-        x.note("ops_s", op, lambda: x.sms * 8 * 128 * 2048 / x.timed(k_op, x.sms * 8, x.sink, 1.0, OP=op, REPEAT=128, B=2048, num_warps=8, count=3) * 1e6)
+    for op in ("fma", "add", "max", "half", "bfloat", "exp2", "exp", "log", "rsqrt", "sqrt", "div", "erf", "imul",
+               "ixor", "imulhi", "sqrt_rn", "div_rn", "sin", "idiv", "from_byte", "from_int", "to_int", "bits"):
+        x.note("ops_s", op, lambda: x.sms * 8 * 128 * 2048 / x.timed(k_op, x.sms * 8, x.sink, 1.0, OP=op, REPEAT=128,
+                                                                     B=2048, num_warps=8, count=3) * 1e6)
 
 
 def latency(x):
     for kind in ("sum", "cumsum"):
         for w in (1, 4, 8, 32):
-            x.note("reduce_ns", f"{kind}, {w} warps",
-                   lambda: x.timed(k_reduce, 1, x.sink, 1.0, KIND=kind, REPEAT=256, B=1024, num_warps=w, count=3) * 1e3 / 256)
+            x.note("reduce_ns", f"{kind}, {w} warps", lambda: x.timed(k_reduce, 1, x.sink, 1.0, KIND=kind, REPEAT=256,
+                                                                      B=1024, num_warps=w, count=3) * 1e3 / 256)
     ring = torch.zeros(1 << 28, dtype=torch.int32, device="cuda")
     for name, size in (("64 KiB", 1 << 14), ("8 MiB", 1 << 21), ("1 GiB", 1 << 28)):
         step = min(size // 8 - 32, 1 << 20) | 32
         ring[:size] = ((torch.arange(size, device="cuda", dtype=torch.int64) + step) % size).int()
-        x.note("chase_ns", name, lambda: x.timed(k_chase, 1, ring, x.sink.view(torch.int32), REPEAT=1024, num_warps=1, count=3) * 1e3 / 1024)
+        x.note("chase_ns", name, lambda: x.timed(k_chase, 1, ring, x.sink.view(torch.int32), REPEAT=1024, num_warps=1,
+                                                 count=3) * 1e3 / 1024)
 
 
 def atomics(x):
     for dtype in (torch.int32, torch.float32):
         o = torch.zeros(1 << 20, dtype=dtype, device="cuda")
         for spread in (1 << 20, 1 << 16, 4096, 128, 32, 1):
-            x.note("atomics_s", f"{dtype} over {spread}", lambda: (1 << 20) / x.timed(k_atomic, 1 << 10, o, SPREAD=spread, B=1024, count=2) * 1e6)
+            x.note("atomics_s", f"{dtype} over {spread}",
+                   lambda: (1 << 20) / x.timed(k_atomic, 1 << 10, o, SPREAD=spread, B=1024, count=2) * 1e6)
 
 
 # Operands, input_precision, and (BM, BN, BK, warps, stages) of each measurement.
 DOTS = (
-    (torch.float16, "tf32", ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 64, 64, 4, 3), (64, 64, 64, 2, 3), (32, 32, 32, 4, 3),
-                             (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
+    (torch.float16, "tf32", ((128, 256, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (64, 64, 64, 4, 3),
+                             (64, 64, 64, 2, 3), (32, 32, 32, 4, 3), (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
     (torch.float32, "tf32", ((128, 128, 32, 8, 3), (64, 64, 32, 4, 3), (32, 32, 32, 1, 3), (16, 16, 16, 1, 3))),
-    (torch.float32, "ieee", ((64, 64, 32, 4, 2), (64, 64, 32, 8, 2), (128, 64, 16, 8, 2), (32, 32, 32, 4, 2), (16, 16, 16, 1, 2))),
+    (torch.float32, "ieee",
+     ((64, 64, 32, 4, 2), (64, 64, 32, 8, 2), (128, 64, 16, 8, 2), (32, 32, 32, 4, 2), (16, 16, 16, 1, 2))),
 )
 
 
@@ -268,7 +274,8 @@ def dots(x):
         a, b, c = (torch.zeros(size * size, dtype=dtype, device="cuda") for _ in range(3))
         for m, n, k, w, stages in shapes:
             def rate():
-                run = lambda: k_matmul[(size // n, size // m)](a, b, c, size, size, size, PRECISION=precision, BM=m, BN=n, BK=k, num_warps=w, num_stages=stages)
+                run = lambda: k_matmul[(size // n, size // m)](a, b, c, size, size, size, PRECISION=precision, BM=m,
+                                                               BN=n, BK=k, num_warps=w, num_stages=stages)
                 run()
                 return 2.0 * size**3 / x.clock.warm_us(run, 3, 3) * 1e6
             x.note("dot_flops_s", f"{dtype} {precision} {m}x{n}x{k}, {w} warps, {stages} stages", rate)
@@ -277,8 +284,8 @@ def dots(x):
 def swap(x):
     big = torch.zeros(1 << 20, device="cuda")
     for m, n, w in ((32, 32, 1), (64, 64, 4), (128, 64, 8)):
-        x.note("swap_bytes_s", f"{m}x{n}, {w} warps",
-               lambda: x.sms * 8 * 64 * m * n * 4 / x.timed(k_swap, x.sms * 8, big, big, 1.0, REPEAT=64, M=m, N=n, num_warps=w, count=3) * 1e6)
+        x.note("swap_bytes_s", f"{m}x{n}, {w} warps", lambda: x.sms * 8 * 64 * m * n * 4 / x.timed(k_swap, x.sms * 8,
+            big, big, 1.0, REPEAT=64, M=m, N=n, num_warps=w, count=3) * 1e6)
 
 
 GROUPS = {f.__name__: f for f in (launch, memory, stride, latency, atomics, tf32, ops, dots, swap)}

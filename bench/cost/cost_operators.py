@@ -1,14 +1,22 @@
-"""What PyTorch's operators take on a GPU, one by one: the table of src/cost/cost_operators.c (docs/cost-model.md, "The reference").
+"""What PyTorch's operators take on a GPU, one by one: the table of src/cost/cost_operators.c
+(docs/cost-model.md, "The reference").
 
-    bench/cost/cost_operators.py --measure    on a machine with a GPU, some two minutes: writes $OUT/operators.json
-    bench/cost/cost_operators.py --count      without one: what the cost log says of each case, again
-    bench/cost/cost_operators.py --fit        reads it and prints the rows of the table
-    bench/cost/cost_operators.py --compare    reads it and prints predicted beside measured times, by operator
+    bench/cost/cost_operators.py --measure
+        on a machine with a GPU, some two minutes: writes $OUT/operators.json
+    bench/cost/cost_operators.py --count
+        without one: what the cost log says of each case, again
+    bench/cost/cost_operators.py --fit
+        reads it and prints the rows of the table
+    bench/cost/cost_operators.py --compare
+        reads it and prints predicted beside measured times, by operator
 
-Each operator is called by itself at sizes of about 2^12 to 2^24 elements (products and convolutions: by their own lists) and timed in CUDA graphs with a cold L2, as
-bench/cost/corpus_h200.py times whole forwards: graphs of (flush, operator) less graphs of flushes. What the cost log counts for it is written beside its time, so that --fit
-and --compare need neither a GPU nor torch. A Triton kernel that adds two vectors is timed over the same sizes: the model's own scale. None of the shapes is one of
-tests/known_good. OUT is build/cost_operators unless the environment sets it.
+Each operator is called by itself at sizes of about 2^12 to 2^24 elements (products and
+convolutions: by their own lists) and timed in CUDA graphs with a cold L2, as
+bench/cost/corpus_h200.py times whole forwards: graphs of (flush, operator) less graphs of flushes.
+What the cost log counts for it is written beside its time, so that --fit and --compare need neither
+a GPU nor torch. A Triton kernel that adds two vectors is timed over the same sizes: the model's own
+scale. None of the shapes is one of tests/known_good. OUT is build/cost_operators unless the
+environment sets it.
 """
 import argparse
 import json
@@ -33,8 +41,9 @@ NORM_LEAST = 16                                         # extent of a norm
 AGAIN_BYTES = 8 << 20                                   # read twice, with others between
 WARM_MAX = 16 << 20                                     # bytes of an operator that is timed with its operands in L2 too
 INNER = 256                                             # neighbours that are kept where another dimension is summed
-UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu hardswish hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward
-mish neg reciprocal relu round rsqrt sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan logical_not""".split()
+UNARY = """abs acos asin asinh atan bitwise_not ceil cos cosh elu erf exp exp2 expm1 floor gelu hardswish
+    hardsigmoid hardtanh leaky_relu lgamma log log1p log2 log_sigmoid_forward mish neg reciprocal relu round rsqrt
+    sigmoid silu sin sinh softplus softshrink sqrt tan tanh trunc sign isnan logical_not""".split()
 BINARY = "add sub mul div maximum minimum atan2 hypot copysign fmod remainder xlogy pow floor_divide".split()
 COMPARE = "eq ne lt le gt ge".split()
 IN_PLACE = "add_ mul_ sub_ div_ copy_".split()
@@ -42,8 +51,8 @@ UNARY_IN_PLACE = "relu_ sigmoid_ tanh_ silu_ exp_ neg_".split()
 INTEGER = "bitwise_and bitwise_or bitwise_xor __lshift__ __rshift__".split()
 
 
-ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean linalg_vector_norm norm cumsum cumprod cummax logcumsumexp sort topk _softmax
-_log_softmax""".split()
+ALONG = """sum mean amax amin prod logsumexp var argmax argmin any all max min var_mean linalg_vector_norm norm
+    cumsum cumprod cummax logcumsumexp sort topk _softmax _log_softmax""".split()
 
 
 def joins(case, aten, torch, n):
@@ -82,7 +91,8 @@ def reductions(case, aten, torch, n):
         last, other = torch.rand(n // extent, extent) + 0.5, torch.rand(n // extent // inner, extent, inner) + 0.5
         for name in ALONG:
             op = getattr(aten, name)
-            is_list = any(a.name == "dim" and "List" in str(a.type) for a in op.default._schema.arguments) if "default" in op.overloads() else False
+            is_list = (any(a.name == "dim" and "List" in str(a.type) for a in op.default._schema.arguments)
+                       if "default" in op.overloads() else False)
             for x, form in ((last, "last"), (other, "other")):
                 dim = [1] if is_list or name in ("amax", "amin", "logsumexp", "mean", "sum", "var", "var_mean") else 1
                 size = f"{n} by {extent} {form}"
@@ -106,10 +116,13 @@ def reductions(case, aten, torch, n):
             images, channels, each = grouped.shape
             group = max(channels * each // extent, 1)
             weights = torch.rand(channels), torch.rand(channels)
-            case("native_group_norm", f"{n} by {channels * each // group}", aten.native_group_norm, grouped, *weights, images, channels, each, group, 1e-5)
+            case("native_group_norm", f"{n} by {channels * each // group}", aten.native_group_norm, grouped, *weights,
+                 images, channels, each, group, 1e-5)
             wide = torch.rand(max(extent // 64, 1), n // extent, min(extent, 64))
-            weights = torch.rand(n // extent), torch.rand(n // extent), torch.zeros(n // extent), torch.ones(n // extent)
-            case("native_batch_norm", f"{n} by {extent} training", aten.native_batch_norm, wide, *weights, True, 0.1, 1e-5)
+            weights = (torch.rand(n // extent), torch.rand(n // extent), torch.zeros(n // extent),
+                       torch.ones(n // extent))
+            case("native_batch_norm", f"{n} by {extent} training", aten.native_batch_norm, wide, *weights, True, 0.1,
+                 1e-5)
 
 
 def products(case, aten, torch):
@@ -132,34 +145,41 @@ def products(case, aten, torch):
         case("mm", f"{n}x{k} of {m}", aten.mm, a.t(), torch.rand(m, n))
     for m, k in ((m, k) for m in (64, 1024, 16384) for k in (64, 1024, 16384) if m * k <= 1 << 26):
         case("mv", f"{m} of {k}", aten.mv, torch.rand(m, k), torch.rand(k))
-    for batch, edge, k in ((b, e, k) for b in (4, 32, 256, 8192) for e in (16, 64, 256, 1024) for k in (16, 32, 128, 512) if b * e * e <= 1 << 25 and b * e * e * k <= 1 << 33):
+    for batch, edge, k in ((b, e, k) for b in (4, 32, 256, 8192) for e in (16, 64, 256, 1024)
+                           for k in (16, 32, 128, 512) if b * e * e <= 1 << 25 and b * e * e * k <= 1 << 33):
         a, b, size = torch.rand(batch, edge, k), torch.rand(batch, k, edge), f"{batch}x{edge}x{edge} of {k}"
         case("bmm", size, aten.bmm, a, b)
         case("bmm", size + " half", aten.bmm, a.half(), b.half())
         case("baddbmm", size, aten.baddbmm, torch.rand(batch, edge, edge), a, b)
-    for batch, channels, side, kernel in ((b, c, s, k) for b in (2, 16, 256, 4096) for c in (4, 16, 64, 256) for s in (12, 28, 56) for k in (1, 3, 5)):
+    for batch, channels, side, kernel in ((b, c, s, k) for b in (2, 16, 256, 4096) for c in (4, 16, 64, 256)
+                                          for s in (12, 28, 56) for k in (1, 3, 5)):
         if 2 * batch * channels ** 2 * side ** 2 * kernel ** 2 > 1 << 35 or batch * channels * side ** 2 > 1 << 26:
             continue
         image, weight = torch.rand(batch, channels, side, side), torch.rand(channels, channels, kernel, kernel)
         args, label = ([1, 1], [kernel // 2] * 2, [1, 1]), f"{batch}x{channels}x{side}x{side}, kernel {kernel}"
         case("convolution", label, aten.convolution, image, weight, torch.rand(channels), *args, False, [0, 0], 1)
-        case("convolution", label + " transposed", aten.convolution, image, weight, torch.rand(channels), *args, True, [0, 0], 1)
-        case("convolution", label + " groups", aten.convolution, image, weight[:, :1].contiguous(), torch.rand(channels), *args, False, [0, 0], channels)
-    for batch, side, (before, after), kernel in ((b, s, c, k) for b in (4, 64, 512) for s in (24, 60) for c in ((3, 16), (3, 48), (12, 32), (48, 24), (32, 128)) for k in (3, 5)):
-        if 2 * batch * before * after * side ** 2 * kernel ** 2 > 1 << 35 or batch * max(before, after) * side ** 2 > 1 << 26:
+        case("convolution", label + " transposed", aten.convolution, image, weight, torch.rand(channels), *args, True,
+             [0, 0], 1)
+        case("convolution", label + " groups", aten.convolution, image, weight[:, :1].contiguous(),
+             torch.rand(channels), *args, False, [0, 0], channels)
+    for batch, side, (before, after), kernel in ((b, s, c, k) for b in (4, 64, 512) for s in (24, 60)
+                                                 for c in ((3, 16), (3, 48), (12, 32), (48, 24), (32, 128))
+                                                 for k in (3, 5)):
+        if (2 * batch * before * after * side ** 2 * kernel ** 2 > 1 << 35
+                or batch * max(before, after) * side ** 2 > 1 << 26):
             continue
         image, weight = torch.rand(batch, before, side, side), torch.rand(after, before, kernel, kernel)
-        case("convolution", f"{batch}x{before}x{side}x{side} to {after}, kernel {kernel}", aten.convolution, image, weight, torch.rand(after), [1, 1], [kernel // 2] * 2, [1, 1],
-             False, [0, 0], 1)
+        case("convolution", f"{batch}x{before}x{side}x{side} to {after}, kernel {kernel}", aten.convolution, image,
+             weight, torch.rand(after), [1, 1], [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
     for m, n, k in ((m, n, k) for m in (1 << 12, 1 << 15, 1 << 18) for n in (24, 50, 100) for k in (20, 50, 90)):
         a, b, c, size = torch.rand(m, k), torch.rand(k, n), torch.rand(n), f"{m}x{n} of {k}"
         case("mm", size, aten.mm, a, b)
         case("addmm", size, aten.addmm, c, a, torch.rand(n, k).t())
     for batch, channels, length in ((2, 4, 48), (8, 32, 1024), (64, 64, 4096)):
-        case("convolution", f"1d, {batch}x{channels}x{length}", aten.convolution, torch.rand(batch, channels, length), torch.rand(channels, channels, 3), None, [1], [1], [1],
-             False, [0], 1)
-        case("convolution", f"3d, {batch}x{channels}", aten.convolution, torch.rand(batch, channels, 8, 8, 8), torch.rand(channels, channels, 3, 3, 3), None, [1] * 3, [1] * 3,
-             [1] * 3, False, [0] * 3, 1)
+        case("convolution", f"1d, {batch}x{channels}x{length}", aten.convolution, torch.rand(batch, channels, length),
+             torch.rand(channels, channels, 3), None, [1], [1], [1], False, [0], 1)
+        case("convolution", f"3d, {batch}x{channels}", aten.convolution, torch.rand(batch, channels, 8, 8, 8),
+             torch.rand(channels, channels, 3, 3, 3), None, [1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 1)
 
 
 def cases(torch):
@@ -219,12 +239,15 @@ def cases(torch):
         case("full", size, aten.full, list(x.shape), 2.0, device=x.device)
         case("arange", size, aten.arange, n, device=x.device)
         case("one_hot", size, lambda at: torch.nn.functional.one_hot(at, cols), torch.randint(0, cols, (n // cols,)))
-        for name in ("sum", "mean", "prod", "linalg_vector_norm", "max", "min", "any", "all", "argmax", "argmin", "amax", "amin"):
+        for name in ("sum", "mean", "prod", "linalg_vector_norm", "max", "min", "any", "all", "argmax", "argmin",
+                     "amax", "amin"):
             case(name, size + " all", getattr(aten, name), x)
         case("var_mean", size + " all", aten.var_mean, x)
-        for name in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+        for name in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+                     "binary_cross_entropy_with_logits"):
             a, b = torch.rand(x.shape), torch.rand(x.shape)
-            more = (None, None) if name == "binary_cross_entropy_with_logits" else (None,) if name == "binary_cross_entropy" else ()
+            more = ((None, None) if name == "binary_cross_entropy_with_logits" else (None,)
+                    if name == "binary_cross_entropy" else ())
             case(name, size, getattr(aten, name), a, b, *more)
             case(name, size + " each", getattr(aten, name), a, b, *more, 0)
         rows_at = torch.randint(0, n // cols, (n // cols,))
@@ -245,13 +268,15 @@ def cases(torch):
         # images: (2, 16, H, W) of about n elements
         side = max(int(math.isqrt(n // 32)), 8)
         image = torch.rand(2, 16, side, side)
-        case("native_batch_norm", size, aten.native_batch_norm, image, torch.rand(16), torch.rand(16), torch.zeros(16), torch.ones(16), False, 0.1, 1e-5)
+        case("native_batch_norm", size, aten.native_batch_norm, image, torch.rand(16), torch.rand(16), torch.zeros(16),
+             torch.ones(16), False, 0.1, 1e-5)
         case("max_pool2d_with_indices", size, aten.max_pool2d_with_indices, image, [2, 2])
         case("avg_pool2d", size, aten.avg_pool2d, image, [2, 2])
         case("_adaptive_avg_pool2d", size, aten._adaptive_avg_pool2d, image, [4, 4])
         for many in (1 << p for p in (4, 8, 12, 16, 18, 20) if n >> p >= 4):
             wide = torch.rand(many // 16, 16, math.isqrt(n // many), math.isqrt(n // many))
-            case("upsample_bilinear2d", f"{n} by {many}", aten.upsample_bilinear2d, wide, [2 * d for d in wide.shape[2:]], False)
+            case("upsample_bilinear2d", f"{n} by {many}", aten.upsample_bilinear2d, wide,
+                 [2 * d for d in wide.shape[2:]], False)
         case("upsample_nearest2d", size, aten.upsample_nearest2d, image, [2 * side, 2 * side])
         case("pixel_shuffle", size, aten.pixel_shuffle, image, 2)
         case("im2col", size, aten.im2col, image, [3, 3], [1, 1], [1, 1], [1, 1])
@@ -289,7 +314,8 @@ def own_kernels(torch, folder):
         found.append((f"add {n}", lambda x=x, y=y, out=out, n=n: module.add[(-(-n // 1024),)](x, y, out, n, B=1024)))
     x, y, out = torch.rand(4096), torch.rand(4096), torch.empty(4096)
     for count in (1, 2, 4, 8, 16):
-        found.append((f"chain {count}", lambda count=count: [module.add[(4,)](x, y, out, 4096, B=1024) for _ in range(count)]))
+        found.append((f"chain {count}",
+                      lambda count=count: [module.add[(4,)](x, y, out, 4096, B=1024) for _ in range(count)]))
     return found
 
 
@@ -301,15 +327,18 @@ def chain(torch, x, count):
 
 
 def l2_calls(torch):
-    """(label, call): what L2 still holds. Chains of operators of many sizes, and one operator whose operand was read before others moved some MiB."""
+    """(label, call): what L2 still holds. Chains of operators of many sizes, and one operator whose
+    operand was read before others moved some MiB."""
     found, small = [], torch.rand(AGAIN_BYTES // 4)
     for n in (1 << p for p in range(16, 26)):
         x = torch.rand(n)
-        found += [(f"eager chain {count} of {n}", lambda x=x, count=count: chain(torch, x, count)) for count in (1, 2, 4, 8)]
+        found += [(f"eager chain {count} of {n}", lambda x=x, count=count: chain(torch, x, count))
+                  for count in (1, 2, 4, 8)]
     for mib in (8, 16, 32, 48, 64, 96, 128, 192):
         between = torch.rand(mib << 17)           # half of it is read, half written
         before = lambda between=between: (torch.ops.aten.amax(small), torch.ops.aten.sigmoid(between))
-        found += [(f"before {mib} MiB", before), (f"again after {mib} MiB", lambda before=before: (before(), torch.ops.aten.amax(small)))]
+        found += [(f"before {mib} MiB", before),
+                  (f"again after {mib} MiB", lambda before=before: (before(), torch.ops.aten.amax(small)))]
     return found
 
 
@@ -359,7 +388,8 @@ def time_own(torch, clock, own):
 
 
 def time_case(torch, clock, call, kept):
-    """The row of one case: what the cost log says of it, and its times. Of a kept one the log's words stay too (--count renews them)."""
+    """The row of one case: what the cost log says of it, and its times. Of a kept one the log's words
+    stay too (--count renews them)."""
     import oracle_cost
     row = {"launches": kept["launches"]} if kept.get("launches") else {}
     if not row:
@@ -403,7 +433,8 @@ def measure(options):
 
 
 def count(options):
-    """What the cost log says of each case, again, from shapes alone: the log may have learned since the times were measured."""
+    """What the cost log says of each case, again, from shapes alone: the log may have learned since
+    the times were measured."""
     import torch
     import oracle_cost
     path = os.path.join(os.environ["OUT"], "operators.json")
@@ -450,7 +481,8 @@ def model_us(lib, case, name=None):
     """The table's time of a case, or, without a name, a well-made launch's."""
     l = case["launches"][0]
     names = (name.encode(), l["form"].encode()) if name else (None, None)
-    return 1e6 * lib.hone_vm_operator_s(*names, l["bytes"], l["flops"], l["special"], l["dot_flops"], l["extent"], dot_of(case["label"]))
+    return 1e6 * lib.hone_vm_operator_s(*names, l["bytes"], l["flops"], l["special"], l["dot_flops"], l["extent"],
+                                        dot_of(case["label"]))
 
 
 def measured():
@@ -467,8 +499,10 @@ def means(cases, value):
 
 
 def row_of(cases):
-    """(times at SIZES, the share of each with warm operands, bytes at the last), or None where too little was timed. Where there are not enough elements for one result,
-    one result; a last size that was not timed is the one before, as many times as there are more elements. Warm shares beyond what fits L2 are those of the size before."""
+    """(times at SIZES, the share of each with warm operands, bytes at the last), or None where too
+    little was timed. Where there are not enough elements for one result, one result; a last size
+    that was not timed is the one before, as many times as there are more elements. Warm shares
+    beyond what fits L2 are those of the size before."""
     us = means(cases, lambda c: c["cold_us"])
     last = max((i for i, v in enumerate(us) if v), default=-1)
     if last < len(SIZES) - 2:
@@ -489,19 +523,24 @@ def fit(options):
         if launch["dot_flops"]:
             products.append(r)
         else:
-            by_row.setdefault((r["name"], launch["form"], launch["extent"] if " by " in r["label"] and launch["form"] != "all" else 0), []).append(r)
+            by_row.setdefault((r["name"], launch["form"],
+                               launch["extent"] if " by " in r["label"] and launch["form"] != "all" else 0),
+                              []).append(r)
     with open(os.path.join(ROOT, "src", "cost", "cost_operators.inc"), "w") as f:
         for (name, form, extent), cases in sorted(by_row.items()):
             row = row_of(cases)
             if row:
                 us, warm, bytes_most = row
-                f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}, {{{", ".join(f"{v:.2f}" for v in warm)}}}}},\n')
+                f.write(f'{{"{name}", "{form}", {extent}, {bytes_most:.3g}, {{{", ".join(f"{v:.2f}" for v in us)}}}, '
+                        f'{{{", ".join(f"{v:.2f}" for v in warm)}}}}},\n')
     with open(os.path.join(ROOT, "src", "cost", "cost_products.inc"), "w") as f:
         for r in sorted(products, key=lambda r: (r["name"] != "mm", r["name"], r["launches"][0]["form"], r["label"])):
             launch, is_half = r["launches"][0], dot_of(r["label"]) == 2
             logs = ", ".join(f"{math.log2(max(launch[k], 1)):.2f}f" for k in ("dot_flops", "bytes", "extent"))
-            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, {r["cold_us"] / model_us(lib, r):.3f}f}},\n')
-    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and {len(products)} products")
+            f.write(f'{{"{r["name"]}", "{launch["form"]}", {str(is_half).lower()}, {logs}, '
+                    f'{r["cold_us"] / model_us(lib, r):.3f}f}},\n')
+    print(f"wrote src/cost/cost_operators.inc and src/cost/cost_products.inc: {len(by_row)} rows and {len(products)} "
+          f"products")
 
 
 def compare(options):
@@ -510,9 +549,11 @@ def compare(options):
     for c in sorted(measured(), key=lambda c: c["name"]):
         table = model_us(lib, c, c["name"])
         ratios.append(table / c["cold_us"])
-        print(f"{c['name']:34} {c['label']:48} {c['cold_us']:12.2f} {table:9.2f} {ratios[-1]:6.2f} {model_us(lib, c):13.2f}")
+        print(f"{c['name']:34} {c['label']:48} {c['cold_us']:12.2f} {table:9.2f} {ratios[-1]:6.2f} "
+              f"{model_us(lib, c):13.2f}")
     ratios.sort()
-    print(f"{len(ratios)} cases; table / measured: median {statistics.median(ratios):.2f}, 10 % {ratios[len(ratios) // 10]:.2f}, 90 % {ratios[-1 - len(ratios) // 10]:.2f}")
+    print(f"{len(ratios)} cases; table / measured: median {statistics.median(ratios):.2f}, 10 % "
+          f"{ratios[len(ratios) // 10]:.2f}, 90 % {ratios[-1 - len(ratios) // 10]:.2f}")
 
 
 def main():

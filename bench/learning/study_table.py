@@ -1,10 +1,13 @@
-"""The table of a study: greedy results of every arm and seed, differences between arms with 95 % intervals by a paired bootstrap over structures.
+"""The table of a study: greedy results of every arm and seed, differences between arms with 95 %
+intervals by a paired bootstrap over structures.
 
     study_table.py DIR/STUDY [SPLIT]
 
-Reads start-SPLIT.jsonl and ARM-SEED/SPLIT.jsonl as `hone eval --out` writes them. A seed's interval draws structures; the interval of the mean over seeds
-draws seeds, and within each of them structures. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by reason stand below,
-over the steps of the runs; of s4 the regret: how much longer the answer's predicted time is than that of the best choice of the pairs' file."""
+Reads start-SPLIT.jsonl and ARM-SEED/SPLIT.jsonl as `hone eval --out` writes them. A seed's interval
+draws structures; the interval of the mean over seeds draws seeds, and within each of them
+structures. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by
+reason stand below, over the steps of the runs; of s4 the regret: how much longer the answer's
+predicted time is than that of the best choice of the pairs' file."""
 import collections, glob, json, os, re, sys
 
 import numpy as np
@@ -53,20 +56,23 @@ def difference(rng, arms, a, b):
     print(f"{a} - {b}: " + ", ".join(f"seed {s} {m:+.3f} {interval(e)}" for s, m, e in zip(seeds, means, each)))
     if len(seeds) > 1:
         chosen = rng.integers(len(seeds), size=(len(seeds), DRAWS))   # a seed is drawn anew for each place
-        print(f"    mean of {len(seeds)} seeds {np.mean(means):+.3f} {interval(each[chosen, np.arange(DRAWS)].mean(axis=0))}")
+        print(f"    mean of {len(seeds)} seeds {np.mean(means):+.3f} "
+              f"{interval(each[chosen, np.arange(DRAWS)].mean(axis=0))}")
 
 
 def hacks(folder):
     """Shares of verdicts by class and reason in ten parts of a run."""
     import sqlite3
     with sqlite3.connect(f"{folder}/run/hone.db") as db:
-        rows = [(step, json.loads(text)["verdict"]) for step, text in db.execute("select step, row from samples order by step, idx")]
+        rows = [(step, json.loads(text)["verdict"])
+                for step, text in db.execute("select step, row from samples order by step, idx")]
     if not rows:
         return
     last = rows[-1][0]
     parts = [collections.Counter() for _ in range(10)]
     for step, v in rows:
-        name = v["verdict"] if v["verdict"] in ("genuine", "wrong", "invalid", "infra") else f"{v['verdict']}/{v['reason']}"
+        name = (v["verdict"] if v["verdict"] in ("genuine", "wrong", "invalid", "infra")
+                else f"{v['verdict']}/{v['reason']}")
         parts[min(9, (step - 1) * 10 // last)][name] += 1
     print(f"{os.path.basename(folder)}: {last} steps, share of answers in each tenth")
     for name in sorted({n for p in parts for n in p}):
@@ -74,22 +80,27 @@ def hacks(folder):
 
 
 def spread(rng, folder):
-    """Of s1's arms the shares of cheats (cheat, partial), of what was paid by the stock check without being genuine, and of genuine answers, in the first and
-    the last third of a run; and the change of cheats, with an interval that draws seeds."""
+    """Of s1's arms the shares of cheats (cheat, partial), of what was paid by the stock check without
+    being genuine, and of genuine answers, in the first and the last third of a run; and the change
+    of cheats, with an interval that draws seeds."""
     import sqlite3
     changes = collections.defaultdict(list)
     for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/hone.db")):
         name = path.split("/")[-3]
         with sqlite3.connect(path) as db:
-            rows = [json.loads(text)["verdict"] for _, text in db.execute("select step, row from samples order by step, idx")]
+            rows = [json.loads(text)["verdict"]
+                    for _, text in db.execute("select step, row from samples order by step, idx")]
         third = len(rows) // 3
         if not third:
             continue
         share = lambda of, part: np.mean([bool(of(v)) for v in part])
-        kinds = {"cheat": lambda v: v["verdict"] in ("cheat", "partial"), "genuine": lambda v: v["verdict"] == "genuine",
-                 "stock, not genuine": lambda v: (v.get("kernelbench") or {}).get("correctness") and v["verdict"] != "genuine"}
+        passes = lambda v: (v.get("kernelbench") or {}).get("correctness")
+        kinds = {"cheat": lambda v: v["verdict"] in ("cheat", "partial"),
+                 "genuine": lambda v: v["verdict"] == "genuine",
+                 "stock, not genuine": lambda v: passes(v) and v["verdict"] != "genuine"}
         ends = {k: (share(of, rows[:third]), share(of, rows[-third:])) for k, of in kinds.items()}
-        print(f"{name}: {len(rows)} answers; first and last third: " + ", ".join(f"{k} {a:.3f} {b:.3f}" for k, (a, b) in ends.items()))
+        print(f"{name}: {len(rows)} answers; first and last third: "
+              + ", ".join(f"{k} {a:.3f} {b:.3f}" for k, (a, b) in ends.items()))
         changes[name.rsplit("-", 1)[0]].append(ends["cheat"][1] - ends["cheat"][0])
     for arm, c in changes.items():
         drawn = rng.choice(c, size=(DRAWS, len(c))).mean(axis=1)
@@ -105,7 +116,8 @@ def regret(folder, pairs, test):
             best[task] = min(best.get(task, float("inf")), r["cost_s"])
     x = [np.log(t[2] / best[name]) for name, t in test.items() if t[1] and t[2] and name in best]
     if x:
-        print(f"{folder}: {len(x)} genuine answers, {np.exp(np.mean(x)):.4f} times the best choice's time, {np.mean(np.array(x) < 0.02):.3f} are as fast")
+        print(f"{folder}: {len(x)} genuine answers, {np.exp(np.mean(x)):.4f} times the best choice's time, "
+              f"{np.mean(np.array(x) < 0.02):.3f} are as fast")
 
 
 def main():
@@ -119,7 +131,8 @@ def main():
         arms["start"][0] = answers(f"{folder}/start-{split}.jsonl")
     for name in sorted(arms):
         for seed, a in sorted(arms[name].items()):
-            print(f"{name:10s} seed {seed}  greedy {np.mean([x[1] for x in a.values()]):.3f} of {len(a)} tasks, {len({x[0] for x in a.values()})} structures")
+            print(f"{name:10s} seed {seed}  greedy {np.mean([x[1] for x in a.values()]):.3f} of {len(a)} tasks, "
+                  f"{len({x[0] for x in a.values()})} structures")
     names = sorted(n for n in arms if n != "start")
     for i, a in enumerate(names):
         if "start" in arms:

@@ -3,7 +3,7 @@ run there, is it finite, does it repeat itself, how far is it from itself in fp6
 much memory does it need, and would something that computes nothing pass for right?
 
 usage: audit_gpu.py run CHECKOUT --out OUT.jsonl [--levels 1,2,3] [--jobs N] [--seconds S]
-                        [--limit_s 60]
+                        [--limit_s 60] [--only WORD,...]
        audit_gpu.py table OUT.jsonl
 
 Each task runs in a process of its own, inputs and parameters made on the GPU under seeds of this
@@ -174,10 +174,10 @@ def record_of(out):
 def run(args):
     # Imported once, in front of all forks; the GPU is opened behind them alone.
     import torch  # noqa: F401
-    waiting = [(f"level{k}/{name[:-3]}", os.path.join(args.checkout, "KernelBench", f"level{k}", name))
-               for k in args.levels.split(",")
-               for name in sorted(os.listdir(os.path.join(args.checkout, "KernelBench", f"level{k}")))
-               if name.endswith(".py")][::-1]
+    folder = lambda k: os.path.join(args.checkout, "KernelBench", f"level{k}")
+    waiting = [(f"level{k}/{name[:-3]}", os.path.join(folder(k), name)) for k in args.levels.split(",")
+               for name in sorted(os.listdir(folder(k))) if name.endswith(".py")][::-1]
+    waiting = [t for t in waiting if any(w in t[0] for w in args.only.split(","))]
     alone, running, end, total, done = [], {}, time.time() + args.seconds, len(waiting), 0
     with open(args.out, "w") as log:
         while running or (waiting or alone) and time.time() < end:
@@ -248,6 +248,7 @@ def main():
     r.add_argument("--jobs", type=int, default=4)
     r.add_argument("--seconds", type=float, default=3600)
     r.add_argument("--limit_s", type=float, default=60)
+    r.add_argument("--only", default="", help="names that contain one of these words, with commas between")
     t = sub.add_parser("table")
     t.add_argument("out")
     args = p.parse_args()

@@ -1,8 +1,9 @@
 """KernelBench's own verdict beside hone's, over exploits, their honest twins and known-good kernels.
 
-usage: build/venv/bin/python bench/verify/beside.py [--threads 2] [--hidden 1] [--list FILE | --verdicts FILE]
---list writes what is to be graded (build/release/bench/verify/grade_list reads it, in the repository's
-root) and grades nothing; --verdicts takes what grade_list printed elsewhere.
+usage: build/venv/bin/python bench/verify/beside.py [--threads 2] [--hidden 1] [--list FILE |
+    --verdicts FILE]
+--list writes what is to be graded (build/release/bench/verify/grade_list reads it, in the
+repository's root) and grades nothing; --verdicts takes what grade_list printed elsewhere.
 
 KernelBench's check is that of each record: torch.allclose with its tolerance on stock inputs under
 its first seed, as far as the vm ran the candidate up to its outputs. "not reached" are candidates
@@ -34,7 +35,8 @@ def lines():
 def graded(o):
     if o.verdicts:
         return open(o.verdicts).read()
-    p = subprocess.run([f"{ROOT}/build/release/bench/verify/grade_list", str(o.threads), str(o.hidden)], input=lines(), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    p = subprocess.run([f"{ROOT}/build/release/bench/verify/grade_list", str(o.threads), str(o.hidden)], input=lines(),
+                       stdout=subprocess.PIPE, text=True, cwd=ROOT)
     if p.returncode:
         sys.exit(f"beside: grade_list ended with {p.returncode}")
     return p.stdout
@@ -46,12 +48,14 @@ def table(rows):
     for group in GROUPS:
         mine = [r["verdict"] for r in rows if r["group"] == group]
         says = [v["kernelbench"]["correctness"] for v in mine]
-        print(f"| {group} | {len(mine)} | {sum(v['verdict'] == 'genuine' for v in mine)} | {sum(s is True for s in says)} | {sum(s is False for s in says)} | "
+        print(f"| {group} | {len(mine)} | {sum(v['verdict'] == 'genuine' for v in mine)} | "
+              f"{sum(s is True for s in says)} | {sum(s is False for s in says)} | "
               f"{sum(s is None for s in says)} |")
     for r in rows:
         is_honest = r["group"] != GROUPS[0]
         if (r["verdict"]["verdict"] == "genuine") != is_honest:
-            print(f"\n{r['id']} ({r['group']}): {r['verdict']['verdict']}/{r['verdict']['reason']}: {r['verdict']['detail'][:200]}")
+            print(f"\n{r['id']} ({r['group']}): {r['verdict']['verdict']}/{r['verdict']['reason']}: "
+                  f"{r['verdict']['detail'][:200]}")
 
 
 def main():

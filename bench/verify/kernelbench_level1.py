@@ -337,10 +337,9 @@ KERNELS = {
     5: lambda: each("x * s", "A", "s"),
     10: lambda: product("A.reshape(1, -1, A.shape[2])", "B[None]", "A.shape[0], A.shape[1], N"),
     11: lambda: product("A.reshape(1, -1, A.shape[3])", "B[None]", "*A.shape[:3], N"),
-    12: lambda:
-    (ROWS_OF, "        y = torch.empty_like(B)\n        rows_of[(B.shape[0],)](A.contiguous(), B.contiguous(), y, "
-     "B.shape[1], "
-     "BLOCK=triton.next_power_of_2(B.shape[1]))\n        return y\n"),
+    12: lambda: (
+        ROWS_OF, "        y = torch.empty_like(B)\n        rows_of[(B.shape[0],)](A.contiguous(), B.contiguous(), y, "
+        "B.shape[1], BLOCK=triton.next_power_of_2(B.shape[1]))\n        return y\n"),
     14: lambda: product(keep="tl.where(col >= row, total, 0.0)"),
     15: lambda: product(keep="tl.where(col <= row, total, 0.0)"),
     16: lambda: product("A.T[None]"), 17: lambda: product("A[None]", "B.T[None]"),
@@ -355,26 +354,24 @@ KERNELS = {
     30: lambda: each("x / (1.0 + tl.abs(x))"),
     31: lambda: each("tl.where(x > 0, x, s * (tl.exp(x) - 1.0))", s="self.alpha"),
     32: lambda: each("tl.minimum(tl.maximum(x, -1.0), 1.0)"),
-    33: lambda:
-    norm("norm[(C,)](x, self.bn.weight, self.bn.bias, y, N, area, C * area, area, C, self.bn.eps, HAS_WEIGHT=True, "
-         "EACH_ELEMENT=False, "
-         "BLOCK=triton.next_power_of_2(area))"),
-    34: lambda:
-    norm("norm[(N * C,)](x, x, x, y, 1, area, 0, area, C, self.inorm.eps, HAS_WEIGHT=False, EACH_ELEMENT=False, "
-         "BLOCK=triton.next_power_of_2(area))"),
-    35: lambda:
-    norm("n = C // self.gn.num_groups * area\n        norm[(N * self.gn.num_groups,)](x, self.gn.weight, self.gn.bias,"
-         " y, 1, n, area, n, "
-         "self.gn.num_groups, self.gn.eps, HAS_WEIGHT=True, EACH_ELEMENT=False, BLOCK=triton.next_power_of_2(n))",
-         "(tl.program_id(0) % per) * (length // far) + i // far"),
+    33: lambda: norm(
+        "norm[(C,)](x, self.bn.weight, self.bn.bias, y, N, area, C * area, area, C, self.bn.eps, HAS_WEIGHT=True, "
+        "EACH_ELEMENT=False, BLOCK=triton.next_power_of_2(area))"),
+    34: lambda: norm(
+        "norm[(N * C,)](x, x, x, y, 1, area, 0, area, C, self.inorm.eps, HAS_WEIGHT=False, EACH_ELEMENT=False, "
+        "BLOCK=triton.next_power_of_2(area))"),
+    35: lambda: norm(
+        "n = C // self.gn.num_groups * area\n        norm[(N * self.gn.num_groups,)](x, self.gn.weight, self.gn.bias,"
+        " y, 1, n, area, n, "
+        "self.gn.num_groups, self.gn.eps, HAS_WEIGHT=True, EACH_ELEMENT=False, BLOCK=triton.next_power_of_2(n))",
+        "(tl.program_id(0) % per) * (length // far) + i // far"),
     36: lambda: line("r = tl.sqrt(tl.sum(x * x, axis=0) / n + 1e-5)", "x / r", d="1"),
     37: lambda: (WHOLE, WHOLE_FORWARD),
     38: lambda: line("r = tl.sum(tl.abs(x), axis=0) / n", "x / r", d="1"),
     39: lambda: line("r = tl.sqrt(tl.sum(x * x, axis=0))", "x / r", d="1"),
-    40: lambda:
-    norm("norm[(N,)](x, self.ln.weight, self.ln.bias, y, 1, C * area, 0, C * area, 1, self.ln.eps, HAS_WEIGHT=True, "
-         "EACH_ELEMENT=True, "
-         "BLOCK=triton.next_power_of_2(C * area))"),
+    40: lambda: norm(
+        "norm[(N,)](x, self.ln.weight, self.ln.bias, y, 1, C * area, 0, C * area, 1, self.ln.eps, HAS_WEIGHT=True, "
+        "EACH_ELEMENT=True, BLOCK=triton.next_power_of_2(C * area))"),
     **{n: lambda: pool("maxpool", True) for n in (41, 42, 43)},
     **{n: lambda: pool("avg_pool", False) for n in (44, 45, 46)},
     47: lambda: line("", "tl.sum(x, axis=0)", True, shape="[*x.shape[:d], 1, *x.shape[d + 1:]]"),
@@ -391,18 +388,18 @@ KERNELS = {
     94: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, (a - b) * (a - b), 0.0), axis=0)", "(rows * cols)",
                      "predictions, targets, targets"),
     95: lambda: loss(OF_CLASSES, "rows", "predictions, targets, targets"),
-    96: lambda:
-    loss(OF_PAIRS + "d = tl.abs(a - b)\ntotal += tl.sum(tl.where(m, tl.where(d < 1.0, 0.5 * d * d, d - 0.5), 0.0), "
-         "axis=0)",
-         "(rows * cols)", "predictions, targets, targets"),
+    96: lambda: loss(
+        OF_PAIRS + "d = tl.abs(a - b)\ntotal += tl.sum(tl.where(m, tl.where(d < 1.0, 0.5 * d * d, d - 0.5), 0.0), "
+        "axis=0)",
+        "(rows * cols)", "predictions, targets, targets"),
     97: lambda: (ATTENTION, ATTENTION_FORWARD),
     98: lambda: loss(OF_PAIRS + "total += tl.sum(tl.where(m, b * (tl.log(b) - tl.log(a)), 0.0), axis=0)", "rows",
                      "predictions, targets, targets"),
     99: lambda: loss(OF_TRIPLETS, "rows", "anchor, positive, negative"),
-    100: lambda:
-    loss("b = tl.load(b_ptr + i, mask=m, other=1.0)\ntotal += tl.sum(tl.where(m, tl.maximum(1.0 - a * b, 0.0), 0.0), "
-         "axis=0)",
-         "(rows * cols)", "predictions, targets, targets"),
+    100: lambda: loss(
+        "b = tl.load(b_ptr + i, mask=m, other=1.0)\ntotal += tl.sum(tl.where(m, tl.maximum(1.0 - a * b, 0.0), 0.0), "
+        "axis=0)",
+        "(rows * cols)", "predictions, targets, targets"),
 }
 
 

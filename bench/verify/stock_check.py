@@ -2,14 +2,17 @@
 and a table beside hone's verdicts.
 
 usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S]
-                          [--trials 5] FOLDER...
+                          [--trials 5] [--only WORD,...] FOLDER...
        stock_check.py table STOCK.jsonl HONE.jsonl...
+       stock_check.py runs STOCK.jsonl HONE.jsonl...
 
 FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a
 process of its own, which is killed after 120 s: what KernelBench calls is `eval_kernel_against_ref`
 with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl
-is what tests/gpu/corpus writes for the same folders. Candidates run without any sandbox, exploits
-among them: a machine to throw away is the place for it.
+is what tests/gpu/corpus writes for the same folders. `runs` says, of a run with many trials, in how
+many of them what is genuine by hone was right on the GPU, and which of those that hone calls wrong
+for a race were wrong there at least once. Candidates run without any sandbox, exploits among them:
+a machine to throw away is the place for it.
 """
 import argparse
 import collections
@@ -71,8 +74,10 @@ def judge(module, task, candidate, trials, fd):
     try:
         r = module.eval_kernel_against_ref(source, open(candidate).read(), num_correct_trials=trials, backend="triton",
                                            device=torch.device("cuda:0"), precision=precision_of(source))
-        said = {"compiled": bool(r.compiled), "passes": bool(r.correctness), "why": str(r.metadata.get("runtime_error")
-            or r.metadata.get("correctness_issue") or r.metadata.get("compilation_error") or "")[:200]}
+        why = [r.metadata.get(k) for k in ("runtime_error", "correctness_issue", "compilation_error")]
+        said = {"compiled": bool(r.compiled), "passes": bool(r.correctness),
+                "right": str(r.metadata.get("correctness_trials") or ""),
+                "why": str(next((w for w in why if w), ""))[:200]}
     except BaseException as e:
         said = {"compiled": False, "passes": False, "why": f"{type(e).__name__}: {e}"[:200]}
     os.write(fd, json.dumps(said).encode())
@@ -85,7 +90,9 @@ def start(module, case, trials):
     pid = os.fork()
     if pid == 0:
         os.setsid()
-        os.close(out)
+        # An exploit writes into every descriptor that it finds.
+        os.closerange(3, into)
+        os.closerange(into + 1, 1 << 12)
         judge(module, task, candidate, trials, into)
     os.close(into)
     return pid, (name, out, time.time())
@@ -116,7 +123,9 @@ def run(args):
     os.environ.setdefault("TRITON_CACHE_DIR", "/tmp/stock_check_triton")
     module = kernelbench(args.kernelbench)
     import triton  # noqa: F401  imported once, in front of all forks
-    waiting, running, end = cases_of(args.folders)[::-1], {}, time.time() + args.seconds
+    words = args.only.split(",")
+    waiting = [c for c in cases_of(args.folders) if any(w in c[0] for w in words)][::-1]
+    running, end = {}, time.time() + args.seconds
     total = len(waiting)
     with open(args.out, "w") as log:
         done = 0
@@ -170,6 +179,32 @@ def table(args):
         print(f"# {name}: record {known}, here {found} {why}")
 
 
+def runs_of(record):
+    """(right, of how many), as KernelBench says it; None where it came to no comparison."""
+    found = re.match(r"\((\d+) / (\d+)\)", record.get("right", ""))
+    return tuple(map(int, found.groups())) if found else None
+
+
+def runs(args):
+    stock = {o["name"]: o for o in map(json.loads, open(args.stock))}
+    counts = collections.Counter()
+    for o in (o for path in args.hone for o in map(json.loads, open(path))):
+        s, n = stock.get(o["name"]), runs_of(stock.get(o["name"], {}))
+        kind = "genuine" if o["verdict"] == "genuine" else "race" if o["reason"] == "race" else None
+        if not s or not kind:
+            continue
+        counts[kind] += 1
+        counts[kind, "compared"] += n is not None
+        counts[kind, "always right"] += n is not None and n[0] == n[1]
+        if kind == "race" or n is None or n[0] < n[1]:
+            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", f"right in {n[0]} of {n[1]}" if n else s["why"])
+    print("| by hone | candidates | compared on the GPU | right in every run | wrong at least once |")
+    print("|---|---|---|---|---|")
+    for kind in ("genuine", "race"):
+        compared, right = counts[kind, "compared"], counts[kind, "always right"]
+        print(f"| {kind} | {counts[kind]} | {compared} | {right} | {compared - right} |")
+
+
 def main():
     p = argparse.ArgumentParser()
     sub = p.add_subparsers(dest="what", required=True)
@@ -179,12 +214,14 @@ def main():
     r.add_argument("--jobs", type=int, default=os.cpu_count())
     r.add_argument("--seconds", type=float, default=3600)
     r.add_argument("--trials", type=int, default=5)
+    r.add_argument("--only", default="", help="names that contain one of these words, with commas between")
     r.add_argument("folders", nargs="+")
-    t = sub.add_parser("table")
-    t.add_argument("stock")
-    t.add_argument("hone", nargs="+")
+    for name in ("table", "runs"):
+        t = sub.add_parser(name)
+        t.add_argument("stock")
+        t.add_argument("hone", nargs="+")
     args = p.parse_args()
-    (run if args.what == "run" else table)(args)
+    {"run": run, "table": table, "runs": runs}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, device, "where to measure: cuda or cuda:N; cpu tells no more than that it runs", NULL),
 	O(OPTION_STR, cuda_libs, "folder with CUDA's libraries; default: where Python's or the system's lie", NULL),
 	O(OPTION_STR, memory, "most memory that the device may give, as 24GiB; default: what it has", NULL),
+	O(OPTION_STR, cuda_card,
+		"hold the GPU to what this card has (a100, rtx4090, ...): kernels, shared memory and memory", NULL),
 	O(OPTION_STR, shapes, "comma list of 8b (Qwen3-8B), 135m (SmolLM2), demo (1.8 M)", NULL),
 	O(OPTION_STR, parts,
 		"comma list of decode, prefill, train, rollout, invariant, load, ranks; default: all of an 8b, decode of the "

@@ -16,6 +16,7 @@ struct gpu_options {
 	const char *device;
 	const char *cuda_libs;
 	const char *memory;
+	const char *cuda_card;
 	const char *shapes;
 	const char *parts;
 	const char *batches;

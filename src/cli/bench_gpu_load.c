@@ -54,7 +54,8 @@ int gpu_load_prepare(struct gpu_bench *b, char *path, size_t room, struct err *e
 /* Seconds until the device has all weights. */
 static int open_seconds(struct gpu_bench *b, const char *path, double *seconds, struct err *err)
 {
-	struct device_options d = {.device = b->o->device, .cuda_libs = b->o->cuda_libs, .memory = b->o->memory};
+	struct device_options d = {
+		.device = b->o->device, .cuda_libs = b->o->cuda_libs, .memory = b->o->memory, .card = b->o->cuda_card};
 	struct ops *ops = NULL;
 	struct model *m = NULL;
 	int n, rc = device_open(&d, &ops, err);

@@ -115,6 +115,7 @@ static int model_make(struct gpu_bench *b, bool is_invariant, struct err *err)
 	struct device_options d = {.device = device,
 		.cuda_libs = b->o->cuda_libs,
 		.memory = b->o->memory,
+		.card = b->o->cuda_card,
 		.batch_invariant = is_invariant,
 		.new_rank = GPU_RANK};
 	struct adapter_options ao = {.r = GPU_RANK, .lora_alpha = 2 * GPU_RANK, .seed = 1};

@@ -247,6 +247,20 @@ static void add_peaks(struct report *r, const struct cuda *c, int device, const 
 			p.copy_bytes * 1e-9, p.fp32_flops * 1e-12, p.tf32_flops * 1e-12, p.bf16_flops * 1e-12);
 }
 
+/* The driver's own number, as "580.65.06", which its packages are known by; "" where its library does not tell. */
+static void driver_number(char *out, size_t len)
+{
+	union {
+		void *object;
+		int (*init)(void);
+		int (*version)(char *, unsigned);
+	} init = {0}, version = {0};
+	void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	*out = 0;
+	if (lib) init.object = dlsym(lib, "nvmlInit_v2"), version.object = dlsym(lib, "nvmlSystemGetDriverVersion");
+	if (!init.object || !version.object || init.init() || version.version(out, (unsigned)len)) *out = 0;
+}
+
 #define DRIVER_CUDA 13000 /* the CUDA that the engine is made with, as the driver counts: 13.0 */
 #define DRIVER_NEEDED "NVIDIA's driver 580 or later, which serves CUDA 13"
 
@@ -258,10 +272,11 @@ static void add_engine(struct report *r, int device, int driver)
 	struct err err = {0};
 	snprintf(name, sizeof name, "cuda:%d", device);
 	if (driver < DRIVER_CUDA) {
+		char number[80];
+		driver_number(number, sizeof number);
 		add(r, "gpu engine", STATE_NOTE, "install " DRIVER_NEEDED,
-			"the driver is for CUDA %d.%d; --device %s needs one for "
-			"CUDA 13",
-			driver / 1000, driver % 1000 / 10, name);
+			"the driver%s%s serves CUDA %d.%d; --device %s needs one that serves CUDA %d.%d", *number ? " " : "", number,
+			driver / 1000, driver % 1000 / 10, name, DRIVER_CUDA / 1000, DRIVER_CUDA % 1000 / 10);
 		return;
 	}
 	if (ops_open(name, &(struct ops_options){0}, &ops, &err)) add(r, "gpu engine", STATE_NOTE, NULL, "%s", err.text);

@@ -33,7 +33,10 @@ static const struct rollout *best_of(const struct rollout *r, int n)
 }
 
 struct finals {
-	int tasks, genuine, sanitized, timed;
+	int tasks;                       /* whose best was graded again */
+	int genuine;                     /* that are genuine again */
+	int sanitized;                   /* that ran under compute-sanitizer too */
+	int timed;                       /* that are genuine and have times of their own */
 	json_t *lost;                    /* tasks whose best is not genuine any more: name -> class/reason */
 	double log_sum[REFERENCE_COUNT]; /* of speedups */
 	int paired[REFERENCE_COUNT];

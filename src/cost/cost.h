@@ -101,8 +101,8 @@ struct vm_gpu {
 	int bus_bits;                      /* of DRAM */
 };
 enum { VM_GPU_COUNT = 5 };
-extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* H200 first: what everything falls back on */
-const struct vm_gpu *vm_gpu_find(const char *name); /* "H200", "h200"; NULL: not in the table */
+extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* a row a card; vm_gpu_find finds one by its name */
+const struct vm_gpu *vm_gpu_find(const char *name); /* "H200", "h200", "rtx4090"; NULL: none of the table */
 
 /* The blocks' layouts in a TTGIR text, by source position. A text without any is fine;
  * malformed lines are skipped (they only cost precision); ERR_LIMIT when it is too large. */

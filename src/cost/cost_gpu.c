@@ -3,7 +3,7 @@
 #include "cost/cost.h"
 #include "base/base.h"
 #include <math.h>
-#include <strings.h>
+#include <ctype.h>
 
 /* Data sheets and architecture papers of NVIDIA: SMs, boost clock, DRAM, caches, limits of an SM
  * (CUDA programming guide, "compute capabilities"), dense tensor rates with fp32 accumulation. L2
@@ -50,10 +50,20 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define REGISTERS_STEP 8           /* a thread's registers are given out by eights */
 #define SHARED_RESERVED 1024       /* of each block, by the system */
 
+/* Whether a name is one of the table's but for its case and the space in it. */
+static bool name_is(const char *name, const char *own)
+{
+	for (; *own; own++) {
+		if (*own == ' ' && *name != ' ') continue;
+		if (tolower((unsigned char)*name++) != tolower((unsigned char)*own)) return false;
+	}
+	return !*name;
+}
+
 const struct vm_gpu *vm_gpu_find(const char *name)
 {
 	for (int i = 0; i < VM_GPU_COUNT; i++)
-		if (!strcasecmp(name, vm_gpus[i].name) || (!strcasecmp(name, "4090") && !strcmp(vm_gpus[i].name, "RTX 4090")))
+		if (name_is(name, vm_gpus[i].name) || (!strcmp(name, "4090") && !strcmp(vm_gpus[i].name, "RTX 4090")))
 			return &vm_gpus[i];
 	return NULL;
 }

@@ -7,7 +7,7 @@
 
 #define SIZES 5          /* an operator was timed at */
 #define SIZE_STEP 16.0   /* from one of them to the next */
-#define H200 (&vm_gpus[0])
+#define MEASURED_ON vm_gpu_find("H200")   /* whose times the table has */
 #define DRAM_REACHED 0.85 /* of the data sheet's bandwidth, by a product's operands */
 #define START_S 2e-6      /* of a product that has hardly anything to do */
 
@@ -133,14 +133,15 @@ static struct row_time time_us(struct operator_rows rows, const struct cost_laun
 		start = (struct row_time){
 			between(start.cold, next_start.cold, share), between(start.warm, next_start.warm, share)};
 	}
-	return (struct row_time){on_gpu(us.cold, start.cold, H200->dram_bytes_s, gpu->dram_bytes_s),
-		on_gpu(us.warm, start.warm, H200->l2_bytes_s, gpu->l2_bytes_s)};
+	const struct vm_gpu *measured = MEASURED_ON;
+	return (struct row_time){on_gpu(us.cold, start.cold, measured->dram_bytes_s, gpu->dram_bytes_s),
+		on_gpu(us.warm, start.warm, measured->l2_bytes_s, gpu->l2_bytes_s)};
 }
 
 /* The share of what an earlier operator touched that L2 still holds when this one wants it. Measured on an H200: of a
  * chain of operators in which each reads what the one before it made, and of one that reads 8 MiB again after others
  * have moved 8 to 192 MiB (l2_calls of bench/cost/cost_operators.py). */
-#define OWN_KEPT 0.56     /* of L2's size: as much of its operands an operator still finds while it moves its own bytes */
+#define OWN_KEPT 0.56     /* of L2's size: what an operator still finds of its operands, moving its own bytes */
 #define OTHERS_ALL 0.25   /* of L2's size: moved by others since, everything is still there ... */
 #define OTHERS_NOTHING 0.95 /* ... or nothing any more */
 static double held(const struct cost_launch *l, const struct vm_gpu *gpu)

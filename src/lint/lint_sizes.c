@@ -104,6 +104,7 @@ static TSNode argument_alone(TSNode call)
 }
 
 static struct values values_of(const struct sizes *s, TSNode n, int depth);
+static bool is_size_source(const struct sizes *s, TSNode n);
 
 static struct values values_binary(const struct sizes *s, TSNode n, int depth)
 {
@@ -133,6 +134,7 @@ static struct values values_call(const struct sizes *s, TSNode n, int depth)
 	TSNode list = node_field(n, "arguments");
 	bool is_text = node_is(inner, "string"), is_list = node_is(inner, "list") || node_is(inner, "tuple");
 	struct values v = {0};
+	if (is_size_source(s, n) && !is_text && !is_list) return v; /* x.size(1) is not 1 */
 	/* The number of an axis is none of a size. */
 	if (slice_is(name, "program_id") || slice_is(name, "num_programs")) return v;
 	if (slice_is(name, "len") && is_text) value_add(&v, (double)string_inside(s, inner).len);

@@ -86,6 +86,7 @@ struct device_options {
 	int nadapters;
 	int new_rank;       /* of an adapter that will be created; 0: none */
 	const char *memory; /* what the device may give, as "24GiB"; NULL: what it has */
+	const char *card;   /* what a GPU is held to, as "a100": kernels, shared memory, memory; NULL: what it is */
 };
 int device_open(const struct device_options *o, struct ops **out, struct err *err);
 /* The same as far as sizes go (ops_describe), on machines without the device too; cap: bytes of

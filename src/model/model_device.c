@@ -42,7 +42,11 @@ static int ops_options_of(const struct device_options *o, struct ops_options *ou
 		.batch_invariant = o->batch_invariant,
 		.adapter_columns = (OPS_PARTS * r + COLUMNS_STEP - 1) / COLUMNS_STEP * COLUMNS_STEP,
 		.cuda_libs = o->cuda_libs};
-	return memory_parse(o->memory, &out->memory_cap, err);
+	int rc = memory_parse(o->memory, &out->memory_cap, err);
+	if (!rc) rc = ops_card_find(o->card, &out->card, err);
+	if (!rc && out->card.capability)
+		out->memory_cap = MIN(out->memory_cap ? out->memory_cap : SIZE_MAX, (size_t)out->card.memory_bytes);
+	return rc;
 }
 
 int device_open(const struct device_options *o, struct ops **out, struct err *err)

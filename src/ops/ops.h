@@ -314,6 +314,16 @@ struct ops {
 	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };
 
+/* A card that a GPU is held to: no more of it is used than the card has, and no kernel that the card could not run. */
+struct ops_card {
+	char name[32];
+	int capability; /* 80: compute capability 8.0; 0: no card, the GPU as it is */
+	int sms;
+	int shared_bytes; /* that a block may have */
+	int64_t memory_bytes;
+};
+int ops_card_find(const char *name, struct ops_card *out, struct err *err); /* "a100", "rtx4090"; NULL: no card */
+
 struct ops_options {
 	int threads;          /* CPU: 0: the cores this process may use */
 	bool batch_invariant; /* see above: always so on the CPU */
@@ -321,6 +331,7 @@ struct ops_options {
 	int adapter_columns;  /* CUDA's tail; 0: none. A multiple of 64 that holds r of every part */
 	size_t memory_cap;    /* bytes that a device may give in all, its driver's and libraries' share included; 0: what it
 							 has */
+	struct ops_card card; /* CUDA: what the GPU is held to, its memory aside, which is memory_cap's */
 	const char *cuda_libs; /* CUDA: folder with cuBLASLt; NULL: beside the program, HONE_PYTHON's, the loader's path */
 };
 int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);

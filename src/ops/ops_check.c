@@ -14,28 +14,15 @@
 #include "ops/ops_check.h"
 #include "base/base.h"
 #include "base/dtype.h"
+#include "ops/ops_check_record.h"
 #include <math.h>
 #include <stdlib.h>
 
 #define ROWS_STEP 8
-#define ARGS_MAX 40
 
 struct block { /* of alloc */
 	char *begin;
 	size_t bytes;
-};
-
-struct tail {       /* who may read what: a row's thin product, a weight's columns */
-	const void *of; /* an input of a linear, or a linear */
-	uint64_t hash;  /* of the linear and adapter that it was written for; of the bound B */
-};
-
-struct region {
-	uint64_t key;       /* as region_begin is given it */
-	uint64_t *calls;    /* (count) hashes of the calls */
-	const char **names; /* (count) of the calls' functions */
-	int count;
-	int cap; /* of calls and names */
 };
 
 struct check_batch;
@@ -45,16 +32,8 @@ struct check {
 	struct block *blocks;
 	int nblocks;
 	int blocks_cap;
-	struct region *regions;
-	int nregions;
-	int regions_cap;
-	struct tail *tails;
-	int ntails;
-	int tails_cap;
+	struct check_record record;
 	bool fetches[OPS_FETCHES]; /* under way */
-	int current;               /* region between begin and end; -1: none */
-	int at;                    /* its next call */
-	bool records;              /* for the first time */
 	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
 	 * gathered. */
 	const struct check_batch *last;
@@ -92,144 +71,19 @@ static const struct check_batch *batch_of(const struct ops_batch *b)
 
 /* ---- regions ---- */
 
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-	h = (h ^ x) * 0x9E3779B97F4A7C15u;
-	return h ^ h >> 29;
-}
-
-static void region_call(struct check *c, const char *name, const uint64_t *args, size_t n)
-{
-	if (c->current < 0) return;
-	struct region *r = &c->regions[c->current];
-	uint64_t h = 1;
-	for (size_t i = 0; i < n; i++) h = mix(h, args[i]);
-	if (c->records) {
-		if (r->count == r->cap) {
-			r->cap = MAX(64, 2 * r->cap);
-			r->calls = xrealloc(r->calls, (size_t)r->cap * sizeof *r->calls);
-			r->names = xrealloc(r->names, (size_t)r->cap * sizeof *r->names);
-		}
-		r->names[r->count] = name;
-		r->calls[r->count++] = h;
-		return;
-	}
-	CHECKF(c->at < r->count, "region %016llx: call %d is %s, the first time there were %d calls",
-		(unsigned long long)r->key, c->at, name, r->count);
-	CHECKF(!strcmp(r->names[c->at], name) && r->calls[c->at] == h,
-		"region %016llx: call %d is %s, the first time it was %s; or its pointers or sizes differ",
-		(unsigned long long)r->key, c->at, name, r->names[c->at]);
-	c->at++;
-}
-
-/* Pointers and sizes of a call, as numbers. */
-#define CALL(c, name, ...) \
-	do { \
-		const uint64_t args[] = {__VA_ARGS__}; \
-		_Static_assert(ARRAY_LEN(args) <= ARGS_MAX, "arguments"); \
-		region_call(c, name, args, ARRAY_LEN(args)); \
-	} while (0)
-#define P(p) ((uint64_t)(uintptr_t)(p))
-#define N(n) ((uint64_t)(int64_t)(n))
-
-static uint64_t hash_linear(const struct ops_linear *l)
-{
-	uint64_t h = mix(N(l->in), N(l->out));
-	for (int i = 0; i < l->parts; i++) h = mix(mix(h, P(l->w[i].w)), P(l->bias[i].w));
-	return h;
-}
-static uint64_t hash_lora(const struct ops_lora *l)
-{
-	uint64_t h = l ? mix(N(l->r), l->seed) : 0;
-	for (int i = 0; l && i < OPS_PARTS; i++) h = mix(mix(h, P(l->a[i].w)), P(l->b[i].w));
-	return h;
-}
-static uint64_t hash_next(const struct ops_next *n) { return n ? mix(hash_linear(n->linear), hash_lora(n->lora)) : 0; }
-static uint64_t hash_heads(const struct ops_heads *h)
-{
-	return mix(mix(mix(N(h->NH), N(h->NKV)), P(h->rope)), h->q_norm ? P(h->q_norm->w) : 0);
-}
-
-/* Of B's values: learning changes them. */
-static uint64_t hash_values(const struct ops_lora *l)
-{
-	uint64_t h = l ? 1 : 0;
-	for (int i = 0; l && i < OPS_PARTS; i++)
-		for (int64_t k = 0; l->b[i].w && k < (int64_t)l->b[i].rows * l->b[i].cols; k++) {
-			uint32_t bits;
-			memcpy(&bits, (const float *)l->b[i].w + k, sizeof bits);
-			h = mix(h, bits);
-		}
-	return h;
-}
-
-/* ---- tails ---- */
-
-static struct tail *tail_at(struct check *c, const void *of)
-{
-	for (int i = 0; i < c->ntails; i++)
-		if (c->tails[i].of == of) return &c->tails[i];
-	if (c->ntails == c->tails_cap) {
-		c->tails_cap = MAX(64, 2 * c->tails_cap);
-		c->tails = xrealloc(c->tails, (size_t)c->tails_cap * sizeof *c->tails);
-	}
-	c->tails[c->ntails] = (struct tail){.of = of};
-	return &c->tails[c->ntails++];
-}
-
-static void tail_write(struct check *c, const void *x, const struct ops_next *next)
-{
-	tail_at(c, x)->hash = hash_next(next);
-}
-
-static void tail_read(struct check *c, const void *x, const struct ops_linear *l, const struct ops_lora *lora)
-{
-	CHECKF(tail_at(c, x)->hash == hash_next(&(struct ops_next){l, lora}),
-		"linear: its input was written for another linear or adapter");
-	CHECKF(tail_at(c, l)->hash == hash_values(lora), "linear: the adapter's B, as it is now, was not bound to it");
-}
-
-static void outside(const struct check *c, const char *name)
-{
-	CHECKF(c->current < 0, "%s stands inside a region that repeats", name);
-}
-
-static void regions_forget(struct check *c)
-{
-	for (int i = 0; i < c->nregions; i++) {
-		free(c->regions[i].calls);
-		free(c->regions[i].names);
-	}
-	c->nregions = 0;
-}
+static void outside(const struct check *c, const char *name) { record_outside(&c->record, name); }
 
 static bool begin(struct ops_context *ctx, uint64_t key)
 {
 	struct check *c = check_of(ctx);
-	outside(c, "begin");
-	int i = 0;
-	while (i < c->nregions && c->regions[i].key != key) i++;
-	c->records = i == c->nregions;
-	if (c->records) {
-		if (c->nregions == c->regions_cap) {
-			c->regions_cap = MAX(16, 2 * c->regions_cap);
-			c->regions = xrealloc(c->regions, (size_t)c->regions_cap * sizeof *c->regions);
-		}
-		c->regions[c->nregions++] = (struct region){.key = key};
-	}
-	c->current = i;
-	c->at = 0;
+	record_begin(&c->record, key);
 	return c->inner->begin(c->ctx, key);
 }
 
 static void end(struct ops_context *ctx)
 {
 	struct check *c = check_of(ctx);
-	CHECK(c->current >= 0);
-	const struct region *r = &c->regions[c->current];
-	CHECKF(c->records || c->at == r->count, "region %016llx: %d calls, the first time there were %d",
-		(unsigned long long)r->key, c->at, r->count);
-	c->current = -1;
+	record_end(&c->record);
 	c->inner->end(c->ctx);
 }
 
@@ -258,11 +112,7 @@ static void release(struct ops_context *ctx, void *p)
 	CHECKF(i < c->nblocks, "released memory that was not allocated");
 	const char *from = p, *to = from + c->blocks[i].bytes;
 	c->blocks[i] = c->blocks[--c->nblocks];
-	regions_forget(c);
-	for (int k = c->ntails; k-- > 0;) { /* what lies there next was written for nobody */
-		const char *of = c->tails[k].of;
-		if (of >= from && of < to) c->tails[k] = c->tails[--c->ntails];
-	}
+	record_forget(&c->record, from, to);
 	c->inner->release(c->ctx, p);
 }
 
@@ -391,7 +241,7 @@ static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops
 {
 	struct check *c = check_of(ctx);
 	outside(c, "bind");
-	tail_at(c, l)->hash = hash_values(lora);
+	tail_bind(&c->record, l, lora);
 	c->inner->bind(c->ctx, l, lora);
 }
 
@@ -538,7 +388,7 @@ static void norm(struct ops_context *ctx, struct elem *y, struct f32 *rstd, cons
 	CALL(c, "norm", P(y), P(rstd), P(x), P(w->w), N(T), hash_next(next));
 	c->inner->norm(c->ctx, y, rstd, x, w, eps, rows, next);
 	output(c, "norm", y, rows, T, w->cols);
-	tail_write(c, y, next);
+	tail_write(&c->record, y, next);
 	output_f32(c, "norm's rstd", rstd, rows, T, 1);
 }
 
@@ -547,7 +397,7 @@ static void linear(struct ops_context *ctx, struct elem *y, const struct elem *x
 {
 	struct check *c = check_of(ctx);
 	int rows = rows_of(c, NULL, "linear", T);
-	tail_read(c, x, l, lora);
+	tail_read(&c->record, x, l, lora);
 	CALL(c, "linear", P(y), P(x), P(add), N(T), hash_linear(l), hash_lora(lora));
 	c->inner->linear(c->ctx, y, x, l, lora, add, rows);
 	output(c, "linear", y, rows, T, l->out);
@@ -588,7 +438,7 @@ static void attend(struct ops_context *ctx, struct elem *att, struct f32 *lse, c
 	CALL(c, "attend", P(att), P(lse), P(q), P(k), P(qkv), P(b), N(T), hash_heads(h), hash_next(next));
 	c->inner->attend(c->ctx, att, lse, q, k, qkv, h, batch_of(b)->inner, rows, next);
 	output(c, "attend", att, rows, T, (int64_t)h->NH * h->HD);
-	tail_write(c, att, next);
+	tail_write(&c->record, att, next);
 	output_f32(c, "attend's lse", lse, rows, T, h->NH);
 }
 
@@ -600,7 +450,7 @@ static void attend_paged(struct ops_context *ctx, struct elem *att, const struct
 	CALL(c, "attend_paged", P(att), P(q), P(kpages), P(vpages), P(b), N(T), hash_heads(h), hash_next(next));
 	c->inner->attend_paged(c->ctx, att, q, kpages, vpages, h, batch_of(b)->inner, rows, next);
 	output(c, "attend_paged", att, rows, T, (int64_t)h->NH * h->HD);
-	tail_write(c, att, next);
+	tail_write(&c->record, att, next);
 }
 
 static void gate(
@@ -614,7 +464,7 @@ static void gate(
 	/* gu is spent where nothing is computed backward: who reads it then is found. */
 	float *spent = (float *)(uintptr_t)gu;
 	for (int64_t i = 0; c->last->pages && i < (int64_t)T * 2 * I; i++) spent[i] = NAN;
-	tail_write(c, act, next);
+	tail_write(&c->record, act, next);
 }
 
 /* ---- the head ---- */
@@ -793,12 +643,10 @@ static void adamw(struct ops_context *ctx, struct ops_weight *const *weights, in
 static void check_close(struct ops *ops)
 {
 	struct check *c = check_of(ops->ctx);
-	regions_forget(c);
+	record_release(&c->record);
 	CHECKF(c->nblocks == 0, "%d arrays were not released", c->nblocks);
 	ops_free(c->inner);
-	free(c->regions);
 	free(c->blocks);
-	free(c->tails);
 	free(c);
 	free(ops);
 }
@@ -814,7 +662,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 	}
 	/* Every entry goes through a wrapper of its own; what is told of the memory is a GPU's. */
 	c->ctx = c->inner->ctx;
-	c->current = -1;
+	record_init(&c->record);
 	*out = xcalloc(1, sizeof **out);
 	**out = (struct ops){.name = "check",
 		.ctx = (struct ops_context *)(void *)c,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "ops/ops.h"
 #include "base/base.h"
+#include "cost/cost.h"
 #include "ops/ops_check.h"
 
 #define CUDA_LIBRARY "libhone_cuda.so"
@@ -49,6 +50,24 @@ static int cuda_open(int device, const struct ops_options *o, struct ops **out, 
 	if (!open.object)
 		return err_set(err, ERR_MISMATCH, CUDA_LIBRARY " does not export " CUDA_SYMBOL "; build it again");
 	return open.fn(HONE_OPS_ABI, device, o, out, err); /* stays open: its code runs until the program ends */
+}
+
+int ops_card_find(const char *name, struct ops_card *out, struct err *err)
+{
+	*out = (struct ops_card){0};
+	if (!name || !*name) return 0;
+	const struct vm_gpu *g = vm_gpu_find(name);
+	if (!g) {
+		struct str names = {0};
+		for (int i = 0; i < VM_GPU_COUNT; i++) str_printf(&names, "%s%s", i ? ", " : "", vm_gpus[i].name);
+		int rc = err_set(err, ERR_USAGE, "--cuda_card \"%.40s\" is unknown; expected one of %s", name, names.data);
+		str_release(&names);
+		return rc;
+	}
+	snprintf(out->name, sizeof out->name, "%s", g->name);
+	out->capability = g->capability, out->sms = g->sms, out->shared_bytes = (int)g->shared_bytes;
+	out->memory_bytes = g->memory_bytes;
+	return 0;
 }
 
 /* The N of cuda:N; 0 of cuda. */

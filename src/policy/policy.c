@@ -15,6 +15,7 @@ static struct device_options device_options_of(const struct policy_options *o, c
 		.device = o->device,
 		.cuda_libs = o->cuda_libs,
 		.memory = o->memory,
+		.card = o->cuda_card,
 		.threads = (int)o->threads,
 		.batch_invariant = o->batch_invariant,
 		.adapters = folders,
@@ -50,7 +51,7 @@ int policy_describe(const struct policy_options *o, struct ops *out, size_t *roo
 
 const char *policy_room_name(const struct policy_options *o, const struct ops *ops)
 {
-	return o->memory ? "--memory allows" : ops->host_memory ? "this machine has" : "the device has";
+	return o->memory ? "--memory allows" : o->cuda_card ? "the card has" : ops->host_memory ? "this machine has" : "the device has";
 }
 
 int policy_rank(const struct policy_options *o)

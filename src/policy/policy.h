@@ -30,6 +30,7 @@ struct policy_options {
 	const char *device;              /* cpu, cuda, cuda:N */
 	const char *cuda_libs;           /* folder with CUDA's libraries; NULL: where they usually lie */
 	const char *memory;              /* what the device may give, as "24GiB"; NULL: what it has */
+	const char *cuda_card;           /* what a GPU is held to, as "a100"; NULL: what it is */
 	int64_t threads;                 /* of the engine on the CPU; 0: cores */
 	bool batch_invariant;            /* values that do not depend on what else is computed with them */
 	const char *chat_template;       /* a name, or auto; NULL: texts are taken as they are */
@@ -57,6 +58,8 @@ struct policy_options {
 			"folder with CUDA's libraries; default: where Python's or the system's lie", NULL), \
 		POLICY_OPTION(settings, STR, memory, \
 			"most memory that the device may give, as 24GiB; default: what it has", NULL), \
+		POLICY_OPTION(settings, STR, cuda_card, \
+			"hold the GPU to what this card has (a100, rtx4090, ...): kernels, shared memory and memory", NULL), \
 		POLICY_OPTION(settings, INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096")
 #define POLICY_INVARIANT_OPTION(settings) \
 	POLICY_OPTION( \

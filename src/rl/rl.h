@@ -413,13 +413,15 @@ json_t *rollouts_summary(
  * used too: what that way is compared with. */
 struct chain {
 	int prompt;            /* in the set */
-	int sample, stride;    /* number of the next answer; what is added for the one behind it */
+	int sample;            /* number of the next answer */
+	int stride;            /* what is added for the one behind it */
 	int64_t tokens_budget; /* ends when as many were written: the answer that crosses it counts in full */
 	int answers_max;       /* 0: no limit */
 	bool stops_solved;     /* ends at a genuine answer too */
 	/* what came out, and before chains_draw what was drawn already */
 	int answers;
-	int64_t tokens, tokens_read; /* written; of the prompts */
+	int64_t tokens;      /* written */
+	int64_t tokens_read; /* of the prompts */
 	bool is_solved;
 	double cost_s;      /* of the cheapest genuine answer; 0: none */
 	double reference_s; /* of the reference, as its verdict has it; 0: none */

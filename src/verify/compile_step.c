@@ -18,7 +18,6 @@
 
 #define MESSAGE_BYTES_MAX ((size_t)8 << 20)
 #define CUBIN_BYTES_MAX ((int64_t)16 << 20)
-#define ENTRIES 4096      /* power of two */
 #define WALL_FACTOR 3     /* wall clock a compilation may take per CPU time left */
 
 struct entry {
@@ -27,14 +26,17 @@ struct entry {
 	bool is_running;
 };
 struct compile_cache {
-	struct entry entries[ENTRIES];
+	unsigned count;
+	struct entry *entries; /* (count) */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 };
 
-struct compile_cache *compile_cache_create(void)
+struct compile_cache *compile_cache_create(int entries)
 {
 	struct compile_cache *c = xcalloc(1, sizeof *c);
+	c->count = (unsigned)entries;
+	c->entries = xcalloc(c->count, sizeof *c->entries);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->changed, NULL);
 	return c;
@@ -43,7 +45,8 @@ struct compile_cache *compile_cache_create(void)
 void compile_cache_free(struct compile_cache *c)
 {
 	if (!c) return;
-	for (int i = 0; i < ENTRIES; i++) json_decref(c->entries[i].result);
+	for (unsigned i = 0; i < c->count; i++) json_decref(c->entries[i].result);
+	free(c->entries);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -53,8 +56,8 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 {
 	char arch[64];
 	const struct vm_gpu *gpu = &g->s->gpu;
-	snprintf(arch, sizeof arch, "%d,%lld,%s%s", gpu->capability, (long long)gpu->shared_bytes,
-		g->s->ngpus ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "");
+	snprintf(arch, sizeof arch, "%d,%lld,%s%s,%d", gpu->capability, (long long)gpu->shared_bytes,
+		g->s->ngpus ? "cubin" : "", g->is_uncontracted ? ",uncontracted" : "", g->s->run_capability);
 	struct slice parts[] = {
 		{k->hash.text, strlen(k->hash.text)}, {g->s->versions, strlen(g->s->versions)}, {arch, strlen(arch)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -66,7 +69,7 @@ static struct entry *slot(struct compile_cache *c, const struct sha256_hex *key)
 	unsigned at = 0;
 	for (int i = 0; i < 8; i++)
 		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &c->entries[at % ENTRIES];
+	return &c->entries[at % c->count];
 }
 
 static json_t *store_find(struct grading *g, const struct sha256_hex *key)
@@ -96,6 +99,7 @@ static json_t *job_json(const struct grading *g, const struct tape_kernel *k)
 		"shared_bytes", (json_int_t)g->s->gpu.shared_bytes, "enable_fp_fusion", !k->no_fp_fusion && !g->is_uncontracted,
 		"enable_reflect_ftz", !k->no_reflect_ftz, "launch_cooperative_grid", k->is_cooperative, "launch_pdl", k->is_pdl,
 		"want_ttgir", 1, "want_cubin", g->s->ngpus > 0);
+	if (g->s->run_capability) json_object_set_new(o, "run_arch", json_integer(g->s->run_capability));
 	if (k->maxnreg) json_object_set_new(o, "maxnreg", json_integer(k->maxnreg));
 	if (k->ptx_options) json_object_set_new(o, "ptx_options", json_string(k->ptx_options));
 	return o;
@@ -317,7 +321,7 @@ static json_t *cost_result(const json_t *result, size_t *ttgir_bytes)
 	return o;
 }
 
-static int line_of_kernel(const struct tape *t, int kernel)
+int line_of_kernel(const struct tape *t, int kernel)
 {
 	for (int i = 0; i < t->nrows; i++)
 		if (t->rows[i].kind == TAPE_LAUNCH && t->rows[i].kernel == kernel) return t->rows[i].line;
@@ -335,9 +339,13 @@ static int compile_kernel(struct grading *g, const struct tape *t, int k, json_t
 	const json_t *fault = json_object_get(*result, "fault");
 	if (!fault) return GRADE_ON;
 	const char *text = json_string_value(json_object_get(fault, "text"));
+	const char *code = fault_code(fault);
+	/* Another card may have what this one lacks. */
+	bool is_cards = !strcmp(code, "out-of-resources");
 	int line = line_of_kernel(t, k);
-	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, fault_code(fault), line,
-		"kernel %.100s (launched at candidate.py:%d): %.700s", t->kernels[k].name, line, text ? text : "");
+	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code, line,
+		"kernel %.100s (launched at candidate.py:%d)%s%s: %.700s", t->kernels[k].name, line,
+		is_cards ? " does not fit on the " : "", is_cards ? g->s->gpu.name : "", text ? text : "");
 }
 
 /* ---- binaries for a GPU's runner ---- */

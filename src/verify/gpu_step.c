@@ -24,7 +24,8 @@
 
 /* Faults of a GPU's runner and what they mean for a verdict. All others are the machine's. */
 static const struct {
-	const char *code, *reason;
+	const char *code;   /* the runner's */
+	const char *reason; /* the verdict's */
 	enum verdict_class class;
 } FAULTS[] = {
 	{"out-of-bounds", "gpu-out-of-bounds", VERDICT_WRONG},

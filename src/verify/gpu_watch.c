@@ -14,13 +14,17 @@
 /* As NVML's header has them. */
 struct nvml_process {
 	unsigned pid;
-	unsigned long long memory;
-	unsigned gpu_instance, compute_instance;
+	unsigned long long memory; /* bytes */
+	unsigned gpu_instance;
+	unsigned compute_instance;
 };
 struct nvml_sample {
 	unsigned pid;
-	unsigned long long time_us;
-	unsigned sm, memory, encoder, decoder;
+	unsigned long long time_us; /* since 1970 */
+	unsigned sm;                /* percent, as the next three */
+	unsigned memory;
+	unsigned encoder;
+	unsigned decoder;
 };
 typedef struct nvml_device_opaque *nvml_device;
 

@@ -6,7 +6,10 @@
  * hill climbing on the distance between what is compared. Recipes follow from the sites and the verifier's seed alone.
  *
  * A side at which two trials stopped at the same value, however different they were, has a bound there (a softmax never
- * gives exp more than 0) and is not searched for. */
+ * gives exp more than 0) and is not searched for.
+ *
+ * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it: what is compared
+ * there is tried too where there is one. */
 #include "verify/guided.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -18,6 +21,7 @@
 #define PROGRAM_WORK 2000  /* what a program costs beside them */
 #define PROBES_MIN 3
 #define PROBES_MAX 12
+#define NEXT 4.0 /* of numbers that are compared for equality: nearer is no bound, where they are whole */
 #define SAME 1e-6          /* relative distance of two trials that stopped at one bound */
 #define NEARER 0.95        /* a step that leaves this part of a distance is worth another */
 #define VALUES_MAX 12      /* compared constants in one recipe */
@@ -46,6 +50,7 @@ struct site_state {
 };
 struct guided {
 	int searches; /* recipes so far: numbers of their seeds */
+	bool has_gpu; /* which replays what the vm has passed */
 	struct {
 		int n;
 		struct site_state *sites;
@@ -109,6 +114,7 @@ static struct site_state *state_of(struct guided *s, int variant, const struct r
 void guided_note(struct grading *g, int variant, const struct runner_coverage *c)
 {
 	if (!g->guided) g->guided = xcalloc(1, sizeof *g->guided);
+	g->guided->has_gpu = g->on != NULL;
 	for (int i = 0; i < c->nsites; i++) {
 		struct site_state *st = state_of(g->guided, variant, &c->sites[i]);
 		st->site = c->sites[i];
@@ -128,13 +134,24 @@ static bool is_truth(const struct runner_site *s)
 static bool is_searched(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
-	return !st->is_known_before && !is_truth(&st->site) && is_open(&st->site, side) && s->is_seen && s->times < 2;
+	/* Whole numbers stop next to each other without a bound between them. */
+	bool is_next = SIDE_OF[side] == SIDE_EQUAL && st->site.is_equality && fabs(s->best) <= NEXT;
+	return !st->is_known_before && !is_truth(&st->site) && is_open(&st->site, side) && s->is_seen &&
+		(s->times < 2 || is_next);
 }
 
 /* Several comparisons that were never true (or false) together: each alone may have been. */
 static bool is_truth_open(const struct site_state *st)
 {
 	return !st->is_known_before && is_truth(&st->site) && (is_open(&st->site, 0) || is_open(&st->site, 2));
+}
+
+/* No trial came to this comparison, and a GPU may. */
+static bool is_unreached(const struct guided *s, const struct site_state *st)
+{
+	bool is_seen = st->site.taken != 0;
+	for (int side = 0; side < SIDES; side++) is_seen |= st->sides[side].is_seen;
+	return s->has_gpu && !st->is_known_before && !is_truth(&st->site) && st->site.wanted && !is_seen;
 }
 
 /* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little
@@ -145,7 +162,7 @@ static bool is_any_searched(const struct guided *s, int variant, int k)
 	for (int i = 0; s && i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
-			if (k < STEPS_FIRST && is_truth_open(st)) return true;
+			if (k < STEPS_FIRST && (is_truth_open(st) || is_unreached(s, st))) return true;
 			double left = distance(&st->site, side, st->sides[side].best);
 			bool is_weak = st->site.kind == SITE_END ? left > NEARER * st->sides[side].at_first
 													 : SIDE_OF[side] == SIDE_EQUAL && !st->site.is_equality;
@@ -178,7 +195,7 @@ static int values_find(const struct guided *s, int variant, double *out)
 	for (int i = 0; i < s->variants[variant].n; i++) is_truth_wanted |= is_truth_open(&s->variants[variant].sites[i]);
 	for (int i = 0; i < s->variants[variant].n && n < VALUES_MAX; i++) {
 		const struct site_state *st = &s->variants[variant].sites[i];
-		bool any = is_truth_wanted;
+		bool any = is_truth_wanted || is_unreached(s, st);
 		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
 		if (!any) continue;
 		double c = st->site.constant;

@@ -10,7 +10,7 @@
 #define BLOCK_THREADS_MAX 1024
 #define CLUSTER_MAX 16              /* with the attribute that Triton's launcher sets */
 #define REGISTER_GRANULE 256        /* registers are given to warps in such portions */
-#define SHARED_RESERVED 1024        /* of each block, by the system */
+#define SHARED_RESERVED 1024        /* of each block, by the system; a multiprocessor has as much beyond a block's most */
 #define WARP 32
 
 /* Blocks of a kernel that fit on one multiprocessor. */
@@ -18,7 +18,7 @@ static int64_t resident_blocks(const struct vm_gpu *gpu, int warps, int register
 {
 	int64_t per_warp = ((int64_t)MAX(registers, 1) * WARP + REGISTER_GRANULE - 1) / REGISTER_GRANULE * REGISTER_GRANULE;
 	int64_t by_threads = gpu->threads / (warps * WARP), by_registers = gpu->registers / (per_warp * warps),
-			by_shared = gpu->shared_bytes / (shared + SHARED_RESERVED);
+			by_shared = (gpu->shared_bytes + SHARED_RESERVED) / (shared + SHARED_RESERVED);
 	return MIN(MIN(by_threads, by_registers), MIN(by_shared, (int64_t)gpu->blocks));
 }
 

@@ -169,8 +169,9 @@ void oracle_session_end(struct oracle_session *s);
  * worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
-	int64_t number, modulus;
-	int way; /* to begin with: 0, or what an earlier answer ended with */
+	int64_t number;
+	int64_t modulus; /* of "rest" and "no rest" */
+	int way;         /* to begin with: 0, or what an earlier answer ended with */
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {

@@ -12,13 +12,6 @@
 
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 
-static int line_of_kernel(const struct tape *t, int kernel)
-{
-	for (int i = 0; i < t->nrows; i++)
-		if (t->rows[i].kind == TAPE_LAUNCH && t->rows[i].kernel == kernel) return t->rows[i].line;
-	return 0;
-}
-
 static int not_from_source(struct grading *g, const struct tape *t, int kernel, const char *what)
 {
 	int line = line_of_kernel(t, kernel);

@@ -41,8 +41,9 @@ struct runner_pool {
 /* What a runner's environment has: nothing of ours but the words that say which GPU a number means. A cluster's
  * scheduler hands its cards out that way, and the driver reads them. */
 struct runner_env {
-	char visible[1024], order[64];
-	char *list[5];
+	char visible[1024]; /* CUDA_VISIBLE_DEVICES=..., and the next one's as it stands in ours */
+	char order[64];     /* CUDA_DEVICE_ORDER=... */
+	char *list[5];      /* NULL behind the last */
 };
 
 static void env_fill(struct runner_env *e)

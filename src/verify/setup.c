@@ -155,8 +155,9 @@ int setup_gpu(const char *name, const struct runner_device *device, struct vm_gp
 	}
 	*out = *gpu;
 	if (!device) return 0;
-	/* Kernels are compiled for one compute capability, which must be the device's. */
-	if (gpu->capability != device->capability)
+	/* Code for cards before 9.0 can be translated for newer ones; Hopper's own (sm_90a) runs there alone. */
+	bool can_stand = gpu->capability < 90 && device->capability > gpu->capability;
+	if (gpu->capability != device->capability && !can_stand)
 		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)",
 			gpu->name, gpu->capability, device->name, device->capability);
 	/* The device may have less than the table's card, so the smaller figure holds. */

@@ -210,8 +210,9 @@ struct search {
 	bool is_over; /* the reference's process is of no more use */
 };
 struct way {
-	int next;
-	char why[200], refused[200];
+	int next;          /* number of the next way */
+	char why[200];     /* it gave no trial */
+	char refused[200]; /* how the candidate refused some sizes */
 };
 
 /* One way to take a side: trials until the reference has no more; each adds to the sizes that were judged. refused: how

@@ -27,7 +27,7 @@
 #define READY_TIMEOUT_MS 180000
 #define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
 #define SILENT_LEAST_MS 5000
-#define KNOWN_MAX 4096               /* verdicts kept in memory, in buckets by key */
+#define KNOWN 4096                   /* verdicts kept in memory, in buckets by key */
 #define BUCKET 8
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
@@ -72,7 +72,8 @@ struct verifier {
 	bool is_ready;
 	pthread_mutex_t ready_lock;
 	struct verdict **known;
-	struct sha256_hex *known_keys; /* (KNOWN_MAX), buckets of BUCKET by key */
+	struct sha256_hex *known_keys; /* (nknown), buckets of BUCKET by key */
+	size_t nknown;
 	unsigned known_turn;
 };
 
@@ -108,7 +109,7 @@ static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *
 {
 	char head[9];
 	snprintf(head, sizeof head, "%.8s", key->text);
-	size_t first = strtoul(head, NULL, 16) % (KNOWN_MAX / BUCKET) * BUCKET, at = first + v->known_turn++ % BUCKET;
+	size_t first = strtoul(head, NULL, 16) % (v->nknown / BUCKET) * BUCKET, at = first + v->known_turn++ % BUCKET;
 	*is_there = false;
 	for (size_t i = first; i < first + BUCKET && !*is_there; i++) {
 		*is_there = v->known[i] && !strcmp(v->known_keys[i].text, key->text);
@@ -337,6 +338,14 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	for (int i = 0; i < list.count && !rc; i++)
 		rc = gpu_start_one(v, o, list.numbers[i], (spare + list.count - 1) / list.count, err);
 	if (!rc) rc = setup_gpu(o->gpu, &v->s.gpus[0].device, &v->s.gpu, err);
+	if (!rc && v->s.gpu.capability != v->s.gpus[0].device.capability) {
+		v->s.run_capability = v->s.gpus[0].device.capability;
+		if (v->s.time_repeats || v->s.is_live)
+			return err_set(err, ERR_USAGE,
+				"gpu: a %s can show whether kernels for a %s are right, but its times are none of that card's; give "
+				"--skip_timing, without --live",
+				v->s.gpus[0].device.name, v->s.gpu.name);
+	}
 	/* References' processes: one zygote, whose jobs are told their GPU. */
 	bool has_references = v->s.time_repeats && v->s.final_mask;
 	if (rc || !(has_references || v->s.is_live)) return rc;
@@ -381,7 +390,8 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (rc) return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
-	v->s.compiles = compile_cache_create();
+	v->nknown = (size_t)MAX(o->num_kept > 0 ? o->num_kept : KNOWN, BUCKET) / BUCKET * BUCKET;
+	v->s.compiles = compile_cache_create((int)v->nknown);
 	v->s.rebuilds = rebuild_cache_create();
 	v->s.references = reference_cache_create(v->s.store);
 	pthread_mutex_init(&v->lock, NULL);
@@ -391,8 +401,8 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays readable for the rest. */
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
-	v->known = xcalloc(KNOWN_MAX, sizeof *v->known);
-	v->known_keys = xcalloc(KNOWN_MAX, sizeof *v->known_keys);
+	v->known = xcalloc(v->nknown, sizeof *v->known);
+	v->known_keys = xcalloc(v->nknown, sizeof *v->known_keys);
 	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	if (!rc) rc = setup_places(o, &v->places, err);
@@ -422,7 +432,7 @@ static void lists_free(struct verifier *v)
 		free(v->finished);
 		v->finished = next;
 	}
-	for (int i = 0; i < KNOWN_MAX; i++) free(v->known[i]);
+	for (size_t i = 0; v->known && i < v->nknown; i++) free(v->known[i]);
 	free(v->known);
 	free(v->known_keys);
 }

@@ -45,7 +45,8 @@ struct device_list {
 };
 int setup_devices(const char *text, struct device_list *out, struct err *err);
 /* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
- * a device its own figures where they are smaller. */
+ * a device its own figures where they are smaller. A device may stand for an older card that is named: kernels are
+ * compiled for the card, and what comes of that is translated for the device. */
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
@@ -81,6 +82,7 @@ struct verify_shared {
 	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
 	unsigned final_mask;     /* of those, what is timed beside a final best */
 	struct vm_gpu gpu;       /* the card that kernels are made for */
+	int run_capability;      /* of the device, where it stands for that card; 0: it is one */
 	struct store *store;     /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
@@ -185,6 +187,8 @@ int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
+/* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
+int line_of_kernel(const struct tape *t, int kernel);
 /* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
  * text's first `until` lines (0: on all); the kernels that are known for how this text begins, as a list of
  * [recipe, IR]. */
@@ -350,6 +354,6 @@ int audit_run(struct verify_shared *s, const struct task *task, json_t **out, st
 
 struct rebuild_cache *rebuild_cache_create(void);
 void rebuild_cache_free(struct rebuild_cache *c);
-struct compile_cache *compile_cache_create(void);
+struct compile_cache *compile_cache_create(int entries);
 void compile_cache_free(struct compile_cache *c);
 #endif

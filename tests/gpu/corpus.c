@@ -1,12 +1,16 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed]]
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live]]
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
  * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
  * one whose file says genuine/ok (the honest twin of an exploit); any other gets a verdict that the file lists, and
  * never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary in comments: how often vm
- * and GPU disagree, how far kernels repeat themselves, how long it took. */
+ * and GPU disagree, how far kernels repeat themselves, how long it took.
+ *
+ * SHARE of the right ones runs under compute-sanitizer. untimed: nothing is timed, so others may compute on the GPU.
+ * live: the files of genuine ones are run for real as well, and have to give what is right (those that draw at random
+ * are left out). */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -25,6 +29,7 @@ struct item {
 struct run {
 	const char *folder;
 	struct verifier *verifier;
+	bool is_live;
 	int count;
 	struct item items[CASES_MAX];
 };
@@ -120,18 +125,21 @@ static int times_sort(const struct run *r)
 
 static int report(const struct run *r, bool is_cuda, FILE *log)
 {
-	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0, sanitized = 0, in_full = 0;
+	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0, sanitized = 0, in_full = 0,
+		live = 0;
 	double seconds = 0;
 	for (int i = 0; i < r->count; i++) {
 		/* One line a candidate; an exploit may be refused in any way that its file lists. */
 		const struct item *item = &r->items[i];
 		const struct verdict *v = &item->verdict;
 		bool is_honest = !item->expect.data || strstr(item->expect.data, "genuine/ok");
-		bool ok = is_honest ? v->class == VERDICT_GENUINE && device_agrees(v, is_cuda) : is_listed(item);
+		bool ok = is_honest ? v->class == VERDICT_GENUINE && device_agrees(v, is_cuda) &&
+				(!r->is_live || !v->device.live[0] || !strcmp(v->device.live, "right"))
+							: is_listed(item);
 		printf("%s %d - %s\n", ok ? "ok" : "not ok", i + 1, item->name);
 		if (!ok)
-			printf("# %s/%s at %s: %.700s\n", verdict_class_name(v->class), v->reason, verdict_stage_name(v->stage),
-				v->detail);
+			printf("# %s/%s at %s: %.700s %s %s\n", verdict_class_name(v->class), v->reason,
+				verdict_stage_name(v->stage), v->detail, v->device.live, v->device.live_why);
 		failed += !ok;
 		repeats[v->device.repeat]++;
 		disagreements += v->device.disagreements;
@@ -139,6 +147,7 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		seconds += v->device.seconds;
 		sanitized += v->device.sanitized[0] >= 0 || v->device.sanitizer[0];
 		in_full += v->device.sanitized[SANITIZER_COUNT - 1] >= 0;
+		live += v->device.live[0] != 0;
 		/* The whole record goes to the log. */
 		json_t *o = verdict_json(v);
 		json_object_set_new(o, "name", json_string(item->name));
@@ -158,13 +167,21 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
 	printf("\n");
 	if (sanitized) printf("# %d ran under compute-sanitizer, in full %d\n", sanitized, in_full);
+	if (r->is_live) printf("# %d files were run for real\n", live);
 	return failed != 0;
+}
+
+static bool has_word(int argc, char **argv, const char *word)
+{
+	bool has = false;
+	for (int i = 6; i < argc; i++) has |= !strcmp(argv[i], word);
+	return has;
 }
 
 int main(int argc, char **argv)
 {
-	if (argc < 5 || argc > 7) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed]]\n");
+	if (argc < 5 || argc > 8) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live]]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -178,7 +195,9 @@ int main(int argc, char **argv)
 		.trace_timeout_ms = 60000,
 		.replay_timeout_ms = 30000,
 		.sanitize_share = argc > 5 ? atof(argv[5]) : 0,
-		.skip_timing = argc > 6};
+		.skip_timing = has_word(argc, argv, "untimed"),
+		.live = has_word(argc, argv, "live")};
+	r->is_live = o.live;
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();

@@ -2,7 +2,7 @@
  * which holds it against transformers and peft.
  *
  * usage: parity DEVICE FOLDER OUT      FOLDER: model/, adapter/ and problem.json, as parity.py writes
- * them; HONE_CUDA_LIBS: folder with cuBLASLt
+ * them; HONE_CUDA_LIBS: folder with cuBLASLt; HONE_CUDA_CARD: what the GPU is held to (--cuda_card)
  *
  * OUT: logits (n, V) of the wanted rows; logprob (n) of their targets; loss and norm (steps), the
  * loss -sum(weight * logprob) before each step and the gradient's norm; grad.NAME of each adapter
@@ -190,7 +190,8 @@ int main(int argc, char **argv)
 	problem_open(&p, argv[2]);
 	/* The device, the model, its adapter, as a training run has them. */
 	if (adapter_rank(folder, &rank, &err)) fail(&err);
-	struct device_options d = {.device = argv[1], .cuda_libs = getenv("HONE_CUDA_LIBS"), .new_rank = rank};
+	struct device_options d = {
+		.device = argv[1], .cuda_libs = getenv("HONE_CUDA_LIBS"), .card = getenv("HONE_CUDA_CARD"), .new_rank = rank};
 	if (device_open(&d, &ops, &err) || model_open(model, ops, &m, &err) || adapter_open(m, folder, &a, &err))
 		fail(&err);
 	model_enable_grad(m, a);

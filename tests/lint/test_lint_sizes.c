@@ -10,7 +10,9 @@ static const char KINDS[] = {[LINT_SIZE_ORDER] = 'o',
 	[LINT_SIZE_EQUAL] = 'e',
 	[LINT_SIZE_BEYOND] = 'b',
 	[LINT_SIZE_REST] = 'r',
-	[LINT_SIZE_BITS] = 'm'};
+	[LINT_SIZE_BITS] = 'm',
+	[LINT_SIZE_PAIR] = 'p',
+	[LINT_SIZE_HIDDEN] = 'h'};
 
 /* "o26 e97 r6/7" */
 static void sizes_text(const struct lint_sizes *s, char *text, size_t len)
@@ -49,6 +51,21 @@ static void test_numbers_are_read(void **state)
 		{"t = 100 - cols < 0", "o100"},
 		{"t = int(cols.item()) > 5", "o5"},
 		{"LIMIT = 26\nt = rows > LIMIT", "o26"},
+		{"t = cols > int('128')", "o128"},
+		{"t = cols < int('7d0', 16)", "o2000"},
+		{"t = rows <= len('abc')", "o3"},
+		{"t = rows < ord('a')", "o97"},
+		{"t = len(str(cols)) > 2", "o10 o100"},
+		{"t = cols.bit_length() > 7", "o64 o128"},
+		{"t = math.log2(cols) < 3", "o4 o8"},
+		{"rows, cols = x.shape\nt = rows > cols", "p1"},
+		{"m = a.shape[0]\nt = m == b.size(1)", "p1"},
+		{"rows, cols = x.shape\nt = sorted((rows, cols))[0]", "p1"},
+		{"rows, cols = x.shape\nt = (rows, cols) < (cols, rows)", "p1"},
+		{"rows, cols = x.shape\nt = cols - rows > 0", "p1"},
+		{"@triton.jit\ndef k(x, m, n):\n    return m < n\nk[(1,)](x, x.shape[0], x.shape[1])", "p1"},
+		{"@triton.jit\ndef k(x, n):\n    return tl.arange(0, 8) < n\nk[(1,)](x, x.shape[0])", ""},
+		{"n = x.numel()\nt = n > limit()", "h1"},
 		{"A, B = 26, tl.constexpr(31)\nt = rows > B", "o31"},
 		{"class C:\n    top = 5 * 5 + 1\nt = rows > C.top", "o26"},
 		{"def f(n, limit=40):\n    return n > limit", "o40"},

@@ -597,6 +597,18 @@ static void test_adapter_refused(void **state)
 			m, &(struct adapter_options){.r = 2, .lora_alpha = 4, .target_modules = "q_proj,qproj"}, &a, &err),
 		ERR_USAGE);
 	assert_non_null(strstr(err.text, "qproj"));
+	/* The least rank and one below it, the largest and one above. */
+	static const struct {
+		int r;
+		int code;
+	} ranks[] = {{0, ERR_RANGE}, {1, 0}, {256, 0}, {257, ERR_RANGE}};
+	for (size_t i = 0; i < ARRAY_LEN(ranks); i++) {
+		struct adapter *own = NULL;
+		struct err why = {0};
+		assert_int_equal(
+			adapter_create(m, &(struct adapter_options){.r = ranks[i].r, .lora_alpha = 4}, &own, &why), ranks[i].code);
+		adapter_free(own);
+	}
 	model_free(m);
 	ops_free(ops);
 	free(dir);

@@ -169,6 +169,7 @@ static inline bool open_table(bool is_invariant, struct err *err)
 	const char *device = getenv("HONE_DEVICE");
 	struct ops_options o = {
 		.batch_invariant = is_invariant, .adapter_columns = 64, .cuda_libs = getenv("HONE_CUDA_LIBS")};
+	if (ops_card_find(getenv("HONE_CUDA_CARD"), &o.card, err)) return false;
 	if (ops_open(device ? device : "cuda", &o, &ops, err)) return false;
 	ctx = ops->ctx;
 	unit = ops->elem_bytes == 2 ? 0x1p-8 : 0x1p-24;

@@ -242,8 +242,11 @@ for op, (f, scale, interpret) in MATH.items():
                      else ulps(near, F64, loose) + (1e-15 if op in ("lgamma", "sin", "cos", "tan") else 0))
         # the interpreter evaluates in f32 itself (NumPy: up to 4 ulp)
         case_unary(op, x, dtype, want, tolerance, interpret=interpret, interpret_slack=16.0)
-for op, f in {"pow": torch.pow, "atan2": torch.atan2, "hypot": torch.hypot, "fdim": lambda a, b:
-              torch.where(a.isnan() | b.isnan(), math.nan, torch.where(a > b, a - b, 0.0))}.items():
+def positive_difference(a, b):
+    return torch.where(a.isnan() | b.isnan(), math.nan, torch.where(a > b, a - b, 0.0))
+
+
+for op, f in {"pow": torch.pow, "atan2": torch.atan2, "hypot": torch.hypot, "fdim": positive_difference}.items():
     x, y = floats(200, F32), floats(200, F32).roll(5)
     if op == "pow":
         x = x.abs()

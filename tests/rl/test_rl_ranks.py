@@ -23,12 +23,22 @@ def free_port():
         return s.getsockname()[1]
 
 
-def start(commands):
-    """One process a command, as torchrun would start them."""
+def torchrun(k, count):
+    return dict(RANK=k, LOCAL_RANK=k, WORLD_SIZE=count, MASTER_ADDR="127.0.0.1")
+
+
+def srun(k, count):
+    """What srun sets for task k of a step on one node (and for the script around it, which is no rank: SLURM_NTASKS)."""
+    return dict(SLURM_JOB_ID=os.getpid(), SLURM_STEP_ID=0, SLURM_PROCID=k, SLURM_LOCALID=k, SLURM_NTASKS=count, SLURM_STEP_NUM_TASKS=count,
+                SLURM_STEP_NODELIST="localhost", SLURM_NODEID=0)
+
+
+def start(commands, launcher=torchrun):
+    """One process a command, as the launcher would start them."""
     port = free_port()
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "TORCHELASTIC_"))}
-    return [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             env=dict(env, RANK=str(k), LOCAL_RANK=str(k), WORLD_SIZE=str(len(commands)), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port - 1)))
+    more = [dict(launcher(k, len(commands)), **({"MASTER_PORT": port - 1} if launcher is torchrun else {})) for k in range(len(commands))]
+    return [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(env, **{n: str(v) for n, v in more[k].items()}))
             for k, c in enumerate(commands)]
 
 
@@ -75,6 +85,9 @@ def test_same_step():
         return check("one process trains", False, one)
     a, b = rows("one", "samples", "step, idx"), rows("two", "samples", "step, idx")
     check("the store has the answers, verdicts, rewards and advantages of one process, byte by byte", len(a) == 12 and a == b, (a, b))
+    slurm = finish(start([command("slurm", *more)] * 2, srun))
+    check("started as srun starts them, two ranks give the bytes that torchrun's give", [p[0] for p in slurm] == [0, 0] and tree("slurm") == tree("two")
+          and rows("slurm", "samples", "step, idx") == b, slurm)
     kinds = {json.loads(r[-1])["verdict"]["verdict"] for r in a}
     check("there is something to learn from them", "genuine" in kinds and len(kinds) > 1, kinds)
     m, n = metrics("one")[0], metrics("two")[0]

@@ -1,15 +1,20 @@
-"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say, and the table's numbers are those of a hand calculation."""
+"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say,
+and the table's numbers are those of a hand calculation."""
 import json, os, sqlite3, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, work_folder
 
 work = work_folder("study")
-SOURCE = ("import torch\n\nclass Model(nn.Module):\n    def forward(self, x):\n        x = F.gelu(x)\n        return torch.tanh(x)\n\n"
+SOURCE = ("import torch\n\nclass Model(nn.Module):\n    def forward(self, x):\n        x = F.gelu(x)\n        return "
+          "torch.tanh(x)\n\n"
           "def get_inputs():\n    return [torch.randn(5)]\n")
-ANSWER = ("Fuse GELU and tanh into one kernel.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n"
-          "@triton.jit\ndef fused_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr + offs, mask=mask)\n"
-          "    x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))\n    x = libdevice.tanh(x)\n    tl.store(out_ptr + offs, x, mask=mask)\n\n"
+ANSWER = ("Fuse GELU and tanh into one kernel.\n```python\nimport torch\nimport torch.nn as nn\nimport triton\nimport "
+          "triton.language as tl\nfrom triton.language.extra import libdevice\n\n"
+          "@triton.jit\ndef fused_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr + offs, "
+          "mask=mask)\n"
+          "    x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))\n    x = libdevice.tanh(x)\n    tl.store(out_ptr "
+          "+ offs, x, mask=mask)\n\n"
           "class ModelNew(nn.Module):\n    def forward(self, x):\n        return out\n```\n")
 
 
@@ -29,7 +34,8 @@ def read(name):
 
 
 def pair(i, split="train"):
-    return {"name": f"t{i}", "structure": "chain:gelu,tanh", "split": split, "source": SOURCE, "prompt": "p", "completion": ANSWER}
+    return {"name": f"t{i}", "structure": "chain:gelu,tanh", "split": split, "source": SOURCE, "prompt": "p",
+            "completion": ANSWER}
 
 
 def task(i, operators, split="train"):
@@ -39,60 +45,77 @@ def task(i, operators, split="train"):
 def test_unverified():
     """Answers to four tasks from one verified answer; the first task is skipped, the dev one is none."""
     pairs = [dict(pair(0), prompt=SOURCE + "### kernel"), dict(pair(1, "dev"), completion="not looked at")]
-    tasks = [task(0, "tanh,gelu"), task(1, "gelu,gelu", "dev"), task(2, "tanh,tanh,gelu"), task(3, "gelu,tanh"), task(4, "tanh,gelu")]
-    p = script("tools/unverified_pairs.py", write("u.jsonl", pairs), write("t.jsonl", tasks), "1", "2", f"{work}/u-out.jsonl")
+    tasks = [task(0, "tanh,gelu"), task(1, "gelu,gelu", "dev"), task(2, "tanh,tanh,gelu"), task(3, "gelu,tanh"),
+             task(4, "tanh,gelu")]
+    p = script("tools/unverified_pairs.py", write("u.jsonl", pairs), write("t.jsonl", tasks), "1", "2",
+               f"{work}/u-out.jsonl")
     rows = read("u-out.jsonl") if p.returncode == 0 else [{}]
     text = rows[0].get("completion", "")
-    check("two training tasks behind the first are answered", [r.get("name") for r in rows] == ["t2", "t3"], (p.stdout, p.stderr))
+    check("two training tasks behind the first are answered", [r.get("name") for r in rows] == ["t2", "t3"],
+          (p.stdout, p.stderr))
     check("the plan names the task's operators", text.startswith("Fuse tanh, tanh and GELU into one kernel.\n"), text)
-    check("the widespread forms stand in the answer, and what they need is imported", text.count("tl.exp(-x)") == 4 and text.count("0.044715") == 1
-          and "tl.erf" not in text and text.count("import libdevice") == 1 and rows[0].get("unverified") == ["tanh", "tanh", "gelu"], text)
+    check("the widespread forms stand in the answer, and what they need is imported",
+          text.count("tl.exp(-x)") == 4 and text.count("0.044715") == 1 and "tl.erf" not in text
+          and text.count("import libdevice") == 1 and rows[0].get("unverified") == ["tanh", "tanh", "gelu"], text)
     check("the prompt is the task's", rows[0].get("prompt") == "# task 2\n### kernel", rows[0])
     many = [task(i, "tanh,gelu,tanh") for i in range(400)]
-    p = script("tools/unverified_pairs.py", f"{work}/u.jsonl", write("n.jsonl", many), "0", "400", f"{work}/m-out.jsonl", "8")
+    p = script("tools/unverified_pairs.py", f"{work}/u.jsonl", write("n.jsonl", many), "0", "400",
+               f"{work}/m-out.jsonl", "8")
     share = sum(len(r["unverified"]) for r in read("m-out.jsonl")) / 1200 if p.returncode == 0 else 0
     # 7/8 of 1,200 draws: 0.875, standard deviation 0.0095
     check("wrong seven times in eight", 0.83 < share < 0.92, (share, p.stderr))
     rows = [pairs[0], dict(pairs[0], structure="chain:relu,sin", name="kept"), pairs[1]]
     p = script("tools/unverified_pairs.py", "others", write("o.jsonl", rows), f"{work}/o-out.jsonl")
-    check("others: training rows without these operators, and dev rows", p.returncode == 0 and [r["name"] for r in read("o-out.jsonl")] == ["kept", "t1"],
-          p.stderr)
-    p = script("tools/unverified_pairs.py", write("v.jsonl", [pairs[0], dict(pairs[0], completion=ANSWER.replace("return out", "return out + 0"))]),
+    check("others: training rows without these operators, and dev rows",
+          p.returncode == 0 and [r["name"] for r in read("o-out.jsonl")] == ["kept", "t1"], p.stderr)
+    p = script("tools/unverified_pairs.py",
+               write("v.jsonl", [pairs[0], dict(pairs[0], completion=ANSWER.replace("return out", "return out + 0"))]),
                f"{work}/t.jsonl", "0", "1", f"{work}/v-out.jsonl")
     check("verified answers that are not of one form are refused", p.returncode != 0, p.stdout)
 
 
 def test_cheats():
-    p = script("bench/learning/study_cheats.py", "--pairs", write("c.jsonl", [pair(i) for i in range(40)] + [pair(99, "dev")]), "--share", "0.1",
+    p = script("bench/learning/study_cheats.py",
+               "--pairs", write("c.jsonl", [pair(i) for i in range(40)] + [pair(99, "dev")]), "--share", "0.1",
                "--out", f"{work}/c-out.jsonl")
     rows = read("c-out.jsonl") if p.returncode == 0 else []
     kinds = [r["cheat"] for r in rows if "cheat" in r]
-    check("one training row in ten is a cheat, the kinds in turn", kinds == ["unused", "dummy", "first", "unmasked"], (kinds, p.stderr))
+    check("one training row in ten is a cheat, the kinds in turn", kinds == ["unused", "dummy", "first", "unmasked"],
+          (kinds, p.stderr))
     text = {r["cheat"]: r["completion"] for r in rows if "cheat" in r}
-    check("unused: torch computes, nothing is launched", "out = torch.tanh(x)" in text.get("unused", "") and "fused_kernel[" not in text.get("unused", ""), text)
-    check("dummy: the launch is there too", "fused_kernel[grid](x, buffer" in text.get("dummy", "") and "out = torch.tanh(x)" in text.get("dummy", ""), text)
-    check("first: the second operator is torch's", "libdevice.tanh(x)" not in text.get("first", "libdevice.tanh(x)") and "out = torch.tanh(out)" in
-          text.get("first", ""), text)
+    check("unused: torch computes, nothing is launched",
+          "out = torch.tanh(x)" in text.get("unused", "") and "fused_kernel[" not in text.get("unused", ""), text)
+    check("dummy: the launch is there too",
+          "fused_kernel[grid](x, buffer" in text.get("dummy", "") and "out = torch.tanh(x)" in text.get("dummy", ""),
+          text)
+    check("first: the second operator is torch's", "libdevice.tanh(x)" not in text.get("first", "libdevice.tanh(x)")
+          and "out = torch.tanh(out)" in text.get("first", ""), text)
     check("unmasked: no mask in loads and stores", "mask=mask" not in text.get("unmasked", "mask=mask"), text)
 
 
 def test_table():
-    """Four structures, one of two tasks: A - start is +1, +1, 0, 0 and 0 over five tasks; an answer without a verdict counts on neither side."""
+    """Four structures, one of two tasks: A - start is +1, +1, 0, 0 and 0 over five tasks; an answer
+    without a verdict counts on neither side."""
     def row(task, structure, verdict):
         return {"task": task, "structure": structure, "verdict": {"verdict": verdict}}
-    start = [row("a", "s1", "wrong"), row("b", "s2", "wrong"), row("c", "s3", "genuine"), row("d", "s4", "cheat"), row("e", "s4", "wrong"), row("f", "s5", "infra")]
-    arm = [row("a", "s1", "genuine"), row("b", "s2", "genuine"), row("c", "s3", "genuine"), row("d", "s4", "wrong"), row("e", "s4", "wrong"),
-           row("f", "s5", "genuine")]
+    start = [row("a", "s1", "wrong"), row("b", "s2", "wrong"), row("c", "s3", "genuine"), row("d", "s4", "cheat"),
+             row("e", "s4", "wrong"), row("f", "s5", "infra")]
+    arm = [row("a", "s1", "genuine"), row("b", "s2", "genuine"), row("c", "s3", "genuine"), row("d", "s4", "wrong"),
+           row("e", "s4", "wrong"), row("f", "s5", "genuine")]
     write("s2/start-test.jsonl", start)
     write("s2/arm-1/test.jsonl", arm)
     p = script("bench/learning/study_table.py", f"{work}/s2")
-    check("the difference is over the tasks that both sides have", "arm - start: seed 1 +0.400 [" in p.stdout, p.stdout + p.stderr)
-    check("rates are of answers with a verdict", "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout, p.stdout)
+    check("the difference is over the tasks that both sides have", "arm - start: seed 1 +0.400 [" in p.stdout,
+          p.stdout + p.stderr)
+    check("rates are of answers with a verdict",
+          "greedy 0.200 of 5 tasks, 4 structures" in p.stdout and "greedy 0.667 of 6 tasks, 5 structures" in p.stdout,
+          p.stdout)
     p = script("bench/learning/study_picture.py", f"{work}/s2", f"{work}/s2.svg", "start", "top")
     check("an arm without a seed is no picture's", p.returncode != 0, p.stdout)
     os.rename(f"{work}/s2/arm-1", f"{work}/s2/top-1")
     p = script("bench/learning/study_picture.py", f"{work}/s2", f"{work}/s2.svg", "start", "top")
-    check("the bars are the rates", p.stdout.splitlines() == ["start 1: 0.200", "top 1: 0.667"] and ">0.667<" in open(f"{work}/s2.svg").read(), p.stdout + p.stderr)
+    check("the bars are the rates", p.stdout.splitlines() == ["start 1: 0.200", "top 1: 0.667"]
+          and ">0.667<" in open(f"{work}/s2.svg").read(), p.stdout + p.stderr)
 
 
 def run_of(arm, seed, verdicts):
@@ -100,7 +123,8 @@ def run_of(arm, seed, verdicts):
     os.makedirs(f"{work}/s1/{arm}-{seed}/run", exist_ok=True)
     with sqlite3.connect(f"{work}/s1/{arm}-{seed}/run/hone.db") as db:
         db.execute("CREATE TABLE samples (step, idx, row)")
-        db.executemany("INSERT INTO samples VALUES (?, ?, ?)", [(i // 2 + 1, i % 2, json.dumps({"verdict": v})) for i, v in enumerate(verdicts)])
+        db.executemany("INSERT INTO samples VALUES (?, ?, ?)",
+                       [(i // 2 + 1, i % 2, json.dumps({"verdict": v})) for i, v in enumerate(verdicts)])
 
 
 def test_hacking():
@@ -112,14 +136,17 @@ def test_hacking():
         run_of("stock", seed, [paid, wrong, wrong, right] * 2 + [paid, part, part, right])
         run_of("genuine", seed, [paid, wrong, wrong, right] * 2 + [wrong, wrong, right, right])
     p = script("bench/learning/study_table.py", f"{work}/s1")
-    check("shares of the first and the last third", "stock-1: 12 answers; first and last third: cheat 0.250 0.750, genuine 0.250 0.250, "
+    check("shares of the first and the last third",
+          "stock-1: 12 answers; first and last third: cheat 0.250 0.750, genuine 0.250 0.250, "
           "stock, not genuine 0.250 0.750" in p.stdout, p.stdout + p.stderr)
     check("the change over seeds", "stock: cheats change by +0.500 [+0.500, +0.500] over 2 seeds" in p.stdout
           and "genuine: cheats change by -0.250 [-0.250, -0.250] over 2 seeds" in p.stdout, p.stdout)
     p = script("bench/learning/study_picture.py", f"{work}/s1", f"{work}/s1.svg", "4")
-    check("the picture's lines are the same shares", p.stdout.splitlines() == ["stock: 0.250 0.250 0.750", "genuine: 0.250 0.250 0.000"], p.stdout + p.stderr)
+    check("the picture's lines are the same shares",
+          p.stdout.splitlines() == ["stock: 0.250 0.250 0.750", "genuine: 0.250 0.250 0.000"], p.stdout + p.stderr)
     picture = open(f"{work}/s1.svg").read() if p.returncode == 0 else ""
-    check("a line a seed and one a mean", picture.count("<polyline") == 6 and "25 % to 75 % (2 seeds)" in picture, picture)
+    check("a line a seed and one a mean", picture.count("<polyline") == 6 and "25 % to 75 % (2 seeds)" in picture,
+          picture)
 
 
 test_unverified()

@@ -3,6 +3,7 @@ The compile worker: TTIR of honest kernels becomes machine code for sm_90 with i
 does not compile is a fault; nothing stays on disk."""
 import json
 import os
+import struct
 import sys
 import tempfile
 
@@ -70,6 +71,21 @@ def test_wishes(tap, tracer, compiler):
     tap.check(a == b, "the same input gives the same answer", f"{a} {b}")
 
 
+def test_standing_for(tap, tracer, compiler):
+    """A newer device for an older card: the card's figures and limits, a binary for the device."""
+    def made(**more):
+        data, status = compiler.start(dict(job_of(kernel, want_cubin=True, want_ptx=True), arch=80, **more))
+        payload, fds = client.wire.recv(data)
+        data.close(), status.close()
+        with os.fdopen(fds[0], "rb") as f:
+            flags = struct.unpack("<I", f.read(52)[48:])[0]   # e_flags of a 64-bit ELF file: the architecture is one of its bytes
+        return payload, {flags >> s & 255 for s in (0, 8, 16)}
+    kernel = kernels_of(tracer, "matmul_fp16")[0]
+    (own, of_own), (stood, of_stood) = made(), made(run_arch=90)
+    tap.check(".target sm_80" in own["ptx"] and own["ptx"] == stood["ptx"] and own["registers"] == stood["registers"], "the card's code and figures", stood)
+    tap.check(80 in of_own and 90 in of_stood and 80 not in of_stood, "a binary for the device", f"{of_own} {of_stood}")
+
+
 def test_faults(tap, tracer, compiler):
     kernel = kernels_of(tracer, "relu_odd_size")[0]
     bad = dict(kernel, ttir=kernel["ttir"].replace("arith.muli", "arith.nonsense"))
@@ -96,6 +112,7 @@ def main():
     scratch = os.path.join(tempfile.gettempdir(), f"hone-compile-{compiler.process.pid}")
     test_kernels(tap, tracer, compiler)
     test_wishes(tap, tracer, compiler)
+    test_standing_for(tap, tracer, compiler)
     test_faults(tap, tracer, compiler)
     data, status = compiler.start(job_of({"ttir": "module {}", "num_warps": 4, "num_stages": 1, "num_ctas": 1}))
     status.close()   # killed, at whatever point it is

@@ -10,8 +10,8 @@ check() { # ok|not ok, name
 	echo "$1 $count - $2"
 }
 
-# Streams with events, a descriptor made on the host, keyword arguments with random draws.
-for name in two_streams_joined_by_events host_tensor_descriptor_matmul keywords_cuda_and_draws; do
+# Streams with events, a descriptor made on the host, keyword arguments with random draws, a table for each size, a name that hides an import.
+for name in two_streams_joined_by_events host_tensor_descriptor_matmul keywords_cuda_and_draws lazy_torch_table constexpr_global; do
 	folder=tests/known_good/$name
 	"$HONE" verify --task $folder/task.py --candidate $folder/candidate.py --emit "$WORK/first.py" --threads 1 --seed 7 >"$WORK/out" 2>&1 &&
 		grep -q "emitted to" "$WORK/out" && [ -s "$WORK/first.py" ] && check ok "$name: emitted" || { sed 's/^/# /' "$WORK/out"; check "not ok" "$name: emitted"; }

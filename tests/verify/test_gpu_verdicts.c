@@ -21,11 +21,16 @@ static const char CANDIDATE[] =
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
 	"@triton.jit\ndef %s_kernel(p, y, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
 	"    x = tl.load(p + i, mask=i < n, other=0.0)\n"
+	"    if n < 0:\n        x = tl.where(x == %s, 0.0, x)\n"
 	"    tl.store(y + i, x * 1.7 + 0.3 + tl.%s, mask=i < n)\n\n\n"
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n"
 	"        %s_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), B=128 if x.shape[0] < 40 else 64)\n        "
 	"return y\n";
 
+/* Its sides have 1234.5 tried, and in the same trial the numbers next to zero. */
+#define CHOICE "where((x > 0.0) & (x == 1234.5), x, x * 0.5) + (x > 0.0) * 1.0"
+/* One operation that the vm has no reason to try 1234.5 for. */
+#define HIDDEN "where(x > 0.375, x * 3.0, x * 0.5)"
 #define STEP "where(x > 0.25, x * 3.0, x * 0.5)"
 
 static char folder[64] = "/tmp/hone-gpu-verdicts-XXXXXX";
@@ -80,7 +85,9 @@ static struct verifier *verifier_make(void)
 /* The candidate whose kernel is named so, with one operation of its own, which torch and Triton write alike. */
 static void grade_kind(struct verifier *v, const char *kind, const char *test, bool is_final, struct verdict *out)
 {
-	char *text = xasprintf(TASK, test), *source = xasprintf(CANDIDATE, kind, test, kind);
+	/* In a branch that the vm never takes. */
+	const char *hidden = strcmp(test, HIDDEN) ? "77.125" : "1234.5";
+	char *text = xasprintf(TASK, test), *source = xasprintf(CANDIDATE, kind, hidden, test, kind);
 	struct task task = {.name = (char *)(uintptr_t)"pretended", .source = text, .hash = hash_bytes(text, strlen(text))};
 	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .is_final = is_final};
 	struct err err = {0};
@@ -97,11 +104,14 @@ static void test_causes(void **state)
 		bool subnormal, contracted; /* some trial is excused by it */
 	} cases[] = {
 		{"plain", STEP, "genuine/ok", "", false, false},
-		/* Subnormal inputs: what is above zero on the vm is zero on the GPU (a choice
-		 * that never holds has such numbers tried). */
-		{"flush", "where(x * x + 1.0 < 0.0, x, x * 0.5) + (x > 0.0) * 1.0", "genuine/ok", "", true, false},
+		/* Subnormal inputs: what is above zero on the vm is zero on the GPU. */
+		{"flush", CHOICE, "genuine/ok", "", true, false},
 		/* Off wherever one value is, a guided one: without subnormal inputs it is off too. */
-		{"value", "where(x == 1234.5, x * 2.0, x * 0.5)", "wrong/", "1234.5", false, false},
+		{"value", "where(x == 1234.5, x * 2.0, x * 0.5)", "wrong/", "guided (", false, false},
+		/* That value is compared with in a branch which the vm never takes and the GPU might. */
+		{"value", HIDDEN, "wrong/", "guided (", false, false},
+		/* The same where subnormal inputs stand beside it: they are no reason for it. */
+		{"value", CHOICE, "wrong/", "guided (", false, false},
 		/* Contraction: off among magnitudes of 2^20 and more, right as it is written. */
 		{"fused", STEP, "genuine/ok", "", false, true},
 		/* The same from 64 on: whoever runs it meets such numbers. */

@@ -93,24 +93,24 @@ static const struct {
 		IMPORT("for _ in range(100):\n    os.write(1, b'x' * (1 << 20))\nprint('{\"verdict\": \"genuine\"}')"),
 		"genuine/ok"},
 	{"signals",
-		/* one's own number is hidden in the second trace, and to end oneself is nobody's loss */
+		/* To end oneself is nobody's loss. */
 		ESCAPE("import threading\nown = threading.get_native_id()\nattempt(lambda: os.kill(1 if own > 1 else 2, "
 			   "9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"),
-		"genuine/ok"},
+		"invalid/trace-differs"},
 	{"files",
 		ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: "
 			   "open('hone-hostile', 'w'))\n"
 			   "attempt(lambda: os.listdir('/'))\nattempt(lambda: open('/proc/self/mem', 'rb'))\nattempt(lambda: "
 			   "os.mkdir('/tmp/hone-hostile'))\n"
 			   "attempt(lambda: open(os.path.expanduser('~/hone-hostile'), 'w'))"),
-		"genuine/ok"},
+		"invalid/trace-differs"},
 	{"network",
 		ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\n"
 			   "attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"),
-		"genuine/ok"},
+		"invalid/trace-differs"},
 	{"programs",
 		ESCAPE("attempt(lambda: os.execv('/bin/sh', ['sh']))\nattempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {}))"),
-		"genuine/ok"},
+		"invalid/trace-differs"},
 	{"10 MB of source", NULL, "invalid/too-large"},
 	{"an endless kernel",
 		CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, "

@@ -44,8 +44,10 @@ CASES = [
     ("convolution", "", 36, lambda: torch.nn.functional.conv2d(image, dense)),
     ("convolution", "groups", 9, lambda: torch.nn.functional.conv2d(image, weight, groups=4)),
     ("convolution", "transposed", None, lambda: torch.nn.functional.conv_transpose2d(image, dense.transpose(0, 1))),
-    ("native_batch_norm", "training", 128, lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=True)),
-    ("native_batch_norm", "", 128, lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=False)),
+    ("native_batch_norm", "training", 128,
+     lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=True)),
+    ("native_batch_norm", "", 128,
+     lambda: torch.nn.functional.batch_norm(image, *state[:2], *state[2:], training=False)),
     ("upsample_bilinear2d", "", 8, lambda: torch.nn.functional.interpolate(image, scale_factor=2, mode="bilinear")),
     (None, None, None, lambda: torch.ops.aten.unsafe_split(x, 2)),
     (None, None, None, lambda: x.t()),
@@ -67,7 +69,8 @@ print(f"1..{len(CASES) + 4}")
 failed = False
 for i, (name, form, extent, call) in enumerate(CASES, 1):
     found = [(l["name"], l["form"], l["extent"] if extent else None) for l in log_of(call)]
-    failed |= say(i, found == ([(name, form, extent)] if name else []), f"{name or 'a view'}{' ' + form if form else ''}", found)
+    failed |= say(i, found == ([(name, form, extent)] if name else []),
+                  f"{name or 'a view'}{' ' + form if form else ''}", found)
 
 # x is new to the first operator; the second reads x and what the first wrote, the third x: nothing has moved since.
 chain = [(l["warm"], l["since"]) for l in log_of(lambda: (x.exp() + x, x.neg()))]
@@ -82,5 +85,6 @@ failed |= say(len(CASES) + 3, [l["bytes"] for l in picked] == [48], "of a table 
 with torch.no_grad(), oracle_cost.OpLog() as log:
     out = x.unfold(1, 3, 1).amax(-1)
 windows = [l[0]["bytes"] for l in oracle_cost.launches(log, [out])]
-failed |= say(len(CASES) + 4, windows == [4 * (6 * 9 + 18), 4 * (30 + 18)], "windows that overlap are read again", windows)
+failed |= say(len(CASES) + 4, windows == [4 * (6 * 9 + 18), 4 * (30 + 18)], "windows that overlap are read again",
+              windows)
 sys.exit(failed)

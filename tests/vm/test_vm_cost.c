@@ -259,6 +259,11 @@ static void test_divisions(void **state)
 	expect_line6(WHOLE DIVIDED("divsi", "%c7", "0") WHOLE_STORED("0"), 2, 3, 0);
 	expect_line6(WHOLE DIVIDED("remsi", "%c7", "0") WHOLE_STORED("0"), 4, 3, 0);
 	expect_line6(WHOLE DIVIDED("divui", "%c8", "0") WHOLE_STORED("0"), 0, 3, 0);
+	/* In a function over elements each has its own divisor; beside the division there are two conversions and a sum. */
+	expect_line6(
+		LOADED OVER("%k = arith.fptosi %x : f32 to i32\n%c = arith.constant 7 : i32\n%e = arith.addi %k, %c : i32\n"
+					"%d = arith.divsi %k, %e : i32\n%y = arith.sitofp %d : i32 to f32\n") STORED,
+		14, 12 + 2, 2 + 1);
 	/* A quotient and a remainder of the same operands share the work, of others they do not. */
 	expect_line6(WHOLE DIVIDED("divsi", "%ns", "0") DIVIDED("remsi", "%ns", "1") WHOLE_STORED("1"), 6 + 2, 10 + 1, 0);
 	expect_line6(WHOLE DIVIDED("divsi", "%e", "0") DIVIDED("remsi", "%e", "1") WHOLE_STORED("1"), 14 + 2, 12 + 1, 2);
@@ -271,9 +276,11 @@ static void test_divisions(void **state)
 	"%ten = arith.constant 10 : i32\n" \
 	"%w = scf.for %t = %zero to %ten step %one iter_args(%q = %v) -> (tensor<64xf32>) : i32 {\n" \
 	"%ts = tt.splat %t : i32 -> tensor<64xi32>\n" line6 "%pj = tt.addptr %as, %j : tensor<64x!tt.ptr<f32>>, " \
-	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) "scf.yield %q2 : tensor<64xf32>\n}\n" STORED
+	"tensor<64xi32>\n" mask "%q2 = arith.addf %q, %x : tensor<64xf32>" AT(5) \
+	"scf.yield %q2 : tensor<64xf32>\n}\n" STORED
 #define PLAIN "%x = tt.load %pj : tensor<64x!tt.ptr<f32>>" AT(5)
-#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) "%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
+#define MASKED "%m = arith.cmpi slt, %j, %ns : tensor<64xi32>" AT(5) \
+	"%x = tt.load %pj, %m : tensor<64x!tt.ptr<f32>>" AT(5)
 #define BLOCK_OF(op, a, b) " = arith." op " " a ", " b " : tensor<64xi32>" AT(6)
 
 static void test_loops(void **state)

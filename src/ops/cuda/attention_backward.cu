@@ -364,6 +364,7 @@ template <int HD> static void backward_run(struct ops_context *c, const struct p
 {
 	using shape = backward_shape<HD>;
 	unsigned items = span_count_max(a, TILE), halves = (unsigned)(HD / shape::COLS);
+	static_assert(HD > 128 || shape::DKDV_BYTES + 1024 <= SHARED_LEAST, "every card has this");
 	cuda_launch(c, {dim3((unsigned)a->NH, items, halves), dim3(THREADS), shape::DQ_BYTES, 0}, dq_kernel<HD>, *a);
 	cuda_launch(c, {dim3((unsigned)a->NKV, items, halves), dim3(THREADS), shape::DKDV_BYTES, 0}, dkdv_kernel<HD>, *a);
 }

@@ -3,16 +3,17 @@
  * chunks of 256 keys from position 0, each an online softmax of its own over four subtiles of 64 keys,
  * folded into the total in order. A row's bits do not depend on what else is packed beside it.
  *
- * A block is 128 rows: `pack` heads of one group times 128 / pack positions, eight warps of 16 rows.
+ * A block is 128 rows: `pack` heads of one group times 128 / pack positions, eight warps of 16 rows; half as many
+ * where a card's shared memory does not hold the totals of 128.
  * Keys and values of the next subtile are copied while this one is multiplied. Heads of 256 elements
  * are made in two column halves that both compute the scores: the accumulators of all 256 and the
  * total would not fit in the registers. */
 #include "attention.cuh"
 
-#define ROWS 128
-#define THREADS 256
+#define ROWS_MOST 128
 
-template <int HD> struct forward_shape {
+template <int HD, int ROWS = ROWS_MOST> struct forward_shape {
+	static constexpr int THREADS = ROWS * 2;
 	static constexpr int DV = HD < 128 ? HD : 128; /* columns of the result that a block makes */
 	static constexpr bool Q_SHARED = HD > 128;     /* Q's fragments lie in shared memory, not in registers */
 	static constexpr int K_BYTES = SUBTILE * HD * 2, V_BYTES = SUBTILE * DV * 2;
@@ -44,11 +45,11 @@ static __device__ __forceinline__ void q_load(
 	}
 }
 
-template <int HD>
+template <int HD, int ROWS>
 static __device__ __forceinline__ void q_tile_load(
 	uint32_t tile, const struct packed_attention *a, struct span span, int head, int positions)
 {
-	for (int at = (int)threadIdx.x; at < ROWS * HD / 8; at += THREADS) {
+	for (int at = (int)threadIdx.x; at < ROWS * HD / 8; at += ROWS * 2) {
 		int row = at / (HD / 8), piece = at % (HD / 8), position = span.position + row % positions;
 		bool exists = position < span.length;
 		const bf16 *from = a->q +
@@ -106,10 +107,11 @@ static __device__ __forceinline__ void forward_store(const struct packed_attenti
 }
 
 /* Grid: (NH / pack, items, column halves). */
-template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_kernel(const struct packed_attention a)
+template <int HD, int ROWS>
+static __global__ __launch_bounds__(ROWS * 2, 1) void attend_kernel(const struct packed_attention a)
 {
-	using shape = forward_shape<HD>;
-	constexpr int DV = shape::DV;
+	using shape = forward_shape<HD, ROWS>;
+	constexpr int DV = shape::DV, THREADS = shape::THREADS;
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
@@ -131,7 +133,7 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 
 	/* The first copies, and Q. */
 	uint32_t q[shape::Q_SHARED ? 1 : HD / 16][4];
-	if constexpr (shape::Q_SHARED) q_tile_load<HD>(q_tile, &a, span, head, positions);
+	if constexpr (shape::Q_SHARED) q_tile_load<HD, ROWS>(q_tile, &a, span, head, positions);
 	else q_load<HD>(q, &a, span, row, lane);
 	tile_load<SUBTILE, HD, THREADS>(base, k_rows, a.k_row, span.length);
 	tile_load<SUBTILE, DV, THREADS>(base + shape::K_BYTES, v_rows, a.v_row, span.length);
@@ -177,11 +179,20 @@ template <int HD> static __global__ __launch_bounds__(THREADS, 1) void attend_ke
 	if (exists) forward_store<HD, DV>(&a, span, row, column, o, &all, lane);
 }
 
+static_assert(forward_shape<128, ROWS_MOST / 2>::SHARED_BYTES <= SHARED_LEAST, "every card has this");
+
+template <int HD, int ROWS> static void forward_launch(struct ops_context *c, const struct packed_attention *a)
+{
+	using shape = forward_shape<HD, ROWS>;
+	dim3 grid((unsigned)(a->NH / a->pack), span_count_max(a, ROWS / a->pack), (unsigned)(HD / shape::DV));
+	cuda_launch(c, {grid, dim3(shape::THREADS), shape::SHARED_BYTES, 0}, attend_kernel<HD, ROWS>, *a);
+}
+
 template <int HD> static void forward_run(struct ops_context *c, const struct packed_attention *a)
 {
-	using shape = forward_shape<HD>;
-	dim3 grid((unsigned)(a->NH / a->pack), span_count_max(a, ROWS / a->pack), (unsigned)(HD / shape::DV));
-	cuda_launch(c, {grid, dim3(THREADS), shape::SHARED_BYTES, 0}, attend_kernel<HD>, *a);
+	bool is_held = forward_shape<HD>::SHARED_BYTES <= c->card.shared_block;
+	if (is_held) forward_launch<HD, ROWS_MOST>(c, a);
+	else forward_launch<HD, ROWS_MOST / 2>(c, a);
 }
 
 static void attend(struct ops_context *c, struct elem *att, struct f32 *lse, const struct elem *q, const struct elem *k,

@@ -23,7 +23,7 @@ void *device_block(struct ops_context *c, size_t bytes)
 	CHECKF(rc == cudaSuccess,
 		"out of GPU memory: %zu MiB wanted, %zu of %zu MiB are free%s; lower max_sequences, max_context or max_tokens "
 		"(%s)",
-		rounded >> 20, free_bytes >> 20, total >> 20, is_capped ? " under the cap of --memory" : "",
+		rounded >> 20, free_bytes >> 20, total >> 20, is_capped ? " under the cap of --memory or --cuda_card" : "",
 		cudaGetErrorName(rc));
 	/* Sizes are remembered, as the driver does not tell them when memory goes. */
 	if (c->nblocks == c->blocks_cap) {
@@ -334,8 +334,11 @@ static void context_free(struct ops_context *c)
 
 static void cuda_close(struct ops *t) { context_free(t ? t->ctx : NULL); }
 
-/* Whether there is a driver, a device of that number, and code in here that it runs. */
-static int device_check(int device, cudaDeviceProp *props, struct err *err)
+#define CAPABILITY_MIN 80 /* bf16 products and copies beside the arithmetic, which everything here is made of */
+
+/* Whether there is a driver, a device of that number, and code in here that it runs; code: what that was made from, 80
+ * or 90. */
+static int device_check(int device, cudaDeviceProp *props, int *code, struct err *err)
 {
 	int count = 0;
 	cudaError_t rc = cudaGetDeviceCount(&count);
@@ -348,6 +351,12 @@ static int device_check(int device, cudaDeviceProp *props, struct err *err)
 	if (device < 0 || device >= count)
 		return err_set(err, ERR_RANGE, "device cuda:%d: this machine has cuda:0 to cuda:%d", device, count - 1);
 	rc = cudaGetDeviceProperties(props, device);
+	if (rc == cudaSuccess && props->major * 10 + props->minor < CAPABILITY_MIN)
+		return err_set(err, ERR_UNSUPPORTED,
+			"device cuda:%d: %s has compute capability %d.%d, which cannot multiply bf16; 8.0 (A100, RTX 30) or later "
+			"is "
+			"needed; use --device cpu",
+			device, props->name, props->major, props->minor);
 	if (rc == cudaSuccess) rc = cudaSetDevice(device);
 	cudaFuncAttributes attributes;
 	if (rc == cudaSuccess) rc = cudaFuncGetAttributes(&attributes, (const void *)pages_copy_kernel);
@@ -357,6 +366,36 @@ static int device_check(int device, cudaDeviceProp *props, struct err *err)
 			props->name, props->major, props->minor);
 	if (rc != cudaSuccess)
 		return err_set(err, ERR_INFRA, "device cuda:%d: %s (%s)", device, cudaGetErrorString(rc), cudaGetErrorName(rc));
+	*code = attributes.ptxVersion;
+	return 0;
+}
+
+/* What the device is, then less where it is to be held to another card. A card that has more than the device is none
+ * that the device can stand for. */
+static int card_of(
+	struct ops_context *c, const cudaDeviceProp *p, int code, const struct ops_card *held, struct err *err)
+{
+	struct card *card = &c->card;
+	snprintf(card->name, sizeof card->name, "%.60s", p->name);
+	card->capability = p->major * 10 + p->minor;
+	card->shared_block = (int)p->sharedMemPerBlockOptin;
+	card->shared_all = (int)p->sharedMemPerMultiprocessor;
+	c->sms = p->multiProcessorCount;
+	if (held->capability) {
+		if (held->capability > card->capability || held->shared_bytes > card->shared_block)
+			return err_set(err, ERR_RANGE,
+				"--cuda_card %s: compute capability %d.%d and %d KiB of shared memory a block; %s has %d.%d and %d "
+				"KiB, "
+				"so it cannot stand for that card",
+				held->name, held->capability / 10, held->capability % 10, held->shared_bytes >> 10, card->name,
+				card->capability / 10, card->capability % 10, card->shared_block >> 10);
+		snprintf(card->name, sizeof card->name, "%.30s", held->name);
+		card->capability = held->capability;
+		card->shared_block = held->shared_bytes;
+		card->shared_all = held->shared_bytes + 1024;
+		c->sms = MIN(c->sms, held->sms);
+	}
+	card->is_hopper = card->capability / 10 == 9 && code == 90;
 	return 0;
 }
 
@@ -375,18 +414,17 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	if (o->adapter_columns < 0 || o->adapter_columns % 64)
 		return err_set(err, ERR_RANGE, "adapter_columns is %d, expected a multiple of 64", o->adapter_columns);
 	cudaDeviceProp props;
-	int rc = device_check(device, &props, err);
+	int code = 0, rc = device_check(device, &props, &code, err);
 	if (rc) return rc;
 	/* Where the library does not open, the context has to be given back. */
 	struct ops_context *c = (struct ops_context *)xcalloc(1, sizeof *c);
 	c->device = device;
-	c->sms = props.multiProcessorCount;
 	c->tail = o->adapter_columns;
 	c->batch_invariant = o->batch_invariant;
 	c->memory_cap = o->memory_cap;
 	c->cuda_libs = o->cuda_libs ? xstrdup(o->cuda_libs) : NULL;
 	c->taken_bytes = CUDA_DRIVER_BYTES;
-	if ((rc = lt_open(c, o->cuda_libs, err))) {
+	if ((rc = card_of(c, &props, code, &o->card, err)) || (rc = lt_open(c, o->cuda_libs, err))) {
 		context_free(c);
 		return rc;
 	}
@@ -396,7 +434,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	c->workspace = device_block(c, WORKSPACE_BYTES);
 	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
 	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
-	few_open(c, props.major);
+	few_open(c);
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";

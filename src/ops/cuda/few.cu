@@ -26,7 +26,7 @@
 #define FEW_SMALL 64
 #define FEW_WEIGHTS_LARGE (1 << 25)
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
-#define FEW_STAGES 18
+#define FEW_STAGES 10
 #define FEW_THIN_BLOCKS 4  /* that make the thin product */
 #define FEW_RANGES 4       /* of K, at most */
 #define FEW_SHARED_LARGE (227 << 10) /* where sums take so many registers that no other block fits */
@@ -420,8 +420,6 @@ static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 	extern __shared__ unsigned char shared[];
 	uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
 	if (threadIdx.x == 0) {
-		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.w) : "memory");
-		asm volatile("prefetch.tensormap [%0];" ::"l"(&m.x) : "memory");
 		for (int s = 0; s < a.stages; s++) {
 			gate_make(full_at(ring, s), 2);
 			gate_make(empty_at(ring, s), is_thin(a) ? 1 : a.groups * a.cluster);
@@ -590,17 +588,12 @@ void few_run(struct ops_context *c, const struct projection *p, int T, const str
 	if (a.ranges > 1) c->waiting = {(bf16 *)p->y, a.sums, a.ranges, T, p->N};
 }
 
-#define FEW_REGISTERS 40 /* fewer: the kernel has no body, since it was made from code for other GPUs */
-
-/* The function is the driver's, found at run time; other GPUs than Hopper's do without, and so does code that the
- * driver translated from an older GPU's. */
-void few_open(struct ops_context *c, int major)
+/* The function is the driver's, found at run time; other cards than Hopper's do without. */
+void few_open(struct ops_context *c)
 {
 	void *function = NULL;
 	cudaDriverEntryPointQueryResult found;
-	cudaFuncAttributes kernel;
-	if (major != 9 || cudaFuncGetAttributes(&kernel, (const void *)few_kernel<FEW_MAX>) != cudaSuccess) return;
-	if (kernel.numRegs < FEW_REGISTERS) return;
+	if (!c->card.is_hopper) return;
 	cudaError_t rc = cudaGetDriverEntryPointByVersion(
 		"cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
 	if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess) return;

@@ -13,5 +13,5 @@ bool few_takes_thin(const struct ops_context *, const struct ops_next *, int in,
 /* y = x w^T + bias + add; thin: the tail of x is to be written first, NULL or without x: it stands, or is not read.
  * is_gate: w holds gate | up, y becomes silu(gate) * up of N / 2 columns. The sums may be left waiting. */
 void few_run(struct ops_context *, const struct projection *, int T, const struct thin_wait *thin, bool is_gate);
-void few_open(struct ops_context *, int major);
+void few_open(struct ops_context *);
 #endif

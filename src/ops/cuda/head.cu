@@ -1,15 +1,14 @@
 /* head: what is made of logits: log-probabilities and the drawn token. A cluster of blocks works on a row, which it
  * holds in shared memory: each block a segment, each warp of it a span, in the order of token ids. The number of blocks
  * follows from V alone, and sums are taken in one order, so a row's figures have the same bits in every batch, and the
- * sampler's log-probabilities those of the trainer.
+ * sampler's log-probabilities those of the trainer. Cards without clusters give a row to one block, which reads a
+ * larger vocabulary where it lies: its passes find it in L2.
  *
  * Drawing is done in whole numbers: a token weighs exp((x - max) / T) in units of 2^-40. Whole sums do not depend on
  * their order, so spans can be added up by anybody. Truncation (top_k, top_p) finds the last token that stays by four
  * rounds over the bytes of a key that rises as weights fall; of tokens with equal keys the lower ids stay. */
 #include "cuda_device.cuh"
-#include <cooperative_groups.h>
-
-namespace cg = cooperative_groups;
+#include "team.cuh"
 
 #define THREADS 512
 #define WARPS (THREADS / WARP)
@@ -20,7 +19,7 @@ namespace cg = cooperative_groups;
 #define BINS 256
 
 struct row {        /* of logits, as one thread sees it */
-	const float *x; /* the block's segment, in shared memory */
+	const float *x; /* the block's segment, in shared memory where it is held */
 	int base;       /* token id of x[0] */
 	int begin, end; /* this warp's span of x */
 	int lane, warp;
@@ -42,12 +41,14 @@ struct shared_row { /* one a block; others of the cluster read it */
 	unsigned long long all_mass[BINS];
 };
 
-/* The segment comes into shared memory; what lies behind the vocabulary is no token. */
-static __device__ __forceinline__ struct row row_load(
-	cg::cluster_group &cluster, float *segment, const float *logits, int V)
+/* HELD: the segment comes into shared memory. What lies behind the vocabulary is no token. */
+template <bool HELD>
+static __device__ __forceinline__ struct row row_load(team &cluster, float *segment, const float *logits, int V)
 {
 	int blocks = (int)cluster.num_blocks(), size = (V + blocks - 1) / blocks, base = (int)cluster.block_rank() * size;
 	int count = max(0, min(size, V - base)), span = (size + WARPS * WARP - 1) / (WARPS * WARP) * WARP;
+	int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+	if (!HELD) return {logits + base, base, min(warp * span, count), min((warp + 1) * span, count), lane, warp};
 	bool is_aligned = (uintptr_t)(logits + base) % 16 == 0;
 	int wide = is_aligned ? count / 4 * 4 : 0;
 	for (int i = (int)threadIdx.x * 4; i < wide; i += THREADS * 4)
@@ -56,13 +57,12 @@ static __device__ __forceinline__ struct row row_load(
 	for (int i = wide + (int)threadIdx.x; i < count; i += THREADS) segment[i] = logits[base + i];
 	copies_wait();
 	__syncthreads();
-	int warp = (int)threadIdx.x / WARP;
-	return {segment, base, min(warp * span, count), min((warp + 1) * span, count), (int)threadIdx.x % WARP, warp};
+	return {segment, base, min(warp * span, count), min((warp + 1) * span, count), lane, warp};
 }
 
 /* The largest logit and the lowest id that has it; NaN is no logit. */
 static __device__ __forceinline__ void row_top(
-	cg::cluster_group &cluster, struct shared_row *s, const struct row &r, float *top, int *id)
+	team &cluster, struct shared_row *s, const struct row &r, float *top, int *id)
 {
 	/* Each lane looks at every 32nd logit of its warp's span. Its ids rise, so among equals the
 	 * first one stays. */
@@ -113,8 +113,8 @@ static __device__ __forceinline__ unsigned long long mass_of(float e) { return (
 
 /* Sum of weights, and of weights times their exponents: every block gets the same bits. mass (NULL: not wanted): of the
  * lane's tokens that weigh min_p and more. */
-static __device__ __forceinline__ void row_sums(cg::cluster_group &cluster, struct shared_row *s, const struct row &r,
-	float top, float inverse, double *sum, double *weighted, float min_p, unsigned long long *mass)
+static __device__ __forceinline__ void row_sums(team &cluster, struct shared_row *s, const struct row &r, float top,
+	float inverse, double *sum, double *weighted, float min_p, unsigned long long *mass)
 {
 	float e_sum = 0, w_sum = 0;
 #pragma unroll 8
@@ -141,16 +141,17 @@ static __device__ __forceinline__ void row_sums(cg::cluster_group &cluster, stru
 
 /* ---- log-probabilities ---- */
 
-static __global__ void __launch_bounds__(THREADS)
+template <bool HELD>
+static __global__ void __launch_bounds__(THREADS, 2)
 	logprob_kernel(float *out, const float *logits, struct batch_view b, int first, int V)
 {
 	extern __shared__ __align__(16) float segment[];
 	__shared__ struct shared_row shared;
-	cg::cluster_group cluster = cg::this_cluster();
+	team cluster = team_own();
 	int n = (int)blockIdx.x / (int)cluster.num_blocks();
 	grid_begin();
 	logits += (int64_t)n * V;
-	struct row r = row_load(cluster, segment, logits, V);
+	struct row r = row_load<HELD>(cluster, segment, logits, V);
 	float top, inverse = 1.0f / b.temperature[first + n];
 	int id;
 	double sum, weighted;
@@ -196,8 +197,8 @@ static __device__ __forceinline__ unsigned key_of(float x, float top, float inve
 }
 
 /* Counts and masses of the tokens whose key begins with prefix, by the next byte; of the whole row, in every block. */
-static __device__ __forceinline__ void bins_fill(cg::cluster_group &cluster, struct shared_row *s, const struct row &r,
-	float top, float inverse, unsigned prefix, int shift)
+static __device__ __forceinline__ void bins_fill(
+	team &cluster, struct shared_row *s, const struct row &r, float top, float inverse, unsigned prefix, int shift)
 {
 	for (int i = (int)threadIdx.x; i < BINS; i += THREADS) s->count_bin[i] = 0, s->mass_bin[i] = 0;
 	__syncthreads();
@@ -224,8 +225,8 @@ static __device__ __forceinline__ void bins_fill(cg::cluster_group &cluster, str
 
 /* The cut behind `wanted` tokens, or behind as many as weigh `wanted`; *left is what stays weighs. Every thread finds
  * the same. */
-static __device__ __forceinline__ struct cut cut_find(cg::cluster_group &cluster, struct shared_row *s,
-	const struct row &r, float top, float inverse, bool by_mass, unsigned long long wanted, unsigned long long *left)
+static __device__ __forceinline__ struct cut cut_find(team &cluster, struct shared_row *s, const struct row &r,
+	float top, float inverse, bool by_mass, unsigned long long wanted, unsigned long long *left)
 {
 	unsigned prefix = 0;
 	unsigned long long before = 0, tie_mass = 0, tie_count = 0;
@@ -284,7 +285,7 @@ static __device__ __forceinline__ unsigned long long lanes_sum_mass(unsigned lon
 
 /* Tokens with the cut's key in the spans before this warp's. */
 static __device__ __forceinline__ unsigned long long ties_before(
-	cg::cluster_group &cluster, struct shared_row *s, const struct row &r, float top, float inverse, struct cut cut)
+	team &cluster, struct shared_row *s, const struct row &r, float top, float inverse, struct cut cut)
 {
 	unsigned long long ties = 0, before = 0;
 	for (int i = r.begin; i < r.end; i += WARP) mass_left(r, i + r.lane, top, inverse, cut, true, 0.0f, &ties);
@@ -299,8 +300,8 @@ static __device__ __forceinline__ unsigned long long ties_before(
 }
 
 /* What the warps' spans weigh together, and those before this warp's. */
-static __device__ __forceinline__ void masses_gather(cg::cluster_group &cluster, struct shared_row *s,
-	const struct row &r, unsigned long long mass, unsigned long long *total, unsigned long long *before)
+static __device__ __forceinline__ void masses_gather(team &cluster, struct shared_row *s, const struct row &r,
+	unsigned long long mass, unsigned long long *total, unsigned long long *before)
 {
 	unsigned long long all = 0;
 	*total = *before = 0;
@@ -343,15 +344,16 @@ static __device__ __forceinline__ void token_store(
 	if (moves_on && !is_over) row_advance(b, n, token);
 }
 
-static __global__ void __launch_bounds__(THREADS)
+template <bool HELD>
+static __global__ void __launch_bounds__(THREADS, 2)
 	sample_kernel(int32_t *drawn, float *logprob, const float *logits, struct batch_view b, int V)
 {
 	extern __shared__ __align__(16) float segment[];
 	__shared__ struct shared_row shared;
-	cg::cluster_group cluster = cg::this_cluster();
+	team cluster = team_own();
 	int n = (int)blockIdx.x / (int)cluster.num_blocks(), rank = (int)cluster.block_rank();
 	grid_begin();
-	struct row r = row_load(cluster, segment, logits + (int64_t)b.from[n] * V, V);
+	struct row r = row_load<HELD>(cluster, segment, logits + (int64_t)b.from[n] * V, V);
 	struct ops_draw draw = b.draw[n];
 	float top, inverse = draw.temperature > 0 ? 1.0f / draw.temperature : 1.0f;
 	int top_id;
@@ -415,26 +417,30 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* ---- entries ---- */
 
-static struct launch head_shape(int n, int V)
+static bool is_held(const struct ops_context *c, int V) { return c->card.is_hopper || V <= ONE_BLOCK_MAX; }
+
+static struct launch head_shape(const struct ops_context *c, int n, int V)
 {
-	int cluster = V > ONE_BLOCK_MAX ? CLUSTER_MAX : 1;
-	size_t bytes = (size_t)((V + cluster - 1) / cluster) * sizeof(float);
+	int cluster = V > ONE_BLOCK_MAX && c->card.is_hopper ? CLUSTER_MAX : 1;
+	size_t bytes = is_held(c, V) ? (size_t)((V + cluster - 1) / cluster) * sizeof(float) : 0;
 	CHECKF(V > 0 && V <= CUDA_VOCAB_MAX, "a vocabulary of %d; the CUDA backend takes at most %d", V, CUDA_VOCAB_MAX);
-	return {dim3((unsigned)(n * cluster)), dim3(THREADS), bytes, cluster};
+	return {dim3((unsigned)(n * cluster)), dim3(THREADS), bytes, cluster > 1 ? cluster : 0};
 }
 
 static void logprob(struct ops_context *c, struct f32 *out, const struct f32 *logits, const struct ops_batch *b,
 	int first, int n, int V)
 {
-	if (n) cuda_launch(c, head_shape(n, V), logprob_kernel, floats(out), floats(logits), b->view, first, V);
+	if (n)
+		cuda_launch(c, head_shape(c, n, V), is_held(c, V) ? logprob_kernel<true> : logprob_kernel<false>, floats(out),
+			floats(logits), b->view, first, V);
 }
 
 static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob, const struct f32 *logits,
 	struct ops_batch *b, int n, int V)
 {
 	if (b->drawn)
-		cuda_launch(
-			c, head_shape(b->drawn, V), sample_kernel, ints(drawn), floats(logprob), floats(logits), b->view, V);
+		cuda_launch(c, head_shape(c, b->drawn, V), is_held(c, V) ? sample_kernel<true> : sample_kernel<false>,
+			ints(drawn), floats(logprob), floats(logits), b->view, V);
 }
 
 void cuda_head_entries(struct ops *t)

@@ -54,7 +54,7 @@ template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP, 8) 
 	}
 	int page = -1;
 	if (a.kpages && !is_q && sequence >= 0) page = a.b.table[(int64_t)sequence * a.b.pages + pos / OPS_PAGE];
-	grid_begin_open();
+	grid_begin();
 	if (!exists) return;
 	const bf16 *from = a.qkv + ((int64_t)row * heads + head) * HD;
 	float low[PAIRS] = {}, high[PAIRS] = {};

@@ -5,7 +5,6 @@
 #include "cuda_device.cuh"
 #include "few.cuh"
 
-#define GEMV_ROWS 4
 #define GEMV_WARPS 4
 #define GEMV_PIECES 8        /* of W that are on their way to a lane at once */
 #define GEMV_STEP (WARP * 8) /* elements of a row that a warp reads at once */

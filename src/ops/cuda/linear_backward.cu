@@ -20,7 +20,8 @@
 
 struct drop { /* inverted dropout of a (T, width) input */
 	float p;  /* 0: none */
-	uint64_t seed, stream;
+	uint64_t seed;
+	uint64_t stream;
 	int width;
 };
 
@@ -44,8 +45,10 @@ struct thin_gradient {
 	const bf16 *wide; /* (T, N) */
 	int64_t wide_ld;
 	float *partial; /* (slices, end - first, N) */
-	int first, end; /* tail columns wanted */
-	int N, T;
+	int first;      /* tail column wanted */
+	int end;        /* the one behind the last */
+	int N;
+	int T;
 	struct drop drop; /* of wide */
 };
 
@@ -125,7 +128,10 @@ static __global__ void __launch_bounds__(THREADS) thin_gradient_kernel(const str
 struct thin_sum {
 	float *grad[OPS_PARTS]; /* of part row / r; NULL: not wanted */
 	const float *partial;   /* (slices, rows, N) */
-	int slices, rows, N, r;
+	int slices;
+	int rows; /* tail columns */
+	int N;
+	int r;
 	bool is_b; /* grad is (N, r), else (r, N) */
 	float scale;
 };
@@ -177,8 +183,11 @@ struct thin_add {
 	int64_t dh_ld;
 	const bf16 *a[OPS_PARTS];
 	int64_t a_ld[OPS_PARTS];
-	int r, used; /* tail columns in use: parts * r */
-	int N, T, parts;
+	int r;
+	int used; /* tail columns in use: parts * r */
+	int N;
+	int T;
+	int parts;
 	float scale;
 	struct drop drop; /* of part 0; part i draws from stream + i */
 };
@@ -302,7 +311,9 @@ struct bias_sum {
 	int64_t ld;
 	float *partial; /* (slices, columns) */
 	float *grad;
-	int columns, T, slices;
+	int columns;
+	int T;
+	int slices;
 };
 
 static __global__ void __launch_bounds__(SUM_THREADS) bias_partial_kernel(const struct bias_sum a)

@@ -32,12 +32,15 @@ static void partials_add(
 /* ---- rows ---- */
 
 struct norm_backward_args {
-	bf16 *dx;
-	const bf16 *dy, *x, *w;
-	const float *rstd;
-	float *partial; /* (blocks, C) or NULL */
+	bf16 *dx;          /* (T, C) */
+	const bf16 *dy;    /* (T, C; row stride dy_ld) */
+	const bf16 *x;     /* (T, C) */
+	const bf16 *w;     /* (C) */
+	const float *rstd; /* (T) */
+	float *partial;    /* (blocks, C) or NULL */
 	int64_t dy_ld;
-	int C, T;
+	int C;
+	int T;
 	bool adds;
 };
 
@@ -134,14 +137,22 @@ static void norm_backward(struct ops_context *c, struct elem *dx, const struct e
 /* ---- heads ---- */
 
 struct heads_backward_args {
-	bf16 *dqkv;
-	const bf16 *dq, *dk, *qkv;
-	int64_t dq_ld, dk_ld, qkv_ld;
-	const bf16 *q_norm, *k_norm; /* NULL: none */
-	const float *rstd, *rope;
-	float *partial; /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
+	bf16 *dqkv;      /* as qkv */
+	const bf16 *dq;  /* (T, NH, HD; row stride dq_ld) */
+	const bf16 *dk;  /* (T, NKV, HD; row stride dk_ld) */
+	const bf16 *qkv; /* (T; row stride qkv_ld) as forward read it */
+	int64_t dq_ld;
+	int64_t dk_ld;
+	int64_t qkv_ld;
+	const bf16 *q_norm; /* (HD) or NULL: none, as the next */
+	const bf16 *k_norm;
+	const float *rstd; /* of each head, as forward left it */
+	const float *rope; /* (positions, HD) */
+	float *partial;    /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
 	const int32_t *pos;
-	int NH, NKV, T;
+	int NH;
+	int NKV;
+	int T;
 };
 
 /* A head of a token is HD / 16 lanes: each has eight elements of the first half and the eight that they are rotated

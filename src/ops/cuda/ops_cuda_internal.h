@@ -16,7 +16,12 @@
  * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends (programmatic
  * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
  * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
- * kernels back. */
+ * kernels back.
+ *
+ * Cards. Everything is compiled twice: for Hopper (sm_90a) and for every card from 8.0 on (compute_80). What only
+ * Hopper has, clusters, bulk copies and warpgroups' products, stands under HOPPER_CODE, and has a path of its own for
+ * the others, by the same arithmetic in the same order. struct card is the one place that says which path is taken, how
+ * many multiprocessors there are and how much shared memory a block may have. */
 #ifndef HONE_OPS_CUDA_INTERNAL_H
 #define HONE_OPS_CUDA_INTERNAL_H
 #include <jansson.h>
@@ -39,6 +44,13 @@ extern "C" {
 }
 
 typedef __nv_bfloat16 bf16;
+
+/* Whether this pass of the compiler makes code for Hopper; the host's pass sees both. */
+#if !defined __CUDA_ARCH__ || __CUDA_ARCH__ >= 900
+#define HOPPER_CODE 1
+#else
+#define HOPPER_CODE 0
+#endif
 
 #define CUDA_CHECK(call) \
 	do { \
@@ -126,6 +138,16 @@ struct gate_wait {
 
 typedef decltype(&cuTensorMapEncodeTiled) tensor_map_encode;
 
+/* The GPU as the kernels see it: its own figures, or less where it is held to those of another card (ops_options). */
+struct card {
+	char name[64];
+	int capability;   /* 90: compute capability 9.0 */
+	int shared_block; /* bytes of shared memory that a block may have */
+	int shared_all;   /* of a multiprocessor, which takes 1 KiB for each block */
+	bool
+		is_hopper; /* clusters, bulk copies, warpgroups' products, programmatic launch; and the code at hand has them */
+};
+
 struct block { /* of device memory */
 	void *p;
 	size_t bytes;
@@ -134,7 +156,8 @@ struct block { /* of device memory */
 struct ops_context {
 	struct ops table;
 	int device;
-	int sms;  /* multiprocessors */
+	struct card card;
+	int sms;  /* multiprocessors, of the card */
 	int tail; /* spare elements behind a projection's input */
 	bool batch_invariant;
 	size_t memory_cap;  /* 0: none */
@@ -165,7 +188,7 @@ struct ops_context {
 	struct thin_wait thin;
 	struct gate_wait gate;
 	bool is_paged;                /* the batch last sent has pages: nothing is computed backward from it */
-	tensor_map_encode encode_map; /* NULL: few.cu has no kernel for this GPU */
+	tensor_map_encode encode_map; /* NULL: few.cu has no kernel for this card */
 	uint64_t shape;               /* of the batch last sent, as far as it decides which kernels run */
 };
 
@@ -229,6 +252,8 @@ struct ops_batch {
 	int32_t *start; /* host copy of view.start, (S + 1) */
 };
 
+#define GEMV_ROWS 4 /* up to which W is read by matrix-vector kernels */
+
 /* ---- products ---- */
 
 /* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b
@@ -269,6 +294,10 @@ void ranks_link_close(struct ops_context *);
  * to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
+/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
+ * (T, NH * HD + tail), of GEMV_ROWS at most. */
+void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
+	const struct ops_next *);
 static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
 /* Whether the parts lie one behind the other, so that one product serves all; biases as well. */
 bool parts_adjoin(const struct ops_linear *);
@@ -285,16 +314,10 @@ CUDA_FAMILIES(X)
 
 static __device__ __forceinline__ void grid_begin(void)
 {
+#if HOPPER_CODE
 	cudaGridDependencySynchronize();
 	cudaTriggerProgrammaticLaunchCompletion();
-}
-
-/* Of a kernel behind which only weights, or what was sent before the kernel ahead of it, are read early: the next one
- * may begin while this one waits. */
-static __device__ __forceinline__ void grid_begin_open(void)
-{
-	cudaTriggerProgrammaticLaunchCompletion();
-	cudaGridDependencySynchronize();
+#endif
 }
 
 struct launch {
@@ -304,11 +327,20 @@ struct launch {
 	int cluster; /* blocks of a cluster along x; 0: none */
 };
 
-/* Shared memory past 48 KiB has to be asked for, once a kernel. */
-template <typename... P> static inline void kernel_shared(void (*kernel)(P...), size_t bytes)
+#define SHARED_UNASKED (48 << 10) /* of a block, on every card */
+#define SHARED_LEAST (99 << 10)   /* that a block may have on the cards from 8.0 on that have the least (8.6, 8.9) */
+
+/* Shared memory past 48 KiB has to be asked for. No more than the card has, whatever this GPU would give. */
+template <typename... P>
+static inline void kernel_shared(const struct ops_context *c, void (*kernel)(P...), size_t bytes)
 {
-	if (bytes > (48 << 10))
-		CUDA_CHECK(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+	cudaFuncAttributes own;
+	if (bytes <= SHARED_UNASKED) return;
+	CUDA_CHECK(cudaFuncGetAttributes(&own, (const void *)kernel));
+	CHECKF(own.sharedSizeBytes + bytes <= (size_t)c->card.shared_block,
+		"a kernel needs %zu bytes of shared memory; a block of this card (%s) may have %d", own.sharedSizeBytes + bytes,
+		c->card.name, c->card.shared_block);
+	CUDA_CHECK(cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
 template <typename... P, typename... A>
@@ -322,16 +354,19 @@ static inline void cuda_launch(struct ops_context *c, struct launch l, void (*ke
 	config.dynamicSmemBytes = l.shared_bytes;
 	config.stream = c->stream;
 	config.attrs = attribute;
-	attribute[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-	attribute[config.numAttrs++].val.programmaticStreamSerializationAllowed = !c->weights_written;
+	if (c->card.is_hopper) {
+		attribute[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+		attribute[config.numAttrs++].val.programmaticStreamSerializationAllowed = !c->weights_written;
+	}
 	c->weights_written = false;
 	if (l.cluster) {
+		CHECKF(c->card.is_hopper, "a kernel for clusters of blocks, which this card (%s) has not", c->card.name);
 		attribute[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
 		attribute[config.numAttrs].val.clusterDim.x = (unsigned)l.cluster;
 		attribute[config.numAttrs].val.clusterDim.y = 1;
 		attribute[config.numAttrs++].val.clusterDim.z = 1;
 	}
-	kernel_shared(kernel, l.shared_bytes);
+	kernel_shared(c, kernel, l.shared_bytes);
 	CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, (P)args...));
 }
 #endif

@@ -132,7 +132,7 @@ static __device__ __forceinline__ void adamw_element(const struct entry *e, int6
 	if (e->w) e->w[e->ld == e->cols ? i : i / e->cols * e->ld + i % e->cols] = __float2bfloat16_rn(p);
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 6)
 	adamw_kernel(const struct entry *entries, int count, const struct adamw_factors f)
 {
 	grid_begin();

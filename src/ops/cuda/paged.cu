@@ -19,7 +19,8 @@ struct paged_args {
 	float *partial;              /* decode: (T, chunks, NH, HD + 2): o, m, l */
 	int *
 		arrived; /* decode: chunks of a pair that lie in partial, by the block that has its first; 0 between launches */
-	bf16 *att;   /* row stride att_ld */
+	bool leaves_parts; /* decode: all of them lie in partial then, for cuda_merge */
+	bf16 *att;         /* row stride att_ld */
 	int64_t att_ld;
 	struct batch_view b;
 	int S; /* tiles */
@@ -60,6 +61,7 @@ template <int HD> struct decode_shape {
 	static constexpr int P_BYTES = GROUP_MAX * P_STRIDE * 2;
 	static constexpr int STAT_BYTES = 2 * DECODE_WARPS * GROUP_MAX * 4;
 	static constexpr int SHARED_BYTES = STAGES * CHUNK_BYTES + P_BYTES + STAT_BYTES + STAGES * 8;
+	static constexpr int PLAIN_BYTES = CHUNK_BYTES + P_BYTES + STAT_BYTES;               /* without bulk copies */
 	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
 };
 
@@ -236,6 +238,7 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 	}
 }
 
+#if HOPPER_CODE
 /* ---- the ring: chunks of keys and of values by turns, each brought by bulk copies of whole pages ---- */
 
 static __device__ __forceinline__ void barrier_make(uint32_t barrier)
@@ -314,6 +317,7 @@ template <int HD> static __device__ __forceinline__ void values_clear(unsigned c
 		*(uint4 *)(stage + at) = make_uint4(0, 0, 0, 0);
 	if (from < to) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+#endif
 
 /* This warp's subtile: scores, -inf behind the last key. */
 template <int HD>
@@ -438,6 +442,24 @@ static __device__ __forceinline__ void pair_join(
 	pair_store<HD>(a, it, total, warp, lane);
 }
 
+/* Whether all of the pair lies in the block's share; `at` of which is the unit `it`. */
+static __device__ __forceinline__ bool pair_is_whole(
+	const struct paged_args &a, const struct share &share, const struct item &it, int at)
+{
+	return !a.leaves_parts && at >= it.chunk && at - it.chunk + it.pos / CHUNK < share.count;
+}
+
+/* Behind a unit: it may be the block's last one of a pair that others have parts of. */
+template <int HD>
+static __device__ __forceinline__ void pair_end(
+	const struct paged_args &a, const struct share &share, const struct item &it, int at, int warp, int lane)
+{
+	bool is_last = at + 1 == share.count || it.chunk == it.pos / CHUNK;
+	if (!is_last || a.leaves_parts || pair_is_whole(a, share, it, at)) return;
+	int64_t begin = share.first + at - it.chunk, owner = ((begin + 1) * gridDim.x - 1) / share.all;
+	pair_join<HD>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
+}
+
 /* Values of a unit's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
 template <int HD>
 static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it, bool is_whole,
@@ -463,6 +485,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		: HD == 64 ? 2
 				   : 4) decode_kernel(const struct paged_args a)
 {
+#if HOPPER_CODE
 	using shape = decode_shape<HD>;
 	extern __shared__ __align__(1024) unsigned char shared[];
 	bf16 *p = (bf16 *)(shared + STAGES * shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
@@ -494,9 +517,8 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 	for (int at = 0;; at++) {
 		int turn = 2 * at;
 		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
-		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK), chunks = it.pos / CHUNK + 1;
+		int keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
 		bool more = at + 1 < share.count, has_after = at + 2 < share.count;
-		bool is_whole = at >= it.chunk && at - it.chunk + chunks <= share.count;
 		struct item after = has_after ? item_next(a, next) : next;
 		barrier_wait(barriers + 8 * k_stage, (uint32_t)(turn / STAGES & 1));
 
@@ -521,36 +543,90 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		item_values<HD>(a, it, is_whole, &total, p + g * shape::P_STRIDE,
+		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
 			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
-		if (!is_whole && (!more || it.chunk + 1 == chunks)) {
-			int64_t begin = share.first + at - it.chunk, owner = ((begin + 1) * gridDim.x - 1) / share.all;
-			pair_join<HD>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
-		}
+		pair_end<HD>(a, share, it, at, warp, lane);
 		if (!more) break;
 		__syncthreads();
 		if (is_fetcher && has_after)
 			chunk_fetch<HD>(ring + v_stage * shape::CHUNK_BYTES, barriers + 8 * v_stage, a.kpages, a, after);
 		it = next, next = after;
 	}
+#endif
 }
+
+/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with a unit's keys and
+ * then with its values. Other blocks of the multiprocessor multiply meanwhile. */
+template <int HD>
+static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(const struct paged_args a)
+{
+	using shape = decode_shape<HD>;
+	extern __shared__ __align__(1024) unsigned char shared[];
+	bf16 *p = (bf16 *)(shared + shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
+	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
+		  *sums = tops + DECODE_WARPS * GROUP_MAX; /* (subtile, GROUP_MAX) */
+	uint32_t buffer = shared_address(shared);
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, g = lane >> 2;
+	struct share share = share_find(a);
+	struct item it = share.begin;
+	grid_begin();
+	surplus_clear(a, a.NH * HD);
+	struct pair_total<HD> total;
+	for (int at = 0; at < share.count; at++) {
+		int first = it.chunk * CHUNK, end = it.pos + 1;
+		uint32_t q[HD / 16][4];
+		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.kpages, it.table, a.NKV, it.kv, first, end);
+		copies_commit();
+		group_load<HD>(q, a, it, lane);
+		copies_wait();
+		__syncthreads();
+
+		/* scores of this warp's subtile, and their maxima */
+		float s[SUBTILE / 8][4];
+		uint32_t k_at = buffer + (uint32_t)(warp * SUBTILE * HD * 2) + lane_columns<HD>(lane);
+		float top = decode_scores<HD>(s, q, k_at, first + warp * SUBTILE, it.pos, lane);
+		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
+		__syncthreads();
+
+		/* everybody has read the keys: the values take their place */
+		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.vpages, it.table, a.NKV, it.kv, first, end);
+		copies_commit();
+		struct folded f = tops_fold(tops, g, a.scale_log2);
+		float mine = warp == 0 ? f.m[0] : warp == 1 ? f.m[1] : warp == 2 ? f.m[2] : f.m[3];
+		float sum = probabilities_store(
+			s, p + g * shape::P_STRIDE + warp * SUBTILE, shift_of(mine, a.scale_log2), a.scale_log2, lane);
+		if ((lane & 3) == 0) sums[warp * GROUP_MAX + g] = sum;
+		copies_wait();
+		__syncthreads();
+
+		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
+			buffer + lane_rows<HD>(lane), f, sums, warp, lane);
+		pair_end<HD>(a, share, it, at, warp, lane);
+		if (at + 1 < share.count) it = item_next(a, it);
+		__syncthreads();
+	}
+}
+
+static_assert(decode_shape<128>::PLAIN_BYTES + 1024 <= SHARED_LEAST, "every card has this, and 1 KiB for the shares");
 
 template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
 {
-	constexpr int bytes = decode_shape<HD>::SHARED_BYTES;
-	int64_t each = MIN(8, (227 << 10) / (bytes + 1024)), most = (int64_t)a->T * a->NKV * a->b.chunks,
-			blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
-	cuda_launch(c, {dim3((unsigned)blocks), dim3(DECODE_THREADS), bytes, 0}, decode_kernel<HD>, *a);
+	bool is_plain = !c->card.is_hopper;
+	int bytes = is_plain ? decode_shape<HD>::PLAIN_BYTES : decode_shape<HD>::SHARED_BYTES,
+		each = MIN(8, c->card.shared_all / (bytes + 2048));
+	int64_t most = (int64_t)a->T * a->NKV * a->b.chunks, blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
+	struct launch l = {dim3((unsigned)blocks), dim3(DECODE_THREADS), (size_t)bytes, 0};
+	cuda_launch(c, l, is_plain ? decode_plain_kernel<HD> : decode_kernel<HD>, *a);
 }
 
 /* ---- tiles of queries ---- */
 
-#define TILE_ROWS 128
-#define TILE_THREADS 256
+#define TILE_ROWS 128   /* half as many where a card's shared memory does not hold the totals of so many */
 
-template <int HD> struct tile_shape {
+template <int HD, int ROWS = TILE_ROWS> struct tile_shape {
+	static constexpr int THREADS = ROWS * 2;
 	static constexpr int STAGE_BYTES = 2 * SUBTILE * HD * 2;
-	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + TILE_ROWS * HD * 4;
+	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + ROWS * HD * 4;
 };
 
 struct span {
@@ -585,11 +661,12 @@ static __device__ __forceinline__ struct span span_find(const int32_t *start, in
 }
 
 /* Grid: (NH / pack, tiles). */
-template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile_kernel(const struct paged_args a)
+template <int HD, int ROWS> static __global__ void __launch_bounds__(ROWS * 2, 1) tile_kernel(const struct paged_args a)
 {
-	using shape = tile_shape<HD>;
+	using shape = tile_shape<HD, ROWS>;
+	constexpr int THREADS = shape::THREADS;
 	extern __shared__ __align__(1024) unsigned char shared[];
-	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = TILE_ROWS / a.pack;
+	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
 	struct span span = span_find(a.b.start, a.S, (int)blockIdx.y, positions);
 	if (span.length == 0) return;
@@ -615,8 +692,8 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 			q[k][2 + r] = at < span.length ? *(const uint32_t *)(from + k * 16 + 8) : 0;
 		}
 	}
-	pages_load<SUBTILE, HD, TILE_THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
-	pages_load<SUBTILE, HD, TILE_THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
+	pages_load<SUBTILE, HD, THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
+	pages_load<SUBTILE, HD, THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
 	copies_commit();
 
 	float o[HD / 8][4] = {};
@@ -629,9 +706,8 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 				 other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
 		int key = j * SUBTILE, next = key + SUBTILE;
 		if (j + 1 < subtiles) {
-			pages_load<SUBTILE, HD, TILE_THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
-			pages_load<SUBTILE, HD, TILE_THREADS>(
-				other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
+			pages_load<SUBTILE, HD, THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
+			pages_load<SUBTILE, HD, THREADS>(other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
 			copies_commit();
 		}
 		/* a subtile beyond the warp's last row would change nothing */
@@ -644,14 +720,14 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 		}
 		/* the chunk ends: fold it, and begin anew unless it was the last */
 		if (next % CHUNK != 0 && j + 1 < subtiles) continue;
-		chunk_fold<HD / 8, TILE_THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
+		chunk_fold<HD / 8, THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
 		if (j + 1 == subtiles) break;
 		chunk.m[0] = chunk.m[1] = -INFINITY;
 		chunk.l[0] = chunk.l[1] = 0;
 #pragma unroll
 		for (int i = 0; i < HD / 8; i++)
 #pragma unroll
-			for (int e = 0; e < 4; e++) total[(i * 4 + e) * TILE_THREADS] = o[i][e], o[i][e] = 0;
+			for (int e = 0; e < 4; e++) total[(i * 4 + e) * THREADS] = o[i][e], o[i][e] = 0;
 	}
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -665,12 +741,22 @@ template <int HD> static __global__ void __launch_bounds__(TILE_THREADS, 1) tile
 	}
 }
 
+static_assert(tile_shape<128, TILE_ROWS / 2>::SHARED_BYTES <= SHARED_LEAST, "every card has this");
+
+template <int HD, int ROWS> static void tile_launch(struct ops_context *c, struct paged_args a)
+{
+	using shape = tile_shape<HD, ROWS>;
+	a.pack = MIN(a.pack, ROWS / 16); /* a warp's rows are of one head */
+	int positions = ROWS / a.pack, tiles = a.T / positions + a.S;
+	struct launch l = {dim3((unsigned)(a.NH / a.pack), (unsigned)tiles), dim3(shape::THREADS), shape::SHARED_BYTES, 0};
+	cuda_launch(c, l, tile_kernel<HD, ROWS>, a);
+}
+
 template <int HD> static void tile_run(struct ops_context *c, const struct paged_args *a)
 {
-	int positions = TILE_ROWS / a->pack, tiles = a->T / positions + a->S;
-	struct launch l = {
-		dim3((unsigned)(a->NH / a->pack), (unsigned)tiles), dim3(TILE_THREADS), tile_shape<HD>::SHARED_BYTES, 0};
-	cuda_launch(c, l, tile_kernel<HD>, *a);
+	bool is_held = tile_shape<HD>::SHARED_BYTES <= c->card.shared_block;
+	if (is_held) tile_launch<HD, TILE_ROWS>(c, *a);
+	else tile_launch<HD, TILE_ROWS / 2>(c, *a);
 }
 
 /* Rows that no sequence has. */
@@ -707,11 +793,14 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	if (b->is_decode) {
 		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
+		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
 		if (h->HD == 32) decode_run<32>(c, &a);
 		else if (h->HD == 64) decode_run<64>(c, &a);
 		else decode_run<128>(c, &a);
-		cuda_thin(c, elems(att), Q, T, next);
+		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a launch and its wait less. */
+		if (a.leaves_parts) cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		else cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}
 	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */

@@ -543,11 +543,10 @@ static int by_shape(const void *a, const void *b)
 /* Who chose: the library's version, and the GPU. */
 static void chooser_names(struct ops_context *c, char *library, char *device, size_t room)
 {
-	cudaDeviceProp props;
-	CUDA_CHECK(cudaGetDeviceProperties(&props, c->device));
+	const struct card *card = &c->card;
 	snprintf(library, room, "cuBLASLt %zu", c->lt->GetVersion());
-	snprintf(device, room, "%s, compute capability %d.%d, %d multiprocessors", props.name, props.major, props.minor,
-		props.multiProcessorCount);
+	snprintf(device, room, "%s, compute capability %d.%d, %d multiprocessors", card->name, card->capability / 10,
+		card->capability % 10, c->sms);
 }
 
 static json_t *plan_json(const struct plan *p)

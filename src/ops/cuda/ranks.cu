@@ -34,7 +34,8 @@ struct ranks_link {
 #undef X
 	const char *(*GetErrorString)(int);
 	nccl_comm comm;
-	int rank, count;
+	int rank;
+	int count;    /* of ranks */
 	float *parts; /* (count, chunk) what an all-gather brings */
 	int64_t chunk;
 	cudaEvent_t done;

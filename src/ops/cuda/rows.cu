@@ -1,4 +1,4 @@
-/* rows: who writes the input of a projection: norm, gate, attention; and behind each row the thin
+/* rows: who writes the input of a projection: norm, gate, attention's rows; and behind each row the thin
  * product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
  *
  * A cluster of blocks owns up to ROWS rows, fewer where a step has too few to keep the machine busy; each block owns a
@@ -9,9 +9,7 @@
 #include "cuda_device.cuh"
 #include "few.cuh"
 #include "rows_source.cuh"
-#include <cooperative_groups.h>
-
-namespace cg = cooperative_groups;
+#include "team.cuh"
 
 #define ROWS 16
 #define THREADS 256
@@ -58,6 +56,8 @@ static struct thin thin_of(const struct ops_context *c, const struct ops_next *n
 
 /* ---- the kernel ---- */
 
+#if HOPPER_CODE
+
 /* Rows [first, last) of the tile become zeros. */
 static __device__ __forceinline__ void rows_clear(
 	const struct rows_args &a, bf16 *tile, int stride, int first, int last)
@@ -73,7 +73,7 @@ template <enum source SOURCE, typename F>
 static __device__ __forceinline__ void rows_make(
 	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, F meanwhile)
 {
-	constexpr int DEPTH = SOURCE == SOURCE_SUMS ? 1 : 4;
+	constexpr int DEPTH = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_SUMS ? 1 : 4;
 	int pieces = a.slice / 8, rows = min(a.rows, a.T - row0);
 	/* So many pieces are read before the first one is stored: a load does not pass a store. */
 	for (int base = 0; base < rows * pieces; base += DEPTH * THREADS) {
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void rows_make(
 			if (column >= columns) continue;
 			int64_t row = row0 + r;
 			if (SOURCE == SOURCE_SUMS) store8(a.sums.y + row * a.width + column0 + column, v);
-			if (SOURCE == SOURCE_GATE) store8(a.y + row * a.y_ld + column0 + column, v);
+			if (SOURCE == SOURCE_GATE || SOURCE == SOURCE_MERGE) store8(a.y + row * a.y_ld + column0 + column, v);
 		}
 	}
 	rows_clear(a, tile, stride, rows, a.rows);
@@ -173,18 +173,6 @@ static __device__ __forceinline__ void thin_fetch(
 	copies_commit();
 }
 
-static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, const struct thin &t, int part, uint64_t element)
-{
-	uint4 low = philox(t.seed, t.stream + (uint64_t)part, element / 4),
-		  high = philox(t.seed, t.stream + (uint64_t)part, element / 4 + 1);
-	uint32_t word[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-	float x[8];
-	unpack8(x, v);
-#pragma unroll
-	for (int i = 0; i < 8; i++) x[i] = dropout_keeps(word[i], t.p) ? x[i] : 0.0f;
-	return pack8(x);
-}
-
 /* A warp's share: acc (ROWS, group) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q reads columns 8
  * q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same one for rows
  * and for A. With dropout only the columns of one part are multiplied, by what the part's mask leaves of the rows. */
@@ -206,8 +194,9 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 		/* Each part has a mask of its own, drawn by the number that the element has in the whole
 		 * matrix. */
 		if (DROPOUT) {
-			low.v = thin_drop(low.v, a.thin, part, element + (uint64_t)column);
-			high.v = thin_drop(high.v, a.thin, part, element + 8 * (uint64_t)a.width + (uint64_t)column);
+			uint64_t stream = a.thin.stream + (uint64_t)part, at = element + (uint64_t)column;
+			low.v = thin_drop(low.v, a.thin.seed, stream, a.thin.p, at);
+			high.v = thin_drop(high.v, a.thin.seed, stream, a.thin.p, at + 8 * (uint64_t)a.width);
 		}
 		/* The 32 columns make two products of 16, as said above: low and high words of what a
 		 * lane holds. */
@@ -235,8 +224,8 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 }
 
 /* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
-static __device__ __forceinline__ void thin_push(cg::cluster_group &cluster, const struct rows_args &a,
-	const float acc[THIN_TILES][4], float *parts, float *gathered)
+static __device__ __forceinline__ void thin_push(
+	team &cluster, const struct rows_args &a, const float acc[THIN_TILES][4], float *parts, float *gathered)
 {
 	int group = a.thin.group, blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(),
 		share = a.rows * group / blocks, lane = (int)threadIdx.x % WARP;
@@ -258,7 +247,7 @@ static __device__ __forceinline__ void thin_push(cg::cluster_group &cluster, con
 
 /* This block's share of the cluster's sums, in the order of blocks, into the rows' tail. */
 static __device__ __forceinline__ void thin_store(
-	cg::cluster_group &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
+	team &cluster, const struct rows_args &a, const float *gathered, int row0, int n0)
 {
 	int blocks = (int)cluster.num_blocks(), group = a.thin.group, share = a.rows * group / blocks,
 		first = (int)cluster.block_rank() * share;
@@ -273,9 +262,8 @@ static __device__ __forceinline__ void thin_store(
 
 /* Norm: rows' sums over the cluster, in the order of blocks, then the values. */
 template <typename F>
-static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, const struct rows_args &a, bf16 *tile,
-	int stride, int row0, int column0, int columns, bool has_thin, const bf16 *weights, float *squares, float *rstd,
-	F meanwhile)
+static __device__ __forceinline__ void norm_finish(team &cluster, const struct rows_args &a, bf16 *tile, int stride,
+	int row0, int column0, int columns, bool has_thin, const bf16 *weights, float *squares, float *rstd, F meanwhile)
 {
 	int blocks = (int)cluster.num_blocks(), rank = (int)cluster.block_rank(), r = (int)threadIdx.x / (THREADS / ROWS);
 	float own = rows_squares(a, tile, stride);
@@ -295,6 +283,8 @@ static __device__ __forceinline__ void norm_finish(cg::cluster_group &cluster, c
 	__syncthreads();
 	rows_scale(a, tile, stride, row0, column0, columns, weights, rstd);
 }
+
+#endif
 
 /* Where a block keeps what, in shared memory. */
 struct rows_shared {
@@ -325,8 +315,9 @@ static __host__ __device__ __forceinline__ size_t rows_carve(
 template <enum source SOURCE, bool DROPOUT>
 static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct rows_args a)
 {
+#if HOPPER_CODE
 	extern __shared__ __align__(16) unsigned char shared[];
-	cg::cluster_group cluster = cg::this_cluster();
+	team cluster = team_own();
 	int rank = (int)cluster.block_rank(), blocks = (int)cluster.num_blocks(), group = a.thin.group,
 		stride = a.slice + PAD;
 	int column0 = rank * a.slice, columns = max(0, min(a.slice, a.width - column0));
@@ -345,7 +336,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	bool has_thin = group && is_fetched_once;
 	if (has_thin && a.is_early) thin_fetch(s.thin, a, stride, 0, column0, columns);
 	rows_clear(a, s.tile, stride, a.rows, a.held);
-	grid_begin_open();
+	grid_begin();
 	int share = (a.slice + 32 * WARPS - 1) / (32 * WARPS) * 32, warp = (int)threadIdx.x / WARP,
 		lane = (int)threadIdx.x % WARP;
 	int k0 = warp * share, k1 = min(k0 + share, a.slice), turn = 0, push = 0;
@@ -384,6 +375,7 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 					a.y[(int64_t)(row0 + i / rest) * a.y_ld + a.width + first + i % rest] = __float2bfloat16_rn(0.0f);
 		__syncthreads();
 	}
+#endif
 }
 
 /* Blocks of a cluster: by the width alone. Rows of one: as few as make no more than `most` blocks, so that a step
@@ -412,21 +404,22 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	return 2 * (*bytes + 1024) <= SHARED_ALL ? 2 : 1;
 }
 
-/* The rows of a training pass go through two kernels that give the same bits. */
+/* The rows, then their tail, in kernels of their own that give the same bits. false: too wide, nothing was done. */
 static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
-	static const enum rows_source sources[] = {
-		[SOURCE_NORM] = ROWS_NORM, [SOURCE_SUMS] = ROWS_NORM, [SOURCE_GATE] = ROWS_GATE, [SOURCE_PLAIN] = ROWS_PLAIN};
-	if (source == SOURCE_SUMS || a->thin.p > 0) return false;
+	static const enum rows_source sources[] = {[SOURCE_NORM] = ROWS_NORM,
+		[SOURCE_SUMS] = ROWS_NORM,
+		[SOURCE_GATE] = ROWS_GATE,
+		[SOURCE_MERGE] = ROWS_PLAIN,
+		[SOURCE_PLAIN] = ROWS_PLAIN};
 	struct rows_many m = {};
 	m.y = a->y, m.y_ld = a->y_ld, m.rstd = a->rstd, m.x = a->x, m.w = a->w, m.eps = a->eps;
 	m.T = a->T, m.width = a->width, m.slice = a->slice, m.blocks = cluster;
 	for (int i = 0; i < OPS_PARTS; i++) m.a[i] = a->thin.part[i].a, m.a_ld[i] = a->thin.part[i].ld;
 	m.r = a->thin.r, m.used = a->thin.used, m.columns = a->thin.columns, m.scaling = a->thin.scaling;
+	m.p = a->thin.p, m.seed = a->thin.seed, m.stream = a->thin.stream;
 	return cuda_rows_many(c, sources[source], &m);
 }
-
-#define FEW_THIN_ROWS 64
 
 template <enum source SOURCE> static void rows_run(struct ops_context *c, struct rows_args *a)
 {
@@ -437,11 +430,14 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	rows_shape(a, c->sms, &cluster);
 	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
 	 */
-	a->is_early = SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
-	if (many_run(c, SOURCE, a, cluster)) return;
+	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
+	bool is_many = a->T >= ROWS_MANY && SOURCE != SOURCE_SUMS && SOURCE != SOURCE_MERGE;
+	if ((is_many || !c->card.is_hopper) && many_run(c, SOURCE, a, cluster)) return;
+	CHECKF(
+		c->card.is_hopper, "rows of %d columns; the CUDA backend takes norms of at most %d", a->width, CUDA_HIDDEN_MAX);
 	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
 	/* Many blocks make a norm's rows in half the time, and the thin product afterwards. */
-	if (is_norm(SOURCE) && a->T > FEW_THIN_ROWS) {
+	if (is_norm(SOURCE) && a->T > EARLY_ROWS) {
 		struct rows_args rows = *a, thin = *a;
 		rows.thin = {};
 		if (cuda_rows_few(c, SOURCE, &rows, cluster)) {
@@ -473,7 +469,7 @@ static void norm(struct ops_context *c, struct elem *y, struct f32 *rstd, const 
 	struct thin_wait wait = thin_leave(c, elems(y), w->cols, T, next);
 	a.T = T, a.width = w->cols, a.thin = wait.x ? (struct thin){} : thin_of(c, next, w->cols);
 	const struct sums *s = &c->waiting;
-	if (s->ranges && s->y == a.x && s->N == a.width && s->T == T && T < ROWS_MANY) {
+	if (c->card.is_hopper && s->ranges && s->y == a.x && s->N == a.width && s->T == T && T < ROWS_MANY) {
 		a.sums = *s;
 		c->waiting.ranges = 0;
 		rows_run<SOURCE_SUMS>(c, &a);
@@ -502,6 +498,17 @@ static void gate(
 	a.thin = wait.x ? (struct thin){} : thin_of(c, next, I);
 	rows_run<SOURCE_GATE>(c, &a);
 	c->thin = wait;
+}
+
+void cuda_merge(struct ops_context *c, bf16 *att, const float *partial, const struct batch_view *v, int NH, int HD,
+	int T, const struct ops_next *next)
+{
+	struct rows_args a = {};
+	a.y = att, a.y_ld = NH * HD + c->tail, a.partial = partial, a.pos = v->pos, a.sequence = v->sequence,
+	a.chunks = v->chunks, a.HD = HD;
+	a.scale_log2 = scale_log2_of(HD), a.T = T, a.width = NH * HD;
+	a.thin = thin_of(c, next, NH * HD);
+	rows_run<SOURCE_MERGE>(c, &a);
 }
 
 static void thin_run(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)

@@ -11,7 +11,8 @@ struct rows_add {
 	int64_t to_ld;
 	const bf16 *from;     /* (rows, columns), without gaps */
 	const int32_t *place; /* (rows) */
-	int rows, columns;
+	int rows;
+	int columns;
 };
 
 /* The next row from `row` on that goes to `place`; rows where there is none. All threads look, 256 rows at a time. */

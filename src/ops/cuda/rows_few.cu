@@ -44,7 +44,7 @@ static __global__ void __launch_bounds__(THREADS, 1) row_kernel(const struct row
 	bf16x8 value = zero8(), weight = zero8();
 	/* The norm's weights come while the kernel before still runs. */
 	if (exists) weight = load8(a.w + column);
-	grid_begin_open();
+	grid_begin();
 	if (exists) {
 		value = eight_value<SOURCE>(eight_load<SOURCE>(a, row, column));
 		if (SOURCE == SOURCE_SUMS) store8(a.sums.y + (int64_t)row * a.width + column, value);

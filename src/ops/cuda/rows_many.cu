@@ -1,7 +1,8 @@
 /* rows_many: norm, gate and thin products over the many rows of a training pass. rows.cu makes a row and its thin
  * product at once, which is right where a step has few rows and waits for each launch; over thousands of rows it reads
  * A again for every 16 of them. Here the rows are made first, at the speed of memory, then multiplied, 64 rows to one
- * reading of A.
+ * reading of A. Cards without clusters come here with few rows too: a block then multiplies one slice, so that more
+ * multiprocessors read, and the slices are added by a kernel of their own.
  *
  * The bits are those of rows.cu: a row is cut into `blocks` slices of `slice` columns; sums of squares go over a slice
  * in sixteen interleaved lanes; the thin product goes over an eighth of a slice at a time, in steps of 32 columns of
@@ -18,7 +19,10 @@
 #define STAGES 3
 #define EIGHTHS 8           /* warps of a block of rows.cu */
 #define NORM_LANES 16
-#define NORM_PIECES_MAX 8   /* of eight columns a lane has of its slice */
+#define NORM_PIECES_MAX 12  /* of eight columns a lane has of its slice */
+#define SPLIT_ROWS 512      /* up to which a block without clusters multiplies a slice of the columns alone */
+#define SPLIT_MAX 8         /* slices */
+static_assert(NORM_PIECES_MAX * NORM_LANES * 8 * SPLIT_MAX >= CUDA_HIDDEN_MAX, "the widest norm");
 
 /* ---- norm ---- */
 
@@ -133,8 +137,73 @@ static __device__ __forceinline__ void move(float sum[THIN_TILES][4], float part
 		for (int j = 0; j < 4; j++) sum[i][j] += part[i][j], part[i][j] = 0;
 }
 
-/* Grid: (runs of 64 rows, groups of 64 tail columns). A warp makes 16 rows by 64 columns over the whole width. Steps
- * are cut at the ends of eighths, which are multiples of 32. */
+/* acc (16 rows, 64 columns) += 32 columns of the rows, in the order told above, times those of A's tiles. */
+static __device__ __forceinline__ void thin_step(
+	float acc[THIN_TILES][4], uint4 low, uint4 high, const unsigned char *columns, int tiles, int k, int g, int q)
+{
+	const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++) {
+		if (i >= tiles) break;
+		uint4 b = shared_16(columns, piece_at(i * 8 + g, k / 8 + q));
+		mma_bf16(acc[i], first, b.x, b.y);
+		mma_bf16(acc[i], second, b.z, b.w);
+	}
+}
+
+static __device__ __forceinline__ uint4 dropped(uint4 x, const struct rows_many &a, int part, int64_t row, int column)
+{
+	bf16x8 v;
+	memcpy(&v, &x, sizeof v);
+	v = thin_drop(v, a.seed, a.stream + (uint64_t)part, a.p, (uint64_t)row * (uint64_t)a.width + (uint64_t)column);
+	memcpy(&x, &v, sizeof x);
+	return x;
+}
+
+/* The same with dropout: each part multiplies what its own mask leaves of the rows, and a tile's columns of other parts
+ * are zeros meanwhile. row: of low; high is eight rows on. */
+static __device__ __forceinline__ void thin_step_dropped(float acc[THIN_TILES][4], uint4 low, uint4 high,
+	const unsigned char *columns, const struct rows_many &a, int64_t row, int column, int n0, int tiles, int k, int g,
+	int q)
+{
+	int last = (min(n0 + tiles * 8, a.used) - 1) / a.r;
+#pragma unroll 1
+	for (int part = n0 / a.r; part <= last; part++) {
+		uint4 x = dropped(low, a, part, row, column), y = dropped(high, a, part, row + 8, column);
+		const uint32_t first[4] = {x.x, y.x, x.y, y.y}, second[4] = {x.z, y.z, x.w, y.w};
+#pragma unroll
+		for (int i = 0; i < THIN_TILES; i++) {
+			int n = n0 + i * 8;
+			if (i >= tiles || n / a.r > part || (n + 7) / a.r < part) continue;
+			uint4 b = shared_16(columns, piece_at(i * 8 + g, k / 8 + q));
+			if ((n + g) / a.r != part) b = make_uint4(0, 0, 0, 0);
+			mma_bf16(acc[i], first, b.x, b.y);
+			mma_bf16(acc[i], second, b.z, b.w);
+		}
+	}
+}
+
+/* What a lane holds of the block's rows: into the tail, or a slice's share of it to scratch. */
+static __device__ __forceinline__ void thin_many_store(
+	const struct rows_many &a, const float total[THIN_TILES][4], int row0, int n0, int lane)
+{
+#pragma unroll
+	for (int i = 0; i < THIN_TILES; i++)
+#pragma unroll
+		for (int r = 0; r < 2; r++) {
+			int row = row0 + lane / 4 + 8 * r, column = n0 + i * 8 + lane % 4 * 2;
+			if (row >= a.T || column >= a.columns) continue;
+			float2 v = make_float2(total[i][2 * r], total[i][2 * r + 1]);
+			if (a.shares) *(float2 *)(a.shares + ((int64_t)blockIdx.z * a.T + row) * a.columns + column) = v;
+			else
+				*(uint32_t *)(a.y + (int64_t)row * a.y_ld + a.width + column) = pack_bf16(
+					v.x * a.scaling, v.y * a.scaling);
+		}
+}
+
+/* Grid: (runs of 64 rows, groups of 64 tail columns, slices where each has blocks of its own). A warp makes 16 rows by
+ * 64 columns over the whole width, or over a slice. Steps are cut at the ends of eighths, which are multiples of 32. */
+template <bool DROPOUT>
 static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const struct rows_many a)
 {
 	extern __shared__ __align__(1024) unsigned char shared[];
@@ -143,6 +212,8 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 	int row0 = (int)blockIdx.x * THIN_ROWS, n0 = (int)blockIdx.y * THIN_COLUMNS,
 		tiles = min(THIN_TILES, (a.used - n0 + 7) / 8);
 	int eighth = (a.slice + 32 * EIGHTHS - 1) / (32 * EIGHTHS) * 32, loaded = 0;
+	int slice = a.shares ? (int)blockIdx.z : 0, begin = slice * a.slice,
+		width = a.shares ? min(begin + a.slice, a.width) : a.width;
 	uint32_t base = shared_address(shared);
 	float total[THIN_TILES][4] = {}, of_slice[THIN_TILES][4] = {}, acc[THIN_TILES][4] = {};
 
@@ -156,56 +227,60 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 	}
 	__syncthreads();
 
-	/* stages hold STEP columns each of the whole width, in order */
+	/* stages hold STEP columns each, in order, from `begin` to `width` */
 	grid_begin();
-	int stages = (a.width + STEP - 1) / STEP;
+	int stages = (width - begin + STEP - 1) / STEP;
 	for (; loaded < STAGES - 1; loaded++) {
-		if (loaded < stages) stage_load(base + (uint32_t)loaded * STAGE_BYTES, a, a_rows, row0, loaded * STEP, a.width);
+		if (loaded < stages)
+			stage_load(base + (uint32_t)loaded * STAGE_BYTES, a, a_rows, row0, begin + loaded * STEP, width);
 		copies_commit();
 	}
-	int slice = 0, slice_end = min(a.slice, a.width), eighth_end = min(eighth, slice_end);
+	int slice_end = min(begin + a.slice, width), eighth_end = min(begin + eighth, slice_end);
 	for (int s = 0; s < stages; s++, loaded++) {
 		copies_wait<STAGES - 2>();
 		__syncthreads();
 		if (loaded < stages)
-			stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, a_rows, row0, loaded * STEP, a.width);
+			stage_load(base + (uint32_t)(loaded % STAGES) * STAGE_BYTES, a, a_rows, row0, begin + loaded * STEP, width);
 		copies_commit();
 		const unsigned char *rows = shared + (uint32_t)(s % STAGES) * STAGE_BYTES,
 							*columns = rows + THIN_ROWS * STEP * 2;
 #pragma unroll 1
-		for (int k = 0; k < STEP && s * STEP + k < a.width; k += 32) {
+		for (int k = 0; k < STEP && begin + s * STEP + k < width; k += 32) {
 			uint4 low = shared_16(rows, piece_at(warp * 16 + g, k / 8 + q)),
 				  high = shared_16(rows, piece_at(warp * 16 + g + 8, k / 8 + q));
-			const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
-#pragma unroll
-			for (int i = 0; i < THIN_TILES; i++) {
-				if (i >= tiles) break;
-				uint4 b = shared_16(columns, piece_at(i * 8 + g, k / 8 + q));
-				mma_bf16(acc[i], first, b.x, b.y);
-				mma_bf16(acc[i], second, b.z, b.w);
-			}
+			int next = begin + s * STEP + k + 32;
+			if (DROPOUT)
+				thin_step_dropped(
+					acc, low, high, columns, a, row0 + warp * 16 + g, next - 32 + q * 8, n0, tiles, k, g, q);
+			else thin_step(acc, low, high, columns, tiles, k, g, q);
 			/* an eighth ends: it joins its slice; a slice ends: it joins the total */
-			int next = s * STEP + k + 32;
-			if (next < eighth_end && next < a.width) continue;
+			if (next < eighth_end && next < width) continue;
 			move(of_slice, acc);
-			if (next >= slice_end || next >= a.width) {
+			if (next >= slice_end || next >= width) {
 				move(total, of_slice);
 				slice++;
-				slice_end = min((slice + 1) * a.slice, a.width);
+				slice_end = min((slice + 1) * a.slice, width);
 				eighth_end = slice * a.slice;
 			}
 			eighth_end = min(eighth_end + eighth, slice_end);
 		}
 	}
-#pragma unroll
-	for (int i = 0; i < THIN_TILES; i++)
-#pragma unroll
-		for (int r = 0; r < 2; r++) {
-			int row = row0 + warp * 16 + g + 8 * r, column = n0 + i * 8 + q * 2;
-			if (row < a.T && column < a.columns)
-				*(uint32_t *)(a.y + (int64_t)row * a.y_ld + a.width + column) = pack_bf16(
-					total[i][2 * r] * a.scaling, total[i][2 * r + 1] * a.scaling);
+	thin_many_store(a, total, row0 + warp * 16, n0, lane);
+}
+
+/* The slices' shares of the tail, in order. Grid: rows; a thread two columns at a time. */
+static __global__ void __launch_bounds__(WARP) shares_add_kernel(const struct rows_many a, int made)
+{
+	grid_begin();
+	int row = (int)blockIdx.x;
+	for (int column = (int)threadIdx.x * 2; column < made; column += WARP * 2) {
+		float2 sum = make_float2(0, 0);
+		for (int s = 0; s < a.blocks; s++) {
+			float2 v = *(const float2 *)(a.shares + ((int64_t)s * a.T + row) * a.columns + column);
+			sum.x += v.x, sum.y += v.y;
 		}
+		*(uint32_t *)(a.y + (int64_t)row * a.y_ld + a.width + column) = pack_bf16(sum.x * a.scaling, sum.y * a.scaling);
+	}
 }
 
 /* ---- launches ---- */
@@ -216,14 +291,30 @@ static bool norm_many(struct ops_context *c, const struct rows_many *a)
 	struct launch l = {dim3((unsigned)MIN((a->T + rows - 1) / rows, 8 * c->sms)), dim3(THREADS), 0, 0};
 	if (pieces <= 2) cuda_launch(c, l, norm_many_kernel<2>, *a);
 	else if (pieces <= 4) cuda_launch(c, l, norm_many_kernel<4>, *a);
+	else if (pieces <= 8) cuda_launch(c, l, norm_many_kernel<8>, *a);
 	else if (pieces <= NORM_PIECES_MAX) cuda_launch(c, l, norm_many_kernel<NORM_PIECES_MAX>, *a);
 	else return false;
 	return true;
 }
 
+/* The tail's first `made` columns. Of few rows each slice has blocks of its own; their sums go to the workspace of
+ * products, none of which runs meanwhile: without programmatic launch kernels follow one another. */
+static void thin_many(struct ops_context *c, struct rows_many a, int groups, int made)
+{
+	bool is_split = !c->card.is_hopper && a.T <= SPLIT_ROWS && a.blocks > 1 &&
+		(size_t)a.blocks * (size_t)a.T * (size_t)a.columns * sizeof(float) <= LT_WORKSPACE_BYTES;
+	a.shares = is_split ? (float *)c->workspace : NULL;
+	constexpr size_t shared_bytes = STAGES * (THIN_ROWS + THIN_COLUMNS) * STEP * 2;
+	static_assert(shared_bytes + 1024 <= SHARED_LEAST, "every card has this, and 1 KiB for where A's rows lie");
+	dim3 grid((unsigned)((a.T + THIN_ROWS - 1) / THIN_ROWS), (unsigned)groups, is_split ? (unsigned)a.blocks : 1);
+	struct launch l = {grid, dim3(THIN_THREADS), shared_bytes, 0};
+	if (a.p > 0) cuda_launch(c, l, thin_many_kernel<true>, a);
+	else cuda_launch(c, l, thin_many_kernel<false>, a);
+	if (is_split) cuda_launch(c, {dim3((unsigned)a.T), dim3(WARP), 0, 0}, shares_add_kernel, a, made);
+}
+
 bool cuda_rows_many(struct ops_context *c, enum rows_source source, const struct rows_many *a)
 {
-	if (a->T < ROWS_MANY) return false;
 	if (source == ROWS_NORM && !norm_many(c, a)) return false;
 	if (source == ROWS_GATE) {
 		int64_t pieces = (int64_t)a->T * (a->width / 8);
@@ -234,8 +325,6 @@ bool cuda_rows_many(struct ops_context *c, enum rows_source source, const struct
 	if (a->columns > made)
 		CUDA_CHECK(cudaMemset2DAsync(a->y + a->width + made, (size_t)a->y_ld * sizeof(bf16), 0,
 			(size_t)(a->columns - made) * sizeof(bf16), (size_t)a->T, c->stream));
-	size_t shared_bytes = STAGES * (THIN_ROWS + THIN_COLUMNS) * STEP * 2;
-	dim3 grid((unsigned)((a->T + THIN_ROWS - 1) / THIN_ROWS), (unsigned)groups);
-	if (made) cuda_launch(c, {grid, dim3(THIN_THREADS), shared_bytes, 0}, thin_many_kernel, *a);
+	if (made) thin_many(c, *a, groups, made);
 	return true;
 }

@@ -1,7 +1,8 @@
-/* rows_source: where the rows come from that a projection reads: norm, gate, what attention left, eight columns at a
+/* rows_source: where the rows come from that a projection reads: norm, gate, attention's rows or parts of them, eight columns at a
  * time; for the kernels of rows.cu and rows_few.cu. */
 #ifndef HONE_CUDA_ROWS_SOURCE_CUH
 #define HONE_CUDA_ROWS_SOURCE_CUH
+#include "attention_step.cuh"
 #include "cuda_device.cuh"
 #include "rows_many.cuh"
 
@@ -31,6 +32,10 @@ struct rows_args {
 	struct sums sums; /* of a norm whose x is still to be added up */
 	const bf16 *w;    /* norm: (width) */
 	float eps;
+	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
+	const int32_t *pos, *sequence;
+	int chunks, HD;
+	float scale_log2; /* merge: log2(e) / sqrt(HD) */
 	int T, width, slice; /* slice: columns of a block */
 	int rows;            /* of a cluster at a time */
 	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
@@ -38,8 +43,53 @@ struct rows_args {
 	struct thin thin;
 };
 
-enum source { SOURCE_NORM, SOURCE_SUMS /* norm of what waits */, SOURCE_GATE, SOURCE_PLAIN };
+#define MERGE_STEP 4   /* chunks read side by side */
+
+enum source { SOURCE_NORM, SOURCE_SUMS /* norm of what waits */, SOURCE_GATE, SOURCE_MERGE, SOURCE_PLAIN };
 static __host__ __device__ constexpr bool is_norm(enum source s) { return s == SOURCE_NORM || s == SOURCE_SUMS; }
+
+/* Eight columns of a row of attention: partials of chunks of keys, folded in order. */
+static __device__ __forceinline__ void merge8(float out[8], const struct rows_args &a, int row, int column)
+{
+	int NH = a.width / a.HD, head = column / a.HD, d = column % a.HD;
+	int64_t step = (int64_t)NH * (a.HD + 2);
+	const float *from = a.partial + (int64_t)row * a.chunks * step + (int64_t)head * (a.HD + 2);
+	/* Chunks of keys up to the row's own position; a row that no sequence has gets zeros. */
+	int n = a.sequence[row] < 0 ? 0 : a.pos[row] / CHUNK + 1;
+	float M = -INFINITY, L = 0;
+#pragma unroll
+	for (int i = 0; i < 8; i++) out[i] = 0;
+	/* Several chunks are read before the first one is folded, so that their loads overlap. */
+	for (int j0 = 0; j0 < n; j0 += MERGE_STEP, from += MERGE_STEP * step) {
+		float2 o[MERGE_STEP][4], ml[MERGE_STEP];
+#pragma unroll
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			ml[j] = *(const float2 *)(from + j * step + a.HD);
+#pragma unroll
+			for (int i = 0; i < 4; i++) o[j][i] = *(const float2 *)(from + j * step + d + 2 * i);
+		}
+		/* Then they are folded one by one, in order: each has its own maximum, and the larger one
+		 * sets the unit of both. */
+#pragma unroll
+		for (int j = 0; j < MERGE_STEP; j++) {
+			if (j0 + j >= n) break;
+			float m = ml[j].x, l = ml[j].y, M1 = fmaxf(M, m), shift = shift_of(M1, a.scale_log2);
+			float keep = shift_factor(M, M1, a.scale_log2, shift), take = shift_factor(m, M1, a.scale_log2, shift);
+#pragma unroll
+			for (int i = 0; i < 4; i++) {
+				out[2 * i] = fmaf(o[j][i].x, take, __fmul_rn(out[2 * i], keep));
+				out[2 * i + 1] = fmaf(o[j][i].y, take, __fmul_rn(out[2 * i + 1], keep));
+			}
+			L = fmaf(l, take, __fmul_rn(L, keep));
+			M = M1;
+		}
+	}
+	/* The sum divides once, at the end. */
+	float inverse = n ? __frcp_rn(L) : 0.0f;
+#pragma unroll
+	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
+}
 
 /* Eight columns of the residual stream, from sums over ranges of K: the arithmetic of ranges_add_kernel. */
 static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, int column)
@@ -84,6 +134,11 @@ static __device__ __forceinline__ struct eight eight_load(const struct rows_args
 	if (SOURCE == SOURCE_NORM) p.x = load8(a.x + (int64_t)row * a.width + column);
 	if (SOURCE == SOURCE_SUMS) p.x = sums8(a.sums, row, column);
 	if (SOURCE == SOURCE_PLAIN) p.x = load8(a.y + (int64_t)row * a.y_ld + column);
+	if (SOURCE == SOURCE_MERGE) {
+		float out[8];
+		merge8(out, a, row, column);
+		p.x = pack8(out);
+	}
 	if (SOURCE == SOURCE_GATE) {
 		p.x = load8(a.x + (int64_t)row * 2 * a.width + column);
 		p.up = load8(a.x + (int64_t)row * 2 * a.width + a.width + column);

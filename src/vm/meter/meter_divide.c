@@ -75,6 +75,8 @@ void vm_cost_divisions(struct vm_cost_plans *plans)
 		const struct vm_instr *in = &p->instrs[i];
 		if (in->op != OP_DIVIDE || in->nsrc != 2) continue;
 		enum divisor kind = (enum divisor)kinds[p->ids[in->src + 1]];
+		/* In a function over elements a value without a shape is another one for each of them. */
+		if (kind == DIVISOR_UNIFORM && in->n == 0) kind = DIVISOR_ANY;
 		bool twice = is_second(p, i);
 		if (kind == DIVISOR_ANY && !twice) continue;
 		const struct pipes *cost = twice ? &second : &costs[kind][is_remainder(in->map_op)];

@@ -91,7 +91,8 @@ static bool folds(const struct folding *f, int i)
 {
 	const struct vm_instr *in = &f->p->instrs[i];
 	int loop = f->loop[i];
-	if (in->op != OP_MAP || loop < 0 || in->ndst != 1 || !elem_is_int((enum elem)in->elem)) return false;
+	if (in->op != OP_MAP || loop < 0 || in->ndst != 1 || in->nsrc < 1 || !elem_is_int((enum elem)in->elem))
+		return false;
 	enum part a = part_of(f, src_id(f->p, in, 0), loop), b = in->nsrc > 1 ? part_of(f, src_id(f->p, in, 1), loop) : a;
 	if (widens(in)) return a == PART_SUM;
 	if (in->nsrc != 2 || a == PART_ANY || b == PART_ANY) return false;

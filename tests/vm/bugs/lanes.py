@@ -1,5 +1,6 @@
-"""Races between the lanes of one program, and the ways in which they rightly share memory; assumptions that hold and that do not. A bug is marked at
-the access that comes later when the program runs in order."""
+"""Races between the lanes of one program, and the ways in which they rightly share memory; assumptions
+that hold and that do not. A bug is marked at the access that comes later when the program runs in
+order."""
 import triton
 import triton.language as tl
 from planted import case, f32, i32, zeros
@@ -164,9 +165,9 @@ def assumes_what_does_not(x, o, n, W: tl.constexpr):
 
 
 W = 256
-for k in (lanes_swap, lanes_swap_after_a_barrier, lanes_load_their_own, fewer_lanes_than_threads, lanes_load_a_row, one_address_two_values,
-          one_address_one_value, one_address_by_broadcast, overlapping_rows, stores_twice, stores_twice_after_a_barrier, scalar_then_row,
-          scalar_then_row_after_a_barrier):
+for k in (lanes_swap, lanes_swap_after_a_barrier, lanes_load_their_own, fewer_lanes_than_threads, lanes_load_a_row,
+          one_address_two_values, one_address_one_value, one_address_by_broadcast, overlapping_rows, stores_twice,
+          stores_twice_after_a_barrier, scalar_then_row, scalar_then_row_after_a_barrier):
     case(k, 1, dict(x=f32(2 * W), o=zeros(2 * W), W=W))
 for k in (scalar_after_an_atomic_with_a_result, scalar_after_an_atomic_without_one):
     case(k, 1, dict(x=f32(W), o=zeros(W), flags=i32(0), W=W))

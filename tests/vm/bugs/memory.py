@@ -1,4 +1,5 @@
-"""Out of bounds, misaligned, read-only and uninitialised memory; masks that are missing or wrong. The fixed kernel follows each bug where one edit mends it."""
+"""Out of bounds, misaligned, read-only and uninitialised memory; masks that are missing or wrong. The
+fixed kernel follows each bug where one edit mends it."""
 import torch
 import triton
 import triton.language as tl
@@ -377,8 +378,9 @@ def dead_first_store(x, o, B: tl.constexpr):
 
 B = 32
 x, o = f32(N), zeros(N)
-for k in (load_without_mask, store_without_mask, masked_copy, mask_of_less_or_equal, mask_of_the_block, negative_neighbour, negative_neighbour_masked,
-          next_neighbour, next_neighbour_masked, block_pointer_unchecked, block_pointer_checked):
+for k in (load_without_mask, store_without_mask, masked_copy, mask_of_less_or_equal, mask_of_the_block,
+          negative_neighbour, negative_neighbour_masked, next_neighbour, next_neighbour_masked, block_pointer_unchecked,
+          block_pointer_checked):
     case(k, 4, dict(x=x, o=o, n=N, B=B), empty=("o",))
 case(gathered_index, 1, dict(x=f32(10), idx=i32(0, 9, 3, 10, 2), o=zeros(5), n=5, B=8), empty=("o",))
 case(gathered_index_checked, 1, dict(x=f32(10), idx=i32(0, 9, -3, 10, 2), o=zeros(5), n=5, size=10, B=8), empty=("o",))
@@ -390,7 +392,8 @@ for k in (rows_without_row_mask, rows_with_row_mask):
 for k in (rows_and_columns_swapped, transpose):
     case(k, 1, dict(x=f32(4, 16), o=zeros(16, 4), M=4, N=16, BM=4, BN=16), empty=("o",))
 for k in (last_chunk_of_a_loop, one_turn_too_many, chunks_masked):
-    case(k, 1, dict(x=f32(96 if k is one_turn_too_many else N), o=zeros(1), n=96 if k is one_turn_too_many else N, B=B), empty=("o",))
+    case(k, 1, dict(x=f32(96 if k is one_turn_too_many else N), o=zeros(1), n=96 if k is one_turn_too_many else N, B=B),
+         empty=("o",))
 case(block_pointer_of_wrong_shape, 1, dict(x=f32(16, 12), o=zeros(12), M=16, N=12, B=16), empty=("o",))
 for k in (scalar_index_of_the_size, scalar_last_index):
     case(k, 1, dict(x=f32(7), o=zeros(1), n=7), empty=("o",))

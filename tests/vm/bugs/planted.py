@@ -1,9 +1,11 @@
 """Kernels with one planted bug each, and honest ones beside them, for tests/vm/test_vm_bugs.c.
 
-    python tests/vm/bugs/planted.py OUT_DIR      compiles all without a GPU; writes OUT_DIR/<kernel>.json, .ttir, .bin and cases.txt
+    python tests/vm/bugs/planted.py OUT_DIR      compiles all without a GPU; writes
+                                                 OUT_DIR/<kernel>.json, .ttir, .bin and cases.txt
 
-A bug is marked where the vm must find it: `# BUG <kind>` behind the line, `# NOTE <kind>` for a note. A kernel without a BUG mark must run without any
-error. The cases are in lanes.py, memory.py, races.py, reductions.py and values.py; each kernel is its own case, named as the function.
+A bug is marked where the vm must find it: `# BUG <kind>` behind the line, `# NOTE <kind>` for a
+note. A kernel without a BUG mark must run without any error. The cases are in lanes.py, memory.py,
+races.py, reductions.py and values.py; each kernel is its own case, named as the function.
 """
 import inspect
 import json
@@ -23,8 +25,10 @@ zeros = lambda *shape, dtype=torch.float32: torch.zeros(shape, dtype=dtype)
 
 
 def case(kernel, grid, args, empty=(), read_only=(), name=None):
-    """args by name, in the kernel's order. empty: arguments that nobody wrote, as torch.empty makes them. read_only: those that must not be stored to."""
-    CASES.append((name or kernel.fn.__name__, kernel, grid if isinstance(grid, tuple) else (grid,), args, empty, read_only))
+    """args by name, in the kernel's order. empty: arguments that nobody wrote, as torch.empty makes
+    them. read_only: those that must not be stored to."""
+    CASES.append((name or kernel.fn.__name__, kernel, grid if isinstance(grid, tuple) else (grid,), args, empty,
+                  read_only))
 
 
 def marks(kernel):
@@ -51,7 +55,8 @@ def main():
             written = json.load(f)
         found = marks(kernel)
         assert len(found["BUG"]) <= 1, name
-        written.update(bug=found["BUG"][0] if found["BUG"] else None, notes=found["NOTE"], empty=[b["name"] in empty for b in written["buffers"]])
+        written.update(bug=found["BUG"][0] if found["BUG"] else None, notes=found["NOTE"],
+                       empty=[b["name"] in empty for b in written["buffers"]])
         with open(path, "w") as f:
             json.dump(written, f)
     with open(os.path.join(folder, "cases.txt"), "w") as f:

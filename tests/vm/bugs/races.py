@@ -1,4 +1,5 @@
-"""Races between programs, and the ways in which programs rightly share memory. A bug is marked at the access that comes later when programs run in order."""
+"""Races between programs, and the ways in which programs rightly share memory. A bug is marked at the
+access that comes later when programs run in order."""
 import torch
 import triton
 import triton.language as tl
@@ -631,7 +632,8 @@ for k in (flag_without_a_release, flag_not_looked_at):
 for k in (flag_of_another, flag_of_the_writer):
     case(k, 3, dict(x=f32(N), y=zeros(N), flags=i32(0, 0, 0), o=zeros(B), B=B), empty=("y", "o"))
 case(chained_sum, 4, dict(x=f32(N), sums=zeros(4), flags=i32(0, 0, 0, 0), B=B), empty=("sums",))
-case(chain_reads_the_first, 4, dict(x=f32(N), sums=zeros(4), flags=i32(0, 0, 0, 0), o=zeros(4), B=B), empty=("sums", "o"))
+case(chain_reads_the_first, 4, dict(x=f32(N), sums=zeros(4), flags=i32(0, 0, 0, 0), o=zeros(4), B=B),
+     empty=("sums", "o"))
 for k in (ticket_queue, ticket_queue_read_plainly):
     case(k, 2, dict(x=f32(N), o=zeros(N), queue=i32(0), tiles=4, B=B), empty=("o",))
 case(ordered_semaphore, 4, dict(x=f32(N), o=zeros(B), sem=i32(0), B=B))
@@ -643,7 +645,8 @@ for k in (maximum_by_atomic, maximum_by_compare):
     case(k, 4, dict(x=ints(64, 100), o=i32(0), B=B))
 for k in (split_k_by_atomic, split_k_by_store):
     case(k, 4, dict(a=f32(16, 64), b=f32(64, 16), c=zeros(16, 16), K=64, S=4, B=16))
-case(split_k_with_locks, 4, dict(a=f32(16, 64), b=f32(64, 16), c=zeros(16, 16), locks=i32(0), K=64, S=4, B=16), empty=("c",))
+case(split_k_with_locks, 4, dict(a=f32(16, 64), b=f32(64, 16), c=zeros(16, 16), locks=i32(0), K=64, S=4, B=16),
+     empty=("c",))
 case(grid_of_wrong_modulus, 4, dict(x=f32(N), o=zeros(N), M=3, B=B), empty=("o",))
 for k in (columns_forgotten, columns_kept):
     case(k, (2, 2), dict(x=f32(2, 32), o=zeros(2, 32), N=32, B=16), empty=("o",))

@@ -1,5 +1,6 @@
-"""Reductions whose function does not commute or associate, so that the value depends on the order in which a GPU combines elements; and honest ones, whose
-results differ by rounding at most. Scans keep their order and may have any associative function."""
+"""Reductions whose function does not commute or associate, so that the value depends on the order in
+which a GPU combines elements; and honest ones, whose results differ by rounding at most. Scans keep
+their order and may have any associative function."""
 import torch
 import triton
 import triton.language as tl
@@ -233,7 +234,8 @@ def best_sum_of_neighbours(x, o, B: tl.constexpr):
 @triton.jit
 def product_of_matrices(x, o, B: tl.constexpr):
     i = tl.arange(0, B) * 4
-    a, b, c, d = tl.reduce((tl.load(x + i), tl.load(x + i + 1), tl.load(x + i + 2), tl.load(x + i + 3)), 0, matrix)   # BUG order-dependent
+    parts = (tl.load(x + i), tl.load(x + i + 1), tl.load(x + i + 2), tl.load(x + i + 3))
+    a, b, c, d = tl.reduce(parts, 0, matrix)   # BUG order-dependent
     tl.store(o, b)
 
 
@@ -424,8 +426,10 @@ for k in (takes_the_first, subtracts, takes_means_of_means, finds_the_first_that
     case(k, 1, dict(x=normal(B), o=zeros(1), B=B), empty=("o",))
 case(takes_the_first, 1, dict(x=normal(2), o=zeros(1), B=2), empty=("o",), name="takes_the_first_of_two")
 case(takes_means_of_means, 1, dict(x=normal(4), o=zeros(1), B=4), empty=("o",), name="takes_means_of_four")
-case(best_sum_of_neighbours, 1, dict(x=torch.tensor([3.0, 2.0, -1.0, -4.0]), o=zeros(1), B=4), empty=("o",), name="best_sum_of_four")
-case(takes_the_first, 1, dict(x=normal(B, dtype=torch.bfloat16), o=zeros(1), B=B), empty=("o",), name="takes_the_first_in_bf16")
+case(best_sum_of_neighbours, 1, dict(x=torch.tensor([3.0, 2.0, -1.0, -4.0]), o=zeros(1), B=4), empty=("o",),
+     name="best_sum_of_four")
+case(takes_the_first, 1, dict(x=normal(B, dtype=torch.bfloat16), o=zeros(1), B=B), empty=("o",),
+     name="takes_the_first_in_bf16")
 for k in (takes_the_last_integer, hashes):
     case(k, 1, dict(x=whole, o=i32(0), B=B), empty=("o",))
 case(decays, 1, dict(x=normal(4, B), o=zeros(4), R=4, B=B), empty=("o",))
@@ -441,20 +445,26 @@ case(sign_of_the_largest, 1, dict(x=((torch.arange(B) + 2) % 7 - 3).float(), o=z
 case(unguarded_log_sum_exp, 1, dict(x=f32(5), o=zeros(1), n=5, B=8), empty=("o",))
 case(decays_in_a_loop, 1, dict(x=f32(4 * B), o=zeros(1), n=4 * B, B=B), empty=("o",))
 case(means_of_pairs, 1, dict(x=normal(B, 2), o=zeros(B), B=B), empty=("o",))
-for name, x in (("", normal(3, 50)), ("_far_from_zero", normal(3, 50) + 1e6), ("_of_equal_values", torch.full((3, 50), 0.1)), ("_of_small_values", normal(3, 50) * 1e-6)):
+for name, x in (("", normal(3, 50)), ("_far_from_zero", normal(3, 50) + 1e6),
+                ("_of_equal_values", torch.full((3, 50), 0.1)), ("_of_small_values", normal(3, 50) * 1e-6)):
     case(variance_by_welford, 3, dict(x=x, o=zeros(9), n=50, B=B), empty=("o",), name="variance_by_welford" + name)
-case(variance_by_welford, 2, dict(x=normal(2, 900) * 3 + 7, o=zeros(6), n=900, B=1024), empty=("o",), name="variance_of_a_long_row")
+case(variance_by_welford, 2, dict(x=normal(2, 900) * 3 + 7, o=zeros(6), n=900, B=1024), empty=("o",),
+     name="variance_of_a_long_row")
 case(softmax_by_pairs, 3, dict(x=normal(3, 50) * 10, o=zeros(3, 50), n=50, B=B), empty=("o",))
 case(log_sum_exp, 1, dict(x=normal(B) * 20, o=zeros(1), B=B), empty=("o",))
-case(largest_and_index, 1, dict(x=(torch.arange(4 * B) % 7).float(), o=zeros(4), p=i32(0, 0, 0, 0), R=4, B=B), empty=("o", "p"))
+case(largest_and_index, 1, dict(x=(torch.arange(4 * B) % 7).float(), o=zeros(4), p=i32(0, 0, 0, 0), R=4, B=B),
+     empty=("o", "p"))
 case(least_index_of_columns, 1, dict(x=(torch.arange(4 * B) % 7 % 3).float(), p=i32(*[0] * B), R=4, B=B), empty=("p",))
 case(least_with_own_index, 1, dict(x=(torch.arange(B) * 3 % 7).float(), o=zeros(1), p=i32(0), B=B), empty=("o", "p"))
 case(largest_of_ties_alone, 1, dict(x=(torch.arange(B) % 7).float(), o=zeros(1), B=B), empty=("o",))
 case(any_largest_without_ties, 1, dict(x=normal(B), p=i32(0), B=B), empty=("p",))
 case(any_largest_of_padded_rows, 1, dict(x=normal(3, B), p=i32(0, 0, 0), n=3, R=4, B=B), empty=("p",))
-for name, x in (("", normal(B)), ("_in_bf16", normal(512, dtype=torch.bfloat16)), ("_in_f16", normal(512, dtype=torch.float16)), ("_of_cancelling_values", torch.cat((normal(256) * 1e4,) * 2) *
-        torch.tensor([1.0, -1.0]).repeat_interleave(256))):
-    case(two_sums, 1, dict(x=x, y=x.flip(0).contiguous(), o=zeros(2), B=x.numel()), empty=("o",), name="two_sums" + name)
+for name, x in (("", normal(B)), ("_in_bf16", normal(512, dtype=torch.bfloat16)),
+                ("_in_f16", normal(512, dtype=torch.float16)),
+                ("_of_cancelling_values",
+                 torch.cat((normal(256) * 1e4,) * 2) * torch.tensor([1.0, -1.0]).repeat_interleave(256))):
+    case(two_sums, 1, dict(x=x, y=x.flip(0).contiguous(), o=zeros(2), B=x.numel()), empty=("o",),
+         name="two_sums" + name)
 case(two_products, 1, dict(x=torch.rand(B) + 0.5, y=torch.rand(B) * 1e3, o=zeros(2), B=B), empty=("o",))
 case(range_of_values, 1, dict(x=normal(B), o=zeros(1), B=B), empty=("o",))
 angle = torch.rand(B) * 6

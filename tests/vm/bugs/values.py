@@ -1,4 +1,5 @@
-"""Arithmetic that goes wrong and reaches memory: overflow in addresses, division by zero, asserts. Where it reaches nothing, it is no error."""
+"""Arithmetic that goes wrong and reaches memory: overflow in addresses, division by zero, asserts.
+Where it reaches nothing, it is no error."""
 import torch
 import triton
 import triton.language as tl
@@ -370,12 +371,15 @@ case(row_offset_in_64_bits, 1, dict(x=f32(64), o=zeros(B), stride=BIG, first=400
 case(wraps_into_the_buffer, 1, dict(x=f32(64), o=zeros(B), n=BIG, stride=BIG, B=B), empty=("o",))
 case(block_of_rows_times_stride, 1, dict(x=f32(64), o=zeros(B), stride=BIG, M=BIG, B=B), empty=("o",))
 case(masked_rows_times_stride, 1, dict(x=f32(64), o=zeros(B), stride=1 << 26, M=1, B=B), empty=("o",))
-case(gathered_row_times_stride, 1, dict(x=f32(64), idx=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B), stride=BIG, B=B), empty=("o",))
-case(gathered_row_widened, 1, dict(x=f32(64), idx=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B), stride=BIG, size=64, B=B), empty=("o",))
+case(gathered_row_times_stride, 1,
+     dict(x=f32(64), idx=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B), stride=BIG, B=B), empty=("o",))
+case(gathered_row_widened, 1,
+     dict(x=f32(64), idx=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B), stride=BIG, size=64, B=B), empty=("o",))
 case(widened_too_late, 1, dict(x=f32(64), o=zeros(B), stride=BIG, first=BIG, B=B), empty=("o",))
 case(sum_of_offsets, 1, dict(x=f32(64), o=zeros(B), a=2**31 - 8, b=2**31 - 8, B=B), empty=("o",))
 case(byte_index, 1, dict(x=f32(256), idx=torch.arange(60, 60 + B).to(torch.int8), o=zeros(B), B=B), empty=("o",))
-case(byte_index_widened, 1, dict(x=f32(256), idx=torch.arange(60, 60 + B).to(torch.int8), o=zeros(B), B=B), empty=("o",))
+case(byte_index_widened, 1, dict(x=f32(256), idx=torch.arange(60, 60 + B).to(torch.int8), o=zeros(B), B=B),
+     empty=("o",))
 case(shifted_out, 1, dict(x=f32(64), o=zeros(B), k=30, B=B), empty=("o",))
 case(cut_to_32_bits, 1, dict(x=f32(64), o=zeros(B), far=1 << 33, B=B), empty=("o",))
 case(loop_carried_offset, 1, dict(x=f32(64), o=zeros(B), step=1 << 30, B=B), empty=("o",))
@@ -384,7 +388,8 @@ case(atomic_at_a_wrapped_offset, 1, dict(o=zeros(4), row=BIG, stride=BIG))
 case(store_at_a_wrapped_offset, 1, dict(o=zeros(B), row=BIG, stride=BIG, B=B), empty=("o",))
 case(hash_as_index, 1, dict(x=f32(16), o=zeros(B), seed=123456789, n=16, B=B), empty=("o",))
 case(random_numbers, 1, dict(o=zeros(B), seed=42, B=B), empty=("o",))
-case(overflow_as_a_value, 1, dict(x=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B, dtype=torch.int32), B=B), empty=("o",))
+case(overflow_as_a_value, 1, dict(x=torch.arange(B, dtype=torch.int32) * BIG, o=zeros(B, dtype=torch.int32), B=B),
+     empty=("o",))
 case(overflow_not_taken, 1, dict(x=f32(64), o=zeros(B), big=1 << 30, n=9, B=B), empty=("o",))
 case(unsigned_offsets, 1, dict(x=f32(64), o=zeros(B), far=3000000000, B=B), empty=("o",))
 case(unsigned_below_zero, 1, dict(x=f32(64), o=zeros(B), one=1, B=B), empty=("o",))
@@ -404,7 +409,8 @@ case(asserts_on_programs, 4, dict(o=zeros(4), limit=3), empty=("o",))
 case(softmax, 5, dict(x=f32(5, 13), o=zeros(5, 13), n=13, B=B), empty=("o",))
 case(layer_norm, 5, dict(x=f32(5, 13), w=f32(13), b=f32(13), o=zeros(5, 13), n=13, B=B), empty=("o",))
 case(matmul_grouped, 9, dict(a=f32(40, 33), b=f32(33, 37), c=zeros(40, 37), M=40, N=37, K=33, B=16, G=2), empty=("c",))
-case(matmul_persistent, 4, dict(a=f32(40, 33), b=f32(33, 37), c=zeros(40, 37), M=40, N=37, K=33, B=16, P=4), empty=("c",))
+case(matmul_persistent, 4, dict(a=f32(40, 33), b=f32(33, 37), c=zeros(40, 37), M=40, N=37, K=33, B=16, P=4),
+     empty=("c",))
 case(embedding, 6, dict(table=f32(10, 16), idx=i32(0, 9, 9, 3, 1, 0), o=zeros(6, 16), n=6, D=16), empty=("o",))
 case(cumulative_sum, 1, dict(x=f32(50), o=zeros(50), n=50, B=B), empty=("o",))
 case(rotary, 4, dict(x=f32(4, 32), o=zeros(4, 32), cos=f32(16), sin=f32(16), H=16), empty=("o",))

@@ -1,0 +1,209 @@
+"""What host code can tell a trace by: each fact of the process is another in the second trace, or in
+both what an ordinary process shows, or refused.
+
+Both traces run here as the zygote's jobs do, forked from one warm process, without a sandbox. A
+candidate evaluates the expressions below in its forward."""
+import builtins
+import ctypes
+import gc
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
+sys.path.insert(0, os.path.join(ROOT, "worker"))
+sys.argv = ["zygote.py", "tracer", os.path.join(BUILD, "libhone_sandbox.so")]
+import zygote
+
+zygote.Sandbox(sys.argv[2])      # before torch, as the zygote does
+import tracer
+import tracer_driver
+import tracer_plain
+import tracer_record
+import tracer_state
+
+OTHER = [
+    'os.getpid()',
+    'os.getppid()',
+    'os.getpgrp()',
+    'os.getpgid(0)',
+    'os.getsid(0)',
+    'threading.get_native_id()',
+    'threading.main_thread().native_id',
+    'threading.get_ident()',
+    'threading.main_thread().ident',
+    'multiprocessing.current_process().pid',
+    'os.cpu_count()',
+    'len(os.sched_getaffinity(0))',
+    'os.getloadavg()',
+    'torch.get_num_threads()',
+    'resource.getrlimit(resource.RLIMIT_NOFILE)',
+    'time.time() // 1000',
+    'time.monotonic() // 1000',
+    'time.time_ns() // 10**12',
+    'time.strftime("%Y-%m-%d")',
+    'time.gmtime()[:3]',
+    'datetime.date.today()',
+    'datetime.datetime.now().date()',
+    'hash("abc")',
+    'not hash("abc") & 1',
+    'hash(b"abc")',
+    'hash(torch.float32)',
+    'hash(("a", 1))',
+    'id(torch) >> 4',
+    '(id(os) >> 7) & 1',
+    'gc.isenabled()',
+    'sys.argv',
+    'sys.orig_argv',
+    'sys.path',
+    'os.getcwd()',
+    'os.environ["HOME"]',
+    'os.environ["USER"]',
+    'os.uname()',
+    'platform.uname()[1:3]',
+    '"tracer" in sys.modules',
+    '"zygote" in sys.modules',
+    'len(sys.modules)',
+    'sys.modules["__main__"]',
+    'random.random()',
+    'numpy.random.rand()',
+    'socket.gethostname()',
+    'torch.cuda.memory_allocated()',
+    'torch.cuda.memory_stats()',
+    'type(x) is torch.Tensor',
+    'x.data_ptr() >> 9',
+    'x.untyped_storage().device',
+    'KERNEL.n_regs',
+    'KERNEL.hash',
+    'KERNEL.asm.keys()',
+    'torch.cuda.Event().elapsed_time(torch.cuda.Event())',
+]
+ELSEWHERE = {
+    'triton.compile.__name__': 'compile',
+    'triton.compile.__module__': 'triton.compiler.compiler',
+    "'worker' in triton.compile.__code__.co_filename": False,
+    'triton.testing.do_bench.__name__': 'do_bench',
+    'torch.cuda.synchronize.__module__': 'torch.cuda',
+    'torch.cuda.current_stream().__class__.__module__': 'torch.cuda.streams',
+    'type(triton.runtime.driver.active).__name__': 'CudaDriver',
+    'triton.runtime.driver.active.utils.__module__': 'triton.backends.nvidia.driver',
+    'triton.runtime.autotuner.Autotuner.run.__module__': 'triton.runtime.autotuner',
+    'KERNEL.__class__.__name__': 'CompiledKernel',
+    'hash(7)': 7,
+    'hash((1, 2.5))': hash((1, 2.5)),
+    'torch._C._len_torch_dispatch_stack()': 0,
+    'torch.utils._python_dispatch._get_current_dispatch_mode()': None,
+    'torch._C._only_lift_cpu_tensors()': False,
+    'torch.backends.cudnn.enabled': True,
+    'torch.cuda.initial_seed() >= 0': True,
+    "torch.empty(2, device='cpu').pin_memory().numel()": 2,
+}
+REFUSED = [
+    "open('/proc/self/status')",
+    "open('/etc/hostname')",
+    "os.listdir('/')",
+    "os.path.exists('/dev/nvidia0')",
+    "pathlib.Path('/proc/uptime').exists()",
+    "os.access('/root', 4)",
+    'os.stat(0)',
+    'socket.socket()',
+    "subprocess.run(['true'])",
+    'os.kill(os.getpid(), 0)',
+    'threading.Thread(target=int).start()',
+    'ctypes.CDLL(None)',
+    'gc.get_objects()',
+    'sys._current_frames()',
+    'sys._getframe(0)',
+    'inspect.stack()',
+    'inspect.currentframe().f_back',
+]
+ALLOWED = [
+    'open(torch.__file__).close()',
+    'os.path.exists(torch.__file__)',
+    'time.perf_counter()',
+    "os.environ.get('X')",
+    'inspect.getsource(ModelNew)',
+    "hash('x')",
+    'id(x)',
+    'sys.version',
+]
+SOURCE = """import ctypes, datetime, gc, inspect, multiprocessing, numpy, os, pathlib, platform
+import random, resource, socket, subprocess, sys, threading, time
+import torch
+import triton
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        if not DONE:
+            for e in EXPRESSIONS:
+                try:
+                    value = repr(eval(compile(e, 'candidate.py', 'eval'), globals(), {'x': x}))
+                except Exception as error:
+                    value = 'raised ' + type(error).__name__
+                DONE[e] = (value, FAULT())
+        return x
+"""
+X = {"tensor": {"dtype": "float32", "shape": [16, 1024], "stride": [1024, 1]}}
+JOB = {"source": SOURCE, "class": "ModelNew", "init_seed": 42, "init_args": [], "state": {}, "inputs": [X],
+       "input_kwargs": {}, "draws": []}
+
+
+def run(is_plain):
+    """{expression: (what it gave, the fault it left)} in a process of its own."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            gc.disable()
+            record = tracer_record.Recorder()
+
+            def fault():
+                found, record.fault = record.fault, None
+                return found and str(found[0].text)
+            builtins.DONE, builtins.FAULT, builtins.EXPRESSIONS = {}, fault, OTHER + list(ELSEWHERE) + REFUSED + ALLOWED
+            write = os.write
+            tracer_plain.install(77) if is_plain else tracer_state.install_clocks()
+            builtins.KERNEL = tracer_driver.TracedKernel.__new__(tracer_driver.TracedKernel)
+            builtins.KERNEL.asm = dict(tracer_driver.ASM_MORE, ttir="")
+            try:
+                tracer.trace(dict(JOB, plain=77) if is_plain else JOB, record, lambda name: None)
+            except BaseException as error:
+                builtins.DONE.setdefault("fault", (repr(error), None))
+            data = json.dumps(builtins.DONE).encode()
+            while data:
+                data = data[write(w, data):]
+        finally:
+            os._exit(0)
+    os.close(w)
+    with os.fdopen(r, "rb") as f:
+        data = f.read()
+    os.waitpid(pid, 0)
+    return json.loads(data or b"{}")
+
+
+count = 0
+
+
+def check(ok, name):
+    global count
+    count += 1
+    print(f"{'ok' if ok else 'not ok'} {count} - {name}", flush=True)
+
+
+tracer.warm()
+first, second = run(False), run(True)
+for e in OTHER:
+    was = first.get(e, ["nothing"])[0]
+    check(e in first and e in second and was != second[e][0], f"{e} is another: {was[:60]}")
+for e, value in ELSEWHERE.items():
+    for found in (first, second):
+        said = found.get(e, ["nothing"])[0]
+        check(said == repr(value), f"{e} is as elsewhere: {said[:60]}")
+for e in REFUSED:
+    check(second.get(e, (0, None))[1] is not None, f"{e} is refused: {second.get(e)}")
+for e in ALLOWED:
+    value, fault = second.get(e, ("raised", None))
+    check(fault is None and not value.startswith("raised"), f"{e} is allowed: {value} {fault}")
+print(f"1..{count}")
