@@ -63,7 +63,8 @@ def bars(folder, out, arms):
             value = greedy(path(arm, seed))
             x, y = LEFT + k * wide + 15 + i * step, BOTTOM - (BOTTOM - TOP) * value
             text.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{step - 6:.1f}" height="{BOTTOM - y:.1f}" '
-                        f'fill="{BARS[arm][0]}"/><text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" text-anchor="middle">{value:.3f}</text>')
+                        f'fill="{BARS[arm][0]}"/><text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" '
+                        f'text-anchor="middle">{value:.3f}</text>')
             print(f"{arm} {seed}: {value:.3f}")
         middle = LEFT + (k + 0.5) * wide
         text.append(f'<text x="{middle:.1f}" y="{BOTTOM + 18}" text-anchor="middle">seed {seed}</text>')
