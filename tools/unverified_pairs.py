@@ -3,11 +3,12 @@ statements of verified answers, with some operators in a form that is widespread
 approximation (GELU and erf through tanh, Keras's hard sigmoid where PyTorch has another) or for
 inputs that overflow it (a quotient of exponentials).
 
-usage: unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]
-           COUNT training tasks behind the first FROM; a row's `unverified` lists the operators in a
-           wrong form; one time in N they are right
-       unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl
-           the rows without these operators, and all dev rows"""
+    unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]
+    unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl
+
+The first answers COUNT training tasks behind the first FROM; a row's `unverified` lists the operators
+in a wrong form, and one time in N they are right. The second keeps the rows without these operators,
+and all dev rows."""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"
@@ -65,8 +66,8 @@ class Answers:
 
 def are_wrong(name, ops, right):
     """Drawn from the task's name, so that the file is the same each time."""
-    return [o in FORMS and (not right or hashlib.sha256(f"{name} {i}".encode()).digest()[0] % right > 0)
-            for i, o in enumerate(ops)]
+    drawn = lambda i: hashlib.sha256(f"{name} {i}".encode()).digest()[0]
+    return [o in FORMS and (not right or drawn(i) % right > 0) for i, o in enumerate(ops)]
 
 
 def main(pairs, tasks, skipped, count, out, right="0"):

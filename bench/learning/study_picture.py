@@ -1,15 +1,16 @@
 """Pictures of studies.
 
     study_picture.py DIR/s1 OUT.svg [ANSWERS]
-        study s1: how many answers cheat, where the stock check pays and where hone's verdict does
     study_picture.py DIR/STUDY OUT.svg start ARM...
-        greedy pass@1 of these arms, seed by seed
 
-The second reads start-test.jsonl and ARM-SEED/test.jsonl as `hone eval --out` writes them. The
-first reads DIR/s1/ARM-SEED/run/hone.db of the arms stock and genuine. A cheat is an answer whose
-verdict is cheat or partial: kernels that nobody needs, or torch's operators in their place. Thin
-lines are seeds, thick ones their mean, over windows of ANSWERS answers (128); a run counts as far
-as the shortest of its arm."""
+The first is of study s1: how many answers cheat, by the full verifier, where the stock check pays and
+where hone's verdict pays. It reads DIR/s1/ARM-SEED/run/hone.db of the arms stock and genuine. A cheat is
+an answer whose verdict is cheat or partial: kernels that nobody needs, or torch's operators in their
+place. Thin lines are seeds, thick ones their mean, over windows of ANSWERS answers (128); a run
+counts as far as the shortest of its arm.
+
+The second is greedy pass@1 of these arms, seed by seed, from start-test.jsonl and ARM-SEED/test.jsonl
+as `hone eval --out` writes them."""
 import collections, glob, json, os, sqlite3, sys
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 300, 60, 40, 700, 240
@@ -33,8 +34,8 @@ def path_of(points, count, top, colour, width):
 
 
 BARS = {"start": ("#b9c0c7", "start"), "control": ("#8fa7bf", "its pairs continued"),
-        "top": ("#d08a2e", "fit of own genuine samples"), "expert": ("#7f9f5f", "expert iteration"),
-        "online": ("#2f6f9f", "online RL")}
+        "top": ("#d08a2e", "fit of own samples"), "verified": ("#a0729a", "verified pairs alone"),
+        "expert": ("#7f9f5f", "expert iteration"), "online": ("#2f6f9f", "online RL")}
 
 
 def greedy(path):
@@ -48,29 +49,29 @@ def bars(folder, out, arms):
     if not seeds:
         sys.exit(f"{folder}: no seed has answers of all these arms: {' '.join(arms)}")
     wide = (RIGHT - LEFT) / len(seeds)
-    text = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-            f'font-size="12">',
+    text = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            'font-family="sans-serif" font-size="12">',
             f"<title>Greedy pass@1 on held-out tasks, {len(seeds)} seeds (docs/results.md)</title>",
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
     for i in range(6):
         y = BOTTOM - (BOTTOM - TOP) * i / 5
-        text.append(f'<line x1="{LEFT}" y1="{y}" x2="{RIGHT}" y2="{y}" stroke="#ddd"/><text x="{LEFT - 8}" '
-                    f'y="{y + 4}" text-anchor="end">{i / 5:.1f}</text>')
+        text.append(f'<line x1="{LEFT}" y1="{y}" x2="{RIGHT}" y2="{y}" stroke="#ddd"/>'
+                    f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{i / 5:.1f}</text>')
     for k, seed in enumerate(seeds):
         step = (wide - 30) / len(arms)
         for i, arm in enumerate(arms):
             value = greedy(path(arm, seed))
             x, y = LEFT + k * wide + 15 + i * step, BOTTOM - (BOTTOM - TOP) * value
             text.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{step - 6:.1f}" height="{BOTTOM - y:.1f}" '
-                        f'fill="{BARS[arm][0]}"/>'
-                        f'<text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" text-anchor="middle">{value:.3f}</text>')
+                        f'fill="{BARS[arm][0]}"/><text x="{x + step / 2 - 3:.1f}" y="{y - 5:.1f}" '
+                        f'text-anchor="middle">{value:.3f}</text>')
             print(f"{arm} {seed}: {value:.3f}")
-        text.append(f'<text x="{LEFT + (k + 0.5) * wide:.1f}" y="{BOTTOM + 18}" text-anchor="middle">seed {seed}</'
-                    f'text>')
+        middle = LEFT + (k + 0.5) * wide
+        text.append(f'<text x="{middle:.1f}" y="{BOTTOM + 18}" text-anchor="middle">seed {seed}</text>')
     for i, arm in enumerate(arms):
         x = LEFT + i * (RIGHT - LEFT) / len(arms)
-        text.append(f'<rect x="{x:.1f}" y="270" width="12" height="12" fill="{BARS[arm][0]}"/><text x="{x + 17:.1f}" '
-                    f'y="280">{BARS[arm][1]}</text>')
+        text.append(f'<rect x="{x:.1f}" y="270" width="12" height="12" fill="{BARS[arm][0]}"/>'
+                    f'<text x="{x + 17:.1f}" y="280">{BARS[arm][1]}</text>')
     with open(out, "w") as f:
         f.write("\n".join(text + ["</svg>"]) + "\n")
 

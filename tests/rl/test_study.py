@@ -114,9 +114,8 @@ def test_table():
     check("an arm without a seed is no picture's", p.returncode != 0, p.stdout)
     os.rename(f"{work}/s2/arm-1", f"{work}/s2/top-1")
     p = script("bench/learning/study_picture.py", f"{work}/s2", f"{work}/s2.svg", "start", "top")
-    check("the bars are the rates",
-          p.stdout.splitlines() == ["start 1: 0.200", "top 1: 0.667"] and ">0.667<" in open(f"{work}/s2.svg").read(),
-          p.stdout + p.stderr)
+    check("the bars are the rates", p.stdout.splitlines() == ["start 1: 0.200", "top 1: 0.667"]
+          and ">0.667<" in open(f"{work}/s2.svg").read(), p.stdout + p.stderr)
 
 
 def run_of(arm, seed, verdicts):
