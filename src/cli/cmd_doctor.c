@@ -275,8 +275,8 @@ static void add_engine(struct report *r, int device, int driver)
 		char number[80];
 		driver_number(number, sizeof number);
 		add(r, "gpu engine", STATE_NOTE, "install " DRIVER_NEEDED,
-			"the driver%s%s serves CUDA %d.%d; --device %s needs one that serves CUDA %d.%d", *number ? " " : "", number,
-			driver / 1000, driver % 1000 / 10, name, DRIVER_CUDA / 1000, DRIVER_CUDA % 1000 / 10);
+			"the driver%s%s serves CUDA %d.%d; --device %s needs one that serves CUDA %d.%d", *number ? " " : "",
+			number, driver / 1000, driver % 1000 / 10, name, DRIVER_CUDA / 1000, DRIVER_CUDA % 1000 / 10);
 		return;
 	}
 	if (ops_open(name, &(struct ops_options){0}, &ops, &err)) add(r, "gpu engine", STATE_NOTE, NULL, "%s", err.text);

@@ -51,7 +51,10 @@ int policy_describe(const struct policy_options *o, struct ops *out, size_t *roo
 
 const char *policy_room_name(const struct policy_options *o, const struct ops *ops)
 {
-	return o->memory ? "--memory allows" : o->cuda_card ? "the card has" : ops->host_memory ? "this machine has" : "the device has";
+	return o->memory       ? "--memory allows"
+		: o->cuda_card     ? "the card has"
+		: ops->host_memory ? "this machine has"
+						   : "the device has";
 }
 
 int policy_rank(const struct policy_options *o)

@@ -10,7 +10,8 @@
 #define BLOCK_THREADS_MAX 1024
 #define CLUSTER_MAX 16              /* with the attribute that Triton's launcher sets */
 #define REGISTER_GRANULE 256        /* registers are given to warps in such portions */
-#define SHARED_RESERVED 1024        /* of each block, by the system; a multiprocessor has as much beyond a block's most */
+/* Of each block, by the system; a multiprocessor has as much beyond a block's most. */
+#define SHARED_RESERVED 1024
 #define WARP 32
 
 /* Blocks of a kernel that fit on one multiprocessor. */

@@ -29,7 +29,4 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) { return memset(uuid, 7,
 int nvmlInit_v2(void);
 int nvmlInit_v2(void) { return 0; }
 int nvmlSystemGetDriverVersion(char *version, unsigned len);
-int nvmlSystemGetDriverVersion(char *version, unsigned len)
-{
-	return snprintf(version, len, "550.54.15"), 0;
-}
+int nvmlSystemGetDriverVersion(char *version, unsigned len) { return snprintf(version, len, "550.54.15"), 0; }

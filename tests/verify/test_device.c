@@ -76,9 +76,11 @@ static void test_card_of_a_device(void **state)
 	struct err err = {0};
 	assert_int_equal(setup_gpu("H100", &h200, &gpu, &err), 0);
 	assert_true(gpu.memory_bytes < (int64_t)86 << 30);
-	/* A newer device stands for an older card, by that card's limits; not the other way round, nor for Hopper's own code. */
+	/* A newer device stands for an older card, by that card's limits; not the other way round, nor for Hopper's own
+	 * code. */
 	assert_int_equal(setup_gpu("a100", &h200, &gpu, &err), 0);
-	assert_true(gpu.capability == 80 && gpu.shared_bytes == 166912 && gpu.sms == 108 && gpu.memory_bytes < (int64_t)80 << 30);
+	assert_true(
+		gpu.capability == 80 && gpu.shared_bytes == 166912 && gpu.sms == 108 && gpu.memory_bytes < (int64_t)80 << 30);
 	assert_int_equal(setup_gpu("rtx4090", &h200, &gpu, &err), 0);
 	assert_true(gpu.capability == 89 && gpu.shared_bytes == 101376 && gpu.memory_bytes < (int64_t)24 << 30);
 	struct runner_device a100 = h200, next = h200;
