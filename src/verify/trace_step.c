@@ -70,7 +70,6 @@ static json_t *job_json(const struct grading *g)
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "stays", json_true());
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
-	json_object_set_new(job, "kernels", rebuild_known_kernels(g));
 	return job;
 }
 

@@ -190,11 +190,9 @@ int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
 /* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
 int line_of_kernel(const struct tape *t, int kernel);
 /* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
- * text's first `until` lines (0: on all); the kernels that are known for how this text begins, as a list of
- * [recipe, IR]. */
+ * text's first `until` lines (0: on all). */
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
 void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
-json_t *rebuild_known_kernels(const struct grading *g);
 /* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock may be without a tape. */
 void kernelbench_step(struct grading *g, struct trace *stock);
 /* The part of it that a reason alone decides. */
