@@ -38,20 +38,13 @@ void rebuild_cache_free(struct rebuild_cache *c)
 	free(c);
 }
 
-static struct sha256_hex who_of(const struct grading *g)
-{
-	char arch[16];
-	snprintf(arch, sizeof arch, "%d", g->s->gpu.capability);
-	struct slice parts[] = {{arch, strlen(arch)}, {g->s->versions, strlen(g->s->versions)}};
-	return hash_parts(parts, ARRAY_LEN(parts));
-}
-
 /* What a kernel's rightness depends on beside the text: what the tape claims, and who checks it. */
 static struct sha256_hex claim_of(const struct grading *g, const struct tape_kernel *k)
 {
-	struct sha256_hex who = who_of(g);
-	struct slice parts[] = {{who.text, strlen(who.text)}, {k->hash.text, strlen(k->hash.text)},
-		{k->name, strlen(k->name)}, {k->source, strlen(k->source)}};
+	char arch[16];
+	snprintf(arch, sizeof arch, "%d", g->s->gpu.capability);
+	struct slice parts[] = {{arch, strlen(arch)}, {k->hash.text, strlen(k->hash.text)}, {k->name, strlen(k->name)},
+		{k->source, strlen(k->source)}, {g->s->versions, strlen(g->s->versions)}};
 	return hash_parts(parts, ARRAY_LEN(parts));
 }
 
