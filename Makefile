@@ -64,7 +64,7 @@ define test_rules
 $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
-	$(Q)$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(1)) -Wl,--end-group $(LDLIBS) -lcmocka -o $$@
+	$(Q)$(CC) $$(LDFLAGS) $$< -Wl,--start-group $(call libs,$(1)) -Wl,--end-group $(LDLIBS) -lcmocka -o $$@
 endef
 $(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
 
@@ -80,7 +80,7 @@ define bench_rules
 $(BUILD)/bench/$(1)/%: $(BUILD)/obj/bench/$(1)/%.o $(call libs,$(BENCH_ROOM_$(1)))
 	@mkdir -p $$(@D)
 	$$(call say,LD,$$@)
-	$(Q)$(CC) $(LDFLAGS) $$< -Wl,--start-group $(call libs,$(BENCH_ROOM_$(1))) -Wl,--end-group $(LDLIBS) -o $$@
+	$(Q)$(CC) $$(LDFLAGS) $$< -Wl,--start-group $(call libs,$(BENCH_ROOM_$(1))) -Wl,--end-group $(LDLIBS) -o $$@
 endef
 $(foreach s,cost gpu verify vm,$(eval $(call bench_rules,$(s))))
 

@@ -21,7 +21,8 @@ def done():
 
 
 def run(*args, expect=None):
-    """The finished process. An exit status other than expect is shown; the checks that follow judge it."""
+    """The finished process. An exit status other than expect is shown; the checks that follow judge
+    it."""
     args = [str(a) for a in args]
     p = subprocess.run(args, capture_output=True, text=True, timeout=300)
     if expect not in (None, p.returncode):
@@ -39,8 +40,8 @@ def work_folder(name):
 
 
 def tiny_policy():
-    """Folder of a policy that knows three tasks by heart (tests/rl/tiny_policy.sh); None and a failed
-    check when it could not be made."""
+    """Folder of a policy that knows three tasks by heart (tests/rl/tiny_policy.sh); None and a
+    failed check when it could not be made."""
     p = run("bash", "-c", ". tests/rl/tiny_policy.sh; tiny_policy")
     if p.returncode:
         check("the policy is made", False, p.stderr)

@@ -37,5 +37,11 @@ cuda-cards: ## build/cards/libhone_cuda.so: compute_80's code for a Hopper GPU, 
 	$(Q)$(MAKE) BUILD=build/cards CUDA_ARCH='-gencode arch=compute_80,code=sm_90' build/cards/libhone_cuda.so
 
 .PHONY: test-cards
-test-cards: setup cuda-cards $(BUILD)/libhone_cuda.so $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages*.c tests/ops/test_invariance.c tests/ops/test_follows.c)) ## the paths for an A100 and an RTX 4090, on a Hopper GPU that is held to them
+CARDS_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages*.c tests/ops/test_invariance.c tests/ops/test_follows.c tests/gpu/parity.c tests/gpu/corpus.c))
+test-cards: setup programs cuda-cards $(BUILD)/libhone_cuda.so $(CARDS_TESTS) ## the paths for an A100 and an RTX 4090, on a Hopper GPU that is held to them
 	BUILD=$(BUILD) tests/gpu/test_cards.sh
+
+.PHONY: sanitize-stages
+STAGE_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages_*.c))
+sanitize-stages: setup $(BUILD)/libhone_cuda.so $(STAGE_TESTS) ## all cases of the stage tests under compute-sanitizer's four tools (of the CUDA toolkit, in PATH)
+	$(VENV)/bin/python tests/gpu/sanitize.py $(STAGE_TESTS)

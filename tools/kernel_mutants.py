@@ -15,14 +15,14 @@ with the same launches, changes nothing. So does one that has an entry in
 tests/mutants/equivalent.json, which says why no input tells it from the original and how many
 people have read that. One that `hone prove` proves to be the reference over the real numbers
 changes nothing at the task's own sizes; other sizes, rounding and the order of accesses are no part
-of that, so changed dtypes and atomics are not asked about, and both percentages are printed, with proofs counted and
-without. The rest is printed: each is a hole in the verifier. Beside hone's verdict stands that of
-KernelBench's own check on the same mutant (torch.allclose on stock inputs, under the first of its
-five seeds), where the vm could run the mutant up to its outputs.
+of that, so changed dtypes and atomics are not asked about, and both percentages are printed, with
+proofs counted and without. The rest is printed: each is a hole in the verifier. Beside hone's
+verdict stands that of KernelBench's own check on the same mutant (torch.allclose on stock inputs,
+under the first of its five seeds), where the vm could run the mutant up to its outputs.
 
 usage: build/venv/bin/python tools/kernel_mutants.py [--count 1500] [--seed 1] [--out build/mutants]
            [--threads 2] [--cases a,b] [--again] [--table]
-       build/venv/bin/python tools/kernel_mutants.py --show N [--seed 1]       prints mutant N as a diff
+       build/venv/bin/python tools/kernel_mutants.py --show N [--seed 1]   prints mutant N as a diff
 --again judges the survivors of a run anew, under another seed of hidden inputs too with --hidden;
 --table prints the table of what a run has found so far.
 """

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Writes verified pairs of all rungs of the ladder: tasks of seed 1, one answer each (the best choice for the task's sizes), in parts of 250 tasks, so that
-# a run that was stopped goes on where it was. Parts of a rung are drawn with different seeds; what the verifier does not call genuine is left out.
+# Writes verified pairs of all rungs of the ladder: tasks of seed 1, one answer each (the best choice for the task's sizes), in parts, so that a run that
+# was stopped goes on where it was. Parts of a rung are drawn with different seeds; what the verifier does not call genuine is left out.
 #
-# usage: tools/ladder_pairs.sh [--out FILE] [--each N] [--dir DIR] [--jobs J] [-- OPTIONS OF hone pairs synth]
+# usage: tools/ladder_pairs.sh [--out FILE] [--each N] [--part P] [--dir DIR] [--jobs J] [-- OPTIONS OF hone pairs synth]
 #   FILE  ladder-pairs.jsonl.gz     N  tasks a rung (4100: 20,500 answers, of which 20,000 and more are to be admitted)     DIR  where parts lie
+#   P     tasks of a part (250; another number is another set of tasks)
 #   J     parts at once, each with its share of the cores (half the cores): a part begins with seconds on one core
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,9 +12,9 @@ cores=$(nproc)
 hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} out=ladder-pairs.jsonl.gz each=4100 dir=build/ladder part=250 jobs=$(((cores + 1) / 2))
 while [ $# -gt 0 ]; do
 	case $1 in
-	--out) out=$2 ;; --each) each=$2 ;; --dir) dir=$2 ;; --jobs) jobs=$2 ;;
+	--out) out=$2 ;; --each) each=$2 ;; --dir) dir=$2 ;; --jobs) jobs=$2 ;; --part) part=$2 ;;
 	--) shift; break ;;
-	*) sed -n '5,7s/^# //p' "$0" >&2; exit 2 ;;
+	*) sed -n '5,8s/^# //p' "$0" >&2; exit 2 ;;
 	esac
 	shift 2
 done

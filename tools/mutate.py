@@ -222,8 +222,8 @@ def stripped(path):
 
 
 class Tests:
-    """What is known of each test: how long it takes and whether it passes without an edit. Kept in
-    a file."""
+    """What is known of each test: how long it took when it last passed, and whether it passes
+    without an edit. Kept in a file."""
     def __init__(self, path, tree, without):
         self.path, self.lock = path, threading.Lock()
         known = json.load(open(path)) if os.path.exists(path) else {}
@@ -232,7 +232,7 @@ class Tests:
             name, ending = os.path.splitext(os.path.relpath(file, f"{tree.path}/tests"))
             if ending in (".c", ".sh", ".py"):
                 name += "" if ending == ".c" else ending
-                self.known[name] = known.get(name, dict(seconds=5 if ending == ".c" else 30, sound=None))
+                self.known[name] = known.get(name, dict(seconds=20 if ending == ".c" else 60, sound=None))
                 if any(fnmatch.fnmatch(name, g) for g in without):
                     self.known[name] = dict(self.known[name], sound=False)
 
@@ -328,8 +328,10 @@ class Judge:
                 if tree.build(self.jobs, self.tests.targets(name))[0] != 0:
                     return "no mutant", "does not compile"
                 limit = self.tests.limit(name)
+                start = time.monotonic()
                 passes, why = self.passes(tree, name, min(left, limit))
                 if passes:
+                    self.tests.note(name, seconds=round(time.monotonic() - start, 1))
                     passed.append(name)
                     continue
                 if passes is None and left < limit:

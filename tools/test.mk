@@ -25,7 +25,7 @@ arrows: ## check the #include lines against src/rooms.mk
 format: ## write the C sources in the form of .clang-format
 	@tools/format.sh
 
-format-check: ## name the C sources that are not, and lines of Python over 120 columns
+format-check: ## name the C sources that are not, and lines of Python that are too wide
 	@tools/format.sh --check
 
 help: ## list the targets

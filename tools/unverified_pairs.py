@@ -6,9 +6,9 @@ inputs that overflow it (a quotient of exponentials).
     unverified_pairs.py PAIRS.jsonl[.gz] TASKS.jsonl[.gz] FROM COUNT OUT.jsonl [N]
     unverified_pairs.py others PAIRS.jsonl[.gz] OUT.jsonl
 
-The first answers COUNT training tasks behind the first FROM; a row's `unverified` lists the operators
-in a wrong form, and one time in N they are right. The second keeps the rows without these operators,
-and all dev rows."""
+The first answers COUNT training tasks behind the first FROM; a row's `unverified` lists the
+operators in a wrong form, and one time in N they are right. The second keeps the rows without these
+operators, and all dev rows."""
 import gzip, hashlib, json, sys
 
 IMPORT = "from triton.language.extra import libdevice\n"

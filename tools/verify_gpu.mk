@@ -1,5 +1,5 @@
-# Tests on a GPU. bundle-gpu puts programs, workers and fixtures into one folder that runs on a machine with a GPU, Python, PyTorch and Triton, and (This file comes after tree_sitter.mk, as verify.mk does.)
-# nothing of this tree's set-up; test-gpu makes it and runs it here.
+# Tests on a GPU. bundle-gpu puts programs, workers and fixtures into one folder that runs on a machine with a GPU, Python, PyTorch and Triton, and
+# nothing of this tree's set-up; test-gpu makes it and runs it here. (This file comes after tree_sitter.mk, as verify.mk does.)
 GPU_BUNDLE ?= build/gpu
 
 GPU_PROGRAMS := clocks corpus faults moves
@@ -19,10 +19,13 @@ PARITY_DEVICE ?= cuda
 test-parity: setup $(BUILD)/tests/gpu/parity ## logits, loss, gradients and 10 steps against transformers and peft (PARITY_DEVICE=check for bf16 without a GPU)
 	$(VENV)/bin/python tests/gpu/parity.py $(BUILD)/tests/gpu/parity --device $(PARITY_DEVICE)
 
+# The engine's part lies in a folder of its own: programs that end in what the device answers, the backend, and the small model that they load.
+GPU_ENGINE := tests/gpu/parity $(patsubst %.c,%,$(wildcard tests/ops/test_stages_*.c)) tests/infer/test_generate tests/rl/test_plan tests/train/test_resume
+
 .PHONY: bundle-gpu test-gpu
 bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
 	@$(MAKE) --no-print-directory STATIC=1 BUILD=build/static build/static/hone build/static/hone-runner build/static/libhone_sandbox.so \
-		$(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS))
+		$(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS)) $(patsubst %,build/static/%,$(GPU_ENGINE)) $(if $(NVCC),build/static/libhone_cuda.so)
 	@rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)/tests
 	@cp build/static/hone build/static/hone-runner build/static/libhone_sandbox.so $(patsubst %,build/static/tests/gpu/%,$(GPU_PROGRAMS)) \
 		$(GPU_BUNDLE)/
@@ -30,10 +33,16 @@ bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
 	@$(VENV)/bin/python tests/gpu/make_fixtures.py $(GPU_BUNDLE)/fixtures
 	@cp -r worker $(GPU_BUNDLE)/ && rm -rf $(GPU_BUNDLE)/worker/__pycache__
 	@cp -r tests/known_good tests/exploits tests/gpu $(GPU_BUNDLE)/tests/
+	@mkdir -p $(GPU_BUNDLE)/engine
+	@cp $(patsubst %,build/static/%,$(GPU_ENGINE)) $(if $(NVCC),build/static/libhone_cuda.so) $(GPU_BUNDLE)/engine/
+	@cp -L "$$(ldd build/static/tests/rl/test_plan | awk '/libcmocka/ {print $$3}')" $(GPU_BUNDLE)/engine/
+	@strip $(GPU_BUNDLE)/engine/*
+	@build/venv/bin/python tests/ref/infer_oracle.py $(GPU_BUNDLE)/engine/ref/infer 2>/dev/null
 	@echo "$(GPU_BUNDLE): $$(du -sh $(GPU_BUNDLE) | cut -f1)"
 
-test-gpu: bundle-gpu ## the tests on this machine's GPU; no GPU is a failure
-	@HONE_GPU_TESTS=1 $(GPU_BUNDLE)/tests/gpu/test_gpu.sh
+test-gpu: bundle-gpu ## the tests on this machine's GPU, the engine's and the verifier's; no GPU is a failure
+	@HONE_GPU_TESTS=1 HONE_PYTHON=$(GPU_PYTHON) $(GPU_BUNDLE)/tests/gpu/test_engine.sh $(CURDIR)/build/gpu-logs; status=$$?; \
+		HONE_GPU_TESTS=1 $(GPU_BUNDLE)/tests/gpu/test_gpu.sh && exit $$status
 
 .PHONY: sanitize-gpu
 sanitize-gpu: bundle-gpu ## the CUDA launcher's own kernels under compute-sanitizer (of the CUDA toolkit, in PATH)

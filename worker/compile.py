@@ -1,5 +1,5 @@
-"""compile: Triton IR to machine code for the card of the job, without a GPU (docs/worker-protocol.md,
-"compile").
+"""compile: Triton IR to machine code for the card of the job, without a GPU
+(docs/worker-protocol.md, "compile").
 
 The job's process runs Triton's own stages (TTGIR, LLVM IR, PTX) and then ptxas: the only program
 that any worker may start. The IR is the candidate's, so the process is sandboxed like a tracer's;
@@ -83,7 +83,8 @@ def run(job, sock):
 
 
 def serve_recipes(job, sock):
-    """One candidate's kernels: those of the stock sizes, then, in the same process, what other sizes add."""
+    """One candidate's kernels: those of the stock sizes, then, in the same process, what other
+    sizes add."""
     source, recipes = rebuild.prepare(job["source"]), job["recipes"]
     while True:
         wire.send(sock, {"kernels": rebuild.rebuild_all(source, recipes, job["arch"])})
@@ -110,12 +111,14 @@ def ptx_words(job):
 
 
 def argument_types(module):
-    """Types of the IR function's arguments, as the IR writes them: the launcher packs parameters by them."""
+    """Types of the IR function's arguments, as the IR writes them: the launcher packs parameters by
+    them."""
     return [str(t) for t in module.get_function_signature(module.get_function(module.get_entry_func_name()))]
 
 
 def tensor_maps(metadata):
-    """How the driver has to encode each host descriptor; empty where the kernel takes base, sizes and strides."""
+    """How the driver has to encode each host descriptor; empty where the kernel takes base, sizes
+    and strides."""
     return [{"swizzle": int(m["swizzle"]), "elem_size": int(m["elem_size"]), "elem_type": int(m["elem_type"]),
              "block_size": [int(n) for n in m["block_size"]], "fp4_padded": bool(m["fp4_padded"])}
             for m in metadata.get("tensordesc_meta") or []]
@@ -245,7 +248,8 @@ WARM_TTIR = """module {
 
 
 def warm():
-    """One small compilation, and one small kernel made from its text: what forks need later is imported here."""
+    """One small compilation, and one small kernel made from its text: what forks need later is
+    imported here."""
     rebuild.install()
     rebuild.warm()
     scratch.make(may_exist=False)   # before root is dropped: what a killed start left may be root's

@@ -373,7 +373,8 @@ class Emitter:
         return made
 
     def entry(self, number, job):
-        """(what the table says of one tape, lines of the constructor, the method that is its forward)."""
+        """(what the table says of one tape, lines of the constructor, the method that is its
+        forward)."""
         drawn = self.draws(job)
         rows = [drawn[id(row)] if id(row) in drawn else self.row(row) for row in self.tape["rows"]]
         made, used = self.buffers(number)
@@ -422,8 +423,8 @@ def is_draw(line, tensors):
 
 
 def draw(t):
-    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of the
-    reference."""
+    """The reference's random draw, as it makes it: the n-th that a candidate makes is the n-th of
+    the reference."""
     if t.get("drawn") not in ("randn", "rand"):
         raise Unsupported("the task's forward draws random numbers of another distribution than randn and rand")
     return f"torch.{t['drawn']}({tuple(t['shape'])!r}, dtype=torch.{t['dtype']}, device='cuda')"

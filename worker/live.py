@@ -6,6 +6,7 @@ values, keep results, call torch. What comes of it is therefore never more than 
 nothing of time. It says two things: that a file which cannot be traced gives right results, and
 that a genuine one, run as its user will run it, gives what its tape gave. Inputs and parameters are
 one trial's bytes, as in timer.py; no expected value, clock or time is given."""
+import hashlib
 import importlib.util
 import math
 import os
@@ -13,7 +14,7 @@ import sys
 
 import torch
 
-from oracle_pack import Fault, dtype_name
+from oracle_pack import Fault, dtype_name, image as bytes_of
 from oracle_reference import DRAW_SEED, named_tensors, seed_all
 
 DTYPES = {dtype_name(torch.empty(0, dtype=d)): d
@@ -65,6 +66,15 @@ def module_of(source, folder):
     return module
 
 
+def fits(t, entry):
+    return entry is not None and list(t.shape) == entry["shape"] and dtype_name(t) == entry["dtype"]
+
+
+def digest(t):
+    """As the oracle takes it of the reference's parameters."""
+    return hashlib.sha256(bytes_of(t.detach().cpu().contiguous())).hexdigest()
+
+
 class Live:
     """The candidate with one trial's bytes in it."""
 
@@ -91,13 +101,21 @@ class Live:
         return to.copy_(values).requires_grad_(bool(spec.get("requires_grad")))
 
     def state(self, given, known):
-        """Parameters of the reference's name, shape and dtype get the trial's values; others keep the
-        candidate's own."""
+        """Parameters of the reference's name, shape and dtype get the trial's values. One of
+        another name that holds what a parameter of the reference holds under the init seed is that
+        one, as on a tape; what else there is keeps the candidate's own."""
+        tensors = dict(named_tensors(self.model))
+        taken = {name for name, t in tensors.items() if name in given and fits(t, known.get(name))}
         with torch.no_grad():
-            for name, t in named_tensors(self.model):
-                entry = known.get(name)
-                if name in given and entry and list(t.shape) == entry["shape"] and dtype_name(t) == entry["dtype"]:
-                    t.copy_(image(self.given, given[name], t.dtype, t.shape, dense_stride(t.shape)))
+            for name, t in tensors.items():
+                found = name if name in taken else None
+                if found is None:
+                    same = (n for n in given if n not in taken and fits(t, known.get(n)) and
+                            known[n].get("sha256") == digest(t))
+                    found = next(same, None)
+                if found is not None:
+                    taken.add(found)
+                    t.copy_(image(self.given, given[found], t.dtype, t.shape, dense_stride(t.shape)))
 
     def work(self):
         seed_all(DRAW_SEED)

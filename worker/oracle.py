@@ -1,5 +1,5 @@
-"""The oracle: owns one task's reference, makes the trials' inputs and parameters and computes what is
-expected, in its own sandboxed process.
+"""The oracle: owns one task's reference, makes the trials' inputs and parameters and computes what
+is expected, in its own sandboxed process.
 
 The task's source is a stranger's code too, so this process is forked and sandboxed like a tracer's;
 it never sees a candidate. Bulk data leaves in sealed memfds: `given` (inputs and parameters, which
@@ -79,7 +79,8 @@ class Variant:
         return forward(model, inputs.map(clone_tensor), draws), draws
 
     def check_plain(self, seed):
-        """Numbers among forward's outputs may not depend on data: a candidate's host code has none."""
+        """Numbers among forward's outputs may not depend on data: a candidate's host code has
+        none."""
         if (plain_outputs(self.fresh_model(), self.reference.inputs(seed))
                 != plain_outputs(self.fresh_model(), self.reference.inputs(seed + 1))):
             raise Fault("task-unsupported",
@@ -151,8 +152,8 @@ def replaced(call, tensors):
 
 
 def run_trial(variant, trial, positive, power):
-    """Everything about one trial as live tensors; None where there is nothing of its kind. Raises what
-    the reference raises."""
+    """Everything about one trial as live tensors; None where there is nothing of its kind. Raises
+    what the reference raises."""
     call = make_inputs(variant, trial, positive, power)
     if trial["distribution"] == "defaults":
         call = vary_defaults(variant, trial, call)
@@ -165,9 +166,10 @@ NOISE_RUNS = 2
 
 
 def noise_of(model, call, draws, exact, seed):
-    """For each output of the reference in fp64 how far half a unit in the last place of each input, up
-    or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements leaves
-    of its own rounding behind a division by nearly nothing is of this size, whoever computes it."""
+    """For each output of the reference in fp64 how far half a unit in the last place of each input,
+    up or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements
+    leaves of its own rounding behind a division by nearly nothing is of this size, whoever computes
+    it."""
     generator = torch.Generator().manual_seed(seed ^ 0x6E6F6973)
 
     def moved(t):
@@ -189,8 +191,8 @@ def noise_of(model, call, draws, exact, seed):
 
 
 def run_call(variant, trial, call, has_equal=False):
-    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so that
-    rounding may be all that is left of them."""
+    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so
+    that rounding may be all that is left of them."""
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])

@@ -79,7 +79,8 @@ def row_of(func, args, kwargs, out):
     elements = max([t.numel() for t in outs] + [t.numel() for t in reads])
     flops = 0 if dot else elements * WEIGHT.get(base, 1)
     form = form_of(func, args, kwargs, reads, outs)
-    # A sum over windows that overlap, or over an expanded tensor, reads elements as often as they stand in it.
+    # A sum over windows that overlap, or over an expanded tensor, reads elements as often as they
+    # stand in it.
     again = 0
     if form in SUMS and name not in JOINS:
         again = max(reads[0].numel() * reads[0].element_size() - _unique_bytes(reads[:1]), 0)
@@ -215,7 +216,8 @@ def launches(log, outputs):
     eager = [eager_of(row) for row in log.rows]
     moved, touched = 0, {}
     for launch, (_, reads, writes, *_rest) in zip(eager, log.rows):
-        # Of what it reads, the share that an earlier operator touched, and how many bytes have moved since.
+        # Of what it reads, the share that an earlier operator touched, and how many bytes have
+        # moved since.
         read = {t.untyped_storage()._cdata: _unique_bytes([t]) for t in reads if t.numel()}
         again = [key for key in read if key in touched]
         launch["warm"] = sum(read[key] for key in again) / max(sum(read.values()), 1)

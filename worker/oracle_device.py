@@ -43,8 +43,8 @@ class OneDevice(TorchFunctionMode):
 
 
 def install():
-    """What no function mode sees: torch.cuda's functions, generators, the default device and autocast
-    for CUDA. In the job's process alone."""
+    """What no function mode sees: torch.cuda's functions, generators, the default device and
+    autocast for CUDA. In the job's process alone."""
     tracer_cuda.install()
     generator, autocast = torch.Generator, torch.autocast
     torch.Generator = lambda device="cpu": generator(device="cpu")

@@ -1,5 +1,5 @@
-"""Guided trials: inputs by recipe, on which one candidate's comparisons take sides that the ordinary
-trials left out.
+"""Guided trials: inputs by recipe, on which one candidate's comparisons take sides that the
+ordinary trials left out.
 
 A recipe is {"seed", "edits": [...]}: ordinary values of two signs under that seed, changed by each
 edit in turn. Where an edit would leave what an input may be (oracle_inputs.Domain) it leaves the
@@ -95,8 +95,8 @@ def one(x, domain, index, e, generator):
 
 
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others. Where all differ,
-    as positions do, that is what the reference may rely on."""
+    """Integers take values that were seen to lie within their range, and no others. Where all
+    differ, as positions do, that is what the reference may rely on."""
     if (e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
             or torch.unique(x).numel() == x.numel()):
         return x

@@ -63,8 +63,8 @@ def normal(x, generator):
 
 
 def heavy_tail(x, generator):
-    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so that
-    fp16 squares stay finite; the largest is the last."""
+    """Student t with 3 degrees of freedom: mostly small, some values beyond 10, clipped at 50 so
+    that fp16 squares stay finite; the largest is the last."""
     chi = sum(torch.randn(x.shape, generator=generator) ** 2 for _ in range(3)) / 3
     return extreme_at((normal(x, generator) / chi.clamp_min(1e-3).sqrt()).clamp(-50, 50), -1)
 
@@ -108,8 +108,8 @@ def rows(x, generator, ties):
 
 
 def negative(x, generator, deep):
-    """All negative. Deep: in every third row so far below zero that exp of it is nothing, and spread
-    as widely, so that nothing cancels."""
+    """All negative. Deep: in every third row so far below zero that exp of it is nothing, and
+    spread as widely, so that nothing cancels."""
     v = normal(x, generator).abs()
     if not deep or x.dim() == 0 or x.numel() == 0:
         return -v - 0.05
@@ -233,7 +233,8 @@ def other_default(x, domain, generator):
 
 
 def like(x, values):
-    """values in x's dtype and strides; a tensor that overlaps itself (expanded) keeps its own values."""
+    """values in x's dtype and strides; a tensor that overlaps itself (expanded) keeps its own
+    values."""
     if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
         return x
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
@@ -242,7 +243,8 @@ def like(x, values):
 # ---- inputs that meet ----
 
 def shared(tensors, domains, generator):
-    """Inputs that one shape broadcasts to another have half of the larger one's elements in common."""
+    """Inputs that one shape broadcasts to another have half of the larger one's elements in
+    common."""
     out = list(tensors)
     may = [i for i, (t, d) in enumerate(zip(tensors, domains))
            if t.is_floating_point() and d.kind == "free" and t.numel() and t.dim()]
@@ -267,14 +269,14 @@ def reaches(small, large):
 # ---- strides ----
 
 def text_allows_strides(source):
-    """Whether the task says that its inputs may have any strides. Where it does not, only those inputs
-    get others that it hands over in a layout of its own (a transposed weight)."""
+    """Whether the task says that its inputs may have any strides. Where it does not, only those
+    inputs get others that it hands over in a layout of its own (a transposed weight)."""
     return re.search(r"(non|not)[ -]contiguous|\bstrided\b|any strides?\b", source, re.I) is not None
 
 
 def strided(x, number, anything):
-    """The same values with other strides; between them lie NaNs, or the largest integers, which nobody
-    may read."""
+    """The same values with other strides; between them lie NaNs, or the largest integers, which
+    nobody may read."""
     if x.dim() == 0 or x.numel() < 2 or any(s == 0 for s in x.stride()) or x.is_contiguous() and not anything:
         return x
     shape = list(x.shape)
@@ -335,17 +337,17 @@ def smaller(value, draw):
 
 
 def larger(value, draw, share):
-    """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power of
-    two grows by a little."""
+    """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power
+    of two grows by a little."""
     power = 1 << (value - 1).bit_length()
     room = power - value if value < power else max(1, value // 16)
     return value + draw.randint(1, max(1, int(room * share)))
 
 
 def rounds_up_alike(stock, other):
-    """Whether blocks that were rounded up to a power of two for the stock shapes reach the other ones,
-    for each dimension and each product of neighbouring ones: a kernel may take a whole row, or a
-    whole small tensor, in one block. What was a power of two may outgrow its block."""
+    """Whether blocks that were rounded up to a power of two for the stock shapes reach the other
+    ones, for each dimension and each product of neighbouring ones: a kernel may take a whole row,
+    or a whole small tensor, in one block. What was a power of two may outgrow its block."""
     for a, b in zip(stock, other):
         for i in range(len(a)):
             for j in range(i + 1, len(a) + 1):
@@ -396,8 +398,8 @@ def names_in(node):
 
 
 def constant_groups(source, is_built):
-    """Lists of sites that change together. is_built: each has a size that the constructor takes, where
-    a list without any comes first otherwise."""
+    """Lists of sites that change together. is_built: each has a size that the constructor takes,
+    where a list without any comes first otherwise."""
     tree = ast.parse(source)
     sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
     bases = {s.name.split("[")[0] for s in sites}

@@ -1,5 +1,5 @@
-"""How the oracle's data leave: values in the grammar of docs/worker-protocol.md, and tensors one after
-another in sealed memfds."""
+"""How the oracle's data leave: values in the grammar of docs/worker-protocol.md, and tensors one
+after another in sealed memfds."""
 import fcntl
 import math
 import os

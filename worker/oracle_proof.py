@@ -16,7 +16,8 @@ from oracle_proof_steps import Graph, Outside, Sym
 
 aten = torch.ops.aten
 
-# Operators that torch can say in simpler ones, beside those that its own list of core operators leaves.
+# Operators that torch can say in simpler ones, beside those that its own list of core operators
+# leaves.
 DECOMPOSED = """native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit
     _native_batch_norm_legit_no_training gelu _softmax _log_softmax elu leaky_relu hardtanh std std_mean addmm addmv
     addbmm baddbmm linalg_vector_norm norm upsample_bilinear2d _adaptive_avg_pool2d cosine_similarity hardswish
@@ -38,7 +39,8 @@ def decompositions():
 
 
 def export(model, call):
-    """The reference's graph over its tensors and parameters, without operators that change an argument."""
+    """The reference's graph over its tensors and parameters, without operators that change an
+    argument."""
     tensors, state = call.tensors(), named_tensors(model)
     names = [n for n, _ in state]
 
@@ -113,8 +115,8 @@ def is_unused_change(n):
 
 
 def constant_elements(g, tensors, others):
-    """For each float input, which elements are the same in every draw though the input is not: zeros
-    of a triangular matrix, say. -1: none."""
+    """For each float input, which elements are the same in every draw though the input is not:
+    zeros of a triangular matrix, say. -1: none."""
     fixed = []
     for t, o in zip(tensors, others):
         same = torch.zeros((), dtype=torch.bool)

@@ -1,5 +1,5 @@
-"""What each of torch's operators is in steps over exact values (oracle_proof_steps.py): one method or
-one line of a table for each.
+"""What each of torch's operators is in steps over exact values (oracle_proof_steps.py): one method
+or one line of a table for each.
 
 What depends on integers alone is computed here, since integers are concrete in a proof. What only
 moves elements (views, cat, pad, gather, ...) is run on numbers of places instead of values, and
@@ -59,7 +59,8 @@ class Evaluator:
         return self.apply(target, name, args, kwargs, syms)
 
     def known(self, target, name, args, kwargs, syms):
-        """Nothing depends on an input: integers are computed, floats are steps whose values are known beside."""
+        """Nothing depends on an input: integers are computed, floats are steps whose values are
+        known beside."""
         plain = pytree.tree_map(lambda v: v.known if isinstance(v, Sym) else v, (list(args), dict(kwargs)),
                                 is_leaf=lambda v: isinstance(v, Sym))
         values = target(*plain[0], **plain[1])
@@ -408,7 +409,8 @@ class Evaluator:
         weights = torch.arange(w.count).reshape(w.shape)
         kernel = list(w.shape[2:])
         if transposed:
-            # zeros between the elements, and the mirrored kernel with its channels exchanged in each group
+            # zeros between the elements, and the mirrored kernel with its channels exchanged in
+            # each group
             spread = torch.full(list(x.shape[:2]) + [(s - 1) * stride[d] + 1 for d, s in enumerate(x.shape[2:])], -1)
             spread[(slice(None), slice(None)) + tuple(slice(None, None, stride[d]) for d in range(n))] = places
             per = w.shape[1]
@@ -426,7 +428,8 @@ class Evaluator:
             pads = [(p, p) for p in padding]
         batch, channels, made = x.shape[0], x.shape[1], weights.shape[0]
         table, out = self.windows(places, kernel, stride, pads, dilation)
-        # (batch, groups, channels of one, outputs, window) -> (batch, groups, channels x window, outputs)
+        # (batch, groups, channels of one, outputs, window) -> (batch, groups, channels x window,
+        # outputs)
         per, size, positions = channels // groups, math.prod(kernel), math.prod(out)
         table = table.reshape(batch, groups, per, positions, size).permute(0, 1, 2, 4, 3).reshape(batch * groups,
             per * size, positions)
@@ -479,7 +482,8 @@ class Evaluator:
         total = self.g.reduce("sum", self.g.take([x], table, x.dtype, self.g.number(0.0, 24)), [-1], False, x.dtype)
         if divisor_override:
             return self.g.float_map("div", total, divisor_override, dtype=x.dtype)
-        # what a window is divided by: elements of the image, or of the padding that was asked for too
+        # what a window is divided by: elements of the image, or of the padding that was asked for
+        # too
         asked = torch.nn.functional.pad(torch.zeros(x.shape, dtype=torch.int64), [p for q in reversed(padding)
             for p in (q, q)] if count_include_pad else [0] * 2 * n, value=0)
         rest = [(pads[d][0] - (padding[d] if count_include_pad else 0),

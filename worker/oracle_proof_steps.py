@@ -15,13 +15,14 @@ class Outside(Exception):
 
 
 def bits_of(dtype):
-    """The significand that constants beside a tensor of this type are taken to have: narrow floats are
-    computed in fp32."""
+    """The significand that constants beside a tensor of this type are taken to have: narrow floats
+    are computed in fp32."""
     return 53 if dtype == torch.float64 else 24
 
 
 class Sym:
-    """A tensor of exact values (or of integers that depend on some): node `node` in row-major order."""
+    """A tensor of exact values (or of integers that depend on some): node `node` in row-major
+    order."""
 
     def __init__(self, node, shape, dtype, known=None):
         self.node, self.shape, self.dtype = node, tuple(shape), dtype

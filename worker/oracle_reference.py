@@ -1,5 +1,5 @@
-"""One task's reference: its module executed, its model built, its inputs made, its forward called in
-its own precision and in fp64.
+"""One task's reference: its module executed, its model built, its inputs made, its forward called
+in its own precision and in fp64.
 
 A task may be written in several ways (docs/tasks.md): arguments as a list, a tuple, a dict of
 keywords, a pair of both or a single tensor; on the CPU or on cuda; with a forward that draws random
@@ -26,13 +26,14 @@ DRAWS_MAX = 64
 
 
 def task_text(source):
-    """The module's file name is known to linecache, so that inspect finds classes' texts and tracebacks have lines."""
+    """The module's file name is known to linecache, so that inspect finds classes' texts and
+    tracebacks have lines."""
     linecache.cache[TASK_FILE] = (len(source), None, source.splitlines(True), TASK_FILE)
 
 
 class Call:
-    """Arguments by position and by keyword. `tensors` are those that it holds, in the order in which
-    the tracer numbers them."""
+    """Arguments by position and by keyword. `tensors` are those that it holds, in the order in
+    which the tracer numbers them."""
 
     def __init__(self, args, kwargs):
         self.args, self.kwargs = args, kwargs
@@ -47,8 +48,8 @@ class Call:
 
 
 def call_of(value, function, maker):
-    """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}] are
-    arguments by position and by keyword where the function takes them so."""
+    """What get_inputs or get_init_inputs returned as the call that it stands for. [[...], {...}]
+    are arguments by position and by keyword where the function takes them so."""
     if isinstance(value, dict):
         return Call([], dict(value))
     if not isinstance(value, (list, tuple)):
@@ -92,8 +93,8 @@ class Reference:
         self.model = self.module.Model(*copy.deepcopy(self.init.args), **copy.deepcopy(self.init.kwargs))
 
     def inputs(self, seed):
-        """Forward's arguments under a seed, as a Call. What is no leaf of autograd's graph is cut from
-        it: inputs are data."""
+        """Forward's arguments under a seed, as a Call. What is no leaf of autograd's graph is cut
+        from it: inputs are data."""
         seed_all(seed)
         call = call_of(self.module.get_inputs(), self.module.Model.forward, "get_inputs")
         return call.map(lambda t: t if t.is_leaf else t.detach())
@@ -123,8 +124,8 @@ def seed_all(seed):
 # ---- calls of forward ----
 
 class Draws(TorchDispatchMode):
-    """The tensors that forward draws at random. Without `given` they are kept in order; with it they
-    are handed out again, in the dtype asked for, so that the same call in fp64 sees the same
+    """The tensors that forward draws at random. Without `given` they are kept in order; with it
+    they are handed out again, in the dtype asked for, so that the same call in fp64 sees the same
     numbers."""
 
     FACTORIES = {"randn", "rand", "randint", "randn_like", "rand_like", "randint_like", "normal", "bernoulli",
@@ -156,7 +157,8 @@ class Draws(TorchDispatchMode):
 
 
 def forward(model, call, draws=None):
-    """The tensors that forward returns, in order. Draws are watched where the caller asks for it."""
+    """The tensors that forward returns, in order. Draws are watched where the caller asks for
+    it."""
     with torch.no_grad(), draws or contextlib.nullcontext():
         return flatten_outputs(model(*call.args, **call.kwargs))
 

@@ -1,7 +1,7 @@
-"""A task at the sizes at which its candidates' costs are predicted: larger than those at which values
-are judged, and never computed. The reference is walked on PyTorch's meta device, whose tensors have
-shapes alone; out come what a tracer needs to trace a candidate there, and what the reference's
-operators move and compute."""
+"""A task at the sizes at which its candidates' costs are predicted: larger than those at which
+values are judged, and never computed. The reference is walked on PyTorch's meta device, whose
+tensors have shapes alone; out come what a tracer needs to trace a candidate there, and what the
+reference's operators move and compute."""
 import torch
 from torch.utils import _pytree as pytree
 
@@ -38,7 +38,8 @@ def ways_to_grow(sites):
 
 
 def grown(source, init_seed, elements):
-    """(source, {name: (stock, now)}): some size doubled until the largest input has so many elements."""
+    """(source, {name: (stock, now)}): some size doubled until the largest input has so many
+    elements."""
     if largest(source, init_seed) >= elements:
         return source, {}
     sites = oracle_size.sites_of(source)

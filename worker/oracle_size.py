@@ -1,5 +1,5 @@
-"""At which sizes a task is judged: its own where they fit into the memory and the time that a verdict
-may take, smaller ones otherwise.
+"""At which sizes a task is judged: its own where they fit into the memory and the time that a
+verdict may take, smaller ones otherwise.
 
 Benchmarks for GPUs have tensors of gigabytes. The batch is made smaller first, as far as two; then,
 in halves, the largest of the other sizes; those of images and channels last. What a size is comes
@@ -23,6 +23,7 @@ from oracle_reference import Reference, flatten_outputs, named_tensors
 
 # inputs, parameters and expected values of all trials together: they lie in memory at once
 DATA_BYTES_MAX = 6 << 30
+SPARE_BATCH = 4
 # operations a second of one core
 MATMUL_RATE, CONV_RATE, OTHER_CONV_RATE, DEPTHWISE_RATE, RNN_RATE = 80e9, 50e9, 20e9, 7e9, 20e9
 BYTES_RATE, LAUNCH_S = 4e9, 1e-5
@@ -47,7 +48,8 @@ ARITHMETIC = {ast.Mult: operator.mul, ast.Add: operator.add, ast.Sub: operator.s
 # ---- the numbers in a source ----
 
 class Site:
-    """One integer that may be a size: where it stands in the text, its value and what it is called."""
+    """One integer that may be a size: where it stands in the text, its value and what it is
+    called."""
 
     def __init__(self, name, node, value):
         self.name, self.node, self.value, self.role, self.dimension = name, node, value, None, 0
@@ -76,8 +78,8 @@ def numbers_in(name, node):
 
 
 def sites_of(source, in_functions=True):
-    """All integers that stand where sizes do: assignments at the top of the module and the bodies of
-    get_inputs and get_init_inputs."""
+    """All integers that stand where sizes do: assignments at the top of the module and the bodies
+    of get_inputs and get_init_inputs."""
     sites = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -94,8 +96,8 @@ def sites_of(source, in_functions=True):
 
 
 def literals_in(function):
-    """Integers in a function's body, the largest expressions only, named by what they are assigned or
-    passed to where that is plain."""
+    """Integers in a function's body, the largest expressions only, named by what they are assigned
+    or passed to where that is plain."""
     found = []
 
     def visit(node, name):
@@ -168,7 +170,8 @@ class Walk(TorchDispatchMode):
 
 
 class RecurrentShapes(TorchFunctionMode):
-    """LSTM and GRU by their formulas: on meta tensors they would be walked step by step, thousands of operators."""
+    """LSTM and GRU by their formulas: on meta tensors they would be walked step by step, thousands
+    of operators."""
 
     def __init__(self, walk):
         super().__init__()
@@ -208,8 +211,8 @@ def on_meta(source):
 
 
 def without_contents(source, init_seed):
-    """(reference, inputs), its model and they on the meta device. A constructor that reads values is
-    run with contents first."""
+    """(reference, inputs), its model and they on the meta device. A constructor that reads values
+    is run with contents first."""
     try:
         with on_meta(source):
             reference = Reference(source, init_seed)
@@ -246,6 +249,7 @@ class Budget:
         self.seconds = job.get("work_ms", 30000) / 1000
         self.memory = job.get("memory_bytes", 8 << 30)
         self.trials = len(job["trials"])
+        self.is_spare = job.get("spare", False)     # values at the task's own sizes are judged elsewhere, on a GPU
 
     def why_not(self, load):
         """"" where the load fits; else what is too much."""
@@ -274,9 +278,9 @@ class Budget:
 # ---- the search ----
 
 def roles_set(source, init_seed, sites):
-    """A role for each site: by its name, or by the dimensions of the inputs that follow it. Sites that
-    nothing follows and that no name explains have none and stay as they are (strides, kernel sizes,
-    numbers of groups)."""
+    """A role for each site: by its name, or by the dimensions of the inputs that follow it. Sites
+    that nothing follows and that no name explains have none and stay as they are (strides, kernel
+    sizes, numbers of groups)."""
     stock = input_shapes(source, init_seed)
     for i, site in enumerate(sites):
         if BATCH_NAME.search(site.name):
@@ -312,9 +316,9 @@ def half(value, smallest):
 
 
 def smaller(sites):
-    """Lists of values, ever smaller: tier by tier, in each the largest sizes first; equal sizes stay
-    equal. For each tier a second way follows the first: all of its sizes halved together, which
-    keeps ratios that a network may need."""
+    """Lists of values, ever smaller: tier by tier, in each the largest sizes first; equal sizes
+    stay equal. For each tier a second way follows the first: all of its sizes halved together,
+    which keeps ratios that a network may need."""
     values = [s.value for s in sites]
     for tier in TIERS:
         mine = [i for i, s in enumerate(sites) if s.role == tier]
@@ -326,7 +330,8 @@ def smaller(sites):
                 break
             values = nxt
             yield list(values)
-        # what is as large as the first of the tier may have to stay so (a batch that equals a width)
+        # what is as large as the first of the tier may have to stay so (a batch that equals a
+        # width)
         likes = [i for i, s in enumerate(sites) if s.role and mine and s.value == start[mine[0]]]
         for group in (mine if len(mine) > 1 else [], likes if likes != mine else []):
             yield from halved(start, group, SMALLEST[tier])
@@ -345,10 +350,10 @@ def halved(values, group, smallest):
 
 
 def fit(source, init_seed, budget):
-    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how many
-    trials there is time. A task may state them in a comment line, which is for sets whose costs
-    matter at sizes far above those at which values need to be checked. A task whose shapes cannot
-    be walked is judged as it is, and measured when its data are there."""
+    """(source, {name: (stock, judged)}, trials): the sizes at which a task is judged and for how
+    many trials there is time. A task may state them in a comment line, which is for sets whose
+    costs matter at sizes far above those at which values need to be checked. A task whose shapes
+    cannot be walked is judged as it is, and measured when its data are there."""
     stated = JUDGED_AT.search(source)
     if stated:
         return fit_stated(source, init_seed, budget, stated.group(1))
@@ -374,6 +379,7 @@ def fit(source, init_seed, budget):
             continue
         why = budget.why_not(now)
         if not why:
+            text, values = spared(source, init_seed, sites, values) if budget.is_spare else (text, values)
             return text, changes(sites, values), budget.trials
         if possible(now, budget) and (best is None or now.seconds < best[0].seconds):
             best = (now, text, values)
@@ -383,6 +389,22 @@ def fit(source, init_seed, budget):
         raise Fault("task-too-large",
                     f"{why}; no smaller sizes were found under which the reference runs: make the task's sizes smaller")
     return best[1], changes(sites, best[2]), budget.trials_of(best[0])
+
+
+def spared(source, init_seed, sites, values):
+    """Of sizes that fit, with a smaller batch: of a task whose own sizes a GPU judges, the others
+    say what memory a kernel touches and in which order, and a few rows say that as well as many."""
+    text = rewritten(source, sites, values)
+    while True:
+        following = [v if s.role != "batch" or v // 2 < SPARE_BATCH else v // 2 for s, v in zip(sites, values)]
+        if following == values:
+            return text, values
+        try:
+            other = rewritten(source, sites, following)
+            measure(other, init_seed)
+        except Exception:
+            return text, values
+        text, values = other, following
 
 
 def fit_stated(source, init_seed, budget, text):
@@ -406,7 +428,8 @@ def fit_stated(source, init_seed, budget, text):
 
 
 def possible(load, budget):
-    """Whether a load fits into memory, with as few trials as there may be, and into the time that is there in all."""
+    """Whether a load fits into memory, with as few trials as there may be, and into the time that
+    is there in all."""
     few = Budget({"trials": [None] * TRIALS_MIN, "memory_bytes": budget.memory, "work_ms": 5000 * budget.seconds})
     return not few.why_not(load)
 

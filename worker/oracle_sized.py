@@ -106,8 +106,8 @@ def orders(values):
 
 
 def following(value, holds):
-    """The next size above a value for which something holds; the value itself where it does, or where
-    none near does."""
+    """The next size above a value for which something holds; the value itself where it does, or
+    where none near does."""
     return next((n for n in range(value, value + 4096) if holds(n)), value)
 
 

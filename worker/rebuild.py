@@ -1,5 +1,5 @@
-"""rebuild: a kernel's IR once more, in a process in which the candidate never ran (docs/verifier.md,
-"The IR is the source's").
+"""rebuild: a kernel's IR once more, in a process in which the candidate never ran
+(docs/verifier.md, "The IR is the source's").
 
 Input is the candidate's text and a kernel's recipe (tracer_source.py), which the candidate's
 process wrote: hostile. Functions are taken from the text as syntax trees and given to Triton's
@@ -47,7 +47,8 @@ class Unsupported(Exception):
 # ---- what a kernel's text may reach in this process ----
 
 def check_module_attribute(module, name):
-    """Attributes of modules: Triton's language and math alone; elsewhere the text could reach the interpreter."""
+    """Attributes of modules: Triton's language and math alone; elsewhere the text could reach the
+    interpreter."""
     if isinstance(module, NameSpace):
         return
     if module.__name__ == "triton":
@@ -233,7 +234,8 @@ class Evaluator:
 # ---- from a recipe to functions ----
 
 def definitions(tree):
-    """Each function of the candidate's text by its first line (a decorator's, as Python counts) and name."""
+    """Each function of the candidate's text by its first line (a decorator's, as Python counts) and
+    name."""
     found = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -338,9 +340,9 @@ class Builder:
         return made
 
     def aggregate(self, index, entry, node):
-        """A class of the candidate's whose objects are several values. Its constructor gets values of
-        the compiler, so it is read and not executed: fields become parameters, or constants made of
-        them."""
+        """A class of the candidate's whose objects are several values. Its constructor gets values
+        of the compiler, so it is read and not executed: fields become parameters, or constants made
+        of them."""
         steps = [assigned_field(statement) for statement in node.body if not is_text(statement)]
         where = inspect.Signature([inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD)
                                    for a in node.args.args])
@@ -405,8 +407,8 @@ def is_text(statement):
 
 
 def assigned_field(statement):
-    """(field, parameter, whether it becomes a constant) of self.field = parameter, or of self.field =
-    tl.constexpr(parameter)."""
+    """(field, parameter, whether it becomes a constant) of self.field = parameter, or of self.field
+    = tl.constexpr(parameter)."""
     if (isinstance(statement, ast.Assign) and len(statement.targets) == 1
             and isinstance(statement.targets[0], ast.Attribute)):
         target, value = statement.targets[0], statement.value
@@ -450,8 +452,8 @@ class Text:
         self.is_even = ODD_LINE_ENDS.isdisjoint(source)
 
     def until(self, builder):
-        """Up to which line an IR depends on the text: the first line of the first statement behind the
-        functions it is made of. Whatever begins with the same lines has the same functions: a
+        """Up to which line an IR depends on the text: the first line of the first statement behind
+        the functions it is made of. Whatever begins with the same lines has the same functions: a
         statement of Python ends where the next one begins, and nothing later changes it. 0: on all
         of it."""
         ends = [self.functions[e["line"], e["name"]].end_lineno if (e["line"], e["name"]) in self.functions else None
@@ -500,7 +502,8 @@ def prepare(source):
 
 
 def rebuild_all(source, recipes, capability):
-    """For each recipe what its IR has to be, or why it cannot be said. `source`: what prepare made."""
+    """For each recipe what its IR has to be, or why it cannot be said. `source`: what prepare
+    made."""
     out = []
     for text in recipes:
         try:

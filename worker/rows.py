@@ -29,7 +29,8 @@ class Refusal(Exception):
 
 
 def sandbox(library):
-    """The level that needs no namespaces; where the kernel has no Landlock, resource limits alone."""
+    """The level that needs no namespaces; where the kernel has no Landlock, resource limits
+    alone."""
     guard = zygote.Sandbox(library)
     for level in (zygote.LEVELS["lsm"], zygote.LEVELS["none"]):
         options = zygote.SandboxOptions(level=level, read_paths=zygote.c_paths(zygote.default_read_paths()),
@@ -75,7 +76,8 @@ def parquet_rows(parquet, data):
         raise Refusal(f"not a Parquet file that can be read: {type(e).__name__}: {str(e)[:300]}")
 
 
-# ---- TritonBench-T: a JSON array of rows, and beside it a folder of files with an operator and its test ----
+# ---- TritonBench-T ----
+# A JSON array of rows, and beside it a folder of files with an operator and its test.
 
 def tritonbench_prepare(path):
     with open(path, "rb") as f:
@@ -144,7 +146,8 @@ def names_made(s):
 
 
 def makes_names(s):
-    """A statement that later ones may need: not a result that is stored, nor what only checks or prints."""
+    """A statement that later ones may need: not a result that is stored, nor what only checks or
+    prints."""
     return (isinstance(s, DEFINITIONS + IMPORTS)
             or (isinstance(s, ast.Assign) and all(isinstance(t, (ast.Name, ast.Tuple)) for t in s.targets)))
 

@@ -20,7 +20,8 @@ class Scratch:
                 shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
     def make(self, may_exist=True):
-        """may_exist: False while this process is root, who must not write into a folder that somebody else made."""
+        """may_exist: False while this process is root, who must not write into a folder that
+        somebody else made."""
         self.clear_stale()
         self.root = os.path.join(tempfile.gettempdir(), f"{self.prefix}{os.getpid()}")
         os.makedirs(self.root, mode=0o700, exist_ok=may_exist)

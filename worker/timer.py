@@ -1,5 +1,5 @@
-"""The timer: a task's reference on a GPU, timed as a candidate's tape is (src/runner/cuda/timing.c),
-and what the GPU itself can do.
+"""The timer: a task's reference on a GPU, timed as a candidate's tape is
+(src/runner/cuda/timing.c), and what the GPU itself can do.
 
 Each mode of the reference (eager, eager with TF32, torch.compile) is a job of its own: one process,
 one context, sandboxed as the oracle's, with the GPU's device files beside. It gets the bytes of one
@@ -28,6 +28,7 @@ import torch
 
 import compile as compiler
 import live
+import stock
 import wire
 from oracle_pack import Fault, dtype_name
 from oracle_reference import DRAW_SEED, Reference, flatten_outputs, named_tensors, seed_all
@@ -61,7 +62,7 @@ def tool_paths():
     return sorted({p for p in found if os.path.exists(p)})
 
 
-SANDBOX = {"allow_fork": 1, "exec_paths": tool_paths()}
+SANDBOX = {"allow_fork": 1, "allow_memfd": 1, "exec_paths": tool_paths()}
 
 
 def read_paths():
@@ -318,7 +319,8 @@ def serve_reference(job, sock):
 # ---- the GPU ----
 
 def calibrate():
-    """Rates of this GPU: bytes a second of a large copy, read and written together; products of square matrices."""
+    """Rates of this GPU: bytes a second of a large copy, read and written together; products of
+    square matrices."""
     clock = Clock()
     nothing = lambda: None
 
@@ -356,11 +358,16 @@ def settings(job):
 def run(job, sock):
     try:
         settings(job)
+        if job["device"] == "cpu":
+            stock.serve(job["stock"], sock, "cpu")
+            return
         if not torch.cuda.is_available():
             torch.cuda.init()        # says why
             raise Fault("task-unsupported", "torch finds no GPU")
         if "calibrate" in job:
             wire.send(sock, {"rates": calibrate()})
+        elif "stock" in job:
+            stock.serve(job["stock"], sock, DEVICE)
         elif "live" in job:
             serve_live(job["live"], sock)
         else:

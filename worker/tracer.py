@@ -23,6 +23,8 @@ import tracer_driver
 import tracer_movement
 import tracer_plain
 import tracer_record
+import tracer_seal
+import tracer_source
 import tracer_state
 import tracer_tensor
 import wire
@@ -47,17 +49,22 @@ class Stop(Exception):
 
 
 def run(job, sock):
-    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor asks:
-    for the next of the job's `others`, or, where the job says that it stays, for sizes that come
-    with the question."""
-    tracer_state.install_clocks() if not job.get("plain") else tracer_plain.install(job["plain"])
+    """The zygote's entry. Sends phases, then one result; then one more whenever the supervisor
+    asks: for the next of the job's `others`, or, where the job says that it stays, for sizes that
+    come with the question."""
+    tracer_cuda.DRAWN.seed()
+    if job.get("plain"):
+        tracer_plain.install(job["plain"])
+        tracer_seal.begin(tracer_driver.TracedKernel)
+    else:
+        tracer_state.install_clocks()
     tracer_driver.remember(job.get("kernels", ()))
     wire.send(sock, result_of(job, sock))
     others = list(job.get("others", []))
     while others or job.get("stays"):
         ask, _ = wire.recv(sock)
         other = ask.get("job") or others.pop(0)
-        wire.send(sock, result_of(dict(job, **other), sock))
+        wire.send(sock, result_of(dict(job, is_other=True, **other), sock))
 
 
 def result_of(job, sock):
@@ -68,7 +75,8 @@ def result_of(job, sock):
         wire.send(sock, {"phase": name})
 
     try:
-        return {"tape": trace(job, tracer_record.Recorder(), announce)}
+        tracer_driver.choose(job.get("choices", {}))
+        return {"tape": trace(job, tracer_record.Recorder(), announce), "tuned": tracer_driver.tuned()}
     except Stop as stop:
         return {"fault": dict(stop.fault, phase=phase[0])}
 
@@ -76,7 +84,7 @@ def result_of(job, sock):
 def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
-    tracer_driver.RECORDER = rec
+    tracer_driver.RECORDER, tracer_driver.TURN = rec, job.get("config", 0)
     if tracer_plain.SHELL:
         tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
     tracer_cuda.begin(rec)
@@ -96,8 +104,8 @@ def trace(job, rec, announce):
 
 
 def guarded(rec, code, work):
-    """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where the
-    candidate caught it."""
+    """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where
+    the candidate caught it."""
     try:
         value = work()
     except Stop:
@@ -168,6 +176,7 @@ def load_candidate(source):
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
+    tracer_source.TEXT = source
     lines = source.splitlines(keepends=True)
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
@@ -187,6 +196,8 @@ def build(job, module):
     torch.manual_seed(job.get("init_seed", 0))
     with without_values() if job.get("shapes_only") else contextlib.nullcontext():
         model = cls(*args, **kwargs)
+        if isinstance(model, torch.nn.Module):
+            model = moved(model)
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
@@ -194,10 +205,17 @@ def build(job, module):
     return model
 
 
+def moved(model):
+    """Whoever makes a module moves it to the device, and these methods may be the candidate's
+    own."""
+    methods = [getattr(type(model), name) is not getattr(torch.nn.Module, name) for name in ("to", "cuda", "_apply")]
+    return model.to(device="cuda").cuda() if any(methods) else model
+
+
 @contextlib.contextmanager
 def without_values():
-    """At sizes where nothing is computed parameters get no values: drawing gigabytes would take longer
-    than all else."""
+    """At sizes where nothing is computed parameters get no values: drawing gigabytes would take
+    longer than all else."""
     own = {name: getattr(torch.nn.init, name) for name in dir(torch.nn.init)
            if name.endswith("_") and not name.startswith("_")}
     try:
@@ -229,8 +247,8 @@ def plain_value(value):
 # ---- parameters and inputs ----
 
 def place(job, model, tracer):
-    """Moves the module to the device: each parameter and buffer becomes a tensor without contents, or
-    a constant where the task has none like it."""
+    """Moves the module to the device: each parameter and buffer becomes a tensor without contents,
+    or a constant where the task has none like it."""
     if not isinstance(model, torch.nn.Module):
         return
     state = job.get("state", {})
@@ -326,12 +344,14 @@ def make_inputs(job, tracer, is_strided=False):
 
 # ---- forwards ----
 
-# What each call of the first trace does before forward. Every counted one has to leave the tape of the first.
+# What each call of the first trace does before forward. Every counted one has to leave the tape of
+# the first.
 #   fresh     new tensors
 #   same      the tensors of the call before, unchanged, its outputs alive
 #   changed   the same tensors, written in place since
 #   released  new tensors, and all outputs of former calls are gone
-#   strided   new tensors with other strides; what comes of it does not matter, only what it leaves behind
+#   strided   new tensors with other strides; what comes of it does not matter, only what it leaves
+#             behind
 CALLS = ("fresh", "fresh", "same", "changed", "strided", "fresh", "same", "released", "changed", "fresh", "same",
          "released")
 SETTLED_CALLS = (6, 7)       # after these two the host code's memory is compared
@@ -373,8 +393,9 @@ class Calls:
         return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
 
     def check_kept(self, outputs):
-        """Memory that was made before this call and that this call writes: what one call leaves there,
-        the next may find. As an output it changes under whoever holds an earlier call's result."""
+        """Memory that was made before this call and that this call writes: what one call leaves
+        there, the next may find. As an output it changes under whoever holds an earlier call's
+        result."""
         kept = {id(buf) for buf in self.rec.order if self.is_kept(buf)}
         if any(id(buf) in kept for buf, *_ in outputs):
             raise Stop("nondeterministic", "Fault",
@@ -388,8 +409,8 @@ class Calls:
                        "buffers may not be kept across calls, constants may; make scratch memory in each call")
 
     def is_kept(self, buf):
-        """Parameters and buffers that the task's model has too may be written where its forward does
-        that; the replay judges it."""
+        """Parameters and buffers that the task's model has too may be written where its forward
+        does that; the replay judges it."""
         if buf.kind not in ("temp", "const") or buf.epoch == self.rec.epoch or buf.written_epoch != self.rec.epoch:
             return False
         return buf.name is None or buf.bytes not in self.state_bytes
@@ -438,15 +459,20 @@ def trace_forwards(job, rec, tracer, model):
                 raise Stop("nondeterministic", "Fault",
                            f"forward {number + 1} used other constants than the first: it depends on random numbers "
                            f"or on earlier calls")
-        # Counters that no call above reached the end of: by now nothing may change from call to call.
+        # Counters that no call above reached the end of: by now nothing may change from call to
+        # call.
         if number + 1 not in SETTLED_CALLS:
             continue
-        before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE])
+        try:
+            before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE], not job.get("is_other"))
+        except tracer_state.Unseen as thing:
+            raise Stop("unsupported", "Fault", f"host code keeps {thing}: what that remembers cannot be seen") from None
         changed = before and tracer_state.difference(before, state)
         if changed:
             raise Stop("nondeterministic", "Fault",
                        f"every call of forward changes {changed}: what a call does may not depend on how often or "
                        f"when it is called")
+    guarded(rec, "unsupported", lambda: tracer_driver.refuse_changes(tracer_seal.broken()))
     tracer_record.add_made(first, made)
     text = json.dumps(first, separators=(",", ":"))
     if len(text) > TAPE_TEXT_MAX:
@@ -474,7 +500,8 @@ def brief(row):
 
 
 def flatten_output(out):
-    """The tensors that forward returned, in order: lists and tuples by position, dicts by insertion."""
+    """The tensors that forward returned, in order: lists and tuples by position, dicts by
+    insertion."""
     if out is None:
         raise Stop("no-output", "TypeError", "forward returned None")
     if isinstance(out, (int, float, str)):
@@ -548,8 +575,8 @@ class ModelNew(nn.Module):
 
 
 def warm():
-    """Installs the stand-ins and traces one small candidate, so that forks find every module imported
-    and every table built."""
+    """Installs the stand-ins and traces one small candidate, so that forks find every module
+    imported and every table built."""
     import numpy
     import torch._prims_common
     import torch.nn.functional
@@ -566,6 +593,8 @@ def warm():
     tracer_driver.RECORDER = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()
+    tracer_seal.install()
+    tracer_state.install()
     tracer_plain.HIDDEN[:] = tracer_plain.own_names()
     LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

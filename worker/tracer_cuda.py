@@ -6,6 +6,7 @@ compiled (the job's "gpu", a row of the supervisor's table), and everything that
 driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape
 has its stream, and what one stream waits for on another becomes rows (tracer_record).
 """
+import random
 import types
 
 import torch
@@ -18,7 +19,8 @@ CARD = dict(name="H200", capability=90, sms=132, shared_bytes=232448, memory_byt
 
 
 class Done:
-    """Where no recorder is (`hone vm`): whatever a stream or event could wait for has run already."""
+    """Where no recorder is (`hone vm`): whatever a stream or event could wait for has run
+    already."""
 
     def synchronize(self, streams): pass
     def wait_event(self, event, stream): pass
@@ -61,15 +63,16 @@ def triton_properties():
                 sm_clock_rate=int(CARD["clock_hz"] / 1e3), mem_clock_rate=memory_khz(), mem_bus_width=CARD["bus_bits"])
 
 
-class Stream:
-    """Work is recorded in program order, with the stream that it was given to."""
+DRAWN = random.Random()       # seeded anew in each job
 
-    made = 0
+
+class Stream:
+    """Work is recorded in program order, with the stream that it was given to. Its number is drawn:
+    one that counts would tell how many calls there were."""
 
     def __init__(self, *args, **kwargs):
-        Stream.made += 1
-        self.stream_id = Stream.made
-        self.cuda_stream = Stream.made << 12
+        self.stream_id = DRAWN.randrange(1, 1 << 28)
+        self.cuda_stream = self.stream_id << 12
         self.device = torch.device("cuda", 0)
         self.device_index = 0
         self.priority = kwargs.get("priority", 0)

@@ -1,4 +1,5 @@
-"""tracer_disguise: what stands in a tracer for torch's and Triton's own functions goes by their names.
+"""tracer_disguise: what stands in a tracer for torch's and Triton's own functions goes by their
+names.
 
 Host code that reads a function's module, name or file could tell that it is traced, in both traces
 alike, so that comparing them would not find it. Here the stand-ins are given what an ordinary

@@ -5,11 +5,13 @@ Registered with triton.runtime.driver.set_active, and in place of triton.compile
 Everything in front of that (the decorators, specialisation of arguments, the launch syntax) is
 Triton's own. No file is written, no process started.
 
-Autotuning has nothing to measure here: the first configuration that survives pruning and compiles
-is taken, and the number of configurations is kept in the tape's kernel entry.
+Autotuning has nothing to measure here: the configuration that the job names, or the first one, of
+those that survive pruning and compile, is taken, and the number of configurations is kept in the
+tape's kernel entry.
 """
 import functools
 import json
+import operator
 import re
 import types
 
@@ -23,6 +25,7 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 
 import tracer_cuda
+import tracer_seal
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
 from tracer_source import recipe_of, recipe_text
@@ -39,7 +42,11 @@ SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
+TURN = 0           # which configuration an autotuner shall take, counted from 1; 0: the first that compiles
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
+CHOICES = {}       # "kernel(key)", or "kernel" for all other keys -> which of those that survive pruning comes first
+TUNED = {}         # "kernel(key)" -> [how many survive, which one was launched], of this trace
+LABEL_MAX = 100
 
 
 class CompileFailed(Exception):
@@ -55,8 +62,8 @@ class GridTooLarge(RuntimeError):
 
 
 def remember(kernels):
-    """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from that
-    recipe. Launched again by the same recipe they are not compiled again."""
+    """Before a second trace: (recipe, IR) of kernels for which a clean process made that IR from
+    that recipe. Launched again by the same recipe they are not compiled again."""
     for text, ttir in kernels:
         recipe = json.loads(text)
         recipe.pop("name")
@@ -105,6 +112,12 @@ class TracedKernel:
         return self
 
     def run(self, x, y, z, stream, function, packed_metadata, launch_metadata, enter_hook, exit_hook, *args):
+        for hook in (enter_hook, exit_hook):
+            if getattr(hook, "calls", hook):
+                RECORDER.fail("unsupported", "a launch hook: it would run beside the kernel, and does not here")
+        if function is not None or launch_metadata is not None or packed_metadata != (
+                self.options.num_warps, self.options.num_ctas, 0):
+            RECORDER.fail("unsupported", "a launch with another function or other figures than its kernel has")
         record_launch(self, (x, y, z), args)
 
     def __getitem__(self, grid):
@@ -126,6 +139,10 @@ class TracedKernel:
         return out
 
 
+KERNEL_NAMES = {"src", "name", "num_warps", "num_stages", "num_ctas", "makes_descriptors", "signature", "asm", "source",
+                "configs", "written", "options", "metadata", "packed_metadata"}
+
+
 def current_target():
     return target(tracer_cuda.CARD["capability"])
 
@@ -144,12 +161,13 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             RECORDER.fail("unsupported",
                           f"the launch option {name} is not supported: kernels are compiled from their own IR for the "
                           f"card of the record")
-    recipe = recipe_of(src, options)
+    refuse_changes(tracer_seal.broken())
+    recipe, is_whole = recipe_of(src, options)
     key = recipe_text(recipe)
-    # A recipe is all that an IR depends on, unless it has parts that are not understood, or a name
-    # that is computed.
-    is_whole = '"unknown"' not in key and src.fn._repr is None
+    # A recipe is all that an IR depends on, as long as nobody has changed the front end.
     text = TEXTS.get(key) if is_whole else None
+    if text is not None and tracer_seal.broken_front():
+        text = None
     if text is None:
         try:
             text = ttir_text(src, options, current_target())
@@ -164,8 +182,25 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     return TracedKernel(src, options, text, recipe_text(recipe, name=found.group(1) if found else ""))
 
 
+def refuse_changes(what):
+    if what:
+        RECORDER.fail("unsupported", f"host code changes {what}, which compiles or launches kernels in a real run")
+
+
+def whole(value):
+    """The number that a C launcher reads: an int's own, whatever its class says of itself."""
+    return int.__index__(value) if isinstance(value, int) else operator.index(value)
+
+
+def fraction(value):
+    return float.__float__(value) if isinstance(value, float) else float(value)
+
+
 def record_launch(kernel, grid, args):
-    grid = [int(g) for g in grid]
+    refuse_changes(tracer_seal.broken_later())
+    if vars(kernel).keys() - KERNEL_NAMES:
+        RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel).keys() - KERNEL_NAMES)}")
+    grid = [whole(g) for g in grid]
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
         if size < 0 or size > limit:
             raise GridTooLarge(
@@ -182,32 +217,32 @@ def append_argument(out, kind, value, index):
     """One runtime argument of the IR's function; constants were folded into the IR, tuples are
     flattened."""
     if isinstance(kind, tuple):
-        for k, v in zip(kind, value):
+        for k, v in zip(kind, tuple.__iter__(value)):
             append_argument(out, k, v, index)
     elif kind == "constexpr":
         return
     elif kind[0] == "*":
         out.append(pointer_argument(value, index))
     elif kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
-        out.append({"float": float(value)})
+        out.append({"float": fraction(value)})
     elif kind.startswith("tensordesc"):
         out.append({"descriptor": descriptor_argument(value, index)})
     else:
-        out.append({"int": integer_argument(int(value))})
+        out.append({"int": integer_argument(whole(value))})
 
 
 def descriptor_argument(value, index):
     """(view, block, padding) of a tensor descriptor that the host made."""
     base = pointer_argument(value.base, index)
-    shape, stride = tuple(int(n) for n in value.shape), tuple(int(n) for n in value.strides)
-    return ((base["buffer"], base["offset"], value.base.dtype, shape, stride), [int(n) for n in value.block_shape],
+    shape, stride = tuple(map(whole, value.shape)), tuple(map(whole, value.strides))
+    return ((base["buffer"], base["offset"], value.base.dtype, shape, stride), list(map(whole, value.block_shape)),
             value.padding)
 
 
 def pointer_argument(value, index):
     if isinstance(value, torch.Tensor) and value.device.type != "cuda":
         raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
-    address = value if isinstance(value, int) else value.data_ptr()
+    address = whole(value if isinstance(value, int) else value.data_ptr())
     found = SHELL.buffer_at(address) if SHELL is not None else buffer_at(address)
     if found is None:
         raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
@@ -251,36 +286,90 @@ class Driver(DriverBase):
 
 
 def fake_bench(fn=None, *args, quantiles=None, **kwargs):
-    """A benchmark that runs nothing: there is nothing to time."""
-    return [1.0] * len(quantiles) if quantiles else 1.0
+    """A benchmark that runs nothing: there is nothing to time, and what is drawn tells nobody
+    that."""
+    time = 10 ** tracer_cuda.DRAWN.uniform(-2.5, 1)
+    return [time] * len(quantiles) if quantiles else time
+
+
+def choose(choices):
+    """Before a trace: which configurations come first."""
+    global CHOICES
+    CHOICES = choices
+    TUNED.clear()
+
+
+def tuned():
+    """[label, how many, which, label, ...] of the autotuners with a choice, in the order of their
+    first launch."""
+    return [part for label, numbers in list(TUNED.items())[:8] if numbers[0] > 1 for part in (label, *numbers)]
+
+
+def tuning_label(self, kwargs):
+    """(kernel, kernel with its key): what a choice is made for. Values that are no plain numbers
+    show as their type; the types of tensors are part of the key, as in Triton."""
+    values = {**self.nargs, **kwargs}
+    key = [str(v) if isinstance(v, (bool, int, float)) else type(v).__name__
+           for v in (values.get(name) for name in self.keys)]
+    key += [str(v.dtype).replace("torch.", "") for v in values.values() if isinstance(v, torch.Tensor)]
+    name = str(self.base_fn.__name__)[:LABEL_MAX // 2]
+    return name, f"{name}({','.join(key)})"[:LABEL_MAX]
 
 
 def autotuner_run(self, *args, **kwargs):
-    """Autotuner.run without measurement: the first configuration that survives pruning and compiles."""
-    global CONFIGS
+    """Autotuner.run without measurement: of the configurations that survive pruning the chosen one,
+    where it compiles; else the first that does. A turn asks for one by its number, behind launches
+    as Triton's benchmark makes them."""
     self.nargs = dict(zip(self.arg_names, args))
     configs = list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
+    name, label = tuning_label(self, kwargs)
+    wanted = (TURN - 1) % max(len(configs), 1) if TURN else CHOICES.get(label, CHOICES.get(name, 0))
+    order = sorted(range(len(configs)), key=lambda i: i != wanted)
     failure = None
-    for config in configs:
+    for k, index in enumerate(order):
+        config = configs[index]
         clash = kwargs.keys() & config.kwargs.keys()
         if clash:
             raise ValueError(
                 f"Conflicting meta-parameters: {', '.join(clash)}. Make sure that you don't re-define auto-tuned "
                 f"symbols.")
-        if config.pre_hook is not None:
-            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-        CONFIGS = len(self.configs)
         try:
-            result = self.fn.run(*args, **kwargs, **config.all_kwargs())
+            if TURN and len(configs) > 1:
+                benchmark(self, [configs[i] for i in order[k + 1:]] + [config], args, kwargs)
+            if config.pre_hook is not None:
+                config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+            result = configured_run(self, config, args, kwargs)
         except CompileFailed as error:
             failure = failure or error
             continue
-        finally:
-            CONFIGS = 1
         self.best_config = config
         self.nargs = None
+        TUNED.setdefault(label, [len(configs), index])
         return result
     raise failure
+
+
+def configured_run(self, config, args, kwargs):
+    global CONFIGS
+    CONFIGS = len(self.configs)
+    try:
+        return self.fn.run(*args, **kwargs, **config.all_kwargs())
+    finally:
+        CONFIGS = 1
+
+
+def benchmark(self, configs, args, kwargs):
+    """What a real run does with the first call's arguments before it: each configuration is
+    launched again and again, between the hooks. Here it is one more, and the one that is taken
+    twice."""
+    for config in (*configs[:1], configs[-1]):
+        full = {**self.nargs, **kwargs, **config.all_kwargs()}
+        if config.pre_hook is not None:
+            config.pre_hook(full)
+        self.pre_hook(full)
+        configured_run(self, config, args, kwargs)
+        self.post_hook(full, exception=None)
+    self.pre_hook(full, reset_only=True)
 
 
 def install():

@@ -1,8 +1,10 @@
-"""tracer_fault: why a trace ended without a tape. The codes are listed in docs/worker-protocol.md."""
+"""tracer_fault: why a trace ended without a tape. The codes are listed in
+docs/worker-protocol.md."""
 
 
 class Fault(Exception):
-    """Ends a trace. A recorder keeps the first one, so that a candidate that catches it is still told."""
+    """Ends a trace. A recorder keeps the first one, so that a candidate that catches it is still
+    told."""
 
     def __init__(self, code, text):
         super().__init__(text)

@@ -1,5 +1,5 @@
-"""tracer_plain: the second trace of a candidate, on plain tensors (docs/verifier.md, "The trace is a
-run").
+"""tracer_plain: the second trace of a candidate, on plain tensors (docs/verifier.md, "The trace is
+a run").
 
 The first trace shows the candidate's host code wrapper tensors without contents at synthetic
 addresses. Here everything that host code could tell a trace by is another: tensors are exactly
@@ -42,8 +42,8 @@ DAY = 86400
 
 
 def memory_at(count, place):
-    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is the
-    address's next bits."""
+    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is
+    the address's next bits."""
     span = STEP * PLACES
     room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
     start = ctypes.addressof(ctypes.c_char.from_buffer(room))
@@ -61,8 +61,8 @@ class Shell:
         self.calls = 0            # of forward
 
     def turn(self):
-        """New inputs follow: every bit of an address beyond its alignment is another than at the last
-        ones, so that what host code makes of such a bit differs from call to call."""
+        """New inputs follow: every bit of an address beyond its alignment is another than at the
+        last ones, so that what host code makes of such a bit differs from call to call."""
         self.place ^= PLACES - 1
 
     def storage_of(self, buf):
@@ -210,8 +210,8 @@ def install_tensor():
 # ---- what else a trace could be told by ----
 
 class Clock:
-    """A clock far from the machine's. Host code may ask how long a launch took: in every second call
-    of forward that is as long as a compiler takes, in the others next to nothing."""
+    """A clock far from the machine's. Host code may ask how long a launch took: in every second
+    call of forward that is as long as a compiler takes, in the others next to nothing."""
 
     def __init__(self, real, later, unit):
         self.value, self.unit = real() + later * unit, unit
@@ -224,8 +224,8 @@ class Clock:
 
 
 def install_clocks():
-    """In both traces time is not the machine's; here it is another than in the first, by years: a date
-    is a clock too."""
+    """In both traces time is not the machine's; here it is another than in the first, by years: a
+    date is a clock too."""
     later = DRAWN.randrange(8 * 366 * DAY, 13 * 366 * DAY)
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
         setattr(time, name, Clock(getattr(time, name), later, 1))
@@ -327,6 +327,8 @@ def install_process():
     for module in (os, posix):
         for name in REAL:
             setattr(module, name, watched(REAL[name], "files", is_readable))
+    for module, name in ((os, "urandom"), (posix, "urandom"), (random, "_urandom")):
+        setattr(module, name, watched(getattr(module, name), "chance"))
     threading._start_new_thread = _thread.start_new_thread = watched(_thread.start_new_thread, "threads")
 
 
@@ -389,7 +391,8 @@ NEAR = 12      # callers that are looked at
 
 
 def is_candidates_doing():
-    """Whether the candidate's code is among the callers, and no import stands between: modules read their own files."""
+    """Whether the candidate's code is among the callers, and no import stands between: modules read
+    their own files."""
     frame = watch.frame_of(2)
     for _ in range(NEAR):
         if frame is None:

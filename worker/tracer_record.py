@@ -106,7 +106,8 @@ class Recorder:
     # ---- buffers ----
 
     def buffer_of(self, inner, kind="temp"):
-        """The buffer of an inner tensor's storage; new storages become new buffers. Returns (buffer, is_new)."""
+        """The buffer of an inner tensor's storage; new storages become new buffers. Returns
+        (buffer, is_new)."""
         storage = inner.untyped_storage()
         key = storage._cdata
         buf = self.by_storage.get(key)
@@ -119,7 +120,8 @@ class Recorder:
         return buf, True
 
     def freeze(self, buf):
-        """Known -> unknown. What nobody wrote is not a constant: it stays uninitialised, or a fill."""
+        """Known -> unknown. What nobody wrote is not a constant: it stays uninitialised, or a
+        fill."""
         if buf.origin is None and buf.kind == "temp":
             buf.kind = "const"
         if buf.kind == "const":
@@ -279,7 +281,8 @@ class Recorder:
     # ---- one tape per forward ----
 
     def begin(self, inputs):
-        """Starts the next forward. `inputs` are buffers: they take the first numbers, used or not."""
+        """Starts the next forward. `inputs` are buffers: they take the first numbers, used or
+        not."""
         self.epoch += 1
         self.rows = list(self.init_rows)
         self.host_events = []
@@ -369,9 +372,9 @@ def row_json(row, kernels):
 
 
 def ordered_rows(rows):
-    """The rows with their streams and events as numbers, by first use. A wait for an event of the same
-    stream says nothing, nor does a record that no other stream waits for; both are left out, so
-    that a tape of one stream has neither."""
+    """The rows with their streams and events as numbers, by first use. A wait for an event of the
+    same stream says nothing, nor does a record that no other stream waits for; both are left out,
+    so that a tape of one stream has neither."""
     last, needed, kept = {}, set(), []
     for i, row in enumerate(rows):
         if row["op"] == "record":
@@ -449,8 +452,8 @@ def tape_json(rec, outputs, is_tuple):
 
 
 def add_made(tape, made):
-    """Stands in for operators on constants: fills of as many bytes as they move, of memory that nobody
-    reads. Whoever replays, prices or times the tape pays for them."""
+    """Stands in for operators on constants: fills of as many bytes as they move, of memory that
+    nobody reads. Whoever replays, prices or times the tape pays for them."""
     for line, size in made:
         tape["rows"].append({"op": "fill", "line": line, "value": 0, "dst": {"buffer": len(tape["buffers"]),
             "offset": 0, "dtype": "uint8", "shape": [size], "stride": [1]}})

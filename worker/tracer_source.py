@@ -1,5 +1,5 @@
-"""tracer_source: what a clean process needs to make a kernel's IR again (rebuild.py), written into the
-tape beside the IR.
+"""tracer_source: what a clean process needs to make a kernel's IR again (rebuild.py), written into
+the tape beside the IR.
 
 A kernel's recipe names functions by their place in the candidate's text, never by their text:
 whoever reads it takes the syntax trees from the candidate's file itself. What the functions see
@@ -29,6 +29,7 @@ import torch
 import triton
 import triton.language as tl
 from triton._utils import is_namedtuple
+from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from tracer_record import SOURCE_NAME
@@ -47,12 +48,14 @@ class Recipe:
     def __init__(self):
         self.functions = []
         self.index = {}          # id of a function object -> its place in functions
+        self.is_plain = True     # nothing but the recipe decides what the front end makes of it
 
     def value(self, v, chains=frozenset(), depth=0):
-        """A value as lists of JSON. `chains`: the attributes that the function asks of it, for modules
-        that are not Triton's."""
+        """A value as lists of JSON. `chains`: the attributes that the function asks of it, for
+        modules that are not Triton's."""
         if depth > DEPTH_MAX:
-            return ["unknown", "a value nested too deep"]
+            return self.unknown("a value nested too deep")
+        self.is_plain = self.is_plain and is_plain(v)
         if v is None or type(v) in (bool, int, str):
             return ["scalar", v]
         if type(v) is float:
@@ -71,10 +74,14 @@ class Recipe:
             return self.sequence(v, depth)
         return self.callable(v)
 
+    def unknown(self, what):
+        self.is_plain = False
+        return ["unknown", what]
+
     def sequence(self, v, depth):
         if isinstance(v, type):
             return (["namedtuple_class", v.__name__, list(v._fields)] if hasattr(v, "_fields")
-                    else ["unknown", v.__name__])
+                    else self.unknown(v.__name__))
         items = [self.value(x, depth=depth + 1) for x in v]
         if is_namedtuple(type(v)):
             return ["namedtuple", type(v).__name__, list(v._fields), items]
@@ -84,6 +91,7 @@ class Recipe:
         name = v.__name__
         if is_library_name(name) and sys.modules.get(name) is v:
             return ["module", name]
+        self.is_plain = self.is_plain and sys.modules.get(name) is v
         attributes = {}
         for attribute in {c[0] for c in chains if c}:
             if hasattr(v, attribute):
@@ -97,10 +105,12 @@ class Recipe:
         if place is not None:
             return ["library", *place]
         if isinstance(v, type) and getattr(v, "__triton_aggregate__", False):
+            self.is_plain = False
             return self.aggregate(v)
         kind, function = candidate_function(v)
         if function is None:
-            return ["unknown", type(v).__name__]
+            return self.unknown(type(v).__name__)
+        self.is_plain = self.is_plain and kind == "jit" and is_as_written(v)
         if id(v) not in self.index:
             self.index[id(v)] = len(self.functions)
             self.functions.append(None)
@@ -117,7 +127,7 @@ class Recipe:
         is_constexpr = isinstance(init, ConstexprFunction)
         init = init.fn if is_constexpr else init
         if not isinstance(init, types.FunctionType) or init.__code__.co_filename != SOURCE_NAME:
-            return ["unknown", v.__name__]
+            return self.unknown(v.__name__)
         self.index[id(v)] = index = len(self.functions)
         self.functions.append(None)
         methods = [(name, m) for name, m in vars(v).items() if isinstance(m, JITCallable)]
@@ -147,6 +157,10 @@ class Recipe:
 
 
 CELL_EMPTY = object()
+PLAIN = {type(None), bool, int, str, float, tuple, list, torch.dtype, types.ModuleType}
+# What a kernel's object holds, as the decorator leaves it.
+JIT_NAMES = set(vars(tl.sum)) | {"hash", "used_global_vals", "device_caches", "CompiledKernel", "ASTSource", "compile"}
+TEXT = ""        # the candidate's
 
 
 def cell_value(cell):
@@ -180,6 +194,33 @@ def candidate_function(v):
     return kind, function
 
 
+def is_plain(v):
+    """Whether a value is all that its form in a recipe says; functions are asked elsewhere."""
+    kind = type(v)
+    if kind is tl.dtype:
+        return vars(v) == vars(tl.dtype(v.name))
+    return kind in PLAIN or kind is tl.constexpr and vars(v).keys() <= {"value", "type"} or callable(v)
+
+
+@functools.cache
+def definitions(text):
+    """The functions of a text by their first line and name, as the front end cuts them out."""
+    lines, found = text.splitlines(keepends=True), {}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno] + [d.lineno for d in node.decorator_list])
+            found[first, node.name] = textwrap.dedent("".join(lines[node.lineno - 1:node.end_lineno]))
+    return found
+
+
+def is_as_written(v):
+    """Whether a kernel is what the candidate's text says at its place, and no more."""
+    place = v.fn.__code__.co_firstlineno, v.fn.__code__.co_name
+    return (type(v) is JITFunction and vars(v).keys() <= JIT_NAMES and v.starting_line_number == place[0]
+            and v.fn.__name__ == place[1] and v.__globals__ is v.fn.__globals__ and type(v.__globals__) is dict
+            and v._src.rstrip() == definitions(TEXT).get(place, "\0").rstrip())
+
+
 def source_of(v, function):
     if isinstance(v, JITCallable):
         return v._src
@@ -188,8 +229,8 @@ def source_of(v, function):
 
 @functools.cache      # each size defines the same functions anew
 def names_of(source):
-    """Each name that a function's text mentions, with the chains of attributes that follow it: math.pi
-    is {"math": {("pi",)}}."""
+    """Each name that a function's text mentions, with the chains of attributes that follow it:
+    math.pi is {"math": {("pi",)}}."""
     found = {}
     for node in ast.walk(ast.parse(source)):
         chain = []
@@ -202,14 +243,16 @@ def names_of(source):
 
 
 def option_values(options):
-    """The options of a compilation that are plain values; what belongs to the target is the same everywhere."""
+    """The options of a compilation that are plain values; what belongs to the target is the same
+    everywhere."""
     target = ("arch", "extern_libs", "backend_name")
     return {k: v for k, v in options.__dict__.items()
             if k not in target and (v is None or type(v) in (bool, int, str) or type(v) is float and math.isfinite(v))}
 
 
 def type_json(kind):
-    """A parameter's type: a text, ["tuple", [type...]] or ["namedtuple", name, fields, [type...]]."""
+    """A parameter's type: a text, ["tuple", [type...]] or ["namedtuple", name, fields,
+    [type...]]."""
     if not isinstance(kind, tuple):
         return str(kind)
     items = [type_json(k) for k in kind]
@@ -218,16 +261,18 @@ def type_json(kind):
 
 
 def recipe_of(src, options):
-    """The recipe of one compilation (ASTSource), still without the kernel's name."""
+    """The recipe of one compilation (ASTSource), still without the kernel's name, and whether it is
+    all that the front end sees."""
     recipe = Recipe()
     entry = recipe.callable(src.fn)
-    return {
+    made = {
         "functions": recipe.functions, "entry": entry[1] if entry[0] == "function" else -1,
         "signature": [[k, type_json(v)] for k, v in src.signature.items()],
         "constants": [[list(path), recipe.value(v)] for path, v in src.constants.items()],
         "attrs": [[list(path), [[a, n] for a, n in pairs]] for path, pairs in src.attrs.items()],
         "options": option_values(options),
     }
+    return made, recipe.is_plain and type(src) is ASTSource and type(src.fn) is JITFunction and src.fn._repr is None
 
 
 def recipe_text(recipe, **more):

@@ -1,51 +1,113 @@
-"""tracer_state: what a candidate's host code remembers from call to call, as far as Python shows it.
+"""tracer_state: what a candidate's host code remembers from call to call, as far as Python shows
+it.
 
 A counter with a threshold beyond the calls that a trace makes, a draw of random numbers, a queue
 that fills: all of them change something that is reachable from the model, the candidate's module or
 a well-known place. Constants, caches by shape and compiled kernels settle; what goes on changing is
 state.
 """
+import array
 import builtins
 import collections
+import contextvars
 import ctypes
+import datetime
+import decimal
+import functools
+import gc
 import hashlib
+import io
 import itertools
+import logging
 import math
 import os
 import random
+import re
 import sys
+import threading
 import time
 import types
-from operator import is_
+import weakref
 
+import numpy
 import torch
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, indices, place_of
+
 ITEMS_MAX = 50000
 DEPTH_MAX = 24
-LIBRARIES = ("torch", "triton", "numpy", "builtins", "collections", "functools", "typing", "tracer", "logging",
-             "threading", "re")
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
 ENVIRONMENT = type(os.environ)
 SCALARS = PLAIN_SCALARS | {float, bool, complex}
 COLLECTIONS = frozenset((list, dict, set))
-ITERATORS = tuple(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]),
+ITERATORS = frozenset(type(i) for i in (iter([]), iter(()), iter(range(0)), iter(""), iter(b""), reversed([]),
                                     itertools.count(), itertools.cycle(()), itertools.repeat(0), itertools.chain(),
-                                    itertools.islice((), 0), enumerate(()), zip(), map(abs, ())))
-WATCHED = (builtins, sys, os, math, random, time, types, collections, itertools, torch, torch.nn, torch.nn.functional,
-           torch.cuda, triton, triton.language)
+                                    itertools.islice((), 0), enumerate(()), zip(), map(abs, ()), filter(abs, ()),
+                                    iter({}), iter(set()), iter({}.values()), iter({}.items()), iter(int, 1),
+                                    iter(bytearray())))
+FRAMES = {types.GeneratorType: "gi", types.CoroutineType: "cr", types.AsyncGeneratorType: "ag"}
+WAITS = {"gi": "gi_yieldfrom", "cr": "cr_await", "ag": "ag_await"}
+BUFFERS = (bytearray, memoryview, array.array, io.StringIO, io.BytesIO)
+# Objects of Python's that hold others, and what they call them.
+PARTS = {functools.partial: ("func", "args", "keywords", "__dict__"), types.CellType: ("cell_contents",),
+         staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel"),
+         functools.cached_property: ("func",), decimal.Context: ("prec", "rounding", "Emin", "Emax"),
+         weakref.ref: ()}
 
 
-def snapshot(model, module):
-    """Everything that could count: {path: value}; a path is a text, or a pair for the names in one
-    thing."""
-    walk = Walk()
+def entry_of_a_cache():
+    """The class of what functools.cache keeps beside its results, which its referents hold as
+    well."""
+    cached = functools.lru_cache(maxsize=2)(abs)
+    cached(-1)
+    table = next(v for v in gc.get_referents(cached) if type(v) is dict and -1 in v)
+    return type(table[-1])
+
+
+# Objects of Python's that never change.
+STILL = (types.ModuleType, types.WrapperDescriptorType, types.MethodWrapperType,
+         types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
+         types.MemberDescriptorType, types.CodeType, types.GenericAlias, types.UnionType, range, slice,
+         type(...), type(NotImplemented), re.Pattern, decimal.Decimal, datetime.date, datetime.time,
+         datetime.timedelta, datetime.tzinfo, entry_of_a_cache())
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+HEAP_TYPE = 1 << 9      # Py_TPFLAGS_HEAPTYPE: made while the program runs
+PYTHONS_OWN = frozenset(("__builtins__", "__doc__", "__loader__", "__spec__", "__name__", "__package__", "__file__",
+                         "__cached__", "__dict__", "_abc_impl", "__weakref__", "__module__", "__annotations__",
+                         "__qualname__"))
+TRACERS_OWN = frozenset(("_inner", "_buffer", "_tracer", "_is_param"))
+KERNELS_OWN = frozenset((*vars(triton.language.sum), *vars(triton.autotune([], [])(triton.language.sum)), "values"))
+
+
+
+def snapshot(model, module, is_first=True):
+    """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
+    that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
+    young = gc.get_objects()      # the zygote's own are frozen, and not among them
+    walk = Walk({id(thing) for thing in young})
     walk.visit("model", model, 0)
-    walk.names(module.__name__, vars(module), 0)
-    for module in WATCHED:
-        watch(module, walk.out)
+    names = vars(module)
+    walk.names(module.__name__, names, 0)
+    # What no name of the module leads to: functions and objects that host code gave away.
+    own = {kind for kind in set(map(type, young)) if is_own(kind)}
+    for thing in young:
+        if ((thing.__globals__ is names if type(thing) is types.FunctionType else type(thing) in own)
+                and id(thing) not in walk.seen):
+            walk.visit(f"something of {type(thing).__name__}", thing, 0)
+    for variable, value in contextvars.copy_context().items():
+        walk.visit(f"the context variable {variable.name}", value, 0)
+    if TABLES and is_first:
+        for name, value in TABLES.changed():
+            walk.visit(name, value, 0)
+        for function in TABLES.functions_with_more():
+            walk.visit(f"{function.__module__}.{function.__qualname__}", function.__dict__, 0)
+        walk.out[Tables.PATH] = TABLES.lengths()
+    walk.out["settings of Python"] = settings()
+    if walk.unseen:
+        raise Unseen(walk.unseen)
     walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
                               else digest(repr(sorted(os.environ.items()))))
     walk.out["the state of the module random"] = random.getstate()
@@ -57,10 +119,119 @@ def snapshot(model, module):
     return walk.out
 
 
+def length_place(kind):
+    """Where a list or a set keeps how many things it holds."""
+    words = list((ctypes.c_uint64 * (kind.__basicsize__ // WORD)).from_address(id(thing := kind(range(977)))))
+    return WORD * max(i for i, word in enumerate(words) if word == len(thing))
+
+
+def attributes_place():
+    """Where a function keeps the address of its attributes."""
+    def function():
+        pass
+    function.mark = None
+    return place_of(function, function.__dict__)
+
+
+ATTRIBUTES_AT = attributes_place()
+LENGTH_AT = {kind: length_place(kind) for kind in (list, set)}
+
+
+LARGE = ("torch", "sympy", "mpmath", "numpy")      # whose functions' attributes nobody looks at
+
+
+class Tables:
+    """What the modules and classes of the zygote hold, and the collections that its modules
+    name."""
+
+    PATH = "how much modules hold"
+
+    def __init__(self):
+        found, lists = {}, {}
+        self.known = {id(vars(module)) for module in sys.modules.values() if isinstance(module, types.ModuleType)}
+        for name, module in list(sys.modules.items()):
+            if isinstance(module, types.ModuleType) and not name.startswith(("tracer", "ttir", "zygote", "wire")):
+                found.setdefault(id(vars(module)), (name, vars(module)))
+                for key, value in vars(module).items():
+                    if type(value) is dict:
+                        found.setdefault(id(value), (f"{name}.{key}", value))
+                    elif name.startswith("triton") and type(getattr(value, "__dict__", None)) is dict:
+                        found.setdefault(id(vars(value)), (f"{name}.{key}", vars(value)))
+                    elif type(value) in LENGTH_AT:
+                        lists.setdefault(id(value) + LENGTH_AT[type(value)], (f"{name}.{key}", value))
+        functions = []
+        for thing in gc.get_objects():
+            if type(thing) is types.FunctionType and not str(thing.__module__).startswith(LARGE):
+                functions.append(thing)
+            if not issubclass(type(thing), type):
+                continue
+            table = gc.get_referents(thing.__dict__)[0]
+            self.known.add(id(table))
+            if not str(thing.__module__).startswith("tracer"):
+                found.setdefault(id(table), (f"{thing.__module__}.{thing.__qualname__}", table))
+        functions.sort(key=id)      # in the order of memory a look takes half the time
+        self.functions = functions
+        self.at_attributes = indices([id(f) + ATTRIBUTES_AT for f in functions])
+        self.attributes = MEMORY[self.at_attributes]
+        for i in numpy.nonzero(self.attributes)[0]:
+            thing = functions[i]
+            found.setdefault(id(thing.__dict__), (f"{thing.__module__}.{thing.__qualname__}", thing.__dict__))
+        self.tables = [(*found[at], dict(found[at][1])) for at in sorted(found)]
+        self.at = indices([id(table) + VERSION_AT for _, table, _ in self.tables])
+        self.then = MEMORY[self.at]
+        # Lists and sets are not looked through: how long they are.
+        self.lists = [lists[at] for at in sorted(lists)]
+        self.at_lengths = indices(sorted(lists))
+
+    def lengths(self):
+        return MEMORY[self.at_lengths].tobytes()
+
+    def changed(self):
+        """What stands in them since."""
+        for i in numpy.nonzero(MEMORY[self.at] != self.then)[0] if HAS_VERSIONS else range(len(self.tables)):
+            name, table, then = self.tables[i]
+            # Of the modules only new ones are looked at: a look at each would copy a page for each.
+            new = itertools.islice(reversed(table), max(len(table) - len(then), 0)) if table is sys.modules else table
+            for key in list(new):
+                value = table[key]
+                # torch.compile counts what it does in numbers of its own.
+                is_its = name.startswith("torch._dynamo.") and key in then and type(value) in SCALARS
+                if then.get(key, self) is not value and not is_its:
+                    yield f"{name}.{key}", value
+
+    def functions_with_more(self):
+        """Functions that were given an attribute since."""
+        return [self.functions[i] for i in numpy.nonzero(MEMORY[self.at_attributes] != self.attributes)[0]]
+
+    def name(self, before, after):
+        differ = numpy.frombuffer(before, numpy.uint64) != numpy.frombuffer(after, numpy.uint64)
+        return self.lists[int(numpy.nonzero(differ)[0][0])][0]
+
+
+TABLES = None
+
+
+def install():
+    """In the zygote, when every module is there."""
+    global TABLES
+    TABLES = Tables()
+
+
+class Unseen(Exception):
+    """Something that host code remembers, and that cannot be looked through."""
+
+
+def settings():
+    return (sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), gc.get_threshold(),
+            torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision())
+
+
 def difference(before, after):
     """The first thing that changed, in words, or None."""
     for path, value in after.items():
         if before.get(path, value) != value:
+            if path == Tables.PATH:
+                return TABLES.name(before[path], value)
             return words(path, before.get(path), value)
     missing = [path for path in after if path not in before] or [path for path in before if path not in after]
     return missing[0] if missing else None
@@ -72,49 +243,6 @@ def words(path, before, after):
         return path
     found = [key for key in {**after, **before} if key not in before or key not in after or before[key] != after[key]]
     return f"{path[0]}.{found[0]}"
-
-
-# well-known module -> (its table's version, its names and values when it was looked through, its
-# scalars, its collections)
-KNOWN = {}
-
-
-def version_of(table):
-    """A number that CPython changes whenever a dict does (PEP 509). To look at the values instead
-    counts references to them, and so writes to a thousand pages that a fork shares with the
-    zygote."""
-    return ctypes.c_uint64.from_address(id(table) + VERSION_AT).value
-
-
-def has_versions():
-    """Whether this interpreter keeps that number, at this place."""
-    table = {"a": 1}
-    seen = [version_of(table)]
-    for change in (lambda: table.update(b=2), lambda: table.update(a=3), lambda: table.pop("b")):
-        change()
-        seen.append(version_of(table))
-    return (len(set(seen)) == len(seen) and table["a"] == 3 and version_of(table) == seen[-1]
-            and version_of(dict(table)) != seen[-1])
-
-
-VERSION_AT = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)
-HAS_VERSIONS = sys.implementation.name == "cpython" and has_versions()
-
-
-def watch(module, out):
-    """A well-known module. It is looked through again only where it has changed since: as long as
-    names and values are the same objects, so are the scalars."""
-    table, known = vars(module), KNOWN.get(module)
-    version = version_of(table) if HAS_VERSIONS else None
-    if known is None or version is None or version != known[0]:
-        if (known is None or len(known[1]) != len(table) or not all(map(is_, known[1], table))
-                or not all(map(is_, known[1].values(), table.values()))):
-            known = (dict(table), *scalars(table))
-        else:
-            known = known[1:]
-        KNOWN[module] = known = (version, *known)
-    out[module.__name__, "scalars"] = known[2]
-    out[module.__name__, "collections"] = lengths(known[3])
 
 
 def scalars(table):
@@ -140,96 +268,222 @@ def digest(data):
 
 
 class Walk:
-    def __init__(self):
+    """Looks through what a candidate holds, object by object."""
+
+    def __init__(self, young=frozenset()):
         self.out = {}
+        self.young = young       # identities of what was made since the zygote
         self.seen = set()
+        self.kept = []           # what was made to be looked at: another object may not take its place
+        self.unseen = None       # the first thing whose contents cannot be looked at
 
     def names(self, name, table, depth):
         for key, value in list(table.items()):
-            if not (isinstance(key, str) and key.startswith("__") and key.endswith("__")):
+            if key not in PYTHONS_OWN:
                 self.visit(f"{name}.{key}", value, depth + 1)
 
     def items(self, path, values, depth):
         for i, value in enumerate(values):
             self.visit(f"{path}[{i}]", value, depth + 1)
 
+    def keep(self, made):
+        self.kept.append(made)
+        return made
+
     def visit(self, path, value, depth):
-        if len(self.out) >= ITEMS_MAX or depth > DEPTH_MAX:
-            return
         kind = type(value)
         if kind in SCALARS:
-            self.out[path] = repr(value)[:64]
+            self.out[path] = brief(value)
             return
         if id(value) in self.seen:
             return
+        if len(self.out) >= ITEMS_MAX or depth > DEPTH_MAX:
+            self.unseen = self.unseen or f"{path}, behind too many other things"
+            return
         self.seen.add(id(value))
         if kind in (list, tuple, collections.deque):
+            if all(type(v) in SCALARS for v in value):
+                self.out[path] = digest(repr(value))
+                return
             self.out[path] = f"{len(value)} items"
             self.items(path, value, depth)
-        elif isinstance(value, dict):
-            self.out[path] = f"{len(value)} items"
-            for key, item in list(value.items()):
-                self.visit(f"{path}[{key!r:.40}]" if type(key) in SCALARS else f"{path}[...]", item, depth + 1)
+        elif kind in (dict, types.MappingProxyType):
+            self.mapping(path, value, depth)
         elif kind in (set, frozenset):
-            self.out[path] = f"{len(value)} items"
-        elif kind in ITERATORS:
-            self.out[path] = repr(value.__reduce__())[:64]
-        elif isinstance(value, types.GeneratorType):
-            self.generator(path, value, depth)
+            self.out[path] = digest(repr(sorted(map(repr, (v for v in value if type(v) in SCALARS)))))
+            self.items(path, [v for v in value if type(v) not in SCALARS], depth)
+        elif kind in ITERATORS or kind.__module__ == "itertools":
+            self.items(path, self.keep(value.__reduce__()), depth)      # what is still to come
+        elif kind in FRAMES:
+            self.suspended(path, value, FRAMES[kind], depth)
         elif isinstance(value, random.Random):
             self.out[path] = digest(repr(value.getstate()))
         elif isinstance(value, torch.Generator):
             self.out[path] = digest(value.get_state().numpy().tobytes())
+        elif isinstance(value, torch.Tensor):
+            self.tensor(path, value, depth)
+        elif kind in BUFFERS or kind.__module__.startswith("numpy"):
+            self.array(path, value, depth)
         else:
-            self.object(path, value, depth)
+            try:
+                self.object(path, value, depth)
+            except Exception:
+                self.unseen = self.unseen or f"{path}, which cannot be looked at"
 
-    def generator(self, path, value, depth):
-        frame = value.gi_frame
+    def mapping(self, path, value, depth):
+        keys = list(value)
+        self.out[path] = f"{len(keys)} items {digest(repr([brief(k) for k in keys if type(k) in SCALARS]))}"
+        for key in keys:
+            self.visit(f"{path}[{key!r:.40}]" if type(key) in SCALARS else f"{path}[...]", value[key], depth + 1)
+
+    def suspended(self, path, value, prefix, depth):
+        """A generator or coroutine: where it stands, its names, and what it waits for."""
+        frame = getattr(value, f"{prefix}_frame")
         self.out[path] = str(frame.f_lasti if frame else -1)
         if frame:
             self.names(path, frame.f_locals, depth)
+            self.visit(f"{path} (waits)", getattr(value, WAITS[prefix]), depth + 1)
+
+    def tensor(self, path, value, depth):
+        self.out[path] = f"{tuple(value.shape)} {value.dtype} {value._version}"
+        if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
+            self.out[path] += digest(repr(value.tolist()))
+        self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in TRACERS_OWN}, depth)
+        if value.is_leaf and value.grad is not None:
+            self.visit(f"{path}.grad", value.grad, depth + 1)
+
+    def array(self, path, value, depth):
+        """Plain memory, and numpy's arrays."""
+        if hasattr(value, "tobytes"):
+            self.out[path] = digest(value.tobytes())
+        elif hasattr(value, "getvalue"):
+            self.out[path] = f"{digest(repr(value.getvalue()))} at {value.tell()}"
+        elif isinstance(value, bytearray):
+            self.out[path] = digest(bytes(value))
+        elif hasattr(value, "bit_generator"):
+            self.visit(path, value.bit_generator.state, depth + 1)
+        elif hasattr(value, "get_state"):
+            self.visit(path, value.get_state(), depth + 1)
 
     def object(self, path, value, depth):
-        """Functions, kernels, modules of torch and the candidate's own classes; nothing of a
-        library's."""
-        if isinstance(value, torch.Tensor):
-            self.out[path] = f"{tuple(value.shape)} {value.dtype}"
-            self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}, depth)
-        elif isinstance(value, (JITCallable, Autotuner, Heuristics)):
-            found, collections = scalars(vars(value))
-            self.out[path, "scalars"], self.out[path, "collections"] = found, lengths(collections)
-            function = getattr(value, "fn", None)
-            if isinstance(function, (JITCallable, Autotuner, Heuristics)):
-                self.visit(path, function, depth + 1)
+        """Functions, kernels, modules of torch, the candidate's own classes and objects of
+        Python's; nothing of another library's."""
+        kind = type(value)
+        if isinstance(value, (JITCallable, Autotuner, Heuristics)):
+            self.kernel(path, value, depth)
         elif isinstance(value, types.FunctionType):
             self.function(path, value, depth)
         elif isinstance(value, types.MethodType):
             self.visit(path, value.__func__, depth + 1)
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
-        elif isinstance(value, torch.nn.Module) or is_own(type(value)):
-            self.names(path, getattr(value, "__dict__", {}), depth)
-            for cls in type(value).__mro__:
-                if is_own(cls):
-                    self.visit(cls.__name__, cls, depth + 1)
-        elif isinstance(value, type) and is_own(value):
-            self.names(path, vars(value), depth)
-        elif hasattr(value, "cache_info") and callable(value):
+        elif kind in PARTS:
+            for name in PARTS[kind]:
+                try:
+                    self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
+                except ValueError:
+                    pass         # an empty cell
+        elif isinstance(value, type):
+            if is_own(value):
+                self.names(path, vars(value), depth)
+        elif isinstance(value, types.ModuleType):
+            if getattr(value, "__spec__", None) is None and value.__name__ not in sys.modules:
+                self.names(path, vars(value), depth)     # one that host code has made
+        elif isinstance(value, types.BuiltinMethodType):
+            self.visit(f"{path}.__self__", value.__self__, depth + 1)
+        elif isinstance(value, STILL):
+            return
+        elif isinstance(value, logging.Logger):
+            self.out[path] = repr((value.level, value.disabled, len(value.handlers), len(value.filters)))
+        elif isinstance(value, contextvars.ContextVar):
+            self.visit(f"{path} (value)", value.get(None), depth + 1)
+        elif kind is functools._lru_cache_wrapper:
             self.out[f"{path} (a cache)"] = str(value.cache_info().currsize)
+            self.items(path, [v for v in gc.get_referents(value) if not isinstance(v, type)], depth)
+        elif isinstance(value, torch.nn.Module) or is_pythons(kind) or is_own(kind):
+            self.instance(path, value, kind, depth)
+        elif not kind.__module__.startswith("tracer"):
+            self.librarys(path, value, depth)
+
+    def librarys(self, path, value, depth):
+        """An object of torch's or Triton's: its plain attributes, and what stands in its
+        collections."""
+        table = getattr(value, "__dict__", None)
+        if isinstance(value, (list, tuple)):
+            self.visit(f"{path} (items)", self.keep(list(value)), depth + 1)
+        for name, part in list(table.items()) if type(table) is dict else ():
+            if type(part) in SCALARS:
+                self.out[f"{path}.{name}"] = brief(part)
+            elif type(part) in COLLECTIONS:
+                self.out[f"{path}.{name}"] = digest(repr([brief(v) for v in flat(part) if type(v) in SCALARS]))
+
+    def kernel(self, path, value, depth):
+        """What Triton keeps of a kernel only grows; what host code adds is looked through."""
+        found, collections = scalars(vars(value))
+        self.out[path, "scalars"], self.out[path, "collections"] = found, lengths(collections)
+        self.names(path, {k: v for k, v in vars(value).items() if k not in KERNELS_OWN}, depth)
+        function = getattr(value, "fn", None)
+        if isinstance(function, (JITCallable, Autotuner, Heuristics)):
+            self.visit(path, function, depth + 1)
 
     def function(self, path, value, depth):
-        if value.__module__ is None or not is_own(value):
+        if TABLES and id(value.__globals__) in TABLES.known and id(value) not in self.young:
             return
+        self.out[f"{path} (code)"] = digest(repr(value.__code__.co_consts))
         self.names(path, value.__dict__, depth)
-        self.items(f"{path} (default)", value.__defaults__ or (), depth)
+        self.items(f"{path} (default)", (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()), depth)
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
-            try:
-                self.visit(f"{path} ({name})", cell.cell_contents, depth + 1)
-            except ValueError:
-                pass
+            self.visit(f"{path} ({name})", cell, depth + 1)
+
+    def instance(self, path, value, kind, depth):
+        """An object's attributes and slots, and what a class of Python's own in C says of its
+        state."""
+        self.names(path, getattr(value, "__dict__", {}), depth)
+        members = [name for cls in kind.__mro__ for name, member in vars(cls).items()
+                   if isinstance(member, types.MemberDescriptorType) and cls.__module__ != "builtins"]
+        for name in members:
+            self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
+        if is_own(kind):
+            self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
+        if isinstance(value, dict):
+            self.mapping(path, dict(dict.items(value)), depth)
+        for plain in (list, tuple, set, frozenset, collections.deque):
+            if isinstance(value, plain):
+                self.visit(f"{path} (items)", self.keep(list(plain.__iter__(value))), depth + 1)
+        if isinstance(value, BaseException):
+            self.items(path, self.keep([value.args, value.__cause__, value.__context__]), depth)
+        for cls in kind.__mro__:
+            if is_own(cls):
+                self.visit(cls.__name__, cls, depth + 1)
+        if hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in kind.__mro__):
+            return
+        if kind in LOCKS:
+            self.out[path] = repr(value)
+            return
+        try:
+            self.items(path, self.keep(value.__reduce_ex__(2)[1:]), depth)
+        except Exception:
+            self.unseen = self.unseen or f"{path}, a {kind.__module__}.{kind.__qualname__}"
 
 
-def is_own(thing):
-    return not str(getattr(thing, "__module__", "")).startswith(LIBRARIES)
+def flat(collection):
+    return [*collection, *collection.values()] if isinstance(collection, dict) else list(collection)
+
+
+def brief(value):
+    text = repr(value)
+    return text if len(text) <= 64 else digest(text)
+
+
+def is_own(cls):
+    """Whether a class is the candidate's: it was made since the zygote's, whatever it says of
+    itself."""
+    return bool(TABLES and cls.__flags__ & HEAP_TYPE
+                and id(gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]) not in TABLES.known)
+
+
+def is_pythons(kind):
+    """A class of Python's own, or a library's that is not torch's or Triton's."""
+    return not kind.__module__.startswith(("torch", "triton", "numpy", "tracer", "logging"))
 
 
 class Frozen:

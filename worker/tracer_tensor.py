@@ -129,7 +129,8 @@ def install():
 
 
 class TraceMode(TorchDispatchMode):
-    """Catches factories (torch.empty(..., device="cuda")), which have no tensor argument to catch them."""
+    """Catches factories (torch.empty(..., device="cuda")), which have no tensor argument to catch
+    them."""
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -214,8 +215,8 @@ class Tracer:
         return self.wrap(copy)
 
     def draw(self, func, args, kwargs):
-        """The reference's own draw in place of the candidate's, where it is the next one and has the
-        same shape and dtype; None otherwise."""
+        """The reference's own draw in place of the candidate's, where it is the next one and has
+        the same shape and dtype; None otherwise."""
         name = func._schema.name.split("::")[-1]
         in_place = name.endswith("_")
         if not self.draws or name not in DRAWN and name not in DRAWN_IN_PLACE:
@@ -282,8 +283,8 @@ class Tracer:
         return self.run_unknown(func, args, kwargs)
 
     def run_custom(self, body, args, kwargs):
-        """An operator that the candidate made: its body is host code like any other, and what happens
-        in it goes on the tape."""
+        """An operator that the candidate made: its body is host code like any other, and what
+        happens in it goes on the tape."""
         with self.mode():
             if self.shell is None:
                 return body(*args, **kwargs)
@@ -365,7 +366,8 @@ class Tracer:
         return value
 
     def rewrap(self, out, inputs, origin=None):
-        """Inner results back to TraceTensors: an operand that came back is that operand, shared storage is a view."""
+        """Inner results back to TraceTensors: an operand that came back is that operand, shared
+        storage is a view."""
         if isinstance(out, torch.Tensor):
             same = inputs.get(id(out))
             if same is not None:
@@ -382,8 +384,8 @@ class Tracer:
         return out
 
     def record_library(self, func, args, kwargs, result):
-        """Rows for what is neither view nor movement: everything read, everything written (new buffers
-        and mutated arguments)."""
+        """Rows for what is neither view nor movement: everything read, everything written (new
+        buffers and mutated arguments)."""
         outs = []
         collect((result,), outs)
         reads = []
@@ -408,7 +410,8 @@ class Tracer:
 
 
 def view_in_place(func, args, kwargs):
-    """Another shape for the same memory: of the tensor that the candidate holds, and of the one behind it."""
+    """Another shape for the same memory: of the tensor that the candidate holds, and of the one
+    behind it."""
     t = args[0]
     if isinstance(t, TraceTensor):
         t._inner = torch.empty(0, dtype=t.dtype, device=t._buffer.storage.device).set_(t._buffer.storage,
@@ -435,7 +438,8 @@ LIBRARY_NAMESPACES = frozenset(("aten", "prim", "prims", "quantized", "_quantize
 
 
 def custom_body(func):
-    """What runs on CUDA for an operator that torch does not bring along; None where there is nothing."""
+    """What runs on CUDA for an operator that torch does not bring along; None where there is
+    nothing."""
     definition = torch._library.custom_ops._maybe_get_opdef(func)
     if definition is not None:
         return definition._backend_fns.get("cuda") or definition._backend_fns.get(None)

@@ -1,5 +1,5 @@
-"""ttir_compile: Triton's front end alone. A kernel becomes TTIR text in memory, without a GPU, a file
-or another process.
+"""ttir_compile: Triton's front end alone. A kernel becomes TTIR text in memory, without a GPU, a
+file or another process.
 
 Shared by the tracer (tracer_driver.py), which records launches, and by `hone vm` (vm_driver.py),
 which runs them.
@@ -32,9 +32,9 @@ CONTEXTS = {}      # by backend
 
 
 def context_of(goal):
-    """The process's MLIR context. Loading the dialects takes longer than a small kernel, so a zygote
-    makes one before it forks; what a context keeps between kernels (types and attributes, one of
-    each) does not show in any text."""
+    """The process's MLIR context. Loading the dialects takes longer than a small kernel, so a
+    zygote makes one before it forks; what a context keeps between kernels (types and attributes,
+    one of each) does not show in any text."""
     if goal.backend not in CONTEXTS:
         context = ir.context()
         ir.load_dialects(context)

@@ -4,8 +4,8 @@ import torch
 
 
 class CublasLt:
-    """triton._C.libtriton.nvidia.cublas.CublasLt: products of A (M, K) and B (N, K), both with rising
-    k, into C (M, N)."""
+    """triton._C.libtriton.nvidia.cublas.CublasLt: products of A (M, K) and B (N, K), both with
+    rising k, into C (M, N)."""
 
     def __init__(self, workspace):
         self.workspace = workspace

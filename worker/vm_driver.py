@@ -1,4 +1,5 @@
-"""vm_driver: Triton's kernels run on the vm, in this process, on the memory of ordinary CPU tensors.
+"""vm_driver: Triton's kernels run on the vm, in this process, on the memory of ordinary CPU
+tensors.
 
 Registered with triton.runtime.driver.set_active and in place of triton.compiler.compile;
 decorators, specialisation, autotuning and the launch syntax are Triton's own. A kernel is compiled
@@ -52,7 +53,8 @@ on_launch = None       # called with kernel, grid and arguments before each laun
 
 
 class VmError(RuntimeError):
-    """The vm cannot run a kernel: an operation it does not support, or arguments that do not fit."""
+    """The vm cannot run a kernel: an operation it does not support, or arguments that do not
+    fit."""
 
 
 class VmFault(RuntimeError):
@@ -94,7 +96,8 @@ class LazyAsm(dict):
 
 
 class Metadata:
-    """Options and the fields of a compiled kernel's metadata; those that only the compiler knows are asked of it."""
+    """Options and the fields of a compiled kernel's metadata; those that only the compiler knows
+    are asked of it."""
 
     def __init__(self, kernel, options):
         self.__dict__.update(options.__dict__, name=kernel.name, target=TARGET, tmem_size=None, tensordesc_meta=None)
@@ -325,7 +328,8 @@ def live_pairs():
 
 
 def live_storages():
-    """All memory that tensors have: a kernel that reads pointers from memory may follow them there."""
+    """All memory that tensors have: a kernel that reads pointers from memory may follow them
+    there."""
     count, _, pairs = live_pairs()
     return count, struct.pack(f"{2 * count}q", *(word for pair in pairs for word in pair))
 
@@ -354,7 +358,8 @@ def fail_launch(kernel, args):
 
 
 def print_findings(kernel, report):
-    """What --check found beyond the fault that the message above describes: each place once in a run."""
+    """What --check found beyond the fault that the message above describes: each place once in a
+    run."""
     for f in report.get("findings", []):
         place = (f["file"], f["line"], f["column"], f["kind"])
         is_first = (f["is_error"] and "fault" in report
@@ -455,7 +460,8 @@ class Driver(DriverBase):
 
 
 def do_bench(fn=None, *args, quantiles=None, grad_to_none=None, return_mode="mean", **kwargs):
-    """triton.testing.do_bench: fn runs once, its time (ms) is the prediction for what it launched."""
+    """triton.testing.do_bench: fn runs once, its time (ms) is the prediction for what it
+    launched."""
     if fn is None:
         fn = args[0] if args else kwargs["kernel_call"]
     with vm_cost.Stopwatch() as watch:
@@ -472,8 +478,8 @@ prune_configs = Autotuner.prune_configs
 
 
 def prune_to_limit(self, kwargs):
-    """The first `configs_max` that differ in more than warps and stages; those that differ in nothing
-    else share one TTIR."""
+    """The first `configs_max` that differ in more than warps and stages; those that differ in
+    nothing else share one TTIR."""
     configs, seen, kept = prune_configs(self, kwargs), set(), []
     for config in configs:
         seen.add(str(sorted(config.kwargs.items(), key=lambda item: item[0])))

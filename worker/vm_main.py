@@ -1,5 +1,5 @@
-"""vm_main: `hone vm` in the user's Python. Runs a script as `python script.py` would, with its Triton
-kernels on the vm.
+"""vm_main: `hone vm` in the user's Python. Runs a script as `python script.py` would, with its
+Triton kernels on the vm.
 
     python vm_main.py SETTINGS script.py [args...]
 

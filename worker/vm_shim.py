@@ -165,7 +165,8 @@ FACTORIES = frozenset("""empty empty_strided empty_like zeros zeros_like ones on
 # ---- autocast, custom operators, compilation ----
 
 def of_cpu(args):
-    """Arguments whose first, a device's type, may be left out: then, and for "cuda", it is "cpu"."""
+    """Arguments whose first, a device's type, may be left out: then, and for "cuda", it is
+    "cpu"."""
     if not args or not isinstance(args[0], str):
         return "cpu", *args
     return "cpu" if args[0] == "cuda" else args[0], *args[1:]
@@ -232,7 +233,8 @@ def install_library():
 
 
 def unchanged(function=None, *args, **kwargs):
-    """torch.compile and torch.jit.script without effect: what they make has no kernels of the script's."""
+    """torch.compile and torch.jit.script without effect: what they make has no kernels of the
+    script's."""
     return function if callable(function) else lambda f: f
 
 
@@ -242,9 +244,9 @@ LOOP_MS = 5.0    # added where a benchmark measures
 
 
 class Event(tracer_cuda.Event):
-    """Elapsed time is the predicted time of what was launched between two events. Copies of Triton's
-    do_bench repeat a function for a given time: in them 5 ms are added, which keeps the order of
-    what they compare and lets their loops end after a few turns."""
+    """Elapsed time is the predicted time of what was launched between two events. Copies of
+    Triton's do_bench repeat a function for a given time: in them 5 ms are added, which keeps the
+    order of what they compare and lets their loops end after a few turns."""
 
     at_s = None
 

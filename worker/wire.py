@@ -46,7 +46,8 @@ def _recv_exact(sock, count):
 
 
 def recv_bytes(sock, bytes_max=BYTES_MAX):
-    """Returns (payload, descriptors). The descriptors are close-on-exec and belong to the caller."""
+    """Returns (payload, descriptors). The descriptors are close-on-exec and belong to the
+    caller."""
     fds = array.array("i")
     head, anc, flags, _ = sock.recvmsg(4, socket.CMSG_LEN(FDS_MAX * fds.itemsize), socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in anc:

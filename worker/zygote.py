@@ -74,8 +74,8 @@ def c_paths(paths):
 
 
 class Sandbox:
-    """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between must
-    not lose it."""
+    """libhone_sandbox.so. Its functions run with the interpreter's lock held: a fork in between
+    must not lose it."""
 
     def __init__(self, path, has_gpu=False):
         # Global and before torch, see worker/one_device.c; but not where torch shall find the real
@@ -90,8 +90,8 @@ class Sandbox:
         return rc
 
     def fork(self, options):
-        """Like os.fork, in new namespaces where the level asks for them. Returns (pid, error text of
-        the child)."""
+        """Like os.fork, in new namespaces where the level asks for them. Returns (pid, error text
+        of the child)."""
         api = ctypes.pythonapi
         api.PyOS_BeforeFork()
         try:
@@ -282,7 +282,8 @@ class Zygote:
 
 
 def close_others(keep):
-    """Everything from 3 up but `keep`; detached from Python's objects, whose destructors never run."""
+    """Everything from 3 up but `keep`; detached from Python's objects, whose destructors never
+    run."""
     low = 3
     for fd in sorted(keep):
         os.closerange(low, fd)
@@ -319,8 +320,8 @@ def read_all(fd):
 
 
 def default_read_paths():
-    """Python and its packages: for imports that happen late. Nothing of the user's, nothing of /etc or
-    /proc."""
+    """Python and its packages: for imports that happen late. Nothing of the user's, nothing of /etc
+    or /proc."""
     import sysconfig
     paths = {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return sorted(paths | {os.path.join(ROOT, "worker")})

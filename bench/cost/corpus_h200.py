@@ -1,9 +1,11 @@
 """Predicted against measured speedups over a corpus of honest kernels (docs/cost-model.md, "Over
 the known-good corpus").
 
-    bench/cost/corpus_h200.py --predict    without a GPU: the verifier grades each pair; writes $OUT/predicted.json
-    bench/cost/corpus_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/cost/corpus_h200.py --compare    reads both and prints Kendall's tau-b
+    bench/cost/corpus_h200.py --predict   without a GPU: the verifier grades each pair; writes
+                                          $OUT/predicted.json
+    bench/cost/corpus_h200.py --measure   on a machine with a GPU, at most ten minutes: writes
+                                          $OUT/measured.json
+    bench/cost/corpus_h200.py --compare   reads both and prints Kendall's tau-b
 
 A pair is a folder of tests/known_good: task.py, a reference in KernelBench's format, and
 candidate.py. --bytes N makes sizes where work outweighs launches: the size constants that only
@@ -186,7 +188,8 @@ def is_predicted(row):
 
 
 def grade(options, chosen, rows):
-    """One verifier grades `chosen` (label -> texts); rows gets what it says, predicted.json grows with each verdict."""
+    """One verifier grades `chosen` (label -> texts); rows gets what it says, predicted.json grows
+    with each verdict."""
     with tempfile.TemporaryDirectory() as folder:
         listed = []
         for label, texts in chosen.items():
@@ -253,7 +256,8 @@ def init_of(init):
 
 
 def load(torch, name, task, candidate, folder):
-    """(reference, candidate) as calls without arguments that do the same work. Raises where they disagree."""
+    """(reference, candidate) as calls without arguments that do the same work. Raises where they
+    disagree."""
     task = module_of(task, folder, f"task_{name}".replace(":", "_"))
     candidate = module_of(candidate, folder, f"candidate_{name}".replace(":", "_"))
     torch.manual_seed(1)
@@ -274,7 +278,8 @@ def load(torch, name, task, candidate, folder):
 
 
 def run_first(self, *args, **keywords):
-    """Autotuner.run without a clock, as worker/tracer_driver.py has it: what is judged is what is timed."""
+    """Autotuner.run without a clock, as worker/tracer_driver.py has it: what is judged is what is
+    timed."""
     import triton
     self.nargs = dict(zip(self.arg_names, args))
     failure = None
@@ -527,7 +532,8 @@ def row(what, found):
 
 
 def is_seen(label):
-    """Half of the corpus, by name: the one whose pairs were looked at one by one while the model was made."""
+    """Half of the corpus, by name: the one whose pairs were looked at one by one while the model
+    was made."""
     return zlib.crc32(label.partition(":")[0].encode()) % 2 == 0
 
 

@@ -1,12 +1,14 @@
 """Predicted against measured time of Triton kernels, variant by variant within a task
 (docs/cost-model.md, "Against an H200").
 
-    bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes $OUT/measured.json
-    bench/cost/cost_h200.py --count      there too: adds ncu's counters to a measured.json that has times
-    bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts on the vm, writes
-                                         $OUT/predicted.json
-    bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and whether the predicted
-                                         best is among the fastest
+    bench/cost/cost_h200.py --measure    on a machine with a GPU, at most ten minutes: writes
+                                         $OUT/measured.json
+    bench/cost/cost_h200.py --count      there too: adds ncu's counters to a measured.json that has
+                                         times
+    bench/cost/cost_h200.py --predict    without a GPU: compiles the same sources for sm_90, counts
+                                         on the vm, writes $OUT/predicted.json
+    bench/cost/cost_h200.py --compare    reads both and prints, for each task, Kendall's tau and
+                                         whether the predicted best is among the fastest
 
 --set MODULE says whose make_tasks: cost_tasks (the default, over which the model's constants were
 fitted) or cost_holdout (kinds it has never seen). OUT is build/h200 unless the environment sets it,
@@ -254,7 +256,8 @@ def run_once(torch, tasks):
 
 
 def ncu_rows(text):
-    """Rows of ncu's raw csv as {name: number}; the row of units is skipped, units are scaled away."""
+    """Rows of ncu's raw csv as {name: number}; the row of units is skipped, units are scaled
+    away."""
     lines = text.splitlines()
     at = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if at is None:

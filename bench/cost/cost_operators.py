@@ -1,10 +1,13 @@
 """What PyTorch's operators take on a GPU, one by one: the table of src/cost/cost_operators.c
 (docs/cost-model.md, "The reference").
 
-    bench/cost/cost_operators.py --measure    on a machine with a GPU, some two minutes: writes $OUT/operators.json
-    bench/cost/cost_operators.py --count      without one: what the cost log says of each case, again
+    bench/cost/cost_operators.py --measure    on a machine with a GPU, some two minutes: writes
+                                              $OUT/operators.json
+    bench/cost/cost_operators.py --count      without one: what the cost log says of each case,
+                                              again
     bench/cost/cost_operators.py --fit        reads it and prints the rows of the table
-    bench/cost/cost_operators.py --compare    reads it and prints predicted beside measured times, by operator
+    bench/cost/cost_operators.py --compare    reads it and prints predicted beside measured times,
+                                              by operator
 
 Each operator is called by itself at sizes of about 2^12 to 2^24 elements (products and
 convolutions: by their own lists) and timed in CUDA graphs with a cold L2, as
@@ -183,7 +186,8 @@ def products(case, aten, torch):
 
 
 def cases(torch):
-    """(operator's name, label, call) in order; each call dispatches that one operator (views and allocations apart)."""
+    """(operator's name, label, call) in order; each call dispatches that one operator (views and
+    allocations apart)."""
     aten, found = torch.ops.aten, []
 
     def case(name, label, op, *args, **kwargs):
@@ -357,7 +361,8 @@ def settled(torch, call):
 
 
 def times_of(torch, clock, call, kept, with_warm):
-    """Microseconds with a cold L2 and, on demand, right behind itself; those that are kept are not measured again."""
+    """Microseconds with a cold L2 and, on demand, right behind itself; those that are kept are not
+    measured again."""
     times = {k: kept[k] for k in ("cold_us", "cold_spread_us", "warm_us") if k in kept}
     with torch.no_grad():
         if "cold_us" not in times:

@@ -5,14 +5,16 @@
 # usage: bench/learning/study.sh DIR STUDY start                 what the arms of a study share: tasks, pairs, the model they start from (DIR/STUDY)
 #        bench/learning/study.sh DIR STUDY ARM SEED SECONDS      trains (seconds of earlier starts count) and evaluates: DIR/STUDY/ARM-SEED
 #        bench/learning/study.sh DIR STUDY table                 all arms against the start and each other
-# s2: does reinforcement learning beat fitting its samples?    today online expert sft top young
+# s2: does reinforcement learning beat fitting its samples?    today online expert sft top young refit exfit rl expert2 reject
 #     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
+#     refit, exfit: online or expert for a share of the time, then its own genuine answers fitted on top of where it ended
+#     rl, expert2, reject: refit, exfit and top with broader samples, and supervised updates that begin later and are smaller
 # s1: what is learnt to pass a stock check?                     stock genuine
 # s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
-# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.34 of s1's pairs in the end), PYTHON (build/venv/bin/python)
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), TRAIN_ONLY (no evaluation), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-usage() { sed -n '5,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '5,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} cheats=${CHEATS:-0.34} python=${PYTHON:-build/venv/bin/python}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
@@ -59,14 +61,19 @@ start_s1() { # the demo's start, with cheats among its pairs: few for long, then
 		fi
 	done
 }
-start_s4() { # row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart
+# Row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart. Columns up to 4,096: a
+# longer row in one block takes ptxas seconds, and sometimes all of its time.
+start_s4() {
 	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
-	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' | gzip -n >"$tasks"
-	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 500 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
+	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' |
+		awk 'match($0, /COLS = [0-9]+/) && substr($0, RSTART + 7, RLENGTH - 7) + 0 <= 4096' | gzip -n >"$dir/rows.jsonl.gz"
+	# Pairs for the first training tasks; of dev and test so many that regret is known for each.
+	zcat "$dir/rows.jsonl.gz" | awk '/"split": ?"train"/ || /"split": ?"dev"/ && ++d <= 40 || /"split": ?"test"/ && ++t <= 160' | gzip -n >"$tasks"
+	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 300 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
 	"$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock --num_correct_trials 4 --out "$dir/pairs.jsonl.gz"
 	zcat "$dir/pairs.jsonl.gz" >"$pairs"
 	untrained "$pairs"
-	supervise "$dir/untrained" "$pairs" 3000
+	supervise "$dir/untrained" "$pairs" "${STEPS:-1500}"
 }
 
 # ---- arms ----
@@ -78,23 +85,27 @@ reinforce() { # RECIPE SECONDS FOLDER OPTIONS...
 }
 fit() { # MODEL SECONDS FOLDER COMMAND OPTIONS...: the rate of a fit that begins at the untrained model is the start's
 	local model=$1 time=$2 folder=$3 command=$4; shift 4
-	[ "$model" = "$start" ] || set -- "$@" --learning_rate 2e-3
+	[ "$model" != "$dir/untrained" ] || set -- "$@" --learning_rate 2e-3
 	[ -d "$folder/final" ] || "$hone" "$command" --recipe $recipes/s2-fit.yaml --seed "$seed" --threads "$threads" --model "$model" --max_seconds "$time" \
 		--output_dir "$folder" "$@"
 }
-fit_samples() { # MODEL FOLDER: half of the time, or SHARE of it, samples
+fit_samples() { # RECIPE MODEL [PAIRS]: half of the time, or SHARE of it, samples; the rest fits what was genuine
 	local first second
 	first=$(awk "BEGIN {print $seconds * $share}") second=$(awk "BEGIN {print $seconds * (1 - $share)}")
-	reinforce s2-sample "$first" "$out/samples"
-	grep '"split": *"dev"' "$pairs" >"$out/watched.jsonl"
-	fit "$1" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" --pairs "$2"
+	reinforce "$1" "$first" "$out/samples"
+	fit "$2" "$second" "$out/run" distill --from "$out/samples" --tasks "$tasks" "${prompts[@]}" ${3:+--pairs "$3"}
 }
 train() {
 	mkdir -p "$out"
 	case $study-$arm in
 	s2-sft) fit "$start" "$seconds" "$out/run" sft --data "$pairs" ;;
-	s2-top) fit_samples "$start" "$out/watched.jsonl" ;;
-	s2-young) fit_samples "$dir/untrained" "$dir/verified.jsonl" ;;
+	s2-top) fit_samples s2-sample "$start" ;;
+	s2-young) fit_samples s2-sample "$dir/untrained" "$dir/verified.jsonl" ;;
+	s2-refit) fit_samples "${RECIPE:-s2-online}" "$out/samples/final" ;;
+	s2-exfit) fit_samples s2-expert "$out/samples/final" ;;
+	s2-rl) fit_samples s2-rl "$out/samples/final" ;;
+	s2-expert2) fit_samples s2-rl-expert "$out/samples/final" ;;
+	s2-reject) fit_samples s2-reject "$start" ;;
 	s4-*) reinforce "$study-$arm" "$seconds" "$out/run" --cost_size stock --max_completion_length 900 ;;
 	*) reinforce "$study-$arm" "$seconds" "$out/run" ;;
 	esac
@@ -115,8 +126,11 @@ start)
 	;;
 table) "$python" bench/learning/study_table.py "$dir" "$split" ;;
 *)
-	[ -n "$seconds" ] && [ -e "$recipes/$study-$arm.yaml" -o "$study-$arm" = s2-sft -o "$study-$arm" = s2-top -o "$study-$arm" = s2-young ] || usage
+	[ -n "$seconds" ] && [[ -e $recipes/$study-$arm.yaml || $study-$arm =~ ^s2-(sft|top|young|refit|exfit|rl|expert2|reject)$ ]] || usage
 	train
-	evaluate "$out/run/final" "$out/$split.jsonl" --compare "$dir/start-$split.jsonl"
+	[ -z "${TRAIN_ONLY:-}" ] || exit 0
+	compare=()
+	[ ! -e "$dir/start-$split.jsonl" ] || compare=(--compare "$dir/start-$split.jsonl")
+	evaluate "$out/run/final" "$out/$split.jsonl" "${compare[@]}"
 	;;
 esac

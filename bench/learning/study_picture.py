@@ -3,14 +3,14 @@
     study_picture.py DIR/s1 OUT.svg [ANSWERS]
     study_picture.py DIR/STUDY OUT.svg start ARM...
 
-The first is of study s1: how many answers cheat, by the full verifier, where the stock check pays and
-where hone's verdict pays. It reads DIR/s1/ARM-SEED/run/hone.db of the arms stock and genuine. A cheat is
-an answer whose verdict is cheat or partial: kernels that nobody needs, or torch's operators in their
-place. Thin lines are seeds, thick ones their mean, over windows of ANSWERS answers (128); a run
-counts as far as the shortest of its arm.
+The first is of study s1: how many answers cheat, by the full verifier, where the stock check pays
+and where hone's verdict pays. It reads DIR/s1/ARM-SEED/run/hone.db of the arms stock and genuine. A
+cheat is an answer whose verdict is cheat or partial: kernels that nobody needs, or torch's
+operators in their place. Thin lines are seeds, thick ones their mean, over windows of ANSWERS
+answers (128); a run counts as far as the shortest of its arm.
 
-The second is greedy pass@1 of these arms, seed by seed, from start-test.jsonl and ARM-SEED/test.jsonl
-as `hone eval --out` writes them."""
+The second is greedy pass@1 of these arms, seed by seed, from start-test.jsonl and
+ARM-SEED/test.jsonl as `hone eval --out` writes them."""
 import collections, glob, json, os, sqlite3, sys
 
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 720, 300, 60, 40, 700, 240

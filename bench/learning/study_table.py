@@ -80,9 +80,9 @@ def hacks(folder):
 
 
 def spread(rng, folder):
-    """Of s1's arms the shares of cheats (cheat, partial), of what was paid by the stock check without
-    being genuine, and of genuine answers, in the first and the last third of a run; and the change
-    of cheats, with an interval that draws seeds."""
+    """Of s1's arms the shares of cheats (cheat, partial), of what was paid by the stock check
+    without being genuine, and of genuine answers, in the first and the last third of a run; and the
+    change of cheats, with an interval that draws seeds."""
     import sqlite3
     changes = collections.defaultdict(list)
     for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/hone.db")):

@@ -1,5 +1,5 @@
-"""llama.cpp beside `hone bench cpu --model`: generation from the same weights as fp32, with the same
-batch and number of threads. Prints one JSON object.
+"""llama.cpp beside `hone bench cpu --model`: generation from the same weights as fp32, with the
+same batch and number of threads. Prints one JSON object.
 
     hone bench cpu --model MODEL --python VENV/bin/python --peer bench/peers/llama_peer.py
 
@@ -57,7 +57,8 @@ class Context:
         self.room = options.n_batch
 
     def decode(self, rows):
-        """rows: (token, position, sequence, whether its logits are wanted); the logits that were."""
+        """rows: (token, position, sequence, whether its logits are wanted); the logits that
+        were."""
         wanted = []
         for first in range(0, len(rows), self.room):
             part = rows[first:first + self.room]

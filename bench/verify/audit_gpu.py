@@ -106,7 +106,8 @@ def audit(path, tell):
     tell(tf32_error=max((scaled(a, b) for a, b in zip(coarse, first) if b.is_floating_point()), default=0.0),
          tf32_stock=all(close(a.float(), b.float()) for a, b in zip(coarse, first)))
     del coarse
-    # Outputs that nobody computed: by KernelBench's check now, by ours once the reference's own error is known.
+    # Outputs that nobody computed: by KernelBench's check now, by ours once the reference's own
+    # error is known.
     other = task.run(task.inputs(SEEDS[1]))
     given = [t for t in outputs_of(inputs)]
     nulls = {"zeros": lambda i, t: torch.zeros_like(t),

@@ -1,4 +1,5 @@
-"""KernelBench's own verdict beside hone's, over exploits, their honest twins and known-good kernels.
+"""KernelBench's own verdict beside hone's, over exploits, their honest twins and known-good
+kernels.
 
 usage: build/venv/bin/python bench/verify/beside.py [--threads 2] [--hidden 1]
            [--list FILE | --verdicts FILE]

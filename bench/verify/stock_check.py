@@ -1,10 +1,12 @@
-"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's GPU;
-and a table beside hone's verdicts.
+"""KernelBench's own check, as its checkout has it, over folders of candidates on this machine's
+GPU; and a table beside hone's verdicts.
 
 usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S]
                           [--trials 5] [--only WORD,...] FOLDER...
        stock_check.py table STOCK.jsonl HONE.jsonl...
        stock_check.py runs STOCK.jsonl HONE.jsonl...
+       stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl --list MUTANTS.jsonl [...]
+       stock_check.py mutants VERDICTS.jsonl STOCK.jsonl...
 
 FOLDER holds NAME/task.py with NAME/candidate.py and maybe NAME/twin.py. Each candidate runs in a
 process of its own, which is killed after 120 s: what KernelBench calls is `eval_kernel_against_ref`
@@ -13,6 +15,10 @@ is what tests/gpu/corpus writes for the same folders. `runs` says, of a run with
 many of them what is genuine by hone was right on the GPU, and which of those that hone calls wrong
 for a race were wrong there at least once. Candidates run without any sandbox, exploits among them:
 a machine to throw away is the place for it.
+
+MUTANTS.jsonl is what `tools/kernel_mutants.py --list` writes, VERDICTS.jsonl what
+bench/verify/grade_list makes of it (hone on the CPU); `mutants` tells how many of those that hone
+kills, by its reason, and of those that survive pass on the GPU.
 """
 import argparse
 import collections
@@ -30,8 +36,8 @@ HALVES = {"float16": "float16", "half": "float16", "bfloat16": "bfloat16"}
 
 
 def kernelbench(checkout):
-    """The checkout's eval.py. What it imports for other purposes (asking language models, validating
-    records) may be missing here."""
+    """The checkout's eval.py. What it imports for other purposes (asking language models,
+    validating records) may be missing here."""
     import torch
     sys.path.insert(0, os.path.join(checkout, "src"))
     try:
@@ -51,7 +57,8 @@ def kernelbench(checkout):
             for attribute in ("load_dotenv", "tqdm", "OpenAI", "completion", "load_dataset"):
                 setattr(m, attribute, lambda *a, **k: None)
             sys.modules[name] = m
-    # Its defaults ask for the current device as the module is read; the GPU is opened behind the fork alone.
+    # Its defaults ask for the current device as the module is read; the GPU is opened behind the
+    # fork alone.
     available, torch.cuda.is_available = torch.cuda.is_available, lambda: False
     module = importlib.import_module("kernelbench.eval")
     torch.cuda.is_available = available
@@ -124,7 +131,9 @@ def run(args):
     module = kernelbench(args.kernelbench)
     import triton  # noqa: F401  imported once, in front of all forks
     words = args.only.split(",")
-    waiting = [c for c in cases_of(args.folders) if any(w in c[0] for w in words)][::-1]
+    listed = [json.loads(line) for line in open(args.list)] if args.list else []
+    cases = cases_of(args.folders) + [(o["id"], o["task"], o["candidate"]) for o in listed]
+    waiting = [c for c in cases if any(w in c[0] for w in words)][::-1]
     running, end = {}, time.time() + args.seconds
     total = len(waiting)
     with open(args.out, "w") as log:
@@ -205,6 +214,35 @@ def runs(args):
         print(f"| {kind} | {counts[kind]} | {compared} | {right} | {compared - right} |")
 
 
+def is_stillborn(v):
+    """As in tools/kernel_mutants.py: no compiler takes it."""
+    return (v["verdict"] == "invalid" and v["stage"] in ("format", "static", "trace", "compile")
+            and v["reason"] not in ("nondeterministic", "data-dependent"))
+
+
+def mutants(args):
+    stock = {o["name"]: o for path in args.stock for o in map(json.loads, open(path))}
+    rows, none = collections.Counter(), 0
+    for o in map(json.loads, open(args.verdicts)):
+        v, s = o["verdict"], stock.get(o["id"])
+        if s is None or is_stillborn(v):
+            none += s is not None
+            continue
+        survives = v["verdict"] == "genuine"
+        for kind in (f"{v['verdict']}/{v['reason']}", "survive" if survives else "killed"):
+            rows[kind, "all"] += 1
+            rows[kind, "passes"] += s["passes"]
+            rows[kind, "compared"] += runs_of(s) is not None
+        if not survives and s["passes"]:
+            print(f"# {o['id']}: {v['verdict']}/{v['reason']}")
+    print(f"{none} more are no mutants: no compiler takes them\n")
+    print("| by hone | mutants | pass KernelBench's check | come to no comparison there |")
+    print("|---|---|---|---|")
+    for kind in sorted({k for k, _ in rows}, key=lambda k: ("/" in k, -rows[k, "all"])):
+        count, compared = rows[kind, "all"], rows[kind, "compared"]
+        print(f"| {kind} | {count} | {rows[kind, 'passes']} | {count - compared} |")
+
+
 def main():
     p = argparse.ArgumentParser()
     sub = p.add_subparsers(dest="what", required=True)
@@ -215,13 +253,17 @@ def main():
     r.add_argument("--seconds", type=float, default=3600)
     r.add_argument("--trials", type=int, default=5)
     r.add_argument("--only", default="", help="names that contain one of these words, with commas between")
-    r.add_argument("folders", nargs="+")
+    r.add_argument("--list", help="mutants, as tools/kernel_mutants.py lists them")
+    r.add_argument("folders", nargs="*")
     for name in ("table", "runs"):
         t = sub.add_parser(name)
         t.add_argument("stock")
         t.add_argument("hone", nargs="+")
+    m = sub.add_parser("mutants")
+    m.add_argument("verdicts")
+    m.add_argument("stock", nargs="+")
     args = p.parse_args()
-    {"run": run, "table": table, "runs": runs}[args.what](args)
+    {"run": run, "table": table, "runs": runs, "mutants": mutants}[args.what](args)
 
 
 if __name__ == "__main__":

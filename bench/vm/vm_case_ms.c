@@ -4,12 +4,6 @@
  *     does */
 #include "vm_case.h"
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return x < y ? -1 : x > y;
-}
-
 int main(int argc, char **argv)
 {
 	struct vm_case c;
@@ -47,7 +41,7 @@ int main(int argc, char **argv)
 		ms[i] = (double)(clock_ns() - start) * 1e-6;
 		vm_report_release(&r);
 	}
-	qsort(ms + 1, (size_t)repeats, sizeof *ms, compare); /* without the first */
+	doubles_sort(ms + 1, (size_t)repeats); /* without the first */
 	printf("%.6f\n", ms[1 + repeats / 2]);
 	free(ms);
 	vm_case_free(&c);

@@ -63,6 +63,8 @@ char *xasprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Multiplies sizes; aborts on overflow. */
 size_t size_mul(size_t a, size_t b);
 
+void doubles_sort(double *x, size_t n); /* rising; NaN behind all numbers */
+
 /* Arena: many allocations, one free. Memory is 64-byte aligned and zeroed. HONE_POISON builds fill
  * it on reset. */
 struct arena {

@@ -169,9 +169,14 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	 * supervisor, so the process ends. */
 	CHECKF(replay && replay_tape(replay), "a trial before a tape");
 	if (runner_trial_parse(o, replay_tape(replay)->noutputs, &t, &err)) exit(3);
-	int64_t given_bytes = 0, outputs_bytes = 0;
-	const uint8_t *given = clean_map(fds[0], PROT_READ, MAP_PRIVATE, &given_bytes);
-	uint8_t *outputs = (uint8_t *)(uintptr_t)clean_map(fds[1], PROT_READ | PROT_WRITE, MAP_SHARED, &outputs_bytes);
+	int64_t given_bytes = t.shared_given_bytes, outputs_bytes = t.shared_outputs_bytes;
+	struct launcher_shared shared = {fds[0], given_bytes, fds[1], outputs_bytes};
+	const uint8_t *given = NULL;
+	uint8_t *outputs = NULL;
+	if (!shared.given_bytes) {
+		given = clean_map(fds[0], PROT_READ, MAP_PRIVATE, &given_bytes);
+		outputs = (uint8_t *)(uintptr_t)clean_map(fds[1], PROT_READ | PROT_WRITE, MAP_SHARED, &outputs_bytes);
+	}
 	for (int i = 0; i < t.ninputs + t.nparams; i++) {
 		const struct runner_given *g = i < t.ninputs ? &t.inputs[i] : &t.params[i - t.ninputs];
 		CHECKF(g->bytes <= given_bytes && g->offset <= given_bytes - g->bytes,
@@ -182,7 +187,8 @@ static void trial(const json_t *o, const int *fds, int nfds)
 	if (nfds > 2)
 		library.memory = (uint8_t *)(uintptr_t)clean_map(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
 	struct launcher_clock clock = {clock_ask, t.deadline_ms};
-	struct replay_given data = {given, given_bytes, nfds > 2 ? &library : NULL, &clock};
+	struct replay_given data = {
+		given, given_bytes, nfds > 2 ? &library : NULL, &clock, shared.given_bytes ? &shared : NULL};
 	/* The replay; whatever happened in it is part of the answer. */
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	clean_unmap(given, given_bytes);

@@ -39,7 +39,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, memory, "most memory that the device may give, as 24GiB; default: what it has", NULL),
 	O(OPTION_STR, cuda_card,
 		"hold the GPU to what this card has (a100, rtx4090, ...): kernels, shared memory and memory", NULL),
-	O(OPTION_STR, shapes, "comma list of 8b (Qwen3-8B), 135m (SmolLM2), demo (1.8 M)", NULL),
+	O(OPTION_STR, shapes, "comma list of demo (1.8 M), 135m (SmolLM2), 8b (Qwen3-8B)", NULL),
 	O(OPTION_STR, parts,
 		"comma list of decode, prefill, train, rollout, invariant, load, ranks; default: all of an 8b, decode of the "
 		"others",
@@ -59,16 +59,17 @@ static const struct option_def defs[] = {
 
 #define PARTS "decode,prefill,train,rollout,invariant,load,ranks"
 
+/* The quick ones first: a run that is ended early has them. */
 static const struct shape shapes[] = {
+	{"demo", 192, 512, 4, 6, 2, 32, 1024, true, true, 300, {1024}, "decode", {{"decode_1024", BAR_RATE, 2e6, 5e6}}},
+	{"135m", 576, 1536, 30, 9, 3, 64, 49152, true, false, 320, {256}, "decode",
+		{{"decode_256", BAR_RATE, 100e3, 180e3}}},
 	{"8b", 4096, 12288, 36, 32, 8, 128, 151936, false, true, 640, {1, 64, 256}, PARTS,
 		{{"decode_1", BAR_SHARE, 0.75, 0.84}, {"decode_64", BAR_SHARE, 0.75, 0.84},
 			{"decode_256", BAR_SHARE, 0.75, 0.84}, {"invariant_64", BAR_SHARE, 0.80, 0.95},
 			{"prefill", BAR_RATE, 520e12, 600e12}, {"train_reference", BAR_RATE, 10e3, 12.5e3},
 			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}, {"load", BAR_SECONDS, 3, 1.5},
 			{"ranks", BAR_SHARE, 0.85, 0.95}}},
-	{"135m", 576, 1536, 30, 9, 3, 64, 49152, true, false, 320, {256}, "decode",
-		{{"decode_256", BAR_RATE, 100e3, 180e3}}},
-	{"demo", 192, 512, 4, 6, 2, 32, 1024, true, true, 300, {1024}, "decode", {{"decode_1024", BAR_RATE, 2e6, 5e6}}},
 };
 
 static struct model_config config_of(const struct shape *s, const struct gpu_options *o)
@@ -123,14 +124,18 @@ void gpu_skip(struct gpu_bench *b, const char *fmt, ...)
 
 static double share_of(const struct figure *f) { return f->ceiling > 0 ? f->value / f->ceiling : 0; }
 
-static void print(const struct gpu_bench *b)
+static bool prints(const struct gpu_bench *b) { return !b->o->json && ranks_rank(b->ranks) == 0; }
+
+/* What has been measured since the last time: a run that is ended early has told what it had. */
+void gpu_tell(struct gpu_bench *b)
 {
-	if (!b->copy) printf("%s: adapter of rank %d\n", b->shape->name, GPU_RANK);
-	else
+	if (!prints(b)) return;
+	if (!b->told && !b->copy) printf("%s: adapter of rank %d\n", b->shape->name, GPU_RANK);
+	else if (!b->told)
 		printf("%s: %.3f billion parameters in %d layers, adapter of rank %d; copy %.2f TB/s, product %.0f TFLOP/s\n",
 			b->shape->name, (double)model_config_params(&b->c) * 1e-9, b->c.num_hidden_layers, GPU_RANK,
 			b->copy * 1e-12, b->product * 1e-12);
-	for (int i = 0; i < b->count; i++) {
+	for (int i = b->told ? b->told - 1 : 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		const struct bar *bar = f->bar;
 		printf("  %-40s %10.1f %-7s", f->title, f->value * f->scale, f->unit);
@@ -140,8 +145,17 @@ static void print(const struct gpu_bench *b)
 		else if (bar) printf("; must %g, goal %g", bar->must * f->scale, bar->goal * f->scale);
 		printf("\n");
 	}
+	b->told = b->count + 1;
+	fflush(stdout);
+}
+
+static void tell_end(const struct gpu_bench *b, double seconds)
+{
+	if (!prints(b)) return;
 	for (int i = 0; i < b->nskipped; i++) printf("  skipped: %s\n", b->skipped[i]);
 	if (b->nskipped) printf("  %d skipped\n", b->nskipped);
+	printf("  measured in %.0f s\n", seconds);
+	fflush(stdout);
 }
 
 static json_t *shape_json(const struct gpu_bench *b)
@@ -188,11 +202,13 @@ static int bench_shape(
 	const struct gpu_options *o, const struct shape *s, struct ranks *ranks, json_t *all, struct err *err)
 {
 	struct gpu_bench b = {.o = o, .shape = s, .c = config_of(s, o), .ranks = ranks};
+	uint64_t begin = clock_ns();
 	int rc = gpu_parts_run(&b, err);
-	if (!rc && !o->json && ranks_rank(ranks) == 0) print(&b);
-	if (!rc) json_array_append_new(all, shape_json(&b));
-	fflush(stdout);
-	return rc;
+	if (rc) return rc;
+	gpu_tell(&b);
+	tell_end(&b, (double)(clock_ns() - begin) * 1e-9);
+	json_array_append_new(all, shape_json(&b));
+	return 0;
 }
 
 /* Every name of a comma list is one of those known. */
@@ -210,7 +226,7 @@ static int list_check(const char *option, const char *list, const char *known, s
 int bench_gpu(int argc, char **argv)
 {
 	struct gpu_options o = {.device = "cuda",
-		.shapes = "8b,135m,demo",
+		.shapes = "demo,135m,8b",
 		.tokens = 16384,
 		.prefill = 8192,
 		.answer = 1024,
@@ -225,7 +241,7 @@ int bench_gpu(int argc, char **argv)
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
-	if (!rc) rc = list_check("shapes", o.shapes, "8b,135m,demo", &err);
+	if (!rc) rc = list_check("shapes", o.shapes, "demo,135m,8b", &err);
 	if (!rc && o.parts) rc = list_check("parts", o.parts, PARTS, &err);
 	/* Started by torchrun or srun it is one of several, as the part ranks starts them. */
 	struct ranks *ranks = NULL;

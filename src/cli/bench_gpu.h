@@ -84,6 +84,7 @@ struct gpu_bench {
 	struct ranks *ranks; /* that make the same steps with their gradients summed; NULL: this process is alone */
 	struct figure figures[GPU_FIGURES_MAX];
 	int count;
+	int told;                         /* figures that were printed, and 1 for their heading; 0: nothing was */
 	char skipped[GPU_SKIPS_MAX][120]; /* parts that this machine cannot show, and why */
 	int nskipped;
 };
@@ -91,7 +92,9 @@ struct gpu_bench {
 /* A new figure with the bar that its shape has for it, if the sizes are those that bars are of. */
 struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *title, double value, const char *unit,
 	double scale, double ceiling, const char *ceiling_is);
-/* Measures the parts that are wanted and leaves their figures in b. */
+/* Prints the figures that it has not printed yet. */
+void gpu_tell(struct gpu_bench *b);
+/* Measures the parts that are wanted, tells of each, and leaves their figures in b. */
 int gpu_parts_run(struct gpu_bench *b, struct err *err);
 /* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once, each with a GPU of its own.
  */

@@ -497,15 +497,21 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err)
 		b->copy = copy_rate(b);
 		b->product = product_rate(b);
 	}
+	/* Each part's rows are told when it ends. */
 	if (!rc && is_wanted(b, "decode")) rc = bench_decode(b, err);
+	if (!rc) gpu_tell(b);
 	if (!rc && is_wanted(b, "prefill")) rc = bench_prefill(b, err);
+	if (!rc) gpu_tell(b);
 	if (!rc && trains) rc = bench_training(b, err);
+	if (!rc) gpu_tell(b);
 	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
+	if (!rc) gpu_tell(b);
 	char path[64] = "";
 	if (!rc && is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);
 	model_drop(b);
 	free(b->noise);
 	if (!rc && *path) rc = gpu_load_run(b, path, err);
+	if (!rc) gpu_tell(b);
 	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
 	return rc;
 }

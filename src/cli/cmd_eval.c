@@ -68,6 +68,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, gpu, "card that kernels are compiled for; empty: the device's own, else H200", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_STR, out, "write every answer and verdict here (JSONL)", NULL),
+	O(OPTION_BOOL, judge, "off: write the answers alone (--out), to be judged by --policy_answers", NULL),
 	O(OPTION_STR, compare, "file written by --out for another model on the same tasks: prints the paired difference",
 		NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
@@ -118,11 +119,18 @@ static int eval_check(const struct eval_options *o, struct err *err)
 			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
 			"--temperature "
 			"above 0 and no --num_turns");
+	/* Whatever follows an answer depends on its verdict. */
+	if (!o->judge && (!o->out || o->pipeline || o->num_turns > 1 || o->compare || o->results || o->from_runs))
+		return err_set(err, ERR_USAGE,
+			"--no-judge writes answers to --out, without verdicts: it does not go with --pipeline, --num_turns, "
+			"--compare, --results and --from_runs");
 	return o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 }
 
-/* Counts a row of a file written by --out: task -> [answers, genuine ones]. Dropped answers (infra)
- * do not count, as in the summary; the turns of an episode count as one answer. */
+/* Counts a row of a file written by --out: task -> [answers, genuine ones, {number of a sample that
+ * is genuine: true}]. Dropped answers (infra) do not count, as in the summary. The turns of an
+ * episode count as one answer, which is genuine where one of them is: its first turn counts the
+ * answer, and the first genuine one counts as that. */
 static int rate_add(void *ctx, const json_t *row, const char *where, struct err *err)
 {
 	json_t *rates = ctx;
@@ -165,6 +173,7 @@ static int compare_check(const struct eval *e, struct err *err)
 
 struct verify_options eval_verify_options(const struct eval_options *o, struct store *store)
 {
+	bool is_cuda = !strncmp(o->verify_device, "cuda", 4);
 	return (struct verify_options){
 		.device = o->verify_device,
 		.profile = o->verify_profile,
@@ -175,7 +184,8 @@ struct verify_options eval_verify_options(const struct eval_options *o, struct s
 		.num_correct_trials = (int)o->num_correct_trials,
 		.seed = (uint64_t)o->verify_seed,
 		.oracle_timeout_ms = (int)o->oracle_timeout_ms,
-		.final_references = strncmp(o->verify_device, "cuda", 4) ? NULL : "eager,tf32,compile",
+		.references = is_cuda && (o->from_runs || o->results) ? "eager" : NULL, /* KernelBench's files have its time */
+		.final_references = is_cuda ? "eager,tf32,compile" : NULL,
 		.store = store,
 	};
 }
@@ -245,7 +255,7 @@ static int eval_open(struct eval *e, struct err *err)
 	/* What can still be refused is asked here, before the first answer is generated. */
 	if (!rc) rc = compare_check(e, err);
 	if (!rc && o->results) rc = results_level(e, err);
-	return rc ? rc : verifier_create(&v, &e->verifier, err);
+	return rc || !o->judge ? rc : verifier_create(&v, &e->verifier, err);
 }
 
 /* How answers are drawn: `samples` to a prompt, in episodes of `turns`. */
@@ -321,7 +331,7 @@ static int eval_midend(struct eval *e, struct err *err)
 /* On a GPU, behind everything else: nothing runs beside the best kernels then. */
 static int eval_bests(struct eval *e, struct err *err)
 {
-	if (strncmp(e->o->verify_device, "cuda", 4)) return 0;
+	if (!e->o->judge || strncmp(e->o->verify_device, "cuda", 4)) return 0;
 	return eval_finals(e->o, e->verifier, &e->prompts, e->rollouts, &e->final_rows, &e->finals, err);
 }
 
@@ -362,7 +372,7 @@ static int kernel_write(const struct eval *e, const struct rollout *r, const str
 }
 
 /* --results: what KernelBench's scripts read, problems in order of their numbers. */
-static int eval_results(const struct eval *e, json_t *summary, struct err *err)
+static int eval_results(struct eval *e, json_t *summary, struct err *err)
 {
 	size_t n = e->prompts.count, K = (size_t)e->o->num_samples;
 	if (!e->o->results) return 0;
@@ -370,16 +380,21 @@ static int eval_results(const struct eval *e, json_t *summary, struct err *err)
 	struct task_set tasks = {.tasks = xcalloc(n + 1, sizeof *tasks.tasks), .count = n}; /* borrowed */
 	json_t *results = json_object(), *analysis = NULL;
 	int rc = dir_make(e->o->results, err);
+	e->times.own = json_object();
+	/* KernelBench's files are in the order of problem ids, whatever order the tasks were given in. */
 	for (size_t i = 0; i < n; i++) order[i] = &e->prompts.rows[i];
 	qsort(order, n, sizeof *order, by_problem);
 	for (size_t i = 0; i < n; i++) {
 		tasks.tasks[i] = order[i]->task;
 		for (size_t k = 0; k < K && !rc; k++) {
 			const struct rollout *r = &e->rollouts[(size_t)(order[i] - e->prompts.rows) * K + k];
-			if (!r->is_dropped) kernelbench_add(results, order[i]->task.problem_id, r->sample, &r->verdict);
 			rc = kernel_write(e, r, &order[i]->task, err);
+			if (r->is_dropped) continue;
+			kernelbench_add(results, order[i]->task.problem_id, r->sample, &r->verdict);
+			kernelbench_add_reference(e->times.own, &order[i]->task, &r->verdict);
 		}
 	}
+	/* The references' times go in last: they are only known once every verdict has been read. */
 	if (!rc) rc = kernelbench_write(e->o->results, results, &tasks, e->level, &e->times, &analysis, err);
 	if (!rc) json_object_set_new(summary, "kernelbench", analysis);
 	json_decref(results);
@@ -486,7 +501,7 @@ static void print_summary(const json_t *s)
 			real_at(c, "low"), real_at(c, "high"));
 }
 
-static int eval_report(const struct eval *e, struct err *err)
+static int eval_report(struct eval *e, struct err *err)
 {
 	static const int ks[] = {1, 2, 4, 8, 16, 32, 64};
 	int nks = 0;
@@ -543,6 +558,7 @@ int cmd_eval(int argc, char **argv)
 {
 	struct eval_options o = {
 		.cost_size = "judged",
+		.judge = true,
 		.split = "test",
 		.stage = "frontend",
 		.prompt_template = "recipes/prompts/frontend.txt",
@@ -579,7 +595,8 @@ int cmd_eval(int argc, char **argv)
 	if (!rc) rc = eval_midend(&e, &err);
 	if (!rc) rc = eval_bests(&e, &err);
 	if (!rc) rc = eval_write(&e, &err);
-	if (!rc) rc = eval_report(&e, &err);
+	if (!rc && !o.judge) printf("%s: answers to %zu tasks, not judged\n", o.out, e.prompts.count);
+	else if (!rc) rc = eval_report(&e, &err);
 	eval_release(&e);
 	return rc ? cli_fail("eval", &err) : 0;
 }

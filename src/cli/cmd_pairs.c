@@ -21,6 +21,7 @@ struct pairs_options {
 	const char *out;
 	const char *pairs;
 	const char *stage;
+	const char *form;
 	const char *prompt_template;
 	const char *chat_template;
 	const char *chat_date;
@@ -46,6 +47,10 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, pairs, "check: file to check", NULL),
 	O(OPTION_FLOAT, fraction, "check: share of rows graded again", "1e-9 to 1"),
 	O(OPTION_STR, stage, "agent", "frontend|midend"),
+	O(OPTION_STR, form,
+		"synth: kernels as Python modules, or as answers in IR: what the compiler made of these modules, judged again "
+		"as it is",
+		"python|ir"),
 	O(OPTION_STR, prompt_template, "template file", NULL),
 	O(OPTION_STR, chat_template, "synth: chat form of the prompts, that of the model to train", CHAT_TEMPLATE_NAMES),
 	O(OPTION_STR, chat_date,
@@ -81,6 +86,8 @@ struct pair {
 	struct str slow;        /* mid-end: the kernel that is to be made faster */
 	struct verdict verdict; /* of code */
 	struct verdict profile; /* of slow */
+	struct str code_ir;     /* with --form ir: what the compiler makes of code and slow */
+	struct str slow_ir;
 };
 
 struct pairs {
@@ -121,6 +128,8 @@ static void pairs_release(struct pairs *p)
 		str_release(&p->rows[i].plan);
 		str_release(&p->rows[i].code);
 		str_release(&p->rows[i].slow);
+		str_release(&p->rows[i].code_ir);
+		str_release(&p->rows[i].slow_ir);
 	}
 	free(p->rows);
 	task_set_release(&p->tasks);
@@ -164,8 +173,8 @@ static int rows_make(struct pairs *p, struct err *err)
 	return rc;
 }
 
-/* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. */
-static int rows_grade(struct pairs *p, struct err *err)
+/* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. wants_ir: of what is genuine the answer in IR too. */
+static int rows_grade(struct pairs *p, bool wants_ir, struct err *err)
 {
 	int rc = 0;
 	size_t waiting = 0, next = 0, finished = 0, ahead = 64;
@@ -175,15 +184,21 @@ static int rows_grade(struct pairs *p, struct err *err)
 		/* Submitting never blocks: the limit on waiting ones keeps the verifier's queue short. */
 		for (; !rc && next < p->count && waiting < ahead; next++) {
 			struct pair *row = &p->rows[next];
-			struct verify_request r = {
-				.task = row->task, .source = row->code.data, .source_len = row->code.len, .id = 2 * (int64_t)next};
+			struct verify_request r = {.task = row->task,
+				.source = row->code.data,
+				.source_len = row->code.len,
+				.ir_form = wants_ir ? &row->code_ir : NULL,
+				.id = 2 * (int64_t)next};
 			rc = verifier_submit(p->verifier, &r, err);
 			waiting++;
 			/* The midend's prompt shows a slow kernel with its profile, so that one is graded as
 			 * well. */
 			if (rc || p->stage != AGENT_MIDEND) continue;
-			r = (struct verify_request){
-				.task = row->task, .source = row->slow.data, .source_len = row->slow.len, .id = 2 * (int64_t)next + 1};
+			r = (struct verify_request){.task = row->task,
+				.source = row->slow.data,
+				.source_len = row->slow.len,
+				.ir_form = wants_ir ? &row->slow_ir : NULL,
+				.id = 2 * (int64_t)next + 1};
 			rc = verifier_submit(p->verifier, &r, err);
 			waiting++;
 		}
@@ -226,6 +241,35 @@ static bool is_admitted(struct pairs *p, const struct pair *row)
 	return false;
 }
 
+/* Each admitted row's kernels become answers in IR, and these are judged again: what the compiler made of a right
+ * module is an answer only where it is right by itself. Rows that have none are left out and counted. */
+static int rows_to_ir(struct pairs *p, struct err *err)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < p->count; i++) {
+		struct pair *row = &p->rows[i], out = *row;
+		bool is_midend = p->stage == AGENT_MIDEND;
+		bool has_ir = row->code_ir.len && (!is_midend || row->slow_ir.len);
+		bool is_kept = is_admitted(p, row);
+		if (is_kept && !has_ir) reject(p, "no answer in IR", row, &row->verdict);
+		/* The texts in IR take the modules' places. */
+		str_release(&row->code);
+		str_release(&row->slow);
+		out.code = row->code_ir;
+		out.slow = row->slow_ir;
+		out.code_ir = out.slow_ir = (struct str){0};
+		if (!is_kept || !has_ir) {
+			str_release(&out.code);
+			str_release(&out.slow);
+			str_release(&out.plan);
+			continue;
+		}
+		p->rows[kept++] = out;
+	}
+	p->count = kept;
+	return kept ? rows_grade(p, false, err) : 0;
+}
+
 static json_t *row_json(const struct pairs *p, const struct pair *row, const char *template_text, struct err *err)
 {
 	const struct task *t = row->task;
@@ -244,7 +288,8 @@ static json_t *row_json(const struct pairs *p, const struct pair *row, const cha
 	str_puts(&name, t->name);
 	if (p->o->styles > 1) str_printf(&name, "-s%d", row->style);
 	if (p->o->choices > 1) str_printf(&name, "-c%d", row->choice);
-	str_printf(&completion, "%s\n```python\n%s```\n", row->plan.data, row->code.data);
+	str_printf(&completion, "%s\n```%s\n%s```\n", row->plan.data, strcmp(p->o->form, "ir") ? "python" : "ttir",
+		row->code.data);
 	/* One row: the task, so that it can be graded again, the pair, and which variant it is. */
 	json_t *o = rc
 		? NULL
@@ -325,11 +370,24 @@ static void print_rejected(const struct pairs *p)
 		printf("rejected  %-40s %lld\n", key, (long long)json_integer_value(value));
 }
 
+/* Where the time went: of all that was graded, not of what a store knew. */
+static void print_times(struct pairs *p)
+{
+	struct verify_times t;
+	verifier_times(p->verifier, &t);
+	if (!t.count) return;
+	printf("verdicts  %lld made; processor time of each, ms:\n", (long long)t.count);
+	for (int i = 0; i < VERIFY_STEP_COUNT; i++)
+		printf("  %-24s %8.1f\n", verify_step_name((enum verify_step)i), 1e3 * t.cpu_s[i] / (double)t.count);
+}
+
 static int pairs_synth(struct pairs *p, struct err *err)
 {
 	struct str text = {0}, template_text = {0};
 	int admitted = 0;
+	bool is_ir = !strcmp(p->o->form, "ir");
 	if (!p->o->tasks || !p->o->out) return err_set(err, ERR_USAGE, "synth needs --tasks and --out");
+	/* What can be wrong with the request is found out before a verifier is started. */
 	int rc = chat_template_find(p->o->chat_template, NULL, &p->chat, err);
 	if (!rc) rc = chat_date_check(p->chat, p->o->chat_date, err);
 	if (!rc) rc = cli_out_check(p->o->out, CLI_OUT_FILE, err);
@@ -337,15 +395,19 @@ static int pairs_synth(struct pairs *p, struct err *err)
 	if (!rc) rc = task_set_load(p->o->tasks, &p->tasks, err);
 	if (!rc) rc = rows_make(p, err);
 	if (!rc) rc = open_verifier(p, err);
-	if (!rc) rc = rows_grade(p, err);
+	/* An answer in IR is made of a Python answer that was admitted, and admitted again itself. */
+	if (!rc) rc = rows_grade(p, is_ir, err);
+	if (!rc && is_ir) rc = rows_to_ir(p, err);
 	if (!rc) rc = rows_text(p, template_text.data, &text, &admitted, err);
 	if (!rc && admitted) rc = jsonl_write(p->o->out, &text, err);
 	str_release(&text);
 	str_release(&template_text);
 	if (rc) return rc;
+	/* What was left out is told also where nothing was written. */
 	printf("%s: %d of %zu answers admitted\n", p->o->out, admitted, p->count);
 	print_prices(p);
 	print_rejected(p);
+	print_times(p);
 	return admitted
 		? 0
 		: err_set(err, ERR_MISMATCH, "%s: not written, the verifier admitted none of %zu answers", p->o->out, p->count);
@@ -393,7 +455,7 @@ static int pairs_check(struct pairs *p, struct err *err)
 	if (!rc) rc = check_rows(p, err);
 	p->stage = AGENT_FRONTEND; /* one answer a row is graded */
 	if (!rc) rc = open_verifier(p, err);
-	if (!rc) rc = rows_grade(p, err);
+	if (!rc) rc = rows_grade(p, false, err);
 	if (rc) return rc;
 	for (size_t i = 0; i < p->count; i++) genuine += is_admitted(p, &p->rows[i]);
 	printf(
@@ -415,6 +477,7 @@ int cmd_pairs(int argc, char **argv)
 	struct pairs_options o = {
 		.cost_size = "judged",
 		.stage = "frontend",
+		.form = "python",
 		.prompt_template = "recipes/prompts/frontend.txt",
 		.chat_template = "qwen3",
 		.verify_device = "cpu",

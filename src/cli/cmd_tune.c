@@ -7,6 +7,7 @@
 #include "agent/agent.h"
 #include "base/base.h"
 #include "cost/cost.h"
+#include "infer/infer.h"
 #include "policy/policy.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -30,6 +31,8 @@ struct tune_options {
 	int64_t verdicts;
 	int64_t seed;
 	int64_t num_correct_trials;
+	int64_t max_completion_length;
+	double temperature;
 	bool json;
 };
 
@@ -37,7 +40,14 @@ struct tune_options {
 static const struct option_def defs[] = {
 	O(OPTION_STR, task, "file of one task", NULL),
 	O(OPTION_STR, candidate, "genuine kernel whose text declares its space: lines \"# tune: NAME = 64 | 128\"", NULL),
-	O(OPTION_STR, search, "points by chance, or named by --policy_command or --policy_answers", "plain|policy"),
+	O(OPTION_STR, search, "points by chance, or named by --model, --policy_command or --policy_answers",
+		"plain|policy"),
+	POLICY_MODEL_OPTION(tune_options),
+	POLICY_ADAPTER_OPTION(tune_options, "PEFT adapter folder"),
+	POLICY_CHAT_OPTIONS(tune_options),
+	POLICY_DEVICE_OPTIONS(tune_options),
+	O(OPTION_INT, max_completion_length, "tokens of an answer of --model, at most", "1 to 16777216"),
+	O(OPTION_FLOAT, temperature, "of answers of --model; 0: greedy", "0 to 1000"),
 	POLICY_OUTSIDE_OPTIONS(tune_options),
 	O(OPTION_STR, prompt_template, "template file of --search policy", NULL),
 	O(OPTION_INT, verdicts, "points that are judged, the kernel's own among them", "1 to 100000"),
@@ -59,7 +69,8 @@ struct tune {
 	struct str template_text;
 	struct tune_space space;
 	const struct vm_gpu *gpu;
-	struct outside *policy;
+	struct outside *outside; /* who names points; NULL: the model, or nobody */
+	struct policy policy;    /* --model's */
 	struct store *store;
 	struct verifier *verifier;
 	bool *seen;       /* (points) */
@@ -147,12 +158,76 @@ static void card_put(const struct vm_gpu *g, struct str *out)
 		g->dram_bytes_s * 1e-12, (long long)(g->l2_bytes >> 20));
 }
 
+/* One question at a time: each answer is judged before the next is asked for. *text is NULL where there is none. */
+static int outside_ask(struct tune *t, int64_t number, const struct chat_message *m, char **text, struct err *err)
+{
+	struct outside_answer a = {0};
+	bool is_there = false;
+	struct outside_request q = {.id = number,
+		.task = t->tasks.tasks[0].name,
+		.stage = "backend",
+		.sample = (int)number,
+		.messages = m,
+		.count = 1,
+		.seed = (uint64_t)t->o->seed + (uint64_t)number};
+	int rc = outside_submit(t->outside, &q, err);
+	if (!rc) rc = outside_take(t->outside, -1, &is_there, &a, err);
+	*text = a.text;
+	return rc;
+}
+
+/* The model's answer. Each question is longer than the one before, so each has an engine of its size. */
+static int model_ask(struct tune *t, int64_t number, const struct chat_message *m, char **text, struct err *err)
+{
+	struct policy *p = &t->policy;
+	struct chat_text chat = {0};
+	struct ids prompt = {0};
+	struct engine *engine = NULL;
+	/* The question as tokens; it and the longest answer have to fit the model's positions. */
+	int rc = chat_render(p->chat, p->chat_date, m, 1, true, &chat, err), active = 1;
+	if (!rc) rc = chat_encode(p->tokenizer, &chat, &prompt, err);
+	int64_t wanted = (int64_t)prompt.count + t->o->max_completion_length;
+	if (!rc && wanted > p->config.max_position_embeddings)
+		rc = err_set(err, ERR_LIMIT,
+			"%zu tokens of the prompt and --max_completion_length %lld are more than the model's %d positions; lower "
+			"it "
+			"or --verdicts",
+			prompt.count, (long long)t->o->max_completion_length, p->config.max_position_embeddings);
+	/* One sequence. Each question has a seed of its own, so that equal questions may get other answers. */
+	struct engine_options eo = {.max_sequences = 1, .max_context = (int)wanted};
+	if (!rc) rc = engine_create(p->model, &eo, &engine, err);
+	struct request r = {.prompt = prompt.data,
+		.nprompt = (int)prompt.count,
+		.num_samples = 1,
+		.max_new_tokens = (int)t->o->max_completion_length,
+		.sampling = {.temperature = (float)t->o->temperature,
+			.top_p = 1,
+			.seed = (uint64_t)t->o->seed + (uint64_t)number},
+		.stop_ids = &p->stop_id,
+		.nstop = p->stop_id >= 0,
+		.adapter = p->adapter};
+	if (!rc) rc = engine_submit(engine, &r, err);
+	while (!rc && active) engine_step(engine, &active);
+	/* One answer comes: one request for one sample was made. */
+	for (struct completion c; !rc && engine_take(engine, &c);) {
+		struct str answer = {0};
+		rc = completion_check(&c, err);
+		tokenizer_decode(p->tokenizer, c.tokens, (size_t)c.count, true, &answer);
+		*text = answer.data;
+		completion_release(&c);
+	}
+	engine_free(engine);
+	ids_release(&prompt);
+	chat_text_release(&chat);
+	return rc;
+}
+
 /* Asks for a point; *point is -1 where the answer names none that is new. */
 static int policy_ask(struct tune *t, int64_t number, int64_t *point, struct err *err)
 {
 	struct str prompt = {0}, space = {0}, card = {0};
-	struct outside_answer a = {0};
-	bool is_there = false;
+	char *text = NULL;
+	/* What the policy is shown: the kernel with its cost, the card's facts, the space, and what was tried. */
 	space_put(t, &space);
 	card_put(t->gpu, &card);
 	struct prompt_input in = {.task = &t->tasks.tasks[0],
@@ -163,22 +238,14 @@ static int policy_ask(struct tune *t, int64_t number, int64_t *point, struct err
 		.space = space.data,
 		.tried = t->lines.data};
 	int rc = prompt_render(t->template_text.data, t->o->prompt_template, &in, &prompt, err);
-	/* One question at a time: each answer is judged before the next is asked for. */
 	struct chat_message m = {"user", prompt.data};
-	struct outside_request q = {.id = number,
-		.task = t->tasks.tasks[0].name,
-		.stage = "backend",
-		.sample = (int)number,
-		.messages = &m,
-		.count = 1,
-		.seed = (uint64_t)t->o->seed + (uint64_t)number};
-	if (!rc) rc = outside_submit(t->policy, &q, err);
-	if (!rc) rc = outside_take(t->policy, -1, &is_there, &a, err);
-	*point = !rc && a.text ? tune_point_parse(&t->space, a.text) : -1;
+	if (!rc) rc = t->outside ? outside_ask(t, number, &m, &text, err) : model_ask(t, number, &m, &text, err);
+	/* An answer that names no point, or one that was tried, costs a question and no verdict. */
+	*point = !rc && text ? tune_point_parse(&t->space, text) : -1;
 	if (*point >= 0 && t->seen[*point]) *point = -1;
 	t->asked += !rc;
 	t->without += !rc && *point < 0;
-	free(a.text);
+	free(text);
 	str_release(&prompt);
 	str_release(&space);
 	str_release(&card);
@@ -199,7 +266,7 @@ static int search_run(struct tune *t, struct err *err)
 	for (int64_t k = 1; !rc && k < most; k++) {
 		int64_t point = -1;
 		/* An answer without a new point costs no verdict: one is drawn by chance in its place. */
-		if (t->policy) rc = policy_ask(t, k - 1, &point, err);
+		if (t->outside || t->policy.model) rc = policy_ask(t, k - 1, &point, err);
 		const char *by = point >= 0 ? "policy" : "chance";
 		if (point < 0) point = point_draw(t, &at, order);
 		if (!rc) rc = point_judge(t, point, by, err);
@@ -230,10 +297,12 @@ static struct sha256_hex result_key(const struct tune *t)
 		const char *text;
 	} texts[] = {{t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->search}, {o->precision},
 		{o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
-		{o->policy.policy_answers ? o->policy.policy_answers : ""},
+		{o->policy.policy_answers ? o->policy.policy_answers : ""}, {o->policy.model ? o->policy.model : ""},
+		{o->policy.adapter ? o->policy.adapter : ""}, {o->policy.policy_roles ? o->policy.policy_roles : ""},
 		{t->template_text.data ? t->template_text.data : ""}};
 	struct slice parts[ARRAY_LEN(texts) + 1];
-	const int64_t numbers[3] = {o->verdicts, o->seed, o->num_correct_trials};
+	const int64_t numbers[] = {
+		o->verdicts, o->seed, o->num_correct_trials, o->max_completion_length, (int64_t)(o->temperature * 1e6)};
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) parts[i] = (struct slice){texts[i].text, strlen(texts[i].text)};
 	parts[ARRAY_LEN(texts)] = (struct slice){(const char *)numbers, sizeof numbers};
 	return hash_parts(parts, ARRAY_LEN(parts));
@@ -267,9 +336,9 @@ static int tune_open(struct tune *t, struct err *err)
 	const struct tune_options *o = t->o;
 	bool is_policy = !strcmp(o->search, "policy");
 	if (!o->task || !o->candidate) return err_set(err, ERR_USAGE, "--%s is missing", o->task ? "candidate" : "task");
-	if (is_policy != policy_is_outside(&o->policy))
-		return err_set(
-			err, ERR_USAGE, "--search policy goes with --policy_command or --policy_answers, and they with it");
+	if (is_policy != (policy_is_outside(&o->policy) || o->policy.model))
+		return err_set(err, ERR_USAGE,
+			"--search policy goes with --model, --policy_command or --policy_answers, and they with it");
 	/* Everything that may be refused is read before the verifier starts its workers. */
 	t->gpu = vm_gpu_find(o->gpu ? o->gpu : "H200");
 	if (!t->gpu) return err_set(err, ERR_USAGE, "--gpu %s: not in the cost model's table (docs/cost-model.md)", o->gpu);
@@ -280,7 +349,8 @@ static int tune_open(struct tune *t, struct err *err)
 	if (!rc) rc = file_read(o->candidate, (size_t)1 << 20, &t->source, err);
 	if (!rc && (rc = tune_space_parse(t->source.data, &t->space, err))) err_prefix(err, "%s", o->candidate);
 	if (!rc && is_policy) rc = agent_template_read("midend", o->prompt_template, &t->template_text, err);
-	if (!rc && is_policy) rc = outside_open(&o->policy, &t->policy, err);
+	if (!rc && policy_is_outside(&o->policy)) rc = outside_open(&o->policy, &t->outside, err);
+	else if (!rc && is_policy) rc = policy_open(&o->policy, &t->policy, err);
 	if (!rc && o->store) rc = store_open(o->store, &t->store, err);
 	/* One verdict at a time: the search chooses the next point by the last. */
 	struct verify_options v = {.device = "cpu",
@@ -332,12 +402,14 @@ static int best_write(const struct tune *t, const json_t *j, struct err *err)
 int cmd_tune(int argc, char **argv)
 {
 	struct tune_options o = {
-		.policy = {POLICY_OUTSIDE_DEFAULTS},
+		.policy = {.device = "cpu", .chat_template = "auto", POLICY_OUTSIDE_DEFAULTS},
 		.search = "plain",
 		.prompt_template = "recipes/prompts/backend.txt",
 		.precision = "strict",
 		.cost_size = "judged",
 		.verdicts = 16,
+		.max_completion_length = 256,
+		.temperature = 1,
 		.seed = 42,
 	};
 	struct err err = {0};
@@ -363,7 +435,8 @@ int cmd_tune(int argc, char **argv)
 	free(t.seen);
 	verifier_free(t.verifier);
 	store_close(t.store);
-	outside_close(t.policy);
+	outside_close(t.outside);
+	policy_close(&t.policy);
 	str_release(&t.lines);
 	str_release(&t.source);
 	str_release(&t.template_text);

@@ -91,7 +91,10 @@ static const struct option_def DEFS[] = {
 		NULL),
 	O(OPTION_BOOL, skip_compile, "leave the compile stage out; never genuine then", NULL),
 	O(OPTION_STR, emit,
-		"write what was judged genuine to this file, as a module of its own for exactly the judged shapes", NULL),
+		"write what was judged genuine to this file, as a module of its own for exactly the judged shapes; FILE.ttir: "
+		"as "
+		"an answer in IR",
+		NULL),
 	O(OPTION_BOOL, audit, "judge the task instead: does its reference run, does it tell right from wrong", NULL),
 	O(OPTION_BOOL, json, "print JSON", NULL),
 };
@@ -156,6 +159,12 @@ static void print_detail(const char *detail)
 /* The candidate's time on a GPU, what could not be beaten, and each reference beside it. */
 static void print_times(const struct verdict_device *d)
 {
+	if (d->stock_trials)
+		printf("  at the task's own sizes %d trials agree on the GPU, inputs and fp64 reference made there: largest "
+			   "scaled "
+			   "error %.2g\n",
+			d->stock_trials, d->stock_error_max);
+	if (d->stock_why[0]) printf("  at the task's own sizes, on the GPU, not judged: %s\n", d->stock_why);
 	if (d->untimed[0]) printf("  not timed on the GPU: %s\n", d->untimed);
 	if (!d->timed) return;
 	printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us); wall clock %.2f "
@@ -279,6 +288,17 @@ static void print_trials(const struct verdict *v)
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
 }
 
+/* Which configurations the times, and everything else, are of. */
+static void print_tuned(const struct verdict_device *d)
+{
+	for (int i = 0; i < d->ntuned; i++) {
+		const struct verdict_tuned *t = &d->tuned[i];
+		printf("  autotuner of %s: configuration %d of %d", t->label, t->chosen + 1, t->configs);
+		if (isfinite(t->first_s)) printf(", %.2f us; %.2f us with the first", t->chosen_s * 1e6, t->first_s * 1e6);
+		putchar('\n');
+	}
+}
+
 /* What a person wants to know, in the order they want it. */
 static void print_text(const char *path, const struct str *source, const struct verdict *v)
 {
@@ -295,6 +315,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 	if (v->device.live[0])
 		printf("  its file, run for real: %s%s%s\n", v->device.live, v->device.live_why[0] ? ": " : "",
 			v->device.live_why);
+	print_tuned(&v->device);
 	print_times(&v->device);
 	print_sanitizer(&v->device);
 	print_profile(v, source);

@@ -49,6 +49,7 @@ struct eval_options {
 	double temperature;
 	double top_p;
 	bool json;
+	bool judge;
 	bool turn_refines;
 	bool pipeline;
 };

@@ -43,8 +43,8 @@ void eval_analysis_print(const json_t *a)
 		n[1], n[2], n[3], n[4]);
 	json_object_foreach(fast_p, p, share) printf("fast_%-9s %.4f\n", p, json_real_value(share));
 	if (!json_object_size(fast_p))
-		printf("fast_p: not measured: it needs times from a GPU (--timings) and of the references (--baseline); "
-			   "runtime stays -1\n");
+		printf("fast_p: not measured: it needs times of every correct kernel and of its reference, from a GPU "
+			   "(--verify_device cuda, or --timings and --baseline)\n");
 }
 
 static int report(struct runs *r, struct err *err)
@@ -52,8 +52,11 @@ static int report(struct runs *r, struct err *err)
 	const char *key;
 	const struct run_folder *f = &r->folder;
 	json_t *analysis = NULL, *reasons = run_folder_reasons(f), *n;
+	/* Files first, so that what is printed below can be read again from them. */
+	r->times.own = run_folder_references(f);
 	int rc = kernelbench_write(r->dir, r->results, &r->tasks, f->level, &r->times, &analysis, err);
 	if (!rc) rc = rows_write(r, err);
+	/* The analysis with what was left out of it: one object, or lines for people. */
 	if (!rc && r->o->json) {
 		json_object_update_new(analysis,
 			json_pack("{s:s, s:I, s:i, s:i, s:i, s:O}", "results", r->dir, "kernels", (json_int_t)f->count, "unmatched",
@@ -64,6 +67,10 @@ static int report(struct runs *r, struct err *err)
 		printf("%s: %zu kernels; left out: %d without a task, %d that could not be read, %d that could not be judged "
 			   "(infra)\n",
 			r->dir, f->count, f->unmatched, f->unreadable, f->infra);
+		struct str lines = {0};
+		run_folder_table(f, r->times.measured, &lines);
+		fputs(lines.data, stdout);
+		str_release(&lines);
 		eval_analysis_print(analysis);
 		json_object_foreach(reasons, key, n) printf("  %-32s %lld\n", key, (long long)json_integer_value(n));
 	}

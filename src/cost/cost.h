@@ -103,6 +103,9 @@ struct vm_gpu {
 enum { VM_GPU_COUNT = 5 };
 extern const struct vm_gpu vm_gpus[VM_GPU_COUNT];   /* a row a card; vm_gpu_find finds one by its name */
 const struct vm_gpu *vm_gpu_find(const char *name); /* "H200", "h200", "rtx4090"; NULL: none of the table */
+/* Blocks of a kernel that fit on one SM together, by its threads, registers, shared memory and
+ * places. 0: not even one does. */
+int64_t vm_gpu_fit(const struct vm_gpu *, int warps, int registers, int64_t shared_bytes);
 
 /* The blocks' layouts in a TTGIR text, by source position. A text without any is fine;
  * malformed lines are skipped (they only cost precision); ERR_LIMIT when it is too large. */

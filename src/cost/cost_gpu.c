@@ -48,7 +48,8 @@ const struct vm_gpu vm_gpus[VM_GPU_COUNT] = {
 #define ATOMICS_CYCLE_SM 0.7       /* spread over addresses */
 #define ATOMIC_HOT_S 5e-9          /* one warp's after another's on the same 32 bytes */
 #define REGISTERS_STEP 8           /* a thread's registers are given out by eights */
-#define SHARED_RESERVED 1024       /* of each block, by the system */
+/* Of each block, by the system; an SM has as much beyond a block's most. */
+#define SHARED_RESERVED 1024
 
 /* Whether a name is one of the table's but for its case and the space in it. */
 static bool name_is(const char *name, const char *own)
@@ -83,14 +84,19 @@ const char *vm_limit_name(enum vm_limit l)
 	return l >= 0 && l < VM_LIMIT_COUNT ? names[l] : "?";
 }
 
+int64_t vm_gpu_fit(const struct vm_gpu *gpu, int warps, int registers, int64_t shared_bytes)
+{
+	int64_t threads = 32 * (int64_t)MAX(warps, 1),
+			given = ((int64_t)MAX(registers, 1) + REGISTERS_STEP - 1) / REGISTERS_STEP * REGISTERS_STEP;
+	/* More than a block may have is as much too much, however large. */
+	int64_t shared = MIN(MAX(shared_bytes, 0), gpu->shared_bytes + 1);
+	int64_t by_shared = (gpu->shared_bytes + SHARED_RESERVED) / (shared + SHARED_RESERVED);
+	return MIN(MIN(gpu->threads / threads, gpu->registers / (given * threads)), MIN(by_shared, (int64_t)gpu->blocks));
+}
+
 static int blocks_per_sm(const struct vm_binary *b, const struct vm_gpu *gpu)
 {
-	int threads = 32 * MAX(b->warps, 1),
-		registers = (MAX(b->registers, 16) + REGISTERS_STEP - 1) / REGISTERS_STEP * REGISTERS_STEP;
-	int64_t fit = MIN(gpu->blocks, gpu->threads / threads);
-	fit = MIN(fit, gpu->registers / ((int64_t)registers * threads));
-	if (b->shared_bytes > 0) fit = MIN(fit, gpu->shared_bytes / (b->shared_bytes + SHARED_RESERVED));
-	return (int)MAX(fit, 1);
+	return (int)MAX(vm_gpu_fit(gpu, b->warps, b->registers, b->shared_bytes), 1);
 }
 
 int64_t vm_cost_l1_bytes(const struct vm_binary *b, const struct vm_gpu *gpu)

@@ -13,6 +13,18 @@
 
 /* ---- entries ---- */
 
+/* KernelBench's times are of the task's own sizes, in milliseconds. */
+static bool is_timed_here(const struct verdict *v)
+{
+	return v->class == VERDICT_GENUINE && !v->sizes[0] && v->device.timed > 0 && v->device.time_s > 0;
+}
+
+static json_t *stats_json(struct verdict_measure seconds, int spans, const char *hardware)
+{
+	return json_pack("{s:f, s:f, s:f, s:i, s:s, s:s}", "mean", seconds.value * 1e3, "low", seconds.low * 1e3, "high",
+		seconds.high * 1e3, "num_trials", spans, "hardware", hardware, "device", "cuda");
+}
+
 static json_t *entry_json(int64_t sample_id, const struct verdict *v)
 {
 	char trials[64];
@@ -22,8 +34,12 @@ static json_t *entry_json(int64_t sample_id, const struct verdict *v)
 		verdict_json(v));
 	snprintf(trials, sizeof trials, "(%d / %d)", v->trials - v->trials_failed, v->trials);
 	if (v->trials) json_object_set_new(metadata, "correctness_trials", json_string(trials));
-	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:{}}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled,
-		"correctness", v->class == VERDICT_GENUINE, "metadata", metadata, "runtime", -1.0, "runtime_stats");
+	const struct verdict_device *d = &v->device;
+	struct verdict_measure own = {d->time_s, d->time_low_s, d->time_high_s};
+	bool is_timed = is_timed_here(v);
+	return json_pack("{s:I, s:b, s:b, s:o, s:f, s:o}", "sample_id", (json_int_t)sample_id, "compiled", v->compiled,
+		"correctness", v->class == VERDICT_GENUINE, "metadata", metadata, "runtime", is_timed ? own.value * 1e3 : -1.0,
+		"runtime_stats", is_timed ? stats_json(own, d->timed, d->name) : json_object());
 }
 
 void kernelbench_add(json_t *results, int64_t problem_id, int64_t sample_id, const struct verdict *v)
@@ -33,6 +49,25 @@ void kernelbench_add(json_t *results, int64_t problem_id, int64_t sample_id, con
 	json_t *list = json_object_get(results, key);
 	if (!list) json_object_set_new(results, key, list = json_array());
 	json_array_append_new(list, entry_json(sample_id, v));
+}
+
+static const char *last_part(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+	return slash ? slash + 1 : name;
+}
+
+void kernelbench_add_reference(json_t *rows, const struct task *t, const struct verdict *v)
+{
+	const struct verdict_reference *r = &v->device.references[REFERENCE_EAGER];
+	if (!is_timed_here(v) || !r->is_timed || !(r->time_s.value > 0)) return;
+	char *file = xasprintf("%s.py", last_part(t->name));
+	if (!json_object_get(rows, file)) {
+		json_t *row = stats_json(r->time_s, v->device.timed, v->device.name);
+		json_object_set_new(row, MARK, json_string("its eager reference, timed beside a kernel"));
+		json_object_set_new(rows, file, row);
+	}
+	free(file);
 }
 
 static json_t *entry_find(const json_t *list, json_int_t sample_id)
@@ -60,7 +95,7 @@ int kernelbench_take_times(json_t *results, const json_t *measured)
 	{
 		const json_t *other = entry_find(
 			json_object_get(measured, key), json_integer_value(json_object_get(entry, "sample_id")));
-		if (!other || runtime_of(other) < 0) continue;
+		if (!other || runtime_of(other) < 0 || runtime_of(entry) > 0) continue;
 		static const char *const fields[] = {"runtime", "runtime_stats"};
 		for (size_t f = 0; f < ARRAY_LEN(fields); f++)
 			if (json_object_get(other, fields[f])) json_object_set(entry, fields[f], json_object_get(other, fields[f]));
@@ -150,12 +185,6 @@ int kernelbench_folder_check(const char *dir, struct err *err)
 
 /* ---- analysis ---- */
 
-static const char *last_part(const char *name)
-{
-	const char *slash = strrchr(name, '/');
-	return slash ? slash + 1 : name;
-}
-
 /* The baseline's mean for a task, or -1. */
 static double baseline_of(const json_t *baseline, const struct task *t)
 {
@@ -195,31 +224,36 @@ struct scores {
 };
 static const double THRESHOLDS[] = {0, 0.5, 0.8, 1, 1.5, 2}; /* of KernelBench's analysis */
 
-static void score_task(struct scores *s, const json_t *results, const struct task *t, const json_t *baseline)
+/* A reference that was timed here was so beside a right kernel alone: what is not right is no faster than it,
+ * however long it takes. */
+static void score_task(
+	struct scores *s, const json_t *results, const struct task *t, const json_t *baseline, bool is_own)
 {
 	char key[32];
 	snprintf(key, sizeof key, "%lld", (long long)t->problem_id);
 	const json_t *list = json_object_get(results, key), *entry = entry_find(list, 0);
 	bool is_correct = json_is_true(json_object_get(entry, "correctness"));
 	double ms = runtime_of(entry), reference_ms = baseline_of(baseline, t);
+	bool is_aligned = reference_ms > 0 || (is_own && entry);
 	s->total++;
 	s->evaluated += list != NULL;
 	s->compiled += json_is_true(json_object_get(entry, "compiled"));
 	s->correct += is_correct;
-	s->aligned += reference_ms > 0;
-	s->aligned_correct += is_correct && reference_ms > 0;
+	s->aligned += is_aligned;
+	s->aligned_correct += is_correct && is_aligned;
 	if (!is_correct || ms <= 0 || reference_ms <= 0) return;
 	s->timed++;
 	s->log_speedup += log(reference_ms / ms);
 	for (size_t p = 0; p < ARRAY_LEN(THRESHOLDS); p++) s->faster[p] += reference_ms / ms > THRESHOLDS[p];
 }
 
-json_t *kernelbench_analysis(const json_t *results, const struct task_set *tasks, int level, const json_t *baseline)
+json_t *kernelbench_analysis(
+	const json_t *results, const struct task_set *tasks, int level, const json_t *baseline, bool is_own)
 {
 	struct scores s = {0};
 	for (size_t i = 0; i < tasks->count; i++)
 		if (tasks->tasks[i].level == level && tasks->tasks[i].problem_id)
-			score_task(&s, results, &tasks->tasks[i], baseline);
+			score_task(&s, results, &tasks->tasks[i], baseline, is_own);
 	bool is_timed = s.timed && s.timed == s.aligned_correct;
 	double total = MAX(s.total, 1);
 	json_t *fast_p = is_timed ? json_object() : json_null();
@@ -343,13 +377,33 @@ void kernelbench_times_release(struct kernelbench_times *t)
 {
 	json_decref(t->measured);
 	json_decref(t->baseline);
+	json_decref(t->own);
+}
+
+/* A baseline_time.json that lies there is written over only where its rows are ours. */
+static bool may_write_baseline(const char *dir)
+{
+	char *path = path_join(dir, KERNELBENCH_BASELINE);
+	const char *level, *name;
+	json_t *file = NULL, *rows, *row;
+	bool may = true;
+	if (path_exists(path)) may = !json_load(path, FILE_BYTES_MAX, &file, &(struct err){0});
+	json_object_foreach(file, level, rows) json_object_foreach(rows, name, row)
+		may &= json_object_get(row, MARK) != NULL;
+	if (!may) log_warn("%s: times that hone did not write: it stays as it is", path);
+	json_decref(file);
+	free(path);
+	return may;
 }
 
 int kernelbench_write(const char *dir, json_t *results, const struct task_set *tasks, int level,
 	const struct kernelbench_times *t, json_t **analysis, struct err *err)
 {
+	bool is_own = !t->baseline && json_object_size(t->own);
+	const json_t *baseline = is_own ? t->own : t->baseline;
+	bool is_kept = t->is_baseline_here || (is_own && !may_write_baseline(dir));
 	if (t->measured) log_info("times of %d kernels taken over", kernelbench_take_times(results, t->measured));
-	int rc = kernelbench_save(dir, results, tasks, level, t->is_baseline_here ? NULL : t->baseline, err);
-	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, t->baseline);
+	int rc = kernelbench_save(dir, results, tasks, level, is_kept ? NULL : baseline, err);
+	if (!rc) *analysis = kernelbench_analysis(results, tasks, level, baseline, is_own);
 	return rc;
 }

@@ -5,6 +5,7 @@
 #include "verify/verdict.h"
 #include "verify/verify.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -180,6 +181,73 @@ void run_folder_rows(const struct run_folder *r, struct str *out)
 			"problem_id", f->problem_id, "sample", f->sample_id, "file", f->path, "verdict", verdict_json(&f->verdict));
 		jsonl_put(out, row);
 		json_decref(row);
+	}
+}
+
+json_t *run_folder_references(const struct run_folder *r)
+{
+	json_t *rows = json_object();
+	for (size_t i = 0; i < r->count; i++)
+		if (r->files[i].is_graded) kernelbench_add_reference(rows, r->files[i].task, &r->files[i].verdict);
+	if (json_object_size(rows)) return rows;
+	json_decref(rows);
+	return NULL;
+}
+
+/* ---- a table ---- */
+
+static void time_put(struct str *out, double seconds)
+{
+	if (seconds > 0) str_printf(out, "  %8.2f us", seconds * 1e6);
+	else str_printf(out, "  %11s", "-");
+}
+
+/* What the run's own file says of the kernel. */
+static void theirs_put(struct str *out, const json_t *theirs, const struct run_file *f)
+{
+	char key[32];
+	size_t i;
+	json_t *entry;
+	snprintf(key, sizeof key, "%d", f->problem_id);
+	json_array_foreach(json_object_get(theirs, key), i, entry)
+	{
+		if (json_integer_value(json_object_get(entry, "sample_id")) != f->sample_id) continue;
+		str_printf(out, "  %-7s", json_is_true(json_object_get(entry, "correctness")) ? "correct" : "wrong");
+		time_put(out, json_number_value(json_object_get(entry, "runtime")) * 1e-3);
+		return;
+	}
+	str_printf(out, "  %-7s", "-");
+	time_put(out, NAN);
+}
+
+void run_folder_table(const struct run_folder *r, const json_t *theirs, struct str *out)
+{
+	static const char *const CHECKS[] = {"not known", "fails", "passes"};
+	bool is_timed = false;
+	for (size_t i = 0; i < r->count; i++) is_timed |= r->files[i].verdict.device.timed > 0;
+	str_printf(out, "%7s %6s  %-28s  %-9s", "problem", "sample", "hone", "its check");
+	if (is_timed) str_printf(out, "  %11s  %11s  %7s", "kernel", "eager", "speedup");
+	if (theirs) str_printf(out, "  %-7s  %11s", "its run", "its time");
+	str_puts(out, "\n");
+	for (size_t i = 0; i < r->count; i++) {
+		const struct run_file *f = &r->files[i];
+		const struct verdict *v = &f->verdict;
+		const struct verdict_reference *eager = &v->device.references[REFERENCE_EAGER];
+		char said[96];
+		if (!f->task) continue;
+		snprintf(said, sizeof said, "%s/%s", verdict_class_name(v->class), v->reason);
+		str_printf(out, "%7d %6d  %-28s  %-9s", f->problem_id, f->sample_id, said, CHECKS[v->kernelbench + 1]);
+		/* Both times are of the sizes that were judged. */
+		if (is_timed) {
+			double speedup = eager->speedup.value;
+			time_put(out, v->device.timed ? v->device.time_s : NAN);
+			time_put(out, eager->is_timed ? eager->time_s.value : NAN);
+			if (eager->is_timed && speedup > 0) str_printf(out, "  %6.2fx", speedup);
+			else str_printf(out, "  %7s", "-");
+		}
+		if (theirs) theirs_put(out, theirs, f);
+		if (v->sizes[0]) str_printf(out, "  at %s", v->sizes);
+		str_puts(out, "\n");
 	}
 }
 

@@ -110,13 +110,7 @@ bool fused_run(struct engine *e)
 	/* All rows, their pages ahead, then as many steps as the backend makes alone. */
 	rows_fill(e, k);
 	const struct rows *r = &e->rows;
-	struct ops_rows rows = {.T = r->T,
-		.S = r->S,
-		.ids = r->ids,
-		.pos = r->pos,
-		.sequence = r->sequence,
-		.table = r->table,
-		.pages = e->pages_per_sequence};
+	struct ops_rows rows = rows_of(e);
 	struct ops_want want = {
 		.n = r->n, .at = r->at, .draw = r->draw, .left = r->left, .stop = stops.ids, .nstop = stops.count};
 	struct adapter *a = e->slots[e->running[0]].group->r.adapter;

@@ -119,6 +119,7 @@ void slot_settle(struct engine *e, struct slot *s);
 void row_push(struct engine *e, struct slot *s, int32_t id);
 void sequence_close(struct engine *e, struct slot *s, int first_row);
 struct ops_draw draw_of(const struct group *g, struct completion *c);
+struct ops_rows rows_of(const struct engine *e); /* what was gathered, as the backend takes it */
 int32_t page_take(struct engine *e);
 void group_free(struct group *g);
 void page_drop(struct engine *e, int32_t p);

@@ -38,6 +38,18 @@ void slot_settle(struct engine *e, struct slot *s)
 	CHECKF(e->promised <= e->nfree, "%d KV pages are promised, %d are free", e->promised, e->nfree);
 }
 
+struct ops_rows rows_of(const struct engine *e)
+{
+	const struct rows *r = &e->rows;
+	return (struct ops_rows){.T = r->T,
+		.S = r->S,
+		.ids = r->ids,
+		.pos = r->pos,
+		.sequence = r->sequence,
+		.table = r->table,
+		.pages = e->pages_per_sequence};
+}
+
 /* A free slot takes place `at` among those that run. */
 static struct slot *slot_take(struct engine *e, int at, enum slot_state state, struct group *g)
 {
@@ -356,13 +368,7 @@ void engine_step(struct engine *e, int *active)
 		struct adapter *a = s->group->r.adapter;
 		gather_rows(e, a, &prefill_left);
 		if (!r->T) continue;
-		struct ops_rows rows = {.T = r->T,
-			.S = r->S,
-			.ids = r->ids,
-			.pos = r->pos,
-			.sequence = r->sequence,
-			.table = r->table,
-			.pages = e->pages_per_sequence};
+		struct ops_rows rows = rows_of(e);
 		struct ops_want want = {.n = r->n, .at = r->at, .draw = r->draw, .from = r->from, .draws = r->draws};
 		step_run(e->step, e->kv, a, &rows, &want, e->drawn, e->logprobs);
 		take_tokens(e);

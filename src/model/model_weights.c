@@ -254,21 +254,18 @@ static int limits_check(const struct model_config *c, const struct ops *ops, con
 	const struct ops_limits *l = ops->limits;
 	const char *advice = "take another model, or --device cpu";
 	if (!l) return 0;
-	bool is_made = false;
-	for (int i = 0; i < (int)ARRAY_LEN(l->head_dims); i++) is_made |= l->head_dims[i] == c->head_dim;
-	if (!is_made)
-		return err_set(err, ERR_UNSUPPORTED, "%s: heads of %d elements; device %s knows %d, %d and %d; %s", what,
-			c->head_dim, ops->name, l->head_dims[0], l->head_dims[1], l->head_dims[2], advice);
-	int group = c->num_attention_heads / MAX(c->num_key_value_heads, 1);
-	if (group > l->group_max)
-		return err_set(err, ERR_UNSUPPORTED, "%s: %d query heads share a key head; device %s takes at most %d; %s",
-			what, group, ops->name, l->group_max, advice);
+	if (c->head_dim % l->head_step || c->head_dim > l->head_max)
+		return err_set(err, ERR_UNSUPPORTED, "%s: heads of %d elements; device %s takes multiples of %d up to %d; %s",
+			what, c->head_dim, ops->name, l->head_step, l->head_max, advice);
 	if (c->vocab_size > l->vocab_max)
 		return err_set(err, ERR_UNSUPPORTED, "%s: a vocabulary of %d tokens; device %s takes at most %d; %s", what,
 			c->vocab_size, ops->name, l->vocab_max, advice);
 	if (c->hidden_size % l->hidden_step || c->hidden_size > l->hidden_max)
 		return err_set(err, ERR_UNSUPPORTED, "%s: a hidden size of %d; device %s takes multiples of %d up to %d; %s",
 			what, c->hidden_size, ops->name, l->hidden_step, l->hidden_max, advice);
+	if (c->intermediate_size % l->hidden_step)
+		return err_set(err, ERR_UNSUPPORTED, "%s: an MLP of %d columns; device %s takes multiples of %d; %s", what,
+			c->intermediate_size, ops->name, l->hidden_step, advice);
 	return 0;
 }
 

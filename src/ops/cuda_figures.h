@@ -16,7 +16,8 @@
 /* Driver, kernels, cuBLASLt's own and recorded graphs: what was seen on an H200, rounded up (docs/perf-log.md). */
 #define CUDA_DRIVER_BYTES ((size_t)1 << 30)
 
-#define CUDA_GROUP_MAX 8              /* query heads that share a key head in a decode step */
+#define CUDA_HEAD_STEP 8              /* of which a head's size is a multiple, */
+#define CUDA_HEAD_MAX 256             /* and its most */
 #define CUDA_VOCAB_MAX (8 * 48 * 1024) /* floats of a row of logits in the shared memory of a cluster of 8 blocks */
 #define CUDA_HIDDEN_MAX (3 * 512 * 8) /* columns of a norm's row: pieces of 8 of 512 threads */
 #define CUDA_NORM_ROWS 16             /* rows of a partial sum of a norm's gradient */

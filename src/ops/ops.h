@@ -154,11 +154,11 @@ struct ops_adamw {
 
 /* Shapes that a backend's kernels are made for; models of others are refused when they are opened. */
 struct ops_limits {
-	int head_dims[4]; /* elements of a head; 0: no further one */
-	int group_max;    /* query heads that share a key head */
-	int vocab_max;    /* tokens */
-	int hidden_step;  /* of which the hidden size is a multiple, */
-	int hidden_max;   /* and its most */
+	int head_step;   /* of which the elements of a head are a multiple, */
+	int head_max;    /* and their most */
+	int vocab_max;   /* tokens */
+	int hidden_step; /* of which the hidden size and the MLP's are multiples, */
+	int hidden_max;  /* and the hidden size's most */
 };
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */

@@ -7,6 +7,7 @@
  * id that nobody asked for ends the run. */
 #include "policy/policy.h"
 #include "base/base.h"
+#include "policy/roles.h"
 #include "text/text.h"
 
 #include <errno.h>
@@ -25,6 +26,11 @@ struct ticket { /* of a request that has no answer yet */
 	char *line;           /* what is sent; NULL once it was handed over */
 	uint64_t deadline_ns; /* 0: not sent yet */
 	char name[160];       /* "task T, sample 3, turn 1" */
+	/* With roles: whose turn it is, the request that they all share, and what came so far. */
+	int role;
+	json_t *request; /* NULL: without roles */
+	char *said[ROLE_COUNT];
+	int tokens;
 };
 
 struct outside {
@@ -47,7 +53,8 @@ struct outside {
 	struct outside_answer *ready;
 	int nready;
 	int ready_cap;
-	int unit; /* 0: no answer yet, 1: tokens, -1: bytes */
+	struct roles *roles; /* NULL: each request is one question */
+	int unit;            /* 0: no answer yet, 1: tokens, -1: bytes */
 };
 
 bool policy_is_outside(const struct policy_options *o) { return o->policy_command || o->policy_answers; }
@@ -284,6 +291,41 @@ static int ticket_of(const struct outside *x, int64_t id)
 	return -1;
 }
 
+static void ticket_release(struct ticket *t)
+{
+	free(t->line);
+	json_decref(t->request);
+	for (int i = 0; i < ROLE_COUNT; i++) free(t->said[i]);
+}
+
+/* The line that asks a request's present role: the conversation with its message in place of the last one. */
+static char *role_line(const struct outside *x, const struct ticket *t)
+{
+	json_t *row = json_deep_copy(t->request), *messages = json_object_get(row, "messages");
+	json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+	struct str text = {0}, line = {0};
+	roles_render(x->roles, t->role, json_string_value(json_object_get(last, "content")), t->said, &text);
+	json_object_set_new(last, "content", json_string(text.data));
+	json_object_set_new(row, "role", json_string(role_name(t->role)));
+	jsonl_put(&line, row);
+	json_decref(row);
+	str_release(&text);
+	return line.data;
+}
+
+/* What a role said is kept for those behind it, and the next one is asked. False: it was the last, or said nothing. */
+static bool role_next(struct outside *x, struct ticket *t, struct outside_answer *a)
+{
+	t->tokens += a->tokens;
+	a->tokens = t->tokens;
+	if (!t->request || !a->text || t->role == ROLE_CODE) return false;
+	t->said[t->role] = a->text;
+	t->role = roles_next(x->roles, t->role);
+	t->line = role_line(x, t);
+	t->deadline_ns = 0;
+	return true;
+}
+
 static int line_read(struct outside *x, const char *line, size_t len, struct err *err)
 {
 	json_t *row = NULL;
@@ -298,8 +340,10 @@ static int line_read(struct outside *x, const char *line, size_t len, struct err
 	if (rc) err_prefix(err, "--policy_command \"%.200s\"", x->command);
 	json_decref(row);
 	if (rc) return rc;
-	memmove(x->tickets + at, x->tickets + at + 1, (size_t)(--x->count - at) * sizeof *x->tickets);
 	x->sent_count--;
+	if (role_next(x, &x->tickets[at], &a)) return 0;
+	ticket_release(&x->tickets[at]);
+	memmove(x->tickets + at, x->tickets + at + 1, (size_t)(--x->count - at) * sizeof *x->tickets);
 	ready_push(x, a);
 	return 0;
 }
@@ -392,33 +436,39 @@ int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_
 
 /* ---- requests ---- */
 
-static char *request_line(const struct outside_request *r)
+/* NULL: a text in it is no UTF-8. */
+static json_t *request_row(const struct outside_request *r)
 {
 	json_t *messages = json_array();
 	for (size_t i = 0; i < r->count; i++)
 		json_array_append_new(
 			messages, json_pack("{s:s, s:s}", "role", r->messages[i].role, "content", r->messages[i].content));
-	json_t *row = json_pack("{s:I, s:s, s:s, s:i, s:i, s:o, s:f, s:I, s:I}", "id", (json_int_t)r->id, "task", r->task,
-		"stage", r->stage, "sample", r->sample, "turn", r->turn, "messages", messages, "temperature", r->temperature,
+	return json_pack("{s:I, s:s, s:s, s:i, s:i, s:o, s:f, s:I, s:I}", "id", (json_int_t)r->id, "task", r->task, "stage",
+		r->stage, "sample", r->sample, "turn", r->turn, "messages", messages, "temperature", r->temperature,
 		"max_tokens", (json_int_t)r->max_tokens, "seed", (json_int_t)(r->seed >> 1));
-	if (!row) return NULL; /* a text in it is no UTF-8 */
-	struct str line = {0};
-	jsonl_put(&line, row);
-	json_decref(row);
-	return line.data;
 }
 
 int outside_submit(struct outside *x, const struct outside_request *r, struct err *err)
 {
 	if (!x->command) return set_answer(x, r, err);
-	char *line = request_line(r);
-	if (!line) return err_set(err, ERR_FORMAT, "task %s: a text of its conversation is not UTF-8", r->task);
+	json_t *row = request_row(r);
+	if (!row) return err_set(err, ERR_FORMAT, "task %s: a text of its conversation is not UTF-8", r->task);
 	if (x->count == x->cap) {
 		x->cap = MAX(16, 2 * x->cap);
 		x->tickets = xrealloc(x->tickets, size_mul((size_t)x->cap, sizeof *x->tickets));
 	}
 	struct ticket *t = &x->tickets[x->count++];
-	*t = (struct ticket){.id = r->id, .line = line};
+	*t = (struct ticket){.id = r->id};
+	if (x->roles) {
+		t->request = row;
+		t->role = roles_next(x->roles, -1);
+		t->line = role_line(x, t);
+	} else {
+		struct str line = {0};
+		jsonl_put(&line, row);
+		json_decref(row);
+		t->line = line.data;
+	}
 	snprintf(t->name, sizeof t->name, "task %.100s, sample %d, turn %d", r->task, r->sample, r->turn);
 	return 0;
 }
@@ -427,6 +477,8 @@ int outside_open(const struct policy_options *o, struct outside **out, struct er
 {
 	if (o->policy_command && o->policy_answers)
 		return err_set(err, ERR_USAGE, "--policy_command and --policy_answers exclude each other");
+	if (o->policy_roles && !o->policy_command)
+		return err_set(err, ERR_USAGE, "--policy_roles asks a --policy_command, and there is none");
 	if (o->model || o->adapter || o->adapters.count)
 		return err_set(err, ERR_USAGE, "--model and adapters: with %s the answers come from there; choose one",
 			o->policy_command ? "--policy_command" : "--policy_answers");
@@ -434,7 +486,8 @@ int outside_open(const struct policy_options *o, struct outside **out, struct er
 	*x = (struct outside){.in = -1, .out = -1, .child = {.pid = -1, .reaped = true}};
 	x->requests_max = (int)o->policy_requests;
 	x->timeout_ns = (uint64_t)o->policy_timeout * 1000000000u;
-	int rc = o->policy_command ? command_open(x, o, err) : set_open(x, o->policy_answers, err);
+	int rc = o->policy_roles ? roles_open(o->policy_roles, &x->roles, err) : 0;
+	if (!rc) rc = o->policy_command ? command_open(x, o, err) : set_open(x, o->policy_answers, err);
 	if (rc) outside_close(x);
 	else *out = x;
 	return rc;
@@ -448,7 +501,8 @@ void outside_close(struct outside *x)
 	if (x->in >= 0) close(x->in);
 	if (x->out >= 0) close(x->out);
 	if (x->command && child_wait(&x->child, CLOSE_MS, &later)) child_kill(&x->child);
-	for (int i = 0; i < x->count; i++) free(x->tickets[i].line);
+	for (int i = 0; i < x->count; i++) ticket_release(&x->tickets[i]);
+	roles_free(x->roles);
 	for (int i = 0; i < x->nready; i++) free(x->ready[i].text);
 	free(x->tickets);
 	free(x->ready);

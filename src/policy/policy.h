@@ -44,6 +44,7 @@ struct policy_options {
 	bool text_only;                  /* config, tokenizer and chat form alone: no device and no weights */
 	const char *policy_command;      /* in place of a model: a shell's command line that answers (struct outside) */
 	const char *policy_answers;      /* in place of a model: a folder or a .jsonl file of answers */
+	const char *policy_roles;        /* folder of templates: policy_command is asked role by role; NULL: once */
 	int64_t policy_timeout;          /* seconds that an answer of policy_command may take */
 	int64_t policy_requests;         /* requests that policy_command is given at once, at most */
 };
@@ -74,6 +75,9 @@ struct policy_options {
 		"in place of a model: a command of yours, which hone trusts; JSON lines in and out (docs/agents.md)", NULL), \
 		POLICY_OPTION(settings, STR, policy_answers, \
 			"in place of a model: folder with TASK.SAMPLE.txt, or a .jsonl file with task, sample, answer", NULL), \
+		POLICY_OPTION(settings, STR, policy_roles, \
+			"ask policy_command for each answer role by role: folder with test.txt, profile.txt, plan.txt, code.txt", \
+			NULL), \
 		POLICY_OPTION( \
 			settings, INT, policy_timeout, "seconds that an answer of policy_command may take", "1 to 86400"), \
 		POLICY_OPTION(settings, INT, policy_requests, "requests that policy_command has at once", "1 to 4096")

@@ -21,13 +21,17 @@ static int number_of(const char *name, int64_t least, int64_t most, int *out, st
 
 void first_node(const char *list, char *out, size_t room)
 {
-	size_t head = strcspn(list, ",["), n = 0;
-	snprintf(out, room, "%.*s", (int)head, list);
-	n = strlen(out);
-	if (list[head] != '[') return;
-	/* The first number of the bracket, with its zeros. */
-	const char *number = list + head + 1;
-	snprintf(out + n, room - n, "%.*s", (int)strcspn(number, "-,]"), number);
+	size_t n = 0;
+	for (const char *c = list; *c && *c != ','; c++) {
+		size_t len = *c == '[' ? strcspn(c + 1, "-,]") : 1;
+		const char *from = *c == '[' ? c + 1 : c;
+		if (n + len >= room) break;
+		memcpy(out + n, from, len);
+		n += len;
+		if (*c == '[') c += strcspn(c, "]");
+		if (!*c) break; /* a bracket that does not end */
+	}
+	out[n] = 0;
 }
 
 static int torchrun_place(struct place *p, int64_t port, struct err *err)
@@ -76,11 +80,12 @@ static int slurm_place(struct place *p, int64_t port, struct err *err)
 
 int place_find(const struct ranks_options *o, struct place *out, struct err *err)
 {
-	/* WORLD_SIZE is torchrun's; SLURM_STEP_ID stands in the tasks of srun alone, not in the script around them. */
+	/* SLURM_STEP_ID stands in the tasks of srun alone, not in the script around them. WORLD_SIZE is torchrun's, unless
+	 * such a script sets it for all its tasks: torchrun gives a RANK too. */
+	bool is_task = getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID");
 	*out = (struct place){.world = 1, .is_alone = true};
-	if (getenv("WORLD_SIZE")) return torchrun_place(out, o->port, err);
-	if (getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")) return slurm_place(out, o->port, err);
-	return 0;
+	if (getenv("WORLD_SIZE") && (getenv("RANK") || !is_task)) return torchrun_place(out, o->port, err);
+	return is_task ? slurm_place(out, o->port, err) : 0;
 }
 
 int ranks_planned(const struct ranks_options *o)

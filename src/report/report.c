@@ -178,12 +178,6 @@ static void put_charts(struct str *out, const struct run_data *runs, size_t coun
 	free(series);
 }
 
-static int double_compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* Kendall's tau-b of at most TAU_MAX pairs, the first ones: 1 where the model orders them as the GPU does, 0 by chance.
  */
 #define TAU_MAX 4000
@@ -232,7 +226,7 @@ static void put_times(struct str *out, const struct run_data *runs, size_t count
 		size_t n = series[r].count;
 		double *ratio = xcalloc(n, sizeof *ratio);
 		for (size_t i = 0; i < n; i++) ratio[i] = pow(10, series[r].points[i].y - series[r].points[i].x);
-		qsort(ratio, n, sizeof *ratio, double_compare);
+		doubles_sort(ratio, n);
 		str_puts(out, "<tr><td>");
 		put_text(out, series[r].name);
 		str_printf(out,

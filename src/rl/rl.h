@@ -162,8 +162,9 @@ struct span_state {
 };
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
 /* Fills out[(i * num_samples + s) * turns + t] for prompts[index[i]], turn t; sizes (n, may be NULL)
- * says how many answers each has (with turns: episodes, whose later turns may be absent). Verdicts are waited for only
- * when there is nothing to generate. Returns 0, or the author's or verifier's error. */
+ * says how many answers each has (with turns: episodes, whose later turns may be absent). Without a verifier (NULL) no
+ * answer has a verdict. Verdicts are waited for only when there is nothing to generate. Returns 0, or the author's or
+ * verifier's error. */
 int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
 	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);

@@ -102,12 +102,6 @@ json_t *rollouts_summary(
 		ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
 }
 
-static int compare_double(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
 /* Sums and sizes by cluster; returns how many there are. cluster NULL: each task alone. */
 static int clusters_sum(const double *a, const double *b, const int *cluster, int n, double *sum, int *size)
 {
@@ -142,7 +136,7 @@ void bootstrap_paired(
 		draws[d] = s / (double)MAX(tasks, 1);
 	}
 	/* The middle 95 % of the draws. */
-	qsort(draws, DRAWS, sizeof *draws, compare_double);
+	doubles_sort(draws, DRAWS);
 	*mean = total / n;
 	*low = draws[(int)(0.025 * DRAWS)];
 	*high = draws[(int)(0.975 * DRAWS) - 1];

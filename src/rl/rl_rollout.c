@@ -39,8 +39,8 @@ static void verdict_format_failure(struct verdict *v, const struct answer *a, en
 {
 	*v = (struct verdict){.class = VERDICT_INVALID, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
 	snprintf(v->reason, sizeof v->reason, "%s", finish == FINISH_LENGTH ? "length" : a->problem);
-	snprintf(v->detail, sizeof v->detail, "the answer is not a plan followed by one closed ```python block (%s)",
-		a->problem);
+	snprintf(
+		v->detail, sizeof v->detail, "the answer is not a plan followed by one closed block of code (%s)", a->problem);
 }
 
 static void rollout_decode(struct collect *c, struct rollout *r)
@@ -195,11 +195,24 @@ static int count_finished(struct collect *c, int64_t slot, struct err *err)
 	return submit_answers(c, place, first, K, err);
 }
 
+/* Nothing is said of the answer. */
+static void leave_out(struct rollout *r, const char *reason)
+{
+	r->is_dropped = true;
+	r->verdict = (struct verdict){
+		.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
+	snprintf(r->verdict.reason, sizeof r->verdict.reason, "%s", reason);
+}
+
 static int rollout_grade(struct collect *c, int64_t slot, struct err *err)
 {
 	struct rollout *r = &c->out[slot];
 	if (!r->answer.well_formed) {
 		verdict_format_failure(&r->verdict, &r->answer, r->completion.finish);
+		return count_finished(c, slot, err);
+	}
+	if (!c->verifier) {
+		leave_out(r, "not-judged");
 		return count_finished(c, slot, err);
 	}
 	struct verify_request req = {
@@ -253,10 +266,7 @@ static int take_completions(struct collect *c, struct err *err)
 static void outside_problem(struct rollout *r, const struct outside_answer *a)
 {
 	r->text = xstrdup("");
-	r->is_dropped = true;
-	r->verdict = (struct verdict){
-		.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .speedup_eager = NAN, .speedup_fused = NAN};
-	snprintf(r->verdict.reason, sizeof r->verdict.reason, "policy-error");
+	leave_out(r, "policy-error");
 	snprintf(r->verdict.detail, sizeof r->verdict.detail, "the policy has no answer: %s", a->problem);
 }
 

@@ -49,6 +49,15 @@ struct launcher_clock {
 	int deadline_ms; /* for each question; 0: none */
 };
 
+/* Memory of another process on the same GPU, as its driver exported it: what buffers start with, and where outputs go.
+ */
+struct launcher_shared {
+	int given_fd;
+	int64_t given_bytes;
+	int outputs_fd;
+	int64_t outputs_bytes;
+};
+
 struct launcher {
 	const char *name; /* "vm", "cuda" */
 	/* Takes a tape, which outlives the load; rows with is_skipped never run. On failure nothing is
@@ -69,6 +78,15 @@ struct launcher {
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
 	/* A buffer's bytes. After finish. NULL: nobody asks. */
 	void (*buffer_read)(const struct launcher *l, int buffer, uint8_t *out);
+	/* For one trial that is too large for the host's memory: maps what another process on the GPU shares, for the next
+	 * two functions, until unshare. A fault `unshared` where that cannot be. All four are NULL where there is no such
+	 * memory. */
+	int (*share)(struct launcher *l, const struct launcher_shared *s, struct runner_fault *fault);
+	void (*unshare)(struct launcher *l);
+	/* As buffer_set and output_read, from and to the shared memory at `offset`. */
+	int (*buffer_set_shared)(
+		struct launcher *l, int buffer, int64_t offset, bool is_read_only, struct runner_fault *fault);
+	int (*output_share)(struct launcher *l, int i, int64_t offset, struct runner_fault *fault);
 	/* Times the tape: answers the clock's questions, after a few replays to warm up; each replay on memory
 	 * made anew from what buffer_set was last given. Asks for nothing where it cannot: out->untimed says why.
 	 * Memory is as after a replay then. After finish. NULL: no clock. */

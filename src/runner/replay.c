@@ -226,9 +226,14 @@ static int memory_fill(
 	for (int b = 0; b < r->tape->nbuffers && !rc; b++) {
 		const struct tape_buffer *tb = &r->tape->buffers[b];
 		const struct runner_given *g = given_of(r, trial, b);
-		const uint8_t *data = g ? given->data + g->offset : tb->kind == TAPE_CONST ? tb->data : NULL;
+		const uint8_t *data = g && given->shared ? NULL
+			: g                                  ? given->data + g->offset
+			: tb->kind == TAPE_CONST             ? tb->data
+												 : NULL;
 		r->is_read_only[b] = g && !g->may_change;
-		rc = r->launcher->buffer_set(r->launcher, b, data, r->is_read_only[b], fault);
+		if (g && given->shared)
+			rc = r->launcher->buffer_set_shared(r->launcher, b, g->offset, r->is_read_only[b], fault);
+		else rc = r->launcher->buffer_set(r->launcher, b, data, r->is_read_only[b], fault);
 	}
 	return rc;
 }
@@ -277,8 +282,8 @@ static int target_check(const struct replay *r, int index, struct runner_fault *
 	return 0;
 }
 
-static int outputs_write(struct replay *r, const struct runner_trial *trial, uint8_t *outputs, int64_t outputs_bytes,
-	struct runner_fault *fault)
+static int outputs_write(struct replay *r, const struct runner_trial *trial, bool is_shared, uint8_t *outputs,
+	int64_t outputs_bytes, struct runner_fault *fault)
 {
 	int rc = 0;
 	for (int i = 0; i < r->tape->noutputs && !rc; i++) {
@@ -286,7 +291,8 @@ static int outputs_write(struct replay *r, const struct runner_trial *trial, uin
 		int64_t bytes = tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype);
 		CHECKF(trial->output_offset[i] >= 0 && bytes <= outputs_bytes - trial->output_offset[i],
 			"output %d does not fit its memory", i);
-		rc = r->launcher->output_read(r->launcher, i, outputs + trial->output_offset[i], fault);
+		if (is_shared) rc = r->launcher->output_share(r->launcher, i, trial->output_offset[i], fault);
+		else rc = r->launcher->output_read(r->launcher, i, outputs + trial->output_offset[i], fault);
 	}
 	return rc;
 }
@@ -345,7 +351,10 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 
 	/* Memory is filled, then rows run in the tape's order. */
 	int rc = given_match(r, trial, &out->fault);
-	bool is_filled = false;
+	bool is_filled = false, is_shared = given->shared != NULL;
+	if (!rc && is_shared && !l->share)
+		rc = launcher_fault(&out->fault, "unshared", -1, 0, "this launcher has no memory that others share");
+	if (!rc && is_shared) rc = l->share(l, given->shared, &out->fault);
 	if (!rc) {
 		rc = memory_fill(r, trial, given, &out->fault);
 		is_filled = !rc;
@@ -365,8 +374,9 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		how.deadline_ns = 0; /* all questions are answered, and nothing is queued */
 		if (!rc) rc = l->finish(l, &how, out, &out->fault);
 	}
-	if (!rc) rc = outputs_write(r, trial, outputs, outputs_bytes, &out->fault);
-	if (!rc) params_write(r, trial, given, outputs, outputs_bytes);
+	if (!rc) rc = outputs_write(r, trial, is_shared, outputs, outputs_bytes, &out->fault);
+	if (!rc && !is_shared) params_write(r, trial, given, outputs, outputs_bytes);
+	if (is_shared && l->unshare) l->unshare(l);
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 }

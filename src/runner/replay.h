@@ -13,6 +13,7 @@ struct replay_given {
 	int64_t bytes;
 	const struct launcher_library *library; /* who computes library rows; NULL: one on the data path is a fault */
 	const struct launcher_clock *clock;     /* who asks, of a trial that is timed; NULL: nobody */
+	const struct launcher_shared *shared;   /* on a GPU: in place of `data` and of the outputs; NULL: host memory */
 };
 /* Takes the tape over (also on failure), and the launcher. On failure *fault says why. binaries may
  * be NULL for the vm. */

@@ -16,7 +16,8 @@
  *                 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
  *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
- *                 rows are to be computed, memfd for their operands
+ *                 rows are to be computed, memfd for their operands. GPU only: the first two may be memory on it that
+ *                 another process exported (shared_given_bytes)
  *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
  *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
  *     runner      {"clock": {"ns": N}}    GPU only, of a trial that is timed, after the rows ran: what the
@@ -72,9 +73,12 @@ struct runner_trial {
 	bool want_cost;                          /* costs are counted */
 	bool crosswise;                          /* reductions combine in the vm's second order */
 	bool is_unchecked;                       /* as a GPU runs it: no race is looked for */
-	bool is_overlapped; /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
-	bool is_timed;      /* on a GPU: questions of time follow; the outputs given back are the last replay's */
-	int deadline_ms;    /* for the whole replay; of one that is timed, for each question */
+	bool is_overlapped;         /* on a GPU: rows are queued on the tape's own streams and nothing waits in between */
+	bool is_timed;              /* on a GPU: questions of time follow; the outputs given back are the last replay's */
+	int64_t shared_given_bytes; /* on a GPU: the two descriptors are memory on it, which another process shares; 0: they
+								   are memfds */
+	int64_t shared_outputs_bytes;
+	int deadline_ms; /* for the whole replay; of one that is timed, for each question */
 	/* want_cost: what costs are counted with. */
 	const json_t *compiled; /* the compile worker's result for each kernel of the tape, or NULL: borrowed */
 	const char *gpu;        /* the card whose costs they are, of the table; needed where costs are asked for */
@@ -160,6 +164,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   out-of-resources more registers, shared memory or programs at once than the GPU has
  *   gpu-lost         the GPU does not answer any more
  *   bad-binary       the driver does not take the binary, or it does not fit the tape
+ *   unshared         memory that another process shares cannot be mapped here
  *   unknown-card     costs are asked for, of no card of the table */
 struct runner_fault {
 	char code[32];

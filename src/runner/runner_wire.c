@@ -38,6 +38,9 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 		t->deadline_ms);
 	if (t->compiled) json_object_set(o, "compiled", (json_t *)(uintptr_t)t->compiled);
 	if (t->gpu) json_object_set_new(o, "gpu", json_string(t->gpu));
+	if (t->shared_given_bytes)
+		json_object_set_new(
+			o, "shared", json_pack("[I, I]", (json_int_t)t->shared_given_bytes, (json_int_t)t->shared_outputs_bytes));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
@@ -83,6 +86,9 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
 	t.compiled = json_object_get(o, "compiled");
+	const json_t *shared = json_object_get(o, "shared");
+	t.shared_given_bytes = json_integer_value(json_array_get(shared, 0));
+	t.shared_outputs_bytes = json_integer_value(json_array_get(shared, 1));
 	/* Each output of the tape needs its place in the outputs memfd, so the count must agree. */
 	const json_t *offsets = json_object_get(o, "output_offsets");
 	if (!rc && (noutputs > TAPE_OUTPUTS_MAX || json_array_size(offsets) != (size_t)noutputs))

@@ -253,6 +253,8 @@ static void blank_lines_cut(struct str *s)
 	while (s->len > 1 && s->data[s->len - 1] == '\n' && s->data[s->len - 2] == '\n') s->data[--s->len] = 0;
 }
 
+/* The task as a module: sizes as constants, Model, what forward and its constructor are given, and
+ * the smaller sizes at which values are judged. */
 void family_source(const struct family_task *t, struct str *out)
 {
 	const struct family *f = t->family;

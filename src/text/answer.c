@@ -7,7 +7,7 @@
  *   word is the language. A line of at least as many
  *      backticks and nothing else, indented by three spaces or as deep as the opening line, closes
  *      it.
- *   3. The code is the last block marked python, python3 or py, else the last without a mark.
+ *   3. The code is the last block marked python, python3, py or ttir (an answer in IR), else the last without a mark.
  *   Blocks in other languages are stepped over.
  *   4. A text that ends inside a block that could be the code is malformed, even if an earlier
  *   block was whole: the model was not done. */
@@ -36,16 +36,16 @@ static bool parse_fence(const char *line, size_t len, struct fence *f)
 	return !memchr(f->info.data, '`', f->info.len); /* ```inline``` is no fence */
 }
 
-enum language { LANGUAGE_OTHER, LANGUAGE_NONE, LANGUAGE_PYTHON }; /* in rising order of preference */
+enum language { LANGUAGE_OTHER, LANGUAGE_NONE, LANGUAGE_CODE }; /* in rising order of preference */
 
 static enum language language_of(struct slice info)
 {
-	static const char *const names[] = {"python", "python3", "py"};
+	static const char *const names[] = {"python", "python3", "py", "ttir"};
 	size_t len = 0;
 	while (len < info.len && info.data[len] != ' ' && info.data[len] != '\t' && info.data[len] != '{') len++;
 	if (!info.len) return LANGUAGE_NONE;
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (strlen(names[i]) == len && !strncasecmp(names[i], info.data, len)) return LANGUAGE_PYTHON;
+		if (strlen(names[i]) == len && !strncasecmp(names[i], info.data, len)) return LANGUAGE_CODE;
 	return LANGUAGE_OTHER;
 }
 

@@ -128,7 +128,7 @@ struct answer {
 	size_t code_end;
 };
 /* The rules stand in answer.c: reasoning ends behind the last </think>; the code is
- * the last closed block marked python, python3 or py, else the last unmarked one. */
+ * the last closed block marked python, python3, py or ttir, else the last unmarked one. */
 struct answer answer_parse(const char *text, size_t len);
 /* Splits tokens by the answer's byte ranges: kinds[i] is 0 plan, 1 code (the fence lines and what
  * follows the block count as code). A token that straddles belongs to where its first byte lies.

@@ -111,6 +111,32 @@ static double reference_error(const struct compare_output *o, int64_t n, const s
 	return worst;
 }
 
+/* What a tolerance is at least. */
+static double floor_of(enum dtype t, bool has_exact, bool is_coarse)
+{
+	double floor = PRECISION[precision_of(t)].floor * (has_exact ? 1 : NO_FP64_FACTOR);
+	return is_coarse && t == DTYPE_F32 ? fmax(floor, TF32_FLOOR) : floor;
+}
+
+double compare_tolerance(enum dtype t, bool has_exact, bool is_coarse, double reference_error)
+{
+	/* An ill-conditioned reference may not buy an unlimited bound. */
+	return fmax(
+		floor_of(t, has_exact, is_coarse), REFERENCE_FACTOR * fmin(reference_error, PRECISION[precision_of(t)].usable));
+}
+
+json_t *compare_rules_json(bool has_dot, bool tf32)
+{
+	json_t *shares = json_array(), *floors = json_object(), *usable = json_object();
+	for (size_t i = 0; i < ARRAY_LEN(SHARES); i++) json_array_append_new(shares, json_real(SHARES[i]));
+	for (size_t i = 0; i < ARRAY_LEN(PRECISION); i++) {
+		json_object_set_new(floors, dtype_name(PRECISION[i].dtype), json_real(PRECISION[i].floor));
+		json_object_set_new(usable, dtype_name(PRECISION[i].dtype), json_real(PRECISION[i].usable));
+	}
+	return json_pack("{s:o, s:f, s:i, s:o, s:o, s:b}", "shares", shares, "calm", CALM, "averaged_min", AVERAGED_MIN,
+		"floors", floors, "usable", usable, "coarse", has_dot && tf32);
+}
+
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out)
 {
 	*out = (struct compare_bound){.is_usable = true, .share_min = 1, .ncolumns = 1};
@@ -140,9 +166,7 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 		out->reference_error = reference_error(o, n, out);
 		if (out->reference_error <= CALM * floor) break;
 	}
-	if (is_coarse) floor = fmax(floor, TF32_FLOOR);
-	/* An ill-conditioned reference may not buy an unlimited bound. */
-	out->tolerance = fmax(floor, REFERENCE_FACTOR * fmin(out->reference_error, PRECISION[p].usable));
+	out->tolerance = compare_tolerance(o->dtype, o->exact != NULL, tf32 && has_dot, out->reference_error);
 	out->is_usable = out->nonfinite == 0 && isfinite(out->scale) && out->reference_error <= PRECISION[p].usable;
 }
 

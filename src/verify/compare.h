@@ -11,6 +11,7 @@
 #define HONE_COMPARE_H
 #include "base/dtype.h"
 #include "tape/tape.h"
+#include <jansson.h>
 
 struct compare_output {
 	enum dtype dtype;
@@ -36,6 +37,11 @@ struct compare_bound {
 };
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);
+
+/* The same rule where somebody else computes it (worker/stock.py): the scaled error that is right, given the
+ * reference's own largest, and what else it has to know. is_coarse: tf32's rounding is allowed. */
+double compare_tolerance(enum dtype t, bool has_exact, bool is_coarse, double reference_error);
+json_t *compare_rules_json(bool has_dot, bool tf32);
 
 void compare_bound_release(struct compare_bound *b);
 /* Whether a zero in place of element i would be wrong. An element that is zero counts as seen: anything else there is

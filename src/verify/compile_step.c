@@ -342,9 +342,13 @@ static int compile_kernel(struct grading *g, const struct tape *t, int k, json_t
 	const char *code = fault_code(fault);
 	/* Another card may have what this one lacks. */
 	bool is_cards = !strcmp(code, "out-of-resources");
-	int line = line_of_kernel(t, k);
+	int launch = line_of_kernel(t, k), line = launch;
+	/* The lines of an answer in IR are those of its kernels' texts, and the compiler names one. */
+	static const char file[] = "\"kernel.ttir\":";
+	const char *place = g->ir == IR_TEXT && text ? strstr(text, file) : NULL;
+	if (place) line = (int)strtol(place + strlen(file), NULL, 10);
 	return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, code, line,
-		"kernel %.100s (launched at candidate.py:%d)%s%s: %.700s", t->kernels[k].name, line,
+		"kernel %.100s (launched at candidate.py:%d)%s%s: %.700s", t->kernels[k].name, launch,
 		is_cards ? " does not fit on the " : "", is_cards ? g->s->gpu.name : "", text ? text : "");
 }
 

@@ -41,7 +41,7 @@ static const struct {
 	{"memory", "memory-gpu", VERDICT_INVALID},
 };
 
-static int fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
+int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *t, struct err *err)
 {
 	char trial[400] = "";
 	if (t) attempt_text(g, t, trial, sizeof trial);
@@ -54,7 +54,7 @@ static int fault_end(struct grading *g, const struct runner_fault *f, const stru
 
 /* The runner's process ended or fell silent. A kernel that never ends shows so where the runner's own
  * deadline did not come to pass. */
-static int runner_lost(struct grading *g, int rc, struct err *err)
+int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "", said[400];
 	snprintf(said, sizeof said, "%s", err->text);
@@ -83,8 +83,8 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
-		if (rc == ERR_MISMATCH) rc = fault_end(g, &fault, NULL, err);
-		else if (rc) rc = runner_lost(g, rc, err);
+		if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
+		else if (rc) rc = gpu_runner_lost(g, rc, err);
 	}
 	g->gpu_loaded = rc ? (struct sha256_hex){""} : hash_bytes(tr->text.data, tr->text.len);
 	compiled_release(&c);
@@ -127,10 +127,10 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
 	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
-	if (rc) return rc == ERR_INFRA ? rc : runner_lost(g, rc, err);
+	if (rc) return rc == ERR_INFRA ? rc : gpu_runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
 	if (!r->result.has_fault) return 0;
-	rc = fault_end(g, &r->result.fault, a->trial, err);
+	rc = gpu_fault_end(g, &r->result.fault, a->trial, err);
 	attempt_release(r);
 	return rc;
 }

@@ -116,26 +116,6 @@ static int static_step(struct grading *g)
 	return rc;
 }
 
-/* An answer that opens with a brace is a tape (docs/tape-format.md): kernels as IR with their launches. No module of
- * Python that defines anything begins so. */
-static bool source_is_ir(const char *source, size_t len)
-{
-	size_t at = 0;
-	while (at < len && strchr(" \t\r\n", source[at])) at++;
-	return at < len && source[at] == '{';
-}
-
-/* Such an answer's tape is its text: nothing of it ran, nothing has to be traced or compiled from another source. */
-static int ir_step(struct grading *g, struct trace *out)
-{
-	struct err err = {0};
-	g->v->stage = STAGE_TRACE;
-	int rc = tape_parse(g->source, g->source_len, &out->tape, &err);
-	if (rc) return grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
-	str_append(&out->text, g->source, g->source_len);
-	return GRADE_ON;
-}
-
 static int oracle_step(struct grading *g, struct err *err)
 {
 	struct oracle_fault fault = {0};
@@ -150,6 +130,29 @@ static int oracle_step(struct grading *g, struct err *err)
 	return rc;
 }
 
+/* What a genuine answer in IR was not asked. */
+static const char *ir_words(const struct grading *g)
+{
+	bool has_others = false;
+	for (int i = 0; i < g->oracle->ntrials; i++)
+		has_others |= g->oracle->trials[i].counts && g->oracle->trials[i].variant &&
+			!g->is_left_out[g->oracle->trials[i].variant];
+	if (!g->ir) return "";
+	return g->ir == IR_TEXT && has_others ? " (an answer in IR)"
+										  : " (an answer in IR, judged at one size: it has no other)";
+}
+
+/* A genuine candidate in other forms, where somebody asked for them. The verdict stands; what could not be written is
+ * said with it. */
+static void delivery_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	if (g->s->emit) emit_step(g, stock, err);
+	if (!g->ir_form || !ir_form(g, stock, g->ir_form, err)) return;
+	size_t used = strlen(g->v->detail);
+	snprintf(g->v->detail + used, sizeof g->v->detail - used, "; not in IR: %.300s", err->text);
+	text_make_printable(g->v->detail);
+}
+
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
 	/* What the candidate is: its tape, by host code that runs without data or by its own text, and kernels whose IR a
@@ -157,10 +160,10 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
 	times_lap(g, STEP_TRACE);
-	if (!rc) rc = g->is_ir ? ir_step(g, stock) : trace_step(g, stock, err);
+	if (!rc) rc = g->ir ? ir_step(g, stock) : trace_step(g, stock, err);
 	if (!rc) rc = lineage_step(g, stock->tape);
 	times_lap(g, STEP_REBUILD);
-	if (!rc && !g->is_ir) rc = rebuild_step(g, stock->tape, err);
+	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	/* A proof needs no more than that. */
 	if (!rc && g->proof) rc = prove_step(g, stock, err);
 	if (!rc && g->proof && g->s->skip_replay)
@@ -175,12 +178,14 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	times_lap(g, STEP_REPLAY);
 	if (!rc) rc = replay_step(g, stock, err);
 	rc = partial_end(g, rc);
-	if (!rc && !g->is_partial && !g->is_ir) rc = sized_step(g, err);
+	if (!rc && !g->is_partial && !g->ir) rc = config_step(g, stock, err);
+	if (!rc && !g->is_partial && !g->ir) rc = sized_step(g, err);
 	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
+	if (!rc && g->on && !g->ir && !g->choices && g->s->time_repeats) rc = tune_step(g, stock, err);
 	times_lap(g, STEP_AGAIN);
-	if (!rc && !g->is_ir) rc = trace_again_step(g, stock, err);
+	if (!rc && !g->ir) rc = trace_again_step(g, stock, err);
 	times_lap(g, STEP_GPU);
 	if (!rc && g->on && g->s->time_repeats) rc = timing_step(g, stock, err);
 	if (!rc && g->on) rc = sanitize_step(g, stock, err);
@@ -193,9 +198,8 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 			g->v->not_predicted[0] ? "%d trials agree%s; at the sizes of the cost no time is predicted"
 								   : "%d trials agree%s; by the cost model %.2fx as fast as PyTorch's operators, %.2fx "
 									 "as fast as these fused",
-			g->v->trials, g->is_ir ? " (an answer in IR, judged at one size: it has no other)" : "",
-			g->v->speedup_eager, g->v->speedup_fused);
-	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && g->s->emit && !g->is_ir) emit_step(g, stock, err);
+			g->v->trials, ir_words(g), g->v->speedup_eager, g->v->speedup_fused);
+	if (rc == GRADE_END && g->v->class == VERDICT_GENUINE && !g->ir) delivery_step(g, stock, err);
 	return rc;
 }
 
@@ -232,7 +236,7 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 		.kernelbench = -1,
 		.kernelbench_trials = 0};
 	struct verdict_device *d = &out->device;
-	d->error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
+	d->error_max = d->stock_error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
 	d->predicted_s = d->eager_predicted_s = NAN;
 	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
 	d->others = -1;
@@ -244,13 +248,49 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 	out->device.driver = on ? on->device.driver : 0;
 }
 
+/* From the start once more, with the configurations that were chosen: everything that is said of the candidate is said
+ * of these. What tuning found stays in the record. */
+static int steps_tuned(struct grading *g, struct trace *stock, struct err *err)
+{
+	struct verdict *v = g->v;
+	struct verdict_device was = v->device;
+	struct grading again = {.proof = g->proof,
+		.s = g->s,
+		.on = g->on,
+		.task = g->task,
+		.source = g->source,
+		.source_len = g->source_len,
+		.is_final = g->is_final,
+		.attempt = g->attempt,
+		.choices = g->choices,
+		.lap = g->lap,
+		.v = v};
+	grading_release(g, stock);
+	again.lap = g->lap;
+	*g = again;
+	verdict_clear(g->s, g->on, v);
+	v->device.ntuned = was.ntuned;
+	memcpy(v->device.tuned, was.tuned, sizeof was.tuned);
+	int rc = steps(g, stock, err);
+	if (rc != GRADE_END || v->class == VERDICT_GENUINE) return rc;
+	/* Which configuration it was: the first one was right. */
+	char detail[sizeof v->detail];
+	snprintf(detail, sizeof detail, "%s", v->detail);
+	for (int i = 0, n = 0; i < was.ntuned; i++)
+		if (json_object_get(g->choices, was.tuned[i].label) && !n++)
+			snprintf(v->detail, sizeof v->detail,
+				"in configuration %d of %d of the autotuner of %s, the fastest here: %.800s", was.tuned[i].chosen + 1,
+				was.tuned[i].configs, was.tuned[i].label, detail);
+	return rc;
+}
+
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out)
 {
 	uint64_t start = clock_ns();
 	struct grading g = {.s = s, .source = source, .source_len = source_len, .v = out};
 	verdict_clear(s, s->ngpus ? &s->gpus[0] : NULL, out);
 	int rc = format_step(&g);
-	if (!rc && !source_is_ir(source, source_len)) rc = static_step(&g);
+	if (!rc && !ir_kind_of(source, source_len)) rc = static_step(&g);
 	out->seconds = (double)(clock_ns() - start) * 1e-9;
 	return rc == GRADE_END;
 }
@@ -275,8 +315,10 @@ void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_r
 			.is_final = r->is_final,
 			.attempt = attempt,
 			.v = out};
-		g.is_ir = source_is_ir(r->source, r->source_len);
+		g.ir = ir_kind_of(r->source, r->source_len);
+		g.ir_form = r->ir_form;
 		rc = steps(&g, &stock, &err);
+		if (rc == GRADE_TUNED) rc = steps_tuned(&g, &stock, &err);
 		/* Negative is our own failure, not the candidate's: it is tried again, and the last
 		 * attempt's stands as `infra`, which is no judgement. */
 		if (rc < 0) {
@@ -292,6 +334,7 @@ void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_r
 		if (rc == GRADE_END) kernelbench_step(&g, &stock);
 		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);
+		json_decref(g.choices);
 		times_add(&g);
 	}
 	out->seconds = (double)(clock_ns() - start) * 1e-9;

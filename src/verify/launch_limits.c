@@ -9,19 +9,7 @@
 
 #define BLOCK_THREADS_MAX 1024
 #define CLUSTER_MAX 16              /* with the attribute that Triton's launcher sets */
-#define REGISTER_GRANULE 256        /* registers are given to warps in such portions */
-/* Of each block, by the system; a multiprocessor has as much beyond a block's most. */
-#define SHARED_RESERVED 1024
 #define WARP 32
-
-/* Blocks of a kernel that fit on one multiprocessor. */
-static int64_t resident_blocks(const struct vm_gpu *gpu, int warps, int registers, int64_t shared)
-{
-	int64_t per_warp = ((int64_t)MAX(registers, 1) * WARP + REGISTER_GRANULE - 1) / REGISTER_GRANULE * REGISTER_GRANULE;
-	int64_t by_threads = gpu->threads / (warps * WARP), by_registers = gpu->registers / (per_warp * warps),
-			by_shared = (gpu->shared_bytes + SHARED_RESERVED) / (shared + SHARED_RESERVED);
-	return MIN(MIN(by_threads, by_registers), MIN(by_shared, (int64_t)gpu->blocks));
-}
 
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result)
 {
@@ -52,7 +40,7 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "cluster-too-large", row->line,
 				"kernel %.100s (launched at candidate.py:%d) has clusters of %d blocks, at most %d are possible",
 				k->name, row->line, k->num_ctas, CLUSTER_MAX);
-		int64_t fit = resident_blocks(&g->s->gpu, warps, registers, shared);
+		int64_t fit = vm_gpu_fit(&g->s->gpu, warps, registers, shared);
 		if (fit < 1)
 			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "out-of-resources", row->line,
 				"kernel %.100s (launched at candidate.py:%d): %d warps of %d registers a thread and %lld bytes of "

@@ -58,7 +58,7 @@ int live_step(struct grading *g, struct err *err)
 	const char *said = "";
 	char why[sizeof d->live_why] = "";
 	int trials = 0, rc = 0;
-	if (!g->s->is_live || !g->on || !g->s->timer || !g->oracle || g->is_ir || !may_run(v)) return 0;
+	if (!g->s->is_live || !g->on || !g->s->timer || !g->oracle || g->ir || !may_run(v)) return 0;
 	/* Draws on a GPU are other numbers than those that are expected. */
 	if (json_array_size(json_object_get(g->oracle->variants[0].job, "draws"))) return 0;
 	for (int i = 0; i < g->oracle->ntrials && trials < TRIALS && !rc; i++) {

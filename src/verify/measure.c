@@ -2,18 +2,11 @@
 #include "verify/measure.h"
 #include "base/base.h"
 #include <math.h>
-#include <stdlib.h>
-
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
 
 struct verdict_measure measure_median(double *x, int n)
 {
 	if (n <= 0) return (struct verdict_measure){NAN, NAN, NAN};
-	qsort(x, (size_t)n, sizeof *x, compare);
+	doubles_sort(x, (size_t)n);
 	double half = 0.98 * sqrt((double)n);
 	int low = (int)floor(n / 2.0 - half), high = (int)ceil(n / 2.0 + half);
 	return (struct verdict_measure){(x[(n - 1) / 2] + x[n / 2]) / 2, x[MAX(low, 0)], x[MIN(high, n - 1)]};
@@ -31,7 +24,7 @@ struct verdict_measure measure_middle(double *x, int n)
 	int cut = n / 10, left = n - 2 * cut;
 	double sum = 0, all = 0, spread = 0;
 	if (n <= 0) return (struct verdict_measure){NAN, NAN, NAN};
-	qsort(x, (size_t)n, sizeof *x, compare);
+	doubles_sort(x, (size_t)n);
 	for (int i = cut; i < n - cut; i++) sum += x[i];
 	double middle = sum / left;
 	if (left < 3) return (struct verdict_measure){middle, x[0], x[n - 1]};

@@ -76,12 +76,12 @@ json_t *oracle_job(const struct task *task, const struct oracle_options *o)
 		json_array_append_new(trials,
 			json_pack("{s:I, s:s, s:i, s:s, s:b}", "seed", (json_int_t)oracle_trial_seed(o->seed, task, i),
 				"distribution", "stock", "shape_variant", SIZES_STOCK, "parameters", "initial", "check", 1));
-	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
+	return json_pack("{s:s, s:i, s:o, s:s, s:i, s:I, s:s, s:b}", "source", task->source, "init_seed", ORACLE_INIT_SEED,
 		"trials", trials, "precision", o->tf32 ? "tf32" : "strict", "work_ms", o->work_ms, "memory_bytes",
-		(json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "");
+		(json_int_t)o->limits.memory_bytes, "cost_size", o->cost_size ? o->cost_size : "", "spare", o->is_spare);
 }
 
-static int given_read(
+int oracle_given_read(
 	const json_t *list, int64_t bytes, bool is_named, struct runner_given **out, int *count, struct err *err)
 {
 	size_t n = json_array_size(list);
@@ -204,8 +204,8 @@ int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct ora
 	if (!rc) rc = map_fd(t->given_fd, t->given_bytes, &t->given, err);
 	if (!rc) rc = map_fd(expected_fd, t->expected_bytes, &t->expected, err);
 	/* Every place that the message names has to lie in them. */
-	if (!rc) rc = given_read(json_object_get(o, "inputs"), t->given_bytes, false, &t->inputs, &t->ninputs, err);
-	if (!rc) rc = given_read(json_object_get(o, "params"), t->given_bytes, true, &t->params, &t->nparams, err);
+	if (!rc) rc = oracle_given_read(json_object_get(o, "inputs"), t->given_bytes, false, &t->inputs, &t->ninputs, err);
+	if (!rc) rc = oracle_given_read(json_object_get(o, "params"), t->given_bytes, true, &t->params, &t->nparams, err);
 	if (!rc && (!json_is_array(outputs) || json_array_size(outputs) > TAPE_OUTPUTS_MAX))
 		rc = err_set(err, ERR_FORMAT, "the reference returns %zu tensors, at most %d are supported",
 			json_array_size(outputs), TAPE_OUTPUTS_MAX);

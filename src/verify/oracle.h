@@ -84,6 +84,8 @@ struct oracle_options {
 	struct job_limits limits;
 	int timeout_ms; /* processor time of the reference over all trials; ten times as long by the clock */
 	int silent_ms;  /* processor time, or time asleep, without a word of it; 0: no such limit */
+	bool is_spare;  /* a task that is judged at smaller sizes than its own is judged at its own too, on a GPU: few rows
+					   do */
 	int work_ms;    /* nominal time of the reference over all trials: sizes are chosen by it */
 	uint64_t seed;
 	int num_trials;
@@ -132,6 +134,9 @@ void oracle_proofs_release(struct oracle_proofs *p);
  * counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);
 
+/* Inputs or parameters of a trial, each of which lies in the `bytes` that are given. Names stay the list's. */
+int oracle_given_read(
+	const json_t *list, int64_t bytes, bool is_named, struct runner_given **out, int *count, struct err *err);
 void oracle_trial_release(struct oracle_trial *t);
 /* Of trial `index`: nobody who lacks the secret can know an input. */
 uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index);

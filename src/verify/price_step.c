@@ -33,7 +33,7 @@ struct finding {
 	enum verdict_class class; /* of what is wrong, with its reason */
 	char reason[32];
 	int line;
-	char text[256];
+	char text[400];
 };
 
 static int found(struct finding *f, enum found kind, const char *reason, int line, const char *fmt, ...)
@@ -279,6 +279,27 @@ static int large_look(
 	return GRADE_ON;
 }
 
+/* The values at the task's own sizes, on a GPU, where nothing that was found there speaks against the candidate. */
+static int stock_look(struct grading *g, struct stock_job *job, const struct trace *stock, const struct trace *large,
+	struct finding *f, struct err *err)
+{
+	struct verdict said = *g->v, *kept = g->v;
+	struct stock_result r = {0};
+	g->v = &said;
+	int rc = stock_step(g, job, stock, large, &r, err);
+	g->v = kept;
+	struct verdict_device *d = &kept->device;
+	d->stock_trials = said.device.stock_trials;
+	d->stock_error_max = said.device.stock_error_max;
+	d->seconds = said.device.seconds;
+	snprintf(d->stock_why, sizeof d->stock_why, "%.150s", r.why[0] ? r.why : r.skipped);
+	text_make_printable(d->stock_why);
+	if (rc != GRADE_END) return rc;
+	found(f, FOUND_WRONG, said.reason, said.line, "%.390s", said.detail);
+	f->class = said.class;
+	return GRADE_ON;
+}
+
 /* What was found at the sizes that the task itself has settles the verdict; at others it only leaves no price. */
 static int finding_end(struct grading *g, const struct finding *f)
 {
@@ -304,23 +325,29 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (is_same) return GRADE_ON;
 	struct finding f = {0};
 	if ((why = json_string_value(json_object_get(priced, "why")))) {
+		if (g->on) snprintf(v->device.stock_why, sizeof v->device.stock_why, "%.150s", why);
 		found(&f, FOUND_UNKNOWN, "", 0, "%.240s", why);
 		return finding_end(g, &f);
 	}
-	if (g->is_ir) {
+	if (g->ir == IR_TAPE) {
 		found(&f, FOUND_UNKNOWN, "", 0, "an answer in IR has the sizes of its tape alone");
 		return finding_end(g, &f);
 	}
 	struct trace large = {0};
+	struct stock_job *job = NULL;
+	int rc = stock_is_due(g) ? stock_begin(g, &job, err) : 0;
+	if (rc) return rc;
 	json_t *compiled = json_incref(g->compiled);
 	/* What goes wrong in the tracer there is no verdict of its own. */
 	g->v = &said;
-	int rc = large_trace(g, &large, err);
+	rc = large_trace(g, &large, err);
 	g->v = v;
 	if (rc == GRADE_END) found_verdict(&f, &said);
 	int64_t compile_ms = g->compile_ms;
 	if (rc == GRADE_ON) rc = large_look(g, stock, &large, &f, err);
 	else if (rc > 0) rc = GRADE_ON;
+	if (!rc && job && large.tape && f.kind <= FOUND_UNKNOWN) rc = stock_look(g, job, stock, &large, &f, err);
+	stock_end(g->on, job);
 	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;

@@ -89,6 +89,7 @@ static int ask(struct grading *g, const struct tape *t, const int *which, int co
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err)
 {
 	int which[TAPE_KERNELS_MAX], count = 0;
+	if (g->ir) return GRADE_ON; /* it is its own source */
 	for (int k = 0; k < t->nkernels; k++) {
 		if (!t->kernels[k].source) return not_from_source(g, t, k, "IR without a recipe");
 		if (!rebuild_is_known(g, &t->kernels[k])) which[count++] = k;

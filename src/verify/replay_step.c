@@ -555,6 +555,7 @@ static int other_trace(struct grading *g, const struct oracle_variant *variant, 
 	/* Triton wants powers of two in many places, and what a constructor takes often is one. */
 	if (rc == GRADE_END && !strcmp(variant->kind, "built") && !strcmp(g->v->reason, "triton-compile-error"))
 		return OTHER_LEFT_OUT;
+	if (rc == GRADE_END && g->ir && !strcmp(g->v->reason, "other-sizes")) return OTHER_LEFT_OUT;
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s", g->v->detail);
@@ -584,6 +585,7 @@ static int other_variants(struct grading *g, struct err *err)
 		rc = other_trace(g, &g->oracle->variants[i], &tr, err);
 		if (rc == OTHER_LEFT_OUT) {
 			rc = GRADE_ON;
+			g->is_left_out[i] = true;
 			trace_release(&tr);
 			continue;
 		}
@@ -592,7 +594,7 @@ static int other_variants(struct grading *g, struct err *err)
 		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
-		if (!rc && g->s->emit) g->others[i] = tr;
+		if (!rc && (g->s->emit || g->ir_form)) g->others[i] = tr;
 		else trace_release(&tr);
 	}
 	return rc;
@@ -640,7 +642,7 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	int rc = replay_begin(g, stock, err);
 	if (rc) return rc;
 	rc = variant_run(g, stock, 0, err);
-	if (!rc && !g->is_ir) rc = other_variants(g, err);
+	if (!rc && g->ir != IR_TAPE) rc = other_variants(g, err);
 	if (!rc) rc = guided_stock(g, stock, err);
 	guided_report(g);
 	if (!rc) g->v->correct = true;

@@ -41,19 +41,20 @@ struct runner_pool {
 /* What a runner's environment has: nothing of ours but the words that say which GPU a number means. A cluster's
  * scheduler hands its cards out that way, and the driver reads them. */
 struct runner_env {
-	char visible[1024]; /* CUDA_VISIBLE_DEVICES=..., and the next one's as it stands in ours */
-	char order[64];     /* CUDA_DEVICE_ORDER=... */
-	char *list[5];      /* NULL behind the last */
+	char *visible; /* CUDA_VISIBLE_DEVICES=..., and the next one's as it stands in ours, of whatever length; NULL: not
+					  set */
+	char *order;   /* CUDA_DEVICE_ORDER=... */
+	char *list[5]; /* NULL behind the last */
 };
 
 static void env_fill(struct runner_env *e)
 {
 	int n = 0;
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES"), *order = getenv("CUDA_DEVICE_ORDER");
+	e->visible = visible ? xasprintf("CUDA_VISIBLE_DEVICES=%s", visible) : NULL;
+	e->order = order ? xasprintf("CUDA_DEVICE_ORDER=%s", order) : NULL;
 	e->list[n++] = (char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin";
 	e->list[n++] = (char *)(uintptr_t)"LANG=C.UTF-8";
-	snprintf(e->visible, sizeof e->visible, "CUDA_VISIBLE_DEVICES=%s", visible ? visible : "");
-	snprintf(e->order, sizeof e->order, "CUDA_DEVICE_ORDER=%s", order ? order : "");
 	if (visible) e->list[n++] = e->visible;
 	if (order) e->list[n++] = e->order;
 	e->list[n] = NULL;
@@ -86,6 +87,8 @@ static int start(
 		.stderr_fd = stdout_fd,
 		.die_with_parent = true};
 	int rc = child_spawn(&out->child, &o, err);
+	free(env.visible);
+	free(env.order);
 	close(pair[1]);
 	/* Our end alone stays open here: the runner's end tells when it is gone. */
 	if (rc) {

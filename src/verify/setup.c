@@ -268,7 +268,7 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 		.replay_memory_bytes = 4 * GIB,
 		.compile_memory_bytes = 8 * GIB,
 		.oracle_memory_bytes = 8 * GIB,
-		.gpu_memory_bytes = 16 * GIB,
+		.gpu_memory_bytes = 48 * GIB,
 	};
 	/* The reference is run for each trial, on a machine that may be busy: its nominal time is a
 	 * share of the deadline. */

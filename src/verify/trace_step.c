@@ -70,6 +70,7 @@ static json_t *job_json(const struct grading *g)
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "stays", json_true());
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
+	if (g->choices) json_object_set(job, "choices", g->choices);
 	return job;
 }
 
@@ -142,6 +143,21 @@ static int tape_take(struct grading *g, const json_t *value, struct trace *out)
 	return GRADE_ON;
 }
 
+/* [label, how many, which, ...]: what does not look so is no autotuner to choose for. */
+static void tuned_take(const json_t *list, struct trace *out)
+{
+	for (size_t i = 0; i + 2 < json_array_size(list) && out->ntuned < VERDICT_TUNED_MAX; i += 3) {
+		const char *label = json_string_value(json_array_get(list, i));
+		json_int_t configs = json_integer_value(json_array_get(list, i + 1)),
+				   chosen = json_integer_value(json_array_get(list, i + 2));
+		if (!label || configs < 2 || configs > TUNED_CONFIGS_MAX || chosen < 0 || chosen >= configs) return;
+		struct tuned *t = &out->tuned[out->ntuned++];
+		snprintf(t->label, sizeof t->label, "%s", label);
+		t->configs = (int)configs;
+		t->chosen = (int)chosen;
+	}
+}
+
 /* A message of megabytes of tiny values would cost many times its size to parse: what our tracer
  * says is a handful of values. */
 static bool has_few_values(const struct str *text)
@@ -174,6 +190,7 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 		*done = false;
 	} else if (json_object_get(m, "tape")) {
 		rc = tape_take(g, json_object_get(m, "tape"), out);
+		if (!rc) tuned_take(json_object_get(m, "tuned"), out);
 	} else {
 		rc = fault_end(g, json_object_get(m, "fault"));
 	}
@@ -316,8 +333,8 @@ static int trace_ask(struct grading *g, const char *ask, struct trace *out, stru
 
 int trace_other_step(struct grading *g, struct trace *out, struct err *err)
 {
-	g->next_other++;
-	return trace_ask(g, "{\"next\": true}", out, err);
+	int variant = g->next_other++;
+	return g->ir ? ir_other_step(g, variant, out) : trace_ask(g, "{\"next\": true}", out, err);
 }
 
 int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err)

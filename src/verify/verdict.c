@@ -123,6 +123,9 @@ static json_t *device_json(const struct verdict_device *d)
 		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
 		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
 		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+	json_object_set_new(o, "stock_trials", json_integer(d->stock_trials));
+	json_object_set_new(o, "stock_error_max", number_json(d->stock_error_max));
+	json_object_set_new(o, "stock_why", text_json(d->stock_why));
 	json_object_set_new(o, "predicted_s", number_json(d->predicted_s));
 	json_object_set_new(o, "eager_predicted_s", number_json(d->eager_predicted_s));
 	json_object_set_new(o, "wall_s", number_json(d->wall_s));
@@ -132,6 +135,13 @@ static json_t *device_json(const struct verdict_device *d)
 	json_object_set_new(o, "others", json_integer(d->others));
 	json_object_set_new(o, "floor_s", number_json(d->floor_s));
 	json_object_set_new(o, "floor_by", text_json(d->floor_by));
+	json_t *tuned = json_array();
+	for (int i = 0; i < d->ntuned; i++)
+		json_array_append_new(tuned,
+			json_pack("{s:o, s:i, s:i, s:o, s:o}", "label", text_json(d->tuned[i].label), "configs",
+				d->tuned[i].configs, "chosen", d->tuned[i].chosen, "first_s", number_json(d->tuned[i].first_s),
+				"chosen_s", number_json(d->tuned[i].chosen_s)));
+	json_object_set_new(o, "tuned", tuned);
 	json_object_set_new(o, "live", text_json(d->live));
 	json_object_set_new(o, "live_why", text_json(d->live_why));
 	json_object_set_new(o, "sanitizer", sanitized_json(d));
@@ -297,6 +307,28 @@ static int tools_from_json(const json_t *o, struct verdict_device *d, struct err
 	return rc;
 }
 
+static int tuned_from_json(const json_t *list, struct verdict_device *d, struct err *err)
+{
+	static const char where[] = "verdict.device.tuned";
+	int rc = 0;
+	d->ntuned = (int)MIN(json_array_size(list), (size_t)VERDICT_TUNED_MAX);
+	for (int i = 0; i < d->ntuned && !rc; i++) {
+		const json_t *o = json_array_get(list, (size_t)i);
+		struct verdict_tuned *t = &d->tuned[i];
+		const char *label = "";
+		int64_t configs = 0, chosen = 0;
+		rc = json_opt_str(o, where, "label", &label, err);
+		if (!rc) rc = json_opt_int(o, where, "configs", 0, INT32_MAX, &configs, err);
+		if (!rc) rc = json_opt_int(o, where, "chosen", 0, INT32_MAX, &chosen, err);
+		if (!rc) rc = real_from_json(o, where, "first_s", &t->first_s, err);
+		if (!rc) rc = real_from_json(o, where, "chosen_s", &t->chosen_s, err);
+		text_copy(t->label, sizeof t->label, label);
+		t->configs = (int)configs;
+		t->chosen = (int)chosen;
+	}
+	return rc;
+}
+
 static int device_from_json(const json_t *o, struct verdict_device *d, struct err *err)
 {
 	static const char where[] = "verdict.device";
@@ -306,15 +338,15 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		int least; /* that the field may be */
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
 		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0}, {"subnormal", &d->subnormal, 0},
-		{"timed", &d->timed, 0}, {"others", &d->others, -1}};
+		{"timed", &d->timed, 0}, {"others", &d->others, -1}, {"stock_trials", &d->stock_trials, 0}};
 	const struct {
 		const char *field;
 		double *to;
-	} reals[] = {{"error_max", &d->error_max}, {"time_s", &d->time_s}, {"time_low_s", &d->time_low_s},
-		{"time_high_s", &d->time_high_s}, {"predicted_s", &d->predicted_s},
+	} reals[] = {{"error_max", &d->error_max}, {"stock_error_max", &d->stock_error_max}, {"time_s", &d->time_s},
+		{"time_low_s", &d->time_low_s}, {"time_high_s", &d->time_high_s}, {"predicted_s", &d->predicted_s},
 		{"eager_predicted_s", &d->eager_predicted_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s},
 		{"wall_s", &d->wall_s}, {"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
-	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "";
+	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "", *stock_why = "";
 	int rc = json_get_str(o, where, "name", &name, err), index = 0;
 	if (!rc) rc = json_get_str(o, where, "repeat", &repeat, err);
 	if (!rc) rc = name_find(REPEAT_NAMES, VERDICT_REPEAT_COUNT, repeat, "device.repeat", &index, err);
@@ -327,9 +359,11 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		rc = real_from_json(o, where, reals[i].field, reals[i].to, err);
 	if (!rc) rc = json_opt_int(o, where, "memory_bytes", 0, INT64_MAX, &d->memory_bytes, err);
 	if (!rc) rc = json_opt_str(o, where, "untimed", &untimed, err);
+	if (!rc) rc = tuned_from_json(json_object_get(o, "tuned"), d, err);
 	if (!rc) rc = json_opt_str(o, where, "floor_by", &floor_by, err);
 	if (!rc) rc = json_opt_str(o, where, "live", &live, err);
 	if (!rc) rc = json_opt_str(o, where, "live_why", &live_why, err);
+	if (!rc) rc = json_opt_str(o, where, "stock_why", &stock_why, err);
 	for (int i = 0; i < REFERENCE_COUNT && !rc; i++) {
 		const json_t *r = json_object_get(json_object_get(o, "references"), REFERENCE_NAMES[i]);
 		if (r) rc = verdict_reference_from_json(r, &d->references[i], err);
@@ -340,6 +374,7 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	text_copy(d->floor_by, sizeof d->floor_by, floor_by);
 	text_copy(d->live, sizeof d->live, live);
 	text_copy(d->live_why, sizeof d->live_why, live_why);
+	text_copy(d->stock_why, sizeof d->stock_why, stock_why);
 	text_copy(d->name, sizeof d->name, name);
 	d->repeat = (enum verdict_repeat)index;
 	return rc;

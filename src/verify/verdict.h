@@ -101,6 +101,17 @@ struct verdict_profile {
 	double counters[COUNTER_COUNT]; /* NaN: not had */
 };
 
+#define VERDICT_TUNED_MAX 8
+#define VERDICT_TUNED_LABEL 104
+/* An autotuner's configuration that was chosen by time and judged. */
+struct verdict_tuned {
+	char label[VERDICT_TUNED_LABEL]; /* kernel and key */
+	int configs;                     /* that survived its pruning */
+	int chosen;                      /* of them; 0: the first */
+	double first_s;                  /* with the first that compiles; NaN: not timed */
+	double chosen_s;
+};
+
 /* Where the kernels ran. Of a GPU: what it found beside the vm. */
 struct verdict_device {
 	char name[64]; /* "vm", or the GPU's own: "NVIDIA H200" */
@@ -113,7 +124,11 @@ struct verdict_device {
 						 a sum rounded once), which the IR does not ask for and the vm does not do */
 	double error_max; /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
-	double seconds; /* that the replays took */
+	int stock_trials; /* at the task's own sizes, where the other trials are of smaller ones; inputs, fp64 reference
+						 and comparison on the GPU too */
+	double stock_error_max; /* worst scaled error of these */
+	char stock_why[160];    /* why nothing, or no more, was judged there; "" all was */
+	double seconds;         /* that the replays took */
 	/* Timed replays with cold caches; times are NaN where there are none. */
 	int timed;         /* spans */
 	double time_s;     /* their middle */
@@ -121,20 +136,22 @@ struct verdict_device {
 	double time_high_s;
 	double
 		predicted_s; /* by the cost model, of what is timed: the sizes that are judged, which cost_s need not be of */
-	double eager_predicted_s;       /* likewise of the reference's operators */
-	double empty_s;                 /* what the clock shows where nothing runs */
-	double wall_s;                  /* of the same tape by the host's clock */
-	double paper_s;                 /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
-	double control_s;               /* of the launcher's own work */
-	int64_t memory_bytes;           /* all buffers of the tape and its launches' scratch */
-	int others;                     /* processes of others on the GPU meanwhile; -1 not known */
-	double floor_s;                 /* what no kernel that does this work can beat, by the machine's measured peaks */
-	char floor_by[16];              /* what sets it: "memory", "fp32", "tf32", "bf16" */
-	char live[8];                   /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
-	char live_why[160];             /* of "wrong" and "failed" */
-	char untimed[128];              /* why there are no times though they were asked for; else "" */
-	int sanitized[SANITIZER_COUNT]; /* errors that each tool found; -1: it did not run */
-	char sanitizer[240];            /* the first finding, or why a tool did not work */
+	double eager_predicted_s; /* likewise of the reference's operators */
+	double empty_s;           /* what the clock shows where nothing runs */
+	double wall_s;            /* of the same tape by the host's clock */
+	double paper_s;           /* as papers measure: warm, 10 calls to warm up and the mean of 100 */
+	double control_s;         /* of the launcher's own work */
+	int64_t memory_bytes;     /* all buffers of the tape and its launches' scratch */
+	int others;               /* processes of others on the GPU meanwhile; -1 not known */
+	double floor_s;           /* what no kernel that does this work can beat, by the machine's measured peaks */
+	char floor_by[16];        /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	char live[8];             /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
+	char live_why[160];       /* of "wrong" and "failed" */
+	int ntuned;
+	struct verdict_tuned tuned[VERDICT_TUNED_MAX]; /* autotuners, in the order of their first launch */
+	char untimed[128];                             /* why there are no times though they were asked for; else "" */
+	int sanitized[SANITIZER_COUNT];                /* errors that each tool found; -1: it did not run */
+	char sanitizer[240];                           /* the first finding, or why a tool did not work */
 	int nprofiles;
 	struct verdict_profile profiles[VERDICT_PROFILE_MAX]; /* launches in order, as many as fit */
 	char unprofiled[240];                                 /* why there are none though they were asked for */

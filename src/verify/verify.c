@@ -23,7 +23,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define VERIFIER_VERSION "5"         /* part of cache keys: raised when verdicts may change */
+#define VERIFIER_VERSION "6"         /* part of cache keys: raised when verdicts may change */
 #define READY_TIMEOUT_MS 180000
 #define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
 #define SILENT_LEAST_MS 5000
@@ -43,6 +43,7 @@ struct work {
 	char *source;
 	size_t source_len;
 	bool is_final;
+	struct str *ir_form; /* the caller's, NULL: not asked for */
 	struct waiter *waiters;
 	struct work *next;
 };
@@ -175,7 +176,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 	}
 	/* A verdict that is stored under the same key is the verdict. */
 	struct sha256_hex key = final_key(v, &w->key);
-	if (store_find(v, &key, out)) {
+	if (!w->ir_form && store_find(v, &key, out)) {
 		out->cached = true;
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
@@ -183,8 +184,11 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 	if (is_settled) {
 		grade_kernelbench(&v->s, &w->task, w->source, w->source_len, out);
 	} else {
-		struct verify_request r = {
-			.task = &w->task, .source = w->source, .source_len = w->source_len, .is_final = w->is_final};
+		struct verify_request r = {.task = &w->task,
+			.source = w->source,
+			.source_len = w->source_len,
+			.ir_form = w->ir_form,
+			.is_final = w->is_final};
 		grade(&v->s, on, &r, out, NULL);
 	}
 	out->key = key;
@@ -347,9 +351,7 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 				v->s.gpus[0].device.name, v->s.gpu.name);
 	}
 	/* References' processes: one zygote, whose jobs are told their GPU. */
-	bool has_references = v->s.time_repeats && v->s.final_mask;
-	if (rc || !(has_references || v->s.is_live)) return rc;
-	return zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
+	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
@@ -370,6 +372,7 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 	struct oracle_options oracle = {.limits = {v->s.level, v->s.limits.oracle_memory_bytes, 0},
 		.timeout_ms = v->s.limits.oracle_timeout_ms,
 		.silent_ms = MAX(v->s.limits.oracle_timeout_ms / SILENT_SHARE, SILENT_LEAST_MS),
+		.is_spare = v->s.ngpus > 0,
 		.work_ms = v->s.limits.oracle_work_ms,
 		.seed = seed,
 		.num_trials = v->s.num_trials,
@@ -461,7 +464,10 @@ void verifier_free(struct verifier *v)
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);
 	reference_cache_free(v->s.references);
-	for (int i = 0; i < v->s.ngpus; i++) gpu_watch_close(v->s.gpus[i].watch);
+	for (int i = 0; i < v->s.ngpus; i++) {
+		gpu_watch_close(v->s.gpus[i].watch);
+		stock_forget(&v->s.gpus[i]);
+	}
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++) zygote_free(zygotes[i]);
 	lists_free(v);
 	pthread_mutex_destroy(&v->lock);
@@ -502,6 +508,7 @@ static struct work *work_create(const struct verify_request *r, const struct sha
 	w->source = xstrndup(r->source, r->source_len);
 	w->source_len = r->source_len;
 	w->is_final = r->is_final;
+	w->ir_form = r->ir_form;
 	return w;
 }
 
@@ -524,6 +531,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct verdict **known = known_slot(v, &key, &is_known);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
+	/* Whoever wants the answer in IR has it made from the tapes. */
+	if (r->ir_form) is_known = false, same = NULL;
 	if (is_known) {
 		struct verdict again = **known;
 		again.seconds = 0;

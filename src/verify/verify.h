@@ -71,9 +71,11 @@ struct verify_request {
 	const struct task *task;
 	const char *source; /* the candidate's text */
 	size_t source_len;
-	int64_t id;    /* the caller's: comes back with the verdict */
-	bool is_final; /* a best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
-					  sanitize_share says, and references are timed turn by turn with it */
+	int64_t id;          /* the caller's: comes back with the verdict */
+	struct str *ir_form; /* the caller's, or NULL: a genuine candidate's answer in IR (docs/tape-format.md) is appended
+							before its verdict can be collected; what has none is said in the verdict's detail */
+	bool is_final;       /* a best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
+							sanitize_share says, and references are timed turn by turn with it */
 };
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when

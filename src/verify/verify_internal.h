@@ -57,6 +57,8 @@ struct verify_gpu {
 	struct runner_device device; /* of them; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
 	struct gpu_watch *watch;     /* NULL: nothing is known of others */
 	struct gpu_peaks peaks;      /* where they were measured */
+	struct stock_job
+		*waiting; /* a task's process with its reference on the GPU, for its next candidate (stock_step.c) */
 };
 
 struct compile_cache;
@@ -108,11 +110,25 @@ struct lap {
 	struct verify_times spent;
 };
 
+/* What the tracer says of an autotuner that forward launched: how many configurations survived its pruning, and which
+ * of them is on the tape. A candidate's process said so: numbers to ask for, and a label for people. */
+#define TUNED_CONFIGS_MAX 1024
+struct tuned {
+	char label[VERDICT_TUNED_LABEL];
+	int configs;
+	int chosen;
+};
 struct trace {
 	struct str text;
 	struct tape *tape;
+	int ntuned; /* with a choice, in the order of their first launch */
+	struct tuned tuned[VERDICT_TUNED_MAX];
 };
 void trace_release(struct trace *t);
+
+/* What an answer is that is no module of Python: a tape as JSON; a head with modules, which is a tape at each of the
+ * sizes that it is for (ir_step.c). */
+enum ir_kind { IR_NONE, IR_TAPE, IR_TEXT };
 
 struct library;
 struct grading {
@@ -142,15 +158,19 @@ struct grading {
 	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
 	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
 													asked */
-	bool is_ir;      /* the answer is a tape with its kernels' IR: its own source, for the judged inputs alone */
-	bool is_partial; /* torch's own work stands between inputs and outputs: the line and name of the first such */
+	enum ir_kind ir;                             /* the answer is IR: its own source */
+	bool is_left_out[ORACLE_VARIANTS_MAX];       /* sizes that the candidate is not for */
+	struct str *ir_form; /* where the answer in IR of a genuine candidate goes; NULL: nobody wants it */
+	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
 	char library_op[104];
 	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
 	struct runner_library computes; /* of library */
 	struct trace
-		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is emitted */
+		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is delivered */
 	int attempt;
+	json_t *choices; /* of autotuners (tune_step.c), for the tracer: label or kernel -> which configuration; NULL: none
+						is made, the first that compiles is judged */
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms;    /* CPU time that the candidate's compilations took so far, in this attempt */
@@ -169,8 +189,9 @@ void times_add(struct grading *g);
 void tracer_end(struct grading *g, enum verify_step step);
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
- * infrastructure fault, to be tried again. */
-enum { GRADE_ON = 0, GRADE_END = 1 };
+ * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and the candidate is to
+ * be judged from the start with them. */
+enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
 /* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
 int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
 	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
@@ -183,6 +204,13 @@ int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, st
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
+/* In place of these for an answer in IR: its tape at the judged sizes; at those of a variant, or behind the last one at
+ * those of the cost. Sizes that it is not for are invalid/other-sizes. */
+enum ir_kind ir_kind_of(const char *source, size_t len);
+int ir_step(struct grading *g, struct trace *out);
+int ir_other_step(struct grading *g, int variant, struct trace *out);
+/* Appends the answer in IR that the tapes of a genuine candidate come from. ERR_MISMATCH: the form cannot say it. */
+int ir_form(struct grading *g, const struct trace *stock, struct str *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* Each kernel's IR against what a clean process makes from the candidate's text. */
@@ -247,6 +275,8 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 /* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took (sized_step.c); what none
  * can take is listed in the record. After replay_step, in its runner and tracer. */
 int sized_step(struct grading *g, struct err *err);
+/* Trials of other configurations that an autotuner may choose (config_step.c). */
+int config_step(struct grading *g, const struct trace *stock, struct err *err);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
@@ -303,6 +333,24 @@ int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
 int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
+/* What a fault of its runner means for the verdict (trial may be NULL); and what an end of it means. */
+int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *trial, struct err *err);
+int gpu_runner_lost(struct grading *g, int rc, struct err *err);
+/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c). Due: somebody has to
+ * ask. begin: starts the process that makes them; it computes while the candidate is traced at these sizes. step: the
+ * candidate's tape of these sizes beside them; GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing
+ * more could be judged, skipped: a trial that the reference is of no use for. */
+struct stock_job;
+struct stock_result {
+	char why[320];
+	char skipped[200];
+};
+bool stock_is_due(const struct grading *g);
+int stock_begin(struct grading *g, struct stock_job **out, struct err *err);
+int stock_step(struct grading *g, struct stock_job *s, const struct trace *judged, const struct trace *large,
+	struct stock_result *out, struct err *err);
+void stock_end(struct verify_gpu *on, struct stock_job *s);
+void stock_forget(struct verify_gpu *on);
 /* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause explains it, which is
  * counted, and the GPU's runner has the tape's kernels in it; GRADE_END where none does, why: what spoke against one.
  * worst: the error that counts then (gpu_cause.c). */
@@ -310,6 +358,9 @@ int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, c
 /* Zeros for what is subnormal in fp32; whether there was any. */
 bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
 double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
+/* A right candidate's autotuners on the GPU: every configuration is timed, and compared; the fastest are chosen, into
+ * g->choices (tune_step.c). After price_step, in the tracer that stayed. */
+int tune_step(struct grading *g, const struct trace *stock, struct err *err);
 /* The stock tape's time on the GPU beside the references', and its outputs once more (timing_step.c). */
 int timing_step(struct grading *g, const struct trace *stock, struct err *err);
 /* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */

@@ -107,6 +107,20 @@ static void test_measured_limit(void **state)
 	expect_render("{{limit}}", &in,
 		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
 		"for shared memory and shuffles, 4.0 cycles an instruction)");
+	/* A launch without the counter, or without a time, says nothing of the mean. */
+	d->nprofiles = 4;
+	for (int i = 2; i < 4; i++)
+		for (int k = 0; k < COUNTER_COUNT; k++) d->profiles[i].counters[k] = NAN;
+	d->profiles[2].counters[COUNTER_TIME] = 5000;
+	d->profiles[3].counters[COUNTER_DRAM_USE] = 90;
+	expect_render("{{limit}}", &in,
+		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
+		"for shared memory and shuffles, 4.0 cycles an instruction)");
+	d->nprofiles = 2; /* and what lies behind the last launch is none */
+	d->profiles[2].counters[COUNTER_DRAM_USE] = 90;
+	expect_render("{{limit}}", &in,
+		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
+		"for shared memory and shuffles, 4.0 cycles an instruction)");
 	/* Bytes add up over the launches. */
 	struct str out = {0};
 	for (int i = 0; i < 2; i++) {
@@ -128,6 +142,8 @@ static void test_reference(void **state)
 	struct task t = {.name = "t", .structure = "rows:softmax,mul_c"};
 	struct prompt_input in = {.task = &t};
 	expect_render("{{reference}}", &in, "softmax,mul_c");
+	t.structure = "rows:x";
+	expect_render("{{reference}}", &in, "x");
 	t.structure = "";
 	t.source = "def before():\n    return 0\nclass Model:\n    def forward(self, x):\n        if x is None:\n          "
 			   "  return x\n"
@@ -140,6 +156,19 @@ static void test_reference(void **state)
 	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
 	v.limit[0] = 0;
 	expect_render("{{limit}}", &in, "not known");
+}
+
+/* Kernels that are shown are counted from 1, with a blank line between them. */
+static void test_variants(void **state)
+{
+	const struct prompt_variant two[] = {
+		{.source = (char *)"FIRST\n\n", .cost_s = 2.5e-6, .launches = 1, .bytes = 4096, .limit = "dram"},
+		{.source = (char *)"SECOND", .cost_s = 1e-6, .launches = 2, .bytes = 8, .limit = "dram"}};
+	struct prompt_input in = {.task = &task, .variants = two, .nvariants = 2};
+	expect_render("{{variants}}", &in,
+		"Variant 1: 2.50 us, 1 launches, 4096 bytes; waits for memory: bytes to and from "
+		"DRAM.\n\n```python\nFIRST\n```\n\n"
+		"Variant 2: 1.00 us, 2 launches, 8 bytes; waits for memory: bytes to and from DRAM.\n\n```python\nSECOND\n```");
 }
 
 static void test_refusals(void **state)
@@ -157,8 +186,9 @@ static void test_refusals(void **state)
 static void test_shipped_templates(void **state)
 {
 	static const char *const files[] = {"recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt",
-		"recipes/prompts/midend.txt", "recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt",
-		"recipes/prompts/small-pipeline.txt", "recipes/prompts/contrast.txt"};
+		"recipes/prompts/frontend-ir.txt", "recipes/prompts/midend.txt", "recipes/prompts/midend-ir.txt",
+		"recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt", "recipes/prompts/small-pipeline.txt",
+		"recipes/prompts/contrast.txt"};
 	struct task composed = task;
 	composed.structure = "chain:exp,neg";
 	const struct prompt_variant variant = {.source = (char *)"VARIANT", .limit = "l2"};
@@ -227,6 +257,7 @@ int main(void)
 		cmocka_unit_test(test_midend_holes),
 		cmocka_unit_test(test_measured_limit),
 		cmocka_unit_test(test_reference),
+		cmocka_unit_test(test_variants),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_shipped_templates),
 		cmocka_unit_test(test_feedback),

@@ -1,5 +1,6 @@
 /* Errors, allocation, arenas and strings. */
 #include "base_test.h"
+#include <math.h>
 
 static void err_set_returns_its_code_and_accepts_null(void **state)
 {
@@ -90,6 +91,17 @@ static void bugs_and_lack_of_memory_abort(void **state)
 #ifdef CAN_RUN_OUT_OF_MEMORY
 	assert_true(aborts(do_too_big));
 #endif
+}
+
+static void numbers_are_sorted_and_nan_is_last(void **state)
+{
+	double x[] = {2, NAN, -INFINITY, 0.5, -3, NAN, INFINITY, 0.5, 1e-300};
+	const double rising[] = {-INFINITY, -3, 1e-300, 0.5, 0.5, 2, INFINITY};
+	doubles_sort(x, ARRAY_LEN(x));
+	for (size_t i = 0; i < ARRAY_LEN(rising); i++) assert_true(x[i] == rising[i]);
+	assert_true(isnan(x[7]) && isnan(x[8]));
+	doubles_sort(x + 1, 0);
+	assert_true(x[0] == -INFINITY && x[1] == -3);
 }
 
 static void zero_bytes_are_a_pointer(void **state)
@@ -206,6 +218,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(err_names_are_distinct),
 	cmocka_unit_test(bugs_and_lack_of_memory_abort),
 	cmocka_unit_test(check_says),
+	cmocka_unit_test(numbers_are_sorted_and_nan_is_last),
 	cmocka_unit_test(zero_bytes_are_a_pointer),
 	cmocka_unit_test(arena_memory_is_aligned_zeroed_and_disjoint),
 	cmocka_unit_test(arena_reset_keeps_the_largest_block),

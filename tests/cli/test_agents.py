@@ -1,5 +1,6 @@
-"""Policies outside: hone eval and hone rl with a command and with a set of answers; what they collect
-is fitted by hone distill.  timeout: 900"""
+"""Policies outside: hone eval and hone rl with a command and with a set of answers; what they
+collect is fitted by hone distill.
+timeout: 900"""
 import json, os, sqlite3, sys
 
 sys.path.append("tests")
@@ -311,6 +312,16 @@ def test_tune():
           [r["by"] for r in g.get("tried", [])] == ["given", "chance", "chance", "policy"] and g["asked"] == 3
           and g["without_point"] == 2 and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]),
           (p.stdout, p.stderr, tried))
+    model = ("--verdicts", "4", "--search", "policy", "--model", "recipes/demo/start", "--chat_template", "plain")
+    p = tune(*model, "--max_completion_length", "8")
+    m = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("a model that hone runs is asked for each point but the first, at as many verdicts",
+          m.get("asked") == 3 and len(m["tried"]) == 4 and m["tried"][0]["by"] == "given"
+          and sum(r["by"] == "chance" for r in m["tried"]) == m["without_point"]
+          and all(tried[r["point"]] == r["cost_s"] for r in m["tried"]), p.stdout + p.stderr)
+    p = tune(*model, "--max_completion_length", "1536")
+    check("a question that the model has no positions for is refused with its numbers",
+          p.returncode == 1 and "1536 positions" in p.stderr and "--max_completion_length" in p.stderr, p.stderr)
     best = dict(x.split("=") for x in s["best"].split()) if s else {}
     check("the best kernel is written with its values",
           s and f"\nBLOCK = {best['BLOCK']}\nWARPS = {best['WARPS']}\n" in open(f"{work}/best.py").read())

@@ -1,6 +1,6 @@
 """hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
 arithmetic, what has a bar and what has none, what is refused."""
-import json, sys
+import json, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
@@ -30,7 +30,8 @@ for batch in (2, 5):
     floor = 4 * (weights + 2 * 4 * 64 * 40 * batch) / shape["copy_bytes_per_s"]
     check(f"decode, batch {batch}: the ceiling is what a copy's rate reads in a step",
           abs(f[f"decode_{batch}"]["ceiling"] * floor / batch - 1) < 1e-4, f)
-# products of a forward pass and its head against the product's rate: twice without a reference, three times with it
+# products of a forward pass and its head against the product's rate: twice without a reference,
+# three times with it
 linear = 4 * (192 * (2 * 192 + 2 * 64) + 3 * 192 * 512)
 rows = sum(t % 4 != 3 and t < 69 for t in range(70))
 flops = 2 * 70 * linear + 4 * 4 * 192 * sum(range(1, 71)) + 2 * rows * 192 * 1024
@@ -45,6 +46,14 @@ check("nor has another context; a small shape decodes alone",
 p, _ = bench(*SMALL, "--batches", "2")
 check("in words, with the ceilings first",
       "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
+# a part's rows are there when it ends, while the next one is measured
+p = subprocess.Popen([hone, "bench", "gpu", *SMALL, "--parts", "decode,train", "--batches", "2", "--tokens", "8192"],
+                     stdout=subprocess.PIPE, text=True)
+lines = [p.stdout.readline(), p.stdout.readline()]
+check("rows are told as they are measured",
+      "copy" in lines[0] and "decode, batch 2" in lines[1] and p.poll() is None, lines)
+p.kill()
+p.communicate()
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load", "--json")
 row = shape.get("figures", {}).get("load", {})
 check("load: a folder is written, opened twice and timed",
@@ -58,7 +67,7 @@ check("ranks: two processes beside one, whose rate is the ceiling",
 p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json")
 check("without so many GPUs it is skipped, by name and counted",
       len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
-for args, said in ((("--shapes", "70b"), "8b,135m,demo"), (("--parts", "decode,all"), "prefill"),
+for args, said in ((("--shapes", "70b"), "demo,135m,8b"), (("--parts", "decode,all"), "prefill"),
                    (("--batches", "0"), "numbers of 1 to 65536"), (("--device", "tpu"), "expected cpu, cuda or cuda:N"),
                    (("more",), "unexpected argument")):
     p, _ = bench(*SMALL, *args, expect=None)

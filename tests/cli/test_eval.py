@@ -45,6 +45,28 @@ def test_greedy():
     check("again, on more threads: the same bytes", open(f"{work}/again.jsonl", "rb").read() == first)
 
 
+def test_later():
+    """Answers now, verdicts later: together what one command gives."""
+    p = evaluate("--no-judge", "--out", f"{work}/answers.jsonl")
+    r, once = (rows("answers.jsonl"), rows("greedy.jsonl")) if p.returncode == 0 else ([], [1])
+    texts = lambda found: [(x["task"], x["sample"], x["answer"], x["tokens"]) for x in found]
+    check("--no-judge writes the same answers, and no verdict", len(r) == 3 and texts(r) == texts(once)
+          and all(x["verdict"]["verdict"] == "infra" and x["verdict"]["reason"] == "not-judged" for x in r)
+          and "3 tasks, not judged" in p.stdout and "pass@" not in p.stdout, p.stdout + p.stderr)
+    p = run(hone, "eval", "--policy_answers", f"{work}/answers.jsonl", "--tasks", f"{policy}/tasks.jsonl", "--split",
+            "train", "--prompt_template", f"{policy}/template.txt", "--num_correct_trials", "1", "--verify_threads",
+            "1", "--store", f"{work}/cache.db", "--out", f"{work}/later.jsonl", "--json")
+    later = rows("later.jsonl") if p.returncode == 0 else []
+    check("judged later they have the same verdicts",
+          [(x["task"], x["verdict"]) for x in later] == [(x["task"], x["verdict"]) for x in once],
+          p.stdout + p.stderr)
+    for more in ((), ("--out", f"{work}/x.jsonl", "--num_turns", "2"),
+                 ("--out", f"{work}/x.jsonl", "--compare", f"{work}/greedy.jsonl")):
+        p = evaluate("--no-judge", *more)
+        check(f"--no-judge {' '.join(more[2:3])}: refused by message",
+              p.returncode == 2 and "--no-judge writes answers to --out" in p.stderr, (p.returncode, p.stderr))
+
+
 def test_sampled():
     p = evaluate("--num_samples", "4", "--temperature", "1", "--out", f"{work}/sampled.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {"pass": {}}
@@ -133,6 +155,7 @@ def main():
     policy = tiny_policy()
     if policy:
         test_greedy()
+        test_later()
         test_sampled()
         test_results()
         test_compare()

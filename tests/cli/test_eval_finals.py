@@ -1,5 +1,6 @@
-"""hone eval judges the best kernel of each task once more on a GPU: under compute-sanitizer, beside the
-answers' own verdicts. The GPU is the vm under another name (tests/verify/pretend_gpu.c).  timeout: 600"""
+"""hone eval judges the best kernel of each task once more on a GPU: under compute-sanitizer, beside
+the answers' own verdicts. The GPU is the vm under another name (tests/verify/pretend_gpu.c).
+timeout: 600"""
 import json, os, sys
 
 sys.path.append("tests")

@@ -8,7 +8,7 @@ number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$dir/out" "$dir/err"; fi; }
 run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
 
-echo 1..15
+echo 1..19
 run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
 run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
 missing=0
@@ -30,6 +30,13 @@ grep -q 'NVIDIA A100-SXM4-80GB, compute capability 8.0, 80 GiB, driver for CUDA 
 	grep -q 'the driver 550.54.15 serves CUDA 12.4; --device cuda:0 needs one that serves CUDA 13.0' "$dir/out" &&
 	grep -A1 'gpu engine' "$dir/out" | grep -q "fix: install NVIDIA's driver 580 or later"
 check $? "doctor names an old driver, the one that is needed and what to do"
+# Every card that the engine knows needs the same one: it is made with CUDA 13.
+for card in "80:NVIDIA A100-SXM4-80GB" "89:NVIDIA GeForce RTX 4090" "89:NVIDIA L40S" "90:NVIDIA H200"; do
+	run env LD_LIBRARY_PATH="$dir/driver" FAKE_CUDA=12080 FAKE_CAPABILITY="${card%%:*}" FAKE_GPU="${card#*:}" "$hone" doctor
+	grep -q "${card#*:}, compute capability ${card:0:1}.${card:1:1}," "$dir/out" && grep -q 'serves CUDA 12.8; --device cuda:0 needs one that serves CUDA 13.0' "$dir/out" &&
+		grep -A1 'gpu engine' "$dir/out" | grep -q "fix: install NVIDIA's driver 580 or later"
+	check $? "and of an ${card#*:}"
+done
 run "$hone" doctor --json
 build/venv/bin/python - "$dir/out" $status <<'PY'
 import json, sys

@@ -1,6 +1,6 @@
-"""KernelBench and TritonBench-T from the outside: a checkout, dataset rows (JSONL, Parquet) and rows
-with a folder become tasks that keep their problem ids; runs of others are graded and written in
-KernelBench's shape, which is read back by formulas of this file. All inputs are made here.
+"""KernelBench and TritonBench-T from the outside: a checkout, dataset rows (JSONL, Parquet) and
+rows with a folder become tasks that keep their problem ids; runs of others are graded and written
+in KernelBench's shape, which is read back by formulas of this file. All inputs are made here.
 timeout: 600"""
 import json, math, os, shutil, sys
 

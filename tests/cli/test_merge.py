@@ -1,5 +1,5 @@
-"""hone merge as a command: what it writes is peft's merge_and_unload (tests/ref/model_oracle.py), in
-one file or in shards, in float32 or rounded once to bfloat16."""
+"""hone merge as a command: what it writes is peft's merge_and_unload (tests/ref/model_oracle.py),
+in one file or in shards, in float32 or rounded once to bfloat16."""
 import glob, json, os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 from command import *

@@ -1,5 +1,6 @@
-"""hone pairs: what synth writes, check finds to be genuine; what was tampered with, it does not.  timeout: 900"""
-import gzip, json, sys
+"""hone pairs: what synth writes, check finds to be genuine; what was tampered with, it does not.
+timeout: 900"""
+import gzip, json, re, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, tiny_policy, work_folder
@@ -33,12 +34,15 @@ def test_frontend():
     check("synth writes a row for each admitted answer, in two styles",
           len(rows) == 4 and all(set(r) == keys for r in rows) and len({(r["name"], r["style"]) for r in rows}) == 4
           and "4 of 4 answers admitted" in p.stdout, p.stdout + p.stderr)
+    spent = dict(re.findall(r"^  (\D+?) +([0-9.]+)$", p.stdout, re.M))
+    check("where the verdicts' time went is printed", "\nverdicts  4 made" in p.stdout and len(spent) == 8
+          and 1 < float(spent.get("machine code", 0)) < 60000, p.stdout)
     check("prompt and completion are the rendered template and plan + code",
           rows and all(r["source"].rstrip() in r["prompt"] and "### kernel" in r["prompt"] for r in rows)
           and all(r["completion"].rstrip().endswith("```") and "```python\n" in r["completion"]
                   and "class ModelNew" in r["completion"] for r in rows), rows[:1])
     p = pairs("synth", *synth, "--out", f"{work}/again.jsonl.gz")
-    check("the same options give the same bytes", p.returncode == 0
+    check("the same options give the same bytes, out of the store", p.returncode == 0 and "made" not in p.stdout
           and open(f"{work}/pairs.jsonl.gz", "rb").read() == open(f"{work}/again.jsonl.gz", "rb").read(), p.stderr)
     run(hone, "tasks", "synth", "--seed", 2, "--rungs", "T2", "--count_train", 1, "--count_dev", 0, "--count_test", 0,
         "--out", f"{work}/rung.jsonl")
@@ -49,6 +53,14 @@ def test_frontend():
           len(both) >= 2 and [r["choice"] for r in both] == list(range(len(both)))
           and all(r["name"].endswith(f"-c{r['choice']}") and r["rung"] == "T2" and "Judged at" in r["source"]
                   and "Judged at" not in r["prompt"] for r in both), p.stdout + p.stderr)
+    p = pairs("synth", *synth, "--form", "ir", "--out", f"{work}/ir.jsonl")
+    ir = read(f"{work}/ir.jsonl") if p.returncode == 0 else []
+    check("--form ir writes the same answers as the compiler's IR, with a head",
+          [(r["name"], r["style"], r["prompt"]) for r in ir] == [(r["name"], r["style"], r["prompt"]) for r in rows]
+          and all("```ttir\n// input x0 f32[" in r["completion"] and "\nmodule {\n" in r["completion"]
+                  and "import" not in r["completion"] for r in ir), p.stdout + p.stderr)
+    p = pairs("check", "--pairs", f"{work}/ir.jsonl", "--fraction", 1)
+    check("check grades answers in IR", p.returncode == 0 and "4 of 4 answers" in p.stdout, p.stdout + p.stderr)
     p = pairs("check", "--pairs", f"{work}/pairs.jsonl.gz", "--fraction", 1)
     check("check grades them again", p.returncode == 0 and "4 of 4 answers" in p.stdout, p.stdout + p.stderr)
     return rows

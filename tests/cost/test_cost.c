@@ -250,12 +250,32 @@ static void test_products(void **state)
 	}
 }
 
+/* An operator that moves bytes takes its start, and then as much longer as the card's memory is slower; between two
+ * measured sizes it takes a time between theirs. */
+static void test_cards_of_operators(void **state)
+{
+	const struct vm_gpu *h200 = vm_gpu_find("H200"), *h100 = vm_gpu_find("H100");
+	double start = cost_operator_s("add", "", &L(.bytes = 0), COST_DOT_FP32, h200), last = start;
+	assert_true(start > 0.5e-6 && start < 5e-6);
+	assert_true(cost_operator_s("add", "", &L(.bytes = 0), COST_DOT_FP32, h100) == start);
+	for (double bytes = 1 << 14; bytes <= 1 << 28; bytes *= 1.5) {
+		double mine = cost_operator_s("add", "", &L(.bytes = bytes), COST_DOT_FP32, h200),
+			   other = cost_operator_s("add", "", &L(.bytes = bytes), COST_DOT_FP32, h100),
+			   expected = start + (mine - start) * 4.8 / 3.35;
+		if (!(fabs(other - expected) <= 1e-6 * expected))
+			fail_msg("%g bytes: %g s, expected %g", bytes, other, expected);
+		if (!(mine >= last && mine <= 1.6 * last)) fail_msg("%g bytes: %g s after %g", bytes, mine, last);
+		last = mine;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
 		cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands),
-		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products)};
+		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
+		cmocka_unit_test(test_cards_of_operators)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,7 +316,7 @@ static void test_analysis(void **state)
 		0, "true", "3") "], \"7\": [" ENTRY(0, "false", "1") "]}");
 	json_t *times = text_json(
 		"{\"3_Relu.py\": {\"mean\": 4}, \"12_Twice.py\": {\"mean\": 2}, \"9_Sum.py\": {\"mean\": 1}}");
-	json_t *a = kernelbench_analysis(results, &set, 1, times);
+	json_t *a = kernelbench_analysis(results, &set, 1, times, false);
 	assert_true(number(a, "total_count") == 4 && number(a, "total_eval") == 3 && number(a, "compiled_count") == 3);
 	assert_true(number(a, "correct_count") == 2 && number(a, "baseline_count") == 3 && number(a, "timed_count") == 2);
 	assert_true(number(a, "compilation_rate") == 0.75 && number(a, "correctness_rate") == 0.5);
@@ -331,15 +331,134 @@ static void test_analysis(void **state)
 	json_decref(a);
 	/* A right kernel without a time: no speedup is made of the rest. */
 	json_object_set_new(json_array_get(json_object_get(results, "12"), 0), "runtime", json_real(-1));
-	a = kernelbench_analysis(results, &set, 1, times);
+	a = kernelbench_analysis(results, &set, 1, times, false);
 	assert_true(number(a, "timed_count") == 1 && json_is_null(json_object_get(a, "fast_p")) &&
 		json_is_null(json_object_get(a, "geo_mean_speedup")));
 	json_decref(a);
-	a = kernelbench_analysis(results, &set, 1, NULL);
+	a = kernelbench_analysis(results, &set, 1, NULL, false);
 	assert_true(number(a, "baseline_count") == 0 && json_is_null(json_object_get(a, "fast_p")));
 	json_decref(a);
 	json_decref(times);
 	json_decref(results);
+}
+
+/* Of a GPU: 3 is right in 20 us where eager takes 50, 12 right at smaller sizes, 7 wrong whatever its time. */
+static struct verdict timed(const char *sizes)
+{
+	struct verdict v = {.class = VERDICT_GENUINE, .reason = "ok", .compiled = true, .kernelbench = 1};
+	struct verdict_device *d = &v.device;
+	strcpy(v.sizes, sizes);
+	strcpy(d->name, "NVIDIA H200");
+	d->driver = 13000;
+	d->timed = 30;
+	d->time_s = 20e-6, d->time_low_s = 19e-6, d->time_high_s = 21e-6;
+	d->references[REFERENCE_EAGER] = (struct verdict_reference){
+		.is_timed = true, .time_s = {50e-6, 49e-6, 51e-6}, .speedup = {2.5, 2.4, 2.6}, .pairs = 30};
+	return v;
+}
+
+static void test_own_times(void **state)
+{
+	struct verdict right = timed(""), small = timed("batch 2, stock 10"), wrong = timed("");
+	wrong.class = VERDICT_WRONG, wrong.kernelbench = 0, wrong.device.timed = 0;
+	strcpy(wrong.reason, "race");
+	wrong.device.references[REFERENCE_EAGER] = (struct verdict_reference){0};
+	struct run_file files[] = {{.path = (char *)(uintptr_t)"a",
+								   .level = 1,
+								   .problem_id = 3,
+								   .task = &tasks[0],
+								   .is_graded = true,
+								   .verdict = right},
+		{.path = (char *)(uintptr_t)"b",
+			.level = 1,
+			.problem_id = 7,
+			.task = &tasks[2],
+			.is_graded = true,
+			.verdict = wrong},
+		{.path = (char *)(uintptr_t)"c",
+			.level = 1,
+			.problem_id = 12,
+			.sample_id = 1,
+			.task = &tasks[1],
+			.is_graded = true,
+			.verdict = small}};
+	struct run_folder r = {.files = files, .count = 2, .level = 1};
+	json_t *results = json_object();
+	for (int i = 0; i < 2; i++) kernelbench_add(results, files[i].problem_id, 0, &files[i].verdict);
+	const json_t *entry = json_array_get(json_object_get(results, "3"), 0);
+	assert_true(fabs(number(entry, "runtime") - 0.02) < 1e-12);
+	assert_true(fabs(number(json_object_get(entry, "runtime_stats"), "high") - 0.021) < 1e-12);
+	assert_true(number(json_array_get(json_object_get(results, "7"), 0), "runtime") == -1);
+	/* Times of elsewhere do not take their place. */
+	json_t *theirs = text_json("{\"3\": [" ENTRY(0, "true", "9") "]}");
+	assert_int_equal(kernelbench_take_times(results, theirs), 0);
+	/* The wrong one counts among the problems and is never faster. */
+	json_t *own = run_folder_references(&r), *a = kernelbench_analysis(results, &set, 1, own, true);
+	assert_int_equal(json_object_size(own), 1);
+	assert_true(fabs(number(json_object_get(own, "3_Relu.py"), "mean") - 0.05) < 1e-12);
+	assert_true(number(a, "baseline_count") == 2 && number(json_object_get(a, "fast_p"), "2.0") == 0.5);
+	assert_true(fabs(number(a, "geo_mean_speedup") - 2.5) < 1e-12);
+	json_decref(a);
+	/* One that is right at other sizes has a time in the table, and no speedup is made of the rest. */
+	r.count = 3;
+	kernelbench_add(results, 12, 0, &small);
+	a = kernelbench_analysis(results, &set, 1, own, true);
+	assert_true(json_is_null(json_object_get(a, "fast_p")) && number(a, "correct_count") == 2);
+	json_decref(a);
+	struct str lines = {0};
+	run_folder_table(&r, theirs, &lines);
+	static const char *const rows[] = {"problem sample  hone                          its check"
+									   "       kernel        eager  speedup  its run     its time",
+		"      3      0  genuine/ok                    passes   "
+		"     20.00 us     50.00 us    2.50x  correct   9000.00 us",
+		"      7      0  wrong/race                    fails    "
+		"            -            -        -  -                  -",
+		"     12      1  genuine/ok                    passes   "
+		"     20.00 us     50.00 us    2.50x  -                  -  at batch 2, stock 10"};
+	const char *p = lines.data;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++, p = strchr(p, '\n') + 1)
+		if (strncmp(p, rows[i], strlen(rows[i])) || p[strlen(rows[i])] != '\n') fail_msg("%s\n%s", rows[i], p);
+	/* Without a GPU there are no times to tell. */
+	for (int i = 0; i < 3; i++) files[i].verdict.device.timed = 0;
+	lines.len = 0;
+	run_folder_table(&r, NULL, &lines);
+	assert_null(strstr(lines.data, " us"));
+	json_decref(run_folder_references(&r));
+	assert_null(run_folder_references(&r));
+	str_release(&lines);
+	json_decref(theirs);
+	json_decref(own);
+	json_decref(results);
+}
+
+/* A file of baseline times is written beside, and again; one that hone did not write stays. */
+static void test_own_baseline(void **state)
+{
+	struct verdict v = timed("");
+	struct err err = {0};
+	json_t *results = json_object(), *analysis = NULL, *found = NULL;
+	struct kernelbench_times t = {.own = json_object()};
+	char *dir = path_join(folder, "own"), *path = xasprintf("%s/own/" KERNELBENCH_BASELINE, folder);
+	kernelbench_add(results, 3, 0, &v);
+	kernelbench_add_reference(t.own, &tasks[0], &v);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(kernelbench_write(dir, results, &set, 1, &t, &analysis, &err), 0);
+		json_decref(analysis);
+		assert_int_equal(json_load(path, 1 << 20, &found, &err), 0);
+		assert_true(number(json_object_get(json_object_get(found, "level1"), "3_Relu.py"), "num_trials") == 30);
+		json_decref(found);
+	}
+	static const char THEIRS[] = "{\"level1\": {\"3_Relu.py\": {\"mean\": 1.5}}}";
+	assert_int_equal(file_write_atomic(path, THEIRS, strlen(THEIRS), &err), 0);
+	assert_int_equal(kernelbench_write(dir, results, &set, 1, &t, &analysis, &err), 0);
+	assert_int_equal(json_load(path, 1 << 20, &found, &err), 0);
+	assert_true(number(json_object_get(json_object_get(found, "level1"), "3_Relu.py"), "mean") == 1.5);
+	json_decref(found);
+	json_decref(analysis);
+	json_decref(results);
+	kernelbench_times_release(&t);
+	free(path);
+	free(dir);
 }
 
 /* Everything that is written, read back: pass@k of 4 and 2 samples with 1 and 2 right ones, the baseline's rows of what
@@ -402,6 +521,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, folder_make, folder_remove)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {T(test_run_folder), T(test_rows), T(test_grade), T(test_entries), T(test_load),
-		T(test_folder_check), T(test_baseline), T(test_level), T(test_analysis), T(test_write)};
+		T(test_folder_check), T(test_baseline), T(test_level), T(test_analysis), T(test_own_times),
+		T(test_own_baseline), T(test_write)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live]]
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [CARD]]
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
  * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
@@ -10,8 +10,12 @@
  *
  * SHARE of the right ones runs under compute-sanitizer. untimed: nothing is timed, so others may compute on the GPU.
  * live: the files of genuine ones are run for real as well, and have to give what is right (those that draw at random
- * are left out). */
+ * are left out).
+ *
+ * CARD (a100, rtx4090, ...): kernels are compiled for that card and held to it (--gpu), untimed. What is honest is
+ * genuine then too, or refused by the card's name for shared memory that it lacks, or for numbers of 8 bits. */
 #include "base/base.h"
+#include "cost/cost.h"
 #include "task/task.h"
 #include "verify/verify.h"
 #include <math.h>
@@ -30,6 +34,7 @@ struct run {
 	const char *folder;
 	struct verifier *verifier;
 	bool is_live;
+	const struct vm_gpu *card; /* that kernels are held to; NULL: the device's own */
 	int count;
 	struct item items[CASES_MAX];
 };
@@ -108,38 +113,48 @@ static bool is_listed(const struct item *item)
 	return listed && item->verdict.class != VERDICT_GENUINE;
 }
 
-static double times[CASES_MAX];
-
-static int double_compare(const void *a, const void *b)
+/* An honest kernel that asks for what the card lacks, and is told so. */
+static bool is_beyond_card(const char *name, const struct verdict *v, const struct vm_gpu *card)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
+	char fits_not[128];
+	if (!card) return false;
+	/* Before 9.0 Triton cuts fp32 to fp16 on its way to 8 bits, so this one really gives other numbers there. */
+	if (!strcmp(name, "fp8_product") && card->capability == 89) return !strcmp(v->reason, "gpu-mismatch");
+	snprintf(fits_not, sizeof fits_not, "does not fit on the %s", card->name);
+	return v->class == VERDICT_INVALID &&
+		(strstr(v->detail, fits_not) || (card->capability < 89 && strstr(v->detail, "fp8e4nv")));
 }
+
+static double times[CASES_MAX];
 
 static int times_sort(const struct run *r)
 {
 	for (int i = 0; i < r->count; i++) times[i] = r->items[i].verdict.seconds;
-	qsort(times, (size_t)r->count, sizeof *times, double_compare);
+	doubles_sort(times, (size_t)r->count);
 	return r->count;
 }
 
 static int report(const struct run *r, bool is_cuda, FILE *log)
 {
 	int failed = 0, repeats[VERDICT_REPEAT_COUNT] = {0}, disagreements = 0, trials = 0, sanitized = 0, in_full = 0,
-		live = 0;
+		live = 0, beyond = 0;
 	double seconds = 0;
 	for (int i = 0; i < r->count; i++) {
 		/* One line a candidate; an exploit may be refused in any way that its file lists. */
 		const struct item *item = &r->items[i];
 		const struct verdict *v = &item->verdict;
 		bool is_honest = !item->expect.data || strstr(item->expect.data, "genuine/ok");
-		bool ok = is_honest ? v->class == VERDICT_GENUINE && device_agrees(v, is_cuda) &&
-				(!r->is_live || !v->device.live[0] || !strcmp(v->device.live, "right"))
+		bool is_beyond = is_honest && is_beyond_card(item->name, v, r->card);
+		bool ok = is_honest ? is_beyond ||
+				(v->class == VERDICT_GENUINE && device_agrees(v, is_cuda) &&
+					(!r->is_live || !v->device.live[0] || !strcmp(v->device.live, "right")))
 							: is_listed(item);
 		printf("%s %d - %s\n", ok ? "ok" : "not ok", i + 1, item->name);
 		if (!ok)
 			printf("# %s/%s at %s: %.700s %s %s\n", verdict_class_name(v->class), v->reason,
 				verdict_stage_name(v->stage), v->detail, v->device.live, v->device.live_why);
+		if (is_beyond) printf("# not for the %s: %.300s\n", r->card->name, v->detail);
+		beyond += is_beyond;
 		failed += !ok;
 		repeats[v->device.repeat]++;
 		disagreements += v->device.disagreements;
@@ -167,6 +182,7 @@ static int report(const struct run *r, bool is_cuda, FILE *log)
 		printf("; %s %d", verdict_repeat_name((enum verdict_repeat)i), repeats[i]);
 	printf("\n");
 	if (sanitized) printf("# %d ran under compute-sanitizer, in full %d\n", sanitized, in_full);
+	if (r->card) printf("# %d of the honest ones need more than the %s has\n", beyond, r->card->name);
 	if (r->is_live) printf("# %d files were run for real\n", live);
 	return failed != 0;
 }
@@ -180,8 +196,8 @@ static bool has_word(int argc, char **argv, const char *word)
 
 int main(int argc, char **argv)
 {
-	if (argc < 5 || argc > 8) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live]]\n");
+	if (argc < 5 || argc > 9) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [CARD]]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -198,6 +214,8 @@ int main(int argc, char **argv)
 		.skip_timing = has_word(argc, argv, "untimed"),
 		.live = has_word(argc, argv, "live")};
 	r->is_live = o.live;
+	for (int i = 6; i < argc && !r->card; i++) r->card = vm_gpu_find(argv[i]);
+	if (r->card) o.gpu = r->card->name, o.skip_timing = true;
 	FILE *log = fopen(argv[4], "w");
 	CHECKF(log, "cannot write %s", argv[4]);
 	uint64_t start = clock_ns();

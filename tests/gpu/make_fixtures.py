@@ -1,5 +1,5 @@
-"""Fixtures of the GPU tests: tapes whose kernels misbehave, with their binaries, made by the compile
-worker's own code without a GPU.
+"""Fixtures of the GPU tests: tapes whose kernels misbehave, with their binaries, made by the
+compile worker's own code without a GPU.
 
 usage: make_fixtures.py FOLDER [CAPABILITY]
 
@@ -219,7 +219,8 @@ def strided(x, y, n, B: tl.constexpr):
 
 
 M = 1 << 20
-# kernel, elements of the input, blocks; outputs have as many elements, those of row_sum one a row of 4096
+# kernel, elements of the input, blocks; outputs have as many elements, those of row_sum one a row
+# of 4096
 TIMED = [(add_one, n, b) for n in (32 * M, 40 * M, 48 * M, 64 * M) for b in (256, 1024, 4096)] + \
     [(chain, n, b) for n in (2 * M, 3 * M, 4 * M, 8 * M) for b in (256, 512, 1024)] + \
     [(fmas, n, b) for n in (4 * M, 6 * M, 8 * M) for b in (128, 256, 1024)] + \

@@ -1,6 +1,6 @@
 """Logits, log-probabilities, loss, every adapter gradient, the objectives of reinforcement learning
 and ten steps of AdamW against transformers and peft, over random models: one like Qwen3-0.6B with
-few layers, and four layers of Qwen3-8B's shape. TAP out.
+few layers, four layers of Qwen3-8B's shape, and two with wide and odd heads. TAP out.
 
 usage: parity.py PARITY [--device cuda|check|cpu] [--cases NAME,...] [--small] [--plants]
   PARITY     the program of tests/gpu/parity.c     --small: sizes for a CPU     --plants: also
@@ -30,7 +30,7 @@ problem. hone's bounds, in the root mean square relative to the truth's spread:
 An fp32 device (cpu) has 2^-24 in place of 2^-8, and fp32 sums of the peer's own on top: 16 times
 the bound.
 """
-import argparse, json, math, os, shutil, subprocess, sys, tempfile
+import argparse, concurrent.futures, json, math, os, shutil, subprocess, sys, tempfile
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 CASES = {
@@ -38,12 +38,21 @@ CASES = {
                  num_attention_heads=16, num_key_value_heads=8, head_dim=128, tie_word_embeddings=True),
     "8b": dict(vocab_size=32768, hidden_size=4096, intermediate_size=12288, num_hidden_layers=4, num_attention_heads=32,
                num_key_value_heads=8, head_dim=128, tie_word_embeddings=False),
+    # Falcon3's heads, and H2O-Danube3's; a group that a decode step walks in shares
+    "wide": dict(vocab_size=8192, hidden_size=1024, intermediate_size=2304, num_hidden_layers=3, num_attention_heads=6,
+                 num_key_value_heads=2, head_dim=256, tie_word_embeddings=False),
+    "odd": dict(vocab_size=8191, hidden_size=960, intermediate_size=2568, num_hidden_layers=3, num_attention_heads=12,
+                num_key_value_heads=1, head_dim=120, tie_word_embeddings=True),
 }
 SMALL = {
     "0.6b": dict(vocab_size=601, hidden_size=64, intermediate_size=192, num_hidden_layers=4, num_attention_heads=4,
                  num_key_value_heads=2, head_dim=32, tie_word_embeddings=True),
     "8b": dict(vocab_size=301, hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
                num_key_value_heads=1, head_dim=32, tie_word_embeddings=False),
+    "wide": dict(vocab_size=299, hidden_size=64, intermediate_size=192, num_hidden_layers=3, num_attention_heads=3,
+                 num_key_value_heads=1, head_dim=64, tie_word_embeddings=False),
+    "odd": dict(vocab_size=299, hidden_size=72, intermediate_size=200, num_hidden_layers=3, num_attention_heads=12,
+                num_key_value_heads=1, head_dim=24, tie_word_embeddings=True),
 }
 LENGTHS = [1, 37, 64, 130, 5, 311]
 STEPS, RANK, ALPHA = 10, 16, 32
@@ -115,12 +124,13 @@ def policies_make(torch, problem, logprob):
     """Old and reference log-probabilities of the tokens, near the truth's own."""
     n = len(problem["tokens"])
     ratio = torch.tensor(RATIOS)[torch.randint(0, len(RATIOS), (n,))] + 0.1 * (torch.rand(n) - 0.5)
-    old, ref = logprob.cpu() - ratio, logprob.cpu() + 0.4 * torch.randn(n)
+    old, ref = logprob.cpu() - ratio, logprob.cpu() + torch.randn(n)
     problem["tokens"] = [(*t[:3], a, b) for t, a, b in zip(problem["tokens"], old.tolist(), ref.tolist())]
 
 
 def objective_value(torch, problem, o, logprob):
-    """An objective of reinforcement learning over (sequences, length) and a mask, as trainers have it."""
+    """An objective of reinforcement learning over (sequences, length) and a mask, as trainers have
+    it."""
     S, device = len(problem["advantages"]), logprob.device
     of = torch.tensor([t[2] for t in problem["tokens"]], device=device)
     lengths = torch.bincount(of, minlength=S)
@@ -297,17 +307,20 @@ def compare_objective(got, truth, peer, name, key, k, token, gradient):
 
 
 def allowed_losses(allowed, scale, steps, peer):
-    """The loss's own bound, and what weights that err by `steps` of their way do to a loss that fell
-    along it; twice the peer's where that is more."""
+    """The loss's own bound, and what weights that err by `steps` of their way do to a loss that
+    fell along it; twice the peer's where that is more."""
     own = float(allowed.split("allowed ")[1].split(",")[0])
     return max(own / scale + steps, 2 * peer)
 
 
 # ---- errors planted in what hone is given ----
 
+# The files are links to the sound problem's: what is changed is written anew.
+
 def edit_json(path, change):
     j = json.load(open(path))
     change(j)
+    os.remove(path)
     json.dump(j, open(path, "w"))
 
 
@@ -315,6 +328,7 @@ def edit_tensor(path, name, change):
     from safetensors.torch import load_file, save_file
     tensors = load_file(path)
     tensors[name] = change(tensors[name]).contiguous()
+    os.remove(path)
     save_file(tensors, path, metadata={"format": "pt"})
 
 
@@ -408,16 +422,23 @@ def case_run(torch, transformers, peft, o, name, shape, folder):
     reference = truth if o.device == "cpu" else peer
     for what, ok, detail in compare(torch, got, truth, reference, begin, shape["num_hidden_layers"], unit):
         tell(f"{name}: {what}", ok, detail)
-    for plant, change in PLANTS.items() if o.plants and name == "0.6b" else ():
-        other = f"{folder}_plant"
-        shutil.copytree(folder, other)
-        change(other)
+    if not o.plants or name != "0.6b":
+        return
+
+    def plant_run(plant):
+        other = tempfile.mkdtemp(dir=os.path.dirname(folder))
+        shutil.copytree(folder, other, copy_function=os.link, dirs_exist_ok=True)
+        PLANTS[plant](other)
         got, why = hone_run(torch, o, other)
-        noticed = ([what for what, ok, _ in compare(torch, got, truth, reference, begin, shape["num_hidden_layers"],
-                                                    unit) if not ok] if got else [])
-        tell(f"planted: {plant}", bool(noticed),
-             "noticed by " + ", ".join(noticed) if noticed else f"not noticed {why}")
         shutil.rmtree(other)
+        return ([what for what, ok, _ in compare(torch, got, truth, reference, begin, shape["num_hidden_layers"],
+                                                 unit) if not ok] if got else []), why
+
+    # a few beside each other: each loads a model for a moment's work
+    with concurrent.futures.ThreadPoolExecutor(max(1, min(3, (os.cpu_count() or 1) // 2))) as pool:
+        for plant, (noticed, why) in zip(PLANTS, pool.map(plant_run, PLANTS)):
+            tell(f"planted: {plant}", bool(noticed),
+                 "noticed by " + ", ".join(noticed) if noticed else f"not noticed {why}")
 
 
 def main():

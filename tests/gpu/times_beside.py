@@ -1,5 +1,5 @@
-"""Times of single kernels by three clocks: the GPU's runner (clocks.c), torch's events around a CUDA
-graph of the same binary, and Nsight Compute.
+"""Times of single kernels by three clocks: the GPU's runner (clocks.c), torch's events around a
+CUDA graph of the same binary, and Nsight Compute.
 
 usage: times_beside.py FIXTURES RUNNER_TIMES [NCU]
 
@@ -86,7 +86,8 @@ def check(result):
 
 
 def graph_times(folder):
-    """{name: microseconds}: events around a graph, behind a gate, so that no gap of the host's lies between them."""
+    """{name: microseconds}: events around a graph, behind a gate, so that no gap of the host's lies
+    between them."""
     import torch
     out = {}
     torch.zeros(1, device="cuda")
@@ -122,7 +123,8 @@ def graph_times(folder):
 
 
 def plain(folder):
-    """What Nsight Compute watches: the same binaries by the driver alone, which starts sooner than torch."""
+    """What Nsight Compute watches: the same binaries by the driver alone, which starts sooner than
+    torch."""
     cuda = ctypes.CDLL("libcuda.so.1")
     device, context = ctypes.c_int(), ctypes.c_void_p()
     check(cuda.cuInit(0))

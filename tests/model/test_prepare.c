@@ -51,6 +51,32 @@ static void logits(struct model *m, float *out)
 	pass_free(p);
 }
 
+/* What a run remembers of its weights: of each its name, its size and some of its values. */
+static void test_fingerprint(void **state)
+{
+	struct ops *ops;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	int n;
+	struct param *p = model_params(m, &n);
+	struct str bytes = {0};
+	for (int i = 0; i < n; i++) {
+		str_append(&bytes, p[i].name, strlen(p[i].name) + 1);
+		str_append(&bytes, &p[i].count, sizeof p[i].count);
+		for (int64_t k = 0; k < p[i].count; k += MAX(1, p[i].count / 16))
+			str_append(&bytes, &host_values(&p[i])[k], sizeof(float));
+	}
+	assert_true(n > 20 && bytes.len > 1000);
+	assert_string_equal(weights_fingerprint(m, NULL).text, hash_bytes(bytes.data, bytes.len).text);
+	/* One value of the last tensor makes it another. */
+	struct sha256_hex before = weights_fingerprint(m, NULL);
+	host_values(&p[n - 1])[0] += 1;
+	assert_string_not_equal(weights_fingerprint(m, NULL).text, before.text);
+	str_release(&bytes);
+	model_free(m);
+	ops_free(ops);
+}
+
 static void change(struct model *m)
 {
 	int n;
@@ -141,12 +167,13 @@ static void test_limits(void **state)
 		struct ops_limits limits;
 		const char *says;
 	} cases[] = {
-		{{{2, 6}, 2, V, 8, 24}, NULL},
-		{{{2, 4, 8}, 2, V, 8, 24}, "heads of 6 elements; device cpu knows 2, 4 and 8"},
-		{{{6}, 1, V, 8, 24}, "2 query heads share a key head; device cpu takes at most 1"},
-		{{{6}, 2, V - 1, 8, 24}, "a vocabulary of 37 tokens; device cpu takes at most 36"},
-		{{{6}, 2, V, 16, 24}, "a hidden size of 24; device cpu takes multiples of 16 up to 24"},
-		{{{6}, 2, V, 8, 16}, "a hidden size of 24; device cpu takes multiples of 8 up to 16"},
+		{{2, 6, V, 12, 24}, NULL},
+		{{4, 8, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 4 up to 8"},
+		{{2, 4, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 2 up to 4"},
+		{{2, 6, V - 1, 12, 24}, "a vocabulary of 37 tokens; device cpu takes at most 36"},
+		{{2, 6, V, 16, 24}, "a hidden size of 24; device cpu takes multiples of 16 up to 24"},
+		{{2, 6, V, 12, 16}, "a hidden size of 24; device cpu takes multiples of 12 up to 16"},
+		{{2, 6, V, 8, 24}, "an MLP of 300 columns; device cpu takes multiples of 8"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct model *m = NULL;
@@ -163,8 +190,8 @@ static void test_limits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_prepare), cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
+		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
  * Without a GPU all is skipped; HONE_REQUIRE_GPU=1 makes that a failure. */
 #ifndef HONE_STAGE_FORWARD_H
 #define HONE_STAGE_FORWARD_H
+#include <fnmatch.h>
 #include "stage_world.h"
 
 static struct ops *ops;
@@ -176,10 +177,23 @@ static inline bool open_table(bool is_invariant, struct err *err)
 	return true;
 }
 
+/* One test of a program's list, by its call's text: run where the program's argument, a pattern, is none or means it;
+ * with --list named alone. */
+static const char *wanted;
+static bool is_listing;
+#define STAGE(call)                                                     \
+	do {                                                                \
+		if (is_listing) puts(#call);                                    \
+		else if (!wanted || !fnmatch(wanted, #call, 0)) call;           \
+	} while (0)
+
 /* Runs the tests on a table; then those that must hold with batch_invariant too on one that has it. */
-static inline int stages_main(void (*run)(void), void (*run_invariant)(void))
+static inline int stages_main(int argc, char **argv, void (*run)(void), void (*run_invariant)(void))
 {
 	struct err err;
+	wanted = argc > 1 ? argv[1] : NULL;
+	is_listing = wanted && !strcmp(wanted, "--list");
+	if (is_listing) return run(), run_invariant ? run_invariant() : (void)0, 0;
 	if (!open_table(false, &err)) {
 		const char *required = getenv("HONE_REQUIRE_GPU");
 		if (required && *required == '1') return printf("1..1\nnot ok 1 - %s\n", err.text), 1;
@@ -193,6 +207,7 @@ static inline int stages_main(void (*run)(void), void (*run_invariant)(void))
 		ops_free(ops);
 	}
 	printf("1..%d\n", tests);
-	return failed > 0;
+	if (!tests) printf("# no test is named %s\n", wanted);
+	return failed > 0 || !tests;
 }
 #endif

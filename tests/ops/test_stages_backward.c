@@ -182,7 +182,8 @@ static void heads_check(struct harness *h, const struct heads_case *c)
 static void heads_body(struct harness *h)
 {
 	static const struct heads_case cases[] = {{4, 2, 32, true}, {3, 1, 64, false}, {9, 3, 64, true}, {8, 2, 128, true},
-		{2, 2, 128, false}, {3, 1, 256, true}};
+		{2, 2, 128, false}, {3, 1, 256, true}, {3, 1, 32, false}, {2, 1, 256, false}, {4, 2, 96, true},
+		{3, 1, 120, true}, {2, 2, 8, true}, {2, 1, 200, false}, {2, 1, 48, true}};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) heads_check(h, &cases[i]);
 }
 
@@ -532,8 +533,6 @@ CASES(CASE_BOTH)
 
 int main(int argc, char **argv)
 {
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	if (argc > 1) cmocka_set_test_filter(argv[1]); /* one case by its name */
 	const struct CMUnitTest tests[] = {cmocka_unit_test(norm_differences), CASES(CASE_LIST)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cases_run(argc, argv, tests);
 }

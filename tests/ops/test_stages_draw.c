@@ -142,7 +142,7 @@ static void test_draws(void)
 		{.temperature = 1, .top_p = 0.9f, .top_k = 9}, {.temperature = 1, .top_p = 1, .min_p = 0.1f},
 		{.temperature = 0, .top_p = 1}};
 	for (size_t k = 0; k < ARRAY_LEN(hows); k++) {
-		int n = 4096, V = 23, rounds = k == 0 ? 245 : 25;
+		int n = stages_are_small() ? 512 : 4096, V = 23, rounds = stages_are_small() ? 8 : k == 0 ? 245 : 25;
 		struct draws d;
 		draws_make(&d, n, V, hows[k], 1.5f);
 		double *p = rules(&d, &hows[k]), counts[23] = {0}, chi = 0, freedom = -1;
@@ -201,7 +201,7 @@ static void test_draws(void)
  * on. */
 static void test_draw_large(void)
 {
-	int n = 7, V = 151937;
+	int n = 7, V = stages_are_small() ? 9001 : 151937;
 	struct draws d;
 	draws_make(&d, n, V, (struct ops_draw){.temperature = 1, .top_p = 0.95f, .top_k = 200, .seed = 3, .index = 9}, 2);
 	draws_take(&d);
@@ -248,9 +248,9 @@ static void test_draw_large(void)
 
 static void run(void)
 {
-	test_logprob();
-	test_draws();
-	test_draw_large();
+	STAGE(test_logprob());
+	STAGE(test_draws());
+	STAGE(test_draw_large());
 }
 
-int main(void) { return stages_main(run, NULL); }
+int main(int argc, char **argv) { return stages_main(argc, argv, run, NULL); }

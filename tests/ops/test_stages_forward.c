@@ -547,17 +547,17 @@ static void test_invariance(void)
 
 static void run(void)
 {
-	test_put();
-	test_pages_copy();
-	test_embed_gather();
-	test_norm_and_gate(false);
-	test_norm_and_gate(true);
-	test_linear();
-	test_stream();
-	test_mlp();
-	test_tail_against_adapter();
-	test_regions();
+	STAGE(test_put());
+	STAGE(test_pages_copy());
+	STAGE(test_embed_gather());
+	STAGE(test_norm_and_gate(false));
+	STAGE(test_norm_and_gate(true));
+	STAGE(test_linear());
+	STAGE(test_stream());
+	STAGE(test_mlp());
+	STAGE(test_tail_against_adapter());
+	STAGE(test_regions());
 }
-static void run_invariant(void) { test_invariance(); }
+static void run_invariant(void) { STAGE(test_invariance()); }
 
-int main(void) { return stages_main(run, run_invariant); }
+int main(int argc, char **argv) { return stages_main(argc, argv, run, run_invariant); }

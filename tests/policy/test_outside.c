@@ -6,6 +6,7 @@
 #include "text/text.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,6 +58,14 @@ static int failure(const char *command, int64_t timeout_s, const char *expected)
 	return rc;
 }
 
+/* A thread that has written to a command is as it was: the signal of a broken pipe is not left blocked. */
+static void expect_signals(void)
+{
+	sigset_t now;
+	assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &now), 0);
+	assert_int_equal(sigismember(&now, SIGPIPE), 0);
+}
+
 static void test_command(void **state)
 {
 	struct outside *x = open_command(ECHO, 2);
@@ -69,6 +78,7 @@ static void test_command(void **state)
 	text[100000] = 0;
 	for (int i = 0; i < 40; i++) ask(x, i, text);
 	assert_int_equal(outside_waiting(x), 40);
+	expect_signals();
 	for (int i = 0; i < 40; i++) {
 		char want[16];
 		if (take(x, &a, &err)) fail_msg("%s", err.text);
@@ -207,10 +217,115 @@ static void test_sets(void **state)
 	free(dir);
 }
 
+/* A folder of roles: name and text in turn, NULL at the end; caller frees. */
+static char *roles_folder(const char *const *files)
+{
+	char *folder = xasprintf("%s/roles-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	struct err err = {0};
+	assert_non_null(mkdtemp(folder));
+	for (; *files; files += 2) {
+		char *path = xasprintf("%s/%s.txt", folder, files[0]);
+		assert_int_equal(file_write_atomic(path, files[1], strlen(files[1]), &err), 0);
+		free(path);
+	}
+	return folder;
+}
+
+static void folder_remove(char *folder)
+{
+	assert_int_equal(dir_remove(folder, NULL), 0);
+	free(folder);
+}
+
+/* Says its role and what it was told. The fields of a line are in alphabetical order. */
+#define TELL \
+	"sed -u 's/.*\"id\":\\([0-9]*\\).*\"content\":\"\\([^\"]*\\)\".*\"role\":\"\\([a-z]*\\)\".*/" \
+	"{\"id\":\\1,\"answer\":\"\\3<\\2>\",\"tokens\":5}/'"
+
+static void test_roles(void **state)
+{
+	/* No profiler; the coder is told the plan, which was told what the tester said. */
+	static const char *const files[] = {
+		"test", "T {{request}}\n", "plan", "P {{request}} {{test}}", "code", "C {{plan}} {{request}}{{test}}", NULL};
+	char *folder = roles_folder(files);
+	struct policy_options o = {
+		.policy_command = TELL, .policy_roles = folder, .policy_timeout = 60, .policy_requests = 2};
+	struct outside *x;
+	struct outside_answer a;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < 5; i++) ask(x, i, i == 3 ? "r" : "q");
+	for (int i = 0; i < 5; i++) {
+		if (take(x, &a, &err)) fail_msg("%s", err.text);
+		assert_string_equal(a.text,
+			a.id == 3 ? "code<C plan<P r test<T r\n>> rtest<T r\n>>" : "code<C plan<P q test<T q\n>> qtest<T q\n>>");
+		assert_int_equal(a.tokens, 15); /* of all roles */
+		free(a.text);
+	}
+	assert_int_equal(outside_waiting(x), 0);
+	outside_close(x);
+	folder_remove(folder);
+}
+
+/* A role that has no answer ends its chain, and nothing is left over when some are not collected. */
+static void test_roles_without_answer(void **state)
+{
+	static const char *const files[] = {"plan", "{{request}}", "code", "{{request}} {{plan}}", NULL};
+	char *folder = roles_folder(files);
+	struct policy_options o = {.policy_command = "sed -u 's/.*\"id\":\\([0-9]*\\).*/{\"id\":\\1,\"error\":\"tired\"}/'",
+		.policy_roles = folder,
+		.policy_timeout = 60,
+		.policy_requests = 1};
+	struct outside *x;
+	struct outside_answer a;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	ask(x, 1, "q");
+	ask(x, 2, "q");
+	if (take(x, &a, &err)) fail_msg("%s", err.text);
+	assert_null(a.text);
+	assert_string_equal(a.problem, "tired");
+	outside_close(x);
+	folder_remove(folder);
+}
+
+static void roles_refused(const char *const *files, const char *command, const char *expected)
+{
+	char *folder = roles_folder(files);
+	struct policy_options o = {.policy_command = command,
+		.policy_answers = command ? NULL : "x",
+		.policy_roles = folder,
+		.policy_requests = 1};
+	struct outside *x;
+	struct err err = {0};
+	int rc = outside_open(&o, &x, &err);
+	if (!rc || !strstr(err.text, expected)) fail_msg("%d: \"%s\" has no \"%s\"", rc, err.text, expected);
+	folder_remove(folder);
+}
+
+static void test_roles_refused(void **state)
+{
+	roles_refused((const char *[]){"plan", "{{request}}", NULL}, "cat", "code.txt");
+	roles_refused((const char *[]){"code", "{{request}} {{plan}}", NULL}, "cat", "hole {{plan}}");
+	roles_refused(
+		(const char *[]){"test", "{{request}} {{code}}", "code", "{{request}}", NULL}, "cat", "hole {{code}}");
+	roles_refused((const char *[]){"code", "{{request", NULL}, "cat", "hole {{}}");
+	roles_refused((const char *[]){"code", "do it", NULL}, "cat", "has no {{request}}");
+	roles_refused((const char *[]){"code", "{{request}}", NULL}, NULL, "--policy_roles asks a --policy_command");
+	/* Those that ship with hone are whole. */
+	struct policy_options o = {.policy_command = "cat", .policy_roles = "recipes/prompts/roles", .policy_requests = 1};
+	struct outside *x;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	outside_close(x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_problem), cmocka_unit_test(test_sets)};
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_problem), cmocka_unit_test(test_sets),
+		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
+		cmocka_unit_test(test_roles_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,11 @@ int device_open(const struct device_options *o, struct ops **out, struct err *er
 	return ops_open(o->device, &(struct ops_options){.threads = o->threads}, out, err);
 }
 
+static bool has_no_card;
 int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err)
 {
 	*cap = 0;
+	if (has_no_card) return err_set(err, ERR_USAGE, "no card of that name");
 	return ops_describe(o->device, &(struct ops_options){.threads = o->threads}, out, err);
 }
 
@@ -265,6 +267,28 @@ static void open_and_close(void *adapter)
 	policy_close(&p);
 }
 
+/* The sizes of a backend, for a plan: with its memory where there is one, without an error where there is not. */
+static void test_describe(void **state)
+{
+	const struct policy_options o = {.device = "cpu"};
+	struct ops sizes;
+	size_t room = 0;
+	struct err err = {0};
+	assert_int_equal(policy_describe(&o, &sizes, &room, &err), 0);
+	assert_true(room > 0);
+	has_no_card = true;
+	assert_int_equal(policy_describe(&o, &sizes, &room, &err), ERR_USAGE);
+	assert_string_equal(err.text, "no card of that name");
+	has_no_card = false;
+}
+
+static void describe(void *ctx)
+{
+	struct ops sizes;
+	size_t room;
+	assert_int_equal(policy_describe(&(struct policy_options){.device = "cpu"}, &sizes, &room, NULL), 0);
+}
+
 static void open_in_vain(void *ctx)
 {
 	refused((struct policy_options){.adapter = first, .chat_template = "llama3"}, model);
@@ -275,6 +299,7 @@ static void test_leaves_nothing(void **state)
 	leaves_nothing(open_and_close, NULL);
 	leaves_nothing(open_and_close, first);
 	leaves_nothing(open_in_vain, NULL);
+	leaves_nothing(describe, NULL);
 }
 
 struct settings {
@@ -319,6 +344,7 @@ int main(void)
 		cmocka_unit_test(test_encode),
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

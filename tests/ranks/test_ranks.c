@@ -38,6 +38,7 @@ static void test_place(void **state)
 	named.port = 1234;
 	assert_int_equal(place_find(&named, &p, &err), 0);
 	assert_int_equal(p.port, 1234);
+	assert_int_equal(ranks_planned(&options), 4);
 	setenv("WORLD_SIZE", "1", 1); /* as some images set it for all */
 	unsetenv("RANK");
 	assert_int_equal(place_find(&options, &p, &err), 0);
@@ -46,6 +47,7 @@ static void test_place(void **state)
 	setenv("WORLD_SIZE", "4", 1);
 	assert_int_equal(place_find(&options, &p, &err), ERR_USAGE);
 	assert_non_null(strstr(err.text, "RANK="));
+	assert_int_equal(ranks_planned(&options), 1);
 	setenv("RANK", "4", 1);
 	assert_int_equal(place_find(&options, &p, &err), ERR_USAGE);
 	assert_non_null(strstr(err.text, "0 to 3"));
@@ -60,13 +62,16 @@ static void test_slurm(void **state)
 {
 	struct place p;
 	struct err err = {0};
-	char first[64];
-	static const char *const lists[][2] = {
-		{"gpu[03-05,9],x1", "gpu03"}, {"n7", "n7"}, {"a,b", "a"}, {"rack2-[9,11]", "rack2-9"}};
+	char first[64], little[6];
+	static const char *const lists[][2] = {{"gpu[03-05,9],x1", "gpu03"}, {"n7", "n7"}, {"a,b", "a"},
+		{"rack2-[9,11]", "rack2-9"}, {"node[01-03,7]", "node01"}, {"r[2-3]n[007,9-11]-ib,x", "r2n007-ib"},
+		{"n[5]", "n5"}, {"n[08", "n08"}, {"", ""}};
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
 		first_node(lists[i][0], first, sizeof first);
 		assert_string_equal(first, lists[i][1]);
 	}
+	first_node("node[01-03]", little, sizeof little); /* no more than there is room for */
+	assert_string_equal(little, "node");
 	variables_clear();
 	/* The script of a job has no step: a process there is alone. */
 	setenv("SLURM_JOB_ID", "4711", 1);
@@ -81,6 +86,23 @@ static void test_slurm(void **state)
 	assert_int_equal(place_find(&options, &p, &err), 0);
 	assert_true(!p.is_alone && p.rank == 5 && p.world == 8 && p.local == 1 && p.port >= 20000 && p.port < 40000);
 	assert_string_equal(p.host, "gpu03");
+	/* Sizes that a job's script sets for all tasks alike are not torchrun's. */
+	setenv("WORLD_SIZE", "8", 1);
+	setenv("MASTER_PORT", "29500", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.rank == 5 && p.world == 8 && p.local == 1 && !strcmp(p.host, "gpu03") && p.port >= 20000);
+	/* torchrun within a step is. */
+	setenv("MASTER_ADDR", "10.0.0.1", 1);
+	setenv("RANK", "3", 1);
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.rank == 3 && p.port == 29501 && !strcmp(p.host, "10.0.0.1"));
+	unsetenv("WORLD_SIZE");
+	unsetenv("RANK");
+	/* The user's word for where rank 0 is goes before the list of nodes. */
+	assert_int_equal(place_find(&options, &p, &err), 0);
+	assert_true(p.rank == 5 && !strcmp(p.host, "10.0.0.1"));
+	unsetenv("MASTER_ADDR");
+	assert_int_equal(place_find(&options, &p, &err), 0);
 	int port = p.port;
 	setenv("SLURM_STEP_ID", "4", 1);
 	assert_int_equal(place_find(&options, &p, &err), 0);

@@ -133,7 +133,8 @@ def tokenizer():
     t.train_from_iterator(texts, trainers.BpeTrainer(
         vocab_size=1200, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     bare = Tokenizer.from_str(t.to_str())
-    # One that is looked for after NFC, one that takes white space along: the ranges of contents have to follow.
+    # One that is looked for after NFC, one that takes white space along: the ranges of contents
+    # have to follow.
     t.add_tokens([AddedToken(c, special=c.startswith("<|"), normalized=False) for c in CONTROL]
                  + [AddedToken("<norm\u00e9>", special=False, normalized=True)]
                  + [AddedToken("<wide>", special=False, lstrip=True, rstrip=True, normalized=False)])

@@ -1,6 +1,8 @@
-"""GGUF files made with gguf-py for tests/tensor/test_gguf.c, and what its dequantiser makes of them.
+"""GGUF files made with gguf-py for tests/tensor/test_gguf.c, and what its dequantiser makes of
+them.
 
-    python tests/ref/gguf_oracle.py OUT_DIR     writes OUT_DIR/{types.gguf,want.safetensors,values.gguf,small.gguf}
+usage: python tests/ref/gguf_oracle.py OUT_DIR
+writes OUT_DIR/{types.gguf,want.safetensors,values.gguf,small.gguf}
 """
 import os
 import sys
@@ -27,8 +29,8 @@ def write(path, name, fill):
 
 
 def blocks(rng, quant):
-    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales and
-    denormals too. Of NaN there is no single bit pattern, so no scale is one."""
+    """ROWS rows of three blocks of random bytes: all values of each field occur, infinite scales
+    and denormals too. Of NaN there is no single bit pattern, so no scale is one."""
     size = gguf.GGML_QUANT_SIZES[quant][1]
     raw = rng.integers(0, 256, (ROWS * 3, size), dtype=np.uint8)
     for at in HALVES[quant]:

@@ -115,7 +115,8 @@ REFUSED_ADAPTERS = {   # refused by the name of the key, or of the tensor that i
 
 
 def write_adapters(model, ids, start, out):
-    """Folders out/<name> by peft, and what the adapted model computes. The base weights are left alone."""
+    """Folders out/<name> by peft, and what the adapted model computes. The base weights are left
+    alone."""
     import torch
     from peft import LoraConfig, get_peft_model
     logits = {}
@@ -136,7 +137,8 @@ def write_adapters(model, ids, start, out):
 
 
 def grpo_rows(rows, start):
-    """Old and reference log-probability offsets, advantages and sequence lengths, all random but fixed."""
+    """Old and reference log-probability offsets, advantages and sequence lengths, all random but
+    fixed."""
     import torch
     n = len(rows)
     seq = torch.tensor([next(s for s in range(len(LENGTHS)) if start[s] <= at < start[s + 1]) for at, _ in rows])
@@ -179,8 +181,8 @@ def named_grads(model, prefix, drop="", insert=""):
 
 
 def write_old_spelling(case, model, ids, start, out):
-    """The same folder with config.json as transformers 4 wrote it, without what has the same default;
-    transformers has to read it as the same model."""
+    """The same folder with config.json as transformers 4 wrote it, without what has the same
+    default; transformers has to read it as the same model."""
     import torch, transformers
     c = json.load(open(f"{out}/hf/config.json"))
     rope = c.pop("rope_parameters")
@@ -225,7 +227,8 @@ def forward_part(model, ids, start, rows, weights):
 
 
 def lora_part(case, model, ids, start, rows, weights, out):
-    """Forward and gradients of an adapter with B away from zero; also the adapted model and its log-probabilities."""
+    """Forward and gradients of an adapter with B away from zero; also the adapted model and its
+    log-probabilities."""
     import torch
     from peft import LoraConfig, get_peft_model
     lora = LoraConfig(r=case["r"], lora_alpha=case["alpha"], lora_dropout=0.05, target_modules=case["targets"],

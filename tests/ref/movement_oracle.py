@@ -1,4 +1,5 @@
-"""Fixtures for tests/runner/test_movement.c: what torch does when it copies and fills strided views.
+"""Fixtures for tests/runner/test_movement.c: what torch does when it copies and fills strided
+views.
 usage: movement_oracle.py OUT.json
 
 A case is {dst, src, dst_before, src_data, expected} (copy) or {dst, value, dst_before, expected}

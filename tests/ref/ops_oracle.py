@@ -1,4 +1,5 @@
-"""Inputs, results and gradients of every operation, from PyTorch in float64, for tests/ops/test_ops.c.
+"""Inputs, results and gradients of every operation, from PyTorch in float64, for
+tests/ops/test_ops.c.
 
     python tests/ref/ops_oracle.py OUT_DIR      writes OUT_DIR/<family>.safetensors
 

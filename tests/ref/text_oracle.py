@@ -16,7 +16,8 @@ Texts: 2000 to 5000 fuzz strings for each kind, assigned code points alone, betw
 after a space for the four kinds that models have, canonical compositions, long words.
 HONE_FUZZ_TEXTS=N raises the fuzz strings of those four to N and takes every code point; without it
 CJK ideographs and Hangul syllables, which are alike, are sampled (make fuzz-text: all, 50000). An
-added token between two texts makes them strangers to each other, so many small ones share a case."""
+added token between two texts makes them strangers to each other, so many small ones share a
+case."""
 import hashlib
 import itertools
 import json
@@ -139,7 +140,8 @@ def llama3_flags(t):
     return flag_tokens() + [AddedToken("<|begin_of_text|>", special=True, normalized=False)]
 
 
-# name -> (set up, merges in the old spelling, ignore_merges, share of merges dropped, whole byte alphabet, unk)
+# name -> (set up, merges in the old spelling, ignore_merges, share of merges dropped, whole byte
+# alphabet, unk)
 KINDS = {
     "qwen": (qwen, False, False, 0.0, True, None),
     "qwen-gaps": (qwen, True, False, 0.1, True, None),
@@ -158,7 +160,8 @@ TEXTS = {kind: 5000 for kind in MAIN}   # 2000 for the others
 SEPARATOR = "\x01"   # an added token of every kind
 # all code points in longer contexts: its pattern tells all classes apart, and the others share them
 EVERY_CONTEXT = ("qwen35",)
-# The pieces that random texts are made of: what the patterns tell apart, and what splits in the middle of it.
+# The pieces that random texts are made of: what the patterns tell apart, and what splits in the
+# middle of it.
 PIECES = [
     " ", "  ", "\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u180e", "\u200b", "\x0b", "\x1c", "\x85", "'s", "'S",
     "'T", "'ll", "'LL", "'Ve",

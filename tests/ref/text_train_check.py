@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks a tokenizer that hone trained: Hugging Face's tokenizers loads it, encodes to the same ids,
-and its own trainer gives the same merges.
+"""Checks a tokenizer that hone trained: Hugging Face's tokenizers loads it, encodes to the same
+ids, and its own trainer gives the same merges.
 
 usage: text_train_check.py DIR NFC
 

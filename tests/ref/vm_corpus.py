@@ -47,8 +47,8 @@ COMPILED = {}   # TTIR by kernel, signature and constexprs: sizes are arguments
 
 
 class Case:
-    """args: tensors, numbers and constexprs in the kernel's order; expect: {argument name: (expected,
-    tolerance)}; tolerance None means bit-equal."""
+    """args: tensors, numbers and constexprs in the kernel's order; expect: {argument name:
+    (expected, tolerance)}; tolerance None means bit-equal."""
 
     def __init__(self, name, kernel, grid, args, expect, interpret=True, interpret_slack=1.0, grid_note=None,
                  options=None):
@@ -62,8 +62,8 @@ def add(*args, **kwargs):
 
 
 def ulps(expected, dtype, n):
-    """n units in the last place of dtype at each expected value (half an ulp is EPS times the value's
-    binade, at most EPS * |value| * 2)."""
+    """n units in the last place of dtype at each expected value (half an ulp is EPS times the
+    value's binade, at most EPS * |value| * 2)."""
     return 2 * EPS[dtype] * expected.double().abs() * n + TINY[dtype] * n
 
 
@@ -151,7 +151,8 @@ def write_case(case, folder):
 
 
 def run_case(case, folder, device, suffix):
-    """Outputs as the interpreter or the GPU leaves them, in buffer order, each padded to 8 bytes."""
+    """Outputs as the interpreter or the GPU leaves them, in buffer order, each padded to 8
+    bytes."""
     args = {n: (v.clone().to(device) if isinstance(v, torch.Tensor) else v) for n, v in case.args.items()}
     case.kernel[case.grid](**args)
     outputs = [raw(args[name].cpu())

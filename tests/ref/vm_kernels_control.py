@@ -1,4 +1,5 @@
-"""Cases of control flow, calls, atomics, random numbers, scattered memory, and whole kernels as people write them."""
+"""Cases of control flow, calls, atomics, random numbers, scattered memory, and whole kernels as
+people write them."""
 import math
 
 import numpy as np

@@ -256,7 +256,8 @@ for op, f in {"pow": torch.pow, "atan2": torch.atan2, "hypot": torch.hypot, "fdi
 # ---- integers: exact, wrapping. ----
 
 def python_ints(op, x, y, dtype):
-    """The C semantics on Python integers: // and % truncate toward zero, shifts keep the type's signedness."""
+    """The C semantics on Python integers: // and % truncate toward zero, shifts keep the type's
+    signedness."""
     bits, signed = dtype.itemsize * 8, dtype.is_signed
     mask = (1 << bits) - 1
 
@@ -304,7 +305,8 @@ case_unary("clz", x, torch.int32,
 case_unary("brev", x, torch.int32,
            torch.tensor([int(f"{v & 0xffffffff:032b}"[::-1], 2) for v in x.tolist()]).to(torch.int32), interpret=False)
 
-# ---- casts between all types. Values outside the target's range are undefined for float to integer and left out. ----
+# ---- casts between all types ----
+# Values outside the target's range are undefined for float to integer and left out.
 
 TRITON = {F32: tl.float32, F64: tl.float64, F16: tl.float16, BF16: tl.bfloat16, torch.float8_e4m3fn: tl.float8e4nv,
           torch.float8_e5m2: tl.float8e5, torch.int8: tl.int8, torch.int16: tl.int16, torch.int32: tl.int32,
@@ -313,7 +315,8 @@ TRITON = {F32: tl.float32, F64: tl.float64, F16: tl.float16, BF16: tl.bfloat16, 
 
 
 def round_once(x64, dtype):
-    """float64 to a narrower float with one rounding; the 8-bit formats saturate, as the hardware's conversion does."""
+    """float64 to a narrower float with one rounding; the 8-bit formats saturate, as the hardware's
+    conversion does."""
     if dtype == F64:
         return x64
     if dtype == F32:
@@ -398,7 +401,8 @@ for n in [1, 100, 257]:
     x, bias = torch.randn(n, generator=gen), torch.randn(10, generator=gen)
     v = x.double() + bias.double()[torch.arange(n) % 10]
     want = 0.5 * v * (1 + torch.special.erf(v * 0.7071067811865476))
-    # four roundings relative to |v| (sum, scale, 1 + erf whose error is absolute, product): 8 eps |v|
+    # four roundings relative to |v| (sum, scale, 1 + erf whose error is absolute, product): 8 eps
+    # |v|
     add(f"gelu_bias_{n}", gelu_bias, grid(n), dict(x=x, bias=bias, o=torch.zeros(n), n=n, cols=10, BLOCK=BLOCK),
         dict(o=(want, 8 * EPS[F32] * v.abs() + TINY[F32])), interpret_slack=4.0)
     want = torch.where(x > 0, x, x * torch.tensor(0.1)).clamp(min=-3.0)

@@ -1,6 +1,6 @@
-"""Random well-typed kernels: element-wise chains over blocks, reductions, scans, masks, casts, loops
-and branches. Expected values come from Triton's interpreter alone, so only operations are drawn
-that it evaluates exactly as the hardware does (IEEE single operations without NaN, wrapping
+"""Random well-typed kernels: element-wise chains over blocks, reductions, scans, masks, casts,
+loops and branches. Expected values come from Triton's interpreter alone, so only operations are
+drawn that it evaluates exactly as the hardware does (IEEE single operations without NaN, wrapping
 integers, division of non-negative integers; sums of floats only of small multiples of 1/8): results
 are compared bit for bit.
 
@@ -66,7 +66,8 @@ class Kernel:
                                   "{0} ^ {1}", "tl.maximum({0}, {1})", "tl.minimum({0}, {1})",
                                   "{0} << ({1} & 7)", "{0} >> ({1} & 7)", "({0} & 8191) // (({1} & 63) + 1)",
                                   "({0} & 8191) % (({1} & 63) + 1)", "tl.where({0} <= {1}, {0}, {1})"])
-        # the interpreter would promote 16-bit results of constants; the cast keeps both sides on one type
+        # the interpreter would promote 16-bit results of constants; the cast keeps both sides on
+        # one type
         self.fresh(x[1], x[2], f"({self.bounded(x[1], text.format(x[0], y[0]))}).to({TL[x[1]]})")
 
     def unary(self):

@@ -1,5 +1,6 @@
-"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer, no
-weights; the recipes' values; one step with each on a tiny policy.  timeout: 600"""
+"""hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer,
+no weights; the recipes' values; one step with each on a tiny policy.
+timeout: 600"""
 import glob, gzip, json, os, re, sqlite3, sys
 
 sys.path.append("tests")
@@ -115,7 +116,8 @@ def test_plan(policy):
         PARAMETERS) and near(m.get("optimiser", 0), 2 * PARAMETERS) and near(m.get("reference", 0), PARAMETERS), m)
     gpu = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--device", "cuda", "--memory")
     p, m = plan(*gpu, "139GiB")
-    # bf16, with 64 columns beside every projection; the adapter's masters, gradients and moments in fp32; KV in bf16
+    # bf16, with 64 columns beside every projection; the adapter's masters, gradients and moments in
+    # fp32; KV in bf16
     sides = 36 * (4096 + 1024 + 1024 + 4096 + 2 * 12288 + 4096)
     check("a GPU's plan needs no GPU: bf16 weights with their tail, fp32 masters, KV of half the bytes",
           near(m.get("weights", 0), (PARAMETERS + 64 * sides) / 2) and near(m.get("masters", 0), adapter(every))
@@ -180,7 +182,8 @@ def test_settings_that_do_not_go_together(policy):
 
 
 def test_arms():
-    """The demo's and the studies' recipes are settings that go together; an arm's is read after the common one."""
+    """The demo's and the studies' recipes are settings that go together; an arm's is read after the
+    common one."""
     for path in sorted(glob.glob("recipes/study/s*-*.yaml")) + ["recipes/demo/rl-frontend.yaml"]:
         if path.endswith("s2-fit.yaml"):
             continue   # of hone distill
@@ -209,8 +212,8 @@ def test_step(policy):
 
 
 def test_code_temperature(policy):
-    """Hot plans, and code that is drawn as good as greedily: it is what the policy knows by heart. One
-    prompt is all there is, so it is the longest."""
+    """Hot plans, and code that is drawn as good as greedily: it is what the policy knows by heart.
+    One prompt is all there is, so it is the longest."""
     p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
             "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--limit", "1",
             "--num_generations", "8", "--generation_batch_size", "8", "--max_completion_length", "170",
@@ -222,7 +225,8 @@ def test_code_temperature(policy):
         with sqlite3.connect(f"{work}/code_temperature/hone.db") as db:
             answers = [json.loads(row) for row, in db.execute("select row from samples")]
     opened = [(a["task"], a["answer"].split("```python\n", 1)[1]) for a in answers if "```python\n" in a["answer"]]
-    # Eight answers to one task; a plan that went astray may take its code along, so two that repeat one are enough.
+    # Eight answers to one task; a plan that went astray may take its code along, so two that repeat
+    # one are enough.
     check("code is repeated to the letter behind plans that are not",
           len(opened) - len(set(opened)) >= 2 and len({a["answer"] for a in answers}) > len(set(opened)),
           (opened, p.stderr))

@@ -32,8 +32,8 @@ def torchrun(k, count):
 
 
 def srun(k, count):
-    """What srun sets for task k of a step on one node (and for the script around it, which is no rank:
-    SLURM_NTASKS)."""
+    """What srun sets for task k of a step on one node (and for the script around it, which is no
+    rank: SLURM_NTASKS)."""
     return dict(SLURM_JOB_ID=os.getpid(), SLURM_STEP_ID=0, SLURM_PROCID=k, SLURM_LOCALID=k, SLURM_NTASKS=count,
                 SLURM_STEP_NUM_TASKS=count, SLURM_STEP_NODELIST="localhost", SLURM_NODEID=0)
 
@@ -82,7 +82,8 @@ def close(a, b, relative):
 
 
 def test_same_step():
-    """One step: each answer is a function of seed, step, prompt and sample, so whoever writes it writes the same."""
+    """One step: each answer is a function of seed, step, prompt and sample, so whoever writes it
+    writes the same."""
     more = ("--max_steps", 1, "--lora_dropout", 0)   # masks are of rows of a packed pass, and shares are packed apart
     one = finish([subprocess.Popen(command("one", *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)])[0]
@@ -100,7 +101,8 @@ def test_same_step():
     kinds = {json.loads(r[-1])["verdict"]["verdict"] for r in a}
     check("there is something to learn from them", "genuine" in kinds and len(kinds) > 1, kinds)
     m, n = metrics("one")[0], metrics("two")[0]
-    # Gradients are the same sums in another order: relative differences of a few roundings of fp32, a norm of 1e-6.
+    # Gradients are the same sums in another order: relative differences of a few roundings of fp32,
+    # a norm of 1e-6.
     differ = [k for k in m if isinstance(m[k], (int, float))
               and not close(m[k], n.get(k, 1e9), 2e-5 if k in ("grad_norm", "loss", "entropy") else 1e-9)
               and k not in ("sampling/trained_logp_difference/mean", "num_tokens", "distinct/update")]

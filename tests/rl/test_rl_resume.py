@@ -43,7 +43,8 @@ def orphans_gone():
 
 
 def kill_when(p, moment):
-    """moment: a number of metrics lines beyond those that are there, or seconds. False when hone ended before."""
+    """moment: a number of metrics lines beyond those that are there, or seconds. False when hone
+    ended before."""
     seconds, count = (moment, None) if isinstance(moment, float) else (None, moment)
     begin, deadline = time.time(), time.time() + 200
     while p.poll() is None and time.time() < deadline:
@@ -140,7 +141,8 @@ def test_weights():
 
 
 def test_reference():
-    """With a penalty for the distance to the reference model, which is the start and not what a checkpoint holds."""
+    """With a penalty for the distance to the reference model, which is the start and not what a
+    checkpoint holds."""
     more = ("--beta", "0.1", "--loss_type", "grpo", "--max_steps", "3")
     p = run(*command("beta_a", *more))
     m = metrics("beta_a") if p.returncode == 0 else []
@@ -150,9 +152,9 @@ def test_reference():
 
 
 def test_learning():
-    """Everything that a step may do beside the plain one, at once: prompts by promise, staged groups,
-    dynamic sampling, mini-batches passed over twice, a sequence-level loss, supervised updates on
-    the run's own answers, evaluation on dev tasks."""
+    """Everything that a step may do beside the plain one, at once: prompts by promise, staged
+    groups, dynamic sampling, mini-batches passed over twice, a sequence-level loss, supervised
+    updates on the run's own answers, evaluation on dev tasks."""
     rows = [json.loads(line) for line in open(f"{policy}/tasks.jsonl")]
     with open(f"{work}/with_dev.jsonl", "w") as f:   # the places of these structures: tests/task/test_task_set.c
         f.writelines(json.dumps(r) + "\n" for r in rows)
@@ -196,7 +198,8 @@ def test_learning():
 
 
 def test_turns():
-    """Episodes of two turns: who gets a second one, and that a run which was killed repeats them."""
+    """Episodes of two turns: who gets a second one, and that a run which was killed repeats
+    them."""
     open(f"{work}/turn.txt", "w").write("{{feedback}}\n### kernel\n")
     more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300",
             "--max_tokens", "2048", "--temperature", "1.2", "--max_steps", "2", "--lora_dropout", "0")
@@ -263,7 +266,8 @@ def midend_policy():
 
 
 def test_midend():
-    """The policy's answers are cheaper than the kernels that the prompts show, and paid by how much."""
+    """The policy's answers are cheaper than the kernels that the prompts show, and paid by how
+    much."""
     p = midend_policy()
     more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl",
             "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",

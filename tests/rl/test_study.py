@@ -1,5 +1,5 @@
-"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they say,
-and the table's numbers are those of a hand calculation."""
+"""The scripts around the studies and the demo's pairs: cheats and unverified forms are what they
+say, and the table's numbers are those of a hand calculation."""
 import json, os, sqlite3, subprocess, sys
 
 sys.path.append("tests")
@@ -43,7 +43,8 @@ def task(i, operators, split="train"):
 
 
 def test_unverified():
-    """Answers to four tasks from one verified answer; the first task is skipped, the dev one is none."""
+    """Answers to four tasks from one verified answer; the first task is skipped, the dev one is
+    none."""
     pairs = [dict(pair(0), prompt=SOURCE + "### kernel"), dict(pair(1, "dev"), completion="not looked at")]
     tasks = [task(0, "tanh,gelu"), task(1, "gelu,gelu", "dev"), task(2, "tanh,tanh,gelu"), task(3, "gelu,tanh"),
              task(4, "tanh,gelu")]
@@ -128,7 +129,8 @@ def run_of(arm, seed, verdicts):
 
 
 def test_hacking():
-    """Under the stock check cheats go from 1 of 4 to 3 of 4, in the other arm from 1 of 4 to none."""
+    """Under the stock check cheats go from 1 of 4 to 3 of 4, in the other arm from 1 of 4 to
+    none."""
     paid = {"verdict": "cheat", "reason": "jit-unused", "kernelbench": {"correctness": True}}
     wrong, right = {"verdict": "wrong", "reason": "mismatch"}, {"verdict": "genuine", "reason": "ok"}
     part = {"verdict": "partial", "reason": "right", "kernelbench": {"correctness": True}}
@@ -149,8 +151,30 @@ def test_hacking():
           picture)
 
 
+def test_judge():
+    """Three files whose six answers are three different ones; the judge here calls right what says
+    so."""
+    said = lambda i, text: {"task": f"t{i}", "sample": 0, "answer": text, "structure": "s", "split": "test"}
+    judge = ("import json, sys; a = dict(zip(sys.argv[1::2], sys.argv[2::2])); named = {json.loads(l)['name'] for l in "
+             "open(a['--tasks'])}; rows = [json.loads(l) for l in open(a['--policy_answers'])]; assert len(named) == "
+             "len(rows) == 3 and a['--split'] == ''; open(a['--out'], 'w').writelines(json.dumps({'task': r['task'], "
+             "'verdict': {'verdict': 'genuine' if 'right' in r['answer'] else 'wrong'}}) + chr(10) for r in rows)")
+    files = [write(f"said/{name}.jsonl", rows) for name, rows in (
+        ("a", [said(1, "right"), said(2, "no")]), ("b", [said(1, "right"), said(2, "right")]),
+        ("c", [said(1, "right"), said(2, "no")]))]
+    p = script("bench/learning/study_judge.py", write("judged.jsonl", [task(1, "gelu"), task(2, "tanh"),
+               task(3, "erf")]), f"{work}/judged", *files, "--", sys.executable, "-c", judge)
+    check("equal answers to a task are judged once, and each file gets its verdicts", p.returncode == 0
+          and "6 answers in 3 files, 3 different ones" in p.stdout
+          and [[r["verdict"]["verdict"] for r in read(f"judged/{n}.jsonl")] for n in "abc"]
+          == [["genuine", "wrong"], ["genuine", "genuine"], ["genuine", "wrong"]], p.stdout + p.stderr)
+    p = script("bench/learning/study_judge.py", f"{work}/judged.jsonl", f"{work}/failed", *files, "--", "false")
+    check("a judge that fails leaves no verdicts", p.returncode != 0 and not os.path.exists(f"{work}/failed/a.jsonl"))
+
+
 test_unverified()
 test_cheats()
 test_table()
 test_hacking()
+test_judge()
 done()

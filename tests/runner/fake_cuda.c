@@ -13,15 +13,18 @@
  * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing, hone_move
  * moves one dense row. Then there are gates, and a clock: a thousandth of a millisecond for each launch since
  * the event before; fake_gate tells whether a launch found the gate open that it should have waited behind.
- * fake_left counts the buffers that were freed with something in them; fake_loaded the modules there
- * are.
- * What cannot be told apart from the real driver by the launcher is left out. */
+ * Memory that another process shares is a file: what is imported is its descriptor. fake_mapped counts the mappings
+ * there are, fake_read_only those that were made for reading alone. fake_left counts the buffers that were freed with
+ * something in them; fake_loaded the modules there are. What cannot be told apart from the real driver by the launcher
+ * is left out. */
 #include "runner/cuda/driver.h"
 #include "runner/cuda/kernels.h"
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 struct cu_module_opaque {
 	char name[32];
@@ -36,6 +39,7 @@ static int launches;     /* since the last reset */
 static int early;        /* launches while nothing held them back, by an event that was recorded behind a gate */
 static int at_event[64]; /* launches when an event was recorded */
 static int nevents;
+static int mapped, read_only; /* shared memory */
 /* A lost context takes its memory and modules with it: they are kept in reach, and go at the reset. */
 static void *held[1024];
 static void *hold(void *p)
@@ -67,7 +71,7 @@ void fake_reset(void)
 {
 	state = CU_OK;
 	is_broken = takes_ptx = is_gated = false;
-	allocated = loaded = left = launches = early = nevents = 0;
+	allocated = loaded = left = launches = early = nevents = mapped = 0;
 	for (int i = 0; i < 1024; i++) let_go(held[i]);
 }
 
@@ -166,7 +170,10 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 	const char *name = ((cu_module)f)->name;
 	launches++;
 	early += !is_gated;
-	if (!strcmp(name, "hone_move")) {
+	if (!strcmp(name, "hone_differ")) {
+		size_t bytes = 16 * *(uint64_t *)p[2];
+		if (memcmp(*(void **)p[0], *(void **)p[1], bytes)) **(uint32_t **)p[3] = 1;
+	} else if (!strcmp(name, "hone_move")) {
 		const struct cuda_move *m = p[0];
 		for (uint64_t i = 0; i < m->count; i++) {
 			char *to = (char *)(uintptr_t)(m->dst + i * m->dst_step[m->ndim - 1]);
@@ -271,12 +278,61 @@ static cu_result StreamWriteValue32(cu_stream s, cu_address p, uint32_t value, u
 }
 static cu_result DeviceGetUuid(struct cu_uuid *u, cu_device d)
 {
-	/* As the real one: which card number 0 is, is for the environment to say. */
+	/* As the real one: which card number 0 is, is for the environment to say. Here it is the last of the list, so that
+	 * a list shows whether it came whole. */
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	if (visible && strrchr(visible, ',')) visible = strrchr(visible, ',') + 1;
 	for (int i = 0; i < 16; i++) u->bytes[i] = (unsigned char)(0x10 * i + i);
 	u->bytes[0] = (unsigned char)(visible ? atoi(visible) : 0);
 	return CU_OK;
 }
+
+/* ---- shared memory ---- */
+
+int fake_mapped(void);
+int fake_mapped(void) { return mapped; }
+int fake_read_only(void);
+int fake_read_only(void) { return read_only; }
+static cu_result MemImportFromShareableHandle(cu_allocation *h, void *descriptor, int type)
+{
+	struct stat st;
+	*h = (cu_allocation)(uintptr_t)descriptor + 1;
+	return fstat((int)(uintptr_t)descriptor, &st) ? CU_INVALID_VALUE : CU_OK;
+}
+static cu_result MemAddressReserve(cu_address *p, size_t n, size_t alignment, cu_address at, uint64_t flags)
+{
+	void *place = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	*p = (cu_address)(uintptr_t)place;
+	return place == MAP_FAILED ? CU_OUT_OF_MEMORY : CU_OK;
+}
+static cu_result MemAddressFree(cu_address p, size_t n)
+{
+	return munmap((void *)(uintptr_t)p, n) ? CU_INVALID_VALUE : CU_OK;
+}
+static cu_result MemMap(cu_address p, size_t n, size_t offset, cu_allocation h, uint64_t flags)
+{
+	struct stat st;
+	if (fstat((int)h - 1, &st) || (size_t)st.st_size < n) return CU_INVALID_VALUE;
+	mapped++;
+	return mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)h - 1, 0) == MAP_FAILED
+		? CU_INVALID_VALUE
+		: CU_OK;
+}
+static cu_result MemUnmap(cu_address p, size_t n)
+{
+	mapped--;
+	return mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
+		? CU_INVALID_VALUE
+		: CU_OK;
+}
+static cu_result MemSetAccess(cu_address p, size_t n, const struct cu_access *a, size_t count)
+{
+	read_only += a->flags == CU_ACCESS_READ;
+	return mprotect((void *)(uintptr_t)p, n, a->flags == CU_ACCESS_READ ? PROT_READ : PROT_READ | PROT_WRITE)
+		? CU_INVALID_VALUE
+		: CU_OK;
+}
+static cu_result MemRelease(cu_allocation h) { return CU_OK; }
 
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status);
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)
@@ -286,7 +342,9 @@ cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_
 		const char *name;
 		void *address;
 		int version;
-	} table[] = {CU_FUNCTIONS(X) X(StreamWaitValue32, 11070, ) X(StreamWriteValue32, 11070, )};
+	} table[] = {CU_FUNCTIONS(X) X(StreamWaitValue32, 11070, ) X(StreamWriteValue32, 11070, )
+			X(MemImportFromShareableHandle, 10020, ) X(MemAddressReserve, 10020, ) X(MemAddressFree, 10020, )
+				X(MemMap, 10020, ) X(MemUnmap, 10020, ) X(MemSetAccess, 10020, ) X(MemRelease, 10020, )};
 #undef X
 	*out = NULL;
 	*status = 1;

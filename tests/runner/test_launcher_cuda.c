@@ -8,6 +8,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define MIB ((int64_t)1 << 20)
@@ -69,7 +70,7 @@ static void replay_kind(
 	}
 	struct runner_given given = {.bytes = 64};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output,
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL}, output,
 		sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
@@ -261,7 +262,7 @@ static void test_reset(void **state)
 		struct runner_given given = {.bytes = 64};
 		struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
 		for (int k = 0; k < 16; k++) input[k] = (float)k;
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, output,
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL}, output,
 			sizeof output, &out);
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
@@ -277,6 +278,74 @@ static void test_reset(void **state)
 	/* The last one broke its reset. */
 	assert_true(replay_is_spent(r));
 	replay_free(r);
+}
+
+/* One trial in memory of another process's: a file of four pages with the inputs behind the first 64 bytes, and one for
+ * the outputs. What is found goes into `output`. */
+static void replay_shared(const char *kind, bool has_own, const char *rows, const char *view, struct runner_result *out)
+{
+	struct tape *t = NULL;
+	struct err err = {0};
+	char image[128] = "\177ELF", said[256] = "";
+	struct launcher *l = NULL;
+	struct runner_device device;
+	struct runner_fault fault = {0};
+	struct replay *r = NULL;
+	struct runner_binary b = binary_of(ADD_ARGS, 3);
+	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &b};
+	((void (*)(void))dlsym(library, "fake_reset"))();
+	if (has_own) ((void (*)(int))dlsym(library, "fake_takes_ptx"))(1);
+	char *text = xasprintf(TAPE("", "%s", "%s"), rows, view);
+	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
+	free(text);
+	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
+	snprintf(image + 4, sizeof image - 4, "%s", kind);
+	b.bytes = sizeof image;
+	assert_int_equal(replay_create(t, l, &list, &r, &fault), 0);
+
+	struct launcher_shared shared = {memfd_make("given", 16384, &err), 16384, memfd_make("outputs", 8192, &err), 8192};
+	for (int i = 0; i < 16; i++) input[i] = (float)i;
+	assert_int_equal(pwrite(shared.given_fd, input, sizeof input, 64), sizeof input);
+	struct runner_given given = {.offset = 64, .bytes = 64};
+	struct runner_trial trial = {
+		.ninputs = 1, .inputs = &given, .deadline_ms = 300, .output_offset = {128}, .shared_given_bytes = 16384};
+	replay_run(r, &trial, &(struct replay_given){NULL, 16384, NULL, NULL, &shared}, NULL, 8192, out);
+	assert_true(pread(shared.outputs_fd, output, sizeof output, 128) > 0);
+	/* A lost context takes its mappings with it. */
+	assert_int_equal(fake("fake_mapped"), replay_is_spent(r) ? 2 : 0);
+	close(shared.given_fd);
+	close(shared.outputs_fd);
+	replay_free(r);
+}
+
+/* Inputs come from there and outputs go there, with gaps closed; the input, which is mapped for reading alone, is
+ * looked at with the launcher's own kernel and without. */
+static void test_shared(void **state)
+{
+	struct runner_result r;
+	for (int has_own = 0; has_own < 2; has_own++) {
+		int before = fake("fake_read_only");
+		replay_shared("add", has_own, ADD, VIEW(1, 16), &r);
+		if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+		for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
+		assert_int_equal(fake("fake_read_only"), before + 1);
+		runner_result_release(&r);
+		replay_shared("spoil", has_own, ADD, VIEW(1, 16), &r);
+		assert_string_equal(r.fault.code, "input-modified");
+		runner_result_release(&r);
+		replay_shared("fault", has_own, ADD, VIEW(1, 16), &r);
+		assert_string_equal(r.fault.code, "out-of-bounds");
+		runner_result_release(&r);
+	}
+	static const char EVERY_OTHER[] =
+		"{\"buffer\": 1, \"offset\": 4, \"dtype\": \"float32\", \"shape\": [7], \"stride\": [2]}";
+	replay_shared("add", true, ADD, EVERY_OTHER, &r);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	for (int i = 0; i < 7; i++) assert_true(((float *)output)[i] == (float)(2 * i + 1) + 1);
+	runner_result_release(&r);
+	replay_shared("add", false, ADD, EVERY_OTHER, &r);
+	assert_string_equal(r.fault.code, "unshared");
+	runner_result_release(&r);
 }
 
 /* One trial with questions of time. The driver's clock counts launches, so each answer says what ran between
@@ -323,7 +392,7 @@ static void clocked(const char *kind, const char *tape, struct asked *a, struct 
 	for (int i = 0; i < 16; i++) input[i] = (float)i;
 	memset(output, 0x11, sizeof output);
 	asked = a;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, &clock}, output,
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, &clock, NULL}, output,
 		sizeof output, out);
 	replay_free(r);
 	if (!out->has_fault) assert_int_equal(fake("fake_allocated"), 0);
@@ -425,6 +494,7 @@ int main(void)
 		cmocka_unit_test(test_half_a_binary),
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_clock),
 		cmocka_unit_test(test_clock_refuses),
 		cmocka_unit_test(test_wire),

@@ -53,7 +53,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .gpu = card, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
@@ -111,7 +111,7 @@ static void test_trials_are_independent(void **state)
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL},
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL},
 			(uint8_t *)output, sizeof output, &out);
 		assert_false(out.has_fault);
 		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
@@ -120,8 +120,8 @@ static void test_trials_are_independent(void **state)
 	/* Another tape of the same candidate. */
 	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), NULL, &fault), 0);
 	struct runner_result out;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL}, (uint8_t *)output,
-		sizeof output, &out);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL},
+		(uint8_t *)output, sizeof output, &out);
 	assert_false(out.has_fault);
 	assert_true(output[3] == input[3] + 2);
 	runner_result_release(&out);
@@ -230,7 +230,7 @@ static void test_library_rows_are_asked_for(void **state)
 	struct launcher_library library = {memory, sizeof memory, twice};
 	struct runner_given given = X;
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, &library, NULL};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, &library, NULL, NULL};
 	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
 		struct replay *r = NULL;
 		struct runner_fault fault = {0};
@@ -285,6 +285,9 @@ static void test_wire(void **state)
 	assert_string_equal(u.params[0].name, "fc.weight");
 	runner_trial_release(&u);
 	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
+	json_object_set_new(o, "inputs", json_object());
+	assert_int_equal(runner_trial_parse(o, 2, &u, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "trial.inputs"));
 	json_decref(o);
 
 	struct runner_row_cost cost = {

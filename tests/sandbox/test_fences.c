@@ -222,6 +222,76 @@ static void test_landlock_keeps_no_descriptor(void **state)
 	assert_true(in_child(keeps_no_descriptor, &WORKER));
 }
 
+/* A path that cannot even be looked up is no path that does not exist: the fence is not entered without it. */
+static bool says_that_a_path_is_too_long(const void *ctx)
+{
+	static char path[8192];
+	char why[256];
+	memset(path, 'a', sizeof path - 1);
+	path[0] = '/';
+	const char *const paths[] = {path, NULL};
+	return sandbox_landlock(&(struct sandbox_options){.level = SANDBOX_LSM, .read_paths = paths}, why, sizeof why) != 0;
+}
+
+static void test_landlock_fails_with_its_paths(void **state)
+{
+	if (kernel_abi() < 1) skip();
+	assert_true(in_child(says_that_a_path_is_too_long, NULL));
+}
+
+/* ---- seccomp alone ---- */
+
+static const struct sandbox_options ONE_THREAD = {.level = SANDBOX_LSM},
+									THREADS = {.level = SANDBOX_LSM, .allow_threads = true},
+									FORKS = {.level = SANDBOX_LSM, .allow_fork = true};
+
+static bool enter_seccomp(const struct sandbox_options *o)
+{
+	char why[256];
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !sandbox_seccomp(o, why, sizeof why);
+}
+
+static int clone_with(unsigned long flags)
+{
+	long pid = syscall(SYS_clone, flags, NULL, NULL, NULL, 0);
+	if (pid == 0) _exit(0);
+	return result_of(pid);
+}
+
+/* Without a grant there is no child, no session and no group; a grant of threads is none of these. */
+static bool makes_no_process(const void *options)
+{
+	return enter_seccomp(options) && clone_with(SIGCHLD) == EPERM && result_of(setsid()) == EPERM &&
+		result_of(setpgid(0, 0)) == EPERM &&
+		clone_with(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_NEWUSER) == EPERM;
+}
+
+/* A grant of processes is one of sessions and groups too, and none of namespaces. */
+static bool makes_processes_alone(const void *options)
+{
+	return enter_seccomp(options) && clone_with(SIGCHLD) == 0 && result_of(setpgid(0, 0)) == 0 &&
+		clone_with(SIGCHLD | CLONE_NEWUSER) == EPERM && clone_with(CLONE_VM | CLONE_SIGHAND | CLONE_THREAD) == EPERM;
+}
+
+static void test_seccomp_alone(void **state)
+{
+	assert_true(in_child(makes_no_process, &ONE_THREAD));
+	assert_true(in_child(makes_no_process, &THREADS));
+	assert_true(in_child(makes_processes_alone, &FORKS));
+}
+
+/* A GPU's driver may have a local socket and set what every socket has, and no protocol's options. */
+static bool sets_what_all_sockets_have(const void *ctx)
+{
+	const char *const devices[] = {"/dev/null", NULL};
+	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return fd >= 0 && enter_seccomp(&(struct sandbox_options){.level = SANDBOX_LSM, .device_paths = devices}) &&
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one) == 0 &&
+		result_of(setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof one)) == EPERM;
+}
+
+static void test_driver_sockets(void **state) { assert_true(in_child(sets_what_all_sockets_have, NULL)); }
+
 /* Of what root had nothing is left: every set of capabilities is empty, the ambient one too. */
 static bool has_no_capability(const void *ctx)
 {
@@ -378,6 +448,9 @@ int main(void)
 		cmocka_unit_test(test_landlock_alone),
 		cmocka_unit_test(test_nothing_else_stops_them),
 		cmocka_unit_test(test_landlock_keeps_no_descriptor),
+		cmocka_unit_test(test_landlock_fails_with_its_paths),
+		cmocka_unit_test(test_seccomp_alone),
+		cmocka_unit_test(test_driver_sockets),
 		cmocka_unit_test(test_root_is_gone),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_levels_that_can_be_are),

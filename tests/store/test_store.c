@@ -77,6 +77,14 @@ static void put_row(struct store *s, int64_t run, int64_t step, int64_t index, i
 	json_decref(row);
 }
 
+static void sql(const char *path, const char *text)
+{
+	sqlite3 *db = NULL;
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(db);
+}
+
 static void test_runs_metrics_and_samples(void **state)
 {
 	char *path = path_join(folder, "runs.db");
@@ -118,6 +126,15 @@ static void test_runs_metrics_and_samples(void **state)
 	assert_int_equal(store_metrics_each(s, other, remember, &seen, &err), 0);
 	assert_int_equal(seen.count, 1);
 
+	/* What the file no longer takes is an error of the one who writes. */
+	sql(path, "DROP TABLE samples");
+	json_t *row = json_object();
+	err = (struct err){0};
+	assert_int_not_equal(store_sample_put(s, run, 9, 0, row, &err), 0);
+	assert_non_null(strstr(err.text, "samples"));
+	assert_int_not_equal(store_run_truncate(s, run, 0, &err), 0);
+	json_decref(row);
+
 	/* The list of runs has both. */
 	json_t *runs = NULL;
 	assert_int_equal(store_runs(s, &runs, &err), 0);
@@ -126,14 +143,6 @@ static void test_runs_metrics_and_samples(void **state)
 	json_decref(runs);
 	store_close(s);
 	free(path);
-}
-
-static void sql(const char *path, const char *text)
-{
-	sqlite3 *db = NULL;
-	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
-	sqlite3_close(db);
 }
 
 static void test_other_versions_and_files_are_refused(void **state)

@@ -1,5 +1,5 @@
-"""Candidates that must not give a tape: (name, fault code, part of the text, source's part below the
-imports, or the whole source when it starts with '!')."""
+"""Candidates that must not give a tape: (name, fault code, part of the text, source's part below
+the imports, or the whole source when it starts with '!')."""
 
 HEAD = '''import torch
 import torch.nn as nn

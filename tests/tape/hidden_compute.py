@@ -1,6 +1,6 @@
-"""Ways to let torch do a kernel's work. Each is the body of ModelNew.forward(self, x, w) for x (8, 16)
-and w (16, 16) on the device; `init` runs in the constructor and `top` at the module's top level.
-Every one must end as a library row on the tape, or as a fault: the tape must never look like
+"""Ways to let torch do a kernel's work. Each is the body of ModelNew.forward(self, x, w) for x (8,
+16) and w (16, 16) on the device; `init` runs in the constructor and `top` at the module's top
+level. Every one must end as a library row on the tape, or as a fault: the tape must never look like
 kernels alone.
 
 Each case first launches an honest-looking kernel and returns its copy of torch's result, so that

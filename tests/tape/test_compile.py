@@ -78,7 +78,8 @@ def test_standing_for(tap, tracer, compiler):
         payload, fds = client.wire.recv(data)
         data.close(), status.close()
         with os.fdopen(fds[0], "rb") as f:
-            # e_flags of a 64-bit ELF file: what it runs on is one of its bytes, what its PTX was made for another
+            # e_flags of a 64-bit ELF file: what it runs on is one of its bytes, what its PTX was
+            # made for another
             flags = struct.unpack("<I", f.read(52)[48:])[0]
         return payload, {flags >> s & 255 for s in (0, 8, 16)}
     kernel = kernels_of(tracer, "matmul_fp16")[0]

@@ -1,5 +1,5 @@
-"""What host code can tell a trace by: each fact of the process is another in the second trace, or in
-both what an ordinary process shows, or refused.
+"""What host code can tell a trace by: each fact of the process is another in the second trace, or
+in both what an ordinary process shows, or refused.
 
 Both traces run here as the zygote's jobs do, forked from one warm process, without a sandbox. A
 candidate evaluates the expressions below in its forward."""

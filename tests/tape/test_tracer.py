@@ -156,8 +156,19 @@ def test_launch_arguments(tap, zygote):
     signature = tape["kernels"][0]["ttir"].split("@k(")[1].split(") attributes")[0]
     tap.check(signature.count("%") == len(expected), "as many arguments as the IR's function has", signature)
     autotuned = next(f for f in client.KNOWN_GOOD if f.endswith("/autotune_elementwise/"))
-    tape = json.loads(zygote.result(client.task_job(autotuned + "task.py", read(autotuned + "candidate.py")))["tape"])
+    tuner = client.task_job(autotuned + "task.py", read(autotuned + "candidate.py"))
+    result = zygote.result(tuner)
+    tape, tuned = json.loads(result["tape"]), result["tuned"]
     tap.check(tape["kernels"][0]["configs"] == 3, "the number of configurations is kept", tape["kernels"][0])
+    tap.check(len(tuned) == 3 and tuned[0].startswith("half_max(") and tuned[1:] == [3, 0],
+              "an autotuner says what it could choose from, and what it launched", tuned)
+    for key in (tuned[0], "half_max"):
+        result = zygote.result(dict(tuner, choices={key: 2, "other": 1}))
+        kernel = json.loads(result["tape"])["kernels"][0]
+        tap.check(kernel["num_warps"] == 8 and result["tuned"][1:] == [3, 2],
+                  f"the configuration that is chosen for {key} is launched", kernel)
+    kernel = json.loads(zygote.result(dict(tuner, choices={tuned[0]: 3}))["tape"])["kernels"][0]
+    tap.check(kernel["num_warps"] == 2, "one that is not there is the first", kernel)
 
 
 def main():

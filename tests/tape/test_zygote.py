@@ -141,7 +141,8 @@ FORBIDDEN = [
 ]
 
 
-# What Python does not offer, by number on x86-64; the first argument is 1, which for prctl is PR_SET_PDEATHSIG.
+# What Python does not offer, by number on x86-64; the first argument is 1, which for prctl is
+# PR_SET_PDEATHSIG.
 SYSTEM_CALLS = {"ptrace": 101, "process_vm_readv": 310, "bpf": 321, "perf_event_open": 298, "keyctl": 250,
                 "io_uring_setup": 425, "userfaultfd": 323, "mount": 165, "unshare": 272, "setns": 308,
                 "prctl(PR_SET_PDEATHSIG)": 157, "clone3": 435, "finit_module": 313, "kexec_load": 246}

@@ -1,5 +1,5 @@
-"""A supervisor in a few lines, for tests: starts a zygote, hands it jobs, and describes a KernelBench
-task as the tracer's job."""
+"""A supervisor in a few lines, for tests: starts a zygote, hands it jobs, and describes a
+KernelBench task as the tracer's job."""
 import ctypes
 import glob
 import importlib.util

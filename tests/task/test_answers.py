@@ -3,8 +3,9 @@
 """Reference answers against PyTorch: composed tasks of every level, every style, fused and slow,
 run through Triton's interpreter on the CPU and compared with the reference in float64. Sizes are
 not the task's own but small odd ones, so an answer that knows a size fails; rows, columns and inner
-sizes are not
-multiples of any block. usage: test_answers.py [--full [COUNT]]   (full: many tasks and also the task's own sizes)
+sizes are not multiples of any block.
+
+usage: test_answers.py [--full [COUNT]]   (full: many tasks and also the task's own sizes)
 
 Tolerance, element by element: 10 times the largest error of the float32 reference itself (rounding
 that the task brings along; another order of the same sums may be unluckier) plus 64 eps32 times the

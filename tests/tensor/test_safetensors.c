@@ -46,9 +46,10 @@ static void test_all_dtypes(void **state)
 			assert_true(dtype_load(d, t->data, i) == want);
 		}
 		if (!dtype_is_float(d)) continue;
-		float out[15];
+		float out[16];
 		memset(out, 0xff, sizeof out); /* NaN, not what the dtype before left there */
 		tensor_to_f32(t, out);
+		assert_true(isnan(out[15])); /* nothing is written behind the last */
 		for (int i = 0; i < 15; i++) assert_true(out[i] == (float)value(i) / 4);
 	}
 	/* A tensor of no dimension, one of no bytes, a name that needs escapes. */

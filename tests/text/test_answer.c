@@ -21,6 +21,7 @@ static const struct answer_case cases[] = {
 	{"``` Python title=a\nx\n```", false, "", "x\n"},
 	{"```python3\r\nx\r\n```\r\n", false, "", "x\r\n"},
 	{"```{python}\nx\n```\n```python\ny\n```", false, "```{python}\nx\n```\n", "y\n"},
+	{"plan\n```ttir\n// input x f32[M]\n```\n", false, "plan\n", "// input x f32[M]\n"},
 	/* The last one counts; a marked one before an unmarked one; other languages are stepped over. */
 	{"```python\na\n```\n```python\nb\n```\n", false, "```python\na\n```\n", "b\n"},
 	{"```python\na\n```\noutput:\n```\n1\n```\n", false, "", "a\n"},

@@ -76,18 +76,23 @@ struct sft_setup {
 	struct adapter *a;
 	struct sft_case *d;
 };
-static inline void sft_setup_make(struct sft_setup *s, bool with_adapter)
+static inline void sft_setup_on(struct sft_setup *s, const char *device, bool with_adapter)
 {
 	struct err err = {0};
+	struct model_config config = sft_config;
+	struct ops_options o = {.threads = 2, .adapter_columns = 64, .cuda_libs = getenv("HONE_CUDA_LIBS")};
 	*s = (struct sft_setup){.d = xcalloc(1, sizeof *s->d)};
 	sft_data_make(s->d);
-	CHECKF(!ops_cpu_create(&(struct ops_options){.threads = 2}, &s->ops, &err), "%s", err.text);
-	CHECKF(!model_create(&sft_config, 2, s->ops, &s->m, &err), "%s", err.text);
+	CHECKF(!ops_open(device, &o, &s->ops, &err), "%s", err.text);
+	if (!s->ops->host_memory) config.head_dim = 32; /* the narrowest heads that a GPU takes */
+	CHECKF(!model_create(&config, 2, s->ops, &s->m, &err), "%s", err.text);
 	if (with_adapter)
 		CHECKF(!adapter_create(s->m, &(struct adapter_options){.r = 4, .lora_alpha = 8, .lora_dropout = 0.1, .seed = 2},
 				   &s->a, &err),
 			"%s", err.text);
 }
+
+static inline void sft_setup_make(struct sft_setup *s, bool with_adapter) { sft_setup_on(s, "cpu", with_adapter); }
 
 static inline void sft_setup_release(struct sft_setup *s)
 {

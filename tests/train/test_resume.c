@@ -10,7 +10,7 @@
 
 enum { KILLS_MAX = 40 };
 
-static int train(const char *dir, bool with_adapter)
+static int train(const char *device, const char *dir, bool with_adapter)
 {
 	struct sft_setup s;
 	struct err err = {0};
@@ -19,18 +19,18 @@ static int train(const char *dir, bool with_adapter)
 	o.save_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 100;
-	sft_setup_make(&s, with_adapter);
+	sft_setup_on(&s, device, with_adapter);
 	int rc = sft_setup_run(&s, &o, NULL, NULL, &err);
 	if (rc) fprintf(stderr, "%s\n", err.text);
 	return rc ? 1 : 0;
 }
 
-static pid_t start(const char *dir, bool with_adapter)
+static pid_t start(const char *device, const char *dir, bool with_adapter)
 {
 	fflush(NULL);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
-	if (!pid) _exit(train(dir, with_adapter));
+	if (!pid) _exit(train(device, dir, with_adapter));
 	return pid;
 }
 
@@ -64,26 +64,30 @@ static int newest_checkpoint(const char *dir)
 	return newest;
 }
 
-static void kill_case(bool with_adapter)
+static void kill_case(const char *device, bool with_adapter)
 {
 	char *whole = sft_folder("unkilled"), *parts = sft_folder("killed");
 	uint64_t begin = clock_ns();
+	bool is_cpu = !strcmp(device, "cpu");
 	/* The run that is not killed, which also says how long one takes. */
-	assert_true(ended(start(whole, with_adapter), 60000));
+	assert_true(ended(start(device, whole, with_adapter), 60000));
 	int whole_ms = (int)((clock_ns() - begin) / 1000000), kills = 0, moved = 0, last = -1;
 	struct rng rng = {.seed = begin}; /* moments differ from run to run: every one must do */
 	/* The other is killed at random moments until it ends by itself; `moved` counts the starts that
 	 * came further. */
 	for (bool done = false; !done;) {
-		bool is_final = kills >= KILLS_MAX || clock_ns() - begin > 12ull * 1000000000; /* enough: now let it finish */
+		/* After so many, or so long, it is left to finish. Most of a GPU's run is its start: it is killed in its later
+		 * half. */
+		bool is_final = kills >= (is_cpu ? KILLS_MAX : 4) || (is_cpu && clock_ns() - begin > 12ull * 1000000000);
+		int least = is_cpu ? 10 : whole_ms / 2, range = is_cpu ? MAX(whole_ms / 6, 50) : whole_ms / 2;
 		done = ended(
-			start(parts, with_adapter), is_final ? 60000 : 10 + (int)rng_below(&rng, (uint32_t)MAX(whole_ms / 6, 50)));
+			start(device, parts, with_adapter), is_final ? 60000 : least + (int)rng_below(&rng, (uint32_t)range));
 		kills += !done;
 		moved += newest_checkpoint(parts) > last;
 		last = newest_checkpoint(parts);
 	}
-	print_message(
-		"# adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", with_adapter, kills, moved, last);
+	print_message("# %s, adapter %d: %d kills, %d of the parts made a checkpoint, last is %d\n", device, with_adapter,
+		kills, moved, last);
 	/* Both ended at the same step, with the same bytes. */
 	assert_true(kills > 0 && last > 0 && last == newest_checkpoint(whole));
 	char *x = xasprintf("%s/checkpoint-%d", whole, last), *y = xasprintf("%s/checkpoint-%d", parts, last),
@@ -97,12 +101,36 @@ static void kill_case(bool with_adapter)
 	free(whole);
 	free(parts);
 }
-static void test_killed_weights(void **state) { kill_case(false); }
-static void test_killed_adapter(void **state) { kill_case(true); }
+static void test_killed_weights(void **state) { kill_case("cpu", false); }
+static void test_killed_adapter(void **state) { kill_case("cpu", true); }
 
-int main(void)
+/* The driver does not survive a fork: the GPU is looked for in a child, and used in others. */
+static void test_killed_on_gpu(void **state)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed_weights), cmocka_unit_test(test_killed_adapter)};
+	int status;
+	fflush(NULL);
+	pid_t pid = fork();
+	if (!pid) {
+		struct ops *ops;
+		struct err err = {0};
+		int rc = ops_open("cuda", &(struct ops_options){.cuda_libs = getenv("HONE_CUDA_LIBS")}, &ops, &err);
+		if (rc) fprintf(stderr, "# device cuda is skipped: %s\n", err.text);
+		_exit(rc != 0);
+	}
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	if (status && getenv("HONE_REQUIRE_GPU")) fail_msg("there is no GPU");
+	if (status) skip();
+	kill_case("cuda", true);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed_weights),
+		cmocka_unit_test(test_killed_adapter),
+		cmocka_unit_test(test_killed_on_gpu),
+	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
+	if (argc > 1) cmocka_set_test_filter(argv[1]); /* one test by its name */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
-"""hone verify --gpu: kernels are compiled for the card that is named, and held to its shared memory.
-timeout: 300
+"""hone verify --gpu: kernels are compiled for the card that is named, and held to its shared
+memory. timeout: 300
 
 A product whose tiles wait in shared memory, so many stages of 32 KiB (Hopper keeps one more of them
 than the others do): what one card runs, a smaller one refuses by its name. And numbers of 8 bits,
-which cards before 8.9 do not have."""
+which cards before 8.9 do not have. HONE_GPU_DEVICE=cuda:0: with that GPU, which stands for the
+cards (tests/gpu/test_cards.sh)."""
 import json, os, re, sys
 
 sys.path.append("tests")
@@ -49,7 +50,8 @@ class ModelNew(nn.Module):
 def verdicts(card):
     """Of all candidates, by name."""
     p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/all", "--gpu", card, "--threads", 1,
-            "--num_correct_trials", 1, "--seed", 3, "--json")
+            "--num_correct_trials", 1, "--seed", 3, "--json", "--skip_timing", "--device",
+            os.environ.get("HONE_GPU_DEVICE", "cpu"))
     rows = [json.loads(line) for line in p.stdout.splitlines() if line.startswith("{")]
     return {os.path.basename(r.get("candidate", "")).removesuffix(".py"): r for r in rows}
 

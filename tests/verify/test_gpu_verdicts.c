@@ -4,12 +4,14 @@
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "pretend_beside.h"
 
 #define COLLECT_MS 120000
 
@@ -49,6 +51,26 @@ static void sanitizer_write(const char *summary)
 	assert_int_equal(chmod(path, 0755), 0);
 }
 
+/* An ncu that starts the runner and says `said` on standard output, or, without a word of its own, what ncu says of one
+ * launch: every counter is 1,024, but for the time, which is when it began, and L2's bytes, when it ended (in ms). */
+static void profiler_write(const char *said)
+{
+	static const char SCRIPT[] =
+		"#!/bin/sh\nsaid='%s' metrics=$9 begin=$(date +%%s%%3N)\nshift 9\n"
+		"[ -n \"$said\" ] && echo \"$said\"\n\"$@\"\n[ -n \"$said\" ] && exit 9\nend=$(date +%%s%%3N)\n"
+		"echo '\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\"'\n"
+		"for m in $(echo \"$metrics\" | tr , ' '); do\n"
+		"case $m in gpu__time*) v=$begin;; lts__t*) v=$end;; *) v=1,024;; esac\n"
+		"echo \"\\\"0\\\",\\\"plain_kernel\\\",\\\"$m\\\",\\\"$v\\\"\"\ndone\n";
+	char path[128];
+	snprintf(path, sizeof path, "%s/ncu", folder);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	fprintf(f, SCRIPT, said);
+	assert_int_equal(fclose(f), 0);
+	assert_int_equal(chmod(path, 0755), 0);
+}
+
 static int set_up(void **state)
 {
 	if (!mkdtemp(folder)) return -1;
@@ -83,7 +105,7 @@ static struct verifier *verifier_make(void)
 }
 
 /* The candidate whose kernel is named so, with one operation of its own, which torch and Triton write alike. */
-static void grade_kind(struct verifier *v, const char *kind, const char *test, bool is_final, struct verdict *out)
+static void kind_submit(struct verifier *v, const char *kind, const char *test, bool is_final)
 {
 	/* In a branch that the vm never takes. */
 	const char *hidden = strcmp(test, HIDDEN) ? "77.125" : "1234.5";
@@ -91,10 +113,17 @@ static void grade_kind(struct verifier *v, const char *kind, const char *test, b
 	struct task task = {.name = (char *)(uintptr_t)"pretended", .source = text, .hash = hash_bytes(text, strlen(text))};
 	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .is_final = is_final};
 	struct err err = {0};
-	int64_t id;
-	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
+	if (verifier_submit(v, &r, &err)) fail_msg("%s", err.text);
 	free(source);
 	free(text);
+}
+
+static void grade_kind(struct verifier *v, const char *kind, const char *test, bool is_final, struct verdict *out)
+{
+	struct err err = {0};
+	int64_t id;
+	kind_submit(v, kind, test, is_final);
+	if (verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
 }
 
 static void test_causes(void **state)
@@ -181,28 +210,178 @@ static void test_final_without_the_tool(void **state)
 	verifier_free(v);
 }
 
-/* The verifier takes the runner of its program's own folder, so this program runs from beside the pretended one. */
-static void move_beside(char **argv)
+/* Counters of a right kernel stand in the record; where the driver keeps them, or ncu does not work, that stands there
+ * and the verdict and the vm's costs by line are what they were. */
+static void test_profile(void **state)
 {
-	char self[4096] = "", place[4200];
-	assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-	char *slash = strrchr(self, '/');
-	if (slash - self >= 8 && !strncmp(slash - 8, "/pretend", 8)) return;
-	snprintf(place, sizeof place, "%.*s/pretend%s", (int)(slash - self), self, slash);
-	/* There it is too deep to find Python by itself. */
-	char *python = path_python();
-	if (python) setenv("HONE_PYTHON", python, 0);
-	free(python);
-	unlink(place);
-	if (link(self, place)) fail_msg("linking %s beside the pretended runner", self);
-	execv(place, argv);
-	fail_msg("starting %s", place);
+	static const struct {
+		const char *said, *unprofiled;
+		int launches;
+	} cases[] = {
+		{"", "", 1},
+		{"==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
+			"the driver allows counters to its administrator alone (ERR_NVGPUCTRPERM)", 0},
+		{"==ERROR== something else", "Nsight Compute saw no kernel", 0},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		profiler_write(cases[i].said);
+		struct verify_options o = {.device = "cuda",
+			.threads = 1,
+			.seed = 7,
+			.skip_timing = true,
+			.profile = true,
+			.trace_timeout_ms = 60000,
+			.replay_timeout_ms = 60000};
+		struct verifier *v = NULL;
+		struct err err = {0};
+		struct verdict d;
+		if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+		grade_kind(v, "plain", STEP, false, &d);
+		assert_int_equal(d.class, VERDICT_GENUINE);
+		assert_true(d.nlines > 0 && isfinite(d.cost_s));
+		assert_string_equal(d.device.unprofiled, cases[i].unprofiled);
+		assert_int_equal(d.device.nprofiles, cases[i].launches);
+		if (d.device.nprofiles) {
+			const struct verdict_profile *p = &d.device.profiles[0];
+			assert_string_equal(p->kernel, "plain_kernel");
+			for (int k = 0; k < COUNTER_COUNT; k++)
+				assert_true(p->counters[k] == 1024 || k == COUNTER_TIME || k == COUNTER_L2);
+		}
+		verifier_free(v);
+	}
+}
+
+/* Counters are one reader's at a time, however many candidates are right at once. */
+static void test_profiles_take_turns(void **state)
+{
+	enum { COUNT = 4 };
+	static const char *const tests[COUNT] = {STEP, HIDDEN, "floor(x * 2.0)", "abs(x - 0.5)"};
+	struct verify_options o = {.device = "cuda",
+		.threads = COUNT,
+		.seed = 7,
+		.skip_timing = true,
+		.profile = true,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	double begin[COUNT], end[COUNT];
+	profiler_write("");
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < COUNT; i++) kind_submit(v, "plain", tests[i], false);
+	for (int i = 0; i < COUNT; i++) {
+		struct verdict d;
+		int64_t id;
+		if (verifier_collect(v, COLLECT_MS, &id, &d, &err)) fail_msg("%s", err.text);
+		if (d.device.nprofiles != 1) fail_msg("%s: %s", d.detail, d.device.unprofiled);
+		begin[i] = d.device.profiles[0].counters[COUNTER_TIME];
+		end[i] = d.device.profiles[0].counters[COUNTER_L2];
+		assert_true(begin[i] > 1e12 && end[i] >= begin[i]);
+		for (int k = 0; k < i; k++) assert_true(end[k] <= begin[i] || end[i] <= begin[k]);
+	}
+	verifier_free(v);
+}
+
+/* ---- autotuners ---- */
+
+static const char TUNED[] =
+	"import time\nimport torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
+	"def prune(configs, named, **kwargs):\n    return %s\n\n\n"
+	"@triton.autotune(configs=[%s], key=['n'], prune_configs_by={'early_config_prune': prune})\n"
+	"@triton.jit\ndef timed_kernel(p, y, n, B: tl.constexpr, LEAST: tl.constexpr):\n"
+	"    i = tl.program_id(0) * B + tl.arange(0, B)\n    x = tl.load(p + i, mask=i < n, other=0.0)\n"
+	"    if LEAST >= 0:\n        x = tl.maximum(x, LEAST)\n"
+	"    if LEAST == -5:\n        x = tl.where(tl.abs(x) > 1000.0, 0.0, x)\n"
+	"    tl.store(y + i, x * 1.7 + 0.3 + tl.where(x > 0.25, x * 3.0, x * 0.5), mask=(i < n) | (LEAST == -7))\n\n\n"
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n"
+	"        seen = []\n"
+	"        timed_kernel[lambda m: (seen.append(m['LEAST']) or triton.cdiv(x.numel(), m['B']),)](x, y, x.numel())\n"
+	"        return y * 1.0 if seen[-1] == -9 else y\n";
+/* Inputs are in [0, 1): -1 is no bound, -5 one of large inputs, -7 none and no mask; 0.5 is one of half of them. */
+#define CONFIG(block, least, warps) "triton.Config({'B': " #block ", 'LEAST': " #least "}, num_warps=" #warps ")"
+#define SLOW CONFIG(128, -1, 8)
+#define FAST CONFIG(64, -1, 2)
+
+static void grade_tuned(struct verifier *v, const char *prune, const char *configs, struct verdict *out)
+{
+	char *text = xasprintf(TASK, STEP), *source = xasprintf(TUNED, prune, configs);
+	struct task task = {.name = (char *)(uintptr_t)"tuned", .source = text, .hash = hash_bytes(text, strlen(text))};
+	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source)};
+	struct err err = {0};
+	int64_t id;
+	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
+	free(source);
+	free(text);
+}
+
+/* Every configuration is timed and compared, the fastest is the one that is judged. */
+static void test_autotuned(void **state)
+{
+	static const struct {
+		const char *prune, *configs, *verdict, *word;
+		int chosen, of;
+	} cases[] = {
+		{"configs", SLOW "," FAST "," CONFIG(32, -1, 4), "genuine/ok", "", 1, 3},
+		/* Where the first is the fastest nothing is chosen. */
+		{"configs", FAST "," SLOW, "genuine/ok", "", 0, 2},
+		/* One that does not compile is no choice, though it would be the fastest. */
+		{"configs", SLOW "," CONFIG(96, -1, 1) "," FAST, "genuine/ok", "", 2, 3},
+		/* Numbers are those of what survives the pruning. */
+		{"configs[1:]", CONFIG(32, 0.5, 1) "," SLOW "," FAST, "genuine/ok", "", 1, 2},
+		/* Wrong and slow: another card may choose it. The vm finds what half of the inputs show. */
+		{"configs", SLOW "," FAST "," CONFIG(32, 0.5, 4), "wrong/fragile", "another of the autotuner's", -1, 0},
+		/* Large inputs alone show it, on the GPU. */
+		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4), "wrong/fragile",
+			"in configuration 3 of 3 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
+			"large",
+			1, 3},
+		/* Fast, and wrong at other sizes than the first trials': it is judged on all of them. */
+		{"configs", SLOW "," CONFIG(32, -7, 1), "wrong/fragile",
+			"in configuration 2 of 2 of the autotuner of timed_kernel(384,float32,float32), the fastest here", 1, 2},
+		/* With the fastest torch computes what is returned: the candidate's doing, and no fault of the machine. */
+		{"configs", SLOW "," CONFIG(32, -9, 1), "!infra", "", -1, 0},
+		/* Pruned by a clock: the second trace has another one. */
+		{"[configs[int(time.perf_counter() * 1e6) % 2]]", SLOW "," FAST, "invalid/", "", -1, 0},
+	};
+	struct verify_options o = {.device = "cuda",
+		.threads = 1,
+		.seed = 7,
+		.references = "eager",
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	int failed = 0;
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct verdict d;
+		char said[128];
+		grade_tuned(v, cases[i].prune, cases[i].configs, &d);
+		const struct verdict_tuned *t = &d.device.tuned[0];
+		snprintf(said, sizeof said, "%s/%s", verdict_class_name(d.class), d.reason);
+		bool is_right = cases[i].verdict[0] == '!' ? d.class != VERDICT_INFRA
+												   : !strncmp(said, cases[i].verdict, strlen(cases[i].verdict));
+		is_right = is_right && strstr(d.detail, cases[i].word);
+		if (cases[i].chosen >= 0)
+			is_right = is_right && d.device.ntuned == 1 && t->chosen == cases[i].chosen && t->configs == cases[i].of;
+		if (d.class == VERDICT_GENUINE)
+			is_right = is_right && t->chosen_s <= t->first_s && fabs(t->chosen_s - d.device.time_s) < 1e-9;
+		if (!is_right)
+			print_error("%zu: %s: %s; %d autotuners, %s chosen %d of %d, %g from %g\n", i, said, d.detail,
+				d.device.ntuned, t->label, t->chosen, t->configs, t->chosen_s, t->first_s);
+		failed += !is_right;
+	}
+	assert_int_equal(failed, 0);
+	verifier_free(v);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_causes),
+		cmocka_unit_test(test_profile),
+		cmocka_unit_test(test_profiles_take_turns),
+		cmocka_unit_test(test_autotuned),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_final_without_the_tool),
 	};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 # The corpus of honest kernels (tests/known_good/README.md). timeout: 900
-"""Two lines a case. The case is what the README asks for: the folder holds a task and a candidate, the
-reference runs and repeats itself, inputs are small, no two cases share a source. And the command,
-`hone verify --json`, says genuine with exit status 0.
+"""Two lines a case. The case is what the README asks for: the folder holds a task and a candidate,
+the reference runs and repeats itself, inputs are small, no two cases share a source. And the
+command, `hone verify --json`, says genuine with exit status 0.
 
 The command imports torch three times before it grades (some seconds of CPU a case), and
 test_known_good.c grades every case within one process. So this script asks the command about one
@@ -50,8 +50,8 @@ def task_load(path):
 
 
 def oracle_outputs(text, seed):
-    """A reference written for a GPU or with arguments by keyword: by the oracle's own reading of tasks
-    (worker/oracle_reference.py)."""
+    """A reference written for a GPU or with arguments by keyword: by the oracle's own reading of
+    tasks (worker/oracle_reference.py)."""
     import oracle_reference as oracle
     with oracle.device_mode(text, "cpu"):
         reference = oracle.Reference(text, seed)

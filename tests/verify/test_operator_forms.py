@@ -72,7 +72,8 @@ for i, (name, form, extent, call) in enumerate(CASES, 1):
     failed |= say(i, found == ([(name, form, extent)] if name else []),
                   f"{name or 'a view'}{' ' + form if form else ''}", found)
 
-# x is new to the first operator; the second reads x and what the first wrote, the third x: nothing has moved since.
+# x is new to the first operator; the second reads x and what the first wrote, the third x: nothing
+# has moved since.
 chain = [(l["warm"], l["since"]) for l in log_of(lambda: (x.exp() + x, x.neg()))]
 failed |= say(len(CASES) + 1, chain == [(0, 0), (1, 0), (1, 0)], "what earlier operators touched is warm", chain)
 far = [(l["warm"], l["since"]) for l in log_of(lambda: (x.exp(), vector.exp(), x.neg()))]
@@ -80,8 +81,8 @@ failed |= say(len(CASES) + 2, far == [(0, 0), (0, 0), (1, 40)], "bytes that move
 # A row of a table of six: 20 bytes of it, 8 of the index, 20 written.
 picked = log_of(lambda: torch.nn.functional.embedding(torch.tensor([3]), x))
 failed |= say(len(CASES) + 3, [l["bytes"] for l in picked] == [48], "of a table no more is read than comes out", picked)
-# Windows of three over rows of five hold nine elements of each row, and give three. The fused launch reads each element
-# once.
+# Windows of three over rows of five hold nine elements of each row, and give three. The fused
+# launch reads each element once.
 with torch.no_grad(), oracle_cost.OpLog() as log:
     out = x.unfold(1, 3, 1).amax(-1)
 windows = [l[0]["bytes"] for l in oracle_cost.launches(log, [out])]

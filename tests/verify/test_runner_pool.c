@@ -316,6 +316,19 @@ static void test_visible_card(void **state)
 	if (rc) fail_msg("%s", err.text);
 	assert_memory_equal(device.uuid, "GPU-01", 6);
 	runner_pool_free(own);
+
+	/* A list of any length: one of UUIDs over many cards, or of slices of cards, has thousands of characters. */
+	struct str list = {0};
+	for (int i = 0; i < 400; i++) str_append(&list, "GPU-3,", 6);
+	str_append(&list, "2", 2);
+	own = NULL;
+	setenv("CUDA_VISIBLE_DEVICES", list.data, 1);
+	rc = runner_pool_create(&o, &own, &device, &err);
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	str_release(&list);
+	if (rc) fail_msg("%s", err.text);
+	assert_memory_equal(device.uuid, "GPU-02", 6);
+	runner_pool_free(own);
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 # timeout: 180
-"""The timer without a GPU: a reference gets exactly the bytes of its trial, whatever their layout, and
-hands back what forward made of them; replays start from them again; a job on a machine without a
-GPU says so from inside its sandbox, and leaves no folder behind. What the clock shows is
+"""The timer without a GPU: a reference gets exactly the bytes of its trial, whatever their layout,
+and hands back what forward made of them; replays start from them again; a job on a machine without
+a GPU says so from inside its sandbox, and leaves no folder behind. What the clock shows is
 test-gpu's."""
-import json, mmap, os, socket, struct, sys, tempfile
+import hashlib, json, mmap, os, socket, struct, sys, tempfile
 sys.path.insert(0, "tests")
 sys.path.insert(0, "worker")
 from command import check, done, work_folder
@@ -103,6 +103,19 @@ os.makedirs(f"{dir}/live")
 out = timer.flatten_outputs(timer.live.Live(job, timed.given, f"{dir}/live", "cpu").work())
 check("a candidate's file gets the trial's bytes", all(torch.allclose(a, b, atol=1e-6) for a, b in zip(out, expected)),
       [(a - b).abs().max() for a, b in zip(out, expected)])
+
+# One that calls a parameter otherwise has it by what it holds under the init seed, as on a tape.
+torch.manual_seed(42)
+drawn = {n: torch.nn.Linear(4, 4, bias=False).weight if n == "linear.weight" else t.new_ones(t.shape) for n, t in named}
+digests = {n: hashlib.sha256(t.detach().numpy().tobytes()).hexdigest() for n, t in drawn.items()}
+state = {n: dict(entry, sha256=digests[n]) for n, entry in job["state"].items()}
+renamed = LIVE.replace("self.bn, self.linear", "self.bn, self.other").replace("self.linear(", "self.other(")
+out = timer.flatten_outputs(timer.live.Live(dict(job, source=renamed, state=state), timed.given, f"{dir}/live",
+                                            "cpu").work())
+check("a renamed parameter gets the trial's bytes", all(torch.allclose(a, b, atol=1e-6) for a, b in zip(out, expected)),
+      [(a - b).abs().max() for a, b in zip(out, expected)])
+out = timer.flatten_outputs(timer.live.Live(dict(job, source=renamed), timed.given, f"{dir}/live", "cpu").work())
+check("one that holds other values keeps them", not torch.allclose(out[0], expected[0], atol=1e-6))
 
 # ---- a job, from a zygote of its own ----
 

@@ -58,6 +58,9 @@ static void test_round_trip(void **state)
 			.contracted = 2,
 			.live = "right",
 			.live_why = "so",
+			.stock_trials = 3,
+			.stock_error_max = 0.25,
+			.stock_why = "no room",
 			.subnormal = 3,
 			.wall_s = 8e-6,
 			.paper_s = 3e-6,
@@ -66,6 +69,8 @@ static void test_round_trip(void **state)
 			.others = -1,
 			.floor_s = 1e-6,
 			.floor_by = "memory",
+			.ntuned = 1,
+			.tuned = {{.label = "k(384)", .configs = 3, .chosen = 2, .first_s = 5e-6, .chosen_s = NAN}},
 			.sanitized = {0, -1, 7},
 			.sanitizer = "Invalid __global__ write",
 			.nprofiles = 1,
@@ -110,7 +115,12 @@ static void test_round_trip(void **state)
 		!strcmp(w.device.unprofiled, "no") && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
 		w.device.memory_bytes == 4096);
 	assert_string_equal(w.device.floor_by, "memory");
+	const struct verdict_tuned *t = &w.device.tuned[0];
+	assert_true(w.device.ntuned == 1 && !strcmp(t->label, "k(384)") && t->configs == 3 && t->chosen == 2 &&
+		t->first_s == 5e-6 && isnan(t->chosen_s));
 	assert_true(!strcmp(w.device.live, "right") && !strcmp(w.device.live_why, "so"));
+	assert_true(
+		w.device.stock_trials == 3 && w.device.stock_error_max == 0.25 && !strcmp(w.device.stock_why, "no room"));
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
 	json_decref(o);

@@ -502,6 +502,27 @@ static void test_resources(void **state)
 	b = (struct vm_binary){.warps = 1, .registers = 16};
 	assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, 32);
 	assert_int_equal(vm_estimate(&base_cost, &b, vm_gpu_find("L40S")).blocks_per_sm, 24);
+	/* An SM has 1 KiB more than a block may ask for, and each block takes 1 KiB beside its own. */
+	static const struct {
+		const char *gpu;
+		int warps;
+		int registers;
+		int64_t shared_bytes;
+		int64_t fit;
+	} fits[] = {{"H200", 4, 32, 227 << 10, 1}, {"H200", 4, 32, (227 << 10) + 1, 0}, {"H200", 4, 32, INT64_MAX, 0},
+		{"H200", 4, 32, -1024, 16}, {"H200", 4, 32, 113 << 10, 2}, {"H200", 4, 32, (113 << 10) + 1, 1},
+		{"H200", 4, 32, 75 << 10, 3}, {"A100", 4, 32, 81 << 10, 2}, {"RTX 4090", 4, 32, 49 << 10, 2},
+		{"RTX 4090", 8, 32, 0, 6}, {"H200", 32, 64, 0, 1}, {"H200", 32, 65, 0, 0}, {"H200", 4, 128, 0, 4},
+		{"H200", 4, 129, 0, 3}, {"H200", 1, 1, 0, 32}};
+	for (size_t i = 0; i < ARRAY_LEN(fits); i++) {
+		h = vm_gpu_find(fits[i].gpu);
+		int64_t fit = vm_gpu_fit(h, fits[i].warps, fits[i].registers, fits[i].shared_bytes);
+		if (fit != fits[i].fit) fail_msg("row %zu: %d blocks fit", i, (int)fit);
+		b = (struct vm_binary){
+			.warps = fits[i].warps, .registers = fits[i].registers, .shared_bytes = fits[i].shared_bytes};
+		assert_int_equal(vm_estimate(&base_cost, &b, h).blocks_per_sm, fit ? fit : 1);
+	}
+	h = vm_gpu_find("H200");
 	/* spilling costs time; twice the DRAM bandwidth does not make anything slower */
 	struct vm_binary spilled = {.warps = 4, .registers = 32, .stack_bytes = 4096, .local_bytes = 16384},
 					 whole = {.warps = 4, .registers = 32};

@@ -1,5 +1,5 @@
-"""make test-vm-corpus: installs the libraries into build/corpus and runs each one's cases (corpus.py)
-in a process of its own; prints one table.
+"""make test-vm-corpus: installs the libraries into build/corpus and runs each one's cases
+(corpus.py) in a process of its own; prints one table.
 
     build/venv/bin/python tests/vm_corpus/all.py [LIBRARY...]
 
@@ -36,8 +36,9 @@ def folder_of(package):
 
 
 def install(package, settings=()):
-    """Into a folder of its own: the shared environment must not change with what is tested. Packages
-    without a wheel are built with the settings NAME=VALUE, which keep them from compiling."""
+    """Into a folder of its own: the shared environment must not change with what is tested.
+    Packages without a wheel are built with the settings NAME=VALUE, which keep them from
+    compiling."""
     folder = folder_of(package)
     if not os.path.isdir(folder):
         print(f"installing {package} into {folder}", file=sys.stderr, flush=True)

@@ -1,4 +1,5 @@
-"""autoawq: weights of four bits, dequantised and multiplied; the packages around the kernels are not imported."""
+"""autoawq: weights of four bits, dequantised and multiplied; the packages around the kernels are
+not imported."""
 # packages: autoawq
 import importlib
 import torch

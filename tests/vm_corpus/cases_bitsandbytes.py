@@ -1,4 +1,5 @@
-"""bitsandbytes: its Triton backend (written for other accelerators) on the operators' own formulas."""
+"""bitsandbytes: its Triton backend (written for other accelerators) on the operators' own
+formulas."""
 # packages: bitsandbytes
 import importlib
 import torch

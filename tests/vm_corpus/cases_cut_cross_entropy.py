@@ -1,5 +1,5 @@
-"""cut-cross-entropy: the loss of a linear classifier without its logits, forward and backward (locks
-in its backward pass, block sparsity)."""
+"""cut-cross-entropy: the loss of a linear classifier without its logits, forward and backward
+(locks in its backward pass, block sparsity)."""
 # packages: cut-cross-entropy
 import torch
 import torch.nn.functional as F

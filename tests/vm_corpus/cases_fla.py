@@ -25,7 +25,8 @@ def qkv():
 
 
 def recurrence(q, k, v, decay=None, beta=None, scale=None):
-    """S = decay S + k (x) (v - beta-weighted prediction); o = q S. decay: (B, T, H) or (B, T, H, K), in logarithms."""
+    """S = decay S + k (x) (v - beta-weighted prediction); o = q S. decay: (B, T, H) or (B, T, H,
+    K), in logarithms."""
     scale = scale or q.shape[-1] ** -0.5
     q, k, v = q.float(), k.float(), v.float()
     state, out = torch.zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3]), []

@@ -1,5 +1,5 @@
-"""FlagGems: operators of PyTorch written in Triton. Each registered operator is called with arguments
-made from its schema and compared with PyTorch's own."""
+"""FlagGems: operators of PyTorch written in Triton. Each registered operator is called with
+arguments made from its schema and compared with PyTorch's own."""
 # packages: flag_gems sqlalchemy
 import torch
 from corpus import Case

@@ -1,5 +1,5 @@
-"""flash-attn: the Triton operators beside the compiled ones (which are absent here), and the attention
-kernels in Triton."""
+"""flash-attn: the Triton operators beside the compiled ones (which are absent here), and the
+attention kernels in Triton."""
 # packages: flash-attn einops
 # build: FLASH_ATTENTION_SKIP_CUDA_BUILD=TRUE FLASH_ATTENTION_FORCE_BUILD=TRUE
 import importlib

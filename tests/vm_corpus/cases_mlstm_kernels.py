@@ -1,5 +1,5 @@
-"""mlstm_kernels: matrix LSTMs beside the PyTorch versions that it ships, whose gradients (custbw) take
-the normaliser as given, as the kernels do."""
+"""mlstm_kernels: matrix LSTMs beside the PyTorch versions that it ships, whose gradients (custbw)
+take the normaliser as given, as the kernels do."""
 # packages: mlstm_kernels einops
 import torch
 from corpus import Case

@@ -1,4 +1,5 @@
-"""torch-optimi: optimizers whose step is a Triton kernel, beside the same library's PyTorch steps."""
+"""torch-optimi: optimizers whose step is a Triton kernel, beside the same library's PyTorch
+steps."""
 # packages: torch-optimi
 import torch
 from corpus import Case

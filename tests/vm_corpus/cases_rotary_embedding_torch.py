@@ -1,4 +1,5 @@
-"""rotary-embedding-torch: attention that turns its queries and keys on the way, beside the library's reference."""
+"""rotary-embedding-torch: attention that turns its queries and keys on the way, beside the
+library's reference."""
 # packages: rotary-embedding-torch einops
 import torch
 from corpus import Case

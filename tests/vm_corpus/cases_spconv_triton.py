@@ -40,7 +40,8 @@ def ours(make):
 
 
 def convolution(is_submanifold, stride):
-    """Where a window is empty there is no output; a submanifold one has outputs where inputs are."""
+    """Where a window is empty there is no output; a submanifold one has outputs where inputs
+    are."""
     def call(features, at, weight):
         weight = weight.requires_grad_()
         out = F.conv3d(dense(features, at), weight.permute(0, 4, 1, 2, 3), padding=1, stride=stride)

@@ -1,4 +1,5 @@
-"""trifast: triangle attention with a bias; its autograd goes through torch.library.triton_op and wrap_triton."""
+"""trifast: triangle attention with a bias; its autograd goes through torch.library.triton_op and
+wrap_triton."""
 # packages: trifast einops jaxtyping wadler-lindig platformdirs
 import torch
 from corpus import Case

@@ -1,4 +1,5 @@
-"""Unsloth's kernels: the modules are imported without the package around them, which wants bitsandbytes and models."""
+"""Unsloth's kernels: the modules are imported without the package around them, which wants
+bitsandbytes and models."""
 # packages: unsloth unsloth-zoo einops
 import importlib
 import sys

@@ -32,8 +32,8 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 2e-2, torc
 
 
 class Case:
-    """ours(*inputs) beside reference(*inputs); inputs are made once and cloned. grad: gradients of the
-    floating-point inputs are compared as well."""
+    """ours(*inputs) beside reference(*inputs); inputs are made once and cloned. grad: gradients of
+    the floating-point inputs are compared as well."""
 
     def __init__(self, name, ours, reference, inputs, grad=False, tolerance=None):
         self.name, self.ours, self.reference, self.inputs, self.grad, self.tolerance = (name, ours, reference, inputs,

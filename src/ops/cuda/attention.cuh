@@ -7,6 +7,7 @@
 #include "attention_step.cuh"
 
 struct packed_attention {
+	int HD;        /* columns of a head */
 	const bf16 *q; /* head h of a row at h * HD */
 	const bf16 *k;
 	const bf16 *v;
@@ -82,12 +83,12 @@ static inline struct packed_attention packed_attention_of(const struct ops_conte
 	const struct ops_batch *b, const struct elem *q, const struct elem *k, const struct elem *qkv)
 {
 	CHECKF(b->is_packed, "attention over packed rows, but the batch has pages");
-	CHECKF(h->HD == 32 || h->HD == 64 || h->HD == 128 || h->HD == 256,
-		"heads of %d elements; the CUDA backend takes 32, 64, 128 and 256", h->HD);
+	CHECKF(h->HD % CUDA_HEAD_STEP == 0 && h->HD <= CUDA_HEAD_MAX,
+		"heads of %d elements; the CUDA backend takes multiples of %d up to %d", h->HD, CUDA_HEAD_STEP, CUDA_HEAD_MAX);
 	CHECK(h->NH > 0 && h->NKV > 0 && h->NH % h->NKV == 0);
 	int Q = h->NH * h->HD, KV = h->NKV * h->HD, all = Q + 2 * KV;
 	struct packed_attention a = {};
-	a.q = elems(q), a.q_row = q == qkv ? all : Q;
+	a.HD = h->HD, a.q = elems(q), a.q_row = q == qkv ? all : Q;
 	a.k = k == qkv ? elems(qkv) + Q : elems(k), a.k_row = k == qkv ? all : KV;
 	a.v = elems(qkv) + Q + KV, a.v_row = all;
 	a.att_row = Q + c->tail;

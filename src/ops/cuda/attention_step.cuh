@@ -12,6 +12,29 @@
 
 #define SUBTILE 64   /* keys of one step of the online softmax */
 
+/* Kernels are made for heads of HD columns: WHOLE, or of fewer, a multiple of 8 that is known when they run. What is
+ * missing then is zeros in tiles, which adds exactly nothing to a product, and is not stored. */
+template <int HD, bool WHOLE> static __device__ __forceinline__ int width_of(int width) { return WHOLE ? HD : width; }
+#define HEADS_RUN(width, run, ...) \
+	((width) == 32        ? run<32, true>(__VA_ARGS__) \
+			: (width) == 64  ? run<64, true>(__VA_ARGS__) \
+			: (width) == 128 ? run<128, true>(__VA_ARGS__) \
+			: (width) == 256 ? run<256, true>(__VA_ARGS__) \
+			: (width) < 64   ? run<64, false>(__VA_ARGS__) \
+			: (width) < 128  ? run<128, false>(__VA_ARGS__) \
+						   : run<256, false>(__VA_ARGS__))
+
+/* Where a 16-byte piece of a row of a page lies: as in a tile, so that whole pages are copied as they are; rows of
+ * other widths one behind the other. */
+template <int HD, bool WHOLE> static __device__ __forceinline__ uint32_t page_at(int row, int piece, int width)
+{
+	return WHOLE ? tile_at<HD>(row, piece) : (uint32_t)((row * width + piece * 8) * 2);
+}
+
+/* Heads of 256 columns are made in two halves, so that accumulators and totals fit into registers and shared memory;
+ * Q's fragments lie in shared memory then. */
+static __host__ __device__ constexpr int half_of(int HD) { return HD < 128 ? HD : 128; }
+
 /* exp(scale * (old - now)), old <= now; shift is now * scale_log2 rounded. */
 static __device__ __forceinline__ float shift_factor(float old, float now, float scale_log2, float shift)
 {
@@ -91,12 +114,11 @@ static __device__ __forceinline__ void scores_mask(float s[SUBTILE / 8][4], int 
 			if (8 * i + (c & 1) > mine + 8 * (c >> 1)) s[i][c] = -INFINITY;
 }
 
-/* Scores of 16 rows against a subtile: Q's fragments in registers. k_at: the subtile, seen from the lane. */
+/* Scores of 16 rows against a subtile, or the share of them that some columns make: Q's fragments of those in
+ * registers. k_at: the subtile of HD columns, seen from the lane. */
 template <int HD>
-static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
+static __device__ __forceinline__ void scores_add(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
 {
-#pragma unroll
-	for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
 #pragma unroll
 	for (int k = 0; k < HD / 16; k++)
 #pragma unroll
@@ -106,6 +128,40 @@ static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], 
 			mma_bf16(s[2 * i], q[k], b[0], b[1]);
 			mma_bf16(s[2 * i + 1], q[k], b[2], b[3]);
 		}
+}
+
+static __device__ __forceinline__ void scores_clear(float s[SUBTILE / 8][4])
+{
+#pragma unroll
+	for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = s[i][2] = s[i][3] = 0;
+}
+template <int HD>
+static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
+{
+	scores_clear(s);
+	scores_add<HD>(s, q, k_at);
+}
+
+/* The same with Q in a tile, q_at as seen from the lane: one step of 16 columns at a time, in the same order. */
+template <int HD>
+static __device__ __forceinline__ void scores_of_tile(float s[SUBTILE / 8][4], uint32_t q_at, uint32_t k_at)
+{
+	float c[SUBTILE / 8][4] = {};
+#pragma unroll
+	for (int k = 0; k < HD / 16; k++) {
+		uint32_t a[4], b[4];
+		ldmatrix(a, square<HD>(q_at, 0, k));
+#pragma unroll
+		for (int i = 0; i < SUBTILE / 16; i++) {
+			ldmatrix(b, square<HD>(k_at, i, k));
+			mma_bf16(c[2 * i], a, b[0], b[1]);
+			mma_bf16(c[2 * i + 1], a, b[2], b[3]);
+		}
+	}
+#pragma unroll
+	for (int i = 0; i < SUBTILE / 8; i++)
+#pragma unroll
+		for (int j = 0; j < 4; j++) s[i][j] = c[i][j];
 }
 
 /* o += P V, keys in ascending steps of 16. */

@@ -123,7 +123,8 @@ static void starts_fill(struct ops_batch *b, const struct ops_rows *r, int32_t *
 static int batch_put(struct ops_context *c, struct ops_batch *b, const struct ops_rows *r)
 {
 	rows_check(b, r);
-	/* the half that was sent before the last one */
+	/* Two halves of host memory take turns. This one was sent before the last call's, and may be
+	 * written once its copy is over. */
 	int half = b->half;
 	b->half = !half;
 	CUDA_CHECK(cudaEventSynchronize(b->sent[half]));
@@ -135,7 +136,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	b->rows = r->T, b->sequences = r->S, b->is_packed = !r->table;
 	c->is_paged = !b->is_packed;
 
-	/* rows, and harmless ones behind them */
+	/* The rows come first. The surplus rows behind them are of no sequence (-1), with token 0 at
+	 * position 0, and harmless. */
 	memcpy(v.ids, r->ids, (size_t)r->T * sizeof *r->ids);
 	memcpy(v.pos, r->pos, (size_t)r->T * sizeof *r->pos);
 	memcpy((int32_t *)v.sequence, r->sequence, (size_t)r->T * sizeof *r->sequence);
@@ -147,7 +149,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	v.head[HEAD_ROWS] = r->T;
 	v.head[HEAD_SEQUENCES] = r->S;
 
-	/* pages, at the columns of the largest table; last, so that only those in use travel */
+	/* Page lists have as many columns as the largest table. They lie last, so that only those of
+	 * the sequences in use are sent. */
 	size_t end = (size_t)((char *)v.table - base);
 	if (r->table) {
 		for (int s = 0; s < r->S; s++)
@@ -157,7 +160,8 @@ static int batch_put(struct ops_context *c, struct ops_batch *b, const struct op
 	}
 	CUDA_CHECK(cudaMemcpyAsync(b->device, base, end, cudaMemcpyHostToDevice, c->stream));
 	CUDA_CHECK(cudaEventRecord(b->sent[half], c->stream));
-	/* kernels and grids of a decode step follow from T alone */
+	/* A graph is recorded for a shape. Which kernels and grids a decode step has follows from T
+	 * alone; any other batch is told apart by its sequences too. */
 	c->shape = (uint64_t)b->is_packed | (uint64_t)b->is_decode << 1;
 	if (!b->is_decode) c->shape |= (uint64_t)(T > r->T) << 2 | (uint64_t)r->S << 3;
 	return T;

@@ -100,13 +100,15 @@ struct staging *staging_take(struct ops_context *c)
 
 void staging_sent(struct ops_context *c, struct staging *s) { CUDA_CHECK(cudaEventRecord(s->done, c->stream)); }
 
-struct convert {
-	const void *from;
-	bf16 *w;
-	float *master;
-	int64_t n, ld, first; /* values, columns of the matrix, row stride of w, index of the first value */
-	int cols;
-	enum dtype dtype;
+struct convert {      /* values of a matrix, as a file holds them, to the working copy and the master */
+	const void *from; /* (n) */
+	bf16 *w;          /* (rows, cols; row stride ld) */
+	float *master;    /* (rows, cols), or NULL: none */
+	int64_t n;        /* values */
+	int64_t ld;       /* row stride of w */
+	int64_t first;    /* the first value's place in the matrix, row by row */
+	int cols;         /* columns of the matrix */
+	enum dtype dtype; /* of from */
 };
 
 static __global__ void convert_kernel(struct convert v)
@@ -401,7 +403,7 @@ static int card_of(
 	return 0;
 }
 
-static const struct ops_limits limits = {{32, 64, 128}, CUDA_GROUP_MAX, CUDA_VOCAB_MAX, 8, CUDA_HIDDEN_MAX};
+static const struct ops_limits limits = {CUDA_HEAD_STEP, CUDA_HEAD_MAX, CUDA_VOCAB_MAX, 8, CUDA_HIDDEN_MAX};
 
 extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
 	const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err);

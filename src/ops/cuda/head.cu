@@ -21,24 +21,30 @@
 struct row {        /* of logits, as one thread sees it */
 	const float *x; /* the block's segment, in shared memory where it is held */
 	int base;       /* token id of x[0] */
-	int begin, end; /* this warp's span of x */
-	int lane, warp;
+	int begin;      /* the first of x that this warp looks at */
+	int end;        /* the first behind them */
+	int lane;       /* this thread's number in its warp */
+	int warp;       /* the warp's number in the block */
 };
 
-struct shared_row { /* one a block; others of the cluster read it */
-	float top[WARPS];
-	int top_id[WARPS];
-	float block_top;
-	int block_top_id;
-	double sum[WARPS], weighted[WARPS];
-	double block_sum, block_weighted;
-	int larger[WARPS], block_larger;
-	int ties[WARPS];
-	unsigned long long mass[WARPS], block_mass;
-	unsigned count_bin[BINS];
-	unsigned long long mass_bin[BINS];
-	unsigned all_count[BINS];
-	unsigned long long all_mass[BINS];
+struct shared_row {                    /* one a block; others of the cluster read it */
+	float top[WARPS];                  /* each warp's largest logit */
+	int top_id[WARPS];                 /* the lowest token that has it */
+	float block_top;                   /* the block's */
+	int block_top_id;                  /* the block's */
+	double sum[WARPS];                 /* of each warp's weights */
+	double weighted[WARPS];            /* of each warp's weights times their exponents */
+	double block_sum;                  /* the block's */
+	double block_weighted;             /* the block's */
+	int larger[WARPS];                 /* logits above the target's, in each warp's span */
+	int block_larger;                  /* the block's */
+	int ties[WARPS];                   /* tokens with the cut's key, in each warp's span */
+	unsigned long long mass[WARPS];    /* what each warp's span weighs after truncation */
+	unsigned long long block_mass;     /* the block's */
+	unsigned count_bin[BINS];          /* the block's tokens by one byte of their keys */
+	unsigned long long mass_bin[BINS]; /* what they weigh together */
+	unsigned all_count[BINS];          /* the same over the whole cluster */
+	unsigned long long all_mass[BINS]; /* what those weigh together */
 };
 
 /* HELD: the segment comes into shared memory. What lies behind the vocabulary is no token. */

@@ -1,42 +1,55 @@
 /* heads: norm and rotation of query and key heads, and the step's keys and values into their pages. One warp a head of
  * a row; the heads of a row are q, then k, then v (which is only stored). */
+#include "attention_step.cuh"
 #include "cuda_device.cuh"
 
 #define HEAD_WARPS 8
 
 struct heads_args {
-	bf16 *q, *k; /* row strides q_ld, k_ld */
-	int64_t q_ld, k_ld;
-	float *rstd;           /* (T, NH + NKV) or NULL */
-	const bf16 *qkv;       /* (T, (NH + 2 NKV) * HD) */
-	bf16 *kpages, *vpages; /* (pages, NKV, OPS_PAGE, HD) or NULL */
-	const bf16 *q_norm, *k_norm;
-	const float *rope;
-	struct batch_view b;
-	int NH, NKV, T;
-	float eps;
+	bf16 *q;             /* (T, NH, HD; row stride q_ld): the query heads, normed and rotated */
+	bf16 *k;             /* (T, NKV, HD; row stride k_ld): the key heads, likewise */
+	int64_t q_ld;        /* elements from a row of q to the next */
+	int64_t k_ld;        /* elements from a row of k to the next */
+	float *rstd;         /* (T, NH + NKV): each head's 1 / sqrt(mean square + eps); NULL: not wanted */
+	const bf16 *qkv;     /* (T, (NH + 2 NKV) * HD) */
+	bf16 *kpages;        /* (pages, NKV, OPS_PAGE, HD), where keys are kept; NULL: nowhere */
+	bf16 *vpages;        /* (pages, NKV, OPS_PAGE, HD), the same of values */
+	const bf16 *q_norm;  /* (HD) the norm's weights of query heads; NULL: they are not normed */
+	const bf16 *k_norm;  /* (HD) the same of key heads */
+	const float *rope;   /* (positions, HD) cosines of HD / 2 angles, then their sines */
+	struct batch_view b; /* which position and sequence a row is, and where its pages are */
+	int NH;              /* query heads */
+	int NKV;             /* key heads, and value heads */
+	int HD;              /* columns of a head */
+	int T;               /* rows */
+	float eps;           /* of the norm */
 };
 
-/* PAIRS neighbours, one access where they are two. */
-template <int PAIRS> static __device__ __forceinline__ void neighbours_load(float out[PAIRS], const bf16 *from)
+/* N neighbours, two at an access where they are an even number. */
+template <int N> static __device__ __forceinline__ void neighbours_load(float out[N], const bf16 *from)
 {
-	if (PAIRS == 2) {
-		float2 v = unpack_bf16(*(const uint32_t *)from);
-		out[0] = v.x, out[PAIRS - 1] = v.y;
-	} else {
-		out[0] = __bfloat162float(*from);
+	if (N % 2) out[0] = __bfloat162float(*from);
+#pragma unroll
+	for (int i = 0; i + 1 < N; i += 2) {
+		float2 v = unpack_bf16(*(const uint32_t *)(from + i));
+		out[i] = v.x, out[i + 1] = v.y;
 	}
 }
-template <int PAIRS> static __device__ __forceinline__ void neighbours_store(bf16 *to, const float v[PAIRS])
+template <int N> static __device__ __forceinline__ void neighbours_store(bf16 *to, const float v[N])
 {
-	if (PAIRS == 2) *(uint32_t *)to = pack_bf16(v[0], v[PAIRS - 1]);
-	else *to = __float2bfloat16_rn(v[0]);
+	if (N % 2) *to = __float2bfloat16_rn(v[0]);
+#pragma unroll
+	for (int i = 0; i + 1 < N; i += 2) *(uint32_t *)(to + i) = pack_bf16(v[i], v[i + 1]);
 }
 
-/* Lane l holds pairs (i, i + HD / 2) of the head for i = l * PAIRS... */
-template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP, 8) heads_kernel(const struct heads_args a)
+/* Lane l holds pairs (i, i + width / 2) of the head for i = l * PAIRS... A half is a multiple of 4, so that a lane has
+ * all of its pairs or none. */
+template <int HD, bool WHOLE>
+static __global__ void __launch_bounds__(HEAD_WARPS *WARP, WHOLE &&HD <= 128 ? 8 : 4)
+	heads_kernel(const struct heads_args a)
 {
-	constexpr int HALF = HD / 2, PAIRS = HALF >= WARP ? HALF / WARP : 1;
+	constexpr int PAIRS = HD / 2 >= WARP ? HD / 2 / WARP : 1;
+	const int width = width_of<HD, WHOLE>(a.HD), HALF = width / 2;
 	int lane = (int)threadIdx.x % WARP, heads = a.NH + 2 * a.NKV;
 	int at = (int)blockIdx.x * HEAD_WARPS + (int)threadIdx.x / WARP, row = at / heads, head = at % heads;
 	bool is_q = head < a.NH, is_v = head >= a.NH + a.NKV, exists = row < a.T, has_lane = exists && lane * PAIRS < HALF;
@@ -49,14 +62,14 @@ template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP, 8) 
 #pragma unroll
 	for (int i = 0; i < PAIRS; i++) {
 		if (is_v || !has_lane) break;
-		cosines[i] = a.rope[(int64_t)pos * HD + first + i];
-		sines[i] = a.rope[(int64_t)pos * HD + HALF + first + i];
+		cosines[i] = a.rope[(int64_t)pos * width + first + i];
+		sines[i] = a.rope[(int64_t)pos * width + HALF + first + i];
 	}
 	int page = -1;
 	if (a.kpages && !is_q && sequence >= 0) page = a.b.table[(int64_t)sequence * a.b.pages + pos / OPS_PAGE];
 	grid_begin();
 	if (!exists) return;
-	const bf16 *from = a.qkv + ((int64_t)row * heads + head) * HD;
+	const bf16 *from = a.qkv + ((int64_t)row * heads + head) * width;
 	float low[PAIRS] = {}, high[PAIRS] = {};
 	if (has_lane) neighbours_load<PAIRS>(low, from + first), neighbours_load<PAIRS>(high, from + first + HALF);
 
@@ -65,7 +78,7 @@ template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP, 8) 
 		float squares = 0;
 #pragma unroll
 		for (int i = 0; i < PAIRS; i++) squares = fmaf(low[i], low[i], fmaf(high[i], high[i], squares));
-		float rstd = rsqrtf(lanes_sum<WARP>(squares) / HD + a.eps);
+		float rstd = rsqrtf(lanes_sum<WARP>(squares) / width + a.eps);
 #pragma unroll
 		for (int i = 0; i < PAIRS; i++) low[i] *= rstd * low_w[i], high[i] *= rstd * high_w[i];
 		if (a.rstd && lane == 0) a.rstd[(int64_t)row * (a.NH + a.NKV) + head] = rstd;
@@ -82,14 +95,20 @@ template <int HD> static __global__ void __launch_bounds__(HEAD_WARPS *WARP, 8) 
 	}
 
 	/* out: q and k to their rows, k and v to their page */
-	bf16 *out = is_v ? NULL : is_q ? a.q + row * a.q_ld + head * HD : a.k + row * a.k_ld + (head - a.NH) * HD;
+	bf16 *out = is_v ? NULL : is_q ? a.q + row * a.q_ld + head * width : a.k + row * a.k_ld + (head - a.NH) * width;
 	if (out) neighbours_store<PAIRS>(out + first, low), neighbours_store<PAIRS>(out + first + HALF, high);
 	if (page < 0) return;
 	int kv = is_v ? head - a.NH - a.NKV : head - a.NH, in_page = pos % OPS_PAGE, second = first + HALF;
 	unsigned char *stored = (unsigned char *)((is_v ? a.vpages : a.kpages) +
-		((int64_t)page * a.NKV + kv) * OPS_PAGE * HD);
-	neighbours_store<PAIRS>((bf16 *)(stored + tile_at<HD>(in_page, first / 8)) + first % 8, low);
-	neighbours_store<PAIRS>((bf16 *)(stored + tile_at<HD>(in_page, second / 8)) + second % 8, high);
+		((int64_t)page * a.NKV + kv) * OPS_PAGE * width);
+	neighbours_store<PAIRS>((bf16 *)(stored + page_at<HD, WHOLE>(in_page, first / 8, width)) + first % 8, low);
+	neighbours_store<PAIRS>((bf16 *)(stored + page_at<HD, WHOLE>(in_page, second / 8, width)) + second % 8, high);
+}
+
+template <int HD, bool WHOLE>
+static void heads_run(struct ops_context *c, const struct launch *l, const struct heads_args *a)
+{
+	cuda_launch(c, *l, heads_kernel<HD, WHOLE>, *a);
 }
 
 static void heads(struct ops_context *c, struct elem *q, struct elem *k, struct f32 *rstd, struct elem *qkv,
@@ -102,15 +121,12 @@ static void heads(struct ops_context *c, struct elem *q, struct elem *k, struct 
 	a.k = k == qkv ? elems(qkv) + Q : elems(k), a.k_ld = k == qkv ? row : KV;
 	a.rstd = floats(rstd), a.qkv = elems(qkv), a.kpages = elems(kpages), a.vpages = elems(vpages);
 	a.q_norm = h->q_norm ? elems(h->q_norm->w) : NULL, a.k_norm = h->k_norm ? elems(h->k_norm->w) : NULL;
-	a.rope = floats(h->rope), a.b = b->view, a.NH = h->NH, a.NKV = h->NKV, a.T = T, a.eps = h->eps;
+	a.rope = floats(h->rope), a.b = b->view, a.NH = h->NH, a.NKV = h->NKV, a.HD = h->HD, a.T = T, a.eps = h->eps;
 	struct launch l = {dim3((unsigned)(((int64_t)T * (h->NH + 2 * h->NKV) + HEAD_WARPS - 1) / HEAD_WARPS)),
 		dim3(HEAD_WARPS * WARP), 0, 0};
-	if (h->HD == 32) cuda_launch(c, l, heads_kernel<32>, a);
-	else if (h->HD == 64) cuda_launch(c, l, heads_kernel<64>, a);
-	else {
-		CHECKF(h->HD == 128, "heads of %d; the CUDA backend knows 32, 64 and 128", h->HD);
-		cuda_launch(c, l, heads_kernel<128>, a);
-	}
+	CHECKF(h->HD % CUDA_HEAD_STEP == 0 && h->HD <= CUDA_HEAD_MAX,
+		"heads of %d elements; the CUDA backend takes multiples of %d up to %d", h->HD, CUDA_HEAD_STEP, CUDA_HEAD_MAX);
+	HEADS_RUN(h->HD, heads_run, c, &l, &a);
 }
 
 void cuda_heads_entries(struct ops *t) { t->heads = heads; }

@@ -12,12 +12,18 @@
 
 /* ---- few rows ---- */
 
-struct gemv {
-	const bf16 *x, *w, *bias, *add;
-	void *y;
-	int64_t x_ld, w_ld, y_ld;
-	int N, K;
-	bool is_f32;
+struct gemv {         /* y = x w^T + bias + add */
+	const bf16 *x;    /* (rows, K; row stride x_ld) */
+	const bf16 *w;    /* (N, K; row stride w_ld) */
+	const bf16 *bias; /* (N) or NULL */
+	const bf16 *add;  /* (rows, N; row stride y_ld) or NULL */
+	void *y;          /* (rows, N; row stride y_ld) */
+	int64_t x_ld;     /* elements from a row of x to the next */
+	int64_t w_ld;     /* elements from a row of w to the next */
+	int64_t y_ld;     /* elements from a row of y, and of add, to the next */
+	int N;            /* columns of y */
+	int K;            /* terms of a sum */
+	bool is_f32;      /* y is fp32, else bf16 */
 };
 
 template <int M> static __device__ __forceinline__ void gemv_store(const struct gemv &g, int m, int n, float v)
@@ -101,7 +107,8 @@ static void gemv(struct ops_context *c, const struct gemv *g, int M)
 	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still run at once, for only
 	 * then may the next kernel begin early. Three rows for the two of them, where two rows make too many blocks. */
 	static const struct {
-		int split, outputs; /* warps that share rows, rows of W that they read side by side */
+		int split;   /* warps that share rows of W */
+		int outputs; /* rows of W that they read side by side */
 		void (*kernels[GEMV_ROWS])(const struct gemv);
 	} forms[] = {
 		{2, 2, {gemv_kernel<1, 2, 2>, gemv_kernel<2, 2, 2>, gemv_kernel<3, 2, 2>, gemv_kernel<4, 2, 2>}},
@@ -318,8 +325,10 @@ static void logits(struct ops_context *c, struct f32 *out, const struct elem *x,
 struct bind_part {
 	bf16 *w;       /* first tail column of the part's first row */
 	const bf16 *b; /* (rows, r), NULL: zeros */
-	int64_t ld, b_ld;
-	int rows, first; /* tail column of its first value */
+	int64_t ld;    /* elements from a row of w to the next */
+	int64_t b_ld;  /* elements from a row of b to the next */
+	int rows;      /* of the part */
+	int first;     /* tail column of its first value */
 };
 
 static __global__ void bind_kernel(const struct bind_part p, int r, int tail)

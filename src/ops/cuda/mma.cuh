@@ -93,9 +93,10 @@ template <int COLS> static __device__ __forceinline__ uint32_t tile_at(int row, 
 	return (uint32_t)(row * COLS * 2 + ((piece ^ swizzle) << 4));
 }
 
-/* Rows of global memory, `stride` elements apart; those from `rows` on are zeros. */
+/* Rows of global memory, `stride` elements apart; those from `rows` on, and columns from `columns` on, are zeros. */
 template <int ROWS, int COLS, int THREADS>
-static __device__ __forceinline__ void tile_load(uint32_t tile, const __nv_bfloat16 *from, int64_t stride, int rows)
+static __device__ __forceinline__ void tile_load(
+	uint32_t tile, const __nv_bfloat16 *from, int64_t stride, int rows, int columns = COLS)
 {
 	constexpr int PIECES = COLS / 8, STEP = THREADS / PIECES; /* rows from a thread's copy to its next */
 	static_assert(ROWS % STEP == 0, "every thread copies as much");
@@ -104,7 +105,8 @@ static __device__ __forceinline__ void tile_load(uint32_t tile, const __nv_bfloa
 	/* A loop of few registers: those of the caller's sums are worth more than a few instructions. */
 #pragma unroll 1
 	for (int i = 0; i < ROWS / STEP; i++, row += STEP, p += STEP * stride)
-		copy_16(tile + tile_at<COLS>(row, piece), row < rows ? p : from, row < rows);
+		copy_16(tile + tile_at<COLS>(row, piece), row < rows && piece * 8 < columns ? p : from,
+			row < rows && piece * 8 < columns);
 }
 
 /* Where a lane reads: in a tile of rows by k for A, or of k by columns for a transposed B; in a tile of columns by k

@@ -1,5 +1,6 @@
 /* norm_backward: gradients of RMSNorm over rows, and of the norms and rotation of heads. Gradients of the weights are
  * sums over all rows: each block sums a fixed run of rows in order, a second kernel adds the blocks' sums in order. */
+#include "attention_step.cuh"
 #include "cuda_device.cuh"
 
 #define NORM_ROWS CUDA_NORM_ROWS
@@ -152,19 +153,40 @@ struct heads_backward_args {
 	const int32_t *pos;
 	int NH;
 	int NKV;
+	int HD; /* columns of a head */
 	int T;
 };
 
-/* A head of a token is HD / 16 lanes: each has eight elements of the first half and the eight that they are rotated
- * with. */
-template <int HD, bool NORM>
+/* N neighbours, 4 or 8, that lie at a multiple of N. */
+template <int N> static __device__ __forceinline__ void neighbours_load(float out[N], const bf16 *from)
+{
+	if constexpr (N == 8) {
+		unpack8(out, load8(from));
+	} else {
+		uint2 v = *(const uint2 *)from;
+		float2 low = unpack_bf16(v.x), high = unpack_bf16(v.y);
+		out[0] = low.x, out[1] = low.y, out[2] = high.x, out[3] = high.y;
+	}
+}
+template <int N> static __device__ __forceinline__ void neighbours_store(bf16 *to, const float v[N])
+{
+	if constexpr (N == 8) store8(to, pack8(v));
+	else *(uint2 *)to = make_uint2(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]));
+}
+
+/* A head of a token is some lanes: each has N elements of the first half and those that they are rotated with. N is 8,
+ * or 4 where a half may be no multiple of 8; lanes behind the half have zeros. */
+template <int HD, bool WHOLE, bool NORM>
 static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(const struct heads_backward_args a)
 {
-	constexpr int LANES = HD / 16, TEAMS = HEADS_THREADS / LANES;
+	constexpr int N = WHOLE ? 8 : 4, LANES = HD / 2 / N, TEAMS = HEADS_THREADS / LANES;
 	__shared__ float sums[NORM ? TEAMS : 1][HD];
-	int team = (int)threadIdx.x / LANES, at = (int)threadIdx.x % LANES * 8, all = a.NH + a.NKV;
+	const int width = width_of<HD, WHOLE>(a.HD), half = width / 2;
+	int team = (int)threadIdx.x / LANES, at = (int)threadIdx.x % LANES * N, all = a.NH + a.NKV;
+	bool has_lane = WHOLE || at < half;
+	if (!has_lane) at = 0;
 	int first = (int)blockIdx.x * HEADS_TOKENS, tokens = min(HEADS_TOKENS, a.T - first);
-	float dw[2][16] = {};
+	float dw[2][2 * N] = {};
 	grid_begin();
 
 	/* teams go over (token, head) side by side; q heads first, so that a lane knows whose weight it sums */
@@ -176,37 +198,38 @@ static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(co
 			int item = base + team;
 			bool exists = item < count;
 			int64_t t = first + (exists ? item / heads : 0);
-			int head = exists ? item % heads : 0, column = (part ? a.NH + head : head) * HD + at;
-			const bf16 *from = part ? a.dk + t * a.dk_ld + head * HD + at : a.dq + t * a.dq_ld + head * HD + at;
-			const float *cosines = a.rope + (int64_t)a.pos[t] * HD + at, *sines = cosines + HD / 2;
-			float low[8], high[8], d[16];
-			unpack8(low, load8(from));
-			unpack8(high, load8(from + HD / 2));
+			int head = exists ? item % heads : 0, column = (part ? a.NH + head : head) * width + at;
+			const bf16 *from = part ? a.dk + t * a.dk_ld + head * width + at : a.dq + t * a.dq_ld + head * width + at;
+			const float *cosines = a.rope + (int64_t)a.pos[t] * width + at, *sines = cosines + half;
+			float low[N], high[N], d[2 * N];
+			neighbours_load<N>(low, from);
+			neighbours_load<N>(high, from + half);
 			/* the rotation is orthogonal: its transpose turns the gradient back */
 #pragma unroll
-			for (int i = 0; i < 8; i++) {
+			for (int i = 0; i < N; i++) {
 				d[i] = fmaf(high[i], sines[i], low[i] * cosines[i]);
-				d[8 + i] = fmaf(-low[i], sines[i], high[i] * cosines[i]);
+				d[N + i] = fmaf(-low[i], sines[i], high[i] * cosines[i]);
 			}
 			if (NORM) {
-				float x[16], w[16], dot = 0, rstd = a.rstd[t * all + (part ? a.NH + head : head)];
-				unpack8(x, load8(a.qkv + t * a.qkv_ld + column));
-				unpack8(x + 8, load8(a.qkv + t * a.qkv_ld + column + HD / 2));
-				unpack8(w, load8(weight + at));
-				unpack8(w + 8, load8(weight + at + HD / 2));
+				float x[2 * N], w[2 * N], dot = 0, rstd = a.rstd[t * all + (part ? a.NH + head : head)];
+				neighbours_load<N>(x, a.qkv + t * a.qkv_ld + column);
+				neighbours_load<N>(x + N, a.qkv + t * a.qkv_ld + column + half);
+				neighbours_load<N>(w, weight + at);
+				neighbours_load<N>(w + N, weight + at + half);
 #pragma unroll
-				for (int i = 0; i < 16; i++) {
+				for (int i = 0; i < 2 * N; i++) {
+					if (!has_lane) break;
 					if (exists) dw[part][i] = fmaf(d[i], x[i] * rstd, dw[part][i]);
 					d[i] *= w[i];
 					dot = fmaf(d[i], x[i], dot);
 				}
-				float k = lanes_sum<LANES>(dot) / HD * rstd * rstd;
+				float k = lanes_sum<LANES>(dot) / width * rstd * rstd;
 #pragma unroll
-				for (int i = 0; i < 16; i++) d[i] = rstd * fmaf(-x[i], k, d[i]);
+				for (int i = 0; i < 2 * N; i++) d[i] = rstd * fmaf(-x[i], k, d[i]);
 			}
-			if (!exists) continue;
-			store8(a.dqkv + t * a.qkv_ld + column, pack8(d));
-			store8(a.dqkv + t * a.qkv_ld + column + HD / 2, pack8(d + 8));
+			if (!exists || !has_lane) continue;
+			neighbours_store<N>(a.dqkv + t * a.qkv_ld + column, d);
+			neighbours_store<N>(a.dqkv + t * a.qkv_ld + column + half, d + N);
 		}
 	}
 	/* the teams' sums, added in order */
@@ -216,32 +239,33 @@ static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(co
 			if (!a.partial) break;
 			__syncthreads();
 #pragma unroll
-			for (int i = 0; i < 8; i++) sums[team][at + i] = dw[part][i], sums[team][at + HD / 2 + i] = dw[part][8 + i];
+			for (int i = 0; i < N; i++) {
+				if (!has_lane) break;
+				sums[team][at + i] = dw[part][i], sums[team][at + half + i] = dw[part][N + i];
+			}
 			__syncthreads();
-			for (int i = (int)threadIdx.x; i < HD; i += HEADS_THREADS) {
+			for (int i = (int)threadIdx.x; i < width; i += HEADS_THREADS) {
 				float sum = 0;
 				for (int j = 0; j < TEAMS; j++) sum += sums[j][i];
-				a.partial[((int64_t)blockIdx.x * 2 + part) * HD + i] = sum;
+				a.partial[((int64_t)blockIdx.x * 2 + part) * width + i] = sum;
 			}
 		}
 	}
 }
 
-typedef void (*heads_kernel)(const struct heads_backward_args);
-static heads_kernel heads_kernel_of(int HD, bool has_norm)
+template <int HD, bool WHOLE>
+static void heads_run(struct ops_context *c, unsigned blocks, const struct heads_backward_args *a)
 {
-	if (HD == 32) return has_norm ? heads_backward_kernel<32, true> : heads_backward_kernel<32, false>;
-	if (HD == 64) return has_norm ? heads_backward_kernel<64, true> : heads_backward_kernel<64, false>;
-	if (HD == 128) return has_norm ? heads_backward_kernel<128, true> : heads_backward_kernel<128, false>;
-	if (HD == 256) return has_norm ? heads_backward_kernel<256, true> : heads_backward_kernel<256, false>;
-	return NULL;
+	struct launch l = {dim3(blocks), dim3(HEADS_THREADS), 0, 0};
+	if (a->q_norm) cuda_launch(c, l, heads_backward_kernel<HD, WHOLE, true>, *a);
+	else cuda_launch(c, l, heads_backward_kernel<HD, WHOLE, false>, *a);
 }
 
 static void heads_backward(struct ops_context *c, struct elem *dqkv, const struct elem *dq, const struct elem *dk,
 	const struct elem *qkv, const struct f32 *rstd, struct ops_heads *h, const struct ops_batch *b, int T)
 {
-	heads_kernel kernel = heads_kernel_of(h->HD, h->q_norm != NULL);
-	CHECKF(kernel, "heads of %d elements; the CUDA backend takes 32, 64, 128 and 256", h->HD);
+	CHECKF(h->HD % CUDA_HEAD_STEP == 0 && h->HD <= CUDA_HEAD_MAX,
+		"heads of %d elements; the CUDA backend takes multiples of %d up to %d", h->HD, CUDA_HEAD_STEP, CUDA_HEAD_MAX);
 	CHECK(!h->q_norm == !h->k_norm);
 	if (!T) return;
 	/* dq and dk may lie in dqkv: then they are turned in place */
@@ -251,10 +275,11 @@ static void heads_backward(struct ops_context *c, struct elem *dqkv, const struc
 	a.dqkv = elems(dqkv), a.qkv = elems(qkv), a.qkv_ld = Q + 2 * KV;
 	a.dq = elems(dq), a.dq_ld = dq == dqkv ? a.qkv_ld : Q;
 	a.dk = dk == dqkv ? elems(dqkv) + Q : elems(dk), a.dk_ld = dk == dqkv ? a.qkv_ld : KV;
-	a.rstd = floats(rstd), a.rope = floats(h->rope), a.pos = b->view.pos, a.NH = h->NH, a.NKV = h->NKV, a.T = T;
+	a.rstd = floats(rstd), a.rope = floats(h->rope), a.pos = b->view.pos, a.NH = h->NH, a.NKV = h->NKV, a.HD = h->HD,
+	a.T = T;
 	if (h->q_norm) a.q_norm = elems(h->q_norm->w), a.k_norm = elems(h->k_norm->w);
 	if (grads[0] || grads[1]) a.partial = (float *)scratch_of(c, (size_t)blocks * 2 * (size_t)h->HD * sizeof(float));
-	cuda_launch(c, {dim3((unsigned)blocks), dim3(HEADS_THREADS), 0, 0}, kernel, a);
+	HEADS_RUN(h->HD, heads_run, c, (unsigned)blocks, &a);
 	for (int i = 0; i < 2; i++)
 		if (grads[i]) partials_add(c, grads[i], a.partial + i * h->HD, 2 * h->HD, blocks, h->HD);
 }

@@ -7,13 +7,17 @@
 #define THREADS 256
 #define FINAL_THREADS 1024
 
-struct entry { /* a weight as the kernels see it */
-	float *master, *grad, *m, *v;
-	bf16 *w; /* NULL: no working copy */
-	int64_t n, ld;
+struct entry {      /* a weight as the kernels see it */
+	float *master;  /* (n) the weight in fp32 */
+	float *grad;    /* (n) */
+	float *m;       /* (n) AdamW's first moment */
+	float *v;       /* (n) its second */
+	bf16 *w;        /* (n / cols, cols; row stride ld) the working copy; NULL: there is none */
+	int64_t n;      /* values */
+	int64_t ld;     /* elements from a row of w to the next */
 	int64_t chunks; /* of the entries before this one */
-	int cols;
-	bool decays;
+	int cols;       /* values of a row */
+	bool decays;    /* whether weight decay applies: not to vectors */
 };
 
 /* The weights on the device; *chunks: of all. The staging buffer is to be given back after the launch. */
@@ -113,7 +117,14 @@ static double sum_squares(struct ops_context *c, struct ops_weight *const *weigh
 /* ---- AdamW ---- */
 
 struct adamw_factors {
-	float decay, beta2, one_minus_beta1, one_minus_beta2, step_size, inv_root_bias2, eps, grad_scale;
+	float decay;           /* what a decaying weight is multiplied with: 1 - lr * weight_decay */
+	float beta2;           /* of the second moment */
+	float one_minus_beta1; /* the gradient's share of the first moment */
+	float one_minus_beta2; /* its square's share of the second */
+	float step_size;       /* lr / (1 - beta1^step) */
+	float inv_root_bias2;  /* 1 / sqrt(1 - beta2^step) */
+	float eps;             /* added to the denominator */
+	float grad_scale;      /* what gradients are multiplied with before all else: clipping */
 };
 
 /* torch.optim.AdamW's order: decay, moments, denominator, step. */

@@ -6,82 +6,54 @@
  * folded as they come. Of those that do not, each chunk's partial sums go to scratch, and whichever block is the last
  * to leave some there folds them, in the order of chunks. One block's four warps share a unit: warp j makes the scores
  * of subtile j, row maxima through shared memory give every warp the maxima that walking the subtiles in order would
- * have met, and then each warp owns a quarter of the columns. Where sequences have more rows (prompts) a block owns 128
- * rows of a sequence, some heads of a group times some positions, and walks all keys they see.
+ * have met, and then each warp owns a quarter of the columns. Without bulk copies, and for heads of other widths than
+ * 32, 64 and 128, a plain kernel does the same with one buffer. Where sequences have more rows (prompts) a block owns a
+ * tile of a sequence's rows: paged_tiles.cu.
  */
-#include "attention_step.cuh"
-#include "cuda_device.cuh"
-
-struct paged_args {
-	const bf16 *q; /* row stride q_ld, head h at h * HD */
-	int64_t q_ld;
-	const bf16 *kpages, *vpages; /* (pages, NKV, OPS_PAGE, HD) */
-	float *partial;              /* decode: (T, chunks, NH, HD + 2): o, m, l */
-	int *
-		arrived; /* decode: chunks of a pair that lie in partial, by the block that has its first; 0 between launches */
-	bool leaves_parts; /* decode: all of them lie in partial then, for cuda_merge */
-	bf16 *att;         /* row stride att_ld */
-	int64_t att_ld;
-	struct batch_view b;
-	int S; /* tiles */
-	int NH, NKV, group;
-	int pack; /* tiles: heads of a group that share a block's keys */
-	int T;
-	float scale_log2; /* log2(e) / sqrt(HD) */
-};
-
-/* KEYS keys of one head from position `first` on, out of pages into a tile; those from `end` on are zeros. */
-template <int KEYS, int HD, int THREADS>
-static __device__ __forceinline__ void pages_load(
-	uint32_t tile, const bf16 *pages, const int32_t *table, int NKV, int kv, int first, int end)
-{
-	constexpr int PIECES = HD / 8;
-#pragma unroll 4
-	for (int at = (int)threadIdx.x; at < KEYS * PIECES; at += THREADS) {
-		int row = at / PIECES, piece = at % PIECES, position = first + row;
-		bool exists = position < end;
-		int64_t page = exists ? table[position / OPS_PAGE] : 0;
-		const char *from = (const char *)(pages + (page * NKV + kv) * OPS_PAGE * HD) +
-			tile_at<HD>(position % OPS_PAGE, piece);
-		copy_16(tile + tile_at<HD>(row, piece), exists ? from : (const char *)pages, exists);
-	}
-}
-
-/* ---- decode ---- */
+#include "paged.cuh"
 
 #define DECODE_WARPS 4
 #define DECODE_THREADS (DECODE_WARPS * WARP)
-#define GROUP_MAX CUDA_GROUP_MAX
+#define GROUP_MAX 8   /* query heads that share a walk over keys */
 
 #define STAGES 3   /* chunks of keys or values in shared memory at once */
 
 template <int HD> struct decode_shape {
-	static constexpr int CHUNK_BYTES = CHUNK * HD * 2;
+	static constexpr int COLS = half_of(HD); /* columns of a head that lie in shared memory at once */
+	static constexpr int PARTS = HD / COLS;
+	static constexpr int CHUNK_BYTES = CHUNK * COLS * 2;
 	static constexpr int P_STRIDE = CHUNK + 8;
 	static constexpr int P_BYTES = GROUP_MAX * P_STRIDE * 2;
 	static constexpr int STAT_BYTES = 2 * DECODE_WARPS * GROUP_MAX * 4;
 	static constexpr int SHARED_BYTES = STAGES * CHUNK_BYTES + P_BYTES + STAT_BYTES + STAGES * 8;
-	static constexpr int PLAIN_BYTES = CHUNK_BYTES + P_BYTES + STAT_BYTES;               /* without bulk copies */
-	static constexpr int SQUARES = HD / 16 >= DECODE_WARPS ? HD / 16 / DECODE_WARPS : 1; /* of 16 columns, a warp's */
+	static constexpr int PLAIN_BYTES = CHUNK_BYTES + P_BYTES + STAT_BYTES; /* without bulk copies */
+	static constexpr int SQUARES = COLS / 16 >= DECODE_WARPS ? COLS / 16 / DECODE_WARPS
+															 : 1; /* of 16 columns, a warp's */
 };
 
 struct item { /* a unit */
-	int row, chunk, kv;
-	int pos;
-	const int32_t *table;
+	int row;
+	int chunk;
+	int kv;               /* its key head, or share of one's group */
+	int pos;              /* the row's position: its last key */
+	const int32_t *table; /* the sequence's pages */
 };
 
 /* ---- shares: how many units each block has, and which ---- */
 
 struct share {
-	int first; /* number of its first unit, of all */
-	int all;
-	int count;
+	int first;         /* number of its first unit, of all */
+	int all;           /* units of all blocks */
+	int count;         /* its units */
 	struct item begin; /* the first */
 };
 struct mark { /* where a share begins */
-	int unit;
-	int row, kv, chunk, pos, sequence;
+	int unit; /* number of the unit, of all */
+	int row;
+	int kv;
+	int chunk;
+	int pos;
+	int sequence;
 };
 
 /* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut: the share begins
@@ -121,13 +93,14 @@ static __device__ __forceinline__ struct share share_find(const struct paged_arg
 		all += warps[w];
 	}
 	/* Who has the row in which a share begins says so: this block's and the next one's. */
-	int units = all * a.NKV, blocks = (int)gridDim.x, each_share = units / blocks, over = units % blocks;
+	int pairs = a.NKV * a.shares, units = all * pairs, blocks = (int)gridDim.x, each_share = units / blocks,
+		over = units % blocks;
 	for (int i = 0; i < 2; i++) {
 		/* units * block / blocks, rounded down */
-		int block = (int)blockIdx.x + i, unit = each_share * block + over * block / blocks, at = before * a.NKV;
+		int block = (int)blockIdx.x + i, unit = each_share * block + over * block / blocks, at = before * pairs;
 		if (unit == units && threadIdx.x == 0) marks[i] = {units, 0, 0, 0, 0, 0};
 		for (int row = first; row < last && at <= unit; row++) {
-			int next = at + (pos_of(row) / CHUNK + 1) * a.NKV;
+			int next = at + (pos_of(row) / CHUNK + 1) * pairs;
 			if (unit < next)
 				marks[i] = mark_of(
 					a, row, pos_of(row), row == first ? sequence_first : a.b.sequence[row], at, unit, units);
@@ -149,30 +122,31 @@ static __device__ __forceinline__ struct item item_next(const struct paged_args 
 		return next;
 	}
 	next.chunk = 0;
-	if (++next.kv < a.NKV) return next;
+	if (++next.kv < a.NKV * a.shares) return next;
 	next.kv = 0, next.pos = a.b.pos[++next.row];
 	next.table = a.b.table + (int64_t)a.b.sequence[next.row] * a.b.pages;
 	return next;
 }
 
 /* Query heads of the item's group as rows 0.. of an A operand; rows 8 to 15 are zeros. */
-template <int HD>
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void group_load(
 	uint32_t q[HD / 16][4], const struct paged_args &a, const struct item &it, int lane)
 {
+	const int width = width_of<HD, WHOLE>(a.HD);
 	int g = lane >> 2;
-	const bf16 *from = a.q + it.row * a.q_ld + (it.kv * a.group + g) * HD + 2 * (lane & 3);
+	const bf16 *from = a.q + it.row * a.q_ld + (it.kv * a.group + g) * width + 2 * (lane & 3);
 #pragma unroll
 	for (int k = 0; k < HD / 16; k++) {
-		q[k][0] = g < a.group ? *(const uint32_t *)(from + k * 16) : 0;
-		q[k][2] = g < a.group ? *(const uint32_t *)(from + k * 16 + 8) : 0;
+		q[k][0] = g < a.group && k * 16 < width ? *(const uint32_t *)(from + k * 16) : 0;
+		q[k][2] = g < a.group && k * 16 + 8 < width ? *(const uint32_t *)(from + k * 16 + 8) : 0;
 		q[k][1] = q[k][3] = 0;
 	}
 }
 
-struct folded { /* what walking the four subtiles in order gives for the lane's row: factors of the accumulators,
-				   maximum */
-	float alpha[DECODE_WARPS], m[DECODE_WARPS];
+struct folded {                /* what walking the four subtiles in order gives for the lane's row */
+	float alpha[DECODE_WARPS]; /* factors of the accumulators */
+	float m[DECODE_WARPS];     /* the maximum so far */
 };
 
 static __device__ __forceinline__ struct folded tops_fold(const float *tops, int g, float scale_log2)
@@ -322,18 +296,10 @@ template <int HD> static __device__ __forceinline__ void values_clear(unsigned c
 }
 #endif
 
-/* This warp's subtile: scores, -inf behind the last key. */
-template <int HD>
-static __device__ __forceinline__ float decode_scores(
-	float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at, int key, int pos, int lane)
+/* Scores of this warp's subtile become -inf behind the last key; their maximum. */
+static __device__ __forceinline__ float scores_end(float s[SUBTILE / 8][4], int key, int pos, int lane)
 {
 	float top = -INFINITY;
-	if (key > pos) {
-#pragma unroll
-		for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = -INFINITY;
-		return top;
-	}
-	scores_multiply<HD>(s, q, k_at);
 #pragma unroll
 	for (int i = 0; i < SUBTILE / 8; i++) {
 		int at = key + 8 * i + 2 * (lane & 3);
@@ -342,6 +308,20 @@ static __device__ __forceinline__ float decode_scores(
 		top = fmaxf(top, fmaxf(s[i][0], s[i][1]));
 	}
 	return quad_max(top);
+}
+
+/* This warp's subtile: scores, -inf behind the last key. */
+template <int HD>
+static __device__ __forceinline__ float decode_scores(
+	float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at, int key, int pos, int lane)
+{
+	if (key > pos) {
+#pragma unroll
+		for (int i = 0; i < SUBTILE / 8; i++) s[i][0] = s[i][1] = -INFINITY;
+		return -INFINITY;
+	}
+	scores_multiply<HD>(s, q, k_at);
+	return scores_end(s, key, pos, lane);
 }
 
 /* The lane's row of the chunk's sum of probabilities. */
@@ -353,28 +333,39 @@ static __device__ __forceinline__ float chunk_sum(const struct folded &f, const 
 	return l;
 }
 
-template <int HD>
-static __device__ __forceinline__ float *partial_at(const struct paged_args &a, const struct item &it, int chunk, int g)
+static __device__ __forceinline__ float *partial_at(
+	const struct paged_args &a, const struct item &it, int chunk, int g, int width)
 {
-	return a.partial + (((int64_t)it.row * a.b.chunks + chunk) * a.NH + it.kv * a.group + g) * (HD + 2);
+	return a.partial + (((int64_t)it.row * a.b.chunks + chunk) * a.NH + it.kv * a.group + g) * (width + 2);
 }
 
-template <int HD>
+/* The first of the columns that this warp has of a part. */
+template <int HD> static __device__ __forceinline__ int column_of(int part, int warp)
+{
+	return part * decode_shape<HD>::COLS + warp * decode_shape<HD>::SQUARES * 16;
+}
+
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void partial_store(const struct paged_args &a, const struct item &it,
-	const float (*o)[4], const struct folded &f, const float *sums, int warp, int lane)
+	const float (*o)[4], const struct folded &f, const float *sums, int part, int warp, int lane)
 {
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
-	int g = lane >> 2;
-	float *out = partial_at<HD>(a, it, it.chunk, g);
+	int g = lane >> 2, column = column_of<HD>(part, warp), width = width_of<HD, WHOLE>(a.HD);
+	float *out = partial_at(a, it, it.chunk, g, width);
 #pragma unroll
-	for (int i = 0; i < SQUARES * 2; i++)
-		*(float2 *)(out + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
-	if (warp == 0 && (lane & 3) == 0) *(float2 *)(out + HD) = make_float2(f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g));
+	for (int i = 0; i < SQUARES * 2; i++) {
+		if (!WHOLE && column + i * 8 >= width) break;
+		*(float2 *)(out + column + i * 8 + 2 * (lane & 3)) = make_float2(o[i][0], o[i][1]);
+	}
+	if (part == 0 && warp == 0 && (lane & 3) == 0)
+		*(float2 *)(out + width) = make_float2(f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g));
 }
 
-/* A pair's total so far, as the lane holds it. */
+/* A pair's total so far of a part's columns, as the lane holds it. */
 template <int HD> struct pair_total {
-	float o[decode_shape<HD>::SQUARES * 2][2], m, l;
+	float o[decode_shape<HD>::SQUARES * 2][2]; /* weighted values */
+	float m;                                   /* the maximum */
+	float l;                                   /* sum of the weights */
 };
 
 template <int HD>
@@ -392,16 +383,19 @@ static __device__ __forceinline__ void pair_fold(
 	t.m = M;
 }
 
-template <int HD>
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void pair_store(
-	const struct paged_args &a, const struct item &it, const struct pair_total<HD> &t, int warp, int lane)
+	const struct paged_args &a, const struct item &it, const struct pair_total<HD> &t, int part, int warp, int lane)
 {
 	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	int width = width_of<HD, WHOLE>(a.HD), column = column_of<HD>(part, warp);
 	float inverse = __frcp_rn(t.l);
-	bf16 *to = a.att + it.row * a.att_ld + (it.kv * a.group + (lane >> 2)) * HD + warp * SQUARES * 16 + 2 * (lane & 3);
+	bf16 *to = a.att + it.row * a.att_ld + (it.kv * a.group + (lane >> 2)) * width + column + 2 * (lane & 3);
 #pragma unroll
-	for (int i = 0; i < SQUARES * 2; i++)
+	for (int i = 0; i < SQUARES * 2; i++) {
+		if (!WHOLE && column + i * 8 >= width) break;
 		*(uint32_t *)(to + i * 8) = pack_bf16(__fmul_rn(t.o[i][0], inverse), __fmul_rn(t.o[i][1], inverse));
+	}
 }
 
 /* Rows that no sequence has: what the next product multiplies must be finite. */
@@ -414,13 +408,14 @@ static __device__ __forceinline__ void surplus_clear(const struct paged_args &a,
 
 /* A pair that several blocks have parts of: this one has left `held` chunks of it in partial. The last block to do so
  * folds them all, in order. Called by all threads. */
-template <int HD>
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void pair_join(
 	const struct paged_args &a, const struct item &it, int *arrived, int held, int warp, int lane)
 {
-	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	using shape = decode_shape<HD>;
+	constexpr int SQUARES = shape::SQUARES;
 	__shared__ bool is_last;
-	int g = lane >> 2, chunks = it.pos / CHUNK + 1;
+	int g = lane >> 2, chunks = it.pos / CHUNK + 1, width = width_of<HD, WHOLE>(a.HD);
 	/* What this block has left is seen before its chunks count as arrived. */
 	__threadfence();
 	__syncthreads();
@@ -428,23 +423,28 @@ static __device__ __forceinline__ void pair_join(
 	__syncthreads();
 	if (!is_last) return;
 	if (threadIdx.x == 0) *arrived = 0;
-	if (warp * SQUARES >= HD / 16 || g >= a.group) return;
+	if (warp * SQUARES >= shape::COLS / 16 || g >= a.group) return;
 	/* The others' parts, read past L1, which may hold what stood there before. */
 	__threadfence();
-	struct pair_total<HD> total;
+#pragma unroll 1
+	for (int part = 0; part < shape::PARTS; part++) {
+		int column = column_of<HD>(part, warp);
+		struct pair_total<HD> total;
 #pragma unroll 4
-	for (int chunk = 0; chunk < chunks; chunk++) {
-		const float *from = partial_at<HD>(a, it, chunk, g);
-		float2 ml = __ldcg((const float2 *)(from + HD));
-		float o[SQUARES * 2][4];
+		for (int chunk = 0; chunk < chunks; chunk++) {
+			const float *from = partial_at(a, it, chunk, g, width);
+			float2 ml = __ldcg((const float2 *)(from + width));
+			float o[SQUARES * 2][4] = {};
 #pragma unroll
-		for (int i = 0; i < SQUARES * 2; i++) {
-			float2 v = __ldcg((const float2 *)(from + warp * SQUARES * 16 + i * 8 + 2 * (lane & 3)));
-			o[i][0] = v.x, o[i][1] = v.y;
+			for (int i = 0; i < SQUARES * 2; i++) {
+				if (!WHOLE && column + i * 8 >= width) break;
+				float2 v = __ldcg((const float2 *)(from + column + i * 8 + 2 * (lane & 3)));
+				o[i][0] = v.x, o[i][1] = v.y;
+			}
+			pair_fold<HD>(total, o, ml.x, ml.y, chunk == 0, a.scale_log2);
 		}
-		pair_fold<HD>(total, o, ml.x, ml.y, chunk == 0, a.scale_log2);
+		pair_store<HD, WHOLE>(a, it, total, part, warp, lane);
 	}
-	pair_store<HD>(a, it, total, warp, lane);
 }
 
 /* Whether all of the pair lies in the block's share; `at` of which is the unit `it`. */
@@ -455,32 +455,32 @@ static __device__ __forceinline__ bool pair_is_whole(
 }
 
 /* Behind a unit: it may be the block's last one of a pair that others have parts of. */
-template <int HD>
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void pair_end(
 	const struct paged_args &a, const struct share &share, const struct item &it, int at, int warp, int lane)
 {
 	bool is_last = at + 1 == share.count || it.chunk == it.pos / CHUNK;
 	if (!is_last || a.leaves_parts || pair_is_whole(a, share, it, at)) return;
 	int64_t begin = share.first + at - it.chunk, owner = ((begin + 1) * gridDim.x - 1) / share.all;
-	pair_join<HD>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
+	pair_join<HD, WHOLE>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
 }
 
-/* Values of a unit's chunk, a warp a share of the columns: into the pair's total, or out as a partial result. */
-template <int HD>
+/* Values of a part of a unit's chunk, a warp a share of its columns: into the pair's total, or out as a partial. */
+template <int HD, bool WHOLE>
 static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it, bool is_whole,
-	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int warp,
-	int lane)
+	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int part,
+	int warp, int lane)
 {
-	constexpr int SQUARES = decode_shape<HD>::SQUARES;
+	constexpr int SQUARES = decode_shape<HD>::SQUARES, COLS = decode_shape<HD>::COLS;
 	int g = lane >> 2, keys = min(CHUNK, it.pos + 1 - it.chunk * CHUNK);
 	float o[SQUARES * 2][4];
-	if (warp * SQUARES >= HD / 16) return;
-	chunk_values<HD>(o, p, v_at, f, warp * SQUARES, (keys + 15) / 16, lane);
+	if (warp * SQUARES >= COLS / 16) return;
+	chunk_values<COLS>(o, p, v_at, f, warp * SQUARES, (keys + 15) / 16, lane);
 	if (is_whole) {
 		pair_fold<HD>(*total, o, f.m[DECODE_WARPS - 1], chunk_sum(f, sums, g), it.chunk == 0, a.scale_log2);
-		if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD>(a, it, *total, warp, lane);
+		if (g < a.group && it.chunk == it.pos / CHUNK) pair_store<HD, WHOLE>(a, it, *total, part, warp, lane);
 	} else if (g < a.group) {
-		partial_store<HD>(a, it, o, f, sums, warp, lane);
+		partial_store<HD, WHOLE>(a, it, o, f, sums, part, warp, lane);
 	}
 }
 
@@ -518,7 +518,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 	/* Turn t is a unit's keys (even) or values (odd), in stage t % STAGES. */
 	struct pair_total<HD> total;
 	uint32_t q[HD / 16][4];
-	group_load<HD>(q, a, it, lane);
+	group_load<HD, true>(q, a, it, lane);
 	for (int at = 0;; at++) {
 		int turn = 2 * at;
 		uint32_t k_stage = (uint32_t)(turn % STAGES), v_stage = (uint32_t)((turn + 1) % STAGES);
@@ -532,7 +532,7 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		uint32_t k_at = ring + k_stage * shape::CHUNK_BYTES + (uint32_t)(warp * SUBTILE * HD * 2) +
 			lane_columns<HD>(lane);
 		float top = decode_scores<HD>(s, q, k_at, it.chunk * CHUNK + warp * SUBTILE, it.pos, lane);
-		if (more) group_load<HD>(q, a, next, lane); /* on their way until the next turn */
+		if (more) group_load<HD, true>(q, a, next, lane); /* on their way until the next turn */
 		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
 		__syncthreads();
 
@@ -548,9 +548,9 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 		values_clear<HD>(shared + v_stage * shape::CHUNK_BYTES, keys);
 		__syncthreads();
 
-		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
-			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, warp, lane);
-		pair_end<HD>(a, share, it, at, warp, lane);
+		item_values<HD, true>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
+			ring + v_stage * shape::CHUNK_BYTES + lane_rows<HD>(lane), f, sums, 0, warp, lane);
+		pair_end<HD, true>(a, share, it, at, warp, lane);
 		if (!more) break;
 		__syncthreads();
 		if (is_fetcher && has_after)
@@ -561,11 +561,12 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 }
 
 /* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with a unit's keys and
- * then with its values. Other blocks of the multiprocessor multiply meanwhile. */
-template <int HD>
+ * then its values, some columns at a time where a head is wide. Other blocks of the processor multiply meanwhile. */
+template <int HD, bool WHOLE>
 static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(const struct paged_args a)
 {
 	using shape = decode_shape<HD>;
+	constexpr int COLS = shape::COLS, PARTS = shape::PARTS;
 	extern __shared__ __align__(1024) unsigned char shared[];
 	bf16 *p = (bf16 *)(shared + shape::CHUNK_BYTES); /* (GROUP_MAX, P_STRIDE) */
 	float *tops = (float *)((unsigned char *)p + shape::P_BYTES),
@@ -575,195 +576,85 @@ static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(con
 	struct share share = share_find(a);
 	struct item it = share.begin;
 	grid_begin();
-	surplus_clear(a, a.NH * HD);
-	struct pair_total<HD> total;
+	surplus_clear(a, a.NH * width_of<HD, WHOLE>(a.HD));
+	struct pair_total<HD> total[PARTS];
 	for (int at = 0; at < share.count; at++) {
-		int first = it.chunk * CHUNK, end = it.pos + 1;
-		uint32_t q[HD / 16][4];
-		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.kpages, it.table, a.NKV, it.kv, first, end);
-		copies_commit();
-		group_load<HD>(q, a, it, lane);
-		copies_wait();
-		__syncthreads();
+		int first = it.chunk * CHUNK, end = it.pos + 1, key = first + warp * SUBTILE, kv = it.kv / a.shares;
+		uint32_t q[HD / 16][4], k_at = buffer + (uint32_t)(warp * SUBTILE * COLS * 2) + lane_columns<COLS>(lane);
 
 		/* scores of this warp's subtile, and their maxima */
-		float s[SUBTILE / 8][4];
-		uint32_t k_at = buffer + (uint32_t)(warp * SUBTILE * HD * 2) + lane_columns<HD>(lane);
-		float top = decode_scores<HD>(s, q, k_at, first + warp * SUBTILE, it.pos, lane);
-		if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
-		__syncthreads();
+		float s[SUBTILE / 8][4], top = 0;
+		scores_clear(s);
+#pragma unroll
+		for (int part = 0; part < PARTS; part++) {
+			pages_load<CHUNK, HD, WHOLE, COLS, DECODE_THREADS>(
+				buffer, a.kpages, it.table, a, kv, first, end, part * COLS);
+			copies_commit();
+			if (part == 0) group_load<HD, WHOLE>(q, a, it, lane);
+			copies_wait();
+			__syncthreads();
+			if (key <= it.pos) scores_add<COLS>(s, q + part * (COLS / 16), k_at);
+			if (part + 1 == PARTS) {
+				top = scores_end(s, key, it.pos, lane);
+				if ((lane & 3) == 0) tops[warp * GROUP_MAX + g] = top;
+			}
+			__syncthreads();
+		}
 
 		/* everybody has read the keys: the values take their place */
-		pages_load<CHUNK, HD, DECODE_THREADS>(buffer, a.vpages, it.table, a.NKV, it.kv, first, end);
+		pages_load<CHUNK, HD, WHOLE, COLS, DECODE_THREADS>(buffer, a.vpages, it.table, a, kv, first, end);
 		copies_commit();
 		struct folded f = tops_fold(tops, g, a.scale_log2);
 		float mine = warp == 0 ? f.m[0] : warp == 1 ? f.m[1] : warp == 2 ? f.m[2] : f.m[3];
 		float sum = probabilities_store(
 			s, p + g * shape::P_STRIDE + warp * SUBTILE, shift_of(mine, a.scale_log2), a.scale_log2, lane);
 		if ((lane & 3) == 0) sums[warp * GROUP_MAX + g] = sum;
-		copies_wait();
-		__syncthreads();
-
-		item_values<HD>(a, it, pair_is_whole(a, share, it, at), &total, p + g * shape::P_STRIDE,
-			buffer + lane_rows<HD>(lane), f, sums, warp, lane);
-		pair_end<HD>(a, share, it, at, warp, lane);
+#pragma unroll
+		for (int part = 0; part < PARTS; part++) {
+			copies_wait();
+			__syncthreads();
+			item_values<HD, WHOLE>(a, it, pair_is_whole(a, share, it, at), &total[part], p + g * shape::P_STRIDE,
+				buffer + lane_rows<COLS>(lane), f, sums, part, warp, lane);
+			if (part + 1 == PARTS) break;
+			__syncthreads();
+			pages_load<CHUNK, HD, WHOLE, COLS, DECODE_THREADS>(
+				buffer, a.vpages, it.table, a, kv, first, end, (part + 1) * COLS);
+			copies_commit();
+		}
+		pair_end<HD, WHOLE>(a, share, it, at, warp, lane);
 		if (at + 1 < share.count) it = item_next(a, it);
 		__syncthreads();
 	}
 }
 
 static_assert(decode_shape<128>::PLAIN_BYTES + 1024 <= SHARED_LEAST, "every card has this, and 1 KiB for the shares");
+static_assert(decode_shape<256>::PLAIN_BYTES + 1024 <= SHARED_LEAST, "and this");
 
-template <int HD> static void decode_run(struct ops_context *c, const struct paged_args *a)
+/* The ring is for heads whose pages lie as tiles do, and whose group is walked at once. */
+template <int HD, bool WHOLE> static void decode_run(struct ops_context *c, const struct paged_args *a)
 {
-	bool is_plain = !c->card.is_hopper;
+	constexpr bool HAS_RING = WHOLE && HD <= 128;
+	bool is_plain = !HAS_RING || !c->card.is_hopper || a->shares > 1;
 	int bytes = is_plain ? decode_shape<HD>::PLAIN_BYTES : decode_shape<HD>::SHARED_BYTES,
 		each = MIN(8, c->card.shared_all / (bytes + 2048));
-	int64_t most = (int64_t)a->T * a->NKV * a->b.chunks, blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
+	int64_t most = (int64_t)a->T * a->NKV * a->shares * a->b.chunks,
+			blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
 	CHECKF(most <= INT32_MAX / 2, "%d rows of %d chunks of keys", a->T, a->b.chunks);
 	struct launch l = {dim3((unsigned)blocks), dim3(DECODE_THREADS), (size_t)bytes, 0};
-	cuda_launch(c, l, is_plain ? decode_plain_kernel<HD> : decode_kernel<HD>, *a);
+	if constexpr (HAS_RING)
+		if (!is_plain) return cuda_launch(c, l, decode_kernel<HD>, *a);
+	cuda_launch(c, l, decode_plain_kernel<HD, WHOLE>, *a);
 }
 
-/* ---- tiles of queries ---- */
-
-#define TILE_ROWS 128   /* half as many where a card's shared memory does not hold the totals of so many */
-
-template <int HD, int ROWS = TILE_ROWS> struct tile_shape {
-	static constexpr int THREADS = ROWS * 2;
-	static constexpr int STAGE_BYTES = 2 * SUBTILE * HD * 2;
-	static constexpr int SHARED_BYTES = 2 * STAGE_BYTES + ROWS * HD * 4;
-};
-
-struct span {
-	int first;  /* the sequence's first row in the batch */
-	int length; /* its rows; 0: nothing to do */
-	int index;  /* the tile's first row, counted from the sequence's first */
-	int sequence;
-};
-
-/* Tile `index` of all sequences, each cut into runs of `positions` rows. Every warp counts for itself. */
-static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
+/* Into how many shares a group is cut, so that none has more heads than a walk serves. */
+static int shares_of(int group)
 {
-	int lane = (int)(threadIdx.x & 31);
-	for (int base = 0; base < S; base += 32) {
-		int s = base + lane, first = s < S ? start[s] : 0, length = s < S ? start[s + 1] - first : 0;
-		int tiles = (length + positions - 1) / positions, before = tiles;
-		for (int d = 1; d < 32; d *= 2) {
-			int left = __shfl_up_sync(ALL_LANES, before, d);
-			if (lane >= d) before += left;
-		}
-		int all = __shfl_sync(ALL_LANES, before, 31);
-		before -= tiles;
-		unsigned mine = __ballot_sync(ALL_LANES, index >= before && index < before + tiles);
-		if (mine) {
-			int owner = __ffs((int)mine) - 1;
-			return {__shfl_sync(ALL_LANES, first, owner), __shfl_sync(ALL_LANES, length, owner),
-				(index - __shfl_sync(ALL_LANES, before, owner)) * positions, base + owner};
-		}
-		index -= all;
-	}
-	return {0, 0, 0, 0};
+	int shares = 1;
+	while (group % shares || group / shares > GROUP_MAX) shares++;
+	return shares;
 }
 
-/* Grid: (NH / pack, tiles). */
-template <int HD, int ROWS> static __global__ void __launch_bounds__(ROWS * 2, 1) tile_kernel(const struct paged_args a)
-{
-	using shape = tile_shape<HD, ROWS>;
-	constexpr int THREADS = shape::THREADS;
-	extern __shared__ __align__(1024) unsigned char shared[];
-	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
-	grid_begin();
-	struct span span = span_find(a.b.start, a.S, (int)blockIdx.y, positions);
-	if (span.length == 0) return;
-
-	/* which rows this warp has: 16 of one head; and how many subtiles the block's last row sees */
-	int head = (int)blockIdx.x * a.pack + warp * 16 / positions, kv = (int)blockIdx.x * a.pack / a.group;
-	int index = span.index + warp * 16 % positions, before = a.b.pos[span.first], position = before + index;
-	bool exists = index < span.length;
-	int end = before + min(span.index + positions, span.length), subtiles = (end - 1) / SUBTILE + 1;
-	const int32_t *table = a.b.table + (int64_t)span.sequence * a.b.pages;
-	uint32_t base = shared_address(shared), k_lane = lane_columns<HD>(lane), v_lane = lane_rows<HD>(lane);
-	float *total = (float *)(shared + 2 * shape::STAGE_BYTES) + threadIdx.x;
-
-	/* Q's fragments; rows behind the sequence are zeros */
-	uint32_t q[HD / 16][4];
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		int at = index + (lane >> 2) + 8 * r;
-		const bf16 *from = a.q + (int64_t)(span.first + min(at, span.length - 1)) * a.q_ld + head * HD + 2 * (lane & 3);
-#pragma unroll
-		for (int k = 0; k < HD / 16; k++) {
-			q[k][r] = at < span.length ? *(const uint32_t *)(from + k * 16) : 0;
-			q[k][2 + r] = at < span.length ? *(const uint32_t *)(from + k * 16 + 8) : 0;
-		}
-	}
-	pages_load<SUBTILE, HD, THREADS>(base, a.kpages, table, a.NKV, kv, 0, end);
-	pages_load<SUBTILE, HD, THREADS>(base + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, 0, end);
-	copies_commit();
-
-	float o[HD / 8][4] = {};
-	struct softmax all = {{-INFINITY, -INFINITY}, {0, 0}}, chunk = all;
-	for (int j = 0; j < subtiles; j++) {
-		/* subtile j is here, and everybody has left the buffer of j - 1: j + 1 may go there */
-		copies_wait<0>();
-		__syncthreads();
-		uint32_t stage = base + (uint32_t)(j & 1) * shape::STAGE_BYTES,
-				 other = base + (uint32_t)((j + 1) & 1) * shape::STAGE_BYTES;
-		int key = j * SUBTILE, next = key + SUBTILE;
-		if (j + 1 < subtiles) {
-			pages_load<SUBTILE, HD, THREADS>(other, a.kpages, table, a.NKV, kv, next, end);
-			pages_load<SUBTILE, HD, THREADS>(other + shape::STAGE_BYTES / 2, a.vpages, table, a.NKV, kv, next, end);
-			copies_commit();
-		}
-		/* a subtile beyond the warp's last row would change nothing */
-		if (exists && key <= position + 15) {
-			float s[SUBTILE / 8][4];
-			scores_multiply<HD>(s, q, stage + k_lane);
-			scores_mask(s, lane, position, key);
-			softmax_step<HD / 8>(s, o, &chunk, a.scale_log2);
-			values_add<HD>(o, s, stage + shape::STAGE_BYTES / 2 + v_lane);
-		}
-		/* the chunk ends: fold it, and begin anew unless it was the last */
-		if (next % CHUNK != 0 && j + 1 < subtiles) continue;
-		chunk_fold<HD / 8, THREADS>(o, &chunk, total, &all, key < CHUNK, a.scale_log2);
-		if (j + 1 == subtiles) break;
-		chunk.m[0] = chunk.m[1] = -INFINITY;
-		chunk.l[0] = chunk.l[1] = 0;
-#pragma unroll
-		for (int i = 0; i < HD / 8; i++)
-#pragma unroll
-			for (int e = 0; e < 4; e++) total[(i * 4 + e) * THREADS] = o[i][e], o[i][e] = 0;
-	}
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		int at = index + (lane >> 2) + 8 * r;
-		if (at >= span.length) continue;
-		float inverse = __frcp_rn(all.l[r]);
-		bf16 *to = a.att + (int64_t)(span.first + at) * a.att_ld + head * HD + 2 * (lane & 3);
-#pragma unroll
-		for (int i = 0; i < HD / 8; i++)
-			*(uint32_t *)(to + 8 * i) = pack_bf16(__fmul_rn(o[i][2 * r], inverse), __fmul_rn(o[i][2 * r + 1], inverse));
-	}
-}
-
-static_assert(tile_shape<128, TILE_ROWS / 2>::SHARED_BYTES <= SHARED_LEAST, "every card has this");
-
-template <int HD, int ROWS> static void tile_launch(struct ops_context *c, struct paged_args a)
-{
-	using shape = tile_shape<HD, ROWS>;
-	a.pack = MIN(a.pack, ROWS / 16); /* a warp's rows are of one head */
-	int positions = ROWS / a.pack, tiles = a.T / positions + a.S;
-	struct launch l = {dim3((unsigned)(a.NH / a.pack), (unsigned)tiles), dim3(shape::THREADS), shape::SHARED_BYTES, 0};
-	cuda_launch(c, l, tile_kernel<HD, ROWS>, a);
-}
-
-template <int HD> static void tile_run(struct ops_context *c, const struct paged_args *a)
-{
-	bool is_held = tile_shape<HD>::SHARED_BYTES <= c->card.shared_block;
-	if (is_held) tile_launch<HD, TILE_ROWS>(c, *a);
-	else tile_launch<HD, TILE_ROWS / 2>(c, *a);
-}
+/* ---- the operation ---- */
 
 /* Rows that no sequence has. */
 static __global__ void surplus_zero_kernel(bf16 *x, int64_t ld, const int32_t *sequence, int columns)
@@ -774,46 +665,31 @@ static __global__ void surplus_zero_kernel(bf16 *x, int64_t ld, const int32_t *s
 		x[blockIdx.x * ld + i] = __float2bfloat16_rn(0.0f);
 }
 
-/* Heads of a group that share a block: as many of 1, 2, 4, 8 as divide it. */
-static int pack_of(int group)
-{
-	int pack = 1;
-	while (pack < 8 && group % (2 * pack) == 0) pack *= 2;
-	return pack;
-}
-
 static void attend_paged(struct ops_context *c, struct elem *att, const struct elem *q, const struct elem *kpages,
 	const struct elem *vpages, const struct ops_heads *h, const struct ops_batch *b, int T, const struct ops_next *next)
 {
 	struct paged_args a = {};
 	int Q = h->NH * h->HD;
 	CHECKF(!b->is_packed, "attention over pages for a batch that has none");
-	CHECKF(h->HD == 32 || h->HD == 64 || h->HD == 128, "heads of %d; the CUDA backend knows 32, 64 and 128", h->HD);
 	/* Where things lie, and how heads share blocks. */
 	a.q = elems(q), a.q_ld = h->q_norm ? Q : Q + 2 * h->NKV * h->HD; /* without a norm q lies in qkv */
 	a.kpages = elems(kpages), a.vpages = elems(vpages), a.att = elems(att), a.att_ld = Q + c->tail;
-	a.b = b->view, a.S = b->sequences, a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV,
-	a.pack = pack_of(a.group);
+	a.b = b->view, a.S = b->sequences, a.NH = h->NH, a.NKV = h->NKV, a.group = h->NH / h->NKV, a.HD = h->HD;
 	a.T = T, a.scale_log2 = scale_log2_of(h->HD);
 	/* In a decode step each sequence has one row, so the work is cut by chunks of its keys. */
 	if (b->is_decode) {
-		CHECKF(a.group <= GROUP_MAX, "%d query heads share a key head, at most %d", a.group, GROUP_MAX);
+		a.shares = shares_of(a.group), a.group /= a.shares;
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
 		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
-		if (h->HD == 32) decode_run<32>(c, &a);
-		else if (h->HD == 64) decode_run<64>(c, &a);
-		else decode_run<128>(c, &a);
+		HEADS_RUN(h->HD, decode_run, c, &a);
 		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a launch and its wait less. */
 		if (a.leaves_parts) cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
 		else cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}
-	/* Otherwise tiles of rows walk all their keys, and nothing is left to merge. */
-	if (h->HD == 32) tile_run<32>(c, &a);
-	else if (h->HD == 64) tile_run<64>(c, &a);
-	else tile_run<128>(c, &a);
-	/* Surplus rows become zeros: what the next product multiplies must be finite. */
+	/* Otherwise tiles of rows walk all their keys. Surplus rows become zeros, since products read them. */
+	cuda_paged_tiles(c, a);
 	if (T > b->rows)
 		cuda_launch(
 			c, {dim3((unsigned)T), dim3(128), 0, 0}, surplus_zero_kernel, elems(att), a.att_ld, b->view.sequence, Q);

@@ -18,17 +18,36 @@
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
 struct shape { /* what an algorithm is chosen by */
-	int M, N, K;
-	uint8_t a_transposed, b_transposed, is_f32, has_c, has_bias, gap[3]; /* compared as bytes */
+	int M;     /* as in struct product, and so all up to d_step */
+	int N;
+	int K;
+	uint8_t a_transposed;
+	uint8_t b_transposed;
+	uint8_t is_f32;
+	uint8_t has_c;
+	uint8_t has_bias;
+	uint8_t gap[3]; /* zeros: shapes are compared as bytes */
 	int batch;
-	int64_t lda, ldb, ldc, ldd, a_step, b_step, d_step;
-	int alignment_a, alignment_b, alignment_c, alignment_d;
+	int64_t lda;
+	int64_t ldb;
+	int64_t ldc;
+	int64_t ldd;
+	int64_t a_step;
+	int64_t b_step;
+	int64_t d_step;
+	int alignment_a; /* bytes that a's address and its rows' are multiples of */
+	int alignment_b; /* the same of b */
+	int alignment_c; /* the same of c */
+	int alignment_d; /* the same of d */
 };
 struct plan {
 	bool is_set;
 	struct shape shape;
 	cublasLtMatmulDesc_t desc;
-	cublasLtMatrixLayout_t a, b, c, d; /* of the library's view: a is our b */
+	cublasLtMatrixLayout_t a; /* of our b: the library sees columns where we see rows */
+	cublasLtMatrixLayout_t b; /* of our a */
+	cublasLtMatrixLayout_t c;
+	cublasLtMatrixLayout_t d;
 	cublasLtMatmulAlgo_t algo;
 	bool is_plain; /* no algorithm of the library takes these strides */
 };
@@ -361,13 +380,23 @@ static bool invariant_choose(struct ops_context *c, const struct plan *p, const 
 /* ---- the library takes 16-byte rows; what else there is goes through this ---- */
 
 struct plain {
-	const bf16 *a, *b, *bias;
-	const void *c;
-	void *d;
-	int64_t a_row, a_col, b_row, b_col, ldc, ldd; /* of a by (m, k), of b by (k, n) */
-	int M, N, K;
-	float alpha, beta;
-	bool is_f32;
+	const bf16 *a;    /* op(a) is (M, K) */
+	const bf16 *b;    /* op(b) is (K, N) */
+	const bf16 *bias; /* (N) or NULL */
+	const void *c;    /* (M, N; row stride ldc) */
+	void *d;          /* (M, N; row stride ldd) */
+	int64_t a_row;    /* elements of a from m to m + 1 */
+	int64_t a_col;    /* elements of a from k to k + 1 */
+	int64_t b_row;    /* elements of b from k to k + 1 */
+	int64_t b_col;    /* elements of b from n to n + 1 */
+	int64_t ldc;      /* elements from a row of c to the next */
+	int64_t ldd;      /* elements from a row of d to the next */
+	int M;            /* rows of d */
+	int N;            /* columns of d */
+	int K;            /* terms of a sum */
+	float alpha;      /* of the product */
+	float beta;       /* of c, which is not read where it is 0 */
+	bool is_f32;      /* c and d are fp32, else bf16 */
 };
 
 #define PLAIN_TILE 32
@@ -621,7 +650,8 @@ static int product_choices_set(struct ops_context *c, const json_t *all, struct 
 {
 	char library[300], device[300];
 	const struct {
-		const char *key, *is;
+		const char *key; /* in the file */
+		const char *is;  /* what it has to say */
 	} names[] = {{"library", library}, {"device", device}};
 	chooser_names(c, library, device, sizeof library);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {

@@ -10,16 +10,18 @@
 
 struct thin_part {
 	const bf16 *a; /* (r, in), NULL: not adapted */
-	int64_t ld;
+	int64_t ld;    /* elements from a row of a to the next */
 };
 struct thin {
 	struct thin_part part[OPS_PARTS];
-	int r, used; /* rank; columns with an adapter behind them, r * parts: the rest of the tail is zeros */
+	int r;       /* rank */
+	int used;    /* columns with an adapter behind them, r * parts: the rest of the tail is zeros */
 	int columns; /* of the tail; 0: leave it alone */
 	int group;   /* of them, multiplied at once; 0: none has an adapter */
 	float scaling;
-	float p; /* dropout */
-	uint64_t seed, stream;
+	float p;         /* dropout */
+	uint64_t seed;   /* of dropout's draws */
+	uint64_t stream; /* of those of part 0; part i draws from stream + i */
 };
 
 /* ---- sources: where the rows come from ---- */
@@ -32,14 +34,18 @@ struct rows_args {
 	struct sums sums; /* of a norm whose x is still to be added up */
 	const bf16 *w;    /* norm: (width) */
 	float eps;
-	const float *partial; /* merge: (T, chunks, NH, HD + 2): o, m, l */
-	const int32_t *pos, *sequence;
-	int chunks, HD;
-	float scale_log2;    /* merge: log2(e) / sqrt(HD) */
-	int T, width, slice; /* slice: columns of a block */
-	int rows;            /* of a cluster at a time */
-	int held;            /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
-	bool is_early;       /* A is fetched before the rows, while the kernel ahead may still run */
+	const float *partial;    /* merge: (T, chunks, NH, HD + 2): o, m, l */
+	const int32_t *pos;      /* merge: (T) */
+	const int32_t *sequence; /* merge: (T), -1: a surplus row */
+	int chunks;              /* merge: most chunks of keys that a row has */
+	int HD;                  /* merge: columns of a head */
+	float scale_log2;        /* merge: log2(e) / sqrt(HD) */
+	int T;                   /* rows */
+	int width;               /* columns of a row */
+	int slice;               /* columns of a block */
+	int rows;                /* of a cluster at a time */
+	int held;                /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
+	bool is_early;           /* A is fetched before the rows, while the kernel ahead may still run */
 	struct thin thin;
 };
 
@@ -124,7 +130,8 @@ static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, in
 }
 
 struct eight { /* what eight columns are made of */
-	bf16x8 x, up;
+	bf16x8 x;  /* the input's, which is all of it but for a gate's */
+	bf16x8 up; /* a gate's other half */
 };
 
 template <enum source SOURCE>

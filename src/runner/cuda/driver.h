@@ -16,6 +16,7 @@
 typedef int cu_result;
 typedef int cu_device;
 typedef uint64_t cu_address;
+typedef uint64_t cu_allocation; /* memory that is mapped where somebody wants it */
 typedef struct cu_context_opaque *cu_context;
 typedef struct cu_module_opaque *cu_module;
 typedef struct cu_function_opaque *cu_function;
@@ -55,6 +56,10 @@ enum {
 	CU_EVENT_UNTIMED = 2,
 	CU_CACHE_SHARED = 1,
 	CU_WAIT_AT_LEAST = 0,
+	CU_LOCATION_DEVICE = 1,
+	CU_HANDLE_DESCRIPTOR = 1,
+	CU_ACCESS_READ = 1,
+	CU_ACCESS_BOTH = 3,
 };
 enum cu_device_attribute {
 	CU_DEVICE_CLOCK_RATE = 13,
@@ -104,6 +109,12 @@ struct cu_launch_config {
 	struct cu_launch_attribute *attributes;
 	unsigned nattributes;
 };
+/* Who may do what with mapped memory. */
+struct cu_access {
+	int location; /* CU_LOCATION_DEVICE */
+	int device;
+	int flags;
+};
 struct cu_tensor_map {
 	_Alignas(64) uint64_t opaque[16];
 };
@@ -152,6 +163,13 @@ struct cu_tensor_map {
 	X(FuncGetParamInfo, 12040, (cu_function f, size_t i, size_t *offset, size_t *bytes)) \
 	X(StreamWaitValue32, 11070, (cu_stream s, cu_address p, uint32_t value, unsigned flags)) \
 	X(StreamWriteValue32, 11070, (cu_stream s, cu_address p, uint32_t value, unsigned flags)) \
+	X(MemImportFromShareableHandle, 10020, (cu_allocation * h, void *descriptor, int type)) \
+	X(MemAddressReserve, 10020, (cu_address *p, size_t bytes, size_t alignment, cu_address at, uint64_t flags)) \
+	X(MemAddressFree, 10020, (cu_address p, size_t bytes)) \
+	X(MemMap, 10020, (cu_address p, size_t bytes, size_t offset, cu_allocation h, uint64_t flags)) \
+	X(MemUnmap, 10020, (cu_address p, size_t bytes)) \
+	X(MemSetAccess, 10020, (cu_address p, size_t bytes, const struct cu_access *a, size_t count)) \
+	X(MemRelease, 10020, (cu_allocation h)) \
 	X(TensorMapEncodeTiled, 12000, (struct cu_tensor_map *m, int type, uint32_t rank, void *address, \
 		const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides, \
 		int interleave, int swizzle, int l2_promotion, int fill))

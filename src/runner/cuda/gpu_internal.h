@@ -21,7 +21,14 @@ struct cuda_buffer {
 	int64_t bytes;
 	bool is_read_only;
 	const uint8_t *given; /* what it starts with, and a read-only one must still hold at the end; NULL: unwritten */
+	cu_address shared;    /* the same in another process's memory on the GPU, in place of `given`; 0: none */
 	cu_address master;    /* the same on the GPU while the tape is timed; 0: none */
+};
+/* Another process's memory on the GPU, mapped here. */
+struct cuda_mapped {
+	cu_allocation handle;
+	cu_address at; /* 0: nothing is */
+	size_t bytes;
 };
 struct cuda {
 	struct launcher base;
@@ -45,11 +52,14 @@ struct cuda {
 	cu_event *events;                    /* (tape->nevents) */
 	bool has_own;                        /* own module: loaded */
 	bool is_own_missing;                 /* not to be had on this machine */
-	cu_function read;                    /* of the own module (kernels.h), as the next two */
+	cu_function read;                    /* of the own module (kernels.h), as the next three */
 	cu_function move;
 	cu_function spin;
+	cu_function differ;
 	int64_t l2_bytes;
-	cu_address scratch; /* global and profile scratch of the launches, one after another */
+	struct cuda_mapped given;   /* of a trial in shared memory: what buffers start with */
+	struct cuda_mapped outputs; /* of a trial in shared memory: where outputs go */
+	cu_address scratch;         /* global and profile scratch of the launches, one after another */
 	size_t scratch_bytes;
 };
 
@@ -77,6 +87,13 @@ bool cuda_own_load(struct cuda *c);
 /* launcher_cuda.c */
 int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);
 int cuda_row_queue(struct cuda *c, int row, struct runner_fault *fault);
+/* share.c */
+int cuda_share(struct launcher *l, const struct launcher_shared *s, struct runner_fault *fault);
+void cuda_unshare(struct launcher *l);
+int cuda_buffer_set_shared(struct launcher *l, int b, int64_t offset, bool is_read_only, struct runner_fault *fault);
+int cuda_output_share(struct launcher *l, int i, int64_t offset, struct runner_fault *fault);
+/* Whether a buffer that was set from shared memory still holds what it was given. */
+int cuda_shared_check(struct cuda *c, int b, bool *is_same, struct runner_fault *fault);
 /* timing.c */
 int cuda_time(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock, struct runner_result *out,
 	struct runner_fault *fault);

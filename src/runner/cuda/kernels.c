@@ -43,6 +43,18 @@ const char cuda_own_ptx[] =
 	"	sub.u64 %n, %n, 1;\n	setp.ne.u64 %done, %n, 0;\n	@%done bra AGAIN;\n"
 	"	mov.b32 %s, %x;\n	setp.ne.u32 %done, %s, 0x9e3779b9;\n	@%done ret;\n	st.global.u32 [%q], %s;\n	"
 	"ret;\n}\n"
+	/* Whether two pieces of memory differ, in words of 16 bytes: `flag` becomes 1. */
+	".visible .entry hone_differ(.param .u64 one, .param .u64 other, .param .u64 words, .param .u64 flag)\n{\n"
+	"	.reg .b32 %a, %b, %c, %e, %s, %x<4>, %y<4>;\n	.reg .b64 %i, %t, %step, %p, %o, %n, %q;\n	.reg .pred %done;\n"
+	"	ld.param.u64 %p, [one];\n	ld.param.u64 %o, [other];\n	ld.param.u64 %n, [words];\n	ld.param.u64 %q, "
+	"[flag];\n" THREAD_INDEX "	mov.u32 %s, 0;\n"
+	"AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done bra END;\n"
+	"	shl.b64 %t, %i, 4;\n	add.u64 %t, %p, %t;\n	ld.global.v4.u32 {%x0, %x1, %x2, %x3}, [%t];\n"
+	"	shl.b64 %t, %i, 4;\n	add.u64 %t, %o, %t;\n	ld.global.v4.u32 {%y0, %y1, %y2, %y3}, [%t];\n"
+	"	xor.b32 %x0, %x0, %y0;\n	xor.b32 %x1, %x1, %y1;\n	xor.b32 %x2, %x2, %y2;\n	xor.b32 %x3, %x3, %y3;\n"
+	"	or.b32 %s, %s, %x0;\n	or.b32 %s, %s, %x1;\n	or.b32 %s, %s, %x2;\n	or.b32 %s, %s, %x3;\n"
+	"	add.u64 %i, %i, %step;\n	bra AGAIN;\n"
+	"END:\n	setp.eq.u32 %done, %s, 0;\n	@%done ret;\n	mov.u32 %s, 1;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
 	/* One element a step: its index is taken apart from the innermost dimension outwards. */
 	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"

@@ -169,10 +169,12 @@ int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault)
 	cu_result r = CU_OK;
 	if (c->canary_bytes) r = c->cu.MemsetD8Async(buffer->block, LAUNCHER_CANARY, c->canary_bytes, s);
 	if (!r && c->canary_bytes) r = c->cu.MemsetD8Async(cuda_data(c, b) + bytes, LAUNCHER_CANARY, c->canary_bytes, s);
-	if (!r && bytes && data && buffer->master) r = c->cu.MemcpyDtoDAsync(cuda_data(c, b), buffer->master, bytes, s);
+	cu_address from = buffer->master ? buffer->master : buffer->shared;
+	if (!r && bytes && from) r = c->cu.MemcpyDtoDAsync(cuda_data(c, b), from, bytes, s);
 	else if (!r && bytes && data) r = c->cu.MemcpyHtoD(cuda_data(c, b), data, bytes);
 	bool is_poisoned = c->canary_bytes || is_read_with_gaps(c, b);
-	if (!r && bytes && !data && is_poisoned) r = c->cu.MemsetD8Async(cuda_data(c, b), LAUNCHER_UNWRITTEN, bytes, s);
+	if (!r && bytes && !data && !from && is_poisoned)
+		r = c->cu.MemsetD8Async(cuda_data(c, b), LAUNCHER_UNWRITTEN, bytes, s);
 	int rc = cuda_check(c, r, "filling a buffer", -1, fault);
 	/* Before the first row: its stream is another than the one that filled the memory. */
 	if (!rc && b == c->nbuffers - 1) rc = cuda_wait(c, s, 0, -1, fault);
@@ -186,6 +188,7 @@ static int cuda_buffer_set(
 	struct cuda *c = (struct cuda *)l;
 	c->buffers[b].is_read_only = is_read_only;
 	c->buffers[b].given = data;
+	c->buffers[b].shared = 0;
 	return cuda_buffer_fill(c, b, fault);
 }
 
@@ -230,6 +233,7 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 	const struct cuda_buffer *buffer = &c->buffers[b];
 	size_t bytes = (size_t)buffer->bytes;
 	cu_result r = CU_OK;
+	/* Each block begins and ends with a canary, around the bytes that the tape knows. */
 	if (c->canary_bytes) r = c->cu.MemcpyDtoH(room, buffer->block, c->canary_bytes);
 	if (!r && c->canary_bytes) r = c->cu.MemcpyDtoH(room + c->canary_bytes, cuda_data(c, b) + bytes, c->canary_bytes);
 	if (r) return cuda_check(c, r, "reading a canary", -1, fault);
@@ -239,12 +243,19 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 			text, sizeof text, "on the GPU a kernel wrote beside buffer %d of %lld bytes", b, (long long)buffer->bytes);
 		return launcher_fault(fault, "canary", -1, 0, text);
 	}
-	if (!buffer->is_read_only || !buffer->given || !bytes) return 0;
-	uint8_t *now = xmalloc(bytes);
-	r = c->cu.MemcpyDtoH(now, cuda_data(c, b), bytes);
-	bool is_same = !r && !memcmp(now, buffer->given, bytes);
-	free(now);
-	if (r) return cuda_check(c, r, "reading a buffer", -1, fault);
+	/* Memory that may not change is compared with what it was given, where it lies: here, or in another process. */
+	if (!buffer->is_read_only || (!buffer->given && !buffer->shared) || !bytes) return 0;
+	bool is_same = false;
+	if (buffer->shared) {
+		int rc = cuda_shared_check(c, b, &is_same, fault);
+		if (rc) return rc;
+	} else {
+		uint8_t *now = xmalloc(bytes);
+		r = c->cu.MemcpyDtoH(now, cuda_data(c, b), bytes);
+		is_same = !r && !memcmp(now, buffer->given, bytes);
+		free(now);
+		if (r) return cuda_check(c, r, "reading a buffer", -1, fault);
+	}
 	bool is_input = c->tape->buffers[b].kind == TAPE_INPUT;
 	return is_same ? 0
 				   : launcher_fault(fault, is_input ? "input-modified" : "param-modified", -1, 0,
@@ -413,6 +424,10 @@ int launcher_cuda_create(
 		.row_run = cuda_row_run,
 		.finish = cuda_finish,
 		.output_read = cuda_output_read,
+		.share = cuda_share,
+		.unshare = cuda_unshare,
+		.buffer_set_shared = cuda_buffer_set_shared,
+		.output_share = cuda_output_share,
 		.time = cuda_time,
 		.line_of = cuda_line_of,
 		.is_spent = cuda_is_spent,

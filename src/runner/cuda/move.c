@@ -18,6 +18,7 @@ bool cuda_own_load(struct cuda *c)
 	if (!r) r = c->cu.ModuleGetFunction(&c->read, module, "hone_read");
 	if (!r) r = c->cu.ModuleGetFunction(&c->move, module, "hone_move");
 	if (!r) r = c->cu.ModuleGetFunction(&c->spin, module, "hone_spin");
+	if (!r) r = c->cu.ModuleGetFunction(&c->differ, module, "hone_differ");
 	c->has_own = !r;
 	c->is_own_missing = r != 0;
 	return c->has_own;

@@ -72,12 +72,15 @@ static int gather(struct exact *e, const struct vm_instr *in, const struct exact
 	return 0;
 }
 
+/* Elements that only change their places: broadcasts and transposes, whose places follow from
+ * strides, joins and gathers. */
 int exact_permute(struct exact *e, const struct vm_instr *in)
 {
 	const struct vm_value_info *to = info_of(e, vm_dst(&e->c, in, 0));
 	const struct exact_block *a = exact_source(e, in, 0), *b = in->nsrc > 1 ? exact_source(e, in, 1) : NULL;
 	int64_t stride[TTIR_DIMS_MAX], n = to->count;
 	if (in->op == OP_CAT) return exact_stop(e, in, VM_EXACT_OUTSIDE, "tt.cat, whose order is open");
+	/* A block of one element, whatever its shape, is the same in each place. */
 	if (a->n == 1 && in->op != OP_JOIN && in->op != OP_GATHER) return exact_reshape(e, in);
 	struct exact_block *d = exact_block_new(e, in, n);
 	if (!d) return 1;

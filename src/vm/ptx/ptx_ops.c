@@ -86,6 +86,7 @@ static uint64_t integer(const struct ptx_type *t, uint64_t reg)
 	return t->kind == 's' ? (uint64_t)extend(reg, t->bits) : low_bits(reg, t->bits);
 }
 
+/* With .ftz a subnormal fp32 is a zero of its sign, read as well as written. */
 static double flush(const struct ptx_instr *in, const struct ptx_type *t, double x)
 {
 	return (in->modifiers & PTX_FTZ) && t->elem == ELEM_F32 && fabs(x) < 0x1p-126 ? copysign(0, x) : x;

@@ -1,6 +1,6 @@
-"""Races between the lanes of one program, and the ways in which they rightly share memory; assumptions
-that hold and that do not. A bug is marked at the access that comes later when the program runs in
-order."""
+"""Races between the lanes of one program, and the ways in which they rightly share memory;
+assumptions that hold and that do not. A bug is marked at the access that comes later when the
+program runs in order."""
 import triton
 import triton.language as tl
 from planted import case, f32, i32, zeros

@@ -1,5 +1,5 @@
-"""Out of bounds, misaligned, read-only and uninitialised memory; masks that are missing or wrong. The
-fixed kernel follows each bug where one edit mends it."""
+"""Out of bounds, misaligned, read-only and uninitialised memory; masks that are missing or wrong.
+The fixed kernel follows each bug where one edit mends it."""
 import torch
 import triton
 import triton.language as tl

@@ -1,5 +1,5 @@
-"""Races between programs, and the ways in which programs rightly share memory. A bug is marked at the
-access that comes later when programs run in order."""
+"""Races between programs, and the ways in which programs rightly share memory. A bug is marked at
+the access that comes later when programs run in order."""
 import torch
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
-"""Reductions whose function does not commute or associate, so that the value depends on the order in
-which a GPU combines elements; and honest ones, whose results differ by rounding at most. Scans keep
-their order and may have any associative function."""
+"""Reductions whose function does not commute or associate, so that the value depends on the order
+in which a GPU combines elements; and honest ones, whose results differ by rounding at most. Scans
+keep their order and may have any associative function."""
 import torch
 import triton
 import triton.language as tl

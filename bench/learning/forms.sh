@@ -1,0 +1,102 @@
+#!/bin/bash
+# Studies of what an answer looks like, and of who gives it (docs/results.md): all arms of one study begin at the same model, see the same tasks and
+# train for the same time on one thread, which is the same number of tokens.
+#
+# usage: bench/learning/forms.sh DIR STUDY start              pairs and models that the arms share (DIR/STUDY)
+#        bench/learning/forms.sh DIR STUDY ARM SEED SECONDS   trains and evaluates: DIR/STUDY/ARM-SEED
+#        bench/learning/forms.sh DIR STUDY table
+# s3: what does a plan help?             plan none behind shuffled     the demo's start, fitted on its verified pairs with their plans in these forms
+# ir: is IR as learnable as Python?      python ir                     from random weights, on the same tasks' answers in each form
+# s5: does a chain of agents help?       two one single                a frontend that has learnt kernels with a launch an operator, and a mid-end that has
+#                                                                      learnt to fuse them, as two adapters or as one on the demo's start; single: the
+#                                                                      start itself, which writes fused kernels, with twice the answers
+# turns: is a second turn worth more than a second sample?   turns     no training: SECONDS is without meaning
+# Environment: HONE (build/release/hone), LIMIT (tasks of an evaluation, 0: all), SAMPLES (4), PYTHON (build/venv/bin/python), WORKERS (threads of start)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+usage() { sed -n '5,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 3 ] || usage
+hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} limit=${LIMIT:-0} samples=${SAMPLES:-4} workers=${WORKERS:-2}
+dir=$1/$2 study=$2 arm=$3 seed=${4:-1} seconds=${5:-}
+data=recipes/demo front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
+mid=(--prompt_template recipes/prompts/small-pipeline.txt --chat_template plain)
+out=$dir/$arm-$seed
+
+synth() { # OUT OPTIONS...: unless it is there from an earlier start
+	local file=$1; shift
+	[ -e "$file" ] || "$hone" pairs synth --style 0 --num_correct_trials 4 --verify_threads "$workers" --out "$file" "$@"
+}
+start_s3() {
+	for form in plan none behind shuffled; do "$python" bench/learning/plan_forms.py $form $data/pairs.jsonl.gz "$dir/$form.jsonl"; done
+}
+start_ir() { # one tokenizer, made of both forms
+	zcat $data/pairs.jsonl.gz | awk '/"split": ?"train"/ || ++n <= 40' >"$dir/python.jsonl"
+	synth "$dir/ir.jsonl" --form ir "${front[@]}" --tasks "$dir/python.jsonl"
+	"$hone" init --recipe $data/model.yaml --text "$dir/python.jsonl" "$dir/ir.jsonl" --out "$dir/untrained"
+}
+start_s5() { # what the frontend learns: the mid-end's input, as an answer
+	synth "$dir/midend.jsonl" --stage midend "${mid[@]}" --tasks $data/midend.jsonl.gz
+	"$python" - "$dir" <<'PYTHON'
+import json, sys
+with open(f"{sys.argv[1]}/frontend.jsonl", "w") as f:
+    for line in open(f"{sys.argv[1]}/midend.jsonl"):
+        r = json.loads(line)
+        r["prompt"] = r["source"].rstrip() + "\n### kernel\n\n"
+        r["completion"] = f"One kernel for each operator.\n```python\n{r['kernel']}```\n"
+        f.write(json.dumps(r) + "\n")
+PYTHON
+	cat "$dir/frontend.jsonl" "$dir/midend.jsonl" >"$dir/both.jsonl"
+}
+start_turns() { :; }
+
+fit() { # MODEL RECIPE DATA SECONDS FOLDER
+	[ -d "$5/final" ] || "$hone" sft --recipe recipes/study/$2.yaml --seed "$seed" --threads 1 --model "$1" --data "$3" --max_seconds "$4" --output_dir "$5"
+}
+evaluate() { # MODEL OPTIONS...
+	local model=$1; shift
+	[ -e "$out/test.jsonl" ] || "$hone" eval --model "$model" "${front[@]}" --num_correct_trials 4 --threads 1 --verify_threads 1 --limit "$limit" \
+		--seed "$seed" --out "$out/test.jsonl" "$@" | tee "$out/table"
+}
+chain() { # ADAPTER...: the frontend's, and perhaps the mid-end's
+	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-pipeline.txt \
+		--num_samples "$samples" --temperature 1 --adapter "$1" ${2:+--midend_adapter "$2"}
+}
+
+case $study-$arm in
+*-start)
+	mkdir -p "$dir"
+	"start_$study"
+	;;
+*-table) "$python" bench/learning/study_table.py "$dir" test ;;
+s3-plan | s3-none | s3-behind | s3-shuffled)
+	mkdir -p "$out"
+	fit $data/start s2-fit "$dir/$arm.jsonl" "$seconds" "$out/run"
+	evaluate "$out/run/final" --tasks $data/tasks.jsonl.gz --split test --max_completion_length 300
+	;;
+ir-python | ir-ir)
+	mkdir -p "$out"
+	fit "$dir/untrained" start "$dir/$arm.jsonl" "$seconds" "$out/run"
+	evaluate "$out/run/final" --tasks $data/tasks.jsonl.gz --split test --max_completion_length 1000
+	;;
+s5-two)
+	mkdir -p "$out"
+	fit $data/start adapter "$dir/frontend.jsonl" "$(awk "BEGIN {print $seconds / 2}")" "$out/frontend"
+	fit $data/start adapter "$dir/midend.jsonl" "$(awk "BEGIN {print $seconds / 2}")" "$out/midend"
+	chain "$out/frontend/final" "$out/midend/final"
+	;;
+s5-one)
+	mkdir -p "$out"
+	fit $data/start adapter "$dir/both.jsonl" "$seconds" "$out/run"
+	chain "$out/run/final"
+	;;
+s5-single)
+	mkdir -p "$out"
+	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --num_samples $((2 * samples)) --temperature 1
+	;;
+turns-turns)
+	mkdir -p "$out"
+	evaluate $data/start --tasks $data/tasks.jsonl.gz --split test --max_completion_length 300 --num_turns 2 --num_samples "$samples" --temperature 1 \
+		--turn_template recipes/prompts/small-turn.txt --max_feedback_length 150
+	;;
+*) usage ;;
+esac

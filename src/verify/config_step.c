@@ -1,0 +1,81 @@
+/* config_step: trials of what an autotuner may choose.
+ *
+ * The tape that is judged has the first configuration that compiles. A real run times all of them on the first call's
+ * own arguments, some kernels many times over, and takes the quickest. So the candidate is traced with another
+ * configuration, drawn by the verifier's secret, behind launches as a benchmark makes them, and compared as in any
+ * hidden trial: a configuration that computes something else is found, and a kernel that works in place and restores
+ * nothing between its timings. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "tape/tape.h"
+#include "verify/oracle.h"
+#include <stdlib.h>
+
+#define TURNS_MAX 3  /* configurations that are tried */
+#define TRIAL_LAST 2 /* of the first trials the one that is used: values and parameters are hidden */
+
+/* How many configurations the autotuners of this tape's kernels have at most. */
+static int configurations(const struct tape *t)
+{
+	json_int_t most = 1;
+	const json_t *kernels = json_object_get(t->json, "kernels");
+	for (size_t k = 0; k < json_array_size(kernels); k++)
+		most = MAX(most, json_integer_value(json_object_get(json_array_get(kernels, k), "configs")));
+	return (int)most;
+}
+
+static const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d)
+{
+	const struct oracle_trial *found = NULL;
+	for (int i = 0; i < d->ntrials && i <= TRIAL_LAST; i++)
+		if (d->trials[i].variant == 0 && d->trials[i].counts) found = &d->trials[i];
+	return found;
+}
+
+/* The candidate with this turn's configuration. What ends without a wrong value, a configuration that does not compile
+ * among it, says nothing: a real run takes another one. */
+static int turn_judge(struct grading *g, const struct oracle_trial *trial, int turn, struct err *err)
+{
+	struct trace tr = {0};
+	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
+	json_t *job = json_copy((json_t *)(uintptr_t)g->oracle->variants[0].job);
+	json_object_set_new(job, "config", json_integer(turn));
+	*said = *kept;
+	g->v = said;
+	int row, rc = trace_sized_step(g, job, &tr, err);
+	/* With this one torch computes, which no runner can. */
+	if (!rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK)
+		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", 0, "torch computes in this configuration");
+	if (!rc) rc = rebuild_step(g, tr.tape, err);
+	if (!rc) rc = sized_trial(g, &tr, trial, err);
+	g->v = kept;
+	if (rc == GRADE_END && said->class == VERDICT_INVALID) {
+		rc = GRADE_ON;
+	} else if (rc == GRADE_END) {
+		*kept = *said;
+		size_t used = strlen(kept->detail);
+		snprintf(kept->detail + used, sizeof kept->detail - used,
+			" (with another of the autotuner's configurations, or after its benchmark)");
+	}
+	trace_release(&tr);
+	json_decref(job);
+	free(said);
+	if (!rc && !g->has_runner) {
+		rc = runner_pool_take(g->s->runners, &g->runner, err);
+		g->has_runner = !rc;
+	}
+	return rc;
+}
+
+int config_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	int rc = GRADE_ON, count = configurations(stock->tape);
+	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
+	if (count < 2 || !trial) return rc;
+	/* All of a few, and a few of many. */
+	int first = (int)(g->s->cost_seed % (uint64_t)count);
+	for (int turn = 0; turn < MIN(count, TURNS_MAX) && !rc; turn++)
+		rc = turn_judge(g, trial, 1 + (first + turn) % count, err);
+	if (rc) g->v->correct = false;
+	return rc;
+}

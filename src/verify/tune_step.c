@@ -1,0 +1,188 @@
+/* tune_step: the configurations of a candidate's autotuners, each timed on the GPU, where Triton would time them.
+ *
+ * Triton's autotuner runs inside the candidate's process and shows it times. Here the tracer says how many
+ * configurations survived an autotuner's pruning, and launches the one that it is told; the tapes are timed by the
+ * runner, and the candidate is judged from the start with the fastest. All that its host code learns is which
+ * configuration it launches.
+ *
+ * Another card, or a busier one, would choose otherwise, so a configuration that gives other values than it should is
+ * wrong whether or not it was chosen here: each is compared on the trials of the judged sizes. What does not compile,
+ * or does not fit the card, is no choice, as in Triton. An autotuner is chosen for one key at a time, the first
+ * launched first; at other sizes than the judged ones the choice for its first key holds. */
+#include "verify/verify_internal.h"
+#include "base/base.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
+#include "verify/measure.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define SPANS 9              /* of a configuration; their middle decides */
+#define CONFIGS_MAX 32       /* of one autotuner that are tried */
+#define TUNE_MS 20000        /* after which nothing more is tried */
+#define BUDGET_SHARE 3 / 4   /* of the candidate's compilations, so that its choice can still be judged */
+#define LEAST_GAIN 0.99      /* a choice takes less than so much of the time of the one before it */
+
+struct spans {
+	double seconds[SPANS];
+	int n;
+};
+
+static int next(void *ctx, int64_t ns, enum runner_clock *question, struct err *err)
+{
+	struct spans *s = ctx;
+	if (ns > 0 && s->n < SPANS) s->seconds[s->n++] = 1e-9 * (double)ns;
+	*question = s->n < SPANS ? RUNNER_SPAN : RUNNER_END;
+	return 0;
+}
+
+/* The task's own inputs with the seed's parameters. */
+static const struct oracle_trial *first_trial(const struct grading *g)
+{
+	for (int i = 0; i < g->oracle->ntrials; i++)
+		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) return &g->oracle->trials[i];
+	return NULL;
+}
+
+/* The tape's time, NaN where it has none, with its outputs compared. */
+static int tape_time(
+	struct grading *g, const struct trace *tr, const struct oracle_trial *t, double *seconds, struct err *err)
+{
+	struct spans s = {.n = 0};
+	struct runner_asker asker = {next, &s};
+	struct attempt_result r;
+	struct gpu_seen seen;
+	char text[512] = "", trial[400];
+	double worst = NAN;
+	*seconds = NAN;
+	int rc = gpu_start(g, tr, err);
+	if (!rc) rc = gpu_replay(g, &(struct attempt){.trace = tr, .trial = t, .asker = &asker}, &r, err);
+	gpu_watch_end(g->on->watch, 1, &seen);
+	if (rc) return rc;
+	if (gpu_outputs_differ(t, &r, &worst, text, sizeof text)) {
+		attempt_text(g, t, trial, sizeof trial);
+		rc = grade_end(
+			g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(t, "gpu-mismatch"), 0, "%s: %s", trial, text);
+	} else {
+		*seconds = measure_median(s.seconds, s.n).value;
+	}
+	attempt_release(&r);
+	return rc;
+}
+
+/* The other trials of the judged sizes, values alone; what a GPU is excused for holds here too (gpu_cause.c). */
+static int config_compare(struct grading *g, const struct trace *tr, uint64_t until, struct err *err)
+{
+	const struct oracle_trial *first = first_trial(g);
+	int rc = GRADE_ON;
+	for (int i = 0; i < g->oracle->ntrials && rc == GRADE_ON && clock_ns() < until; i++) {
+		const struct oracle_trial *t = &g->oracle->trials[i];
+		if (t->counts && t->variant == 0 && t != first) rc = gpu_guided(g, tr, t, err);
+	}
+	return rc;
+}
+
+/* The choices with one more, for its key and, where it is the kernel's first, for all keys that nothing is said of. */
+static json_t *choices_with(json_t *choices, const char *label, int config)
+{
+	json_t *out = json_deep_copy(choices);
+	char kernel[VERDICT_TUNED_LABEL];
+	snprintf(kernel, sizeof kernel, "%.*s", (int)strcspn(label, "("), label);
+	if (!json_object_get(out, kernel)) json_object_set_new(out, kernel, json_integer(config));
+	json_object_set_new(out, label, json_integer(config));
+	return out;
+}
+
+/* The candidate's tape with these choices, on which autotuner i has this configuration: GRADE_ON and a tape, or
+ * GRADE_END where there is none. */
+static int tape_with(struct grading *g, json_t *choices, int i, int config, struct trace *out, struct err *err)
+{
+	json_t *job = json_pack("{s:O}", "choices", choices);
+	int rc = trace_sized_step(g, job, out, err);
+	json_decref(job);
+	int row;
+	/* With this one torch computes: nothing that a runner can run. */
+	if (!rc && tape_lineage_static(out->tape, &row) != TAPE_LINEAGE_OK) rc = GRADE_END;
+	if (!rc && (i >= out->ntuned || out->tuned[i].chosen != config)) rc = GRADE_END;
+	return rc;
+}
+
+/* What a configuration that ends a verdict is: wrong values and faults stand, named; the rest is no choice. */
+static int config_judge(struct grading *g, const struct tuned *t, int config, const struct verdict *was)
+{
+	static const char VM[] = "right on the vm, but not on the GPU, for "; /* the vm ran another configuration */
+	char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
+	if (g->v->class != VERDICT_WRONG) {
+		*g->v = *was;
+		return GRADE_ON;
+	}
+	bool is_gpus = !strncmp(g->v->detail, VM, sizeof VM - 1);
+	snprintf(detail, sizeof detail, "%s", g->v->detail + (is_gpus ? sizeof VM - 1 : 0));
+	snprintf(reason, sizeof reason, "%s", g->v->reason);
+	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, reason, g->v->line,
+		"in configuration %d of %d of the autotuner of %s, which a GPU may choose: %.700s", config + 1, t->configs,
+		t->label, detail);
+}
+
+/* One autotuner: its configurations one after another, the choices of those before it in force. */
+static int tune(struct grading *g, const struct trace *stock, int i, double base_s, uint64_t until, struct err *err)
+{
+	const struct oracle_trial *trial = first_trial(g);
+	const struct tuned *t = &stock->tuned[i];
+	struct verdict_tuned *said = &g->v->device.tuned[i];
+	struct verdict *was = xmalloc(sizeof *was);
+	int rc = GRADE_ON;
+	*said = (struct verdict_tuned){.configs = t->configs, .chosen = t->chosen, .first_s = base_s, .chosen_s = base_s};
+	snprintf(said->label, sizeof said->label, "%s", t->label);
+	text_make_printable(said->label);
+	for (int c = 0; c < MIN(t->configs, CONFIGS_MAX) && rc == GRADE_ON; c++) {
+		bool is_late = clock_ns() > until || g->compile_ms > g->s->limits.compile_timeout_ms * BUDGET_SHARE;
+		if (c == t->chosen || is_late || !g->has_tracer) continue;
+		struct trace tr = {0};
+		double seconds = NAN;
+		json_t *choices = choices_with(g->choices, t->label, c);
+		/* A tape that is the stock one again says nothing new: another configuration of a kernel with one form. */
+		*was = *g->v;
+		rc = tape_with(g, choices, i, c, &tr, err);
+		bool is_new = !rc && strcmp(tr.tape->hash.text, stock->tape->hash.text);
+		if (is_new) rc = tape_time(g, &tr, trial, &seconds, err);
+		if (is_new && !rc) rc = config_compare(g, &tr, until, err);
+		bool is_choice = !rc;
+		if (rc == GRADE_END) rc = config_judge(g, t, c, was);
+		else if (!rc) *g->v = *was; /* its trials are none of the judged configuration's */
+		if (is_choice && seconds < said->chosen_s * LEAST_GAIN) {
+			said->chosen = c;
+			said->chosen_s = seconds;
+		}
+		json_decref(choices);
+		trace_release(&tr);
+	}
+	/* The next autotuner is timed with this one as it is chosen. */
+	if (!rc && said->chosen != t->chosen) {
+		json_t *choices = choices_with(g->choices, t->label, said->chosen);
+		json_decref(g->choices);
+		g->choices = choices;
+	}
+	free(was);
+	return rc;
+}
+
+int tune_step(struct grading *g, const struct trace *stock, struct err *err)
+{
+	const struct oracle_trial *trial = first_trial(g);
+	struct verdict_device *d = &g->v->device;
+	uint64_t until = clock_ns() + (uint64_t)TUNE_MS * 1000000u;
+	double seconds = NAN;
+	if (!stock->ntuned || !trial) return GRADE_ON;
+	int rc = tape_time(g, stock, trial, &seconds, err);
+	g->choices = json_object();
+	for (int i = 0; i < stock->ntuned && !rc; i++) {
+		rc = tune(g, stock, i, seconds, until, err);
+		if (!rc) seconds = d->tuned[i].chosen_s;
+		d->ntuned = i + 1;
+	}
+	if (!rc && json_object_size(g->choices)) return GRADE_TUNED;
+	json_decref(g->choices);
+	g->choices = NULL;
+	return rc;
+}

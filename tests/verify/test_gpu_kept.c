@@ -1,0 +1,112 @@
+/* timeout: 600. Verdicts of a GPU that are kept, and tapes that a GPU's runner is given one after another: over a GPU
+ * that is none (pretend_gpu.c). */
+#include "base/base.h"
+#include "store/store.h"
+#include "task/task.h"
+#include "verify/verify.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include "pretend_beside.h"
+
+#define COLLECT_MS 120000
+
+static const char TASK[] =
+	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+	"        return x * 1.7 + 0.3\n\n\n"
+	"def get_inputs():\n    return [torch.rand(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
+/* Its host code names sizes, so that it is judged at several, each with a tape of its own. */
+static const char CANDIDATE[] =
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
+	"@triton.jit\ndef %s_kernel(p, y, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
+	"    tl.store(y + i, tl.load(p + i, mask=i < n, other=0.0) * 1.7 + 0.3, mask=i < n)\n\n\n"
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n%s"
+	"        %s_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), B=64)\n        return y\n";
+#define NAMES_SIZES \
+	"        if x.shape[0] > 70 or x.shape[0] > 90 or x.shape[1] > 100 or x.shape[1] > 120:\n            y = y * 1\n"
+
+static struct verifier *verifier_make(const char *device, const char *gpu, struct store *store)
+{
+	struct verify_options o = {.device = device,
+		.gpu = gpu,
+		.threads = 1,
+		.seed = 7,
+		.skip_timing = true,
+		.store = store,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	return v;
+}
+
+static void grade(struct verifier *v, const char *kind, const char *sizes, struct verdict *out)
+{
+	char *source = xasprintf(CANDIDATE, kind, sizes, kind);
+	struct task task = {
+		.name = (char *)(uintptr_t)"kept", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
+	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source)};
+	struct err err = {0};
+	int64_t id;
+	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
+	free(source);
+}
+
+/* A verdict serves another process with the same GPU, right and wrong ones alike, and says that it was kept. It does
+ * not serve for another card, for the same GPU as another card, or for the vm alone. */
+static void test_kept(void **state)
+{
+	static const struct {
+		const char *device, *gpu;
+		bool is_kept;
+	} later[] = {{"cuda", NULL, true}, {"cuda", "a100", false}, {"cpu", NULL, false}};
+	char path[] = "/tmp/hone-gpu-kept-XXXXXX";
+	struct store *store = NULL;
+	struct err err = {0};
+	struct verdict right, wrong, d;
+	assert_true(close(mkstemp(path)) == 0 && unlink(path) == 0);
+	if (store_open(path, &store, &err)) fail_msg("%s", err.text);
+	struct verifier *v = verifier_make("cuda", NULL, store);
+	grade(v, "plain", "", &right);
+	grade(v, "off", "", &wrong);
+	if (right.class != VERDICT_GENUINE || wrong.class != VERDICT_WRONG) fail_msg("%s; %s", right.detail, wrong.detail);
+	assert_false(right.cached || wrong.cached);
+	verifier_free(v);
+
+	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
+		v = verifier_make(later[i].device, later[i].gpu, store);
+		grade(v, "plain", "", &d);
+		if (d.cached != later[i].is_kept || d.class != VERDICT_GENUINE)
+			fail_msg(
+				"%s as %s: kept %d: %s", later[i].device, later[i].gpu ? later[i].gpu : "itself", d.cached, d.detail);
+		grade(v, "off", "", &d);
+		if (d.cached != later[i].is_kept) fail_msg("a wrong one, %zu: kept %d", i, d.cached);
+		verifier_free(v);
+	}
+	store_close(store);
+	unlink(path);
+}
+
+/* Tapes of sizes that a candidate names come and go, so that one lies where another lay that is gone: the runner is
+ * given each of them, and not asked for the values of the one before. */
+static void test_tapes_come_and_go(void **state)
+{
+	struct verifier *v = verifier_make("cuda", NULL, NULL);
+	struct verdict d;
+	grade(v, "plain", NAMES_SIZES, &d);
+	verifier_free(v);
+	if (d.class != VERDICT_GENUINE || d.sized < 3 || d.device.disagreements || d.device.trials < d.trials)
+		fail_msg(
+			"%s: %s; %d sizes, %d of %d trials on the GPU", d.reason, d.detail, d.sized, d.device.trials, d.trials);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_tapes_come_and_go)};
+	move_beside(argv);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("gpu kept", tests, NULL, NULL);
+}

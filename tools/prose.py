@@ -1,0 +1,123 @@
+"""Prose in sources, at most 100 columns: comments that have lines of their own, in C and in Python,
+and Python's docstrings. A paragraph that is wider is filled again, from its first wide line on;
+everything else stays as it is. Lines with columns of their own (two blanks inside), usage lines and
+lists are for a person to break.
+
+usage: build/venv/bin/python tools/prose.py FILE...           writes
+       build/venv/bin/python tools/prose.py --check FILE...   names the lines, changes nothing
+"""
+import ast, io, re, sys, textwrap, tokenize
+
+WIDTH = 100
+IS_TABLE = re.compile(r"\S  +\S")
+IS_LIST = re.compile(r"(usage:|[-*] |--|\d+\. |python|build/|tools/|tests/|bench/)")
+TIMEOUT = re.compile(r"  (timeout: \d+\"\"\")$")   # what tests/run.sh reads keeps a line of its own
+
+
+def kinds_python(source):
+    """Line number -> "doc" or "comment", for those that hold nothing but prose."""
+    lines, kinds = source.split("\n"), {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            kinds.update((i, "doc") for i in range(node.lineno, node.end_lineno + 1))
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and lines[token.start[0] - 1].lstrip().startswith("#"):
+            kinds[token.start[0]] = "comment"
+    return lines, kinds
+
+
+def kinds_c(source):
+    """The same of C: lines of block comments in which no code stands, and none of a macro."""
+    lines, kinds, block = source.split("\n"), {}, []
+    for i, line in enumerate(lines, 1):
+        if block or line.lstrip().startswith("/*"):
+            block.append(i)
+        if block and "*/" in line:
+            if line.rstrip().endswith("*/") and not any(lines[k - 1].endswith("\\") for k in block):
+                kinds.update((k, "c") for k in block)
+            block = []
+    return lines, kinds
+
+
+def shape(line, kind):
+    """(what stands before the text, text)"""
+    m = re.match({"comment": r"\s*# ?", "doc": r"\s*", "c": r"\s*(/\* ?|\* )?"}[kind], line)
+    return m[0], line[m.end():]
+
+
+def follows(before, kind):
+    """What stands before the text of a further line."""
+    return before.replace("/*", " *") if kind == "c" else before
+
+
+def fill(text, before, kind):
+    """The text in lines of at most WIDTH columns, of which a tab counts four."""
+    extra = 3 * before.count("\t")
+    text = text.replace(" */", "\u00a0*/")   # the end of a comment stays beside its last word
+    return [line.replace("\u00a0", " ") for line in textwrap.wrap(
+        text, WIDTH - extra, initial_indent=before, subsequent_indent=follows(before, kind), break_long_words=False,
+        break_on_hyphens=False, expand_tabs=False, replace_whitespace=False)]
+
+
+def is_end(line, kind):
+    return kind == "doc" and line.endswith('"""') or kind == "c" and line.endswith("*/")
+
+
+def paragraph(lines, kinds, first):
+    """(the text from a wide line to the end of its paragraph, lines behind it, the next line)"""
+    kind = kinds[first]
+    before, text = shape(lines[first - 1], kind)
+    behind, i = [], first + 1
+    while i <= len(lines) and kinds.get(i) == kind and not is_end(lines[i - 2], kind):
+        here, more = shape(lines[i - 1], kind)
+        timeout = TIMEOUT.search(more)
+        if timeout and kind == "doc" and here == before:
+            return text + " " + more[:timeout.start()], [before + timeout[1]], i + 1
+        if here != follows(before, kind) or not more or more == '"""' or IS_TABLE.search(more) or IS_LIST.match(more):
+            break
+        text, i = text + " " + more, i + 1
+    return text, behind, i
+
+
+def settled(path, source):
+    """(the source with its prose filled, numbers of lines that a person has to break)"""
+    lines, kinds = kinds_python(source) if path.endswith(".py") else kinds_c(source)
+    out, left, i = [], [], 1
+    while i <= len(lines):
+        line, kind = lines[i - 1], kinds.get(i)
+        if not kind or len(line.expandtabs(4)) <= WIDTH:
+            out.append(line)
+            i += 1
+            continue
+        before, text = shape(line, kind)
+        timeout = TIMEOUT.search(text)
+        if timeout and kind == "doc":
+            out += fill(text[:timeout.start()], before, kind) + [before + timeout[1]]
+            i += 1
+        elif IS_TABLE.search(text) or IS_LIST.match(text) or " " not in text.strip():
+            left.append(i)
+            out.append(line)
+            i += 1
+        else:
+            text, behind, i = paragraph(lines, kinds, i)
+            out += fill(text, before, kind) + behind
+    return "\n".join(out), left
+
+
+def main():
+    is_check = sys.argv[1:2] == ["--check"]
+    for path in sys.argv[1 + is_check:]:
+        source = open(path).read()
+        text, left = settled(path, source)
+        if is_check:
+            lines, kinds = (kinds_python if path.endswith(".py") else kinds_c)(source)
+            left = [i for i in kinds if len(lines[i - 1].expandtabs(4)) > WIDTH]
+        elif text != source:
+            with open(path, "w") as out:
+                out.write(text)
+        for i in sorted(left) if is_check else []:
+            print(f"{path}:{i}")
+
+
+if __name__ == "__main__":
+    main()

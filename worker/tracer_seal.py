@@ -1,0 +1,211 @@
+"""tracer_seal: whether host code has changed the machinery that a real run would use, and a trace
+does not.
+
+A trace ends with a kernel's first IR. What a real run makes of it, and how it launches it, is done
+by functions, tables and classes of Triton's and Python's that run in no trace, so a change there
+would show nowhere. The second trace is given IR that a clean process has made, so there the front
+end counts too. All of these are read once, in the zygote, and compared where a kernel is compiled
+or launched and when a trace ends.
+
+A look takes some microseconds: it is at words of memory, a function's code, defaults and closure
+and the number that CPython changes whenever a dict changes. No reference is counted, so no page is
+copied that a fork shares with the zygote.
+"""
+import gc
+import os
+import signal
+import sys
+import types
+
+import numpy
+import triton
+import triton.backends.nvidia.compiler
+import triton.backends.nvidia.driver
+import triton.runtime.build
+import triton.runtime.cache
+
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, indices, place_of
+
+# What runs behind the first IR, and what a launch goes through.
+LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
+         "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "triton._C", "subprocess", "tempfile")
+# What makes the first IR of a text.
+FRONT = ("triton", "builtins", "ast", "inspect", "re", "textwrap", "functools", "collections", "types", "typing",
+         "dataclasses", "enum", "hashlib", "json", "operator", "contextlib", "abc", "copy", "linecache", "tokenize",
+         "importlib", "string", "math", "itertools", "tracer", "ttir_compile")
+OWN = ("tracer", "ttir_compile")
+# Its effect is on the tape: the tracer's own stands there, and is called by what takes its place.
+SEEN = {("triton", "compile"), ("triton.compiler", "compile"), ("triton.compiler.compiler", "compile")}
+# What a kernel of Triton's library remembers of its own compilations.
+MEMORY_OF_KERNELS = {"hash", "used_global_vals", "device_caches", "_hash_lock", "_spec", "params"}
+# Variables of the environment that choose a compiler, its parts or what it makes; the others are
+# free.
+ENVIRONMENT = ("TRITON_", "PTXAS", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "LD_", "CC", "CPATH", "C_INCLUDE")
+FREE = {"TRITON_CACHE_DIR", "TRITON_PRINT_AUTOTUNING", "TRITON_CACHE_AUTOTUNING", "TRITON_HOME", "TRITON_DEBUG",
+        "TRITON_ALWAYS_COMPILE", "TRITON_BACKENDS_IN_TREE"}
+FREE_KNOBS = {"triton.knobs.autotuning", "triton.knobs.cache"}      # they print, and name folders
+LATER_SEAL = FRONT_SEAL = None
+ENVIRONMENT_THEN = HANDLERS_THEN = None
+LISTENERS = []       # hooks that host code has given to the interpreter
+
+
+def function_places():
+    """Where a function keeps its code, defaults, keywords' defaults, closure and attributes."""
+    cell = object()
+
+    def function(a=(1, 2), *, b=None):
+        return cell
+    function.mark = None
+    parts = (function.__code__, function.__defaults__, function.__kwdefaults__, function.__closure__,
+             function.__dict__)
+    return [place_of(function, part) for part in parts]
+
+
+FUNCTION_PLACES = function_places()
+CELL_PLACE = place_of(types.CellType(MEMORY), MEMORY)
+
+
+def is_of(name, prefixes):
+    return isinstance(name, str) and name.startswith(tuple(prefixes)) and any(
+        name == p or name.startswith(f"{p}.") or p in ("tracer",) for p in prefixes)
+
+
+class Seal:
+    """What the modules under some names were like. `things`: all functions and classes there
+    are."""
+
+    def __init__(self, prefixes, things):
+        self.tables = []         # (name, dict, its values then, whether a new name counts)
+        self.places = []         # (address of a word, whose it is)
+        self.modules = {name: m for name, m in sys.modules.items()
+                        if is_of(name, prefixes) and isinstance(m, types.ModuleType)}
+        own = {id(vars(m)) for m in self.modules.values()}
+        for name, module in self.modules.items():
+            if not name.startswith(OWN):      # what a tracer's module knows of its job changes
+                self.table(name, vars(module))
+                self.instances(name, module)
+        for thing in things:
+            if type(thing) is types.FunctionType:
+                if id(thing.__globals__) in own:
+                    self.function(thing)
+            elif is_of(thing.__dict__.get("__module__"), prefixes):
+                self.table(f"{thing.__module__}.{thing.__qualname__}", gc.get_referents(thing.__dict__)[0])
+        # in the order of memory a look takes half the time
+        self.tables.sort(key=lambda table: id(table[1]))
+        self.places.sort()
+        self.at_versions = indices([id(table[1]) + VERSION_AT for table in self.tables])
+        self.at_words = indices([place for place, _ in self.places])
+        self.versions, self.words = MEMORY[self.at_versions], MEMORY[self.at_words]
+        if not HAS_VERSIONS:
+            self.versions[:] = 0      # no word has this value: each table is looked through
+
+    def function(self, function):
+        name = f"{function.__module__}.{function.__qualname__}"
+        self.places += [(id(function) + place, name) for place in FUNCTION_PLACES]
+        self.places += [(id(cell) + CELL_PLACE, name) for cell in function.__closure__ or ()]
+        # A function without attributes has no dict, until somebody asks.
+        has_attributes = MEMORY[indices([id(function) + FUNCTION_PLACES[-1]])][0]
+        for table in (function.__kwdefaults__, has_attributes and function.__dict__):
+            if table:
+                self.table(name, table)
+
+    def table(self, name, table, is_strict=True):
+        self.tables.append((name, table, dict(table), is_strict))
+
+    def instances(self, name, module):
+        """Objects of Triton's that a module names: what they remember may grow."""
+        for key, value in vars(module).items():
+            if (name.startswith("triton") and f"{name}.{key}" not in FREE_KNOBS
+                    and isinstance(getattr(value, "__dict__", None), dict)
+                    and not isinstance(value, (types.FunctionType, types.ModuleType, type))):
+                self.table(f"{name}.{key}", vars(value), is_strict=False)
+
+    def renew(self, cls):
+        """A class that the tracer itself has changed since."""
+        own = gc.get_referents(cls.__dict__)[0]
+        self.tables = [(name, table, dict(table) if table is own else then, is_strict)
+                       for name, table, then, is_strict in self.tables]
+
+    def broken(self):
+        """What is another than it was, in words, or None."""
+        words, versions = MEMORY[self.at_words], MEMORY[self.at_versions]
+        if not numpy.array_equal(words, self.words):
+            return self.places[int(numpy.nonzero(words != self.words)[0][0])][1]
+        for i in numpy.nonzero(versions != self.versions)[0]:
+            found = changed_name(*self.tables[i])
+            if found:
+                return found
+        if HAS_VERSIONS:
+            self.versions = versions
+        return next((name for name, m in self.modules.items()
+                     if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
+
+
+def changed_name(name, table, then, is_strict):
+    """The first name in a dict that means something else; modules that were imported since are
+    none."""
+    for key, value in table.items():
+        if key not in then and not isinstance(value, types.ModuleType) and not str(key).startswith("__"):
+            if is_strict or key not in MEMORY_OF_KERNELS:
+                return f"{name}.{key}"
+        if key in then and then[key] is not value and (name, key) not in SEEN and key not in MEMORY_OF_KERNELS:
+            return f"{name}.{key}"
+    missing = [key for key in then if key not in table]
+    return f"{name}.{missing[0]}" if missing else None
+
+
+def environment():
+    return {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT) and name not in FREE}
+
+
+def handlers():
+    """What the interpreter calls by itself, at moments that a trace does not choose."""
+    timers = [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
+    return ([signal.getsignal(number) for number in range(1, signal.NSIG)], timers, list(gc.callbacks),
+            sys.gettrace(), sys.getprofile(), list(sys.meta_path), list(sys.path_hooks))
+
+
+def install():
+    """In the zygote, when everything is in its place."""
+    global LATER_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
+    add = sys.addaudithook
+
+    def addaudithook(hook):
+        LISTENERS.append(hook)
+        add(hook)
+    sys.addaudithook = addaudithook
+    things = []
+    for thing in gc.get_objects():      # a comprehension would be a function among them, and gone
+        if issubclass(type(thing), (types.FunctionType, type)):
+            things.append(thing)
+    LATER_SEAL, FRONT_SEAL = Seal(LATER, things), Seal(FRONT, things)
+    ENVIRONMENT_THEN, HANDLERS_THEN = environment(), handlers()
+
+
+def begin(*classes):
+    """In the job's process, before the candidate: hooks that are there by then, and what these
+    classes hold, are the tracer's own."""
+    LISTENERS.clear()
+    for cls in classes:
+        LATER_SEAL.renew(cls)
+
+
+def broken_later():
+    """At a launch: whether what a real run does there is what it was, or in words what is not.
+    Before the seals are made, nothing is broken."""
+    return LATER_SEAL and LATER_SEAL.broken()
+
+
+def broken_front():
+    """Where an IR shall be used again: whether the front end would make the same."""
+    return FRONT_SEAL and FRONT_SEAL.broken()
+
+
+def broken():
+    """Where a kernel is compiled and where a trace ends: also whether something would be called at
+    other moments."""
+    if LATER_SEAL and environment() != ENVIRONMENT_THEN:
+        return "the environment"
+    if LATER_SEAL and (LISTENERS or handlers() != HANDLERS_THEN):
+        return "what the interpreter calls by itself (signals, hooks, tracing)"
+    return broken_later()
