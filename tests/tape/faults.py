@@ -73,7 +73,7 @@ FAULTS = [
     ("equal", "data-dependent", "", forward("return launch(x) if torch.equal(x, x) else x")),
     ("caught, and still a fault", "data-dependent", "value",
      forward("try:\n    x.sum().item()\nexcept BaseException:\n    pass\nreturn launch(x)")),
-    ("grid from a value", "data-dependent", "value", forward("copy_kernel[(x.max(),)](x, x, 4, BLOCK=64)\nreturn x")),
+    ("grid from a value", "data-dependent", "value", forward("copy_kernel[(x.max().long(),)](x, x, 4, BLOCK=64)\nreturn x")),
     ("randn", "random", "randn", forward("return launch(x + torch.randn(x.shape, device=x.device))")),
     ("randn on the CPU", "random", "", forward("return launch(x + torch.randn(4).cuda()[0])")),
     ("rand_like", "random", "rand_like", forward("return launch(torch.rand_like(x))")),
