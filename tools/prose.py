@@ -1,7 +1,7 @@
 """Prose in sources, at most 100 columns: comments that have lines of their own, in C and in Python,
 and Python's docstrings. A paragraph that is wider is filled again, from its first wide line on;
-everything else stays as it is. Lines with columns of their own (two blanks inside), usage lines and
-lists are for a person to break.
+everything else stays as it is. A table of two columns keeps its second one. Lines with more columns
+of their own (two blanks inside), usage lines and lists are for a person to break.
 
 usage: build/venv/bin/python tools/prose.py FILE...           writes
        build/venv/bin/python tools/prose.py --check FILE...   names the lines, changes nothing
@@ -9,7 +9,9 @@ usage: build/venv/bin/python tools/prose.py FILE...           writes
 import ast, io, re, sys, textwrap, tokenize
 
 WIDTH = 100
+SHORT = 24   # a last line of fewer columns of text looks lost
 IS_TABLE = re.compile(r"\S  +\S")
+IS_ROW = re.compile(r"\s*\* {2,}(?=.{1,30}\S  )(- )?\S+( \S+)*  +")
 IS_LIST = re.compile(r"(usage:|[-*] |--|\d+\. |python|build/|tools/|tests/|bench/)")
 TIMEOUT = re.compile(r"  (timeout: \d+\"\"\")$")   # what tests/run.sh reads keeps a line of its own
 
@@ -27,8 +29,10 @@ def kinds_python(source):
 
 
 def kinds_c(source):
-    """The same of C: lines of block comments in which no code stands, and none of a macro."""
-    lines, kinds, block = source.split("\n"), {}, []
+    """The same of C: "c" for lines of block comments in which no code stands, and none of a macro.
+    "beside" for the further lines of a comment that begins behind code: prose too, which a person
+    moves above the code."""
+    lines, kinds, block, beside = source.split("\n"), {}, [], False
     for i, line in enumerate(lines, 1):
         if block or line.lstrip().startswith("/*"):
             block.append(i)
@@ -36,27 +40,49 @@ def kinds_c(source):
             if line.rstrip().endswith("*/") and not any(lines[k - 1].endswith("\\") for k in block):
                 kinds.update((k, "c") for k in block)
             block = []
+        if not block and line.rfind("/*") > line.rfind("*/"):
+            beside = True
+        elif beside:
+            kinds[i], beside = "beside", "*/" not in line
     return lines, kinds
 
 
 def shape(line, kind):
-    """(what stands before the text, text)"""
-    m = re.match({"comment": r"\s*# ?", "doc": r"\s*", "c": r"\s*(/\* ?|\* )?"}[kind], line)
+    """(what stands before the text, text). Of a row in C, a name and behind it a text, the name
+    stands before."""
+    if kind == "c" and (row := IS_ROW.match(line)) and not IS_TABLE.search(line, row.end()):
+        return row[0], line[row.end():]
+    m = re.match({"comment": r"\s*# ?", "doc": r"\s*", "c": r"\s*(/\* *|\*(?!/) *)?", "beside": ""}[kind], line)
     return m[0], line[m.end():]
 
 
 def follows(before, kind):
-    """What stands before the text of a further line."""
-    return before.replace("/*", " *") if kind == "c" else before
+    """What stands before the text of a further line: blanks below the name of a row."""
+    if kind != "c":
+        return before
+    lead = re.match(r"\s*(/?\*)?", before)[0]
+    return lead.replace("/*", " *") + " " * (len(before) - len(lead))
+
+
+def wrap(text, width, before, kind):
+    return textwrap.wrap(text, width, initial_indent=before, subsequent_indent=follows(before, kind),
+                         break_long_words=False, break_on_hyphens=False, expand_tabs=False, replace_whitespace=False)
 
 
 def fill(text, before, kind):
-    """The text in lines of at most WIDTH columns, of which a tab counts four."""
-    extra = 3 * before.count("\t")
+    """The text in lines of at most WIDTH columns, of which a tab counts four. Where the last line
+    would hold a word or two, the lines above it give it some of theirs."""
+    width = WIDTH - 3 * before.count("\t")
     text = text.replace(" */", "\u00a0*/")   # the end of a comment stays beside its last word
-    return [line.replace("\u00a0", " ") for line in textwrap.wrap(
-        text, WIDTH - extra, initial_indent=before, subsequent_indent=follows(before, kind), break_long_words=False,
-        break_on_hyphens=False, expand_tabs=False, replace_whitespace=False)]
+    lines = wrap(text, width, before, kind)
+    for narrower in range(width, width * 2 // 3, -1):
+        closer = wrap(text, narrower, before, kind)
+        if len(closer) > len(lines):
+            break
+        if len(closer[-1]) - len(follows(before, kind)) >= SHORT:
+            lines = closer
+            break
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def is_end(line, kind):
@@ -79,6 +105,11 @@ def paragraph(lines, kinds, first):
     return text, behind, i
 
 
+def stays(text):
+    """Whether a line is for a person to break."""
+    return IS_TABLE.search(text) or IS_LIST.match(text) or " " not in text.strip()
+
+
 def settled(path, source):
     """(the source with its prose filled, numbers of lines that a person has to break)"""
     lines, kinds = kinds_python(source) if path.endswith(".py") else kinds_c(source)
@@ -94,7 +125,7 @@ def settled(path, source):
         if timeout and kind == "doc":
             out += fill(text[:timeout.start()], before, kind) + [before + timeout[1]]
             i += 1
-        elif IS_TABLE.search(text) or IS_LIST.match(text) or " " not in text.strip():
+        elif kind == "beside" or stays(text):
             left.append(i)
             out.append(line)
             i += 1
