@@ -1,6 +1,7 @@
 #!/bin/bash
-# tools/prose.py: wide prose is named and filled again, in C's comments and in Python's comments and
-# docstrings; code, lines with columns of their own and what tests/run.sh reads stay as they are.
+# tools/prose.py: wide prose is named and filled again, in C's comments, in Python's comments and
+# docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh reads stay
+# as they are.
 # tools/format.sh --check names a wide line of prose that is planted in the sources.
 set -uo pipefail
 work=$(mktemp -d)
@@ -48,9 +49,28 @@ check $? "a line with columns of its own is left for a person; a timeout keeps i
 # fifteen sixteen seventeen end" ]
 check $? "a comment of several lines is one paragraph, whose last line is no lost word"
 
+printf '# %s\n%s\ntests\n- a list: %s\n  and on\n- one\n\n| %s | a |\n\n    %s\n```\n%s\n```\n' \
+	"$words" "$words" "$words" "$words" "$words" "$words" >"$work/d.md"
+[ "$(prose --check "$work/d.md")" = "$(printf "$work/d.md:%s\n" 2 4)" ]
+check $? "paragraphs and items of Markdown are named; headings, tables and code are not"
+prose "$work/d.md"
+[ "$(sed -n 2,6p "$work/d.md")" = "${words% fifteen*}
+fifteen sixteen seventeen tests
+- a list: ${words% sixteen*}
+  sixteen seventeen and on
+- one" ]
+check $? "they are filled again"
+long=$(printf 'x%.0s' {1..60}) rest=$(printf 'y%.0s' {1..38})
+echo "$long $rest - and on" >"$work/e.md"
+prose "$work/e.md"
+[ "$(cat "$work/e.md")" = "$long
+$rest - and on" ]
+check $? "no dash inside a sentence begins an item"
+
 # A tree of its own, with one source in each folder that the check reads.
-mkdir -p "$work/tree/build" "$work/tree"/{src,tests,worker,bench}
+mkdir -p "$work/tree/build" "$work/tree"/{src,tests,worker,bench,docs}
 cp -r tools .clang-format "$work/tree" && ln -s "$PWD/build/venv" "$work/tree/build/venv"
+echo "# hone" >"$work/tree/README.md"
 printf '/* short */\nint x;\n' | tee "$work/tree"/{src,tests,worker,bench}/a.c >"$work/tree/src/a.h"
 bash "$work/tree/tools/format.sh" --check >"$work/clean" && grep -q '^5 files are in the form' "$work/clean"
 check $? "tools/format.sh finds nothing in sources of its form"
@@ -59,4 +79,7 @@ printf '/* %s */\nint x;\n' "$words" >"$work/tree/worker/a.c"
 check $? "it names a wide line of prose in C"
 bash "$work/tree/tools/format.sh" && bash "$work/tree/tools/format.sh" --check >"$work/clean"
 check $? "and breaks it where it writes"
+echo "$words" >"$work/tree/docs/page.md"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^docs/page.md:1: prose over 100 columns' "$work/planted"
+check $? "it names a wide line of a page"
 echo "1..$number"
