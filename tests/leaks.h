@@ -1,6 +1,7 @@
-/* What repeated use leaves behind, in the ordinary build: blocks of the heap and open descriptors. (make test-asan
- * finds leaks too, but is not run for every change.) The first uses may fill caches; after them nothing may grow. For
- * one source of a program: it takes malloc's place there. */
+/* What repeated use leaves behind, in the ordinary build: blocks of the heap and open
+ * descriptors. (make test-asan finds leaks too, but is not run for every change.) The first
+ * uses may fill caches; after them nothing may grow. For one source of a program: it takes
+ * malloc's place there. */
 #ifndef HONE_TESTS_LEAKS_H
 #define HONE_TESTS_LEAKS_H
 #include <dirent.h>

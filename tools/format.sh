@@ -1,18 +1,22 @@
 #!/bin/bash
-# The written form of the sources: C by .clang-format with the pinned clang-format, and no line over 120 columns (tabs
-# count 4), macros included, which clang-format leaves alone. Of Python the width alone is looked at: 120 columns of
-# code, 100 of prose (tools/prose.py). Candidates (tests/known_good, tests/exploits and those of tests/gpu) are left as
-# they are: they stand for what strangers write, and verdicts name their lines.
+# The written form of the sources. C has that of .clang-format by the pinned clang-format. No line
+# is over 120 columns (tabs count 4), macros included, which clang-format leaves alone, and no prose
+# over 100 (tools/prose.py), that of Markdown included. Of Python and Markdown the width alone is
+# looked at. Candidates (tests/known_good,
+# tests/exploits and those of tests/gpu) are left as they are: they stand for what strangers write,
+# and verdicts name their lines.
 # usage: tools/format.sh          writes the form of the C sources, and breaks wide prose
-#        tools/format.sh --check  changes nothing, names what differs, ends with 1 when something does
+#        tools/format.sh --check  changes nothing, names what differs, ends
+#                                 with 1 when something does
 set -euo pipefail
 cd "$(dirname "$0")/.."
 clang_format=build/venv/bin/clang-format python=build/venv/bin/python
 mapfile -t files < <(find src tests worker bench \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f | LC_ALL=C sort)
 mapfile -t scripts < <(find tests worker bench tools -name '*.py' -type f \
 	! -path 'tests/known_good/*' ! -path 'tests/exploits/*' ! -path 'tests/gpu/exploits/*' | LC_ALL=C sort)
+mapfile -t pages < <(find ./*.md docs bench tests -name '*.md' -type f | LC_ALL=C sort)
 if [ "${1:-}" != --check ]; then
-	"$python" tools/prose.py "${scripts[@]}"
+	"$python" tools/prose.py "${files[@]}" "${scripts[@]}" "${pages[@]}"
 	"$clang_format" -i "${files[@]}"
 	exit
 fi
@@ -29,6 +33,7 @@ done)
 while read -r place; do
 	echo "$place: prose over 100 columns (make format, or by hand where a line has columns of its own)"
 	breaches=$((breaches + 1))
-done < <("$python" tools/prose.py --check "${scripts[@]}")
+done < <("$python" tools/prose.py --check "${files[@]}" "${scripts[@]}" "${pages[@]}")
 [ $breaches -eq 0 ] || { echo "$breaches breaches of the written form in ${#files[@]} files and ${#scripts[@]} scripts"; exit 1; }
-echo "${#files[@]} files are in the form of .clang-format, ${#scripts[@]} scripts within 120 columns, their prose within 100"
+echo "${#files[@]} files are in the form of .clang-format; with ${#scripts[@]} scripts they are within 120 columns," \
+	"with ${#pages[@]} pages within 100 columns of prose"

@@ -22,10 +22,10 @@ test-tsan: setup ## run the C tests of base and vm with the thread sanitizer (bu
 arrows: ## check the #include lines against src/rooms.mk
 	@tools/arrows.sh
 
-format: ## write the C sources in the form of .clang-format
+format: ## write the C sources in the form of .clang-format, and break wide prose
 	@tools/format.sh
 
-format-check: ## name the C sources that are not, and lines of Python that are too wide
+format-check: ## name the C sources that are not, lines over 120 columns, and prose over 100
 	@tools/format.sh --check
 
 help: ## list the targets

@@ -8,8 +8,8 @@
  * Device 0 is current, and every switch is a switch to it. Part of libhone_sandbox.so, for the
  * workers only; the names are C++'s, mangled.
  *
- * Autograd's graph notes the stream that each operator ran on: the default one. A backward pass over
- * such a graph would need a driver; tracer_tensor.py refuses it before it begins. */
+ * Autograd's graph notes the stream that each operator ran on: the default one. A backward pass
+ * over such a graph would need a driver; tracer_tensor.py refuses it before it begins. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -31,7 +31,8 @@ EXPORT int hone_vm_launch(const struct vm_kernel *k, const struct vm_compiled *c
 #define BUFFERS_MAX (TAPE_BUFFERS_MAX - FIRST_BUFFER)
 #define POOL_PROGRAMS_MIN 2
 #define FINDINGS_MAX 64
-/* PyTorch's allocator for CUDA takes memory from the device in multiples of this and cuts tensors from it. */
+/* PyTorch's allocator for CUDA takes memory from the device in multiples of this and
+ * cuts tensors from it. */
 #define CUDA_GRANULE (2 << 20)
 enum { FLAG_COST = 1, FLAG_CHECK = 2, FLAG_CUDA = 4, FLAG_FMA = 8 };
 
@@ -91,8 +92,8 @@ void hone_vm_kernel_free(struct vm_kernel *k) { vm_kernel_free(k); }
 int hone_vm_kernel_nargs(const struct vm_kernel *k) { return vm_kernel_nargs(k); }
 const char *hone_vm_kernel_arg_type(const struct vm_kernel *k, int i) { return vm_kernel_arg_type(k, i); }
 
-/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's; name NULL: of
- * a well-made launch. form: as cost_operator_s takes it. dot: enum cost_dot. */
+/* Predicted seconds of an operator of PyTorch, as the verifier predicts the reference's; name NULL:
+ * of a well-made launch. form: as cost_operator_s takes it. dot: enum cost_dot. */
 double hone_vm_operator_s(const char *name, const char *form, double bytes, double flops, double special,
 	double dot_flops, double extent, int dot)
 {

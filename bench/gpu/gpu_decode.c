@@ -1,16 +1,19 @@
-/* gpu_decode: how long a decode step takes beside its floor, on the backend that --device of hone names "cuda": random
- * weights of a named shape (Qwen3-8B, SmolLM2-135M, the demo's model) with an adapter of rank 16, the stages in the
- * order of the model's walk, one region a step, the host looking once a step; then with eight steps in a region.
+/* gpu_decode: how long a decode step takes beside its floor, on the backend that --device of hone
+ * names "cuda": random weights of a named shape (Qwen3-8B, SmolLM2-135M, the demo's model) with an
+ * adapter of rank 16, the stages in the order of the model's walk, one region a step, the host
+ * looking once a step; then with eight steps in a region.
  *
- * The floor is what a step has to read (weights, the context's keys and values) over the rate at which this device
- * copies, measured in the same run, bytes read and written counted. Then the stages one by one: a region holds one
- * stage of all layers, each with its own weights, so that no cache helps.
+ * The floor is what a step has to read (weights, the context's keys and values) over the
+ * rate at which this device copies, measured in the same run, bytes read and written
+ * counted. Then the stages one by one: a region holds one stage of all layers, each with its
+ * own weights, so that no cache helps.
  *
- * "prefill" instead of batches: 8,192 prompt tokens over pages, 8 prompts of 1,024 and 4 of 2,048, in one pass without
- * a region; TFLOP/s of the projections' and attention's products.
+ * "prefill" instead of batches: 8,192 prompt tokens over pages, 8 prompts of 1,024 and 4 of 2,048,
+ * in one pass without a region; TFLOP/s of the projections' and attention's products.
  *
  * usage: gpu_decode [8b|smollm2|demo] [BATCH...|prefill]     (8b; 1 64 256, smollm2 256, demo 1024)
- * environment: INVARIANT=1 for the row-independent kernels, HONE_CUDA_LIBS (folder with cuBLASLt) */
+ * environment: INVARIANT=1 for the row-independent kernels, HONE_CUDA_LIBS
+ * (folder with cuBLASLt) */
 #include "stage_world.h"
 
 #define STEPS 20
@@ -128,7 +131,8 @@ static double median(double *times, int n)
 	return times[n / 2];
 }
 
-/* us of a region that holds this stage of every layer (STAGE_COUNT: everything of a step but the layers). */
+/* us of a region that holds this stage of every layer (STAGE_COUNT: everything of a
+ * step but the layers). */
 static double stage_us(struct decoder *d, int stage, int T, int n, int batch)
 {
 	struct ops *o = d->ops;
@@ -151,7 +155,8 @@ static double stage_us(struct decoder *d, int stage, int T, int n, int batch)
 	return best;
 }
 
-/* ms of STEPS regions of `inside` steps each, sorted; the host sends the rows and waits for the tokens each time. */
+/* ms of STEPS regions of `inside` steps each, sorted; the host sends the rows and waits for
+ * the tokens each time. */
 static void steps_time(struct decoder *d, int batch, int inside, double times[STEPS])
 {
 	struct ops *o = d->ops;
@@ -206,7 +211,8 @@ static void prefill(struct decoder *d, int sequences)
 	const struct shape *s = &d->s;
 	int length = PREFILL / sequences, T, n;
 	double times[STEPS / 4], visible = (double)sequences * length * (length + 1) / 2;
-	/* The products of the projections, of the positions that attention sees, and of the heads' last rows. */
+	/* The products of the projections, of the positions that attention sees, and of
+	 * the heads' last rows. */
 	double flop = 2.0 * PREFILL * layer_weights(s) + 4.0 * s->layers * s->NH * s->HD * visible +
 		2.0 * sequences * s->C * s->V;
 	for (int k = -2; k < STEPS / 4; k++) {

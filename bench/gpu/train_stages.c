@@ -1,9 +1,11 @@
-/* train_stages: time of each stage of a LoRA training step on a GPU, at Qwen3-8B's shape with 16 sequences of 1,024
- * packed tokens, and the rate of steps that they add up to. Stages run on random data, one layer's buffers standing for
- * all 36: weights and activations of a layer are larger than the caches.
+/* train_stages: time of each stage of a LoRA training step on a GPU, at Qwen3-8B's shape with
+ * 16 sequences of 1,024 packed tokens, and the rate of steps that they add up to. Stages run
+ * on random data, one layer's buffers standing for all 36: weights and activations of a layer
+ * are larger than the caches.
  *
- * usage: train_stages [REPEATS [NAME]]    NAME: only stages whose names contain it; then no sum is printed
- * HONE_CUDA_LIBS: folder with cuBLASLt */
+ * usage: train_stages [REPEATS [NAME]]
+ * With NAME only the stages whose names contain it run, and no sum is printed. HONE_CUDA_LIBS names
+ * the folder with cuBLASLt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

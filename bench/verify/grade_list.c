@@ -1,14 +1,14 @@
 /* grade_list: grades many candidates, each against a task of its own, with one verifier.
  *
- *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE [WORK_MS [EMIT]]] < list > verdicts
+ *   build/release/bench/verify/grade_list THREADS SEED [COST_SIZE [WORK_MS [EMIT]]] <list >verdicts
  *
  * A line of the list is {"id": text, "task": path, "candidate": path}; a line of what is printed is
  * that object with "verdict", the object that `hone verify --json` prints. Lines come in the order
  * in which verdicts are ready, and each is flushed, so that a run that was interrupted keeps what
- * it has. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the reference,
- * which decide at which sizes values are judged (docs/tasks.md, Sizes). EMIT: a file, as that of
- * `hone verify --emit`; the next genuine candidate's module takes its place, and each verdict's
- * detail says whether one was written. */
+ * it has. COST_SIZE is --cost_size of `hone verify`. WORK_MS: nominal milliseconds of the
+ * reference, which decide at which sizes values are judged (docs/tasks.md, Sizes). EMIT: a file, as
+ * that of `hone verify --emit`; the next genuine candidate's module takes its place, and each
+ * verdict's detail says whether one was written. */
 #include "task/task.h"
 #include "verify/verify.h"
 #include <stdlib.h>

@@ -7,9 +7,10 @@
  * texts drawn for it, and a comment that makes it unlike every other, so that no verdict comes from
  * a cache. One in sixteen is honest and has to be genuine; none of the others may be. It fails,
  * with the number of the candidate, when a verdict is lost or comes twice, when one is `infra`,
- * when descriptors, processes or files of candidates are left behind, or when this process has grown: the memory in use
- * after the first part (4,096 verdicts are kept in memory, so it is longer than that) and at the
- * end may differ by GROWTH_MAX bytes. With a DEVICE (cuda, cuda:N) what the vm passes runs on that GPU too. */
+ * when descriptors, processes or files of candidates are left behind, or when this process has
+ * grown: the memory in use after the first part (4,096 verdicts are kept in memory, so it is longer
+ * than that) and at the end may differ by GROWTH_MAX bytes. With a DEVICE (cuda, cuda:N) what the
+ * vm passes runs on that GPU too. */
 #include "verify/verify.h"
 #include <ctype.h>
 #include <dirent.h>

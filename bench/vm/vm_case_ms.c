@@ -1,7 +1,7 @@
 /* Median milliseconds of one launch of a case (tests/ref/vm_corpus.py's format) on one thread: used
- * by vm_bench.py.
- *     vm_case_ms FOLDER CASE REPEATS [check | race]     with all checks, or as the verifier's replay
- *     does */
+ * by vm_bench.py. "check" runs it with all checks, "race" as the verifier's replay does.
+ *
+ *   vm_case_ms FOLDER CASE REPEATS [check | race] */
 #include "vm_case.h"
 
 int main(int argc, char **argv)

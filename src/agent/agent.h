@@ -2,12 +2,14 @@
  * tells.
  *
  *   frontend   PyTorch module in, plan and correct kernel out
- *   midend     a genuine kernel, its cost per line and what limits it in; a cheaper genuine kernel out
- *   backend    a genuine kernel's declared launch parameters and what was tried in; the next point out
+ *   midend     a genuine kernel, its cost per line and what limits it in; a
+ *              cheaper genuine kernel out
+ *   backend    a genuine kernel's declared launch parameters and what was
+ *              tried in; the next point out
  *
- * The mid-end is shown the kernel and not the module that it implements: what could be solved from the
- * module alone would be a frontend's answer with more to read. An answer may be followed by further turns: the verdict
- * is told, and the policy answers again.
+ * The mid-end is shown the kernel and not the module that it implements: what could be solved from
+ * the module alone would be a frontend's answer with more to read. An answer may be followed by
+ * further turns: the verdict is told, and the policy answers again.
  *
  * Prompts are plain template files (recipes/prompts/): text with {{name}} holes; an unknown hole is
  * an error. Rewards are rows of one table (docs/rewards.md). Of the verifier this room sees struct
@@ -44,24 +46,24 @@ struct prompt_input {
 	const char *feedback; /* of a further turn: what the verdict on the last answer says; else NULL */
 };
 /* Holes: {{task}} the task's source without trailing blanks and without the line of judged sizes,
- * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{limit}} one line: which of the
- * GPU's resources the kernel waits for, {{reference}} what the module computes, on one line,
- * {{variants}} other kernels of the task with their costs, {{precision}} one sentence,
- * {{card}}, {{space}} and {{tried}} of the backend, {{feedback}} of a further turn (feedback_render). A hole that is
- * not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
+ * {{kernel}} source, {{cost}} table of costs (see prompt_cost_table), {{limit}} one line: which of
+ * the GPU's resources the kernel waits for, {{reference}} what the module computes, on one line,
+ * {{variants}} other kernels of the task with their costs, {{precision}} one sentence, {{card}},
+ * {{space}} and {{tried}} of the backend, {{feedback}} of a further turn (feedback_render). A hole
+ * that is not known, or has nothing to stand for, is ERR_FORMAT or ERR_USAGE. */
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
- * its stage is about ({{task}}; for the midend {{kernel}}; for AGENT_TURN {{feedback}}) would train on prompts that
- * cannot be answered: refused. */
+ * its stage is about ({{task}}; for the midend {{kernel}}; for AGENT_TURN {{feedback}}) would train
+ * on prompts that cannot be answered: refused. */
 #define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
- * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed the
- * kernel, what it measured, and its counters where it was profiled. */
+ * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed
+ * the kernel, what it measured, and its counters where it was profiled. */
 void prompt_cost_table(const struct verdict *profile, struct str *out);
-/* Appends what the kernel waits for by a GPU's counters (--profile), as text for {{limit}}; false where no launch has
- * them, and nothing is appended. */
+/* Appends what the kernel waits for by a GPU's counters (--profile), as text for {{limit}}; false
+ * where no launch has them, and nothing is appended. */
 bool prompt_measured_limit(const struct verdict *v, struct str *out);
 /* Appends a line of bytes and occupancy by counters, or nothing. */
 void prompt_measured_counters(const struct verdict *v, struct str *out);
@@ -103,12 +105,12 @@ struct reward_rule {
 int reward_rule_set(
 	struct reward_rule *rule, const char *name, double alpha, double beta, double clip, struct err *err);
 const struct reward_rule *reward_rule_find(const char *name); /* NULL when unknown */
-/* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02; of a measured one, where its interval holds 1),
- * clipped, 0 unless genuine. */
+/* The speedup a rule sees: 1 inside the noise band (|s - 1| <= 0.02; of a measured one, where its
+ * interval holds 1), clipped, 0 unless genuine. */
 double reward_speedup(const struct reward_rule *rule, const struct reward_input *in);
-/* What a mid-end's kernel did to the one that it was given, by what the vm counted of both: launches
- * were fused, fewer bytes are moved (fewer passes over the data), the same work is cut into other
- * blocks, something else makes the difference, or none is there. */
+/* What a mid-end's kernel did to the one that it was given, by what the vm counted of both:
+ * launches were fused, fewer bytes are moved (fewer passes over the data), the same work is cut
+ * into other blocks, something else makes the difference, or none is there. */
 #define MIDEND_CHANGE_TABLE(X) \
 	X(CHANGE_FUSED, "fused") X(CHANGE_PASSES, "fewer_passes") X(CHANGE_BLOCKS, "reblocked") X(CHANGE_OTHER, "other") \
 	X(CHANGE_NONE, "none")
@@ -124,13 +126,14 @@ bool reward_compute(const struct reward_rule *rule, const struct reward_input *i
 
 /* ---- the backend: launch parameters over a declared space (tune.c) ---- */
 
-/* A kernel's text declares what may vary, a comment line for each parameter, and gives each its value
- * in one line of the module:
+/* A kernel's text declares what may vary, a comment line for each parameter, and gives each its
+ * value in one line of the module:
  *
  *	# tune: BLOCK = 64 | 128 | 256
  *	BLOCK = 128
  *
- * A point is one value for each; its number counts through the values, the first parameter fastest. */
+ * A point is one value for each; its number counts through the values, the
+ * first parameter fastest. */
 #define TUNE_KNOBS_MAX 8
 #define TUNE_VALUES_MAX 32
 #define TUNE_POINTS_MAX 1000000
@@ -148,14 +151,14 @@ struct tune_space {
 	int64_t points;
 	int64_t given; /* number of the text's own point */
 };
-/* Reads and checks a declaration: known form, whole numbers above 0, each once, one assignment of one
- * of them at the beginning of a line. Errors name the line and what was expected. */
+/* Reads and checks a declaration: known form, whole numbers above 0, each once, one assignment of
+ * one of them at the beginning of a line. Errors name the line and what was expected. */
 int tune_space_parse(const char *source, struct tune_space *out, struct err *err);
 /* Appends the text with a point's values in place of its own. */
 void tune_render(const char *source, const struct tune_space *s, int64_t point, struct str *out);
 /* Appends "BLOCK=128 WARPS=4". */
 void tune_point_put(const struct tune_space *s, int64_t point, struct str *out);
-/* The point that an answer names last, as NAME=VALUE words (a value may stand behind spaces); what it
- * does not name stays as given. -1 when it names none, or a value that is not in the space. */
+/* The point that an answer names last, as NAME=VALUE words (a value may stand behind spaces); what
+ * it does not name stays as given. -1 when it names none, or a value that is not in the space. */
 int64_t tune_point_parse(const struct tune_space *s, const char *answer);
 #endif

@@ -100,8 +100,8 @@ static int hole_variants(const struct prompt_input *in, struct str *out, struct 
 	return 0;
 }
 
-/* A composed task's structure says it; of any other the expression that Model's forward returns, which is the last
- * return before the helpers of the file. */
+/* A composed task's structure says it; of any other the expression that Model's forward returns,
+ * which is the last return before the helpers of the file. */
 static int hole_reference(const struct prompt_input *in, struct str *out, struct err *err)
 {
 	const char *colon = in->task->structure ? strchr(in->task->structure, ':') : NULL;
@@ -238,7 +238,8 @@ void prompt_cost_table(const struct verdict *v, struct str *out)
 			(long long)v->lines[i].bytes, (long long)v->lines[i].sectors, (long long)v->lines[i].flops);
 	str_printf(out, "total: %d launches, %lld programs, %lld bytes, %lld sectors, %.2f us\n", v->launches,
 		(long long)v->programs, (long long)v->bytes, (long long)v->sectors, v->cost_s * 1e6);
-	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a record without a device. */
+	/* A verdict that no GPU gave has no times: NaN, or 0 where it was read from a
+	 * record without a device. */
 	if (v->device.time_s > 0) str_printf(out, "measured on %s: %.2f us\n", v->device.name, v->device.time_s * 1e6);
 	prompt_measured_counters(v, out);
 }

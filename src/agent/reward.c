@@ -84,9 +84,9 @@ int reward_rule_set(struct reward_rule *rule, const char *name, double alpha, do
 	return 0;
 }
 
-/* By times on a GPU. Against the kernel that was given: both by the same reference, because they were timed in
- * different sessions, and the reference beside each of them. 1 where the interval holds it: a difference that was not
- * seen earns nothing. */
+/* By times on a GPU. Against the kernel that was given: both by the same reference, because they
+ * were timed in different sessions, and the reference beside each of them. 1 where the interval
+ * holds it: a difference that was not seen earns nothing. */
 static double measured_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
 {
 	const struct verdict_reference *r = &v->device.references[REFERENCE_EAGER];
@@ -120,8 +120,8 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 
-/* Against the kernel that was given, and what that is worth against the reference: two times nothing is little, a step
- * from half of the reference's time to a quarter is much. */
+/* Against the kernel that was given, and what that is worth against the reference: two times
+ * nothing is little, a step from half of the reference's time to a quarter is much. */
 static double reward_gain(const struct reward_rule *rule, const struct reward_input *in)
 {
 	const struct reward_input now = {.verdict = in->verdict}, before = {.verdict = in->baseline};

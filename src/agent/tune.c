@@ -1,6 +1,6 @@
-/* The backend's space: what a kernel's text says may vary, and nothing else. The text is a model's, so
- * every line of the declaration is checked; whether a point is right and what it costs is for the
- * verifier to say. */
+/* The backend's space: what a kernel's text says may vary, and nothing else. The text is a
+ * model's, so every line of the declaration is checked; whether a point is right and what it costs
+ * is for the verifier to say. */
 #include "agent/agent.h"
 #include "base/base.h"
 
@@ -146,7 +146,8 @@ void tune_point_put(const struct tune_space *s, int64_t point, struct str *out)
 			out, "%s%s=%lld", i ? " " : "", s->knobs[i].name, (long long)s->knobs[i].values[index_at(s, point, i)]);
 }
 
-/* The value that an answer gives a parameter last: its index, -1 none, -2 one that is not declared. */
+/* The value that an answer gives a parameter last: its index, -1 none, -2 one
+ * that is not declared. */
 static int named_value(const struct tune_knob *k, const char *answer)
 {
 	size_t n = strlen(k->name);

@@ -314,7 +314,8 @@ struct option_def {
 /* Sets fields from a recipe (--recipe FILE, whose keys are option names) and then from argv;
  * --name=value and --name value both work, a bool takes no value or true/false, --no-name clears
  * it. Positional arguments are left in argv[1..*npos]. --help prints and returns 1. ERR_USAGE names
- * the option, what was expected, and the nearest known name. Strings live as long as the process. */
+ * the option, what was expected, and the nearest known name. Strings live
+ * as long as the process. */
 int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
 	int argc, char **argv, int *npos, struct err *err);
 /* Lays a recipe over settings, as --recipe does. option: where its name stood, for errors. */

@@ -294,7 +294,8 @@ int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx
  * fresh name. */
 static int flatten(int top, const char *name, uint64_t *serial)
 {
-	/* Without this the owner cannot list it, or move it out of its parent; where it fails, what follows may not. */
+	/* Without this the owner cannot list it, or move it out of its parent; where it fails,
+	 * what follows may not. */
 	(void)!fchmodat(top, name, 0700, 0);
 	int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) return -1;

@@ -274,8 +274,8 @@ static int work(const struct runner_options *o)
 }
 
 #define TOOL_WORDS_MAX 64
-/* Becomes the tool, which starts this program again, to be watched: without a sandbox of its own, inside the tool's
- * namespaces. */
+/* Becomes the tool, which starts this program again, to be watched: without a sandbox of its own,
+ * inside the tool's namespaces. */
 static int tool_become(const struct runner_options *o, const char *memory, const char *place)
 {
 	char text[512] = "", self[4096] = "", *words[TOOL_WORDS_MAX + 6];

@@ -1,5 +1,5 @@
-/* bench: what the subjects of `hone bench` share. cpu and text have a peer in Python, which is run in
- * turns with hone and prints one JSON object; rl has hone's own long way beside it. */
+/* bench: what the subjects of `hone bench` share. cpu and text have a peer in Python, which is run
+ * in turns with hone and prints one JSON object; rl has hone's own long way beside it. */
 #ifndef HONE_CLI_BENCH_H
 #define HONE_CLI_BENCH_H
 #include "base/base.h"

@@ -1,18 +1,19 @@
-/* hone bench gpu: what the engine makes of a GPU. Models of random weights and true shapes, an adapter
- * of rank 16 always on, through the same calls that generation and training make; each figure beside
- * the ceiling that this device shows in the same run, and beside the bar that the project holds it to.
+/* hone bench gpu: what the engine makes of a GPU. Models of random weights and true shapes, an
+ * adapter of rank 16 always on, through the same calls that generation and training make; each
+ * figure beside the ceiling that this device shows in the same run, and beside the bar that
+ * the project holds it to.
  *
- *   ceilings   bytes a second of a copy, read and written; arithmetic a second of one large product,
- *              sustained (its rate falls when the card is warm)
+ *   ceilings   bytes a second of a copy, read and written; arithmetic a second of one large
+ *              product, sustained (its rate falls when the card is warm)
  *   decode     a step of so many sequences with so much context: its floor is what it has to read,
  *              weights and keys and values, over the copy's rate
  *   prefill    a forward pass over packed prompts, beside the product's rate
- *   train      a step of GRPO over packed sequences: forward, head, backward, AdamW; with a reference
- *              the base's forward pass and log-probabilities before it
+ *   train      a step of GRPO over packed sequences: forward, head, backward, AdamW; with a
+ *              reference the base's forward pass and log-probabilities before it
  *   rollout    8 prompts x 8 answers of --answer tokens by the engine, and one update on them
  *   invariant  decode with batch_invariant, beside the decode above
- *   load       weights of these shapes in a safetensors file, bf16: opened until the device has them; the
- *              second time, when the system has the file in memory
+ *   load       weights of these shapes in a safetensors file, bf16: opened until the device has
+ *              them; the second time, when the system has the file in memory
  *   ranks      the rollout of one process beside that of several, each with its own GPU and as many
  *              answers, whose gradients are summed: what is lost to waiting and to the sum
  *

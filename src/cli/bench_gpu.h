@@ -1,5 +1,5 @@
-/* bench gpu, within: the command, its shapes, bars and what is printed are bench_gpu.c; the parts that
- * measure are bench_gpu_parts.c. */
+/* bench gpu, within: the command, its shapes, bars and what is printed are bench_gpu.c; the parts
+ * that measure are bench_gpu_parts.c. */
 #ifndef HONE_CLI_BENCH_GPU_H
 #define HONE_CLI_BENCH_GPU_H
 #include "base/base.h"
@@ -96,11 +96,13 @@ struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *
 void gpu_tell(struct gpu_bench *b);
 /* Measures the parts that are wanted, tells of each, and leaves their figures in b. */
 int gpu_parts_run(struct gpu_bench *b, struct err *err);
-/* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once, each with a GPU of its own.
+/* The part ranks (bench_gpu_ranks.c): the rollout of one process, then of several at once,
+ * each with a GPU of its own.
  */
 int gpu_ranks_run(struct gpu_bench *b, struct err *err);
-/* The part load (bench_gpu_load.c). Before the model goes: a folder with weights as it has, in path, or none and a skip
- * where there is no room. After it: the folder is opened, twice, and removed. */
+/* The part load (bench_gpu_load.c). Before the model goes: a folder with weights as it
+ * has, in path, or none and a skip where there is no room. After it: the folder is
+ * opened, twice, and removed. */
 int gpu_load_prepare(struct gpu_bench *b, char *path, size_t room, struct err *err);
 int gpu_load_run(struct gpu_bench *b, const char *path, struct err *err);
 void gpu_skip(struct gpu_bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

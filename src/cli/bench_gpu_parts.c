@@ -148,8 +148,8 @@ static double decode_floor(const struct gpu_bench *b, int batch)
 	return ((double)(model_config_params(c) - embeddings) + keys) * b->ops->elem_bytes / b->copy;
 }
 
-/* Steps of sequences that all have this context, as many in one go as the engine makes; their newest tokens' places are
- * written again and again. */
+/* Steps of sequences that all have this context, as many in one go as the engine makes; their
+ * newest tokens' places are written again and again. */
 static double decode_seconds(struct gpu_bench *b, int batch, double *low, double *high)
 {
 	int context = context_of(b), repeats = (int)b->o->repeats, k = engine_fused_steps(b->ops, &b->c, batch, context);
@@ -235,7 +235,8 @@ struct packed_tokens {
 	struct batch batch;
 };
 
-/* Sequences of SEQUENCE tokens, the last one with the rest; three of four tokens are completions. */
+/* Sequences of SEQUENCE tokens, the last one with the rest; three of four
+ * tokens are completions. */
 static struct packed_tokens packed_make(const struct gpu_bench *b, int T)
 {
 	int length = MIN(SEQUENCE, T);
@@ -264,7 +265,8 @@ static void packed_release(struct packed_tokens *p)
 	free(p->rows);
 }
 
-/* FLOP of a forward pass's blocks: products with the weights, and attention's two over the keys that each row sees. */
+/* FLOP of a forward pass's blocks: products with the weights, and attention's two over the
+ * keys that each row sees. */
 static double forward_flops(const struct gpu_bench *b, const struct packed_tokens *p)
 {
 	const struct model_config *c = &b->c;
@@ -370,7 +372,8 @@ static void bench_train(struct gpu_bench *b, struct trainer *r, bool has_referen
 		double s = train_step(b, r, has_reference);
 		if (k >= 0) seconds[k] = s;
 	}
-	/* Of the arithmetic: a forward pass each, two products in backward where the weights are frozen one, and the head.
+	/* Of the arithmetic: a forward pass each, two products in backward where the weights are
+	 * frozen one, and the head.
 	 */
 	double head = 2.0 * r->t.n * (double)b->c.hidden_size * b->c.vocab_size, passes = has_reference ? 3 : 2,
 		   flops = passes * (forward_flops(b, &r->t) + head), middle = median(seconds, n);
@@ -406,7 +409,8 @@ static int rollout_generate(struct gpu_bench *b, struct engine *e, int answer, s
 	return rc;
 }
 
-/* Packed passes over so many tokens, the sum over ranks, one step of the optimiser, and a look at what it wrote. */
+/* Packed passes over so many tokens, the sum over ranks, one step of the optimiser, and a
+ * look at what it wrote. */
 static int rollout_update(struct gpu_bench *b, struct trainer *r, int tokens, struct err *err)
 {
 	for (int done = 0; done < tokens; done += r->t.T) {
@@ -420,8 +424,8 @@ static int rollout_update(struct gpu_bench *b, struct trainer *r, int tokens, st
 	return 0;
 }
 
-/* 8 prompts x 8 answers, then as many training steps' passes as their tokens fill, and the optimiser's; of several
- * ranks each, and the slowest counts. */
+/* 8 prompts x 8 answers, then as many training steps' passes as their tokens fill, and the
+ * optimiser's; of several ranks each, and the slowest counts. */
 static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err)
 {
 	int answer = (int)b->o->answer, total = PROMPTS * ANSWERS * (PROMPT + answer);

@@ -1,6 +1,6 @@
-/* The part ranks of `hone bench gpu`: a step of one process, then of several at once, each with a GPU of its
- * own and as many answers as the one had. The processes are this program again, with the variables that
- * torchrun would set; the share is the one's seconds over the several's. */
+/* The part ranks of `hone bench gpu`: a step of one process, then of several at once, each with a
+ * GPU of its own and as many answers as the one had. The processes are this program again, with the
+ * variables that torchrun would set; the share is the one's seconds over the several's. */
 #include "base/base.h"
 #include "cli/bench_gpu.h"
 #include "ops/ops.h"
@@ -17,7 +17,8 @@
 
 /* ---- where and whether ---- */
 
-/* A port of this machine that nobody listens at now, with a free number below it for MASTER_PORT, which no one opens.
+/* A port of this machine that nobody listens at now, with a free number below it for
+ * MASTER_PORT, which no one opens.
  */
 static int free_port(void)
 {

@@ -1,12 +1,13 @@
-/* hone bench rl: where a step of reinforcement learning spends its time, and what it saves to run equal
- * prefixes once. Takes what `hone rl` takes; --max_steps is the number of steps measured. The learning
- * rate is 0, so every run samples the same answers from the same weights, and the long way (a row for
- * every answer, every answer trained whole) stands beside the new one in the same minutes.
+/* hone bench rl: where a step of reinforcement learning spends its time, and what it saves to
+ * run equal prefixes once. Takes what `hone rl` takes; --max_steps is the number of steps
+ * measured. The learning rate is 0, so every run samples the same answers from the same weights,
+ * and the long way (a row for every answer, every answer trained whole) stands beside the new
+ * one in the same minutes.
  *
  * Each way first runs with a store of its own, so that verdicts are really made: a whole step. Then
- * --rounds times in turn with that store, which knows all verdicts: generation and update alone, the
- * best of the rounds. That both ways have drawn the same tokens is checked by what they publish of
- * them. */
+ * it runs, in turn with the other, --rounds times with that store, which knows all verdicts: the
+ * best of the rounds is the time of generation and update alone. That both ways have drawn the same
+ * tokens is checked by what they publish of them. */
 #include "cli/bench.h"
 #include "base/base.h"
 #include "ops/ops.h"
@@ -110,8 +111,8 @@ static bool is_same(const struct split *a, const struct split *b)
 	return a->tokens == b->tokens && a->logprob == b->logprob;
 }
 
-/* A row's bits are its own where elements are floats. On a GPU they depend on the rows beside it, and
- * answers without a verdict are in no sum. */
+/* A row's bits are its own where elements are floats. On a GPU they depend on the rows beside it,
+ * and answers without a verdict are in no sum. */
 static int check_same(const struct bench_rl_options *o, const struct split *a, const struct split *b, struct err *err)
 {
 	struct ops ops;
@@ -162,7 +163,8 @@ static void print(const struct split *whole, const struct split *known)
 			printf(" %10.1f", whole[w].made > 0 ? 1e3 * whole[w].verdict_step[i] / whole[w].made : 0);
 		putchar('\n');
 	}
-	/* The rates, and how many times faster the new way is. What verdicts cost is in the last alone. */
+	/* The rates, and how many times faster the new way is. What verdicts cost
+	 * is in the last alone. */
 	printf("%-34s %10.0f %10.0f   %5.2fx\n", "tokens generated a second", known[0].tokens / known[0].generate,
 		known[1].tokens / known[1].generate, known[0].generate / known[1].generate);
 	printf("%-34s %10.1f %10.1f   %5.2fx\n", "answers a second, without verdicts",

@@ -1,7 +1,7 @@
 /* hone bench text: how fast the tokenizer encodes on one core, beside Hugging Face's on the same
- * documents and tokenizers, in the same minutes. bench/peers/text_peer.py makes both and does the other
- * side. Rounds alternate; each figure is the best of its passes. The ids of both sides are compared
- * before anything is printed: a speed of something else means nothing. */
+ * documents and tokenizers, in the same minutes. bench/peers/text_peer.py makes both and does the
+ * other side. Rounds alternate; each figure is the best of its passes. The ids of both sides are
+ * compared before anything is printed: a speed of something else means nothing. */
 #include "cli/bench.h"
 #include "base/base.h"
 #include "text/text.h"

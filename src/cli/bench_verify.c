@@ -1,13 +1,15 @@
-/* hone bench verify: how fast this machine grades. Each figure stands beside the bar that it is held to, an H200
- * with 16 cores meant:
+/* hone bench verify: how fast this machine grades. Each figure stands beside the bar that it is
+ * held to, an H200 with 16 cores meant:
  *
- *   correctness   a small task with a kernel that nobody compiled before: the median of one after another, and how
- *                 many a second with all cores at work
+ *   correctness   a small task with a kernel that nobody compiled before: the median of one after
+ *                 another, and how many a second with all cores at work
  *   timing        the same with its time on the GPU and the reference's, whose own is known by then
- *   large task    an element-wise task of 6 GiB, its reference known; judged at the sizes that the record names
+ *   large task    an element-wise task of 6 GiB, its reference known; judged at the
+ *                 sizes that the record names
  *   cache hits    verdicts that were given before
  *
- * Candidates differ in a constant inside the kernel, so that no verdict and no compilation comes from a cache. */
+ * Candidates differ in a constant inside the kernel, so that no verdict and no
+ * compilation comes from a cache. */
 #include "cli/bench.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -79,7 +81,8 @@ struct bench {
 	int untimed;     /* of the last series: verdicts without a time of the reference */
 };
 
-/* Grades `count` candidates, at most `at_once` of them waiting for a verdict; seconds, or an error. */
+/* Grades `count` candidates, at most `at_once` of them waiting for a verdict;
+ * seconds, or an error. */
 static int grade_series(struct bench *b, struct verifier *v, const struct task *task, int count, int at_once,
 	double *seconds, struct err *err)
 {
@@ -190,7 +193,8 @@ static struct verify_options options_of(const struct bench_verify_options *o, in
 		.comparison = "cached"};
 }
 
-/* What needs no time of a GPU's: the first verdict, others one after another and side by side, known ones, large ones.
+/* What needs no time of a GPU's: the first verdict, others one after another and side by
+ * side, known ones, large ones.
  */
 static int measure_plain(struct bench *b, int threads, double *value, char *large_sizes, size_t len, struct err *err)
 {
@@ -207,8 +211,8 @@ static int measure_plain(struct bench *b, int threads, double *value, char *larg
 	int rc = verifier_create(&o, &v, err);
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
 	if (!rc) value[COLD] = (double)(clock_ns() - start) * 1e-9;
-	/* Each thread has one that pays for its runner, whose context takes its time; then nobody starts anything, and each
-	 * candidate is a kernel that has to be compiled. */
+	/* Each thread has one that pays for its runner, whose context takes its time; then nobody
+	 * starts anything, and each candidate is a kernel that has to be compiled. */
 	if (!rc) rc = grade_series(b, v, &small, threads, threads, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
 	if (!rc) value[LATENCY] = measure_median(b->latency, b->nlatency).value;
@@ -226,9 +230,9 @@ static int measure_plain(struct bench *b, int threads, double *value, char *larg
 	return rc;
 }
 
-/* With times: the first candidate's session times the reference, which is kept for the others; then each thread has one
- * that pays for its runner. A verifier of its own, when the other is gone: two start their processes side by side
- * otherwise, and each waits for the other's contexts. */
+/* With times: the first candidate's session times the reference, which is kept for the others; then
+ * each thread has one that pays for its runner. A verifier of its own, when the other is gone: two
+ * start their processes side by side otherwise, and each waits for the other's contexts. */
 static int measure_timed(struct bench *b, int threads, double *value, struct err *err)
 {
 	struct task small = {.name = (char *)(uintptr_t)"small",

@@ -150,7 +150,8 @@ static int prompts_load(struct distill *d, struct err *err)
 	const struct distill_cmd *o = d->o;
 	struct policy_options text = o->sft.policy;
 	struct policy policy;
-	/* Prompts are rendered for the model that is to be trained, hence its tokenizer and chat form. */
+	/* Prompts are rendered for the model that is to be trained, hence its
+	 * tokenizer and chat form. */
 	text.text_only = true;
 	int rc = policy_open(&text, &policy, err);
 	if (rc) return rc;

@@ -127,7 +127,8 @@ static char *packages_of(const char *python)
 	return xasprintf("%.*slib", (int)len, python);
 }
 
-/* The first folder on the way to `path` that others than its owner may not pass; NULL: none. heap. */
+/* The first folder on the way to `path` that others than its owner may not
+ * pass; NULL: none. heap. */
 static char *closed_folder(const char *path)
 {
 	for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
@@ -247,7 +248,8 @@ static void add_peaks(struct report *r, const struct cuda *c, int device, const 
 			p.copy_bytes * 1e-9, p.fp32_flops * 1e-12, p.tf32_flops * 1e-12, p.bf16_flops * 1e-12);
 }
 
-/* The driver's own number, as "580.65.06", which its packages are known by; "" where its library does not tell. */
+/* The driver's own number, as "580.65.06", which its packages are known by; "" where its
+ * library does not tell. */
 static void driver_number(char *out, size_t len)
 {
 	union {

@@ -381,7 +381,8 @@ static int eval_results(struct eval *e, json_t *summary, struct err *err)
 	json_t *results = json_object(), *analysis = NULL;
 	int rc = dir_make(e->o->results, err);
 	e->times.own = json_object();
-	/* KernelBench's files are in the order of problem ids, whatever order the tasks were given in. */
+	/* KernelBench's files are in the order of problem ids, whatever order
+	 * the tasks were given in. */
 	for (size_t i = 0; i < n; i++) order[i] = &e->prompts.rows[i];
 	qsort(order, n, sizeof *order, by_problem);
 	for (size_t i = 0; i < n; i++) {

@@ -173,7 +173,8 @@ static int rows_make(struct pairs *p, struct err *err)
 	return rc;
 }
 
-/* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. wants_ir: of what is genuine the answer in IR too. */
+/* Ids: 2 i for the answer of row i, 2 i + 1 for its slow kernel. wants_ir: of what is genuine
+ * the answer in IR too. */
 static int rows_grade(struct pairs *p, bool wants_ir, struct err *err)
 {
 	int rc = 0;
@@ -241,8 +242,9 @@ static bool is_admitted(struct pairs *p, const struct pair *row)
 	return false;
 }
 
-/* Each admitted row's kernels become answers in IR, and these are judged again: what the compiler made of a right
- * module is an answer only where it is right by itself. Rows that have none are left out and counted. */
+/* Each admitted row's kernels become answers in IR, and these are judged again: what the compiler
+ * made of a right module is an answer only where it is right by itself. Rows that have none are
+ * left out and counted. */
 static int rows_to_ir(struct pairs *p, struct err *err)
 {
 	size_t kept = 0;

@@ -1,5 +1,6 @@
 /* hone redteam: kernels that are wrong by construction against a verifier: ours, or any command.
- * What it accepts is printed by name at once, and by family at the end. Exit status 1 when something was accepted. */
+ * What it accepts is printed by name at once, and by family at the end. Exit status 1 when
+ * something was accepted. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "task/task.h"

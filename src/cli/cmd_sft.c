@@ -1,8 +1,8 @@
 /* hone sft: supervised fine-tuning on pairs (their format: train.h's sft_data_load).
  *
  * The run folder holds checkpoint-N/ (to continue), best/ (lowest held-out loss, when asked for),
- * metrics.jsonl, hone.db and final/. Started by torchrun or srun several processes share each step's
- * micro-batches; rank 0 alone has the folder. */
+ * metrics.jsonl, hone.db and final/. Started by torchrun or srun several processes share each
+ * step's micro-batches; rank 0 alone has the folder. */
 #include "cli/sft.h"
 #include "cli/cli.h"
 #include "base/base.h"
@@ -214,8 +214,8 @@ static void memory_plan(const struct run *r, bool recompute, struct memory_plan 
 	plan_device(out, r->policy.ops, c, &d);
 }
 
-/* Prints what is trained on and the memory that it takes (to NULL: nothing); norms and gates are computed again in
- * backward where it would not fit otherwise. */
+/* Prints what is trained on and the memory that it takes (to NULL: nothing); norms and gates are
+ * computed again in backward where it would not fit otherwise. */
 static int plan(struct run *r, FILE *to, struct err *err)
 {
 	const struct sft_cmd *o = r->o;
@@ -285,8 +285,8 @@ static int train(struct run *r, struct err *err)
 	return rc;
 }
 
-/* Settings that the checkpoint's weights do not show: they fit under other adapters, and on other devices, whose bits
- * are others. Which GPU it is does not matter here: algorithms.json tells. */
+/* Settings that the checkpoint's weights do not show: they fit under other adapters, and on other
+ * devices, whose bits are others. Which GPU it is does not matter here: algorithms.json tells. */
 static json_t *fixed_settings(const struct policy_options *o)
 {
 	return json_pack("{s:b, s:I, s:f, s:f, s:s?, s:s}", "use_peft", o->use_peft, "lora_r", (json_int_t)o->lora_r,

@@ -331,7 +331,8 @@ struct audit {
 	struct progress progress;
 };
 
-/* One row of the table: the task, at which sizes it is judged, what came of it, the time it took. */
+/* One row of the table: the task, at which sizes it is judged, what came of
+ * it, the time it took. */
 static void audit_row(const struct task *t, const json_t *record, double seconds)
 {
 	const char *text = "", *code = "", *null_kernel = "", *sizes = "";

@@ -1,8 +1,9 @@
 /* hone tune: the backend. A genuine kernel whose text declares a space of launch parameters
- * (agent.h), a card, a number of verdicts; out comes the fastest genuine point that was found, by the
- * cost model of that card. Points are drawn by chance without repetition (--search plain), or named by
- * a policy that is told what was tried (--search policy); both begin at the kernel's own point and have
- * as many verdicts. What a search found is kept in the store, for the same kernel, card and settings. */
+ * (agent.h), a card, a number of verdicts; out comes the fastest genuine point that was found,
+ * by the cost model of that card. Points are drawn by chance without repetition (--search
+ * plain), or named by a policy that is told what was tried (--search policy); both begin at the
+ * kernel's own point and have as many verdicts. What a search found is kept in the store, for
+ * the same kernel, card and settings. */
 #include "cli/cli.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -158,7 +159,8 @@ static void card_put(const struct vm_gpu *g, struct str *out)
 		g->dram_bytes_s * 1e-12, (long long)(g->l2_bytes >> 20));
 }
 
-/* One question at a time: each answer is judged before the next is asked for. *text is NULL where there is none. */
+/* One question at a time: each answer is judged before the next is asked for. *text is
+ * NULL where there is none. */
 static int outside_ask(struct tune *t, int64_t number, const struct chat_message *m, char **text, struct err *err)
 {
 	struct outside_answer a = {0};
@@ -176,7 +178,8 @@ static int outside_ask(struct tune *t, int64_t number, const struct chat_message
 	return rc;
 }
 
-/* The model's answer. Each question is longer than the one before, so each has an engine of its size. */
+/* The model's answer. Each question is longer than the one before, so each has
+ * an engine of its size. */
 static int model_ask(struct tune *t, int64_t number, const struct chat_message *m, char **text, struct err *err)
 {
 	struct policy *p = &t->policy;
@@ -193,7 +196,8 @@ static int model_ask(struct tune *t, int64_t number, const struct chat_message *
 			"it "
 			"or --verdicts",
 			prompt.count, (long long)t->o->max_completion_length, p->config.max_position_embeddings);
-	/* One sequence. Each question has a seed of its own, so that equal questions may get other answers. */
+	/* One sequence. Each question has a seed of its own, so that equal questions
+	 * may get other answers. */
 	struct engine_options eo = {.max_sequences = 1, .max_context = (int)wanted};
 	if (!rc) rc = engine_create(p->model, &eo, &engine, err);
 	struct request r = {.prompt = prompt.data,
@@ -227,7 +231,8 @@ static int policy_ask(struct tune *t, int64_t number, int64_t *point, struct err
 {
 	struct str prompt = {0}, space = {0}, card = {0};
 	char *text = NULL;
-	/* What the policy is shown: the kernel with its cost, the card's facts, the space, and what was tried. */
+	/* What the policy is shown: the kernel with its cost, the card's facts, the
+	 * space, and what was tried. */
 	space_put(t, &space);
 	card_put(t->gpu, &card);
 	struct prompt_input in = {.task = &t->tasks.tasks[0],

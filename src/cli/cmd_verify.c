@@ -172,7 +172,8 @@ static void print_times(const struct verdict_device *d)
 		   "warm %.2f us; %.1f MiB\n",
 		d->time_s * 1e6, d->time_low_s * 1e6, d->time_high_s * 1e6, d->timed, d->empty_s * 1e6, d->wall_s * 1e6,
 		d->paper_s * 1e6, (double)d->memory_bytes / (1 << 20));
-	/* What bounds and what may have disturbed the time, then the references in the order of their kinds. */
+	/* What bounds and what may have disturbed the time, then the references in the
+	 * order of their kinds. */
 	if (isfinite(d->floor_s))
 		printf("  the floor by this GPU's measured peaks (%s): %.2f us, %.0f %% of the time\n", d->floor_by,
 			d->floor_s * 1e6, 100 * d->floor_s / d->time_s);
@@ -209,7 +210,8 @@ static void print_sanitizer(const struct verdict_device *d)
 	printf("%s%s\n", d->sanitizer[0] ? ": " : "", d->sanitizer);
 }
 
-/* The counters of each launch; then what the vm counted, line by line, which the counters are to be read beside. */
+/* The counters of each launch; then what the vm counted, line by line, which the counters
+ * are to be read beside. */
 static void print_profile(const struct verdict *v, const struct str *source)
 {
 	const struct verdict_device *d = &v->device;

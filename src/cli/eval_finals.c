@@ -1,6 +1,6 @@
-/* eval_finals: the best kernel of each task once more, as carefully as this machine can: what is published of an
- * evaluation on a GPU comes from here. compute-sanitizer watches it, and its time stands beside the reference's, the
- * two taken turn by turn (struct verify_request, is_final). */
+/* eval_finals: the best kernel of each task once more, as carefully as this machine can: what is
+ * published of an evaluation on a GPU comes from here. compute-sanitizer watches it, and its time
+ * stands beside the reference's, the two taken turn by turn (struct verify_request, is_final). */
 #include "cli/eval_options.h"
 #include "base/base.h"
 #include "rl/rl.h"
@@ -78,7 +78,8 @@ int eval_finals(const struct eval_options *o, struct verifier *v, const struct p
 	struct finals f = {.lost = json_object()};
 	int n = (int)prompts->count, K = (int)o->num_samples, submitted = 0, rc = 0;
 	const struct rollout **best = xcalloc((size_t)n + 1, sizeof *best);
-	/* All are handed over at once: windows in which something is timed take turns by the GPU's lock. */
+	/* All are handed over at once: windows in which something is timed take
+	 * turns by the GPU's lock. */
 	for (int i = 0; i < n && !rc; i++) {
 		best[i] = best_of(rollouts + (int64_t)i * K, K);
 		if (!best[i]) continue;

@@ -68,9 +68,10 @@ struct eval_chain {
  * mid-end's answers go to rows (JSONL) too. New reference in *out. */
 int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err);
 void eval_pipeline_print(const json_t *pipeline);
-/* The best genuine kernel of each task (the fastest on the GPU, where both were timed; else the one of least predicted
- * time) once more, as a final best: under compute-sanitizer, timed turn by turn with the reference in three forms. What
- * the finding is stands beside the answers' own verdicts, in rows (JSONL, stage "final") and in *out (new reference).
+/* The best genuine kernel of each task (the fastest on the GPU, where both were timed; else the one
+ * of least predicted time) once more, as a final best: under compute-sanitizer, timed turn by turn
+ * with the reference in three forms. What the finding is stands beside the answers' own verdicts,
+ * in rows (JSONL, stage "final") and in *out (new reference).
  */
 int eval_finals(const struct eval_options *o, struct verifier *v, const struct prompt_set *prompts,
 	const struct rollout *rollouts, struct str *rows, json_t **out, struct err *err);

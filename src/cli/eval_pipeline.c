@@ -1,7 +1,7 @@
 /* eval --pipeline: the cheapest genuine kernel that the frontend wrote for a task is given to the
- * mid-end, and the cheapest of all counts. Beside it, for each task, two chains of the frontend alone:
- * one with as many answers, one with as many tokens. They begin with the frontend's own answers, which
- * all three share. */
+ * mid-end, and the cheapest of all counts. Beside it, for each task, two chains of the frontend
+ * alone: one with as many answers, one with as many tokens. They begin with the frontend's own
+ * answers, which all three share. */
 #include "cli/eval_options.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -94,7 +94,8 @@ static int midend_ask(struct pipeline *p, struct err *err)
 	return rc;
 }
 
-/* What the pipeline used for each task, and the two chains of the frontend alone that use as much. */
+/* What the pipeline used for each task, and the two chains of the frontend
+ * alone that use as much. */
 static int single_ask(struct pipeline *p, struct err *err)
 {
 	struct eval_chain *c = p->c;
@@ -118,8 +119,9 @@ static int single_ask(struct pipeline *p, struct err *err)
 	return chains_draw(c->author, c->verifier, c->prompts, &ro, answers, 2 * p->n, err);
 }
 
-/* What the mid-end did: of its answers how many are genuine, faster, slower; by which change the best
- * ones are faster, and how much over the kernels that were given (kept where nothing was faster). */
+/* What the mid-end did: of its answers how many are genuine, faster, slower; by which
+ * change the best ones are faster, and how much over the kernels that were given (kept
+ * where nothing was faster). */
 static json_t *midend_json(const struct pipeline *p)
 {
 	int count = (int)p->mids.count, genuine = 0, judged = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};

@@ -191,10 +191,11 @@ enum cost_dot { COST_DOT_FP32, COST_DOT_TF32, COST_DOT_HALF, COST_DOT_COUNT };
 enum cost_dot cost_dot_of(enum dtype task, bool tf32);
 
 double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
-/* Predicted seconds of PyTorch's own operator, which is rarely that good: from the times of such operators, one by one,
- * on an H200 (bench/cost/cost_operators.py). name: without namespace and overload ("native_layer_norm"); form: which of
- * its kernels it takes, as worker/oracle_cost.py says ("last", "other", "all", "training", "broadcast", ""). What was
- * not timed costs what an element-wise operator does. */
+/* Predicted seconds of PyTorch's own operator, which is rarely that good: from the times of such
+ * operators, one by one, on an H200 (bench/cost/cost_operators.py). name: without namespace and
+ * overload ("native_layer_norm"); form: which of its kernels it takes, as worker/oracle_cost.py
+ * says ("last", "other", "all", "training", "broadcast", ""). What was not timed costs what an
+ * element-wise operator does. */
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 

@@ -1,7 +1,8 @@
-/* How the fp32 pipes get the operands of a tl.dot (Triton 3.6, read in the PTX of sm_90): both lie in shared memory,
- * unswizzled, in the order in which they were loaded, and each thread reads the rows and columns of the elements that
- * it computes, all of their depth, up to 16 bytes at a time. Sixteen bytes a lane are read by eight lanes at a time.
- * Where neighbours in memory lie along the depth, lanes of different rows meet in the same banks. */
+/* How the fp32 pipes get the operands of a tl.dot (Triton 3.6, read in the PTX of sm_90): both lie
+ * in shared memory, unswizzled, in the order in which they were loaded, and each thread reads the
+ * rows and columns of the elements that it computes, all of their depth, up to 16 bytes at a time.
+ * Sixteen bytes a lane are read by eight lanes at a time. Where neighbours in memory lie along the
+ * depth, lanes of different rows meet in the same banks. */
 #include "base/base.h"
 #include "cost/cost_layout.h"
 
@@ -9,8 +10,9 @@
 #define LANES 32
 #define VECTOR_BYTES 16
 
-/* Turns of shared memory for one read of `bytes` a lane, lane l's from at[l] (a multiple of them): lanes go in groups
- * of 128 bytes together; in a group those count that want different bytes of the same banks. */
+/* Turns of shared memory for one read of `bytes` a lane, lane l's from at[l] (a multiple of
+ * them): lanes go in groups of 128 bytes together; in a group those count that want different
+ * bytes of the same banks. */
 static int turns(const int64_t at[LANES], int bytes)
 {
 	int group = MIN(LINE_BYTES / bytes, LANES), sum = 0;
@@ -30,8 +32,8 @@ static int turns(const int64_t at[LANES], int bytes)
 	return sum;
 }
 
-/* One operand: at[l], the row (or column) that lane l computes; each: how many a thread has; run: how many of them are
- * neighbours. */
+/* One operand: at[l], the row (or column) that lane l computes; each: how many a thread has; run:
+ * how many of them are neighbours. */
 static int64_t operand_turns(
 	const int64_t at[LANES], int64_t each, int64_t run, int64_t depth, bool is_depth_first, int bytes)
 {

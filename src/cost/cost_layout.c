@@ -357,7 +357,8 @@ static void scan_alias(struct scan *sc, struct slice line)
 		sc->locs[loc] = loc_read(after(value, 4));
 		return;
 	}
-	/* A layout of shared memory: its order, and whether it stands transposed, are kept beside the layout itself. */
+	/* A layout of shared memory: its order, and whether it stands transposed, are kept
+	 * beside the layout itself. */
 	struct cost_layout layout;
 	struct slice order = value;
 	if (starts(value, "#ttg.swizzled_shared<") && skip_to(&order, "order = [") && sc->nordered < ORDERS_MAX) {
@@ -477,8 +478,9 @@ static bool is_scattered(const struct scan *sc, struct slice line)
 /* Of operands that come another way: row-major both. */
 static const bool usual_order[2] = {true, false};
 
-/* "... = ttg.local_load %x : !ttg.memdesc<16x32xf32, #shared, ...> -> tensor<16x32xf32, #ttg.dot_op<{opIdx = 0, ...":
- * an operand of the next dot; its K is the last dimension of the left one, the last but one of the right one. */
+/* "... = ttg.local_load %x : !ttg.memdesc<16x32xf32, #shared, ...> -> tensor<16x32xf32,
+ * #ttg.dot_op<{opIdx = 0, ...": an operand of the next dot; its K is the last dimension of the left
+ * one, the last but one of the right one. */
 static void scan_operand(struct scan *sc, struct slice line)
 {
 	int64_t operand, v;

@@ -88,9 +88,9 @@ struct cost_reduce {
 bool cost_reduce_of(
 	const struct cost_layout *layout, int ndim, const int32_t *shape, int axis, int warps, struct cost_reduce *out);
 
-/* A tl.dot on the fp32 pipes whose result has this layout over this block: turns of shared memory in which the
- * program's threads read both operands (cost_dot.c). site: how these lie there; NULL: the left one along K, the right
- * one not. depth: K. */
+/* A tl.dot on the fp32 pipes whose result has this layout over this block: turns of shared memory
+ * in which the program's threads read both operands (cost_dot.c). site: how these lie there; NULL:
+ * the left one along K, the right one not. depth: K. */
 int64_t cost_dot_turns(const struct cost_site *site, const struct cost_layout *layout, int ndim, const int32_t *shape,
 	int64_t depth, int elem_bytes, int warps);
 

@@ -1,5 +1,6 @@
-/* PyTorch's operators as they are: many take several kernels, or one that leaves most of the GPU idle. The tables are
- * measurements on an H200 (torch 2.11, CUDA graphs, cold L2), made by bench/cost/cost_operators.py --fit. */
+/* PyTorch's operators as they are: many take several kernels, or one that leaves most of the GPU
+ * idle. The tables are measurements on an H200 (torch 2.11, CUDA graphs, cold L2), made by
+ * bench/cost/cost_operators.py --fit. */
 #include "cost/cost.h"
 #include "base/base.h"
 #include <math.h>
@@ -11,9 +12,10 @@
 #define DRAM_REACHED 0.85 /* of the data sheet's bandwidth, by a product's operands */
 #define START_S 2e-6      /* of a product that has hardly anything to do */
 
-/* Time grows with size, but not by one law: a reduction does side by side as much as it keeps, and adds the rest one
- * after another. So the table has times at sizes and extents, and what lies between them is between them. Rows of a
- * name stand together, those of a form too, in the order of their extents. */
+/* Time grows with size, but not by one law: a reduction does side by side as much as it keeps,
+ * and adds the rest one after another. So the table has times at sizes and extents, and what
+ * lies between them is between them. Rows of a name stand together, those of a form too, in the
+ * order of their extents. */
 struct operator_time {
 	const char *name;
 	const char *form;
@@ -26,8 +28,8 @@ static const struct operator_time operators[] = {
 #include "cost/cost_operators.inc"
 };
 
-/* Products and convolutions, whose work is no matter of bytes alone: how much longer than a well-made launch they took,
- * at many shapes. */
+/* Products and convolutions, whose work is no matter of bytes alone: how much longer than a
+ * well-made launch they took, at many shapes. */
 struct product_time {
 	const char *name;
 	const char *form;
@@ -61,7 +63,8 @@ static struct operator_rows operator_find(const char *name, const char *form)
 	return found;
 }
 
-/* The form whose rows stand for this product: its own, the first one of its name, or the first of all, mm. */
+/* The form whose rows stand for this product: its own, the first one of its name, or
+ * the first of all, mm. */
 static const struct product_time *product_find(const char *name, const char *form)
 {
 	const struct product_time *any = NULL;
@@ -94,7 +97,8 @@ static double product_slower(const char *name, const char *form, const struct co
 	return weights > 0 ? exp(sum / weights) : 1;
 }
 
-/* Microseconds. The measured law between two sizes; beyond the last one time goes with the bytes. */
+/* Microseconds. The measured law between two sizes; beyond the last one
+ * time goes with the bytes. */
 struct row_time {
 	double cold;
 	double warm; /* with its operands in L2 */
@@ -138,9 +142,10 @@ static struct row_time time_us(struct operator_rows rows, const struct cost_laun
 		on_gpu(us.warm, start.warm, measured->l2_bytes_s, gpu->l2_bytes_s)};
 }
 
-/* The share of what an earlier operator touched that L2 still holds when this one wants it. Measured on an H200: of a
- * chain of operators in which each reads what the one before it made, and of one that reads 8 MiB again after others
- * have moved 8 to 192 MiB (l2_calls of bench/cost/cost_operators.py). */
+/* The share of what an earlier operator touched that L2 still holds when this one wants it.
+ * Measured on an H200: of a chain of operators in which each reads what the one before it made, and
+ * of one that reads 8 MiB again after others have moved 8 to 192 MiB (l2_calls of
+ * bench/cost/cost_operators.py). */
 #define OWN_KEPT 0.56     /* of L2's size: what an operator still finds of its operands, moving its own bytes */
 #define OTHERS_ALL 0.25   /* of L2's size: moved by others since, everything is still there ... */
 #define OTHERS_NOTHING 0.95 /* ... or nothing any more */

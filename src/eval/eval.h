@@ -7,11 +7,11 @@
  *   runtime, runtime_stats}]}     one level a file
  *   pass_at_k_results.json   {averages, metadata, problems}
  *   baseline_time_*.json     {"level1": {"<file>.py": {mean, std, min, max, num_trials, hardware,
- *   device}}}
+ *                            device}}}
  *
- * Times are milliseconds on a GPU, of a kernel at its task's own sizes: those of a verdict on a GPU, or taken over from
- * elsewhere. Where there is none runtime stays -1, as KernelBench leaves what it did not measure, and no speedup is
- * made from it. */
+ * Times are milliseconds on a GPU, of a kernel at its task's own sizes: those of a verdict on a
+ * GPU, or taken over from elsewhere. Where there is none runtime stays -1, as KernelBench leaves
+ * what it did not measure, and no speedup is made from it. */
 #ifndef HONE_EVAL_H
 #define HONE_EVAL_H
 #include "base/base.h"
@@ -27,8 +27,8 @@ double pass_at_k(int n, int c, int k);
 /* Adds an entry to results (an object, in ascending order of problem ids). correctness is hone's:
  * genuine alone. metadata says what was found. */
 void kernelbench_add(json_t *results, int64_t problem_id, int64_t sample_id, const struct verdict *v);
-/* Adds the eager reference's time where a genuine verdict has one at the task's own sizes. rows: as one level's object
- * of baseline times. */
+/* Adds the eager reference's time where a genuine verdict has one at the task's own sizes. rows: as
+ * one level's object of baseline times. */
 void kernelbench_add_reference(json_t *rows, const struct task *t, const struct verdict *v);
 /* Takes runtime and runtime_stats of the same problem and sample over from measured, another
  * eval_results.json, where they were not timed here. Returns how many. */
@@ -39,8 +39,9 @@ int kernelbench_baseline_load(
 	const char *path, int level, json_t **out, struct err *err); /* out: that level's object, file name to times */
 /* The numbers of KernelBench's analysis (sample 0, its formulas) over the problems of one level in
  * tasks; baseline may be NULL. fast_p is a share of the problems that the baseline has; it and
- * geo_mean_speedup are null unless every correct kernel among those has a time. is_own: the baseline's rows are from
- * kernelbench_add_reference, which has none for what is not right; every problem with a record counts then. */
+ * geo_mean_speedup are null unless every correct kernel among those has a time. is_own: the
+ * baseline's rows are from kernelbench_add_reference, which has none for what is not right; every
+ * problem with a record counts then. */
 json_t *kernelbench_analysis(
 	const json_t *results, const struct task_set *tasks, int level, const json_t *baseline, bool is_own);
 /* The one level of the tasks, which all need a problem id; several levels or a task without an id
@@ -99,12 +100,14 @@ void run_folder_release(struct run_folder *r);
 /* Every kernel gets the verdict that it would get from `hone verify`: plain torch, CUDA extensions
  * and other languages are refused with a reason code. What was judged is added to results. */
 int run_folder_grade(struct run_folder *r, struct verifier *v, json_t *results, struct err *err);
-/* Times of the references that were timed beside its kernels, as a baseline; NULL: there are none. */
+/* Times of the references that were timed beside its kernels, as a baseline;
+ * NULL: there are none. */
 json_t *run_folder_references(const struct run_folder *r);
 /* A JSONL line for each kernel that has a task; and how often each class and reason came up. */
 void run_folder_rows(const struct run_folder *r, struct str *out);
 json_t *run_folder_reasons(const struct run_folder *r); /* new reference */
-/* A line for each kernel that has a task: our verdict, KernelBench's check as the record has it, both times on a GPU;
- * and, with the run's own eval_results.json (theirs, or NULL), what that says. */
+/* A line for each kernel that has a task: our verdict, KernelBench's check as the record
+ * has it, both times on a GPU; and, with the run's own eval_results.json (theirs, or
+ * NULL), what that says. */
 void run_folder_table(const struct run_folder *r, const json_t *theirs, struct str *out);
 #endif

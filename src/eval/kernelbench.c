@@ -224,8 +224,8 @@ struct scores {
 };
 static const double THRESHOLDS[] = {0, 0.5, 0.8, 1, 1.5, 2}; /* of KernelBench's analysis */
 
-/* A reference that was timed here was so beside a right kernel alone: what is not right is no faster than it,
- * however long it takes. */
+/* A reference that was timed here was so beside a right kernel alone: what is not right is no
+ * faster than it, however long it takes. */
 static void score_task(
 	struct scores *s, const json_t *results, const struct task *t, const json_t *baseline, bool is_own)
 {
@@ -281,7 +281,8 @@ static int correct_of(const json_t *list)
 	return n;
 }
 
-/* k = 1, 2, 4, ... as far as every problem has samples: an average over problems is of one k then. */
+/* k = 1, 2, 4, ... as far as every problem has samples: an average over
+ * problems is of one k then. */
 static json_t *pass_at_k_json(json_t *results)
 {
 	json_t *problems = json_object(), *averages = json_object(), *metadata = json_object(), *list;

@@ -12,7 +12,8 @@ struct interval {
 static inline double step_down(double x) { return isfinite(x) ? x - (fabs(x) * 0x1p-52 + 0x1p-1074) : x; }
 static inline double step_up(double x) { return isfinite(x) ? x + (fabs(x) * 0x1p-52 + 0x1p-1074) : x; }
 
-/* What a sum of two doubles lost (Knuth's two-sum); 0: nothing, so that whole numbers stay exact. */
+/* What a sum of two doubles lost (Knuth's two-sum); 0: nothing, so that
+ * whole numbers stay exact. */
 static inline double sum_error(double a, double b, double s)
 {
 	double part = s - a;

@@ -44,10 +44,10 @@ struct engine_options {
 };
 int engine_create(struct model *m, const struct engine_options *o, struct engine **out, struct err *err);
 void engine_free(struct engine *e);
-/* Steps of decoding in one go: where the host would be waited for (a device, a small model), as many as take less than
- * 5 ms together, so that the device is soon free for who asks for it. 1 on the CPU and for large models. A function of
- * the sizes alone: on a device a step's bits may depend on the rows beside, and a row that is over stays to the end of
- * the go. */
+/* Steps of decoding in one go: where the host would be waited for (a device, a small model), as
+ * many as take less than 5 ms together, so that the device is soon free for who asks for it. 1 on
+ * the CPU and for large models. A function of the sizes alone: on a device a step's bits may depend
+ * on the rows beside, and a row that is over stays to the end of the go. */
 #define ENGINE_FUSED_MAX 16
 int engine_fused_steps(const struct ops *ops, const struct model_config *c, int max_sequences, int max_context);
 size_t engine_bytes(

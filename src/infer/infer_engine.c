@@ -32,8 +32,8 @@ static struct step_options step_options_of(const struct engine_options *o)
 		.steps = o->fused_steps};
 }
 
-/* A step reads the weights and, at most, all keys and values; each layer's launches take their time too. Rates are an
- * H200's, a little on the low side. */
+/* A step reads the weights and, at most, all keys and values; each layer's launches take their time
+ * too. Rates are an H200's, a little on the low side. */
 #define READ_BYTES_PER_S 1.5e12
 #define LAYER_S 12e-6
 #define GO_S 5e-3

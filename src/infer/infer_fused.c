@@ -1,8 +1,9 @@
-/* infer_fused: several steps of decoding in one go of the backend. Between two steps a device would wait for the host,
- * which for a small model takes longer than the step. So where every row that runs has one sample, and nothing has to
- * be asked of the caller between tokens, the backend makes k steps by itself: each draws, looks for tokens that end a
- * row, and moves on. The host takes all of them afterwards, by the rules of one step at a time; tokens and
- * log-probabilities are those of single steps with the same rows. */
+/* infer_fused: several steps of decoding in one go of the backend. Between two steps a device would
+ * wait for the host, which for a small model takes longer than the step. So where every row that
+ * runs has one sample, and nothing has to be asked of the caller between tokens, the backend makes
+ * k steps by itself: each draws, looks for tokens that end a row, and moves on. The host takes all
+ * of them afterwards, by the rules of one step at a time; tokens and log-probabilities are those of
+ * single steps with the same rows. */
 #include "infer_internal.h"
 #include <math.h>
 
@@ -29,8 +30,8 @@ static bool stops_same(const struct stops *a, const struct stops *b)
 	return a->count == b->count && !memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids);
 }
 
-/* Whether all that runs can take part: one adapter, one sample a row, the same last tokens, and no questions between
- * tokens. */
+/* Whether all that runs can take part: one adapter, one sample a row, the same last tokens, and no
+ * questions between tokens. */
 static bool all_can(const struct engine *e, struct stops *stops)
 {
 	const struct group *first = e->nrunning ? e->slots[e->running[0]].group : NULL;

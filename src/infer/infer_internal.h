@@ -110,7 +110,8 @@ static inline int pages_for(int positions) { return (positions + OPS_PAGE - 1) /
 /* Positions that one sequence of the group stores: the last sampled token is never run. */
 static inline int group_positions(const struct group *g) { return g->r.nprompt + g->r.max_new_tokens - 1; }
 static inline struct completion *member(const struct slot *s, int sample) { return &s->group->results[sample]; }
-/* One go of fused steps, where all that runs can take part; false, and nothing happens, where not. */
+/* One go of fused steps, where all that runs can take part; false, and
+ * nothing happens, where not. */
 bool fused_run(struct engine *e);
 /* From infer_step.c. */
 bool is_finished(const struct engine *e, const struct group *g, struct completion *c);

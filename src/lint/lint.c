@@ -34,7 +34,8 @@ const char *lint_code_name(enum lint_code c)
 
 /* ---- findings ---- */
 
-/* Findings are listed errors first, and within each kind by line; of two on one line the older one first. */
+/* Findings are listed errors first, and within each kind by line; of two on one
+ * line the older one first. */
 static bool stands_before(const struct lint_finding *a, enum lint_code code, int line)
 {
 	return lint_is_error(a->code) != lint_is_error(code) ? lint_is_error(a->code) : a->line <= line;

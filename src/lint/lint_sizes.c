@@ -1,5 +1,6 @@
-/* Two walks over one tree: the first binds names to numbers, three times over, so that a name may stand for another;
- * the second looks at whatever decides something. Texts are hostile: recursion has a depth, lists have an end. */
+/* Two walks over one tree: the first binds names to numbers, three times over, so that a name may
+ * stand for another; the second looks at whatever decides something. Texts are hostile: recursion
+ * has a depth, lists have an end. */
 #include "lint/lint_sizes.h"
 #include "base/base.h"
 #include "lint/lint_internal.h"
@@ -125,8 +126,8 @@ static struct slice string_inside(const struct sizes *s, TSNode n)
 	return text;
 }
 
-/* constexpr(26), int(26), int("26"): what wraps a number is taken for it; len("abc"), len((1, 2, 3)) and ord("a") are
- * numbers too. */
+/* constexpr(26), int(26), int("26"): what wraps a number is taken for it; len("abc"), len((1, 2,
+ * 3)) and ord("a") are numbers too. */
 static struct values values_call(const struct sizes *s, TSNode n, int depth)
 {
 	TSNode inner = unwrapped(argument_alone(n));
@@ -153,7 +154,8 @@ static struct values values_call(const struct sizes *s, TSNode n, int depth)
 	return v;
 }
 
-/* The numbers that an expression of numbers and bound names may be; none where anything else is in it. */
+/* The numbers that an expression of numbers and bound names may be; none where
+ * anything else is in it. */
 static struct values values_of(const struct sizes *s, TSNode n, int depth)
 {
 	struct values v = {0};
@@ -187,7 +189,8 @@ static struct values values_of(const struct sizes *s, TSNode n, int depth)
 
 /* ---- positions: numbers that grow with a size ---- */
 
-/* Whether an expression is made of program numbers, lanes or what counts them. What is read from memory is none. */
+/* Whether an expression is made of program numbers, lanes or what counts them. What is
+ * read from memory is none. */
 static bool is_position(const struct sizes *s, TSNode n, int depth)
 {
 	static const char *const SOURCES[] = {"program_id", "num_programs", "arange", "argmax", "argmin"};
@@ -356,7 +359,8 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 	const struct values *c = is_left ? &b : &a;
 	TSNode rest = is_left ? left : right;
 	char sign = op.len ? op.data[0] : 0;
-	/* Both sides have sizes in them, or the number is divided: the comparison's own number has to do. */
+	/* Both sides have sizes in them, or the number is divided: the comparison's
+	 * own number has to do. */
 	if (!c->count || (!is_left && strchr("/%<>", sign))) {
 		size_add(s, kind, v, 0);
 		if (is_related(s, left, 0) && is_related(s, right, 0)) size_add(s, LINT_SIZE_PAIR, 1, 0);
@@ -381,7 +385,8 @@ static void invert_binary(struct sizes *s, TSNode n, enum lint_size_kind kind, d
 	}
 }
 
-/* Of len(str(n)), n.bit_length() and logarithms of n: what they count the powers of; 0: another call. */
+/* Of len(str(n)), n.bit_length() and logarithms of n: what they count the
+ * powers of; 0: another call. */
 static double growth_of(const struct sizes *s, TSNode n, struct slice name)
 {
 	TSNode inner = unwrapped(argument_alone(n));
@@ -420,7 +425,8 @@ static void invert(struct sizes *s, TSNode n, enum lint_size_kind kind, double v
 			return;
 		}
 		bool is_cdiv = slice_is(name, "cdiv");
-		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is tried on each argument. */
+		/* cdiv(n, k) is above v from v * k on; of other functions the number itself is
+		 * tried on each argument. */
 		for (int i = 0; is_cdiv && i < by.count; i++) {
 			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, v * by.list[i], depth + 1);
 			invert(s, ts_node_named_child(list, 0), LINT_SIZE_ORDER, (v - 1) * by.list[i], depth + 1);
@@ -487,7 +493,8 @@ static void pair(struct sizes *s, TSNode a, TSNode b, enum lint_size_kind kind)
 	if (!va.count && !vb.count && is_related(s, a, 0) && is_related(s, b, 0) &&
 		!slice_same(node_text(&s->w, a), node_text(&s->w, b)))
 		size_add(s, LINT_SIZE_PAIR, 1, 0);
-	/* One is a size and nobody knows what the other is: in host code, since in a kernel it is an index. */
+	/* One is a size and nobody knows what the other is: in host code, since in a
+	 * kernel it is an index. */
 	bool is_hidden = !va.count && !vb.count && is_related(s, a, 0) != is_related(s, b, 0);
 	TSNode other = unwrapped(is_related(s, a, 0) ? b : a);
 	if (is_hidden && !is_no_size(s, other) && !is_in_kernel(s, other)) size_add(s, LINT_SIZE_HIDDEN, 1, 0);
@@ -572,7 +579,8 @@ static void call(struct sizes *s, TSNode n)
 	if (slice_is(name, "to") || slice_is(name, "cast")) narrowed(s, n);
 }
 
-/* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k equal elements ends there. */
+/* Where nothing is compared: a whole quotient is 0 up to a size, and a list of k
+ * equal elements ends there. */
 static void arithmetic(struct sizes *s, TSNode n)
 {
 	TSNode left = unwrapped(node_field(n, "left")), right = unwrapped(node_field(n, "right"));

@@ -92,8 +92,8 @@ int device_open(const struct device_options *o, struct ops **out, struct err *er
 /* The same as far as sizes go (ops_describe), on machines without the device too; cap: bytes of
  * `memory`, 0 without it. */
 int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err);
-/* What a plan may count on, asked before anything is allocated: a host's memory; of a device what is free and what it
- * has taken for itself already. */
+/* What a plan may count on, asked before anything is allocated: a host's memory; of a device what
+ * is free and what it has taken for itself already. */
 size_t device_room(struct ops *ops);
 
 struct model;
@@ -101,7 +101,8 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
  * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
-/* Weights that the caller has: fill gives each parameter's, in table order. Only an adapter trains over them. */
+/* Weights that the caller has: fill gives each parameter's, in table order. Only an
+ * adapter trains over them. */
 typedef const void *model_fill_fn(void *ctx, const struct param *p, enum dtype *dtype);
 int model_create_from(
 	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err);
@@ -168,8 +169,8 @@ struct pass_options {
 	int max_tokens;
 	int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */
 	bool backward;
-	/* Outputs of norms and gates are not kept for the backward pass, which computes them again: the same bits, in 70 %
-	 * of the memory of a Qwen3's layers. */
+	/* Outputs of norms and gates are not kept for the backward pass, which computes them again: the
+	 * same bits, in 70 % of the memory of a Qwen3's layers. */
 	bool recompute;
 };
 int pass_create(struct model *m, const struct pass_options *o, struct pass **out, struct err *err);
@@ -179,10 +180,11 @@ size_t pass_bytes(const struct ops *ops, const struct model_config *c, const str
 struct packed { /* S sequences side by side: sequence s is rows start[s]..start[s + 1] */
 	int T;
 	int S;
-	const int32_t *start;   /* (S + 1) */
-	const int32_t *pos;     /* (T) position of each token in its sequence: 0, 1, ...; on from the row that it follows */
-	const int32_t *follows; /* (S) row behind which a sequence goes on, so that a beginning which several share is run
-							   once (ops_rows; not every backend knows it: ops->follows); -1: none; NULL: none at all */
+	const int32_t *start; /* (S + 1) */
+	const int32_t *pos;   /* (T) position of each token in its sequence: 0, 1, ...; on from the row that it follows */
+	/* (S) the row behind which a sequence goes on, so that a beginning which several share is run
+	 * once; -1: none. NULL: none at all. Not every backend can (ops->follows). */
+	const int32_t *follows;
 };
 struct batch {
 	const int32_t *ids; /* (T) */
@@ -244,12 +246,14 @@ void step_free(struct step *s);
  * that want->from names. Returns the wanted rows' logits (n, V), which belong to s. */
 const struct f32 *step_run(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int32_t *drawn, float *logprob);
-/* k steps as one region of the backend: one row a sequence (decoding), one draw a row, each step's tokens the next
- * one's input. want->left says how many tokens each row may draw, for whose positions its pages are there; a row that
- * is over draws -1. drawn and logprob are (k, rows). The tokens and bits of k single steps with the same rows. */
+/* k steps as one region of the backend: one row a sequence (decoding), one draw a row, each step's
+ * tokens the next one's input. want->left says how many tokens each row may draw, for whose
+ * positions its pages are there; a row that is over draws -1. drawn and logprob are (k, rows). The
+ * tokens and bits of k single steps with the same rows. */
 void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struct ops_rows *rows,
 	const struct ops_want *want, int k, int32_t *drawn, float *logprob);
-/* Until the device has done all that was asked of it so far: a step that draws nothing is not waited for. */
+/* Until the device has done all that was asked of it so far: a step that draws
+ * nothing is not waited for. */
 void step_wait(struct step *s);
 /* What may be planned with, in bytes: all memory of a host, what is free on a GPU. */
 size_t model_memory(const struct model *m);
@@ -269,7 +273,8 @@ struct memory_plan {
 void plan_add(struct memory_plan *p, const char *name, size_t bytes, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 size_t plan_total(const struct memory_plan *p);
-/* A line each and the total, held against `room` bytes; room_of: "this machine has"; 0: not known. */
+/* A line each and the total, held against `room` bytes; room_of: "this
+ * machine has"; 0: not known. */
 void plan_print(const struct memory_plan *p, const char *room_of, size_t room, FILE *out);
 /* ERR_LIMIT with the sum by its lines when the total is more than room; advice: what to do then. */
 int plan_check(const struct memory_plan *p, const char *room_of, size_t room, const char *advice, struct err *err);

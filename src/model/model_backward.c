@@ -12,7 +12,8 @@ static void linear_backward(
 	ops->linear_backward(ops->ctx, dx, dy, x, linear, adapter_lora(w->adapter, layer, l), w->T, OPS_SET);
 }
 
-/* The forward pass's own calls once more, on the same values: the same bits, the thin product behind each row included.
+/* The forward pass's own calls once more, on the same values: the same bits, the thin product
+ * behind each row included.
  */
 static void norm_again(
 	const struct walk *w, int layer, enum linear l, struct elem *n, const struct elem *x, const struct param *norm)

@@ -10,8 +10,8 @@
 
 #define ALIGNMENT 256   /* of each activation: what products on a GPU like best */
 
-/* The first rows are computed again in backward from the others when a pass recomputes; the last ones are left out
- * without qk_norm. */
+/* The first rows are computed again in backward from the others when a pass recomputes; the last
+ * ones are left out without qk_norm. */
 #define ACT(field, w, kind) { offsetof(struct acts, field), w, kind }
 const struct act_def act_defs[] = {
 	ACT(n1, WIDTH_C, ACT_TAIL),
@@ -202,7 +202,8 @@ int pass_create(struct model *m, const struct pass_options *o, struct pass **out
 	/* One block holds every activation: carve first counts, then gives each its place. */
 	p->block = ops->alloc(ops->ctx, carve(ops, &m->config, o, NULL, NULL));
 	carve(ops, &m->config, o, p, p->block);
-	/* What nobody needs twice shares memory: without backward all layers are one, and the stream runs in place. */
+	/* What nobody needs twice shares memory: without backward all layers are one, and the
+	 * stream runs in place. */
 	for (int l = 0; l < p->nlayers_held; l++) {
 		acts_alias(&m->config, &p->layers[l]);
 		if (!o->backward) p->layers[l].x_mid = p->layers[l].x_in;

@@ -118,7 +118,8 @@ void plan_training(
 		!t->has_reference ? "beta is 0"
 			: is_full     ? "a second copy for the KL term"
 						  : "the weights without the adapter");
-	/* Masters of fp32 stand beside shorter weights that learn; on the CPU the weights are fp32 themselves. */
+	/* Masters of fp32 stand beside shorter weights that learn; on the CPU the
+	 * weights are fp32 themselves. */
 	size_t masters = ops->host_memory ? 0 : (size_t)trained * sizeof(float);
 	if (is_full) plan_add(p, "adapter", 0, "none: all weights are trained");
 	else
@@ -154,7 +155,8 @@ static size_t scratch_bytes(const struct ops *ops, const struct model_config *c,
 	int64_t widest = MAX(MAX((int64_t)OPS_PARTS * c->hidden_size, (int64_t)c->num_attention_heads * c->head_dim),
 		(int64_t)c->intermediate_size);
 	int64_t trained = !T ? 0 : r ? adapter_values(ops, c, r, NULL, &unused) : model_config_params(c);
-	/* Every tensor begins a chunk of its own: 14 of an adapter in a layer, or at most 14 of the model's. */
+	/* Every tensor begins a chunk of its own: 14 of an adapter in a layer, or at
+	 * most 14 of the model's. */
 	int64_t chunks_squared = (int64_t)cuda_blocks(trained, CUDA_SQUARES_ELEMENTS) + 14 * c->num_hidden_layers + 3;
 	const size_t all[] = {
 		cuda_paged_scratch(d->step.rows, chunks, c->num_attention_heads, c->head_dim),

@@ -222,7 +222,8 @@ static int tensors_check(
 	return 0;
 }
 
-/* A mapping can be used in place when the backend computes from host memory and all of it is fp32. */
+/* A mapping can be used in place when the backend computes from host memory
+ * and all of it is fp32. */
 static bool is_usable(const struct model *m, const struct tensor_info *const *found)
 {
 	if (!m->ops->host_memory) return false;
@@ -237,7 +238,8 @@ static void block_alloc(struct model *m)
 	params_carve(m->ops, m->params, m->nparams, m->block);
 }
 
-/* A device that cannot hold the weights says so before it is asked to; the host maps them, or swaps. */
+/* A device that cannot hold the weights says so before it is asked to; the
+ * host maps them, or swaps. */
 static int room_check(const struct model *m, const char *what, struct err *err)
 {
 	double mib = 1.0 / (1 << 20), needed = (double)params_bytes(m->ops, m->params, m->nparams) * mib,

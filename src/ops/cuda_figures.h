@@ -1,5 +1,6 @@
-/* cuda_figures: what the CUDA backend takes of the GPU's memory beside what it is asked for, in one place for the
- * backend, which takes it, and for memory plans, which are made on machines without a GPU too. */
+/* cuda_figures: what the CUDA backend takes of the GPU's memory beside what it is asked for,
+ * in one place for the backend, which takes it, and for memory plans, which are made on
+ * machines without a GPU too. */
 #ifndef HONE_CUDA_FIGURES_H
 #define HONE_CUDA_FIGURES_H
 #include <stddef.h>
@@ -13,7 +14,8 @@
 #define CUDA_SLICE 1024  /* rows of a partial sum of adapter and bias gradients */
 #define CUDA_RANKS_BYTES ((size_t)256 << 20) /* values of all ranks, a chunk at a time */
 #define CUDA_RANKS_LIBRARY_BYTES ((size_t)1 << 30) /* NCCL's own, of several ranks: an estimate */
-/* Driver, kernels, cuBLASLt's own and recorded graphs: what was seen on an H200, rounded up (docs/perf-log.md). */
+/* Driver, kernels, cuBLASLt's own and recorded graphs: what was seen on an H200, rounded
+ * up (docs/perf-log.md). */
 #define CUDA_DRIVER_BYTES ((size_t)1 << 30)
 
 #define CUDA_HEAD_STEP 8              /* of which a head's size is a multiple, */
@@ -28,7 +30,8 @@ static inline size_t cuda_rounded(size_t bytes) { return (bytes + 255) / 256 * 2
 
 /* ---- scratch: the same memory serves every stage ---- */
 
-/* Decode attention: partial results (rows, chunks, NH, HD + 2) of every row that a batch may hold. */
+/* Decode attention: partial results (rows, chunks, NH, HD + 2) of every row
+ * that a batch may hold. */
 static inline size_t cuda_paged_scratch(int rows, int chunks, int NH, int HD)
 {
 	return (size_t)rows * (size_t)chunks * (size_t)NH * ((size_t)HD + 2) * sizeof(float);
@@ -40,7 +43,8 @@ static inline size_t cuda_ranges_scratch(int T, int64_t widest)
 {
 	return (size_t)CUDA_RANGES * (size_t)(T < CUDA_RANGES_ROWS ? T : CUDA_RANGES_ROWS) * (size_t)widest * sizeof(float);
 }
-/* An adapter's gradients: partial sums, r times the widest side of a linear for each slice of rows, */
+/* An adapter's gradients: partial sums, r times the widest side of a linear
+ * for each slice of rows, */
 static inline size_t cuda_thin_scratch(int T, int r, int64_t widest)
 {
 	return cuda_blocks(T, CUDA_SLICE) * (size_t)r * (size_t)widest * sizeof(float);

@@ -14,13 +14,13 @@
  * Plain float * and int32_t * are host memory, everywhere. A host array handed to a kernel, or
  * device memory read by a loop, does not compile. All memory is allocated by alloc at create;
  * stages allocate nothing. How q, k and v lie inside qkv, gate and up inside gu, and a page inside
- * itself is the backend's business (sizes are given here, order is not). Without a norm of the heads
- * q and k are qkv itself, dq and dk are dqkv: the vectors are rotated where they lie.
+ * itself is the backend's business (sizes are given here, order is not). Without a norm of the
+ * heads q and k are qkv itself, dq and dk are dqkv: the vectors are rotated where they lie.
  *
  * Tail. An activation that a projection reads has `tail` spare elements behind each row. Who writes
  * the row also writes the projection's thin product h = scaling * drop(x) A^T there (zeros without
- * adapter), so that y = [x h] [W B]^T is one product. tail is 0 on the CPU, which makes the two thin
- * products inside linear. W keeps B in tail columns of its own (bind).
+ * adapter), so that y = [x h] [W B]^T is one product. tail is 0 on the CPU, which makes the two
+ * thin products inside linear. W keeps B in tail columns of its own (bind).
  *
  * Determinism. No result depends on the number of threads or on timing. With batch_invariant the
  * value of a row does not depend on the other rows or on T, in packed and paged form alike; the CPU
@@ -59,15 +59,17 @@ struct ops_rows {
 	const int32_t *table;    /* (S, pages) page p of a sequence holds its positions p * OPS_PAGE..; NULL: a packed
 								pass without pages, in which every sequence begins at position 0 */
 	int pages;               /* columns of table */
-	/* (S) Packed passes of a table with `follows` alone; NULL: no sequence follows another. The row of the batch that a
-	 * sequence's first row comes behind, -1: none. Its rows see that row and what that row sees as their own past, so
-	 * that a beginning which several sequences share is run once. A sequence that follows has a row of an earlier
-	 * sequence of its family: those behind the last one that follows none. */
+	/* (S) Packed passes of a table with `follows` alone; NULL: no sequence follows another. The row
+	 * of the batch that a sequence's first row comes behind, -1: none. Its rows see that row and
+	 * what that row sees as their own past, so that a beginning which several sequences share is
+	 * run once. A sequence that follows has a row of an earlier sequence of its family: those
+	 * behind the last one that follows none. */
 	const int32_t *follows;
 };
 
-/* How one token is drawn: temperature, then top_k, top_p on what it left (as transformers does), then min_p (tokens
- * under min_p times the largest probability go). u = rng_uniform(seed, stream, index) picks from what is left. */
+/* How one token is drawn: temperature, then top_k, top_p on what it left (as transformers does),
+ * then min_p (tokens under min_p times the largest probability go). u = rng_uniform(seed, stream,
+ * index) picks from what is left. */
 struct ops_draw {
 	float temperature; /* 0: greedy */
 	int top_k;         /* 0: off */
@@ -152,7 +154,8 @@ struct ops_adamw {
 
 /* ---- the table ---- */
 
-/* Shapes that a backend's kernels are made for; models of others are refused when they are opened. */
+/* Shapes that a backend's kernels are made for; models of others are refused
+ * when they are opened. */
 struct ops_limits {
 	int head_step;   /* of which the elements of a head are a multiple, */
 	int head_max;    /* and their most */
@@ -185,54 +188,59 @@ struct ops {
 	void (*get_elem)(
 		struct ops_context *, float *host, const struct elem *, int64_t n); /* waits; for tests and debugging */
 	void (*get_i32)(struct ops_context *, int32_t *host, const struct i32 *, int64_t n); /* waits */
-	/* get_f32 in two halves, so that the host can work while the device does: fetch takes the values as they are behind
-	 * all calls so far and does not wait; fetched waits for them, not for what was asked since. slot: 0 or 1, one fetch
-	 * at a time in each. At most OPS_FETCH_MAX values. */
+	/* get_f32 in two halves, so that the host can work while the device does: fetch takes the
+	 * values as they are behind all calls so far and does not wait; fetched waits for them, not
+	 * for what was asked since. slot: 0 or 1, one fetch at a time in each. At most
+	 * OPS_FETCH_MAX values. */
 	void (*fetch_f32)(struct ops_context *, int slot, const struct f32 *, int64_t n);
 	void (*fetched_f32)(struct ops_context *, int slot, float *host, int64_t n);
-	/* For each of n pairs copies a page in all planes: plane p of kv begins p * plane elements in, its page i another
-	 * i * page elements in. No destination is a source or another destination. */
+	/* For each of n pairs copies a page in all planes: plane p of kv begins p * plane
+	 * elements in, its page i another i * page elements in. No destination is a source
+	 * or another destination. */
 	void (*pages_copy)(struct ops_context *, struct elem *kv, int planes, int64_t plane, int64_t page,
 		const int32_t *dst, const int32_t *src, int n);
-	/* The weights are frozen until forget: the backend may keep a copy in the order it reads. No bit of a result
-	 * changes. */
+	/* The weights are frozen until forget: the backend may keep a copy in the order it reads. No
+	 * bit of a result changes. */
 	void (*prepare)(struct ops_context *, struct ops_linear *);
 	void (*forget)(struct ops_context *, struct ops_linear *);
-	/* B into the tail columns of W; lora NULL: zeros there. Called when the adapter of the next steps is another, or
-	 * has learned. */
+	/* B into the tail columns of W; lora NULL: zeros there. Called when the adapter of the next
+	 * steps is another, or has learned. */
 	void (*bind)(struct ops_context *, struct ops_linear *, const struct ops_lora *);
 
 	/* ---- a batch, and regions that repeat ---- */
 	struct ops_batch *(*batch_create)(
 		struct ops_context *, int T, int S, int pages, int n, int draws); /* the largest of each */
 	void (*batch_free)(struct ops_context *, struct ops_batch *);
-	/* Sends the rows; returns the T that stages are to be called with: rounded up by the backend, but never above
-	 * batch_create's; the surplus rows are harmless. Host arrays are free to change at return. */
+	/* Sends the rows; returns the T that stages are to be called with: rounded up by the
+	 * backend, but never above batch_create's; the surplus rows are harmless. Host arrays are
+	 * free to change at return. */
 	int (*batch_put)(struct ops_context *, struct ops_batch *, const struct ops_rows *);
 	int (*batch_want)(struct ops_context *, struct ops_batch *, const struct ops_want *); /* the same for n */
-	/* Calls that are the same each time but for what the batch holds stand between begin and end. begin gives false
-	 * when the backend has replayed what it recorded under this key: then the calls, and end, are skipped. */
+	/* Calls that are the same each time but for what the batch holds stand between begin and end.
+	 * begin gives false when the backend has replayed what it recorded under this key: then the
+	 * calls, and end, are skipped. */
 	bool (*begin)(struct ops_context *, uint64_t key);
 	void (*end)(struct ops_context *);
 
 	/* ---- forward; T is what batch_put returned, n what batch_want returned ---- */
 	void (*embed)(struct ops_context *, struct elem *x /* (T, C) */, const struct ops_weight *table /* (V, C) */,
 		const struct ops_batch *, int T);
-	/* y = x * rstd * w, rstd = rsqrt(mean(x^2) + eps); with next also the thin product behind the row. */
+	/* y = x * rstd * w, rstd = rsqrt(mean(x^2) + eps); with next also the thin
+	 * product behind the row. */
 	void (*norm)(struct ops_context *, struct elem *y /* (T, C + tail) */, struct f32 *rstd /* (T) or NULL */,
 		const struct elem *x /* (T, C) */, const struct ops_weight *w /* (1, C) */, float eps, int T,
 		const struct ops_next *);
 	/* y = x W^T + bias + scaling * drop(x) A^T B^T (+ add). add may be y: the residual stream. */
 	void (*linear)(struct ops_context *, struct elem *y /* (T, out) */, const struct elem *x /* (T, in + tail) */,
 		const struct ops_linear *, const struct ops_lora *, const struct elem *add /* (T, out) or NULL */, int T);
-	/* Norm and rotation of the heads; without a norm q and k are qkv. With pages it also stores this step's keys and
-	 * values at each row's position. */
+	/* Norm and rotation of the heads; without a norm q and k are qkv. With pages it also stores
+	 * this step's keys and values at each row's position. */
 	void (*heads)(struct ops_context *, struct elem *q /* (T, Q) */, struct elem *k /* (T, KV) */,
 		struct f32 *rstd /* (T, NH + NKV) or NULL */, struct elem *qkv /* (T, Q + 2 KV) */, struct elem *kpages,
 		struct elem *vpages /* (pages, OPS_PAGE * KV) or NULL */, const struct ops_heads *, const struct ops_batch *,
 		int T);
-	/* Causal attention inside each sequence of a packed pass, scale 1 / sqrt(HD); query head h reads key head
-	 * h / (NH / NKV). v is read from qkv. */
+	/* Causal attention inside each sequence of a packed pass, scale 1 / sqrt(HD); query head h
+	 * reads key head h / (NH / NKV). v is read from qkv. */
 	void (*attend)(struct ops_context *, struct elem *att /* (T, Q + tail) */, struct f32 *lse /* (T, NH) or NULL */,
 		const struct elem *q, const struct elem *k, const struct elem *qkv, const struct ops_heads *,
 		const struct ops_batch *, int T, const struct ops_next *);
@@ -240,7 +248,8 @@ struct ops {
 	void (*attend_paged)(struct ops_context *, struct elem *att /* (T, Q + tail) */, const struct elem *q,
 		const struct elem *kpages, const struct elem *vpages, const struct ops_heads *, const struct ops_batch *, int T,
 		const struct ops_next *);
-	/* In a batch of pages, from which nothing is computed backward, gu is spent: it may hold anything from here on. */
+	/* In a batch of pages, from which nothing is computed backward, gu is spent: it may hold
+	 * anything from here on. */
 	void (*gate)(struct ops_context *, struct elem *act /* (T, I + tail) = silu(gate) * up */,
 		const struct elem *gu /* (T, 2 I) */, int I, int T, const struct ops_next *);
 
@@ -249,22 +258,24 @@ struct ops {
 		int C, int x_tail, const struct ops_batch *, int first, int n);
 	void (*logits)(struct ops_context *, struct f32 *logits /* (n, V) */, const struct elem *x /* (n, C) */,
 		const struct ops_linear *head, int n);
-	/* out: log-probability of the target at the row's temperature, entropy, log-sum-exp of logits / temperature, 1 if
-	 * no logit is larger than the target's. */
+	/* out: log-probability of the target at the row's temperature, entropy, log-sum-exp of logits /
+	 * temperature, 1 if no logit is larger than the target's. */
 	void (*logprob)(struct ops_context *, struct f32 *out /* (n, OPS_FIGURES) */, const struct f32 *logits,
 		const struct ops_batch *, int first, int n, int V);
-	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are drawn gives each the
-	 * token that it would give it alone. With one draw a row (`from` NULL) it also moves the batch one token on (ids,
-	 * pos and the draws' index), so that k steps may stand in one region. A row that has drawn its last token (`left`,
-	 * `stop`) stays where it is and draws -1 from then on. logprob is of the drawn token, by logprob's
-	 * arithmetic: under softmax(logits / temperature) of the full vocabulary (temperature 1 when greedy), of what was
+	/* Draws the tokens that batch_want asked for; n is of the rows. A row from which several are
+	 * drawn gives each the token that it would give it alone. With one draw a row (`from` NULL) it
+	 * also moves the batch one token on (ids, pos and the draws' index), so that k steps may stand
+	 * in one region. A row that has drawn its last token (`left`, `stop`) stays where it is and
+	 * draws -1 from then on. logprob is of the drawn token, by logprob's arithmetic: under
+	 * softmax(logits / temperature) of the full vocabulary (temperature 1 when greedy), of what was
 	 * left when min_p is on. Room for the draws of batch_create. */
 	void (*sample)(struct ops_context *, struct i32 *drawn /* (draws) */, struct f32 *logprob /* (draws) */,
 		const struct f32 *logits /* (n, V) */, struct ops_batch *, int n, int V);
 
 	/* ---- backward: gradients of weights are added where grad is not NULL ---- */
-	/* logits become d loss / d logits = g * (onehot - softmax) / temperature, in place (as elem, row stride
-	 * V * 4 / elem_bytes); then dx, and the head's gradient. out is logprob's. g is on the host. */
+	/* logits become d loss / d logits = g * (onehot - softmax) / temperature, in place (as
+	 * elem, row stride V * 4 / elem_bytes); then dx, and the head's gradient. out is
+	 * logprob's. g is on the host. */
 	void (*head_backward)(struct ops_context *, struct elem *dx /* (n, C) */, struct f32 *logits, const struct f32 *out,
 		const float *g /* (n) */, const struct elem *x /* (n, C) */, struct ops_linear *head, const struct ops_batch *,
 		int first, int n, int V);
@@ -289,32 +300,36 @@ struct ops {
 		const struct ops_batch *, int T);
 
 	/* ---- choices ---- */
-	/* What the device's libraries chose among ways of computing the same (the algorithms of products), as JSON for a
-	 * file; NULL where nothing is chosen. choices_set takes such a file's before anything is computed, so that a run
-	 * goes on with its own bits; ERR_MISMATCH where the device or a library is another than the one that chose. */
+	/* What the device's libraries chose among ways of computing the same (the algorithms of
+	 * products), as JSON for a file; NULL where nothing is chosen. choices_set takes such a file's
+	 * before anything is computed, so that a run goes on with its own bits; ERR_MISMATCH where the
+	 * device or a library is another than the one that chose. */
 	json_t *(*choices)(struct ops_context *);
 	int (*choices_set)(struct ops_context *, const json_t *, struct err *);
 
 	/* ---- optimiser ---- */
 	double (*sum_squares)(
 		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
-	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w follows; clears grad. */
+	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w
+	 * follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);
 
-	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where the devices have no
-	 * way of their own to each other ---- */
-	/* Finds the library that they talk by; id, where it is not NULL, becomes that of a group to come. */
+	/* ---- ranks: processes with a device each that add up their values (room ranks). NULL where
+	 * the devices have no way of their own to each other ---- */
+	/* Finds the library that they talk by; id, where it is not NULL, becomes
+	 * that of a group to come. */
 	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
 	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
-	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile, which says in err who is
-	 * gone, and gives up then. */
+	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile,
+	 * which says in err who is gone, and gives up then. */
 	int (*ranks_sum)(struct ops_context *, struct f32 *values, int64_t n, bool (*is_lost)(void *ctx, struct err *),
 		void *ctx, struct err *);
 
 	void (*close)(struct ops *); /* frees the table and its context: ops_free */
 };
 
-/* A card that a GPU is held to: no more of it is used than the card has, and no kernel that the card could not run. */
+/* A card that a GPU is held to: no more of it is used than the card has, and no kernel that
+ * the card could not run. */
 struct ops_card {
 	char name[32];
 	int capability; /* 80: compute capability 8.0; 0: no card, the GPU as it is */
@@ -338,8 +353,8 @@ int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
 /* device: "cpu", "cuda", "cuda:1". CUDA comes from libhone_cuda.so beside the program. */
 int ops_open(const char *device, const struct ops_options *, struct ops **out, struct err *);
 void ops_free(struct ops *);
-/* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory, and no functions. For
- * memory plans, where the device need not be. */
+/* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory, and no
+ * functions. For memory plans, where the device need not be. */
 int ops_describe(const char *device, const struct ops_options *, struct ops *out, struct err *err);
 struct elem *ops_elem_at(const struct ops *, const struct elem *, int64_t elements); /* an address further on */
 #endif

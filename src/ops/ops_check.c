@@ -3,11 +3,12 @@
  *   regions   under one key every repetition makes the same calls with the same pointers and sizes
  *             (nothing is skipped: calls are compared), and none that a recording cannot hold;
  *             releasing memory forgets what was recorded
- *   rows      batch_put and batch_want round up to a multiple of ROWS_STEP; the surplus rows of every
- *             output become NaN, so a reader of them is found, and every array must have room for them
+ *   rows      batch_put and batch_want round up to a multiple of ROWS_STEP; the surplus
+ *             rows of every output become NaN, so a reader of them is found, and every
+ *             array must have room for them
  *   gu        of a batch of pages becomes NaN behind the gate
- *   tails     a linear's input was written for this linear and this adapter (next), and the adapter's
- *             B, as it is now, was bound to the linear
+ *   tails     a linear's input was written for this linear and this adapter (next), and the
+ *             adapter's B, as it is now, was bound to the linear
  *   elements  are rounded to bf16 after each stage, weights when they are put or learn; masters are
  *             fp32 of their own, and host_memory is false
  * It computes with the CPU's arithmetic on these values, so it also tells how much bf16 costs. */
@@ -501,7 +502,8 @@ static void logprob(
 	output_f32(c, "logprob", out, rows, n, OPS_FIGURES);
 }
 
-/* Where the rows stand behind a draw, by ops.h's rule: counted here too, since pages are rounded by it. */
+/* Where the rows stand behind a draw, by ops.h's rule: counted here too, since
+ * pages are rounded by it. */
 static void rows_move(struct check_batch *b, const int32_t *drawn)
 {
 	for (int i = 0; i < b->moving; i++) {

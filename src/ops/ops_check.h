@@ -1,4 +1,5 @@
-/* ops_check: the backend of the device "check", for tests: the CPU's table, wrapped (ops_check.c). */
+/* ops_check: the backend of the device "check", for tests: the CPU's table,
+ * wrapped (ops_check.c). */
 #ifndef HONE_OPS_CHECK_H
 #define HONE_OPS_CHECK_H
 #include "base/base.h"

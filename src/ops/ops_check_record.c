@@ -1,6 +1,6 @@
 /* The record keeps hashes alone: a call is its name and a hash of its arguments, and who a row was
- * written for is a hash of the linear's and the adapter's pointers and sizes. B is hashed by its values,
- * because learning changes them in place. */
+ * written for is a hash of the linear's and the adapter's pointers and sizes. B is hashed by its
+ * values, because learning changes them in place. */
 #include "ops/ops_check_record.h"
 #include "base/base.h"
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* ops_check_record: what the device "check" remembers of the calls that it passes on: the calls of each
- * region, which every repetition has to make again with the same pointers and sizes, and for whom each row
- * and each weight was written. A call that does not agree ends the program with what differs. Private to
- * the room. One thread. */
+/* ops_check_record: what the device "check" remembers of the calls that it passes on: the calls of
+ * each region, which every repetition has to make again with the same pointers and sizes, and for
+ * whom each row and each weight was written. A call that does not agree ends the program with what
+ * differs. Private to the room. One thread. */
 #ifndef HONE_OPS_CHECK_RECORD_H
 #define HONE_OPS_CHECK_RECORD_H
 #include "base/base.h"
@@ -36,7 +36,8 @@ struct check_record {
 
 void record_init(struct check_record *c);
 void record_release(struct check_record *c);
-/* Memory [from, to) is given back: regions may have used it, and what lies there next was written for nobody. */
+/* Memory [from, to) is given back: regions may have used it, and what lies there next
+ * was written for nobody. */
 void record_forget(struct check_record *c, const char *from, const char *to);
 
 /* ---- regions ---- */

@@ -216,7 +216,8 @@ static int command_open(struct outside *x, const struct policy_options *o, struc
 		.die_with_parent = true};
 	if (!rc) rc = child_spawn(&x->child, &c, err);
 	if (rc) err_prefix(err, "--policy_command");
-	/* The child has its own copies of these; ours would keep its input open and its output from ending. */
+	/* The child has its own copies of these; ours would keep its input open and
+	 * its output from ending. */
 	if (to[0] >= 0) close(to[0]);
 	if (from[1] >= 0) close(from[1]);
 	x->command = xstrdup(o->policy_command);
@@ -298,7 +299,8 @@ static void ticket_release(struct ticket *t)
 	for (int i = 0; i < ROLE_COUNT; i++) free(t->said[i]);
 }
 
-/* The line that asks a request's present role: the conversation with its message in place of the last one. */
+/* The line that asks a request's present role: the conversation with its message in
+ * place of the last one. */
 static char *role_line(const struct outside *x, const struct ticket *t)
 {
 	json_t *row = json_deep_copy(t->request), *messages = json_object_get(row, "messages");
@@ -313,7 +315,8 @@ static char *role_line(const struct outside *x, const struct ticket *t)
 	return line.data;
 }
 
-/* What a role said is kept for those behind it, and the next one is asked. False: it was the last, or said nothing. */
+/* What a role said is kept for those behind it, and the next one is asked. False: it was the
+ * last, or said nothing. */
 static bool role_next(struct outside *x, struct ticket *t, struct outside_answer *a)
 {
 	t->tokens += a->tokens;

@@ -103,8 +103,8 @@ struct policy {
 	const char *chat_date;
 	int32_t stop_id; /* ends an assistant's turn; -1 without a chat form */
 };
-/* The device as policy_open would open it, as far as sizes go, and the bytes that a plan may count on: --memory, else
- * those of the device, 0 where it is not here. Nothing stays open. */
+/* The device as policy_open would open it, as far as sizes go, and the bytes that a plan may count
+ * on: --memory, else those of the device, 0 where it is not here. Nothing stays open. */
 int policy_describe(const struct policy_options *o, struct ops *out, size_t *room, struct err *err);
 /* Whose bytes these are, for plan_print: "this machine has". */
 const char *policy_room_name(const struct policy_options *o, const struct ops *ops);
@@ -117,15 +117,15 @@ void policy_close(struct policy *p);
  * tokenizer gives one that the model has no row for; what: the text's name in messages. */
 int policy_encode(
 	const struct policy *p, const char *what, const char *text, size_t len, struct ids *out, struct err *err);
-/* Saves what was trained: the adapter, or without one the model, and the tokenizer beside it. `base`: the folder
- * that the policy was opened from. */
+/* Saves what was trained: the adapter, or without one the model, and the tokenizer beside it.
+ * `base`: the folder that the policy was opened from. */
 int policy_save(const struct policy *p, const char *base, const char *dir, struct err *err);
 
 /* ---- a policy outside of this program: text in, text out ---- */
 
-/* A command or a set of answers that stands where a model would, so that another model runs the same
- * stages (docs/agents.md has the lines). The command is the user's own and trusted program: it runs
- * with the user's environment and rights, outside of every sandbox, as one process until
+/* A command or a set of answers that stands where a model would, so that another model runs the
+ * same stages (docs/agents.md has the lines). The command is the user's own and trusted program: it
+ * runs with the user's environment and rights, outside of every sandbox, as one process until
  * outside_close. What it writes is judged like any model's answer. Used from one thread. */
 struct outside;
 struct outside_request {
@@ -149,15 +149,16 @@ struct outside_answer {
 	char problem[200];
 };
 bool policy_is_outside(const struct policy_options *o);
-/* Options of a model beside those of an outside policy, or both kinds of the latter, are ERR_USAGE. */
+/* Options of a model beside those of an outside policy, or both kinds of the
+ * latter, are ERR_USAGE. */
 int outside_open(const struct policy_options *o, struct outside **out, struct err *err);
 void outside_close(struct outside *x);
 /* Queues: a command is written to as fast as it reads. Of a set the answer must be there:
  * ERR_NOT_FOUND names it. */
 int outside_submit(struct outside *x, const struct outside_request *r, struct err *err);
 /* Waits for the next answer, in any order, or until wake_fd (-1: none) is readable: *is_there says
- * which. A command that ended, broke the form or missed a deadline is an error that says so, with its
- * command line. */
+ * which. A command that ended, broke the form or missed a deadline is an error that says so,
+ * with its command line. */
 int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_answer *out, struct err *err);
 int outside_waiting(const struct outside *x);        /* requests without an answer */
 bool outside_counts_tokens(const struct outside *x); /* false: bytes stand for them, or nothing was answered yet */

@@ -1,5 +1,5 @@
-/* roles: one answer from several questions (docs/agents.md, Roles). A role is a template; what the roles before it
- * said fills its holes, and the last role's answer is the answer. */
+/* roles: one answer from several questions (docs/agents.md, Roles). A role is a template; what the
+ * roles before it said fills its holes, and the last role's answer is the answer. */
 #include "policy/roles.h"
 #include "base/base.h"
 
@@ -14,7 +14,8 @@ struct roles {
 
 const char *role_name(int role) { return names[role]; }
 
-/* The name in a hole at `at`, which begins with two braces; its length behind them, 0 where none closes it. */
+/* The name in a hole at `at`, which begins with two braces; its length behind them, 0
+ * where none closes it. */
 static size_t hole_at(const char *at)
 {
 	const char *end = strstr(at + 2, "}}");

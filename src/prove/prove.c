@@ -58,7 +58,8 @@ static int memory_read(
 	return rc;
 }
 
-/* Where the table of an input's constant elements lies, by the step that reads the input; -1: none. */
+/* Where the table of an input's constant elements lies, by the step that
+ * reads the input; -1: none. */
 static int64_t fixed_of(const struct prove_draw *d, size_t index)
 {
 	size_t i;

@@ -1,4 +1,5 @@
-/* prove: whether a candidate's tape computes its reference as a real function, by evaluation at random points.
+/* prove: whether a candidate's tape computes its reference as a real function, by
+ * evaluation at random points.
  *
  * Both sides are computed on exact values (field.h): the tape by the vm's exact engine, the
  * reference as a graph of a few kinds of steps (worker/oracle_proof.py makes it from the task's
@@ -64,8 +65,8 @@ struct prove_options {
 	const char *const
 		*const_names;   // (buffers of the tape): the reference's parameter that a constant stands for, or NULL
 };
-/* 0 with an answer (never REFUTED: that takes a replay); ERR_FORMAT, ERR_LIMIT or ERR_RANGE where the graph makes no
- * sense. */
+/* 0 with an answer (never REFUTED: that takes a replay); ERR_FORMAT, ERR_LIMIT or ERR_RANGE where
+ * the graph makes no sense. */
 int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, const struct prove_options *o,
 	struct prove_result *out, struct err *err);
 json_t *prove_result_json(const struct prove_result *r);

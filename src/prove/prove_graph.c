@@ -1,4 +1,5 @@
-/* The reference's graph as a whole: read and checked, computed step by step, its outputs taken over. */
+/* The reference's graph as a whole: read and checked, computed step by step,
+ * its outputs taken over. */
 #include "base/base.h"
 #include "field/field.h"
 #include "prove/prove.h"

@@ -16,7 +16,8 @@
 
 struct graph;
 struct node;
-/* Computes a step's elements from its sources': 0, 1 with the graph's stop set, or a negative code. */
+/* Computes a step's elements from its sources': 0, 1 with the graph's stop
+ * set, or a negative code. */
 typedef int step_fn(struct graph *g, struct node *n);
 struct node {
 	const json_t *json;

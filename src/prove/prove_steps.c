@@ -283,7 +283,8 @@ static int step_map(struct graph *g, struct node *n)
 
 /* ---- rows ---- */
 
-/* Rows of the source: `length` elements each; all but pick have one for each result or for each row. */
+/* Rows of the source: `length` elements each; all but pick have one for each
+ * result or for each row. */
 static int rows_of(struct graph *g, const struct node *n, int64_t *length)
 {
 	int rc = node_number(g, n, "length", 0, PROVE_ELEMENTS_MAX, length);

@@ -346,7 +346,8 @@ static int row_launch(
 	struct vm_exact_buffer *exact[TAPE_ARGS_MAX];
 	uint64_t address[TAPE_ARGS_MAX] = {0};
 	int n = 0, first = (int)(f->seed % 7), step = 2 + (int)((f->seed >> 8) % 7);
-	/* At other places in each round: a distance between two buffers is no number that a kernel may know. */
+	/* At other places in each round: a distance between two buffers is no number
+	 * that a kernel may know. */
 	for (int b = 0; b < s->t->nbuffers && n < TAPE_ARGS_MAX; b++) {
 		bool is_own = false;
 		for (int a = 0; a < row->nargs; a++) {

@@ -1,5 +1,6 @@
-/* Rounds over a star of connections: the others send to rank 0, and rank 0 sends to all. A message is its
- * kind and the number of its round, and then what it carries; who is at another round says so by it. */
+/* Rounds over a star of connections: the others send to rank 0, and rank 0 sends to all. A
+ * message is its kind and the number of its round, and then what it carries; who is at
+ * another round says so by it. */
 #include "ranks/ranks_internal.h"
 #include "base/base.h"
 #include "ops/ops.h"
@@ -59,8 +60,8 @@ static int message_send(
 	return rc ? rc : msg_send(p->fd, data, len, NULL, 0, deadline, err);
 }
 
-/* A rank's last word to all whom it can reach. Whose messages were cut by what happened is told by the closed
- * connection. */
+/* A rank's last word to all whom it can reach. Whose messages were cut by what happened is told by
+ * the closed connection. */
 static void gone_tell(struct ranks *r, const char *text)
 {
 	struct err unheard = {0};
@@ -170,7 +171,8 @@ static int peer_take(struct ranks *r, struct peer *p, struct err *err)
 	return lost(r, p, ERR_CHILD, "is gone: its connection closed", err);
 }
 
-/* Waits for whoever of those that are awaited says something first; the others' ends are noticed meanwhile. */
+/* Waits for whoever of those that are awaited says something first; the others' ends
+ * are noticed meanwhile. */
 static int peer_await(struct ranks *r, const bool *awaited, struct peer **out, struct err *err)
 {
 	uint64_t deadline = clock_ns() + r->timeout_ns;
@@ -197,7 +199,8 @@ int ranks_watch(struct ranks *r, struct err *err)
 	for (int i = 0; r && !rc && i < r->npeers; i++) {
 		struct pollfd p = {.fd = r->peers[i].fd, .events = POLLIN | POLLRDHUP};
 		if (poll(&p, 1, 0) <= 0) continue;
-		/* Data alone is a rank that is ahead. The first bytes of what lies there tell its last word from data. */
+		/* Data alone is a rank that is ahead. The first bytes of what lies there tell
+		 * its last word from data. */
 		char bytes[4 + sizeof(struct head)];
 		struct head h = {0};
 		ssize_t n = recv(p.fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
@@ -345,7 +348,8 @@ int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 	if (must && !ops->ranks_join)
 		return err_set(err, ERR_UNSUPPORTED,
 			"--ranks_transport nccl: device %s has no library of that kind; leave it out, or take tcp", ops->name);
-	/* The library has to be there on every rank before the first one waits inside it for the others. */
+	/* The library has to be there on every rank before the first one waits
+	 * inside it for the others. */
 	if (wants && ops->ranks_join) ops->ranks_id(ops->ctx, r->place.rank ? NULL : id, &absent);
 	double missing = wants && ops->ranks_join ? absent.code != 0 : 1;
 	int rc = ranks_add(r, &missing, 1, err);
@@ -364,7 +368,8 @@ int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 	return rc;
 }
 
-/* Rank 0 has its own values in sum, adds those of the others in their order, and sends the result to all. */
+/* Rank 0 has its own values in sum, adds those of the others in their order, and
+ * sends the result to all. */
 static int sum_at_first(struct ranks *r, float *sum, int64_t n, struct err *err)
 {
 	size_t bytes = (size_t)n * sizeof *sum;

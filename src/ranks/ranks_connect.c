@@ -1,5 +1,5 @@
-/* How the ranks of a job find each other: rank 0 listens, the others connect and say who they are. Who says
- * anything else, or nothing, is dropped. */
+/* How the ranks of a job find each other: rank 0 listens, the others connect and say who they are.
+ * Who says anything else, or nothing, is dropped. */
 #include "ranks/ranks_internal.h"
 #include "base/base.h"
 
@@ -19,8 +19,8 @@
 
 /* ---- sockets ---- */
 
-/* A machine that falls silent is noticed by the kernel within a minute: probes while nothing is sent, a limit on what
- * is not acknowledged else. */
+/* A machine that falls silent is noticed by the kernel within a minute: probes while nothing is
+ * sent, a limit on what is not acknowledged else. */
 static void socket_prepare(int fd)
 {
 	static const struct {
@@ -145,7 +145,8 @@ static int hello_read(int fd, struct hello *out, struct err *err)
 
 /* ---- rank 0 ---- */
 
-/* Takes one connection in, or drops it. What is said of another job's ranks is said to them alone. */
+/* Takes one connection in, or drops it. What is said of another job's ranks
+ * is said to them alone. */
 static int guest_take(struct ranks *r, int fd, struct err *err)
 {
 	struct hello h;
@@ -159,7 +160,8 @@ static int guest_take(struct ranks *r, int fd, struct err *err)
 		close(fd);
 		return 0;
 	}
-	/* A rank of another job is sent away and this one waits on; one of this job that cannot be right ends it. */
+	/* A rank of another job is sent away and this one waits on; one of this job that
+	 * cannot be right ends it. */
 	bool is_known = h.rank >= 1 && h.rank < p->world, is_ours = !strcmp(h.job, p->job);
 	if (!is_ours)
 		snprintf(refusal, sizeof refusal, "another job listens at %s, port %d; name another port with --ranks_port",

@@ -16,8 +16,8 @@ struct place {      /* what the launcher says */
 	char job[128];  /* the same for all ranks of a job, another for others */
 };
 int place_find(const struct ranks_options *o, struct place *out, struct err *err);
-/* The first name of a Slurm list of nodes, of each bracket its first number: "rack[2-3]n[07,9-11]-ib,x1" is
- * rack2n07-ib. No more of it than there is room for. */
+/* The first name of a Slurm list of nodes, of each bracket its first number:
+ * "rack[2-3]n[07,9-11]-ib,x1" is rack2n07-ib. No more of it than there is room for. */
 void first_node(const char *list, char *out, size_t room);
 
 struct peer {

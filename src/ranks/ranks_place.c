@@ -80,8 +80,8 @@ static int slurm_place(struct place *p, int64_t port, struct err *err)
 
 int place_find(const struct ranks_options *o, struct place *out, struct err *err)
 {
-	/* SLURM_STEP_ID stands in the tasks of srun alone, not in the script around them. WORLD_SIZE is torchrun's, unless
-	 * such a script sets it for all its tasks: torchrun gives a RANK too. */
+	/* SLURM_STEP_ID stands in the tasks of srun alone, not in the script around them. WORLD_SIZE is
+	 * torchrun's, unless such a script sets it for all its tasks: torchrun gives a RANK too. */
 	bool is_task = getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID");
 	*out = (struct place){.world = 1, .is_alone = true};
 	if (getenv("WORLD_SIZE") && (getenv("RANK") || !is_task)) return torchrun_place(out, o->port, err);

@@ -178,7 +178,8 @@ static void put_charts(struct str *out, const struct run_data *runs, size_t coun
 	free(series);
 }
 
-/* Kendall's tau-b of at most TAU_MAX pairs, the first ones: 1 where the model orders them as the GPU does, 0 by chance.
+/* Kendall's tau-b of at most TAU_MAX pairs, the first ones: 1 where the model orders them as
+ * the GPU does, 0 by chance.
  */
 #define TAU_MAX 4000
 static double tau_b(const struct chart_point *points, size_t count)
@@ -202,7 +203,8 @@ static void put_tau(struct str *out, const struct chart_point *points, size_t co
 	else str_printf(out, "<td class=\"n\">%.3f</td>", tau);
 }
 
-/* Predicted beside measured times: what the cost model is worth on this machine, in every run that measures. */
+/* Predicted beside measured times: what the cost model is worth on this machine, in
+ * every run that measures. */
 static void put_times(struct str *out, const struct run_data *runs, size_t count)
 {
 	struct chart_series *series = xcalloc(MAX(count, 1), sizeof *series);

@@ -1,6 +1,7 @@
 /* report: one self-contained HTML file (inline SVG and CSS, no script needed, no network) about
  * runs in a store: reward, pass rate, lengths, KL, entropy, sampler-trainer gap, failure reasons
- * over steps, predicted beside measured times, sample answers with their verdicts. Text from models is escaped. */
+ * over steps, predicted beside measured times, sample answers with their verdicts. Text
+ * from models is escaped. */
 #ifndef HONE_REPORT_H
 #define HONE_REPORT_H
 #include "base/base.h"

@@ -8,9 +8,9 @@
  *
  * One thread drives model, engine and loop; the verifier has its own threads and child processes.
  *
- * Started as several ranks (ranks.h) each writes and grades its share of a step's groups and passes its share
- * of the update's sequences through the model. Rank 0 has the run's folder and store; the others keep the
- * verdicts they gave in a store of their own beside it. */
+ * Started as several ranks (ranks.h) each writes and grades its share of a step's groups and passes
+ * its share of the update's sequences through the model. Rank 0 has the run's folder and store; the
+ * others keep the verdicts they gave in a store of their own beside it. */
 #ifndef HONE_RL_H
 #define HONE_RL_H
 #include "agent/agent.h"
@@ -63,18 +63,19 @@ struct prompt_options {
 	int variants; /* kernels of the task beside it, at most; 0: none, else tasks with fewer than two are left out */
 	const struct option_list *variants_from;
 };
-/* Of a task's kernels those that are shown beside one another: by predicted time, leaving out what is
- * within 2 % of a faster one that was kept; where more than `most` are left, evenly spread ranks with the
- * fastest and the slowest among them. Puts them in front, slowest first, and returns how many. */
+/* Of a task's kernels those that are shown beside one another: by predicted time, leaving out
+ * what is within 2 % of a faster one that was kept; where more than `most` are left, evenly
+ * spread ranks with the fastest and the slowest among them. Puts them in front, slowest first,
+ * and returns how many. */
 int variants_choose(struct prompt_variant *v, int n, int most);
-/* Gives each row of the set its variants, from the genuine answers to its task in run folders, stores or
- * rows of `hone eval --out`; rows with fewer than two go, and are counted. */
+/* Gives each row of the set its variants, from the genuine answers to its task in run folders,
+ * stores or rows of `hone eval --out`; rows with fewer than two go, and are counted. */
 int variants_attach(struct prompt_set *s, const struct option_list *from, int most, struct err *err);
 void variants_release(struct prompt_row *r);
 /* t NULL: for a policy outside; no chat form, no ids. */
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err);
-/* Prompts of the mid-end for kernels that are there, in place of those in a file: o->tasks, split, level
- * and limit are not looked at. A set may come out empty. Copies. */
+/* Prompts of the mid-end for kernels that are there, in place of those in a file: o->tasks, split,
+ * level and limit are not looked at. A set may come out empty. Copies. */
 struct prompt_kernel {
 	const struct task *task;
 	const char *source; /* (len) */
@@ -87,7 +88,8 @@ void prompt_set_release(struct prompt_set *s);
 
 /* ---- rollouts ---- */
 
-/* Who writes answers: a model in an engine, or a policy outside, which leaves the other two NULL. */
+/* Who writes answers: a model in an engine, or a policy outside, which
+ * leaves the other two NULL. */
 struct author {
 	const struct policy *policy;
 	struct engine *engine;
@@ -106,7 +108,8 @@ struct rollout {
 	struct reward reward;
 	double advantage_plan; /* of the tokens in front of the code */
 	double advantage_code; /* of the code's */
-	/* An answer may be one turn of an episode: the verdict on it is told, and the policy answers again. */
+	/* An answer may be one turn of an episode: the verdict on it is told, and the
+	 * policy answers again. */
 	int turn;           /* 0: the first */
 	bool is_absent;     /* the episode ended before this turn; nothing else is set but prompt, sample and turn */
 	struct ids context; /* of a later turn, all that stands before the answer, token for token as the turns before wrote
@@ -123,7 +126,8 @@ struct turn_options {
 	const char *template_name; /* for messages */
 	const char *precision;     /* as a prompt's */
 };
-/* Metrics with this prefix: the verifier's steps by name, in seconds of its threads, and `made`, the verdicts. */
+/* Metrics with this prefix: the verifier's steps by name, in seconds of its threads, and
+ * `made`, the verdicts. */
 #define RL_VERDICT_STEP "timing_s/verdicts/"
 struct rollout_times {
 	double generate_s;     /* until there was nothing to generate, verdicts that came meanwhile included */
@@ -133,7 +137,8 @@ struct rollout_times {
 };
 struct rollout_options {
 	int num_samples;
-	/* Staged groups: so many answers first (0: all), and the others as soon as those have verdicts, if they pay. */
+	/* Staged groups: so many answers first (0: all), and the others as soon as those have
+	 * verdicts, if they pay. */
 	int first;
 	bool (*pays)(void *ctx, const struct rollout *group, int first, int rest);
 	void *pays_ctx;
@@ -161,10 +166,10 @@ struct span_state {
 	bool is_code;
 };
 bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t *tokens, int count);
-/* Fills out[(i * num_samples + s) * turns + t] for prompts[index[i]], turn t; sizes (n, may be NULL)
- * says how many answers each has (with turns: episodes, whose later turns may be absent). Without a verifier (NULL) no
- * answer has a verdict. Verdicts are waited for only when there is nothing to generate. Returns 0, or the author's or
- * verifier's error. */
+/* Fills out[(i * num_samples + s) * turns + t] for prompts[index[i]], turn t; sizes (n, may be
+ * NULL) says how many answers each has (with turns: episodes, whose later turns may be absent).
+ * Without a verifier (NULL) no answer has a verdict. Verdicts are waited for only when there is
+ * nothing to generate. Returns 0, or the author's or verifier's error. */
 int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
 	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
@@ -176,30 +181,30 @@ struct advantage_options {
 	enum advantage_type type;
 	double weight;          /* all advantages are multiplied by it; 0: rewards are published and do not train */
 	double negative_weight; /* those below 0 by this too */
-	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up to penalty of
-	 * its reward, in proportion; buffer 0: off. */
+	/* DAPO's soft punishment: an answer of more than max_completion_length - buffer tokens loses up
+	 * to penalty of its reward, in proportion; buffer 0: off. */
 	int max_completion_length;
 	int overlong_buffer_len;
 	double overlong_penalty_factor;
 	double turn_gamma; /* a turn's value: its reward + gamma times the value of the episode's next turn */
 };
-/* Rewards, values and advantages of groups of rollouts in place; sizes (groups) says how many answers
- * each has, one group behind the other. Answers of one turn to one prompt are a group; those of its
- * later turns follow it, as turns_order puts them. has_variance (groups, may be NULL) says which teach something.
- * Returns how many teach nothing. */
+/* Rewards, values and advantages of groups of rollouts in place; sizes (groups) says how many
+ * answers each has, one group behind the other. Answers of one turn to one prompt are a group;
+ * those of its later turns follow it, as turns_order puts them. has_variance (groups, may be NULL)
+ * says which teach something. Returns how many teach nothing. */
 int rollouts_advantages(struct rollout *r, const int *sizes, int groups, const struct advantage_options *o,
 	const struct prompt_set *prompts, bool *has_variance);
-/* Puts episodes as rollouts_collect leaves them (n prompts, K episodes of T turns) in place into groups:
- * of a prompt those of its first turn, of its second, ...; absent ones go. sizes: (n * T). Returns how
- * many groups, and in *total how many answers. */
+/* Puts episodes as rollouts_collect leaves them (n prompts, K episodes of T turns) in place into
+ * groups: of a prompt those of its first turn, of its second, ...; absent ones go. sizes: (n * T).
+ * Returns how many groups, and in *total how many answers. */
 int turns_order(struct rollout *r, int n, int K, int T, int *sizes, int *total);
-/* Of an episode of T slots, the best answer so far: the genuine one of least predicted time, else the
- * last that there is. */
+/* Of an episode of T slots, the best answer so far: the genuine one of least predicted time, else
+ * the last that there is. */
 int episode_best(const struct rollout *episode, int T);
-/* The turn behind r: its message is what the verdict on r says, shortened by whole lines from its end
- * while the turn's tokens exceed o->max_feedback; its context is r's, r's own tokens (an end where the
- * answer was cut), and the message in the chat form. p NULL: for a policy outside, no context. *next
- * is replaced, and to be released whatever this returns. */
+/* The turn behind r: its message is what the verdict on r says, shortened by whole lines from its
+ * end while the turn's tokens exceed o->max_feedback; its context is r's, r's own tokens (an end
+ * where the answer was cut), and the message in the chat form. p NULL: for a policy outside, no
+ * context. *next is replaced, and to be released whatever this returns. */
 int turn_begin(const struct turn_options *o, const struct policy *p, const struct prompt_row *prompt,
 	const struct rollout *r, struct rollout *next, struct err *err);
 /* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
@@ -209,8 +214,9 @@ double reward_total(const struct reward_rule *rule, const struct reward *r);
 
 /* ---- training ---- */
 
-/* Settings of hone rl. Each field is the option of its name in rl_option_defs, whose text says what it
- * means, its unit and its range; an int64_t is an integer, a double a number, a bool a switch. */
+/* Settings of hone rl. Each field is the option of its name in rl_option_defs, whose text
+ * says what it means, its unit and its range; an int64_t is an integer, a double a
+ * number, a bool a switch. */
 struct rl_options {
 	struct policy_options policy;
 	struct optimizer_options optimizer;
@@ -304,8 +310,8 @@ struct rl_options {
 	double guard_format;
 	double sanitize_share;
 	int64_t top_k;
-	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves; the clock of a step's
-	 * seconds, NULL: of the wall. */
+	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves;
+	 * the clock of a step's seconds, NULL: of the wall. */
 	bool apart;
 	double (*clock)(void);
 };
@@ -314,13 +320,14 @@ extern const size_t rl_option_count;
 void rl_options_default(struct rl_options *o);
 int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
 /* Two runs, one behind the other: the frontend's (settings o) in <output_dir>/frontend, then the
- * mid-end's (o with the recipe of o->pipeline laid over) in <output_dir>/midend, on the genuine kernels
- * that the first one found. Each trains an adapter of its own on the same base. Stopped at any moment
- * and started again it goes on where it was. */
+ * mid-end's (o with the recipe of o->pipeline laid over) in <output_dir>/midend, on the genuine
+ * kernels that the first one found. Each trains an adapter of its own on the same base. Stopped at
+ * any moment and started again it goes on where it was. */
 int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
-/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the frontend's prompts) the
- * first `per_task` distinct genuine kernels in the order of steps, with their verdicts, in the order of
- * tasks. Each row is a task of its own, TASK+HASH. Adds how many to *count. */
+/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the
+ * frontend's prompts) the first `per_task` distinct genuine kernels in the order of steps,
+ * with their verdicts, in the order of tasks. Each row is a task of its own, TASK+HASH.
+ * Adds how many to *count. */
 int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
 	int *count, struct err *err);
 /* Prints the memory plan, prompt and token counts and what would run. Of the model's folder it
@@ -365,7 +372,8 @@ struct updater_options {
 int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, const struct updater_options *o,
 	struct updater **out, struct err *err);
 void updater_free(struct updater *u);
-/* Optimiser steps that every batch of rollouts takes (of the schedule, too, where nothing trains). */
+/* Optimiser steps that every batch of rollouts takes (of the schedule, too,
+ * where nothing trains). */
 int updater_steps(const struct updater_options *o);
 struct update_stats {
 	struct loss_stats loss;
@@ -387,14 +395,15 @@ struct update_stats {
 	double fit_loss;    /* sum over them of the mean loss of a token */
 	double fit_norm;    /* sum over them of the norm before clipping */
 };
-/* With ranks both are rounds, and a figure of stats that is a sum over sequences is of this rank's alone. */
+/* With ranks both are rounds, and a figure of stats that is a sum over sequences is
+ * of this rank's alone. */
 /* One batch of rollouts (those with a non-zero advantage train; with beta > 0 all that were not
  * dropped). */
 int updater_run(struct updater *u, const struct rollout *r, int n, const struct prompt_set *prompts,
 	const struct tokenizer *t, bool is_split, struct update_stats *stats, struct err *err);
 /* One supervised update: mean log-loss over the examples' completion tokens times weight, at
- * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule alone.
- * Each example has a prompt and fits max_tokens. */
+ * rate_scale times the schedule's rate; adds to stats. Without examples a step of the schedule
+ * alone. Each example has a prompt and fits max_tokens. */
 int updater_fit(struct updater *u, const struct sft_example *const *e, int count, double rate_scale, double weight,
 	struct update_stats *stats, struct err *err);
 /* What a checkpoint keeps of an updater. */
@@ -406,12 +415,12 @@ const struct loss_row *updater_rows(const struct updater *u, size_t *count);
 /* ---- evaluation ---- */
 
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k (over the tasks that have k
- * answers with a verdict: pass_tasks), well_formed, valid, compiled, correct, genuine, reasons, mean
- * and geometric mean speedup, mean length. */
+ * answers with a verdict: pass_tasks), well_formed, valid, compiled, correct, genuine, reasons,
+ * mean and geometric mean speedup, mean length. */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
-/* Independent answers to one prompt, drawn one after another until what another way of working used is
- * used too: what that way is compared with. */
+/* Independent answers to one prompt, drawn one after another until what another way of working used
+ * is used too: what that way is compared with. */
 struct chain {
 	int prompt;            /* in the set */
 	int sample;            /* number of the next answer */
@@ -432,14 +441,15 @@ void chain_add(struct chain *c, const struct rollout *r, const struct prompt_set
 /* o: as for rollouts_collect, of one sample and one turn; its id_base is counted up from. */
 int chains_draw(const struct author *a, struct verifier *v, const struct prompt_set *prompts,
 	const struct rollout_options *o, struct chain *chains, int n, struct err *err);
-/* Means over chains: solved, answers, tokens, tokens_read, speedup_geomean (reference / cheapest). */
+/* Means over chains: solved, answers, tokens, tokens_read, speedup_geomean
+ * (reference / cheapest). */
 json_t *chains_json(const struct chain *c, int n);
-/* a[i] beside b[i], which answered the same prompt, with 95 % intervals over structures: the difference
- * of what was solved, and the ratio of speedups where both did. */
+/* a[i] beside b[i], which answered the same prompt, with 95 % intervals over structures: the
+ * difference of what was solved, and the ratio of speedups where both did. */
 json_t *chains_paired(
 	const struct chain *a, const struct chain *b, int n, const struct prompt_set *prompts, uint64_t seed);
-/* Refinement beside best of n: of episodes (tasks x K of T turns) those chains (tasks * K) that begin with
- * the same first answers and are to write at least as many tokens. */
+/* Refinement beside best of n: of episodes (tasks x K of T turns) those chains (tasks * K) that
+ * begin with the same first answers and are to write at least as many tokens. */
 void episode_chains(const struct rollout *episodes, const struct prompt_set *prompts, int tasks, int K, int T,
 	bool is_refining, struct chain *chains);
 /* Rates by turn, and beside the chains as chains_draw left them; NULL: the episodes alone. */

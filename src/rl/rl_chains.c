@@ -1,5 +1,6 @@
-/* Equal tokens, equal answers: another way of working (refinement in turns, a pipeline of stages) is
- * worth what it does beside independent answers that cost as much. A chain draws those answers. */
+/* Equal tokens, equal answers: another way of working (refinement in turns, a pipeline
+ * of stages) is worth what it does beside independent answers that cost as much. A
+ * chain draws those answers. */
 #include "rl/rl.h"
 #include "base/base.h"
 #include "task/task.h"

@@ -68,7 +68,8 @@ json_t *rollouts_summary(
 	double *sum = xcalloc((size_t)MAX(nks, 1), sizeof *sum);
 	int *counted = xcalloc((size_t)MAX(nks, 1), sizeof *counted);
 	for (int p = 0; p < tasks; p++) {
-		/* One task: its answers into the sums, and how many of those that were judged are genuine. */
+		/* One task: its answers into the sums, and how many of those that
+		 * were judged are genuine. */
 		int n = 0, c = 0;
 		for (int k = 0; k < K; k++) {
 			const struct rollout *x = &r[p * K + k];
@@ -77,8 +78,8 @@ json_t *rollouts_summary(
 			n += !x->is_dropped;
 			c += !x->is_dropped && x->verdict.class == VERDICT_GENUINE;
 		}
-		/* A task with fewer answers than k (the others had no verdict) says nothing about k tries: it
-		 * would enter as a lower pass@n. */
+		/* A task with fewer answers than k (the others had no verdict) says nothing about k tries:
+		 * it would enter as a lower pass@n. */
 		for (int i = 0; i < nks; i++) {
 			if (n < ks[i]) continue;
 			sum[i] += pass_at_k(n, c, ks[i]);

@@ -1,7 +1,7 @@
-/* A GPU that generates and on which kernels are timed: by turns, through the lock that the verifier's timings take
- * alone (verify/gpu_lock.h). Who waits to be alone goes before those who come later, so an engine that gives the lock
- * back after every step waits behind a timing, and a timing for one step at most: a go of decoding, or a chunk of a
- * prompt. */
+/* A GPU that generates and on which kernels are timed: by turns, through the lock that the
+ * verifier's timings take alone (verify/gpu_lock.h). Who waits to be alone goes before those who
+ * come later, so an engine that gives the lock back after every step waits behind a timing, and a
+ * timing for one step at most: a go of decoding, or a chunk of a prompt. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "infer/infer.h"

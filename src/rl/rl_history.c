@@ -70,7 +70,8 @@ static void tally_add(const struct history *h, struct tally *t, int64_t step, bo
 
 static double rate_of(const struct tally *t) { return (t->success + PRIOR) / (t->success + t->failure + 2 * PRIOR); }
 
-/* Probability that K draws of Beta(a, b) are all successes: the product of (a + i) / (a + b + i). */
+/* Probability that K draws of Beta(a, b) are all successes: the product of
+ * (a + i) / (a + b + i). */
 static double all_of(double a, double b, int K)
 {
 	double p = 1;
@@ -160,17 +161,19 @@ int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err
 
 /* ---- the fold ---- */
 
-/* A successful answer that is new enters the buffer as prompt, its text in the tokenizer's own cut, and
- * the end. */
+/* A successful answer that is new enters the buffer as prompt, its text in the tokenizer's
+ * own cut, and the end. */
 static int keep_answer(struct history *h, int prompt, const char *answer, struct err *err)
 {
 	const struct prompt_row *p = &h->prompts->rows[prompt];
 	if (!h->tokenizer) return 0; /* a policy outside: nothing of it is replayed */
 	const struct slice parts[2] = {{p->task.name, strlen(p->task.name)}, {answer, strlen(answer)}};
 	struct sha256_hex key = hash_parts(parts, 2);
-	/* Each answer once. Text that was no whole UTF-8 would be learned as its replacement characters. */
+	/* Each answer once. Text that was no whole UTF-8 would be learned as its
+	 * replacement characters. */
 	if (strstr(answer, "\xef\xbf\xbd") || json_object_get(h->seen, key.text)) return 0;
-	/* An example is the prompt's tokens, the answer's and the end; one that is too long is left out. */
+	/* An example is the prompt's tokens, the answer's and the end; one that is
+	 * too long is left out. */
 	struct ids ids = {0};
 	for (size_t i = 0; i < p->ids.count; i++) ids_push(&ids, p->ids.data[i]);
 	int rc = tokenizer_encode(h->tokenizer, answer, strlen(answer), true, &ids, err);
@@ -192,7 +195,8 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 	return 0;
 }
 
-/* Success is what the run pays for: a genuine answer, or one that KernelBench's own check passes. */
+/* Success is what the run pays for: a genuine answer, or one that
+ * KernelBench's own check passes. */
 static bool is_success(const struct history *h, const json_t *verdict, const char *class)
 {
 	if (!h->o.is_stock) return !strcmp(class, verdict_class_name(VERDICT_GENUINE));
@@ -211,8 +215,8 @@ int history_add(struct history *h, int64_t step, const json_t *row, struct err *
 	if (!at || !strcmp(class, verdict_class_name(VERDICT_INFRA))) return 0;
 	struct structure *s = &h->structures[h->structure_of[at->prompt]];
 	bool is_paid = is_success(h, json_object_get(row, "verdict"), class);
-	/* A later turn is there because the first one failed: it says nothing of how hard the prompt is. What it found is
-	 * kept all the same, as an answer to the prompt. */
+	/* A later turn is there because the first one failed: it says nothing of how hard the prompt
+	 * is. What it found is kept all the same, as an answer to the prompt. */
 	if (json_integer_value(json_object_get(row, "turn")) == 0) {
 		tally_add(h, &s->tally, step, is_paid);
 		tally_add(h, &h->levels[s->level], step, is_paid);
@@ -256,8 +260,8 @@ static int draw_weighted(const double *weights, int n, double u)
 	return last;
 }
 
-/* The level of a slot, or -1 where levels are not looked at or none that is admitted has a structure
- * left. */
+/* The level of a slot, or -1 where levels are not looked at or none that is admitted
+ * has a structure left. */
 static int draw_level(const struct history *h, int64_t step, const double *weights, double u)
 {
 	double shares[LEVELS_MAX] = {0};
@@ -272,7 +276,8 @@ void history_draw(const struct history *h, int64_t step, int round, const int *t
 {
 	double *weights = xcalloc((size_t)h->nstructures + 1, sizeof *weights),
 		   *now = xcalloc((size_t)h->nstructures + 1, sizeof *now);
-	/* A structure weighs what its first task promises, never less than the floor; nothing once it was taken. */
+	/* A structure weighs what its first task promises, never less than the floor;
+	 * nothing once it was taken. */
 	for (int i = 0; i < h->nstructures; i++)
 		weights[i] = fmax(
 			h->o.floor, history_promise(h, step, h->structures[i].prompts[0], 0, 0, h->o.num_generations));

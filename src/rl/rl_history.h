@@ -5,7 +5,8 @@
  *   estimates   for each structure a Beta of successes and failures that decays with the steps that
  *               pass, so that what was solved or hopeless long ago becomes uncertain again
  *   levels      success rate of each level, decaying too; the next level is admitted by it
- *   buffer      unique successful answers (task and text), drawn by structure, and pairs beside them
+ *   buffer      unique successful answers (task and text), drawn by
+ *               structure, and pairs beside them
  *
  * Draws are functions of (seed, step, slot) and the fold. One thread. */
 #ifndef HONE_RL_HISTORY_H

@@ -49,8 +49,8 @@ struct loop {
 
 /* ---- opening a run (rl_open.c) ---- */
 
-/* All that the steps need, from l->o; not yet where an earlier start left off. l is to be released whatever this
- * returns. */
+/* All that the steps need, from l->o; not yet where an earlier start left off. l is to be released
+ * whatever this returns. */
 int loop_open(struct loop *l, struct err *err);
 void loop_release(struct loop *l);
 /* Whether this process has the run's folder and store. */
@@ -58,8 +58,8 @@ static inline bool loop_is_first(const struct loop *l) { return ranks_rank(l->ra
 
 /* ---- a step's answers (rl_step.c) ---- */
 
-/* Groups in one row, those that train first. Sizes differ where groups are staged. With turns a group
- * is the answers of one turn to one prompt, its first turn before its second. */
+/* Groups in one row, those that train first. Sizes differ where groups are staged. With turns a
+ * group is the answers of one turn to one prompt, its first turn before its second. */
 struct step_batch {
 	struct rollout *r;
 	int *sizes;   /* (groups) */
@@ -72,14 +72,16 @@ struct step_batch {
 };
 int step_collect(struct loop *l, struct step_batch *b, struct err *err);
 void step_batch_release(struct step_batch *b);
-/* Prompts of a step: the next ones of the epoch's permutation, whole chunks only, as TRL's sampler. */
+/* Prompts of a step: the next ones of the epoch's permutation, whole chunks
+ * only, as TRL's sampler. */
 void epoch_prompts(uint64_t seed, int prompts, int64_t step, int groups, int *index /* (groups) */);
 /* Answers to dev prompts, greedily: puts eval/... into metrics. */
 int step_evaluate(struct loop *l, json_t *metrics, struct err *err);
 
 /* ---- metrics (rl_metrics.c) ---- */
 
-/* What a step's answers and updates say, under TRL's names where TRL has one. u NULL: nothing trains. */
+/* What a step's answers and updates say, under TRL's names where TRL has one. u
+ * NULL: nothing trains. */
 json_t *step_metrics(const struct rl_options *o, const struct reward_rule *rule, const struct prompt_set *prompts,
 	const struct step_batch *b, const struct update_stats *u);
 /* A number that is not finite (a run that diverged) is null: JSON has no other way to say so. */
@@ -92,8 +94,9 @@ void put_number(json_t *m, const char *key, double x);
  * prompts, and of replay_pairs where there are any. New reference. */
 json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
 	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks);
-/* A folder with checkpoints (of a policy outside: with settings.json) must have been written with the
- * same settings (ERR_MISMATCH names option and both values); any other folder gets settings.json. */
+/* A folder with checkpoints (of a policy outside: with settings.json) must have been
+ * written with the same settings (ERR_MISMATCH names option and both values); any other
+ * folder gets settings.json. */
 int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err);
 /* The store is the source; metrics.jsonl is a copy for people, written anew at every
  * start. Fails when the store lacks steps that the checkpoint has behind it. */
@@ -102,7 +105,8 @@ int rl_metrics_open(
 void rl_metrics_put(FILE *f, const json_t *row);
 /* ---- a GPU on which kernels are timed too (rl_gpu.c) ---- */
 
-/* The GPU of that UUID beside others' work, not beside their timings; NULL or "": there is none to share. */
+/* The GPU of that UUID beside others' work, not beside their timings; NULL or "":
+ * there is none to share. */
 int gpu_hold(const char *gpu, const char *what, int *lock, struct err *err);
 void gpu_let_go(int lock);
 /* One step of the engine, at the end of which the device rests. */

@@ -1,6 +1,6 @@
-/* The loop: where an earlier start left off, steps, checkpoints, metrics. A step is pure in (options,
- * weights, step number): what it draws and in which order does not depend on timing, so kill -9 and a
- * second start give the bytes of the uninterrupted run (with max_seconds = 0). */
+/* The loop: where an earlier start left off, steps, checkpoints, metrics. A step is pure in
+ * (options, weights, step number): what it draws and in which order does not depend on timing, so
+ * kill -9 and a second start give the bytes of the uninterrupted run (with max_seconds = 0). */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "policy/policy.h"
@@ -43,7 +43,8 @@ static int last_step(int64_t step, int64_t index, const json_t *row, void *ctx)
 	return 0;
 }
 
-/* Where nothing trains the store is all that there is to continue from: a step stands there whole, or not at all. */
+/* Where nothing trains the store is all that there is to continue from: a step stands there
+ * whole, or not at all. */
 static int checkpoint_take(struct loop *l, struct err *err)
 {
 	struct checkpoint_state s = {0};
@@ -176,7 +177,8 @@ static int step_update(
 	int lock, rc = gpu_hold(trains ? l->policy.ops->uuid : NULL, "update", &lock, err);
 	if (!rc && trains)
 		rc = updater_run(l->updater, b->r, b->kept, &l->prompts, l->policy.tokenizer, l->rule.is_split, u, err);
-	/* The rows that it was made from, as the store keeps them; what is kept of them is learned from next. */
+	/* The rows that it was made from, as the store keeps them; what is kept of them
+	 * is learned from next. */
 	*rows = rc ? NULL : step_rows(l, b, err);
 	if (!rc && !*rows) rc = err->code;
 	if (!rc) rc = step_replay(l, u, err);

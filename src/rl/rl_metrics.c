@@ -91,7 +91,8 @@ void put_number(json_t *m, const char *key, double x)
 }
 
 /* Whether the commonest answer of a group fails while another one succeeds: there sampling found
- * what greedy decoding would not write. Groups that merely vary may have broken text for a reason. */
+ * what greedy decoding would not write. Groups that merely vary may have
+ * broken text for a reason. */
 static bool is_discovery(const struct rollout *g, int K)
 {
 	int commonest = -1, most = 0;
@@ -202,8 +203,8 @@ static void put_update(json_t *m, const struct rl_options *o, const struct updat
 	json_object_set_new(m, "guard/spikes", json_integer(u->spikes));
 }
 
-/* What the mid-end did to the kernels that it was given: of its genuine answers the shares that are faster and slower,
- * and of the faster ones by which change. */
+/* What the mid-end did to the kernels that it was given: of its genuine answers the shares that are
+ * faster and slower, and of the faster ones by which change. */
 static void put_midend(json_t *m, const struct prompt_set *prompts, const struct step_batch *b)
 {
 	int genuine = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
@@ -212,7 +213,8 @@ static void put_midend(json_t *m, const struct prompt_set *prompts, const struct
 		const struct rollout *r = &b->r[i];
 		const struct verdict *given = &prompts->rows[r->prompt].profile;
 		if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
-		/* Against the kernel that was given, not the reference; without a predicted time there is nothing to compare.
+		/* Against the kernel that was given, not the reference; without a predicted time
+		 * there is nothing to compare.
 		 */
 		double s = midend_speedup(given, &r->verdict);
 		if (!(s > 0)) continue;
@@ -275,7 +277,8 @@ static void put_training(json_t *m, const struct rl_options *o, const struct rol
 	 * completion tokens, for which no pass is needed (of untruncated sampling). */
 	put_number(m, "entropy", -per(s->logprob, s->length));
 	put_update(m, o, u);
-	/* Of the tokens that answers and updates are made of, the share that is run: equal beginnings once. */
+	/* Of the tokens that answers and updates are made of, the share that is run:
+	 * equal beginnings once. */
 	put_number(m, "distinct/generation", distinct_share(b));
 	put_number(m, "distinct/update", per((double)(u->tokens - u->fit_tokens), (double)u->tokens_apart));
 }

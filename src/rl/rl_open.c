@@ -1,5 +1,5 @@
-/* What a run stands on, before its first step: options that go together, policy, prompts, trainer, run
- * folder, store and verifier. */
+/* What a run stands on, before its first step: options that go together, policy, prompts, trainer,
+ * run folder, store and verifier. */
 #include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -72,7 +72,8 @@ static int learning_check(struct loop *l, struct err *err)
 	return 0;
 }
 
-/* A policy outside writes answers, which are judged and kept; what would train it, or needs its tokens, is refused. */
+/* A policy outside writes answers, which are judged and kept; what would train it, or needs
+ * its tokens, is refused. */
 static int outside_check(const struct rl_options *o, struct err *err)
 {
 	const struct {
@@ -121,7 +122,8 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (o->steps_per_generation > o->generation_batch_size)
 		return err_set(err, ERR_USAGE, "--steps_per_generation %lld: expected at most generation_batch_size (%lld)",
 			(long long)o->steps_per_generation, (long long)o->generation_batch_size);
-	/* Staged groups and dynamic sampling draw by a group's first answers, of which an episode has one. */
+	/* Staged groups and dynamic sampling draw by a group's first answers, of
+	 * which an episode has one. */
 	if (o->num_turns > 1 && (o->num_generations_first > 0 || o->filter_groups))
 		return err_set(err, ERR_USAGE,
 			"--num_turns %lld with --%s: groups of episodes are drawn whole; use one of both", (long long)o->num_turns,
@@ -381,7 +383,8 @@ static int open_folder(struct loop *l, struct err *err)
 	return rc;
 }
 
-/* Rank 0's store has the run. Another's stands beside it and has the verdicts that it gave alone. */
+/* Rank 0's store has the run. Another's stands beside it and has the
+ * verdicts that it gave alone. */
 static int open_run(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;

@@ -63,8 +63,8 @@ static int common_answer(const struct pack_sequence *a, const struct pack_sequen
 	return n;
 }
 
-/* The sequence that has most in common with this one, and how many tokens; NULL: there is none of its
- * prompt. Those of a prompt stand together, so its family is the last one. */
+/* The sequence that has most in common with this one, and how many tokens; NULL: there is none of
+ * its prompt. Those of a prompt stand together, so its family is the last one. */
 static const struct pack_place *donor_find(const struct pack *p, const struct pack_sequence *s, int *common)
 {
 	const struct pack_place *best = NULL;
@@ -97,7 +97,8 @@ bool pack_add(struct pack *p, const struct pack_sequence *s)
 		p->pos[p->T] = i;
 		row[i] = p->T++;
 	}
-	/* A token is predicted from the row before it; where that token is common too, by the donor's head row. */
+	/* A token is predicted from the row before it; where that token is common too, by
+	 * the donor's head row. */
 	for (int k = 0; k < s->count; k++) {
 		int at = s->nprompt + k;
 		if (at < common) {

@@ -1,6 +1,6 @@
 /* The pipeline: what the frontend found is what the mid-end is given. Between the two runs stands a
- * file of tasks with kernels and verdicts, made from the first run's samples alone, so that it has the
- * same bytes whenever it is made again. */
+ * file of tasks with kernels and verdicts, made from the first run's samples alone, so that it has
+ * the same bytes whenever it is made again. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "policy/policy.h"
@@ -47,8 +47,8 @@ static int gather_sample(int64_t step, int64_t index, const json_t *row, void *c
 	if (!place || strcmp(class, verdict_class_name(VERDICT_GENUINE))) return 0;
 	int i = (int)json_integer_value(place);
 	if (g->kept[i] == g->per_task) return 0;
-	/* One kernel of a task once, whatever was said around it. A text with marks for broken bytes is not what was
-	 * judged. */
+	/* One kernel of a task once, whatever was said around it. A text with marks for broken bytes
+	 * is not what was judged. */
 	struct answer a = answer_parse(answer, strlen(answer));
 	if (!a.well_formed || strstr(answer, "\xef\xbf\xbd")) return 0;
 	size_t len = a.code_end - a.code_begin;

@@ -85,7 +85,8 @@ static bool fits(
 	return plan_total(&p) <= room;
 }
 
-/* The largest value of *field from `least` on with which the plan fits; less than least: none does. */
+/* The largest value of *field from `least` on with which the plan fits; less
+ * than least: none does. */
 static int64_t largest_fitting(struct rl_options *o, int64_t *field, int64_t least, const struct model_config *c,
 	const struct ops *ops, int longest, size_t room)
 {
@@ -98,8 +99,8 @@ static int64_t largest_fitting(struct rl_options *o, int64_t *field, int64_t lea
 	return low;
 }
 
-/* What to change, in the order in which it costs least: shorter micro-batches, then fewer sequences at once too, then
- * nothing of this run's settings is enough. */
+/* What to change, in the order in which it costs least: shorter micro-batches, then fewer sequences
+ * at once too, then nothing of this run's settings is enough. */
 static void advice_make(const struct rl_options *options, const struct model_config *c, const struct ops *ops,
 	int longest, size_t room, char *text, size_t len)
 {
@@ -129,7 +130,8 @@ void rl_memory_settle(const struct rl_options *o, const struct model_config *c, 
 	*out = (struct rl_memory){.room = room};
 	rl_memory_plan(o, c, ops, longest, false, &out->plan);
 	if (!room || plan_total(&out->plan) <= room) return;
-	/* Outputs of norms and gates are cheap to compute again: the first thing that goes, and bits stay. */
+	/* Outputs of norms and gates are cheap to compute again: the first thing
+	 * that goes, and bits stay. */
 	out->recompute = true;
 	rl_memory_plan(o, c, ops, longest, true, &out->plan);
 	if (plan_total(&out->plan) > room) advice_make(o, c, ops, longest, room, out->advice, sizeof out->advice);

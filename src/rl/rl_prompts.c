@@ -132,8 +132,8 @@ static void set_shuffle(struct prompt_set *s, uint64_t seed)
 	}
 }
 
-/* Drops rows of other splits and levels, and where variants are wanted those that have nothing to be
- * compared, then everything past the limit, before the dear part (tokenising) begins. */
+/* Drops rows of other splits and levels, and where variants are wanted those that have nothing to
+ * be compared, then everything past the limit, before the dear part (tokenising) begins. */
 static int set_select(struct prompt_set *s, const struct prompt_options *o, struct err *err)
 {
 	size_t kept = 0;

@@ -1,7 +1,8 @@
-/* A step with several ranks (ranks.h). Each rank writes and grades the answers of its share of the groups;
- * then all have all of them, and what follows (advantages, order, history) is what one process would do. Of
- * the update each passes its share of the sequences through the model. Which answers come out does not depend
- * on who writes them: draws are functions of (seed, request, sample, position). */
+/* A step with several ranks (ranks.h). Each rank writes and grades the answers of its share of
+ * the groups; then all have all of them, and what follows (advantages, order, history) is what
+ * one process would do. Of the update each passes its share of the sequences through the model.
+ * Which answers come out does not depend on who writes them: draws are functions of (seed,
+ * request, sample, position). */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "infer/infer.h"
@@ -200,7 +201,8 @@ int update_stats_join(struct ranks *ranks, struct update_stats *u, struct err *e
 	int world = ranks_count(ranks), rc = 0;
 	struct str *all = xcalloc((size_t)world, sizeof *all);
 	rc = ranks_gather(ranks, &own, sizeof own, all, err);
-	/* Sums in rank order; of extremes the outermost. Counts of answers and of steps every rank has by itself. */
+	/* Sums in rank order; of extremes the outermost. Counts of answers and of steps
+	 * every rank has by itself. */
 	for (int r = 0; !rc && r < world; r++) {
 		if (all[r].len != sizeof part) rc = err_set(err, ERR_MISMATCH, "rank %d: figures of %zu bytes", r, all[r].len);
 		if (rc) break;

@@ -1,6 +1,6 @@
-/* Rollouts: an author writes answers (a model in the engine, or a policy outside) while the verifier
- * grades the ones that are finished. Which answer finishes first changes nothing: every result lands
- * in its own slot. */
+/* Rollouts: an author writes answers (a model in the engine, or a policy outside) while the
+ * verifier grades the ones that are finished. Which answer finishes first changes nothing: every
+ * result lands in its own slot. */
 #include "rl/rl_internal.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -65,7 +65,8 @@ static uint64_t request_seed(uint64_t seed, int64_t id)
 
 /* ---- slots and requests ---- */
 
-/* A request's id says which prompt and which turn; the answers to a first turn share their prompt and are one request.
+/* A request's id says which prompt and which turn; the answers to a first turn share their
+ * prompt and are one request.
  */
 #define TURN_SHIFT 44
 
@@ -109,8 +110,8 @@ static int submit_engine(
 	return rc ? err_prefix(err, "task %s", c->prompts->rows[c->index[place]].task.name) : 0;
 }
 
-/* A policy outside is asked for one answer at a time, and told the whole conversation; the request's
- * id is the answer's slot. */
+/* A policy outside is asked for one answer at a time, and told the whole conversation; the
+ * request's id is the answer's slot. */
 static int submit_outside(struct collect *c, int64_t slot, struct err *err)
 {
 	int T = turns_of(c), turn = (int)(slot % T), place = (int)(slot / T / c->o->num_samples);
@@ -182,8 +183,8 @@ static int next_turn(struct collect *c, int64_t slot, struct err *err)
 					  : submit_engine(c, place, next->turn, &next->context, r->sample, 1, err);
 }
 
-/* An answer has its verdict. Its episode goes on or ends; behind the last of a staged group's first ones the others may
- * follow. */
+/* An answer has its verdict. Its episode goes on or ends; behind the last of a staged group's first
+ * ones the others may follow. */
 static int count_finished(struct collect *c, int64_t slot, struct err *err)
 {
 	int K = c->o->num_samples, place = (int)(slot / turns_of(c) / K), first = c->o->first;
@@ -294,8 +295,8 @@ static int take_outside(struct collect *c, struct err *err)
 	return rollout_grade(c, a.id, err);
 }
 
-/* The verdicts that are there; who waits takes all that are outstanding, or until one of them asks for
- * more answers. */
+/* The verdicts that are there; who waits takes all that are outstanding, or until one of them
+ * asks for more answers. */
 static int take_verdicts(struct collect *c, bool waits, struct err *err)
 {
 	while (c->outstanding && !(waits && c->active)) {
@@ -439,7 +440,8 @@ static void group_rewards(struct rollout *g, int K, const struct advantage_optio
 	}
 }
 
-/* The turn behind this one, if its episode came to it: it stands in one of the groups that follow. */
+/* The turn behind this one, if its episode came to it: it stands in one of
+ * the groups that follow. */
 static const struct rollout *turn_behind(const struct rollout *r, int n, int i)
 {
 	for (int k = i + 1; k < n && r[k].turn >= r[i].turn && r[k].turn <= r[i].turn + 1; k++)
@@ -447,8 +449,8 @@ static const struct rollout *turn_behind(const struct rollout *r, int n, int i)
 	return NULL;
 }
 
-/* From the last turns to the first: a reward and the discounted value of what came behind. A turn whose next one had no
- * verdict has no value: NaN, and it teaches nothing. */
+/* From the last turns to the first: a reward and the discounted value of what came behind. A turn
+ * whose next one had no verdict has no value: NaN, and it teaches nothing. */
 static void values_sum(struct rollout *r, int n, double gamma)
 {
 	for (int i = n; i-- > 0;) {

@@ -1,7 +1,8 @@
-/* The answers of one step (with turns: episodes, whose answers are grouped by turn). Without more options: the step's
- * prompts, K answers each. Staged: a few answers each first, the rest where they are likely to differ. DAPO's dynamic
- * sampling (filter_groups): groups without variance are replaced by fresh prompts, up to max_num_gen_batches rounds;
- * what was generated for nothing is recorded all the same, and does not train. */
+/* The answers of one step (with turns: episodes, whose answers are grouped by turn). Without more
+ * options: the step's prompts, K answers each. Staged: a few answers each first, the rest where
+ * they are likely to differ. DAPO's dynamic sampling (filter_groups): groups without variance are
+ * replaced by fresh prompts, up to max_num_gen_batches rounds; what was generated for nothing is
+ * recorded all the same, and does not train. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "infer/infer.h"
@@ -82,9 +83,9 @@ static bool group_pays(void *ctx, const struct rollout *g, int first, int rest)
 	return history_promise(l->history, l->step + 1, g->prompt, success, tried, rest) >= STAGE_PAYS;
 }
 
-/* n groups into out, group behind group. Of a staged group a few answers come first, and the rest if
- * they pay; their sample numbers go on, so a group that is completed has the answers of one that was
- * drawn whole. */
+/* n groups into out, group behind group. Of a staged group a few answers come first, and the rest
+ * if they pay; their sample numbers go on, so a group that is completed has the answers of one
+ * that was drawn whole. */
 static int round_collect(struct loop *l, const int *index, int n, int64_t id_base, struct rollout *out, int *sizes,
 	int *groups, int *total, struct err *err)
 {

@@ -1,19 +1,19 @@
 /* The update: rollouts become rows of (token, old log-probability, weight, normaliser), rows are
- * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest. What
- * the answers to a prompt have in common is passed through the model once (rl_pack.h); rows stay one
- * for each token of each answer.
+ * packed into micro-batches, and the trainer, which knows nothing about kernels, does the rest.
+ * What the answers to a prompt have in common is passed through the model once (rl_pack.h); rows
+ * stay one for each token of each answer.
  *
  * A batch of rollouts is cut into steps_per_generation mini-batches, one optimiser step each, and
  * passed over num_iterations times. Normalisers count all answers of a mini-batch that have a
  * verdict, also those that do not train: a batch with one informative group must not move the
  * weights as far as one with fifteen, and a tiny weight of the KL term must not change the scale.
  *
- * Of several ranks each makes the same plan, normalisers included, and keeps the sequences of its share; the
- * gradient of a step is the sum of all ranks' in rank order.
+ * Of several ranks each makes the same plan, normalisers included, and keeps the sequences of its
+ * share; the gradient of a step is the sum of all ranks' in rank order.
  *
  * old_logprob is the trainer's own recomputation, not the sampler's: with a single update it is the
- * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The sampler's
- * values are compared with it, and the gap is published. */
+ * very value of this pass, so the ratio is exactly 1 and no extra forward pass is run. The
+ * sampler's values are compared with it, and the gap is published. */
 #include "rl/rl_internal.h"
 #include "rl/rl_pack.h"
 #include "base/base.h"
@@ -80,7 +80,8 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	u->o.num_iterations = MAX(1, o->num_iterations);
 	/* With one update for each batch this pass's values are the old ones. */
 	u->needs_old = u->o.num_iterations * u->o.steps_per_generation > 1 || o->importance != IMPORTANCE_OFF;
-	/* The pass that trains; with a reference of all weights, a second model with a pass of its own. */
+	/* The pass that trains; with a reference of all weights, a second model
+	 * with a pass of its own. */
 	struct pass_options p = {.max_tokens = o->max_tokens,
 		.head_rows = MIN(o->max_tokens, UPDATE_HEAD_ROWS),
 		.backward = true,
@@ -151,7 +152,8 @@ void updater_state_set(struct updater *u, const json_t *state)
 
 static bool rollout_counts(const struct rollout *r) { return !r->is_dropped && r->completion.count > 0; }
 
-/* DAPO's overlong filtering: an answer that was cut off says nothing about what it would have been. */
+/* DAPO's overlong filtering: an answer that was cut off says nothing about
+ * what it would have been. */
 static bool rollout_is_masked(const struct rollout *r, const struct updater_options *o)
 {
 	return o->mask_truncated_completions && r->completion.finish == FINISH_LENGTH;
@@ -173,7 +175,8 @@ static void rows_reserve(struct updater *u, size_t n)
 	u->sampler_logprob = xrealloc(u->sampler_logprob, size_mul(u->rows_cap, sizeof *u->sampler_logprob));
 }
 
-/* One row per completion token; `at` is relative to the sequence's first token until it is packed. */
+/* One row per completion token; `at` is relative to the sequence's first
+ * token until it is packed. */
 static void sequence_rows(struct updater *u, struct sequence *s, const struct tokenizer *t, bool is_split)
 {
 	const struct completion *c = &s->r->completion;
@@ -214,8 +217,8 @@ static int *counted_order(const struct updater *u, const struct rollout *r, int 
 	return order;
 }
 
-/* Answers to one prompt side by side, prompts in the order of their first answer: what is shared has
- * to lie in one micro-batch. */
+/* Answers to one prompt side by side, prompts in the order of their first answer: what is shared
+ * has to lie in one micro-batch. */
 static void prompts_gather(struct sequence *s, int count)
 {
 	struct sequence *from = xmalloc(size_mul((size_t)MAX(count, 1), sizeof *from));
@@ -254,8 +257,9 @@ static int part_make(struct updater *u, const struct rollout *r, const int *orde
 
 static int sequence_tokens(const struct sequence *s) { return (int)s->prompt->count + s->r->completion.count; }
 
-/* Of a mini-batch's sequences those that this rank passes through the model, at the front of s: a run of them in
- * which the middles of the sequences lie in its share of all tokens. Returns how many; *first: how many come before. */
+/* Of a mini-batch's sequences those that this rank passes through the model, at the front of s: a
+ * run of them in which the middles of the sequences lie in its share of all tokens. Returns how
+ * many; *first: how many come before. */
 static int share_keep(const struct ranks *ranks, struct sequence *s, int count, int *first)
 {
 	int64_t total = 0, at = 0;
@@ -353,7 +357,8 @@ static void row_measure(struct updater *u, size_t row, float logprob, float entr
 	gap_add(st, logprob, u->sampler_logprob[row]);
 	st->entropy += entropy;
 	if (u->o.loss.beta > 0) {
-		/* KL(policy || reference) from one sampled token: unbiased, never negative (Schulman's k3). */
+		/* KL(policy || reference) from one sampled token: unbiased, never
+		 * negative (Schulman's k3). */
 		double d = (double)r->ref_logprob - logprob;
 		st->kl += exp(d) - d - 1;
 	}
@@ -406,7 +411,8 @@ static void rows_logprobs(
 
 /* ---- importance weights: the policy that trains against the one that sampled ---- */
 
-/* TRL's modes: the weight of a token or of its whole sequence, cut at the cap or dropped beyond it. */
+/* TRL's modes: the weight of a token or of its whole sequence, cut at the cap
+ * or dropped beyond it. */
 static const struct {
 	const char *name;
 	bool is_sequence; /* one weight for the whole sequence; else one for each token */
@@ -496,7 +502,8 @@ static int optimizer_advance(struct updater *u, struct err *err)
 }
 
 /* One mini-batch: gradients of all its micro-batches, then a step. A mini-batch in which nothing
- * trains is a step of the schedule alone; where others train, a rank without a share waits for them. */
+ * trains is a step of the schedule alone; where others train, a rank without a
+ * share waits for them. */
 static int part_run(struct updater *u, const struct update_plan *p, int part, struct err *err)
 {
 	uint64_t step = (uint64_t)optimizer_steps(u->optimizer) + 1;
@@ -603,7 +610,8 @@ int updater_fit(struct updater *u, const struct sft_example *const *e, int count
 	pass_min_p(u->pass, u->o.min_p);
 	int rc = optimizer_gather(u->optimizer, u->o.ranks, err);
 	if (rc) return rc;
-	/* Norms of these steps are of another loss: they do not enter the mean that limits the others. */
+	/* Norms of these steps are of another loss: they do not enter the mean
+	 * that limits the others. */
 	optimizer_next(u->optimizer, rate_scale, 0);
 	double norm = optimizer_step(u->optimizer);
 	stats->fit_updates++;

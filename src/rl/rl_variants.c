@@ -1,5 +1,5 @@
-/* Variants: kernels that were found for a task before, shown beside one another with their costs, so
- * that a policy can see what makes the difference. */
+/* Variants: kernels that were found for a task before, shown beside one another with their costs,
+ * so that a policy can see what makes the difference. */
 #include "rl/rl.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -37,7 +37,8 @@ int variants_choose(struct prompt_variant *v, int n, int most)
 	/* Those whose times differ, fastest first. */
 	for (int i = 0; i < n; i++)
 		if (apart == 0 || v[i].cost_s > SAME_TIME * v[apart - 1].cost_s) swap(&v[apart++], &v[i]);
-	/* Evenly spread ranks; a rank never lies below its place, so none is overwritten before it is taken. */
+	/* Evenly spread ranks; a rank never lies below its place, so none is
+	 * overwritten before it is taken. */
 	int count = MIN(apart, most);
 	for (int k = 0; k < count && apart > most; k++) {
 		int rank = most == 1 ? 0 : (int)(((int64_t)k * (apart - 1) + (most - 1) / 2) / (most - 1));

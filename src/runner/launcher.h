@@ -8,10 +8,11 @@
  *           Nothing is checked inside a kernel; faults come from the driver, and memory beside each
  *           buffer is looked at afterwards.
  *
- * A launcher serves one tape at a time: load, then any number of trials (buffer_set for each buffer,
- * row_run for each row in order, finish, output_read), then the next load or destroy. Kernels that a
- * former load brought are kept until reset, which comes between two candidates. All functions return 0, or a code with
- * *fault set. After a fault a launcher that is_spent() can only be destroyed. Threading: one thread. */
+ * A launcher serves one tape at a time: load, then any number of trials (buffer_set for each
+ * buffer, row_run for each row in order, finish, output_read), then the next load or destroy.
+ * Kernels that a former load brought are kept until reset, which comes between two candidates. All
+ * functions return 0, or a code with *fault set. After a fault a launcher that is_spent() can only
+ * be destroyed. Threading: one thread. */
 #ifndef HONE_LAUNCHER_H
 #define HONE_LAUNCHER_H
 #include "runner/row_order.h"
@@ -19,8 +20,9 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 
-/* Who computes library rows: torch, in a process of its own behind the supervisor. `memory` holds one
- * row's operands at a time (tape_library_layout): the reads when it is asked, the writes after. */
+/* Who computes library rows: torch, in a process of its own behind the supervisor.
+ * `memory` holds one row's operands at a time (tape_library_layout): the reads when it is
+ * asked, the writes after. */
 struct launcher_library {
 	uint8_t *memory;
 	int64_t bytes;
@@ -44,12 +46,14 @@ struct launcher_trial {
 
 /* Who asks for times. */
 struct launcher_clock {
-	/* Hands over the answer to the last question (0 before the first); returns the next, RUNNER_END to stop. */
+	/* Hands over the answer to the last question (0 before the first); returns the
+	 * next, RUNNER_END to stop. */
 	enum runner_clock (*next)(const struct launcher_clock *c, int64_t ns);
 	int deadline_ms; /* for each question; 0: none */
 };
 
-/* Memory of another process on the same GPU, as its driver exported it: what buffers start with, and where outputs go.
+/* Memory of another process on the same GPU, as its driver exported it: what buffers start
+ * with, and where outputs go.
  */
 struct launcher_shared {
 	int given_fd;
@@ -78,40 +82,42 @@ struct launcher {
 	int (*output_read)(struct launcher *l, int i, uint8_t *out, struct runner_fault *fault);
 	/* A buffer's bytes. After finish. NULL: nobody asks. */
 	void (*buffer_read)(const struct launcher *l, int buffer, uint8_t *out);
-	/* For one trial that is too large for the host's memory: maps what another process on the GPU shares, for the next
-	 * two functions, until unshare. A fault `unshared` where that cannot be. All four are NULL where there is no such
-	 * memory. */
+	/* For one trial that is too large for the host's memory: maps what another process on the GPU
+	 * shares, for the next two functions, until unshare. A fault `unshared` where that cannot be.
+	 * All four are NULL where there is no such memory. */
 	int (*share)(struct launcher *l, const struct launcher_shared *s, struct runner_fault *fault);
 	void (*unshare)(struct launcher *l);
 	/* As buffer_set and output_read, from and to the shared memory at `offset`. */
 	int (*buffer_set_shared)(
 		struct launcher *l, int buffer, int64_t offset, bool is_read_only, struct runner_fault *fault);
 	int (*output_share)(struct launcher *l, int i, int64_t offset, struct runner_fault *fault);
-	/* Times the tape: answers the clock's questions, after a few replays to warm up; each replay on memory
-	 * made anew from what buffer_set was last given. Asks for nothing where it cannot: out->untimed says why.
-	 * Memory is as after a replay then. After finish. NULL: no clock. */
+	/* Times the tape: answers the clock's questions, after a few replays to warm up; each replay on
+	 * memory made anew from what buffer_set was last given. Asks for nothing where it cannot:
+	 * out->untimed says why. Memory is as after a replay then. After finish. NULL: no clock. */
 	int (*time)(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock,
 		struct runner_result *out, struct runner_fault *fault);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
-	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room for
-	 * TAPE_ARGS_MAX. NULL: not known, rows are not checked for their order. */
+	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room
+	 * for TAPE_ARGS_MAX. NULL: not known, rows are not checked for their order. */
 	void (*kernel_order)(const struct launcher *l, int kernel, uint8_t *uses, struct row_kernel *out);
 	bool (*is_spent)(const struct launcher *l);
-	/* Drops all that the candidate brought (its memory is written over first) and proves that what it
-	 * ran on still works. NULL: a process serves one candidate. */
+	/* Drops all that the candidate brought (its memory is written over first) and proves that what
+	 * it ran on still works. NULL: a process serves one candidate. */
 	int (*reset)(struct launcher *l, struct runner_fault *fault);
 	void (*destroy)(struct launcher *l);
 };
 
 /* memory_bytes bounds all buffers with their origin tags. */
 struct launcher *launcher_vm_create(int64_t memory_bytes);
-/* A vm without the tape's memory: launches run by samples on memory by offset (vm.h, vm_sample_options), rows that move
- * are counted and not run. It has no use but costs: replay_price. */
+/* A vm without the tape's memory: launches run by samples on memory by offset
+ * (vm.h, vm_sample_options), rows that move are counted and not run. It has no use
+ * but costs: replay_price. */
 struct launcher *launcher_vm_create_sampling(void);
 
-/* A launch row's arguments as the IR's function takes them: room for 2 * TAPE_ARGS_MAX + 1. address: where each of the
- * row's arguments points (rows' order; others' are not looked at). Returns how many there are. */
+/* A launch row's arguments as the IR's function takes them: room for 2 * TAPE_ARGS_MAX + 1.
+ * address: where each of the row's arguments points (rows' order; others' are not looked at).
+ * Returns how many there are. */
 struct vm_kernel;
 struct vm_arg;
 int launcher_arguments(

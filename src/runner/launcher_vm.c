@@ -1,5 +1,5 @@
-/* launcher_vm: rows on this processor, by the vm. Every buffer stands between two canaries and has an
- * origin tag for each byte: GIVEN for inputs, parameters and constants, NONE for temporaries, so
+/* launcher_vm: rows on this processor, by the vm. Every buffer stands between two canaries and has
+ * an origin tag for each byte: GIVEN for inputs, parameters and constants, NONE for temporaries, so
  * that a load of what nobody wrote is a fault. */
 #include "runner/launcher.h"
 #include "base/base.h"
@@ -199,8 +199,9 @@ static const char *fault_code(const struct launcher_vm *v, const struct vm_repor
 	return "param-modified";
 }
 
-/* What a launch may touch: the buffers of its arguments. They lie at other distances from each other, and in another
- * order, in each trial: a pointer that is computed from another buffer's by a number reaches nothing. */
+/* What a launch may touch: the buffers of its arguments. They lie at other distances from each
+ * other, and in another order, in each trial: a pointer that is computed from another buffer's by a
+ * number reaches nothing. */
 struct reach {
 	int n;
 	int ids[TAPE_ARGS_MAX];                  /* buffers of the tape, rising */
@@ -280,8 +281,8 @@ static void reach_addresses(const struct reach *own, const struct tape_row *row,
 }
 
 /* What the compile says about each kernel: here, because its text comes from a compiler that ran on
- * a stranger's IR. A kernel of which it says nothing has the tape's warps. Costs are those of a card,
- * so a trial that asks for them names one: row is what cannot be run without. */
+ * a stranger's IR. A kernel of which it says nothing has the tape's warps. Costs are those of a
+ * card, so a trial that asks for them names one: row is what cannot be run without. */
 static int compiled_make(struct launcher_vm *v, const struct launcher_trial *trial, int row, struct runner_fault *fault)
 {
 	const struct vm_gpu *gpu = trial->gpu ? vm_gpu_find(trial->gpu) : NULL;
@@ -402,7 +403,8 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.want_cost = trial->want_cost,
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
-		/* the first replay looked for races; the second is in another order, as far as any is left open */
+		/* the first replay looked for races; the second is in another order, as
+		 * far as any is left open */
 		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,
 		.coverage = trial->want_coverage ? coverage_of(v, row->kernel) : NULL,
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
@@ -439,7 +441,8 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	return rc ? ERR_MISMATCH : 0;
 }
 
-/* An operator of torch: its operands go out, somebody else computes it, what it wrote comes back. */
+/* An operator of torch: its operands go out, somebody else computes it,
+ * what it wrote comes back. */
 static int row_library(
 	struct launcher_vm *v, int index, const struct launcher_library *library, struct runner_fault *fault)
 {

@@ -71,7 +71,8 @@ static void walk_each(const struct walk *w, int64_t a_bytes, int64_t b_bytes, ru
 
 static int64_t load_int(enum dtype t, const void *p)
 {
-	/* Little-endian: the value is in the low bytes; a signed one is moved up and back, which brings its sign along. */
+	/* Little-endian: the value is in the low bytes; a signed one is moved up and back, which
+	 * brings its sign along. */
 	bool is_signed = t == DTYPE_I8 || t == DTYPE_I16 || t == DTYPE_I32;
 	uint64_t v = 0;
 	size_t bytes = dtype_bytes(t), unused = 64 - 8 * bytes;
@@ -108,7 +109,8 @@ static void cast_element(enum dtype to, void *dst, enum dtype from, const void *
 	} else if (to == DTYPE_F64) {
 		dtype_store(to, dst, 0, from == DTYPE_U64 ? (double)(uint64_t)v : (double)v);
 	} else {
-		/* torch goes through float for every narrower type: one rounding to float, one from there. */
+		/* torch goes through float for every narrower type: one rounding to
+		 * float, one from there. */
 		dtype_store(to, dst, 0, from == DTYPE_U64 ? (float)(uint64_t)v : (float)v);
 	}
 }

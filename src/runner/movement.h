@@ -17,6 +17,7 @@ void movement_copy(
 	const struct tape_view *dst, struct memory_view to, const struct tape_view *src, struct memory_view from);
 /* The view's elements in row-major order, dense. */
 void movement_gather(const struct tape_view *src, const uint8_t *from, uint8_t *out);
-/* The other way: dense elements in row-major order into the view, each byte tagged as a library's. */
+/* The other way: dense elements in row-major order into the view, each byte
+ * tagged as a library's. */
 void movement_scatter(const struct tape_view *dst, struct memory_view to, const uint8_t *from);
 #endif

@@ -1,11 +1,11 @@
 /* replay: a tape's rows, one after another, over memory that is made anew for each trial.
  *
- * What is the same for every launcher is here: which rows run, which piece of the given data belongs
- * to which buffer, what may not change, deadlines. Inputs, parameters and constants are given;
- * temporaries start as bytes of 0xff (NaN in every float format, -1 in every integer), so that a
- * value nobody wrote is loud in a comparison. Library rows on the data path are computed by whoever
- * the caller names (struct launcher_library), and refuse the tape where there is nobody; dead ones are
- * skipped together with the launches that only they feed. */
+ * What is the same for every launcher is here: which rows run, which piece of the given data
+ * belongs to which buffer, what may not change, deadlines. Inputs, parameters and constants are
+ * given; temporaries start as bytes of 0xff (NaN in every float format, -1 in every integer), so
+ * that a value nobody wrote is loud in a comparison. Library rows on the data path are computed by
+ * whoever the caller names (struct launcher_library), and refuse the tape where there is nobody;
+ * dead ones are skipped together with the launches that only they feed. */
 #include "runner/replay.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -297,7 +297,8 @@ static int outputs_write(struct replay *r, const struct runner_trial *trial, boo
 	return rc;
 }
 
-/* Parameters whose last contents are asked for; those that the tape does not have are as they were given. */
+/* Parameters whose last contents are asked for; those that the tape does not have
+ * are as they were given. */
 static void params_write(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
 	uint8_t *outputs, int64_t outputs_bytes)
 {

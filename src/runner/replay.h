@@ -29,8 +29,8 @@ int replay_reset(struct replay *r, struct runner_fault *fault);
 /* The first line of a kernel on the data path that has what is asked for; -1 when there is none:
  *   RUNNER_TF32    a tf32 dot on fp32 operands
  *   RUNNER_ORDER   an operation whose order is open (vm_kernel_may_depend_on_order)
- *   RUNNER_NARROW  what rounds fp32 to less on its way to memory (vm_kernel_narrows), or such a cast
- *                  by the host
+ *   RUNNER_NARROW  what rounds fp32 to less on its way to memory (vm_kernel_narrows),
+ *                  or such a cast by the host
  *   RUNNER_DATA    what makes costs depend on data (vm_kernel_cost_depends_on_data) */
 int replay_line(const struct replay *r, enum runner_question question);
 /* The launcher cannot be used any more: this process must end. */
@@ -39,7 +39,7 @@ bool replay_is_spent(const struct replay *r);
  * writes dense outputs to `outputs` (bytes). */
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out);
-/* What the tape's rows cost, with a launcher that samples: no data, no outputs. out->has_fault with the reason where
- * that cannot be told. Of trial: compiled, gpu, deadline_ms, seed. */
+/* What the tape's rows cost, with a launcher that samples: no data, no outputs. out->has_fault with
+ * the reason where that cannot be told. Of trial: compiled, gpu, deadline_ms, seed. */
 void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out);
 #endif

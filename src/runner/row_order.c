@@ -1,12 +1,12 @@
-/* Vector clocks: for each stream, up to which row every stream is known to have come. An access is ordered after an
- * earlier one when the clock of its stream includes that one. */
+/* Vector clocks: for each stream, up to which row every stream is known to have come. An access is
+ * ordered after an earlier one when the clock of its stream includes that one. */
 #include "runner/row_order.h"
 #include "base/base.h"
 #include "tape/tape.h"
 #include <stdlib.h>
 
-/* The launch that a dependent one may overtake. What was issued before it need not be done when it begins or ends,
- * where it has overtaken something itself. */
+/* The launch that a dependent one may overtake. What was issued before it need not be done when it
+ * begins or ends, where it has overtaken something itself. */
 struct front {
 	int32_t row;   /* as its index + 1; 0: none */
 	int32_t begun; /* rows in front of it that are done when a launch depends on it begins */
@@ -61,7 +61,8 @@ static void launch(struct clocks *c, int row, const struct tape_row *r, struct m
 	for (int a = 0; a < r->nargs; a++) {
 		const struct tape_arg *arg = &r->args[a];
 		uint8_t uses = word < k->nargs ? k->uses[word] : ROW_WRITES | ROW_READS_EARLY | ROW_WRITES_EARLY;
-		/* A descriptor's sizes and strides are words behind it, which no other argument's place can be told from. */
+		/* A descriptor's sizes and strides are words behind it, which no other argument's
+		 * place can be told from. */
 		word += arg->kind == TAPE_ARG_DESCRIPTOR ? k->nargs : 1;
 		if (!tape_arg_has_buffer(arg)) continue;
 		if (uses & ROW_WRITES_EARLY) use(c, row, r->stream, arg->buffer, true, early);

@@ -1,7 +1,8 @@
-/* row_order: whether a tape's rows are ordered where they have to be. A GPU runs the rows of one stream in order, and
- * those of several as events order them; a launch with programmatic dependent launch may start before the one in front
- * of it ended. Two rows that nothing orders, that share a buffer and of which one writes to it, race, and so does an
- * output that was written on a stream which the default one never waits for. What was given is ready from the start. */
+/* row_order: whether a tape's rows are ordered where they have to be. A GPU runs the rows of one
+ * stream in order, and those of several as events order them; a launch with programmatic dependent
+ * launch may start before the one in front of it ended. Two rows that nothing orders, that share a
+ * buffer and of which one writes to it, race, and so does an output that was written on a stream
+ * which the default one never waits for. What was given is ready from the start. */
 #ifndef HONE_ROW_ORDER_H
 #define HONE_ROW_ORDER_H
 #include "tape/tape.h"

@@ -1,42 +1,44 @@
 /* runner: hone-runner, the clean C process that replays tapes, and the words that it and the verify
  * room exchange.
  *
- *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3, messages in
- *   base's framing, one JSON object each. Without a third argument rows run on the vm, with it on that GPU; exact:
- *   without canaries and poison. under: TOOL starts the runner proper, exact and at level none, and watches it; what
- *   LEVEL gives, namespaces, is around both.
+ *   hone-runner LEVEL MEMORY_BYTES [cuda:N [exact | under TOOL WORD...]], socket as descriptor 3,
+ *   messages in base's framing, one JSON object each. Without a third argument rows run on the vm,
+ *   with it on that GPU; exact: without canaries and poison. under: TOOL starts the runner proper,
+ *   exact and at level none, and watches it; what LEVEL gives, namespaces, is around both.
  *     runner      {"ready": true, "device": {...struct runner_device...}}  or  {"failed": text}
  *                 once, after it entered the sandbox; before that it reads nothing
  *     supervisor  {"load": {"bytes": N, "binaries": [...struct runner_binary...]}}
  *                 + descriptors: memfd with the tape's text; for a GPU, memfd with the binaries
- *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L, "fp8_line": L}}
+ *     runner      {"loaded": {"tf32_line": L, "order_line": L, "narrow_line": L, "data_line": L,
+ *                             "fp8_line": L}}
  *                 or  {"fault": {...}}
- *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds fp32 to less, of what
- *                 makes costs depend on data, of a sum of fp8 products in the tensor core; -1
- *                 when there is none (a GPU's runner never says)
+ *                 of a tf32 dot on fp32 operands, of what may depend on an order, of what rounds
+ *                 fp32 to less, of what makes costs depend on data, of a sum of fp8 products in the
+ *                 tensor core; -1 when there is none (a GPU's runner never says)
  *     supervisor  {"trial": {...struct runner_trial...}}
- *                 + descriptors: memfd with the given data, memfd for the outputs and, where library
- *                 rows are to be computed, memfd for their operands. GPU only: the first two may be memory on it that
- *                 another process exported (shared_given_bytes)
+ *                 + descriptors: memfd with the given data, memfd for the outputs and, where
+ *                 library rows are to be computed, memfd for their operands. GPU only: the first
+ *                 two may be memory on it that another process exported (shared_given_bytes)
  *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
- *     supervisor  {"library": true}  or  {"failed": text}     its writes lie there; it cannot be computed
- *     runner      {"clock": {"ns": N}}    GPU only, of a trial that is timed, after the rows ran: what the
- *                 last question's answer is (0 before the first)
+ *     supervisor  {"library": true}     its writes lie there
+ *                 or  {"failed": text}  it cannot be computed
+ *     runner      {"clock": {"ns": N}}    GPU only, of a trial that is timed, after the rows ran:
+ *                 what the last question's answer is (0 before the first)
  *     supervisor  {"clock": "span"}       the next question (enum runner_clock), or "end"
  *     runner      {"trial": {...struct runner_result...}}
  *     supervisor  {"price": {...struct runner_trial, without data...}}      vm only
  *                 + descriptor: memfd with a tape's text, which is not the loaded one
- *     runner      {"trial": {...struct runner_result...}}     costs alone, from samples of each launch's
- *                 programs on memory by offset; a fault where they cannot be told
+ *     runner      {"trial": {...struct runner_result...}}     costs alone, from samples of each
+ *                 launch's programs on memory by offset; a fault where they cannot be told
  *     supervisor  {"proof": {"seed", "ms"}}      vm only
- *                 + descriptors: memfds with a tape's text, with {"graphs": [...], "names": [...]}, and for each graph
- *                 with its inputs and parameters and with its tables (prove.h)
+ *                 + descriptors: memfds with a tape's text, with {"graphs": [...], "names": [...]},
+ *                 and for each graph with its inputs and parameters and with its tables (prove.h)
  *     runner      {"proof": {...struct prove_result...}}  or  {"proof": {"failed": text}}
  *     supervisor  {"reset": {}}       GPU only: the candidate is done, the next one's loads follow
  *     runner      {"ready": true}     everything of it is gone, and the GPU answered; else it ends
- * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends the
- * process. A load replaces the tape; kernels that were seen before are not parsed again. A fault on a
- * GPU can leave its context useless: the runner answers with the fault and ends.
+ * Any number of loads and trials, all of one candidate up to a reset; the end of the stream ends
+ * the process. A load replaces the tape; kernels that were seen before are not parsed again. A
+ * fault on a GPU can leave its context useless: the runner answers with the fault and ends.
  *
  * The runner never sees expected values. Whoever controls it could fake outputs but not know what
  * to fake: the supervisor treats its messages as untrusted data. */
@@ -88,12 +90,14 @@ struct runner_trial {
 };
 
 /* What a supervisor asks of a launcher that has a clock, in any order and as often as it likes.
- *   span     from the first row's start to the last one's end, all rows queued behind a gate, with cold caches
- *   wall     the host's clock from before the first row is queued until the last one's end is seen, cold caches
+ *   span     from the first row's start to the last one's end, all rows queued behind
+ *            a gate, with cold caches
+ *   wall     the host's clock from before the first row is queued until the last one's
+ *            end is seen, cold caches
  *   paper    the mean of 100 replays after 10, back to back and warm, each between two events
  *   empty    a span with no rows: what the clock itself costs
- *   control  a span of the launcher's own work, which reads memory and multiplies: the same on the same
- *            machine in the same state, whatever the tape */
+ *   control  a span of the launcher's own work, which reads memory and multiplies: the same on the
+ *            same machine in the same state, whatever the tape */
 #define RUNNER_CLOCK_TABLE(X) \
 	X(RUNNER_SPAN, "span") X(RUNNER_WALL, "wall") X(RUNNER_PAPER, "paper") X(RUNNER_EMPTY, "empty") \
 	X(RUNNER_CONTROL, "control") X(RUNNER_END, "end")
@@ -158,7 +162,8 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   library-row      a torch operator stands on the data path, and nobody computes it
  *   input-modified   a row wrote to an input that the reference leaves alone
  *   param-modified   likewise to a parameter
- *   race             nothing orders two rows that use the same memory (also the vm's, inside a launch)
+ *   race             nothing orders two rows that use the same memory (also
+ *                    the vm's, inside a launch)
  *   canary           memory around a buffer changed: on the vm our own bug, on a GPU a kernel's
  *   gpu-fault        a GPU's own error: an instruction that cannot be executed
  *   out-of-resources more registers, shared memory or programs at once than the GPU has
@@ -189,8 +194,8 @@ struct runner_row_cost {
 	double error;          /* of a launch: relative standard error of the counts; 0: exact */
 	char *reached;         /* of a launch: vm_report.reached; heap, or NULL */
 };
-/* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so many, where launches
- * were sampled. Movement rows count whole. */
+/* Distinct bytes of one buffer of the tape that all launches together read and wrote: at most so
+ * many, where launches were sampled. Movement rows count whole. */
 struct runner_touched {
 	int64_t read;
 	int64_t written;
@@ -254,7 +259,8 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 json_t *runner_fault_json(const struct runner_fault *f);
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err);
 
-/* The "binaries" of a load, and back. Strings of out point into o; release with free(out->binaries). */
+/* The "binaries" of a load, and back. Strings of out point into o; release
+ * with free(out->binaries). */
 json_t *runner_binaries_json(const struct runner_binary *b, int count);
 int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binaries *out, struct err *err);
 json_t *runner_device_json(const struct runner_device *d);

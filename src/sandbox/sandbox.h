@@ -32,9 +32,10 @@ struct sandbox_options {
 	 * listen on a local socket: the driver does not start without. */
 	const char *const *device_paths;
 };
-/* What a process that will hold a GPU's context must be allowed beyond what o says: the driver starts threads, reserves
- * address space by the terabyte and speaks to its device files; the system's libraries and its own settings under /proc
- * and /sys are read while it starts. Sets read_paths: what else is to be read is added by the caller. */
+/* What a process that will hold a GPU's context must be allowed beyond what o says: the driver
+ * starts threads, reserves address space by the terabyte and speaks to its device files; the
+ * system's libraries and its own settings under /proc and /sys are read while it starts. Sets
+ * read_paths: what else is to be read is added by the caller. */
 void sandbox_allow_gpu(struct sandbox_options *o);
 /* Step 1, before the fork that makes the job's process: namespaces (level full), and uid 65534
  * instead of root. Step 2, in the job's process, which must have one thread: limits, Landlock,
@@ -42,9 +43,10 @@ void sandbox_allow_gpu(struct sandbox_options *o);
  * text. */
 int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len);
 int sandbox_enter(const struct sandbox_options *o, char *text, size_t len);
-/* Step 2 of a process that becomes a developer's tool (compute-sanitizer, Nsight Compute), which starts the process
- * that it watches, writes scratch files and speaks with it over local sockets: namespaces (level full), with a
- * loopback, /proc and a /dev/shm of their own, and no capabilities. No Landlock and no seccomp. */
+/* Step 2 of a process that becomes a developer's tool (compute-sanitizer, Nsight Compute), which
+ * starts the process that it watches, writes scratch files and speaks with it over local sockets:
+ * namespaces (level full), with a loopback, /proc and a /dev/shm of their own, and no capabilities.
+ * No Landlock and no seccomp. */
 int sandbox_enter_tool(const struct sandbox_options *o, char *text, size_t len);
 /* A root process becomes uid and gid 65534 for good, with no groups and no capabilities; nothing
  * for others. */

@@ -146,8 +146,9 @@ struct tape {
  * names the field (rows[3].grid[0]). */
 int tape_parse(const char *text, size_t len, struct tape **out, struct err *err);
 void tape_free(struct tape *t);
-/* The hash of what a tape does: without lines, IR locations, recipes and numbers of configurations, and
- * with buffers in the order of their first use, so that the same program written elsewhere has the same. */
+/* The hash of what a tape does: without lines, IR locations, recipes and numbers of
+ * configurations, and with buffers in the order of their first use, so that the same program
+ * written elsewhere has the same. */
 struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
 bool tape_view_is_contiguous(const struct tape_view *v);

@@ -118,7 +118,8 @@ static int read_dims(const json_t *o, const char *what, struct tape_view *v, str
 	return 0;
 }
 
-/* Every element inside the buffer; number of elements bounded even where strides of 0 repeat them. */
+/* Every element inside the buffer; number of elements bounded even where
+ * strides of 0 repeat them. */
 static int check_extent(const struct tape *t, const char *what, const struct tape_view *v, struct err *err)
 {
 	int64_t size = (int64_t)dtype_bytes(v->dtype), bytes = t->buffers[v->buffer].bytes;

@@ -1,5 +1,5 @@
-/* tape_ir_read: an answer in IR to the text of its tape. The modules are taken apart first, since launches name them;
- * then the head is read line by line. */
+/* tape_ir_read: an answer in IR to the text of its tape. The modules are taken apart first, since
+ * launches name them; then the head is read line by line. */
 #include "tape/tape_ir.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -22,7 +22,8 @@ static int take_dtype(struct reader *r, enum dtype *out)
 		(int)word.len, word.data);
 }
 
-/* The sizes in brackets. Of what is given (want) a new name takes the size; anything else has to be equal to it. */
+/* The sizes in brackets. Of what is given (want) a new name takes the size; anything else
+ * has to be equal to it. */
 static int take_shape(struct reader *r, const struct tape_ir_tensor *want, int *ndim, int64_t *shape)
 {
 	int rc = ir_expect(r, '[');
@@ -103,7 +104,8 @@ static int push_buffer(struct reader *r, json_t *buffer)
 	return (int)json_array_size(r->buffers) - 1;
 }
 
-/* input NAME TYPE[SIZES]: the next of forward's tensors. What the caller has strided is copied first. */
+/* input NAME TYPE[SIZES]: the next of forward's tensors. What the caller has
+ * strided is copied first. */
 static int input_line(struct reader *r)
 {
 	struct name n = {.is_buffer = true};
@@ -156,7 +158,8 @@ static int param_line(struct reader *r)
 	return ir_add_name(r, &n);
 }
 
-/* temp NAME TYPE[SIZES], output NAME TYPE[SIZES]: memory with nothing in it; outputs are returned in order. */
+/* temp NAME TYPE[SIZES], output NAME TYPE[SIZES]: memory with nothing in it; outputs
+ * are returned in order. */
 static int memory_line(struct reader *r, bool is_output)
 {
 	struct name n = {.is_buffer = true};
@@ -237,7 +240,8 @@ static int take_arg(struct reader *r, json_t **out)
 		*out = json_pack("{s:o}", "float", *out);
 		return 0;
 	}
-	/* A name of memory begins an address; any other name is part of a number, which is read from its begin. */
+	/* A name of memory begins an address; any other name is part of a number, which
+	 * is read from its begin. */
 	const char *from = r->at;
 	struct slice word;
 	int64_t n = 0;
@@ -250,7 +254,8 @@ static int take_arg(struct reader *r, json_t **out)
 		*out = rc ? NULL : json_pack("{s:I}", "int", (json_int_t)n);
 		return rc;
 	}
-	/* One past the last element is allowed, as in C: nothing of it can be loaded without a finding. */
+	/* One past the last element is allowed, as in C: nothing of it can be
+	 * loaded without a finding. */
 	int rc = ir_take(r, '+') ? ir_expression(r, &n) : 0;
 	if (!rc && (n < 0 || n > b->elements))
 		return ir_bad(r, ERR_FORMAT, "%.*s + %lld lies outside of it", (int)word.len, word.data, (long long)n);
@@ -260,7 +265,8 @@ static int take_arg(struct reader *r, json_t **out)
 	return rc;
 }
 
-/* warps, stages and ctas behind a launch, which make a kernel of the tape with the module: its number. */
+/* warps, stages and ctas behind a launch, which make a kernel of the tape with
+ * the module: its number. */
 static int take_kernel(struct reader *r, const struct module *m, int *out)
 {
 	static const char *const words[] = {"warps", "stages", "ctas"};
@@ -407,7 +413,8 @@ int tape_ir_read(
 		.rows = json_array(),
 		.outputs = json_array(),
 		.err = err};
-	/* Everything is read into the tape's own parts first: what fails leaves its line and no tape. */
+	/* Everything is read into the tape's own parts first: what fails leaves
+	 * its line and no tape. */
 	int rc = answer_read(r, text, len, &arena);
 	*line = r->line;
 	/* Several outputs are a tuple, as a forward returns them. */

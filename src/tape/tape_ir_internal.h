@@ -1,5 +1,5 @@
-/* tape_ir_internal: the reader of an answer in IR: words and expressions of its head (tape_ir_words.c), its modules
- * (tape_ir_module.c), and what is made of both (tape_ir.c). */
+/* tape_ir_internal: the reader of an answer in IR: words and expressions of its head
+ * (tape_ir_words.c), its modules (tape_ir_module.c), and what is made of both (tape_ir.c). */
 #ifndef HONE_TAPE_IR_INTERNAL_H
 #define HONE_TAPE_IR_INTERNAL_H
 #include "base/base.h"
@@ -60,8 +60,8 @@ int ir_add_name(struct reader *r, const struct name *n);
 /* Whole numbers, sizes, + - * / % with / rounding down, cdiv, min, max, next_pow2. */
 int ir_expression(struct reader *r, int64_t *out);
 
-/* From the first line behind the head, number `line`: each line that begins with "module" begins another one. Texts lie
- * in the arena. */
+/* From the first line behind the head, number `line`: each line that begins with "module" begins
+ * another one. Texts lie in the arena. */
 int ir_modules_read(struct reader *r, const char *at, const char *end, int line, struct arena *arena);
 const char *ir_line_end(const char *at, const char *end);
 #endif

@@ -1,4 +1,5 @@
-/* tape_ir_module: the modules of an answer in IR. Each operation gets the answer's line as its location. */
+/* tape_ir_module: the modules of an answer in IR. Each operation gets the answer's
+ * line as its location. */
 #include "tape/tape_ir_internal.h"
 #include "base/base.h"
 
@@ -22,12 +23,13 @@ static const char *code_end(const char *at, const char *end)
 	return MIN(last, end);
 }
 
-/* One module, each line that ends an operation with the answer's line behind it. Locations of its own would let an
- * answer say where it is wrong. */
+/* One module, each line that ends an operation with the answer's line behind it. Locations of its
+ * own would let an answer say where it is wrong. */
 static int module_text(struct reader *r, struct slice source, int first_line, struct str *out)
 {
 	const char *end = source.data + source.len;
-	/* Blank lines in front and between, so that whoever counts lines of the module counts the answer's. */
+	/* Blank lines in front and between, so that whoever counts lines of the
+	 * module counts the answer's. */
 	for (r->line = 1; r->line < first_line; r->line++) str_putc(out, '\n');
 	for (const char *at = source.data; at < end; r->line++) {
 		const char *nl = ir_line_end(at, end), *last = code_end(at, nl);

@@ -1,4 +1,5 @@
-/* tape_ir_words: words and expressions of an answer in IR. Expressions are computed at once, since all sizes are known.
+/* tape_ir_words: words and expressions of an answer in IR. Expressions are computed at once,
+ * since all sizes are known.
  */
 #include "tape/tape_ir_internal.h"
 #include "base/base.h"
@@ -64,7 +65,8 @@ int ir_add_name(struct reader *r, const struct name *n)
 	return 0;
 }
 
-/* ---- expressions: whole numbers, sizes, + - * / % with / rounding down, cdiv, min, max, next_pow2 ---- */
+/* ---- expressions: whole numbers and sizes under + - * / %, cdiv, min, max and next_pow2; / rounds
+ * down ---- */
 
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
@@ -118,7 +120,8 @@ static int factor(struct reader *r, int64_t *out)
 				return ir_bad(r, ERR_FORMAT, "a number of more than 64 bits");
 		return 0;
 	}
-	/* Signs, however many there are, in a loop: the answer decides how many. Brackets are bounded by ir_expression. */
+	/* Signs, however many there are, in a loop: the answer decides how many. Brackets are
+	 * bounded by ir_expression. */
 	bool is_negative = false, has_sign = false;
 	for (; ir_take(r, '-'); has_sign = true) is_negative = !is_negative;
 	if (has_sign) {

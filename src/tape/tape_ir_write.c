@@ -1,7 +1,7 @@
-/* tape_ir_write: the answer in IR that tapes of one program at several sizes come from. Dimensions that move
- * together get a name, and each number of the tapes (a grid, an argument, a buffer's size) becomes an expression of
- * these names that has its value at all sizes. What was found so is a guess: the verifier judges the answer like any
- * other. */
+/* tape_ir_write: the answer in IR that tapes of one program at several sizes come from. Dimensions
+ * that move together get a name, and each number of the tapes (a grid, an argument, a buffer's
+ * size) becomes an expression of these names that has its value at all sizes. What was found so is
+ * a guess: the verifier judges the answer like any other. */
 #include "tape/tape_ir.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -50,8 +50,8 @@ static const char *loc_end(const char *p, const char *end)
 	return end;
 }
 
-/* Triton's text without locations, their table, and the divisors of integers: those follow from sizes, and other sizes
- * of the same program have other ones. */
+/* Triton's text without locations, their table, and the divisors of integers: those follow from
+ * sizes, and other sizes of the same program have other ones. */
 static void strip(const struct tape_kernel *k, struct str *out)
 {
 	static const char divisor[] = " {tt.divisibility = 16 : i32}", loc[] = " loc(";
@@ -136,7 +136,8 @@ static bool is_constant(const struct writer *w, const int64_t *v)
 	return true;
 }
 
-/* The block size that gives these quotients, rounded up, and that the kernel's text has, where there is one. 0: none.
+/* The block size that gives these quotients, rounded up, and that the kernel's text has,
+ * where there is one. 0: none.
  */
 static int64_t block_of(const struct writer *w, const int64_t *of, const int64_t *quotients, const struct str *kernel)
 {
@@ -150,7 +151,8 @@ static int64_t block_of(const struct writer *w, const int64_t *of, const int64_t
 	return 0;
 }
 
-/* A product in blocks, rounded up, perhaps times another one: the most names first, since blocks mostly cut up all. */
+/* A product in blocks, rounded up, perhaps times another one: the most names first, since
+ * blocks mostly cut up all. */
 static bool explain_blocks(const struct writer *w, const int64_t *v, const struct str *kernel, struct str *out)
 {
 	int64_t p[SEEN_MAX], q[SEEN_MAX], rest[SEEN_MAX];
@@ -174,9 +176,10 @@ static bool explain_blocks(const struct writer *w, const int64_t *v, const struc
 	return false;
 }
 
-/* An expression that is each value at its sizes: a product of names; of a grid, one in blocks that its kernel has, also
- * where few sizes make it look like a constant; a number; a product with a factor; one in any blocks; a power of two, a
- * sum with a number. False: none of these is. kernel: of a grid. */
+/* An expression that is each value at its sizes: a product of names; of a grid, one in blocks
+ * that its kernel has, also where few sizes make it look like a constant; a number; a product
+ * with a factor; one in any blocks; a power of two, a sum with a number. False: none of these
+ * is. kernel: of a grid. */
 static bool explain(const struct writer *w, const int64_t *v, const struct str *kernel, struct str *out)
 {
 	int64_t p[SEEN_MAX];
@@ -213,7 +216,8 @@ static bool explain(const struct writer *w, const int64_t *v, const struct str *
 	return false;
 }
 
-/* The name of a dimension that varies; dimensions that move together have one. NULL: there are too many. */
+/* The name of a dimension that varies; dimensions that move together have one.
+ * NULL: there are too many. */
 static const char *dimension(struct writer *w, const int64_t *v)
 {
 	for (int n = 0; n < w->nnames; n++)
@@ -251,7 +255,8 @@ static int given_text(struct writer *w, const struct tape_ir_tensor *const *t)
 
 /* ---- the head ---- */
 
-/* What a buffer of the first tape is called: x0 an input, p3 a parameter, y3 an output, t3 other memory. */
+/* What a buffer of the first tape is called: x0 an input, p3 a parameter, y3 an
+ * output, t3 other memory. */
 static void buffer_name(const struct tape *t, int b, char *out, size_t len)
 {
 	bool is_output = false;
@@ -278,7 +283,8 @@ static int given_lines(struct writer *w)
 	const struct tape_ir_tensor *t[SEEN_MAX];
 	const struct tape *first = w->seen[0].tape;
 	int rc = 0;
-	/* Inputs, in forward's order: their shapes at all sizes that were seen give each dimension its expression. */
+	/* Inputs, in forward's order: their shapes at all sizes that were seen give each
+	 * dimension its expression. */
 	for (int i = 0; i < w->seen[0].sizes.ninputs && !rc; i++) {
 		for (int s = 0; s < w->count; s++) {
 			if (w->seen[s].sizes.ninputs != w->seen[0].sizes.ninputs) return cannot(w, "other inputs at other sizes");
@@ -287,7 +293,8 @@ static int given_lines(struct writer *w)
 		str_printf(w->out, "// input x%d ", i);
 		rc = given_text(w, t);
 	}
-	/* Parameters that the tape uses, by the reference's names. A constant's bytes have no place in a head. */
+	/* Parameters that the tape uses, by the reference's names. A constant's bytes
+	 * have no place in a head. */
 	for (int b = 0; b < first->nbuffers && !rc; b++) {
 		if (first->buffers[b].kind == TAPE_CONST)
 			return cannot(w, "a constant of %lld bytes", (long long)first->buffers[b].bytes);
@@ -302,7 +309,8 @@ static int given_lines(struct writer *w)
 	return rc;
 }
 
-/* Memory that is returned, in order, with its shape; then what is left, as numbers of 4 bytes where it is so many. */
+/* Memory that is returned, in order, with its shape; then what is left, as numbers of 4
+ * bytes where it is so many. */
 static int memory_lines(struct writer *w)
 {
 	const struct tape *first = w->seen[0].tape;
@@ -441,7 +449,8 @@ static int fill_text(struct writer *w, int row)
 			return cannot(w, "a fill of a part of memory");
 	}
 	buffer_name(w->seen[0].tape, r->dst.buffer, name, sizeof name);
-	/* Other memory is declared as f32, and 0 is the one value whose bytes are the same in every type. */
+	/* Other memory is declared as f32, and 0 is the one value whose bytes are
+	 * the same in every type. */
 	if (r->fill != 0 && (name[0] == 't' || !dtype_is_float(r->dst.dtype) || b->kind != TAPE_TEMP))
 		return cannot(w, "a fill with %g", r->fill);
 	str_printf(w->out, "// fill %s %.17g\n", name, r->fill);
@@ -481,7 +490,8 @@ int tape_ir_write(const struct tape_ir_seen *seen, int count, struct str *out, s
 	struct str text = {0};
 	w->out = &text;
 	if (!kernels_same(w)) w->count = 1;
-	/* Where the sizes have no common form, the first ones alone have one: all numbers are themselves. */
+	/* Where the sizes have no common form, the first ones alone have one: all
+	 * numbers are themselves. */
 	while (rc == ERR_MISMATCH && w->count >= 1) {
 		w->nnames = 0;
 		str_clear(&text);

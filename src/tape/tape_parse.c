@@ -238,7 +238,8 @@ static json_t *ir_without_locations(const char *text, size_t len)
 	return o;
 }
 
-/* Gives the buffers that a part of a row or an output names their numbers, in the order in which they are named. */
+/* Gives the buffers that a part of a row or an output names their numbers, in the order in
+ * which they are named. */
 static void buffers_number(json_t *part, int *number, int *count)
 {
 	json_t *v, *of = json_object_get(part, "buffer");
@@ -254,8 +255,8 @@ static void buffers_number(json_t *part, int *number, int *count)
 	json_array_foreach(part, i, v) buffers_number(v, number, count);
 }
 
-/* When a buffer was made says nothing about what is computed: buffers are numbered by their first use, those that
- * nobody uses behind them. */
+/* When a buffer was made says nothing about what is computed: buffers are numbered by their first
+ * use, those that nobody uses behind them. */
 static void buffers_by_use(const struct tape *t, json_t *copy)
 {
 	static const char *const parts[] = {"dst", "src", "args", "reads", "writes"};

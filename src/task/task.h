@@ -38,7 +38,8 @@ struct task_set {
 const char *task_cluster(const struct task *t);
 /* Which split a structure belongs to, for ever: "test" (what is reported), "dev" (what settings and
  * stopping points are chosen by), "train"; "" for "". A function of the structure's hash alone, so
- * sets composed anywhere agree, and a label that says otherwise is refused wherever rows are read. */
+ * sets composed anywhere agree, and a label that says otherwise is refused
+ * wherever rows are read. */
 #define TASK_TEST_SHARE 0.07
 #define TASK_DEV_SHARE 0.03
 enum task_split { TASK_TRAIN, TASK_DEV, TASK_TEST, TASK_SPLIT_COUNT };
@@ -49,9 +50,10 @@ const char *task_split_name(enum task_split s);
 int task_split_settle(const char *structure, const char *label, const char *what, const char **out, struct err *err);
 
 /* path: one .py file, a folder (searched for *.py, in name order; "levelN" in the path gives the
- * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure, split, rung,
- * level, seed, problem_id, or rows of KernelBench's dataset (code, level, name, problem_id), which
- * are named as the files of its checkout are. A bad row is an error that names file and line. */
+ * level), or a .jsonl file (gzip when it ends in .gz) with keys name, source, structure,
+ * split, rung, level, seed, problem_id, or rows of KernelBench's dataset (code, level,
+ * name, problem_id), which are named as the files of its checkout are. A bad row is an
+ * error that names file and line. */
 int task_set_load(const char *path, struct task_set *out, struct err *err);
 /* As task_set_load, and also: the root of a KernelBench checkout (its KernelBench/ is read), a
  * Parquet file of dataset rows, and TritonBench-T's file of rows (with the folder of its operators

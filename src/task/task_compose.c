@@ -128,7 +128,8 @@ static void add_unary(struct composer *c)
 
 static void add_unary_branch(struct composer *c)
 {
-	/* keeps the value before the operator for a binary operator later: x * sigmoid(x) and its like */
+	/* keeps the value before the operator for a binary operator later: x *
+	 * sigmoid(x) and its like */
 	c->saved = c->current;
 	add_unary(c);
 }

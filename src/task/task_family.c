@@ -53,7 +53,8 @@ static struct slice nth_word(struct slice list, const char *ends, int n)
 	return template_word(&list, ends);
 }
 
-/* One input and a few operators on it, in place; drawn anew until each of them changes something. */
+/* One input and a few operators on it, in place; drawn anew until each of
+ * them changes something. */
 static void chain_draw(const struct family_chain *c, struct rng *r, uint64_t seed, struct task_graph *g)
 {
 	const char *operators = class_operators(c->class);
@@ -275,8 +276,8 @@ void family_source(const struct family_task *t, struct str *out)
 	str_putc(out, '\n');
 }
 
-/* "mid_softmax:softmax,pre(relu),post(tanh,mul_c)": rows that were picked, then the chains. Constants
- * and sizes are left out. */
+/* "mid_softmax:softmax,pre(relu),post(tanh,mul_c)": rows that were picked, then the chains.
+ * Constants and sizes are left out. */
 void family_structure(const struct family_task *t, struct str *out)
 {
 	const struct family *f = t->family;

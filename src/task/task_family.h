@@ -43,7 +43,8 @@ struct composer_room *composer_open(void);
 void composer_close(struct composer_room *r);
 int rung_find(struct slice name); /* -1 when there is none */
 const char *rung_name(int rung);
-/* Deterministic in (rung, seed): a graph of large sizes, or a task of one of the rung's families. */
+/* Deterministic in (rung, seed): a graph of large sizes, or a task of one
+ * of the rung's families. */
 void rung_compose(const struct composer_room *r, int rung, uint64_t seed, struct composed *out);
 void composed_source(const struct composed *c, struct str *out);
 void composed_structure(const struct composed *c, struct str *out);

@@ -56,7 +56,8 @@ static int pipe_read(struct reader *r, int i, struct err *err)
 									   : err_set(err, ERR_LIMIT, "the reader wrote more than %zu MiB", LIMITS[i] >> 20);
 }
 
-/* Reads both pipes until they are closed, so that neither fills up while the other is waited for. */
+/* Reads both pipes until they are closed, so that neither fills up while
+ * the other is waited for. */
 static int reader_wait(struct reader *r, struct err *err)
 {
 	uint64_t deadline = clock_ns() + (uint64_t)READER_TIMEOUT_MS * 1000000;

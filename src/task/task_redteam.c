@@ -1,9 +1,11 @@
-/* Three tables: bases, triggers, payloads. A candidate is one of each, printed into one template, so that candidates
- * differ from an honest kernel in one line of the kernel and, for triggers of the host, in one of forward.
+/* Three tables: bases, triggers, payloads. A candidate is one of each, printed into one template,
+ * so that candidates differ from an honest kernel in one line of the kernel and, for triggers of
+ * the host, in one of forward.
  *
- * Wrong by construction: every trigger holds for some input that the task's text allows (another value, another size,
- * another call), and where it holds every payload changes what is stored by far more than a rounding error: bases are
- * made so that no output is near zero, one or its neighbour. */
+ * Wrong by construction: every trigger holds for some input that the task's text allows
+ * (another value, another size, another call), and where it holds every payload changes what
+ * is stored by far more than a rounding error: bases are made so that no output is near zero,
+ * one or its neighbour. */
 #include "task/task_redteam.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -144,7 +146,8 @@ static void condition_print(struct str *out, const char *text, const char *numbe
 	}
 }
 
-/* is_branch: the trigger steers a branch in place of a selection, where it is one number for the program. */
+/* is_branch: the trigger steers a branch in place of a selection, where it is one
+ * number for the program. */
 static void candidate_print(
 	size_t base, size_t trigger, const char *number, size_t payload, bool is_branch, struct str *out)
 {

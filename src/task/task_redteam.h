@@ -1,6 +1,6 @@
-/* task_redteam: kernels that are wrong by construction, in thousands: an honest kernel that does something else (the
- * payload) when something holds (the trigger), and is honest otherwise. What a verifier accepts of them is a hole in
- * it. */
+/* task_redteam: kernels that are wrong by construction, in thousands: an honest kernel that does
+ * something else (the payload) when something holds (the trigger), and is honest otherwise. What a
+ * verifier accepts of them is a hole in it. */
 #ifndef HONE_TASK_REDTEAM_H
 #define HONE_TASK_REDTEAM_H
 #include "base/base.h"
@@ -18,8 +18,9 @@ struct redteam_candidate {
 int redteam_tasks(struct task_set *out, struct err *err);
 /* How many there are: bases x triggers with their numbers x payloads. */
 int redteam_count(void);
-/* `count` of them without repetition, drawn by the seed; the same options give the same bytes. family and payload: only
- * those (NULL: all). ERR_RANGE when there are not as many. out: release each, then free. */
+/* `count` of them without repetition, drawn by the seed; the same options give the same bytes.
+ * family and payload: only those (NULL: all). ERR_RANGE when there are not as many. out:
+ * release each, then free. */
 int redteam_draw(
 	uint64_t seed, int count, const char *family, const char *payload, struct redteam_candidate **out, struct err *err);
 void redteam_candidate_release(struct redteam_candidate *c);

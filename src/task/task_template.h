@@ -7,13 +7,15 @@
  * Python.
  *
  *   %family NAME RUNG WORDS        WORDS: what plans call it
- *   %dim NAME LO..HI JUDGED        a size, drawn between LO and HI; JUDGED: at which values are checked
+ *   %dim NAME LO..HI JUDGED        a size, drawn between LO and HI; JUDGED: at
+ *                                  which values are checked
  *   %dim NAME fill JUDGED          drawn last, so that the product of all sizes is 2^22 to 2^24
  *   %pick NAME FIELD | FIELD ...   one of the following rows is taken: $NAME is the row's name,
  *   %- ROW | text | text ...       $NAME.FIELD its text. Row names are part of the structure
  *   %const NAME VALUE VALUE ...    one value is taken; no part of the structure
  *   %chain NAME VAR LO..HI CLASS   LO to HI element-wise operators on VAR, where a line says @NAME;
- *                                  CLASS: signed, positive, wide or exact (task_family.c), what VAR may hold
+ *                                  CLASS: signed, positive, wide or exact
+ *                                  (task_family.c), what VAR may hold
  *   %inputs EXPR, EXPR             what get_inputs returns, in terms of sizes
  *   %init NAME, NAME               sizes that the constructor takes; the text: its statements
  *   %forward ARG, ARG              the body of Model.forward
@@ -22,10 +24,11 @@
  *   %tune NAME VALUE VALUE ...     a constant of the answer, one a style
  *   %plan TEXT                     what the answer does
  *   %because TEXT                  why that is best here
- *   %code                          kernels; the line @model stands for ModelNew with its constructor
+ *   %code                          kernels; the line @model stands for
+ *                                  ModelNew with its constructor
  *
- * $NAME also stands for sizes, constants and tuned values. Python identifiers named in task_family.c
- * (offs, ok, BLOCK, out, *_ptr) are spelt anew by style. */
+ * $NAME also stands for sizes, constants and tuned values. Python identifiers named in
+ * task_family.c (offs, ok, BLOCK, out, *_ptr) are spelt anew by style. */
 #ifndef HONE_TASK_TEMPLATE_H
 #define HONE_TASK_TEMPLATE_H
 #include "base/base.h"
@@ -100,6 +103,7 @@ struct family {
  * the program. */
 void families_read(struct family **out, size_t *count);
 
-/* The next word of *rest up to one of `ends` (with blanks around it taken off); empty at the end. */
+/* The next word of *rest up to one of `ends` (with blanks around it taken
+ * off); empty at the end. */
 struct slice template_word(struct slice *rest, const char *ends);
 #endif

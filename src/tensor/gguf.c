@@ -9,7 +9,8 @@
  *
  * One cursor walks it and every step asks whether the file is long enough; counts are compared with
  * the bytes that are left before anything is allocated for them. The data must be laid out as
- * llama.cpp demands: tensors follow each other in the file's order, without overlap, gap or tail. */
+ * llama.cpp demands: tensors follow each other in the file's order, without
+ * overlap, gap or tail. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -85,7 +85,8 @@ static void unpack_q5_1(const uint8_t *p, size_t blocks, float *out) /* fp16 d, 
 /* ---- blocks of 256 ---- */
 
 /* 8 scales and 8 offsets of 6 bits in 12 bytes: the first four of each lie whole in bytes 0-3 and
- * 4-7, whose top two bits are those of the last four; the low four bits of these share bytes 8-11. */
+ * 4-7, whose top two bits are those of the last four; the low four bits of
+ * these share bytes 8-11. */
 static void scales_k4(const uint8_t *p, int j, int *scale, int *offset)
 {
 	if (j < 4) {

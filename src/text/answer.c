@@ -2,15 +2,14 @@
  *
  * Model output is hostile and often cut short, so the rules are few and need no guess:
  *   1. Reasoning ends behind the last </think>. A <think> that no </think> follows makes the answer
- *   malformed.
+ *      malformed.
  *   2. Behind it, a line of three or more backticks (spaces may lead it) opens a block; its first
- *   word is the language. A line of at least as many
- *      backticks and nothing else, indented by three spaces or as deep as the opening line, closes
- *      it.
- *   3. The code is the last block marked python, python3, py or ttir (an answer in IR), else the last without a mark.
- *   Blocks in other languages are stepped over.
+ *      word is the language. A line of at least as many backticks and nothing else, indented by
+ *      three spaces or as deep as the opening line, closes it.
+ *   3. The code is the last block marked python, python3, py or ttir (an answer in IR), else the
+ *      last without a mark. Blocks in other languages are stepped over.
  *   4. A text that ends inside a block that could be the code is malformed, even if an earlier
- *   block was whole: the model was not done. */
+ *      block was whole: the model was not done. */
 #include "text/text.h"
 #include "base/base.h"
 #include "text/tokenizer_internal.h"

@@ -1,7 +1,8 @@
 /* Which template is a model's: transformers keeps the Jinja text in chat_template.jinja, or in
  * tokenizer_config.json. That text is not run but recognised, by lines that only it has: those that
  * decide what a conversation without tools looks like. A text that changes one of them is another
- * template and is refused, since a form that is nearly right costs a model quality without a sign. */
+ * template and is refused, since a form that is nearly right costs a model
+ * quality without a sign. */
 #include "text/chat_internal.h"
 #include "base/base.h"
 #include <stdlib.h>
@@ -60,7 +61,8 @@ const struct chat_known chat_known[] = {
 };
 const size_t chat_known_count = ARRAY_LEN(chat_known);
 
-/* A template is one that we know by what its text has, and by what texts like it have and it does not. */
+/* A template is one that we know by what its text has, and by what texts like it
+ * have and it does not. */
 static bool is_known(const struct chat_known *k, const char *text)
 {
 	for (size_t i = 0; i < CHAT_FRAGMENTS_MAX && k->fragments[i]; i++)

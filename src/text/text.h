@@ -110,8 +110,8 @@ int chat_date_check(const struct chat_template *c, const char *date, struct err 
 int chat_render(const struct chat_template *c, const char *date, const struct chat_message *messages, size_t count,
 	bool add_generation_prompt, struct chat_text *out, struct err *err);
 /* Appends what stands between the token that ended an assistant's turn and the next answer: the
- * user's next message and the opening. Turns grow by it, token behind token; a conversation is never
- * rendered again, because some templates drop the reasoning of past turns. */
+ * user's next message and the opening. Turns grow by it, token behind token; a conversation is
+ * never rendered again, because some templates drop the reasoning of past turns. */
 int chat_render_turn(const struct chat_template *c, const char *content, struct chat_text *out, struct err *err);
 void chat_text_release(struct chat_text *t);
 /* Appends its ids: control tokens are the template's alone; a content that spells one gives the ids

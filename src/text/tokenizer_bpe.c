@@ -69,7 +69,7 @@ static void merge_short(const struct tokenizer *t, const char *word, size_t len,
 	for (size_t i = 0; i < n; i++) ids_push(out, ids[i]);
 }
 
-/* ---- long words: a binary heap of (rank, position), stale entries skipped when they come up ---- */
+/* ---- long words: a binary heap of (rank, position); stale entries are skipped ---- */
 
 static void heap_push(uint64_t *heap, size_t *count, uint64_t key)
 {

@@ -87,7 +87,8 @@ struct split_rules {
 const struct split_rules *split_rules_find(const char *pattern);
 const struct split_rules *split_rules_gpt2(void);
 const struct split_rules *split_rules_qwen(void);
-/* Bytes of the first word of text (len > 0). The words of a text depend on what follows them only. */
+/* Bytes of the first word of text (len > 0). The words of a text depend on
+ * what follows them only. */
 size_t split_word(const struct split_rules *r, const char *text, size_t len);
 
 enum stage_kind { STAGE_SPLIT, STAGE_DIGITS, STAGE_PREFIX_SPACE };

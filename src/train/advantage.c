@@ -2,16 +2,17 @@
  * it gets 0 and counts nowhere.
  *
  *   leave-one-out   r - mean of the others = n / (n - 1) (r - mean): unbiased, the sample's own
- *   reward is not in its baseline (RLOO, TRLOO)
+ *                   reward is not in its baseline (RLOO, TRLOO)
  *   mean_std        (r - mean) / (s + 1e-4), s with n - 1: TRL's default. Small spreads are blown
- *   up to the size of large ones
+ *                   up to the size of large ones
  *   mean            r - mean (Dr. GRPO)
- *   batch           (r - mean) / (s + 1e-4) with s over all rewards of the batch, TRL's scale_rewards
- *   "batch": spreads keep their sizes relative to each other
- *   maxrl           (r - mean) / mean (arXiv 2602.02710): a lone success among K failures weighs K - 1,
- *   so the sum of gradients is that of the log-probability of success; rewards must not be negative
+ *   batch           (r - mean) / (s + 1e-4) with s over all rewards of the batch, which is TRL's
+ *                   scale_rewards "batch": spreads keep their sizes relative to each other
+ *   maxrl           (r - mean) / mean (arXiv 2602.02710): a lone success among K failures weighs
+ *                   K - 1, so the sum of gradients is that of the log-probability of success;
+ *                   rewards must not be negative
  *   raw             r: no baseline, for rejection sampling (0 / 1 rewards); it needs no second
- *   sample and no variance, only a reward that is not 0 */
+ *                   sample and no variance, only a reward that is not 0 */
 #include "train/train.h"
 #include "base/base.h"
 

@@ -133,7 +133,8 @@ static int state_save(const char *dir, const struct optimizer *o, const struct c
 	return rc;
 }
 
-/* What the device's libraries chose so far: a continued run shall compute with the same, or know that it cannot. */
+/* What the device's libraries chose so far: a continued run shall compute with the same,
+ * or know that it cannot. */
 #define CHOICES_FILE "algorithms.json"
 
 static int choices_save(const char *dir, struct ops *ops, struct err *err)
@@ -225,7 +226,8 @@ static int newest_load(const char *run_dir, struct model *m, struct adapter *a, 
 	int rc = steps_list(run_dir, &found, err);
 	if (!rc && !found.n) rc = err_set(err, ERR_NOT_FOUND, "%s holds no %s<step> folder", run_dir, prefix);
 	if (!rc) rc = step_load(run_dir, found.v[0], m, a, o, s, chosen, err);
-	/* A checkpoint that lacks something is no folder without one, from which a run would begin anew. */
+	/* A checkpoint that lacks something is no folder without one, from which a
+	 * run would begin anew. */
 	if (rc == ERR_NOT_FOUND && found.n) rc = err->code = ERR_FORMAT;
 	free(found.v);
 	return rc;
@@ -296,7 +298,8 @@ int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, str
 	struct param *params = a ? adapter_params(a, &n) : model_params(m, &n);
 	int loaded = ranks_rank(ranks) ? 0 : newest_load(run_dir, m, a, o, s, &chosen, err), rc = 0;
 	bool is_there = !loaded;
-	/* A checkpoint that is there and cannot be read ends the job; that there is none is no error to the others. */
+	/* A checkpoint that is there and cannot be read ends the job; that there is none is
+	 * no error to the others. */
 	if (ranks && (!loaded || loaded == ERR_NOT_FOUND)) {
 		rc = state_broadcast(ranks, run_dir, &is_there, o, s, chosen, err);
 		if (!rc && is_there) rc = params_broadcast(ranks, o->ops, params, n, err);

@@ -3,15 +3,18 @@
  * sequences, over tokens, over a constant) is that number alone, so a loss type is a row of a
  * table: its name, its value, its normaliser.
  *
- *   rho = exp(lp - old)       policy  l = -w min(min(rho, delta) A, clip(rho, 1 - eps, 1 + eps_high) A)
+ * The policy's loss, with rho = exp(lp - old):
+ *   l = -w min(min(rho, delta) A, clip(rho, 1 - eps, 1 + eps_high) A)
  *   dl/dlp = -w rho A, or 0 where the clipped branch is taken or rho is above delta
- *   gspo: s = exp(mean over the sequence of lp - old) in rho's place, the same for all of its tokens;
- *         with grpo's normaliser 1 / (S L) dl/dlp = -w s A / (S L), the derivative of the sequence's
- *         -min(s A, clip(s) A) / S
- *   cispo: l = -w min(rho, eps_high) A lp with the factor held constant: every token has a gradient,
- *         eps_high is the cap itself
- *   d = ref - lp              KL k3   k = exp(d) - d - 1
+ * gspo has s = exp(mean over the sequence of lp - old) in rho's place, the same for all of its
+ * tokens. With grpo's normaliser 1 / (S L), dl/dlp = -w s A / (S L): the derivative of the
+ * sequence's -min(s A, clip(s) A) / S.
+ * cispo has l = -w min(rho, eps_high) A lp with the factor held constant: every token has a
+ * gradient, and eps_high is the cap itself.
+ * The divergence from the reference is k3, with d = ref - lp:
+ *   k = exp(d) - d - 1
  *   dk/dlp = 1 - exp(d)
+ *
  * Sources: GRPO arXiv 2402.03300 eq. 3 and 4, Dr. GRPO 2503.20783, DAPO 2503.14476, GSPO
  * 2507.18071, CISPO 2506.13585, delta as in INTELLECT-2 2505.07291, k3 from Schulman 2020. All
  * scalar work is in double. */

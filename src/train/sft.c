@@ -6,9 +6,9 @@
  * step; what it writes from there has the bytes of a run that was never stopped. A checkpoint
  * remembers the settings it was made with and refuses others.
  *
- * With ranks the micro-batches of a step are shared out, each rank's gradients are of its share, and their
- * sum in rank order is the step's. All else, plan and schedule and held-out minimum, every rank knows by
- * itself; the clock is rank 0's. */
+ * With ranks the micro-batches of a step are shared out, each rank's gradients are of its share,
+ * and their sum in rank order is the step's. All else, plan and schedule and held-out minimum,
+ * every rank knows by itself; the clock is rank 0's. */
 #include "train/train_internal.h"
 #include "base/base.h"
 #include "model/model.h"

@@ -94,7 +94,8 @@ struct optimizer_options {
 	int64_t warmup_steps;          /* over which the rate rises from 0 */
 	int64_t max_steps;             /* at which the schedule ends */
 };
-/* Rows of a command's table of options, whose settings hold a struct optimizer_options `optimizer`. */
+/* Rows of a command's table of options, whose settings hold a struct
+ * optimizer_options `optimizer`. */
 #define OPTIMIZER_OPTION(settings, type, field, help, choices) \
 	{ #field, OPTION_##type, offsetof(struct settings, optimizer.field), help, choices }
 #define OPTIMIZER_OPTIONS(settings) \
@@ -119,8 +120,8 @@ void optimizer_pace(struct optimizer *o, double spent);
 /* Clips by global norm, applies AdamW (no decay on 1-d parameters), zeroes gradients, advances.
  * Returns the norm before clipping; a non-finite norm skips the update and is returned. */
 double optimizer_step(struct optimizer *o);
-/* Gradients become their sums over all ranks, in rank order: before optimizer_step where each rank has those of
- * its share. A round (ranks.h); nothing with ranks NULL. */
+/* Gradients become their sums over all ranks, in rank order: before optimizer_step where each rank
+ * has those of its share. A round (ranks.h); nothing with ranks NULL. */
 int optimizer_gather(struct optimizer *o, struct ranks *ranks, struct err *err);
 /* For the next step alone: its rate is multiplied by rate_scale, and its gradient's norm is also
  * limited to max_norm (0: no further limit). */
@@ -145,8 +146,9 @@ int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, con
 	const struct checkpoint_state *s, int keep, struct err *err);
 /* Whether the folder holds a complete one. */
 int checkpoint_exists(const char *run_dir, bool *exists, struct err *err);
-/* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none. With ranks a round:
- * rank 0 reads, and the others, who need not see the folder, get the same from it, extra included. */
+/* Loads the newest complete one into the given objects; ERR_NOT_FOUND when there is none.
+ * With ranks a round: rank 0 reads, and the others, who need not see the folder, get the same
+ * from it, extra included. */
 int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, struct optimizer *o, struct ranks *ranks,
 	struct checkpoint_state *s, struct err *err);
 

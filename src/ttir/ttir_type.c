@@ -1,4 +1,5 @@
-/* Types and attributes of the IR text, and the small steps that every parsing function is made of. */
+/* Types and attributes of the IR text, and the small steps that every
+ * parsing function is made of. */
 #include "ttir/ttir_internal.h"
 #include "base/base.h"
 

@@ -1,4 +1,5 @@
-/* calibrate: measuring a GPU's peaks in a timer's job (worker/timer.py) and keeping them in a file. */
+/* calibrate: measuring a GPU's peaks in a timer's job (worker/timer.py) and
+ * keeping them in a file. */
 #include "verify/calibrate.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -152,7 +153,8 @@ int gpu_peaks_measure(
 	snprintf(name, sizeof name, "cuda:%d", list.numbers[0]);
 	struct runner_pool_options p = {
 		.path = places.runner, .device = name, .level = level, .memory_bytes = RUNNER_BYTES, .spare = 1};
-	/* Which GPU it is, by a runner; the code that measures is ours, in the sandbox that a GPU allows. */
+	/* Which GPU it is, by a runner; the code that measures is ours, in the
+	 * sandbox that a GPU allows. */
 	if (!rc) rc = runner_pool_create(&p, &pool, &facts, err);
 	if (rc && !(rc == ERR_USAGE) && places.runner && level == SANDBOX_FULL) {
 		p.level = level = SANDBOX_LSM;

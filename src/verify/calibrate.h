@@ -1,5 +1,6 @@
-/* calibrate: what this machine's GPU can do at most, measured (`hone doctor --calibrate`) and kept in a file of the
- * user's: bytes of a large copy, products of square matrices. What a kernel's floor is computed from. */
+/* calibrate: what this machine's GPU can do at most, measured (`hone doctor --calibrate`) and kept
+ * in a file of the user's: bytes of a large copy, products of square matrices. What a kernel's
+ * floor is computed from. */
 #ifndef HONE_CALIBRATE_H
 #define HONE_CALIBRATE_H
 #include "base/base.h"
@@ -19,15 +20,18 @@ struct gpu_peaks {
 	double tf32_flops;
 	double bf16_flops;
 };
-/* Where a GPU's figures lie: $XDG_CACHE_HOME/hone/ or $HOME/.cache/hone/. The caller frees it; NULL: no home. */
+/* Where a GPU's figures lie: $XDG_CACHE_HOME/hone/ or $HOME/.cache/hone/. The caller
+ * frees it; NULL: no home. */
 char *gpu_peaks_path(const char *uuid);
-/* ERR_NOT_FOUND: never measured; ERR_MISMATCH: with another driver, or other limits of its clocks. */
+/* ERR_NOT_FOUND: never measured; ERR_MISMATCH: with another driver, or other
+ * limits of its clocks. */
 int gpu_peaks_load(const struct gpu_identity *gpu, struct gpu_peaks *out, struct err *err);
 int gpu_peaks_save(const struct gpu_identity *gpu, const struct gpu_peaks *peaks, struct err *err);
-/* Measures them on the device that `device` names ("cuda", "cuda:N"), alone on it, and saves them. root: as in
- * struct verify_options. */
+/* Measures them on the device that `device` names ("cuda", "cuda:N"), alone on it, and saves them.
+ * root: as in struct verify_options. */
 int gpu_peaks_measure(
 	const char *root, const char *device, struct gpu_peaks *out, struct gpu_identity *gpu, struct err *err);
-/* A UUID's 16 bytes as the driver's own tools write it: "GPU-" and groups of 4, 2, 2, 2 and 6 bytes. */
+/* A UUID's 16 bytes as the driver's own tools write it: "GPU-" and groups of
+ * 4, 2, 2, 2 and 6 bytes. */
 void gpu_uuid_text(const unsigned char bytes[16], char *out, size_t len);
 #endif

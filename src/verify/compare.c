@@ -4,11 +4,11 @@
  * error alone accepts zeros for a softmax over many columns (values near 4e-6). The mean is what an
  * average element weighs, so zeros have a scaled error near 1/2 at any output magnitude.
  *
- * Why rows and columns: one mean for all excuses whatever is small as a whole. A cumulative product over 4,000 columns
- * is next to nothing in 94 % of them, and zeros there would pass. What is usual at an element is taken from its row and
- * its column (a product of vectors has exactly that form), never above the output's mean, and never so far below it
- * that honest rounding of larger terms shows: the smallest share is taken at which the reference itself stays well
- * inside its bound.
+ * Why rows and columns: one mean for all excuses whatever is small as a whole. A cumulative product
+ * over 4,000 columns is next to nothing in 94 % of them, and zeros there would pass. What is usual
+ * at an element is taken from its row and its column (a product of vectors has exactly that form),
+ * never above the output's mean, and never so far below it that honest rounding of larger terms
+ * shows: the smallest share is taken at which the reference itself stays well inside its bound.
  *
  * Why the floors: fp32 5e-5 lies between honest fp32 arithmetic (another summation order,
  * approximate exp and division: up to about 1e-5) and the rounding of fp16 or tf32 (2^-11 = 4.9e-4
@@ -156,7 +156,8 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 	out->scale = finite ? sum / (double)finite : 0;
 	size_t p = precision_of(o->dtype);
 	double floor = PRECISION[p].floor * (o->exact ? 1 : NO_FP64_FACTOR);
-	/* tf32 rounds operands, so its error follows the largest terms and not the result's row or column */
+	/* tf32 rounds operands, so its error follows the largest terms and not the
+	 * result's row or column */
 	bool is_coarse = o->dtype == DTYPE_F32 && tf32 && has_dot;
 	if (o->exact && !is_coarse) regions_measure(o, n, out);
 	/* the smallest regions under which the reference itself is calm */
@@ -187,8 +188,9 @@ bool compare_sees(const struct compare_output *o, const struct compare_bound *b,
 
 static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2) : 0; }
 
-/* Rounding that a row of an ill-conditioned result has, whoever computes it: as many times the reference's own
- * sensitivity as an honest order of sums may differ by, and never more than a small part of the output's usual size. */
+/* Rounding that a row of an ill-conditioned result has, whoever computes it: as many times the
+ * reference's own sensitivity as an honest order of sums may differ by, and never more than a small
+ * part of the output's usual size. */
 #define NOISE_FACTOR 8
 #define NOISE_MAX 10 /* floors of the dtype, of the mean size */
 static double noise_at(const struct compare_output *o, const struct compare_bound *b, int64_t i)

@@ -3,10 +3,10 @@
  *
  * Per element with exact value r (fp64 reference), plain value f (the reference in its own
  * precision) and found value y, the scaled error is
- * |y - r| / (|r| + m) where m is the size that is usual where the element lies: the mean of |r| over the output, made
- * smaller for rows and columns that are small as a whole. The bound is max(floor of the dtype, 8 x the largest scaled
- * error of f). Integers and bools must be equal. NaN never passes as a wildcard: where the reference is finite the
- * found value must be. */
+ * |y - r| / (|r| + m) where m is the size that is usual where the element lies: the mean of |r|
+ * over the output, made smaller for rows and columns that are small as a whole. The bound is
+ * max(floor of the dtype, 8 x the largest scaled error of f). Integers and bools must be equal. NaN
+ * never passes as a wildcard: where the reference is finite the found value must be. */
 #ifndef HONE_COMPARE_H
 #define HONE_COMPARE_H
 #include "base/dtype.h"
@@ -38,14 +38,15 @@ struct compare_bound {
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);
 
-/* The same rule where somebody else computes it (worker/stock.py): the scaled error that is right, given the
- * reference's own largest, and what else it has to know. is_coarse: tf32's rounding is allowed. */
+/* The same rule where somebody else computes it (worker/stock.py): the scaled error that
+ * is right, given the reference's own largest, and what else it has to know. is_coarse:
+ * tf32's rounding is allowed. */
 double compare_tolerance(enum dtype t, bool has_exact, bool is_coarse, double reference_error);
 json_t *compare_rules_json(bool has_dot, bool tf32);
 
 void compare_bound_release(struct compare_bound *b);
-/* Whether a zero in place of element i would be wrong. An element that is zero counts as seen: anything else there is
- * wrong. */
+/* Whether a zero in place of element i would be wrong. An element that is zero counts as seen:
+ * anything else there is wrong. */
 bool compare_sees(const struct compare_output *o, const struct compare_bound *b, int64_t i);
 
 struct compare_result {

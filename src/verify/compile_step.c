@@ -110,8 +110,9 @@ static json_t *fault_json(const char *code, const char *text)
 	return json_pack("{s:{s:s, s:s}}", "fault", "code", code, "text", text);
 }
 
-/* The binary that came with an answer, as text in it: an entry of the cache is one JSON object. Whether there is one,
- * and its size, are the doing of the IR (a name may have a million letters). */
+/* The binary that came with an answer, as text in it: an entry of the cache is one
+ * JSON object. Whether there is one, and its size, are the doing of the IR (a name may
+ * have a million letters). */
 static int cubin_take(json_t **result, int fd, struct err *err)
 {
 	struct stat st;
@@ -158,7 +159,8 @@ static int budget_left(const struct grading *g, json_t *task, int64_t *left_ms, 
 	return err_set(err, ERR_TIMEOUT, "compiling all kernels took more than %d ms", g->s->limits.compile_timeout_ms);
 }
 
-/* A job's next answer. The clock on the wall may run WALL_FACTOR as fast as the processor's, for a loaded machine. */
+/* A job's next answer. The clock on the wall may run WALL_FACTOR as fast as the processor's,
+ * for a loaded machine. */
 static int answer_take(struct grading *g, struct job *job, int64_t left_ms, size_t bytes_max, struct str *text,
 	int *fds, int *nfds, struct err *err)
 {
@@ -227,7 +229,8 @@ void builder_end(struct grading *g)
 	times_child(g, STEP_REBUILD, (double)g->builder.cpu_ms * 1e-3);
 }
 
-/* Asks the compile worker. 0 with *result; a fault of the compiler on this input is a result too. */
+/* Asks the compile worker. 0 with *result; a fault of the compiler on this
+ * input is a result too. */
 static int ask(struct grading *g, const struct tape_kernel *k, json_t **result, struct err *err)
 {
 	struct str text = {0};
@@ -362,8 +365,8 @@ void compiled_release(struct compiled *c)
 	*c = (struct compiled){.fd = -1};
 }
 
-/* The results' binaries in one memory file; where each lies goes into its result, which then is what
- * runner_binaries_parse reads. */
+/* The results' binaries in one memory file; where each lies goes into its result, which then is
+ * what runner_binaries_parse reads. */
 static int binaries_write(struct compiled *c, struct err *err)
 {
 	struct str all = {0};

@@ -1,10 +1,11 @@
 /* config_step: trials of what an autotuner may choose.
  *
- * The tape that is judged has the first configuration that compiles. A real run times all of them on the first call's
- * own arguments, some kernels many times over, and takes the quickest. So the candidate is traced with another
- * configuration, drawn by the verifier's secret, behind launches as a benchmark makes them, and compared as in any
- * hidden trial: a configuration that computes something else is found, and a kernel that works in place and restores
- * nothing between its timings. */
+ * The tape that is judged has the first configuration that compiles. A real run times all of
+ * them on the first call's own arguments, some kernels many times over, and takes the
+ * quickest. So the candidate is traced with another configuration, drawn by the verifier's
+ * secret, behind launches as a benchmark makes them, and compared as in any hidden trial: a
+ * configuration that computes something else is found, and a kernel that works in place and
+ * restores nothing between its timings. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -32,8 +33,8 @@ static const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d
 	return found;
 }
 
-/* The candidate with this turn's configuration. What ends without a wrong value, a configuration that does not compile
- * among it, says nothing: a real run takes another one. */
+/* The candidate with this turn's configuration. What ends without a wrong value, a configuration
+ * that does not compile among it, says nothing: a real run takes another one. */
 static int turn_judge(struct grading *g, const struct oracle_trial *trial, int turn, struct err *err)
 {
 	struct trace tr = {0};

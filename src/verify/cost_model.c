@@ -1,6 +1,6 @@
 /* cost_model: both sides of a speedup by the cost room's estimate. The candidate's
- * launches have counts; the reference's operators, and rows of a tape that only move data, cost what
- * PyTorch's own operators were timed to take. */
+ * launches have counts; the reference's operators, and rows of a tape that only move data, cost
+ * what PyTorch's own operators were timed to take. */
 #include "verify/cost_model.h"
 #include "cost/cost.h"
 #include "runner/runner.h"

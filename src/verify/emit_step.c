@@ -70,8 +70,8 @@ static int entry_check(struct grading *own, const struct trace *judged, int vari
 	return rc;
 }
 
-/* The module's traces against the judged ones. An entry of another size that is not the same program is
- * taken out of `wanted`; so is every one behind it that cannot be asked for any more. */
+/* The module's traces against the judged ones. An entry of another size that is not the same
+ * program is taken out of `wanted`; so is every one behind it that cannot be asked for any more. */
 static int same_program(
 	struct grading *g, const struct trace *stock, const char *module, bool *wanted, bool *is_whole, struct err *err)
 {
@@ -81,7 +81,8 @@ static int same_program(
 		.s = g->s, .task = g->task, .source = module, .source_len = strlen(module), .oracle = g->oracle, .v = &said};
 	int last = 0, rc = entry_check(&own, stock, 0, err);
 	for (int i = 1; i < g->oracle->nvariants; i++) last = wanted[i] ? i : last;
-	/* The tracer makes the other sizes in order, so that each is asked for up to the last wanted one. */
+	/* The tracer makes the other sizes in order, so that each is asked for up
+	 * to the last wanted one. */
 	for (int i = 1; i <= last && !rc; i++) {
 		struct trace skipped = {0};
 		if (!wanted[i]) trace_other_step(&own, &skipped, &why);

@@ -1,9 +1,11 @@
-/* gpu_cause: why a trial is right on the vm and wrong on a GPU, where the kernel may be right all the same.
+/* gpu_cause: why a trial is right on the vm and wrong on a GPU, where the kernel
+ * may be right all the same.
  *
- * Two causes are known in which an honest kernel and the IR part on a GPU: subnormal inputs, which libraries for GPUs
- * take for zero, and contraction, where a product and a sum are rounded once. Neither is believed because it might be:
- * the same trial is run again without the cause, and has to be right then. What a kernel could make of a cause (it
- * tells it that it runs on a GPU) is kept small: both hold for inputs alone that no task's own data are like. */
+ * Two causes are known in which an honest kernel and the IR part on a GPU: subnormal inputs, which
+ * libraries for GPUs take for zero, and contraction, where a product and a sum are rounded once.
+ * Neither is believed because it might be: the same trial is run again without the cause, and has
+ * to be right then. What a kernel could make of a cause (it tells it that it runs on a GPU) is kept
+ * small: both hold for inputs alone that no task's own data are like. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -15,12 +17,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Magnitudes that the ordinary trials stay below (heavy-tail ends at 50): a kernel for which contraction matters there
- * is wrong for whoever runs it. */
+/* Magnitudes that the ordinary trials stay below (heavy-tail ends at 50): a kernel for which
+ * contraction matters there is wrong for whoever runs it. */
 #define CONTRACTED_FROM 64.0
-/* Recipes under which a kernel as it is compiled has to be right, all inputs times one of these: beyond 88, where an
- * exponential overflows, and small enough that what a product's rounding leaves behind is below the bound. The first
- * with which the reference is exact decides: where inputs are multiplied with each other it is one of the later. */
+/* Recipes under which a kernel as it is compiled has to be right, all inputs times one of these:
+ * beyond 88, where an exponential overflows, and small enough that what a product's rounding leaves
+ * behind is below the bound. The first with which the reference is exact decides: where inputs are
+ * multiplied with each other it is one of the later. */
 static const double CONTRACTED_SCALES[] = {64, 16, 4};
 #define CONTRACTED_SLACK 16 /* of that trial's bound: what is left over grows with the numbers, and not at once */
 #define CONTRACTED_NUMBER 500 /* of that trial's seed, beside the guided search's */
@@ -95,7 +98,8 @@ static void flushed_release(struct oracle_trial *t)
 	if (t->given_fd >= 0) close(t->given_fd);
 }
 
-/* Whether the GPU's outputs are the vm's, within the bounds of a trial whose inputs hardly differ. */
+/* Whether the GPU's outputs are the vm's, within the bounds of a trial whose
+ * inputs hardly differ. */
 static bool is_as_vm(const struct oracle_trial *t, const struct attempt_result *vm, const struct attempt_result *gpu)
 {
 	bool same = true;
@@ -119,8 +123,8 @@ static bool is_as_vm(const struct oracle_trial *t, const struct attempt_result *
 	return same;
 }
 
-/* With zeros for the subnormal inputs vm and GPU have to agree: the vm is right on the trial itself, and what it gives
- * for the changed one stands for what is expected. */
+/* With zeros for the subnormal inputs vm and GPU have to agree: the vm is right on the trial
+ * itself, and what it gives for the changed one stands for what is expected. */
 static int subnormals_judge(struct grading *g, const struct attempt *a, bool *is_cause, struct err *err)
 {
 	struct oracle_trial flushed;
@@ -185,11 +189,12 @@ static int scaled_judge(
 	return rc;
 }
 
-/* A compiler may round a product and a sum in one step. Where a kernel subtracts from x * y what was computed as x * y,
- * the difference is then not zero but what the product's rounding left over, which among magnitudes of 2^24 is a large
- * number: kernels that are right as they are written (an attention that takes its row's maximum off) go wrong there.
- * Such a trial is repeated with kernels compiled as they are written; it has to be right then, and the kernels as a
- * user would run them have to be right on large numbers that leave less over. */
+/* A compiler may round a product and a sum in one step. Where a kernel subtracts from x * y what
+ * was computed as x * y, the difference is then not zero but what the product's rounding left over,
+ * which among magnitudes of 2^24 is a large number: kernels that are right as they are written (an
+ * attention that takes its row's maximum off) go wrong there. Such a trial is repeated with kernels
+ * compiled as they are written; it has to be right then, and the kernels as a user would run them
+ * have to be right on large numbers that leave less over. */
 static int contraction_judge(
 	struct grading *g, const struct attempt *a, bool *is_cause, double *worst, char *why, size_t len, struct err *err)
 {

@@ -1,6 +1,6 @@
-/* gpu_lock: locks of the kernel's on two bytes of one file, held by an open file description. Byte 0 is
- * the turnstile: everybody passes through it, and who wants to be alone stays in it while waiting for byte
- * 1, the lock itself. */
+/* gpu_lock: locks of the kernel's on two bytes of one file, held by an open file description. Byte
+ * 0 is the turnstile: everybody passes through it, and who wants to be alone stays in it while
+ * waiting for byte 1, the lock itself. */
 #include "verify/gpu_lock.h"
 #include "base/base.h"
 #include <errno.h>

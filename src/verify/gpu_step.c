@@ -1,11 +1,11 @@
-/* gpu_step: the same tape, the same inputs and the same comparison once more, on a GPU. It comes after
- * the vm has passed all trials of a variant, so whatever goes wrong here goes wrong on the GPU alone:
- * the vm missed it, or a kernel does what Triton's IR does not say. Each such trial is counted as a
- * disagreement, and so is one that the vm failed by its values and the GPU passed.
+/* gpu_step: the same tape, the same inputs and the same comparison once more, on a GPU. It comes
+ * after the vm has passed all trials of a variant, so whatever goes wrong here goes wrong on the
+ * GPU alone: the vm missed it, or a kernel does what Triton's IR does not say. Each such trial is
+ * counted as a disagreement, and so is one that the vm failed by its values and the GPU passed.
  *
- * Runners are warm: one serves many candidates, one after another, and proves after each that the GPU
- * still answers. A fault, a deadline or a touched canary costs the runner, whether or not its context
- * lived through it. */
+ * Runners are warm: one serves many candidates, one after another, and proves after each that the
+ * GPU still answers. A fault, a deadline or a touched canary costs the runner, whether or not its
+ * context lived through it. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -16,7 +16,8 @@
 #include <stdlib.h>
 
 /* A GPU's time for a trial beside the vm's for the same: enough for what the driver does at a first
- * launch, and so little that a kernel which never ends does not keep the GPU from others for long. */
+ * launch, and so little that a kernel which never ends does not keep the GPU
+ * from others for long. */
 #define TRIAL_MS 3000
 #define TIMES_THE_VM 2
 #define LOCK_MS 120000 /* for the GPU's lock: timings of others are in front */
@@ -52,8 +53,8 @@ int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct 
 	return err_set(err, ERR_INFRA, "the GPU's runner reports %s: %.600s", f->code, f->text);
 }
 
-/* The runner's process ended or fell silent. A kernel that never ends shows so where the runner's own
- * deadline did not come to pass. */
+/* The runner's process ended or fell silent. A kernel that never ends shows so where the runner's
+ * own deadline did not come to pass. */
 int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "", said[400];
@@ -173,7 +174,8 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 	int rc = gpu_replay(g, a, &r, err);
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
 		attempt_release(&r);
-		/* A cause for which no kernel can help it is looked for; what has none is wrong, whatever the vm said. */
+		/* A cause for which no kernel can help it is looked for; what has none is wrong,
+		 * whatever the vm said. */
 		rc = gpu_cause_judge(g, a, &apart, why, sizeof why, err);
 		d->error_max = rc ? worst : apart;
 		attempt_text(g, a->trial, trial, sizeof trial);

@@ -96,7 +96,8 @@ void gpu_watch_begin(struct gpu_watch *w)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Whatever else is hone's on this machine takes the same lock before it computes beside somebody's timing. */
+/* Whatever else is hone's on this machine takes the same lock before it computes
+ * beside somebody's timing. */
 static bool is_named_hone(const char *name, size_t len)
 {
 	return (len == 4 && !strncmp(name, "hone", 4)) || (len == 11 && !strncmp(name, "hone-runner", 11));

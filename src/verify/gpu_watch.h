@@ -1,11 +1,11 @@
-/* gpu_watch: who else is on a GPU, by NVIDIA's management library (opened at run time; where there is none,
- * nothing is known). Other processes that only hold memory there, a desktop say, are a fact for the record;
- * one that computes while something is timed spoils the time.
+/* gpu_watch: who else is on a GPU, by NVIDIA's management library (opened at run time; where there
+ * is none, nothing is known). Other processes that only hold memory there, a desktop say, are a
+ * fact for the record; one that computes while something is timed spoils the time.
  *
  * Ours are the processes that descend from this one, or from another of hone's (which keeps to the
- * GPU's lock). In a container the library may name processes by numbers of another namespace: those that
- * cannot be found here are counted against our own that are not on its list, and only what is left over
- * is another's. */
+ * GPU's lock). In a container the library may name processes by numbers of another namespace: those
+ * that cannot be found here are counted against our own that are not on its list, and only what is
+ * left over is another's. */
 #ifndef HONE_GPU_WATCH_H
 #define HONE_GPU_WATCH_H
 #include <stddef.h>
@@ -16,7 +16,8 @@ struct gpu_seen {
 	int activity;  /* of those, how many computed since gpu_watch_begin; -1: not known */
 	char text[96]; /* one that computed, for people */
 };
-/* library: NULL for the system's. NULL when there is none, or it does not know this GPU; text says why. */
+/* library: NULL for the system's. NULL when there is none, or it does not know
+ * this GPU; text says why. */
 struct gpu_watch *gpu_watch_open(const char *library, const char *uuid, char *text, size_t len);
 void gpu_watch_close(struct gpu_watch *w);
 /* A window opens, and ends. nown: our own processes with a context on the GPU. w may be NULL. */

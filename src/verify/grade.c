@@ -76,8 +76,8 @@ int lineage_step(struct grading *g, const struct tape *t)
 		"forward launches %d kernels, but none of them has a part in what it returns", launches);
 }
 
-/* What the judgement of a partial candidate is called: right or wrong with torch's own part computed
- * by torch, or library-row where torch could not do that here. */
+/* What the judgement of a partial candidate is called: right or wrong with torch's own part
+ * computed by torch, or library-row where torch could not do that here. */
 static int partial_end(struct grading *g, int rc)
 {
 	struct verdict *v = g->v;
@@ -142,8 +142,8 @@ static const char *ir_words(const struct grading *g)
 										  : " (an answer in IR, judged at one size: it has no other)";
 }
 
-/* A genuine candidate in other forms, where somebody asked for them. The verdict stands; what could not be written is
- * said with it. */
+/* A genuine candidate in other forms, where somebody asked for them. The verdict stands; what could
+ * not be written is said with it. */
 static void delivery_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	if (g->s->emit) emit_step(g, stock, err);
@@ -155,8 +155,8 @@ static void delivery_step(struct grading *g, const struct trace *stock, struct e
 
 static int steps(struct grading *g, struct trace *stock, struct err *err)
 {
-	/* What the candidate is: its tape, by host code that runs without data or by its own text, and kernels whose IR a
-	 * clean process made again. */
+	/* What the candidate is: its tape, by host code that runs without data or by its own text, and
+	 * kernels whose IR a clean process made again. */
 	times_lap(g, STEP_ORACLE);
 	int rc = oracle_step(g, err);
 	times_lap(g, STEP_TRACE);
@@ -169,8 +169,9 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	if (!rc && g->proof && g->s->skip_replay)
 		rc = grade_end(
 			g, VERDICT_INFRA, STAGE_CORRECTNESS, "replay-skipped", 0, "the tape was proved, and not replayed");
-	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it. Machine code takes most
-	 * of a verdict's time: who asks for a screen has it made of those alone that the first trial finds right. */
+	/* What it computes: on every counted trial. A partial tape ends here, whatever came of it.
+	 * Machine code takes most of a verdict's time: who asks for a screen has it made of those alone
+	 * that the first trial finds right. */
 	times_lap(g, STEP_REPLAY);
 	if (!rc && g->s->screens && !g->s->ngpus && !g->is_partial) rc = screen_step(g, stock, err);
 	times_lap(g, STEP_COMPILE);
@@ -180,7 +181,8 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	rc = partial_end(g, rc);
 	if (!rc && !g->is_partial && !g->ir) rc = config_step(g, stock, err);
 	if (!rc && !g->is_partial && !g->ir) rc = sized_step(g, err);
-	/* Dear and needed by those alone that are right so far: costs at other sizes, a second trace, times on a GPU. */
+	/* Dear and needed by those alone that are right so far: costs at other sizes, a second
+	 * trace, times on a GPU. */
 	times_lap(g, STEP_GPU);
 	if (!rc && !g->is_partial) rc = price_step(g, stock, err);
 	if (!rc && g->on && !g->ir && !g->choices && g->s->time_repeats) rc = tune_step(g, stock, err);
@@ -248,8 +250,8 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 	out->device.driver = on ? on->device.driver : 0;
 }
 
-/* From the start once more, with the configurations that were chosen: everything that is said of the candidate is said
- * of these. What tuning found stays in the record. */
+/* From the start once more, with the configurations that were chosen: everything that is said of
+ * the candidate is said of these. What tuning found stays in the record. */
 static int steps_tuned(struct grading *g, struct trace *stock, struct err *err)
 {
 	struct verdict *v = g->v;

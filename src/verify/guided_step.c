@@ -1,15 +1,16 @@
 /* guided_step: the search for guided inputs (guided.h).
  *
- * One recipe changes all sites at once, so a ladder of recipes is climbed and every open side watches: values that the
- * program text compares with (and their neighbours) among ordinary ones, rows of one value, equal elements, larger,
- * shifted and single values, then each input alone. A step that brings some open side nearer is kept and taken again:
- * hill climbing on the distance between what is compared. Recipes follow from the sites and the verifier's seed alone.
+ * One recipe changes all sites at once, so a ladder of recipes is climbed and every open side
+ * watches: values that the program text compares with (and their neighbours) among ordinary ones,
+ * rows of one value, equal elements, larger, shifted and single values, then each input alone. A
+ * step that brings some open side nearer is kept and taken again: hill climbing on the distance
+ * between what is compared. Recipes follow from the sites and the verifier's seed alone.
  *
- * A side at which two trials stopped at the same value, however different they were, has a bound there (a softmax never
- * gives exp more than 0) and is not searched for.
+ * A side at which two trials stopped at the same value, however different they were, has a bound
+ * there (a softmax never gives exp more than 0) and is not searched for.
  *
- * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it: what is compared
- * there is tried too where there is one. */
+ * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it:
+ * what is compared there is tried too where there is one. */
 #include "verify/guided.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -154,9 +155,10 @@ static bool is_unreached(const struct guided *s, const struct site_state *st)
 	return s->has_gpu && !st->is_known_before && !is_truth(&st->site) && st->site.wanted && !is_seen;
 }
 
-/* Whether some side is searched for at step k. The first steps are for all. That two numbers are equal matters little
- * to an order (< and its like are continuous there, mostly), and an end that the first steps brought no nearer depends
- * on parameters or on shapes: the further steps are not for those. */
+/* Whether some side is searched for at step k. The first steps are for all. That two numbers
+ * are equal matters little to an order (< and its like are continuous there, mostly), and an
+ * end that the first steps brought no nearer depends on parameters or on shapes: the further
+ * steps are not for those. */
 static bool is_any_searched(const struct guided *s, int variant, int k)
 {
 	for (int i = 0; s && i < s->variants[variant].n; i++)
@@ -187,7 +189,8 @@ static json_t *edit_values(const char *op, const double *values, int n)
 	return json_pack("{s:s, s:o}", "op", op, "values", list);
 }
 
-/* The numbers that open sides are compared with, each with those from which a product by two or a half makes it. */
+/* The numbers that open sides are compared with, each with those from which a product by
+ * two or a half makes it. */
 static int values_find(const struct guided *s, int variant, double *out)
 {
 	int n = 0;
@@ -214,7 +217,8 @@ static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 	double values[VALUES_MAX] = {0}, largest = 1;
 	int n = MAX(values_find(s, variant, values), 1);
 	for (int i = 0; i < n; i++) largest = MAX(largest, fabs(values[i]));
-	/* Lone values are such that one end of a function would be reached by their difference alone. */
+	/* Lone values are such that one end of a function would be reached by
+	 * their difference alone. */
 	double far = 4 * largest;
 	for (int i = 0; i < s->variants[variant].n; i++) {
 		const struct runner_site *e = &s->variants[variant].sites[i].site;
@@ -239,8 +243,8 @@ static json_t *ladder(const struct guided *s, int variant, int ninputs, int k)
 
 /* ---- the search ---- */
 
-/* The sum of what is left to the open sides, each as a part of what it was at the start of the search, and their
- * number: smaller is nearer. */
+/* The sum of what is left to the open sides, each as a part of what it was at the start of the
+ * search, and their number: smaller is nearer. */
 struct measure {
 	int open;
 	double nearest; /* smallest part that some side has left */
@@ -307,8 +311,8 @@ static int probe(struct grading *g, struct oracle_session *session, const struct
 
 static bool is_alike(double a, double b) { return fabs(a - b) <= SAME * MAX(fabs(a), fabs(b)); }
 
-/* What a site saw in the last trial, where all its operands were alike; NaN otherwise. Lanes beyond the data may hold a
- * zero, whose value is known from the trial on zeros. */
+/* What a site saw in the last trial, where all its operands were alike; NaN otherwise. Lanes beyond
+ * the data may hold a zero, whose value is known from the trial on zeros. */
 static double seen_alike(const struct runner_site *s, double at_zero)
 {
 	if (!isfinite(s->most) || !isfinite(s->least)) return NAN;
@@ -316,8 +320,9 @@ static double seen_alike(const struct runner_site *s, double at_zero)
 	return is_alike(s->most, at_zero) ? s->least : NAN;
 }
 
-/* One site by the secant method: all elements of all inputs are one number, which moves to where the operands meet;
- * then that number and its neighbours stand among ordinary values. What depends on more than one number is left alone.
+/* One site by the secant method: all elements of all inputs are one number, which moves to where
+ * the operands meet; then that number and its neighbours stand among ordinary values. What depends
+ * on more than one number is left alone.
  */
 static int root_search(
 	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, int site, struct err *err)
@@ -328,7 +333,8 @@ static int root_search(
 	int rc = GRADE_ON;
 	for (int n = 0; n < ROOT_PROBES && !rc && !is_over; n++) {
 		/* One probe: every element of every input is the number u, and the site tells how far apart
-		 * its operands were. `u` and `d` hold the last two probes, taking turns: 0 first, then 1. */
+		 * its operands were. `u` and `d` hold the last two probes, taking
+		 * turns: 0 first, then 1. */
 		int at = n & 1;
 		json_t *edits = json_pack("[o]", edit("uniform", -1, u[at]));
 		struct site_state *st = &g->guided->variants[variant].sites[site];
@@ -441,7 +447,8 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 	snprintf(text, len, "%s%s: never %s%s", s->what, than, side == 0 ? "below" : side == 1 ? "equal" : "above", best);
 }
 
-/* Whether an earlier line of the record says the same: a device function that is called twice has its sites twice. */
+/* Whether an earlier line of the record says the same: a device function that is called
+ * twice has its sites twice. */
 void guided_unreached_add(struct verdict *v, int line, const char *text)
 {
 	for (int i = 0; i < v->nunreached; i++)

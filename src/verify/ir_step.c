@@ -1,7 +1,7 @@
-/* ir_step: answers that are IR. A tape as JSON (docs/tape-format.md) is itself, for the judged sizes alone. A text
- * of a head and modules (tape_ir.h) is a tape at each of the sizes that it is for: in place of a tracer its head says
- * what is launched, and nothing of it runs as Python. Also the other way: what a genuine candidate's tapes are as such
- * a text. */
+/* ir_step: answers that are IR. A tape as JSON (docs/tape-format.md) is itself, for the judged
+ * sizes alone. A text of a head and modules (tape_ir.h) is a tape at each of the sizes that it is
+ * for: in place of a tracer its head says what is launched, and nothing of it runs as Python. Also
+ * the other way: what a genuine candidate's tapes are as such a text. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -78,8 +78,8 @@ static bool sizes_read(const json_t *job, struct sizes *s)
 	return good;
 }
 
-/* An answer that opens with a brace is a tape, one that opens with two slashes a head with modules. No module of
- * Python that defines anything begins so. */
+/* An answer that opens with a brace is a tape, one that opens with two slashes a head with modules.
+ * No module of Python that defines anything begins so. */
 enum ir_kind ir_kind_of(const char *source, size_t len)
 {
 	size_t at = 0;
@@ -140,7 +140,8 @@ int ir_form(struct grading *g, const struct trace *stock, struct str *out, struc
 	for (int i = 0; i < g->oracle->nvariants && !rc; i++) {
 		const struct oracle_variant *v = &g->oracle->variants[i];
 		const struct tape *tape = i ? g->others[i].tape : stock->tape;
-		/* Strided inputs are copied in front of an answer in IR; how this candidate takes them is its own affair. */
+		/* Strided inputs are copied in front of an answer in IR; how this candidate takes
+		 * them is its own affair. */
 		if (!tape || !strcmp(v->kind, "strided")) continue;
 		if (!sizes_read(v->job, &sizes[i]))
 			rc = err_set(err, ERR_MISMATCH, "inputs or parameters of another kind than tensors of a tape");

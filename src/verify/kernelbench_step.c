@@ -2,14 +2,15 @@
  * five times on get_inputs() under five seeds, with the seed's parameters, and asks torch.allclose
  * with 1e-4 (fp32) or 1e-2 (half) each time.
  *
- * What is computed here is that check on the tape, the candidate's first call of forward as a whole:
- * kernels by the vm, torch's own operators by torch (library_step.c), under secret seeds. Nothing of
- * what only we look for holds it up: races, writes to inputs, who computed what. So a cheat that
- * hands back the reference's operators passes here as it passes there. What cannot be had from a
- * tape is not guessed:
- *   - no tape (the host code reads values, keeps results, crashed, took too long), an operation that
- *     the vm does not know, or a fault of a kernel (an access out of bounds, memory that nobody
- *     wrote): not known, null in the record, since a GPU may give anything there;
+ * What is computed here is that check on the tape, the candidate's first call of forward as a
+ * whole: kernels by the vm, torch's own operators by torch (library_step.c), under secret seeds.
+ * Nothing of what only we look for holds it up: races, writes to inputs, who computed what. So a
+ * cheat that hands back the reference's operators passes here as it passes there. What cannot be
+ * had from a tape is not guessed:
+ *   - where there is no tape (the host code reads values, keeps results, crashed, took too long),
+ *     an operation that the vm does not know, or a fault of a kernel (an access out of bounds,
+ *     memory that nobody wrote), the answer is not known, null in the record, since a GPU may give
+ *     anything there;
  *   - host code that attacks the process which compares (a patched allclose, a frame walk) has that
  *     process there and not here: the verdict is about the values that its forward leaves.
  * A candidate that is genuine has trial 1 compared so and no more: the other trials of ours are
@@ -18,7 +19,8 @@
 #include "base/base.h"
 #include "tape/tape.h"
 
-/* Ends of a verdict that KernelBench's check knows as an exception of the candidate's: false there. */
+/* Ends of a verdict that KernelBench's check knows as an exception of the
+ * candidate's: false there. */
 static const struct {
 	enum verdict_class class;
 	const char *reason;

@@ -1,7 +1,8 @@
-/* launch_limits: launches that a driver refuses, refused here by name. The vm runs any grid with any number of warps; a
- * GPU has so many threads in a block, registers for them, blocks in a cluster, and, for a grid that runs at once,
- * places on its multiprocessors. Triton's launcher asks the host for the scratch memory that a kernel needs
- * (descriptors made on the device), and refuses where no allocator was set. */
+/* launch_limits: launches that a driver refuses, refused here by name. The vm runs any grid with
+ * any number of warps; a GPU has so many threads in a block, registers for them, blocks in a
+ * cluster, and, for a grid that runs at once, places on its multiprocessors. Triton's launcher asks
+ * the host for the scratch memory that a kernel needs (descriptors made on the device), and refuses
+ * where no allocator was set. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "cost/cost.h"

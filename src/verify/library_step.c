@@ -1,7 +1,8 @@
-/* library_step: who computes a tape's library rows. The runner stops at such a row, its operands lie
- * in memory that both share, and torch computes it there: in a process of the oracle's kind, forked
- * anew for this candidate and sandboxed, in which neither the candidate's code nor a reference ever
- * was. It sees the row's name and arguments and the operands, never what is expected.
+/* library_step: who computes a tape's library rows. The runner stops at such a row, its
+ * operands lie in memory that both share, and torch computes it there: in a process of the
+ * oracle's kind, forked anew for this candidate and sandboxed, in which neither the
+ * candidate's code nor a reference ever was. It sees the row's name and arguments and the
+ * operands, never what is expected.
  *
  * A row that torch cannot compute here (an operator that exists on a GPU alone, arguments that make
  * no sense) is no fault of ours: the replay ends with `library-row`, and the verdict says that
@@ -103,7 +104,8 @@ static int compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t l
 int library_start(struct grading *g, const struct tape *t, struct err *err)
 {
 	library_end(g);
-	/* Operands lie in memory of both processes: a candidate may not ask for more than a replay has. */
+	/* Operands lie in memory of both processes: a candidate may not ask for
+	 * more than a replay has. */
 	int64_t bytes = 0;
 	json_t *job = job_json(t, &bytes);
 	if (bytes > g->s->limits.replay_memory_bytes) {

@@ -1,8 +1,10 @@
-/* live_step: the candidate's own file, run for real on the GPU, where somebody asks for it (worker/live.py).
+/* live_step: the candidate's own file, run for real on the GPU, where somebody asks
+ * for it (worker/live.py).
  *
- * A candidate that cannot be traced (its host code looks at values, keeps results, does what a tape cannot say) may be
- * right all the same: such a one becomes `partial/live-right` or `partial/live-wrong`, never more, because its host
- * code met the data. A genuine one's record says whether its file gives what its tape gave. */
+ * A candidate that cannot be traced (its host code looks at values, keeps results, does what a tape
+ * cannot say) may be right all the same: such a one becomes `partial/live-right` or
+ * `partial/live-wrong`, never more, because its host code met the data. A genuine one's record says
+ * whether its file gives what its tape gave. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "verify/gpu_lock.h"

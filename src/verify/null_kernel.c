@@ -20,7 +20,8 @@ static void make_zeros(const struct oracle_trial *t, const struct oracle_trial *
 	memset(out, 0, (size_t)compare_elements(o) * dtype_bytes(o->dtype));
 }
 
-/* The first input's bytes, repeated. Bytes suffice: a first input of another type is no identity. */
+/* The first input's bytes, repeated. Bytes suffice: a first input of
+ * another type is no identity. */
 static void make_first_input(const struct oracle_trial *t, const struct oracle_trial *known, int index, uint8_t *out)
 {
 	const struct compare_output *o = &t->outputs[index];
@@ -86,9 +87,9 @@ static bool passes(const struct oracle_trial *t, const struct oracle_trial *know
 	return true;
 }
 
-/* Whether zeros could stand for a sixteenth and more of an output because no counted trial at the first sizes sees
- * them. By chance alone half of a rectifier's elements are zero in a trial, and 2^-k of them in all of k: twice that is
- * no sign of the task. */
+/* Whether zeros could stand for a sixteenth and more of an output because no counted trial at the
+ * first sizes sees them. By chance alone half of a rectifier's elements are zero in a trial, and
+ * 2^-k of them in all of k: twice that is no sign of the task. */
 static bool hides_elements(const struct oracle_data *d, int index)
 {
 	int64_t n = compare_elements(&d->trials[0].outputs[index]), hidden = 0, by_chance = 2 * n;
@@ -102,7 +103,8 @@ static bool hides_elements(const struct oracle_data *d, int index)
 		for (int64_t i = 0; i < n; i++) {
 			bool sees = compare_sees(&t->outputs[index], &t->bounds[index], i);
 			is_small[i] |= !sees;
-			/* a zero of the reference is seen, but says nothing about the element where it is not zero */
+			/* a zero of the reference is seen, but says nothing about the
+			 * element where it is not zero */
 			seen[i] |= sees && dtype_load(t->outputs[index].dtype, t->outputs[index].plain, i) != 0;
 		}
 	}
@@ -117,8 +119,8 @@ const char *oracle_null_kernel(const struct oracle_data *d)
 	for (int i = 0; i < d->trials[0].noutputs; i++)
 		if (hides_elements(d, i)) return "zero where it is small";
 	for (size_t k = 0; k < ARRAY_LEN(NULL_KERNELS); k++) {
-		/* What repeats the first trial's outputs is right there by its making: the others judge it, where there are
-		 * any. */
+		/* What repeats the first trial's outputs is right there by its making: the others judge
+		 * it, where there are any. */
 		bool knows_first = NULL_KERNELS[k].make == make_first_outputs, all = true;
 		int judged = 0;
 		for (int i = knows_first; i < d->ntrials && all; i++) {

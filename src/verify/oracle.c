@@ -191,12 +191,13 @@ int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err)
 	return rc ? rc : map_fd(fd, *bytes, out, err);
 }
 
-/* What a trial's message says, over its two pieces of memory. On failure the caller releases what was taken so far. */
+/* What a trial's message says, over its two pieces of memory. On failure the caller releases
+ * what was taken so far. */
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)
 {
 	const json_t *outputs = json_object_get(o, "outputs");
-	/* The given data stay as a descriptor, for runners; both are mapped and their sizes are the mapping's, not the
-	 * message's. */
+	/* The given data stay as a descriptor, for runners; both are mapped and their sizes are the
+	 * mapping's, not the message's. */
 	t->given_fd = fcntl(given_fd, F_DUPFD_CLOEXEC, 3);
 	int rc = t->given_fd < 0 ? err_set(err, ERR_INFRA, "no descriptor for a trial's data: %s", strerror(errno))
 							 : fd_check(t->given_fd, &t->given_bytes, err);
@@ -273,7 +274,8 @@ static int trial_take(
 	return rc;
 }
 
-/* Constants of the task that were changed. is_judged: the sizes at which all is judged, in place of the task's own. */
+/* Constants of the task that were changed. is_judged: the sizes at which all is judged, in
+ * place of the task's own. */
 static void changed_text(const json_t *changed, bool is_judged, char *text, size_t len)
 {
 	const char *name;
@@ -331,7 +333,8 @@ static void cost_take(json_t *o, struct oracle_data *d)
 		d->has_dot |= json_integer_value(json_object_get(json_array_get(eager, i), "dot_flops")) > 0;
 }
 
-/* Sizes at which costs are predicted. What is not as it should be is no more than a reason not to. */
+/* Sizes at which costs are predicted. What is not as it should be is no more
+ * than a reason not to. */
 static void priced_take(json_t *o, struct oracle_data *d)
 {
 	const json_t *job = json_object_get(o, "job");
@@ -386,8 +389,9 @@ static int message_take(const struct str *text, const int *fds, int nfds, const 
 		: err_set(err, ERR_FORMAT, "the oracle ended early");
 }
 
-/* The processor time is a limit of the process's own (the system ends it there), so that a loaded machine gives the
- * same answer as an idle one; the wall clock is for references that wait for something. */
+/* The processor time is a limit of the process's own (the system ends it there), so that a
+ * loaded machine gives the same answer as an idle one; the wall clock is for references
+ * that wait for something. */
 struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline)
 {
 	struct job_limits l = o->limits;

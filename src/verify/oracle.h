@@ -62,9 +62,10 @@ struct oracle_trial {
 struct oracle_data {
 	json_t *task;
 	json_t *cost;
-	/* At other sizes than the judged ones, where such costs are asked for (oracle_options.cost_size); else NULL:
-	 * {"same"}; {"why": text}; or {"job": keys of the tracer's job, "changed": as a variant's, "outputs": [[dtype,
-	 * shape]], "eager", "fused": as cost's}. */
+	/* At other sizes than the judged ones, where such costs are asked for
+	 * (oracle_options.cost_size); else NULL: {"same"}; {"why": text}; or {"job": keys
+	 * of the tracer's job, "changed": as a variant's, "outputs": [[dtype, shape]],
+	 * "eager", "fused": as cost's}. */
 	json_t *priced;
 	char priced_at[256]; /* "batch 4096, stock 16"; "" where the task's own sizes are meant */
 	json_t *messages;    /* keeps strings alive */
@@ -100,8 +101,9 @@ struct oracle_fault {
 };
 /* The limits and the deadline of a process that holds a reference. */
 struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadline);
-/* The next message of such a process, as job_next; ERR_TIMEOUT, and err says which limit, at the deadline and where it
- * hangs: where it computes, or sleeps, for longer than one message should take. */
+/* The next message of such a process, as job_next; ERR_TIMEOUT, and err says which
+ * limit, at the deadline and where it hangs: where it computes, or sleeps, for longer
+ * than one message should take. */
 int oracle_next(struct job *j, const struct oracle_options *o, size_t bytes_max, struct str *out, int *fds, int *nfds,
 	uint64_t deadline, struct err *err);
 /* Runs the oracle for a task. 0, ERR_MISMATCH with *fault set when the task itself is at fault,
@@ -114,8 +116,8 @@ json_t *oracle_job(const struct task *task, const struct oracle_options *o);
 /* Maps a sealed memfd of the oracle's; *out is NULL where it is empty. */
 int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err);
 
-/* The reference as a graph of exact steps at several real points (prove.h). why: what the graph cannot say, "" when
- * there is one. */
+/* The reference as a graph of exact steps at several real points (prove.h). why: what the graph
+ * cannot say, "" when there is one. */
 struct oracle_proofs {
 	char why[320];
 	int ndraws;
@@ -134,7 +136,8 @@ void oracle_proofs_release(struct oracle_proofs *p);
  * counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);
 
-/* Inputs or parameters of a trial, each of which lies in the `bytes` that are given. Names stay the list's. */
+/* Inputs or parameters of a trial, each of which lies in the `bytes` that are given.
+ * Names stay the list's. */
 int oracle_given_read(
 	const json_t *list, int64_t bytes, bool is_named, struct runner_given **out, int *count, struct err *err);
 void oracle_trial_release(struct oracle_trial *t);
@@ -144,7 +147,8 @@ uint64_t oracle_trial_seed(uint64_t secret, const struct task *task, int index);
 int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err *err);
 /* One message about a trial with its two descriptors, which stay the caller's. */
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err);
-/* Sets the bounds; a hidden trial on which the reference is not exact enough does not count then. */
+/* Sets the bounds; a hidden trial on which the reference is not exact
+ * enough does not count then. */
 void oracle_trial_calibrate(const struct oracle_data *d, struct oracle_trial *t, bool tf32);
 
 /* Cache over oracle_run: one run at a time for each task, bounded memory, least recently used goes
@@ -159,19 +163,21 @@ int oracle_cache_get(struct oracle_cache *c, const struct task *task, const stru
 	struct oracle_fault *fault, struct err *err);
 void oracle_cache_put(struct oracle_cache *c, const struct oracle_data *d);
 
-/* Guided trials: the reference of one variant in a process of its own, which makes inputs by recipe and computes what
- * is expected of them (oracle_guided.c). All recipes of a session are for one candidate. */
+/* Guided trials: the reference of one variant in a process of its own, which makes inputs by
+ * recipe and computes what is expected of them (oracle_guided.c). All recipes of a session
+ * are for one candidate. */
 struct oracle_session;
 int oracle_session_start(struct oracle_cache *c, const struct task *task, const struct oracle_data *d, int variant,
 	struct oracle_session **out, struct err *err);
-/* edits: a list (docs/worker-protocol.md), taken over. 0 with a trial that counts, or does not and says why; the caller
- * releases it. Any other code: the process is of no more use, which is nobody's fault. */
+/* edits: a list (docs/worker-protocol.md), taken over. 0 with a trial that counts, or does
+ * not and says why; the caller releases it. Any other code: the process is of no more use,
+ * which is nobody's fault. */
 int oracle_session_trial(
 	struct oracle_session *s, int number, json_t *edits, struct oracle_trial *out, struct err *err);
 void oracle_session_end(struct oracle_session *s);
 
-/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in the words of the
- * worker's protocol. */
+/* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in
+ * the words of the worker's protocol. */
 struct oracle_side {
 	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
 	int64_t number;
@@ -187,8 +193,8 @@ struct oracle_sized {
 int oracle_sized_start(struct oracle_cache *c, const struct task *task, const struct oracle_data *d,
 	struct oracle_session **out, struct err *err);
 int oracle_sized_ask(struct oracle_session *s, int number, const struct oracle_side *side, struct err *err);
-/* The next trial of what was asked; 1 behind the last, with the reason in why where some sizes did not work. Any
- * negative code: the process is of no more use. The caller releases the trial. */
+/* The next trial of what was asked; 1 behind the last, with the reason in why where some sizes did
+ * not work. Any negative code: the process is of no more use. The caller releases the trial. */
 int oracle_sized_next(struct oracle_session *s, struct oracle_sized *out, char *why, size_t len, struct err *err);
 /* The sizes and layouts that a trial has. */
 const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t);

@@ -1,8 +1,9 @@
-/* oracle_guided: one reference in a process of its own, asked for one trial after another: inputs by recipe at one
- * variant's sizes, or the sizes that a candidate names.
+/* oracle_guided: one reference in a process of its own, asked for one trial after another: inputs
+ * by recipe at one variant's sizes, or the sizes that a candidate names.
  *
- * The process holds a stranger's task as the oracle's does, and is believed as little: what it sends is read by the
- * same functions. A process that ends or falls silent ends the search for guided inputs and settles nothing. */
+ * The process holds a stranger's task as the oracle's does, and is believed as little: what it
+ * sends is read by the same functions. A process that ends or falls silent ends the search for
+ * guided inputs and settles nothing. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/oracle.h"
@@ -13,9 +14,9 @@
 #define FIRST_NUMBER 1000 /* of a guided trial's seed: the ordinary trials have the numbers below */
 #define FIRST_SIZED 2000 /* of a trial's at sizes that a candidate names */
 
-/* Guided inputs are as odd as their recipes: saturated functions, equal elements. There the orders of rounding of two
- * honest programs differ by more than the reference's own error shows; another side of a comparison differs by more
- * than that. */
+/* Guided inputs are as odd as their recipes: saturated functions, equal elements. There the orders
+ * of rounding of two honest programs differ by more than the reference's own error shows; another
+ * side of a comparison differs by more than that. */
 #define SLACK 16
 
 struct oracle_session {

@@ -1,16 +1,20 @@
-/* price_step: what a candidate does, and costs, at other sizes than those at which its values were judged.
+/* price_step: what a candidate does, and costs, at other sizes than those at
+ * which its values were judged.
  *
- * Values want small sizes, costs large ones: a kernel that is right at 2^16 elements is timed at 2^22. The tracer,
- * whose tensors have shapes alone, makes a tape at the large sizes; a runner counts a sample of each launch's programs
- * on memory by offset; the reference's operators were logged at those sizes without contents.
+ * Values want small sizes, costs large ones: a kernel that is right at 2^16 elements is timed at
+ * 2^22. The tracer, whose tensors have shapes alone, makes a tape at the large sizes; a runner
+ * counts a sample of each launch's programs on memory by offset; the reference's operators were
+ * logged at those sizes without contents.
  *
- * Nobody compares values there, so the time counts only where the large tape is the judged program at another size: the
- * same rows over the same buffers, kernels whose IR differs in numbers alone, the same instructions reached; outputs
- * that are written to the end, inputs that are read as far as they were, products not fewer than the reference's for no
- * reason. What does not pass is not predicted, which is no fault of the candidate and earns nothing for speed.
+ * Nobody compares values there, so the time counts only where the large tape is the judged program
+ * at another size: the same rows over the same buffers, kernels whose IR differs in numbers alone,
+ * the same instructions reached; outputs that are written to the end, inputs that are read as far
+ * as they were, products not fewer than the reference's for no reason. What does not pass is not
+ * predicted, which is no fault of the candidate and earns nothing for speed.
  *
- * But for the task's own sizes: those are looked at whether costs are asked for or not, wherever values are judged at
- * smaller ones. What fails there is wrong; what does other work there was never judged. */
+ * But for the task's own sizes: those are looked at whether costs are asked for or not,
+ * wherever values are judged at smaller ones. What fails there is wrong; what does other work
+ * there was never judged. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -25,8 +29,8 @@
 #define NEARLY 0.98        /* of an input's bytes, where all of them were read: granules at edges */
 #define PRODUCTS_MIN 0.45  /* of the reference's products: a causal mask halves them */
 
-/* What was found there, by how much it says: nothing that speaks against the candidate; work that no trial judged; a
- * result that is wrong, or none, whatever the values are. */
+/* What was found there, by how much it says: nothing that speaks against the candidate; work that
+ * no trial judged; a result that is wrong, or none, whatever the values are. */
 enum found { FOUND_NOTHING, FOUND_UNKNOWN, FOUND_UNJUDGED, FOUND_WRONG };
 struct finding {
 	enum found kind;
@@ -49,7 +53,8 @@ static int found(struct finding *f, enum found kind, const char *reason, int lin
 	return 1;
 }
 
-/* A verdict about the tracing or the compilation there. What may be for want of time or memory here says nothing. */
+/* A verdict about the tracing or the compilation there. What may be for want of time or
+ * memory here says nothing. */
 static int found_verdict(struct finding *f, const struct verdict *said)
 {
 	static const char *const telling[] = {"forward-error", "triton-compile-error", "grid-too-large", "no-output",
@@ -78,7 +83,8 @@ static void not_predicted(struct grading *g, const char *text)
 
 /* ---- the same program at another size ---- */
 
-/* The next character of an IR text that is not a number's; hints about arguments, which sizes decide, are left out. */
+/* The next character of an IR text that is not a number's; hints about arguments, which sizes
+ * decide, are left out. */
 static const char *text_next(const char *p, const char *end)
 {
 	static const char hint[] = "tt.divisibility = 16 : i32";
@@ -212,7 +218,8 @@ static int work_compare(const struct grading *g, const struct trace *judged, con
 
 /* ---- the step ---- */
 
-/* The tape at the sizes of the cost, from the tracer that stayed. Sizes that no trial needed are in front of it. */
+/* The tape at the sizes of the cost, from the tracer that stayed. Sizes that no trial
+ * needed are in front of it. */
 static int large_trace(struct grading *g, struct trace *out, struct err *err)
 {
 	int rc = GRADE_ON;
@@ -266,8 +273,8 @@ static int large_look(
 	if (!rc) rc = runner_ask(g, large, &r, f, err);
 	/* What is in *f ends this look and not the grading; an error (below 0) ends both. */
 	if (rc) return rc < 0 ? rc : GRADE_ON;
-	/* A place that every launch there has, whatever is read, is out of bounds for certain; anything else may be a
-	 * matter of values, which are nobody's there. */
+	/* A place that every launch there has, whatever is read, is out of bounds for certain; anything
+	 * else may be a matter of values, which are nobody's there. */
 	bool is_certain = r.has_fault && (!strcmp(r.fault.code, "out-of-bounds") || !strcmp(r.fault.code, "misaligned"));
 	if (r.has_fault)
 		found(f, is_certain ? FOUND_WRONG : FOUND_UNKNOWN, r.fault.code, r.fault.line, "%.240s", r.fault.text);
@@ -279,7 +286,8 @@ static int large_look(
 	return GRADE_ON;
 }
 
-/* The values at the task's own sizes, on a GPU, where nothing that was found there speaks against the candidate. */
+/* The values at the task's own sizes, on a GPU, where nothing that was found there speaks
+ * against the candidate. */
 static int stock_look(struct grading *g, struct stock_job *job, const struct trace *stock, const struct trace *large,
 	struct finding *f, struct err *err)
 {
@@ -300,7 +308,8 @@ static int stock_look(struct grading *g, struct stock_job *job, const struct tra
 	return GRADE_ON;
 }
 
-/* What was found at the sizes that the task itself has settles the verdict; at others it only leaves no price. */
+/* What was found at the sizes that the task itself has settles the verdict; at others it
+ * only leaves no price. */
 static int finding_end(struct grading *g, const struct finding *f)
 {
 	if (f->kind != FOUND_NOTHING && g->s->wants_price) not_predicted(g, f->text);

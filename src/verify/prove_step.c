@@ -87,7 +87,8 @@ int oracle_proofs_run(struct zygote *z, const struct task *task, const struct or
 		if (rc) break;
 		rc = message_take(&text, fds, nfds, out, fault, err);
 	}
-	/* The process ran the reference's code: its end is the reference's doing, unless it never began. */
+	/* The process ran the reference's code: its end is the reference's doing,
+	 * unless it never began. */
 	if (rc < 0 && rc != ERR_MISMATCH) {
 		job_wait(&job, 1000);
 		if (rc == ERR_INFRA || job_check_entered(&job, err)) rc = ERR_INFRA;
@@ -137,8 +138,8 @@ static int words_fd(const struct oracle_proofs *p, json_t *names, struct err *er
 	return fd;
 }
 
-/* Tape and graphs are strangers' words: they are evaluated in a runner of their own, which is ended afterwards. What
- * ends that process by itself is outside. */
+/* Tape and graphs are strangers' words: they are evaluated in a runner of their own, which is ended
+ * afterwards. What ends that process by itself is outside. */
 static int prove_in_runner(
 	struct grading *g, const struct trace *stock, const struct oracle_proofs *p, uint64_t seed, struct err *err)
 {

@@ -1,10 +1,11 @@
 /* rebuild_cache: kernels whose IR a clean process found to be their source's (rebuild_step.c).
  *
- * An IR depends on its recipe and on the text up to the statement behind the kernel's last function,
- * which the clean process names as a line; so a text that begins with the same lines, and claims the
- * same IR for the same recipe, need not be asked about again: the same source at other sizes, or the
- * same kernel under other host code. A tracer makes its IR itself all the same: host code behind those
- * lines may have changed the front end, and what that makes is what a real run would launch. */
+ * An IR depends on its recipe and on the text up to the statement behind the kernel's last
+ * function, which the clean process names as a line; so a text that begins with the same lines,
+ * and claims the same IR for the same recipe, need not be asked about again: the same source at
+ * other sizes, or the same kernel under other host code. A tracer makes its IR itself all the
+ * same: host code behind those lines may have changed the front end, and what that makes is what a
+ * real run would launch. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -13,7 +14,8 @@
 
 #define KNOWN 8192             /* claims; power of two */
 
-/* A kernel that was found right: what is claimed, and the lines of text that it was found right with. */
+/* A kernel that was found right: what is claimed, and the lines of text that it
+ * was found right with. */
 struct known {
 	struct sha256_hex claim;
 	struct sha256_hex text;

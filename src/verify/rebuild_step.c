@@ -53,7 +53,8 @@ static int answer_judge(struct grading *g, const struct tape *t, int kernel, con
 	return GRADE_ON;
 }
 
-/* Up to which line the text counts, as the clean process says; a text that has not so many counts as a whole. */
+/* Up to which line the text counts, as the clean process says; a text that has not so
+ * many counts as a whole. */
 static int until_of(const json_t *answer)
 {
 	json_int_t until = json_integer_value(json_object_get(answer, "until"));

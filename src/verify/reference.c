@@ -1,5 +1,5 @@
-/* reference: the conversation with a timer's job (reference.h, docs/worker-protocol.md "timer"). The job
- * runs a stranger's code, so each of its answers is checked. */
+/* reference: the conversation with a timer's job (reference.h, docs/worker-protocol.md "timer").
+ * The job runs a stranger's code, so each of its answers is checked. */
 #include "verify/reference.h"
 #include "base/base.h"
 #include "base/dtype.h"

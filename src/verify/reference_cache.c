@@ -1,4 +1,5 @@
-/* reference_cache: a small table in memory over the store's rows of kind "reference" (reference_cache.h). */
+/* reference_cache: a small table in memory over the store's rows of kind
+ * "reference" (reference_cache.h). */
 #include "verify/reference_cache.h"
 #include "base/base.h"
 #include "runner/runner.h"

@@ -1,6 +1,7 @@
-/* reference_cache: times of references that were measured before, on this very GPU with these clocks' limits and
- * versions. Each has the control's time of its session beside it: whoever uses it times the control again, and the two
- * must agree (reference_agrees). In memory, and in the store where there is one. Thread-safe. */
+/* reference_cache: times of references that were measured before, on this very GPU with these
+ * clocks' limits and versions. Each has the control's time of its session beside it: whoever uses
+ * it times the control again, and the two must agree (reference_agrees). In memory, and in the
+ * store where there is one. Thread-safe. */
 #ifndef HONE_REFERENCE_CACHE_H
 #define HONE_REFERENCE_CACHE_H
 #include "base/base.h"

@@ -253,8 +253,8 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 	return rc;
 }
 
-/* What the candidate does with NaN, infinities and denormals is said and never judged: Triton promises little about
- * them. */
+/* What the candidate does with NaN, infinities and denormals is said and never judged: Triton
+ * promises little about them. */
 static int edge_note(struct grading *g, const struct oracle_trial *t, const struct runner_result *r,
 	const uint8_t *outputs, const int64_t *offset)
 {
@@ -546,8 +546,8 @@ static bool params_are_seeded(const struct tape *t, const struct oracle_data *d)
 }
 
 #define OTHER_LEFT_OUT 2   /* other_trace: this variant is none for the candidate */
-/* What a failure of another variant's trace means: a candidate that cannot even be traced there works for one size, or
- * one layout of its inputs, alone. */
+/* What a failure of another variant's trace means: a candidate that cannot even be traced there
+ * works for one size, or one layout of its inputs, alone. */
 static int other_trace(struct grading *g, const struct oracle_variant *variant, struct trace *tr, struct err *err)
 {
 	int rc = trace_other_step(g, tr, err);
@@ -572,8 +572,8 @@ static int other_trace(struct grading *g, const struct oracle_variant *variant, 
 	return rc;
 }
 
-/* The further traces: the same source, other sizes and strides. The tracer makes them in the oracle's order, so each is
- * asked for even where none of its trials counts. */
+/* The further traces: the same source, other sizes and strides. The tracer makes them in the
+ * oracle's order, so each is asked for even where none of its trials counts. */
 static int other_variants(struct grading *g, struct err *err)
 {
 	int rc = GRADE_ON, last = 0;

@@ -38,8 +38,8 @@ struct runner_pool {
 
 #define TOOL_WORDS_MAX 32
 
-/* What a runner's environment has: nothing of ours but the words that say which GPU a number means. A cluster's
- * scheduler hands its cards out that way, and the driver reads them. */
+/* What a runner's environment has: nothing of ours but the words that say which GPU a number means.
+ * A cluster's scheduler hands its cards out that way, and the driver reads them. */
 struct runner_env {
 	char *visible; /* CUDA_VISIBLE_DEVICES=..., and the next one's as it stands in ours, of whatever length; NULL: not
 					  set */
@@ -312,8 +312,8 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 		if (!rc) rc = json_get_int(loaded, "loaded", "fp8_line", -1, INT32_MAX, &fp8, err);
 		*out = (struct runner_loaded){(int)tf32, (int)order, (int)narrow, (int)data, (int)fp8};
 	} else if (!rc) {
-		/* Refused: the fault names what does not load, as the candidate's mistake. Anything else is a
-		 * broken runner. */
+		/* Refused: the fault names what does not load, as the candidate's mistake. Anything
+		 * else is a broken runner. */
 		rc = json_is_object(said) ? runner_fault_parse(said, fault, err)
 								  : err_set(err, ERR_FORMAT, "the runner answered neither loaded nor fault");
 		if (!rc) rc = ERR_MISMATCH;

@@ -155,7 +155,8 @@ int setup_gpu(const char *name, const struct runner_device *device, struct vm_gp
 	}
 	*out = *gpu;
 	if (!device) return 0;
-	/* Code for cards before 9.0 can be translated for newer ones; Hopper's own (sm_90a) runs there alone. */
+	/* Code for cards before 9.0 can be translated for newer ones; Hopper's own
+	 * (sm_90a) runs there alone. */
 	bool can_stand = gpu->capability < 90 && device->capability > gpu->capability;
 	if (gpu->capability != device->capability && !can_stand)
 		return err_set(err, ERR_USAGE, "gpu: kernels for a %s (sm_%d) do not run on the device, a %s (sm_%d)",

@@ -1,14 +1,16 @@
 /* sized_step: trials at the sizes that a candidate names.
  *
- * Ordinary trials have the task's own sizes, smaller ones and slightly larger ones. A candidate that compares a size,
- * an index or a number made of them with a number of its own may do something else beyond it, where no trial was. Those
- * numbers stand in its text (lint_sizes.h); comparisons on data are left out, since the vm knows which they are. For
- * each side that the judged sizes leave open a reference makes a trial at sizes that take it, where they are small
- * enough to be judged. The candidate is right there, or refuses by an exception, or is wrong. What no sizes could take
- * is in the record, line by line.
+ * Ordinary trials have the task's own sizes, smaller ones and slightly larger ones. A candidate
+ * that compares a size, an index or a number made of them with a number of its own may do something
+ * else beyond it, where no trial was. Those numbers stand in its text (lint_sizes.h); comparisons
+ * on data are left out, since the vm knows which they are. For each side that the judged sizes
+ * leave open a reference makes a trial at sizes that take it, where they are small enough to be
+ * judged. The candidate is right there, or refuses by an exception, or is wrong. What no sizes
+ * could take is in the record, line by line.
  *
- * This is about what the text distinguishes. Kernels that know one size only (a block that a row fits into, a shape
- * without a mask) and say so nowhere are judged at the ordinary sizes alone: docs/design.md, What genuine promises. */
+ * This is about what the text distinguishes. Kernels that know one size only (a block that a row
+ * fits into, a shape without a mask) and say so nowhere are judged at the ordinary sizes alone:
+ * docs/design.md, What genuine promises. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "lint/lint_sizes.h"
@@ -91,8 +93,8 @@ static void judged_begin(struct judged *j, const struct oracle_data *d)
 		j->own[j->nnames] = json_integer_value(value);
 		j->names[j->nnames++] = name;
 	}
-	/* Of the first variant "changed" says how the judged sizes differ from the task's own, and so it does where only
-	 * strides are others. */
+	/* Of the first variant "changed" says how the judged sizes differ from the task's own, and so
+	 * it does where only strides are others. */
 	const json_t *variants = json_object_get(d->task, "variants");
 	for (int i = 0; i < d->nvariants; i++) {
 		const json_t *v = json_array_get(variants, (size_t)i);
@@ -114,7 +116,8 @@ static bool holds(enum side side, const struct lint_size *z, int64_t size)
 	}
 }
 
-/* Whether of each two of the first sizes each was the larger one in some trial, and both were equal. */
+/* Whether of each two of the first sizes each was the larger one in some
+ * trial, and both were equal. */
 static bool are_pairs_taken(const struct judged *j)
 {
 	for (int a = 0; a < MIN(j->nnames, PAIRED_MAX); a++)
@@ -155,8 +158,8 @@ static void side_text(enum side side, const struct lint_size *z, const char *why
 
 /* ---- one trial ---- */
 
-/* Reasons that say nothing about the candidate's values there: time, memory, what cannot be run at all, or an output of
- * a few elements that no kernel had to touch. */
+/* Reasons that say nothing about the candidate's values there: time, memory, what cannot be run at
+ * all, or an output of a few elements that no kernel had to touch. */
 static bool is_silent(const struct verdict *v)
 {
 	return v->class == VERDICT_INVALID || !strcmp(v->reason, "output-not-from-kernel") ||
@@ -215,8 +218,8 @@ struct way {
 	char refused[200]; /* how the candidate refused some sizes */
 };
 
-/* One way to take a side: trials until the reference has no more; each adds to the sizes that were judged. refused: how
- * the candidate refused some of them. next: the number of the next way. */
+/* One way to take a side: trials until the reference has no more; each adds to the sizes that were
+ * judged. refused: how the candidate refused some of them. next: the number of the next way. */
 static int way_try(struct grading *g, struct search *s, const struct oracle_side *ask, struct way *w, struct err *err)
 {
 	struct err local = {0};
@@ -242,8 +245,9 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 	return rc;
 }
 
-/* One side: asked for, and judged at whatever sizes come. What the candidate refuses in one way may suit it in the
- * next: sizes that grow together need not be powers of two together. why: what stays open. */
+/* One side: asked for, and judged at whatever sizes come. What the candidate refuses in one
+ * way may suit it in the next: sizes that grow together need not be powers of two together.
+ * why: what stays open. */
 static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
 	size_t len, struct err *err)
 {
@@ -288,7 +292,8 @@ int sized_step(struct grading *g, struct err *err)
 	/* A task without sizes that can change is judged at its own alone, and says so itself. */
 	for (int i = 0; i < named->count && s->judged.nnames && !rc; i++) {
 		struct lint_size *z = &named->list[i];
-		/* Whatever the number is: sizes well above the task's own are on its other side, or it is further away. */
+		/* Whatever the number is: sizes well above the task's own are on its other side,
+		 * or it is further away. */
 		for (int k = 0; k < s->judged.nnames && z->kind == LINT_SIZE_HIDDEN; k++)
 			z->number = MAX(z->number, HIDDEN_TIMES * s->judged.own[k]);
 		if (!guided_has_site(g, z->line, z->column)) rc = number_try(g, s, z, err);

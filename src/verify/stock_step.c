@@ -1,16 +1,18 @@
-/* stock_step: values at the task's own sizes, on a GPU, where they are judged at smaller ones because the host has no
- * room for the task's own.
+/* stock_step: values at the task's own sizes, on a GPU, where they are judged at smaller ones
+ * because the host has no room for the task's own.
  *
- * Who computes what: a process of the task's (worker/stock.py, in the timer's zygote, sandboxed as a reference is)
- * makes inputs on the GPU and what is expected of them, in the reference's own precision and in fp64; the candidate's
- * runner replays the tape of these sizes on the same GPU, on inputs that it may only read; the task's process compares.
- * Inputs and outputs lie in memory that the task's process exports: descriptors pass through here, bytes do not. The
- * runner never sees an expected value, and is asked when all of them are there.
+ * Who computes what: a process of the task's (worker/stock.py, in the timer's zygote, sandboxed as
+ * a reference is) makes inputs on the GPU and what is expected of them, in the reference's own
+ * precision and in fp64; the candidate's runner replays the tape of these sizes on the same GPU, on
+ * inputs that it may only read; the task's process compares. Inputs and outputs lie in memory that
+ * the task's process exports: descriptors pass through here, bytes do not. The runner never sees an
+ * expected value, and is asked when all of them are there.
  *
- * Memory: while such a trial lasts the GPU holds the inputs twice (shared, and between the runner's canaries), the
- * outputs three times (the reference's, the runner's, shared) and in fp64, and what the fp64 reference needs itself,
- * which is computed in slices of the batch where it does not fit. One such job at a time has the room, by a lock of its
- * own beside the GPU's; the GPU's is held shared, as by any replay. */
+ * Memory: while such a trial lasts the GPU holds the inputs twice (shared, and between the runner's
+ * canaries), the outputs three times (the reference's, the runner's, shared) and in fp64, and what
+ * the fp64 reference needs itself, which is computed in slices of the batch where it does not fit.
+ * One such job at a time has the room, by a lock of its own beside the GPU's; the GPU's is held
+ * shared, as by any replay. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -31,7 +33,8 @@
 #define SEED_FIRST 4096 /* trials' numbers as far as their seeds go: behind all of the oracle's */
 #define SHARED_BYTES_MAX ((int64_t)1 << 40)
 
-/* What is tried there: the values that the task itself makes, with the seed's own parameters; then others. */
+/* What is tried there: the values that the task itself makes, with the seed's own
+ * parameters; then others. */
 static const struct {
 	const char *distribution;
 	bool has_random_params;
@@ -133,7 +136,8 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 		return err_set(err, ERR_INFRA, "%.300s", err->text);
 	}
 
-	/* Who waits for this task's next candidate saves a context's start; who waits for another's ends. */
+	/* Who waits for this task's next candidate saves a context's start; who
+	 * waits for another's ends. */
 	json_t *job = job_json(g);
 	char *words = json_dumps(job, JSON_COMPACT | JSON_SORT_KEYS);
 	struct stock_job *s = stock_waiting_swap(g->on, NULL);
@@ -173,7 +177,8 @@ void stock_forget(struct verify_gpu *on) { job_free(stock_waiting_swap(on, NULL)
 
 /* ---- its words ---- */
 
-/* The next message; ERR_MISMATCH with why the process is of no more use, which is the task's doing or the GPU's. */
+/* The next message; ERR_MISMATCH with why the process is of no more use, which is the
+ * task's doing or the GPU's. */
 static int next(struct stock_job *s, json_t **out, int *fds, int *nfds, char *why, size_t len, struct err *err)
 {
 	struct str text = {0};
@@ -201,8 +206,8 @@ static int next(struct stock_job *s, json_t **out, int *fds, int *nfds, char *wh
 	return ERR_MISMATCH;
 }
 
-/* An output as the process describes it: the tape's own form, a place inside of the memory, and the bound that the
- * reference's error allows. */
+/* An output as the process describes it: the tape's own form, a place inside of the memory, and the
+ * bound that the reference's error allows. */
 static int output_read(
 	const struct stock_job *s, const json_t *e, const struct tape_view *v, struct stock_trial *t, struct err *err)
 {
@@ -246,8 +251,9 @@ static int trial_read(const struct stock_job *s, json_t *message, const int *fds
 
 /* ---- one trial ---- */
 
-/* Parameters that the candidate calls otherwise are constants without values at these sizes: which parameter each
- * stands for is known from the judged tape, of which this one has the buffers. -1 where one stands for none. */
+/* Parameters that the candidate calls otherwise are constants without values at these sizes: which
+ * parameter each stands for is known from the judged tape, of which this one has the buffers. -1
+ * where one stands for none. */
 static int params_add(const struct trace *judged, const struct trace *large, const struct oracle_data *d,
 	const struct stock_trial *t, struct runner_given *params)
 {
@@ -284,7 +290,8 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 		.deadline_ms = g->s->limits.replay_timeout_ms,
 		.shared_given_bytes = t->given_bytes,
 		.shared_outputs_bytes = t->outputs_bytes};
-	/* The reference's parameters come from its process; those that only the candidate has are made here. */
+	/* The reference's parameters come from its process; those that only the
+	 * candidate has are made here. */
 	rt.params = xcalloc((size_t)(t->nparams + large->tape->nbuffers) + 1, sizeof *rt.params);
 	memcpy(rt.params, t->params, (size_t)t->nparams * sizeof *rt.params);
 	for (int p = 0; p < t->nparams; p++) rt.params[p].read_offset = -1;
@@ -298,7 +305,8 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 	rt.nparams = t->nparams + added;
 	memcpy(rt.output_offset, t->offset, sizeof t->offset);
 
-	/* A runner that failed is not used again, unless memory merely could not be mapped: nothing ran then. */
+	/* A runner that failed is not used again, unless memory merely could not be
+	 * mapped: nothing ran then. */
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
 	struct runner_data data = {t->fds[0], t->fds[1], NULL, NULL};
 	struct runner_result r = {0};
@@ -344,7 +352,8 @@ static void difference_text(
 	text_make_printable(text);
 }
 
-/* Asks the task's process what the outputs are worth. 0 with *differ; ERR_MISMATCH with why it could not say. */
+/* Asks the task's process what the outputs are worth. 0 with *differ; ERR_MISMATCH with
+ * why it could not say. */
 static int trial_compare(struct grading *g, struct stock_job *s, const struct stock_trial *t, const struct tape *tape,
 	bool *differ, char *text, size_t len, struct err *err)
 {
@@ -375,8 +384,8 @@ static int trial_compare(struct grading *g, struct stock_job *s, const struct st
 	return rc;
 }
 
-/* What a fault of the runner's means: nothing where the GPU had no room or no way, else a verdict, which is left in
- * g->v. */
+/* What a fault of the runner's means: nothing where the GPU had no room or no way, else a verdict,
+ * which is left in g->v. */
 static int fault_judge(struct grading *g, const struct runner_fault *f, struct stock_result *out, struct err *err)
 {
 	if (strcmp(f->code, "unshared") && strcmp(f->code, "memory")) return gpu_fault_end(g, f, NULL, err);
@@ -384,7 +393,8 @@ static int fault_judge(struct grading *g, const struct runner_fault *f, struct s
 	return GRADE_ON;
 }
 
-/* The next trial. GRADE_ON with out->why where it was not judged, and is_over where no further one will be. */
+/* The next trial. GRADE_ON with out->why where it was not judged, and is_over where
+ * no further one will be. */
 static int trial_judge(struct grading *g, struct stock_job *s, const struct trace *judged, const struct trace *large,
 	struct stock_result *out, bool *is_over, struct err *err)
 {
@@ -394,7 +404,8 @@ static int trial_judge(struct grading *g, struct stock_job *s, const struct trac
 	int fds[WORKER_FDS_MAX], nfds = WORKER_FDS_MAX;
 	char text[sizeof out->why] = "";
 	bool differ = false;
-	/* The task's process says what comes: the end, a trial that it has no room for, or one with its memory. */
+	/* The task's process says what comes: the end, a trial that it has no room for,
+	 * or one with its memory. */
 	int rc = next(s, &message, fds, &nfds, out->why, sizeof out->why, err);
 	s->is_done = !rc && json_object_get(message, "done");
 	*is_over = rc || s->is_done;
@@ -411,7 +422,8 @@ static int trial_judge(struct grading *g, struct stock_job *s, const struct trac
 		json_decref(message);
 		return GRADE_ON;
 	}
-	/* Replayed here and compared there. What goes wrong on our side ends the trials without a verdict. */
+	/* Replayed here and compared there. What goes wrong on our side ends the
+	 * trials without a verdict. */
 	rc = trial_read(s, message, fds, nfds, large->tape, &t, err);
 	if (rc) snprintf(out->why, sizeof out->why, "%.200s", err->text);
 	if (rc) *is_over = true;
@@ -435,8 +447,8 @@ static int trial_judge(struct grading *g, struct stock_job *s, const struct trac
 	return rc == ERR_MISMATCH || rc == ERR_FORMAT || rc == ERR_RANGE || rc == ERR_LIMIT ? GRADE_ON : rc;
 }
 
-/* What a candidate that is settled leaves: the trial that was being made is dropped, so that the process can wait for
- * the next one. */
+/* What a candidate that is settled leaves: the trial that was being made is dropped, so that the
+ * process can wait for the next one. */
 static void drain(struct stock_job *s)
 {
 	char why[16];

@@ -1,13 +1,15 @@
-/* timing_step: how long a right candidate takes on the GPU, and how long the reference takes beside it.
+/* timing_step: how long a right candidate takes on the GPU, and how long the
+ * reference takes beside it.
  *
- * All that is timed in one session is timed turn by turn, with the GPU's lock held alone: the machine's state drifts,
- * and it does so for both. A turn is the candidate, each reference, each reference backwards, the candidate, so that
- * every pair of neighbours has the same distance in time. The runner asks for the next question whenever it has
- * answered one (struct runner_asker); between two of its answers the references, each in a process of its own, have
- * their turn.
+ * All that is timed in one session is timed turn by turn, with the GPU's lock held alone: the
+ * machine's state drifts, and it does so for both. A turn is the candidate, each reference, each
+ * reference backwards, the candidate, so that every pair of neighbours has the same distance in
+ * time. The runner asks for the next question whenever it has answered one (struct runner_asker);
+ * between two of its answers the references, each in a process of its own, have their turn.
  *
- * References that were timed before on the same GPU need no session, as long as the runner's control, timed with the
- * candidate, is within 1 % of what it was in theirs; where it is not, they are timed again. */
+ * References that were timed before on the same GPU need no session, as long as the runner's
+ * control, timed with the candidate, is within 1 % of what it was in theirs; where it is not,
+ * they are timed again. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -192,7 +194,8 @@ static void speedups_set(const struct session *s, struct verdict_device *d)
 
 /* ---- one session ---- */
 
-/* Their forwards run on the GPU before and after the window too: beside others' work, not beside others' timings. */
+/* Their forwards run on the GPU before and after the window too: beside others' work, not
+ * beside others' timings. */
 static int lock_shared(const struct session *s, int *lock, struct err *err)
 {
 	*lock = -1;
@@ -263,7 +266,8 @@ static int others_judge(struct grading *g, struct err *err)
 	return err_set(err, ERR_INFRA, "another process used the GPU while it was timed: %s", seen.text);
 }
 
-/* Times the candidate, with the references of the mask beside it. GRADE_ON with the record filled. */
+/* Times the candidate, with the references of the mask beside it. GRADE_ON
+ * with the record filled. */
 static int session_run(struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask,
 	struct verdict_reference *references, struct err *err)
 {
@@ -274,7 +278,8 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 	struct attempt a = {.trace = stock, .trial = t, .asker = &asker};
 	int rc = references_start(&s, mask, err);
 	if (!rc) rc = gpu_start(g, stock, err);
-	/* The window: the runner asks for one question after another, and the references have their turns in between. */
+	/* The window: the runner asks for one question after another, and the references have
+	 * their turns in between. */
 	if (!rc) plan(&s, g->s->time_repeats);
 	if (!rc) rc = gpu_replay(g, &a, &r, err);
 	if (!rc) {
@@ -350,7 +355,8 @@ double timing_floor_s(const struct grading *g, const struct tape *stock, char *b
 	const struct runner_result *r = &g->judged;
 	double bytes = 0, best = NAN, products[VM_DOT_COUNT] = {0};
 	if (!(p->copy_bytes > 0) || !r->touched) return NAN;
-	/* What was given and is read comes from memory; what is written may stay in the cache, up to its size. */
+	/* What was given and is read comes from memory; what is written may stay in the
+	 * cache, up to its size. */
 	double written = 0;
 	for (int b = 0; b < MIN(r->ntouched, stock->nbuffers); b++) {
 		if (stock->buffers[b].kind != TAPE_TEMP) bytes += (double)r->touched[b].read;

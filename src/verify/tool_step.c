@@ -1,8 +1,10 @@
-/* tool_step: a right candidate's kernels under developers' tools of the CUDA toolkit, each in a runner of its own:
- * compute-sanitizer, whose findings cost the verdict, and Nsight Compute, whose counters stand beside the vm's costs.
+/* tool_step: a right candidate's kernels under developers' tools of the CUDA toolkit, each in a
+ * runner of its own: compute-sanitizer, whose findings cost the verdict, and Nsight Compute, whose
+ * counters stand beside the vm's costs.
  *
- * A tool starts the runner and watches it, so the two share a sandbox of namespaces alone (sandbox_enter_tool). The
- * runner's allocations are exact: no canary hides an access beside a buffer, and memory that nobody wrote is left so.
+ * A tool starts the runner and watches it, so the two share a sandbox of namespaces alone
+ * (sandbox_enter_tool). The runner's allocations are exact: no canary hides an access beside a
+ * buffer, and memory that nobody wrote is left so.
  */
 #include "verify/verify_internal.h"
 #include "base/base.h"
@@ -42,8 +44,9 @@ char *tool_find(const char *name)
 	return NULL;
 }
 
-/* The first trial in a runner under a tool. 0 with what the tool printed; ERR_MISMATCH where the tool did not work,
- * with why. What became of the trial is for the tool to say: a runner that it stopped is no fault. */
+/* The first trial in a runner under a tool. 0 with what the tool printed; ERR_MISMATCH where
+ * the tool did not work, with why. What became of the trial is for the tool to say: a runner
+ * that it stopped is no fault. */
 static int run(struct grading *g, const struct trace *tr, const char *const *words, struct str *said, char *why,
 	size_t len, struct err *err)
 {
@@ -56,7 +59,8 @@ static int run(struct grading *g, const struct trace *tr, const char *const *wor
 	struct err local = {0};
 	int lock = -1, alone = -1, out = memfd_create("tool", MFD_CLOEXEC), rc = compile_binaries(g, tr->tape, &c, err);
 	if (!rc && out < 0) rc = err_set(err, ERR_INFRA, "no memory file for a tool's words: %s", strerror(errno));
-	/* Counters are one reader's at a time. Nsight Compute's own lock lies in a folder that its sandbox hides. */
+	/* Counters are one reader's at a time. Nsight Compute's own lock lies in a folder
+	 * that its sandbox hides. */
 	char counters[96];
 	snprintf(counters, sizeof counters, "%.60s-counters", g->on->device.uuid);
 	if (!rc && words[0] == g->s->profiler) rc = gpu_lock_take(NULL, counters, true, COUNTERS_MS, &alone, err);
@@ -94,8 +98,8 @@ static int run(struct grading *g, const struct trace *tr, const char *const *wor
 
 /* ---- compute-sanitizer ---- */
 
-/* "RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)" has its errors in the bracket, the others'
- * "ERROR SUMMARY: 3 errors" in front. -1: there is no summary. */
+/* "RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)" has its errors in the bracket, the
+ * others' "ERROR SUMMARY: 3 errors" in front. -1: there is no summary. */
 int sanitizer_errors(const char *said)
 {
 	const char *at = strstr(said, "SUMMARY: ");
@@ -168,7 +172,8 @@ int sanitize_step(struct grading *g, const struct trace *stock, struct err *err)
 
 /* ---- Nsight Compute ---- */
 
-/* The fields of one line of comma-separated values, quotes taken off in place; how many there are. */
+/* The fields of one line of comma-separated values, quotes taken off in
+ * place; how many there are. */
 static int fields_split(char *line, char **fields, int max)
 {
 	int n = 0;

@@ -276,7 +276,8 @@ static int tapes_differ(struct grading *g, const struct tape *a, const struct ta
 	return GRADE_ON;
 }
 
-/* The kernels of a tape, each with its recipe: a clean process has found that the one gives the other. */
+/* The kernels of a tape, each with its recipe: a clean process has found that
+ * the one gives the other. */
 static json_t *kernels_json(const struct tape *t)
 {
 	json_t *list = json_array();
@@ -287,9 +288,9 @@ static json_t *kernels_json(const struct tape *t)
 }
 
 /* A tape that would be genuine is traced once more, where host code sees other tensors, addresses,
- * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by what
- * the tape's buffers take. It need not compile what a clean process has compiled: a launch whose
- * recipe is another one is compiled there, and then the tape is another one. */
+ * clocks and names (worker/tracer_plain.py). Its tensors have memory, so its limit is higher by
+ * what the tape's buffers take. It need not compile what a clean process has compiled: a launch
+ * whose recipe is another one is compiled there, and then the tape is another one. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	int64_t bytes = 0;

@@ -1,14 +1,16 @@
-/* tune_step: the configurations of a candidate's autotuners, each timed on the GPU, where Triton would time them.
+/* tune_step: the configurations of a candidate's autotuners, each timed on the GPU,
+ * where Triton would time them.
  *
- * Triton's autotuner runs inside the candidate's process and shows it times. Here the tracer says how many
- * configurations survived an autotuner's pruning, and launches the one that it is told; the tapes are timed by the
- * runner, and the candidate is judged from the start with the fastest. All that its host code learns is which
- * configuration it launches.
+ * Triton's autotuner runs inside the candidate's process and shows it times. Here the tracer says
+ * how many configurations survived an autotuner's pruning, and launches the one that it is told;
+ * the tapes are timed by the runner, and the candidate is judged from the start with the fastest.
+ * All that its host code learns is which configuration it launches.
  *
- * Another card, or a busier one, would choose otherwise, so a configuration that gives other values than it should is
- * wrong whether or not it was chosen here: each is compared on the trials of the judged sizes. What does not compile,
- * or does not fit the card, is no choice, as in Triton. An autotuner is chosen for one key at a time, the first
- * launched first; at other sizes than the judged ones the choice for its first key holds. */
+ * Another card, or a busier one, would choose otherwise, so a configuration that gives other values
+ * than it should is wrong whether or not it was chosen here: each is compared on the trials of the
+ * judged sizes. What does not compile, or does not fit the card, is no choice, as in Triton. An
+ * autotuner is chosen for one key at a time, the first launched first; at other sizes than the
+ * judged ones the choice for its first key holds. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "runner/runner.h"
@@ -70,7 +72,8 @@ static int tape_time(
 	return rc;
 }
 
-/* The other trials of the judged sizes, values alone; what a GPU is excused for holds here too (gpu_cause.c). */
+/* The other trials of the judged sizes, values alone; what a GPU is excused for holds
+ * here too (gpu_cause.c). */
 static int config_compare(struct grading *g, const struct trace *tr, uint64_t until, struct err *err)
 {
 	const struct oracle_trial *first = first_trial(g);
@@ -82,7 +85,8 @@ static int config_compare(struct grading *g, const struct trace *tr, uint64_t un
 	return rc;
 }
 
-/* The choices with one more, for its key and, where it is the kernel's first, for all keys that nothing is said of. */
+/* The choices with one more, for its key and, where it is the kernel's first, for all keys
+ * that nothing is said of. */
 static json_t *choices_with(json_t *choices, const char *label, int config)
 {
 	json_t *out = json_deep_copy(choices);
@@ -93,8 +97,8 @@ static json_t *choices_with(json_t *choices, const char *label, int config)
 	return out;
 }
 
-/* The candidate's tape with these choices, on which autotuner i has this configuration: GRADE_ON and a tape, or
- * GRADE_END where there is none. */
+/* The candidate's tape with these choices, on which autotuner i has this configuration: GRADE_ON
+ * and a tape, or GRADE_END where there is none. */
 static int tape_with(struct grading *g, json_t *choices, int i, int config, struct trace *out, struct err *err)
 {
 	json_t *job = json_pack("{s:O}", "choices", choices);
@@ -107,7 +111,8 @@ static int tape_with(struct grading *g, json_t *choices, int i, int config, stru
 	return rc;
 }
 
-/* What a configuration that ends a verdict is: wrong values and faults stand, named; the rest is no choice. */
+/* What a configuration that ends a verdict is: wrong values and faults stand, named;
+ * the rest is no choice. */
 static int config_judge(struct grading *g, const struct tuned *t, int config, const struct verdict *was)
 {
 	static const char VM[] = "right on the vm, but not on the GPU, for "; /* the vm ran another configuration */
@@ -141,7 +146,8 @@ static int tune(struct grading *g, const struct trace *stock, int i, double base
 		struct trace tr = {0};
 		double seconds = NAN;
 		json_t *choices = choices_with(g->choices, t->label, c);
-		/* A tape that is the stock one again says nothing new: another configuration of a kernel with one form. */
+		/* A tape that is the stock one again says nothing new: another configuration of a
+		 * kernel with one form. */
 		*was = *g->v;
 		rc = tape_with(g, choices, i, c, &tr, err);
 		bool is_new = !rc && strcmp(tr.tape->hash.text, stock->tape->hash.text);

@@ -204,8 +204,8 @@ json_t *verdict_json(const struct verdict *v)
 	json_object_set_new(o, "error_max", number_json(v->error_max));
 	json_object_set_new(o, "tolerance", number_json(v->tolerance));
 	json_object_set_new(o, "coverage", coverage_json(v));
-	/* Where KernelBench's check could not be computed there is no answer, which null says. What passes it was
-	 * compiled, whatever ended our own judgement before a compilation. */
+	/* Where KernelBench's check could not be computed there is no answer, which null says. What
+	 * passes it was compiled, whatever ended our own judgement before a compilation. */
 	json_object_set_new(o, "kernelbench",
 		json_pack("{s:b, s:o, s:i}", "compiled", v->compiled || v->kernelbench > 0, "correctness",
 			v->kernelbench < 0 ? json_null() : json_boolean(v->kernelbench), "trials", v->kernelbench_trials));
@@ -256,7 +256,8 @@ int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, 
 	struct verdict_reference r = {0};
 	const char *why = "";
 	int64_t pairs = 0;
-	/* A record is read back from stores that others may have written: every field is checked, none has to be there. */
+	/* A record is read back from stores that others may have written: every field is checked,
+	 * none has to be there. */
 	int rc = json_opt_bool(o, where, "timed", &r.is_timed, err);
 	if (!rc) rc = json_opt_bool(o, where, "agrees", &r.agrees, err);
 	if (!rc) rc = json_opt_bool(o, where, "gated", &r.is_gated, err);

@@ -30,21 +30,24 @@ enum verdict_repeat { VERDICT_REPEAT_TABLE(X) VERDICT_REPEAT_COUNT };
 #undef X
 const char *verdict_repeat_name(enum verdict_repeat r);
 
-/* PyTorch's own ways to run a reference on the GPU at hand. tf32: eager, with tensor cores for fp32 products. */
+/* PyTorch's own ways to run a reference on the GPU at hand. tf32: eager, with tensor
+ * cores for fp32 products. */
 #define VERDICT_REFERENCE_TABLE(X) X(REFERENCE_EAGER, "eager") X(REFERENCE_TF32, "tf32") X(REFERENCE_COMPILE, "compile")
 #define X(e, t) e,
 enum verdict_reference_kind { VERDICT_REFERENCE_TABLE(X) REFERENCE_COUNT };
 #undef X
 const char *verdict_reference_name(enum verdict_reference_kind k);
 
-/* A measured figure: the middle of a series, and the interval that holds the true middle with 95 %; NaN: none. */
+/* A measured figure: the middle of a series, and the interval that holds the true middle
+ * with 95 %; NaN: none. */
 struct verdict_measure {
 	double value;
 	double low;
 	double high;
 };
-/* One reference beside the candidate. Speedups are the reference's time over the candidate's: of spans (device activity
- * alone, cold caches); of the host's clock; and as papers measure them, 10 calls to warm up and the mean of 100. */
+/* One reference beside the candidate. Speedups are the reference's time over the candidate's: of
+ * spans (device activity alone, cold caches); of the host's clock; and as papers measure them, 10
+ * calls to warm up and the mean of 100. */
 struct verdict_reference {
 	bool is_timed;
 	bool agrees;          /* what its timed forward returned is what is expected */
@@ -70,8 +73,9 @@ enum verdict_sanitizer { VERDICT_SANITIZER_TABLE(X) SANITIZER_COUNT };
 #undef X
 const char *verdict_sanitizer_name(enum verdict_sanitizer k);
 
-/* Counters of a launch: name in the record, the metric of Nsight Compute. Times in ns, sizes in bytes, occupancy and
- * use in percent, stalls in cycles that a warp waits for each instruction that it issues. */
+/* Counters of a launch: name in the record, the metric of Nsight Compute. Times in ns, sizes
+ * in bytes, occupancy and use in percent, stalls in cycles that a warp waits for each
+ * instruction that it issues. */
 #define VERDICT_COUNTER_TABLE(X) \
 	X(COUNTER_TIME, "time_ns", "gpu__time_duration.sum") \
 	X(COUNTER_DRAM_READ, "dram_read_bytes", "dram__bytes_read.sum") \
@@ -120,12 +124,14 @@ struct verdict_device {
 	int trials_failed;
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
 	int subnormal;     /* guided trials that the GPU passed only with zeros for their subnormal inputs */
-	int contracted;   /* hidden trials that the GPU passed only with kernels compiled without contraction (a product and
-						 a sum rounded once), which the IR does not ask for and the vm does not do */
+	/* Hidden trials that the GPU passed only with kernels compiled without contraction: a product
+	 * and a sum rounded once, which the IR does not ask for and the vm does not do. */
+	int contracted;
 	double error_max; /* worst scaled error over its trials */
 	enum verdict_repeat repeat;
-	int stock_trials; /* at the task's own sizes, where the other trials are of smaller ones; inputs, fp64 reference
-						 and comparison on the GPU too */
+	/* Trials at the task's own sizes, where the others are of smaller ones; inputs, fp64 reference
+	 * and comparison are on the GPU too. */
+	int stock_trials;
 	double stock_error_max; /* worst scaled error of these */
 	char stock_why[160];    /* why nothing, or no more, was judged there; "" all was */
 	double seconds;         /* that the replays took */
@@ -187,15 +193,16 @@ struct verdict {
 	char state[48]; /* what it leaves in buffers that the reference changes: "left alone", ...; "" there are none */
 	char edge[256]; /* what it does with NaN, infinities and denormals, beside the reference; never judged; "" not tried
 					 */
-	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate; NaN when there
-	 * is none. Eager: PyTorch's operators, a launch each. Fused: as an ideal compiler joins them. */
+	/* Times by the cost model (docs/cost-model.md), and what they make of a candidate;
+	 * NaN when there is none. Eager: PyTorch's operators, a launch each. Fused: as an
+	 * ideal compiler joins them. */
 	double cost_s;       /* the candidate's */
 	double eager_cost_s; /* the reference's */
 	double fused_cost_s;
 	double speedup_eager; /* eager / candidate */
 	double speedup_fused; /* fused / candidate: what rewards count */
-	/* Where the times are of other sizes than those of the judgement: these, and how far a sample of programs may be
-	 * off; or why there is no time, and so no speed to reward. */
+	/* Where the times are of other sizes than those of the judgement: these, and how far a sample
+	 * of programs may be off; or why there is no time, and so no speed to reward. */
 	char cost_size[256];     /* "stock" or "batch 4096, stock 16"; "" as judged */
 	double cost_error;       /* relative standard error of cost_s; 0: every program was counted */
 	char not_predicted[256]; /* "" it was */

@@ -288,7 +288,8 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
-/* What times on a GPU need beside its runners: others' presence, the machine's peaks. None of it has to be there. */
+/* What times on a GPU need beside its runners: others' presence, the machine's peaks. None
+ * of it has to be there. */
 static void timing_start(struct verifier *v, struct verify_gpu *on)
 {
 	char why[256] = "";
@@ -401,7 +402,8 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_mutex_init(&v->s.times_lock, NULL);
 	pthread_cond_init(&v->has_work, NULL);
-	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays readable for the rest. */
+	/* As a semaphore each read takes one verdict off the count, so that the descriptor stays
+	 * readable for the rest. */
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(v->nknown, sizeof *v->known);

@@ -51,16 +51,18 @@ struct verify_options {
 	int compile_timeout_ms; /* of a candidate's kernels together, in processor time */
 	int replay_timeout_ms;  /* of one trial */
 	int oracle_timeout_ms;  /* processor time of all of the reference's trials; ten times as long by the clock */
-	int oracle_work_ms;     /* nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
-							   Sizes); 0: a 24th of oracle_timeout_ms */
-	const char *emit;       /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
-	const char *cost_size;  /* sizes at which costs are predicted: NULL or "judged": where values are; "stock": the
-							   task's own; a number: so large that the largest input has as many elements at least */
-	bool screens;           /* only what the first trial finds right is compiled; not on a GPU */
-	bool skip_compile;      /* for tests of later stages only: recorded, and never genuine */
-	bool skip_replay;       /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
-	struct store *store;    /* caches; may be NULL */
-	int num_kept;           /* verdicts, and as many compiled kernels, that are kept in memory; 0: 4096 */
+	/* Nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
+	 * Sizes); 0: a 24th of oracle_timeout_ms. */
+	int oracle_work_ms;
+	const char *emit; /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
+	/* Sizes at which costs are predicted. NULL or "judged": where values are; "stock": the task's
+	 * own; a number: so large that the largest input has at least as many elements. */
+	const char *cost_size;
+	bool screens;        /* only what the first trial finds right is compiled; not on a GPU */
+	bool skip_compile;   /* for tests of later stages only: recorded, and never genuine */
+	bool skip_replay;    /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
+	struct store *store; /* caches; may be NULL */
+	int num_kept;        /* verdicts, and as many compiled kernels, that are kept in memory; 0: 4096 */
 };
 struct verifier;
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err);
@@ -71,24 +73,26 @@ struct verify_request {
 	const struct task *task;
 	const char *source; /* the candidate's text */
 	size_t source_len;
-	int64_t id;          /* the caller's: comes back with the verdict */
-	struct str *ir_form; /* the caller's, or NULL: a genuine candidate's answer in IR (docs/tape-format.md) is appended
-							before its verdict can be collected; what has none is said in the verdict's detail */
-	bool is_final;       /* a best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
-							sanitize_share says, and references are timed turn by turn with it */
+	int64_t id; /* the caller's: comes back with the verdict */
+	/* The caller's, or NULL: a genuine candidate's answer in IR (docs/tape-format.md) is appended
+	 * before its verdict can be collected. Where there is none, the verdict's detail says why. */
+	struct str *ir_form;
+	/* A best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
+	 * sanitize_share says, and references are timed turn by turn with it. */
+	bool is_final;
 };
 int verifier_submit(struct verifier *v, const struct verify_request *r, struct err *err);
 /* Next finished verdict. ERR_TIMEOUT after timeout_ms (-1: no limit, 0: poll); ERR_NOT_FOUND when
  * nothing is outstanding. */
 int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct verdict *out, struct err *err);
-/* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls other things
- * too (a server, its connections). The verifier's own: not to be read or closed. */
+/* A file descriptor that is readable while a verdict waits to be collected, for a caller that polls
+ * other things too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
 bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
 
-/* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall: of the thread that
- * grades, its waiting included; cpu: processor time of that thread and of the processes that worked for it, without
- * the keepers' own (their forks). */
+/* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall:
+ * of the thread that grades, its waiting included; cpu: processor time of that thread and of the
+ * processes that worked for it, without the keepers' own (their forks). */
 #define VERIFY_STEP_TABLE(X) \
 	X(STEP_ORACLE, "reference's results") X(STEP_TRACE, "traces") X(STEP_REBUILD, "IR from source") \
 	X(STEP_COMPILE, "machine code") X(STEP_REPLAY, "trials") X(STEP_AGAIN, "second trace") \

@@ -45,8 +45,8 @@ struct device_list {
 };
 int setup_devices(const char *text, struct device_list *out, struct err *err);
 /* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
- * a device its own figures where they are smaller. A device may stand for an older card that is named: kernels are
- * compiled for the card, and what comes of that is translated for the device. */
+ * a device its own figures where they are smaller. A device may stand for an older card that is
+ * named: kernels are compiled for the card, and what comes of that is translated for the device. */
 int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
@@ -110,8 +110,9 @@ struct lap {
 	struct verify_times spent;
 };
 
-/* What the tracer says of an autotuner that forward launched: how many configurations survived its pruning, and which
- * of them is on the tape. A candidate's process said so: numbers to ask for, and a label for people. */
+/* What the tracer says of an autotuner that forward launched: how many configurations survived its
+ * pruning, and which of them is on the tape. A candidate's process said so: numbers to ask for,
+ * and a label for people. */
 #define TUNED_CONFIGS_MAX 1024
 struct tuned {
 	char label[VERDICT_TUNED_LABEL];
@@ -126,8 +127,8 @@ struct trace {
 };
 void trace_release(struct trace *t);
 
-/* What an answer is that is no module of Python: a tape as JSON; a head with modules, which is a tape at each of the
- * sizes that it is for (ir_step.c). */
+/* What an answer is that is no module of Python: a tape as JSON; a head with modules, which is a
+ * tape at each of the sizes that it is for (ir_step.c). */
 enum ir_kind { IR_NONE, IR_TAPE, IR_TEXT };
 
 struct library;
@@ -189,8 +190,8 @@ void times_add(struct grading *g);
 void tracer_end(struct grading *g, enum verify_step step);
 
 /* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
- * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and the candidate is to
- * be judged from the start with them. */
+ * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and
+ * the candidate is to be judged from the start with them. */
 enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
 /* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
 int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
@@ -204,12 +205,13 @@ int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, st
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
-/* In place of these for an answer in IR: its tape at the judged sizes; at those of a variant, or behind the last one at
- * those of the cost. Sizes that it is not for are invalid/other-sizes. */
+/* In place of these for an answer in IR: its tape at the judged sizes; at those of a variant, or
+ * behind the last one at those of the cost. Sizes that it is not for are invalid/other-sizes. */
 enum ir_kind ir_kind_of(const char *source, size_t len);
 int ir_step(struct grading *g, struct trace *out);
 int ir_other_step(struct grading *g, int variant, struct trace *out);
-/* Appends the answer in IR that the tapes of a genuine candidate come from. ERR_MISMATCH: the form cannot say it. */
+/* Appends the answer in IR that the tapes of a genuine candidate come from. ERR_MISMATCH:
+ * the form cannot say it. */
 int ir_form(struct grading *g, const struct trace *stock, struct str *out, struct err *err);
 int lineage_step(struct grading *g, const struct tape *t);
 int compile_step(struct grading *g, const struct tape *t, struct err *err);
@@ -217,22 +219,25 @@ int compile_step(struct grading *g, const struct tape *t, struct err *err);
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
 /* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
 int line_of_kernel(const struct tape *t, int kernel);
-/* What it found before (rebuild_cache.c): whether this claim is known for this text; one more, which depends on the
- * text's first `until` lines (0: on all). */
+/* What it found before (rebuild_cache.c): whether this claim is known for this text; one more,
+ * which depends on the text's first `until` lines (0: on all). */
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
 void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
-/* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock may be without a tape. */
+/* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock
+ * may be without a tape. */
 void kernelbench_step(struct grading *g, struct trace *stock);
 /* The part of it that a reason alone decides. */
 bool kernelbench_refused(struct verdict *v);
 /* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
 int emit_step(struct grading *g, const struct trace *stock, struct err *err);
-/* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its answer
- * in *text (and descriptors in fds, nfds: room before, count after; may be NULL). ERR_TIMEOUT: the budget is spent;
- * ERR_CHILD: the process ended or did not make sense, inside its sandbox: the candidate's doing. */
+/* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its
+ * answer in *text (and descriptors in fds, nfds: room before, count after; may be NULL).
+ * ERR_TIMEOUT: the budget is spent; ERR_CHILD: the process ended or did not make sense, inside its
+ * sandbox: the candidate's doing. */
 int compile_job(
 	struct grading *g, json_t *task, size_t bytes_max, struct str *text, int *fds, int *nfds, struct err *err);
-/* The same of the job that stays until the candidate is judged: the first task starts it, later ones are sent to it. */
+/* The same of the job that stays until the candidate is judged: the first task starts it,
+ * later ones are sent to it. */
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
 void builder_end(struct grading *g);
 /* The launches of one kernel against what a driver accepts; result: what its compilation said. */
@@ -242,24 +247,27 @@ int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
  * contents are those of a reference's parameter that the tape does not have by name, it is that
- * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each buffer of the tape the
- * index of that parameter, or -1. */
+ * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each
+ * buffer of the tape the index of that parameter, or -1. */
 void params_stand_in(
 	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
-/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof. Never settles the
- * verdict. */
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
+ * Never settles the verdict. */
 int prove_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that costs are asked
- * for; after replay_step and in its runner and tracer. What fails at the task's own sizes, or was not judged, settles
- * the verdict; what cannot be predicted is said in the record. */
+/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that
+ * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
+ * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* What the counts of a replay or a price make of the record, beside a reference's {"eager", "fused"}. A trial that is
- * cheaper than one before it leaves the record as it is: the dearest counts. */
+/* What the counts of a replay or a price make of the record, beside a reference's
+ * {"eager", "fused"}. A trial that is cheaper than one before it leaves the record as it
+ * is: the dearest counts. */
 void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
-/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END where it is refused.
+/* Gives a tape to the vm's runner, and its library rows to somebody who computes them.
+ * GRADE_END where it is refused.
  */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
-/* Number, dtypes and shapes of what forward returned; settles the verdict where they are not the reference's. */
+/* Number, dtypes and shapes of what forward returned; settles the verdict where they
+ * are not the reference's. */
 int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial);
 
 /* ---- library_step.c ---- */
@@ -272,8 +280,9 @@ void library_end(struct grading *g);
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
-/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took (sized_step.c); what none
- * can take is listed in the record. After replay_step, in its runner and tracer. */
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial
+ * took (sized_step.c); what none can take is listed in the record. After replay_step, in
+ * its runner and tracer. */
 int sized_step(struct grading *g, struct err *err);
 /* Trials of other configurations that an autotuner may choose (config_step.c). */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -314,8 +323,8 @@ struct attempt_result {
 int attempt_run(
 	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
 void attempt_release(struct attempt_result *r);
-/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs; heap, NULL: there are
- * none. Both in state_compare.c. */
+/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs;
+ * heap, NULL: there are none. Both in state_compare.c. */
 int64_t *state_ask(const struct oracle_trial *t, struct runner_given *params, int nparams, int64_t *bytes);
 int state_compare(struct grading *g, const struct attempt *a, const struct attempt_result *r);
 /* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
@@ -326,20 +335,22 @@ void attempt_text(const struct grading *g, const struct oracle_trial *t, char *t
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
 /* A trial that was made for this candidate and passed on the vm, on the GPU. */
 int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_trial *trial, struct err *err);
-/* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or alone where it is
- * timed. GRADE_END for faults; *r is to be released on 0. */
+/* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or
+ * alone where it is timed. GRADE_END for faults; *r is to be released on 0. */
 int gpu_start(struct grading *g, const struct trace *t, struct err *err);
 int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err);
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
 int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
-/* What a fault of its runner means for the verdict (trial may be NULL); and what an end of it means. */
+/* What a fault of its runner means for the verdict (trial may be NULL); and
+ * what an end of it means. */
 int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *trial, struct err *err);
 int gpu_runner_lost(struct grading *g, int rc, struct err *err);
-/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c). Due: somebody has to
- * ask. begin: starts the process that makes them; it computes while the candidate is traced at these sizes. step: the
- * candidate's tape of these sizes beside them; GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing
- * more could be judged, skipped: a trial that the reference is of no use for. */
+/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c).
+ * Due: somebody has to ask. begin: starts the process that makes them; it computes while the
+ * candidate is traced at these sizes. step: the candidate's tape of these sizes beside them;
+ * GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing more could be judged,
+ * skipped: a trial that the reference is of no use for. */
 struct stock_job;
 struct stock_result {
 	char why[320];
@@ -351,36 +362,41 @@ int stock_step(struct grading *g, struct stock_job *s, const struct trace *judge
 	struct stock_result *out, struct err *err);
 void stock_end(struct verify_gpu *on, struct stock_job *s);
 void stock_forget(struct verify_gpu *on);
-/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause explains it, which is
- * counted, and the GPU's runner has the tape's kernels in it; GRADE_END where none does, why: what spoke against one.
- * worst: the error that counts then (gpu_cause.c). */
+/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause
+ * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where
+ * none does, why: what spoke against one. worst: the error that counts then (gpu_cause.c). */
 int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
 /* Zeros for what is subnormal in fp32; whether there was any. */
 bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
 double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
-/* A right candidate's autotuners on the GPU: every configuration is timed, and compared; the fastest are chosen, into
- * g->choices (tune_step.c). After price_step, in the tracer that stayed. */
+/* A right candidate's autotuners on the GPU: every configuration is timed, and
+ * compared; the fastest are chosen, into g->choices (tune_step.c). After price_step, in
+ * the tracer that stayed. */
 int tune_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The stock tape's time on the GPU beside the references', and its outputs once more (timing_step.c). */
+/* The stock tape's time on the GPU beside the references', and its outputs once
+ * more (timing_step.c). */
 int timing_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate's file, run for real on the GPU, where that was asked for: after the verdict is settled. */
+/* The candidate's file, run for real on the GPU, where that was asked for: after
+ * the verdict is settled. */
 int live_step(struct grading *g, struct err *err);
-/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and under Nsight Compute
- * (tool_step.c). */
+/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and
+ * under Nsight Compute (tool_step.c). */
 int sanitize_step(struct grading *g, const struct trace *stock, struct err *err);
 int profile_step(struct grading *g, const struct trace *stock, struct err *err);
 char *tool_find(const char *name);      /* in PATH and where the toolkit lies; heap, NULL: nowhere */
 int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
 void sanitizer_text(const char *said, char *text, size_t len);
 int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
-/* What no kernel that reads and writes as much and multiplies as much can beat (timing_step.c); by: what sets it. */
+/* What no kernel that reads and writes as much and multiplies as much can beat
+ * (timing_step.c); by: what sets it. */
 double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
 void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
- * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that can be replayed; or NULL.
+ * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that
+ * can be replayed; or NULL.
  */
 void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
 	struct prove_result *proof);

@@ -312,7 +312,8 @@ int64_t job_asleep_ms(const struct job *j)
 	unsigned long long ran = 0, queued = 0;
 	uint64_t now = clock_ns();
 	if (j->ended || j->pid <= 1 || !j->start_ns) return 0;
-	/* The system counts how long a process ran and how long it waited for a processor: a loaded machine is no sleep. */
+	/* The system counts how long a process ran and how long it waited for a processor: a
+	 * loaded machine is no sleep. */
 	snprintf(path, sizeof path, "/proc/%d/schedstat", (int)j->pid);
 	bool is_known = file_read(path, 256, &text, NULL) == 0 && text.data &&
 		sscanf(text.data, "%llu %llu", &ran, &queued) == 2;

@@ -52,7 +52,8 @@ void job_wait(struct job *j, int timeout_ms);
 /* After job_wait: ERR_INFRA when the zygote is gone, or the process ended before it was in its
  * sandbox (nothing of the stranger's ran), else 0. */
 int job_check_entered(const struct job *j, struct err *err);
-/* Processor time of a job that still runs, without that of its own children; 0 when it is not known. */
+/* Processor time of a job that still runs, without that of its own children; 0
+ * when it is not known. */
 int64_t job_cpu_ms(const struct job *j);
 /* For how long it has waited for something other than a processor; 0 when it is not known. */
 int64_t job_asleep_ms(const struct job *j);

@@ -43,9 +43,10 @@ int vm_kernel_nargs(const struct vm_kernel *k);
 const char *vm_kernel_arg_type(const struct vm_kernel *k, int i);
 bool vm_kernel_arg_is_pointer(const struct vm_kernel *k, int i); /* a descriptor made on the host too: its base */
 bool vm_kernel_arg_is_descriptor(const struct vm_kernel *k, int i);
-/* Whether some store of the kernel may go through argument i; and what it does about programmatic dependent launch
- * (griddepcontrol): whether it may read or write through argument i before it waits for the launches in front of it, or
- * end without; whether it may let the next one start early, and that before it has waited itself. */
+/* Whether some store of the kernel may go through argument i; and what it does about programmatic
+ * dependent launch (griddepcontrol): whether it may read or write through argument i before it
+ * waits for the launches in front of it, or end without; whether it may let the next one start
+ * early, and that before it has waited itself. */
 bool vm_kernel_arg_may_be_written(const struct vm_kernel *k, int i);
 bool vm_kernel_arg_may_be_early(const struct vm_kernel *k, int i, bool is_write);
 bool vm_kernel_may_skip_wait(const struct vm_kernel *k);
@@ -54,8 +55,9 @@ bool vm_kernel_triggers_early(const struct vm_kernel *k);
 /* tf32 use: true when some tt.dot on fp32 operands has inputPrecision tf32 (the strict precision
  * rule needs it); *line is its source line. */
 bool vm_kernel_uses_tf32(const struct vm_kernel *k, int *line);
-/* Whether some tt.dot on fp8 operands leaves its sums in the tensor core (maxNumImpreciseAcc), which Hopper's keep with
- * fewer digits than fp32; the vm's sums are fp32. *line is its source line. */
+/* Whether some tt.dot on fp8 operands leaves its sums in the tensor core
+ * (maxNumImpreciseAcc), which Hopper's keep with fewer digits than fp32; the vm's sums are
+ * fp32. *line is its source line. */
 bool vm_kernel_sums_fp8(const struct vm_kernel *k, int *line);
 
 /* Whether fp32 or fp64 is rounded to fp16, bf16 or fp8 (by a cast, or by cutting an fp32 pattern)
@@ -235,32 +237,38 @@ struct vm_launch_options {
 	struct pool *pool;    /* NULL: the calling thread alone */
 	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
 	bool want_cost;
-	const struct vm_compiled
-		*compiled;          /* want_cost: of the same IR (cost.h); NULL: 4 warps, row-major blocks, 32 KiB of L1 */
-	FILE *print;            /* where tt.print writes, programs in order then; NULL: nowhere */
-	bool undefined_is_zero; /* what a masked-off load without `other` gives is 0, as NVIDIA's code makes it, and no
-							   pattern */
-	bool has_host_pointers; /* addresses that name no buffer are looked up among the buffers' data, which rise with
-							   their addresses then: for kernels that read pointers from memory */
-	int64_t load_granule;   /* buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
-							   within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks:
-							   a fault like any other */
-	bool crosswise;    /* what Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual: a
-						  GPU has an order of its own, so what is right must not depend on it (docs/vm.md) */
-	uint64_t schedule; /* not 0, and some result may depend on who comes first at an atomic: programs take turns there,
-						  drawn from this seed. Without checks and costs */
-	bool fma_contract; /* contract mulf+addf with one use as ptxas does; default false */
+	/* want_cost: of the same IR (cost.h); NULL: 4 warps, row-major blocks, 32 KiB of L1 */
+	const struct vm_compiled *compiled;
+	FILE *print; /* where tt.print writes, programs in order then; NULL: nowhere */
+	/* A masked-off load without `other` gives 0, as NVIDIA's code makes it, and not a pattern. */
+	bool undefined_is_zero;
+	/* Addresses that name no buffer are looked up among the buffers' data, which rise with their
+	 * addresses then: for kernels that read pointers from memory. */
+	bool has_host_pointers;
+	/* Buffers were allocated in multiples of this many bytes: a load beyond a buffer's end and
+	 * within that gives 0 and the launch goes on (report.is_passed_over). 0, or with checks: such a
+	 * load is a fault like any other. */
+	int64_t load_granule;
+	/* What Triton leaves open (vm_kernel_may_depend_on_order) is done in another order than usual:
+	 * a GPU has an order of its own, so what is right must not depend on it (docs/vm.md). */
+	bool crosswise;
+	/* Not 0, and some result may depend on who comes first at an atomic: programs take turns there,
+	 * drawn from this seed. Without checks and costs. */
+	uint64_t schedule;
+	bool fma_contract;                      /* contract mulf+addf with one use as ptxas does; default false */
 	const struct vm_sample_options *sample; /* NULL: every program runs. With want_cost, without checks */
 	unsigned checks;              /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
-	int findings_max; /* with checks. 0: the launch stops at its first error, no list is kept. Else errors are passed
-						 over where that is possible (a lane is left out), so that one run lists many */
+	/* With checks. 0: the launch stops at its first error and no list is kept. Else errors are
+	 * passed over where that is possible (a lane is left out), so that one run lists many. */
+	int findings_max;
 };
 struct vm_report {
 	enum vm_fault fault;
-	char text[512]; /* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2
-					   (4096 bytes)" */
+	/* "out-of-bounds store: kernel.py:12:5 ... program (3,0,0), element 17, offset 4096 of buffer 2
+	 * (4096 bytes)" */
+	char text[512];
 	int line;
 	int column;
 	uint32_t program[3];
@@ -273,11 +281,14 @@ struct vm_report {
 	int64_t access_bytes; /* of one element */
 	int64_t address;
 	struct vm_cost cost;
-	int64_t sampled;  /* programs that ran for these counts; all of them without sample */
-	char *reached;    /* want_cost: which instructions ran in some program, and what those comparisons gave that follow
-						 from no data, a character for each; heap, freed by vm_report_release. NULL: too many to tell */
-	int64_t *touched; /* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
-						 freed by vm_report_release */
+	int64_t sampled; /* programs that ran for these counts; all of them without sample */
+	/* want_cost: which instructions ran in some program, and what those comparisons gave that
+	 * follow from no data, a character for each; heap, freed by vm_report_release. NULL: too many
+	 * to tell. */
+	char *reached;
+	/* want_cost: distinct bytes read and written of each of the launch's buffers, in pairs; heap,
+	 * freed by vm_report_release. */
+	int64_t *touched;
 	double sample_error; /* relative standard error of the least certain of the counts that time is made of; 0: exact */
 	int nlines;
 	struct vm_line_cost *lines; /* want_cost: heap, freed by vm_report_release */
@@ -289,7 +300,8 @@ struct vm_report {
  * for arguments that do not fit. */
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err);
 void vm_report_release(struct vm_report *r);
-/* Whether a launch went no way that another one of an equal program did not go; false where that is not known. */
+/* Whether a launch went no way that another one of an equal program did not go; false
+ * where that is not known. */
 bool vm_reached_within(const char *reached, const char *others);
 
 /* ---- a launch on exact values (field.h), for proofs ----
@@ -336,7 +348,8 @@ struct vm_exact_report {
 	int nsides; /* added to by each launch, so that a caller may gather several */
 	struct vm_exact_side sides[VM_EXACT_SIDES_MAX];
 };
-/* 0 when it ran, ERR_MISMATCH with report->end otherwise; ERR_RANGE for arguments that do not fit. */
+/* 0 when it ran, ERR_MISMATCH with report->end otherwise; ERR_RANGE for
+ * arguments that do not fit. */
 int vm_exact_launch(
 	const struct vm_kernel *k, const struct vm_exact_options *o, struct vm_exact_report *report, struct err *err);
 #endif

@@ -180,7 +180,8 @@ static void run_scheduled(struct launch *l, int64_t programs)
 	if (vm_schedule(l->o, l->p, l->ctx, l->threads, programs, &faulted)) atomic_store(&l->faulted, faulted);
 }
 
-/* The programs of a sample on one context; where the plan says so, all of them, one after another. */
+/* The programs of a sample on one context; where the plan says so, all of
+ * them, one after another. */
 static int run_sampled(struct launch *l, int64_t programs, struct vm_report *report, struct err *err)
 {
 	struct vm_sample_plan plan;

@@ -158,7 +158,8 @@ static int groups_of_ways(const struct way *ways, int64_t n, int64_t total, stru
 		int64_t share = 0;
 		count = faces = 0;
 		for (int64_t i = 0; i < n; i++) {
-			/* Programs come sorted by face and then by work, so a group is a stretch of the list. */
+			/* Programs come sorted by face and then by work, so a group is
+			 * a stretch of the list. */
 			bool is_face = i == 0 || ways[i].face != ways[i - 1].face;
 			bool is_work = i > 0 && ways[i].work != ways[i - 1].work;
 			faces += is_face;
@@ -228,7 +229,8 @@ static int plan_draw(const struct vm_launch_options *o, const struct vm_ctx *c, 
 	for (int i = 0; i < ncorners; i++) plan_add(plan, 1, corners[i]);
 	for (int g = 0; g < n; g++) {
 		/* Then a group in as many equal parts as it runs programs, one from each part at a place
-		 * that the seed gives. The first of them stands for the whole group, the others add to it. */
+		 * that the seed gives. The first of them stands for the whole group,
+		 * the others add to it. */
 		int64_t k = group_share(&groups[g], shared, total), size = groups[g].programs;
 		for (int64_t j = 0; j < k; j++) {
 			int64_t low = (int64_t)((__int128)j * size / k), room = (int64_t)((__int128)(j + 1) * size / k) - low;
@@ -316,8 +318,8 @@ int vm_sample_plan_make(
 		const struct vm_source *at = &p->locs[p->instrs[d.data_instr].loc];
 		rc = err_set(err, ERR_UNSUPPORTED, "%s:%d: %s depends on data", at->file, at->line, d.what);
 	}
-	/* Of a few large programs all run as long as a sample of many might: what none of the drawn ones wrote would look
-	 * unwritten. */
+	/* Of a few large programs all run as long as a sample of many might: what none of the drawn
+	 * ones wrote would look unwritten. */
 	int64_t all_work = o->sample->all_work ? o->sample->all_work : programs <= FEW ? WORK_WANTED : ALL_WORK_DEFAULT;
 	if (!rc && d.steered) rc = plan_steered(o, c, &d, programs, all_work, out, err);
 	else if (!rc) rc = plan_straight(o, c, &d, programs, all_work, out, err);

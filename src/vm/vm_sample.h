@@ -9,7 +9,8 @@
 
 #define VM_SAMPLE_MAX 240   /* programs; a granule's byte names the last of them that touched it */
 
-/* Programs that stand for each other: of `programs`, those from `first` on in the plan's list run. */
+/* Programs that stand for each other: of `programs`, those from `first` on
+ * in the plan's list run. */
 struct vm_stratum {
 	int64_t programs;
 	int first;

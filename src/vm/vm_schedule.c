@@ -49,7 +49,8 @@ static void admit(struct turns *t, int slot)
 	t->is_waiting[slot] = false;
 }
 
-/* Some resident that can go on; the first one where `draws` is over; -1: all wait for each other. */
+/* Some resident that can go on; the first one where `draws` is over; -1:
+ * all wait for each other. */
 static int choose(struct turns *t, bool is_drawn)
 {
 	int can[VM_RESIDENT_MAX], n = 0;

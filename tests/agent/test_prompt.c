@@ -76,8 +76,8 @@ static void test_midend_holes(void **state)
 	str_release(&out);
 }
 
-/* By a GPU's counters: the busy unit, else what warps wait for; launches weigh by their times. A kernel that nobody
- * profiled has the cost model's limit. */
+/* By a GPU's counters: the busy unit, else what warps wait for; launches weigh by their times. A
+ * kernel that nobody profiled has the cost model's limit. */
 static void test_measured_limit(void **state)
 {
 	struct verdict v = profile;
@@ -204,7 +204,8 @@ static void test_shipped_templates(void **state)
 		if (file_read(files[i], 1 << 20, &text, &err)) fail_msg("%s", err.text);
 		if (prompt_render(text.data, files[i], &in, &out, &err)) fail_msg("%s", err.text);
 		bool is_kernels = strstr(files[i], "prompts/midend") || strstr(files[i], "pipeline");
-		/* What a mid-end answers cannot be found without the kernel: the module is not in its prompt. */
+		/* What a mid-end answers cannot be found without the kernel: the module
+		 * is not in its prompt. */
 		assert_true((strstr(out.data, "class Model:") != NULL) == !is_kernels);
 		assert_null(strstr(out.data, "{{"));
 		if (is_kernels) assert_true(strstr(out.data, "KERNEL") && strstr(out.data, "memory: bytes to and from DRAM"));

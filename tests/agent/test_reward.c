@@ -26,7 +26,8 @@ static void expect(const char *rule, enum verdict_class class, double speedup, d
 		fail_msg("%s: plan %g code %g, expected %g %g", rule, r.plan, r.code, plan, code);
 }
 
-/* All of the table: test_names holds this list against what the message about an unknown one says. */
+/* All of the table: test_names holds this list against what the message
+ * about an unknown one says. */
 static const char *const NAMES[] = {
 	"frontend", "hrd", "uniform", "paper-frontend", "paper-midend", "tritonrl", "kevin", "midend", "stock"};
 
@@ -60,7 +61,8 @@ static void test_table(void **state)
 	expect("kevin", VERDICT_GENUINE, 5, 5.3, 5.3);
 }
 
-/* The row that pays for KernelBench's own check does so for a cheat too, and not for what that check never saw. */
+/* The row that pays for KernelBench's own check does so for a cheat too, and not for what
+ * that check never saw. */
 static void test_stock(void **state)
 {
 	for (int c = 0; c < VERDICT_CLASS_COUNT; c++)
@@ -132,7 +134,8 @@ static void test_non_finite_speedup_never_pays(void **state)
 	}
 }
 
-/* A recipe's constants: C + 0.1 C s is uniform with beta 1 and alpha 0.1; a clip of 1.5; hrd's weight. */
+/* A recipe's constants: C + 0.1 C s is uniform with beta 1 and alpha 0.1; a clip
+ * of 1.5; hrd's weight. */
 static void test_constants_from_the_recipe(void **state)
 {
 	struct verdict v = verdict_of(VERDICT_GENUINE, 2, 1e-5);
@@ -171,7 +174,8 @@ static void test_measured(void **state)
 		.is_timed = true, .agrees = true, .speedup = {1.5, 1.4, 1.6}, .speedup_paper = 1.25};
 	assert_true(reward_speedup(&rule, &in) == 1.5);
 	assert_true(reward_speedup(&paper, &in) == 1.25 && reward_speedup(&paper, &over) == 1.25);
-	/* A difference that the interval does not show is none; one that it shows counts, however small. */
+	/* A difference that the interval does not show is none; one that it shows
+	 * counts, however small. */
 	r->speedup = (struct verdict_measure){1.01, 0.99, 1.03};
 	assert_true(reward_speedup(&rule, &in) == 1);
 	r->speedup = (struct verdict_measure){1.01, 1.005, 1.015};
@@ -189,8 +193,8 @@ static void test_measured(void **state)
 	assert_true(reward_speedup(&rule, &in) == 0);
 }
 
-/* What a mid-end earns: 0.1 for keeping, nothing for a regression or a failure, and the mean of what it gained over the
- * kernel that was given and against the reference. */
+/* What a mid-end earns: 0.1 for keeping, nothing for a regression or a failure, and the mean of
+ * what it gained over the kernel that was given and against the reference. */
 static void test_midend_gain(void **state)
 {
 	const struct reward_rule *row = reward_rule_find("midend");

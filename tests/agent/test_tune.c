@@ -34,7 +34,8 @@ static void test_points(void **state)
 		struct tune_space again;
 		str_clear(&out);
 		tune_render(text, &s, p, &out);
-		/* The text that is made has the point as its own, and is the same but for the two values. */
+		/* The text that is made has the point as its own, and is the same
+		 * but for the two values. */
 		if (tune_space_parse(out.data, &again, &err)) fail_msg("%s", err.text);
 		assert_true(again.given == p && again.points == s.points);
 		str_clear(&out);

@@ -58,7 +58,8 @@ static void json_fields(void **state)
 	assert_string_equal(s, "unset");
 	assert_int_equal(json_get_str(o, "t", "s", &s, &err), 0);
 	assert_string_equal(s, "x");
-	/* `opt` leaves the value alone where the field is absent or null, and is as strict otherwise. */
+	/* `opt` leaves the value alone where the field is absent or null, and
+	 * is as strict otherwise. */
 	i = 77;
 	assert_int_equal(json_opt_int(o, "t", "none", 0, 9, &i, &err), 0);
 	assert_int_equal(json_opt_int(o, "t", "n", 0, 9, &i, &err), 0);
@@ -195,7 +196,8 @@ static void yaml_refuses(void **state)
 	assert_int_equal(yaml_load("/nonexistent.yaml", &v, NULL), ERR_NOT_FOUND);
 }
 
-/* Any prefix either parses or fails; nothing leaks or reads outside (under the address sanitizer). */
+/* Any prefix either parses or fails; nothing leaks or reads outside (under
+ * the address sanitizer). */
 static void yaml_every_prefix(void **state)
 {
 	static const char text[] =

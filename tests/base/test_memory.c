@@ -41,7 +41,8 @@ static void err_names_are_distinct(void **state)
 }
 
 static void do_check_fails(void) { CHECKF(1 == 2, "values %d %d", 1, 2); }
-/* A condition longer than what is kept of it: its head, the words behind it and no byte beyond them. */
+/* A condition longer than what is kept of it: its head, the words behind it
+ * and no byte beyond them. */
 static void do_long_check_fails(void)
 {
 	char condition[3000];

@@ -1,11 +1,13 @@
 #!/bin/bash
-# tools/prose.py: wide prose is named and filled again, in C's comments and in Python's comments and docstrings; code,
-# lines with columns of their own and what tests/run.sh reads stay as they are.
+# tools/prose.py: wide prose is named and filled again, in C's comments, in Python's comments and
+# docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh reads stay
+# as they are.
+# tools/format.sh --check names a wide line of prose that is planted in the sources.
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 number=0
-check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$work"/*; fi; }
+check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed "s/^/# /" "$work"/* 2>/dev/null; fi; }
 prose() { build/venv/bin/python tools/prose.py "$@"; }
 words='one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen'
 
@@ -16,14 +18,24 @@ grep -v '/\*\| \*' "$work/a.c" >"$work/code"
 $work/a.c:4" ]
 check $? "wide comments of C are named; those beside code and in macros are not"
 prose "$work/a.c"
-[ -z "$(prose --check "$work/a.c")" ] && [ "$(sed -n 1,2p "$work/a.c")" = "/* ${words% seventeen}
- * seventeen. */" ] && [ "$(sed -n '4,$p' "$work/a.c" | head -4)" = "	/* first
-	 * ${words% sixteen seventeen}
+[ -z "$(prose --check "$work/a.c")" ] && [ "$(sed -n 1,2p "$work/a.c")" = "/* ${words% fifteen*}
+ * fifteen sixteen seventeen. */" ] && [ "$(sed -n '4,$p' "$work/a.c" | head -4)" = "	/* first
+	 * ${words% sixteen*}
 	 * sixteen seventeen last */
 #define M \\" ]
 check $? "they are filled again, from the wide line to the end of the paragraph"
 grep -v '/\*\| \*' "$work/a.c" | cmp -s - "$work/code" && cp "$work/a.c" "$work/again.c" && prose "$work/again.c" && cmp -s "$work/a.c" "$work/again.c"
 check $? "code stays, and a second run changes nothing"
+
+printf '/* a table:\n *   name      %s\n *             and on\n *   a  %s  c */\nint x; /* b\n          %s */\n' "$words" "$words" "$words" >"$work/c.c"
+[ "$(prose --check "$work/c.c")" = "$(printf "$work/c.c:%s\n" 2 4 6)" ]
+check $? "rows of a table are named, and what goes on below a comment beside code"
+cp "$work/c.c" "$work/once.c"
+prose "$work/c.c" >/dev/null
+[ "$(sed -n 1,3p "$work/c.c")" = "/* a table:
+ *   name      ${words% fifteen*}
+ *             fifteen sixteen seventeen and on" ] && cmp -s <(sed 1,3d "$work/once.c") <(sed 1,3d "$work/c.c")
+check $? "a table of two columns keeps its second one; one of three, and code, are left for a person"
 
 printf '"""%s\nand more, in %s.  timeout: 900"""\nx = "%s"\n# a    b %s\n# %s\n# end\n' "$words" "$words" "$words" "$words" "$words" >"$work/b.py"
 [ "$(prose --check "$work/b.py")" = "$(printf "$work/b.py:%s\n" 1 2 4 5)" ]
@@ -33,7 +45,41 @@ prose "$work/b.py"
 x = "one two thr
 # a    b one two' ]
 check $? "a line with columns of its own is left for a person; a timeout keeps its line"
-[ "$(tail -2 "$work/b.py")" = "# ${words% seventeen}
-# seventeen end" ]
-check $? "a comment of several lines is one paragraph"
+[ "$(tail -2 "$work/b.py")" = "# ${words% fifteen*}
+# fifteen sixteen seventeen end" ]
+check $? "a comment of several lines is one paragraph, whose last line is no lost word"
+
+printf '# %s\n%s\ntests\n- a list: %s\n  and on\n- one\n\n| %s | a |\n\n    %s\n```\n%s\n```\n' \
+	"$words" "$words" "$words" "$words" "$words" "$words" >"$work/d.md"
+[ "$(prose --check "$work/d.md")" = "$(printf "$work/d.md:%s\n" 2 4)" ]
+check $? "paragraphs and items of Markdown are named; headings, tables and code are not"
+prose "$work/d.md"
+[ "$(sed -n 2,6p "$work/d.md")" = "${words% fifteen*}
+fifteen sixteen seventeen tests
+- a list: ${words% sixteen*}
+  sixteen seventeen and on
+- one" ]
+check $? "they are filled again"
+long=$(printf 'x%.0s' {1..60}) rest=$(printf 'y%.0s' {1..38})
+echo "$long $rest - and on" >"$work/e.md"
+prose "$work/e.md"
+[ "$(cat "$work/e.md")" = "$long
+$rest - and on" ]
+check $? "no dash inside a sentence begins an item"
+
+# A tree of its own, with one source in each folder that the check reads.
+mkdir -p "$work/tree/build" "$work/tree"/{src,tests,worker,bench,docs}
+cp -r tools .clang-format "$work/tree" && ln -s "$PWD/build/venv" "$work/tree/build/venv"
+echo "# hone" >"$work/tree/README.md"
+printf '/* short */\nint x;\n' | tee "$work/tree"/{src,tests,worker,bench}/a.c >"$work/tree/src/a.h"
+bash "$work/tree/tools/format.sh" --check >"$work/clean" && grep -q '^5 files are in the form' "$work/clean"
+check $? "tools/format.sh finds nothing in sources of its form"
+printf '/* %s */\nint x;\n' "$words" >"$work/tree/worker/a.c"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^worker/a.c:1: prose over 100 columns' "$work/planted"
+check $? "it names a wide line of prose in C"
+bash "$work/tree/tools/format.sh" && bash "$work/tree/tools/format.sh" --check >"$work/clean"
+check $? "and breaks it where it writes"
+echo "$words" >"$work/tree/docs/page.md"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^docs/page.md:1: prose over 100 columns' "$work/planted"
+check $? "it names a wide line of a page"
 echo "1..$number"

@@ -1,6 +1,6 @@
-/* A driver's two libraries with one GPU and the version of FAKE_CUDA (12040: CUDA 12.4), for what hone doctor says of a
- * driver that is too old. The GPU is FAKE_GPU of capability FAKE_CAPABILITY (89: 8.9), else an A100. test_hone.sh
- * compiles it as libcuda.so.1 and as libnvidia-ml.so.1. */
+/* A driver's two libraries with one GPU and the version of FAKE_CUDA (12040: CUDA 12.4), for what
+ * hone doctor says of a driver that is too old. The GPU is FAKE_GPU of capability FAKE_CAPABILITY
+ * (89: 8.9), else an A100. test_hone.sh compiles it as libcuda.so.1 and as libnvidia-ml.so.1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Run folders and KernelBench's results, times and analysis, without a verdict being made: numbers by hand. */
+/* Run folders and KernelBench's results, times and analysis, without a verdict being
+ * made: numbers by hand. */
 #include "eval/eval.h"
 
 #include <math.h>
@@ -309,7 +310,8 @@ static void test_level(void **state)
 
 static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
-/* Four problems of level 1: 3 is right in 2 ms where PyTorch takes 4, 12 right in 3 of 2, 7 wrong, 9 not tried. */
+/* Four problems of level 1: 3 is right in 2 ms where PyTorch takes 4, 12 right in 3 of 2,
+ * 7 wrong, 9 not tried. */
 static void test_analysis(void **state)
 {
 	json_t *results = text_json("{\"3\": [" ENTRY(1, "false", "-1") ", " ENTRY(0, "true", "2") "], \"12\": [" ENTRY(
@@ -320,7 +322,8 @@ static void test_analysis(void **state)
 	assert_true(number(a, "total_count") == 4 && number(a, "total_eval") == 3 && number(a, "compiled_count") == 3);
 	assert_true(number(a, "correct_count") == 2 && number(a, "baseline_count") == 3 && number(a, "timed_count") == 2);
 	assert_true(number(a, "compilation_rate") == 0.75 && number(a, "correctness_rate") == 0.5);
-	/* sqrt(4/2 * 2/3); of three problems with a baseline one is faster than 0.8 and 1.5 times, none than 2. */
+	/* sqrt(4/2 * 2/3); of three problems with a baseline one is faster than 0.8 and
+	 * 1.5 times, none than 2. */
 	assert_true(fabs(number(a, "geo_mean_speedup") - sqrt(4.0 / 3)) < 1e-12);
 	static const struct {
 		const char *p;
@@ -342,7 +345,8 @@ static void test_analysis(void **state)
 	json_decref(results);
 }
 
-/* Of a GPU: 3 is right in 20 us where eager takes 50, 12 right at smaller sizes, 7 wrong whatever its time. */
+/* Of a GPU: 3 is right in 20 us where eager takes 50, 12 right at smaller sizes, 7
+ * wrong whatever its time. */
 static struct verdict timed(const char *sizes)
 {
 	struct verdict v = {.class = VERDICT_GENUINE, .reason = "ok", .compiled = true, .kernelbench = 1};
@@ -399,7 +403,8 @@ static void test_own_times(void **state)
 	assert_true(number(a, "baseline_count") == 2 && number(json_object_get(a, "fast_p"), "2.0") == 0.5);
 	assert_true(fabs(number(a, "geo_mean_speedup") - 2.5) < 1e-12);
 	json_decref(a);
-	/* One that is right at other sizes has a time in the table, and no speedup is made of the rest. */
+	/* One that is right at other sizes has a time in the table, and no
+	 * speedup is made of the rest. */
 	r.count = 3;
 	kernelbench_add(results, 12, 0, &small);
 	a = kernelbench_analysis(results, &set, 1, own, true);
@@ -461,8 +466,9 @@ static void test_own_baseline(void **state)
 	free(dir);
 }
 
-/* Everything that is written, read back: pass@k of 4 and 2 samples with 1 and 2 right ones, the baseline's rows of what
- * was graded, and a baseline that lies where it would be written stays as it is. */
+/* Everything that is written, read back: pass@k of 4 and 2 samples with 1 and 2 right ones,
+ * the baseline's rows of what was graded, and a baseline that lies where it would be
+ * written stays as it is. */
 static void test_write(void **state)
 {
 	struct err err = {0};

@@ -1,5 +1,5 @@
-/* libFuzzer entry of the reader of answers in IR: any bytes at fixed sizes, and a tape that comes of them either is
- * refused by the tape's parser or keeps its promises. */
+/* libFuzzer entry of the reader of answers in IR: any bytes at fixed sizes, and a tape that comes
+ * of them either is refused by the tape's parser or keeps its promises. */
 #include "tape/tape_ir.h"
 #include "../tape/tape_invariants.h"
 #include "fuzz.h"

@@ -1,5 +1,6 @@
-/* libFuzzer entry of the cost room: any bytes as the TTGIR of a compile. What comes out is laid over
- * its blocks as the meter does, and every element that a lane is said to hold is one of the block. */
+/* libFuzzer entry of the cost room: any bytes as the TTGIR of a compile. What comes out
+ * is laid over its blocks as the meter does, and every element that a lane is said to
+ * hold is one of the block. */
 #include "cost/cost.h"
 #include "cost/cost_layout.h"
 #include "fuzz.h"

@@ -1,15 +1,17 @@
-/* clocks: how well a GPU's runner tells time. Each fixture of a folder (make_fixtures.py, timed) is a tape of one
- * kernel.
+/* clocks: how well a GPU's runner tells time. Each fixture of a folder (make_fixtures.py, timed)
+ * is a tape of one kernel.
  *
- *   clocks RUNNER LEVEL DEVICE FOLDER times OUT    one JSON object a fixture: its span's middle and interval (31 spans)
+ *   clocks RUNNER LEVEL DEVICE FOLDER times OUT
  *   clocks RUNNER LEVEL DEVICE FOLDER same [REPEATS [NAME...]]
  *
- * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the quotient of their middles,
- * 50 times. 95 of 100 quotients must lie within 0.5 % of one where a span takes 50 us and more, and within 2 % below
- * that. TAP, and the figures in comments.
+ * `times` writes one JSON object a fixture: its span's middle and interval, of 31 spans.
  *
- * The GPU's lock is held alone while something is timed, as the verifier does: an engine of hone's that lives on the
- * same GPU is parked then. */
+ * `same` measures each fixture against itself: two series of 30 spans, turn by turn, and the
+ * quotient of their middles, 50 times. 95 of 100 quotients must lie within 0.5 % of one where a
+ * span takes 50 us and more, and within 2 % below that. TAP, and the figures in comments.
+ *
+ * The GPU's lock is held alone while something is timed, as the verifier does: an engine of hone's
+ * that lives on the same GPU is parked then. */
 #include "fixture.h"
 #include "verify/gpu_lock.h"
 #include "verify/measure.h"

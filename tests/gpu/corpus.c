@@ -2,18 +2,20 @@
  *
  *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [CARD]]
  *
- * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where there is one: the
- * honest twin of an exploit. A case without expect.txt has to be genuine, with the GPU's word in the record, and so has
- * one whose file says genuine/ok (the honest twin of an exploit); any other gets a verdict that the file lists, and
- * never genuine. TAP on standard output, one JSON object a candidate in LOG, and a summary in comments: how often vm
- * and GPU disagree, how far kernels repeat themselves, how long it took.
+ * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where
+ * there is one: the honest twin of an exploit. A case without expect.txt has to be genuine, with
+ * the GPU's word in the record, and so has one whose file says genuine/ok (the honest twin of an
+ * exploit); any other gets a verdict that the file lists, and never genuine. TAP on standard
+ * output, one JSON object a candidate in LOG, and a summary in comments: how often vm and GPU
+ * disagree, how far kernels repeat themselves, how long it took.
  *
- * SHARE of the right ones runs under compute-sanitizer. untimed: nothing is timed, so others may compute on the GPU.
- * live: the files of genuine ones are run for real as well, and have to give what is right (those that draw at random
- * are left out).
+ * SHARE of the right ones runs under compute-sanitizer. untimed: nothing is timed, so others may
+ * compute on the GPU. live: the files of genuine ones are run for real as well, and have to give
+ * what is right (those that draw at random are left out).
  *
- * CARD (a100, rtx4090, ...): kernels are compiled for that card and held to it (--gpu), untimed. What is honest is
- * genuine then too, or refused by the card's name for shared memory that it lacks, or for numbers of 8 bits. */
+ * CARD (a100, rtx4090, ...): kernels are compiled for that card and held to it (--gpu), untimed.
+ * What is honest is genuine then too, or refused by the card's name for shared memory that it
+ * lacks, or for numbers of 8 bits. */
 #include "base/base.h"
 #include "cost/cost.h"
 #include "task/task.h"
@@ -118,7 +120,8 @@ static bool is_beyond_card(const char *name, const struct verdict *v, const stru
 {
 	char fits_not[128];
 	if (!card) return false;
-	/* Before 9.0 Triton cuts fp32 to fp16 on its way to 8 bits, so this one really gives other numbers there. */
+	/* Before 9.0 Triton cuts fp32 to fp16 on its way to 8 bits, so this one really
+	 * gives other numbers there. */
 	if (!strcmp(name, "fp8_product") && card->capability == 89) return !strcmp(v->reason, "gpu-mismatch");
 	snprintf(fits_not, sizeof fits_not, "does not fit on the %s", card->name);
 	return v->class == VERDICT_INVALID &&

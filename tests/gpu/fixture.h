@@ -1,6 +1,6 @@
-/* fixture: what the programs of this folder do alike: a folder of fixtures (make_fixtures.py), a pool
- * of runners on a GPU, as the verifier has one, and one fixture loaded into a runner of it. What
- * cannot be had ends the program with TAP's "Bail out!". */
+/* fixture: what the programs of this folder do alike: a folder of fixtures (make_fixtures.py), a
+ * pool of runners on a GPU, as the verifier has one, and one fixture loaded into a runner of it.
+ * What cannot be had ends the program with TAP's "Bail out!". */
 #ifndef HONE_TESTS_GPU_FIXTURE_H
 #define HONE_TESTS_GPU_FIXTURE_H
 #include "base/base.h"

@@ -1,6 +1,6 @@
-/* moves: rows that move bytes, drawn at random, on a GPU and on the vm: every byte of every buffer is
- * the same afterwards. Fills and copies of all types over strided views, casts, views of one buffer
- * that overlap.
+/* moves: rows that move bytes, drawn at random, on a GPU and on the vm: every byte of every
+ * buffer is the same afterwards. Fills and copies of all types over strided views, casts, views
+ * of one buffer that overlap.
  *
  *   moves DEVICE_NUMBER [TAPES] [SEED]
  */

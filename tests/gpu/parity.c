@@ -1,8 +1,9 @@
 /* parity: what a device computes for one training problem, as a safetensors file: for parity.py,
  * which holds it against transformers and peft.
  *
- * usage: parity DEVICE FOLDER OUT      FOLDER: model/, adapter/ and problem.json, as parity.py writes
- * them; HONE_CUDA_LIBS: folder with cuBLASLt; HONE_CUDA_CARD: what the GPU is held to (--cuda_card)
+ * usage: parity DEVICE FOLDER OUT
+ * FOLDER holds model/, adapter/ and problem.json, as parity.py writes them. HONE_CUDA_LIBS names
+ * the folder with cuBLASLt, HONE_CUDA_CARD what the GPU is held to (--cuda_card).
  *
  * OUT: logits (n, V) of the wanted rows; logprob (n) of their targets; loss and norm (steps), the
  * loss -sum(weight * logprob) before each step and the gradient's norm; grad.NAME of each adapter
@@ -71,7 +72,8 @@ static void problem_open(struct problem *p, const char *folder)
 			.target = (int32_t)json_integer_value(json_array_get(row, 1))};
 		p->weights[i] = (float)json_number_value(json_array_get(row, 2));
 	}
-	/* A token: where, which target, of which sequence, its log-probabilities of old and of the reference. */
+	/* A token: where, which target, of which sequence, its log-probabilities of old
+	 * and of the reference. */
 	const json_t *tokens = json_object_get(p->json, "tokens"), *advantages = json_object_get(p->json, "advantages");
 	p->ntokens = (int)json_array_size(tokens);
 	p->tokens = xcalloc((size_t)p->ntokens, sizeof *p->tokens);

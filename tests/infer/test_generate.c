@@ -13,9 +13,10 @@
 
 /* ---- counting allocations (the sanitizers bring their own allocator; there the count stays 0)
  * ----
- * Counted are those that the program's own code asks for, in any thread, and all that a thread asks for
- * while `counts_all` (what libc allocates for our code). A GPU's driver, once a test has opened it,
- * allocates when it likes, in threads of its own and within its calls: that is not the engine's. */
+ * Counted are those that the program's own code asks for, in any thread, and all that a
+ * thread asks for while `counts_all` (what libc allocates for our code). A GPU's driver, once
+ * a test has opened it, allocates when it likes, in threads of its own and within its calls:
+ * that is not the engine's. */
 
 static _Atomic int64_t allocations;
 static _Thread_local bool counts_all;
@@ -310,7 +311,8 @@ static void test_adapter_of_each_request(void **state)
 	}
 }
 
-/* All prompts' answers on a device, so many steps in one go; *steps: how often the engine was asked. */
+/* All prompts' answers on a device, so many steps in one go; *steps: how often
+ * the engine was asked. */
 static void answer_all(const char *device, int fused, struct completion *out, int K, int *steps)
 {
 	struct ops *ops;
@@ -338,7 +340,8 @@ static void answer_all(const char *device, int fused, struct completion *out, in
 	free(path);
 }
 
-/* Several steps in one region of the backend against one at a time: equal tokens, and log-probabilities to the bit. */
+/* Several steps in one region of the backend against one at a time: equal tokens, and
+ * log-probabilities to the bit. */
 static void test_fused_steps(void **state)
 {
 	enum { K = 4 };
@@ -371,8 +374,8 @@ static void test_fused_steps(void **state)
 	}
 }
 
-/* Answers to three prompts, five each; the steps of it, and what they allocated behind the first draw: the sampler's
- * scratch is as large as the vocabulary, which that tells it. */
+/* Answers to three prompts, five each; the steps of it, and what they allocated behind the first
+ * draw: the sampler's scratch is as large as the vocabulary, which that tells it. */
 static int64_t answers_allocate(struct engine *e, bool is_cpu, int *steps)
 {
 	struct completion done[15] = {{0}};
@@ -423,7 +426,8 @@ static void test_steps_allocate_nothing(void **state)
 		}
 		char *path = path_join(folder, "model");
 		if (model_open(path, ops, &m, &err) || engine_create(m, &o, &e, &err)) fail_msg("%s", err.text);
-		/* A GPU's regions are recorded when a batch of a size first comes: the second time all of them are there. */
+		/* A GPU's regions are recorded when a batch of a size first comes: the second time
+		 * all of them are there. */
 		if (!is_cpu) answers_allocate(e, is_cpu, &steps);
 		assert_int_equal(answers_allocate(e, is_cpu, &steps), 0);
 		assert_true(steps > 40);

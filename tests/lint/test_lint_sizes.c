@@ -89,7 +89,8 @@ static void test_numbers_are_read(void **state)
 		{"a = tl.cast(tl.argmax(v, 0), tl.int8)", "b127"},
 		{"v = tl.load(x + tl.arange(0, 64)).to(tl.float16)", ""},
 		{"i = tl.program_id(0).to(tl.int64)", ""},
-		/* nothing that is a size: a rank, a mask against a size, a whole block, a count of strides */
+		/* nothing that is a size: a rank, a mask against a size, a whole
+		 * block, a count of strides */
 		{"t = x.dim() == 2", ""},
 		{"t = len(x.shape) == 4", ""},
 		{"m = i < cols", ""},

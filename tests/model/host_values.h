@@ -1,4 +1,5 @@
-/* On the CPU elem and f32 are float in host memory: tests read and change parameters where they lie. */
+/* On the CPU elem and f32 are float in host memory: tests read and change
+ * parameters where they lie. */
 #ifndef HONE_TESTS_HOST_VALUES_H
 #define HONE_TESTS_HOST_VALUES_H
 #include "model/model.h"

@@ -157,7 +157,8 @@ static void test_rows_are_checked(void **state)
 	}
 }
 
-/* A model whose shape the backend's kernels are not made for is refused by message, one limit at a time. */
+/* A model whose shape the backend's kernels are not made for is refused by
+ * message, one limit at a time. */
 static void test_limits(void **state)
 {
 	struct ops *ops;

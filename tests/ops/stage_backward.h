@@ -1,5 +1,6 @@
-/* stage_backward: what the tests of the backward stages share: packed batches whose arrays have room for more rows
- * than are used, and the comparison of a reference with its own finite differences. */
+/* stage_backward: what the tests of the backward stages share: packed batches whose
+ * arrays have room for more rows than are used, and the comparison of a reference with
+ * its own finite differences. */
 #ifndef HONE_STAGE_BACKWARD_H
 #define HONE_STAGE_BACKWARD_H
 #include "stage_harness.h"
@@ -21,7 +22,8 @@ static inline int rows_of(const struct lengths *l)
 	return T;
 }
 
-/* A packed batch with room for more rows than it has, so that a backend may round up. ids (T) may be NULL. */
+/* A packed batch with room for more rows than it has, so that a backend may round
+ * up. ids (T) may be NULL. */
 static inline struct ops_batch *batch_of(struct harness *h, const struct lengths *l, const int32_t *ids, int *T)
 {
 	struct ops *o = h->o;
@@ -48,7 +50,8 @@ static inline struct array rows_make(struct harness *h, const float *x, int rows
 	return a;
 }
 
-/* The way back, in place: the first `width` of each of `rows` rows, without gaps. Surplus rows must be finite. */
+/* The way back, in place: the first `width` of each of `rows` rows, without gaps.
+ * Surplus rows must be finite. */
 static inline float *rows_take(
 	struct harness *h, const char *name, struct array *a, int rows, int width, int T, int row)
 {

@@ -1,10 +1,11 @@
-/* stage_forward: what the tests of inference's stages share: the table under test, TAP, arrays, a batch's rows, and
- * main.
+/* stage_forward: what the tests of inference's stages share: the table under test, TAP, arrays,
+ * a batch's rows, and main.
  *
- * Tolerances. u is half a unit in the last place of an element (2^-8 for bf16, 2^-24 for fp32). References start from
- * the values as the backend holds them. A result e that is one rounding of an fp32 sum of n products may differ by
- * u |e| + 2^-24 (8 + 2 sqrt(n)) sum |products|: the sums' own roundings, as a random walk. Attention also rounds its
- * probabilities to elements: u sum p |v| more. What else adds an error says so at its place.
+ * Tolerances. u is half a unit in the last place of an element (2^-8 for bf16, 2^-24 for fp32).
+ * References start from the values as the backend holds them. A result e that is one rounding of an
+ * fp32 sum of n products may differ by u |e| + 2^-24 (8 + 2 sqrt(n)) sum |products|: the sums' own
+ * roundings, as a random walk. Attention also rounds its probabilities to elements: u sum p |v|
+ * more. What else adds an error says so at its place.
  *
  * Without a GPU all is skipped; HONE_REQUIRE_GPU=1 makes that a failure. */
 #ifndef HONE_STAGE_FORWARD_H
@@ -177,8 +178,8 @@ static inline bool open_table(bool is_invariant, struct err *err)
 	return true;
 }
 
-/* One test of a program's list, by its call's text: run where the program's argument, a pattern, is none or means it;
- * with --list named alone. */
+/* One test of a program's list, by its call's text: run where the program's argument, a pattern, is
+ * none or means it; with --list named alone. */
 static const char *wanted;
 static bool is_listing;
 #define STAGE(call)                                                     \
@@ -187,7 +188,8 @@ static bool is_listing;
 		else if (!wanted || !fnmatch(wanted, #call, 0)) call;           \
 	} while (0)
 
-/* Runs the tests on a table; then those that must hold with batch_invariant too on one that has it. */
+/* Runs the tests on a table; then those that must hold with batch_invariant
+ * too on one that has it. */
 static inline int stages_main(int argc, char **argv, void (*run)(void), void (*run_invariant)(void))
 {
 	struct err err;

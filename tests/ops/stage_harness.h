@@ -1,5 +1,6 @@
-/* stage_harness: arrays in a backend's memory between sentinels and filled with NaN, and comparison of results with
- * references in double, element by element against a bound that the reference derives.
+/* stage_harness: arrays in a backend's memory between sentinels and filled with NaN, and
+ * comparison of results with references in double, element by element against a bound
+ * that the reference derives.
  *
  * Every case runs twice; what comes out must have the same bits. */
 #ifndef HONE_STAGE_HARNESS_H
@@ -129,8 +130,8 @@ static inline void f32_drop(struct harness *h, struct f32_array *a) { h->o->rele
 
 /* ---- where values lie ---- */
 
-/* Element (t, column) of part `part` of an array of T rows whose parts have these widths: rows of all parts on a GPU,
- * planes on the CPU. */
+/* Element (t, column) of part `part` of an array of T rows whose parts have these widths: rows of
+ * all parts on a GPU, planes on the CPU. */
 static inline int64_t part_at(const struct harness *h, int T, const int *widths, int parts, int part, int t, int column)
 {
 	int before = 0, all = 0;
@@ -141,8 +142,9 @@ static inline int64_t part_at(const struct harness *h, int T, const int *widths,
 
 /* ---- comparison ---- */
 
-/* got against want: every |difference| <= bound, which is for the worst case; and the norm of all differences within
- * 1.5 u of want's (roundings of random values are 0.4 u each): a term that is missing shows there. Both are printed. */
+/* got against want: every |difference| <= bound, which is for the worst case; and the norm of all
+ * differences within 1.5 u of want's (roundings of random values are 0.4 u each): a term that is
+ * missing shows there. Both are printed. */
 static inline void compare(
 	struct harness *h, const char *what, const float *got, const double *want, const double *bound, int64_t n)
 {
@@ -182,8 +184,8 @@ static inline struct ops *backend_open(const char *device)
 	return NULL;
 }
 
-/* HONE_STAGES_SMALL=1: fewer repeats and rows, for tools under which a launch takes seconds. Every kernel is launched
- * all the same. */
+/* HONE_STAGES_SMALL=1: fewer repeats and rows, for tools under which a launch takes seconds. Every
+ * kernel is launched all the same. */
 static inline bool stages_are_small(void)
 {
 	const char *small = getenv("HONE_STAGES_SMALL");
@@ -207,7 +209,8 @@ static inline void run_case(const char *device, void (*body)(struct harness *))
 	if (h.failures) fail_msg("%d comparisons failed", h.failures);
 }
 
-/* The cases that the program's argument means, a pattern of names, or all; --list names them alone. */
+/* The cases that the program's argument means, a pattern of names, or all;
+ * --list names them alone. */
 #define cases_run(argc, argv, cases) cases_main(argc, argv, cases, ARRAY_LEN(cases))
 static inline int cases_main(int argc, char **argv, const struct CMUnitTest *cases, size_t n)
 {

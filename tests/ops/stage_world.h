@@ -1,14 +1,14 @@
-/* stage_world: what the test of the stages and the benchmark of decode share: arrays in a backend's memory between
- * sentinels, weights of random numbers, and the walk of a decode step over a small model. Everything goes through the
- * table alone, so it runs on any backend. */
+/* stage_world: what the test of the stages and the benchmark of decode share: arrays in a backend's
+ * memory between sentinels, weights of random numbers, and the walk of a decode step over a small
+ * model. Everything goes through the table alone, so it runs on any backend. */
 #ifndef HONE_STAGE_WORLD_H
 #define HONE_STAGE_WORLD_H
 #include <math.h>
 #include <stdlib.h>
 #include "ops/ops.h"
 
-/* HONE_STAGES_SMALL=1: fewer repeats and rows, for tools under which a launch takes seconds. Every kernel is launched
- * all the same. */
+/* HONE_STAGES_SMALL=1: fewer repeats and rows, for tools under which a launch takes seconds. Every
+ * kernel is launched all the same. */
 static inline bool stages_are_small(void)
 {
 	const char *small = getenv("HONE_STAGES_SMALL");
@@ -226,7 +226,8 @@ static inline struct elem *kv_plane(const struct decoder *d, int layer, int whic
 	return ops_elem_at(d->ops, d->kv, (2 * layer + which) * (int64_t)d->kv_pages * page_elems(d));
 }
 
-/* random: fills one part of a weight; the test takes numbers of its own, the benchmark one buffer for all. */
+/* random: fills one part of a weight; the test takes numbers of its own, the
+ * benchmark one buffer for all. */
 typedef void linear_fn(struct ops *, struct linear *, int in, const int *out, int parts, int r, uint64_t stream);
 
 static inline void decoder_make(

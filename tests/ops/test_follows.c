@@ -1,10 +1,11 @@
 /* Packed sequences that follow a row of another: attention over a random family of them against the
- * long way, in which every path from a first row to a last one stands whole. Forward is equal to the
- * bit. A row's gradient in the long way is the sum over the paths that hold it, in another order:
- * the two differ by the rounding of sums of at most T terms, sqrt(T) 2^-24 in the mean square, which
- * is 1.1e-6 for 340 rows; the bound is 1e-6 of the gradient's length, and what is met is a tenth of
- * it. The same gradients against central differences of a reference in fp64 along random directions:
- * of a unit direction the fp32 gradient errs by its own rounding alone, 2e-6 of its length. */
+ * long way, in which every path from a first row to a last one stands whole. Forward is equal
+ * to the bit. A row's gradient in the long way is the sum over the paths that hold it, in
+ * another order: the two differ by the rounding of sums of at most T terms, sqrt(T) 2^-24 in
+ * the mean square, which is 1.1e-6 for 340 rows; the bound is 1e-6 of the gradient's length,
+ * and what is met is a tenth of it. The same gradients against central differences of a
+ * reference in fp64 along random directions: of a unit direction the fp32 gradient errs by its
+ * own rounding alone, 2e-6 of its length. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

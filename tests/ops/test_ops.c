@@ -358,8 +358,9 @@ static double squares_of(struct ops *o, struct ops_weight *a, struct ops_weight 
 	return o->sum_squares(o->ctx, (struct ops_weight *const[]){a, b}, b ? 2 : 1);
 }
 
-/* Weights that lie one behind the other and decay alike are one span, whose sum is one sum: to the bit that of a single
- * weight in their place. Others are added up. Values are drawn until the two ways differ in a bit. */
+/* Weights that lie one behind the other and decay alike are one span, whose sum is one sum: to the
+ * bit that of a single weight in their place. Others are added up. Values are drawn until the two
+ * ways differ in a bit. */
 static void test_spans(void **state)
 {
 	enum { COLS = 500 };

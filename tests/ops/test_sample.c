@@ -71,7 +71,8 @@ static void test_survivors(void **state)
 			while (i < count && kept[i].id != got) below += kept[i++].p;
 			assert_true(i < count);
 			assert_true(u >= below - 1e-5 && u <= below + kept[i].p + 1e-5);
-			/* With min_p the distribution is what was left; without, the whole vocabulary's (test_logprob). */
+			/* With min_p the distribution is what was left; without, the whole
+			 * vocabulary's (test_logprob). */
 			if (cut[c].min_p > 0) assert_true(fabs(logprob - log(kept[i].p)) < 1e-5);
 		}
 		/* The ends of the range. */

@@ -1,5 +1,5 @@
-/* Attention forward and backward, packed and over pages, on each backend, against references in double that are written
- * here and checked themselves against finite differences. */
+/* Attention forward and backward, packed and over pages, on each backend, against references in
+ * double that are written here and checked themselves against finite differences. */
 #include "stage_backward.h"
 
 /* ---- attention ---- */
@@ -36,7 +36,8 @@ static double dot(const float *a, const float *b, int n, double *magnitude)
 	return sum;
 }
 
-/* One query of one head: rows begin at q, k, v of the sequence's first row. p: room for its keys. */
+/* One query of one head: rows begin at q, k, v of the sequence's first row.
+ * p: room for its keys. */
 static void attention_row(const struct attention *a, const float *q, const float *k, const float *v, const float *dout,
 	int first, int i, int head, double u, double *p, const struct attention_want *w)
 {
@@ -240,8 +241,9 @@ static void alone_body(struct harness *h)
 	attention_data_free(&x);
 }
 
-/* Over pages a row has the bits that it has in a packed pass: sampler and trainer see the same numbers. One step of
- * many rows, and one of a single row for each sequence, whose keys were stored before. */
+/* Over pages a row has the bits that it has in a packed pass: sampler and trainer see the
+ * same numbers. One step of many rows, and one of a single row for each sequence, whose
+ * keys were stored before. */
 static void paged_check(struct harness *h, int NH, int NKV, int HD)
 {
 	enum { PAGES = 20 };

@@ -1,7 +1,8 @@
-/* The stages of the backward pass and the optimiser, on each backend, against references in double that are written
- * from the formulas alone; the references themselves against finite differences. Bounds are derived: u is the rounding
- * of elem (2^-8 on a GPU), sums of n terms in fp32 are within n 2^-23 of the sum of their magnitudes (tensor cores cut
- * instead of rounding). Without a GPU its half is skipped, and counted; with HONE_REQUIRE_GPU=1 that is a failure. */
+/* The stages of the backward pass and the optimiser, on each backend, against references in double
+ * that are written from the formulas alone; the references themselves against finite differences.
+ * Bounds are derived: u is the rounding of elem (2^-8 on a GPU), sums of n terms in fp32 are within
+ * n 2^-23 of the sum of their magnitudes (tensor cores cut instead of rounding). Without a GPU its
+ * half is skipped, and counted; with HONE_REQUIRE_GPU=1 that is a failure. */
 #include "stage_backward.h"
 
 /* ---- norm ---- */
@@ -412,7 +413,8 @@ struct optimised_arrays {
 	struct array copy; /* bf16 beside the master; none on the CPU */
 };
 
-/* Weight i after the last step. fp32 steps of lr each: a few roundings of p, and of the quotient. */
+/* Weight i after the last step. fp32 steps of lr each: a few roundings of
+ * p, and of the quotient. */
 static void optimised_check(struct harness *h, int i, struct optimised_arrays *a, double *want, int64_t ld)
 {
 	int64_t n = (int64_t)optimised[i].rows * optimised[i].cols, cleared = 0;

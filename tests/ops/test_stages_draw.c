@@ -1,6 +1,6 @@
-/* The stages of the table that inference runs, on the backend that HONE_DEVICE names (cuda), against plain formulas in
- * double precision written here, over odd sizes; results lie between sentinels and are NaN before:
- * log-probabilities, and the tokens that are drawn.
+/* The stages of the table that inference runs, on the backend that HONE_DEVICE names (cuda),
+ * against plain formulas in double precision written here, over odd sizes; results lie
+ * between sentinels and are NaN before: log-probabilities, and the tokens that are drawn.
  * Tolerances: stage_forward.h. */
 #include "stage_forward.h"
 
@@ -41,7 +41,8 @@ static void test_logprob(void)
 				double e = exp((z[(int64_t)i * V + v] - top) / T);
 				sum += e, weighted += e * (z[(int64_t)i * V + v] - top) / T;
 			}
-			/* fp32 exponents below 60 in size: 2^-24 * 60 absolute in each, and the exponential's own error */
+			/* fp32 exponents below 60 in size: 2^-24 * 60 absolute in each, and the
+			 * exponential's own error */
 			double lse = top / T + log(sum),
 				   want[] = {z[(int64_t)i * V + target[i]] / T - lse, log(sum) - weighted / sum, lse, is_largest};
 			for (int f = 0; f < OPS_FIGURES; f++)
@@ -132,9 +133,8 @@ static double *rules(const struct draws *d, const struct ops_draw *how)
 	return p;
 }
 
-/* Chi-square over a million draws: with f degrees of freedom its mean is f, its variance 2 f; a bound of f + 5 sqrt(2
- * f)
- * + 10 is passed by chance less than once in a hundred thousand. */
+/* Chi-square over a million draws: with f degrees of freedom its mean is f, its variance 2 f; a
+ * bound of f + 5 sqrt(2 f) + 10 is passed by chance less than once in a hundred thousand. */
 static void test_draws(void)
 {
 	static const struct ops_draw hows[] = {{.temperature = 1, .top_p = 1}, {.temperature = 0.7f, .top_p = 1},
@@ -197,8 +197,8 @@ static void test_draws(void)
 		"a million draws follow the rules of temperature, top_k, top_p and min_p, from rows of their own or shared");
 }
 
-/* Large vocabularies: the drawn token is where u falls, up to the rounding of sums; figures of NaN rows; batch moves
- * on. */
+/* Large vocabularies: the drawn token is where u falls, up to the rounding of sums; figures of NaN
+ * rows; batch moves on. */
 static void test_draw_large(void)
 {
 	int n = 7, V = stages_are_small() ? 9001 : 151937;

@@ -1,6 +1,6 @@
-/* The stages of the table that inference runs, on the backend that HONE_DEVICE names (cuda), against plain formulas in
- * double precision written here, over odd sizes; results lie between sentinels and are NaN before:
- * memory, rows and projections, and regions that repeat.
+/* The stages of the table that inference runs, on the backend that HONE_DEVICE names (cuda),
+ * against plain formulas in double precision written here, over odd sizes; results lie between
+ * sentinels and are NaN before: memory, rows and projections, and regions that repeat.
  * Tolerances: stage_forward.h. */
 #include "stage_forward.h"
 
@@ -162,7 +162,8 @@ static const struct linear_case linear_cases[] = {
 	{72, {136, 136}, 2, false, false, 8, 1, false, false},
 	{1536, {576}, 1, false, false, 16, 0, true, true},
 	{320, {72}, 1, true, false, 0, 0, true, false},
-	/* so long that a backend may cut the sums into ranges: still rounded once, behind the residual stream */
+	/* so long that a backend may cut the sums into ranges: still rounded once,
+	 * behind the residual stream */
 	{4096, {96}, 1, false, false, 16, 0, true, true},
 	{2048, {40}, 1, true, false, 0, 0, true, false},
 	/* so large that a backend may have kernels of its own for few rows */
@@ -191,9 +192,9 @@ static void linear_check(const struct linear_case *q, const struct linear *l, co
 					double product = (double)x[t * ld + q->in + p * l->lora.r + j] * b[o * l->lora.r + j];
 					sum += product, absolute += fabs(product);
 				}
-				/* The product may be rounded to an element before the residual stream is added, as where a framework
-				 * adds two tensors: half a unit in its last place more. cuBLASLt does so (seen at 5 and at 130 rows,
-				 * also where it may not split K). */
+				/* The product may be rounded to an element before the residual stream is added, as
+				 * where a framework adds two tensors: half a unit in its last place more. cuBLASLt
+				 * does so (seen at 5 and at 130 rows, also where it may not split K). */
 				double rounded = add ? unit * fabs(sum) : 0;
 				close_to(name, (int64_t)t * l->l.out + first + o, got[t * l->l.out + first + o], sum + last,
 					rounded + sum_tolerance(sum + last, absolute + fabs(last), q->in));
@@ -237,8 +238,8 @@ static void test_linear(void)
 	test_end("projections of one to three parts, with bias, adapter and residual stream");
 }
 
-/* A projection into the residual stream and the norm behind it: a backend may leave sums for the norm to add. Whoever
- * looks at the stream in between, or not, the bits are the same. */
+/* A projection into the residual stream and the norm behind it: a backend may leave sums for the
+ * norm to add. Whoever looks at the stream in between, or not, the bits are the same. */
 static void test_stream(void)
 {
 	static const int T_cases[] = {1, 5, 17, 64, 130};
@@ -273,15 +274,16 @@ static void test_stream(void)
 	test_end("the residual stream and its norm have the same bits whether somebody looks in between");
 }
 
-/* How far the stream behind a gated MLP may move when every value on the way to it (thin products, gu, act) is rounded
- * to the other of its two neighbours: by sums of what each of them weighs. */
+/* How far the stream behind a gated MLP may move when every value on the way to it (thin products,
+ * gu, act) is rounded to the other of its two neighbours: by sums of what each of them weighs. */
 static void mlp_tolerance(double *allowed, const float *wide, const float *norms, const float *acts,
 	const float *stream, const struct linear *gu, const struct linear *down)
 {
 	int C = down->l.out, I = down->l.in, in = gu->l.in;
 	float *w = weight_get(&down->l.w[0]), *a = weight_get(&down->lora.a[0]), *b = weight_get(&down->lora.b[0]);
 	double *moved = xcalloc((size_t)I, sizeof *moved), *thin = xcalloc((size_t)down->lora.r + 1, sizeof *thin);
-	/* gate and up by their own rounding and by the thin product's; silu is nowhere steeper than 1.1 */
+	/* gate and up by their own rounding and by the thin product's; silu is
+	 * nowhere steeper than 1.1 */
 	for (int part = 0; part < 2; part++) {
 		float *own = weight_get(&gu->lora.b[part]);
 		for (int i = 0; i < I; i++) {
@@ -305,12 +307,14 @@ static void mlp_tolerance(double *allowed, const float *wide, const float *norms
 	free(w), free(a), free(b), free(moved), free(thin);
 }
 
-/* Norm, gate and up, the gate and the product behind it, in a batch of pages: a backend may make thin products and the
- * gate in the products beside them. What is looked at on the way is right, each from what stood before it; and where
- * nobody looks the stream is as near as other orders of the sums allow. */
+/* Norm, gate and up, the gate and the product behind it, in a batch of pages: a backend may
+ * make thin products and the gate in the products beside them. What is looked at on the way is
+ * right, each from what stood before it; and where nobody looks the stream is as near as other
+ * orders of the sums allow. */
 static void test_mlp(void)
 {
-	/* The last two are so large that a backend may have a kernel of its own for more than few rows of them. */
+	/* The last two are so large that a backend may have a kernel of its own for more
+	 * than few rows of them. */
 	static const struct {
 		int T, I, row_step;
 	} cases[] = {
@@ -346,7 +350,8 @@ static void test_mlp(void)
 			guards_hold("norm", &n), guards_hold("gu", &g), guards_hold("act", &act), guards_hold("stream", &y);
 			array_free(ops, &n), array_free(ops, &g), array_free(ops, &act), array_free(ops, &y);
 		}
-		/* What was looked at: thin products, the gate, and both products from what stood before them. */
+		/* What was looked at: thin products, the gate, and both products from
+		 * what stood before them. */
 		const struct linear_case wide_case = {C, {I, I}, 2, .r = gu.lora.r},
 								 down_case = {I, {C}, 1, .r = down.lora.r, .has_add = true};
 		float *a[OPS_PARTS] = {weight_get(&gu.lora.a[0]), weight_get(&gu.lora.a[1])},
@@ -378,7 +383,8 @@ static void test_mlp(void)
 	test_end("the gated MLP of a batch of pages, looked at and not");
 }
 
-/* Norm and projection with adapter as one chain, against W x + b + scaling B (A x) from the norm's values. */
+/* Norm and projection with adapter as one chain, against W x + b + scaling B (A x)
+ * from the norm's values. */
 static void test_tail_against_adapter(void)
 {
 	int C = 384, T = 21, r = 16, out[] = {128, 64, 64}, total = 256, ld = C + ops->tail;

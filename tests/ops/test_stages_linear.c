@@ -1,8 +1,10 @@
-/* Projections with their adapter, backward, on each backend, against references in double that are written here and
- * checked themselves against finite differences; and the thin products of many rows. */
+/* Projections with their adapter, backward, on each backend, against references in double
+ * that are written here and checked themselves against finite differences; and the thin
+ * products of many rows. */
 #include "stage_backward.h"
 
-/* A training pass makes the inputs of projections by other kernels than a step of few rows: the same bits. */
+/* A training pass makes the inputs of projections by other kernels than a step of
+ * few rows: the same bits. */
 static void many_check(struct harness *h, int C, int r, bool is_gate)
 {
 	enum { MANY = 1100, FEW = 37 };
@@ -206,7 +208,8 @@ static struct linear_data linear_randoms(struct harness *h, const struct linear_
 	return d;
 }
 
-/* Weights in one block, or each by itself with a hole between; the tail columns are NaN until bind writes them. */
+/* Weights in one block, or each by itself with a hole between; the tail columns are NaN
+ * until bind writes them. */
 static void weights_make(struct harness *h, const struct linear_case *c, const struct linear_data *d,
 	struct ops_linear *l, struct linear_arrays *m)
 {

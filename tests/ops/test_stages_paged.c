@@ -1,6 +1,6 @@
-/* The stages of the table that inference runs, on the backend that HONE_DEVICE names (cuda), against plain formulas in
- * double precision written here, over odd sizes; results lie between sentinels and are NaN before: the heads, and
- * attention over pages.
+/* The stages of the table that inference runs, on the backend that HONE_DEVICE names
+ * (cuda), against plain formulas in double precision written here, over odd sizes; results
+ * lie between sentinels and are NaN before: the heads, and attention over pages.
  * Tolerances: stage_forward.h. */
 #include "stage_forward.h"
 
@@ -12,7 +12,8 @@ struct heads_case {
 };
 static const struct heads_case heads_cases[] = {{4, 4, 32, true}, {9, 3, 64, false}, {8, 2, 128, true},
 	{5, 1, 32, false}, {14, 2, 64, true}, {8, 1, 128, true},
-	/* Wide heads, heads of no power of two, and groups that a walk over keys does not serve at once. */
+	/* Wide heads, heads of no power of two, and groups that a walk over keys
+	 * does not serve at once. */
 	{6, 2, 256, true}, {2, 2, 256, false}, {6, 2, 96, true}, {4, 1, 120, false}, {2, 2, 16, true}, {3, 1, 200, true},
 	{16, 1, 64, true}, {12, 1, 128, false}, {22, 2, 80, true}, {9, 1, 256, true}};
 
@@ -137,9 +138,9 @@ static void test_heads(void)
 	test_end("heads: norm, rotation, and keys and values in their pages");
 }
 
-/* Random keys and values of every position that the batch reads, (S, POSITIONS, NKV, HD) each, put into pages by heads
- * itself without norm or rotation: how a page lies inside is the backend's. What no row may read stays NaN. Random
- * queries too. The batch is sent again at the end. */
+/* Random keys and values of every position that the batch reads, (S, POSITIONS, NKV, HD) each, put
+ * into pages by heads itself without norm or rotation: how a page lies inside is the backend's.
+ * What no row may read stays NaN. Random queries too. The batch is sent again at the end. */
 static void step_fill(struct step *s, float **queries, float **keys, float **values)
 {
 	const struct heads_case *q = s->q;
@@ -252,8 +253,8 @@ static void test_attend_paged(bool is_decode)
 		is_decode ? "attention over pages, one row a sequence" : "attention over pages, prompts beside single rows");
 }
 
-/* The rows of one sequence, `many` of them by turns, each as a sequence of its own over the same pages: steps so large
- * that a backend may divide their work in another way. */
+/* The rows of one sequence, `many` of them by turns, each as a sequence of its own over the same
+ * pages: steps so large that a backend may divide their work in another way. */
 static void many_rows_check(const struct heads_case *q, const struct step *s, int length, const float *queries, int row,
 	const float *all, int ld, int many)
 {

@@ -29,7 +29,8 @@ static char *root, *model, *first, *second;
 
 static char *in(const char *dir, const char *name) { return path_join(dir, name); }
 
-/* All of model_device.c again, so that the linker takes these instead: what the backend is told of adapters to come. */
+/* All of model_device.c again, so that the linker takes these instead: what the backend is
+ * told of adapters to come. */
 static const char *told[8];
 static int ntold, rank_told;
 int device_open(const struct device_options *o, struct ops **out, struct err *err)
@@ -267,7 +268,8 @@ static void open_and_close(void *adapter)
 	policy_close(&p);
 }
 
-/* The sizes of a backend, for a plan: with its memory where there is one, without an error where there is not. */
+/* The sizes of a backend, for a plan: with its memory where there is one, without an
+ * error where there is not. */
 static void test_describe(void **state)
 {
 	const struct policy_options o = {.device = "cpu"};

@@ -1,4 +1,5 @@
-/* A job of several ranks for tests: processes that are forked here, with the variables that torchrun sets. */
+/* A job of several ranks for tests: processes that are forked here, with the
+ * variables that torchrun sets. */
 #ifndef HONE_TESTS_RANK_WORLD_H
 #define HONE_TESTS_RANK_WORLD_H
 #include <netinet/in.h>

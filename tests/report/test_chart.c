@@ -1,5 +1,5 @@
-/* Charts to the character: where each point lands in the frame, by hand. The plot is 352 wide from 58 and 166 high down
- * to 176. */
+/* Charts to the character: where each point lands in the frame, by hand. The plot is 352 wide from
+ * 58 and 166 high down to 176. */
 #include "report/chart.h"
 
 #include <math.h>
@@ -26,7 +26,8 @@ static void expect_chart(const char *title, const struct chart_series *series, s
 #define BLUE "#1f6feb"
 #define RED "#d1242f"
 
-/* Pairs share one range: 0 to 2 is the plot's width and height, and the line of equals its diagonal. */
+/* Pairs share one range: 0 to 2 is the plot's width and height, and the line
+ * of equals its diagonal. */
 static void test_pairs(void **state)
 {
 	const struct chart_point a[] = {{0, 1}, {1, 2}, {NAN, 1}};
@@ -44,8 +45,8 @@ static void test_pairs(void **state)
 	str_release(&out);
 }
 
-/* Steps 1 to 5 are 88 apart, values 0 to 2 are 83 apart; a point that is not finite breaks the line and has no dot; a
- * series without points has no name in the legend, but keeps its colour. */
+/* Steps 1 to 5 are 88 apart, values 0 to 2 are 83 apart; a point that is not finite breaks the line
+ * and has no dot; a series without points has no name in the legend, but keeps its colour. */
 static void test_two_series(void **state)
 {
 	const struct chart_point a[] = {{1, 0}, {2, NAN}, {3, 1}, {5, 2}}, b[] = {{1, 2}, {2, 1.5}};
@@ -62,7 +63,8 @@ static void test_two_series(void **state)
 		"</svg><p class=\"legend\">" NAME(BLUE, "&lt;a&gt;", "2") NAME("#1a7f37", "b", "1.5") "</p></figure>\n");
 }
 
-/* One point: its step at the left, with the next one at the right; its value in the middle of one unit. */
+/* One point: its step at the left, with the next one at the right; its value in
+ * the middle of one unit. */
 static void test_one_point(void **state)
 {
 	const struct chart_point p = {7, 4};

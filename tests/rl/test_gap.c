@@ -73,8 +73,8 @@ static void gap_init(struct gap *g, const char *device, bool batch_invariant, bo
 	config.intermediate_size = is_cpu ? 112 : 512;
 	config.vocab_size = is_cpu ? 211 : 1024;
 	if (model_create(&config, 8, g->ops, &g->m, &err)) fail_msg("%s", err.text);
-	/* Larger weights, so that the distributions are not flat; behind the masters, which are made of what the model
-	 * was. */
+	/* Larger weights, so that the distributions are not flat; behind the masters, which are made
+	 * of what the model was. */
 	if (!with_adapter) model_enable_grad(g->m, NULL);
 	struct param *params = model_params(g->m, &n);
 	for (int i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* A GPU that is shared: while somebody has its lock alone no step is made, and who wants it gets it between two steps.
- * The CPU generates here, under the lock of a GPU that is not there. */
+/* A GPU that is shared: while somebody has its lock alone no step is made, and who wants it gets it
+ * between two steps. The CPU generates here, under the lock of a GPU that is not there. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -33,7 +33,8 @@ static bool feed(struct guard *g, int64_t *step, const char *metric, json_t *val
 	return is_on;
 }
 
-/* Each alarm begins with the third step in a row over its threshold and ends with the first below. */
+/* Each alarm begins with the third step in a row over its threshold and ends
+ * with the first below. */
 static void test_alarms(void **state)
 {
 	const struct {

@@ -95,7 +95,8 @@ static void test_promise(void **state)
 	double left = pow(0.9, 4);
 	assert_true(
 		fabs(history_promise(h, 14, 1, 0, 0, 8) - promise_by_integral(3 * left + 0.5, 5 * left + 0.5, 8)) < 1e-4);
-	/* First answers of a group: mixed is sure; four failures leave the chance of a success among four more. */
+	/* First answers of a group: mixed is sure; four failures leave the chance of a
+	 * success among four more. */
 	assert_true(history_promise(h, 10, 1, 1, 4, 4) == 1);
 	double none = 1;
 	for (int i = 0; i < 4; i++) none *= (9.5 + i) / (13 + i);
@@ -183,7 +184,8 @@ static void test_levels(void **state)
 	history_free(h);
 }
 
-/* Unique genuine answers alone, as prompt, text and end, drawn by structure and not by their number. */
+/* Unique genuine answers alone, as prompt, text and end, drawn by structure
+ * and not by their number. */
 static void test_buffer(void **state)
 {
 	struct fixture *f = *state;
@@ -229,7 +231,8 @@ static void test_buffer(void **state)
 	history_free(h);
 }
 
-/* Pairs stand beside the buffer, each as a structure of its own: they are there before any answer is. */
+/* Pairs stand beside the buffer, each as a structure of its own: they are there
+ * before any answer is. */
 static void test_pairs(void **state)
 {
 	struct fixture *f = *state;
@@ -284,7 +287,8 @@ static void test_stock(void **state)
 	history_free(h);
 }
 
-/* A run that goes on folds what is stored: all draws are those of the run that was never stopped. */
+/* A run that goes on folds what is stored: all draws are those of the run
+ * that was never stopped. */
 static void test_fold_again(void **state)
 {
 	struct fixture *f = *state;
@@ -293,7 +297,8 @@ static void test_fold_again(void **state)
 		h[k] = history_create(&usual, &f->prompts, f->tokenizer);
 		for (int step = 1; step <= 20; step++) {
 			int index[4];
-			/* The one that was never stopped draws between its steps; draws leave nothing behind. */
+			/* The one that was never stopped draws between its steps; draws
+			 * leave nothing behind. */
 			if (k == 0) history_draw(h[0], step, 0, NULL, 0, 4, index);
 			for (int i = 0; i < 16; i++) {
 				char answer[16];

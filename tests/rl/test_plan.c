@@ -1,8 +1,8 @@
 /* The memory plan against what is really allocated: every allocation of the create functions goes
- * through the table's alloc, which is counted here. Where a line is wrong by a byte, or something is
- * allocated that no line tells of, the sums differ. Three backends: the CPU's; a GPU's sizes (bf16,
- * tail, masters) over a table that computes nothing, so that it is held to on every machine; and
- * CUDA's where there is one, which also has to stay within the lines that alloc does not see.
+ * through the table's alloc, which is counted here. Where a line is wrong by a byte, or something
+ * is allocated that no line tells of, the sums differ. Three backends: the CPU's; a GPU's sizes
+ * (bf16, tail, masters) over a table that computes nothing, so that it is held to on every machine;
+ * and CUDA's where there is one, which also has to stay within the lines that alloc does not see.
  *
  * Beside it: what a plan decides when memory is short, and that computing norms and gates again
  * changes no bit. */
@@ -262,8 +262,9 @@ static void test_gpu_sizes(void **state)
 	}
 }
 
-/* The CPU's adapter products and the engine's lists are planned and not of alloc; the rotary angles are of alloc and
- * too few to be planned. What the first are, a description of a backend without them tells. */
+/* The CPU's adapter products and the engine's lists are planned and not of alloc; the rotary
+ * angles are of alloc and too few to be planned. What the first are, a description of a
+ * backend without them tells. */
 static void test_cpu(void **state)
 {
 	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
@@ -356,8 +357,9 @@ static bool fits(const struct rl_options *o, const struct ops *ops, size_t room)
 	return plan_total(&p) <= room;
 }
 
-/* 64 samples of 2,048 tokens of an 8B: as they are in 139 GiB; with norms and gates computed again in less; with
- * shorter micro-batches in 80 GiB, of which the advice names the longest; not at all in 24 GiB. */
+/* 64 samples of 2,048 tokens of an 8B: as they are in 139 GiB; with norms and gates computed
+ * again in less; with shorter micro-batches in 80 GiB, of which the advice names the longest;
+ * not at all in 24 GiB. */
 static void test_decisions(void **state)
 {
 	struct ops ops;

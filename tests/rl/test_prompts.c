@@ -31,7 +31,8 @@ static void test_no_injection(void **state)
 	static const char source[] =
 		"# " SPELLED
 		"\nclass Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n";
-	/* A tokenizer in which the control tokens exist, and a task whose source spells them as text. */
+	/* A tokenizer in which the control tokens exist, and a task whose
+	 * source spells them as text. */
 	const char *build = getenv("BUILD");
 	struct bpe_train_options o = {
 		.vocab_size = 300, .special_tokens = special, .nspecial = 3, .plain_tokens = plain, .nplain = 2};
@@ -186,8 +187,8 @@ static void put_answer(struct str *rows, const char *task, const char *code, dou
 	json_decref(row);
 }
 
-/* A prompt shows kernels of its own task that are genuine, each once; a task with fewer than two goes, also where the
- * template shows none: with and without are asked of the same tasks. */
+/* A prompt shows kernels of its own task that are genuine, each once; a task with fewer than two
+ * goes, also where the template shows none: with and without are asked of the same tasks. */
 static void test_variants(void **state)
 {
 	const char *build = getenv("BUILD");

@@ -67,7 +67,8 @@ static void bandit_open(struct bandit *b, enum loss_type loss, int steps_per_gen
 		.max_grad_norm = 1,
 		.lr_scheduler_type = "constant",
 	};
-	/* A fresh model of one seed, an optimizer over all of its parameters, an updater and an engine. */
+	/* A fresh model of one seed, an optimizer over all of its parameters, an
+	 * updater and an engine. */
 	*b = (struct bandit){0};
 	if (ops_cpu_create(&oo, &b->ops, &err) || model_create(&config, 7, b->ops, &b->model, &err))
 		fail_msg("%s", err.text);
@@ -178,7 +179,8 @@ static void test_mini_batches(void **state)
 	learns(LOSS_CISPO, ADVANTAGE_MAXRL, 2, 1);
 }
 
-/* The counter-proof: advantages of the wrong sign unlearn, so the reward is what moves the policy. */
+/* The counter-proof: advantages of the wrong sign unlearn, so the reward is
+ * what moves the policy. */
 static void test_wrong_sign_unlearns(void **state)
 {
 	struct bandit b;

@@ -135,8 +135,8 @@ static void test_no_variance(void **state)
 	for (int i = 0; i < 4; i++) assert_true(r[i].advantage_code == 0);
 }
 
-/* Every row of the reward table can be asked for, and nothing else: the message about an unknown name
- * lists the table. */
+/* Every row of the reward table can be asked for, and nothing else: the message about an unknown
+ * name lists the table. */
 static void test_reward_choices(void **state)
 {
 	struct reward_rule rule;
@@ -151,8 +151,8 @@ static void test_reward_choices(void **state)
 	str_release(&listed);
 }
 
-/* Groups of different sizes, a weight of negatives, and the batch's scale: rewards 1 0 | 1 1 0 0, mean
- * 1/2 in both; std over the six 0.5477 (3 of 6: sqrt(1.5 / 5)). */
+/* Groups of different sizes, a weight of negatives, and the batch's scale: rewards 1 0 | 1 1 0 0,
+ * mean 1/2 in both; std over the six 0.5477 (3 of 6: sqrt(1.5 / 5)). */
 static void test_advantages_of_sizes(void **state)
 {
 	struct rollout r[6] = {graded(VERDICT_GENUINE, 1), graded(VERDICT_WRONG, 1), graded(VERDICT_GENUINE, 1),

@@ -1,5 +1,5 @@
-/* Turns: values and advantages against a formula written out by hand, order, the best answer so far,
- * the tokens that a turn appends, and chains that stop where they should. */
+/* Turns: values and advantages against a formula written out by hand, order, the best answer so
+ * far, the tokens that a turn appends, and chains that stop where they should. */
 #include "rl/rl.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -63,9 +63,10 @@ static void test_order(void **state)
 		assert_true(r[i].prompt == order[i][0] && r[i].sample == order[i][1] && r[i].turn == order[i][2]);
 }
 
-/* gamma 0.5; leave-one-out inside each turn of each prompt. Prompt 0: first turns are worth 0 + 0.25,
- * 1 and 0 + 0.5; second turns 0 + 0.5 and 1; the third is alone. Prompt 1: the first episode's second
- * turn had no verdict, so its first turn has no value; the others are worth 1 and 0. */
+/* gamma 0.5; leave-one-out inside each turn of each prompt. Prompt 0: first turns are
+ * worth 0 + 0.25, 1 and 0 + 0.5; second turns 0 + 0.5 and 1; the third is alone. Prompt 1:
+ * the first episode's second turn had no verdict, so its first turn has no value; the
+ * others are worth 1 and 0. */
 static void test_values(void **state)
 {
 	struct rollout r[N * K * T];
@@ -142,12 +143,14 @@ static void test_tokens(void **state)
 	r.verdict.line = 2;
 	snprintf(r.verdict.reason, sizeof r.verdict.reason, "mismatch");
 	snprintf(r.verdict.detail, sizeof r.verdict.detail, "3 elements " ENDS " \xff differ");
-	/* What the verdict quotes is text: its control tokens are letters, its broken bytes are marked. */
+	/* What the verdict quotes is text: its control tokens are letters, its
+	 * broken bytes are marked. */
 	if (turn_begin(&o, &p, &prompt, &r, &next, &err)) fail_msg("%s", err.text);
 	assert_true(next.prompt == 0 && next.sample == 4 && next.turn == 1);
 	assert_string_equal(next.feedback,
 		"<Verdict: wrong (stage format, mismatch).\n3 elements " ENDS " \xef\xbf\xbd differ\n  2 | y = 2>");
-	/* Token for token: what the turn before read, what it wrote, and the message in the chat form. */
+	/* Token for token: what the turn before read, what it wrote, and the
+	 * message in the chat form. */
 	const int32_t begin[5] = {1, 2, 3, 7, p.stop_id};
 	assert_memory_equal(next.context.data, begin, sizeof begin);
 	tokenizer_decode(p.tokenizer, next.context.data + 5, next.context.count - 5, false, &text);

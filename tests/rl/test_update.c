@@ -52,7 +52,8 @@ static void test_kl_needs_a_reference(void **state)
 static void test_direction(void **state)
 {
 	struct fixture *f = *state;
-	/* One step that trains answer 2 alone; the same update without a rate then sees the new policy. */
+	/* One step that trains answer 2 alone; the same update without a rate
+	 * then sees the new policy. */
 	for (int k = 0; k < K; k++) f->rollouts[k].is_dropped = k != 2;
 	f->rollouts[2].advantage_plan = f->rollouts[2].advantage_code = 1;
 	update(f, 1e-2, 64, 1, LOSS_DAPO, 0);
@@ -85,8 +86,9 @@ static void test_direction(void **state)
 	pass_free(pass);
 }
 
-/* Answers that do not train are counted all the same: the rows of a single one that does are divided
- * by all K. A KL weight that is next to nothing, which makes all train, changes no normaliser. */
+/* Answers that do not train are counted all the same: the rows of a single one that does
+ * are divided by all K. A KL weight that is next to nothing, which makes all train,
+ * changes no normaliser. */
 static void test_normalisers_count_all(void **state)
 {
 	struct fixture *f = *state;
@@ -109,7 +111,8 @@ static void test_normalisers_count_all(void **state)
 		}
 }
 
-/* Four passes over one batch, at rate 0: what is published is that of one pass, not four times it. */
+/* Four passes over one batch, at rate 0: what is published is that of one
+ * pass, not four times it. */
 static void test_passes_are_averaged(void **state)
 {
 	struct update_stats one = update(*state, 0, 512, 1, LOSS_DAPO, 0), four = update(*state, 0, 512, 4, LOSS_DAPO, 0);
@@ -120,8 +123,8 @@ static void test_passes_are_averaged(void **state)
 	assert_int_equal(four.updates, 4);
 }
 
-/* Mini-batches: each answer once a pass, in an order that is drawn anew for every batch; a mini-batch
- * in which nothing trains is a step of the schedule alone. */
+/* Mini-batches: each answer once a pass, in an order that is drawn anew for every batch; a
+ * mini-batch in which nothing trains is a step of the schedule alone. */
 static void test_mini_batches(void **state)
 {
 	struct fixture *f = *state;
@@ -213,8 +216,8 @@ static float *update_gradient(struct fixture *f, struct updater_options o, struc
 	return g;
 }
 
-/* Answers with everything that can be shared: equal ones, equal beginnings of any length, one that is
- * another's beginning, temperatures that differ where tokens do not, two prompts in turn. */
+/* Answers with everything that can be shared: equal ones, equal beginnings of any length, one that
+ * is another's beginning, temperatures that differ where tokens do not, two prompts in turn. */
 enum { SHARED = 16 };
 static void shared_answers(struct fixture *f, struct rollout *r, struct completion *own)
 {
@@ -237,9 +240,10 @@ static void shared_answers(struct fixture *f, struct rollout *r, struct completi
 }
 
 /* What is shared passes through the model once, and nothing else changes: the rows and their
- * log-probabilities to the bit, and the gradient but for the order of its sums. It is a sum over fewer
- * than 300 rows: 2^-24 sqrt(300) is 1e-6 of its length, which is the bound. The length is that of a
- * gradient in which nothing cancels: advantages of both signs leave less of it, and the same error. */
+ * log-probabilities to the bit, and the gradient but for the order of its sums. It is a sum
+ * over fewer than 300 rows: 2^-24 sqrt(300) is 1e-6 of its length, which is the bound. The
+ * length is that of a gradient in which nothing cancels: advantages of both signs leave less of
+ * it, and the same error. */
 static void test_shared_as_apart(void **state)
 {
 	struct fixture *f = *state;
@@ -297,7 +301,8 @@ static void test_shared_as_apart(void **state)
 	ids_release(&rows[1].ids);
 }
 
-/* Equal answers train as one with the sum of their advantages: a pair that cancels leaves nothing. */
+/* Equal answers train as one with the sum of their advantages: a pair that
+ * cancels leaves nothing. */
 static void test_equal_answers_add_up(void **state)
 {
 	struct fixture *f = *state;
@@ -375,8 +380,8 @@ static void test_plan_and_code_tokens(void **state)
 	free(dir);
 }
 
-/* The sampler claims probabilities that are lower by exp(0.5) a token: weights are that much, or the
- * cap, or nothing beyond it; of a whole sequence the product. */
+/* The sampler claims probabilities that are lower by exp(0.5) a token: weights are that much, or
+ * the cap, or nothing beyond it; of a whole sequence the product. */
 static void test_importance_weights(void **state)
 {
 	struct fixture *f = *state;
@@ -403,8 +408,8 @@ static void test_importance_weights(void **state)
 	}
 }
 
-/* After updates of one size a batch that is a thousand times as large is held to max_grad_ratio: the
- * next update's weights move as far as with a norm of the limit. */
+/* After updates of one size a batch that is a thousand times as large is held to max_grad_ratio:
+ * the next update's weights move as far as with a norm of the limit. */
 static void test_grad_ratio(void **state)
 {
 	struct fixture *f = *state;
@@ -479,7 +484,8 @@ static void test_fit(void **state)
 	close_updater(&x);
 }
 
-/* With one update a generation nothing is cut, so nothing is shuffled: the seed of the order changes no bit. */
+/* With one update a generation nothing is cut, so nothing is shuffled: the seed of the
+ * order changes no bit. */
 static void test_one_update_keeps_the_order(void **state)
 {
 	char seen[2][65];

@@ -1,5 +1,5 @@
-/* How the answers were sampled, and what the trainer makes of it: temperatures by token, min_p, and where the code's
- * temperature begins. */
+/* How the answers were sampled, and what the trainer makes of it: temperatures by token, min_p, and
+ * where the code's temperature begins. */
 #include "update_world.h"
 
 /* Answers drawn anew under other sampling, in place of the fixture's. */

@@ -1,5 +1,5 @@
-/* update_world: a tiny random model with an adapter, one prompt, K answers that its own engine sampled, and an updater
- * over them. What test_update.c and test_update_sampling.c share. */
+/* update_world: a tiny random model with an adapter, one prompt, K answers that its own engine
+ * sampled, and an updater over them. What test_update.c and test_update_sampling.c share. */
 #ifndef HONE_TEST_UPDATE_WORLD_H
 #define HONE_TEST_UPDATE_WORLD_H
 #include "rl/rl.h"

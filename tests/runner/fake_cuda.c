@@ -1,22 +1,24 @@
-/* A driver without a GPU, for tests of the CUDA launcher: the functions that driver.h declares, over
- * the host's memory. Built as libcuda.so.1 (by its soname), so that the launcher finds it as it finds
- * the real one once a test has opened it.
+/* A driver without a GPU, for tests of the CUDA launcher: the functions that driver.h declares,
+ * over the host's memory. Built as libcuda.so.1 (by its soname), so that the launcher finds it as
+ * it finds the real one once a test has opened it.
  *
  * A binary is an ELF magic number followed by the name of what its kernel does; a launch does that
  * with the parameters that it was given:
  *   add     (x, y, n, scratch, scratch): y[i] = x[i] + 1 for floats
  *   beyond  the same, and one more element of y
  *   spoil   the same, and x[0] = 7
- *   echo    (out, a, b, c, d ...): each parameter's 8 bytes to out, and the launch's shape behind them
+ *   echo    (out, a, b, c, d ...): each parameter's 8 bytes to out, and the
+ *           launch's shape behind them
  *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
  *   break   as add, and from then on the memory does not keep what is written to it
- * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing, hone_move
- * moves one dense row. Then there are gates, and a clock: a thousandth of a millisecond for each launch since
- * the event before; fake_gate tells whether a launch found the gate open that it should have waited behind.
- * Memory that another process shares is a file: what is imported is its descriptor. fake_mapped counts the mappings
- * there are, fake_read_only those that were made for reading alone. fake_left counts the buffers that were freed with
- * something in them; fake_loaded the modules there are. What cannot be told apart from the real driver by the launcher
- * is left out. */
+ * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing,
+ * hone_move moves one dense row. Then there are gates, and a clock: a thousandth of a millisecond
+ * for each launch since the event before; fake_gate tells whether a launch found the gate open
+ * that it should have waited behind. Memory that another process shares is a file: what is
+ * imported is its descriptor. fake_mapped counts the mappings there are, fake_read_only those that
+ * were made for reading alone. fake_left counts the buffers that were freed with something in
+ * them; fake_loaded the modules there are. What cannot be told apart from the real driver by the
+ * launcher is left out. */
 #include "runner/cuda/driver.h"
 #include "runner/cuda/kernels.h"
 #include <malloc.h>
@@ -40,7 +42,8 @@ static int early;        /* launches while nothing held them back, by an event t
 static int at_event[64]; /* launches when an event was recorded */
 static int nevents;
 static int mapped, read_only; /* shared memory */
-/* A lost context takes its memory and modules with it: they are kept in reach, and go at the reset. */
+/* A lost context takes its memory and modules with it: they are kept in
+ * reach, and go at the reset. */
 static void *held[1024];
 static void *hold(void *p)
 {
@@ -278,8 +281,8 @@ static cu_result StreamWriteValue32(cu_stream s, cu_address p, uint32_t value, u
 }
 static cu_result DeviceGetUuid(struct cu_uuid *u, cu_device d)
 {
-	/* As the real one: which card number 0 is, is for the environment to say. Here it is the last of the list, so that
-	 * a list shows whether it came whole. */
+	/* As the real one: which card number 0 is, is for the environment to say. Here it is the last
+	 * of the list, so that a list shows whether it came whole. */
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 	if (visible && strrchr(visible, ',')) visible = strrchr(visible, ',') + 1;
 	for (int i = 0; i < 16; i++) u->bytes[i] = (unsigned char)(0x10 * i + i);

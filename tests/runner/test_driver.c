@@ -1,5 +1,5 @@
-/* What driver.h declares of CUDA's driver interface, beside NVIDIA's own header (the one that comes with
- * Triton): sizes and places of structs, and every number. */
+/* What driver.h declares of CUDA's driver interface, beside NVIDIA's own header (the one that comes
+ * with Triton): sizes and places of structs, and every number. */
 #include "runner/cuda/driver.h"
 #include <setjmp.h>
 #include <stdarg.h>

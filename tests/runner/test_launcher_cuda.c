@@ -1,6 +1,6 @@
-/* The CUDA launcher over a driver without a GPU (fake_cuda.c): what a launch is given, memory and its
- * canaries, what a fault does, and that rows of movement give what they give on the vm. What a real
- * driver and a real GPU make of it is make test-gpu's. */
+/* The CUDA launcher over a driver without a GPU (fake_cuda.c): what a launch is given, memory and
+ * its canaries, what a fault does, and that rows of movement give what they give on the vm. What a
+ * real driver and a real GPU make of it is make test-gpu's. */
 #include "runner/cuda/driver.h"
 #include "runner/launcher_cuda.h"
 #include "runner/replay.h"
@@ -167,7 +167,8 @@ static void check_fault(
 	runner_result_release(&r);
 }
 
-/* Exact allocations: a store beside a buffer touches nothing of ours, and no memory is filled that nobody wrote. */
+/* Exact allocations: a store beside a buffer touches nothing of ours, and no memory is
+ * filled that nobody wrote. */
 static void test_exact(void **state)
 {
 	struct runner_result r;
@@ -187,7 +188,8 @@ static void test_exact(void **state)
 	assert_int_equal(((int (*)(void))dlsym(library, "fake_allocated"))(), 0);
 }
 
-/* A table of the image that ends behind it: the driver is not asked. The fake image's own header has none. */
+/* A table of the image that ends behind it: the driver is not asked. The fake
+ * image's own header has none. */
 static void test_half_a_binary(void **state)
 {
 	struct runner_result r;
@@ -232,7 +234,8 @@ static int fake(const char *function)
 }
 
 /* Two candidates in one process: nothing of the first is left for the second, neither memory nor
- * code, though both call their kernel the same. A launcher whose memory forgets is not used again. */
+ * code, though both call their kernel the same. A launcher whose memory
+ * forgets is not used again. */
 static void test_reset(void **state)
 {
 	char image[128] = "\177ELF", said[256] = "";
@@ -267,7 +270,8 @@ static void test_reset(void **state)
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
 		runner_result_release(&out);
-		/* The reset unloads the code and gives back and clears the memory, or says that it cannot. */
+		/* The reset unloads the code and gives back and clears the memory,
+		 * or says that it cannot. */
 		assert_int_equal(fake("fake_loaded"), 1);
 		assert_int_equal(replay_reset(r, &fault), rounds[i].reset);
 		assert_int_equal(fake("fake_loaded"), 0);
@@ -280,8 +284,8 @@ static void test_reset(void **state)
 	replay_free(r);
 }
 
-/* One trial in memory of another process's: a file of four pages with the inputs behind the first 64 bytes, and one for
- * the outputs. What is found goes into `output`. */
+/* One trial in memory of another process's: a file of four pages with the inputs behind the first
+ * 64 bytes, and one for the outputs. What is found goes into `output`. */
 static void replay_shared(const char *kind, bool has_own, const char *rows, const char *view, struct runner_result *out)
 {
 	struct tape *t = NULL;
@@ -318,8 +322,8 @@ static void replay_shared(const char *kind, bool has_own, const char *rows, cons
 	replay_free(r);
 }
 
-/* Inputs come from there and outputs go there, with gaps closed; the input, which is mapped for reading alone, is
- * looked at with the launcher's own kernel and without. */
+/* Inputs come from there and outputs go there, with gaps closed; the input, which is mapped for
+ * reading alone, is looked at with the launcher's own kernel and without. */
 static void test_shared(void **state)
 {
 	struct runner_result r;
@@ -348,8 +352,9 @@ static void test_shared(void **state)
 	runner_result_release(&r);
 }
 
-/* One trial with questions of time. The driver's clock counts launches, so each answer says what ran between
- * its events: the tape's rows in a span, nothing in `empty`, the launcher's own kernels in `control`. */
+/* One trial with questions of time. The driver's clock counts launches, so each answer says what
+ * ran between its events: the tape's rows in a span, nothing in `empty`, the launcher's own
+ * kernels in `control`. */
 struct asked {
 	const enum runner_clock *questions;
 	int n, at;
@@ -415,8 +420,8 @@ static void test_clock(void **state)
 			fail_msg("answer %d: expected %lld ns, found %lld", i, (long long)want[i], (long long)found[i]);
 	assert_true(a.ns[2] > 0);
 	for (int i = 0; i < 5; i++) assert_true(i == 2 || a.ungated[i] == 0);
-	/* `paper` replays on memory as it was left: the outputs are those of one more span. The second launch
-	 * reads what the first one spoiled. */
+	/* `paper` replays on memory as it was left: the outputs are those of one more span. The second
+	 * launch reads what the first one spoiled. */
 	assert_true(((float *)output)[0] == 8 && ((float *)output)[1] == 2);
 	runner_result_release(&r);
 }

@@ -1,5 +1,6 @@
-/* Each fence of the sandbox alone, so that none hides a hole in another: what Landlock closes without seccomp,
- * and that the levels offered are those for which the kernel has the parts (asked of it by its own calls). */
+/* Each fence of the sandbox alone, so that none hides a hole in another: what Landlock closes
+ * without seccomp, and that the levels offered are those for which the kernel has the parts (asked
+ * of it by its own calls). */
 #include "sandbox/sandbox_internal.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -148,7 +149,8 @@ static const struct attempt {
 	{"read a file beside scratch", &WORKER, open_closed, EACCES, 1},
 };
 
-/* Runs one attempt behind Landlock alone, as nobody where the test is root: root passes file modes. */
+/* Runs one attempt behind Landlock alone, as nobody where the test is root:
+ * root passes file modes. */
 static int behind_landlock(const struct attempt *a)
 {
 	int status;
@@ -222,7 +224,8 @@ static void test_landlock_keeps_no_descriptor(void **state)
 	assert_true(in_child(keeps_no_descriptor, &WORKER));
 }
 
-/* A path that cannot even be looked up is no path that does not exist: the fence is not entered without it. */
+/* A path that cannot even be looked up is no path that does not exist: the fence is
+ * not entered without it. */
 static bool says_that_a_path_is_too_long(const void *ctx)
 {
 	static char path[8192];
@@ -258,7 +261,8 @@ static int clone_with(unsigned long flags)
 	return result_of(pid);
 }
 
-/* Without a grant there is no child, no session and no group; a grant of threads is none of these. */
+/* Without a grant there is no child, no session and no group; a grant of
+ * threads is none of these. */
 static bool makes_no_process(const void *options)
 {
 	return enter_seccomp(options) && clone_with(SIGCHLD) == EPERM && result_of(setsid()) == EPERM &&
@@ -280,7 +284,8 @@ static void test_seccomp_alone(void **state)
 	assert_true(in_child(makes_processes_alone, &FORKS));
 }
 
-/* A GPU's driver may have a local socket and set what every socket has, and no protocol's options. */
+/* A GPU's driver may have a local socket and set what every socket has, and
+ * no protocol's options. */
 static bool sets_what_all_sockets_have(const void *ctx)
 {
 	const char *const devices[] = {"/dev/null", NULL};
@@ -299,7 +304,8 @@ static bool has_no_capability(const void *ctx)
 	char why[256], text[8192];
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct data[2];
-	/* One capability is made ambient first, which an exec would bring back: only who has one can lose it. */
+	/* One capability is made ambient first, which an exec would bring back: only
+	 * who has one can lose it. */
 	if (syscall(SYS_capget, &head, data)) return false;
 	data[0].inheritable |= 1u << CAP_NET_RAW & data[0].permitted;
 	if (syscall(SYS_capset, &head, data)) return false;
@@ -348,7 +354,8 @@ static bool has_limits(const void *ctx)
 	bool ok = is_limit(RLIMIT_CPU, l->cpu, &cpu) && is_limit(RLIMIT_FSIZE, l->file, &file) &&
 		is_limit(RLIMIT_NPROC, l->processes, &processes) && is_limit(RLIMIT_CORE, 0, NULL) &&
 		is_limit(RLIMIT_NOFILE, 256, NULL) && is_limit(RLIMIT_MSGQUEUE, 0, NULL);
-	/* Memory: beyond what the process has, which is more than nothing and less than half a gigabyte here. */
+	/* Memory: beyond what the process has, which is more than nothing and less than
+	 * half a gigabyte here. */
 	rlim_t bytes = (rlim_t)l->options.memory_bytes;
 	if (!bytes) return ok && is_limit(RLIMIT_AS, RLIM_INFINITY, &space) && is_limit(RLIMIT_DATA, RLIM_INFINITY, &data);
 	ok = ok && !getrlimit(RLIMIT_AS, &now) && now.rlim_max > bytes && now.rlim_max < bytes + (512u << 20);
@@ -378,7 +385,8 @@ static int put(const char *path, const char *text)
 	return rc;
 }
 
-/* Whether nobody may make the five namespaces and settle in them here: by the kernel's calls alone. */
+/* Whether nobody may make the five namespaces and settle in them here: by the
+ * kernel's calls alone. */
 static bool has_namespaces(void)
 {
 	int status;
@@ -399,7 +407,8 @@ static bool has_namespaces(void)
 	return status == 0;
 }
 
-/* The tests of the levels are skipped where a level is not offered; so it must be where it can be. */
+/* The tests of the levels are skipped where a level is not offered; so it
+ * must be where it can be. */
 static void test_levels_that_can_be_are(void **state)
 {
 	char text[256];

@@ -57,8 +57,8 @@ static int try_scratch(void)
 	snprintf(path, sizeof(path), "%s/file", scratch);
 	return open_with(path, O_WRONLY | O_CREAT);
 }
-/* Compilers write into one folder of theirs and rename into another; nothing comes in from outside, and nothing goes
- * out. */
+/* Compilers write into one folder of theirs and rename into another; nothing comes in from outside,
+ * and nothing goes out. */
 static int try_move(void)
 {
 	char from[96], inner[96], to[112], away[112];
@@ -316,7 +316,7 @@ static void test_level(int level)
 	assert_int_equal(probes_run(&o, PROBES, sizeof(PROBES) / sizeof(PROBES[0])), 0);
 }
 
-/* ---- the form of a GPU's runner: its device files, a socket to listen on, names of its threads ---- */
+/* ---- the form of a GPU's runner: device files, a socket to listen on, threads' names ---- */
 
 static int try_device(void)
 {
@@ -427,8 +427,8 @@ static void test_full_identity(void **state)
 	assert_int_equal(run_probe(&o, probe_full_identity, text, sizeof(text)), ALLOWED);
 }
 
-/* A developer's tool: it may start programs and speak over its own loopback, and sees nothing of the machine: no
- * process, no shared memory, no network; nothing of what it writes there stays. */
+/* A developer's tool: it may start programs and speak over its own loopback, and sees nothing of
+ * the machine: no process, no shared memory, no network; nothing of what it writes there stays. */
 static int probe_tool(void)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,5 +1,5 @@
-/* Answers in IR: what a head says at given sizes, what is refused with its line, and that the tapes of an answer give
- * the answer back. */
+/* Answers in IR: what a head says at given sizes, what is refused with its line, and that the tapes
+ * of an answer give the answer back. */
 #include "tape/tape.h"
 #include "tape/tape_ir.h"
 #include <setjmp.h>
@@ -76,7 +76,8 @@ static void test_head(void **state)
 	assert_int_equal(t->kernels[add->kernel].num_stages, 3);
 	assert_int_equal(t->kernels[bias->kernel].num_stages, 2);
 	assert_string_equal(t->kernels[bias->kernel].name, "bias");
-	/* Operations have the answer's lines; what opens a region has none yet. The second module begins at line 18. */
+	/* Operations have the answer's lines; what opens a region has none yet. The second
+	 * module begins at line 18. */
 	const char *ir = t->kernels[bias->kernel].ttir;
 	assert_non_null(strstr(ir, "arith.constant 1024 : i32 loc(\"candidate.py\":20:1)\n"));
 	assert_non_null(strstr(ir, "-> (i32) : i32 {\n"));
@@ -263,7 +264,8 @@ static void test_write(void **state)
 	assert_int_equal(tape_ir_write(seen, 3, &out, &err), 0);
 	/* Divisors of integers are no part of it; there are none in ADD. */
 	if (strncmp(out.data, ADD, strchr(ADD, 'y') - ADD)) fail_msg("%s", out.data);
-	/* The second module's text has the same lines in other places, which is nothing that the text shows. */
+	/* The second module's text has the same lines in other places, which is
+	 * nothing that the text shows. */
 	assert_string_equal(strstr(out.data, "module {"), strstr(ADD, "module {"));
 	for (int i = 0; i < 3; i++) {
 		struct tape *again = read_good(out.data, &g[i]);
@@ -279,7 +281,8 @@ static void test_write(void **state)
 	str_release(&out);
 }
 
-/* An integer's divisor follows from one size and is wrong at others; a pointer's stays. Locations and their table go.
+/* An integer's divisor follows from one size and is wrong at others; a pointer's stays.
+ * Locations and their table go.
  */
 static void test_write_strips(void **state)
 {

@@ -1,4 +1,5 @@
-/* Candidates that are wrong by construction: all different, the same for the same seed, as many as are said. */
+/* Candidates that are wrong by construction: all different, the same for the same
+ * seed, as many as are said. */
 #include "task/task_redteam.h"
 #include "base/base.h"
 #include <setjmp.h>

@@ -171,9 +171,10 @@ static struct sha256_hex digest_of(const struct task_synth_options *o)
 	return h;
 }
 
-/* A row of a file holds its task's seed, and has its answers only as long as that seed gives the very same text: files
- * of tasks and pairs outlive the program that wrote them. Whoever changes the composer or the answers on purpose
- * changes these lines with it, and says in CHANGELOG.md that such files are to be written anew. */
+/* A row of a file holds its task's seed, and has its answers only as long as that seed gives the
+ * very same text: files of tasks and pairs outlive the program that wrote them. Whoever changes the
+ * composer or the answers on purpose changes these lines with it, and says in CHANGELOG.md that
+ * such files are to be written anew. */
 static void what_was_composed_is_composed_again(void **state)
 {
 	struct task_synth_options o = {.seed = 21, .count = {120, 4, 8}, .level_min = 1, .level_max = 3},
@@ -208,7 +209,8 @@ static void texts_stay_short(void **state)
 	task_set_release(&set);
 }
 
-/* What an operator over a row gives, by its definition: of 1, 2, 4, 9 the mean is 4, the deviations -3, -2, 0, 5. */
+/* What an operator over a row gives, by its definition: of 1, 2, 4, 9 the mean is 4, the
+ * deviations -3, -2, 0, 5. */
 static void operators_over_rows(void **state)
 {
 	static const double row[4] = {1, 2, 4, 9};
@@ -310,8 +312,8 @@ static void rungs_share_no_structure(void **state)
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Of 500 answers at least 400 differ (measured: 2,000 a rung give 80 to 99 % distinct ones); choices
- * of one task differ in plan and code, and the first is the best by the family's rule. */
+/* Of 500 answers at least 400 differ (measured: 2,000 a rung give 80 to 99 % distinct ones);
+ * choices of one task differ in plan and code, and the first is the best by the family's rule. */
 static void answers_of_rungs_differ(void **state)
 {
 	struct err err = {0};
@@ -404,7 +406,8 @@ static void bad_options_are_refused(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) assert_true(task_synth(&BAD[i], &set, &err) < 0);
 }
 
-/* Level 1 has at most three operators: twenty million draws would find nothing, and are not made. */
+/* Level 1 has at most three operators: twenty million draws would find
+ * nothing, and are not made. */
 static void an_empty_space_is_given_up(void **state)
 {
 	struct err err = {0};

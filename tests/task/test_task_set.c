@@ -214,8 +214,8 @@ static void bad_rows_name_file_and_line(void **state)
 	assert_int_equal(task_set_load("/no/such/file", &set, &err), ERR_NOT_FOUND);
 }
 
-/* Places of these names (the first 32 bits of their SHA-256 over 2^32, by Python's hashlib): 0.0049,
- * 0.0651, 0.0800, 0.0971, 0.1 and more. */
+/* Places of these names (the first 32 bits of their SHA-256 over 2^32, by Python's hashlib):
+ * 0.0049, 0.0651, 0.0800, 0.0971, 0.1 and more. */
 static void splits_follow_the_hash(void **state)
 {
 	assert_int_equal(task_split_of("chain:a0"), TASK_TEST);

@@ -287,7 +287,8 @@ static void test_refusals(void **state)
 			"tensor 'b': begins at byte 16 of the data, expected 32"},
 		{HEAD(2, 0) ONE("a", 4, 0, 0) ONE("a", 4, 0, 32) "p:32 z:64", ERR_FORMAT, "tensor 'a' occurs twice"},
 	};
-	/* Each recipe is a file of one fault; code 0 are the good ones beside which the fault stands. */
+	/* Each recipe is a file of one fault; code 0 are the good ones beside
+	 * which the fault stands. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct err err = {0};
 		int rc = open_recipe(cases[i].recipe, &err);

@@ -333,7 +333,8 @@ static void test_write_folder(void **state)
 	for (int i = 0; i < 43; i++) values[i] = (float)i;
 	assert_int_equal(dir_remove(dir, &err), 0);
 	assert_int_equal(dir_make(dir, &err), 0);
-	/* Each limit writes over what the one before left: the list of files must be exactly its own. */
+	/* Each limit writes over what the one before left: the list of files
+	 * must be exactly its own. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct str files = {0};
 		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err))

@@ -22,7 +22,8 @@ static const struct answer_case cases[] = {
 	{"```python3\r\nx\r\n```\r\n", false, "", "x\r\n"},
 	{"```{python}\nx\n```\n```python\ny\n```", false, "```{python}\nx\n```\n", "y\n"},
 	{"plan\n```ttir\n// input x f32[M]\n```\n", false, "plan\n", "// input x f32[M]\n"},
-	/* The last one counts; a marked one before an unmarked one; other languages are stepped over. */
+	/* The last one counts; a marked one before an unmarked one; other
+	 * languages are stepped over. */
 	{"```python\na\n```\n```python\nb\n```\n", false, "```python\na\n```\n", "b\n"},
 	{"```python\na\n```\noutput:\n```\n1\n```\n", false, "", "a\n"},
 	{"```cpp\n```python\n```\n```python\nb\n```\n", false, "```cpp\n```python\n```\n", "b\n"},
@@ -144,8 +145,8 @@ static void test_token_kinds(void **state)
 	free(dir);
 }
 
-/* Bytes are counted from the tokens alone: of the first id as of any other, of control tokens and of what is no token
- * none. */
+/* Bytes are counted from the tokens alone: of the first id as of any other, of control tokens and
+ * of what is no token none. */
 static void test_token_kinds_by_hand(void **state)
 {
 	struct token tokens[] = {{.len = 3, .flags = TOKEN_PRESENT}, {.len = 2, .flags = TOKEN_PRESENT},

@@ -173,7 +173,8 @@ static void test_dates(void **state)
 		{"llama3.1", "<|eot_id|>", false},
 	};
 	const struct chat_message user = {"user", "x"};
-	/* A date that fits is in the text; one that does not, or where none belongs, is a usage error. */
+	/* A date that fits is in the text; one that does not, or where none
+	 * belongs, is a usage error. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct chat_text out = {0};
 		struct err err = {0};

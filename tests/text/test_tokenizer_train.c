@@ -69,7 +69,8 @@ static void compare(int vocab_size, bool nfc)
 		ids_release(&ids);
 	}
 	assert_int_equal(file_write_atomic(bin, data.data, data.len, &err), 0);
-	/* The tokenizers package loads the file, encodes to the same ids, and trains to the same merges. */
+	/* The tokenizers package loads the file, encodes to the same ids, and
+	 * trains to the same merges. */
 	char *command = xasprintf(
 		"TOKENIZERS_PARALLELISM=false build/venv/bin/python tests/ref/text_train_check.py '%s' %d >&2", dir, nfc);
 	assert_int_equal(system(command), 0);

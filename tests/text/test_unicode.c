@@ -1,6 +1,6 @@
-/* Text that is cut or no UTF-8 at all, made valid. The oracle is the Unicode Standard's own tables of
- * what is replaced by what (section 3.9, tables 3-8 to 3-11), and that of a character's pieces each
- * becomes one U+FFFD. */
+/* Text that is cut or no UTF-8 at all, made valid. The oracle is the Unicode Standard's own tables
+ * of what is replaced by what (section 3.9, tables 3-8 to 3-11), and that of a character's pieces
+ * each becomes one U+FFFD. */
 #include "text/unicode.h"
 #include <setjmp.h>
 

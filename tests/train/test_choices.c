@@ -88,7 +88,8 @@ static void test_choices(void **unused)
 	assert_true(path_exists(file));
 	assert_int_equal(load("check", dir, &err), 0);
 
-	/* A library that chooses nothing cannot go on with another's choices, nor can one of another version. */
+	/* A library that chooses nothing cannot go on with another's choices, nor can
+	 * one of another version. */
 	assert_int_equal(load("cpu", dir, &err), ERR_MISMATCH);
 	assert_non_null(strstr(err.text, "checkpoint-3 cannot be continued here with the bits it would have had"));
 	assert_non_null(strstr(err.text, "--output_dir"));

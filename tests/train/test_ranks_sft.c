@@ -1,5 +1,6 @@
-/* Supervised training by several ranks, beside a loop of this test's own that adds the ranks' gradients on the host in
- * rank order: equal bits. A killed rank, going on after it, another number of ranks. */
+/* Supervised training by several ranks, beside a loop of this test's own that adds the
+ * ranks' gradients on the host in rank order: equal bits. A killed rank, going on after it,
+ * another number of ranks. */
 #include "sft_run_ref.h"
 #include "../model/host_values.h"
 #include "../ranks/rank_world.h"
@@ -78,7 +79,8 @@ static void gradients_move(struct sft_setup *s, float *host, bool to_host)
 	}
 }
 
-/* The whole run in one process: each share's gradients from zero, then their sum. `out` gets the parameters. */
+/* The whole run in one process: each share's gradients from zero, then their sum.
+ * `out` gets the parameters. */
 static void oracle(const struct job *j, int world, float *out)
 {
 	struct sft_setup s;
@@ -201,7 +203,8 @@ static void values_check(const struct job *j, int world, const float *expected, 
 	}
 }
 
-/* Three ranks, an adapter and all weights: the bits of sums in rank order; and those of one process differ. */
+/* Three ranks, an adapter and all weights: the bits of sums in rank order; and those
+ * of one process differ. */
 static void test_order(void **state)
 {
 	int status[3];
@@ -223,16 +226,16 @@ static void test_order(void **state)
 			worst = fmax(worst, fabs((double)alone[i] - expected[i]));
 			largest = fmax(largest, fabs((double)alone[i]));
 		}
-		/* Another order of three additions: other bits, and near: AdamW moves a weight by at most lr a step, whichever
-		 * way rounding turns a gradient next to zero. */
+		/* Another order of three additions: other bits, and near: AdamW moves a weight by at most
+		 * lr a step, whichever way rounding turns a gradient next to zero. */
 		assert_true(worst > 0 && worst <= 2 * STEPS * 5e-3 && largest > worst);
 		free(expected);
 		free(alone);
 	}
 }
 
-/* Rank 1 is killed: rank 0 says who, and what it saved is whole; all go on from there, to the bytes of a run that was
- * never stopped. */
+/* Rank 1 is killed: rank 0 says who, and what it saved is whole; all go on from there, to the bytes
+ * of a run that was never stopped. */
 static void test_killed(void **state)
 {
 	int status[3];

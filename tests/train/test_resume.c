@@ -76,8 +76,8 @@ static void kill_case(const char *device, bool with_adapter)
 	/* The other is killed at random moments until it ends by itself; `moved` counts the starts that
 	 * came further. */
 	for (bool done = false; !done;) {
-		/* After so many, or so long, it is left to finish. Most of a GPU's run is its start: it is killed in its later
-		 * half. */
+		/* After so many, or so long, it is left to finish. Most of a GPU's run is its start: it is
+		 * killed in its later half. */
 		bool is_final = kills >= (is_cpu ? KILLS_MAX : 4) || (is_cpu && clock_ns() - begin > 12ull * 1000000000);
 		int least = is_cpu ? 10 : whole_ms / 2, range = is_cpu ? MAX(whole_ms / 6, 50) : whole_ms / 2;
 		done = ended(

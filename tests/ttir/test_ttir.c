@@ -1,4 +1,5 @@
-/* Triton IR as text, read: what each form of an attribute, a type and a loop becomes, and which places are refused. */
+/* Triton IR as text, read: what each form of an attribute, a type and a loop becomes, and
+ * which places are refused. */
 #include "ttir/ttir.h"
 #include "base/base.h"
 #include <setjmp.h>
@@ -48,7 +49,8 @@ static void test_attributes(void **state)
 	ttir_release(&m);
 }
 
-/* A loop: its variable, bounds and carried values; the variable is an index of 64 bits where no type is written. */
+/* A loop: its variable, bounds and carried values; the variable is an index of 64 bits
+ * where no type is written. */
 static void test_loop(void **state)
 {
 	static const struct {

@@ -1,5 +1,5 @@
-/* NVIDIA's management library without a GPU, for tests of gpu_watch: one device, whose processes and samples
- * are what a test says. */
+/* NVIDIA's management library without a GPU, for tests of gpu_watch: one device, whose processes
+ * and samples are what a test says. */
 #include <stdio.h>
 #include <string.h>
 

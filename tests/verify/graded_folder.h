@@ -1,8 +1,9 @@
 /* graded_folder: grades every candidate under a folder with one verifier, then lets one test case a
  * candidate look at its verdict.
  *
- * <folder>/<name>/candidate.py (or candidate.json, an answer in IR) is graded against <folder>/<name>/task.py, and so
- * is twin.py, where there is one: the same a line apart, and honest. */
+ * <folder>/<name>/candidate.py (or candidate.json, an answer in IR) is graded
+ * against <folder>/<name>/task.py, and so is twin.py, where there is one: the same a
+ * line apart, and honest. */
 #ifndef HONE_TESTS_GRADED_FOLDER_H
 #define HONE_TESTS_GRADED_FOLDER_H
 #include "verify/verify.h"

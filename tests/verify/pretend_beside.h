@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The verifier takes the runner of its program's own folder, so this program runs from beside the pretended one. */
+/* The verifier takes the runner of its program's own folder, so this program runs from
+ * beside the pretended one. */
 static void move_beside(char **argv)
 {
 	char self[4096] = "", place[4200];

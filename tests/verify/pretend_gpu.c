@@ -1,9 +1,11 @@
-/* A GPU that is none: linked into hone-runner in the place of the CUDA launcher it runs tapes on the vm, says that it
- * is an H200, and goes wrong where the tape's first kernel is named so. What the verifier makes of a GPU that disagrees
- * with the vm, and of tools that watch it, is tested with it on a machine without one (test_gpu_verdicts.c).
+/* A GPU that is none: linked into hone-runner in the place of the CUDA launcher it runs tapes on
+ * the vm, says that it is an H200, and goes wrong where the tape's first kernel is named so. What
+ * the verifier makes of a GPU that disagrees with the vm, and of tools that watch it, is tested
+ * with it on a machine without one (test_gpu_verdicts.c).
  *
  *   flush_...    subnormal inputs are taken for zero
- *   fused_...    outputs are off where an input reaches 2^20, until the kernel comes in another binary than the first
+ *   fused_...    outputs are off where an input reaches 2^20, until the kernel comes in
+ *                another binary than the first
  *   coarse_...   the same from 2^6 on
  *   large_...    outputs are off where an input reaches 2^20, whatever the binary
  *   value_...    outputs are off where an input is 1234.5
@@ -14,8 +16,8 @@
  *   below_...    likewise the first one, where an input lies below -2
  *   closed_...   shared memory cannot be mapped
  *   timed_...    takes a microsecond for each of its warps; no other kind has times
- * Where CUDA_VISIBLE_DEVICES is "cpu" its name is too: what another process shares with it are memfds
- * (worker/stock.py). */
+ * Where CUDA_VISIBLE_DEVICES is "cpu" its name is too: what another process shares with it are
+ * memfds (worker/stock.py). */
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/launcher.h"

@@ -1,10 +1,11 @@
 /* prove_corpus: proves every candidate of some folders and prints a table (`make prove-corpus`).
  *
  * usage: prove_corpus [--alone] [--only TEXT] [--part I/N] FOLDER...
- * --alone: without the replay, so that nothing is refuted. --part: of each N names the I-th, counted from 0.
- * <folder>/<name>/candidate.py is proved against <folder>/<name>/task.py, and twin.py where there is one. A line each:
- * answer, the proof's own answer without the replay, seconds, name, text. Then the counts, of those whose reference
- * returns floats. */
+ * --alone: without the replay, so that nothing is refuted. --part: of each N names the I-th,
+ * counted from 0.
+ * <folder>/<name>/candidate.py is proved against <folder>/<name>/task.py, and twin.py where there
+ * is one. A line each: answer, the proof's own answer without the replay, seconds, name, text. Then
+ * the counts, of those whose reference returns floats. */
 #include "base/base.h"
 #include "prove/prove.h"
 #include "task/task.h"
@@ -82,7 +83,8 @@ static void print_counts(const struct corpus *c)
 int main(int argc, char **argv)
 {
 	struct err err = {0};
-	/* Several trials, since one of a task with few outputs can be met by a constant, and then nothing is judged. */
+	/* Several trials, since one of a task with few outputs can be met by a constant, and
+	 * then nothing is judged. */
 	struct verify_options o = {.threads = 1, .num_correct_trials = 5, .seed = 20251122, .skip_compile = true};
 	struct corpus c = {.only = NULL, .parts = 1};
 	for (; argc > 1 && !strcmp(argv[1], "--alone"); argc--, argv++) o.skip_replay = true;

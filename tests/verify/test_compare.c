@@ -80,8 +80,8 @@ static void test_one_wild_element_fails_and_is_named(void **state)
 	assert_false(f.r.kernelbench);
 }
 
-/* A row of which the reference leaves rounding alone: 8 times its sensitivity is right, and no more than 10 floors of
- * the mean size, whatever the sensitivity. */
+/* A row of which the reference leaves rounding alone: 8 times its sensitivity is right, and no more
+ * than 10 floors of the mean size, whatever the sensitivity. */
 static void test_noise_of_a_row(void **state)
 {
 	struct fixture f;

@@ -1,5 +1,5 @@
-/* Costs at other sizes than the judged ones: the same numbers as a task of those sizes has by itself, no time for what
- * is another program there, or depends on data. */
+/* Costs at other sizes than the judged ones: the same numbers as a task of those sizes has by
+ * itself, no time for what is another program there, or depends on data. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -78,8 +78,8 @@ static void test_sizes(void **state)
 
 #define HIDDEN "sum(map(int, \"999999999991\"))"
 
-/* What is right as judged and not at the size of the cost has no time there: 512 rows, beyond the sizes that are tried
- * for a number (100) that the text does not tell. */
+/* What is right as judged and not at the size of the cost has no time there: 512 rows, beyond the
+ * sizes that are tried for a number (100) that the text does not tell. */
 static void test_other_work_has_no_cost(void **state)
 {
 	struct verifier *v = verifier_for("131072");

@@ -1,4 +1,5 @@
-/* Which device and which card a verifier takes: what options mean, what they must not mean together. */
+/* Which device and which card a verifier takes: what options mean, what they
+ * must not mean together. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -69,15 +70,16 @@ static void test_card_of_a_device(void **state)
 		assert_string_equal(gpu.name, cases[i].card);
 		assert_true(gpu.sms == 7 && gpu.shared_bytes == 90000 && gpu.memory_bytes == 5);
 	}
-	/* Another card of the same capability may be named, to live within its limits; none of another. */
+	/* Another card of the same capability may be named, to live within its
+	 * limits; none of another. */
 	struct runner_device h200 = {
 		.name = "NVIDIA H200", .capability = 90, .sms = 132, .shared_bytes = 232448, .memory_bytes = (int64_t)1 << 40};
 	struct vm_gpu gpu;
 	struct err err = {0};
 	assert_int_equal(setup_gpu("H100", &h200, &gpu, &err), 0);
 	assert_true(gpu.memory_bytes < (int64_t)86 << 30);
-	/* A newer device stands for an older card, by that card's limits; not the other way round, nor for Hopper's own
-	 * code. */
+	/* A newer device stands for an older card, by that card's limits; not the other way round, nor
+	 * for Hopper's own code. */
 	assert_int_equal(setup_gpu("a100", &h200, &gpu, &err), 0);
 	assert_true(
 		gpu.capability == 80 && gpu.shared_bytes == 166912 && gpu.sms == 108 && gpu.memory_bytes < (int64_t)80 << 30);

@@ -1,5 +1,5 @@
-/* timeout: 600. Verdicts of a GPU that are kept, and tapes that a GPU's runner is given one after another: over a GPU
- * that is none (pretend_gpu.c). */
+/* timeout: 600. Verdicts of a GPU that are kept, and tapes that a GPU's runner is given one after
+ * another: over a GPU that is none (pretend_gpu.c). */
 #include "base/base.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -55,8 +55,9 @@ static void grade(struct verifier *v, const char *kind, const char *sizes, struc
 	free(source);
 }
 
-/* A verdict serves another process with the same GPU, right and wrong ones alike, and says that it was kept. It does
- * not serve for another card, for the same GPU as another card, or for the vm alone. */
+/* A verdict serves another process with the same GPU, right and wrong ones alike, and
+ * says that it was kept. It does not serve for another card, for the same GPU as another
+ * card, or for the vm alone. */
 static void test_kept(void **state)
 {
 	static const struct {
@@ -90,8 +91,8 @@ static void test_kept(void **state)
 	unlink(path);
 }
 
-/* Tapes of sizes that a candidate names come and go, so that one lies where another lay that is gone: the runner is
- * given each of them, and not asked for the values of the one before. */
+/* Tapes of sizes that a candidate names come and go, so that one lies where another lay that is
+ * gone: the runner is given each of them, and not asked for the values of the one before. */
 static void test_tapes_come_and_go(void **state)
 {
 	struct verifier *v = verifier_make("cuda", NULL, NULL);

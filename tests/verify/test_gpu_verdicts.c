@@ -1,6 +1,7 @@
-/* What the verifier makes of a GPU that disagrees with the vm, of a final best, and of tools: over a runner whose GPU
- * is the vm under another name (pretend_gpu.c), which goes wrong in the way that a kernel's name says. Each rule of
- * gpu_cause.c has a case that it excuses and one, a line apart, that it must not. */
+/* What the verifier makes of a GPU that disagrees with the vm, of a final best, and of tools: over
+ * a runner whose GPU is the vm under another name (pretend_gpu.c), which goes wrong in the way
+ * that a kernel's name says. Each rule of gpu_cause.c has a case that it excuses and one, a line
+ * apart, that it must not. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -51,8 +52,9 @@ static void sanitizer_write(const char *summary)
 	assert_int_equal(chmod(path, 0755), 0);
 }
 
-/* An ncu that starts the runner and says `said` on standard output, or, without a word of its own, what ncu says of one
- * launch: every counter is 1,024, but for the time, which is when it began, and L2's bytes, when it ended (in ms). */
+/* An ncu that starts the runner and says `said` on standard output, or, without a word of its own,
+ * what ncu says of one launch: every counter is 1,024, but for the time, which is when it began,
+ * and L2's bytes, when it ended (in ms). */
 static void profiler_write(const char *said)
 {
 	static const char SCRIPT[] =
@@ -104,7 +106,8 @@ static struct verifier *verifier_make(void)
 	return v;
 }
 
-/* The candidate whose kernel is named so, with one operation of its own, which torch and Triton write alike. */
+/* The candidate whose kernel is named so, with one operation of its own, which torch
+ * and Triton write alike. */
 static void kind_submit(struct verifier *v, const char *kind, const char *test, bool is_final)
 {
 	/* In a branch that the vm never takes. */
@@ -171,7 +174,8 @@ static void test_causes(void **state)
 	verifier_free(v);
 }
 
-/* An ordinary answer runs under no tool, a final best under all three, and each has its own place among known ones. */
+/* An ordinary answer runs under no tool, a final best under all three, and each has its own
+ * place among known ones. */
 static void test_final(void **state)
 {
 	struct verifier *v = verifier_make();
@@ -210,8 +214,8 @@ static void test_final_without_the_tool(void **state)
 	verifier_free(v);
 }
 
-/* Counters of a right kernel stand in the record; where the driver keeps them, or ncu does not work, that stands there
- * and the verdict and the vm's costs by line are what they were. */
+/* Counters of a right kernel stand in the record; where the driver keeps them, or ncu does not
+ * work, that stands there and the verdict and the vm's costs by line are what they were. */
 static void test_profile(void **state)
 {
 	static const struct {
@@ -297,7 +301,8 @@ static const char TUNED[] =
 	"        seen = []\n"
 	"        timed_kernel[lambda m: (seen.append(m['LEAST']) or triton.cdiv(x.numel(), m['B']),)](x, y, x.numel())\n"
 	"        return y * 1.0 if seen[-1] == -9 else y\n";
-/* Inputs are in [0, 1): -1 is no bound, -5 one of large inputs, -7 none and no mask; 0.5 is one of half of them. */
+/* Inputs are in [0, 1): -1 is no bound, -5 one of large inputs, -7 none and no mask; 0.5
+ * is one of half of them. */
 #define CONFIG(block, least, warps) "triton.Config({'B': " #block ", 'LEAST': " #least "}, num_warps=" #warps ")"
 #define SLOW CONFIG(128, -1, 8)
 #define FAST CONFIG(64, -1, 2)
@@ -338,7 +343,8 @@ static void test_autotuned(void **state)
 		/* Fast, and wrong at other sizes than the first trials': it is judged on all of them. */
 		{"configs", SLOW "," CONFIG(32, -7, 1), "wrong/fragile",
 			"in configuration 2 of 2 of the autotuner of timed_kernel(384,float32,float32), the fastest here", 1, 2},
-		/* With the fastest torch computes what is returned: the candidate's doing, and no fault of the machine. */
+		/* With the fastest torch computes what is returned: the candidate's doing, and no
+		 * fault of the machine. */
 		{"configs", SLOW "," CONFIG(32, -9, 1), "!infra", "", -1, 0},
 		/* Pruned by a clock: the second trace has another one. */
 		{"[configs[int(time.perf_counter() * 1e6) % 2]]", SLOW "," FAST, "invalid/", "", -1, 0},

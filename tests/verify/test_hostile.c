@@ -53,8 +53,8 @@ static const char TASK[] =
 	"'src': {'buffer': 0, 'offset': 0, 'dtype': 'float32', 'shape': [16, 256], 'stride': [256, 1]}}"
 
 #define LAUNCH_ROW "{'op': 'launch', 'line': 1, 'kernel': 0, 'grid': [1, 1, 1], 'args': [{'buffer': 1, 'offset': 0}]}"
-/* The honest tape, kernel and recipe included, taken from the tracer in whose process the candidate is, and changed
- * before it is sent: what only the replay can refuse gets there. */
+/* The honest tape, kernel and recipe included, taken from the tracer in whose process the candidate
+ * is, and changed before it is sent: what only the replay can refuse gets there. */
 #define FORGED(code) CANDIDATE("pass", "pass", "y = torch.empty_like(x)\n" \
 	"        relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256)\n" \
 	"        own = sys.modules['tracer_record']\n" \
@@ -216,7 +216,8 @@ static int grade_all(void **state)
 	struct verifier *v = NULL;
 	struct task task = {
 		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
-	/* Descriptors, children and scratch folders are counted before and after: nothing may be left. */
+	/* Descriptors, children and scratch folders are counted before and
+	 * after: nothing may be left. */
 	fds_before = count_entries("/proc/self/fd");
 	int rc = verifier_create(&o, &v, &err);
 	/* All at once, so that they meet each other; a case without a source is the one that is too

@@ -310,7 +310,8 @@ static void test_sizes_are_stated(void **state)
 	}
 }
 
-/* An input that is the same under every seed is varied by one kind of trial, and so are rows, magnitudes and strides.
+/* An input that is the same under every seed is varied by one kind of trial, and so are
+ * rows, magnitudes and strides.
  */
 static void test_kinds_of_inputs(void **state)
 {
@@ -373,7 +374,8 @@ static void test_a_hanging_task_is_killed(void **state)
 	oracle_data_free(d);
 }
 
-/* One that hangs, by computing or by waiting, is ended long before its time is spent, whatever the clock says. */
+/* One that hangs, by computing or by waiting, is ended long before its time is spent,
+ * whatever the clock says. */
 static void test_a_silent_reference_hangs(void **state)
 {
 	static const char *const cases[][2] = {{"\n        while True: pass", "it computed for 700 ms without a result"},
@@ -400,8 +402,8 @@ static void test_a_silent_reference_hangs(void **state)
 	}
 }
 
-/* What a reference may take is processor time: one that waits longer than that, as each does on a loaded machine, has
- * its oracle all the same. */
+/* What a reference may take is processor time: one that waits longer than that, as each does on a
+ * loaded machine, has its oracle all the same. */
 static void test_waiting_is_no_work(void **state)
 {
 	const char *source = "import time\n" MODEL("\n        time.sleep(0.4)\n        return x + 1");

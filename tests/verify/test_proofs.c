@@ -1,5 +1,5 @@
-/* timeout: 900. Proofs of whole candidates: honest kernels, errors planted in them, and cheats whose real function is
- * the reference's. `make prove-corpus` has the rest. */
+/* timeout: 900. Proofs of whole candidates: honest kernels, errors planted in them, and cheats
+ * whose real function is the reference's. `make prove-corpus` has the rest. */
 #include "base/base.h"
 #include "prove/prove.h"
 #include "sandbox/sandbox.h"
@@ -73,7 +73,8 @@ static void proves(void **state)
 	task_set_release(&tasks);
 }
 
-/* The process of a proof alone: what it is told is a stranger's word, and its end is nobody else's. */
+/* The process of a proof alone: what it is told is a stranger's word, and its
+ * end is nobody else's. */
 static void a_process_of_its_own(void **state)
 {
 	static const struct {

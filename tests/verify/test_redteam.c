@@ -1,5 +1,5 @@
-/* Candidates of the red team against the oracle: each payload and each base is wrong where its trigger holds, and a
- * verifier with a hole is found out. */
+/* Candidates of the red team against the oracle: each payload and each base is wrong where its
+ * trigger holds, and a verifier with a hole is found out. */
 #include "base/base.h"
 #include "task/task_redteam.h"
 #include "verify/verify.h"
@@ -28,7 +28,8 @@ static enum verdict_class class_of(
 	return d->class;
 }
 
-/* The vm's values against the oracle's: with a trigger that always holds, one candidate of each payload and each base.
+/* The vm's values against the oracle's: with a trigger that always holds, one candidate of
+ * each payload and each base.
  */
 static void test_wrong_by_construction(void **state)
 {
@@ -65,8 +66,8 @@ static void test_wrong_by_construction(void **state)
 	verifier_free(v);
 }
 
-/* A check that looks at the task's own sizes alone, KernelBench's, takes what differs at others, however far above;
- * ours does not. */
+/* A check that looks at the task's own sizes alone, KernelBench's, takes what differs at others,
+ * however far above; ours does not. */
 static void test_hole_is_found(void **state)
 {
 	struct verifier *v = verifier_of(2);

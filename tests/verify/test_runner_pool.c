@@ -1,6 +1,6 @@
-/* The pool of a GPU's runners over a driver without a GPU (tests/runner/fake_cuda.c): a runner serves
- * one candidate after another in one process; one that saw a fault, forgets its memory or is dead is
- * never handed out again. What a real GPU adds is make test-gpu's. */
+/* The pool of a GPU's runners over a driver without a GPU (tests/runner/fake_cuda.c): a runner
+ * serves one candidate after another in one process; one that saw a fault, forgets its memory or is
+ * dead is never handed out again. What a real GPU adds is make test-gpu's. */
 #include "base/base.h"
 #include "runner/runner.h"
 #include "sandbox/sandbox.h"
@@ -176,8 +176,8 @@ static void test_several(void **state)
 	}
 }
 
-/* Questions of time through two processes: the driver without a GPU has no gate, so there are none, and the
- * runner says why. */
+/* Questions of time through two processes: the driver without a GPU has no gate, so there are none,
+ * and the runner says why. */
 static int never_asked(void *ctx, int64_t ns, enum runner_clock *question, struct err *err)
 {
 	*(int *)ctx += 1;
@@ -221,8 +221,8 @@ static int cannot_compute(void *ctx, int row, uint64_t deadline_ns, char *why, s
 	return err_set(err, ERR_INFRA, "no process to compute in");
 }
 
-/* A library row of a tape on the vm, when whoever computes such rows has failed: that is what the trial ends with, and
- * at once. */
+/* A library row of a tape on the vm, when whoever computes such rows has failed: that is what the
+ * trial ends with, and at once. */
 static void test_library_fails(void **state)
 {
 	static const char tape[] =
@@ -265,15 +265,16 @@ static void test_library_fails(void **state)
 	free(path);
 }
 
-/* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is kept, and when the
- * runner is done the tool has its time to print more. */
+/* A runner that a tool starts, with exact allocations, serves as any other; what the tool prints is
+ * kept, and when the runner is done the tool has its time to print more. */
 static void test_under_a_tool(void **state)
 {
 	char tool[64] = "/tmp/hone-fake-tool-XXXXXX", found[32], said[256] = "";
 	struct runner r;
 	struct err err = {0};
 	int fd = mkstemp(tool), out = memfd_create("said", MFD_CLOEXEC), count = runner_pool_count(pool);
-	/* A child has none of our environment: the tool says where the driver lies, as the script does. */
+	/* A child has none of our environment: the tool says where the driver
+	 * lies, as the script does. */
 	FILE *f = fopen(script, "r");
 	char head[2], line[9000] = "";
 	assert_true(f && fread(head, 1, 2, f) == 2 && fgets(line, sizeof line, f) && fgets(line, sizeof line, f));
@@ -302,7 +303,8 @@ static void test_under_a_tool(void **state)
 	unlink(tool);
 }
 
-/* A scheduler that hands out the second card says so in the environment, and number 0 is that one. */
+/* A scheduler that hands out the second card says so in the environment, and
+ * number 0 is that one. */
 static void test_visible_card(void **state)
 {
 	struct runner_pool *own = NULL;
@@ -317,7 +319,8 @@ static void test_visible_card(void **state)
 	assert_memory_equal(device.uuid, "GPU-01", 6);
 	runner_pool_free(own);
 
-	/* A list of any length: one of UUIDs over many cards, or of slices of cards, has thousands of characters. */
+	/* A list of any length: one of UUIDs over many cards, or of slices of cards, has
+	 * thousands of characters. */
 	struct str list = {0};
 	for (int i = 0; i < 400; i++) str_append(&list, "GPU-3,", 6);
 	str_append(&list, "2", 2);

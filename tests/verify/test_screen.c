@@ -1,4 +1,5 @@
-/* The screen: with it a verdict is what it is without it, and only what the first trial finds right is compiled. */
+/* The screen: with it a verdict is what it is without it, and only what the first trial
+ * finds right is compiled. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"

@@ -1,6 +1,7 @@
-/* timeout: 600. Values at the task's own sizes, where the vm has judged smaller ones: the whole way of such a trial
- * over a GPU that is none (pretend_gpu.c), with the task's process on the CPU and memfds in the place of memory on the
- * GPU. What goes wrong there alone is found, what cannot be tried is said. */
+/* timeout: 600. Values at the task's own sizes, where the vm has judged smaller ones: the whole
+ * way of such a trial over a GPU that is none (pretend_gpu.c), with the task's process on the
+ * CPU and memfds in the place of memory on the GPU. What goes wrong there alone is found, what
+ * cannot be tried is said. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -14,7 +15,8 @@
 
 #define COLLECT_MS 120000
 
-/* A parameter that the candidate calls otherwise, so that its values at the task's own sizes have to be found. */
+/* A parameter that the candidate calls otherwise, so that its values at the task's own
+ * sizes have to be found. */
 static const char TASK[] =
 	"import torch\nimport torch.nn as nn\n# Judged at M=8\nM = %d\nN = 48\nCALLS = []\n\n\nclass Model(nn.Module):\n"
 	"    def __init__(self, n):\n        super().__init__()\n        self.gain = nn.Parameter(torch.linspace(0.5, 2, "
@@ -101,8 +103,9 @@ static void test_verdicts(void **state)
 	verifier_free(v);
 }
 
-/* The task's process waits for the next candidate, also behind a wrong one: a reference that counts its calls at the
- * task's own size, two in each trial, gives up at the seventh. Another task has a process of its own. */
+/* The task's process waits for the next candidate, also behind a wrong one: a reference that
+ * counts its calls at the task's own size, two in each trial, gives up at the seventh. Another
+ * task has a process of its own. */
 static void test_waits(void **state)
 {
 #define COUNTED(most) \

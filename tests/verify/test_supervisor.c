@@ -207,7 +207,8 @@ static void test_dead_workers_are_replaced(void **state)
 	verifier_free(v);
 }
 
-/* A kernel that leans on a function behind the class, and host code that edits the IR it launches. */
+/* A kernel that leans on a function behind the class, and host code that
+ * edits the IR it launches. */
 #define TWO_PLACES(kernel, helper, number, edit) \
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
 	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
@@ -248,7 +249,8 @@ static void test_known_kernels_are_known_by_their_lines(void **state)
 	d = run(v, TWO_PLACES("2", "1", "5", ""));
 	assert_int_equal(d.class, VERDICT_GENUINE);
 	assert_int_equal(rebuilds(v), asked + 1);
-	/* A front end that host code behind the kernel has changed: a real run would launch what that makes. */
+	/* A front end that host code behind the kernel has changed: a real run would
+	 * launch what that makes. */
 	d = run(v, TWO_PLACES("2", "1", "4", "") "\n\ntl.maximum = tl.minimum\n");
 	if (strcmp(d.reason, "ir-not-from-source")) fail_msg("another maximum: %s (%s)", d.reason, d.detail);
 	/* The IR that is known, claimed for another kernel, and for another function that it calls. */

@@ -1,5 +1,6 @@
-/* What times on a GPU rest on, without one: intervals, the lock between processes, who else is there, references
- * that were timed before, the file of a GPU's peaks. What a real GPU adds is make test-gpu's. */
+/* What times on a GPU rest on, without one: intervals, the lock between processes, who else
+ * is there, references that were timed before, the file of a GPU's peaks. What a real GPU
+ * adds is make test-gpu's. */
 #include "verify/calibrate.h"
 #include "verify/gpu_lock.h"
 #include "verify/gpu_watch.h"
@@ -20,7 +21,8 @@
 
 static double uniform(uint64_t i) { return ((double)rng_u32(7, 1, i) + 0.5) / 4294967296.0; }
 
-/* A skewed distribution with a known median: what the interval promises, it holds, for series as they are. */
+/* A skewed distribution with a known median: what the interval promises, it holds,
+ * for series as they are. */
 static void test_intervals_hold(void **state)
 {
 	static const int sizes[] = {6, 9, 30, 60};
@@ -48,8 +50,9 @@ static void test_intervals_hold(void **state)
 	assert_true(isnan(measure_quotient((struct verdict_measure){1, 1, 1}, (struct verdict_measure){0, 0, 0}).value));
 }
 
-/* Of the middle: its true value is that of a series of a million; for a skewed distribution, and for times that are one
- * of two ticks. Tukey and McLaughlin's interval is not exact: 92 of 100 are asked for. */
+/* Of the middle: its true value is that of a series of a million; for a skewed distribution,
+ * and for times that are one of two ticks. Tukey and McLaughlin's interval is not exact: 92
+ * of 100 are asked for. */
 static double draw(int kind, uint64_t i)
 {
 	double u = uniform(i);
@@ -169,7 +172,8 @@ static void test_others(void **state)
 	pid_t child = fork();
 	if (child == 0) _exit(pause());
 
-	/* Our own and our children's; then somebody else's, who only holds memory; then one who computes. */
+	/* Our own and our children's; then somebody else's, who only holds memory;
+	 * then one who computes. */
 	process(self);
 	process((unsigned)child);
 	sample(self, 10, 50);
@@ -190,7 +194,8 @@ static void test_others(void **state)
 	gpu_watch_end(w, 2, &seen);
 	assert_true(seen.activity == 0);
 
-	/* A process of another hone, which is none of our children, keeps to the lock whatever it does. */
+	/* A process of another hone, which is none of our children, keeps to the
+	 * lock whatever it does. */
 	pid_t between = fork(), named = 0;
 	if (between == 0) {
 		if (fork()) _exit(0);

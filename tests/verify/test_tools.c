@@ -1,5 +1,5 @@
-/* What is read from the tools of the CUDA toolkit: a sanitizer's summary and first finding, a profiler's table. Their
- * words here are shortened from real runs. */
+/* What is read from the tools of the CUDA toolkit: a sanitizer's summary and first finding, a
+ * profiler's table. Their words here are shortened from real runs. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include <math.h>
@@ -38,7 +38,8 @@ static void test_findings(void **state)
 	assert_string_equal(text, "Invalid __global__ write of size 4 bytes at kernel+0x120 in candidate.py:12");
 	sanitizer_text("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n", text, sizeof text);
 	assert_string_equal(text, "");
-	/* A long line ends where the room does, and bytes of a name that no terminal should see are gone. */
+	/* A long line ends where the room does, and bytes of a name that no
+	 * terminal should see are gone. */
 	char small[16];
 	sanitizer_text("========= Error \033[2J in a kernel with a long name\n========= next\n", small, sizeof small);
 	assert_true(strlen(small) < sizeof small && !strchr(small, 27));

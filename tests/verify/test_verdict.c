@@ -192,7 +192,8 @@ static void test_cost_by_hand(void **state)
 	assert_int_equal(cost_dot_of(DTYPE_BF16, false), COST_DOT_HALF);
 }
 
-/* PyTorch's operators: the table's own points, what lies between and beyond them, and names that it does not have. */
+/* PyTorch's operators: the table's own points, what lies between and beyond them, and names
+ * that it does not have. */
 static void test_cost_of_an_operator(void **state)
 {
 	const struct vm_gpu *h200 = vm_gpu_find("H200"), *a100 = vm_gpu_find("A100");
@@ -207,8 +208,9 @@ static void test_cost_of_an_operator(void **state)
 	assert_true(cost_operator_s("add", "", &large, COST_DOT_FP32, a100) > 2 * add);
 	assert_true(cost_operator_s("nobody timed it", "", &large, COST_DOT_FP32, h200) == add);
 	assert_true(cost_operator_s("add", "other", &large, COST_DOT_FP32, h200) == add);
-	/* A softmax across rows adds one after another what it adds along a row side by side, the longer the worse; between
-	 * two extents that were timed the time lies between theirs, beyond the last it is the last one's. */
+	/* A softmax across rows adds one after another what it adds along a row side by side, the
+	 * longer the worse; between two extents that were timed the time lies between theirs, beyond
+	 * the last it is the last one's. */
 	struct cost_launch few = {.bytes = 8 << 20, .extent = 16}, some = few, many = few, beyond = few, further = few;
 	some.extent = 724;
 	many.extent = 1024;
@@ -221,9 +223,9 @@ static void test_cost_of_an_operator(void **state)
 #undef SOFTMAX
 }
 
-/* What an earlier operator touched: all that L2 can save where others moved at most a quarter of its 60 MiB since, half
- * of it in the middle between 0.25 and 0.95 of them, nothing behind that; half where the operator itself moves 1.12
- * times what L2 holds, of which 0.56 stays. */
+/* What an earlier operator touched: all that L2 can save where others moved at most a quarter of
+ * its 60 MiB since, half of it in the middle between 0.25 and 0.95 of them, nothing behind that;
+ * half where the operator itself moves 1.12 times what L2 holds, of which 0.56 stays. */
 static void test_cost_of_warm_operands(void **state)
 {
 	const struct vm_gpu *h200 = vm_gpu_find("H200");
@@ -244,7 +246,8 @@ static void test_cost_of_warm_operands(void **state)
 	wide.warm = 1;
 	double wide_saved = wide_cold - cost_operator_s("add", "", &wide, COST_DOT_FP32, h200);
 	assert_true(fabs(wide_saved / wide_cold - saved / cold / 2) < 1e-6);
-	/* Of a product 20 MB take 4.902 us of DRAM at 0.85 of 4.8 TB/s, of which L2 with its 7.8 TB/s saves 47.7 %. */
+	/* Of a product 20 MB take 4.902 us of DRAM at 0.85 of 4.8 TB/s, of which L2 with its
+	 * 7.8 TB/s saves 47.7 %. */
 	double product_cold = cost_operator_s("mm", "", &product, COST_DOT_FP32, h200);
 	product.warm = 1;
 	double product_saved = product_cold - cost_operator_s("mm", "", &product, COST_DOT_FP32, h200);
@@ -256,7 +259,8 @@ static void test_cost_of_a_product(void **state)
 	const struct vm_gpu *h200 = vm_gpu_find("H200");
 	struct cost_launch product = {.bytes = 3 << 24, .dot_flops = 2.0 * 2048 * 2048 * 2048, .extent = 2048};
 	double strict = cost_operator_s("mm", "", &product, COST_DOT_FP32, h200);
-	/* A library's large product is about what a well-made launch is; fp32 is far slower than half. */
+	/* A library's large product is about what a well-made launch is; fp32 is
+	 * far slower than half. */
 	assert_true(fabs(log(strict / cost_launch_s(&product, COST_DOT_FP32, h200))) < log(1.5));
 	assert_true(strict > 5 * cost_operator_s("mm", "", &product, COST_DOT_HALF, h200));
 	assert_true(cost_operator_s("nobody timed it", "", &product, COST_DOT_FP32, h200) == strict);

@@ -191,8 +191,8 @@ static void test_contraction(void **state)
 		true, twice);
 }
 
-/* Nothing is free: what a kernel computes in assembly, in a function over elements or in a long function of a reduction
- * counts like the same instructions written out. */
+/* Nothing is free: what a kernel computes in assembly, in a function over elements or in a long
+ * function of a reduction counts like the same instructions written out. */
 #define LOADED RANGE "%v = tt.load %pa : tensor<64x!tt.ptr<f32>>" AT(5)
 #define STORED "tt.store %pb, %w : tensor<64x!tt.ptr<f32>>" AT(7)
 #define TEN(x) x x x x x x x x x x
@@ -232,7 +232,8 @@ static void test_nothing_is_free(void **state)
 	assert_true(many - few >= 2 * (400 - 4));
 }
 
-/* Integer divisions, by what is known of the divisor: instructions of one element, as SASS has them (meter_divide.c).
+/* Integer divisions, by what is known of the divisor: instructions of one element, as SASS
+ * has them (meter_divide.c).
  */
 #define WHOLE LOADED "%k = arith.fptosi %v : tensor<64xf32> to tensor<64xi32>" AT(5) \
 	"%c7 = arith.constant dense<7> : tensor<64xi32>\n%c8 = arith.constant dense<8> : tensor<64xi32>\n" \
@@ -259,7 +260,8 @@ static void test_divisions(void **state)
 	expect_line6(WHOLE DIVIDED("divsi", "%c7", "0") WHOLE_STORED("0"), 2, 3, 0);
 	expect_line6(WHOLE DIVIDED("remsi", "%c7", "0") WHOLE_STORED("0"), 4, 3, 0);
 	expect_line6(WHOLE DIVIDED("divui", "%c8", "0") WHOLE_STORED("0"), 0, 3, 0);
-	/* In a function over elements each has its own divisor; beside the division there are two conversions and a sum. */
+	/* In a function over elements each has its own divisor; beside the division there are two
+	 * conversions and a sum. */
 	expect_line6(
 		LOADED OVER("%k = arith.fptosi %x : f32 to i32\n%c = arith.constant 7 : i32\n%e = arith.addi %k, %c : i32\n"
 					"%d = arith.divsi %k, %e : i32\n%y = arith.sitofp %d : i32 to f32\n") STORED,
@@ -285,10 +287,12 @@ static void test_divisions(void **state)
 
 static void test_loops(void **state)
 {
-	/* A part that stays and the turn's number: a step of the address, unless a mask wants the value. */
+	/* A part that stays and the turn's number: a step of the address, unless a
+	 * mask wants the value. */
 	expect_line6(TURNING("%j" BLOCK_OF("addi", "%k", "%ts"), PLAIN), 0, 0, 0);
 	expect_line6(TURNING("%j" BLOCK_OF("addi", "%k", "%ts"), MASKED), 0, 10, 0);
-	/* Times what stays it is one still; times what turns it is none, and no product of two parts that stay is. */
+	/* Times what stays it is one still; times what turns it is none, and no product of
+	 * two parts that stay is. */
 	expect_line6(TURNING("%i0" BLOCK_OF("addi", "%k", "%ts") "%j" BLOCK_OF("muli", "%i0", "%c7"), PLAIN), 0, 0, 0);
 	expect_line6(TURNING("%i0" BLOCK_OF("addi", "%k", "%ts") "%j" BLOCK_OF("muli", "%i0", "%ts"), PLAIN), 20, 10, 0);
 	/* What stays is made once. */

@@ -360,8 +360,8 @@ static void test_compiled(void **state)
 	assert_int_equal(c->binary.stack_bytes, 96);
 	assert_int_equal(c->binary.local_bytes, 12);
 	assert_int_equal(c->binary.shared_bytes, 2048);
-	/* 256 threads of 40 registers: 6 programs by registers, 8 by threads; each has its shared memory
-	 * and 1 KiB of the system's in a sixth of 256 KiB. */
+	/* 256 threads of 40 registers: 6 programs by registers, 8 by threads; each has its shared
+	 * memory and 1 KiB of the system's in a sixth of 256 KiB. */
 	assert_int_equal(c->l1_bytes, (256 << 10) / 6 - 2048 - 1024);
 	assert_int_equal(c->layouts->nsites, 2);
 	vm_compiled_free(c);

@@ -361,8 +361,9 @@ static void test_races_beside_wild_addresses(void **state)
 	}
 }
 
-/* Program p stores element p + 1, releases a flag of its own, and reads element p behind the flag of the program that
- * stored it: no race, as long as the checks tell a hundred and twenty flags apart. Behind its own flag alone it is one.
+/* Program p stores element p + 1, releases a flag of its own, and reads element p behind the flag
+ * of the program that stored it: no race, as long as the checks tell a hundred and twenty flags
+ * apart. Behind its own flag alone it is one.
  */
 static void test_order_over_many_places(void **state)
 {

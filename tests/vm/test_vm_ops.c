@@ -381,8 +381,8 @@ static void test_broadcast_of_written_out_splat(void **state)
 	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
 }
 
-/* Sums and largest elements of all that stands in front, forward and backward: along the whole block, and along each
- * axis of the block as 4 x 4. */
+/* Sums and largest elements of all that stands in front, forward and backward: along the whole
+ * block, and along each axis of the block as 4 x 4. */
 static void test_scans(void **state)
 {
 	static const struct {

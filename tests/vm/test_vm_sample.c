@@ -1,5 +1,6 @@
-/* A sampled launch against the same launch in full, on real memory: equal where programs are regular, within
- * Hoeffding's bound where masks differ from program to program, refused where counts depend on data. */
+/* A sampled launch against the same launch in full, on real memory: equal where programs are
+ * regular, within Hoeffding's bound where masks differ from program to program, refused where
+ * counts depend on data. */
 #include "base/base.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
@@ -176,7 +177,8 @@ static const char tile_kernel[] = HEAD(
 
 static void test_tiles(void **state)
 {
-	/* 17 x 19 tiles, the last of each axis cut: rows and columns of whole sectors, so that all inner ones are alike */
+	/* 17 x 19 tiles, the last of each axis cut: rows and columns of whole sectors, so that
+	 * all inner ones are alike */
 	int64_t rows = 16 * 32 + 7, cols = 18 * 32 + 8, k = 96;
 	assert_same_counts(&(struct launch_case){
 		tile_kernel, {17, 19, 1}, 3, {4 * rows * k, 4 * k * cols, 4 * rows * cols}, 4, {rows, cols, k, 3}});
@@ -202,8 +204,8 @@ static void test_triangle(void **state)
 	n = 700 * 256;
 	both(&(struct launch_case){triangle_kernel, {700, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}}, &full, &sampled);
 	double off = fabs((double)sampled.cost.flops / (double)full.cost.flops - 1);
-	/* Of a stratum's programs each does between the least and the most of its work: with 56 strata of equal work, a
-	 * draw is off by at most the strata's widths together, over two draws each. */
+	/* Of a stratum's programs each does between the least and the most of its work: with 56 strata
+	 * of equal work, a draw is off by at most the strata's widths together, over two draws each. */
 	assert_true(off < 1.0 / 56);
 	assert_true(sampled.sample_error > 0 && sampled.sample_error < 1.0 / 56);
 	assert_int_equal(full.cost.path_cycles_max, sampled.cost.path_cycles_max);
@@ -244,13 +246,15 @@ static void test_ragged(void **state)
 	int64_t rows = 3001, n = 300;
 	struct launch_case c = {rows_kernel, {3001, 1, 1}, 2, {4 * rows * n, 4 * rows * n}, 1, {n}};
 	both(&c, &full, &sampled);
-	/* What adds up alike in every program is exact, as are bytes that programs share at the edges of their rows. */
+	/* What adds up alike in every program is exact, as are bytes that programs share at
+	 * the edges of their rows. */
 	assert_int_equal(full.cost.load_bytes, sampled.cost.load_bytes);
 	assert_int_equal(full.cost.footprint_bytes, sampled.cost.footprint_bytes);
 	assert_int_equal(full.cost.other_instrs, sampled.cost.other_instrs);
-	/* Sectors of a program lie between those of a row that begins and one that does not begin at a sector: one more at
-	 * most. The draws are independent, each from its own part of the grid, so Hoeffding bounds their sum's deviation:
-	 * for n draws of N programs by N sqrt(ln(2 / p) / 2 n), here with p = 1e-9. */
+	/* Sectors of a program lie between those of a row that begins and one that does not begin at a
+	 * sector: one more at most. The draws are independent, each from its own part of the grid, so
+	 * Hoeffding bounds their sum's deviation: for n draws of N programs by N sqrt(ln(2 / p) / 2
+	 * n), here with p = 1e-9. */
 	double draws = (double)sampled.sampled - 2, bound = (double)rows * sqrt(log(2e9) / (2 * draws));
 	double off = fabs((double)(sampled.cost.load_sectors - full.cost.load_sectors));
 	if (off > bound) fail_msg("%g sectors off, bound %g", off, bound);
@@ -372,7 +376,8 @@ static void test_depends_on_data(void **state)
 	assert_same_counts(&(struct launch_case){select, {600, 1, 1}, 2, {4 * n, 4 * n}, 1, {n}});
 }
 
-/* A way is another one where an instruction ran, or a comparison gave a result, that the other launch had not. */
+/* A way is another one where an instruction ran, or a comparison gave a result, that the
+ * other launch had not. */
 static void test_ways(void **state)
 {
 	assert_true(vm_reached_within("1053", "1053"));

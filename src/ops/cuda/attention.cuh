@@ -1,6 +1,6 @@
-/* attention: what the packed forward and backward passes share. A work item is `positions` queries (or
- * keys) of one sequence; a block finds its item by counting through the sequences, so that the host
- * has no table to build and nothing to send. */
+/* attention: what the packed forward and backward passes share. A work item is `positions` queries
+ * (or keys) of one sequence; a block finds its item by counting through the sequences, so that the
+ * host has no table to build and nothing to send. */
 #ifndef HONE_CUDA_ATTENTION_CUH
 #define HONE_CUDA_ATTENTION_CUH
 #include "cuda_device.cuh"
@@ -42,7 +42,8 @@ struct span {
 	int position; /* the item's first position */
 };
 
-/* Item `index` of all sequences cut into runs of `positions`. Every warp counts by itself: 32 sequences at a time. */
+/* Item `index` of all sequences cut into runs of `positions`. Every warp counts by itself:
+ * 32 sequences at a time. */
 static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
 {
 	int lane = (int)(threadIdx.x & 31);

@@ -1,18 +1,18 @@
-/* attention_backward: gradients of packed causal attention from the saved log-sum-exp (Dao et al. 2022,
- * arXiv 2205.14135, algorithm 4):
+/* attention_backward: gradients of packed causal attention from the saved log-sum-exp (Dao et al.
+ * 2022, arXiv 2205.14135, algorithm 4):
  *
  *   P = exp(scale q k - lse)   delta = sum_d dO O   dP = dO V'   dS = P (dP - delta)
  *   dQ = scale dS K            dV = P' dO           dK = scale dS' Q
  *
- * Two passes and no atomics, so that every sum has one order: the first owns 64 queries of a head and
- * walks their keys (dQ, and delta for the second), the second owns 64 keys of a key head and walks the
- * later queries of all heads of the group, head after head (dK, dV). Scores are computed twice: seven
- * products instead of five, against partial dQs of the same cost in memory traffic.
+ * Two passes and no atomics, so that every sum has one order: the first owns 64 queries of a head
+ * and walks their keys (dQ, and delta for the second), the second owns 64 keys of a key head and
+ * walks the later queries of all heads of the group, head after head (dK, dV). Scores are computed
+ * twice: seven products instead of five, against partial dQs of the same cost in memory traffic.
  *
  * Both passes are four warps of 16 rows; the other side's next tile is copied while this one is
- * multiplied. Heads of 256 elements make their results in two column halves; where a card's shared memory
- * does not hold two of their tiles, the next one is copied afterwards, and where it is least, two warps
- * share a block. */
+ * multiplied. Heads of 256 elements make their results in two column halves; where a card's shared
+ * memory does not hold two of their tiles, the next one is copied afterwards, and where it is
+ * least, two warps share a block. */
 #include "attention.cuh"
 
 #define TILE 64   /* queries and keys of a tile */
@@ -37,7 +37,8 @@ static __device__ __forceinline__ void clear(float (*c)[4], int n)
 	for (int i = 0; i < n; i++) c[i][0] = c[i][1] = c[i][2] = c[i][3] = 0;
 }
 
-/* c (16, TILE) = A B' over HD: A's fragments in registers or in a tile, B a tile of TILE rows; *_at: lane addresses. */
+/* c (16, TILE) = A B' over HD: A's fragments in registers or in a tile, B a tile of TILE
+ * rows; what ends in _at are lane addresses. */
 template <int HD, bool REGISTERS>
 static __device__ __forceinline__ void product(
 	float c[NT][4], const uint32_t (*a_registers)[4], uint32_t a_at, uint32_t b_at)
@@ -72,7 +73,8 @@ static __device__ __forceinline__ void fragments_of(uint32_t w[TILE / 16][4], co
 			w[k][i] = pack_bf16(c[2 * k + i / 2][2 * (i & 1)], c[2 * k + i / 2][2 * (i & 1) + 1]);
 }
 
-/* c (16, COLS) += w B: w (16, TILE) as fragments of A, b_at a lane's address in a tile (TILE, HD). */
+/* c (16, COLS) += w B: w (16, TILE) as fragments of A, b_at a lane's address
+ * in a tile (TILE, HD). */
 template <int HD, int COLS>
 static __device__ __forceinline__ void product_add(float c[COLS / 8][4], const uint32_t w[TILE / 16][4], uint32_t b_at)
 {
@@ -108,7 +110,8 @@ static __device__ __forceinline__ void fragments_load(
 	}
 }
 
-/* sum over d of dO O of rows g and g + 8, in the order of the columns a lane holds, then over the quad. */
+/* sum over d of dO O of rows g and g + 8, in the order of the columns a lane
+ * holds, then over the quad. */
 static __device__ __forceinline__ void deltas(
 	float delta[2], const struct packed_attention *a, int width, int64_t at, int rows, int lane)
 {
@@ -129,7 +132,8 @@ static __device__ __forceinline__ void deltas(
 	}
 }
 
-/* Scores become P (masked: 0), dP becomes dS, which is left in dp. Rows are queries, columns keys. */
+/* Scores become P (masked: 0), dP becomes dS, which is left in dp. Rows are
+ * queries, columns keys. */
 static __device__ __forceinline__ void weights_of_queries(
 	float s[NT][4], float dp[NT][4], const float lse2[2], const float delta[2], float scale_log2, int visible)
 {
@@ -189,7 +193,8 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 	};
 	keys_load(0);
 
-	/* delta and lse of rows g and g + 8; a row that does not exist has a weight of 1 and a gradient of 0. */
+	/* delta and lse of rows g and g + 8; a row that does not exist has a weight of
+	 * 1 and a gradient of 0. */
 	float delta[2], lse2[2];
 	deltas(delta, &a, width, row * a.att_row + head * width, rows, lane);
 #pragma unroll
@@ -270,7 +275,8 @@ static __device__ __forceinline__ void queries_load(
 	copies_commit();
 }
 
-/* Scores become P (masked: 0). Rows are keys, columns queries, whose log-sum-exps lie in shared memory. */
+/* Scores become P (masked: 0). Rows are keys, columns queries, whose log-sum-exps
+ * lie in shared memory. */
 static __device__ __forceinline__ void weights_of_keys(
 	float s[NT][4], const float *lse, float scale_log2, int hidden, int lane)
 {
@@ -315,7 +321,8 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 	struct span span = span_find(a.start, a.S, (int)blockIdx.y, ROWS);
 	if (span.length == 0) return;
 
-	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys' own on, for each head. */
+	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys'
+	 * own on, for each head. */
 	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.position + warp * 16,
 		rows = span.length - key;
 	int steps = ((span.length - span.position + TILE - 1) / TILE) * a.group;
@@ -353,8 +360,8 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 		if (rows > 0) {
 			float s[NT][4];
 			uint32_t w[TILE / 16][4];
-			/* P again, which gives dV; then dP and dS, which give dK. Scores lie transposed: a row is a
-			 * key. */
+			/* P again, which gives dV; then dP and dS, which give dK. Scores lie
+			 * transposed: a row is a key. */
 			const float *lse = figures_at + j % STAGES * 2 * TILE;
 			product<HD, false>(s, NULL, k_tile + own_lane, q_tile + other_lane);
 			weights_of_keys(s, lse, a.scale_log2, key + (lane >> 2) - at.position - 2 * (lane & 3), lane);
@@ -402,7 +409,8 @@ static bool backward_launch(struct ops_context *c, const struct packed_attention
 	return true;
 }
 
-/* What the card has memory for: tiles ahead of their use, else one by one, else few rows a block. */
+/* What the card has memory for: tiles ahead of their use, else one by one,
+ * else few rows a block. */
 template <int HD, bool WHOLE> static void backward_run(struct ops_context *c, const struct packed_attention *a)
 {
 	static_assert(HD > 128 || backward_shape<HD>::DKDV_BYTES + 1024 <= SHARED_LEAST, "every card has this");

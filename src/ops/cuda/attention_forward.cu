@@ -1,13 +1,14 @@
 /* attention_forward: causal attention inside the sequences of a packed pass (Dao et al. 2022, arXiv
- * 2205.14135; Dao 2023, arXiv 2307.08691), in the one order that the paged form shares (docs/design.md):
- * chunks of 256 keys from position 0, each an online softmax of its own over four subtiles of 64 keys,
- * folded into the total in order. A row's bits do not depend on what else is packed beside it.
+ * 2205.14135; Dao 2023, arXiv 2307.08691), in the one order that the paged form shares
+ * (docs/design.md): chunks of 256 keys from position 0, each an online softmax of its own over
+ * four subtiles of 64 keys, folded into the total in order. A row's bits do not depend on what
+ * else is packed beside it.
  *
- * A block is 128 rows: `pack` heads of one group times 128 / pack positions, eight warps of 16 rows; fewer
- * where a card's shared memory does not hold the totals of 128.
- * Keys and values of the next subtile are copied while this one is multiplied. Heads of 256 elements
- * are made in two column halves that both compute the scores: the accumulators of all 256 and the
- * total would not fit in the registers. Where memory is least, subtiles of theirs come one by one. */
+ * A block is 128 rows: `pack` heads of one group times 128 / pack positions, eight warps of 16
+ * rows; fewer where a card's shared memory does not hold the totals of 128. Keys and values of the
+ * next subtile are copied while this one is multiplied. Heads of 256 elements are made in two
+ * column halves that both compute the scores: the accumulators of all 256 and the total would not
+ * fit in the registers. Where memory is least, subtiles of theirs come one by one. */
 #include "attention.cuh"
 
 #define ROWS_MOST 128

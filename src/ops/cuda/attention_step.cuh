@@ -1,10 +1,11 @@
-/* attention_step: the arithmetic of attention, one order for all of its kernels: packed or paged, a tile of queries or
- * one token. A row's bits depend on its own keys alone.
+/* attention_step: the arithmetic of attention, one order for all of its kernels: packed or paged, a
+ * tile of queries or one token. A row's bits depend on its own keys alone.
  *
- * Chunks of CHUNK keys from position 0, each an online softmax of its own over subtiles of SUBTILE keys, in order; the
- * chunks' sums are folded into the total in order. Where the maximum did not change the factor is exactly 1 (the
- * exponent's rounding error would make it 1 up to a few units in the last place), so a subtile or a chunk that is
- * wholly masked changes nothing: a walk may stop at a row's last key or go on with its neighbours. */
+ * Chunks of CHUNK keys from position 0, each an online softmax of its own over subtiles of SUBTILE
+ * keys, in order; the chunks' sums are folded into the total in order. Where the maximum did not
+ * change the factor is exactly 1 (the exponent's rounding error would make it 1 up to a few units
+ * in the last place), so a subtile or a chunk that is wholly masked changes nothing: a walk may
+ * stop at a row's last key or go on with its neighbours. */
 #ifndef HONE_CUDA_ATTENTION_STEP_CUH
 #define HONE_CUDA_ATTENTION_STEP_CUH
 #include "mma.cuh"
@@ -12,8 +13,9 @@
 
 #define SUBTILE 64   /* keys of one step of the online softmax */
 
-/* Kernels are made for heads of HD columns: WHOLE, or of fewer, a multiple of 8 that is known when they run. What is
- * missing then is zeros in tiles, which adds exactly nothing to a product, and is not stored. */
+/* Kernels are made for heads of HD columns: WHOLE, or of fewer, a multiple of 8 that is known
+ * when they run. What is missing then is zeros in tiles, which adds exactly nothing to a
+ * product, and is not stored. */
 template <int HD, bool WHOLE> static __device__ __forceinline__ int width_of(int width) { return WHOLE ? HD : width; }
 #define HEADS_RUN(width, run, ...) \
 	((width) == 32        ? run<32, true>(__VA_ARGS__) \
@@ -24,15 +26,15 @@ template <int HD, bool WHOLE> static __device__ __forceinline__ int width_of(int
 			: (width) < 128  ? run<128, false>(__VA_ARGS__) \
 						   : run<256, false>(__VA_ARGS__))
 
-/* Where a 16-byte piece of a row of a page lies: as in a tile, so that whole pages are copied as they are; rows of
- * other widths one behind the other. */
+/* Where a 16-byte piece of a row of a page lies: as in a tile, so that whole pages are copied as
+ * they are; rows of other widths one behind the other. */
 template <int HD, bool WHOLE> static __device__ __forceinline__ uint32_t page_at(int row, int piece, int width)
 {
 	return WHOLE ? tile_at<HD>(row, piece) : (uint32_t)((row * width + piece * 8) * 2);
 }
 
-/* Heads of 256 columns are made in two halves, so that accumulators and totals fit into registers and shared memory;
- * Q's fragments lie in shared memory then. */
+/* Heads of 256 columns are made in two halves, so that accumulators and totals fit into registers
+ * and shared memory; Q's fragments lie in shared memory then. */
 static __host__ __device__ constexpr int half_of(int HD) { return HD < 128 ? HD : 128; }
 
 /* exp(scale * (old - now)), old <= now; shift is now * scale_log2 rounded. */
@@ -57,7 +59,8 @@ static __device__ __forceinline__ void softmax_step(
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		/* A lane has two rows of a tile. The row's new maximum, over the four lanes that share it. */
+		/* A lane has two rows of a tile. The row's new maximum, over the
+		 * four lanes that share it. */
 		float top = -INFINITY;
 #pragma unroll
 		for (int i = 0; i < SUBTILE / 8; i++) top = fmaxf(top, fmaxf(s[i][2 * r], s[i][2 * r + 1]));
@@ -82,8 +85,8 @@ static __device__ __forceinline__ void softmax_step(
 	}
 }
 
-/* The chunk's sums join those of the chunks before it. The total waits in shared memory, each thread's
- * elements THREADS apart: it is touched once in 256 keys. o becomes the new total. */
+/* The chunk's sums join those of the chunks before it. The total waits in shared memory, each
+ * thread's elements THREADS apart: it is touched once in 256 keys. o becomes the new total. */
 template <int NV, int THREADS>
 static __device__ __forceinline__ void chunk_fold(
 	float o[NV][4], const struct softmax *chunk, const float *total, struct softmax *all, bool first, float scale_log2)
@@ -102,7 +105,8 @@ static __device__ __forceinline__ void chunk_fold(
 	}
 }
 
-/* Scores of keys from `key` on that lie behind the row's position become -inf. position: of row 0 of the 16. */
+/* Scores of keys from `key` on that lie behind the row's position become -inf.
+ * position: of row 0 of the 16. */
 static __device__ __forceinline__ void scores_mask(float s[SUBTILE / 8][4], int lane, int position, int key)
 {
 	if (key + SUBTILE - 1 <= position) return;
@@ -114,8 +118,8 @@ static __device__ __forceinline__ void scores_mask(float s[SUBTILE / 8][4], int 
 			if (8 * i + (c & 1) > mine + 8 * (c >> 1)) s[i][c] = -INFINITY;
 }
 
-/* Scores of 16 rows against a subtile, or the share of them that some columns make: Q's fragments of those in
- * registers. k_at: the subtile of HD columns, seen from the lane. */
+/* Scores of 16 rows against a subtile, or the share of them that some columns make: Q's fragments
+ * of those in registers. k_at: the subtile of HD columns, seen from the lane. */
 template <int HD>
 static __device__ __forceinline__ void scores_add(float s[SUBTILE / 8][4], const uint32_t (*q)[4], uint32_t k_at)
 {
@@ -142,7 +146,8 @@ static __device__ __forceinline__ void scores_multiply(float s[SUBTILE / 8][4], 
 	scores_add<HD>(s, q, k_at);
 }
 
-/* The same with Q in a tile, q_at as seen from the lane: one step of 16 columns at a time, in the same order. */
+/* The same with Q in a tile, q_at as seen from the lane: one step of 16 columns at a
+ * time, in the same order. */
 template <int HD>
 static __device__ __forceinline__ void scores_of_tile(float s[SUBTILE / 8][4], uint32_t q_at, uint32_t k_at)
 {

@@ -1,9 +1,9 @@
-/* batch: what the host says of a step, at addresses that stay, and regions of calls that are recorded once (CUDA
- * graphs) and then replayed.
+/* batch: what the host says of a step, at addresses that stay, and regions of calls that are
+ * recorded once (CUDA graphs) and then replayed.
  *
- * A batch is one block on the device and two pinned ones of the same form: what is sent next is written while the last
- * copy may still be on its way. Rows are rounded up to one of few sizes, so that few regions are recorded; no size
- * exceeds the one given at create. */
+ * A batch is one block on the device and two pinned ones of the same form: what is sent next is
+ * written while the last copy may still be on its way. Rows are rounded up to one of few sizes, so
+ * that few regions are recorded; no size exceeds the one given at create. */
 #include "ops_cuda_internal.h"
 
 /* ---- carving ---- */
@@ -25,8 +25,8 @@ static size_t view_carve(const struct ops_batch *b, struct batch_view *v, char *
 	struct carve c = {base, 0};
 	v->pages = b->pages;
 	v->chunks = cuda_batch_chunks(b->pages);
-	/* The sizes are those of memory plans (cuda_figures.h), one field behind the other. What a step wants of its rows
-	 * begins at want and is sent apart from them. */
+	/* The sizes are those of memory plans (cuda_figures.h), one field behind the other. What a step
+	 * wants of its rows begins at want and is sent apart from them. */
 	void *fields[CUDA_BATCH_FIELDS];
 	for (int f = 0; f < CUDA_BATCH_FIELDS; f++) {
 		if (f == CUDA_BATCH_WANT) *want_at = c.used;
@@ -82,7 +82,8 @@ static void batch_free(struct ops_context *c, struct ops_batch *b)
 
 /* ---- sending ---- */
 
-/* Few sizes, none wasting more than a quarter: products over the surplus cost bandwidth nothing and arithmetic little.
+/* Few sizes, none wasting more than a quarter: products over the surplus cost bandwidth
+ * nothing and arithmetic little.
  */
 static int rounded_rows(int rows, int most)
 {
@@ -247,8 +248,8 @@ static struct region *region_of(struct ops_context *c, uint64_t key)
 	return r;
 }
 
-/* The first time the calls simply run: kernels are loaded, products choose their algorithms, scratch grows. The second
- * time they are recorded. From then on they are replayed. */
+/* The first time the calls simply run: kernels are loaded, products choose their algorithms,
+ * scratch grows. The second time they are recorded. From then on they are replayed. */
 static bool region_begin(struct ops_context *c, uint64_t key)
 {
 	CHECKF(!c->region, "a region begins inside another");

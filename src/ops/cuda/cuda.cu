@@ -1,4 +1,5 @@
-/* cuda: the context: the device, its one stream, memory, and the only function that the library shows. */
+/* cuda: the context: the device, its one stream, memory, and the only function
+ * that the library shows. */
 #include "ops_cuda_internal.h"
 #include "few.cuh"
 
@@ -140,8 +141,8 @@ static void copy_part(void *ctx, int64_t begin, int64_t end, int thread)
 	memcpy(job->to + begin, job->from + begin, (size_t)(end - begin));
 }
 
-/* A mapped file is read by its page faults, which one thread takes one after the other at a tenth of what the device
- * takes; several at once come near it. */
+/* A mapped file is read by its page faults, which one thread takes one after the other at a tenth
+ * of what the device takes; several at once come near it. */
 static void host_copy(struct ops_context *c, void *to, const void *from, size_t bytes)
 {
 	if (bytes < COPY_ALONE) {
@@ -306,7 +307,8 @@ void cuda_memory_entries(struct ops *t)
 static void context_free(struct ops_context *c)
 {
 	if (!c) return;
-	/* Nothing may run any more when its memory goes; a context that failed half-way has only some of this. */
+	/* Nothing may run any more when its memory goes; a context that failed half-way
+	 * has only some of this. */
 	if (c->stream) {
 		CUDA_CHECK(cudaStreamSynchronize(c->stream));
 		regions_forget(c);
@@ -338,8 +340,8 @@ static void cuda_close(struct ops *t) { context_free(t ? t->ctx : NULL); }
 
 #define CAPABILITY_MIN 80 /* bf16 products and copies beside the arithmetic, which everything here is made of */
 
-/* Whether there is a driver, a device of that number, and code in here that it runs; code: what that was made from, 80
- * or 90. */
+/* Whether there is a driver, a device of that number, and code in here that it runs; code: what
+ * that was made from, 80 or 90. */
 static int device_check(int device, cudaDeviceProp *props, int *code, struct err *err)
 {
 	/* Whether there is a GPU at all, and one of this number. */
@@ -374,8 +376,8 @@ static int device_check(int device, cudaDeviceProp *props, int *code, struct err
 	return 0;
 }
 
-/* What the device is, then less where it is to be held to another card. A card that has more than the device is none
- * that the device can stand for. */
+/* What the device is, then less where it is to be held to another card. A card that has more than
+ * the device is none that the device can stand for. */
 static int card_of(
 	struct ops_context *c, const cudaDeviceProp *p, int code, const struct ops_card *held, struct err *err)
 {

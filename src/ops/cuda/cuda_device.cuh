@@ -64,7 +64,8 @@ static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, u
 	}
 	return make_uint4(c0, c1, c2, c3);
 }
-/* Dropout's rule, as on the CPU: element i is kept when word i % 4 of block i / 4 is at least p 2^32. */
+/* Dropout's rule, as on the CPU: element i is kept when word i % 4 of block i /
+ * 4 is at least p 2^32. */
 static __device__ __forceinline__ bool dropout_keeps(uint32_t word, float p)
 {
 	return (double)word >= (double)p * 4294967296.0;

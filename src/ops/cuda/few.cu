@@ -1,22 +1,24 @@
-/* few: products of a large projection for 5 to 64 rows on Hopper, and of the largest for up to 256: y (T, N) = x W^T as
- * tensor-core steps whose rows are W's, so that a step of few tokens wastes nothing. Such a product lasts as long as
- * its W takes to come, so everything here is there to keep W coming.
+/* few: products of a large projection for 5 to 64 rows on Hopper, and of the largest for up
+ * to 256: y (T, N) = x W^T as tensor-core steps whose rows are W's, so that a step of few
+ * tokens wastes nothing. Such a product lasts as long as its W takes to come, so everything
+ * here is there to keep W coming.
  *
- * There is one block a multiprocessor. One of its warps asks for tiles of W and x by tensor copies, up to ten stages
- * ahead; 1 to 3 warpgroups multiply, each 64 rows of W by all rows of x. W does not depend on the kernel before: its
- * first stages are asked for while that one still runs. K may be cut into ranges, whose sums go to scratch, for whoever
- * adds the residual stream (struct sums). Blocks of a cluster have neighbouring rows of W: each asks for its share of x
- * and all get it.
+ * There is one block a multiprocessor. One of its warps asks for tiles of W and x by tensor copies,
+ * up to ten stages ahead; 1 to 3 warpgroups multiply, each 64 rows of W by all rows of x. W does
+ * not depend on the kernel before: its first stages are asked for while that one still runs. K may
+ * be cut into ranges, whose sums go to scratch, for whoever adds the residual stream (struct sums).
+ * Blocks of a cluster have neighbouring rows of W: each asks for its share of x and all get it.
  *
- * The thin product of the adapter is made here as well, if its rows' writer has left it (struct thin_wait): a few
- * blocks, the first ones, multiply x with A while the others walk over W, and write the tail of x; the columns of the
- * tail come last in every walk, and who asks for them waits for a flag. No block waits for one behind it.
+ * The thin product of the adapter is made here as well, if its rows' writer has left it (struct
+ * thin_wait): a few blocks, the first ones, multiply x with A while the others walk over W, and
+ * write the tail of x; the columns of the tail come last in every walk, and who asks for them waits
+ * for a flag. No block waits for one behind it.
  *
- * Gate and up: where the caller's next stage is the gate, rows 8 i.. of both parts share a tile of 16, so that a thread
- * holds gate and up of the same column and stores silu(gate) * up.
+ * Gate and up: where the caller's next stage is the gate, rows 8 i.. of both parts share a tile of
+ * 16, so that a thread holds gate and up of the same column and stores silu(gate) * up.
  *
- * Fixed order of sums: for one number of rows the same bits each time. Not the order of other numbers of rows: with
- * batch_invariant linear.cu does not come here. */
+ * Fixed order of sums: for one number of rows the same bits each time. Not the order of other
+ * numbers of rows: with batch_invariant linear.cu does not come here. */
 #include "cuda_device.cuh"
 #include "rows_many.cuh"
 #include "wgmma.cuh"
@@ -77,8 +79,8 @@ struct few_args {
 		*flags; /* blocks that have stored their share; their rows of the tail; blocks that know. 0 between launches */
 };
 
-/* Threads that ask for stages, behind those that multiply: two warps; where sums need more registers than an equal
- * share, a group, which gives most of its own away. */
+/* Threads that ask for stages, behind those that multiply: two warps; where sums need more
+ * registers than an equal share, a group, which gives most of its own away. */
 template <int ROWS> struct few_shape {
 	static constexpr bool HAS_LARGE_SUMS = ROWS > 128;
 	static constexpr int ASKING = HAS_LARGE_SUMS ? 128 : 2 * WARP;
@@ -116,7 +118,8 @@ static __device__ __forceinline__ struct walk walk_of(const struct few_args &a, 
 	return w;
 }
 
-/* The ring of stages in shared memory: two barriers of each, that it is full and that it is empty, then the stages. */
+/* The ring of stages in shared memory: two barriers of each, that it is full and that it is
+ * empty, then the stages. */
 static __device__ __forceinline__ uint32_t full_at(uint32_t ring, int stage) { return ring + 8 * (uint32_t)stage; }
 static __device__ __forceinline__ uint32_t empty_at(uint32_t ring, int stage)
 {
@@ -186,8 +189,8 @@ static __device__ __forceinline__ void tail_wait(const struct few_args &a)
 	asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-/* Two threads ask, one for W and one for x: one alone was slower than the stages. W does not wait for the kernel
- * before. */
+/* Two threads ask, one for W and one for x: one alone was slower than the stages. W does not wait
+ * for the kernel before. */
 static __device__ __forceinline__ void ask_weights(const struct few_maps &m, const struct few_args &a, uint32_t ring)
 {
 	int end = walk_end(a);
@@ -266,10 +269,11 @@ static __device__ __forceinline__ void multiply(
 	if (has_sum) stage_leave(a, ring, (p->stage ? p->stage : a.stages) - 1);
 }
 
-/* ---- results: a lane 4 g + q of warp w of a group holds W's rows 16 w + g and + 8, x's rows 8 i + 2 q and + 1 ---- */
+/* ---- results: lane 4 g + q of warp w of a group holds W's rows 16 w + g and 16 w + g + 8 and x's
+ * rows 8 i + 2 q and 8 i + 2 q + 1 ---- */
 
-/* Numbers that are asked of the machine again behind the sums: keeping them, or what follows from them, would cost
- * registers. */
+/* Numbers that are asked of the machine again behind the sums: keeping them, or what follows from
+ * them, would cost registers. */
 static __device__ __forceinline__ int thread_again(void)
 {
 	int thread;
@@ -373,7 +377,8 @@ static __device__ __forceinline__ void tail_store(const struct few_args &a, int 
 		pack_bf16(sum.x * a.scaling, sum.y * a.scaling), pack_bf16(sum.z * a.scaling, sum.w * a.scaling));
 }
 
-/* The thin product's share of a block. When all have stored theirs, each adds up some of the rows. */
+/* The thin product's share of a block. When all have stored theirs, each
+ * adds up some of the rows. */
 template <int ROWS>
 static __device__ __forceinline__ void thin_store(const struct few_args &a, const float acc[ROWS / 2], int n0, int lane)
 {
@@ -393,7 +398,8 @@ template <int ROWS> static __device__ __forceinline__ void compute(const struct 
 {
 	struct place p = {0, 0};
 	grid_begin();
-	/* A block of the thin product has one walk, for one warpgroup. Apart from the others', which keep more. */
+	/* A block of the thin product has one walk, for one warpgroup. Apart from the
+	 * others', which keep more. */
 	if (is_thin(a)) {
 		if (threadIdx.x >= 128) return;
 		float acc[ROWS / 2];
@@ -457,7 +463,8 @@ static __global__ void __launch_bounds__(few_shape<ROWS>::THREADS, 1)
 static void map_make(struct ops_context *c, CUtensorMap *m, const bf16 *p, int rank, const int64_t *dims,
 	const int64_t *steps, const int *box)
 {
-	/* Extents and steps from the fastest dimension on; the first step is an element and is not told. */
+	/* Extents and steps from the fastest dimension on; the first step is an
+	 * element and is not told. */
 	cuuint64_t extent[4], bytes[3];
 	cuuint32_t box_extent[4], every[4] = {1, 1, 1, 1};
 	for (int i = 0; i < rank; i++) {
@@ -479,10 +486,11 @@ static void map_rows(
 	map_make(c, m, p, 2, dims, steps, box);
 }
 
-/* Tiles of W's rows by warpgroups, and ranges: those with the least estimated time, in cycles. A chunk takes a block
- * what its bytes take on their way into a multiprocessor, but never less than a stage's turn; no launch ends before its
- * thin product; ranges are written and read again. Figures of an H200. Where a tile is no larger than x, two blocks
- * share x (larger tiles gain nothing, and clusters of four leave too many multiprocessors without a block). */
+/* Tiles of W's rows by warpgroups, and ranges: those with the least estimated time, in cycles. A
+ * chunk takes a block what its bytes take on their way into a multiprocessor, but never less than a
+ * stage's turn; no launch ends before its thin product; ranges are written and read again. Figures
+ * of an H200. Where a tile is no larger than x, two blocks share x (larger tiles gain nothing, and
+ * clusters of four leave too many multiprocessors without a block). */
 static void few_choose(const struct ops_context *c, struct few_args *a, int rows, bool may_range)
 {
 	const double byte = 1.0 / 40, turn = 450, step = 2.2, thin = 11000, stored = 2.0 / 3000;
@@ -504,7 +512,8 @@ static void few_choose(const struct ops_context *c, struct few_args *a, int rows
 	*a = found;
 }
 
-/* Ranges where the residual stream takes all rows at once, so that the norm behind it adds them up. */
+/* Ranges where the residual stream takes all rows at once, so that the norm
+ * behind it adds them up. */
 static bool sums_may_wait(const struct projection *p)
 {
 	return p->add && p->add == p->y && !p->bias && p->y_ld == p->N && !p->is_f32 && p->K > TILE_COLUMNS;

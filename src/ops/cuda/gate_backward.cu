@@ -1,4 +1,5 @@
-/* gate_backward: gradients of act = silu(gate) * up. Eight elements a thread, read once, written once. */
+/* gate_backward: gradients of act = silu(gate) * up. Eight elements a thread,
+ * read once, written once. */
 #include "cuda_device.cuh"
 
 #define THREADS 256

@@ -1,12 +1,14 @@
-/* head: what is made of logits: log-probabilities and the drawn token. A cluster of blocks works on a row, which it
- * holds in shared memory: each block a segment, each warp of it a span, in the order of token ids. The number of blocks
- * follows from V alone, and sums are taken in one order, so a row's figures have the same bits in every batch, and the
- * sampler's log-probabilities those of the trainer. Cards without clusters give a row to one block, which reads a
- * larger vocabulary where it lies: its passes find it in L2.
+/* head: what is made of logits: log-probabilities and the drawn token. A cluster of blocks works on
+ * a row, which it holds in shared memory: each block a segment, each warp of it a span, in the
+ * order of token ids. The number of blocks follows from V alone, and sums are taken in one order,
+ * so a row's figures have the same bits in every batch, and the sampler's log-probabilities those
+ * of the trainer. Cards without clusters give a row to one block, which reads a larger vocabulary
+ * where it lies: its passes find it in L2.
  *
- * Drawing is done in whole numbers: a token weighs exp((x - max) / T) in units of 2^-40. Whole sums do not depend on
- * their order, so spans can be added up by anybody. Truncation (top_k, top_p) finds the last token that stays by four
- * rounds over the bytes of a key that rises as weights fall; of tokens with equal keys the lower ids stay. */
+ * Drawing is done in whole numbers: a token weighs exp((x - max) / T) in units of 2^-40. Whole sums
+ * do not depend on their order, so spans can be added up by anybody. Truncation (top_k, top_p)
+ * finds the last token that stays by four rounds over the bytes of a key that rises as weights
+ * fall; of tokens with equal keys the lower ids stay. */
 #include "cuda_device.cuh"
 #include "team.cuh"
 
@@ -117,8 +119,8 @@ static __device__ __forceinline__ double lanes_sum_double(double x)
 
 static __device__ __forceinline__ unsigned long long mass_of(float e) { return (unsigned long long)(e * UNIT); }
 
-/* Sum of weights, and of weights times their exponents: every block gets the same bits. mass (NULL: not wanted): of the
- * lane's tokens that weigh min_p and more. */
+/* Sum of weights, and of weights times their exponents: every block gets the same bits. mass (NULL:
+ * not wanted): of the lane's tokens that weigh min_p and more. */
 static __device__ __forceinline__ void row_sums(team &cluster, struct shared_row *s, const struct row &r, float top,
 	float inverse, double *sum, double *weighted, float min_p, unsigned long long *mass)
 {
@@ -202,7 +204,8 @@ static __device__ __forceinline__ unsigned key_of(float x, float top, float inve
 	return (unsigned)((top - x) * inverse * KEY_SCALE);
 }
 
-/* Counts and masses of the tokens whose key begins with prefix, by the next byte; of the whole row, in every block. */
+/* Counts and masses of the tokens whose key begins with prefix, by the next byte; of the
+ * whole row, in every block. */
 static __device__ __forceinline__ void bins_fill(
 	team &cluster, struct shared_row *s, const struct row &r, float top, float inverse, unsigned prefix, int shift)
 {
@@ -229,8 +232,8 @@ static __device__ __forceinline__ void bins_fill(
 	cluster.sync();
 }
 
-/* The cut behind `wanted` tokens, or behind as many as weigh `wanted`; *left is what stays weighs. Every thread finds
- * the same. */
+/* The cut behind `wanted` tokens, or behind as many as weigh `wanted`; *left is what stays weighs.
+ * Every thread finds the same. */
 static __device__ __forceinline__ struct cut cut_find(team &cluster, struct shared_row *s, const struct row &r,
 	float top, float inverse, bool by_mass, unsigned long long wanted, unsigned long long *left)
 {
@@ -268,7 +271,8 @@ static __device__ __forceinline__ struct cut cut_find(team &cluster, struct shar
 	return {prefix, ties};
 }
 
-/* Weights of the tokens of a warp's 32 from i on that stay; *ties counts those with the cut's key on the way. */
+/* Weights of the tokens of a warp's 32 from i on that stay; *ties counts those with the
+ * cut's key on the way. */
 static __device__ __forceinline__ unsigned long long mass_left(const struct row &r, int i, float top, float inverse,
 	struct cut cut, bool is_cut, float min_p, unsigned long long *ties)
 {

@@ -1,5 +1,5 @@
-/* head_backward: logits become their gradient in place, as bf16 in the first half of each row; then dx = d W, and the
- * head's own gradient where it learns. */
+/* head_backward: logits become their gradient in place, as bf16 in the first half of each row; then
+ * dx = d W, and the head's own gradient where it learns. */
 #include "cuda_device.cuh"
 
 #define THREADS 512
@@ -15,8 +15,9 @@ struct logits_gradient {
 	int wanted;
 };
 
-/* A row's element j of two bytes lies where the float j / 2 was. Elements are read a step ahead of the barrier and
- * written behind it, so nothing is overwritten that was not read. VECTOR: V is a multiple of 8. */
+/* A row's element j of two bytes lies where the float j / 2 was. Elements are read a step
+ * ahead of the barrier and written behind it, so nothing is overwritten that was not read.
+ * VECTOR: V is a multiple of 8. */
 template <bool VECTOR>
 static __global__ void __launch_bounds__(THREADS) logits_gradient_kernel(const struct logits_gradient a)
 {

@@ -1,5 +1,5 @@
-/* heads: norm and rotation of query and key heads, and the step's keys and values into their pages. One warp a head of
- * a row; the heads of a row are q, then k, then v (which is only stored). */
+/* heads: norm and rotation of query and key heads, and the step's keys and values into their pages.
+ * One warp a head of a row; the heads of a row are q, then k, then v (which is only stored). */
 #include "attention_step.cuh"
 #include "cuda_device.cuh"
 
@@ -42,8 +42,8 @@ template <int N> static __device__ __forceinline__ void neighbours_store(bf16 *t
 	for (int i = 0; i + 1 < N; i += 2) *(uint32_t *)(to + i) = pack_bf16(v[i], v[i + 1]);
 }
 
-/* Lane l holds pairs (i, i + width / 2) of the head for i = l * PAIRS... A half is a multiple of 4, so that a lane has
- * all of its pairs or none. */
+/* Lane l holds pairs (i, i + width / 2) of the head for i = l * PAIRS... A half is a multiple of 4,
+ * so that a lane has all of its pairs or none. */
 template <int HD, bool WHOLE>
 static __global__ void __launch_bounds__(HEAD_WARPS *WARP, WHOLE &&HD <= 128 ? 8 : 4)
 	heads_kernel(const struct heads_args a)
@@ -55,7 +55,8 @@ static __global__ void __launch_bounds__(HEAD_WARPS *WARP, WHOLE &&HD <= 128 ? 8
 	bool is_q = head < a.NH, is_v = head >= a.NH + a.NKV, exists = row < a.T, has_lane = exists && lane * PAIRS < HALF;
 	int first = lane * PAIRS, pos = exists ? a.b.pos[row] : 0, sequence = exists ? a.b.sequence[row] : -1;
 
-	/* What the last kernel did not write comes while it runs: the norm's weights, the angles, where the page is. */
+	/* What the last kernel did not write comes while it runs: the norm's weights, the
+	 * angles, where the page is. */
 	const bf16 *w = is_v ? NULL : is_q ? a.q_norm : a.k_norm;
 	float low_w[PAIRS] = {}, high_w[PAIRS] = {}, cosines[PAIRS] = {}, sines[PAIRS] = {};
 	if (w && has_lane) neighbours_load<PAIRS>(low_w, w + first), neighbours_load<PAIRS>(high_w, w + first + HALF);

@@ -1,7 +1,8 @@
-/* linear: projections. An adapter costs no launch: its B stands in spare columns of W (bind) and its thin product
- * behind the input's rows (rows.cu), so [x h] [W B]^T is one product. Up to GEMV_ROWS rows are multiplied here, by
- * reading W once at the speed of memory; up to FEW_MAX by few.cu, where it can; more go to cuBLASLt, long sums of few
- * rows in ranges of K that are added here. */
+/* linear: projections. An adapter costs no launch: its B stands in spare columns of W
+ * (bind) and its thin product behind the input's rows (rows.cu), so [x h] [W B]^T is one
+ * product. Up to GEMV_ROWS rows are multiplied here, by reading W once at the speed of
+ * memory; up to FEW_MAX by few.cu, where it can; more go to cuBLASLt, long sums of few rows
+ * in ranges of K that are added here. */
 #include "cuda_device.cuh"
 #include "few.cuh"
 
@@ -104,8 +105,9 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 
 static void gemv(struct ops_context *c, const struct gemv *g, int M)
 {
-	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still run at once, for only
-	 * then may the next kernel begin early. Three rows for the two of them, where two rows make too many blocks. */
+	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still
+	 * run at once, for only then may the next kernel begin early. Three rows for the two of them,
+	 * where two rows make too many blocks. */
 	static const struct {
 		int split;   /* warps that share rows of W */
 		int outputs; /* rows of W that they read side by side */
@@ -160,9 +162,10 @@ static bool ranges_fit(const struct projection *p)
 	return !p->is_f32 && p->N % 4 == 0 && p->y_ld % 4 == 0 && places % 8 == 0;
 }
 
-/* Into how many ranges K is cut, the products of which run side by side. A product of few rows whose N leaves
- * multiprocessors without work needs it; the library's own way takes the residual stream no better, and its bits
- * depend on the number of rows. With batch_invariant the number follows from the matrix alone. */
+/* Into how many ranges K is cut, the products of which run side by side. A product of few rows
+ * whose N leaves multiprocessors without work needs it; the library's own way takes the residual
+ * stream no better, and its bits depend on the number of rows. With batch_invariant the number
+ * follows from the matrix alone. */
 static int ranges_of(const struct ops_context *c, const struct projection *p, int T)
 {
 	int most = p->K / RANGE_MIN;
@@ -202,7 +205,8 @@ void settle(struct ops_context *c)
 	}
 }
 
-/* The ranges' products to scratch, as fp32; then their sums, unless the norm behind a residual stream will make them.
+/* The ranges' products to scratch, as fp32; then their sums, unless the norm behind a
+ * residual stream will make them.
  */
 static void ranges_multiply(struct ops_context *c, const struct projection *all, int ranges, int T)
 {
@@ -240,8 +244,8 @@ static void project(struct ops_context *c, const struct projection *q, int T)
 		gemv(c, &g, T);
 		return;
 	}
-	/* With batch_invariant we also add bias and residual stream, since the library's algorithms differ in where they
-	 * round. */
+	/* With batch_invariant we also add bias and residual stream, since the library's algorithms
+	 * differ in where they round. */
 	int ranges = is_aligned ? ranges_of(c, q, T) : 1;
 	bool is_ours = c->batch_invariant && is_aligned && (q->add || q->bias) && ranges_fit(q);
 	if (ranges > 1 || is_ours) {
@@ -276,8 +280,8 @@ static int tail_columns(const struct ops_context *c, const struct ops_linear *l,
 	return used;
 }
 
-/* The whole projection by few.cu, with what waits behind x. Gate and up of a batch that nothing goes back from may wait
- * for the gate. */
+/* The whole projection by few.cu, with what waits behind x. Gate and up of a batch that nothing
+ * goes back from may wait for the gate. */
 static bool linear_few(struct ops_context *c, const struct projection *p, const struct ops_linear *l, int T)
 {
 	if (!few_takes(c, p, T)) return false;

@@ -1,11 +1,12 @@
-/* linear_backward: gradients of projections. dx and the adapter's dh are one product, dy [W B] = [dx dh], dh in the
- * tail columns of dx. What is left of an adapter are three thin products, made here, each of them one pass over its
- * large side, on tensor cores:
+/* linear_backward: gradients of projections. dx and the adapter's dh are one product, dy [W B] =
+ * [dx dh], dh in the tail columns of dx. What is left of an adapter are three thin products, made
+ * here, each of them one pass over its large side, on tensor cores:
  *
  *   dA = scaling dh' drop(x)     dB = dy' h     dx += scaling drop'(dh A)
  *
- * where h = scaling drop(x) A' stands behind x. The first two are sums over all rows: slices of fixed length, each
- * summed by one block, then added in order. drop draws base's Philox mask again, as the forward pass did. */
+ * where h = scaling drop(x) A' stands behind x. The first two are sums over all rows: slices of
+ * fixed length, each summed by one block, then added in order. drop draws base's Philox mask again,
+ * as the forward pass did. */
 #include "cuda_device.cuh"
 
 #define THREADS 256
@@ -52,8 +53,8 @@ struct thin_gradient {
 	struct drop drop; /* of wide */
 };
 
-/* Block (128 columns, slice, 64 tail columns): partial = thin' wide over the slice. A warp owns 16 columns and all 64
- * tail columns. */
+/* Block (128 columns, slice, 64 tail columns): partial = thin' wide over the slice. A warp owns 16
+ * columns and all 64 tail columns. */
 static __global__ void __launch_bounds__(THREADS) thin_gradient_kernel(const struct thin_gradient a)
 {
 	extern __shared__ __align__(1024) uint8_t shared[];
@@ -217,8 +218,9 @@ static __device__ __forceinline__ void dropped_add(
 	for (int j = 0; j < 8; j++) total[j] += dropout_keeps(word[j], d.p) ? sum[j] : 0.0f;
 }
 
-/* Block (128 columns, 64 rows). Without dropout one pass takes all parts; with it each part is made, masked and added
- * by itself. The sum goes through shared memory, so that dx is read and written in whole pieces. */
+/* Block (128 columns, 64 rows). Without dropout one pass takes all parts; with it each part is
+ * made, masked and added by itself. The sum goes through shared memory, so that dx is read and
+ * written in whole pieces. */
 template <bool DROPS>
 static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel(const struct thin_add a)
 {
@@ -277,7 +279,8 @@ static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel
 			*(float2 *)(mine + i * 8 + 8 * ADD_STRIDE) = make_float2(acc[i][2], acc[i][3]);
 		}
 		__syncthreads();
-		/* the part's mask, then the sum of parts; the next part's barrier keeps these reads apart from its stores */
+		/* the part's mask, then the sum of parts; the next part's barrier keeps these reads
+		 * apart from its stores */
 #pragma unroll
 		for (int i = 0; DROPS && i < PIECES; i++)
 			dropped_add(total[i], sum + (r0 + i * ROW_STEP) * ADD_STRIDE + n0, a.drop, part,
@@ -351,8 +354,8 @@ static void bias_backward(struct ops_context *c, struct ops_weight *bias, const 
 
 /* ---- the entry ---- */
 
-/* dx (T, columns) = dy W, from column `first` of W and with what stands in its tail; parts that do not adjoin one by
- * one. */
+/* dx (T, columns) = dy W, from column `first` of W and with what stands in its tail; parts that do
+ * not adjoin one by one. */
 static void input_gradient(struct ops_context *c, bf16 *d, int64_t ldd, const bf16 *dy, const struct ops_linear *l,
 	int first, int columns, int T, bool adds)
 {

@@ -1,10 +1,11 @@
 /* mma: what the attention kernels and the thin products share: tensor-core steps (bf16 m16n8k16,
  * fp32 accumulation), tiles of rows in shared memory, copies that run beside the arithmetic.
  *
- * Fragments, lane = 4 g + q. A (16 rows, 16 k): a[0] row g, k 2q; a[1] row g + 8; a[2] row g, k 2q + 8;
- * a[3] row g + 8, k 2q + 8. B (16 k, 8 columns): b0 column g, k 2q; b1 k 2q + 8. C (16 rows, 8 columns):
- * c[0], c[1] row g, columns 2q, 2q + 1; c[2], c[3] row g + 8. So two neighbouring C of a product are,
- * rounded and packed, the A of the next one: P goes from scores to P V without leaving the registers.
+ * Fragments, lane = 4 g + q. A (16 rows, 16 k): a[0] row g, k 2q; a[1] row g + 8; a[2] row g, k
+ * 2q + 8; a[3] row g + 8, k 2q + 8. B (16 k, 8 columns): b0 column g, k 2q; b1 k 2q + 8. C (16
+ * rows, 8 columns): c[0], c[1] row g, columns 2q, 2q + 1; c[2], c[3] row g + 8. So two
+ * neighbouring C of a product are, rounded and packed, the A of the next one: P goes from scores
+ * to P V without leaving the registers.
  *
  * A tile is rows of COLS elements, its 16-byte pieces permuted inside each row, so that the eight
  * rows an ldmatrix reads at once lie in different banks. */
@@ -93,7 +94,8 @@ template <int COLS> static __device__ __forceinline__ uint32_t tile_at(int row, 
 	return (uint32_t)(row * COLS * 2 + ((piece ^ swizzle) << 4));
 }
 
-/* Rows of global memory, `stride` elements apart; those from `rows` on, and columns from `columns` on, are zeros. */
+/* Rows of global memory, `stride` elements apart; those from `rows` on, and columns from
+ * `columns` on, are zeros. */
 template <int ROWS, int COLS, int THREADS>
 static __device__ __forceinline__ void tile_load(
 	uint32_t tile, const __nv_bfloat16 *from, int64_t stride, int rows, int columns = COLS)
@@ -102,16 +104,18 @@ static __device__ __forceinline__ void tile_load(
 	static_assert(ROWS % STEP == 0, "every thread copies as much");
 	int row = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
 	const __nv_bfloat16 *p = from + row * stride + piece * 8;
-	/* A loop of few registers: those of the caller's sums are worth more than a few instructions. */
+	/* A loop of few registers: those of the caller's sums are worth more
+	 * than a few instructions. */
 #pragma unroll 1
 	for (int i = 0; i < ROWS / STEP; i++, row += STEP, p += STEP * stride)
 		copy_16(tile + tile_at<COLS>(row, piece), row < rows && piece * 8 < columns ? p : from,
 			row < rows && piece * 8 < columns);
 }
 
-/* Where a lane reads: in a tile of rows by k for A, or of k by columns for a transposed B; in a tile of columns by k
- * for B. To be added to the tile's address once. The step to piece p is then an exclusive or with p << 4, because
- * tiles are aligned to their rows, and the step to row 16 i an addition. */
+/* Where a lane reads: in a tile of rows by k for A, or of k by columns for a transposed B; in a
+ * tile of columns by k for B. To be added to the tile's address once. The step to piece p is
+ * then an exclusive or with p << 4, because tiles are aligned to their rows, and the step to
+ * row 16 i an addition. */
 template <int COLS> static __device__ __forceinline__ uint32_t lane_rows(int lane)
 {
 	return tile_at<COLS>(lane & 15, lane >> 4);
@@ -127,7 +131,8 @@ template <int COLS> static __device__ __forceinline__ uint32_t square(uint32_t l
 	return (lane_at ^ (uint32_t)(j << 5)) + (uint32_t)(i * 16 * COLS * 2);
 }
 
-/* Keeps the compiler from computing every square's address ahead of a loop: there are too few registers for that. */
+/* Keeps the compiler from computing every square's address ahead of a loop: there are too
+ * few registers for that. */
 static __device__ __forceinline__ uint32_t not_ahead(uint32_t address)
 {
 	asm volatile("" : "+r"(address));

@@ -1,5 +1,6 @@
-/* norm_backward: gradients of RMSNorm over rows, and of the norms and rotation of heads. Gradients of the weights are
- * sums over all rows: each block sums a fixed run of rows in order, a second kernel adds the blocks' sums in order. */
+/* norm_backward: gradients of RMSNorm over rows, and of the norms and rotation of heads. Gradients
+ * of the weights are sums over all rows: each block sums a fixed run of rows in order, a second
+ * kernel adds the blocks' sums in order. */
 #include "attention_step.cuh"
 #include "cuda_device.cuh"
 
@@ -56,8 +57,8 @@ static __device__ __forceinline__ float block_sum(float x, float *sums)
 	return total;
 }
 
-/* With xhat = x rstd and g = dy w:  dx = rstd (g - xhat mean(g xhat)), dw += dy xhat. A thread owns the same columns in
- * all rows of its block. */
+/* With xhat = x rstd and g = dy w: dx = rstd (g - xhat mean(g xhat)), dw += dy xhat. A thread owns
+ * the same columns in all rows of its block. */
 template <int PIECES>
 static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(const struct norm_backward_args a)
 {
@@ -174,8 +175,9 @@ template <int N> static __device__ __forceinline__ void neighbours_store(bf16 *t
 	else *(uint2 *)to = make_uint2(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]));
 }
 
-/* A head of a token is some lanes: each has N elements of the first half and those that they are rotated with. N is 8,
- * or 4 where a half may be no multiple of 8; lanes behind the half have zeros. */
+/* A head of a token is some lanes: each has N elements of the first half and those that
+ * they are rotated with. N is 8, or 4 where a half may be no multiple of 8; lanes
+ * behind the half have zeros. */
 template <int HD, bool WHOLE, bool NORM>
 static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(const struct heads_backward_args a)
 {
@@ -189,7 +191,8 @@ static __global__ void __launch_bounds__(HEADS_THREADS) heads_backward_kernel(co
 	float dw[2][2 * N] = {};
 	grid_begin();
 
-	/* teams go over (token, head) side by side; q heads first, so that a lane knows whose weight it sums */
+	/* teams go over (token, head) side by side; q heads first, so that a lane
+	 * knows whose weight it sums */
 #pragma unroll
 	for (int part = 0; part < 2; part++) {
 		int heads = part ? a.NKV : a.NH, count = tokens * heads;

@@ -1,27 +1,30 @@
-/* cuda: what the files of this backend share: the context, batches as kernels see them, products, and how kernels are
- * launched. The .cu files are C with kernels in it.
+/* cuda: what the files of this backend share: the context, batches as kernels see them, products,
+ * and how kernels are launched. The .cu files are C with kernels in it.
  *
  * Order in memory (ops.h leaves it to the backend):
- *   qkv (T, Q + 2 KV)  row t holds q | k | v of token t, so that the three projections are one product
+ *   qkv (T, Q + 2 KV)  row t holds q | k | v of token t: the three projections are one product
  *   gu (T, 2 I)        row t holds gate | up
- *   a page             (NKV, OPS_PAGE, HD), keys and values alike, the 16-byte pieces of a row permuted as in mma.cuh's
- *                      tiles, so that a page comes into shared memory by one bulk copy
- *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind the last part; B of
- * part i stands at the same tail columns of part i's rows of W Every width that a projection reads is a multiple of 8
- * (16-byte rows).
+ *   a page             (NKV, OPS_PAGE, HD), keys and values alike, the 16-byte pieces of a
+ *                      row permuted as in mma.cuh's tiles, so that a page comes into
+ *                      shared memory by one bulk copy
+ *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind
+ *                      the last part; B of part i stands at the same tail columns of part i's rows
+ *                      of W
+ * Every width that a projection reads is a multiple of 8 (16-byte rows).
  *
- * Surplus rows (batch_put rounds T up) have id 0, position 0 and sequence -1. Every stage must leave finite values in
- * them: their gradients are 0, and 0 times NaN would not be.
+ * Surplus rows (batch_put rounds T up) have id 0, position 0 and sequence -1. Every stage must
+ * leave finite values in them: their gradients are 0, and 0 times NaN would not be.
  *
- * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends (programmatic
- * dependent launch). So every kernel calls grid_begin() before it reads or writes what an earlier kernel touched: it
- * waits for that one, then allows the next. What a kernel does ahead of grid_begin may read whatever was written two
- * kernels back.
+ * Launches. Kernels go through cuda_launch, which lets the next kernel start while this one ends
+ * (programmatic dependent launch). So every kernel calls grid_begin() before it reads or writes
+ * what an earlier kernel touched: it waits for that one, then allows the next. What a kernel does
+ * ahead of grid_begin may read whatever was written two kernels back.
  *
- * Cards. Everything is compiled twice: for Hopper (sm_90a) and for every card from 8.0 on (compute_80). What only
- * Hopper has, clusters, bulk copies and warpgroups' products, stands under HOPPER_CODE, and has a path of its own for
- * the others, by the same arithmetic in the same order. struct card is the one place that says which path is taken, how
- * many multiprocessors there are and how much shared memory a block may have. */
+ * Cards. Everything is compiled twice: for Hopper (sm_90a) and for every card from 8.0 on
+ * (compute_80). What only Hopper has, clusters, bulk copies and warpgroups' products, stands under
+ * HOPPER_CODE, and has a path of its own for the others, by the same arithmetic in the same order.
+ * struct card is the one place that says which path is taken, how many multiprocessors there are
+ * and how much shared memory a block may have. */
 #ifndef HONE_OPS_CUDA_INTERNAL_H
 #define HONE_OPS_CUDA_INTERNAL_H
 #include <jansson.h>
@@ -96,8 +99,9 @@ struct region {
 	uint64_t used; /* when last, in calls of begin */
 };
 
-/* A product in the residual stream whose sums over ranges of K lie in scratch: the norm that reads the stream next adds
- * them up, which saves a launch; whatever else comes next makes settle do it first. */
+/* A product in the residual stream whose sums over ranges of K lie in scratch: the norm
+ * that reads the stream next adds them up, which saves a launch; whatever else comes next
+ * makes settle do it first. */
 struct sums {
 	bf16 *y;           /* (T, N) the stream: y += the sums, in order */
 	const float *part; /* (ranges, T, N) */
@@ -106,8 +110,8 @@ struct sums {
 	int N;
 };
 
-/* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes it as it goes,
- * where it can; whatever else comes next makes settle do it first. */
+/* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes
+ * it as it goes, where it can; whatever else comes next makes settle do it first. */
 struct thin_wait {
 	bf16 *x; /* NULL: nothing waits */
 	int in;
@@ -138,7 +142,8 @@ struct gate_wait {
 
 typedef decltype(&cuTensorMapEncodeTiled) tensor_map_encode;
 
-/* The GPU as the kernels see it: its own figures, or less where it is held to those of another card (ops_options). */
+/* The GPU as the kernels see it: its own figures, or less where it is held to those of
+ * another card (ops_options). */
 struct card {
 	char name[64];
 	int capability;   /* 90: compute capability 9.0 */
@@ -192,8 +197,8 @@ struct ops_context {
 	uint64_t shape;               /* of the batch last sent, as far as it decides which kernels run */
 };
 
-/* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded; recorded regions are
- * forgotten then. */
+/* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded;
+ * recorded regions are forgotten then. */
 void *scratch_of(struct ops_context *, size_t bytes);
 void settle(struct ops_context *);                      /* what waits is done */
 void *device_block(struct ops_context *, size_t bytes); /* of device memory, counted; ends the program without it */
@@ -256,9 +261,9 @@ struct ops_batch {
 
 /* ---- products ---- */
 
-/* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M) when a_transposed; b
- * is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16 or fp32. c may be d. Row strides in
- * elements. */
+/* d (M, N) = alpha * op(a) op(b) + beta * c + bias, everything row-major: a is (M, K), or (K, M)
+ * when a_transposed; b is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16
+ * or fp32. c may be d. Row strides in elements. */
 struct product {
 	int M;
 	int N;
@@ -290,12 +295,12 @@ void ranks_link_close(struct ops_context *);
 
 /* ---- stages that others build on ---- */
 
-/* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no adapter. May be left
- * to the product that reads them (struct thin_wait). */
+/* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no
+ * adapter. May be left to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
-/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of each, become rows
- * (T, NH * HD + tail), of GEMV_ROWS at most. */
+/* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of
+ * each, become rows (T, NH * HD + tail), of GEMV_ROWS at most. */
 void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,
 	const struct ops_next *);
 static inline float scale_log2_of(int HD) { return (float)(1.4426950408889634 / sqrt((double)HD)); }
@@ -330,7 +335,8 @@ struct launch {
 #define SHARED_UNASKED (48 << 10) /* of a block, on every card */
 #define SHARED_LEAST (99 << 10)   /* that a block may have on the cards from 8.0 on that have the least (8.6, 8.9) */
 
-/* Shared memory past 48 KiB has to be asked for. No more than the card has, whatever this GPU would give. */
+/* Shared memory past 48 KiB has to be asked for. No more than the card has,
+ * whatever this GPU would give. */
 template <typename... P>
 static inline void kernel_shared(const struct ops_context *c, void (*kernel)(P...), size_t bytes)
 {

@@ -1,6 +1,7 @@
-/* optim: the sum of squares of all gradients, and AdamW over a list of weights in one launch each. The list goes to the
- * device with the number of chunks before each entry; a block finds its weight by bisection. Chunks have one size, so
- * every sum has one order whatever the number of blocks that run at a time. */
+/* optim: the sum of squares of all gradients, and AdamW over a list of weights in one launch each.
+ * The list goes to the device with the number of chunks before each entry; a block finds its
+ * weight by bisection. Chunks have one size, so every sum has one order whatever the number of
+ * blocks that run at a time. */
 #include "cuda_device.cuh"
 
 #define CHUNK_ELEMENTS CUDA_SQUARES_ELEMENTS
@@ -20,7 +21,8 @@ struct entry {      /* a weight as the kernels see it */
 	bool decays;    /* whether weight decay applies: not to vectors */
 };
 
-/* The weights on the device; *chunks: of all. The staging buffer is to be given back after the launch. */
+/* The weights on the device; *chunks: of all. The staging buffer is to be given
+ * back after the launch. */
 static struct staging *entries_send(
 	struct ops_context *c, struct ops_weight *const *weights, int count, int *entries, int64_t *chunks)
 {

@@ -1,14 +1,16 @@
 /* paged: attention of a step over pages, in the order of attention_step.cuh.
  *
- * Two kernels, the same bits. Where every sequence has one row (decode) the work is a row of units, each a chunk of 256
- * keys of a pair of row and key head, a pair's chunks one behind the other; every block has as many units as the
- * others, keys and values of the next one on their way while this one is multiplied. Pairs that lie within a block are
- * folded as they come. Of those that do not, each chunk's partial sums go to scratch, and whichever block is the last
- * to leave some there folds them, in the order of chunks. One block's four warps share a unit: warp j makes the scores
- * of subtile j, row maxima through shared memory give every warp the maxima that walking the subtiles in order would
- * have met, and then each warp owns a quarter of the columns. Without bulk copies, and for heads of other widths than
- * 32, 64 and 128, a plain kernel does the same with one buffer. Where sequences have more rows (prompts) a block owns a
- * tile of a sequence's rows: paged_tiles.cu.
+ * Two kernels, the same bits. Where every sequence has one row (decode) the work is a row of
+ * units, each a chunk of 256 keys of a pair of row and key head, a pair's chunks one behind the
+ * other; every block has as many units as the others, keys and values of the next one on their way
+ * while this one is multiplied. Pairs that lie within a block are folded as they come. Of those
+ * that do not, each chunk's partial sums go to scratch, and whichever block is the last to leave
+ * some there folds them, in the order of chunks. One block's four warps share a unit: warp j makes
+ * the scores of subtile j, row maxima through shared memory give every warp the maxima that
+ * walking the subtiles in order would have met, and then each warp owns a quarter of the columns.
+ * Without bulk copies, and for heads of other widths than 32, 64 and 128, a plain kernel does the
+ * same with one buffer. Where sequences have more rows (prompts) a block owns a tile of a
+ * sequence's rows: paged_tiles.cu.
  */
 #include "paged.cuh"
 
@@ -56,8 +58,8 @@ struct mark { /* where a share begins */
 	int sequence;
 };
 
-/* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut: the share begins
- * with all of it. */
+/* Unit `unit` of a row whose first one is `before`. A pair that is short beside a share is not cut:
+ * the share begins with all of it. */
 static __device__ __forceinline__ struct mark mark_of(
 	const struct paged_args &a, int row, int pos, int sequence, int before, int unit, int all)
 {
@@ -67,8 +69,8 @@ static __device__ __forceinline__ struct mark mark_of(
 	return m;
 }
 
-/* The block's share, from the positions of all rows; called by all threads. Loads that depend on each other are what
- * it waits for, so a thread asks for all of its first row at once. */
+/* The block's share, from the positions of all rows; called by all threads. Loads that depend on
+ * each other are what it waits for, so a thread asks for all of its first row at once. */
 static __device__ __forceinline__ struct share share_find(const struct paged_args &a)
 {
 	__shared__ int warps[DECODE_WARPS];
@@ -214,7 +216,7 @@ static __device__ __forceinline__ void chunk_values(float o[decode_shape<HD>::SQ
 }
 
 #if HOPPER_CODE
-/* ---- the ring: chunks of keys and of values by turns, each brought by bulk copies of whole pages ---- */
+/* ---- the ring: chunks of keys and values by turns, brought by bulk copies of whole pages ---- */
 
 static __device__ __forceinline__ void barrier_make(uint32_t barrier)
 {
@@ -233,8 +235,8 @@ static __device__ __forceinline__ int item_pages(const struct item &it)
 	return (min(CHUNK, it.pos + 1 - it.chunk * CHUNK) + OPS_PAGE - 1) / OPS_PAGE;
 }
 
-/* A warp asks for the pages [first, last) of an item's chunk, a lane a page: one thread alone would wait for the
- * table's entries one by one. */
+/* A warp asks for the pages [first, last) of an item's chunk, a lane a page: one thread alone would
+ * wait for the table's entries one by one. */
 template <int HD>
 static __device__ __forceinline__ void pages_fetch(uint32_t stage, uint32_t barrier, const bf16 *pages,
 	const struct paged_args &a, const struct item &it, int first, int last)
@@ -267,9 +269,9 @@ static __device__ __forceinline__ void chunk_fetch(
 	pages_fetch<HD>(stage, barrier, pages, a, it, 0, item_pages(it));
 }
 
-/* The ring's first turns: keys and values of the first item, keys of the second, if there is one. Earlier steps wrote
- * all pages but that of the step's own token: those are asked for while the kernel before still runs (is_old), and
- * that one after it. */
+/* The ring's first turns: keys and values of the first item, keys of the second, if there is one.
+ * Earlier steps wrote all pages but that of the step's own token: those are asked for while the
+ * kernel before still runs (is_old), and that one after it. */
 template <int HD>
 static __device__ __forceinline__ void ring_begin(uint32_t ring, uint32_t barriers, const struct paged_args &a,
 	const struct item &first, const struct item &second, bool has_second, bool is_old)
@@ -285,7 +287,8 @@ static __device__ __forceinline__ void ring_begin(uint32_t ring, uint32_t barrie
 	if (has_second) turn(2, a.kpages, second);
 }
 
-/* Rows of a last, partly filled page behind the last key, up to where products read: 0 times what stands there must be
+/* Rows of a last, partly filled page behind the last key, up to where products read: 0 times
+ * what stands there must be
  * 0. */
 template <int HD> static __device__ __forceinline__ void values_clear(unsigned char *stage, int keys)
 {
@@ -406,8 +409,8 @@ static __device__ __forceinline__ void surplus_clear(const struct paged_args &a,
 			*(uint32_t *)(a.att + row * a.att_ld + i) = 0;
 }
 
-/* A pair that several blocks have parts of: this one has left `held` chunks of it in partial. The last block to do so
- * folds them all, in order. Called by all threads. */
+/* A pair that several blocks have parts of: this one has left `held` chunks of it in partial. The
+ * last block to do so folds them all, in order. Called by all threads. */
 template <int HD, bool WHOLE>
 static __device__ __forceinline__ void pair_join(
 	const struct paged_args &a, const struct item &it, int *arrived, int held, int warp, int lane)
@@ -465,7 +468,8 @@ static __device__ __forceinline__ void pair_end(
 	pair_join<HD, WHOLE>(a, it, a.arrived + owner, min(at, it.chunk) + 1, warp, lane);
 }
 
-/* Values of a part of a unit's chunk, a warp a share of its columns: into the pair's total, or out as a partial. */
+/* Values of a part of a unit's chunk, a warp a share of its columns: into the pair's
+ * total, or out as a partial. */
 template <int HD, bool WHOLE>
 static __device__ __forceinline__ void item_values(const struct paged_args &a, const struct item &it, bool is_whole,
 	struct pair_total<HD> *total, const bf16 *p, uint32_t v_at, const struct folded &f, const float *sums, int part,
@@ -560,8 +564,9 @@ static __global__ void __launch_bounds__(DECODE_THREADS,
 #endif
 }
 
-/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill with a unit's keys and
- * then its values, some columns at a time where a head is wide. Other blocks of the processor multiply meanwhile. */
+/* The same without bulk copies, and with less shared memory: one buffer, which all threads fill
+ * with a unit's keys and then its values, some columns at a time where a head is wide. Other blocks
+ * of the processor multiply meanwhile. */
 template <int HD, bool WHOLE>
 static __global__ void __launch_bounds__(DECODE_THREADS) decode_plain_kernel(const struct paged_args a)
 {
@@ -683,12 +688,14 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
 		HEADS_RUN(h->HD, decode_run, c, &a);
-		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a launch and its wait less. */
+		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a
+		 * launch and its wait less. */
 		if (a.leaves_parts) cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
 		else cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}
-	/* Otherwise tiles of rows walk all their keys. Surplus rows become zeros, since products read them. */
+	/* Otherwise tiles of rows walk all their keys. Surplus rows become zeros,
+	 * since products read them. */
 	cuda_paged_tiles(c, a);
 	if (T > b->rows)
 		cuda_launch(

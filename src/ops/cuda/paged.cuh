@@ -1,5 +1,5 @@
-/* paged: what the two kinds of attention over pages share. paged.cu: a row of a sequence (decode), and the operation;
- * paged_tiles.cu: tiles of a sequence's rows. */
+/* paged: what the two kinds of attention over pages share. paged.cu: a row of a sequence (decode),
+ * and the operation; paged_tiles.cu: tiles of a sequence's rows. */
 #ifndef HONE_CUDA_PAGED_CUH
 #define HONE_CUDA_PAGED_CUH
 #include "attention_step.cuh"
@@ -27,8 +27,9 @@ struct paged_args {
 	float scale_log2;    /* log2(e) / sqrt(HD) */
 };
 
-/* KEYS keys of one head from position `first` on, out of pages into a tile of COLS columns, those of the head from
- * `column` on; what lies at `end` and behind, or behind the head's width, is zeros. */
+/* KEYS keys of one head from position `first` on, out of pages into a tile of COLS
+ * columns, those of the head from `column` on; what lies at `end` and behind, or behind
+ * the head's width, is zeros. */
 template <int KEYS, int HD, bool WHOLE, int COLS, int THREADS>
 static __device__ __forceinline__ void pages_load(uint32_t tile, const bf16 *pages, const int32_t *table,
 	const struct paged_args &a, int kv, int first, int end, int column = 0)

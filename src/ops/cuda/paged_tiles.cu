@@ -1,13 +1,13 @@
-/* paged_tiles: attention over pages where sequences have more than one row (prompts, in chunks), in the order of
- * attention_step.cuh and so with decode's bits (paged.cu). A block owns TILE_ROWS rows of a sequence, some heads of a
- * group times some positions, and walks all keys they see.
+/* paged_tiles: attention over pages where sequences have more than one row (prompts, in chunks), in
+ * the order of attention_step.cuh and so with decode's bits (paged.cu). A block owns TILE_ROWS rows
+ * of a sequence, some heads of a group times some positions, and walks all keys they see.
  */
 #include "paged.cuh"
 
 #define TILE_ROWS 128   /* half as many where a card's shared memory does not hold the totals of so many */
 
-/* Heads of 256 columns as in attention_forward.cu: in two halves, Q in shared memory, and one subtile at a time where
- * that is least. */
+/* Heads of 256 columns as in attention_forward.cu: in two halves, Q in shared memory, and one
+ * subtile at a time where that is least. */
 template <int HD, int ROWS = TILE_ROWS, int STAGES = 2> struct tile_shape {
 	static constexpr int THREADS = ROWS * 2;
 	static constexpr int DV = half_of(HD); /* columns of the result that a block makes */
@@ -25,7 +25,8 @@ struct span {
 	int sequence; /* whose it is */
 };
 
-/* Tile `index` of all sequences, each cut into runs of `positions` rows. Every warp counts for itself. */
+/* Tile `index` of all sequences, each cut into runs of `positions` rows. Every
+ * warp counts for itself. */
 static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
 {
 	int lane = (int)(threadIdx.x & 31);
@@ -49,7 +50,8 @@ static __device__ __forceinline__ struct span span_find(const int32_t *start, in
 	return {0, 0, 0, 0};
 }
 
-/* Q's fragments of this warp's rows, from row `index` of the sequence on; those behind it are zeros. */
+/* Q's fragments of this warp's rows, from row `index` of the sequence on;
+ * those behind it are zeros. */
 template <int HD>
 static __device__ __forceinline__ void q_load(uint32_t q[HD / 16][4], const struct paged_args &a,
 	const struct span &span, int index, int head, int width, int lane)

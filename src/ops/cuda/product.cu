@@ -1,9 +1,10 @@
 /* product: dense products by cuBLASLt, which is opened at run time: bf16 operands, fp32 sums.
  *
- * The algorithm of a shape is the first one that the library's heuristic names, never one that was timed: the same
- * shapes get the same algorithms in every run, so a resumed run repeats its bits. With batch_invariant no algorithm may
- * split K over blocks, and each has to give, row by row, the bits of a first one that was chosen for the same matrix:
- * those that do not are passed over. cuBLASLt is column-major: our row-major d = a b is its d' = b' a'. */
+ * The algorithm of a shape is the first one that the library's heuristic names, never one that was
+ * timed: the same shapes get the same algorithms in every run, so a resumed run repeats its bits.
+ * With batch_invariant no algorithm may split K over blocks, and each has to give, row by row, the
+ * bits of a first one that was chosen for the same matrix: those that do not are passed over.
+ * cuBLASLt is column-major: our row-major d = a b is its d' = b' a'. */
 #include "cuda_device.cuh"
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -91,8 +92,8 @@ static bool own_folder(char *folder, size_t room)
 	return slash != NULL;
 }
 
-/* nvidia/cu13/lib of a Python environment: HONE_PYTHON is .../bin/python, its packages .../lib/python3.x/site-packages.
- */
+/* nvidia/cu13/lib of a Python environment: HONE_PYTHON is .../bin/python, its packages
+ * lie in .../lib/python3.x/site-packages. */
 static bool python_folder(char *folder, size_t room)
 {
 	const char *python = getenv("HONE_PYTHON");
@@ -239,7 +240,8 @@ static void plan_describe(struct lt *lt, struct plan *p)
 	}
 }
 
-/* Where K is split over blocks, the parts are added as fp32: the other schemes round each to an element first. */
+/* Where K is split over blocks, the parts are added as fp32: the other schemes round
+ * each to an element first. */
 static int heuristic(
 	struct lt *lt, const struct plan *p, bool is_split_allowed, int wanted, cublasLtMatmulHeuristicResult_t *found)
 {
@@ -301,7 +303,8 @@ static struct shape trial_shape(struct shape s)
 	return s;
 }
 
-/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an algorithm of the plan's own. */
+/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an
+ * algorithm of the plan's own. */
 static void trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
 	const bf16 *w, float *out)
 {
@@ -320,8 +323,8 @@ static void trial_run(struct ops_context *c, const struct shape *shape, const cu
 	plan_release(lt, &p);
 }
 
-/* The first candidate where its rows have the bits that the first candidate for TRIAL_ROWS rows gives, else that one
- * itself, else another candidate. Runs on noise, outside of any recording. */
+/* The first candidate where its rows have the bits that the first candidate for TRIAL_ROWS rows
+ * gives, else that one itself, else another candidate. Runs on noise, outside of any recording. */
 static bool invariant_choose(struct ops_context *c, const struct plan *p, const cublasLtMatmulHeuristicResult_t *found,
 	int n, cublasLtMatmulAlgo_t *algo)
 {
@@ -477,12 +480,13 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
 	p->is_set = true;
 	p->shape = *s;
-	/* given both, the library rounds to an element between residual stream and bias; no model has both */
+	/* given both, the library rounds to an element between residual stream and
+	 * bias; no model has both */
 	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
 	if (p->is_plain) return;
 	plan_describe(lt, p);
-	/* With c the algorithms that do not split K were faster (down at 256 rows); where rows are too few for them, linear
-	 * cuts K itself. */
+	/* With c the algorithms that do not split K were faster (down at 256 rows); where rows are too
+	 * few for them, linear cuts K itself. */
 	bool is_split_allowed = !c->batch_invariant && (!s->has_c || s->is_f32);
 	int n = heuristic(lt, p, is_split_allowed, c->batch_invariant ? CANDIDATES : 1, found);
 	CHECKF(!c->batch_invariant || !c->is_recording, "a product (%d, %d, %d) is met first while a region is recorded",
@@ -531,9 +535,10 @@ void cuda_product(struct ops_context *c, const struct product *p)
 
 /* ---- choices, for a later run ----
  *
- * The heuristic is the library's, so another version of it may name other algorithms, and an algorithm's number means
- * one thing in one version alone. What is kept is therefore good for the same version on the same kind of GPU, and
- * refused elsewhere. Rows are sorted by shape: equal choices are equal files. */
+ * The heuristic is the library's, so another version of it may name other algorithms, and an
+ * algorithm's number means one thing in one version alone. What is kept is therefore good for the
+ * same version on the same kind of GPU, and refused elsewhere. Rows are sorted by shape: equal
+ * choices are equal files. */
 
 #define SHAPE_NUMBERS 20
 #define SHAPE_STEPS 16  /* from here on: of products side by side, 0 where there is but one */
@@ -631,7 +636,8 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 	p->is_set = true;
 	p->is_plain = !strcmp(words, "plain");
 	if (p->is_plain) return 0;
-	/* The library's opaque words, as hexadecimal; only its own check says whether they mean anything. */
+	/* The library's opaque words, as hexadecimal; only its own check says
+	 * whether they mean anything. */
 	for (int i = 0; i < ALGO_WORDS; i++) {
 		char word[17] = "", *end = word;
 		if (strlen(words) == (size_t)ALGO_WORDS * 16) memcpy(word, words + 16 * i, 16);

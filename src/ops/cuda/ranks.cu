@@ -1,12 +1,15 @@
-/* ranks: the sum of values over the GPUs of several processes, by NCCL, which is opened at run time. Its functions are
- * declared here as its documentation gives them, so that nothing of it is needed to build.
+/* ranks: the sum of values over the GPUs of several processes, by NCCL, which is opened at
+ * run time. Its functions are declared here as its documentation gives them, so that nothing
+ * of it is needed to build.
  *
- * A sum of NCCL's own has an order that depends on the way it chose. So every rank gets all parts (all-gather, a chunk
- * at a time), and adds them in rank order: the same bits on all of them, and those of the sum on the host. NVLink
- * multicast stays off: it gives nothing to an all-gather, and some hosts do not allow it.
+ * A sum of NCCL's own has an order that depends on the way it chose. So every rank gets all parts
+ * (all-gather, a chunk at a time), and adds them in rank order: the same bits on all of them, and
+ * those of the sum on the host. NVLink multicast stays off: it gives nothing to an all-gather, and
+ * some hosts do not allow it.
  *
- * A rank that ends leaves the others inside a kernel of NCCL's that never returns. So nothing here waits for the stream
- * without asking, time and again, whether all are there; if not, the communicator is aborted, which ends the kernel. */
+ * A rank that ends leaves the others inside a kernel of NCCL's that never returns. So nothing here
+ * waits for the stream without asking, time and again, whether all are there; if not, the
+ * communicator is aborted, which ends the kernel. */
 #include "ops_cuda_internal.h"
 #include <dlfcn.h>
 #include <unistd.h>
@@ -52,8 +55,8 @@ static void *library_try(const char *folder, const char *below, struct str *trie
 	return library;
 }
 
-/* In --cuda_libs and where a Python's packages lie from there (nvidia/cu13/lib beside nvidia/nccl/lib), in those of
- * HONE_PYTHON, on the loader's path. */
+/* In --cuda_libs and where a Python's packages lie from there (nvidia/cu13/lib beside
+ * nvidia/nccl/lib), in those of HONE_PYTHON, on the loader's path. */
 static void *library_open(const char *cuda_libs, struct str *tried)
 {
 	void *library = NULL;
@@ -145,7 +148,8 @@ void ranks_link_close(struct ops_context *c)
 {
 	struct ranks_link *l = c->ranks;
 	if (!l) return;
-	/* Destroying waits for the others, who may be gone: aborting does not. All work of ours is done. */
+	/* Destroying waits for the others, who may be gone: aborting does not. All
+	 * work of ours is done. */
 	if (l->comm) l->CommAbort(l->comm);
 	if (l->done) CUDA_CHECK(cudaEventDestroy(l->done));
 	block_release(c, l->parts);

@@ -1,11 +1,12 @@
-/* rows: who writes the input of a projection: norm, gate, attention's rows; and behind each row the thin
- * product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
+/* rows: who writes the input of a projection: norm, gate, attention's rows; and behind each row the
+ * thin product h = scaling * drop(x) A^T of the projection's adapter. One kernel over four sources.
  *
- * A cluster of blocks owns up to ROWS rows, fewer where a step has too few to keep the machine busy; each block owns a
- * slice of their columns (the number of blocks follows from the width alone, so that no bit depends on T). It makes its
- * part of the rows in shared memory, stores it, multiplies it with its part of A on tensor cores (every warp a share of
- * the columns), and the cluster adds the parts up in order: warps first, then blocks. No bit of a row depends on how
- * many rows its cluster has. */
+ * A cluster of blocks owns up to ROWS rows, fewer where a step has too few to keep the machine
+ * busy; each block owns a slice of their columns (the number of blocks follows from the width
+ * alone, so that no bit depends on T). It makes its part of the rows in shared memory, stores it,
+ * multiplies it with its part of A on tensor cores (every warp a share of the columns), and the
+ * cluster adds the parts up in order: warps first, then blocks. No bit of a row depends on how many
+ * rows its cluster has. */
 #include "cuda_device.cuh"
 #include "few.cuh"
 #include "rows_source.cuh"
@@ -67,8 +68,9 @@ static __device__ __forceinline__ void rows_clear(
 		store8(tile + at / pieces * stride + at % pieces * 8, zero8());
 }
 
-/* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is what the stage
- * makes; zeros for rows that do not exist. meanwhile is called by all threads when the first loads are on their way. */
+/* The block's slice of its rows into shared memory, rows of `stride` elements, and out where it is
+ * what the stage makes; zeros for rows that do not exist. meanwhile is called by all threads when
+ * the first loads are on their way. */
 template <enum source SOURCE, typename F>
 static __device__ __forceinline__ void rows_make(
 	const struct rows_args &a, bf16 *tile, int stride, int row0, int column0, int columns, F meanwhile)
@@ -126,8 +128,8 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 		bf16x8 from[DEPTH], scale[DEPTH];
 		float factor[DEPTH];
 #pragma unroll
-		/* All loads before the first use; the thread's own first piece stands in where there is none: another's may be
-		 * written by now. */
+		/* All loads before the first use; the thread's own first piece stands in where there is
+		 * none: another's may be written by now. */
 		for (int d = 0; d < DEPTH; d++) {
 			int at = at0 + d * THREADS < rows * pieces ? at0 + d * THREADS : at0, r = at / pieces,
 				column = at % pieces * 8;
@@ -152,7 +154,8 @@ static __device__ __forceinline__ void rows_scale(const struct rows_args &a, bf1
 
 /* ---- the thin product ---- */
 
-/* Rows n0.. of A (columns of the tail) into shared memory, the block's slice of each; zeros where there is no adapter.
+/* Rows n0.. of A (columns of the tail) into shared memory, the block's slice of each; zeros
+ * where there is no adapter.
  */
 static __device__ __forceinline__ void thin_fetch(
 	bf16 *to, const struct rows_args &a, int stride, int n0, int column0, int columns)
@@ -173,9 +176,10 @@ static __device__ __forceinline__ void thin_fetch(
 	copies_commit();
 }
 
-/* A warp's share: acc (ROWS, group) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g + q reads columns 8
- * q.. of every 32: the two steps of 16 then multiply columns in another order than they stand, the same one for rows
- * and for A. With dropout only the columns of one part are multiplied, by what the part's mask leaves of the rows. */
+/* A warp's share: acc (ROWS, group) += tile A^T over the columns [k0, k1) of the slice. Lane 4 g +
+ * q reads columns 8 q.. of every 32: the two steps of 16 then multiply columns in another order
+ * than they stand, the same one for rows and for A. With dropout only the columns of one part are
+ * multiplied, by what the part's mask leaves of the rows. */
 template <bool DROPOUT>
 static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], const struct rows_args &a,
 	const bf16 *tile, const bf16 *thin, int stride, uint64_t element, int part, int n0, int k0, int k1)
@@ -223,7 +227,8 @@ static __device__ __forceinline__ void thin_multiply(float acc[THIN_TILES][4], c
 	}
 }
 
-/* The warps' sums become the block's, in order, and go to the block of the cluster that adds up this share of them. */
+/* The warps' sums become the block's, in order, and go to the block of the cluster that adds
+ * up this share of them. */
 static __device__ __forceinline__ void thin_push(
 	team &cluster, const struct rows_args &a, const float acc[THIN_TILES][4], float *parts, float *gathered)
 {
@@ -310,7 +315,8 @@ static __host__ __device__ __forceinline__ size_t rows_carve(
 	return (size_t)((unsigned char *)(s->gathered + 2 * held * group) - base);
 }
 
-/* A cluster goes over its rows, a.rows at a time. A is fetched once where all of its columns fit, else for each group.
+/* A cluster goes over its rows, a.rows at a time. A is fetched once where all of its columns
+ * fit, else for each group.
  */
 template <enum source SOURCE, bool DROPOUT>
 static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct rows_args a)
@@ -326,8 +332,8 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 	rows_carve(&s, shared, a.slice, a.held, group);
 	cluster.barrier_arrive();
 
-	/* The norm's weights come while the kernel before still runs, and A; or A behind the rows where there are many and
-	 * no such time, for asking for A takes as long as the rows do. */
+	/* The norm's weights come while the kernel before still runs, and A; or A behind the rows where
+	 * there are many and no such time, for asking for A takes as long as the rows do. */
 	if (is_norm(SOURCE)) {
 		for (int at = (int)threadIdx.x * 8; at < columns; at += THREADS * 8)
 			copy_16(shared_address(s.weights + at), a.w + column0 + at, true);
@@ -378,8 +384,8 @@ static __global__ void __launch_bounds__(THREADS, 2) rows_kernel(const struct ro
 #endif
 }
 
-/* Blocks of a cluster: by the width alone. Rows of one: as few as make no more than `most` blocks, so that a step
- * of few rows uses the whole machine. */
+/* Blocks of a cluster: by the width alone. Rows of one: as few as make no more than `most` blocks,
+ * so that a step of few rows uses the whole machine. */
 static void rows_shape(struct rows_args *a, int most, int *cluster)
 {
 	rows_slices(a, cluster);
@@ -391,8 +397,8 @@ static void rows_shape(struct rows_args *a, int most, int *cluster)
 #define SHARED_MOST (226 << 10)       /* of a block */
 #define SHARED_ALL (228 << 10)        /* of a multiprocessor, which takes 1 KiB of it for each block */
 
-/* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks still fit, else as
- * many as do. */
+/* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks
+ * still fit, else as many as do. */
 static int rows_group(struct rows_args *a, size_t *bytes)
 {
 	struct rows_shared s;
@@ -404,7 +410,8 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	return 2 * (*bytes + 1024) <= SHARED_ALL ? 2 : 1;
 }
 
-/* The rows, then their tail, in kernels of their own that give the same bits. false: too wide, nothing was done. */
+/* The rows, then their tail, in kernels of their own that give the same bits. false: too
+ * wide, nothing was done. */
 static bool many_run(struct ops_context *c, enum source source, const struct rows_args *a, int cluster)
 {
 	static const enum rows_source sources[] = {[SOURCE_NORM] = ROWS_NORM,
@@ -428,7 +435,8 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
 	rows_shape(a, c->sms, &cluster);
-	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are few rows to read: measured.
+	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are
+	 * few rows to read: measured.
 	 */
 	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	bool is_many = a->T >= ROWS_MANY && SOURCE != SOURCE_SUMS && SOURCE != SOURCE_MERGE;
@@ -453,7 +461,8 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 
 /* ---- entries ---- */
 
-/* The thin product behind x may be left to the product that reads x: what is to wait then, else nothing. */
+/* The thin product behind x may be left to the product that reads x: what is to
+ * wait then, else nothing. */
 static struct thin_wait thin_leave(const struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
 {
 	struct thin_wait wait = {};

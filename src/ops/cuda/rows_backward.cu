@@ -1,6 +1,7 @@
-/* rows_backward: the ways back of embed and gather: rows are added at places that may repeat. No atomics: the first row
- * of a place adds all that go there, in their order, and the others do nothing. Looking for them costs rows x rows
- * comparisons of integers, 16,384 x 16,384 in 0.1 ms. */
+/* rows_backward: the ways back of embed and gather: rows are added at places that may
+ * repeat. No atomics: the first row of a place adds all that go there, in their order, and
+ * the others do nothing. Looking for them costs rows x rows comparisons of integers,
+ * 16,384 x 16,384 in 0.1 ms. */
 #include "cuda_device.cuh"
 
 #define THREADS 256
@@ -15,7 +16,8 @@ struct rows_add {
 	int columns;
 };
 
-/* The next row from `row` on that goes to `place`; rows where there is none. All threads look, 256 rows at a time. */
+/* The next row from `row` on that goes to `place`; rows where there is none. All threads
+ * look, 256 rows at a time. */
 static __device__ __forceinline__ int next_row(const int32_t *places, int row, int rows, int place)
 {
 	for (; row < rows; row += THREADS) {

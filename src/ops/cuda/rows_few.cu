@@ -1,15 +1,15 @@
-/* rows_few: the norm of a decode step without its thin product, which few.cu makes, with or without sums to add first.
- * One row a block, eight columns a thread, no cluster and next to no shared memory, so that the product behind it finds
- * room to ask for its weights meanwhile. The sum of a row's squares is made in the order of rows.cu's kernel, by as
- * many lanes: the same bits. */
+/* rows_few: the norm of a decode step without its thin product, which few.cu makes, with or without
+ * sums to add first. One row a block, eight columns a thread, no cluster and next to no shared
+ * memory, so that the product behind it finds room to ask for its weights meanwhile. The sum of a
+ * row's squares is made in the order of rows.cu's kernel, by as many lanes: the same bits. */
 #include "rows_source.cuh"
 
 #define ROWS_FEW 512 /* at most */
 #define PIECES 4     /* of eight columns, of a lane of rows.cu's */
 #define THREADS (CLUSTER_MAX * ROW_LANES * PIECES)
 
-/* A row's sum of squares: a lane's pieces one after the other, the lanes of a slice, the slices. A lane's pieces are
- * those of neighbouring threads. Called by all threads. */
+/* A row's sum of squares: a lane's pieces one after the other, the lanes of a slice, the slices. A
+ * lane's pieces are those of neighbouring threads. Called by all threads. */
 static __device__ __forceinline__ float row_squares(bf16x8 value, bool exists, int lanes)
 {
 	__shared__ float sums[CLUSTER_MAX * ROW_LANES], squares[CLUSTER_MAX];

@@ -1,12 +1,14 @@
-/* rows_many: norm, gate and thin products over the many rows of a training pass. rows.cu makes a row and its thin
- * product at once, which is right where a step has few rows and waits for each launch; over thousands of rows it reads
- * A again for every 16 of them. Here the rows are made first, at the speed of memory, then multiplied, 64 rows to one
- * reading of A. Cards without clusters come here with few rows too: a block then multiplies one slice, so that more
+/* rows_many: norm, gate and thin products over the many rows of a training pass. rows.cu makes a
+ * row and its thin product at once, which is right where a step has few rows and waits for each
+ * launch; over thousands of rows it reads A again for every 16 of them. Here the rows are made
+ * first, at the speed of memory, then multiplied, 64 rows to one reading of A. Cards without
+ * clusters come here with few rows too: a block then multiplies one slice, so that more
  * multiprocessors read, and the slices are added by a kernel of their own.
  *
- * The bits are those of rows.cu: a row is cut into `blocks` slices of `slice` columns; sums of squares go over a slice
- * in sixteen interleaved lanes; the thin product goes over an eighth of a slice at a time, in steps of 32 columns of
- * which lane 4 g + q multiplies 8 q.. in two halves; eighths are added in order, then slices. */
+ * The bits are those of rows.cu: a row is cut into `blocks` slices of `slice` columns; sums of
+ * squares go over a slice in sixteen interleaved lanes; the thin product goes over an eighth of a
+ * slice at a time, in steps of 32 columns of which lane 4 g + q multiplies 8 q.. in two halves;
+ * eighths are added in order, then slices. */
 #include "cuda_device.cuh"
 #include "rows_many.cuh"
 
@@ -26,7 +28,8 @@ static_assert(NORM_PIECES_MAX * NORM_LANES * 8 * SPLIT_MAX >= CUDA_HIDDEN_MAX, "
 
 /* ---- norm ---- */
 
-/* Row and slice are fixed for a thread: NORM_LANES lanes a slice, `blocks` slices a row, one row after the other. */
+/* Row and slice are fixed for a thread: NORM_LANES lanes a slice, `blocks` slices a row,
+ * one row after the other. */
 template <int PIECES> static __global__ void __launch_bounds__(THREADS) norm_many_kernel(const struct rows_many a)
 {
 	__shared__ float squares[2][THREADS / NORM_LANES];
@@ -97,15 +100,15 @@ static __global__ void __launch_bounds__(THREADS) gate_many_kernel(const struct 
 
 /* ---- the thin product ---- */
 
-/* A tile's rows are STEP columns; the pieces of every other row change halves, so that eight lanes that read 16 bytes
- * of two rows find them in different banks. */
+/* A tile's rows are STEP columns; the pieces of every other row change halves, so that eight lanes
+ * that read 16 bytes of two rows find them in different banks. */
 static __device__ __forceinline__ uint32_t piece_at(int row, int piece)
 {
 	return (uint32_t)(row * STEP * 2 + ((piece ^ (row & 1) << 2) << 4));
 }
 
-/* Columns k.. of this block's rows and of A (a row of it each; NULL: none) into a stage; what does not exist is
- * zeros. */
+/* Columns k.. of this block's rows and of A (a row of it each; NULL: none) into a stage; what
+ * does not exist is zeros. */
 static __device__ __forceinline__ void stage_load(
 	uint32_t stage, const struct rows_many &a, const bf16 *const *a_rows, int row0, int k, int end)
 {
@@ -137,7 +140,8 @@ static __device__ __forceinline__ void move(float sum[THIN_TILES][4], float part
 		for (int j = 0; j < 4; j++) sum[i][j] += part[i][j], part[i][j] = 0;
 }
 
-/* acc (16 rows, 64 columns) += 32 columns of the rows, in the order told above, times those of A's tiles. */
+/* acc (16 rows, 64 columns) += 32 columns of the rows, in the order told above,
+ * times those of A's tiles. */
 static __device__ __forceinline__ void thin_step(
 	float acc[THIN_TILES][4], uint4 low, uint4 high, const unsigned char *columns, int tiles, int k, int g, int q)
 {
@@ -160,8 +164,8 @@ static __device__ __forceinline__ uint4 dropped(uint4 x, const struct rows_many 
 	return x;
 }
 
-/* The same with dropout: each part multiplies what its own mask leaves of the rows, and a tile's columns of other parts
- * are zeros meanwhile. row: of low; high is eight rows on. */
+/* The same with dropout: each part multiplies what its own mask leaves of the rows, and a tile's
+ * columns of other parts are zeros meanwhile. row: of low; high is eight rows on. */
 static __device__ __forceinline__ void thin_step_dropped(float acc[THIN_TILES][4], uint4 low, uint4 high,
 	const unsigned char *columns, const struct rows_many &a, int64_t row, int column, int n0, int tiles, int k, int g,
 	int q)
@@ -201,8 +205,9 @@ static __device__ __forceinline__ void thin_many_store(
 		}
 }
 
-/* Grid: (runs of 64 rows, groups of 64 tail columns, slices where each has blocks of its own). A warp makes 16 rows by
- * 64 columns over the whole width, or over a slice. Steps are cut at the ends of eighths, which are multiples of 32. */
+/* Grid: (runs of 64 rows, groups of 64 tail columns, slices where each has blocks of its own). A
+ * warp makes 16 rows by 64 columns over the whole width, or over a slice. Steps are cut at the ends
+ * of eighths, which are multiples of 32. */
 template <bool DROPOUT>
 static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const struct rows_many a)
 {
@@ -217,7 +222,8 @@ static __global__ void __launch_bounds__(THIN_THREADS, 2) thin_many_kernel(const
 	uint32_t base = shared_address(shared);
 	float total[THIN_TILES][4] = {}, of_slice[THIN_TILES][4] = {}, acc[THIN_TILES][4] = {};
 
-	/* where A's rows lie: a division for each copied piece of them would take longer than the copy */
+	/* where A's rows lie: a division for each copied piece of them would
+	 * take longer than the copy */
 	__shared__ const bf16 *a_rows[THIN_COLUMNS];
 	for (int i = (int)threadIdx.x; i < THIN_COLUMNS; i += THIN_THREADS) {
 		int n = n0 + i, own = n / a.r;
@@ -297,8 +303,9 @@ static bool norm_many(struct ops_context *c, const struct rows_many *a)
 	return true;
 }
 
-/* The tail's first `made` columns. Of few rows each slice has blocks of its own; their sums go to the workspace of
- * products, none of which runs meanwhile: without programmatic launch kernels follow one another. */
+/* The tail's first `made` columns. Of few rows each slice has blocks of its own; their sums go
+ * to the workspace of products, none of which runs meanwhile: without programmatic launch
+ * kernels follow one another. */
 static void thin_many(struct ops_context *c, struct rows_many a, int groups, int made)
 {
 	bool is_split = !c->card.is_hopper && a.T <= SPLIT_ROWS && a.blocks > 1 &&

@@ -1,5 +1,5 @@
-/* rows_many: norm, gate and thin products in kernels of their own, without clusters: over many rows, and over any
- * number on cards that have no clusters; rows.cu asks for it. */
+/* rows_many: norm, gate and thin products in kernels of their own, without clusters: over many
+ * rows, and over any number on cards that have no clusters; rows.cu asks for it. */
 #ifndef HONE_CUDA_ROWS_MANY_CUH
 #define HONE_CUDA_ROWS_MANY_CUH
 #include "cuda_device.cuh"
@@ -30,10 +30,12 @@ struct rows_many {
 	float *shares;   /* of the tail, (blocks, T, columns), where each slice has its own; NULL: none. rows_many.cu's */
 };
 
-/* Two units in the last place, far below an element's rounding; where exp(-x) is near the largest number, 0. */
+/* Two units in the last place, far below an element's rounding; where exp(-x) is near
+ * the largest number, 0. */
 static __device__ __forceinline__ float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
 
-/* Eight columns of a part's input under its mask, drawn by the number that the first has in the whole matrix. */
+/* Eight columns of a part's input under its mask, drawn by the number that the first
+ * has in the whole matrix. */
 static __device__ __forceinline__ bf16x8 thin_drop(bf16x8 v, uint64_t seed, uint64_t stream, float p, uint64_t element)
 {
 	uint4 low = philox(seed, stream, element / 4), high = philox(seed, stream, element / 4 + 1);

@@ -1,5 +1,5 @@
-/* rows_source: where the rows come from that a projection reads: norm, gate, attention's rows or parts of them, eight
- * columns at a time; for the kernels of rows.cu and rows_few.cu. */
+/* rows_source: where the rows come from that a projection reads: norm, gate, attention's rows or
+ * parts of them, eight columns at a time; for the kernels of rows.cu and rows_few.cu. */
 #ifndef HONE_CUDA_ROWS_SOURCE_CUH
 #define HONE_CUDA_ROWS_SOURCE_CUH
 #include "attention_step.cuh"
@@ -97,7 +97,8 @@ static __device__ __forceinline__ void merge8(float out[8], const struct rows_ar
 	for (int i = 0; i < 8; i++) out[i] = __fmul_rn(out[i], inverse);
 }
 
-/* Eight columns of the residual stream, from sums over ranges of K: the arithmetic of ranges_add_kernel. */
+/* Eight columns of the residual stream, from sums over ranges of K: the arithmetic
+ * of ranges_add_kernel. */
 static __device__ __forceinline__ bf16x8 sums8(const struct sums &s, int row, int column)
 {
 	constexpr int STEP = 4;
@@ -164,8 +165,8 @@ template <enum source SOURCE> static __device__ __forceinline__ bf16x8 eight_val
 	return pack8(gate);
 }
 
-/* Blocks of a cluster and columns of each, by the width alone; the sum of squares of a row is made in that order by
- * whoever makes it. */
+/* Blocks of a cluster and columns of each, by the width alone; the sum of squares of a row is made
+ * in that order by whoever makes it. */
 #define CLUSTER_MAX 8
 #define SLICE_MIN 512   /* columns worth a block of their own */
 #define ROW_LANES 16    /* that share a row of a slice */

@@ -1,5 +1,5 @@
-/* team: the blocks that make a row together and look into each other's shared memory: a cluster on Hopper, on other
- * cards a block by itself. */
+/* team: the blocks that make a row together and look into each other's shared memory: a cluster on
+ * Hopper, on other cards a block by itself. */
 #ifndef HONE_CUDA_TEAM_CUH
 #define HONE_CUDA_TEAM_CUH
 #include "ops_cuda_internal.h"

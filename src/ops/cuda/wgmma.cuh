@@ -1,11 +1,12 @@
-/* wgmma: tensor-core steps of a warpgroup on tiles in shared memory (bf16, fp32 sums), and what feeds them: tensor
- * copies (TMA), barriers in shared memory. Hopper alone. */
+/* wgmma: tensor-core steps of a warpgroup on tiles in shared memory (bf16, fp32 sums), and what
+ * feeds them: tensor copies (TMA), barriers in shared memory. Hopper alone. */
 #ifndef HONE_CUDA_WGMMA_CUH
 #define HONE_CUDA_WGMMA_CUH
 #include <stdint.h>
 
-/* Tiles of rows of 64 elements (128 bytes), the 16-byte pieces of a row permuted as TMA's 128-byte swizzle does: eight
- * rows are 1,024 bytes, and a tile begins at a multiple of that. A step of 16 columns is 32 bytes further: + 2. */
+/* Tiles of rows of 64 elements (128 bytes), the 16-byte pieces of a row permuted as TMA's 128-byte
+ * swizzle does: eight rows are 1,024 bytes, and a tile begins at a multiple of that. A step of 16
+ * columns is 32 bytes further: + 2. */
 static __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 {
 	return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
@@ -17,8 +18,9 @@ static __device__ __forceinline__ uint64_t tile_descriptor(uint32_t address)
 #define OUT16(d, i) OUT8(d, i), OUT8(d, i + 8)
 #define OUT32(d, i) OUT16(d, i), OUT16(d, i + 16)
 
-/* c (64 rows, N columns; lane = 4 g + q of warp w holds row 16 w + g and + 8, columns 8 i + 2 q and + 1) = a b + c, or
- * a b where has_sum is 0. a: tile of 64 rows, b: tile of N rows. */
+/* c = a b + c, or a b where has_sum is 0. a: tile of 64 rows, b: tile of N rows, c: 64 rows and N
+ * columns, of which lane 4 g + q of warp w holds rows 16 w + g and 16 w + g + 8, columns 8 i + 2 q
+ * and 8 i + 2 q + 1. */
 template <int N> static __device__ __forceinline__ void wgmma(float *c, uint64_t a, uint64_t b, int has_sum);
 template <> __device__ __forceinline__ void wgmma<32>(float *c, uint64_t a, uint64_t b, int has_sum)
 {
@@ -48,7 +50,8 @@ template <> __device__ __forceinline__ void wgmma<128>(float *c, uint64_t a, uin
 		: OUT32(c, 0), OUT32(c, 32)
 		: "l"(a), "l"(b), "r"(has_sum));
 }
-/* Two steps, since no instruction takes as many registers as a kernel of four warpgroups is compiled with. */
+/* Two steps, since no instruction takes as many registers as a kernel of four
+ * warpgroups is compiled with. */
 template <> __device__ __forceinline__ void wgmma<256>(float *c, uint64_t a, uint64_t b, int has_sum)
 {
 	wgmma<128>(c, a, b, has_sum);
@@ -81,8 +84,8 @@ static __device__ __forceinline__ void gate_expect(uint32_t barrier, uint32_t by
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-/* In the shared memory of block `rank` of the cluster, at the same place. Nothing that was written is told of: a
- * release over the cluster took some 1,000 cycles each time. */
+/* In the shared memory of block `rank` of the cluster, at the same place. Nothing that was written
+ * is told of: a release over the cluster took some 1,000 cycles each time. */
 static __device__ __forceinline__ void gate_arrive(uint32_t barrier, int rank)
 {
 	asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive."

@@ -1,5 +1,5 @@
-/* driver: opening libcuda.so.1 and asking it for its functions by name and version, so that each has
- * the form that driver.h declares, whatever newer forms the driver has beside it. */
+/* driver: opening libcuda.so.1 and asking it for its functions by name and version, so that each
+ * has the form that driver.h declares, whatever newer forms the driver has beside it. */
 #include "runner/cuda/driver.h"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -72,7 +72,8 @@ static inline cu_address cuda_data(const struct cuda *c, int buffer)
  * spent where the context is lost. */
 int cuda_check(struct cuda *c, cu_result r, const char *what, int row, struct runner_fault *fault);
 /* Waits for a stream (NULL: the driver's own, which the host's copies use) until the deadline (0:
- * none). A copy from the host's memory may still be under way when the call that made it returns. */
+ * none). A copy from the host's memory may still be under way when the call
+ * that made it returns. */
 int cuda_wait(struct cuda *c, cu_stream s, uint64_t deadline_ns, int row, struct runner_fault *fault);
 /* launch.c */
 int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *b, struct runner_fault *fault);

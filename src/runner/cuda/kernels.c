@@ -1,5 +1,5 @@
-/* kernels: PTX of the launcher's own kernels (kernels.h). Offsets into hone_move's parameter are those
- * of struct cuda_move, which the assertions below hold to. */
+/* kernels: PTX of the launcher's own kernels (kernels.h). Offsets into hone_move's parameter are
+ * those of struct cuda_move, which the assertions below hold to. */
 #include "runner/cuda/kernels.h"
 #include <stddef.h>
 

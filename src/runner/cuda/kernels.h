@@ -1,6 +1,6 @@
-/* kernels: the launcher's own code on the GPU, as PTX text that the driver compiles when it is first
- * needed. Written for sm_80, so every card of the table takes it. Kernels of 256 threads that walk
- * their work in steps of the whole grid. */
+/* kernels: the launcher's own code on the GPU, as PTX text that the driver compiles when it is
+ * first needed. Written for sm_80, so every card of the table takes it. Kernels of 256 threads that
+ * walk their work in steps of the whole grid. */
 #ifndef HONE_CUDA_KERNELS_H
 #define HONE_CUDA_KERNELS_H
 #include "tape/tape.h"
@@ -8,8 +8,9 @@
 
 #define CUDA_OWN_THREADS 256
 
-/* hone_move's one parameter: element i of the row, counted row-major over shape, goes from src to dst
- * as bits. Sizes and steps of dimensions in order; steps are bytes. src 0: a fill with `value`. */
+/* hone_move's one parameter: element i of the row, counted row-major over shape, goes
+ * from src to dst as bits. Sizes and steps of dimensions in order; steps are bytes. src
+ * 0: a fill with `value`. */
 struct cuda_move {
 	uint64_t dst;
 	uint64_t src;

@@ -1,10 +1,11 @@
 /* launch: one kernel of a tape on the GPU, as Triton 3.6 calls its kernels.
  *
- * The parameters are the arguments of the IR's function in order, each in the size of its type, then
- * two pointers: global scratch and profile scratch. A tensor descriptor is a tensor map of 128 bytes
- * (or, where the compiler did not make one: base, sizes, strides and padding), then its sizes (i32)
- * and strides (i64). The grid's first size is multiplied by the cluster's; a block has 32 threads
- * for each warp of the *compiled* kernel, which warp specialisation makes more than the tape's. */
+ * The parameters are the arguments of the IR's function in order, each in the size of its type,
+ * then two pointers: global scratch and profile scratch. A tensor descriptor is a tensor map of
+ * 128 bytes (or, where the compiler did not make one: base, sizes, strides and padding), then
+ * its sizes (i32) and strides (i64). The grid's first size is multiplied by the cluster's; a
+ * block has 32 threads for each warp of the *compiled* kernel, which warp specialisation makes
+ * more than the tape's. */
 #include "runner/cuda/gpu_internal.h"
 #include "tape/tape.h"
 #include "base/dtype.h"
@@ -61,7 +62,8 @@ static int shared_set(struct cuda *c, struct cuda_kernel *k, const char *name, s
 	return cuda_check(c, r, "preparing a kernel", -1, fault);
 }
 
-/* Whether an ELF image's two tables lie in it. A driver that is given half an image looks for the rest for ever. */
+/* Whether an ELF image's two tables lie in it. A driver that is given half an image looks
+ * for the rest for ever. */
 static bool elf_is_whole(const uint8_t *image, uint64_t bytes)
 {
 	struct {
@@ -105,7 +107,8 @@ int cuda_kernel_load(struct cuda *c, int kernel, const struct runner_binaries *l
 {
 	const struct tape_kernel *tk = &c->tape->kernels[kernel];
 	const struct runner_binary *b = &list->binaries[kernel];
-	/* A kernel of an earlier tape is still loaded under its hash, and the binary's, and is taken as it is. */
+	/* A kernel of an earlier tape is still loaded under its hash, and the binary's,
+	 * and is taken as it is. */
 	struct slice parts[] = {
 		{tk->hash.text, strlen(tk->hash.text)}, {(const char *)list->data + b->offset, (size_t)b->bytes}};
 	struct sha256_hex hash = hash_parts(parts, ARRAY_LEN(parts));

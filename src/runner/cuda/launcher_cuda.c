@@ -243,7 +243,8 @@ static int buffer_check(struct cuda *c, int b, uint8_t *room, struct runner_faul
 			text, sizeof text, "on the GPU a kernel wrote beside buffer %d of %lld bytes", b, (long long)buffer->bytes);
 		return launcher_fault(fault, "canary", -1, 0, text);
 	}
-	/* Memory that may not change is compared with what it was given, where it lies: here, or in another process. */
+	/* Memory that may not change is compared with what it was given, where it lies: here,
+	 * or in another process. */
 	if (!buffer->is_read_only || (!buffer->given && !buffer->shared) || !bytes) return 0;
 	bool is_same = false;
 	if (buffer->shared) {
@@ -296,8 +297,9 @@ static int cuda_line_of(const struct launcher *l, const bool *on_path, enum runn
 
 static bool cuda_is_spent(const struct launcher *l) { return ((const struct cuda *)l)->is_spent; }
 
-/* Health: the device remembers what is written to it, and the launcher's own kernel still does what it
- * did. A card that a fault left in a bad state shows here, before a candidate is charged for it. */
+/* Health: the device remembers what is written to it, and the launcher's own kernel still
+ * does what it did. A card that a fault left in a bad state shows here, before a
+ * candidate is charged for it. */
 static cu_result probe(struct cuda *c)
 {
 	cu_address p = 0;
@@ -322,8 +324,8 @@ static cu_result probe(struct cuda *c)
 	return r;
 }
 
-/* Memory that the next candidate is given may be this one's: what was in it is written over before it
- * is freed. */
+/* Memory that the next candidate is given may be this one's: what was in it is written
+ * over before it is freed. */
 static int cuda_reset(struct launcher *l, struct runner_fault *fault)
 {
 	struct cuda *c = (struct cuda *)l;
@@ -399,8 +401,8 @@ static cu_result context_make(struct cuda *c, int ordinal)
 {
 	const struct cu *cu = &c->cu;
 	cu_context context = NULL;
-	/* Compiled code of the driver's own making is nobody's to share: no cache in a home that a sandbox
-	 * closes anyway. */
+	/* Compiled code of the driver's own making is nobody's to share: no cache in a home that a
+	 * sandbox closes anyway. */
 	setenv("CUDA_CACHE_DISABLE", "1", 1);
 	cu_result r = cu->Init(0);
 	if (!r) r = cu->DeviceGet(&c->device, ordinal);

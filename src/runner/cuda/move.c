@@ -1,6 +1,7 @@
 /* move: fill and copy rows on the GPU. Dense ones are the driver's, strided ones the launcher's own
  * kernel (kernels.h). A copy that casts, or whose views overlap in one buffer, is done by the same
- * code as the vm's (movement.h), on a copy of the buffers in the host's memory: rare, exact, slow. */
+ * code as the vm's (movement.h), on a copy of the buffers in the host's
+ * memory: rare, exact, slow. */
 #include "runner/cuda/gpu_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"

@@ -1,7 +1,8 @@
-/* share: a trial in memory on the GPU that another process made and exported (worker/stock.py): inputs and parameters
- * come from there and outputs go there, so that no byte of a task of gigabytes passes through the host. Rows run on
- * the launcher's own buffers between their canaries as ever: what is shared is copied, on the device, before the first
- * row and after the last. What is given is mapped for reading alone. */
+/* share: a trial in memory on the GPU that another process made and exported (worker/stock.py):
+ * inputs and parameters come from there and outputs go there, so that no byte of a task of
+ * gigabytes passes through the host. Rows run on the launcher's own buffers between their canaries
+ * as ever: what is shared is copied, on the device, before the first row and after the last. What
+ * is given is mapped for reading alone. */
 #include "runner/cuda/gpu_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"

@@ -1,12 +1,12 @@
-/* timing: how long a tape takes on the GPU. What is asked is the supervisor's to say (enum runner_clock);
- * here is how each question is answered.
+/* timing: how long a tape takes on the GPU. What is asked is the supervisor's to say (enum
+ * runner_clock); here is how each question is answered.
  *
- * A span is queued as a whole behind a gate (a word in the GPU's memory that the stream waits for), so
- * that the host's time is in none of it. Before the gate all buffers are made anew, from copies on the GPU
- * where there is room for them, and then the L2 cache is filled with other memory, by writes first and
- * reads last: the replay finds nothing of its data there, and no dirty lines to write back. Two events
- * stand around the rows on the first stream; the other streams wait for the first and are waited for
- * before the second. */
+ * A span is queued as a whole behind a gate (a word in the GPU's memory that the stream waits for),
+ * so that the host's time is in none of it. Before the gate all buffers are made anew, from copies
+ * on the GPU where there is room for them, and then the L2 cache is filled with other memory, by
+ * writes first and reads last: the replay finds nothing of its data there, and no dirty lines to
+ * write back. Two events stand around the rows on the first stream; the other streams wait for the
+ * first and are waited for before the second. */
 #include "runner/cuda/gpu_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -62,8 +62,8 @@ static const char *obstacle(struct cuda *c, const bool *is_skipped)
 
 /* ---- what stays for all questions ---- */
 
-/* Copies of what the buffers start with, so that making them anew does not wait for the host's memory. A
- * GPU without room for them does without. */
+/* Copies of what the buffers start with, so that making them anew does not wait for the host's
+ * memory. A GPU without room for them does without. */
 static int masters_make(struct cuda *c, struct runner_fault *fault)
 {
 	int rc = 0;
@@ -166,8 +166,8 @@ static int work_queue(struct clock *k, enum runner_clock what, struct runner_fau
 	return rc;
 }
 
-/* First event, the other streams' start, the work, the other streams' end, last event. A fault of the work
- * keeps its own words, and the rest is queued all the same: somebody waits for it. */
+/* First event, the other streams' start, the work, the other streams' end, last event. A fault of
+ * the work keeps its own words, and the rest is queued all the same: somebody waits for it. */
 static int between_events(struct clock *k, enum runner_clock what, struct runner_fault *fault)
 {
 	struct cuda *c = k->c;
@@ -269,8 +269,8 @@ int cuda_time(struct launcher *l, const bool *is_skipped, const struct launcher_
 	k.question_ns = (uint64_t)clock->deadline_ms * 1000000u;
 	for (int i = 0; i < WARM_UP && !rc; i++) rc = measure(&k, RUNNER_SPAN, &ns, fault);
 
-	/* The last question that replays the tape leaves its outputs. After `paper` they are those of a replay on
-	 * memory that earlier ones have written to: one more span makes them comparable. */
+	/* The last question that replays the tape leaves its outputs. After `paper` they are those of a
+	 * replay on memory that earlier ones have written to: one more span makes them comparable. */
 	bool is_stale = false;
 	ns = 0;
 	while (!rc) {

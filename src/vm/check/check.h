@@ -6,7 +6,7 @@
  *   check_race.c    shadow memory: who wrote and read each cell last
  *   check_order.c   which accesses of other programs happened before, by way of atomics
  *   check_taint.c   lanes whose value overflowed or was divided by zero, followed to where they are
- *   used
+ *                   used
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone

@@ -4,7 +4,8 @@
  * Data is what a load or an atomic gave, and all that comes of it. An index that is compared with a
  * bound decides nothing that another input could change, so it is no site. A site records how far
  * its operands were from each side; once all its sides were taken it is closed, and costs nothing
- * any more. NaN is on no side: what a kernel does with it is reported elsewhere and never judged. */
+ * any more. NaN is on no side: what a kernel does with it is reported
+ * elsewhere and never judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -256,7 +257,8 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	memset(c->at, 0xff, ((size_t)p->ninstrs + 1) * sizeof *c->at);
 	for (int i = 0; i < p->ninstrs; i++)
 		for (int d = 0; d < p->instrs[i].ndst; d++) maker[dst_id(p, &p->instrs[i], d)] = i;
-	/* Selects have the bits first, loads second, stores and atomics third; a branch has them alone. */
+	/* Selects have the bits first, loads second, stores and atomics third; a
+	 * branch has them alone. */
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		if (in->op == OP_MAP) map_add(c, p, i, maker, is_data);

@@ -1,10 +1,11 @@
 /* What a kernel does before it waits for the launches in front of it (griddepcontrol.wait).
  *
- * A dependent launch begins while the one in front of it still runs, so what it reads and writes before its wait meets
- * memory that is not ready. The program text is walked along all its ways at once: an instruction is early where some
- * way from the kernel's beginning leads to it past no wait. A branch that skips the wait, and a loop that may turn
- * zero times, are such ways; the bodies of reductions belong to the instruction that owns them. Only a wait that
- * nothing guards counts, in inline assembly that the compiler may neither drop nor move. */
+ * A dependent launch begins while the one in front of it still runs, so what it reads and writes
+ * before its wait meets memory that is not ready. The program text is walked along all its ways at
+ * once: an instruction is early where some way from the kernel's beginning leads to it past no
+ * wait. A branch that skips the wait, and a loop that may turn zero times, are such ways; the
+ * bodies of reductions belong to the instruction that owns them. Only a wait that nothing guards
+ * counts, in inline assembly that the compiler may neither drop nor move. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "vm/core/program.h"

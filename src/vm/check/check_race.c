@@ -179,7 +179,8 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		k->records_cap = MAX(k->records_cap * 2, 1024u);
 		k->records = xrealloc(k->records, (size_t)k->records_cap * sizeof *k->records);
 	}
-	/* Volatile accesses may meet, and so may atomics, unless their order is within a block alone. */
+	/* Volatile accesses may meet, and so may atomics, unless their order is
+	 * within a block alone. */
 	bool is_atomic = (kind == CHECK_ATOMIC || (in->imm[3] & ORDER_VOLATILE)) && !(in->imm[3] & ORDER_LOCAL);
 	k->records[k->nrecords] = (struct check_record){.block = k->block.hash,
 		.program = (uint32_t)k->found.program,

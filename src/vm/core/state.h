@@ -3,16 +3,15 @@
  *
  * At run time a value has one of these forms:
  *   dense   a buffer of elements, reference-counted, immutable once two values share it (so moves
- *   and reshapes never copy)
+ *           and reshapes never copy)
  *   splat   one element that stands for all; every scalar is a splat
  *   affine  integers and pointers base + sum(index[d] * stride[d]), what make_range, splat,
- *   broadcast and addptr make: nothing is stored, and
- *           a load through such a pointer is a check of two corners and a memcpy of rows
+ *           broadcast and addptr make: nothing is stored, and a load through such a pointer is a
+ *           check of two corners and a memcpy of rows
  *   box     an i1 block that is true inside a box lo <= index < hi: what comparing an affine block
- *   with a scalar makes
+ *           with a scalar makes
  * Affine and box values are turned into buffers only where an operation needs elements; they keep
- * their form beside the buffer.
- */
+ * their form beside the buffer. */
 #ifndef HONE_VM_STATE_H
 #define HONE_VM_STATE_H
 #include "cost/cost.h"
@@ -152,7 +151,8 @@ static inline int32_t vm_dst(const struct vm_ctx *c, const struct vm_instr *in, 
 
 /* ---- faults and findings (fault.c) ---- */
 
-/* Stops the program: 1. The launch's first fault is the report's; with checks it is a finding too. */
+/* Stops the program: 1. The launch's first fault is the report's; with
+ * checks it is a finding too. */
 int vm_fault(struct vm_ctx *c, const struct vm_instr *in, enum vm_fault fault, int64_t element, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 /* A finding that stops nothing; NULL where no list is kept. */

@@ -2,7 +2,8 @@
  *
  * Integers, pointers, control and everything lazy about them run on the engine of exec/, whose
  * context is the first member of ours. An instruction with a float among its operands or results
- * has a function here instead, and floats have blocks of field values beside the context's values. */
+ * has a function here instead, and floats have blocks of field values beside
+ * the context's values. */
 #ifndef HONE_VM_EXACT_H
 #define HONE_VM_EXACT_H
 #include "base/base.h"

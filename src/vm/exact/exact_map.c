@@ -94,7 +94,8 @@ int exact_apply(struct exact *e, const struct vm_instr *in, int map_op, const st
 	case MAP_SUBF: *out = field_sub(e->f, *x[0], *x[1]); return 0;
 	case MAP_MULF: *out = field_mul(e->f, *x[0], *x[1]); return 0;
 	case MAP_FMA: *out = field_add(e->f, field_mul(e->f, *x[0], *x[1]), *x[2]); return 0;
-	/* Which of two is larger is read from the intervals; the four differ in what they do with NaN. */
+	/* Which of two is larger is read from the intervals; the four differ in
+	 * what they do with NaN. */
 	case MAP_MAXIMUMF:
 	case MAP_MINIMUMF:
 	case MAP_MAXNUMF:

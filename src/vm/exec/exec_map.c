@@ -16,7 +16,8 @@ struct operands {
 	struct vm_buf *temp[3];
 };
 
-/* A kernel takes at most two operands with splats; of three, splats are expanded into a temporary. */
+/* A kernel takes at most two operands with splats; of three, splats are
+ * expanded into a temporary. */
 static int operand_get(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t n, struct operands *o)
 {
 	int id = vm_src(c, in, i);

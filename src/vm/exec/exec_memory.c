@@ -22,8 +22,9 @@ struct span { /* of a box: at its first element; of addresses: the buffer whose 
 	int64_t start;
 };
 
-/* The buffer that holds all of min to max, where an access of `size` bytes begins, if it allows that: aligned by
- * low_bits, what any of the addresses may have set; writable if it is written. *start is its first address. */
+/* The buffer that holds all of min to max, where an access of `size` bytes begins, if it allows
+ * that: aligned by low_bits, what any of the addresses may have set; writable if it is written.
+ * *start is its first address. */
 static inline const struct vm_buffer *buffer_of_range(
 	const struct vm_ctx *c, int64_t min, int64_t max, uint64_t low_bits, size_t size, bool is_write, int64_t *start)
 {

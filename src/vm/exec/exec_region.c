@@ -189,7 +189,8 @@ static void pick(
 	}
 }
 
-/* Sets the region's two argument lists from rows of cur: first from index a, second from index b. */
+/* Sets the region's two argument lists from rows of cur: first from index
+ * a, second from index b. */
 static int set_pairs(
 	struct combine *k, struct vm_buf **cur, int64_t len, int64_t a, int64_t b, int64_t step, int64_t count)
 {

@@ -183,7 +183,8 @@ int lower_block_store(struct lowerer *lo, const struct ttir_op *op, const int *s
 
 /* ---- descriptors ---- */
 
-/* desc[indices]: all dimensions bounded. *indices: how many operands they and the descriptor are. */
+/* desc[indices]: all dimensions bounded. *indices: how many operands they
+ * and the descriptor are. */
 static int descriptor_operands(struct lowerer *lo, const struct ttir_op *op, int *src, int *count)
 {
 	if (lower_uses(lo, op, 0, op->nuses, src)) return lo->code;

@@ -210,7 +210,8 @@ int lower_execute_region(struct lowerer *lo, const struct ttir_op *op, const str
 	int n = op->nresult_types;
 	int *values = list_new(lo, n), *results = list_new(lo, n), *like = list_new(lo, n);
 	struct lower_scope scope;
-	/* like: values of the results' types, against which those that the region yields are checked. */
+	/* like: values of the results' types, against which those that the
+	 * region yields are checked. */
 	if (values_new(lo, op->types, n, like)) return lo->code;
 	if (lower_region_begin(lo, &op->regions[0], NULL, 0, "scf.yield", &scope) ||
 		lower_region_values(lo, &scope, 0, n, like, values))

@@ -337,7 +337,8 @@ int lower_dot(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	in->special = (uint8_t)(a->elem == ELEM_F32 ? precision : 0); /* the precision only means something for f32 */
 	in->weight = (int64_t)in->imm[0] * in->imm[1] * in->imm[2] * in->imm[3] / 8;
 	/* The strict rule on precision asks for the first such line. */
-	/* Sums of so many products are kept in the tensor core, which on Hopper has fewer digits for them; 0: none. */
+	/* Sums of so many products are kept in the tensor core, which on Hopper has fewer
+	 * digits for them; 0: none. */
 	int64_t kept = 0;
 	if (lower_attr(op, "maxNumImpreciseAcc") && lower_attr_int(lo, op, "maxNumImpreciseAcc", 0, INT32_MAX, &kept))
 		return lo->code;

@@ -190,7 +190,8 @@ INLINE double f_erf(double x)
 	return fabs(x) > 0.84 ? far : p * x;
 }
 
-/* sin (quarter 0) or cos (quarter 1) of |x| <= 2^20: quadrant and remainder by two words of pi/2. */
+/* sin (quarter 0) or cos (quarter 1) of |x| <= 2^20: quadrant and remainder
+ * by two words of pi/2. */
 INLINE double sin_quarter(double x, uint64_t quarter)
 {
 	double s = fma_(x, TWO_OVER_PI, ROUND_MAGIC), k = s - ROUND_MAGIC;

@@ -153,7 +153,8 @@ static void dot_work(struct vm_ctx *c, const struct vm_instr *in, const struct c
 	double parts = !is_fma && size == 4 && in->special >= 2 ? in->special == 4 ? 6 : 3 : 1; /* tf32x3, bf16x3, bf16x6 */
 	cost->dot_by[unit] += (int64_t)flops;
 	w->shared = (int64_t)in->imm[0] * ((int64_t)in->imm[1] + in->imm[2]) * in->imm[3] * (int64_t)size;
-	/* The program's warps put the operands into shared memory for each other and meet before they read them. */
+	/* The program's warps put the operands into shared memory for each other and meet
+	 * before they read them. */
 	w->latency = BARRIER_CYCLES + BARRIER_WARP_CYCLES * warps + L1_CYCLES;
 	if (is_fma) {
 		/* Every thread reads the rows and columns of its elements. */

@@ -105,7 +105,8 @@ struct vm_touched {
 };
 
 /* ---- meter_divide.c ---- */
-/* Integer divisions whose divisor the compiler knows more of, after all plans have what they cost without. */
+/* Integer divisions whose divisor the compiler knows more of, after all plans have
+ * what they cost without. */
 void vm_cost_divisions(struct vm_cost_plans *plans);
 
 /* ---- meter_fold.c ---- */

@@ -129,7 +129,8 @@ void vm_cost_folds(struct vm_cost_plans *plans)
 	loops_find(&f);
 	makers_find(&f);
 	for (int i = 0; i < p->nconsts; i++) f.is_same[p->consts[i].value] = !p->consts[i].data;
-	/* Forwards what could be folded; a value that is needed is made, from what was folded before it. */
+	/* Forwards what could be folded; a value that is needed is made, from what
+	 * was folded before it. */
 	for (int i = 0; i < p->ninstrs; i++) {
 		f.is_fixed[i] = stays(&f, i);
 		f.is_folded[i] = !f.is_fixed[i] && folds(&f, i);

@@ -134,8 +134,8 @@ static const struct pipes map_costs[MAP_COUNT] = {MAP_TABLE(X)};
 static void map_cost(const struct vm_program *p, const struct vm_instr *in, struct cost_plan *plan)
 {
 	if (in->map_op < 0) { /* casts, comparisons, selects */
-		/* Between integers and floats the special pipe converts, but int32 to fp32 is the alu's, and a truth value
-		 * is selected. */
+		/* Between integers and floats the special pipe converts, but int32 to fp32 is the alu's,
+		 * and a truth value is selected. */
 		bool from_int = elem_is_int((enum elem)in->elem), to_float = elem_is_float((enum elem)in->result_elem);
 		bool is_plain = in->elem == ELEM_I1 || in->result_elem == ELEM_I1 ||
 			(in->elem == ELEM_I32 && in->result_elem == ELEM_F32);
@@ -240,8 +240,8 @@ static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 		plan->lanes = lanes;
 }
 
-/* By which unit, and what its operands cost. Without a TTGIR: what the compiler does with a block that is large
- * enough. */
+/* By which unit, and what its operands cost. Without a TTGIR: what the compiler does with a block
+ * that is large enough. */
 static void dot_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
 {
 	const struct vm_source *at = &plans->program->locs[in->loc];

@@ -1,6 +1,7 @@
-/* Which ways a launch went: the instructions that ran, and what its integer comparisons gave where they follow from
- * arguments, places and program numbers alone. Two launches of one program at two sizes can be compared by that: a way
- * that only the second took is one that the first says nothing of. */
+/* Which ways a launch went: the instructions that ran, and what its integer comparisons gave
+ * where they follow from arguments, places and program numbers alone. Two launches of one
+ * program at two sizes can be compared by that: a way that only the second took is one that the
+ * first says nothing of. */
 #include "base/base.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
