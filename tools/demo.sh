@@ -1,17 +1,18 @@
 #!/bin/bash
 # The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model that was trained on few verified and more unverified pairs
-# (tools/demo_pairs.sh made it), reinforcement learning of the frontend with the real verifier, a short one of the mid-end, held-out results before and
-# after each, a report.
+# (tools/demo_pairs.sh made it), reinforcement learning of the frontend with the real verifier and a fit of what it found, a short one of the mid-end,
+# held-out results before and after each, a report.
 #
-# usage: tools/demo.sh [--dir DIR] [--rl S] [--midend S] [--tasks N] [--midend_tasks N] [--seed N] [--control S]
-#        seconds of training, tasks per evaluation; control: also trains the start on its pairs for S seconds more, to compare with (off)
+# usage: tools/demo.sh [--dir DIR] [--rl S] [--fit SHARE] [--midend S] [--tasks N] [--midend_tasks N] [--seed N] [--control S]
+#        seconds of training, tasks per evaluation; fit: the share of --rl's seconds in which the run's own genuine answers are fitted at the end
+#        (docs/training.md, What to run), 0 for none; control: also trains the start on its pairs for S seconds more, to compare with (off)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hone=${HONE:-build/release/hone} dir=build/demo rl=300 midend=60 tasks=200 midend_tasks=40 seed=1 control=0
+hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.12 midend=60 tasks=200 midend_tasks=40 seed=1 control=0
 while [ $# -gt 0 ]; do
 	case $1 in
-	--dir) dir=$2 ;; --rl) rl=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;; --control) control=$2 ;;
-	*) sed -n '6,7s/^# //p' "$0" >&2; exit 2 ;;
+	--dir) dir=$2 ;; --rl) rl=$2 ;; --fit) fit=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;; --control) control=$2 ;;
+	*) sed -n '6,8s/^# //p' "$0" >&2; exit 2 ;;
 	esac
 	shift 2
 done
@@ -32,11 +33,18 @@ say "pairs: a random 5 % is verified again"
 $hone pairs check --pairs $data/pairs.jsonl.gz --fraction 0.05 --num_correct_trials 4
 say "frontend, before: the model of $data/start"
 evaluate frontend-start $data/start "${front[@]}"
-say "frontend, reinforcement learning, $rl s"
+fit_s=$(awk "BEGIN {print $rl * $fit}") policy_s=$(awk "BEGIN {print $rl * (1 - $fit)}") after=$dir/rl-frontend/final
+say "frontend, reinforcement learning, $policy_s s"
 $hone rl --recipe $data/rl-frontend.yaml --model $data/start --tasks $data/tasks.jsonl.gz --seed "$seed" \
-	--output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_seconds "$rl"
+	--output_dir "$dir/rl-frontend" --store "$dir/hone.db" --max_seconds "$policy_s"
+if [ "$fit_s" != 0 ]; then
+	say "frontend, the run's own genuine answers fitted on top, $fit_s s"
+	$hone distill --recipe $data/fit.yaml --from "$dir/hone.db" --model "$after" --tasks $data/tasks.jsonl.gz --seed "$seed" \
+		--output_dir "$dir/fit" --max_seconds "$fit_s"
+	after=$dir/fit/final
+fi
 say "frontend, after"
-evaluate frontend-rl "$dir/rl-frontend/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"
+evaluate frontend-rl "$after" "${front[@]}" --compare "$dir/frontend-start.jsonl"
 names=(frontend-start frontend-rl)
 if [ "$control" -gt 0 ]; then
 	say "control: the start, trained on its pairs for $control s more"
@@ -44,7 +52,7 @@ if [ "$control" -gt 0 ]; then
 	$hone sft --recipe $data/sft.yaml --model $data/start --data "$dir/pairs.jsonl.gz" --learning_rate 5e-4 --eval_steps 0 --max_steps 0 --seed "$seed" \
 		--output_dir "$dir/control" --max_seconds "$control"
 	evaluate control "$dir/control/final" "${front[@]}" --compare "$dir/frontend-start.jsonl"
-	evaluate frontend-rl-control "$dir/rl-frontend/final" "${front[@]}" --compare "$dir/control.jsonl"
+	evaluate frontend-rl-control "$after" "${front[@]}" --compare "$dir/control.jsonl"
 	names+=(control frontend-rl-control)
 fi
 if [ "$midend" -gt 0 ]; then

@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 struct rule {
@@ -51,11 +52,11 @@ static void stop(struct guard *g, int64_t step, const char *name, const char *wh
 }
 
 /* The dev rate below its best while the reward is above what it was there: the policy learns what
- * the training prompts pay and not what was meant. */
-static void dev_add(struct guard *g, int64_t step, const json_t *metrics)
+ * the training prompts pay and not what was meant. Returns whether this step was evaluated. */
+static bool dev_add(struct guard *g, int64_t step, const json_t *metrics)
 {
 	const json_t *dev = json_object_get(metrics, "eval/genuine");
-	if (!json_is_number(dev)) return;
+	if (!json_is_number(dev)) return false;
 	double now = json_number_value(dev);
 	if (!g->best_step || now > g->best_dev) {
 		g->best_step = step;
@@ -65,28 +66,51 @@ static void dev_add(struct guard *g, int64_t step, const json_t *metrics)
 	} else {
 		g->bad_evals = now < g->best_dev && g->reward > g->reward_at_best ? g->bad_evals + 1 : 0;
 	}
+	return true;
+}
+
+/* Several alarms may begin with one step: each is said, behind those before it. */
+static void say(char *begins, size_t size, int64_t step, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 5, 6)));
+static void say(char *begins, size_t size, int64_t step, const char *name, const char *fmt, ...)
+{
+	char text[192];
+	size_t used = begins ? strlen(begins) : 0;
+	va_list ap;
+	if (!begins) return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (!used) snprintf(begins, size, "step %lld: guard %s: %s", (long long)step, name, text);
+	else snprintf(begins + used, size - used, "; guard %s: %s", name, text);
 }
 
 void guard_add(struct guard *g, int64_t step, const json_t *metrics, json_t *alarms, char *begins, size_t begins_size)
 {
+	static const char dev_falls[] =
+		"the reward rises and the dev rate falls; best/ has the weights of the best evaluation";
 	if (begins) *begins = 0;
-	if (g->o.action == GUARD_OFF) return;
+	/* The best evaluation is known whether or not anybody wants alarms: its weights are kept. */
 	double reward = json_number_value(json_object_get(metrics, "reward"));
 	g->steps++;
 	g->reward += (reward - g->reward) / (double)MIN(g->steps, 10);
+	bool is_evaluated = dev_add(g, step, metrics);
+	if (g->o.action == GUARD_OFF) return;
 	for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
 		g->streak[i] = is_broken(g, &rules[i], metrics) ? g->streak[i] + 1 : 0;
 		if (g->streak[i] < g->o.patience) continue;
 		if (alarms) json_array_append_new(alarms, json_string(rules[i].name));
 		if (rules[i].is_stop) stop(g, step, rules[i].name, rules[i].what);
-		if (begins && g->streak[i] == g->o.patience)
-			snprintf(begins, begins_size, "step %lld: guard %s: %s (%s) for %d steps", (long long)step, rules[i].name,
-				rules[i].what, rules[i].metric, g->o.patience);
+		if (g->streak[i] == g->o.patience)
+			say(begins, begins_size, step, rules[i].name, "%s (%s) for %d steps", rules[i].what, rules[i].metric,
+				g->o.patience);
 	}
-	dev_add(g, step, metrics);
+	/* The dev rate, which has no row of its own: between two evaluations its alarm lasts. */
 	if (g->o.eval_patience <= 0 || g->bad_evals < g->o.eval_patience) return;
 	if (alarms) json_array_append_new(alarms, json_string("dev-falls"));
-	stop(g, step, "dev-falls", "the reward rises and the dev rate falls; best/ has the weights of the best evaluation");
+	stop(g, step, "dev-falls", dev_falls);
+	if (is_evaluated && g->bad_evals == g->o.eval_patience)
+		say(begins, begins_size, step, "dev-falls", "%s", dev_falls);
 }
 
 bool guard_is_best(const struct guard *g, int64_t step) { return g->best_step == step; }

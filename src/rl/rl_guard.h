@@ -34,7 +34,7 @@ struct guard {
 };
 void guard_init(struct guard *g, const struct guard_options *o);
 /* Folds one step's metrics; fills `alarms` (an array, may be NULL) with the names of rules that are
- * in alarm now. *begins (may be NULL) is the text of what began with this step, or "". */
+ * in alarm now. *begins (may be NULL) is the text of all that began with this step, or "". */
 void guard_add(struct guard *g, int64_t step, const json_t *metrics, json_t *alarms, char *begins, size_t begins_size);
 /* Whether this step's evaluation is the best one so far. */
 bool guard_is_best(const struct guard *g, int64_t step);

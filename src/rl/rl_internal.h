@@ -89,11 +89,11 @@ void put_number(json_t *m, const char *key, double x);
 
 /* ---- the run folder (rl_resume.c) ---- */
 
-/* Everything that a step's result depends on: the options but for places, ends, saves
- * and threads; hashes of the weights at the start (m NULL: a policy outside has none here), of the
- * prompts, and of replay_pairs where there are any. New reference. */
-json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks);
+/* Everything that a step's result depends on: the options but for places, ends, saves and threads;
+ * hashes of the weights at the start (of a policy outside there are none here), and of the contents
+ * of the files that options name: prompts, and dev tasks, turn_template and replay_pairs where they
+ * are used. New reference. */
+json_t *rl_settings_json(const struct loop *l);
 /* A folder with checkpoints (of a policy outside: with settings.json) must have been
  * written with the same settings (ERR_MISMATCH names option and both values); any other
  * folder gets settings.json. */

@@ -58,6 +58,14 @@ static int learning_check(struct loop *l, struct err *err)
 	if (o->delta > 0 && o->delta <= 1 + o->epsilon_high)
 		return err_set(err, ERR_USAGE, "--delta %g: expected more than 1 + epsilon_high = %g, or 0", o->delta,
 			1 + o->epsilon_high);
+	if (o->delta > 0 && l->update.loss.type == LOSS_CISPO)
+		return err_set(err, ERR_USAGE,
+			"--delta %g with --loss_type cispo, whose ratio has one cap, --epsilon_high %g: leave it at 0", o->delta,
+			o->epsilon_high);
+	if (o->guard_kl > 0 && !(o->beta > 0))
+		return err_set(err, ERR_USAGE,
+			"--guard_kl %g with --beta 0: no reference is computed, so the guard would never act; set --beta",
+			o->guard_kl);
 	if (o->min_p > 0 && (o->top_k > 0 || o->top_p < 1))
 		return err_set(err, ERR_USAGE,
 			"--min_p %g with --top_k %lld and --top_p %g: training knows what min_p leaves, not what the others do; "
@@ -371,8 +379,7 @@ static int open_trainer(struct loop *l, struct err *err)
 static int open_folder(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
-	json_t *settings = rl_settings_json(
-		o, l->policy.model, l->policy.adapter, &l->prompts, &l->pairs, ranks_count(l->ranks));
+	json_t *settings = rl_settings_json(l);
 	char *text = json_dumps(settings, JSON_SORT_KEYS);
 	int rc = ranks_agree(l->ranks, "settings", text, err);
 	if (!rc) rc = dir_make(o->output_dir, err);

@@ -47,19 +47,25 @@ static json_t *pairs_hash(const struct sft_examples *e)
 	return json_string(h.text);
 }
 
-json_t *rl_settings_json(const struct rl_options *o, struct model *m, struct adapter *a,
-	const struct prompt_set *prompts, const struct sft_data *pairs, int ranks)
+json_t *rl_settings_json(const struct loop *l)
 {
+	const struct rl_options *o = l->o;
 	json_t *j = options_json(rl_option_defs, rl_option_count, o),
 		   *max_steps = json_incref(json_object_get(j, "max_steps"));
 	for (size_t i = 0; i < ARRAY_LEN(free_options); i++) json_object_del(j, free_options[i]);
 	if (strncmp(o->optimizer.lr_scheduler_type, "constant", 8))
 		json_object_set(j, "max_steps", max_steps); /* a schedule that ends depends on its end */
 	json_decref(max_steps);
-	json_object_set_new(j, "ranks", json_integer(ranks)); /* sums have their order */
-	json_object_set_new(j, "prompts", prompts_hash(prompts));
-	if (o->replay_pairs) json_object_set_new(j, "pairs", pairs_hash(&pairs->train));
-	if (m) json_object_set_new(j, "weights", json_string(weights_fingerprint(m, a).text));
+	json_object_set_new(j, "ranks", json_integer(ranks_count(l->ranks))); /* sums have their order */
+	/* What stands in the files that options name, as far as a step or the choice of the
+	 * best one depends on it. */
+	json_object_set_new(j, "prompts", prompts_hash(&l->prompts));
+	if (o->eval_steps > 0) json_object_set_new(j, "dev", prompts_hash(&l->dev));
+	if (o->num_turns > 1)
+		json_object_set_new(j, "turns", json_string(hash_bytes(l->turn_template.data, l->turn_template.len).text));
+	if (o->replay_pairs) json_object_set_new(j, "pairs", pairs_hash(&l->pairs.train));
+	if (l->policy.model)
+		json_object_set_new(j, "weights", json_string(weights_fingerprint(l->policy.model, l->policy.adapter).text));
 	return j;
 }
 
@@ -67,6 +73,8 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 {
 	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
+		: !strcmp(key, "dev")                  ? "dev (hash of the rendered dev tasks)"
+		: !strcmp(key, "turns")                ? "turns (hash of the text of turn_template)"
 		: !strcmp(key, "weights")              ? "weights (hash of the model and adapter at the start)"
 		: !strcmp(key, "pairs")                ? "pairs (hash of the rows of replay_pairs)"
 		: !strcmp(key, "ranks")                ? "ranks (processes of the job)"
@@ -82,8 +90,8 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 
 static int settings_compare(const char *dir, const json_t *was, json_t *is, struct err *err)
 {
-	static const char *const hashes[] = {
-		"prompts", "pairs", "weights"}; /* after the options: a changed path says more than a changed hash */
+	static const char *const hashes[] = {"prompts", "dev", "turns", "pairs",
+		"weights"}; /* after the options: a changed path says more than a changed hash */
 	const char *key;
 	json_t *v;
 	json_object_foreach(is, key, v)

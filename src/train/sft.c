@@ -256,19 +256,33 @@ static double seconds_spent(const struct sft *s)
 	return s->seconds_before + (double)(clock_ns() - s->begin_ns) / 1e9;
 }
 
+static struct sha256_hex examples_hash(const struct sft_example *e, size_t n)
+{
+	struct str bytes = {0};
+	for (size_t i = 0; i < n; i++) {
+		str_append(&bytes, &e[i].completion_begin, sizeof(int));
+		str_append(&bytes, e[i].ids, (size_t)e[i].count * sizeof(int32_t));
+	}
+	struct sha256_hex hash = hash_bytes(bytes.data ? bytes.data : "", bytes.len);
+	str_release(&bytes);
+	return hash;
+}
+
+/* By what the best weights are chosen and the end is found; null where neither is asked for. */
+static json_t *minimum_json(const struct sft *s)
+{
+	if (!s->o->stop_at_eval_minimum) return json_null();
+	return json_sprintf("patience %d, eval_steps %lld, held-out examples %s", s->o->patience,
+		(long long)s->o->eval_steps, examples_hash(s->heldout, s->nheldout).text);
+}
+
 /* What must not change between the parts of a run. */
 static json_t *settings_json(const struct sft *s)
 {
 	const struct sft_options *o = s->o;
 	const struct optimizer_options *p = &o->optimizer;
 	bool is_constant = !strncmp(p->lr_scheduler_type, "constant", 8);
-	struct str lengths = {0};
-	for (size_t i = 0; i < s->ntrain; i++) {
-		str_append(&lengths, &s->train[i].completion_begin, sizeof(int));
-		str_append(&lengths, s->train[i].ids, (size_t)s->train[i].count * sizeof(int32_t));
-	}
-	struct sha256_hex hash = hash_bytes(lengths.data ? lengths.data : "", lengths.len);
-	str_release(&lengths);
+	struct sha256_hex hash = examples_hash(s->train, s->ntrain);
 	json_t *j = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:s, s:I, s:i, s:i, s:I, s:s}", "learning_rate",
 		p->learning_rate, "adam_beta1", p->adam_beta1, "adam_beta2", p->adam_beta2, "adam_epsilon", p->adam_epsilon,
 		"weight_decay", p->weight_decay, "max_grad_norm", p->max_grad_norm, "lr_scheduler_type", p->lr_scheduler_type,
@@ -277,6 +291,7 @@ static json_t *settings_json(const struct sft *s)
 	if (s->o->fixed) json_object_update(j, s->o->fixed);
 	json_object_set_new(j, "ranks", json_integer(ranks_count(s->o->ranks)));
 	json_object_set_new(j, "weights", json_string(s->weights.text));
+	json_object_set_new(j, "stop_at_eval_minimum", minimum_json(s));
 	json_object_set_new(j, "schedule_steps", json_integer(is_constant || is_paced(s) ? 0 : s->total_steps));
 	return j;
 }
@@ -288,7 +303,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 	json_object_foreach(now, key, v)
 	{
 		const json_t *w = json_object_get(old, key);
-		if (json_equal(w, v)) continue;
+		/* A checkpoint that is older than a setting was made without it. */
+		if (json_equal(w, v) || (!w && json_is_null(v))) continue;
 		if (!strcmp(key, "weights")) key = "weights (hash of the model and adapter at the start)";
 		char *was = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
 		err_set(err, ERR_MISMATCH,

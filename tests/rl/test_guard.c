@@ -129,6 +129,57 @@ static void test_dev_falls(void **state)
 	assert_false(g.stops);
 }
 
+/* Two alarms that begin with one step are both said. */
+static void test_said_together(void **state)
+{
+	struct guard g;
+	char begins[512];
+	guard_init(&g, &usual);
+	for (int i = 1; i <= 3; i++) {
+		json_t *m = json_pack("{s:f, s:f, s:f}", "reward", 0.5, "hack", 0.3, "completions/clipped_ratio", 0.6);
+		guard_add(&g, i, m, NULL, begins, sizeof begins);
+		json_decref(m);
+	}
+	assert_non_null(strstr(begins, "step 3: guard hack: answers cheat"));
+	assert_non_null(strstr(begins, "; guard truncation: answers are cut"));
+}
+
+/* A run that is only warned says that dev falls, once, at the evaluation that shows it; the alarm
+ * lasts over the steps between evaluations. */
+static void test_dev_falls_is_said(void **state)
+{
+	static const double dev[] = {0.5, 0.4, 0.4, -1, 0.4}; /* -1: a step without evaluation */
+	struct guard g;
+	struct guard_options o = usual;
+	o.action = GUARD_WARN;
+	guard_init(&g, &o);
+	for (int i = 0; i < 5; i++) {
+		char begins[512];
+		json_t *m = json_pack("{s:f}", "reward", 0.2 + 0.1 * i), *alarms = json_array();
+		if (dev[i] >= 0) json_object_set_new(m, "eval/genuine", json_real(dev[i]));
+		guard_add(&g, i + 1, m, alarms, begins, sizeof begins);
+		assert_int_equal(json_array_size(alarms), i >= 2);
+		if (i == 2) assert_non_null(strstr(begins, "step 3: guard dev-falls: "));
+		else assert_string_equal(begins, "");
+		json_decref(m);
+		json_decref(alarms);
+	}
+	assert_false(g.stops);
+}
+
+/* Without guards the best evaluation is known all the same: best/ is written for it. */
+static void test_best_without_guards(void **state)
+{
+	struct guard g;
+	struct guard_options o = usual;
+	o.action = GUARD_OFF;
+	guard_init(&g, &o);
+	evaluate(&g, 1, 0.2, 0.4);
+	assert_true(guard_is_best(&g, 1));
+	for (int64_t s = 2; s < 6; s++) evaluate(&g, s, 0.3 * (double)s, 0.3);
+	assert_true(guard_is_best(&g, 1) && !g.stops);
+}
+
 static void test_degenerate(void **state)
 {
 	int32_t ones[64] = {0}, rising[64], halves[64];
@@ -149,6 +200,9 @@ int main(void)
 		cmocka_unit_test(test_said_once),
 		cmocka_unit_test(test_not_finite_and_spikes_stop),
 		cmocka_unit_test(test_dev_falls),
+		cmocka_unit_test(test_said_together),
+		cmocka_unit_test(test_dev_falls_is_said),
+		cmocka_unit_test(test_best_without_guards),
 		cmocka_unit_test(test_degenerate),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -165,6 +165,8 @@ def test_settings_that_do_not_go_together(policy):
                           (("--advantage", "maxrl", "--overlong_buffer_len", "4"), "overlong_buffer_len"),
                           (("--loss_type", "cispo"), "cap of the ratio"),
                           (("--delta", "1.2"), "more than 1 + epsilon_high"),
+                          (("--loss_type", "cispo", "--epsilon_high", "5", "--delta", "7"), "one cap"),
+                          (("--guard_kl", "0.1"), "set --beta"),
                           (("--min_p", "0.1", "--top_p", "0.9"), "use one"),
                           (("--num_generations_first", "8"), "num_generations_first"),
                           (("--steps_per_generation", "65"), "steps_per_generation"),

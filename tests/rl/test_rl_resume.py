@@ -195,6 +195,12 @@ def test_learning():
     p = run(*command("learn_a", *more), "--max_seconds", "1000", expect=1)
     check("a file of pairs that changed under its name is refused", p.returncode == 1 and "replay_pairs" in p.stderr,
           p.stderr)
+    open(f"{work}/pairs.jsonl", "w").writelines(rows)
+    text = open(f"{work}/with_dev.jsonl").read().splitlines(True)
+    open(f"{work}/with_dev.jsonl", "w").writelines(line for line in text if "dev-twice" not in line)
+    p = run(*command("learn_a", *more), "--max_seconds", "1000", expect=1)
+    check("dev tasks that changed under their file's name are refused",
+          p.returncode == 1 and "dev (hash of the rendered dev tasks)" in p.stderr, p.stderr)
 
 
 def test_turns():
@@ -215,6 +221,10 @@ def test_turns():
           m and all(r["sampling/trained_logp_difference/max"] < 1e-4 for r in m),
           [r["sampling/trained_logp_difference/max"] for r in m])
     same("turns, killed", "turn_a", "turn_b", *killed_run("turn_b", [1], *more))
+    open(f"{work}/turn.txt", "w").write("{{feedback}}\n### another kernel\n")
+    p = run(*command("turn_a", *more), "--max_steps", "3", expect=1)
+    check("turns: a template that changed under its name is refused",
+          p.returncode == 1 and "turns (hash of the text of turn_template)" in p.stderr, p.stderr)
     p = run(*command("turn_c", *more, "--filter_groups"), expect=2)
     check("turns and dynamic sampling exclude each other", p.returncode == 2 and "filter_groups" in p.stderr, p.stderr)
 

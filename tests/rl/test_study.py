@@ -172,7 +172,37 @@ def test_judge():
     check("a judge that fails leaves no verdicts", p.returncode != 0 and not os.path.exists(f"{work}/failed/a.jsonl"))
 
 
+def recipe(*paths):
+    """Settings of recipes laid over one another, as texts; comments begin behind two blanks."""
+    lines = [line.split("  #")[0] for path in paths for line in open(path) if line[0] not in "#\n"]
+    return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
+
+
+def test_winning_arm():
+    """What won study s2 is what `make demo` does: reinforcement learning with the arm's settings,
+    then the arm's fit of its own answers for the arm's share of the time."""
+    arm = recipe("recipes/study/common.yaml", "recipes/study/s2-online.yaml")
+    demo = recipe("recipes/demo/rl-frontend.yaml")
+    # Places, lengths, saves and ends are each command's own; the study only warns.
+    own = {"max_completion_length", "save_steps", "save_total_limit", "guard"}
+    differ = {k: (v, demo.get(k)) for k, v in arm.items() if k not in own and demo.get(k) != v}
+    check("the demo's reinforcement learning has the settings of the arm that won", len(arm) > 15 and not differ,
+          differ)
+    check("and no others", set(demo) - set(arm) == {"reward", "advantage", "seed"}
+          and (demo["reward"], demo["advantage"]) == ("frontend", "loo"), set(demo) - set(arm))
+    fit, final = recipe("recipes/study/s2-fit.yaml"), recipe("recipes/demo/fit.yaml")
+    check("its fit at the end is the arm's", len(fit) > 8 and {k: final.get(k) for k in fit} == fit, (fit, final))
+    script = open("tools/demo.sh").read()
+    check("for 12 % of the time, on top of where reinforcement learning ended",
+          " fit=0.12 " in script and "distill --recipe $data/fit.yaml" in script and "1 - $fit" in script, script)
+    agents, midend = recipe("recipes/agents/frontend.yaml"), recipe("recipes/agents/midend.yaml")
+    keys = ("prompt_selection", "loss_type", "lr_scheduler_type", "warmup_steps", "replay_updates", "replay_batch_size")
+    check("the frontend of the pipeline replays its answers as the arm does, the mid-end none",
+          all(agents[k] == arm[k] for k in keys) and midend["replay_updates"] == "0", agents)
+
+
 test_unverified()
+test_winning_arm()
 test_cheats()
 test_table()
 test_hacking()

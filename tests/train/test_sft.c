@@ -245,6 +245,51 @@ static void test_stop_at_minimum(void **state)
 	free(dir);
 }
 
+/* One more step of the run in `dir`, begun from the same start: with a held-out example that
+ * changed, where asked for.
+ */
+static int minimum_goes_on(const struct sft_options *o, bool changes, struct err *err)
+{
+	struct sft_setup s;
+	sft_setup_make(&s, false);
+	if (changes) s.d->ids[EXAMPLES][3] = (s.d->ids[EXAMPLES][3] + 1) % 61;
+	int rc = sft_setup_run(&s, o, NULL, NULL, err);
+	sft_setup_release(&s);
+	return rc;
+}
+
+/* The best weights are the best by one measure: a run is not continued with other
+ * held-out examples, evaluations or patience than chose them so far, nor to a minimum
+ * that it did not look for. */
+static void test_minimum_settings(void **state)
+{
+	struct err err = {0};
+	char *dir = sft_folder("minimum_settings");
+	struct sft_options o = sft_options_make(dir);
+	o.optimizer.lr_scheduler_type = "constant";
+	o.num_train_epochs = 0;
+	o.max_steps = 4;
+	o.eval_steps = 2;
+	o.stop_at_eval_minimum = true;
+	o.patience = 3;
+	assert_int_equal(minimum_goes_on(&o, false, &err), 0);
+	o.max_steps = 5;
+	assert_int_equal(minimum_goes_on(&o, true, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "held-out examples"));
+	o.patience = 4;
+	assert_int_equal(minimum_goes_on(&o, false, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "patience 3, eval_steps 2"));
+	o.patience = 3;
+	o.eval_steps = 1;
+	assert_int_equal(minimum_goes_on(&o, false, &err), ERR_MISMATCH);
+	o.eval_steps = 2;
+	o.stop_at_eval_minimum = false;
+	assert_int_equal(minimum_goes_on(&o, false, &err), ERR_MISMATCH);
+	o.stop_at_eval_minimum = true;
+	assert_int_equal(minimum_goes_on(&o, false, &err), 0);
+	free(dir);
+}
+
 static void test_limits(void **state)
 {
 	struct sft_setup s;
@@ -362,6 +407,7 @@ int main(void)
 		cmocka_unit_test(test_checkpoints_kept),
 		cmocka_unit_test(test_settings_must_match),
 		cmocka_unit_test(test_stop_at_minimum),
+		cmocka_unit_test(test_minimum_settings),
 		cmocka_unit_test(test_accumulation_normalises_by_all),
 		cmocka_unit_test(test_dropout_masks),
 		cmocka_unit_test(test_limits),

@@ -228,6 +228,9 @@ def test_settings():
     for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25), ("device", "check")):
         p = run("sft", *two, f"--{option}", value, "--max_steps", 3, expect=1)
         check(f"another {option} is refused by name", f"made with {option} " in p.stderr, p.stderr)
+    p = run("sft", *two, "--stop_at_eval_minimum", "--max_steps", 3, expect=1)
+    check("a run that kept no best weights is not continued to its minimum",
+          "stop_at_eval_minimum null, now it is \"patience 3, eval_steps 10" in p.stderr, p.stderr)
     import torch, transformers
     m = transformers.AutoModelForCausalLM.from_pretrained(f"{work}/model", dtype=torch.float32)
     shutil.copytree(f"{work}/model", other)
