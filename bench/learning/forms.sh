@@ -19,7 +19,7 @@ usage() { sed -n '5,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} limit=${LIMIT:-0} samples=${SAMPLES:-4} workers=${WORKERS:-2}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-1} seconds=${5:-}
 data=recipes/demo front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
-mid=(--prompt_template recipes/prompts/small-pipeline.txt --chat_template plain)
+mid=(--prompt_template recipes/prompts/small-midend.txt --chat_template plain)
 out=$dir/$arm-$seed
 
 synth() { # OUT OPTIONS...: unless it is there from an earlier start
@@ -58,7 +58,7 @@ evaluate() { # MODEL OPTIONS...
 		--seed "$seed" --out "$out/test.jsonl" "$@" | tee "$out/table"
 }
 chain() { # ADAPTER...: the frontend's, and perhaps the mid-end's
-	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-pipeline.txt \
+	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-midend.txt \
 		--num_samples "$samples" --temperature 1 --adapter "$1" ${2:+--midend_adapter "$2"}
 }
 

@@ -54,8 +54,10 @@ struct prompt_input {
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,
 	struct err *err);
 /* Reads a template, or the one of that name that ships with hone; out is replaced. One without what
- * its stage is about ({{task}}; for the midend {{kernel}}; for AGENT_TURN {{feedback}}) would train
- * on prompts that cannot be answered: refused. */
+ * its stage is about ({{task}}; for midend and backend {{kernel}}; for AGENT_TURN {{feedback}})
+ * would train on prompts that cannot be answered: refused. So is one for the midend with {{task}},
+ * whose prompts could be answered without their kernel. */
+#define AGENT_BACKEND "backend"
 #define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest

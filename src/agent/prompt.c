@@ -186,20 +186,41 @@ static int put_hole(const char *name, size_t len, const struct prompt_input *in,
 
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 
+/* What a stage's template has to show, and what it must not. */
+static const struct {
+	const char *stage;
+	const char *needed;    /* the hole that the stage is about */
+	const char *forbidden; /* NULL: any other may stand beside it */
+} stage_templates[] = {
+	{"frontend", "{{task}}", NULL},
+	{"midend", "{{kernel}}", "{{task}}"},
+	{AGENT_BACKEND, "{{kernel}}", NULL},
+	{AGENT_TURN, "{{feedback}}", NULL},
+};
+
 static int template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
 {
-	bool is_turn = !strcmp(stage, AGENT_TURN);
-	const char *hole = is_turn ? "{{feedback}}" : !strcmp(stage, "midend") ? "{{kernel}}" : "{{task}}";
-	if (strstr(template_text, hole)) return 0;
-	if (is_turn)
+	size_t i = 0;
+	while (i < ARRAY_LEN(stage_templates) && strcmp(stage_templates[i].stage, stage)) i++;
+	CHECKF(i < ARRAY_LEN(stage_templates), "a template of stage %s", stage);
+	const char *needed = stage_templates[i].needed, *forbidden = stage_templates[i].forbidden;
+	bool is_whole = strstr(template_text, needed);
+	/* A mid-end that sees the module can answer as a frontend does, whatever kernel it is given. */
+	if (is_whole && forbidden && strstr(template_text, forbidden))
+		return err_set(err, ERR_MISMATCH,
+			"prompt template %s: has %s: --stage %s is shown a kernel, and what could be solved from the module alone "
+			"is a frontend's prompt; {{reference}} says on one line what the module computes",
+			template_name, forbidden, stage);
+	if (is_whole) return 0;
+	if (!strcmp(stage, AGENT_TURN))
 		return err_set(err, ERR_MISMATCH,
 			"--turn_template %s: has no %s: a further turn would not say what was wrong; one that ships with hone is "
 			"recipes/prompts/turn.txt",
-			template_name, hole);
+			template_name, needed);
 	return err_set(err, ERR_MISMATCH,
 		"prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in "
 		"recipes/prompts/",
-		template_name, hole, stage);
+		template_name, needed, stage);
 }
 
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err)

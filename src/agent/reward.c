@@ -104,9 +104,10 @@ static double measured_speedup(const struct reward_rule *rule, const struct verd
 /* By the cost model. */
 static double predicted_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
 {
-	const struct verdict *b = baseline && baseline->cost_s > 0 && !rule->is_against_reference ? baseline : NULL;
-	/* Times at different sizes say nothing about each other. */
-	if (b && strcmp(b->cost_size, v->cost_size)) return NAN;
+	const struct verdict *b = rule->is_against_reference ? NULL : baseline;
+	/* Against a kernel without a time, or at different sizes, nothing is known; the reference
+	 * is no stand-in for it. */
+	if (b && (!(b->cost_s > 0) || strcmp(b->cost_size, v->cost_size))) return NAN;
 	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
 	return fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference ? 1 : s;
 }

@@ -119,6 +119,11 @@ static int eval_check(const struct eval_options *o, struct err *err)
 			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
 			"--temperature "
 			"above 0 and no --num_turns");
+	if (o->pipeline && o->policy.policy_answers)
+		return err_set(err, ERR_USAGE,
+			"--pipeline asks its mid-end about kernels that the verdicts choose, and --policy_answers has no answers "
+			"to "
+			"these; use --policy_command");
 	/* Whatever follows an answer depends on its verdict. */
 	if (!o->judge && (!o->out || o->pipeline || o->num_turns > 1 || o->compare || o->results || o->from_runs))
 		return err_set(err, ERR_USAGE,

@@ -47,8 +47,8 @@ static const struct option_def defs[] = {
 	POLICY_ADAPTER_OPTION(tune_options, "PEFT adapter folder"),
 	POLICY_CHAT_OPTIONS(tune_options),
 	POLICY_DEVICE_OPTIONS(tune_options),
-	O(OPTION_INT, max_completion_length, "tokens of an answer of --model, at most", "1 to 16777216"),
-	O(OPTION_FLOAT, temperature, "of answers of --model; 0: greedy", "0 to 1000"),
+	O(OPTION_INT, max_completion_length, "tokens of an answer, at most; a policy outside is told it", "1 to 16777216"),
+	O(OPTION_FLOAT, temperature, "of answers; 0: greedy; a policy outside is told it", "0 to 1000"),
 	POLICY_OUTSIDE_OPTIONS(tune_options),
 	O(OPTION_STR, prompt_template, "template file of --search policy", NULL),
 	O(OPTION_INT, verdicts, "points that are judged, the kernel's own among them", "1 to 100000"),
@@ -167,10 +167,12 @@ static int outside_ask(struct tune *t, int64_t number, const struct chat_message
 	bool is_there = false;
 	struct outside_request q = {.id = number,
 		.task = t->tasks.tasks[0].name,
-		.stage = "backend",
+		.stage = AGENT_BACKEND,
 		.sample = (int)number,
 		.messages = m,
 		.count = 1,
+		.temperature = t->o->temperature,
+		.max_tokens = t->o->max_completion_length,
 		.seed = (uint64_t)t->o->seed + (uint64_t)number};
 	int rc = outside_submit(t->outside, &q, err);
 	if (!rc) rc = outside_take(t->outside, -1, &is_there, &a, err);
@@ -353,7 +355,7 @@ static int tune_open(struct tune *t, struct err *err)
 		rc = err_set(err, ERR_USAGE, "--task %s: expected one task, found %zu", o->task, t->tasks.count);
 	if (!rc) rc = file_read(o->candidate, (size_t)1 << 20, &t->source, err);
 	if (!rc && (rc = tune_space_parse(t->source.data, &t->space, err))) err_prefix(err, "%s", o->candidate);
-	if (!rc && is_policy) rc = agent_template_read("midend", o->prompt_template, &t->template_text, err);
+	if (!rc && is_policy) rc = agent_template_read(AGENT_BACKEND, o->prompt_template, &t->template_text, err);
 	if (!rc && policy_is_outside(&o->policy)) rc = outside_open(&o->policy, &t->outside, err);
 	else if (!rc && is_policy) rc = policy_open(&o->policy, &t->policy, err);
 	if (!rc && o->store) rc = store_open(o->store, &t->store, err);

@@ -27,23 +27,30 @@ struct pipeline {
 	const struct verdict **given; /* (n) of the kernel that was handed on; NULL: there was none */
 };
 
-/* The frontend's cheapest genuine answer of each task, as the mid-end's prompts. */
+/* The frontend's cheapest genuine answer of each task, as the mid-end's prompts. One
+ * without a predicted time is not handed on: nothing could be told of its costs, and nobody
+ * could say what was gained. */
 static int kernels_take(struct pipeline *p, struct err *err)
 {
 	const struct eval_chain *c = p->c;
+	/* A prompt that leaves no room for an answer is refused and counted: by now it would
+	 * be late to fail on it. */
+	int64_t room = c->author->outside ? 0 : c->policy->config.max_position_embeddings - c->o->max_completion_length,
+			most = c->o->max_prompt_length;
+	if (room > 0 && (most == 0 || room < most)) most = room;
 	struct prompt_kernel *k = xcalloc((size_t)p->n + 1, sizeof *k);
 	struct prompt_options o = {.stage = "midend",
 		.prompt_template = c->o->midend_template,
 		.precision = c->o->precision,
 		.chat_template = c->policy->chat,
 		.chat_date = c->policy->chat_date,
-		.max_prompt_length = c->o->max_prompt_length};
+		.max_prompt_length = most};
 	size_t count = 0;
 	for (int i = 0; i < p->n; i++) {
 		const struct rollout *best = NULL;
 		for (int s = 0; s < p->K; s++) {
 			const struct rollout *r = &c->rollouts[(int64_t)i * p->K + s];
-			if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
+			if (r->is_dropped || r->verdict.class != VERDICT_GENUINE || !(r->verdict.cost_s > 0)) continue;
 			if (!best || r->verdict.cost_s < best->verdict.cost_s) best = r;
 		}
 		if (!best) continue;
@@ -225,11 +232,10 @@ void eval_pipeline_print(const json_t *j)
 	const json_t *m = json_object_get(j, "midend");
 	const char *name;
 	json_t *change;
-	printf(
-		"mid-end: %lld kernels given; of %lld answers %.4f genuine, %.4f faster, %.4f slower; speedup over the kernels "
-		"given %.4f\n",
-		count_at(m, "kernels"), count_at(m, "answers"), real_at(m, "genuine"), real_at(m, "faster"),
-		real_at(m, "slower"), real_at(m, "speedup_geomean"));
+	printf("mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower; "
+		   "speedup over the kernels given %.4f\n",
+		count_at(m, "kernels"), count_at(m, "refused_prompts"), count_at(m, "answers"), real_at(m, "genuine"),
+		real_at(m, "faster"), real_at(m, "slower"), real_at(m, "speedup_geomean"));
 	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
 		printf("  %-14s %lld kernels, x%.3f\n", name, count_at(change, "kernels"), real_at(change, "speedup_geomean"));
 	for (size_t i = 0; i < ARRAY_LEN(sides); i++) {

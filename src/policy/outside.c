@@ -49,7 +49,7 @@ struct outside {
 	int requests_max;
 	uint64_t timeout_ns;
 	char *folder;    /* of answers */
-	json_t *answers; /* of a .jsonl file: "task\nsample\nturn" -> row */
+	json_t *answers; /* of a .jsonl file: "task\nsample\nturn\nstage" -> row; most rows have no stage: "" */
 	struct outside_answer *ready;
 	int nready;
 	int ready_cap;
@@ -109,22 +109,24 @@ static int answer_read(
 
 /* ---- a set of answers ---- */
 
-static char *set_key(const char *task, int64_t sample, int64_t turn)
+static char *set_key(const char *task, int64_t sample, int64_t turn, const char *stage)
 {
-	return xasprintf("%s\n%lld\n%lld", task, (long long)sample, (long long)turn);
+	return xasprintf("%s\n%lld\n%lld\n%s", task, (long long)sample, (long long)turn, stage);
 }
 
 static int set_add(void *ctx, const json_t *row, const char *where, struct err *err)
 {
 	struct outside *x = ctx;
-	const char *task, *answer;
+	const char *task, *answer, *stage = "";
 	int64_t sample = 0, turn = 0;
-	int rc = json_get_str(row, where, "task", &task, err);
+	int rc = json_opt_str(row, where, "stage", &stage, err);
+	if (!rc && !strcmp(stage, "final")) return 0; /* of `hone eval --out`: a verdict once more, without an answer */
+	if (!rc) rc = json_get_str(row, where, "task", &task, err);
 	if (!rc) rc = json_get_str(row, where, "answer", &answer, err);
 	if (!rc) rc = json_opt_int(row, where, "sample", 0, INT32_MAX, &sample, err);
 	if (!rc) rc = json_opt_int(row, where, "turn", 0, INT32_MAX, &turn, err);
 	if (rc) return rc;
-	char *key = set_key(task, sample, turn);
+	char *key = set_key(task, sample, turn, stage);
 	bool is_new = !json_object_get(x->answers, key);
 	if (is_new) json_object_set(x->answers, key, (json_t *)(uintptr_t)row);
 	free(key);
@@ -176,8 +178,12 @@ static int set_answer(struct outside *x, const struct outside_request *r, struct
 	if (x->folder) {
 		rc = folder_answer(x, r, &a, err);
 	} else {
-		char *key = set_key(r->task, r->sample, r->turn);
+		/* Rows of another stage are answers to other questions: a pipeline's mid-end's stand
+		 * behind its frontend's. */
+		char *key = set_key(r->task, r->sample, r->turn, ""), *staged = set_key(r->task, r->sample, r->turn, r->stage);
 		const json_t *row = json_object_get(x->answers, key);
+		if (!row) row = json_object_get(x->answers, staged);
+		free(staged);
 		rc = row ? answer_read(x, row, r->task, r->id, &a, err)
 				 : err_set(err, ERR_NOT_FOUND,
 					   "--policy_answers has no answer to task %s, sample %d, turn %d; lower --num_samples or choose "
@@ -372,19 +378,17 @@ static int lines_read(struct outside *x, struct err *err)
 	return rc;
 }
 
+/* One buffer and no more, so that deadlines are looked at between two however
+ * much the command writes. */
 static int bytes_read(struct outside *x, struct err *err)
 {
 	char buffer[READ_BYTES];
-	for (;;) {
-		ssize_t n = read(x->out, buffer, sizeof buffer);
-		if (n < 0 && errno == EINTR) continue;
-		if (n < 0 && errno == EAGAIN) return 0;
-		if (n < 0) return err_set(err, ERR_IO, "--policy_command: reading: %s", strerror(errno));
-		if (n == 0) return x->count ? command_gone(x, err) : 0;
-		str_append(&x->received, buffer, (size_t)n);
-		int rc = lines_read(x, err);
-		if (rc || x->nready) return rc;
-	}
+	ssize_t n = read(x->out, buffer, sizeof buffer);
+	if (n < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+	if (n < 0) return err_set(err, ERR_IO, "--policy_command: reading: %s", strerror(errno));
+	if (n == 0) return x->count ? command_gone(x, err) : 0;
+	str_append(&x->received, buffer, (size_t)n);
+	return lines_read(x, err);
 }
 
 /* The nearest deadline in ms from now, -1 where nothing was sent. */
@@ -443,9 +447,12 @@ int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_
 static json_t *request_row(const struct outside_request *r)
 {
 	json_t *messages = json_array();
-	for (size_t i = 0; i < r->count; i++)
-		json_array_append_new(
-			messages, json_pack("{s:s, s:s}", "role", r->messages[i].role, "content", r->messages[i].content));
+	for (size_t i = 0; i < r->count; i++) {
+		json_t *message = json_pack("{s:s, s:s}", "role", r->messages[i].role, "content", r->messages[i].content);
+		if (!json_array_append_new(messages, message)) continue;
+		json_decref(messages);
+		return NULL;
+	}
 	return json_pack("{s:I, s:s, s:s, s:i, s:i, s:o, s:f, s:I, s:I}", "id", (json_int_t)r->id, "task", r->task, "stage",
 		r->stage, "sample", r->sample, "turn", r->turn, "messages", messages, "temperature", r->temperature,
 		"max_tokens", (json_int_t)r->max_tokens, "seed", (json_int_t)(r->seed >> 1));

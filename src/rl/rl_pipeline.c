@@ -47,6 +47,8 @@ static int gather_sample(int64_t step, int64_t index, const json_t *row, void *c
 	if (!place || strcmp(class, verdict_class_name(VERDICT_GENUINE))) return 0;
 	int i = (int)json_integer_value(place);
 	if (g->kept[i] == g->per_task) return 0;
+	/* Against a kernel without a predicted time no gain could be paid. */
+	if (!(json_number_value(json_object_get(verdict, "cost_s")) > 0)) return 0;
 	/* One kernel of a task once, whatever was said around it. A text with marks for broken bytes
 	 * is not what was judged. */
 	struct answer a = answer_parse(answer, strlen(answer));

@@ -87,12 +87,15 @@ int turn_begin(const struct turn_options *o, const struct policy *p, const struc
 
 /* ---- episodes ---- */
 
+/* A kernel whose time is predicted goes before one whose time is not. */
+static bool is_cheaper(double cost_s, double than_s) { return cost_s < than_s || (isnan(than_s) && !isnan(cost_s)); }
+
 int episode_best(const struct rollout *e, int T)
 {
 	int best = 0;
 	for (int t = 1; t < T && !e[t].is_absent; t++) {
 		bool is_genuine = e[t].verdict.class == VERDICT_GENUINE, was_genuine = e[best].verdict.class == VERDICT_GENUINE;
-		if (is_genuine ? !was_genuine || e[t].verdict.cost_s < e[best].verdict.cost_s
+		if (is_genuine ? !was_genuine || is_cheaper(e[t].verdict.cost_s, e[best].verdict.cost_s)
 					   : !was_genuine && !e[t].is_dropped)
 			best = t;
 	}

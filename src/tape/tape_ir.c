@@ -59,10 +59,15 @@ static int take_shape(struct reader *r, const struct tape_ir_tensor *want, int *
 
 static int elements_of(struct reader *r, int ndim, const int64_t *shape, int64_t *out)
 {
+	/* An empty dimension empties the buffer, and the others are bounded all the same:
+	 * strides are made of them. */
+	int64_t filled = 1;
 	*out = 1;
-	for (int i = 0; i < ndim; i++)
-		if (shape[i] < 0 || __builtin_mul_overflow(*out, shape[i], out) || *out > TAPE_BUFFER_BYTES_MAX)
+	for (int i = 0; i < ndim; i++) {
+		if (shape[i] < 0 || __builtin_mul_overflow(filled, MAX(shape[i], 1), &filled) || filled > TAPE_BUFFER_BYTES_MAX)
 			return ir_bad(r, ERR_FORMAT, "more elements than a buffer may have");
+		*out *= shape[i];
+	}
 	return 0;
 }
 
@@ -192,7 +197,9 @@ static json_t *take_float(struct reader *r)
 {
 	ir_skip_blanks(r);
 	const char *from = r->at, *p = from;
-	while (p < r->end && *p != ',' && *p != ')' && *p != ' ') p++;
+	/* Up to what ends a word. NUL does too: strchr finds it in every set, the
+	 * digits' below among them. */
+	while (p < r->end && !strchr(",) \t\r", *p)) p++;
 	struct slice word = {from, (size_t)(p - from)};
 	if (slice_is(word, "inf") || slice_is(word, "-inf") || slice_is(word, "nan")) {
 		r->at = p;
@@ -213,12 +220,19 @@ static json_t *take_float(struct reader *r)
 	return json_real(x); /* NULL where it is not finite */
 }
 
+static int rows_check(struct reader *r)
+{
+	if (json_array_size(r->rows) < ROWS_MAX) return 0;
+	return ir_bad(r, ERR_FORMAT, "more than %d launches and fills", ROWS_MAX);
+}
+
 /* fill NAME VALUE: all of it */
 static int fill_line(struct reader *r)
 {
 	const struct name *n;
 	int64_t whole;
-	int rc = take_buffer(r, &n);
+	int rc = rows_check(r);
+	if (!rc) rc = take_buffer(r, &n);
 	if (rc) return rc;
 	json_t *value = take_float(r);
 	if (!value) {
@@ -303,8 +317,7 @@ static int launch_line(struct reader *r)
 	while (!rc && m < r->nmodules && !slice_same(r->modules[m].name, word)) m++;
 	if (!rc && m == r->nmodules)
 		return ir_bad(r, ERR_FORMAT, "no module below has a public function @%.*s", (int)word.len, word.data);
-	if (!rc && json_array_size(r->rows) >= ROWS_MAX)
-		return ir_bad(r, ERR_FORMAT, "more than %d launches and fills", ROWS_MAX);
+	if (!rc) rc = rows_check(r);
 	if (!rc) rc = ir_expect(r, '[');
 	/* One to three expressions. */
 	do {

@@ -23,6 +23,18 @@ static const char *code_end(const char *at, const char *end)
 	return MIN(last, end);
 }
 
+/* The word loc and a bracket, with or without blanks between them: MLIR reads both. */
+static bool has_location(const char *at, const char *end)
+{
+	for (const char *p = at; p + 3 < end; p++) {
+		if (memcmp(p, "loc", 3) || (p > at && ir_is_word(p[-1], false))) continue;
+		const char *bracket = p + 3;
+		while (bracket < end && (*bracket == ' ' || *bracket == '\t' || *bracket == '\r')) bracket++;
+		if (bracket < end && *bracket == '(') return true;
+	}
+	return false;
+}
+
 /* One module, each line that ends an operation with the answer's line behind it. Locations of its
  * own would let an answer say where it is wrong. */
 static int module_text(struct reader *r, struct slice source, int first_line, struct str *out)
@@ -33,9 +45,8 @@ static int module_text(struct reader *r, struct slice source, int first_line, st
 	for (r->line = 1; r->line < first_line; r->line++) str_putc(out, '\n');
 	for (const char *at = source.data; at < end; r->line++) {
 		const char *nl = ir_line_end(at, end), *last = code_end(at, nl);
-		for (const char *p = at; p + 4 <= last; p++)
-			if (!memcmp(p, "loc(", 4) && (p == at || !ir_is_word(p[-1], false)))
-				return ir_bad(r, ERR_FORMAT, "locations are not written: they are the answer's own lines");
+		if (has_location(at, last))
+			return ir_bad(r, ERR_FORMAT, "locations are not written: they are the answer's own lines");
 		if (last > at) {
 			str_append(out, at, (size_t)(last - at));
 			bool is_open = last[-1] == '{' || last[-1] == ':' || last[-1] == ',';

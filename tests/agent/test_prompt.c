@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -187,8 +188,7 @@ static void test_shipped_templates(void **state)
 {
 	static const char *const files[] = {"recipes/prompts/frontend.txt", "recipes/prompts/frontend-oneshot.txt",
 		"recipes/prompts/frontend-ir.txt", "recipes/prompts/midend.txt", "recipes/prompts/midend-ir.txt",
-		"recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt", "recipes/prompts/small-pipeline.txt",
-		"recipes/prompts/contrast.txt"};
+		"recipes/prompts/small-frontend.txt", "recipes/prompts/small-midend.txt", "recipes/prompts/contrast.txt"};
 	struct task composed = task;
 	composed.structure = "chain:exp,neg";
 	const struct prompt_variant variant = {.source = (char *)"VARIANT", .limit = "l2"};
@@ -203,7 +203,7 @@ static void test_shipped_templates(void **state)
 		struct err err = {0};
 		if (file_read(files[i], 1 << 20, &text, &err)) fail_msg("%s", err.text);
 		if (prompt_render(text.data, files[i], &in, &out, &err)) fail_msg("%s", err.text);
-		bool is_kernels = strstr(files[i], "prompts/midend") || strstr(files[i], "pipeline");
+		bool is_kernels = strstr(files[i], "midend") != NULL;
 		/* What a mid-end answers cannot be found without the kernel: the module
 		 * is not in its prompt. */
 		assert_true((strstr(out.data, "class Model:") != NULL) == !is_kernels);
@@ -212,6 +212,46 @@ static void test_shipped_templates(void **state)
 		str_release(&text);
 		str_release(&out);
 	}
+}
+
+/* Of the module's code not a line is in a mid-end's prompt: what shows it is a frontend's
+ * template, and is refused. */
+static void test_midend_sees_no_module(void **state)
+{
+	static const char *const templates[] = {
+		"recipes/prompts/midend.txt", "recipes/prompts/midend-ir.txt", "recipes/prompts/small-midend.txt"};
+	static const char *const lines[] = {"class Model(", "x = torch.exp(x)", "return torch.neg(x)", "get_inputs"};
+	struct task composed = {.name = "t",
+		.source = "class Model(nn.Module):\n    def forward(self, x):\n        x = torch.exp(x)\n        return "
+				  "torch.neg(x)\n\ndef get_inputs():\n    return []\n",
+		.structure = "chain:exp,neg"};
+	struct prompt_input in = {.task = &composed, .kernel = "KERNEL", .profile = &profile, .precision = "strict"};
+	for (size_t i = 0; i < ARRAY_LEN(templates); i++) {
+		struct str text = {0}, out = {0};
+		struct err err = {0};
+		if (agent_template_read("midend", templates[i], &text, &err)) fail_msg("%s", err.text);
+		if (prompt_render(text.data, templates[i], &in, &out, &err)) fail_msg("%s", err.text);
+		assert_non_null(strstr(out.data, "KERNEL"));
+		for (size_t k = 0; k < ARRAY_LEN(lines); k++)
+			if (strstr(out.data, lines[k])) fail_msg("%s shows \"%s\"", templates[i], lines[k]);
+		str_release(&text);
+		str_release(&out);
+	}
+	/* Whoever writes a template of his own is told, whatever the template says beside it. */
+	char *path = xasprintf("%s/midend-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	const char shows[] = "{{kernel}} {{cost}} {{reference}} {{task}}";
+	struct str text = {0};
+	struct err err = {0};
+	int fd = mkstemp(path);
+	assert_true(fd >= 0 && write(fd, shows, sizeof shows - 1) == sizeof shows - 1);
+	assert_int_equal(agent_template_read("midend", path, &text, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "has {{task}}"));
+	assert_int_equal(agent_template_read("frontend", path, &text, &err), 0);
+	assert_int_equal(agent_template_read(AGENT_BACKEND, path, &text, &err), 0);
+	close(fd);
+	unlink(path);
+	str_release(&text);
+	free(path);
 }
 
 static void test_feedback(void **state)
@@ -261,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_variants),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_shipped_templates),
+		cmocka_unit_test(test_midend_sees_no_module),
 		cmocka_unit_test(test_feedback),
 		cmocka_unit_test(test_stage_names),
 	};

@@ -225,6 +225,11 @@ static void test_midend_gain(void **state)
 	snprintf(sized.cost_size, sizeof sized.cost_size, "stock");
 	in.verdict = &sized;
 	assert_true(reward_compute(row, &in, &r) && r.code == 0);
+	/* Nor is it against a kernel whose time nobody predicted: five times the reference is no
+	 * gain over that kernel. */
+	struct verdict untimed = verdict_of(VERDICT_GENUINE, 0.5, NAN), fast = verdict_of(VERDICT_GENUINE, 5, 1e-7);
+	in = (struct reward_input){.verdict = &fast, .baseline = &untimed};
+	assert_true(reward_compute(row, &in, &r) && r.code == 0 && isnan(midend_speedup(&untimed, &fast)));
 }
 
 static void test_midend_change(void **state)

@@ -216,7 +216,7 @@ def test_pipeline():
     open(f"{work}/pipeline.py", "w").write(PIPELINE)
     command = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py",
                "--tasks", f"{work}/two.jsonl")
-    p = evaluate(*command, "--pipeline", "--midend_template", "recipes/prompts/small-pipeline.txt",
+    p = evaluate(*command, "--pipeline", "--midend_template", "recipes/prompts/small-midend.txt",
                  "--midend_samples", "3", "--out", f"{work}/pipeline.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     j = s.get("pipeline", {})
@@ -234,7 +234,7 @@ def test_pipeline():
           < 1e-9 and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
     rows = [json.loads(line) for line in open(f"{work}/pipeline.jsonl")] if j else []
     check("rows of both stages", [r.get("stage") for r in rows] == [None] * 4 + ["midend"] * 6, rows)
-    open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-pipeline.txt\nmax_steps: 2\n")
+    open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-midend.txt\nmax_steps: 2\n")
     args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
             "--generation_batch_size", "4", "--max_steps", "1", "--num_correct_trials", "1", "--verify_threads", "1",
             "--pipeline", f"{work}/midend.yaml", "--pipeline_kernels", "1", "--output_dir", f"{work}/p"]

@@ -98,6 +98,11 @@ def test_midend():
           rows and all("class ModelNew" in r["kernel"] and r["profile"]["verdict"] == "genuine"
                        and r["profile"]["cost_s"] > 0 and r["kernel"].strip() in r["prompt"]
                        and "total: " in r["prompt"] for r in rows), p.stdout + p.stderr)
+    forward = [[line.strip() for line in r["source"].split("def forward(")[1].split("\n\n")[0].split("\n")[1:]]
+               for r in rows]
+    check("and nothing of the module's forward", rows and all(forward) and not any(line in r["prompt"]
+        for r, lines in zip(rows, forward) for line in lines) and "class Model(" not in "".join(r["prompt"]
+            for r in rows), [(r["prompt"], lines) for r, lines in zip(rows, forward)])
     model = f"{tiny_policy()}/init"
     rl = (hone, "rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt",
           "--chat_template", "plain", "--split", "", "--num_generations", 2, "--generation_batch_size", 2,
@@ -118,6 +123,9 @@ def test_midend():
     p = run(*rl, "--tasks", f"{work}/midend.jsonl", "--prompt_template", "recipes/prompts/small-frontend.txt")
     check("a template that does not show the kernel is refused", p.returncode == 1 and "{{kernel}}" in p.stderr,
           p.stderr)
+    open(f"{work}/shows.txt", "w").write("{{kernel}}\n{{task}}\n")
+    p = run(*rl, "--tasks", f"{work}/midend.jsonl", "--prompt_template", f"{work}/shows.txt")
+    check("and so is one that shows the module", p.returncode == 1 and "has {{task}}" in p.stderr, p.stderr)
 
 
 def main():

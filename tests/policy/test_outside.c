@@ -130,6 +130,28 @@ static void test_failures(void **state)
 		ERR_RANGE);
 	assert_int_equal(
 		failure("head -c 17000000 /dev/zero | tr '\\0' x; cat >/dev/null", 60, "a line of more than"), ERR_LIMIT);
+	/* Zeros are no line of JSON, written as they are or as an escape. */
+	assert_int_equal(
+		failure("printf '{\"id\":3,\\0}\\n'; cat >/dev/null", 60, "a line of --policy_command"), ERR_FORMAT);
+	assert_int_equal(
+		failure("echo '{\"id\":3,\"answer\":\"a\\u0000b\"}'; cat >/dev/null", 60, "a line of --policy_command"),
+		ERR_FORMAT);
+	/* Lines that say nothing come faster than they are read, and the deadline
+	 * is seen all the same. */
+	assert_int_equal(failure("yes ''", 1, "within 1 s"), ERR_TIMEOUT);
+}
+
+/* A text that cannot be sent is refused; the request does not go without it. */
+static void test_no_utf8(void **state)
+{
+	struct outside *x = open_command("cat >/dev/null", 1);
+	struct chat_message m = {"user", "caf\xe9"};
+	struct outside_request r = {.id = 1, .task = "t", .stage = "backend", .messages = &m, .count = 1};
+	struct err err = {0};
+	assert_int_equal(outside_submit(x, &r, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "not UTF-8"));
+	assert_int_equal(outside_waiting(x), 0);
+	outside_close(x);
 }
 
 /* A policy may say that it has no answer; lengths in two units are refused. */
@@ -163,7 +185,7 @@ static char *file_make(const char *dir, const char *name, const char *text)
 
 static int set_ask(struct outside *x, const char *task, int sample, int turn, struct err *err)
 {
-	struct outside_request r = {.id = 9, .task = task, .sample = sample, .turn = turn};
+	struct outside_request r = {.id = 9, .task = task, .sample = sample, .turn = turn, .stage = "frontend"};
 	return outside_submit(x, &r, err);
 }
 
@@ -194,13 +216,23 @@ static void test_sets(void **state)
 	assert_int_equal(set_ask(x, "../outside/level1/19_ReLU", 0, 0, &err), ERR_USAGE);
 	outside_close(x);
 	/* Rows, as `hone eval --out` writes them. */
-	char *rows = file_make(dir, "rows.jsonl", "{\"task\":\"a\",\"sample\":1,\"answer\":\"x y\",\"tokens\":2}\n");
+	char *rows = file_make(dir, "rows.jsonl",
+		"{\"task\":\"a\",\"sample\":1,\"answer\":\"x y\",\"tokens\":2}\n"
+		"{\"task\":\"a\",\"sample\":1,\"answer\":\"z\",\"tokens\":1,\"stage\":\"midend\"}\n"
+		"{\"task\":\"a\",\"sample\":1,\"stage\":\"final\"}\n"
+		"{\"task\":\"b\",\"answer\":\"y\",\"tokens\":1,\"stage\":\"frontend\"}\n"
+		"{\"task\":\"c\",\"answer\":\"y\",\"tokens\":1,\"stage\":\"midend\"}\n");
 	o.policy_answers = rows;
 	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
 	assert_int_equal(set_ask(x, "a", 1, 0, &err), 0);
 	assert_int_equal(take(x, &a, &err), 0);
 	assert_true(a.tokens == 2 && outside_counts_tokens(x));
+	assert_string_equal(a.text, "x y"); /* and not what a mid-end said of it */
 	free(a.text);
+	assert_int_equal(set_ask(x, "b", 0, 0, &err), 0);
+	assert_int_equal(take(x, &a, &err), 0);
+	free(a.text);
+	assert_int_equal(set_ask(x, "c", 0, 0, &err), ERR_NOT_FOUND);
 	assert_int_equal(set_ask(x, "a", 0, 0, &err), ERR_NOT_FOUND);
 	outside_close(x);
 	free(rows);
@@ -326,8 +358,8 @@ static void test_roles_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_problem), cmocka_unit_test(test_sets),
-		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
+		cmocka_unit_test(test_sets), cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
 		cmocka_unit_test(test_roles_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

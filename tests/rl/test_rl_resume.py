@@ -258,7 +258,7 @@ def midend_policy():
     """Continues the policy on prompts that show a genuine kernel which copies first.
 
     Leaves the rows (task, kernel, its verdict, the policy's answer) in midend.jsonl."""
-    open(f"{work}/midend.txt", "w").write("{{kernel}}\n{{task}}\n### kernel\n")
+    open(f"{work}/midend.txt", "w").write("{{kernel}}\n### kernel\n")
     with open(f"{work}/midend.jsonl", "w") as f:
         for row in map(json.loads, open(f"{policy}/pairs.jsonl")):
             kernel = SLOW.replace("EXPRESSION",
@@ -267,8 +267,8 @@ def midend_policy():
                 open(f"{work}/{name}", "w").write(text)
             p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu",
                     "--json")
-            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout), prompt=kernel + row["prompt"]))
-                    + "\n")
+            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout),
+                prompt=kernel.rstrip() + "\n### kernel\n\n")) + "\n")
     return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl",
                "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
                "--lr_scheduler_type", "constant", "--num_train_epochs", "0", "--max_steps", "50", "--save_steps", "0",

@@ -97,6 +97,11 @@ static void test_best(void **state)
 	assert_int_equal(episode_best(e, 4), 1); /* of equal ones the first */
 	e[2].verdict.cost_s = 0.5;
 	assert_int_equal(episode_best(e, 4), 2);
+	e[1].verdict.cost_s = NAN; /* a time goes before none, in either order */
+	assert_int_equal(episode_best(e, 4), 2);
+	e[1].verdict.cost_s = 1;
+	e[2].verdict.cost_s = NAN;
+	assert_int_equal(episode_best(e, 4), 1);
 	e[1].verdict.class = e[2].verdict.class = VERDICT_INVALID;
 	assert_int_equal(episode_best(e, 4), 3); /* none: the last word */
 	e[3].is_dropped = true;

@@ -208,6 +208,10 @@ static void test_refusals(void **state)
 		{TWO "// output y f32[M]\n// launch k[1](y)\nmodule {\n  tt.func public @k() {\n    tt.return loc(\"x\":1:1)\n "
 			 " }\n}\n",
 			"line 7: locations are not written"},
+		{TWO "// output y f32[M]\n// launch k[1](y)\nmodule {\n  tt.func public @k(%x: i32 loc (\"x\":1:1)) {\n    "
+			 "tt.return\n  }\n}\n",
+			"line 6: locations are not written"},
+		{TWO "// output y f32[0, 4611686018427387904, 4]\n" MODULE("k"), "more elements than a buffer may have"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct given g;
@@ -222,6 +226,23 @@ static void test_refusals(void **state)
 		snprintf(where, sizeof where, "line %d: ", line);
 		assert_memory_equal(err.text, where, strlen(where));
 	}
+}
+
+/* Launches and fills are bounded together. */
+static void test_many_fills(void **state)
+{
+	struct given g;
+	struct tape *t = NULL;
+	struct err err = {0};
+	struct str text = {0};
+	int line = 0;
+	given_make(&g, 3, 4, 0);
+	str_puts(&text, TWO "// output y f32[M]\n");
+	for (int i = 0; i < 257; i++) str_puts(&text, "// fill y 0.5\r\n");
+	str_puts(&text, MODULE("k"));
+	assert_int_equal(read_text(text.data, &g, &t, &line, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "line 260: more than 256 launches and fills"));
+	str_release(&text);
 }
 
 /* A comment may stand behind an operation, and slashes in a string. */
@@ -317,8 +338,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_head), cmocka_unit_test(test_other_sizes),
 		cmocka_unit_test(test_strided), cmocka_unit_test(test_expressions), cmocka_unit_test(test_many_signs),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_comments), cmocka_unit_test(test_is),
-		cmocka_unit_test(test_write), cmocka_unit_test(test_write_strips)};
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_many_fills), cmocka_unit_test(test_comments),
+		cmocka_unit_test(test_is), cmocka_unit_test(test_write), cmocka_unit_test(test_write_strips)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
