@@ -16,7 +16,7 @@
 	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) \
 	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) \
 	X(GetVersion)
-#define PLANS_CAP 8192   /* of the hash table of shapes */
+#define PLANS_FIRST 1024 /* places of the hash table of shapes, at first */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
 struct shape { /* what an algorithm is chosen by */
@@ -48,7 +48,6 @@ enum way {
 	WAY_PLAIN    /* by plain_kernel: no algorithm of the library takes these strides, or has the right bits */
 };
 struct plan {
-	bool is_set;
 	struct shape shape;
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a; /* of our b: the library sees columns where we see rows */
@@ -64,7 +63,8 @@ struct lt {
 #define X(name) decltype(&cublasLt##name) name;
 	LT_FUNCTIONS(X)
 #undef X
-	struct plan *plans; /* (PLANS_CAP) */
+	struct plan **plans; /* (places) by the hash of their shapes; NULL: free */
+	int places;
 	int nplans;
 	void *room; /* of products in blocks: rows of a, then of d */
 	size_t room_bytes;
@@ -161,7 +161,8 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 			"device cuda: cuBLASLt does not start (status %d); is another program holding the GPU's memory?",
 			(int)status);
 	/* The table of plans is empty at first and fills as shapes come up. */
-	lt->plans = (struct plan *)xcalloc(PLANS_CAP, sizeof *lt->plans);
+	lt->places = PLANS_FIRST;
+	lt->plans = (struct plan **)xcalloc(PLANS_FIRST, sizeof *lt->plans);
 	return 0;
 }
 
@@ -177,8 +178,10 @@ void lt_close(struct ops_context *c)
 {
 	struct lt *lt = c->lt;
 	if (!lt) return;
-	for (int i = 0; lt->plans && i < PLANS_CAP; i++)
-		if (lt->plans[i].is_set) plan_release(lt, &lt->plans[i]);
+	for (int i = 0; i < lt->places; i++) {
+		if (lt->plans[i]) plan_release(lt, lt->plans[i]);
+		free(lt->plans[i]);
+	}
 	if (lt->room) CUDA_CHECK(cudaFree(lt->room));
 	if (lt->handle) lt->Destroy(lt->handle);
 	free(lt->plans);
@@ -537,6 +540,32 @@ static uint64_t shape_hash(const struct shape *s)
 	return h;
 }
 
+/* Where the plan of the shape stands, or would stand. At least half of the places are free. */
+static struct plan **plan_place(const struct lt *lt, const struct shape *s)
+{
+	uint64_t at = shape_hash(s) % (uint64_t)lt->places;
+	while (lt->plans[at] && memcmp(&lt->plans[at]->shape, s, sizeof *s)) at = (at + 1) % (uint64_t)lt->places;
+	return &lt->plans[at];
+}
+
+/* A plan for a shape that has none, with nothing but the shape in it. Plans themselves never move. */
+static struct plan *plan_add(struct lt *lt, const struct shape *s)
+{
+	if (2 * (lt->nplans + 1) > lt->places) {
+		struct lt larger = {};
+		larger.places = 2 * lt->places;
+		larger.plans = (struct plan **)xcalloc((size_t)larger.places, sizeof *larger.plans);
+		for (int i = 0; i < lt->places; i++)
+			if (lt->plans[i]) *plan_place(&larger, &lt->plans[i]->shape) = lt->plans[i];
+		free(lt->plans);
+		lt->plans = larger.plans, lt->places = larger.places;
+	}
+	struct plan *p = (struct plan *)xcalloc(1, sizeof *p);
+	p->shape = *s;
+	lt->nplans++;
+	return *plan_place(lt, s) = p;
+}
+
 static bool rows_are_aligned(const struct shape *s)
 {
 	return s->lda % 8 == 0 && s->ldb % 8 == 0 && s->alignment_a >= 16 && s->alignment_b >= 16;
@@ -556,13 +585,12 @@ static enum way invariant_way(
 	return is_block ? WAY_PLAIN : WAY_BLOCKS;
 }
 
-static void plan_make(struct ops_context *c, struct plan *p, const struct shape *s)
+static void plan_make(struct ops_context *c, struct plan *p)
 {
 	struct lt *lt = c->lt;
+	const struct shape *s = &p->shape;
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
 	bool is_invariant = c->batch_invariant && !s->a_transposed; /* a sum over rows depends on them anyway */
-	p->is_set = true;
-	p->shape = *s;
 	p->way = WAY_PLAIN;
 	/* given both, the library rounds to an element between residual stream and bias; no model has both */
 	if (!rows_are_aligned(s) || (s->has_c && s->has_bias)) return;
@@ -583,16 +611,11 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 
 static struct plan *plan_of(struct ops_context *c, const struct shape *s)
 {
-	struct lt *lt = c->lt;
-	uint64_t at = shape_hash(s);
-	for (;; at++) {
-		struct plan *p = &lt->plans[at % PLANS_CAP];
-		if (p->is_set && !memcmp(&p->shape, s, sizeof *s)) return p;
-		if (p->is_set) continue;
-		CHECKF(++lt->nplans < PLANS_CAP, "%d shapes of products", lt->nplans);
-		plan_make(c, p, s);
-		return p;
-	}
+	struct plan *p = *plan_place(c->lt, s);
+	if (p) return p;
+	p = plan_add(c->lt, s);
+	plan_make(c, p);
+	return p;
 }
 
 static void library_product(struct ops_context *c, const struct plan *plan, const struct product *p)
@@ -771,8 +794,8 @@ static json_t *product_choices(struct ops_context *c)
 	char library[300], device[300];
 	const struct plan **sorted = (const struct plan **)xcalloc((size_t)c->lt->nplans + 1, sizeof *sorted);
 	int n = 0;
-	for (int i = 0; i < PLANS_CAP; i++)
-		if (c->lt->plans[i].is_set) sorted[n++] = &c->lt->plans[i];
+	for (int i = 0; i < c->lt->places; i++)
+		if (c->lt->plans[i]) sorted[n++] = c->lt->plans[i];
 	qsort(sorted, (size_t)n, sizeof *sorted, by_shape);
 	json_t *all = json_object(), *rows = json_array();
 	chooser_names(c, library, device, sizeof library);
@@ -802,7 +825,6 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 			return err_set(err, ERR_FORMAT, "algorithms: a product's number %d is %lld", i, (long long)n[i]);
 	}
 	p->shape = shape_from(n);
-	p->is_set = true;
 	p->way = !strcmp(words, way_names[WAY_PLAIN]) ? WAY_PLAIN
 		: !strcmp(words, way_names[WAY_BLOCKS])   ? WAY_BLOCKS
 												  : WAY_LIBRARY;
@@ -849,16 +871,13 @@ static int product_choices_set(struct ops_context *c, const json_t *all, struct 
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		struct plan read = {};
 		int rc = plan_read(c, json_array_get(rows, i), &read, err);
-		if (!rc && i + 1 >= PLANS_CAP) rc = err_set(err, ERR_LIMIT, "algorithms: more than %d products", PLANS_CAP - 2);
 		if (rc) {
 			plan_release(c->lt, &read);
 			return rc;
 		}
-		uint64_t at = shape_hash(&read.shape);
-		struct plan *p = &c->lt->plans[at % PLANS_CAP];
-		while (p->is_set && memcmp(&p->shape, &read.shape, sizeof read.shape)) p = &c->lt->plans[++at % PLANS_CAP];
-		if (p->is_set) plan_release(c->lt, p);
-		else c->lt->nplans++;
+		struct plan *p = *plan_place(c->lt, &read.shape);
+		if (p) plan_release(c->lt, p);
+		else p = plan_add(c->lt, &read.shape);
 		*p = read;
 	}
 	return 0;
