@@ -79,6 +79,20 @@ void model_bind(struct model *m, const struct adapter *a)
 	m->bound_changes = changes;
 }
 
+/* A device that cannot hold the adapter says so before it is asked to. */
+static int room_check(const struct adapter *a, struct err *err)
+{
+	const struct ops *ops = a->model->ops;
+	double mib = 1.0 / (1 << 20), copies = (double)params_bytes(ops, a->params, a->nparams) * mib,
+		   masters = (double)a->count * sizeof(float) * mib, has = (double)model_memory(a->model) * mib;
+	if (ops->host_memory || copies + masters <= has) return 0;
+	return err_set(err, ERR_LIMIT,
+		"an adapter of rank %d needs %.0f MiB + %.0f MiB of masters on device %s, which has %.0f MiB free; take a "
+		"lower "
+		"rank, fewer target_modules or adapters, or --device cpu",
+		a->r, copies, masters, ops->name, has);
+}
+
 int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_rslora, const bool *targets,
 	struct adapter **out, struct err *err)
 {
@@ -106,6 +120,11 @@ int adapter_alloc(struct model *m, int r, double alpha, double dropout, bool is_
 		for (enum proj p = 0; p < PROJ_COUNT; p++)
 			if (targets[p]) lora_add(a, l, p);
 	/* Memory: working copies, and masters where those are shorter than fp32. */
+	int rc = room_check(a, err);
+	if (rc) {
+		adapter_free(a);
+		return rc;
+	}
 	a->block = ops->alloc(ops->ctx, params_bytes(ops, a->params, a->nparams));
 	params_carve(ops, a->params, a->nparams, a->block);
 	if (!ops->host_memory) a->masters = ops->alloc(ops->ctx, size_mul((size_t)a->count, sizeof(float)));

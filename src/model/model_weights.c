@@ -371,6 +371,11 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 	if (!rc) rc = limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
+	rc = room_check(m, "a model of such a shape", err);
+	if (rc) {
+		model_free(m);
+		return rc;
+	}
 	m->seed = seed;
 	block_alloc(m);
 	fill_from_seed(m);

@@ -348,6 +348,7 @@ struct ops_options {
 							 has */
 	struct ops_card card; /* CUDA: what the GPU is held to, its memory aside, which is memory_cap's */
 	const char *cuda_libs; /* CUDA: folder with cuBLASLt; NULL: beside the program, HONE_PYTHON's, the loader's path */
+	bool poison_scratch;   /* CUDA: what a stage takes from scratch memory is NaN before: for tests */
 };
 int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
 /* device: "cpu", "cuda", "cuda:1". CUDA comes from libhone_cuda.so beside the program. */

@@ -189,10 +189,45 @@ static void test_limits(void **state)
 	ops_free(ops);
 }
 
+static size_t free_memory;
+static void memory_left(struct ops_context *c, size_t *free_bytes, size_t *total)
+{
+	*free_bytes = *total = free_memory;
+}
+
+/* A device that cannot hold a new model or an adapter is not asked to. */
+static void test_room(void **state)
+{
+	struct ops *ops;
+	struct err err = {0};
+	struct adapter *a = NULL;
+	struct model *other = NULL;
+	const struct adapter_options o = {.r = 4, .lora_alpha = 8};
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	assert_int_equal(adapter_create(m, &o, &a, &err), 0);
+	int n;
+	struct param *params = adapter_params(a, &n);
+	size_t needed = 0; /* copies and masters, both fp32 here */
+	for (int i = 0; i < n; i++) needed += 2 * sizeof(float) * (size_t)params[i].count;
+	adapter_free(a);
+	/* The CPU's table, as if its memory were a device's with so much left. */
+	ops->host_memory = false;
+	ops->memory = memory_left;
+	free_memory = needed - 1;
+	assert_int_equal(adapter_create(m, &o, &a, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "an adapter of rank 4 needs"));
+	assert_int_equal(model_create(&config, 5, ops, &other, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "the weights need"));
+	ops->host_memory = true;
+	model_free(m);
+	ops_free(ops);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
-		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits)};
+		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,8 +169,10 @@ static inline void tail_check(
 static inline bool open_table(bool is_invariant, struct err *err)
 {
 	const char *device = getenv("HONE_DEVICE");
-	struct ops_options o = {
-		.batch_invariant = is_invariant, .adapter_columns = 64, .cuda_libs = getenv("HONE_CUDA_LIBS")};
+	struct ops_options o = {.batch_invariant = is_invariant,
+		.adapter_columns = 64,
+		.cuda_libs = getenv("HONE_CUDA_LIBS"),
+		.poison_scratch = getenv("HONE_STAGES_POISON") != NULL};
 	if (ops_card_find(getenv("HONE_CUDA_CARD"), &o.card, err)) return false;
 	if (ops_open(device ? device : "cuda", &o, &ops, err)) return false;
 	ctx = ops->ctx;

@@ -176,7 +176,10 @@ static inline struct ops *backend_open(const char *device)
 	struct ops *o = NULL;
 	struct err err = {0};
 	bool must = getenv("HONE_REQUIRE_GPU") != NULL;
-	struct ops_options options = {.threads = 2, .adapter_columns = 128, .cuda_libs = getenv("HONE_CUDA_LIBS")};
+	struct ops_options options = {.threads = 2,
+		.adapter_columns = 128,
+		.cuda_libs = getenv("HONE_CUDA_LIBS"),
+		.poison_scratch = getenv("HONE_STAGES_POISON") != NULL};
 	if (!ops_card_find(getenv("HONE_CUDA_CARD"), &options.card, &err) && !ops_open(device, &options, &o, &err))
 		return o;
 	if (must || !strcmp(device, "cpu")) fail_msg("%s", err.text);

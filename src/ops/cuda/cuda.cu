@@ -73,14 +73,16 @@ static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
 void *scratch_of(struct ops_context *c, size_t bytes)
 {
 	settle(c); /* sums lie there */
-	if (bytes <= c->scratch_bytes) return c->scratch;
-	CHECKF(
-		!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes, c->scratch_bytes);
-	regions_forget(c);
-	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	block_release(c, c->scratch);
-	c->scratch = device_block(c, bytes);
-	c->scratch_bytes = bytes;
+	if (bytes > c->scratch_bytes) {
+		CHECKF(!c->is_recording, "a recorded region needs %zu bytes of scratch, its first run %zu", bytes,
+			c->scratch_bytes);
+		regions_forget(c);
+		CUDA_CHECK(cudaStreamSynchronize(c->stream));
+		block_release(c, c->scratch);
+		c->scratch = device_block(c, bytes);
+		c->scratch_bytes = bytes;
+	}
+	if (c->poison_scratch) CUDA_CHECK(cudaMemsetAsync(c->scratch, 0xff, bytes, c->stream));
 	return c->scratch;
 }
 
@@ -428,6 +430,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	c->tail = o->adapter_columns;
 	c->batch_invariant = o->batch_invariant;
 	c->memory_cap = o->memory_cap;
+	c->poison_scratch = o->poison_scratch;
 	c->cuda_libs = o->cuda_libs ? xstrdup(o->cuda_libs) : NULL;
 	c->taken_bytes = CUDA_DRIVER_BYTES;
 	if ((rc = card_of(c, &props, code, &o->card, err)) || (rc = lt_open(c, o->cuda_libs, err))) {

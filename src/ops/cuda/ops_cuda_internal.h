@@ -7,10 +7,12 @@
  *   a page             (NKV, OPS_PAGE, HD), keys and values alike, the 16-byte pieces of a
  *                      row permuted as in mma.cuh's tiles, so that a page comes into
  *                      shared memory by one bulk copy
- *   tail               part i's thin product stands at columns i * r.. of the tail, zeros behind
- *                      the last part; B of part i stands at the same tail columns of part i's rows
- *                      of W
- * Every width that a projection reads is a multiple of 8 (16-byte rows).
+ *   tail               part i's thin product stands at columns i * r.. of the tail,
+ *                      zeros behind the last part; B of part i stands at the same tail
+ *                      columns of part i's rows of W
+ *
+ * Every width that a projection reads is a multiple of 8, so that rows begin
+ * at multiples of 16 bytes.
  *
  * Surplus rows (batch_put rounds T up) have id 0, position 0 and sequence -1. Every stage must
  * leave finite values in them: their gradients are 0, and 0 times NaN would not be.
@@ -177,6 +179,7 @@ struct ops_context {
 	void *workspace;          /* WORKSPACE_BYTES */
 	void *scratch;            /* what a stage needs between its own kernels: scratch_of */
 	size_t scratch_bytes;
+	bool poison_scratch; /* fill it with NaN whenever a stage takes it: for tests */
 	struct staging staging[STAGING_COUNT];
 	int staging_next;
 	struct pool *copiers; /* threads that fill them; made when first needed */
@@ -299,6 +302,7 @@ void ranks_link_close(struct ops_context *);
  * adapter. May be left to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
+#define ROWS_MERGED_MAX 20480   /* columns of a row that cuda_merge takes */
 /* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of
  * each, become rows (T, NH * HD + tail), of GEMV_ROWS at most. */
 void cuda_merge(struct ops_context *, bf16 *att, const float *partial, const struct batch_view *, int NH, int HD, int T,

@@ -685,7 +685,7 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	if (b->is_decode) {
 		a.shares = shares_of(a.group), a.group /= a.shares;
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->T, b->view.chunks, h->NH, h->HD));
-		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS;
+		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS && Q <= ROWS_MERGED_MAX;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
 		HEADS_RUN(h->HD, decode_run, c, &a);
 		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a

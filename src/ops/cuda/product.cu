@@ -1,10 +1,13 @@
 /* product: dense products by cuBLASLt, which is opened at run time: bf16 operands, fp32 sums.
  *
- * The algorithm of a shape is the first one that the library's heuristic names, never one that was
- * timed: the same shapes get the same algorithms in every run, so a resumed run repeats its bits.
- * With batch_invariant no algorithm may split K over blocks, and each has to give, row by row, the
- * bits of a first one that was chosen for the same matrix: those that do not are passed over.
- * cuBLASLt is column-major: our row-major d = a b is its d' = b' a'. */
+ * The algorithm of a shape is the first one that the library's heuristic names, never one that
+ * was timed: the same shapes get the same algorithms in every run, so a resumed run repeats its
+ * bits. With batch_invariant no algorithm may split K over blocks, and each has to give, row by
+ * row, the bits of a first one that was chosen for the same matrix: those that do not are passed
+ * over. Where a number of rows has no such algorithm, its product is made in blocks of as many
+ * rows as that first one was chosen for; a matrix for which even those have none is multiplied
+ * by our plain kernel, whatever the number of rows. cuBLASLt is column-major: our row-major d =
+ * a b is its d' = b' a'. */
 #include "cuda_device.cuh"
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -15,7 +18,7 @@
 	X(MatrixLayoutCreate) X(MatrixLayoutDestroy) X(MatrixLayoutSetAttribute) X(MatmulPreferenceCreate) \
 	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) \
 	X(GetVersion)
-#define PLANS_CAP 8192   /* of the hash table of shapes */
+#define PLANS_FIRST 1024 /* places of the hash table of shapes, at first */
 #define CANDIDATES 16    /* algorithms asked for where bits decide */
 
 struct shape { /* what an algorithm is chosen by */
@@ -41,8 +44,12 @@ struct shape { /* what an algorithm is chosen by */
 	int alignment_c; /* the same of c */
 	int alignment_d; /* the same of d */
 };
+enum way {
+	WAY_LIBRARY, /* by algo */
+	WAY_BLOCKS,  /* BLOCK_ROWS rows at a time, by the plan of block_shape: with batch_invariant alone */
+	WAY_PLAIN    /* by plain_kernel: no algorithm of the library takes these strides, or has the right bits */
+};
 struct plan {
-	bool is_set;
 	struct shape shape;
 	cublasLtMatmulDesc_t desc;
 	cublasLtMatrixLayout_t a; /* of our b: the library sees columns where we see rows */
@@ -50,7 +57,7 @@ struct plan {
 	cublasLtMatrixLayout_t c;
 	cublasLtMatrixLayout_t d;
 	cublasLtMatmulAlgo_t algo;
-	bool is_plain; /* no algorithm of the library takes these strides */
+	enum way way;
 };
 struct lt {
 	void *library;
@@ -58,8 +65,11 @@ struct lt {
 #define X(name) decltype(&cublasLt##name) name;
 	LT_FUNCTIONS(X)
 #undef X
-	struct plan *plans; /* (PLANS_CAP) */
+	struct plan **plans; /* (places) by the hash of their shapes; NULL: free */
+	int places;
 	int nplans;
+	void *room; /* of products in blocks: rows of a, then of d */
+	size_t room_bytes;
 };
 
 #define LT_CHECK(call) \
@@ -153,7 +163,8 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 			"device cuda: cuBLASLt does not start (status %d); is another program holding the GPU's memory?",
 			(int)status);
 	/* The table of plans is empty at first and fills as shapes come up. */
-	lt->plans = (struct plan *)xcalloc(PLANS_CAP, sizeof *lt->plans);
+	lt->places = PLANS_FIRST;
+	lt->plans = (struct plan **)xcalloc(PLANS_FIRST, sizeof *lt->plans);
 	return 0;
 }
 
@@ -169,8 +180,11 @@ void lt_close(struct ops_context *c)
 {
 	struct lt *lt = c->lt;
 	if (!lt) return;
-	for (int i = 0; lt->plans && i < PLANS_CAP; i++)
-		if (lt->plans[i].is_set) plan_release(lt, &lt->plans[i]);
+	for (int i = 0; i < lt->places; i++) {
+		if (lt->plans[i]) plan_release(lt, lt->plans[i]);
+		free(lt->plans[i]);
+	}
+	if (lt->room) CUDA_CHECK(cudaFree(lt->room));
 	if (lt->handle) lt->Destroy(lt->handle);
 	free(lt->plans);
 	free(lt); /* the library stays: closing it would cost the next context its load */
@@ -290,93 +304,154 @@ static __global__ void differs_kernel(const uint32_t *a, const uint32_t *b, int6
 	if (i < n && a[i] != b[i]) *differs = 1;
 }
 
-#define TRIAL_ROWS 64
-#define TRIAL_COLUMNS 4096
+#define BLOCK_ROWS 64        /* of the product that all others of a matrix are held against */
+#define TRIAL_ROWS (8 * BLOCK_ROWS)
+#define TRIAL_COLUMNS 4096   /* as many as TRIAL_WEIGHTS elements have, at least BLOCK_ROWS */
+#define TRIAL_WEIGHTS (1 << 27)
 
-/* The same product over arrays without gaps, and nothing added. */
+/* The product of BLOCK_ROWS rows by the matrix of s, between rows of a and d that lie in our own
+ * room: it is the same shape, whatever the rows of s are and wherever they lie. */
+static struct shape block_shape(const struct shape *s)
+{
+	struct shape b = *s;
+	b.M = BLOCK_ROWS;
+	b.lda = ((int64_t)s->K * s->batch + 7) / 8 * 8;
+	b.ldc = b.ldd = s->N;
+	if (s->batch > 1) b.a_step = s->K, b.d_step = (int64_t)BLOCK_ROWS * s->N;
+	b.alignment_a = b.alignment_c = b.alignment_d = 256;
+	return b;
+}
+
+/* The same product over arrays without gaps, and nothing added: a is (M, batch * K), b (N, batch *
+ * K), or (K, N) as in the backward pass, where there is no batch. */
 static struct shape trial_shape(struct shape s)
 {
 	s.has_bias = 0, s.has_c = 0;
-	s.lda = s.ldb = (int64_t)s.K * s.batch;
+	s.lda = (int64_t)s.K * s.batch;
+	s.ldb = s.b_transposed ? s.lda : s.N;
 	s.ldc = s.ldd = s.N;
 	if (s.batch > 1) s.a_step = s.b_step = s.K, s.d_step = (int64_t)s.M * s.N;
 	return s;
 }
 
-/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an
- * algorithm of the plan's own. */
-static void trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
-	const bf16 *w, float *out)
+/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an algorithm of the plan's own.
+ * false: the library does not take the algorithm for it. */
+static bool trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
+	const bf16 *w, void *out)
 {
 	struct lt *lt = c->lt;
 	struct plan p = {};
-	p.shape = *shape;
 	p.shape = trial_shape(*shape);
 	plan_describe(lt, &p);
 	float one = 1, zero = 0;
 	cublasStatus_t status = lt->Matmul(lt->handle, p.desc, &one, w, p.a, x, p.b, &zero, out, p.c, out, p.d, algo,
 		c->workspace, LT_WORKSPACE_BYTES, c->stream);
-	if (status != CUBLAS_STATUS_SUCCESS)
-		CUDA_CHECK(
-			cudaMemsetAsync(out, 0xff, (size_t)shape->M * (size_t)shape->N * (shape->is_f32 ? 4 : 2), c->stream));
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
 	plan_release(lt, &p);
+	return status == CUBLAS_STATUS_SUCCESS;
 }
 
-/* The first candidate where its rows have the bits that the first candidate for TRIAL_ROWS rows
- * gives, else that one itself, else another candidate. Runs on noise, outside of any recording. */
-static bool invariant_choose(struct ops_context *c, const struct plan *p, const cublasLtMatmulHeuristicResult_t *found,
-	int n, cublasLtMatmulAlgo_t *algo)
-{
-	struct shape trial = p->shape, base;
-	trial.N = MIN(trial.N, TRIAL_COLUMNS);
-	trial.M = MIN(trial.M, 8 * TRIAL_ROWS);
-	base = trial;
-	base.M = TRIAL_ROWS;
-	int rows = MIN(trial.M, base.M);
-	bool is_chosen = false;
-	size_t size = trial.is_f32 ? 4 : 2, most = (size_t)MAX(trial.M, base.M),
-		   columns = (size_t)trial.K * (size_t)trial.batch, x_count = most * columns,
-		   w_count = (size_t)trial.N * columns;
-	size_t out_bytes = (size_t)trial.batch * most * (size_t)trial.N * 4;
-	bf16 *x, *w;
-	char *out[2];
-	int32_t *differs;
-	CUDA_CHECK(cudaMalloc((void **)&x, x_count * sizeof(bf16)));
-	CUDA_CHECK(cudaMalloc((void **)&w, w_count * sizeof(bf16)));
-	CUDA_CHECK(cudaMalloc((void **)&out[0], 2 * out_bytes));
-	CUDA_CHECK(cudaMalloc((void **)&differs, 4));
-	out[1] = out[0] + out_bytes;
-	cuda_launch(
-		c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, x, (int64_t)x_count, (uint64_t)1);
-	cuda_launch(
-		c, {dim3((unsigned)((w_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, w, (int64_t)w_count, (uint64_t)2);
+struct trial {          /* what algorithms of a matrix are compared on */
+	struct shape shape; /* of the product in question, cut to TRIAL_ROWS and TRIAL_COLUMNS */
+	struct shape base;  /* the same matrix with BLOCK_ROWS rows */
+	bf16 *x;            /* (rows, batch * K) noise, rows of the larger of the two */
+	bf16 *w;            /* (N, batch * K), or (K, N), noise */
+	char *want;         /* what the base gives */
+	char *got;
+	int32_t *differs; /* 1: the two are not equal */
+};
 
-	/* what every algorithm is held against */
+static void *product_memory(const struct shape *s, size_t bytes)
+{
+	void *p = NULL;
+	cudaError_t rc = cudaMalloc(&p, bytes);
+	CHECKF(rc == cudaSuccess,
+		"out of GPU memory: %zu MiB wanted for a product of %d rows by a matrix of %d columns and %d terms under "
+		"batch_invariant; lower max_sequences, max_context or max_tokens (%s)",
+		bytes >> 20, s->M, s->N, s->K, cudaGetErrorName(rc));
+	return p;
+}
+
+static void trial_make(struct ops_context *c, struct trial *t, const struct shape *s)
+{
+	t->shape = *s;
+	int64_t most = TRIAL_WEIGHTS / ((int64_t)s->K * s->batch) / BLOCK_ROWS * BLOCK_ROWS;
+	t->shape.M = MIN(s->M, TRIAL_ROWS);
+	t->shape.N = (int)MIN((int64_t)s->N, MIN((int64_t)TRIAL_COLUMNS, MAX(most, (int64_t)BLOCK_ROWS)));
+	t->base = block_shape(s);
+	t->base.N = t->shape.N;
+	size_t rows = (size_t)MAX(t->shape.M, BLOCK_ROWS), columns = (size_t)s->K * (size_t)s->batch,
+		   x_count = rows * columns, w_count = (size_t)t->shape.N * columns,
+		   out_bytes = (size_t)s->batch * rows * (size_t)t->shape.N * sizeof(float);
+	t->x = (bf16 *)product_memory(s, x_count * sizeof(bf16));
+	t->w = (bf16 *)product_memory(s, w_count * sizeof(bf16));
+	t->want = (char *)product_memory(s, 2 * out_bytes);
+	t->got = t->want + out_bytes;
+	t->differs = (int32_t *)product_memory(s, sizeof *t->differs);
+	cuda_launch(c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->x, (int64_t)x_count,
+		(uint64_t)1);
+	cuda_launch(c, {dim3((unsigned)((w_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->w, (int64_t)w_count,
+		(uint64_t)2);
+}
+
+static void trial_free(struct trial *t)
+{
+	void *all[] = {t->x, t->w, t->want, t->differs};
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) CUDA_CHECK(cudaFree(all[i]));
+}
+
+/* Whether the algorithm takes the plan's own layout, and gives on noise the bits that stand in
+ * t->want, as far as both have the rows. */
+static bool trial_passes(
+	struct ops_context *c, const struct trial *t, const struct plan *p, const cublasLtMatmulAlgo_t *algo)
+{
+	struct lt *lt = c->lt;
+	cublasLtMatmulHeuristicResult_t checked = {};
+	cublasStatus_t status = lt->MatmulAlgoCheck(lt->handle, p->desc, p->a, p->b, p->c, p->d, algo, &checked);
+	if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > LT_WORKSPACE_BYTES) return false;
+	CUDA_CHECK(cudaMemsetAsync(t->differs, 0, sizeof *t->differs, c->stream));
+	if (!trial_run(c, &t->shape, algo, t->x, t->w, t->got)) return false;
+	/* of a batch the first product: the others are computed as it is */
+	size_t rows = (size_t)MIN(t->shape.M, BLOCK_ROWS);
+	int64_t words = (int64_t)(rows * (size_t)t->shape.N * (t->shape.is_f32 ? 4 : 2) / 4);
+	cuda_launch(c, {dim3((unsigned)((words + 255) / 256)), dim3(256), 0, 0}, differs_kernel, (const uint32_t *)t->want,
+		(const uint32_t *)t->got, words, t->differs);
+	int32_t differs = 1;
+	CUDA_CHECK(cudaMemcpyAsync(&differs, t->differs, sizeof differs, cudaMemcpyDeviceToHost, c->stream));
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	return !differs;
+}
+
+/* The first of the n algorithms found for the plan if its rows have the bits of the first one that
+ * is named for BLOCK_ROWS rows of the same matrix, else that one itself, else another of those
+ * found. false: none has them. Runs on noise, outside of any recording. */
+static bool invariant_choose(struct ops_context *c, struct plan *p, const cublasLtMatmulHeuristicResult_t *found, int n)
+{
+	struct trial t;
 	struct plan reference = {};
 	cublasLtMatmulHeuristicResult_t first;
-	reference.shape = trial_shape(base);
+	trial_make(c, &t, &p->shape);
+	/* What every algorithm is held against follows from the matrix alone. */
+	reference.shape = trial_shape(t.base);
 	plan_describe(c->lt, &reference);
-	int have = heuristic(c->lt, &reference, false, 1, &first);
+	bool has_base = heuristic(c->lt, &reference, false, 1, &first) > 0 &&
+		trial_run(c, &t.base, &first.algo, t.x, t.w, t.want);
 	plan_release(c->lt, &reference);
-	if (have) trial_run(c, &base, &first.algo, x, w, (float *)out[0]);
-	for (int i = 0; have && i <= n && !is_chosen; i++) {
-		*algo = i == 1 ? first.algo : found[i ? i - 1 : 0].algo;
-		CUDA_CHECK(cudaMemsetAsync(differs, 0, 4, c->stream));
-		trial_run(c, &trial, algo, x, w, (float *)out[1]);
-		/* of a batch the first product: the others are computed as it is */
-		int64_t words = (int64_t)((size_t)rows * (size_t)trial.N * size / 4);
-		cuda_launch(c, {dim3((unsigned)((words + 255) / 256)), dim3(256), 0, 0}, differs_kernel,
-			(const uint32_t *)out[0], (const uint32_t *)out[1], words, differs);
-		int32_t result = 1;
-		CUDA_CHECK(cudaMemcpyAsync(&result, differs, 4, cudaMemcpyDeviceToHost, c->stream));
-		CUDA_CHECK(cudaStreamSynchronize(c->stream));
-		is_chosen = !result;
+	/* That one is tried second: the library's own choice for these rows is
+	 * likely the faster one. */
+	const cublasLtMatmulAlgo_t *tried[CANDIDATES + 1];
+	int count = 0;
+	for (int i = 0; i < n; i++) {
+		if (i == 1) tried[count++] = &first.algo;
+		tried[count++] = &found[i].algo;
 	}
-	CUDA_CHECK(cudaFree(x));
-	CUDA_CHECK(cudaFree(w));
-	CUDA_CHECK(cudaFree(out[0]));
-	CUDA_CHECK(cudaFree(differs));
+	if (n < 2) tried[count++] = &first.algo;
+	bool is_chosen = false;
+	for (int i = 0; has_base && i < count && !is_chosen; i++) {
+		is_chosen = trial_passes(c, &t, p, tried[i]);
+		if (is_chosen) p->algo = *tried[i];
+	}
+	trial_free(&t);
 	return is_chosen;
 }
 
@@ -469,21 +544,63 @@ static uint64_t shape_hash(const struct shape *s)
 	return h;
 }
 
+/* Where the plan of the shape stands, or would stand. At least half of the places are free. */
+static struct plan **plan_place(const struct lt *lt, const struct shape *s)
+{
+	uint64_t at = shape_hash(s) % (uint64_t)lt->places;
+	while (lt->plans[at] && memcmp(&lt->plans[at]->shape, s, sizeof *s)) at = (at + 1) % (uint64_t)lt->places;
+	return &lt->plans[at];
+}
+
+/* A plan for a shape that has none, with nothing but the shape in it. Plans
+ * themselves never move. */
+static struct plan *plan_add(struct lt *lt, const struct shape *s)
+{
+	if (2 * (lt->nplans + 1) > lt->places) {
+		struct lt larger = {};
+		larger.places = 2 * lt->places;
+		larger.plans = (struct plan **)xcalloc((size_t)larger.places, sizeof *larger.plans);
+		for (int i = 0; i < lt->places; i++)
+			if (lt->plans[i]) *plan_place(&larger, &lt->plans[i]->shape) = lt->plans[i];
+		free(lt->plans);
+		lt->plans = larger.plans, lt->places = larger.places;
+	}
+	struct plan *p = (struct plan *)xcalloc(1, sizeof *p);
+	p->shape = *s;
+	lt->nplans++;
+	return *plan_place(lt, s) = p;
+}
+
 static bool rows_are_aligned(const struct shape *s)
 {
 	return s->lda % 8 == 0 && s->ldb % 8 == 0 && s->alignment_a >= 16 && s->alignment_b >= 16;
 }
 
-static void plan_make(struct ops_context *c, struct plan *p, const struct shape *s)
+static struct plan *plan_of(struct ops_context *, const struct shape *);
+
+/* Who makes products of this shape under batch_invariant. It has to be settled by the matrix alone
+ * whether it is the library or the plain kernel, since their bits differ; so the product of
+ * BLOCK_ROWS rows settles it for all. */
+static enum way invariant_way(
+	struct ops_context *c, struct plan *p, const cublasLtMatmulHeuristicResult_t *found, int n)
+{
+	struct shape block = block_shape(&p->shape);
+	bool is_block = !memcmp(&block, &p->shape, sizeof block);
+	if (!is_block && plan_of(c, &block)->way == WAY_PLAIN) return WAY_PLAIN;
+	if (invariant_choose(c, p, found, n)) return WAY_LIBRARY;
+	return is_block ? WAY_PLAIN : WAY_BLOCKS;
+}
+
+static void plan_make(struct ops_context *c, struct plan *p)
 {
 	struct lt *lt = c->lt;
+	const struct shape *s = &p->shape;
 	cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-	p->is_set = true;
-	p->shape = *s;
+	bool is_invariant = c->batch_invariant && !s->a_transposed; /* a sum over rows depends on them anyway */
+	p->way = WAY_PLAIN;
 	/* given both, the library rounds to an element between residual stream and
 	 * bias; no model has both */
-	p->is_plain = !rows_are_aligned(s) || (s->has_c && s->has_bias);
-	if (p->is_plain) return;
+	if (!rows_are_aligned(s) || (s->has_c && s->has_bias)) return;
 	plan_describe(lt, p);
 	/* With c the algorithms that do not split K were faster (down at 256 rows); where rows are too
 	 * few for them, linear cuts K itself. */
@@ -491,26 +608,110 @@ static void plan_make(struct ops_context *c, struct plan *p, const struct shape 
 	int n = heuristic(lt, p, is_split_allowed, c->batch_invariant ? CANDIDATES : 1, found);
 	CHECKF(!c->batch_invariant || !c->is_recording, "a product (%d, %d, %d) is met first while a region is recorded",
 		s->M, s->N, s->K);
-	p->is_plain = !n;
-	if (!n) return;
-	p->algo = found[0].algo;
-	if (c->batch_invariant && !s->a_transposed)
-		CHECKF(invariant_choose(c, p, found, n, &p->algo),
-			"no algorithm of cuBLASLt for (%d, %d, %d) gives the bits of the one for %d rows", s->M, s->N, s->K,
-			TRIAL_ROWS);
+	if (is_invariant) {
+		p->way = invariant_way(c, p, found, n);
+	} else if (n) {
+		p->way = WAY_LIBRARY;
+		p->algo = found[0].algo;
+	}
 }
 
 static struct plan *plan_of(struct ops_context *c, const struct shape *s)
 {
+	struct plan *p = *plan_place(c->lt, s);
+	if (p) return p;
+	p = plan_add(c->lt, s);
+	plan_make(c, p);
+	return p;
+}
+
+static void library_product(struct ops_context *c, const struct plan *plan, const struct product *p)
+{
 	struct lt *lt = c->lt;
-	uint64_t at = shape_hash(s);
-	for (;; at++) {
-		struct plan *p = &lt->plans[at % PLANS_CAP];
-		if (p->is_set && !memcmp(&p->shape, s, sizeof *s)) return p;
-		if (p->is_set) continue;
-		CHECKF(++lt->nplans < PLANS_CAP, "%d shapes of products", lt->nplans);
-		plan_make(c, p, s);
-		return p;
+	if (p->bias)
+		LT_CHECK(lt->MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
+	const void *add = p->beta != 0 ? p->c : p->d;
+	LT_CHECK(lt->Matmul(lt->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b, &p->beta, add, plan->c, p->d,
+		plan->d, &plan->algo, c->workspace, LT_WORKSPACE_BYTES, c->stream));
+}
+
+/* ---- products in blocks of rows ---- */
+
+struct move { /* (planes, rows, halves) of 16-bit values: elements, or the halves of floats */
+	uint16_t *to;
+	const uint16_t *from;
+	int64_t to_ld;   /* 16-bit values from a row to the next, */
+	int64_t to_step; /* and from a plane to the next */
+	int64_t from_ld; /* the same of from */
+	int64_t from_step;
+	int halves; /* of a row */
+};
+
+#define MOVE_THREADS 256
+
+/* Block (pieces of a row, rows, planes). */
+static __global__ void __launch_bounds__(MOVE_THREADS) move_kernel(const struct move m)
+{
+	grid_begin();
+	int i = (int)(blockIdx.x * MOVE_THREADS + threadIdx.x);
+	if (i < m.halves)
+		m.to[blockIdx.z * m.to_step + blockIdx.y * m.to_ld + i] =
+			m.from[blockIdx.z * m.from_step + blockIdx.y * m.from_ld + i];
+}
+
+static void move_rows(struct ops_context *c, const struct move *m, int rows, int planes)
+{
+	dim3 grid((unsigned)((m->halves + MOVE_THREADS - 1) / MOVE_THREADS), (unsigned)rows, (unsigned)planes);
+	cuda_launch(c, {grid, dim3(MOVE_THREADS), 0, 0}, move_kernel, *m);
+}
+
+/* At least so many bytes for rows of a and d. Not counted among the blocks, since few runs need it:
+ * the plan's line of the driver has room for it. */
+static char *block_room(struct ops_context *c, const struct shape *s, size_t bytes)
+{
+	struct lt *lt = c->lt;
+	if (bytes <= lt->room_bytes) return (char *)lt->room;
+	CHECKF(!c->is_recording, "a recorded region needs %zu bytes for rows of a product, its first run %zu", bytes,
+		lt->room_bytes);
+	regions_forget(c); /* what was recorded may name the room that goes */
+	CUDA_CHECK(cudaStreamSynchronize(c->stream));
+	if (lt->room) CUDA_CHECK(cudaFree(lt->room));
+	lt->room = product_memory(s, bytes);
+	lt->room_bytes = bytes;
+	CUDA_CHECK(cudaMemsetAsync(lt->room, 0, bytes, c->stream));
+	return (char *)lt->room;
+}
+
+/* BLOCK_ROWS rows at a time, of which the last block may have fewer: what stands behind them in the
+ * room is of earlier products, and a row's result does not depend on it. */
+static void blocks_product(struct ops_context *c, const struct shape *s, const struct product *p)
+{
+	struct shape b = block_shape(s);
+	const struct plan *plan = plan_of(c, &b);
+	if (plan->way != WAY_LIBRARY) { /* choices of another run that do not fit together */
+		plain_batch(c, p);
+		return;
+	}
+	int wide = s->is_f32 ? 2 : 1; /* 16-bit values of one of c and d */
+	size_t a_bytes = ((size_t)BLOCK_ROWS * (size_t)b.lda * sizeof(bf16) + 255) / 256 * 256,
+		   d_bytes = (size_t)s->batch * BLOCK_ROWS * (size_t)s->N * (size_t)wide * 2;
+	char *room = block_room(c, s, a_bytes + d_bytes);
+	struct product block = *p;
+	block.M = BLOCK_ROWS, block.a = room, block.lda = b.lda, block.a_step = b.a_step;
+	block.c = block.d = room + a_bytes, block.ldc = block.ldd = b.ldd, block.d_step = b.d_step;
+	/* Each block's rows of a, and of c, come into the room; their results go where they belong. */
+	for (int first = 0; first < p->M; first += BLOCK_ROWS) {
+		int rows = MIN(BLOCK_ROWS, p->M - first);
+		struct move a = {
+			(uint16_t *)room, (const uint16_t *)p->a + first * p->lda, b.lda, b.a_step, p->lda, s->a_step, s->K};
+		struct move add = {(uint16_t *)block.d, (const uint16_t *)p->c + first * s->ldc * wide, b.ldd * wide, 0,
+			s->ldc * wide, 0, s->N * wide};
+		struct move out = {(uint16_t *)p->d + first * p->ldd * wide, (const uint16_t *)block.d, p->ldd * wide,
+			s->d_step * wide, b.ldd * wide, b.d_step * wide, s->N * wide};
+		move_rows(c, &a, rows, s->batch);
+		if (s->has_c) move_rows(c, &add, rows, 1);
+		library_product(c, plan, &block);
+		move_rows(c, &out, rows, s->batch);
 	}
 }
 
@@ -519,18 +720,13 @@ void cuda_product(struct ops_context *c, const struct product *p)
 	CHECK(p->M >= 0 && p->N > 0 && p->K > 0);
 	if (!p->M) return;
 	settle(c);
-	struct lt *lt = c->lt;
 	struct shape s = shape_of(p);
-	struct plan *plan = plan_of(c, &s);
-	if (plan->is_plain) {
-		plain_batch(c, p);
-		return;
+	const struct plan *plan = plan_of(c, &s);
+	switch (plan->way) {
+	case WAY_LIBRARY: library_product(c, plan, p); break;
+	case WAY_BLOCKS: blocks_product(c, &s, p); break;
+	case WAY_PLAIN: plain_batch(c, p); break;
 	}
-	if (p->bias)
-		LT_CHECK(lt->MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
-	const void *add = p->beta != 0 ? p->c : p->d;
-	LT_CHECK(lt->Matmul(lt->handle, plan->desc, &p->alpha, p->b, plan->a, p->a, plan->b, &p->beta, add, plan->c, p->d,
-		plan->d, &plan->algo, c->workspace, LT_WORKSPACE_BYTES, c->stream));
 }
 
 /* ---- choices, for a later run ----
@@ -583,14 +779,18 @@ static void chooser_names(struct ops_context *c, char *library, char *device, si
 		card->capability % 10, c->sms);
 }
 
+/* What stands in an algorithm's place. */
+static const char *const way_names[] = {[WAY_LIBRARY] = "", [WAY_BLOCKS] = "blocks", [WAY_PLAIN] = "plain"};
+
 static json_t *plan_json(const struct plan *p)
 {
 	int64_t n[SHAPE_NUMBERS];
 	json_t *row = json_object(), *shape = json_array();
-	char words[ALGO_WORDS * 16 + 1] = "plain";
+	char words[ALGO_WORDS * 16 + 1];
 	shape_numbers(&p->shape, n);
+	snprintf(words, sizeof words, "%s", way_names[p->way]);
 	for (int i = 0; i < SHAPE_NUMBERS; i++) json_array_append_new(shape, json_integer(n[i]));
-	for (int i = 0; i < ALGO_WORDS && !p->is_plain; i++)
+	for (int i = 0; i < ALGO_WORDS && p->way == WAY_LIBRARY; i++)
 		snprintf(words + 16 * i, 17, "%016llx", (unsigned long long)p->algo.data[i]);
 	json_object_set_new(row, "shape", shape);
 	json_object_set_new(row, "algorithm", json_string(words));
@@ -602,8 +802,8 @@ static json_t *product_choices(struct ops_context *c)
 	char library[300], device[300];
 	const struct plan **sorted = (const struct plan **)xcalloc((size_t)c->lt->nplans + 1, sizeof *sorted);
 	int n = 0;
-	for (int i = 0; i < PLANS_CAP; i++)
-		if (c->lt->plans[i].is_set) sorted[n++] = &c->lt->plans[i];
+	for (int i = 0; i < c->lt->places; i++)
+		if (c->lt->plans[i]) sorted[n++] = c->lt->plans[i];
 	qsort(sorted, (size_t)n, sizeof *sorted, by_shape);
 	json_t *all = json_object(), *rows = json_array();
 	chooser_names(c, library, device, sizeof library);
@@ -633,9 +833,13 @@ static int plan_read(struct ops_context *c, const json_t *row, struct plan *p, s
 			return err_set(err, ERR_FORMAT, "algorithms: a product's number %d is %lld", i, (long long)n[i]);
 	}
 	p->shape = shape_from(n);
-	p->is_set = true;
-	p->is_plain = !strcmp(words, "plain");
-	if (p->is_plain) return 0;
+	p->way = !strcmp(words, way_names[WAY_PLAIN]) ? WAY_PLAIN
+		: !strcmp(words, way_names[WAY_BLOCKS])   ? WAY_BLOCKS
+												  : WAY_LIBRARY;
+	if (p->way == WAY_BLOCKS && (!c->batch_invariant || p->shape.a_transposed))
+		return err_set(err, ERR_FORMAT, "algorithms: a product (%d, %d, %d) in blocks of rows, without batch_invariant",
+			p->shape.M, p->shape.N, p->shape.K);
+	if (p->way != WAY_LIBRARY) return 0;
 	/* The library's opaque words, as hexadecimal; only its own check says
 	 * whether they mean anything. */
 	for (int i = 0; i < ALGO_WORDS; i++) {
@@ -676,16 +880,13 @@ static int product_choices_set(struct ops_context *c, const json_t *all, struct 
 	for (size_t i = 0; i < json_array_size(rows); i++) {
 		struct plan read = {};
 		int rc = plan_read(c, json_array_get(rows, i), &read, err);
-		if (!rc && i + 1 >= PLANS_CAP) rc = err_set(err, ERR_LIMIT, "algorithms: more than %d products", PLANS_CAP - 2);
 		if (rc) {
 			plan_release(c->lt, &read);
 			return rc;
 		}
-		uint64_t at = shape_hash(&read.shape);
-		struct plan *p = &c->lt->plans[at % PLANS_CAP];
-		while (p->is_set && memcmp(&p->shape, &read.shape, sizeof read.shape)) p = &c->lt->plans[++at % PLANS_CAP];
-		if (p->is_set) plan_release(c->lt, p);
-		else c->lt->nplans++;
+		struct plan *p = *plan_place(c->lt, &read.shape);
+		if (p) plan_release(c->lt, p);
+		else p = plan_add(c->lt, &read.shape);
 		*p = read;
 	}
 	return 0;

@@ -397,8 +397,8 @@ static void rows_shape(struct rows_args *a, int most, int *cluster)
 #define SHARED_MOST (226 << 10)       /* of a block */
 #define SHARED_ALL (228 << 10)        /* of a multiprocessor, which takes 1 KiB of it for each block */
 
-/* Blocks that a multiprocessor holds; columns of the tail at a time: all of them where two blocks
- * still fit, else as many as do. */
+/* Blocks that a multiprocessor holds, 0: the rows are too wide for one; columns of the tail at a
+ * time: all of them where two blocks still fit, else as many as do. */
 static int rows_group(struct rows_args *a, size_t *bytes)
 {
 	struct rows_shared s;
@@ -406,8 +406,7 @@ static int rows_group(struct rows_args *a, size_t *bytes)
 	for (a->thin.group = most; a->thin.group > 8; a->thin.group -= 8)
 		if (2 * (rows_carve(&s, NULL, a->slice, a->held, a->thin.group) + 1024) <= SHARED_ALL) break;
 	*bytes = rows_carve(&s, NULL, a->slice, a->held, a->thin.group);
-	CHECKF(*bytes <= SHARED_MOST, "rows of %d columns; the CUDA backend takes at most %d", a->width, 20480);
-	return 2 * (*bytes + 1024) <= SHARED_ALL ? 2 : 1;
+	return 2 * (*bytes + 1024) <= SHARED_ALL ? 2 : *bytes <= SHARED_MOST ? 1 : 0;
 }
 
 /* The rows, then their tail, in kernels of their own that give the same bits. false: too
@@ -440,7 +439,10 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	 */
 	a->is_early = SOURCE == SOURCE_MERGE || SOURCE == SOURCE_PLAIN || a->T <= EARLY_ROWS;
 	bool is_many = a->T >= ROWS_MANY && SOURCE != SOURCE_SUMS && SOURCE != SOURCE_MERGE;
-	if ((is_many || !c->card.is_hopper) && many_run(c, SOURCE, a, cluster)) return;
+	int each = rows_group(a, &bytes);
+	/* Norms are narrow enough (CUDA_HIDDEN_MAX), and what is merged (ROWS_MERGED_MAX): the
+	 * widest rows are an MLP's. */
+	if ((is_many || !each || !c->card.is_hopper) && many_run(c, SOURCE, a, cluster)) return;
 	CHECKF(
 		c->card.is_hopper, "rows of %d columns; the CUDA backend takes norms of at most %d", a->width, CUDA_HIDDEN_MAX);
 	if (!a->thin.columns && cuda_rows_few(c, SOURCE, a, cluster)) return;
@@ -453,7 +455,7 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 			return;
 		}
 	}
-	int each = rows_group(a, &bytes), clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
+	int clusters = MIN((a->T + a->rows - 1) / a->rows, c->sms * each / cluster);
 	struct launch l = {dim3((unsigned)(clusters * cluster)), dim3(THREADS), bytes, cluster};
 	if (a->thin.p > 0) cuda_launch(c, l, rows_kernel<SOURCE, true>, *a);
 	else cuda_launch(c, l, rows_kernel<SOURCE, false>, *a);
