@@ -365,6 +365,7 @@ class Calls:
         self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
         self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
+        self.ended = 0           # rows that the last call left
         self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
                             for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 
@@ -381,8 +382,22 @@ class Calls:
             if tracer_plain.SHELL:
                 tracer_plain.SHELL.turn()
             self.args, self.kwargs, self.draws, self.buffers = make_inputs(self.job, self.tracer, kind == "strided")
+        self.check_between()
         self.tracer.draws = list(self.draws)   # each call draws from the first on
         self.rec.begin(self.buffers)
+
+    def check_between(self):
+        """Work that an object does at its end, when outputs or inputs are released, is on no call's
+        tape."""
+        if len(self.rec.rows) != self.ended:
+            raise Stop("unsupported", "Fault", "host code launches or writes something between two calls of forward, "
+                       "when tensors of an earlier one are released")
+
+    def finish(self):
+        """When the last call's tensors go, too."""
+        self.held.clear()
+        self.args = self.kwargs = None
+        self.check_between()
 
     def tape(self):
         """One counted call: its tape without the contents of constants."""
@@ -390,7 +405,9 @@ class Calls:
         self.held.append(out)
         outputs, is_tuple = flatten_output(out)
         self.check_kept(outputs)
-        return guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
+        found = guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
+        self.ended = len(self.rec.rows)
+        return found
 
     def check_kept(self, outputs):
         """Memory that was made before this call and that this call writes: what one call leaves
@@ -422,6 +439,7 @@ class Calls:
         except Exception:
             pass
         self.rec.fault = None
+        self.ended = len(self.rec.rows)
 
 
 def tensors_in(value, out):
@@ -464,7 +482,8 @@ def trace_forwards(job, rec, tracer, model):
         if number + 1 not in SETTLED_CALLS:
             continue
         try:
-            before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE], not job.get("is_other"))
+            before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE], [calls.args, calls.kwargs],
+                                                         not job.get("is_other"))
         except tracer_state.Unseen as thing:
             raise Stop("unsupported", "Fault", f"host code keeps {thing}: what that remembers cannot be seen") from None
         changed = before and tracer_state.difference(before, state)
@@ -472,6 +491,7 @@ def trace_forwards(job, rec, tracer, model):
             raise Stop("nondeterministic", "Fault",
                        f"every call of forward changes {changed}: what a call does may not depend on how often or "
                        f"when it is called")
+    calls.finish()
     guarded(rec, "unsupported", lambda: tracer_driver.refuse_changes(tracer_seal.broken()))
     tracer_record.add_made(first, made)
     text = json.dumps(first, separators=(",", ":"))

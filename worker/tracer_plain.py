@@ -14,6 +14,7 @@ import builtins
 import collections
 import ctypes
 import datetime
+import functools
 import gc
 import mmap
 import os
@@ -205,6 +206,9 @@ def install_tensor():
         text = real["type"](self, dtype, *args, **kwargs)
         return text.replace("torch.", "torch.cuda.", 1) if dtype is None and stands_for_cuda(self) else text
     tensor.type = type_of
+    # How often a tensor was written to is no more than a counter to host code.
+    written, before = torch._C.TensorBase._version, DRAWN.randrange(1 << 10, 1 << 20)
+    tensor._version = property(lambda self: written.__get__(self) + before)
 
 
 # ---- what else a trace could be told by ----
@@ -318,6 +322,7 @@ def install_process():
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
     gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
+    install_totals()
     flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
              if not name.startswith(("_", "n_")) and name not in ("count", "index")}
     flags.update(isolated=0, no_user_site=0, ignore_environment=0)
@@ -330,6 +335,24 @@ def install_process():
     for module, name in ((os, "urandom"), (posix, "urandom"), (random, "_urandom")):
         setattr(module, name, watched(getattr(module, name), "chance"))
     threading._start_new_thread = _thread.start_new_thread = watched(_thread.start_new_thread, "threads")
+
+
+def install_totals():
+    """What an ordinary process has done by now, of which a traced one has done little."""
+    done, blocks, asked = DRAWN.randrange(1 << 9, 1 << 16), DRAWN.randrange(1 << 21, 1 << 25), DRAWN.randrange(1 << 16)
+    ran = DRAWN.uniform(20, 9000)
+    gc.get_count = lambda: (DRAWN.randrange(700), DRAWN.randrange(11), DRAWN.randrange(11))
+    gc.get_stats = lambda real=gc.get_stats: [dict(g, collections=g["collections"] + done) for g in real()]
+    sys.getallocatedblocks = lambda: blocks
+    os.times = lambda kind=os.times_result: kind((ran, ran / 9, 0.0, 0.0, 3 * ran))
+    usage = resource.struct_rusage
+    resource.getrusage = lambda of: usage((ran, ran / 9, done << 8, *(done for _ in range(13))))
+    # A cache's own count of calls.
+    cache = functools._lru_cache_wrapper
+    table = gc.get_referents(cache.__dict__)[0]
+    info = table["cache_info"]
+    table["cache_info"] = lambda self: (lambda found: found._replace(hits=found.hits + asked))(info(self))
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(cache))
 
 
 def install_threads(pid):

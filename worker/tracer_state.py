@@ -35,6 +35,7 @@ import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
+import tracer_settings
 from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, indices, place_of
 
 ITEMS_MAX = 50000
@@ -53,9 +54,11 @@ WAITS = {"gi": "gi_yieldfrom", "cr": "cr_await", "ag": "ag_await"}
 BUFFERS = (bytearray, memoryview, array.array, io.StringIO, io.BytesIO)
 # Objects of Python's that hold others, and what they call them.
 PARTS = {functools.partial: ("func", "args", "keywords", "__dict__"), types.CellType: ("cell_contents",),
-         staticmethod: ("__func__",), classmethod: ("__func__",), property: ("fget", "fset", "fdel"),
-         functools.cached_property: ("func",), decimal.Context: ("prec", "rounding", "Emin", "Emax"),
-         weakref.ref: ()}
+         staticmethod: ("__func__", "__dict__"), classmethod: ("__func__", "__dict__"),
+         property: ("fget", "fset", "fdel", "__doc__"), functools.cached_property: ("func", "attrname", "__doc__"),
+         decimal.Context: ("prec", "rounding", "Emin", "Emax")}
+# What a function says of itself, and host code may write.
+FUNCTIONS_OWN = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
 
 
 def entry_of_a_cache():
@@ -83,16 +86,20 @@ KERNELS_OWN = frozenset((*vars(triton.language.sum), *vars(triton.autotune([], [
 
 
 
-def snapshot(model, module, is_first=True):
+def snapshot(model, module, inputs=(), is_first=True):
     """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
     that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     young = gc.get_objects()      # the zygote's own are frozen, and not among them
     walk = Walk({id(thing) for thing in young})
     walk.visit("model", model, 0)
+    walk.visit("inputs", inputs, 0)
     names = vars(module)
     walk.names(module.__name__, names, 0)
     # What no name of the module leads to: functions and objects that host code gave away.
     own = {kind for kind in set(map(type, young)) if is_own(kind)}
+    for kind in own:
+        if hasattr(kind, "__del__"):
+            walk.unseen = f"objects of {kind.__name__}, which do something at their end"
     for thing in young:
         if ((thing.__globals__ is names if type(thing) is types.FunctionType else type(thing) in own)
                 and id(thing) not in walk.seen):
@@ -105,7 +112,7 @@ def snapshot(model, module, is_first=True):
         for function in TABLES.functions_with_more():
             walk.visit(f"{function.__module__}.{function.__qualname__}", function.__dict__, 0)
         walk.out[Tables.PATH] = TABLES.lengths()
-    walk.out["settings of Python"] = settings()
+    walk.out.update(tracer_settings.settings())
     if walk.unseen:
         raise Unseen(walk.unseen)
     walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
@@ -221,11 +228,6 @@ class Unseen(Exception):
     """Something that host code remembers, and that cannot be looked through."""
 
 
-def settings():
-    return (sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), gc.get_threshold(),
-            torch.get_num_threads(), torch.get_default_dtype(), torch.get_float32_matmul_precision())
-
-
 def difference(before, after):
     """The first thing that changed, in words, or None."""
     for path, value in after.items():
@@ -260,7 +262,10 @@ def scalars(table):
 
 
 def lengths(collections):
-    return {key: (type(value), len(value)) for key, value in collections.items()}
+    """Of what only grows its length; of lists, which nobody but host code writes to, their
+    contents."""
+    return {key: (type(value), len(value), digest(repr([brief(v) for v in flat(value) if type(v) in SCALARS]))
+                  if type(value) is list else "") for key, value in collections.items()}
 
 
 def digest(data):
@@ -279,8 +284,23 @@ class Walk:
 
     def names(self, name, table, depth):
         for key, value in list(table.items()):
-            if key not in PYTHONS_OWN:
+            if key in PYTHONS_OWN:
+                self.pythons_own(f"{name}.{key}", value, depth + 1)
+            else:
                 self.visit(f"{name}.{key}", value, depth + 1)
+
+    def pythons_own(self, path, value, depth):
+        """Under a name of Python's own: what Python puts there stands still, and host code may have
+        put something else there."""
+        kind = type(value)
+        if value is vars(builtins) or kind.__module__ in ("typing", "_abc"):
+            return
+        if kind is dict:
+            self.out[path] = f"{len(value)} items"
+            for key, part in list(value.items()):
+                self.pythons_own(f"{path}[{key!r:.40}]", part, depth + 1)
+        else:
+            self.visit(path, value, depth)
 
     def items(self, path, values, depth):
         for i, value in enumerate(values):
@@ -316,11 +336,11 @@ class Walk:
             self.items(path, self.keep(value.__reduce__()), depth)      # what is still to come
         elif kind in FRAMES:
             self.suspended(path, value, FRAMES[kind], depth)
-        elif isinstance(value, random.Random):
+        elif issubclass(kind, random.Random):
             self.out[path] = digest(repr(value.getstate()))
-        elif isinstance(value, torch.Generator):
+        elif issubclass(kind, torch.Generator):
             self.out[path] = digest(value.get_state().numpy().tobytes())
-        elif isinstance(value, torch.Tensor):
+        elif issubclass(kind, torch.Tensor):
             self.tensor(path, value, depth)
         elif kind in BUFFERS or kind.__module__.startswith("numpy"):
             self.array(path, value, depth)
@@ -339,7 +359,7 @@ class Walk:
     def suspended(self, path, value, prefix, depth):
         """A generator or coroutine: where it stands, its names, and what it waits for."""
         frame = getattr(value, f"{prefix}_frame")
-        self.out[path] = str(frame.f_lasti if frame else -1)
+        self.out[path] = f"{value.__name__} {value.__qualname__} {frame.f_lasti if frame else -1}"
         if frame:
             self.names(path, frame.f_locals, depth)
             self.visit(f"{path} (waits)", getattr(value, WAITS[prefix]), depth + 1)
@@ -348,13 +368,16 @@ class Walk:
         self.out[path] = f"{tuple(value.shape)} {value.dtype} {value._version}"
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
             self.out[path] += digest(repr(value.tolist()))
-        self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in TRACERS_OWN}, depth)
+        kept = TRACERS_OWN if type(value) is not torch.Tensor else ()      # a plain tensor has none of the tracer's
+        self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in kept}, depth)
         if value.is_leaf and value.grad is not None:
             self.visit(f"{path}.grad", value.grad, depth + 1)
 
     def array(self, path, value, depth):
         """Plain memory, and numpy's arrays."""
-        if hasattr(value, "tobytes"):
+        if getattr(getattr(value, "dtype", None), "hasobject", False):
+            self.visit(path, self.keep(value.tolist()), depth + 1)
+        elif hasattr(value, "tobytes"):
             self.out[path] = digest(value.tobytes())
         elif hasattr(value, "getvalue"):
             self.out[path] = f"{digest(repr(value.getvalue()))} at {value.tell()}"
@@ -364,44 +387,60 @@ class Walk:
             self.visit(path, value.bit_generator.state, depth + 1)
         elif hasattr(value, "get_state"):
             self.visit(path, value.get_state(), depth + 1)
+        elif isinstance(value, (numpy.flatiter, numpy.nditer)):
+            self.unseen = self.unseen or f"{path}, an iterator of numpy's"
 
     def object(self, path, value, depth):
         """Functions, kernels, modules of torch, the candidate's own classes and objects of
         Python's; nothing of another library's."""
-        kind = type(value)
-        if isinstance(value, (JITCallable, Autotuner, Heuristics)):
+        kind = type(value)      # not what the object says of its class
+        if issubclass(kind, (JITCallable, Autotuner, Heuristics)):
             self.kernel(path, value, depth)
-        elif isinstance(value, types.FunctionType):
+        elif kind is types.FunctionType:
             self.function(path, value, depth)
-        elif isinstance(value, types.MethodType):
+        elif kind is types.MethodType:
             self.visit(path, value.__func__, depth + 1)
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
+        elif kind is weakref.ref:
+            self.visit(f"{path}()", value(), depth + 1)
         elif kind in PARTS:
             for name in PARTS[kind]:
                 try:
                     self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
                 except ValueError:
                     pass         # an empty cell
-        elif isinstance(value, type):
+        elif issubclass(kind, type):
             if is_own(value):
+                said = (type.__dict__["__name__"].__get__(value), value.__qualname__, value.__bases__)
+                self.out[f"{path} (class)"] = digest(repr(said))
                 self.names(path, vars(value), depth)
-        elif isinstance(value, types.ModuleType):
-            if getattr(value, "__spec__", None) is None and value.__name__ not in sys.modules:
-                self.names(path, vars(value), depth)     # one that host code has made
-        elif isinstance(value, types.BuiltinMethodType):
+        elif issubclass(kind, types.ModuleType) and not is_own(kind):
+            self.module(path, value, depth)
+        elif kind is types.BuiltinMethodType:
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
-        elif isinstance(value, STILL):
+        elif issubclass(kind, STILL) and not is_own(kind):
             return
-        elif isinstance(value, logging.Logger):
+        elif issubclass(kind, logging.Logger):
             self.out[path] = repr((value.level, value.disabled, len(value.handlers), len(value.filters)))
-        elif isinstance(value, contextvars.ContextVar):
+            self.librarys(path, value, depth)
+        elif kind is contextvars.ContextVar:
             self.visit(f"{path} (value)", value.get(None), depth + 1)
         elif kind is functools._lru_cache_wrapper:
             self.out[f"{path} (a cache)"] = str(value.cache_info().currsize)
             self.items(path, [v for v in gc.get_referents(value) if not isinstance(v, type)], depth)
-        elif isinstance(value, torch.nn.Module) or is_pythons(kind) or is_own(kind):
+        elif issubclass(kind, torch.nn.Module) or is_pythons(kind) or is_own(kind):
             self.instance(path, value, kind, depth)
         elif not kind.__module__.startswith("tracer"):
+            self.librarys(path, value, depth)
+
+    def module(self, path, value, depth):
+        """One that host code has made is looked through; of one that was imported since the zygote,
+        its numbers, texts and collections."""
+        if TABLES and id(vars(value)) in TABLES.known:
+            return
+        if getattr(value, "__spec__", None) is None:
+            self.names(path, vars(value), depth)
+        else:
             self.librarys(path, value, depth)
 
     def librarys(self, path, value, depth):
@@ -413,7 +452,7 @@ class Walk:
         for name, part in list(table.items()) if type(table) is dict else ():
             if type(part) in SCALARS:
                 self.out[f"{path}.{name}"] = brief(part)
-            elif type(part) in COLLECTIONS:
+            elif type(part) in COLLECTIONS and name != "__builtins__":
                 self.out[f"{path}.{name}"] = digest(repr([brief(v) for v in flat(part) if type(v) in SCALARS]))
 
     def kernel(self, path, value, depth):
@@ -428,7 +467,11 @@ class Walk:
     def function(self, path, value, depth):
         if TABLES and id(value.__globals__) in TABLES.known and id(value) not in self.young:
             return
-        self.out[f"{path} (code)"] = digest(repr(value.__code__.co_consts))
+        code = value.__code__
+        self.out[f"{path} (code)"] = digest(repr((code.co_consts, code.co_names, code.co_varnames, code.co_name,
+                                                  code.co_qualname, code.co_firstlineno, code.co_stacksize)))
+        for name in FUNCTIONS_OWN:
+            self.pythons_own(f"{path}.{name}", getattr(value, name), depth + 1)
         self.names(path, value.__dict__, depth)
         self.items(f"{path} (default)", (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()), depth)
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
@@ -444,13 +487,21 @@ class Walk:
             self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
         if is_own(kind):
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
-        if isinstance(value, dict):
+        if issubclass(kind, dict):
             self.mapping(path, dict(dict.items(value)), depth)
         for plain in (list, tuple, set, frozenset, collections.deque):
-            if isinstance(value, plain):
+            if issubclass(kind, plain):
                 self.visit(f"{path} (items)", self.keep(list(plain.__iter__(value))), depth + 1)
-        if isinstance(value, BaseException):
+        if issubclass(kind, BaseException):
             self.items(path, self.keep([value.args, value.__cause__, value.__context__]), depth)
+            self.out[f"{path} (traceback)"] = str(length_of(value.__traceback__))
+        if issubclass(kind, (*BUFFERS, numpy.ndarray)):
+            self.array(path, value, depth)
+        elif issubclass(kind, io.IOBase):
+            self.file(path, value)
+        for base in kind.__mro__:
+            if base in ITERATORS or base.__module__ == "itertools":
+                self.items(f"{path} (to come)", self.keep(base.__reduce__(value)), depth)
         for cls in kind.__mro__:
             if is_own(cls):
                 self.visit(cls.__name__, cls, depth + 1)
@@ -464,9 +515,27 @@ class Walk:
         except Exception:
             self.unseen = self.unseen or f"{path}, a {kind.__module__}.{kind.__qualname__}"
 
+    def file(self, path, value):
+        """Where a file stands; pipes stand nowhere."""
+        try:
+            self.out[path] = str(value.tell())
+        except (OSError, ValueError):
+            pass
 
-def flat(collection):
-    return [*collection, *collection.values()] if isinstance(collection, dict) else list(collection)
+
+def length_of(traceback):
+    """How often an exception was raised, and through how many callers."""
+    length = 0
+    while traceback is not None:
+        length, traceback = length + 1, traceback.tb_next
+    return length
+
+
+def flat(collection, depth=4):
+    """What stands in a collection, and in the collections in it."""
+    parts = [*collection, *collection.values()] if isinstance(collection, dict) else list(collection)
+    inner = [v for v in parts if depth and type(v) in COLLECTIONS]
+    return parts + [v for part in inner for v in flat(part, depth - 1)]
 
 
 def brief(value):
