@@ -432,6 +432,42 @@ static void test_choices_are_kept(void **state)
 	store_close(store);
 }
 
+/* While one candidate is timed nothing else of this verifier's uses the GPU: no other's load, trial, reset or context.
+ * Without a sandbox, in which a runner cannot leave a mark. */
+static void test_timed_alone(void **state)
+{
+	enum { COUNT = 12, THREADS = 4 };
+	struct verify_options o = {.device = "cuda",
+		.threads = THREADS,
+		.seed = 7,
+		.sandbox = "none",
+		.allow_unsandboxed = true,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	char path[128], met[160];
+	snprintf(path, sizeof path, "%s/gpu", folder);
+	snprintf(met, sizeof met, "%s.met", path);
+	setenv("CUDA_DEVICE_ORDER", path, 1);
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < COUNT; i++) {
+		char *test = xasprintf("where(x > 0.25, x * 3.0, x * %d.5)", i);
+		kind_submit(v, "timed", test, false);
+		free(test);
+	}
+	for (int i = 0; i < COUNT; i++) {
+		struct verdict d;
+		int64_t id;
+		if (verifier_collect(v, COLLECT_MS, &id, &d, &err)) fail_msg("%s", err.text);
+		if (d.class != VERDICT_GENUINE || d.device.timed < 30) fail_msg("%d timed: %s", d.device.timed, d.detail);
+	}
+	verifier_free(v);
+	unsetenv("CUDA_DEVICE_ORDER");
+	assert_true(path_exists(path));
+	assert_false(path_exists(met));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -440,6 +476,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_profiles_take_turns),
 		cmocka_unit_test(test_autotuned),
 		cmocka_unit_test(test_choices_are_kept),
+		cmocka_unit_test(test_timed_alone),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_final_without_the_tool),
 	};
