@@ -85,6 +85,7 @@ def trace(job, rec, announce):
     tracer = tracer_tensor.Tracer(rec, tracer_movement.HANDLERS)
     tracer_tensor.TRACER = tracer
     tracer_driver.RECORDER, tracer_driver.TURN = rec, job.get("config", 0)
+    tracer_driver.IS_LATER = job.get("later", False)
     if tracer_plain.SHELL:
         tracer.mode, tracer.shell = tracer_plain.PlainMode, tracer_plain.SHELL
     tracer_cuda.begin(rec)

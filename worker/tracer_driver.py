@@ -43,6 +43,7 @@ SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
 TURN = 0           # which configuration an autotuner shall take, counted from 1; 0: the first that compiles
+IS_LATER = False   # the turn is a call behind the first: no benchmark comes before it
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
 CHOICES = {}       # "kernel(key)", or "kernel" for all other keys -> which of those that survive pruning comes first
 TUNED = {}         # "kernel(key)" -> [how many survive, which one was launched], of this trace
@@ -319,7 +320,7 @@ def tuning_label(self, kwargs):
 def autotuner_run(self, *args, **kwargs):
     """Autotuner.run without measurement: of the configurations that survive pruning the chosen one,
     where it compiles; else the first that does. A turn asks for one by its number, behind launches
-    as Triton's benchmark makes them."""
+    as Triton's benchmark makes them at the first call, or without them as at a later one."""
     self.nargs = dict(zip(self.arg_names, args))
     configs = list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
     name, label = tuning_label(self, kwargs)
@@ -334,7 +335,7 @@ def autotuner_run(self, *args, **kwargs):
                 f"Conflicting meta-parameters: {', '.join(clash)}. Make sure that you don't re-define auto-tuned "
                 f"symbols.")
         try:
-            if TURN and len(configs) > 1:
+            if TURN and not IS_LATER and len(configs) > 1:
                 benchmark(self, [configs[i] for i in order[k + 1:]] + [config], args, kwargs)
             if config.pre_hook is not None:
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})

@@ -7,9 +7,12 @@
  *   large task    an element-wise task of 6 GiB, its reference known; judged at the
  *                 sizes that the record names
  *   cache hits    verdicts that were given before
+ *   alone         with several GPUs and --alone: correctness and timing with the first of them and
+ *                 as many threads, and how many times as fast all of them are
  *
- * Candidates differ in a constant inside the kernel, so that no verdict and no
- * compilation comes from a cache. */
+ * A figure is printed when it is known, and a series ends with its count or after --seconds, so
+ * that a call with a limit of time leaves what it came to. Candidates differ in a constant inside
+ * the kernel, so that no verdict and no compilation comes from a cache. */
 #include "cli/bench.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -19,7 +22,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define COLLECT_MS 300000
+#define COLLECT_MS 100000
+#define SHARE_OF_EACH 0.95 /* of a GPU's speed that each of several has to add: two give 1.9 times one */
 
 /* Values of the options below, whose help says what each is. */
 struct bench_verify_options {
@@ -31,6 +35,8 @@ struct bench_verify_options {
 	int64_t large;
 	int64_t timed;
 	int64_t hits;
+	int64_t seconds;
+	bool alone;
 	bool allow_unsandboxed;
 	bool json;
 };
@@ -46,6 +52,8 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another; 0: none", "0 to 100000"),
 	O(OPTION_INT, timed, "candidates graded side by side and timed; 0: none", "0 to 100000"),
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
+	O(OPTION_INT, seconds, "after which a series begins nothing more; 0: it goes through", "0 to 100000"),
+	O(OPTION_BOOL, alone, "with several GPUs: the first of them alone too, and the quotient", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
@@ -71,27 +79,45 @@ static char *candidate(int number)
 		number);
 }
 
+enum figure {
+	COLD,
+	LATENCY,
+	RATE,
+	HIT_RATE,
+	LARGE_LATENCY,
+	TIMED_RATE,
+	ALONE_RATE,
+	ALONE_TIMED_RATE,
+	TIMES_ALONE,
+	TIMES_ALONE_TIMED,
+	FIGURES
+};
 struct bench {
 	const struct bench_verify_options *o;
+	int threads;
+	int ngpus;       /* that the device names */
 	int next;        /* number of the next candidate */
 	int first;       /* of the last series */
 	double *latency; /* of the last series */
 	int nlatency;
-	char sizes[256]; /* of the last verdict */
-	int untimed;     /* of the last series: verdicts without a time of the reference */
+	char sizes[256];       /* of the last verdict */
+	char large_sizes[256]; /* at which the large task was judged */
+	int untimed;           /* of the last series: verdicts without a time of the reference */
+	double value[FIGURES]; /* NaN: not known */
 };
 
-/* Grades `count` candidates, at most `at_once` of them waiting for a verdict;
- * seconds, or an error. */
+/* Grades `count` candidates, fewer where the time is up, at most `at_once` of them waiting for a
+ * verdict; seconds, or an error. */
 static int grade_series(struct bench *b, struct verifier *v, const struct task *task, int count, int at_once,
 	double *seconds, struct err *err)
 {
 	int submitted = 0, rc = 0;
-	uint64_t start = clock_ns();
+	uint64_t start = clock_ns(), until = b->o->seconds ? start + (uint64_t)b->o->seconds * 1000000000u : UINT64_MAX;
 	b->first = b->next;
 	b->nlatency = b->untimed = 0;
 	b->latency = xrealloc(b->latency, size_mul((size_t)count, sizeof *b->latency));
 	while (b->nlatency < count && !rc) {
+		if (clock_ns() > until) count = MIN(count, MAX(submitted, 1));
 		/* Each candidate is a text of its own, so that no verdict is one that was kept. */
 		for (; submitted < count && submitted - b->nlatency < at_once && !rc; submitted++) {
 			char *source = candidate(b->next++);
@@ -140,7 +166,6 @@ static int grade_hits(
 
 /* ---- figures ---- */
 
-enum figure { COLD, LATENCY, RATE, TIMED_RATE, LARGE_LATENCY, HIT_RATE, FIGURES };
 static const struct {
 	const char *key;   /* in --json */
 	const char *title; /* for people */
@@ -148,109 +173,148 @@ static const struct {
 	double bar;   /* in that unit; 0: none */
 	bool is_most; /* the bar is the most that it may be */
 } figures[FIGURES] = {
-	{"cold_s", "from no process to the first verdict", "s", 0, true},
-	{"correctness_median_s", "correctness of a small task, median", "s", 0.5, true},
-	{"correctness_per_s", "correctness, all cores", "a second", 20, false},
-	{"timed_per_s", "with timing, all cores", "a second", 4, false},
-	{"large_median_s", "element-wise task of 6 GiB, median", "s", 4, true},
-	{"hits_per_s", "cache hits", "a second", 5000, false},
+	[COLD] = {"cold_s", "from no process to the first verdict", "s", 0, true},
+	[LATENCY] = {"correctness_median_s", "correctness of a small task, median", "s", 0.5, true},
+	[RATE] = {"correctness_per_s", "correctness, all cores", "a second", 20, false},
+	[HIT_RATE] = {"hits_per_s", "cache hits", "a second", 5000, false},
+	[LARGE_LATENCY] = {"large_median_s", "element-wise task of 6 GiB, median", "s", 4, true},
+	[TIMED_RATE] = {"timed_per_s", "with timing, all cores", "a second", 4, false},
+	[ALONE_RATE] = {"alone_correctness_per_s", "correctness, the first GPU alone", "a second", 0, false},
+	[ALONE_TIMED_RATE] = {"alone_timed_per_s", "with timing, the first GPU alone", "a second", 0, false},
+	/* The bar is for each GPU. */
+	[TIMES_ALONE] = {"times_alone", "all GPUs beside the first, correctness", "times", SHARE_OF_EACH, false},
+	[TIMES_ALONE_TIMED] = {"times_alone_timed", "all GPUs beside the first, with timing", "times", SHARE_OF_EACH,
+		false},
 };
 
-static void print_figures(const struct bench *b, const double *value, const char *large_sizes, int threads)
+static double bar_of(const struct bench *b, enum figure f)
 {
+	return f == TIMES_ALONE || f == TIMES_ALONE_TIMED ? b->ngpus * figures[f].bar : figures[f].bar;
+}
+
+static bool is_met(const struct bench *b, enum figure f)
+{
+	return figures[f].is_most ? b->value[f] <= bar_of(b, f) : b->value[f] >= bar_of(b, f);
+}
+
+/* A figure is known: for people it is said at once. */
+static void tell(struct bench *b, enum figure f, double value)
+{
+	b->value[f] = value;
+	if (b->o->json || !isfinite(value)) return;
+	printf("%-38s %10.4g %-9s", figures[f].title, value, figures[f].unit);
+	if (figures[f].bar > 0)
+		printf("  bar: %s %g: %s", figures[f].is_most ? "at most" : "at least", bar_of(b, f),
+			is_met(b, f) ? "met" : "MISSED");
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void print_end(const struct bench *b)
+{
+	if (!b->o->json && b->large_sizes[0]) printf("the task of 6 GiB was judged at %s\n", b->large_sizes);
+	if (!b->o->json) printf("%d threads; the bars are those of an H200 with 16 cores\n", b->threads);
+	if (!b->o->json) return;
 	json_t *o = json_object();
-	for (int f = 0; f < FIGURES; f++) {
-		if (!isfinite(value[f])) continue;
-		bool is_met = figures[f].is_most ? value[f] <= figures[f].bar : value[f] >= figures[f].bar;
-		json_object_set_new(o, figures[f].key,
-			figures[f].bar > 0 ? json_pack("{s:f, s:f, s:b}", "value", value[f], "bar", figures[f].bar, "met", is_met)
-							   : json_pack("{s:f}", "value", value[f]));
-		if (!b->o->json && !(figures[f].bar > 0))
-			printf("%-38s %10.4g %s\n", figures[f].title, value[f], figures[f].unit);
-		else if (!b->o->json)
-			printf("%-38s %10.4g %-9s  bar: %s %g: %s\n", figures[f].title, value[f], figures[f].unit,
-				figures[f].is_most ? "at most" : "at least", figures[f].bar, is_met ? "met" : "MISSED");
-	}
-	if (!b->o->json && large_sizes[0]) printf("the task of 6 GiB was judged at %s\n", large_sizes);
-	if (!b->o->json) printf("%d threads; the bars are those of an H200 with 16 cores\n", threads);
-	json_object_set_new(o, "threads", json_integer(threads));
-	json_object_set_new(o, "large_sizes", json_string(large_sizes));
-	if (b->o->json) {
-		json_dumpf(o, stdout, JSON_COMPACT | JSON_SORT_KEYS);
-		putchar('\n');
-	}
+	for (int f = 0; f < FIGURES; f++)
+		if (isfinite(b->value[f]))
+			json_object_set_new(o, figures[f].key,
+				figures[f].bar > 0
+					? json_pack("{s:f, s:f, s:b}", "value", b->value[f], "bar", bar_of(b, f), "met", is_met(b, f))
+					: json_pack("{s:f}", "value", b->value[f]));
+	json_object_set_new(o, "threads", json_integer(b->threads));
+	json_object_set_new(o, "large_sizes", json_string(b->large_sizes));
+	json_dumpf(o, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+	putchar('\n');
 	json_decref(o);
 }
 
-static struct verify_options options_of(const struct bench_verify_options *o, int threads, bool is_timed)
+/* ---- series ---- */
+
+static struct verify_options options_of(const struct bench *b, const char *device, bool is_timed)
 {
-	return (struct verify_options){.device = o->device,
-		.sandbox = o->sandbox,
-		.allow_unsandboxed = o->allow_unsandboxed,
-		.threads = threads,
+	return (struct verify_options){.device = device,
+		.sandbox = b->o->sandbox,
+		.allow_unsandboxed = b->o->allow_unsandboxed,
+		.threads = b->threads,
 		.skip_timing = !is_timed,
 		.references = is_timed ? "eager" : NULL,
 		.comparison = "cached"};
 }
 
+static struct task task_of(const char *name, const char *source)
+{
+	return (struct task){.name = (char *)(uintptr_t)name,
+		.source = (char *)(uintptr_t)source,
+		.hash = hash_bytes(source, strlen(source))};
+}
+
 /* What needs no time of a GPU's: the first verdict, others one after another and side by
  * side, known ones, large ones.
  */
-static int measure_plain(struct bench *b, int threads, double *value, char *large_sizes, size_t len, struct err *err)
+static int measure_plain(struct bench *b, struct err *err)
 {
-	struct task small = {.name = (char *)(uintptr_t)"small",
-					.source = (char *)(uintptr_t)SMALL,
-					.hash = hash_bytes(SMALL, strlen(SMALL))},
-				large = {.name = (char *)(uintptr_t)"large",
-					.source = (char *)(uintptr_t)LARGE,
-					.hash = hash_bytes(LARGE, strlen(LARGE))};
-	struct verify_options o = options_of(b->o, threads, false);
+	struct task small = task_of("small", SMALL), large = task_of("large", LARGE);
+	struct verify_options o = options_of(b, b->o->device, false);
 	struct verifier *v = NULL;
 	double seconds = 0;
 	uint64_t start = clock_ns();
 	int rc = verifier_create(&o, &v, err);
 	if (!rc) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
-	if (!rc) value[COLD] = (double)(clock_ns() - start) * 1e-9;
+	if (!rc) tell(b, COLD, (double)(clock_ns() - start) * 1e-9);
 	/* Each thread has one that pays for its runner, whose context takes its time; then nobody
 	 * starts anything, and each candidate is a kernel that has to be compiled. */
-	if (!rc) rc = grade_series(b, v, &small, threads, threads, &seconds, err);
+	if (!rc) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
 	if (!rc) rc = grade_series(b, v, &small, (int)b->o->single, 1, &seconds, err);
-	if (!rc) value[LATENCY] = measure_median(b->latency, b->nlatency).value;
-	if (!rc) rc = grade_series(b, v, &small, (int)b->o->many, 2 * threads, &seconds, err);
-	if (!rc) value[RATE] = (double)b->o->many / seconds;
+	if (!rc) tell(b, LATENCY, measure_median(b->latency, b->nlatency).value);
+	if (!rc) rc = grade_series(b, v, &small, (int)b->o->many, 2 * b->threads, &seconds, err);
+	if (!rc) tell(b, RATE, b->nlatency / seconds);
 	if (!rc) rc = grade_hits(b, v, &small, b->o->hits, &seconds, err);
-	if (!rc) value[HIT_RATE] = (double)b->o->hits / seconds;
+	if (!rc) tell(b, HIT_RATE, (double)b->o->hits / seconds);
 	/* The large task, its reference known after the first. */
 	bool has_large = b->o->large > 0;
 	if (!rc && has_large) rc = grade_series(b, v, &large, 1, 1, &seconds, err);
 	if (!rc && has_large) rc = grade_series(b, v, &large, (int)b->o->large, 1, &seconds, err);
-	if (!rc && has_large) value[LARGE_LATENCY] = measure_median(b->latency, b->nlatency).value;
-	if (!rc && has_large) snprintf(large_sizes, len, "%s", b->sizes);
+	if (!rc && has_large) tell(b, LARGE_LATENCY, measure_median(b->latency, b->nlatency).value);
+	if (!rc && has_large) snprintf(b->large_sizes, sizeof b->large_sizes, "%s", b->sizes);
 	verifier_free(v);
 	return rc;
 }
 
-/* With times: the first candidate's session times the reference, which is kept for the others; then
- * each thread has one that pays for its runner. A verifier of its own, when the other is gone: two
- * start their processes side by side otherwise, and each waits for the other's contexts. */
-static int measure_timed(struct bench *b, int threads, double *value, struct err *err)
+/* How many of `count` a second, with a verifier of its own, when the other is gone: two start their
+ * processes side by side otherwise, and each waits for the other's contexts. With times the first
+ * candidate's session times the reference, which is kept for the others; then each thread has one
+ * that pays for its runner. */
+static int rate_measure(
+	struct bench *b, const char *device, bool is_timed, int count, enum figure figure, struct err *err)
 {
-	struct task small = {.name = (char *)(uintptr_t)"small",
-		.source = (char *)(uintptr_t)SMALL,
-		.hash = hash_bytes(SMALL, strlen(SMALL))};
-	struct verify_options o = options_of(b->o, threads, true);
+	struct task small = task_of("small", SMALL);
+	struct verify_options o = options_of(b, device, is_timed);
 	struct verifier *v = NULL;
 	double seconds = 0;
 	int rc = verifier_create(&o, &v, err);
 	bool has_gpu = !rc && verifier_has_gpu(v);
 	if (!rc && has_gpu) rc = grade_series(b, v, &small, 1, 1, &seconds, err);
-	if (!rc && has_gpu) rc = grade_series(b, v, &small, threads, threads, &seconds, err);
-	if (!rc && has_gpu) rc = grade_series(b, v, &small, (int)b->o->timed, 2 * threads, &seconds, err);
-	if (!rc && has_gpu && b->untimed)
-		rc = err_set(err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed,
-			(int)b->o->timed);
-	if (!rc && has_gpu) value[TIMED_RATE] = (double)b->o->timed / seconds;
+	if (!rc && has_gpu) rc = grade_series(b, v, &small, b->threads, b->threads, &seconds, err);
+	if (!rc && has_gpu) rc = grade_series(b, v, &small, count, 2 * b->threads, &seconds, err);
+	if (!rc && has_gpu && is_timed && b->untimed)
+		rc = err_set(
+			err, ERR_INFRA, "%d of %d candidates have no time of the reference beside theirs", b->untimed, b->nlatency);
+	if (!rc && has_gpu) tell(b, figure, b->nlatency / seconds);
 	verifier_free(v);
+	return rc;
+}
+
+/* The first GPU alone, with as many threads as all of them have together. */
+static int measure_alone(struct bench *b, struct err *err)
+{
+	char *device = xstrdup(b->o->device);
+	device[strcspn(device, ",")] = 0;
+	int rc = rate_measure(b, device, false, (int)b->o->many, ALONE_RATE, err);
+	if (!rc) tell(b, TIMES_ALONE, b->value[RATE] / b->value[ALONE_RATE]);
+	if (!rc && b->o->timed) rc = rate_measure(b, device, true, (int)b->o->timed, ALONE_TIMED_RATE, err);
+	if (!rc && b->o->timed) tell(b, TIMES_ALONE_TIMED, b->value[TIMED_RATE] / b->value[ALONE_TIMED_RATE]);
+	free(device);
 	return rc;
 }
 
@@ -259,20 +323,22 @@ int bench_verify(int argc, char **argv)
 	struct bench_verify_options o = {
 		.device = "cuda", .single = 20, .many = 200, .large = 3, .timed = 60, .hits = 20000};
 	struct err err = {0};
-	char large_sizes[256] = "";
-	double value[FIGURES];
 	int npos = 0,
 		rc = options_parse("bench verify", "how many candidates a second this machine grades", defs, ARRAY_LEN(defs),
 			&o, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc && npos) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
+	struct bench b = {.o = &o, .next = 1, .ngpus = 1, .threads = o.threads > 0 ? (int)o.threads : cpu_count()};
+	for (const char *p = o.device; (p = strchr(p, ',')); p++) b.ngpus++;
+	if (!rc && o.alone && b.ngpus < 2)
+		rc = err_set(
+			&err, ERR_USAGE, "alone: several GPUs are compared with one (--device cuda:0,1), found \"%s\"", o.device);
 	if (rc) return cli_fail("bench", &err);
-	struct bench b = {.o = &o, .next = 1};
-	int threads = o.threads > 0 ? (int)o.threads : cpu_count();
-	for (int f = 0; f < FIGURES; f++) value[f] = NAN;
-	rc = measure_plain(&b, threads, value, large_sizes, sizeof large_sizes, &err);
-	if (!rc && o.timed) rc = measure_timed(&b, threads, value, &err);
-	print_figures(&b, value, large_sizes, threads);
+	for (int f = 0; f < FIGURES; f++) b.value[f] = NAN;
+	rc = measure_plain(&b, &err);
+	if (!rc && o.timed) rc = rate_measure(&b, o.device, true, (int)o.timed, TIMED_RATE, &err);
+	if (!rc && o.alone) rc = measure_alone(&b, &err);
+	print_end(&b);
 	free(b.latency);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -296,7 +296,9 @@ static void print_tuned(const struct verdict_device *d)
 	for (int i = 0; i < d->ntuned; i++) {
 		const struct verdict_tuned *t = &d->tuned[i];
 		printf("  autotuner of %s: configuration %d of %d", t->label, t->chosen + 1, t->configs);
-		if (isfinite(t->first_s)) printf(", %.2f us; %.2f us with the first", t->chosen_s * 1e6, t->first_s * 1e6);
+		if (isfinite(t->first_s))
+			printf(", %.2f us; %.2f us with the first%s", t->chosen_s * 1e6, t->first_s * 1e6,
+				t->is_kept ? " (an earlier verdict's choice)" : "");
 		putchar('\n');
 	}
 }

@@ -168,6 +168,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   gpu-fault        a GPU's own error: an instruction that cannot be executed
  *   out-of-resources more registers, shared memory or programs at once than the GPU has
  *   gpu-lost         the GPU does not answer any more
+ *   no-room          a GPU's memory is used by others
  *   bad-binary       the driver does not take the binary, or it does not fit the tape
  *   unshared         memory that another process shares cannot be mapped here
  *   unknown-card     costs are asked for, of no card of the table */

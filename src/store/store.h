@@ -13,7 +13,7 @@ void store_close(struct store *s);
 int store_begin(struct store *s, struct err *err);  /* other threads wait until the commit */
 int store_commit(struct store *s, struct err *err); /* a commit that fails takes all back */
 
-/* Cache: (kind, key) -> bytes. kinds: "verdict", "compile", "reference". */
+/* Cache: (kind, key) -> bytes. kinds: "verdict", "compile", "reference", "choice". */
 int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err); /* ERR_NOT_FOUND */
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err);
 

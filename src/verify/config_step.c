@@ -1,11 +1,12 @@
 /* config_step: trials of what an autotuner may choose.
  *
- * The tape that is judged has the first configuration that compiles. A real run times all of
- * them on the first call's own arguments, some kernels many times over, and takes the
- * quickest. So the candidate is traced with another configuration, drawn by the verifier's
- * secret, behind launches as a benchmark makes them, and compared as in any hidden trial: a
- * configuration that computes something else is found, and a kernel that works in place and
- * restores nothing between its timings. */
+ * The tape that is judged has the first configuration that compiles. A real run times all of them
+ * on the first call's own arguments, some kernels many times over, and takes the quickest. So the
+ * candidate is traced with another configuration, drawn by the verifier's secret, and compared as
+ * in any hidden trial: a configuration that computes something else is found. That is done twice.
+ * At the first call launches as a benchmark makes them come before, which finds a kernel that works
+ * in place and restores nothing between its timings; at a later one they do not, which finds one
+ * that leaves out what the benchmark's launches of other configurations have written for it. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -33,22 +34,27 @@ static const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d
 	return found;
 }
 
-/* The candidate with this turn's configuration. What ends without a wrong value, a configuration
- * that does not compile among it, says nothing: a real run takes another one. */
-static int turn_judge(struct grading *g, const struct oracle_trial *trial, int turn, struct err *err)
+/* The candidate with this turn's configuration, at its first call or a later one. What ends
+ * without a wrong value, a configuration that does not compile among it, says nothing: a real
+ * run takes another one. */
+static int turn_judge(struct grading *g, const struct trace *stock, const struct oracle_trial *trial, int turn,
+	bool is_later, struct err *err)
 {
 	struct trace tr = {0};
 	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
 	json_t *job = json_copy((json_t *)(uintptr_t)g->oracle->variants[0].job);
 	json_object_set_new(job, "config", json_integer(turn));
+	if (is_later) json_object_set_new(job, "later", json_true());
 	*said = *kept;
 	g->v = said;
 	int row, rc = trace_sized_step(g, job, &tr, err);
 	/* With this one torch computes, which no runner can. */
 	if (!rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK)
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", 0, "torch computes in this configuration");
-	if (!rc) rc = rebuild_step(g, tr.tape, err);
-	if (!rc) rc = sized_trial(g, &tr, trial, err);
+	/* What was judged whole needs no other look. */
+	bool is_known = !rc && !strcmp(tr.tape->hash.text, stock->tape->hash.text);
+	if (!rc && !is_known) rc = rebuild_step(g, tr.tape, err);
+	if (!rc && !is_known) rc = sized_trial(g, &tr, trial, err);
 	g->v = kept;
 	if (rc == GRADE_END && said->class == VERDICT_INVALID) {
 		rc = GRADE_ON;
@@ -56,7 +62,8 @@ static int turn_judge(struct grading *g, const struct oracle_trial *trial, int t
 		*kept = *said;
 		size_t used = strlen(kept->detail);
 		snprintf(kept->detail + used, sizeof kept->detail - used,
-			" (with another of the autotuner's configurations, or after its benchmark)");
+			is_later ? " (with another of the autotuner's configurations, at a call behind the first)"
+					 : " (with another of the autotuner's configurations, or after its benchmark)");
 	}
 	trace_release(&tr);
 	json_decref(job);
@@ -75,8 +82,10 @@ int config_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (count < 2 || !trial) return rc;
 	/* All of a few, and a few of many. */
 	int first = (int)(g->s->cost_seed % (uint64_t)count);
-	for (int turn = 0; turn < MIN(count, TURNS_MAX) && !rc; turn++)
-		rc = turn_judge(g, trial, 1 + (first + turn) % count, err);
+	for (int turn = 0; turn < MIN(count, TURNS_MAX) && !rc; turn++) {
+		rc = turn_judge(g, stock, trial, 1 + (first + turn) % count, false, err);
+		if (!rc) rc = turn_judge(g, stock, trial, 1 + (first + turn) % count, true, err);
+	}
 	if (rc) g->v->correct = false;
 	return rc;
 }

@@ -67,13 +67,48 @@ int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 	return err_set(err, ERR_INFRA, "the GPU's runner was lost: %s (%s)", status, said);
 }
 
+/* Whatever a runner does on the GPU beside trials (a context, code and memory that come and go,
+ * what is written over) would be in somebody's times as well. */
+static int lock_beside_trials(const struct grading *g, int *lock, struct err *err)
+{
+	*lock = -1;
+	int rc = g->has_gpu_lock ? 0 : gpu_lock_take(NULL, g->on->device.uuid, false, LOCK_MS, lock, err);
+	return rc ? err_set(err, ERR_INFRA, "%.300s", err->text) : 0;
+}
+
+void gpu_runner_done(struct grading *g)
+{
+	struct err err = {0};
+	int lock;
+	if (!g->has_gpu_runner) return;
+	/* Without the lock it is given back all the same: a time that is off is better than
+	 * a runner that is lost. */
+	if (lock_beside_trials(g, &lock, &err)) log_warn("verify: %s", err.text);
+	runner_give_back(g->on->runners, &g->gpu_runner);
+	gpu_lock_release(lock);
+	g->has_gpu_runner = false;
+}
+
+void gpu_runners_refill(struct verify_gpu *on)
+{
+	struct err err = {0};
+	int lock = -1;
+	if (!runner_pool_is_short(on->runners)) return;
+	if (gpu_lock_take(NULL, on->device.uuid, false, LOCK_MS, &lock, &err)) return;
+	/* Until they have their contexts, since that is what disturbs. */
+	runner_pool_refill(on->runners);
+	runner_pool_settle(on->runners);
+	gpu_lock_release(lock);
+}
+
 /* A runner with the tape and its binaries. */
 int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 {
 	struct compiled c = {.fd = -1};
 	struct runner_loaded loaded;
 	struct runner_fault fault = {0};
-	int rc = compile_binaries(g, tr->tape, &c, err);
+	int lock = -1, rc = compile_binaries(g, tr->tape, &c, err);
+	if (!rc) rc = lock_beside_trials(g, &lock, err);
 	if (!rc && !g->has_gpu_runner) {
 		rc = runner_pool_take(g->on->runners, &g->gpu_runner, err);
 		g->has_gpu_runner = rc == 0;
@@ -84,9 +119,11 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
+		g->is_gpu_full = rc == ERR_MISMATCH && !strcmp(fault.code, "no-room");
 		if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
 		else if (rc) rc = gpu_runner_lost(g, rc, err);
 	}
+	gpu_lock_release(lock);
 	g->gpu_loaded = rc ? (struct sha256_hex){""} : hash_bytes(tr->text.data, tr->text.len);
 	compiled_release(&c);
 	return rc;
@@ -124,12 +161,18 @@ int gpu_replay(struct grading *g, const struct attempt *asked, struct attempt_re
 	if (!a->asker) a->deadline_ms = (int)MIN(ms, (int64_t)g->s->limits.replay_timeout_ms);
 	int lock = -1, rc = gpu_lock_take(NULL, g->on->device.uuid, a->asker != NULL, LOCK_MS, &lock, err);
 	if (rc) return err_set(err, ERR_INFRA, "%.300s", err->text);
-	if (a->asker) gpu_watch_begin(g->on->watch);
+	struct gpu_window window;
+	struct gpu_seen seen = {.others = -1, .activity = -1};
+	if (a->asker) gpu_watch_begin(g->on->watch, &window);
 	rc = attempt_run(g, &g->gpu_runner, a, r, err);
+	/* Who else was there is asked before anybody else may come. */
+	int nown = runner_pool_count(g->on->runners) + atomic_load(&g->on->njobs);
+	if (a->asker) gpu_watch_end(g->on->watch, &window, nown, &seen);
 	gpu_lock_release(lock);
 	g->gpu_runner.is_tainted |= rc || r->result.has_fault;
 	if (rc) return rc == ERR_INFRA ? rc : gpu_runner_lost(g, rc, err);
 	g->v->device.seconds += (double)r->result.run_ns * 1e-9;
+	r->seen = seen;
 	if (!r->result.has_fault) return 0;
 	rc = gpu_fault_end(g, &r->result.fault, a->trial, err);
 	attempt_release(r);

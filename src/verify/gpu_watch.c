@@ -32,7 +32,7 @@ struct gpu_watch {
 	void *library;
 	nvml_device device;
 	pthread_mutex_t lock;
-	unsigned long long since_us; /* newest sample before the window */
+	unsigned long long newest_us; /* sample that any window saw: older ones are not asked for when one begins */
 	int (*init)(void);
 	int (*by_uuid)(const char *uuid, nvml_device *d);
 	int (*compute)(nvml_device d, unsigned *count, struct nvml_process *list);
@@ -79,20 +79,22 @@ void gpu_watch_close(struct gpu_watch *w)
 	free(w);
 }
 
-/* The samples newer than *since_us; 0 where the GPU has none to give. */
-static unsigned samples_take(struct gpu_watch *w, struct nvml_sample *list)
+/* The samples newer than since_us; 0 where the GPU has none to give. */
+static unsigned samples_take(struct gpu_watch *w, unsigned long long since_us, struct nvml_sample *list)
 {
 	unsigned count = SAMPLES_MAX;
-	return w->samples(w->device, list, &count, w->since_us) ? 0 : MIN(count, SAMPLES_MAX);
+	return w->samples(w->device, list, &count, since_us) ? 0 : MIN(count, SAMPLES_MAX);
 }
 
-void gpu_watch_begin(struct gpu_watch *w)
+void gpu_watch_begin(struct gpu_watch *w, struct gpu_window *out)
 {
+	*out = (struct gpu_window){0};
 	if (!w) return;
 	struct nvml_sample list[SAMPLES_MAX];
 	pthread_mutex_lock(&w->lock);
-	unsigned n = samples_take(w, list);
-	for (unsigned i = 0; i < n; i++) w->since_us = MAX(w->since_us, list[i].time_us);
+	unsigned n = samples_take(w, w->newest_us, list);
+	for (unsigned i = 0; i < n; i++) w->newest_us = MAX(w->newest_us, list[i].time_us);
+	out->since_us = w->newest_us;
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -135,14 +137,14 @@ static unsigned processes(struct gpu_watch *w, struct nvml_process *list)
 	return MIN(n + more, PROCESSES_MAX);
 }
 
-void gpu_watch_end(struct gpu_watch *w, int nown, struct gpu_seen *out)
+void gpu_watch_end(struct gpu_watch *w, const struct gpu_window *window, int nown, struct gpu_seen *out)
 {
 	*out = (struct gpu_seen){.others = -1, .activity = -1};
 	if (!w) return;
 	struct nvml_process list[PROCESSES_MAX];
 	struct nvml_sample samples[SAMPLES_MAX];
 	pthread_mutex_lock(&w->lock);
-	unsigned n = processes(w, list), nsamples = samples_take(w, samples);
+	unsigned n = processes(w, list), nsamples = samples_take(w, window->since_us, samples);
 	pthread_mutex_unlock(&w->lock);
 
 	/* Whose they are. Those that nobody here knows are ours as long as ours are missing. */
@@ -160,7 +162,7 @@ void gpu_watch_end(struct gpu_watch *w, int nown, struct gpu_seen *out)
 	/* What computed in the window. A process that cannot be told from ours is not charged. */
 	for (unsigned i = 0; i < nsamples; i++) {
 		const struct nvml_sample *s = &samples[i];
-		int whose = s->sm && s->time_us > w->since_us ? is_ours(s->pid) : 1;
+		int whose = s->sm && s->time_us > window->since_us ? is_ours(s->pid) : 1;
 		if (whose == 1 || (whose < 0 && (unsigned)left_over < (unsigned)unknown)) continue;
 		out->activity++;
 		snprintf(out->text, sizeof out->text, "process %u (%u %% of the multiprocessors)", s->pid, s->sm);

@@ -13,14 +13,20 @@
 struct gpu_watch;
 struct gpu_seen {
 	int others;    /* processes of others on the GPU; -1: not known */
-	int activity;  /* of those, how many computed since gpu_watch_begin; -1: not known */
+	int activity;  /* of those, how many computed in the window; -1: not known */
 	char text[96]; /* one that computed, for people */
+};
+/* One window. Each thread has its own: the next one's begins while the last one's
+ * end is still looked at. */
+struct gpu_window {
+	unsigned long long since_us; /* time of the newest sample before it, since 1970 */
 };
 /* library: NULL for the system's. NULL when there is none, or it does not know
  * this GPU; text says why. */
 struct gpu_watch *gpu_watch_open(const char *library, const char *uuid, char *text, size_t len);
 void gpu_watch_close(struct gpu_watch *w);
-/* A window opens, and ends. nown: our own processes with a context on the GPU. w may be NULL. */
-void gpu_watch_begin(struct gpu_watch *w);
-void gpu_watch_end(struct gpu_watch *w, int nown, struct gpu_seen *out);
+/* A window opens, and ends. nown: our own processes with a context on the GPU. w may
+ * be NULL. Thread-safe. */
+void gpu_watch_begin(struct gpu_watch *w, struct gpu_window *out);
+void gpu_watch_end(struct gpu_watch *w, const struct gpu_window *window, int nown, struct gpu_seen *out);
 #endif

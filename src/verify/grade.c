@@ -219,8 +219,8 @@ static void grading_release(struct grading *g, struct trace *stock)
 	builder_end(g);
 	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
-	if (g->has_gpu_runner) runner_give_back(g->on->runners, &g->gpu_runner);
-	g->has_runner = g->has_gpu_runner = false;
+	gpu_runner_done(g);
+	g->has_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }

@@ -38,7 +38,8 @@ static int run(
 		.limits = {s->level, 0, 0},
 		.device = g->on->device.uuid,
 		.timeout_ms = s->limits.trace_timeout_ms + s->limits.compile_timeout_ms,
-		.question_ms = ANSWER_MS};
+		.question_ms = ANSWER_MS,
+		.njobs = &g->on->njobs};
 	struct reference *r = NULL;
 	struct reference_facts facts;
 	bool agrees = false;

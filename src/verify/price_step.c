@@ -356,7 +356,7 @@ int price_step(struct grading *g, const struct trace *stock, struct err *err)
 	if (rc == GRADE_ON) rc = large_look(g, stock, &large, &f, err);
 	else if (rc > 0) rc = GRADE_ON;
 	if (!rc && job && large.tape && f.kind <= FOUND_UNKNOWN) rc = stock_look(g, job, stock, &large, &f, err);
-	stock_end(g->on, job);
+	stock_end(g, job);
 	/* The judged sizes' kernels are the verdict's. */
 	json_decref(g->compiled);
 	g->compiled = compiled;

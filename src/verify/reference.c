@@ -19,6 +19,7 @@ struct reference {
 	struct reference_options options;
 	const struct oracle_trial *trial;
 	struct job job;
+	bool is_counted; /* among options.njobs */
 	int outputs_fd;
 	int64_t outputs_bytes;
 	int64_t offset[TAPE_OUTPUTS_MAX]; /* of each output in the file, in bytes */
@@ -110,6 +111,8 @@ static int start(const struct reference_options *o, json_t *job, const struct or
 	limits.cpu_s = CPU_S;
 	if (!rc) rc = job_start(o->zygote, &limits, json_incref(job), &r->job, err);
 	json_decref(job);
+	r->is_counted = !rc && o->njobs;
+	if (r->is_counted) atomic_fetch_add(o->njobs, 1);
 	/* A process that is gone already shows when its first answer is waited for. */
 	int fds[2] = {trial->given_fd, r->outputs_fd};
 	if (!rc) msg_send(r->job.data_fd, "{}", 2, fds, 2, clock_ns() + (uint64_t)o->question_ms * 1000000u, NULL);
@@ -228,6 +231,7 @@ void reference_end(struct reference *r)
 {
 	if (!r) return;
 	job_end(&r->job);
+	if (r->is_counted) atomic_fetch_sub(r->options.njobs, 1);
 	if (r->outputs_fd >= 0) close(r->outputs_fd);
 	free(r);
 }

@@ -8,6 +8,7 @@
 #include "verify/oracle.h"
 #include "verify/verdict.h"
 #include "verify/worker.h"
+#include <stdatomic.h>
 
 struct reference;
 struct reference_options {
@@ -16,6 +17,7 @@ struct reference_options {
 	const char *device; /* UUID */
 	int timeout_ms;     /* until it is ready: imports, constructor, torch.compile, forwards to warm up */
 	int question_ms;
+	atomic_int *njobs; /* one more while the process lives; NULL: nobody counts */
 };
 struct reference_facts {
 	bool is_gated;  /* false: forward waits for the GPU or queues more than fits, so gaps of the host's count */

@@ -21,6 +21,9 @@ struct reference_cache {
 	struct store *store;
 	pthread_mutex_t lock;
 	struct known *known; /* (KNOWN_MAX), key "" where empty */
+	pthread_cond_t changed;
+	int nclaimed;
+	struct sha256_hex *claimed; /* (nclaimed) keys that some thread is timing */
 };
 
 struct reference_cache *reference_cache_create(struct store *store)
@@ -29,13 +32,16 @@ struct reference_cache *reference_cache_create(struct store *store)
 	c->store = store;
 	c->known = xcalloc(KNOWN_MAX, sizeof *c->known);
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
 	return c;
 }
 
 void reference_cache_free(struct reference_cache *c)
 {
 	if (!c) return;
+	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
+	free(c->claimed);
 	free(c->known);
 	free(c);
 }
@@ -73,22 +79,59 @@ static bool store_find(struct reference_cache *c, const struct sha256_hex *key, 
 	return found && out->control_s > 0;
 }
 
+/* Whether what is known is this key's, and of a session like the present one. */
+static bool serves(const struct known *k, const struct sha256_hex *key, double now_s)
+{
+	return !strcmp(k->key.text, key->text) && (isnan(now_s) || reference_agrees(now_s, k->control_s));
+}
+
 bool reference_cache_get(
-	struct reference_cache *c, const struct sha256_hex *key, struct verdict_reference *out, double *control_s)
+	struct reference_cache *c, const struct sha256_hex *key, double now_s, struct verdict_reference *out)
 {
 	pthread_mutex_lock(&c->lock);
 	struct known *k = slot(c, key), read;
-	bool found = !strcmp(k->key.text, key->text);
-	if (!found && store_find(c, key, &read)) {
+	bool found = serves(k, key, now_s);
+	/* Another process may have timed it again meanwhile. */
+	if (!found && store_find(c, key, &read) && serves(&read, key, now_s)) {
 		*k = read;
 		found = true;
 	}
-	if (found) {
-		*out = k->reference;
-		*control_s = k->control_s;
-	}
+	if (found) *out = k->reference;
 	pthread_mutex_unlock(&c->lock);
 	return found;
+}
+
+static int claim_find(const struct reference_cache *c, const struct sha256_hex *key)
+{
+	for (int i = 0; i < c->nclaimed; i++)
+		if (!strcmp(c->claimed[i].text, key->text)) return i;
+	return -1;
+}
+
+bool reference_cache_claim(struct reference_cache *c, const struct sha256_hex *key)
+{
+	bool has_waited = false;
+	pthread_mutex_lock(&c->lock);
+	for (; claim_find(c, key) >= 0; has_waited = true) pthread_cond_wait(&c->changed, &c->lock);
+	/* Who was waited for could not time it: those who waited try side by side, as
+	 * it may fail for long. */
+	bool is_claimed = !has_waited || serves(slot(c, key), key, NAN);
+	if (is_claimed) {
+		c->claimed = xrealloc(c->claimed, size_mul((size_t)c->nclaimed + 1, sizeof *c->claimed));
+		c->claimed[c->nclaimed++] = *key;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return is_claimed;
+}
+
+void reference_cache_release(struct reference_cache *c, const struct sha256_hex *key)
+{
+	pthread_mutex_lock(&c->lock);
+	int at = claim_find(c, key);
+	CHECKF(at >= 0, "a reference's key is released that nobody claimed");
+	c->claimed[at] = c->claimed[--c->nclaimed];
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
 }
 
 void reference_cache_put(

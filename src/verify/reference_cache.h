@@ -1,7 +1,10 @@
 /* reference_cache: times of references that were measured before, on this very GPU with these
  * clocks' limits and versions. Each has the control's time of its session beside it: whoever uses
  * it times the control again, and the two must agree (reference_agrees). In memory, and in the
- * store where there is one. Thread-safe. */
+ * store where there is one. Thread-safe.
+ *
+ * Whoever is about to time a reference claims its key first and looks once more: others who claim
+ * it wait until it is released, and then find what was put. */
 #ifndef HONE_REFERENCE_CACHE_H
 #define HONE_REFERENCE_CACHE_H
 #include "base/base.h"
@@ -17,10 +20,16 @@ void reference_cache_free(struct reference_cache *c);
 /* source: of the reference at the sizes in question; versions: of torch and what runs it. */
 struct sha256_hex reference_key(
 	const char *source, enum verdict_reference_kind kind, const struct runner_device *device, const char *versions);
+/* What is kept, of a session whose control agrees with now_s (NaN: of any session). */
 bool reference_cache_get(
-	struct reference_cache *c, const struct sha256_hex *key, struct verdict_reference *out, double *control_s);
+	struct reference_cache *c, const struct sha256_hex *key, double now_s, struct verdict_reference *out);
 void reference_cache_put(
 	struct reference_cache *c, const struct sha256_hex *key, const struct verdict_reference *r, double control_s);
+/* Waits while another thread has the key. A thread that claims several does so in one
+ * order everywhere. False: the other one could not time it, so nobody need wait, and there
+ * is nothing to release. */
+bool reference_cache_claim(struct reference_cache *c, const struct sha256_hex *key);
+void reference_cache_release(struct reference_cache *c, const struct sha256_hex *key);
 static inline bool reference_agrees(double control_s, double stored_s)
 {
 	double share = control_s / stored_s - 1;

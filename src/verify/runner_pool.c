@@ -15,23 +15,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SPARE_MAX 16
+#define SPARE_MIN 16 /* room for so many at least that come back, whatever is kept ahead */
+#define SPARE_BYTES ((int64_t)2 << 30) /* of a GPU's memory for each runner that is kept */
 #define READY_MS 20000
 #define ENDS_MS 200
-#define TAKEN_MAX 256
 #define RESET_MS 5000
 #define SERVED_MAX 1000 /* candidates; what a driver leaks for each of them ends with the process */
 
 struct runner_pool {
-	char *path;      /* of the program */
-	char *device;    /* NULL for the vm */
-	char memory[24]; /* bytes that it may use, as its argument */
-	int level;       /* enum sandbox_level */
-	int spare;       /* runners to keep waiting */
-	int count;       /* of waiting */
-	struct runner waiting[SPARE_MAX];
+	char *path;             /* of the program */
+	char *device;           /* NULL for the vm */
+	char memory[24];        /* bytes that it may use, as its argument */
+	int level;              /* enum sandbox_level */
+	int spare;              /* runners to keep waiting */
+	int room;               /* of waiting: what comes back beyond it is ended */
+	int count;              /* of waiting */
+	struct runner *waiting; /* (room) */
 	int ntaken;
-	pid_t taken[TAKEN_MAX]; /* not reaped while listed here, so the numbers are ours */
+	pid_t *taken; /* (ntaken) not reaped while listed here, so the numbers are ours */
 	bool is_stopped;
 	pthread_mutex_t lock;
 };
@@ -127,7 +128,9 @@ int runner_pool_create(
 	*p = (struct runner_pool){.path = xstrdup(o->path),
 		.device = o->device ? xstrdup(o->device) : NULL,
 		.level = o->level,
-		.spare = MIN(o->spare, SPARE_MAX)};
+		.spare = o->spare,
+		.room = MAX(o->spare, SPARE_MIN)};
+	p->waiting = xcalloc((size_t)p->room, sizeof *p->waiting);
 	snprintf(p->memory, sizeof p->memory, "%lld", (long long)o->memory_bytes);
 	pthread_mutex_init(&p->lock, NULL);
 	/* The first is started and waited for here, so that a sandbox that does not work is known at
@@ -135,6 +138,9 @@ int runner_pool_create(
 	int rc = start(p, NULL, -1, &p->waiting[0], err);
 	if (!rc) {
 		rc = settle(p, &p->waiting[0], READY_MS, device, err);
+		/* Each context takes some hundred MiB of the card, which candidates need too. */
+		if (!rc && p->device && device->memory_bytes)
+			p->spare = (int)MIN(p->spare, MAX(1, device->memory_bytes / SPARE_BYTES));
 		p->waiting[0].is_settled = true;
 		p->count = rc == 0;
 	}
@@ -148,6 +154,8 @@ void runner_pool_free(struct runner_pool *p)
 	if (!p) return;
 	for (int i = 0; i < p->count; i++) runner_end(p, &p->waiting[i], NULL, 0, NULL);
 	pthread_mutex_destroy(&p->lock);
+	free(p->waiting);
+	free(p->taken);
 	free(p->path);
 	free(p->device);
 	free(p);
@@ -163,7 +171,7 @@ int runner_pool_count(struct runner_pool *p)
 
 static void taken_add(struct runner_pool *p, pid_t pid)
 {
-	CHECKF(p->ntaken < TAKEN_MAX, "%d runners in use at once", p->ntaken);
+	p->taken = xrealloc(p->taken, size_mul((size_t)p->ntaken + 1, sizeof *p->taken));
 	p->taken[p->ntaken++] = pid;
 }
 
@@ -207,16 +215,66 @@ int runner_pool_take(struct runner_pool *p, struct runner *out, struct err *err)
 	}
 }
 
+/* With the lock. Those in use come back where they are a GPU's. */
+static bool is_short(const struct runner_pool *p) { return p->count + (p->device ? p->ntaken : 0) < p->spare; }
+
+bool runner_pool_is_short(struct runner_pool *p)
+{
+	pthread_mutex_lock(&p->lock);
+	bool yes = is_short(p) && !p->is_stopped;
+	pthread_mutex_unlock(&p->lock);
+	return yes;
+}
+
 void runner_pool_refill(struct runner_pool *p)
 {
 	pthread_mutex_lock(&p->lock);
-	/* Those in use come back where they are a GPU's. */
-	while (p->count + (p->device ? p->ntaken : 0) < p->spare) {
+	while (is_short(p)) {
 		struct runner r = {0};
 		if (start(p, NULL, -1, &r, NULL)) break;
 		p->waiting[p->count++] = r;
 	}
 	pthread_mutex_unlock(&p->lock);
+}
+
+/* One that waits and whose hello was not read, out of the pool. */
+static bool unsettled_take(struct runner_pool *p, struct runner *out)
+{
+	bool is_found = false;
+	pthread_mutex_lock(&p->lock);
+	for (int i = 0; i < p->count && !is_found && !p->is_stopped; i++) {
+		if (p->waiting[i].is_settled) continue;
+		*out = p->waiting[i];
+		p->waiting[i] = p->waiting[--p->count];
+		taken_add(p, out->child.pid);
+		is_found = true;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return is_found;
+}
+
+/* Back among those that wait; false where there is no room. */
+static bool keep(struct runner_pool *p, const struct runner *r)
+{
+	pthread_mutex_lock(&p->lock);
+	bool is_kept = p->count < p->room && !p->is_stopped;
+	if (is_kept) {
+		taken_remove(p, r->child.pid);
+		p->waiting[p->count++] = *r;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return is_kept;
+}
+
+void runner_pool_settle(struct runner_pool *p)
+{
+	struct runner r;
+	while (unsettled_take(p, &r)) {
+		/* One that does not start is ended there, and whoever needs a runner hears why. */
+		if (settle(p, &r, READY_MS, NULL, NULL)) continue;
+		r.is_settled = true;
+		if (!keep(p, &r)) runner_end(p, &r, NULL, 0, NULL);
+	}
 }
 
 void runner_pool_stop(struct runner_pool *p)
@@ -337,15 +395,18 @@ static int library_answer(
 }
 
 /* The answer to the last question of time, and the next one. */
-static int clock_answer(
-	struct runner *r, const struct runner_asker *asker, const json_t *clock, uint64_t patience_ns, struct err *err)
+static int clock_answer(struct runner *r, const struct runner_asker *asker, const json_t *clock, uint64_t patience_ns,
+	bool *is_over, struct err *err)
 {
 	enum runner_clock next = RUNNER_END;
 	int64_t ns = 0;
-	if (!asker) return err_set(err, ERR_FORMAT, "the runner asks for a question of time that nobody has");
+	/* One that asks on and on would have the GPU alone for ever, since each
+	 * question has its own time. */
+	if (!asker || *is_over) return err_set(err, ERR_FORMAT, "the runner asks for a question of time that nobody has");
 	int rc = json_get_int(clock, "clock", "ns", 0, INT64_MAX / 2, &ns, err);
 	if (!rc) rc = asker->next(asker->ctx, ns, &next, err);
 	if (rc) return rc;
+	*is_over = next == RUNNER_END;
 	return send_json(r, json_pack("{s:s}", "clock", runner_clock_name(next)), NULL, 0, clock_ns() + patience_ns, err);
 }
 
@@ -355,6 +416,7 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 	int fds[3] = {data->given_fd, data->outputs_fd, data->library ? data->library->fd : -1},
 		nfds = data->library ? 3 : 2;
 	json_t *answer = NULL;
+	bool is_asked_all = false;
 	uint64_t start = clock_ns(), patience_ns = deadline_ns > start ? deadline_ns - start : 0;
 	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, nfds, deadline_ns, err);
 	/* Questions about library rows come first, then those of time, then the result. */
@@ -363,7 +425,7 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 		const json_t *row = json_object_get(answer, "library"), *clock = json_object_get(answer, "clock");
 		if (rc || (!row && !clock)) break;
 		if (row) rc = library_answer(r, data->library, row, deadline_ns, err);
-		else rc = clock_answer(r, data->asker, clock, patience_ns, err);
+		else rc = clock_answer(r, data->asker, clock, patience_ns, &is_asked_all, err);
 		if (clock) deadline_ns = clock_ns() + patience_ns;
 		json_decref(answer);
 		answer = NULL;
@@ -423,14 +485,6 @@ static int reset(struct runner *r)
 void runner_give_back(struct runner_pool *p, struct runner *r)
 {
 	bool is_kept = p->device && !r->is_tainted && ++r->served < SERVED_MAX && !reset(r);
-	if (is_kept) {
-		pthread_mutex_lock(&p->lock);
-		is_kept = p->count < SPARE_MAX && !p->is_stopped;
-		if (is_kept) {
-			taken_remove(p, r->child.pid);
-			p->waiting[p->count++] = *r;
-		}
-		pthread_mutex_unlock(&p->lock);
-	}
+	is_kept = is_kept && keep(p, r);
 	if (!is_kept) runner_end(p, r, NULL, 0, NULL);
 }

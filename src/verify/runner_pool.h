@@ -38,7 +38,10 @@ int runner_start_under(
 	struct runner_pool *p, const char *const *tool, int out_fd, int ready_ms, struct runner *out, struct err *err);
 void runner_end_under(struct runner_pool *p, struct runner *r, int ms);
 /* Tops the pool up again; cheap when it is full. */
+bool runner_pool_is_short(struct runner_pool *p);
 void runner_pool_refill(struct runner_pool *p);
+/* Waits until all that wait have said their hello: a GPU's have their contexts then. */
+void runner_pool_settle(struct runner_pool *p);
 /* When its candidate is done: a GPU's runner that is not tainted drops what it was given, proves
  * that the GPU still answers and waits for the next one; every other is ended. */
 void runner_give_back(struct runner_pool *p, struct runner *r);

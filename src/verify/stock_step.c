@@ -25,7 +25,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LOCK_MS 240000 /* others' jobs, and timings, are in front */
+#define LOCK_MS 240000  /* timings are in front */
+#define ROOM_MS 1800000 /* others' jobs are, of all threads and processes, some seconds each */
 #define GRACE_MS 5000
 #define AGAIN_MS 3000
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
@@ -47,7 +48,8 @@ struct stock_job {
 	int lock;     /* the GPU's, shared */
 	int room;     /* the GPU's room, alone */
 	uint64_t deadline;
-	bool is_coarse; /* as compare.h has it */
+	bool is_coarse;    /* as compare.h has it */
+	atomic_int *njobs; /* of the GPU; NULL: it is not counted there */
 };
 /* One trial as the task's process describes it. */
 struct stock_trial {
@@ -109,6 +111,7 @@ static void job_free(struct stock_job *s)
 {
 	if (!s) return;
 	job_end(&s->job);
+	if (s->njobs) atomic_fetch_sub(s->njobs, 1);
 	free(s->words);
 	free(s);
 }
@@ -129,7 +132,7 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 	int room_fd = -1, lock = -1;
 	char room[80];
 	snprintf(room, sizeof room, "%s-room", g->on->device.uuid);
-	int rc = gpu_lock_take(NULL, room, true, LOCK_MS, &room_fd, err);
+	int rc = gpu_lock_take(NULL, room, true, ROOM_MS, &room_fd, err);
 	if (!rc) rc = gpu_lock_take(NULL, g->on->device.uuid, false, LOCK_MS, &lock, err);
 	if (rc) {
 		gpu_lock_release(room_fd);
@@ -150,6 +153,8 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 		s = xcalloc(1, sizeof *s);
 		*s = (struct stock_job){.job = {.data_fd = -1, .status_fd = -1, .pid_fd = -1}, .words = xstrdup(words)};
 		rc = job_start(g->s->timer, &limits, json_incref(job), &s->job, err);
+		s->njobs = rc ? NULL : &g->on->njobs;
+		if (s->njobs) atomic_fetch_add(s->njobs, 1);
 	}
 	json_decref(job);
 	free(words);
@@ -158,17 +163,19 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 	s->is_done = false;
 	s->is_coarse = g->oracle->has_dot && g->s->tf32;
 	s->deadline = clock_ns() + (uint64_t)g->s->limits.oracle_timeout_ms * 1000000u;
-	if (rc) stock_end(g->on, s);
+	g->has_gpu_lock = true;
+	if (rc) stock_end(g, s);
 	else *out = s;
 	return rc;
 }
 
-void stock_end(struct verify_gpu *on, struct stock_job *s)
+void stock_end(struct grading *g, struct stock_job *s)
 {
 	if (!s) return;
 	int lock = s->lock, room = s->room;
 	/* Before the room is another's, who may look for it. */
-	job_free(s->is_done ? stock_waiting_swap(on, s) : s);
+	job_free(s->is_done ? stock_waiting_swap(g->on, s) : s);
+	g->has_gpu_lock = false;
 	gpu_lock_release(lock);
 	gpu_lock_release(room);
 }
@@ -388,7 +395,8 @@ static int trial_compare(struct grading *g, struct stock_job *s, const struct st
  * which is left in g->v. */
 static int fault_judge(struct grading *g, const struct runner_fault *f, struct stock_result *out, struct err *err)
 {
-	if (strcmp(f->code, "unshared") && strcmp(f->code, "memory")) return gpu_fault_end(g, f, NULL, err);
+	bool is_room = !strcmp(f->code, "no-room") || !strcmp(f->code, "memory");
+	if (strcmp(f->code, "unshared") && !is_room) return gpu_fault_end(g, f, NULL, err);
 	snprintf(out->why, sizeof out->why, "%.200s", f->text);
 	return GRADE_ON;
 }
@@ -472,8 +480,9 @@ int stock_step(struct grading *g, struct stock_job *s, const struct trace *judge
 	*out = (struct stock_result){0};
 	/* While the task's process computes, the runner takes the tape of these sizes. */
 	int rc = gpu_start(g, large, err);
-	if (rc == GRADE_END && !strcmp(g->v->reason, "memory-gpu")) {
-		snprintf(out->why, sizeof out->why, "%.200s", g->v->detail);
+	bool is_larger = rc == GRADE_END && !strcmp(g->v->reason, "memory-gpu");
+	if (is_larger || (rc < 0 && g->is_gpu_full)) {
+		snprintf(out->why, sizeof out->why, "%.200s", is_larger ? g->v->detail : err->text);
 		return GRADE_ON;
 	}
 	while (!rc && !is_over) rc = trial_judge(g, s, judged, large, out, &is_over, err);

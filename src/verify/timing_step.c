@@ -174,22 +174,20 @@ static void reference_keep(const struct session *s, int kind)
 	v->paper_s = measured(s, kind, RUNNER_PAPER).value;
 }
 
-/* Speedups, of whatever there is of both. */
-static void speedups_set(const struct session *s, struct verdict_device *d)
+/* A reference's speedups, of whatever there is of both. s: the session in which it was
+ * timed; NULL: another one's. */
+static void speedup_set(const struct session *s, struct verdict_device *d, int kind)
 {
-	struct verdict_measure own = {d->time_s, d->time_low_s, d->time_high_s};
-	for (int k = 0; k < REFERENCE_COUNT; k++) {
-		struct verdict_reference *v = &s->facts[k];
-		struct verdict_measure none = {NAN, NAN, NAN};
-		v->speedup = none;
-		v->speedup_wall = v->speedup_paper = NAN;
-		v->pairs = 0;
-		if (!v->is_timed || !v->agrees || !d->timed) continue;
-		if (s->running[k]) v->speedup = paired(s, k, &v->pairs);
-		if (!v->pairs) v->speedup = measure_quotient(v->time_s, own);
-		v->speedup_wall = v->wall_s / d->wall_s;
-		v->speedup_paper = v->paper_s / d->paper_s;
-	}
+	struct verdict_measure own = {d->time_s, d->time_low_s, d->time_high_s}, none = {NAN, NAN, NAN};
+	struct verdict_reference *v = &d->references[kind];
+	v->speedup = none;
+	v->speedup_wall = v->speedup_paper = NAN;
+	v->pairs = 0;
+	if (!v->is_timed || !v->agrees || !d->timed) return;
+	if (s && s->running[kind]) v->speedup = paired(s, kind, &v->pairs);
+	if (!v->pairs) v->speedup = measure_quotient(v->time_s, own);
+	v->speedup_wall = v->wall_s / d->wall_s;
+	v->speedup_paper = v->paper_s / d->paper_s;
 }
 
 /* ---- one session ---- */
@@ -212,7 +210,8 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 		.limits = {shared->level, 0, 0},
 		.device = s->g->on->device.uuid,
 		.timeout_ms = shared->limits.oracle_timeout_ms,
-		.question_ms = QUESTION_MS};
+		.question_ms = QUESTION_MS,
+		.njobs = &s->g->on->njobs};
 	/* All start side by side, since compiling takes seconds; then each is waited for. */
 	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
 		if (!(mask & 1u << k)) continue;
@@ -240,7 +239,7 @@ static int references_start(struct session *s, unsigned mask, struct err *err)
 /* What the references' timed forwards returned. */
 static int references_check(struct session *s, struct err *err)
 {
-	int lock, rc = lock_shared(s, &lock, err);
+	int rc = 0;
 	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) {
 		struct verdict_reference *v = &s->facts[k];
 		if (!s->running[k] || v->why[0]) continue;
@@ -251,28 +250,41 @@ static int references_check(struct session *s, struct err *err)
 			rc = 0;
 		}
 	}
+	return rc;
+}
+
+/* The references' part of the record, where all went well, and the end of their processes, which
+ * the GPU feels too. What they say of their times counts where what they returned is right. */
+static int references_finish(struct session *s, int rc, struct err *err)
+{
+	bool is_any = false;
+	int lock = -1;
+	for (int k = 0; k < REFERENCE_COUNT; k++) is_any |= s->running[k] != NULL;
+	if (is_any && !rc) rc = lock_shared(s, &lock, err);
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++)
+		if (s->running[k]) reference_keep(s, k);
+	if (!rc) rc = references_check(s, err);
+	for (int k = 0; k < REFERENCE_COUNT && !rc; k++) speedup_set(s, &s->g->v->device, k);
+	for (int k = 0; k < REFERENCE_COUNT; k++) reference_end(s->running[k]);
 	gpu_lock_release(lock);
 	return rc;
 }
 
 /* Somebody else who computed meanwhile spoils the times. */
-static int others_judge(struct grading *g, struct err *err)
+static int others_judge(struct grading *g, const struct gpu_seen *seen, struct err *err)
 {
-	struct gpu_seen seen;
-	int nown = runner_pool_count(g->on->runners) + REFERENCE_COUNT;
-	gpu_watch_end(g->on->watch, nown, &seen);
-	g->v->device.others = seen.others;
-	if (seen.activity <= 0) return 0;
-	return err_set(err, ERR_INFRA, "another process used the GPU while it was timed: %s", seen.text);
+	g->v->device.others = seen->others;
+	if (seen->activity <= 0) return 0;
+	return err_set(err, ERR_INFRA, "another process used the GPU while it was timed: %s", seen->text);
 }
 
 /* Times the candidate, with the references of the mask beside it. GRADE_ON
  * with the record filled. */
-static int session_run(struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask,
-	struct verdict_reference *references, struct err *err)
+static int session_run(
+	struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask, struct err *err)
 {
-	struct session s = {.g = g, .trial = t, .facts = references, .pending = LAST};
 	struct verdict_device *d = &g->v->device;
+	struct session s = {.g = g, .trial = t, .facts = d->references, .pending = LAST};
 	struct attempt_result r;
 	struct runner_asker asker = {next, &s};
 	struct attempt a = {.trace = stock, .trial = t, .asker = &asker};
@@ -286,7 +298,7 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 		candidate_keep(&s, &r.result);
 		char text[512] = "";
 		double worst = NAN;
-		rc = d->timed ? others_judge(g, err) : 0;
+		rc = d->timed ? others_judge(g, &r.seen, err) : 0;
 		if (!rc && gpu_outputs_differ(t, &r, &worst, text, sizeof text)) {
 			d->disagreements++;
 			rc = grade_end(g, VERDICT_WRONG, STAGE_RECHECK, "gpu-unstable", 0,
@@ -294,12 +306,7 @@ static int session_run(struct grading *g, const struct trace *stock, const struc
 		}
 		attempt_release(&r);
 	}
-	/* What the references say counts where what they returned is right. */
-	for (int k = 0; k < REFERENCE_COUNT && !rc; k++)
-		if (s.running[k]) reference_keep(&s, k);
-	if (!rc) rc = references_check(&s, err);
-	if (!rc) speedups_set(&s, d);
-	for (int k = 0; k < REFERENCE_COUNT; k++) reference_end(s.running[k]);
+	rc = references_finish(&s, rc, err);
 	free(s.slots);
 	free(s.seconds);
 	return rc;
@@ -313,19 +320,48 @@ static struct sha256_hex key_of(const struct grading *g, int kind)
 		g->oracle->variants[0].source, (enum verdict_reference_kind)kind, &g->on->device, g->s->versions);
 }
 
-/* Those of the mask that nobody timed yet; the others' records are filled. */
-static unsigned references_find(
-	struct grading *g, unsigned mask, struct verdict_reference *out, double control_s[REFERENCE_COUNT])
+/* Whether references' times may come from others' sessions. */
+static bool is_shared(const struct grading *g) { return !g->s->is_paired && !g->is_final; }
+
+/* Those of the mask that nobody timed yet, or whose session's control was another than now_s (NaN:
+ * any will do); the others' records are filled. */
+static unsigned references_find(struct grading *g, unsigned mask, double now_s, struct verdict_reference *out)
 {
 	unsigned missing = 0;
 	for (int k = 0; k < REFERENCE_COUNT; k++) {
 		struct sha256_hex key = key_of(g, k);
+		struct verdict_reference found;
 		if (!(mask & 1u << k)) continue;
-		if (g->s->is_paired || g->is_final || !reference_cache_get(g->s->references, &key, &out[k], &control_s[k]))
+		if (is_shared(g) && reference_cache_get(g->s->references, &key, now_s, &found)) {
+			out[k] = found;
+			out[k].is_cached = true;
+		} else {
 			missing |= 1u << k;
-		else out[k].is_cached = true;
+		}
 	}
 	return missing;
+}
+
+/* While one thread times a reference, others wait for it: each would start a process of its own, on
+ * the same GPU, whose start and end are in the control's time of everybody else, who then find
+ * their references stale. In the kinds' order, so that no two wait for each other. Returns those
+ * that are to be released. */
+static unsigned references_claim(struct grading *g, unsigned mask)
+{
+	unsigned claimed = 0;
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		struct sha256_hex key = key_of(g, k);
+		if (is_shared(g) && mask & 1u << k && reference_cache_claim(g->s->references, &key)) claimed |= 1u << k;
+	}
+	return claimed;
+}
+
+static void references_release(struct grading *g, unsigned mask)
+{
+	for (int k = 0; k < REFERENCE_COUNT; k++) {
+		struct sha256_hex key = key_of(g, k);
+		if (mask & 1u << k) reference_cache_release(g->s->references, &key);
+	}
 }
 
 static void references_put(struct grading *g, unsigned mask)
@@ -338,13 +374,44 @@ static void references_put(struct grading *g, unsigned mask)
 	}
 }
 
-/* Of the cached ones, those whose session's control was another than this one's. */
-static unsigned references_stale(const struct grading *g, unsigned cached, const double control_s[REFERENCE_COUNT])
+/* A session that times the references of the mask, and keeps what they took. */
+static int references_time(
+	struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask, struct err *err)
 {
-	unsigned stale = 0;
-	for (int k = 0; k < REFERENCE_COUNT; k++)
-		if (cached & 1u << k && !reference_agrees(g->v->device.control_s, control_s[k])) stale |= 1u << k;
-	return stale;
+	int rc = session_run(g, stock, t, mask, err);
+	if (!rc && g->v->device.timed) references_put(g, mask);
+	return rc;
+}
+
+/* The candidate's session, with those references of the mask in it that nobody timed. */
+static int first_session(struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned mask,
+	unsigned *cached, struct err *err)
+{
+	struct verdict_reference *references = g->v->device.references;
+	unsigned missing = references_find(g, mask, NAN, references), claimed = references_claim(g, missing);
+	if (missing) missing = references_find(g, mask, NAN, references);
+	/* What turned out to be there is nobody's to wait for. */
+	references_release(g, claimed & ~missing);
+	int rc = references_time(g, stock, t, missing, err);
+	references_release(g, claimed & missing);
+	*cached = mask & ~missing;
+	return rc;
+}
+
+/* The candidate's own session told whether what was measured earlier still holds. Where it does
+ * not, somebody else may have found so before and timed the reference again. */
+static int second_session(
+	struct grading *g, const struct trace *stock, const struct oracle_trial *t, unsigned cached, struct err *err)
+{
+	struct verdict_device *d = &g->v->device;
+	unsigned stale = references_find(g, cached, d->control_s, d->references), claimed = references_claim(g, stale);
+	if (stale) stale = references_find(g, cached, d->control_s, d->references);
+	references_release(g, claimed & ~stale);
+	int rc = stale ? references_time(g, stock, t, stale, err) : 0;
+	references_release(g, claimed & stale);
+	for (int k = 0; k < REFERENCE_COUNT && !stale; k++)
+		if (cached & 1u << k) speedup_set(NULL, d, k);
+	return rc;
 }
 
 /* ---- the floor ---- */
@@ -391,21 +458,13 @@ int timing_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	const struct oracle_trial *t = NULL;
 	struct verdict_device *d = &g->v->device;
-	double control_s[REFERENCE_COUNT] = {0};
 	for (int i = 0; i < g->oracle->ntrials && !t; i++)
 		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
 	g->v->stage = STAGE_TIMING;
 	if (!t) return GRADE_ON;
-	unsigned mask = !g->s->timer ? 0
-		: g->is_final            ? g->s->final_mask
-								 : g->s->reference_mask,
-			 missing = references_find(g, mask, d->references, control_s);
-	int rc = session_run(g, stock, t, missing, d->references, err);
-
-	/* The candidate's own session tells whether what was measured earlier still holds. */
-	unsigned stale = rc || !d->timed ? 0 : references_stale(g, mask & ~missing, control_s);
-	if (stale) rc = session_run(g, stock, t, stale, d->references, err);
-	if (!rc && d->timed) references_put(g, missing | stale);
+	unsigned mask = !g->s->timer ? 0 : g->is_final ? g->s->final_mask : g->s->reference_mask, cached = 0;
+	int rc = first_session(g, stock, t, mask, &cached, err);
+	if (!rc && d->timed && cached) rc = second_session(g, stock, t, cached, err);
 	d->floor_s = timing_floor_s(g, stock->tape, d->floor_by, sizeof d->floor_by);
 	return rc;
 }

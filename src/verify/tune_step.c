@@ -4,7 +4,9 @@
  * Triton's autotuner runs inside the candidate's process and shows it times. Here the tracer says
  * how many configurations survived an autotuner's pruning, and launches the one that it is told;
  * the tapes are timed by the runner, and the candidate is judged from the start with the fastest.
- * All that its host code learns is which configuration it launches.
+ * All that its host code learns is which configuration it launches. What was chosen among the same
+ * programs on the same kind of card before is chosen again (choice_cache.h), so times are taken
+ * once, and values are compared every time.
  *
  * Another card, or a busier one, would choose otherwise, so a configuration that gives other values
  * than it should is wrong whether or not it was chosen here: each is compared on the trials of the
@@ -46,21 +48,21 @@ static const struct oracle_trial *first_trial(const struct grading *g)
 	return NULL;
 }
 
-/* The tape's time, NaN where it has none, with its outputs compared. */
-static int tape_time(
-	struct grading *g, const struct trace *tr, const struct oracle_trial *t, double *seconds, struct err *err)
+/* The tape's time, NaN where it has none, with its outputs compared. is_alone: nobody else is known
+ * to have computed on the GPU meanwhile. */
+static int tape_time(struct grading *g, const struct trace *tr, const struct oracle_trial *t, double *seconds,
+	bool *is_alone, struct err *err)
 {
 	struct spans s = {.n = 0};
 	struct runner_asker asker = {next, &s};
 	struct attempt_result r;
-	struct gpu_seen seen;
 	char text[512] = "", trial[400];
 	double worst = NAN;
 	*seconds = NAN;
 	int rc = gpu_start(g, tr, err);
 	if (!rc) rc = gpu_replay(g, &(struct attempt){.trace = tr, .trial = t, .asker = &asker}, &r, err);
-	gpu_watch_end(g->on->watch, 1, &seen);
 	if (rc) return rc;
+	*is_alone = r.seen.activity <= 0;
 	if (gpu_outputs_differ(t, &r, &worst, text, sizeof text)) {
 		attempt_text(g, t, trial, sizeof trial);
 		rc = grade_end(
@@ -72,15 +74,14 @@ static int tape_time(
 	return rc;
 }
 
-/* The other trials of the judged sizes, values alone; what a GPU is excused for holds
+/* The trials of the judged sizes, values alone; what a GPU is excused for holds
  * here too (gpu_cause.c). */
 static int config_compare(struct grading *g, const struct trace *tr, uint64_t until, struct err *err)
 {
-	const struct oracle_trial *first = first_trial(g);
 	int rc = GRADE_ON;
 	for (int i = 0; i < g->oracle->ntrials && rc == GRADE_ON && clock_ns() < until; i++) {
 		const struct oracle_trial *t = &g->oracle->trials[i];
-		if (t->counts && t->variant == 0 && t != first) rc = gpu_guided(g, tr, t, err);
+		if (t->counts && t->variant == 0) rc = gpu_guided(g, tr, t, err);
 	}
 	return rc;
 }
@@ -129,43 +130,113 @@ static int config_judge(struct grading *g, const struct tuned *t, int config, co
 		t->label, detail);
 }
 
-/* One autotuner: its configurations one after another, the choices of those before it in force. */
-static int tune(struct grading *g, const struct trace *stock, int i, double base_s, uint64_t until, struct err *err)
+/* One autotuner while it is tuned. */
+struct tuning {
+	const struct trace *stock;
+	int at;                                  /* of the stock tape's autotuners */
+	uint64_t until;                          /* after which nothing more is tried */
+	bool is_late;                            /* something was not tried */
+	bool is_alone;                           /* what was timed was timed without others on the GPU */
+	struct sha256_hex programs[CONFIGS_MAX]; /* what each configuration makes; "": it is no choice */
+};
+
+static bool is_time_up(const struct grading *g, const struct tuning *t)
 {
-	const struct oracle_trial *trial = first_trial(g);
-	const struct tuned *t = &stock->tuned[i];
+	return clock_ns() > t->until || g->compile_ms > g->s->limits.compile_timeout_ms * BUDGET_SHARE || !g->has_tracer;
+}
+
+/* Configuration c is traced, and compared on all trials, with the choices of the autotuners before
+ * it in force. What is right may be chosen; a tape that is the stock one again says nothing new. */
+static int config_try(struct grading *g, struct tuning *t, int c, struct verdict *was, struct err *err)
+{
+	const struct tuned *tuned = &t->stock->tuned[t->at];
+	struct trace tr = {0};
+	json_t *choices = choices_with(g->choices, tuned->label, c);
+	*was = *g->v;
+	int rc = tape_with(g, choices, t->at, c, &tr, err);
+	bool is_stock = !rc && !strcmp(tr.tape->hash.text, t->stock->tape->hash.text);
+	if (!rc && !is_stock) rc = config_compare(g, &tr, t->until, err);
+	if (!rc && (c == tuned->chosen || !is_stock)) t->programs[c] = tape_program_hash(tr.tape);
+	if (rc == GRADE_END) rc = config_judge(g, tuned, c, was);
+	else if (!rc) *g->v = *was; /* its trials are none of the judged configuration's */
+	json_decref(choices);
+	trace_release(&tr);
+	return rc;
+}
+
+/* Its time; NaN where there is none. */
+static int config_time(
+	struct grading *g, struct tuning *t, int c, struct verdict *was, double *seconds, struct err *err)
+{
+	const struct tuned *tuned = &t->stock->tuned[t->at];
+	struct trace tr = {0};
+	bool is_alone = true;
+	json_t *choices = choices_with(g->choices, tuned->label, c);
+	*seconds = NAN;
+	*was = *g->v;
+	int rc = tape_with(g, choices, t->at, c, &tr, err);
+	if (!rc) rc = tape_time(g, &tr, first_trial(g), seconds, &is_alone, err);
+	t->is_alone &= is_alone;
+	if (rc == GRADE_END) rc = config_judge(g, tuned, c, was);
+	else if (!rc) *g->v = *was;
+	json_decref(choices);
+	trace_release(&tr);
+	return rc;
+}
+
+/* The fastest, by their times in one session. */
+static int choose(struct grading *g, struct tuning *t, struct verdict *was, struct choice *out, struct err *err)
+{
+	const struct tuned *tuned = &t->stock->tuned[t->at];
+	double seconds = NAN;
+	*out = (struct choice){tuned->chosen, NAN, NAN};
+	int rc = config_time(g, t, tuned->chosen, was, &out->first_s, err);
+	out->chosen_s = out->first_s;
+	for (int c = 0; c < MIN(tuned->configs, CONFIGS_MAX) && rc == GRADE_ON; c++) {
+		if (c == tuned->chosen || !t->programs[c].text[0]) continue;
+		t->is_late |= is_time_up(g, t);
+		if (t->is_late) break;
+		rc = config_time(g, t, c, was, &seconds, err);
+		if (rc || !(seconds < out->chosen_s * LEAST_GAIN)) continue;
+		out->config = c;
+		out->chosen_s = seconds;
+	}
+	return rc;
+}
+
+/* One autotuner: every configuration is compared, and the fastest is chosen, by an earlier verdict
+ * where it was among the same programs. */
+static int tune(struct grading *g, const struct trace *stock, int i, uint64_t until, struct err *err)
+{
+	struct tuning t = {.stock = stock, .at = i, .until = until, .is_alone = true};
+	const struct tuned *tuned = &stock->tuned[i];
 	struct verdict_tuned *said = &g->v->device.tuned[i];
 	struct verdict *was = xmalloc(sizeof *was);
-	int rc = GRADE_ON;
-	*said = (struct verdict_tuned){.configs = t->configs, .chosen = t->chosen, .first_s = base_s, .chosen_s = base_s};
-	snprintf(said->label, sizeof said->label, "%s", t->label);
+	int rc = GRADE_ON, n = MIN(tuned->configs, CONFIGS_MAX);
+	*said = (struct verdict_tuned){.configs = tuned->configs, .chosen = tuned->chosen, .first_s = NAN, .chosen_s = NAN};
+	snprintf(said->label, sizeof said->label, "%s", tuned->label);
 	text_make_printable(said->label);
-	for (int c = 0; c < MIN(t->configs, CONFIGS_MAX) && rc == GRADE_ON; c++) {
-		bool is_late = clock_ns() > until || g->compile_ms > g->s->limits.compile_timeout_ms * BUDGET_SHARE;
-		if (c == t->chosen || is_late || !g->has_tracer) continue;
-		struct trace tr = {0};
-		double seconds = NAN;
-		json_t *choices = choices_with(g->choices, t->label, c);
-		/* A tape that is the stock one again says nothing new: another configuration of a
-		 * kernel with one form. */
-		*was = *g->v;
-		rc = tape_with(g, choices, i, c, &tr, err);
-		bool is_new = !rc && strcmp(tr.tape->hash.text, stock->tape->hash.text);
-		if (is_new) rc = tape_time(g, &tr, trial, &seconds, err);
-		if (is_new && !rc) rc = config_compare(g, &tr, until, err);
-		bool is_choice = !rc;
-		if (rc == GRADE_END) rc = config_judge(g, t, c, was);
-		else if (!rc) *g->v = *was; /* its trials are none of the judged configuration's */
-		if (is_choice && seconds < said->chosen_s * LEAST_GAIN) {
-			said->chosen = c;
-			said->chosen_s = seconds;
-		}
-		json_decref(choices);
-		trace_release(&tr);
+	for (int c = 0; c < n && rc == GRADE_ON; c++) {
+		t.is_late |= is_time_up(g, &t);
+		if (!t.is_late) rc = config_try(g, &t, c, was, err);
+	}
+
+	/* What was not tried in time, or beside others, is no choice for later verdicts. */
+	struct choice choice = {tuned->chosen, NAN, NAN};
+	struct sha256_hex key = choice_key(tuned->label, t.programs, n, &g->on->device, g->s->versions);
+	said->is_kept = !rc && choice_cache_get(g->s->choices, &key, &choice) && choice.config < n &&
+		t.programs[choice.config].text[0];
+	if (!rc && !said->is_kept) rc = choose(g, &t, was, &choice, err);
+	bool is_worth_keeping = !t.is_late && t.is_alone && choice.first_s > 0;
+	if (!rc && !said->is_kept && is_worth_keeping) choice_cache_keep(g->s->choices, &key, &choice);
+	if (!rc) {
+		said->chosen = choice.config;
+		said->first_s = choice.first_s;
+		said->chosen_s = choice.chosen_s;
 	}
 	/* The next autotuner is timed with this one as it is chosen. */
-	if (!rc && said->chosen != t->chosen) {
-		json_t *choices = choices_with(g->choices, t->label, said->chosen);
+	if (!rc && said->chosen != tuned->chosen) {
+		json_t *choices = choices_with(g->choices, tuned->label, said->chosen);
 		json_decref(g->choices);
 		g->choices = choices;
 	}
@@ -175,16 +246,13 @@ static int tune(struct grading *g, const struct trace *stock, int i, double base
 
 int tune_step(struct grading *g, const struct trace *stock, struct err *err)
 {
-	const struct oracle_trial *trial = first_trial(g);
 	struct verdict_device *d = &g->v->device;
 	uint64_t until = clock_ns() + (uint64_t)TUNE_MS * 1000000u;
-	double seconds = NAN;
-	if (!stock->ntuned || !trial) return GRADE_ON;
-	int rc = tape_time(g, stock, trial, &seconds, err);
+	int rc = GRADE_ON;
+	if (!stock->ntuned || !first_trial(g)) return GRADE_ON;
 	g->choices = json_object();
 	for (int i = 0; i < stock->ntuned && !rc; i++) {
-		rc = tune(g, stock, i, seconds, until, err);
-		if (!rc) seconds = d->tuned[i].chosen_s;
+		rc = tune(g, stock, i, until, err);
 		d->ntuned = i + 1;
 	}
 	if (!rc && json_object_size(g->choices)) return GRADE_TUNED;

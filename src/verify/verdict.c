@@ -138,9 +138,9 @@ static json_t *device_json(const struct verdict_device *d)
 	json_t *tuned = json_array();
 	for (int i = 0; i < d->ntuned; i++)
 		json_array_append_new(tuned,
-			json_pack("{s:o, s:i, s:i, s:o, s:o}", "label", text_json(d->tuned[i].label), "configs",
+			json_pack("{s:o, s:i, s:i, s:o, s:o, s:b}", "label", text_json(d->tuned[i].label), "configs",
 				d->tuned[i].configs, "chosen", d->tuned[i].chosen, "first_s", number_json(d->tuned[i].first_s),
-				"chosen_s", number_json(d->tuned[i].chosen_s)));
+				"chosen_s", number_json(d->tuned[i].chosen_s), "kept", d->tuned[i].is_kept));
 	json_object_set_new(o, "tuned", tuned);
 	json_object_set_new(o, "live", text_json(d->live));
 	json_object_set_new(o, "live_why", text_json(d->live_why));
@@ -323,6 +323,7 @@ static int tuned_from_json(const json_t *list, struct verdict_device *d, struct 
 		if (!rc) rc = json_opt_int(o, where, "chosen", 0, INT32_MAX, &chosen, err);
 		if (!rc) rc = real_from_json(o, where, "first_s", &t->first_s, err);
 		if (!rc) rc = real_from_json(o, where, "chosen_s", &t->chosen_s, err);
+		if (!rc) rc = json_opt_bool(o, where, "kept", &t->is_kept, err);
 		text_copy(t->label, sizeof t->label, label);
 		t->configs = (int)configs;
 		t->chosen = (int)chosen;

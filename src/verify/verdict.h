@@ -113,7 +113,8 @@ struct verdict_tuned {
 	int configs;                     /* that survived its pruning */
 	int chosen;                      /* of them; 0: the first */
 	double first_s;                  /* with the first that compiles; NaN: not timed */
-	double chosen_s;
+	double chosen_s;                 /* with the chosen one, in the same session */
+	bool is_kept;                    /* chosen, and timed, in an earlier verdict */
 };
 
 /* Where the kernels ran. Of a GPU: what it found beside the vm. */

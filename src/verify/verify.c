@@ -262,7 +262,7 @@ static void *worker_main(void *arg)
 		work_free(w);
 		/* Used runners are replaced after the verdict is out, so as not to delay it. */
 		runner_pool_refill(v->s.runners);
-		if (on) runner_pool_refill(on->runners);
+		if (on) gpu_runners_refill(on);
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -279,13 +279,14 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%s|%d|%d|%lld| %s %s %d %d %u %d %d %d %llu %s %s %d %g %d",
-		v->s.ngpus ? d->name : "vm", d->driver, gpu->name, gpu->capability, gpu->sms, (long long)gpu->shared_bytes,
-		v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
+	v->options_text = xasprintf("%s|%d|%d|%d|%s|%d|%d|%lld| %s %s %d %d %u %u %d %d %d %d %llu %s %s %d %g %d",
+		v->s.ngpus ? d->name : "vm", d->driver, d->clock_khz, d->memory_clock_khz, gpu->name, gpu->capability, gpu->sms,
+		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
-		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0, v->s.is_paired,
-		v->s.skip_compile, v->s.screens, (unsigned long long)o->seed, o->emit ? o->emit : "",
-		o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0,
+		v->s.ngpus ? v->s.final_mask : 0, v->s.sanitizer != NULL, v->s.is_paired, v->s.skip_compile, v->s.screens,
+		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
+		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None
@@ -398,6 +399,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->s.compiles = compile_cache_create((int)v->nknown);
 	v->s.rebuilds = rebuild_cache_create();
 	v->s.references = reference_cache_create(v->s.store);
+	v->s.choices = choice_cache_create(v->s.store);
 	pthread_mutex_init(&v->lock, NULL);
 	pthread_mutex_init(&v->ready_lock, NULL);
 	pthread_mutex_init(&v->s.times_lock, NULL);
@@ -466,6 +468,7 @@ void verifier_free(struct verifier *v)
 	compile_cache_free(v->s.compiles);
 	rebuild_cache_free(v->s.rebuilds);
 	reference_cache_free(v->s.references);
+	choice_cache_free(v->s.choices);
 	for (int i = 0; i < v->s.ngpus; i++) {
 		gpu_watch_close(v->s.gpus[i].watch);
 		stock_forget(&v->s.gpus[i]);

@@ -11,6 +11,7 @@
 #include "tape/tape.h"
 #include "task/task.h"
 #include "verify/calibrate.h"
+#include "verify/choice_cache.h"
 #include "verify/cost_model.h"
 #include "verify/gpu_watch.h"
 #include "verify/oracle.h"
@@ -18,6 +19,7 @@
 #include "verify/runner_pool.h"
 #include "verify/verify.h"
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define VERIFY_SOURCE_BYTES_MAX ((size_t)256 << 10)
 #define KERNELBENCH_TRIALS 5 /* of its check, as its scripts call it */
@@ -58,7 +60,8 @@ struct verify_gpu {
 	struct gpu_watch *watch;     /* NULL: nothing is known of others */
 	struct gpu_peaks peaks;      /* where they were measured */
 	struct stock_job
-		*waiting; /* a task's process with its reference on the GPU, for its next candidate (stock_step.c) */
+		*waiting;     /* a task's process with its reference on the GPU, for its next candidate (stock_step.c) */
+	atomic_int njobs; /* processes of tasks' on it: references that are timed, those of stock sizes, live files */
 };
 
 struct compile_cache;
@@ -76,16 +79,17 @@ struct verify_shared {
 	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
 	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
 	struct reference_cache *references;
-	bool is_live;            /* candidates' files are run for real too */
-	char *sanitizer;         /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
-	double sanitize_share;   /* of right candidates, chosen by their text */
-	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
-	bool is_paired;          /* references are timed turn by turn with each candidate */
-	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
-	unsigned final_mask;     /* of those, what is timed beside a final best */
-	struct vm_gpu gpu;       /* the card that kernels are made for */
-	int run_capability;      /* of the device, where it stands for that card; 0: it is one */
-	struct store *store;     /* may be NULL */
+	struct choice_cache *choices; /* of autotuners, by what they choose among */
+	bool is_live;                 /* candidates' files are run for real too */
+	char *sanitizer;              /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
+	double sanitize_share;        /* of right candidates, chosen by their text */
+	char *profiler;               /* Nsight Compute's place; NULL: not asked for */
+	bool is_paired;               /* references are timed turn by turn with each candidate */
+	unsigned reference_mask;      /* of enum verdict_reference_kind: 1 << kind */
+	unsigned final_mask;          /* of those, what is timed beside a final best */
+	struct vm_gpu gpu;            /* the card that kernels are made for */
+	int run_capability;           /* of the device, where it stands for that card; 0: it is one */
+	struct store *store;          /* may be NULL */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
 	bool tf32;
@@ -155,6 +159,8 @@ struct grading {
 	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
+	bool is_gpu_full;  /* the last tape had no room there, for others' use of it */
+	bool has_gpu_lock; /* shared, for longer than a replay (stock_step.c): whoever asked again would wait for himself */
 	struct sha256_hex gpu_loaded;                /* text of the tape that gpu_runner has; "": none */
 	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
 	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
@@ -318,6 +324,7 @@ struct attempt_result {
 	int64_t bytes;
 	int64_t offset[TAPE_OUTPUTS_MAX];
 	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
+	struct gpu_seen seen; /* of one that was timed: who else was on the GPU in its window */
 };
 /* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
 int attempt_run(
@@ -346,6 +353,10 @@ int gpu_outputs_differ(
  * what an end of it means. */
 int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *trial, struct err *err);
 int gpu_runner_lost(struct grading *g, int rc, struct err *err);
+/* The candidate is done with it. And more of them ahead of need. Both compute on the GPU,
+ * so they hold its lock. */
+void gpu_runner_done(struct grading *g);
+void gpu_runners_refill(struct verify_gpu *on);
 /* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c).
  * Due: somebody has to ask. begin: starts the process that makes them; it computes while the
  * candidate is traced at these sizes. step: the candidate's tape of these sizes beside them;
@@ -360,7 +371,7 @@ bool stock_is_due(const struct grading *g);
 int stock_begin(struct grading *g, struct stock_job **out, struct err *err);
 int stock_step(struct grading *g, struct stock_job *s, const struct trace *judged, const struct trace *large,
 	struct stock_result *out, struct err *err);
-void stock_end(struct verify_gpu *on, struct stock_job *s);
+void stock_end(struct grading *g, struct stock_job *s);
 void stock_forget(struct verify_gpu *on);
 /* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause
  * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where

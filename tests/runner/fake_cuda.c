@@ -78,9 +78,37 @@ void fake_reset(void)
 	for (int i = 0; i < 1024; i++) let_go(held[i]);
 }
 
-static cu_result Init(unsigned flags) { return CU_OK; }
+/* The call of this number, from 1, answers with an error in place of what it does; all behind it
+ * too where the error lasts, as that of a lost context does. */
+static int calls, fails_at;
+static cu_result fails_with;
+static bool fails_on;
+static int stuck; /* memory freed behind a gate that nobody opened: a real driver would never come back */
+int fake_calls(void);
+int fake_calls(void) { return calls; }
+int fake_stuck(void);
+int fake_stuck(void) { return stuck; }
+void fake_fail(int at, int result, int lasts);
+void fake_fail(int at, int result, int lasts)
+{
+	calls = stuck = 0;
+	fails_at = at;
+	fails_with = result;
+	fails_on = lasts;
+}
+#define MAY_FAIL() \
+	do { \
+		if (++calls == fails_at || (fails_on && calls > fails_at)) return fails_with; \
+	} while (0)
+
+static cu_result Init(unsigned flags)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
 static cu_result DriverGetVersion(int *v)
 {
+	MAY_FAIL();
 	*v = 13000;
 	return CU_OK;
 }
@@ -91,21 +119,25 @@ static cu_result GetErrorName(cu_result r, const char **name)
 }
 static cu_result DeviceGet(cu_device *d, int n)
 {
+	MAY_FAIL();
 	*d = n;
 	return n == 0 ? CU_OK : CU_INVALID_DEVICE;
 }
 static cu_result DeviceGetCount(int *n)
 {
+	MAY_FAIL();
 	*n = 1;
 	return CU_OK;
 }
 static cu_result DeviceGetName(char *name, int len, cu_device d)
 {
+	MAY_FAIL();
 	strncpy(name, "Fake H200", (size_t)len);
 	return CU_OK;
 }
 static cu_result DeviceGetAttribute(int *v, int a, cu_device d)
 {
+	MAY_FAIL();
 	*v = a == CU_DEVICE_CAPABILITY_MAJOR        ? 9
 		: a == CU_DEVICE_SHARED_PER_BLOCK_OPTIN ? 232448
 		: a == CU_DEVICE_MULTIPROCESSOR_COUNT   ? 132
@@ -114,19 +146,34 @@ static cu_result DeviceGetAttribute(int *v, int a, cu_device d)
 }
 static cu_result DeviceTotalMem(size_t *n, cu_device d)
 {
+	MAY_FAIL();
 	*n = (size_t)1 << 37;
 	return CU_OK;
 }
 static cu_result DevicePrimaryCtxRetain(cu_context *c, cu_device d)
 {
+	MAY_FAIL();
 	*c = (cu_context)&state;
 	return CU_OK;
 }
-static cu_result DevicePrimaryCtxSetFlags(cu_device d, unsigned f) { return CU_OK; }
-static cu_result CtxSetCurrent(cu_context c) { return CU_OK; }
-static cu_result CtxSynchronize(void) { return state; }
+static cu_result DevicePrimaryCtxSetFlags(cu_device d, unsigned f)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
+static cu_result CtxSetCurrent(cu_context c)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
+static cu_result CtxSynchronize(void)
+{
+	MAY_FAIL();
+	return state;
+}
 static cu_result ModuleLoadData(cu_module *m, const void *image)
 {
+	MAY_FAIL();
 	bool is_ptx = memcmp(image, "\177ELF", 4);
 	if (is_ptx && !takes_ptx) return CU_INVALID_PTX; /* no compiler for PTX here: the host moves */
 	*m = hold(calloc(1, sizeof **m));
@@ -136,12 +183,14 @@ static cu_result ModuleLoadData(cu_module *m, const void *image)
 }
 static cu_result ModuleUnload(cu_module m)
 {
+	MAY_FAIL();
 	let_go(m);
 	loaded--;
 	return CU_OK;
 }
 static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name)
 {
+	MAY_FAIL();
 	*f = (cu_function)m;
 	if (!strncmp(name, "hone_", 5)) { /* of the launcher's own module: a function is a module of its name */
 		struct cu_module_opaque *own = hold(calloc(1, sizeof *own));
@@ -152,11 +201,20 @@ static cu_result ModuleGetFunction(cu_function *f, cu_module m, const char *name
 }
 static cu_result FuncGetAttribute(int *v, int a, cu_function f)
 {
+	MAY_FAIL();
 	*v = 0;
 	return CU_OK;
 }
-static cu_result FuncSetAttribute(cu_function f, int a, int v) { return CU_OK; }
-static cu_result FuncSetCacheConfig(cu_function f, int c) { return CU_OK; }
+static cu_result FuncSetAttribute(cu_function f, int a, int v)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
+static cu_result FuncSetCacheConfig(cu_function f, int c)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
 
 static void echo(const struct cu_launch_config *c, void **p)
 {
@@ -170,6 +228,7 @@ static void echo(const struct cu_launch_config *c, void **p)
 
 static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f, void **p, void **extra)
 {
+	MAY_FAIL();
 	const char *name = ((cu_module)f)->name;
 	launches++;
 	early += !is_gated;
@@ -198,12 +257,15 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 }
 static cu_result MemAlloc(cu_address *p, size_t n)
 {
+	MAY_FAIL();
 	*p = (cu_address)(uintptr_t)hold(aligned_alloc(512, (n + 511) / 512 * 512));
 	allocated++;
 	return *p ? CU_OK : CU_OUT_OF_MEMORY;
 }
 static cu_result MemFree(cu_address p)
 {
+	MAY_FAIL();
+	stuck += is_gated;
 	/* A buffer lies between two canaries of 4,096 bytes; all else is smaller. */
 	left += malloc_usable_size((void *)(uintptr_t)p) > 8192 && ((unsigned char *)(uintptr_t)p)[4096] != 0xff;
 	let_go((void *)(uintptr_t)p);
@@ -212,62 +274,93 @@ static cu_result MemFree(cu_address p)
 }
 static cu_result MemcpyHtoD(cu_address to, const void *from, size_t n)
 {
+	MAY_FAIL();
 	memcpy((void *)(uintptr_t)to, from, n);
 	return CU_OK;
 }
 static cu_result MemcpyDtoH(void *to, cu_address from, size_t n)
 {
+	MAY_FAIL();
 	memcpy(to, (void *)(uintptr_t)from, n);
 	return CU_OK;
 }
 static cu_result MemcpyDtoDAsync(cu_address to, cu_address from, size_t n, cu_stream s)
 {
+	MAY_FAIL();
 	memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, n);
 	return CU_OK;
 }
-static cu_result MemcpyDtoHAsync(void *to, cu_address from, size_t n, cu_stream s) { return MemcpyDtoH(to, from, n); }
+static cu_result MemcpyDtoHAsync(void *to, cu_address from, size_t n, cu_stream s)
+{
+	MAY_FAIL();
+	return MemcpyDtoH(to, from, n);
+}
 static cu_result MemsetD8Async(cu_address to, unsigned char v, size_t n, cu_stream s)
 {
+	MAY_FAIL();
 	memset((void *)(uintptr_t)to, is_broken ? 0 : v, n);
 	return CU_OK;
 }
 static cu_result MemsetD16Async(cu_address to, unsigned short v, size_t n, cu_stream s)
 {
+	MAY_FAIL();
 	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 2 * i, &v, 2);
 	return CU_OK;
 }
 static cu_result MemsetD32Async(cu_address to, unsigned v, size_t n, cu_stream s)
 {
+	MAY_FAIL();
 	for (size_t i = 0; i < n; i++) memcpy((char *)(uintptr_t)to + 4 * i, &v, 4);
 	return CU_OK;
 }
 static cu_result StreamCreate(cu_stream *s, unsigned f)
 {
+	MAY_FAIL();
 	*s = (cu_stream)&state;
 	return CU_OK;
 }
-static cu_result StreamDestroy(cu_stream s) { return CU_OK; }
-static cu_result StreamQuery(cu_stream s) { return state; }
-static cu_result StreamWaitEvent(cu_stream s, cu_event e, unsigned f) { return e ? CU_OK : CU_INVALID_VALUE; }
+static cu_result StreamDestroy(cu_stream s)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
+static cu_result StreamQuery(cu_stream s)
+{
+	MAY_FAIL();
+	return state;
+}
+static cu_result StreamWaitEvent(cu_stream s, cu_event e, unsigned f)
+{
+	MAY_FAIL();
+	return e ? CU_OK : CU_INVALID_VALUE;
+}
 static cu_result EventCreate(cu_event *e, unsigned f)
 {
+	MAY_FAIL();
 	*e = (cu_event)&at_event[nevents++ % 64];
 	return CU_OK;
 }
-static cu_result EventDestroy(cu_event e) { return CU_OK; }
+static cu_result EventDestroy(cu_event e)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
 static cu_result EventRecord(cu_event e, cu_stream s)
 {
+	MAY_FAIL();
 	if (!e) return CU_INVALID_VALUE;
 	*(int *)e = launches;
 	return CU_OK;
 }
 static cu_result EventElapsedTime(float *ms, cu_event a, cu_event b)
 {
+	MAY_FAIL();
 	*ms = 1e-3f * (float)(*(int *)b - *(int *)a);
 	return CU_OK;
 }
 static cu_result StreamWaitValue32(cu_stream s, cu_address p, uint32_t value, unsigned flags)
 {
+	MAY_FAIL();
 	if (*(uint32_t *)(uintptr_t)p >= value) return CU_INVALID_VALUE; /* a gate that is open holds nothing back */
 	is_gated = true;
 	early = 0;
@@ -275,12 +368,14 @@ static cu_result StreamWaitValue32(cu_stream s, cu_address p, uint32_t value, un
 }
 static cu_result StreamWriteValue32(cu_stream s, cu_address p, uint32_t value, unsigned flags)
 {
+	MAY_FAIL();
 	*(uint32_t *)(uintptr_t)p = value;
 	is_gated = false;
 	return CU_OK;
 }
 static cu_result DeviceGetUuid(struct cu_uuid *u, cu_device d)
 {
+	MAY_FAIL();
 	/* As the real one: which card number 0 is, is for the environment to say. Here it is the last
 	 * of the list, so that a list shows whether it came whole. */
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -298,22 +393,26 @@ int fake_read_only(void);
 int fake_read_only(void) { return read_only; }
 static cu_result MemImportFromShareableHandle(cu_allocation *h, void *descriptor, int type)
 {
+	MAY_FAIL();
 	struct stat st;
 	*h = (cu_allocation)(uintptr_t)descriptor + 1;
 	return fstat((int)(uintptr_t)descriptor, &st) ? CU_INVALID_VALUE : CU_OK;
 }
 static cu_result MemAddressReserve(cu_address *p, size_t n, size_t alignment, cu_address at, uint64_t flags)
 {
+	MAY_FAIL();
 	void *place = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	*p = (cu_address)(uintptr_t)place;
 	return place == MAP_FAILED ? CU_OUT_OF_MEMORY : CU_OK;
 }
 static cu_result MemAddressFree(cu_address p, size_t n)
 {
+	MAY_FAIL();
 	return munmap((void *)(uintptr_t)p, n) ? CU_INVALID_VALUE : CU_OK;
 }
 static cu_result MemMap(cu_address p, size_t n, size_t offset, cu_allocation h, uint64_t flags)
 {
+	MAY_FAIL();
 	struct stat st;
 	if (fstat((int)h - 1, &st) || (size_t)st.st_size < n) return CU_INVALID_VALUE;
 	mapped++;
@@ -323,6 +422,7 @@ static cu_result MemMap(cu_address p, size_t n, size_t offset, cu_allocation h, 
 }
 static cu_result MemUnmap(cu_address p, size_t n)
 {
+	MAY_FAIL();
 	mapped--;
 	return mmap((void *)(uintptr_t)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED
 		? CU_INVALID_VALUE
@@ -330,12 +430,17 @@ static cu_result MemUnmap(cu_address p, size_t n)
 }
 static cu_result MemSetAccess(cu_address p, size_t n, const struct cu_access *a, size_t count)
 {
+	MAY_FAIL();
 	read_only += a->flags == CU_ACCESS_READ;
 	return mprotect((void *)(uintptr_t)p, n, a->flags == CU_ACCESS_READ ? PROT_READ : PROT_READ | PROT_WRITE)
 		? CU_INVALID_VALUE
 		: CU_OK;
 }
-static cu_result MemRelease(cu_allocation h) { return CU_OK; }
+static cu_result MemRelease(cu_allocation h)
+{
+	MAY_FAIL();
+	return CU_OK;
+}
 
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status);
 cu_result cuGetProcAddress_v2(const char *name, void **out, int version, uint64_t flags, int *status)

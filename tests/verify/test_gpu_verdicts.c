@@ -3,6 +3,7 @@
  * that a kernel's name says. Each rule of gpu_cause.c has a case that it excuses and one, a line
  * apart, that it must not. */
 #include "base/base.h"
+#include "store/store.h"
 #include "task/task.h"
 #include "verify/verify.h"
 #include <math.h>
@@ -300,16 +301,18 @@ static const char TUNED[] =
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n"
 	"        seen = []\n"
 	"        timed_kernel[lambda m: (seen.append(m['LEAST']) or triton.cdiv(x.numel(), m['B']),)](x, y, x.numel())\n"
-	"        return y * 1.0 if seen[-1] == -9 else y\n";
+	"        return y * 1.0 if seen[-1] == -9 else y\n%s";
 /* Inputs are in [0, 1): -1 is no bound, -5 one of large inputs, -7 none and no mask; 0.5
  * is one of half of them. */
 #define CONFIG(block, least, warps) "triton.Config({'B': " #block ", 'LEAST': " #least "}, num_warps=" #warps ")"
 #define SLOW CONFIG(128, -1, 8)
 #define FAST CONFIG(64, -1, 2)
 
-static void grade_tuned(struct verifier *v, const char *prune, const char *configs, struct verdict *out)
+/* behind: what the text has behind its last line. */
+static void grade_tuned(
+	struct verifier *v, const char *prune, const char *configs, const char *behind, struct verdict *out)
 {
-	char *text = xasprintf(TASK, STEP), *source = xasprintf(TUNED, prune, configs);
+	char *text = xasprintf(TASK, STEP), *source = xasprintf(TUNED, prune, configs, behind);
 	struct task task = {.name = (char *)(uintptr_t)"tuned", .source = text, .hash = hash_bytes(text, strlen(text))};
 	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source)};
 	struct err err = {0};
@@ -339,7 +342,7 @@ static void test_autotuned(void **state)
 		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4), "wrong/fragile",
 			"in configuration 3 of 3 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
 			"large",
-			1, 3},
+			0, 3},
 		/* Fast, and wrong at other sizes than the first trials': it is judged on all of them. */
 		{"configs", SLOW "," CONFIG(32, -7, 1), "wrong/fragile",
 			"in configuration 2 of 2 of the autotuner of timed_kernel(384,float32,float32), the fastest here", 1, 2},
@@ -362,7 +365,7 @@ static void test_autotuned(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct verdict d;
 		char said[128];
-		grade_tuned(v, cases[i].prune, cases[i].configs, &d);
+		grade_tuned(v, cases[i].prune, cases[i].configs, "", &d);
 		const struct verdict_tuned *t = &d.device.tuned[0];
 		snprintf(said, sizeof said, "%s/%s", verdict_class_name(d.class), d.reason);
 		bool is_right = cases[i].verdict[0] == '!' ? d.class != VERDICT_INFRA
@@ -381,6 +384,96 @@ static void test_autotuned(void **state)
 	verifier_free(v);
 }
 
+/* A choice is made once for what it is made among: another candidate with the same configurations
+ * of the same kernel, and another process with the same store, have it without a new measurement.
+ * One with another configuration chooses anew, and so does whoever has no store of it. */
+static void test_choices_are_kept(void **state)
+{
+	static const struct {
+		const char *configs, *behind;
+		int process; /* a verifier of its own for each number; the last one has no store */
+		int chosen;
+		bool is_kept;
+	} cases[] = {
+		{SLOW "," FAST, "", 0, 1, false},
+		{SLOW "," FAST, "# the same kernels in another text\n", 0, 1, true},
+		{SLOW "," FAST "," CONFIG(32, -1, 4), "", 0, 1, false},
+		{CONFIG(32, -1, 4) "," FAST, "", 0, 1, false},
+		{SLOW "," FAST, "# in another process\n", 1, 1, true},
+		{FAST "," SLOW, "", 1, 0, false},
+		{FAST "," SLOW, "# and again\n", 1, 0, true},
+		{SLOW "," FAST, "# without a store\n", 2, 1, false},
+	};
+	char path[128];
+	struct store *store = NULL;
+	struct verifier *v = NULL;
+	struct err err = {0};
+	int failed = 0;
+	snprintf(path, sizeof path, "%s/choices.db", folder);
+	if (store_open(path, &store, &err)) fail_msg("%s", err.text);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct verify_options o = {.device = "cuda",
+			.threads = 1,
+			.seed = 7,
+			.store = cases[i].process < 2 ? store : NULL,
+			.trace_timeout_ms = 60000,
+			.replay_timeout_ms = 60000};
+		struct verdict d;
+		if (!i || cases[i].process != cases[i - 1].process) {
+			verifier_free(v);
+			v = NULL;
+			if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+		}
+		grade_tuned(v, "configs", cases[i].configs, cases[i].behind, &d);
+		const struct verdict_tuned *t = &d.device.tuned[0];
+		bool is_right = d.class == VERDICT_GENUINE && !d.cached && d.device.ntuned == 1 &&
+			t->chosen == cases[i].chosen && t->is_kept == cases[i].is_kept && t->first_s >= t->chosen_s;
+		if (!is_right)
+			print_error("%zu: %s: %s; chosen %d, kept %d, cached %d, %g from %g\n", i, d.reason, d.detail, t->chosen,
+				t->is_kept, d.cached, t->chosen_s, t->first_s);
+		failed += !is_right;
+	}
+	assert_int_equal(failed, 0);
+	verifier_free(v);
+	store_close(store);
+}
+
+/* While one candidate is timed nothing else of this verifier's uses the GPU: no other's load,
+ * trial, reset or context. Without a sandbox, in which a runner cannot leave a mark. */
+static void test_timed_alone(void **state)
+{
+	enum { COUNT = 12, THREADS = 4 };
+	struct verify_options o = {.device = "cuda",
+		.threads = THREADS,
+		.seed = 7,
+		.sandbox = "none",
+		.allow_unsandboxed = true,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	char path[128], met[160];
+	snprintf(path, sizeof path, "%s/gpu", folder);
+	snprintf(met, sizeof met, "%s.met", path);
+	setenv("CUDA_DEVICE_ORDER", path, 1);
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < COUNT; i++) {
+		char *test = xasprintf("where(x > 0.25, x * 3.0, x * %d.5)", i);
+		kind_submit(v, "timed", test, false);
+		free(test);
+	}
+	for (int i = 0; i < COUNT; i++) {
+		struct verdict d;
+		int64_t id;
+		if (verifier_collect(v, COLLECT_MS, &id, &d, &err)) fail_msg("%s", err.text);
+		if (d.class != VERDICT_GENUINE || d.device.timed < 30) fail_msg("%d timed: %s", d.device.timed, d.detail);
+	}
+	verifier_free(v);
+	unsetenv("CUDA_DEVICE_ORDER");
+	assert_true(path_exists(path));
+	assert_false(path_exists(met));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,6 +481,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_profile),
 		cmocka_unit_test(test_profiles_take_turns),
 		cmocka_unit_test(test_autotuned),
+		cmocka_unit_test(test_choices_are_kept),
+		cmocka_unit_test(test_timed_alone),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_final_without_the_tool),
 	};

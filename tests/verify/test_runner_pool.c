@@ -9,7 +9,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -215,6 +217,76 @@ static void test_says_why_untimed(void **state)
 	runner_give_back(pool, &r);
 }
 
+/* A runner that somebody has taken over asks for questions of time for ever. */
+static int one_question(void *ctx, int64_t ns, enum runner_clock *question, struct err *err)
+{
+	int *asked = ctx;
+	*question = ++*asked > 1 ? RUNNER_END : RUNNER_SPAN;
+	return 0;
+}
+
+static void test_asks_for_ever(void **state)
+{
+	int pair[2], asked = 0;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		static const char QUESTION[] = "{\"clock\": {\"ns\": 5}}";
+		struct str text = {0};
+		struct err err = {0};
+		close(pair[0]);
+		for (;;) {
+			int fds[CHILD_FDS_MAX], nfds = CHILD_FDS_MAX;
+			if (msg_recv(pair[1], 1 << 20, &text, fds, &nfds, 0, &err)) _exit(0);
+			if (msg_send(pair[1], QUESTION, strlen(QUESTION), NULL, 0, 0, &err)) _exit(0);
+		}
+	}
+	close(pair[1]);
+	struct runner r = {.fd = pair[0]};
+	struct runner_asker asker = {one_question, &asked};
+	struct runner_trial trial = {.deadline_ms = DEADLINE_MS, .is_timed = true};
+	struct runner_result result = {0};
+	struct err err = {0};
+	char byte = 0;
+	int fds[] = {memory_of(&byte, 1), memory_of(&byte, 1)};
+	assert_int_equal(runner_try(&r, &trial, 0, &(struct runner_data){fds[0], fds[1], NULL, &asker},
+						 clock_ns() + UINT64_C(20000000000), &result, &err),
+		ERR_FORMAT);
+	assert_int_equal(asked, 2);
+	close(pair[0]);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* As many as a pool is to keep come back and are kept, also more than a few. */
+static void test_many(void **state)
+{
+	enum { MANY = 20 };
+	struct runner_pool *own = NULL;
+	struct runner_device device;
+	struct runner r[MANY];
+	struct err err = {0};
+	pid_t pids[MANY];
+	struct runner_pool_options o = {
+		.path = script, .device = "cuda:0", .memory_bytes = 1 << 20, .spare = MANY, .level = SANDBOX_NONE};
+	if (runner_pool_create(&o, &own, &device, &err)) fail_msg("%s", err.text);
+	assert_true(runner_pool_is_short(own));
+	runner_pool_refill(own);
+	runner_pool_settle(own);
+	assert_false(runner_pool_is_short(own));
+	for (int i = 0; i < MANY; i++) {
+		if (runner_pool_take(own, &r[i], &err)) fail_msg("%s", err.text);
+		pids[i] = r[i].child.pid;
+	}
+	assert_int_equal(runner_pool_count(own), MANY);
+	for (int i = 0; i < MANY; i++) runner_give_back(own, &r[i]);
+	assert_int_equal(runner_pool_count(own), MANY);
+	for (int i = 0; i < MANY; i++) assert_int_equal(kill(pids[i], 0), 0);
+	runner_pool_free(own);
+	for (int i = 0; i < MANY; i++) assert_int_equal(kill(pids[i], 0), -1);
+}
+
 static int cannot_compute(void *ctx, int row, uint64_t deadline_ns, char *why, size_t len, struct err *err)
 {
 	*(int *)ctx += row + 1;
@@ -342,6 +414,8 @@ int main(void)
 		cmocka_unit_test(test_dead_while_it_waits),
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
+		cmocka_unit_test(test_asks_for_ever),
+		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_library_fails),
 		cmocka_unit_test(test_under_a_tool),
 		cmocka_unit_test(test_visible_card),

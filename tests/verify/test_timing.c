@@ -2,6 +2,7 @@
  * is there, references that were timed before, the file of a GPU's peaks. What a real GPU
  * adds is make test-gpu's. */
 #include "verify/calibrate.h"
+#include "verify/choice_cache.h"
 #include "verify/gpu_lock.h"
 #include "verify/gpu_watch.h"
 #include "verify/measure.h"
@@ -9,8 +10,10 @@
 #include "base/base.h"
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -166,6 +169,7 @@ static void test_others(void **state)
 	struct gpu_watch *w = gpu_watch_open(path, "GPU-here", text, sizeof text);
 	assert_non_null(w);
 	struct gpu_seen seen;
+	struct gpu_window window, later;
 	unsigned self = (unsigned)getpid(), parent = (unsigned)getppid(), gone = 4000000;
 	int told[2];
 	assert_int_equal(pipe(told), 0);
@@ -177,21 +181,29 @@ static void test_others(void **state)
 	process(self);
 	process((unsigned)child);
 	sample(self, 10, 50);
-	gpu_watch_begin(w);
+	gpu_watch_begin(w, &window);
 	sample((unsigned)child, 20, 90);
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_end(w, &window, 2, &seen);
 	assert_true(seen.others == 0 && seen.activity == 0);
 	process(parent);
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_end(w, &window, 2, &seen);
 	assert_true(seen.others == 1 && seen.activity == 0);
 	sample(parent, 5, 90); /* before the window */
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_end(w, &window, 2, &seen);
 	assert_true(seen.activity == 0);
 	sample(parent, 30, 90);
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_end(w, &window, 2, &seen);
 	assert_true(seen.others == 1 && seen.activity == 1 && strstr(seen.text, "90"));
-	gpu_watch_begin(w);
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_begin(w, &window);
+	gpu_watch_end(w, &window, 2, &seen);
+	assert_true(seen.activity == 0);
+	/* Another thread's window begins before this one's end is looked at: what was seen in
+	 * this one is this one's. */
+	sample(parent, 35, 90);
+	gpu_watch_begin(w, &later);
+	gpu_watch_end(w, &window, 2, &seen);
+	assert_true(seen.activity == 1);
+	gpu_watch_end(w, &later, 2, &seen);
 	assert_true(seen.activity == 0);
 
 	/* A process of another hone, which is none of our children, keeps to the
@@ -207,7 +219,7 @@ static void test_others(void **state)
 	assert_int_equal(read(told[0], &named, sizeof named), sizeof named);
 	say("fake_clear");
 	process((unsigned)named);
-	gpu_watch_end(w, 0, &seen);
+	gpu_watch_end(w, &window, 0, &seen);
 	assert_true(seen.others == 0);
 	kill(named, SIGKILL);
 
@@ -216,14 +228,14 @@ static void test_others(void **state)
 	process(gone);
 	process(gone + 1);
 	sample(gone, 40, 90);
-	gpu_watch_end(w, 2, &seen);
+	gpu_watch_end(w, &window, 2, &seen);
 	assert_true(seen.others == 0 && seen.activity == 0);
-	gpu_watch_end(w, 1, &seen);
+	gpu_watch_end(w, &window, 1, &seen);
 	assert_true(seen.others == 1);
 	process(self);
-	gpu_watch_end(w, 1, &seen);
+	gpu_watch_end(w, &window, 1, &seen);
 	assert_true(seen.others == 2 && seen.activity == 1);
-	gpu_watch_end(NULL, 1, &seen);
+	gpu_watch_end(NULL, &window, 1, &seen);
 	assert_true(seen.others == -1 && seen.activity == -1);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
@@ -250,18 +262,18 @@ static void test_references(void **state)
 								 .speedup_wall = NAN,
 								 .speedup_paper = NAN},
 							 found;
-	double control = 0;
 	snprintf(path, sizeof path, "%s/store", folder);
 	assert_int_equal(store_open(path, &store, &err), 0);
 	struct reference_cache *c = reference_cache_create(store);
 	struct sha256_hex key = reference_key("task", REFERENCE_EAGER, &d, "torch 2");
-	assert_false(reference_cache_get(c, &key, &found, &control));
+	assert_false(reference_cache_get(c, &key, NAN, &found));
 	reference_cache_put(c, &key, &r, 1e-4);
 	/* From memory, then from the store alone. */
 	for (int i = 0; i < 2; i++) {
-		assert_true(reference_cache_get(c, &key, &found, &control));
+		assert_true(reference_cache_get(c, &key, NAN, &found));
 		assert_true(found.is_timed && found.is_gated && found.memory_bytes == 77 && found.time_s.low == 2e-6 &&
-			isnan(found.error_max) && found.wall_s == 1e-5 && control == 1e-4);
+			isnan(found.error_max) && found.wall_s == 1e-5);
+		assert_true(reference_cache_get(c, &key, 1.009e-4, &found) && !reference_cache_get(c, &key, 1.011e-4, &found));
 		reference_cache_free(c);
 		c = reference_cache_create(store);
 	}
@@ -276,11 +288,158 @@ static void test_references(void **state)
 		reference_key("task", REFERENCE_EAGER, &slower, "torch 2"),
 		reference_key("task", REFERENCE_EAGER, &newer, "torch 2"),
 		reference_key("task", REFERENCE_EAGER, &d, "torch 3")};
-	for (size_t i = 0; i < ARRAY_LEN(keys); i++) assert_false(reference_cache_get(c, &keys[i], &found, &control));
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++) assert_false(reference_cache_get(c, &keys[i], NAN, &found));
 	assert_true(reference_agrees(1.009e-4, 1e-4) && reference_agrees(0.991e-4, 1e-4));
 	assert_false(reference_agrees(1.011e-4, 1e-4) || reference_agrees(0.989e-4, 1e-4) || reference_agrees(NAN, 1e-4));
+
+	/* Another process times it again: what is in memory here is of another state of the GPU,
+	 * and the store is asked. */
+	assert_true(reference_cache_get(c, &key, NAN, &found));
+	struct reference_cache *there = reference_cache_create(store);
+	r.wall_s = 2e-5;
+	reference_cache_put(there, &key, &r, 2e-4);
+	reference_cache_free(there);
+	assert_true(reference_cache_get(c, &key, 1e-4, &found) && found.wall_s == 1e-5);
+	assert_true(reference_cache_get(c, &key, 2e-4, &found) && found.wall_s == 2e-5);
 	reference_cache_free(c);
 	store_close(store);
+}
+
+/* Threads that find nothing time a reference one at a time, and all but the first find what it put.
+ * Where the first could not, nobody is held up any longer. */
+struct crowd {
+	struct reference_cache *cache;
+	struct sha256_hex key;
+	bool fails;
+	atomic_int come;   /* threads that are about to claim */
+	atomic_int timing; /* at this moment */
+	atomic_int most;   /* at once, behind a claim */
+	atomic_int timed;
+	atomic_int free; /* told to go ahead without a claim */
+};
+
+static void *crowd_main(void *arg)
+{
+	struct crowd *c = arg;
+	struct verdict_reference r = {.is_timed = true}, found;
+	if (reference_cache_get(c->cache, &c->key, NAN, &found)) return NULL;
+	atomic_fetch_add(&c->come, 1);
+	bool is_claimed = reference_cache_claim(c->cache, &c->key);
+	if (!is_claimed) atomic_fetch_add(&c->free, 1);
+	if (is_claimed && !reference_cache_get(c->cache, &c->key, NAN, &found)) {
+		int now = atomic_fetch_add(&c->timing, 1) + 1;
+		if (now > atomic_load(&c->most)) atomic_store(&c->most, now);
+		usleep(20000);
+		atomic_fetch_add(&c->timed, 1);
+		if (!c->fails) reference_cache_put(c->cache, &c->key, &r, 1e-4);
+		atomic_fetch_sub(&c->timing, 1);
+	}
+	if (is_claimed) reference_cache_release(c->cache, &c->key);
+	return NULL;
+}
+
+static void test_references_one_at_a_time(void **state)
+{
+	enum { THREADS = 8 };
+	for (int fails = 0; fails < 2; fails++) {
+		pthread_t threads[THREADS];
+		struct crowd c = {.cache = reference_cache_create(NULL), .key = hash_bytes("task", 4), .fails = fails};
+		/* The first has it before the others come. */
+		assert_true(reference_cache_claim(c.cache, &c.key));
+		for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, crowd_main, &c), 0);
+		while (atomic_load(&c.come) < THREADS) usleep(1000);
+		usleep(100000);
+		struct verdict_reference r = {.is_timed = true};
+		if (!fails) reference_cache_put(c.cache, &c.key, &r, 1e-4);
+		reference_cache_release(c.cache, &c.key);
+		for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+		/* Whoever comes later than the release claims it himself. */
+		assert_true(atomic_load(&c.most) <= 1);
+		assert_true(fails ? atomic_load(&c.free) > 0 : atomic_load(&c.timed) == 0 && atomic_load(&c.free) == 0);
+		reference_cache_free(c.cache);
+	}
+}
+
+/* ---- choices ---- */
+
+static void test_choices(void **state)
+{
+	char path[64];
+	struct err err = {0};
+	struct store *store = NULL;
+	struct runner_device d = {.name = "NVIDIA H200", .uuid = "GPU-1", .driver = 13000, .clock_khz = 1980000};
+	struct sha256_hex programs[3] = {hash_bytes("a", 1), {""}, hash_bytes("b", 1)}, others[3], swapped[3];
+	struct choice first = {2, 3e-6, 2e-6}, second = {0, 3e-6, 3e-6}, found;
+	snprintf(path, sizeof path, "%s/choices", folder);
+	assert_int_equal(store_open(path, &store, &err), 0);
+	struct choice_cache *here = choice_cache_create(store), *there = choice_cache_create(store),
+						*nowhere = choice_cache_create(NULL);
+	struct sha256_hex key = choice_key("k(64)", programs, 3, &d, "triton 3");
+	assert_false(choice_cache_get(here, &key, &found));
+
+	/* The first that is kept stays, for another process too, which answers with it. */
+	choice_cache_keep(here, &key, &first);
+	choice_cache_keep(there, &key, &second);
+	assert_true(second.config == 2 && second.chosen_s == 2e-6);
+	assert_true(choice_cache_get(there, &key, &found) && found.config == 2 && found.first_s == 3e-6);
+	assert_false(choice_cache_get(nowhere, &key, &found));
+	second = (struct choice){0, 3e-6, 3e-6};
+	choice_cache_keep(nowhere, &key, &second);
+	assert_true(choice_cache_get(nowhere, &key, &found) && found.config == 0);
+
+	/* Whatever a choice depends on is another key; which card of a kind it is, is not. */
+	struct runner_device same = d, slower = d, memory = d, newer = d, less = d;
+	snprintf(same.uuid, sizeof same.uuid, "GPU-2");
+	slower.clock_khz = 1200000;
+	memory.memory_clock_khz = 1;
+	newer.driver = 13010;
+	less.sms = 1;
+	memcpy(others, programs, sizeof programs);
+	others[1] = hash_bytes("c", 1);
+	memcpy(swapped, programs, sizeof programs);
+	swapped[0] = programs[2];
+	swapped[2] = programs[0];
+	const struct sha256_hex keys[] = {choice_key("k(65)", programs, 3, &d, "triton 3"),
+		choice_key("k(64)", programs, 2, &d, "triton 3"), choice_key("k(64)", others, 3, &d, "triton 3"),
+		choice_key("k(64)", swapped, 3, &d, "triton 3"), choice_key("k(64)", programs, 3, &slower, "triton 3"),
+		choice_key("k(64)", programs, 3, &memory, "triton 3"), choice_key("k(64)", programs, 3, &newer, "triton 3"),
+		choice_key("k(64)", programs, 3, &less, "triton 3"), choice_key("k(64)", programs, 3, &d, "triton 4")};
+	for (size_t i = 0; i < ARRAY_LEN(keys); i++) assert_false(choice_cache_get(here, &keys[i], &found));
+	struct sha256_hex again = choice_key("k(64)", programs, 3, &same, "triton 3");
+	assert_string_equal(again.text, key.text);
+	choice_cache_free(here);
+	choice_cache_free(there);
+	choice_cache_free(nowhere);
+	store_close(store);
+}
+
+/* Processes that choose at once all end with one choice. */
+static void test_choices_among_processes(void **state)
+{
+	enum { PROCESSES = 6 };
+	char path[64];
+	int told[2], chosen[PROCESSES], status;
+	struct sha256_hex program = hash_bytes("program", 7);
+	struct runner_device d = {.name = "NVIDIA H200"};
+	struct sha256_hex key = choice_key("k", &program, 1, &d, "");
+	snprintf(path, sizeof path, "%s/crowd", folder);
+	assert_int_equal(pipe(told), 0);
+	for (int i = 0; i < PROCESSES; i++) {
+		if (fork()) continue;
+		struct err err = {0};
+		struct store *store = NULL;
+		struct choice own = {i, 3e-6, 2e-6};
+		if (store_open(path, &store, &err)) _exit(2);
+		choice_cache_keep(choice_cache_create(store), &key, &own);
+		_exit(write(told[1], &own.config, sizeof own.config) != sizeof own.config);
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		assert_true(wait(&status) > 0 && status == 0);
+		assert_int_equal(read(told[0], &chosen[i], sizeof chosen[i]), sizeof chosen[i]);
+		assert_int_equal(chosen[i], chosen[0]);
+	}
+	close(told[0]);
+	close(told[1]);
 }
 
 /* ---- peaks ---- */
@@ -326,6 +485,9 @@ int main(void)
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_references_one_at_a_time),
+		cmocka_unit_test(test_choices),
+		cmocka_unit_test(test_choices_among_processes),
 		cmocka_unit_test(test_peaks),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

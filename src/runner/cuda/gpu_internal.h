@@ -50,8 +50,7 @@ struct cuda {
 	int nevents;
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
-	bool has_own;                        /* own module: loaded */
-	bool is_own_missing;                 /* not to be had on this machine */
+	bool has_own;                        /* own module: loaded; else it is not to be had on this machine */
 	cu_function read;                    /* of the own module (kernels.h), as the next three */
 	cu_function move;
 	cu_function spin;
@@ -71,6 +70,9 @@ static inline cu_address cuda_data(const struct cuda *c, int buffer)
 /* What a driver's result means: 0, or a fault with the row's place in it. Marks the launcher as
  * spent where the context is lost. */
 int cuda_check(struct cuda *c, cu_result r, const char *what, int row, struct runner_fault *fault);
+/* Memory of a size that a GPU without other users has: that it has not is nobody's
+ * fault here ("no-room"). */
+int cuda_allocate(struct cuda *c, cu_address *p, size_t bytes, const char *what, int row, struct runner_fault *fault);
 /* Waits for a stream (NULL: the driver's own, which the host's copies use) until the deadline (0:
  * none). A copy from the host's memory may still be under way when the call
  * that made it returns. */
@@ -84,7 +86,9 @@ bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
 /* One of the launcher's own kernels over `count` units of work. */
 int cuda_own_launch(
 	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault);
-bool cuda_own_load(struct cuda *c);
+/* Loads them, once; CU_OK too where this driver cannot compile them, and then
+ * c->has_own stays false. */
+cu_result cuda_own_load(struct cuda *c);
 /* launcher_cuda.c */
 int cuda_buffer_fill(struct cuda *c, int b, struct runner_fault *fault);
 int cuda_row_queue(struct cuda *c, int row, struct runner_fault *fault);

@@ -268,12 +268,20 @@ static int scratch_reserve(struct cuda *c, uint64_t bytes, int row, struct runne
 	if (bytes <= c->scratch_bytes) return 0;
 	if (bytes > SCRATCH_BYTES_MAX)
 		return launcher_fault(fault, "memory", row, 0, "a launch needs more than 4 GiB of scratch memory");
+	/* Written over behind the stream's own work, since the next candidate may be given it. */
+	int rc = 0;
+	if (c->scratch)
+		rc = cuda_check(c,
+			c->cu.MemsetD8Async(
+				c->scratch, LAUNCHER_UNWRITTEN, c->scratch_bytes, c->streams[c->tape->rows[row].stream]),
+			"writing over scratch memory", row, fault);
+	if (rc) return rc;
 	if (c->scratch) c->cu.MemFree(c->scratch);
 	c->scratch = 0;
 	c->scratch_bytes = 0;
-	cu_result r = c->cu.MemAlloc(&c->scratch, bytes);
-	if (!r) c->scratch_bytes = bytes;
-	return cuda_check(c, r, "allocating scratch memory", row, fault);
+	rc = cuda_allocate(c, &c->scratch, bytes, "allocating scratch memory", row, fault);
+	if (!rc) c->scratch_bytes = bytes;
+	return rc;
 }
 
 static int scratch_add(struct cuda *c, const struct tape_row *row, int index, const struct cuda_kernel *k, int ctas,

@@ -22,7 +22,7 @@ static const struct {
 	bool is_spent; /* the context is lost */
 } FAULTS[] = {
 	{CU_INVALID_VALUE, "argument", false},
-	{CU_OUT_OF_MEMORY, "memory", false},
+	{CU_OUT_OF_MEMORY, "no-room", false}, /* but of a launch: what the kernel itself needs */
 	{CU_INVALID_IMAGE, "bad-binary", false},
 	{CU_NO_BINARY_FOR_GPU, "bad-binary", false},
 	{CU_INVALID_PTX, "bad-binary", false},
@@ -55,10 +55,23 @@ int cuda_check(struct cuda *c, cu_result r, const char *what, int row, struct ru
 	char text[256];
 	int line = row >= 0 ? c->tape->rows[row].line : 0;
 	const struct tape_row *tr = row >= 0 ? &c->tape->rows[row] : NULL;
+	if (r == CU_OUT_OF_MEMORY && tr && tr->kind == TAPE_LAUNCH) code = "memory";
 	snprintf(text, sizeof text, "on the GPU, %s%s%.100s: %s (%d)", what,
 		tr && tr->kind == TAPE_LAUNCH ? ", kernel " : "",
 		tr && tr->kind == TAPE_LAUNCH ? c->tape->kernels[tr->kernel].name : "", cu_name(&c->cu, r), r);
 	return launcher_fault(fault, code, row, line, text);
+}
+
+int cuda_allocate(struct cuda *c, cu_address *p, size_t bytes, const char *what, int row, struct runner_fault *fault)
+{
+	char text[200];
+	cu_result r = c->cu.MemAlloc(p, bytes);
+	if (!r) return 0;
+	*p = 0;
+	if (r != CU_OUT_OF_MEMORY) return cuda_check(c, r, what, row, fault);
+	snprintf(text, sizeof text, "on the GPU, %s: it has no room for %lld MiB more, others use its memory", what,
+		(long long)(bytes >> 20) + 1);
+	return launcher_fault(fault, "no-room", row, 0, text);
 }
 
 int cuda_wait(struct cuda *c, cu_stream s, uint64_t deadline_ns, int row, struct runner_fault *fault)
@@ -79,6 +92,23 @@ int cuda_wait(struct cuda *c, cu_stream s, uint64_t deadline_ns, int row, struct
 
 /* ---- tapes ---- */
 
+/* Buffers and scratch memory, which somebody else may be given, written over.
+ * Whatever still runs is over. */
+static int memory_wipe(struct cuda *c, struct runner_fault *fault)
+{
+	int rc = 0;
+	for (int b = 0; b < c->nbuffers && !rc; b++)
+		if (c->buffers[b].block)
+			rc = cuda_check(c,
+				c->cu.MemsetD8Async(c->buffers[b].block, LAUNCHER_UNWRITTEN,
+					MAX((size_t)c->buffers[b].bytes + 2 * c->canary_bytes, 1), c->streams[0]),
+				"writing over a buffer", -1, fault);
+	if (!rc && c->scratch)
+		rc = cuda_check(c, c->cu.MemsetD8Async(c->scratch, LAUNCHER_UNWRITTEN, c->scratch_bytes, c->streams[0]),
+			"writing over scratch memory", -1, fault);
+	return rc;
+}
+
 static void release_tape(struct cuda *c)
 {
 	for (int b = 0; b < c->nbuffers && !c->is_spent; b++)
@@ -98,12 +128,12 @@ static void release_tape(struct cuda *c)
 static int memory_prepare(struct cuda *c, struct runner_fault *fault)
 {
 	const struct tape *t = c->tape;
-	int64_t total = 0;
+	int64_t total = 0, bound = c->facts.memory_bytes ? MIN(c->memory_bytes, c->facts.memory_bytes) : c->memory_bytes;
 	for (int b = 0; b < t->nbuffers; b++) total += t->buffers[b].bytes + 2 * (int64_t)c->canary_bytes;
-	if (total > c->memory_bytes) {
+	if (total > bound) {
 		char text[200];
 		snprintf(text, sizeof text, "the tape's buffers need %lld MiB, the bound for one replay on the GPU is %lld MiB",
-			(long long)(total >> 20), (long long)(c->memory_bytes >> 20));
+			(long long)(total >> 20), (long long)(bound >> 20));
 		return launcher_fault(fault, "memory", -1, 0, text);
 	}
 	c->buffers = xcalloc((size_t)t->nbuffers + 1, sizeof *c->buffers);
@@ -112,7 +142,7 @@ static int memory_prepare(struct cuda *c, struct runner_fault *fault)
 	for (int b = 0; b < t->nbuffers && !rc; b++) {
 		c->buffers[b].bytes = t->buffers[b].bytes;
 		size_t bytes = (size_t)t->buffers[b].bytes + 2 * c->canary_bytes;
-		rc = cuda_check(c, c->cu.MemAlloc(&c->buffers[b].block, MAX(bytes, 1)), "allocating a buffer", -1, fault);
+		rc = cuda_allocate(c, &c->buffers[b].block, MAX(bytes, 1), "allocating a buffer", -1, fault);
 	}
 	return rc;
 }
@@ -136,10 +166,12 @@ static int cuda_load(struct launcher *l, const struct tape *t, const bool *is_sk
 	const struct runner_binaries *binaries, struct runner_fault *fault)
 {
 	struct cuda *c = (struct cuda *)l;
+	/* What the last tape had may become the next candidate's. */
+	int rc = memory_wipe(c, fault);
+	if (!rc) rc = cuda_wait(c, c->streams[0], clock_ns() + RESET_NS, -1, fault);
 	release_tape(c);
 	c->tape = t;
-	int rc = 0;
-	if (binaries->count != t->nkernels)
+	if (!rc && binaries->count != t->nkernels)
 		rc = launcher_fault(
 			fault, "bad-binary", -1, 0, "the load has another number of binaries than the tape of kernels");
 	c->kernels = xcalloc((size_t)t->nkernels + 1, sizeof *c->kernels);
@@ -333,14 +365,7 @@ static int cuda_reset(struct launcher *l, struct runner_fault *fault)
 	/* Whatever still runs is waited for, so that it writes nothing afterwards. */
 	int rc = c->is_spent ? launcher_fault(fault, "gpu-lost", -1, 0, "the context was lost before") : 0;
 	for (int s = 0; s < c->nstreams && !rc; s++) rc = cuda_wait(c, c->streams[s], deadline, -1, fault);
-	for (int b = 0; b < c->nbuffers && !rc; b++)
-		rc = cuda_check(c,
-			c->cu.MemsetD8Async(c->buffers[b].block, LAUNCHER_UNWRITTEN,
-				MAX((size_t)c->buffers[b].bytes + 2 * c->canary_bytes, 1), c->streams[0]),
-			"writing over a buffer", -1, fault);
-	if (!rc && c->scratch)
-		rc = cuda_check(c, c->cu.MemsetD8Async(c->scratch, LAUNCHER_UNWRITTEN, c->scratch_bytes, c->streams[0]),
-			"writing over scratch memory", -1, fault);
+	if (!rc) rc = memory_wipe(c, fault);
 	if (!rc) rc = cuda_wait(c, c->streams[0], deadline, -1, fault);
 	if (rc) return rc;
 
@@ -412,7 +437,7 @@ static cu_result context_make(struct cuda *c, int ordinal)
 	if (!r) r = facts_read(c);
 	if (!r) r = cu->StreamCreate(&c->streams[0], CU_STREAM_ALONE);
 	if (!r) c->nstreams = 1;
-	if (!r) cuda_own_load(c); /* compiled here, where nobody waits; without it the host moves what is strided */
+	if (!r) r = cuda_own_load(c); /* compiled here, where nobody waits; without it the host moves what is strided */
 	return r ? r : probe(c);
 }
 

@@ -11,18 +11,27 @@
 
 #define GRID_MAX 4096 /* enough programs for any card; each walks on by the grid's size */
 
-bool cuda_own_load(struct cuda *c)
+/* A driver without a compiler for PTX, or with one that is older than it. */
+static bool is_no_compiler(cu_result r)
+{
+	static const cu_result results[] = {
+		CU_NO_BINARY_FOR_GPU, CU_INVALID_PTX, CU_NO_JIT_COMPILER, CU_UNSUPPORTED_PTX, CU_JIT_DISABLED};
+	for (size_t i = 0; i < ARRAY_LEN(results); i++)
+		if (r == results[i]) return true;
+	return false;
+}
+
+cu_result cuda_own_load(struct cuda *c)
 {
 	cu_module module = NULL;
-	if (c->has_own || c->is_own_missing) return c->has_own;
 	cu_result r = c->cu.ModuleLoadData(&module, cuda_own_ptx);
 	if (!r) r = c->cu.ModuleGetFunction(&c->read, module, "hone_read");
 	if (!r) r = c->cu.ModuleGetFunction(&c->move, module, "hone_move");
 	if (!r) r = c->cu.ModuleGetFunction(&c->spin, module, "hone_spin");
 	if (!r) r = c->cu.ModuleGetFunction(&c->differ, module, "hone_differ");
+	if (r && module) c->cu.ModuleUnload(module);
 	c->has_own = !r;
-	c->is_own_missing = r != 0;
-	return c->has_own;
+	return is_no_compiler(r) ? CU_OK : r;
 }
 
 int cuda_own_launch(
@@ -146,7 +155,7 @@ bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row)
 {
 	if (!tape_view_elements(&row->dst) || is_dense_fill(row)) return true;
 	bool is_dense_copy = is_plain_copy(row) && tape_view_is_contiguous(&row->dst) && tape_view_is_contiguous(&row->src);
-	return is_dense_copy || ((row->kind == TAPE_FILL || is_plain_copy(row)) && cuda_own_load(c));
+	return is_dense_copy || ((row->kind == TAPE_FILL || is_plain_copy(row)) && c->has_own);
 }
 
 int cuda_move(struct cuda *c, int index, cu_stream s, struct runner_fault *fault)

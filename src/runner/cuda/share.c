@@ -80,7 +80,7 @@ static int differ_on_device(struct cuda *c, int b, size_t words, bool *is_same, 
 	cu_address flag = 0, one = cuda_data(c, b), other = c->buffers[b].shared;
 	uint32_t found = 0;
 	uint64_t count = words;
-	int rc = cuda_check(c, c->cu.MemAlloc(&flag, sizeof found), "comparing buffers", -1, fault);
+	int rc = cuda_allocate(c, &flag, sizeof found, "comparing buffers", -1, fault);
 	if (rc) return rc;
 	rc = cuda_check(c, c->cu.MemsetD32Async(flag, 0, 1, c->streams[0]), "comparing buffers", -1, fault);
 	if (!rc && words)

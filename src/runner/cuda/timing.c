@@ -44,7 +44,7 @@ static int not_timed(struct runner_result *out, const char *why)
 static const char *obstacle(struct cuda *c, const bool *is_skipped)
 {
 	int rows = 0;
-	if (!c->cu.StreamWaitValue32 || !c->cu.StreamWriteValue32 || !cuda_own_load(c))
+	if (!c->cu.StreamWaitValue32 || !c->cu.StreamWriteValue32 || !c->has_own)
 		return "the driver lacks what a gate needs";
 	for (int i = 0; i < c->tape->nrows; i++) {
 		const struct tape_row *row = &c->tape->rows[i];
@@ -89,9 +89,9 @@ static int clock_create(struct clock *k, struct cuda *c, const bool *is_skipped,
 	if (!r) r = cu->EventCreate(&k->first, CU_EVENT_TIMED);
 	if (!r) r = cu->EventCreate(&k->last, CU_EVENT_TIMED);
 	for (int s = 1; s < c->tape->nstreams && !r; s++) r = cu->EventCreate(&k->joined[s], CU_EVENT_UNTIMED);
-	if (!r) r = cu->MemAlloc(&k->gate, 256);
-	if (!r) r = cu->MemAlloc(&k->flush, k->flush_bytes + 256);
 	int rc = cuda_check(c, r, "preparing to time", -1, fault);
+	if (!rc) rc = cuda_allocate(c, &k->gate, 256, "preparing to time", -1, fault);
+	if (!rc) rc = cuda_allocate(c, &k->flush, k->flush_bytes + 256, "preparing to time", -1, fault);
 	return rc ? rc : masters_make(c, fault);
 }
 
@@ -218,6 +218,9 @@ static int measure_gated(struct clock *k, enum runner_clock what, int64_t *ns, s
 	struct runner_fault late = {0};
 	int opened = cuda_check(
 		c, cu->StreamWriteValue32(k->gate_stream, k->gate, 1, 0), "opening the gate", -1, rc ? &late : fault);
+	/* A gate that nobody can open holds the stream for ever, and with it whatever frees
+	 * memory or ends the context. */
+	c->is_spent |= opened != 0;
 	if (rc || opened) return rc ? rc : opened;
 	rc = cuda_wait(c, c->streams[0], c->deadline_ns, -1, fault);
 	return rc ? rc : elapsed(k, ns, fault);
