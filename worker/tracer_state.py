@@ -291,6 +291,8 @@ class Walk:
         return made
 
     def visit(self, path, value, depth):
+        # Plain values are written down. What was seen before is not walked again,
+        # and the walk has an end.
         kind = type(value)
         if kind in SCALARS:
             self.out[path] = brief(value)
@@ -301,6 +303,7 @@ class Walk:
             self.unseen = self.unseen or f"{path}, behind too many other things"
             return
         self.seen.add(id(value))
+        # Python's own containers and iterators: their items.
         if kind in (list, tuple, collections.deque):
             if all(type(v) in SCALARS for v in value):
                 self.out[path] = digest(repr(value))
@@ -316,10 +319,12 @@ class Walk:
             self.items(path, self.keep(value.__reduce__()), depth)      # what is still to come
         elif kind in FRAMES:
             self.suspended(path, value, FRAMES[kind], depth)
+        # State that host code could count calls by.
         elif isinstance(value, random.Random):
             self.out[path] = digest(repr(value.getstate()))
         elif isinstance(value, torch.Generator):
             self.out[path] = digest(value.get_state().numpy().tobytes())
+        # Tensors and arrays by what they hold, all else by what it is made of.
         elif isinstance(value, torch.Tensor):
             self.tensor(path, value, depth)
         elif kind in BUFFERS or kind.__module__.startswith("numpy"):
@@ -369,6 +374,7 @@ class Walk:
         """Functions, kernels, modules of torch, the candidate's own classes and objects of
         Python's; nothing of another library's."""
         kind = type(value)
+        # Kernels, functions and what functions are made of.
         if isinstance(value, (JITCallable, Autotuner, Heuristics)):
             self.kernel(path, value, depth)
         elif isinstance(value, types.FunctionType):
@@ -382,6 +388,7 @@ class Walk:
                     self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
                 except ValueError:
                     pass         # an empty cell
+        # Classes and modules, as far as they are the candidate's.
         elif isinstance(value, type):
             if is_own(value):
                 self.names(path, vars(value), depth)
@@ -390,6 +397,7 @@ class Walk:
                 self.names(path, vars(value), depth)     # one that host code has made
         elif isinstance(value, types.BuiltinMethodType):
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
+        # Objects of the standard library with state, then all others by their attributes.
         elif isinstance(value, STILL):
             return
         elif isinstance(value, logging.Logger):
@@ -437,6 +445,7 @@ class Walk:
     def instance(self, path, value, kind, depth):
         """An object's attributes and slots, and what a class of Python's own in C says of its
         state."""
+        # Attributes and slots; of the candidate's own classes whatever else they refer to.
         self.names(path, getattr(value, "__dict__", {}), depth)
         members = [name for cls in kind.__mro__ for name, member in vars(cls).items()
                    if isinstance(member, types.MemberDescriptorType) and cls.__module__ != "builtins"]
@@ -444,6 +453,7 @@ class Walk:
             self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
         if is_own(kind):
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
+        # What a subclass of a container holds, whatever its own methods say.
         if isinstance(value, dict):
             self.mapping(path, dict(dict.items(value)), depth)
         for plain in (list, tuple, set, frozenset, collections.deque):
@@ -454,6 +464,7 @@ class Walk:
         for cls in kind.__mro__:
             if is_own(cls):
                 self.visit(cls.__name__, cls, depth + 1)
+        # Python's own types in C have no attributes: what they would be pickled as is their state.
         if hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in kind.__mro__):
             return
         if kind in LOCKS:
