@@ -14,8 +14,8 @@ SHORT = 24   # a last line of fewer columns of text looks lost
 IS_TABLE = re.compile(r"\S  +\S")
 IS_ROW = re.compile(r"\s*[*#] {2,}(?=.{1,30}\S  )(- )?\S+( \S+)*  +")
 IS_LIST = re.compile(r"(usage:|[-*] |--|\d+\. |python|build/|tools/|tests/|bench/)")
-IS_MARKUP = re.compile(r" {4}|\||#|<|!\[|---")   # a line of Markdown that is no prose
-MARK = r"([-*+#|>]|\d+[.)])"                     # what begins a line of Markdown with a meaning
+IS_MARKUP = re.compile(r"\||#|<|!\[|---")        # a line of Markdown that is no prose
+MARK = r"([-*+#|>]|\d{1,2}\.)"                     # what begins a line of Markdown with a meaning
 TIMEOUT = re.compile(r"  (timeout: \d+\"\"\")$")   # what tests/run.sh reads keeps a line of its own
 
 
@@ -51,12 +51,13 @@ def kinds_c(source):
 
 
 def kinds_markdown(source):
-    """The same of Markdown: paragraphs and items of lists."""
+    """The same of Markdown: paragraphs and items of lists. What is indented by four is code behind
+    an empty line; below an item it goes on with it."""
     lines, kinds, fenced = source.split("\n"), {}, False
     for i, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
-        elif not fenced and line and not IS_MARKUP.match(line):
+        elif not fenced and line and not IS_MARKUP.match(line) and (i - 1 in kinds or not line.startswith("    ")):
             kinds[i] = "md"
     return lines, kinds
 

@@ -131,27 +131,33 @@ def compile_ttir(job, folder):
     options = backend.parse_options(options_of(job))
     words = ptx_words(job)
     context = context_of(target)
+    # The text is hostile: only MLIR's own parser reads it.
     path = os.path.join(folder, "kernel.ttir")
     with open(path, "w") as f:
         f.write(job["ttir"])
     module = ir.parse_mlir_module(path, context)
     module.context = context
     types = argument_types(module)
+    # Triton's stages after the front end, one by one, as far as PTX. Their texts are kept for who
+    # asked for them.
     stages, metadata, texts = {}, {}, {}
     backend.add_stages(stages, options, Language.TRITON)
     for name in ("ttgir", "llir", "ptx"):
         module = stages[name](module, metadata)
         if job.get(f"want_{name}") and len(text := str(module)) <= STAGE_TEXT_MAX:
             texts[name] = text
+    # Triton refuses this at the launch; here it is the answer, with what the kernel wants.
     shared, most = metadata.get("shared") or 0, int(job["shared_bytes"])
     if shared > most:
         raise CompileFault("out-of-resources",
                            f"out of resource: shared memory, required {shared}, hardware limit {most}. "
                            "Reducing block sizes or num_stages may help.", shared)
+    # The assembler says what the kernel takes of an SM, in its log.
     more = ([] if options.enable_fp_fusion else ["--fmad=false"]) + words
     cubin, log = assemble(module, target.arch, folder, more)
     if "run_arch" in job:   # figures are the card's, the binary is for the device that stands for it
         cubin, _ = assemble(module, int(job["run_arch"]), folder, more)
+    # What the verifier is told; machine code travels beside it.
     result = {
         "name": metadata["name"][:NAME_MAX], "cubin_bytes": len(cubin),
         "registers": found(log, r"Used (\d+) registers"),

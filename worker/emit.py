@@ -161,6 +161,7 @@ class Emitter:
     def value(self, v, names):
         """A recipe's value as an expression; `names`: the recipe's functions, emitted."""
         kind, rest = v[0], v[1:]
+        # Constants of Python and of the compiler, and types.
         if kind == "scalar":
             return literal(rest[0])
         if kind == "float":
@@ -173,6 +174,7 @@ class Emitter:
             return f"_tl.pointer_type({self.value(rest[0], names)}, {rest[1]!r}, {rest[2]!r})"
         if kind == "torch":
             return f"_torch.{rest[0]}"
+        # What holds further values.
         if kind in ("tuple", "list"):
             items = "".join(self.value(x, names) + ", " for x in rest[0])
             return f"({items})" if kind == "tuple" else f"[{items}]"
@@ -181,10 +183,12 @@ class Emitter:
         if kind == "namedtuple":
             return (f"_collections.namedtuple({rest[0]!r}, "
                     f"{rest[1]!r})({', '.join(self.value(x, names) for x in rest[2])})")
+        # What is found by name in an installed library.
         if kind == "module":
             return f"_importlib.import_module({rest[0]!r})"
         if kind == "library":
             return f"getattr(_importlib.import_module({rest[0]!r}), {rest[1]!r})"
+        # The candidate's own: a namespace of helpers, a function of the recipe.
         if kind == "names":
             return (f"_module({rest[0]!r}, "
                     f"{', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})")
@@ -320,11 +324,14 @@ class Emitter:
         written = {b for row in self.tape["rows"] for b in self.written(row)}
         for i, b in enumerate(self.tape["buffers"]):
             size = b["bytes"]
+            # What forward is called with, and the parameters, are there already; a parameter is
+            # found again in each call, as training may have replaced it.
             if b["kind"] == "input":
                 used.append(f"b{i} = _flat(tensors[{b['input']}], {size})")
             elif b["kind"] == "param":
                 made.append(f"_put(self, {b['name']!r}, given[{b['name']!r}])")
                 used.append(f"b{i} = _flat(_get(self, {b['name']!r}), {size})")
+            # A constant that nobody writes to is made once.
             elif b["kind"] == "const":
                 data = f"torch.frombuffer(bytearray(base64.b64decode({b['data']!r})), dtype=torch.uint8)"
                 if "name" in b:
@@ -336,6 +343,7 @@ class Emitter:
                     made.append(f"self.c{number}_{i} = {data}.to('cuda')")
                     used.append(f"b{i} = self.c{number}_{i}")
             else:
+                # All else is memory that the kernels write before they read it.
                 dtype = self.dtype_of(i, size)
                 used.append(f"b{i} = torch.empty({size // SIZES.get(dtype, 1)}, dtype=torch.{dtype}, device='cuda')")
         return made, used

@@ -193,6 +193,8 @@ def noise_of(model, call, draws, exact, seed):
 def run_call(variant, trial, call, has_equal=False):
     """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so
     that rounding may be all that is left of them."""
+    # A model of its own for each call, with the trial's parameters; what forward draws is recorded,
+    # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"])
@@ -201,6 +203,8 @@ def run_call(variant, trial, call, has_equal=False):
     given = call.map(clone_tensor)
     seed_all(DRAW_SEED ^ trial["seed"] if variant.draws else DRAW_SEED)
     start = torch.get_rng_state()
+    # What forward changed: its inputs, its parameters, its buffers. The twin begins with what was
+    # there before.
     plain = forward(model, given, draws)
     before, after = call.tensors(), given.tensors()
     input_changes = [not same_bytes([a], [b]) for a, b in zip(before, after)]
@@ -211,11 +215,13 @@ def run_call(variant, trial, call, has_equal=False):
     with torch.no_grad():
         for name, t in params:
             now[name].copy_(t)
+    # The twin in fp64, where it runs and returns the same shapes.
     torch.set_rng_state(start)
     exact, after_exact = ((None if trial.get("check")
                            else forward_double(model, call, draws.taken if draws else [], after)) or (None, {}))
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
+    # How far rounding alone moves rows of equal elements.
     drawn = draws.taken if draws else []
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if exact is not None and has_equal else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
@@ -282,9 +288,12 @@ def send_trial(send, index, variant_index, variant, trial):
                 raise
             why = f"{type(e).__name__}: {e}"
             continue
+        # Inputs that are the same under every seed hide nothing.
         if r is None:
             why = "no input is the same under every seed"
             break
+        # A reference that overflows, or is far from its twin, says nothing about a candidate: the
+        # next magnitude is tried.
         if kind not in ("stock", "edge") and not (is_finite(r) and is_exact(r)):
             why = "the reference is not finite there" if not is_finite(r) else "the reference is not exact there"
             continue
@@ -376,14 +385,17 @@ def judge(job, send):
     trials, seed = job["trials"], job["trials"][0]["seed"]
     announce("import")
     budget = oracle_size.Budget(job)
+    # Sizes first: how large the task may be here, and for how many trials there is time.
     compile(job["source"], TASK_FILE, "exec")     # a source that does not parse is said so, with its line
     source, judged, time_for = oracle_size.fit(job["source"], job["init_seed"], budget)
     with device_mode(source, "cpu"):
+        # The task as it stands, which has to run.
         stock = Variant(Reference(source, job["init_seed"], announce), "stock", judged, seed)
         announce("forward")
         if "proofs" in job:
             send_proofs(send, stock, job["proofs"])
             return
+        # Other sizes under which it runs too, then the trials, one message each.
         found = find_variants(source, job, stock, budget, seed)
         names = list(found)
         send({"task": {"variants": [v.describe() for v in found.values()],
@@ -396,6 +408,7 @@ def judge(job, send):
                 skip(send, index, trial, "the reference takes too long for so many trials")
             else:
                 send_trial(send, index, names.index(kind), found[kind], trial)
+        # What the reference costs, at these sizes and at those that were asked for.
         send({"cost": measure_cost(stock, seed)})
     if job.get("cost_size") or source != job["source"]:
         send({"priced": oracle_scale.priced(job.get("cost_size", ""), job["source"], source, job["init_seed"], stock)})

@@ -400,6 +400,8 @@ def names_in(node):
 def constant_groups(source, is_built):
     """Lists of sites that change together. is_built: each has a size that the constructor takes,
     where a list without any comes first otherwise."""
+    # Where numbers stand at the top of the module, which functions use them, and which names are
+    # made of them.
     tree = ast.parse(source)
     sites = [s for s in oracle_size.sites_of(source, in_functions=False) if s.value <= VARIANT_CONSTANT_MAX]
     bases = {s.name.split("[")[0] for s in sites}
@@ -413,12 +415,15 @@ def constant_groups(source, is_built):
             names |= {n for d in names & set(derived) for n in derived[d]}
         return names & bases
 
+    # Sizes of the inputs alone, those that the constructor or the model uses too, and those that
+    # the constructor alone takes.
     in_inputs, elsewhere = used_by("get_inputs"), used_by("get_init_inputs") | used_by("Model")
     order = sorted(sites, key=lambda s: (-s.value, s.name))
     pure = [s for s in order if s.name.split("[")[0] in in_inputs - elsewhere]
     shared = [s for s in order if s.name.split("[")[0] in in_inputs & elsewhere]
     built = [s for s in order if s.name.split("[")[0] in used_by("get_init_inputs") - in_inputs and s.value >= 8
              and not oracle_size.COUNT_NAME.search(s.name)]
+    # Together first, then one by one; shared ones move beside all of the inputs' own.
     alone = [[s] for s in pure] if len(pure) > 1 else []
     groups = [pure, *alone, pure + shared if shared else [], *[[s] for s in shared]]
     if is_built:

@@ -136,12 +136,14 @@ def describe(variant, seed, given, graph=None):
     """One draw: the message's body, its tables, and the exported graph, which is the same for all
     draws: an export that would depend on a tensor's values ends with an error. Inputs and
     parameters go into `given`."""
+    # A real point: random parameters, and two draws of inputs. What is equal in both is a constant.
     model = variant.fresh_model()
     oracle_inputs.randomise_state(model, seed)
     call, other = variant.inputs(seed), variant.inputs(seed + 1)
     state, tensors = named_tensors(model), call.tensors()
     g = Graph()
     message = {"inputs": [], "params": []}
+    # Inputs and parameters go into memory that both processes see.
     for t in tensors:
         offset, size = given.add(t)
         message["inputs"].append({"offset": offset, "bytes": size, "dtype": dtype_name(t)})
@@ -150,6 +152,7 @@ def describe(variant, seed, given, graph=None):
         tied = (t.data_ptr(), t.numel(), t.dtype)
         offset, size = places[tied] = places.get(tied) or given.add(t.contiguous())
         message["params"].append({"name": name, "offset": offset, "bytes": size, "dtype": dtype_name(t)})
+    # The reference's graph at that point.
     if variant.draws:
         raise Outside("a forward that draws random numbers")
     seed_all(DRAW_SEED)

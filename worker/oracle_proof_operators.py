@@ -98,11 +98,13 @@ class Evaluator:
         rule = getattr(self, "op_" + name, None)
         floats = [s for s in syms if isinstance(s, Sym) and s.is_float]
         dtype = torch.float64 if any(s.dtype == torch.float64 for s in floats) else torch.float32
+        # Operators with a rule of their own, then those that only move elements.
         if rule is not None:
             return rule(*args, **kwargs)
         if name in MOVES or (name == "where" and not isinstance(args[0], Sym)):
             return self.move(target, name, args, kwargs)
         g = self.g
+        # Choices, comparisons and logic: integers are compared as integers, floats as floats.
         if name == "where":
             x, y = g.of(args[1], dtype), g.of(args[2], dtype)
             is_float = x.is_float or y.is_float
@@ -120,6 +122,7 @@ class Evaluator:
             return g.map(LOGIC[name], [self.truth(g.of(a, dtype)) for a in args], torch.bool)
         if name in ("isnan", "isinf", "isfinite"):
             return g.map(name, [syms[0]], torch.bool)
+        # Element-wise arithmetic. What is left has no reading here.
         if name in UNARY:
             return g.float_map(UNARY[name], args[0], dtype=dtype)
         if name in BINARY:
@@ -152,6 +155,7 @@ class Evaluator:
         sources, offset = [], 0
         dtype = next(v.dtype for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Sym))
         args, kwargs, fill = list(args), dict(kwargs), None
+        # What fills the places that no element moves to.
         if name in ("constant_pad_nd",):
             fill = self.g.number(args[2] if len(args) > 2 else kwargs.pop("value", 0), 24)
             args = args[:2] + [-1]
@@ -160,6 +164,7 @@ class Evaluator:
         if name in ("tril", "triu"):
             fill = self.g.number(0.0, 24)
 
+        # An operand is replaced by the numbers of its own places, counted through all operands.
         def place(v):
             nonlocal offset
             if not isinstance(v, Sym):
@@ -172,6 +177,7 @@ class Evaluator:
             offset += v.count
             return t
 
+        # Indices stay as they are; where they follow from data, elements are picked one by one.
         keeps = {"index": 1, "index_put": 1, "gather": 2, "index_select": 2, "embedding": 1, "take_along_dim": 1}
         at = keeps.get(name)
 
@@ -191,6 +197,7 @@ class Evaluator:
         if name == "tril" or name == "triu":
             t = getattr(torch, name)(torch.arange(args[0].count).reshape(args[0].shape) + 1, *args[1:]) - 1
             return self.g.take([args[0]], t, dtype, fill)
+        # torch moves the numbers, which then say where each element of the result comes from.
         args, kwargs = pytree.tree_map(place, (args, kwargs), is_leaf=lambda v: isinstance(v, Sym))
         if name in ("copy", "clone", "alias", "detach", "lift_fresh", "lift_fresh_copy"):
             kwargs = {}

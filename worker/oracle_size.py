@@ -357,6 +357,7 @@ def fit(source, init_seed, budget):
     stated = JUDGED_AT.search(source)
     if stated:
         return fit_stated(source, init_seed, budget, stated.group(1))
+    # As it stands, where it fits.
     try:
         load = measure(source, init_seed)
     except Exception:
@@ -364,6 +365,8 @@ def fit(source, init_seed, budget):
     why = budget.why_not(load)
     if not why:
         return source, {}, budget.trials
+    # Else smaller, step by step, until it does. The best so far is kept for when nothing fits all
+    # trials.
     sites = sites_of(source)
     with contextlib.suppress(Exception):
         roles_set(source, init_seed, sites)
@@ -383,6 +386,7 @@ def fit(source, init_seed, budget):
             return text, changes(sites, values), budget.trials
         if possible(now, budget) and (best is None or now.seconds < best[0].seconds):
             best = (now, text, values)
+    # No size leaves time for all trials: the quickest one, with fewer.
     if best is None and possible(load, budget):
         best = (load, source, [s.value for s in sites])
     if best is None:

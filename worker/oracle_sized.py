@@ -68,6 +68,7 @@ def plans(source, sites, ask, init_seed):
     if ask["side"] == "pair":
         yield from orders(values)
         return
+    # What each size would have to be to stand on the asked side.
     wanted = {"above": lambda v: ask["number"] + BEHIND if v < ask["number"] + BEHIND else v,
               "below": lambda v: min(v, max(ask["number"] - 1, 1)), "equal": lambda v: ask["number"],
               "rest": lambda v: following(v, lambda n: n % ask["modulus"] == ask["number"]),
@@ -77,6 +78,7 @@ def plans(source, sites, ask, init_seed):
     other = [wanted(v) for v in values]
     if ask["side"] == "below" and other == values:
         other = fewer_elements(source, sites, values, ask["number"], init_seed)
+    # All that move at once; of an equality first those that grow, then those that shrink.
     moved = [i for i, (a, b) in enumerate(zip(values, other)) if a != b and b >= 1]
     only = lambda i, rest: [other[k] if k == i else rest[k] for k in range(len(values))]
     if ask["side"] == "equal":      # what is larger goes down and what is smaller up, each beside the others' own
@@ -84,6 +86,7 @@ def plans(source, sites, ask, init_seed):
         yield [[other[k] if k in part else values[k] for k in range(len(values))] for part in both if part]
     elif moved:
         yield [[other[k] if k in moved else values[k] for k in range(len(values))]]
+    # One by one, at the other sizes as they are and then at small ones.
     if moved:
         yield [only(i, values) for i in moved]
         for most in SMALL:

@@ -279,6 +279,7 @@ class Builder:
     def value(self, v, function):
         """`function`: what makes a function's value from its index."""
         kind, rest = v[0], v[1:]
+        # Constants of Python and of the compiler, and types.
         if kind in ("scalar", "float"):
             return constant(v)
         if kind == "constexpr":
@@ -293,16 +294,19 @@ class Builder:
             if not isinstance(found, torch.dtype):
                 raise Unsupported(f"torch.{rest[0]} is no type of elements")
             return found
+        # What holds further values.
         if kind in ("tuple", "list"):
             return (tuple if kind == "tuple" else list)(self.value(x, function) for x in rest[0])
         if kind == "namedtuple_class":
             return collections.namedtuple(rest[0], rest[1])
         if kind == "namedtuple":
             return collections.namedtuple(rest[0], rest[1])(*(self.value(x, function) for x in rest[2]))
+        # What is found by name in an installed library: never in a module of the candidate's.
         if kind == "module":
             return library_module(rest[0])
         if kind == "library":
             return getattr(library_module(rest[0]), rest[1])
+        # The candidate's own: a namespace of helpers, a function of the recipe.
         if kind == "names":
             space = NameSpace(rest[0])
             vars(space).update((name, self.value(x, function)) for name, x in rest[1].items())
@@ -343,6 +347,7 @@ class Builder:
         """A class of the candidate's whose objects are several values. Its constructor gets values
         of the compiler, so it is read and not executed: fields become parameters, or constants made
         of them."""
+        # The constructor, taken apart: which field is assigned which parameter.
         steps = [assigned_field(statement) for statement in node.body if not is_text(statement)]
         where = inspect.Signature([inspect.Parameter(a.arg, inspect.Parameter.POSITIONAL_OR_KEYWORD)
                                    for a in node.args.args])
@@ -351,6 +356,7 @@ class Builder:
         if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.posonlyargs:
             raise Unsupported(f"the constructor of {entry['aggregate'][0]} takes more than named parameters")
 
+        # One of ours in its place, which does these assignments and nothing else.
         def construct(this, *args, **kwargs):
             given = defaults | where.bind_partial(this, *args, **kwargs).arguments
             for field, parameter, is_constant in steps:
@@ -359,6 +365,7 @@ class Builder:
                     v = v.value
                 setattr(this, field, tl.constexpr(v) if is_constant else v)
 
+        # The class that the compiler sees, with the fields and methods that the recipe claims.
         name, qualname, module = entry["aggregate"]
         own = type(name, (), {"__init__": construct, "__annotations__": {}, "__qualname__": qualname,
                               "__module__": module})

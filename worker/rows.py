@@ -181,6 +181,7 @@ def task_source(operator, function, before, call):
 
 def cases(name, text):
     """(number, source) of each test case of a file that can be a task."""
+    # A file is an operator, a rule, and one test function.
     parts = text.split(RULE)
     if len(parts) != 2:
         raise Refusal("no rule of 146 # between operator and test")
@@ -191,11 +192,14 @@ def cases(name, text):
     function = functions.get(name) or (list(functions.values()) or [None])[-1]
     if not function or len(bodies) != 1:
         raise Refusal("expected one operator and one test function")
+    # What a task's source needs in front of the call: imports, and what the test makes.
     has_torch = any(a.name == "torch" and not a.asname for n in operator.body if isinstance(n, ast.Import)
                     for a in n.names)
     head, number, found = "" if has_torch else "import torch\n", 0, []
     known = {"torch"}.union(*(names_made(n) for n in operator.body if isinstance(n, IMPORTS)))
     before = [n for n in test.body if isinstance(n, DEFINITIONS + IMPORTS) and not is_test(n) and names_made(n) - known]
+    # Statements in order: each plain call of the operator is a task, which all before it belongs
+    # to.
     for statement in bodies[0]:
         call = called(statement, function.name)
         if call:

@@ -68,6 +68,7 @@ class Shared:
         prop = Properties(PINNED, DESCRIPTOR, here)
         step, handle, address, fd = ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int()
 
+        # The driver's own calls: torch has none that exports memory as a descriptor.
         def call(name, *args):
             result = getattr(cuda, name)(*args)
             if result == 2:
@@ -75,6 +76,8 @@ class Shared:
             if result:
                 raise Fault("task-unsupported", f"the driver's {name} answers {result}")
 
+        # A piece of physical memory, addresses for it, both put together, and a descriptor by which
+        # the runner maps the same piece.
         call("cuMemGetAllocationGranularity", ctypes.byref(step), ctypes.byref(prop), MINIMUM)
         self.bytes = -(-count // step.value) * step.value
         size = ctypes.c_size_t(self.bytes)
@@ -84,6 +87,7 @@ class Shared:
         call("cuMemMap", address, size, ctypes.c_size_t(0), handle, ctypes.c_uint64(0))
         call("cuMemSetAccess", address, size, ctypes.byref(Access(here, READ_AND_WRITE)), ctypes.c_size_t(1))
         call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, DESCRIPTOR, ctypes.c_uint64(0))
+        # How it is given back, and the same memory as a tensor.
         self.fd = fd.value
         self.undo = lambda: (call("cuMemUnmap", address, size), call("cuMemAddressFree", address, size),
                              call("cuMemRelease", handle))
@@ -180,6 +184,7 @@ class Stock:
 
     def share_given(self, call):
         """What the runner starts with, in memory of both; (call on that memory, inputs, params)."""
+        # Room for everything first: one piece of memory, kept from trial to trial.
         places, named = Places(), named_tensors(self.model)
         at = [places.add(extent(t) * t.element_size()) for t in call.tensors()]
         state_at = [places.add(t.numel() * t.element_size()) for _, t in named]
@@ -187,6 +192,7 @@ class Stock:
             self.given = Shared(places.used, self.device)
         if places.used > self.given.bytes:
             raise Fault("task-unsupported", "get_inputs() returns other shapes under another seed")
+        # Inputs are copied with their strides, parameters densely.
         following = iter(at)
 
         def placed(t):
@@ -384,6 +390,7 @@ class Expected:
         y = found.reshape(self.rows, self.columns)
         is_float = self.dtype.is_floating_point
         worst, wrong, first, absolute, nans, zeros = 0.0, 0, -1, 0.0, 0, 0
+        # A piece at a time, so that no array in fp64 is as large as the output.
         for at in pieces(self.rows, self.columns):
             mine, plain = y[at], self.f[at]
             if is_float:
@@ -396,11 +403,13 @@ class Expected:
                 apart = (mine.double() - plain.double()).abs() if mine.dtype != torch.bool else bad.double()
             zeros += int((mine == 0).sum())
             absolute = max(absolute, float(apart.max()))
+            # The first wrong element, in the order of memory, is what people are shown.
             count = int(bad.sum())
             if count and first < 0:
                 place = int(bad.reshape(-1).to(torch.uint8).argmax())
                 first = (at[0].start + place // mine.shape[1]) * self.columns + at[1].start + place % mine.shape[1]
             wrong += count
+        # The sums over all pieces.
         told = {"mismatches": wrong, "error": number(worst if is_float else math.inf if wrong else 0.0),
                 "absolute": number(absolute), "nans": nans, "zeros": zeros, "first": first}
         if first >= 0:
@@ -442,6 +451,7 @@ def number(v):
 def attempt(stock, trial, positive, power, rules):
     """(message, expected outputs); expected None where the reference is of no use there, and then
     message is why."""
+    # The reference on this trial's inputs, in memory that the runner sees, and its twin in fp64.
     stock.reset(trial)
     call = stock.inputs(trial, positive, power)
     shared, inputs, params = stock.share_given(call)
@@ -451,12 +461,14 @@ def attempt(stock, trial, positive, power, rules):
     exact = stock.exact(shared, plain) or [None] * len(plain)
     release(stock.device)
     expected = [Expected(p, e, rules) for p, e in zip(plain, exact)]
+    # Where the reference is of no use another magnitude is to be tried.
     if trial["distribution"] != "stock":
         for e in expected:
             if e.nonfinite:
                 return "the reference is not finite there", None
             if e.dtype.is_floating_point and e.error > rules["usable"].get(dtype_name(e.f), math.inf):
                 return "the reference is not exact there", None
+    # Room for what the candidate will write, filled with what no kernel writes by chance.
     places, outputs = Places(), []
     for e in expected:
         outputs.append(dict(e.describe(), offset=places.add(e.f.numel() * e.f.element_size())))

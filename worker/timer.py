@@ -280,6 +280,8 @@ def serve_live(job, sock):
 
 
 def serve_reference(job, sock):
+    # The mode decides how products are computed. A first round settles what is cached, and whether
+    # forward can be queued as a whole.
     given, results = memories(sock)
     torch.set_float32_matmul_precision("high" if job["mode"] == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = job["mode"] == "tf32"
@@ -288,6 +290,7 @@ def serve_reference(job, sock):
     gated, memory = settle(timed, clock)
     wire.send(sock, {"ready": {"gated": gated, "draws": timed.draws > 0, "memory_bytes": memory}})
     out = None
+    # Questions until the other side closes. Each time forward gets fresh inputs.
     while True:
         try:
             question, _ = wire.recv(sock)
@@ -297,6 +300,7 @@ def serve_reference(job, sock):
             timed.fresh()
             out = timed.work() if out is None else out
             wire.send(sock, {"outputs": write_outputs(flatten_outputs(out), results, question["outputs"])})
+        # On the GPU's own clock, behind a gate where forward never waits for the GPU.
         elif question["clock"] == "span":
             out = None
             ns, out, held = (clock.gated(timed.fresh, timed.work) if gated

@@ -320,13 +320,17 @@ def tuning_label(self, kwargs):
 def autotuner_run(self, *args, **kwargs):
     """Autotuner.run without measurement: of the configurations that survive pruning the chosen one,
     where it compiles; else the first that does. A turn asks for one by its number, behind launches
-    as Triton's benchmark makes them at the first call, or without them as at a later one."""
+    as Triton's benchmark makes them."""
+    # Which configuration is asked for: by the turn's number, by the choice of an earlier timing, or
+    # the first.
     self.nargs = dict(zip(self.arg_names, args))
     configs = list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
     name, label = tuning_label(self, kwargs)
     wanted = (TURN - 1) % max(len(configs), 1) if TURN else CHOICES.get(label, CHOICES.get(name, 0))
     order = sorted(range(len(configs)), key=lambda i: i != wanted)
     failure = None
+    # That one first, then the others in order: what does not compile is passed over, as Triton's
+    # own autotuner does.
     for k, index in enumerate(order):
         config = configs[index]
         clash = kwargs.keys() & config.kwargs.keys()
@@ -343,6 +347,7 @@ def autotuner_run(self, *args, **kwargs):
         except CompileFailed as error:
             failure = failure or error
             continue
+        # The choice, as a later launch and the record want to know it.
         self.best_config = config
         self.nargs = None
         TUNED.setdefault(label, [len(configs), index])

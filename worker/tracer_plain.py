@@ -175,6 +175,8 @@ def install_tensor():
             for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type")}
     device = lambda self: CUDA if stands_for_cuda(self) else real_device.__get__(self)
 
+    # .to() and its kin: a tensor that stands for one of a GPU stays on it, and whoever moves it to
+    # the CPU reads it.
     def to(self, *args, **kwargs):
         if args and isinstance(args[0], torch.Tensor):
             args = (device(args[0]), args[0].dtype, *args[1:])
@@ -189,6 +191,7 @@ def install_tensor():
         options = {} if memory_format is None else {"memory_format": memory_format}
         return real["to"](self, dtype or self.dtype, copy=copy, **options)
 
+    # What a tensor says of where it lies.
     tensor.device = property(device)
     tensor.is_cuda = property(lambda self: device(self).type == "cuda")
     tensor.is_cpu = property(lambda self: device(self).type == "cpu")
@@ -196,6 +199,7 @@ def install_tensor():
     tensor.to = to
     tensor.cuda = lambda self, *args, **kwargs: self if stands_for_cuda(self) else real["to"](self, "cuda")
     tensor.cpu = lambda self, *args, **kwargs: to(self, "cpu") if stands_for_cuda(self) else self
+    # What reads values ends the trace, by name.
     tensor.numpy = lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(
         self) else real["numpy"](self, *a, **k)
     tensor.tolist = lambda self: read(self, "tolist()").tolist() if stands_for_cuda(self) else real["tolist"](self)
@@ -231,12 +235,14 @@ def install_clocks():
     """In both traces time is not the machine's; here it is another than in the first, by years: a
     date is a clock too."""
     later = DRAWN.randrange(8 * 366 * DAY, 13 * 366 * DAY)
+    # Every clock of time, in seconds and in nanoseconds, runs on from a drawn date.
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
         setattr(time, name, Clock(getattr(time, name), later, 1))
     for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
         setattr(time, name, Clock(getattr(time, name), later, 10**9))
     time.clock_gettime = lambda clock: time.time() if clock == time.CLOCK_REALTIME else time.monotonic()
     time.clock_gettime_ns = lambda clock: time.time_ns() if clock == time.CLOCK_REALTIME else time.monotonic_ns()
+    # What takes the time of day where none is given.
     for name in ("gmtime", "localtime"):
         setattr(time, name,
                 lambda seconds=None, real=getattr(time, name): real(time.time() if seconds is None else seconds))
@@ -245,6 +251,7 @@ def install_clocks():
                 else "localtime": real(getattr(time, now)() if at is None else at))
     time.strftime = lambda form, at=None, real=time.strftime: real(form, time.localtime() if at is None else at)
 
+    # datetime's classes are of C, so theirs are replaced by classes of the same names.
     class LaterDatetime(datetime.datetime):
         @classmethod
         def now(cls, tz=None):
@@ -304,6 +311,7 @@ def install_names():
 
 def install_process():
     """What an ordinary process says of itself and its machine, and a sandboxed one does not."""
+    # Numbers, names and limits of the process and its machine, drawn for this trace.
     pid, cores, load = DRAWN.randrange(2500, 90000), DRAWN.randrange(5, 250), DRAWN.uniform(0.2, 90)
     group = pid - DRAWN.randrange(2)
     sys.orig_argv[:] = ["python3", *sys.argv]
@@ -322,11 +330,12 @@ def install_process():
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
     gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
-    install_totals()
+    # The worker runs isolated, an ordinary Python does not.
     flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
              if not name.startswith(("_", "n_")) and name not in ("count", "index")}
     flags.update(isolated=0, no_user_site=0, ignore_environment=0)
     sys.flags = collections.namedtuple("flags", flags)(**flags)
+    # From here on what the sandbox would refuse is watched, and refuses the candidate.
     install_threads(pid)
     sys.addaudithook(watch)
     for module in (os, posix):

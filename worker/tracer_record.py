@@ -375,6 +375,7 @@ def ordered_rows(rows):
     """The rows with their streams and events as numbers, by first use. A wait for an event of the
     same stream says nothing, nor does a record that no other stream waits for; both are left out,
     so that a tape of one stream has neither."""
+    # Which record each wait is for; a wait within one stream is dropped.
     last, needed, kept = {}, set(), []
     for i, row in enumerate(rows):
         if row["op"] == "record":
@@ -386,6 +387,7 @@ def ordered_rows(rows):
             needed.add(of)
             row = dict(row, event=of)
         kept.append((i, row))
+    # Then the rows in order, with numbers; a record that nobody waits for is dropped.
     streams, events, out = {tracer_cuda.DEFAULT: 0}, {}, []
     for i, row in kept:
         if row["op"] == "record" and i not in needed:

@@ -311,6 +311,8 @@ class Walk:
         return made
 
     def visit(self, path, value, depth):
+        # Plain values are written down. What was seen before is not walked again,
+        # and the walk has an end.
         kind = type(value)
         if kind in SCALARS:
             self.out[path] = brief(value)
@@ -321,6 +323,7 @@ class Walk:
             self.unseen = self.unseen or f"{path}, behind too many other things"
             return
         self.seen.add(id(value))
+        # Python's own containers and iterators: their items.
         if kind in (list, tuple, collections.deque):
             if all(type(v) in SCALARS for v in value):
                 self.out[path] = digest(repr(value))
@@ -336,11 +339,13 @@ class Walk:
             self.items(path, self.keep(value.__reduce__()), depth)      # what is still to come
         elif kind in FRAMES:
             self.suspended(path, value, FRAMES[kind], depth)
-        elif issubclass(kind, random.Random):
+        # State that host code could count calls by.
+        elif isinstance(value, random.Random):
             self.out[path] = digest(repr(value.getstate()))
         elif issubclass(kind, torch.Generator):
             self.out[path] = digest(value.get_state().numpy().tobytes())
-        elif issubclass(kind, torch.Tensor):
+        # Tensors and arrays by what they hold, all else by what it is made of.
+        elif isinstance(value, torch.Tensor):
             self.tensor(path, value, depth)
         elif kind in BUFFERS or kind.__module__.startswith("numpy"):
             self.array(path, value, depth)
@@ -393,8 +398,9 @@ class Walk:
     def object(self, path, value, depth):
         """Functions, kernels, modules of torch, the candidate's own classes and objects of
         Python's; nothing of another library's."""
-        kind = type(value)      # not what the object says of its class
-        if issubclass(kind, (JITCallable, Autotuner, Heuristics)):
+        kind = type(value)
+        # Kernels, functions and what functions are made of.
+        if isinstance(value, (JITCallable, Autotuner, Heuristics)):
             self.kernel(path, value, depth)
         elif kind is types.FunctionType:
             self.function(path, value, depth)
@@ -409,7 +415,8 @@ class Walk:
                     self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
                 except ValueError:
                     pass         # an empty cell
-        elif issubclass(kind, type):
+        # Classes and modules, as far as they are the candidate's.
+        elif isinstance(value, type):
             if is_own(value):
                 said = (type.__dict__["__name__"].__get__(value), value.__qualname__, value.__bases__)
                 self.out[f"{path} (class)"] = digest(repr(said))
@@ -418,7 +425,8 @@ class Walk:
             self.module(path, value, depth)
         elif kind is types.BuiltinMethodType:
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
-        elif issubclass(kind, STILL) and not is_own(kind):
+        # Objects of the standard library with state, then all others by their attributes.
+        elif isinstance(value, STILL):
             return
         elif issubclass(kind, logging.Logger):
             self.out[path] = repr((value.level, value.disabled, len(value.handlers), len(value.filters)))
@@ -480,6 +488,7 @@ class Walk:
     def instance(self, path, value, kind, depth):
         """An object's attributes and slots, and what a class of Python's own in C says of its
         state."""
+        # Attributes and slots; of the candidate's own classes whatever else they refer to.
         self.names(path, getattr(value, "__dict__", {}), depth)
         members = [name for cls in kind.__mro__ for name, member in vars(cls).items()
                    if isinstance(member, types.MemberDescriptorType) and cls.__module__ != "builtins"]
@@ -487,7 +496,8 @@ class Walk:
             self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
         if is_own(kind):
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
-        if issubclass(kind, dict):
+        # What a subclass of a container holds, whatever its own methods say.
+        if isinstance(value, dict):
             self.mapping(path, dict(dict.items(value)), depth)
         for plain in (list, tuple, set, frozenset, collections.deque):
             if issubclass(kind, plain):
@@ -505,6 +515,7 @@ class Walk:
         for cls in kind.__mro__:
             if is_own(cls):
                 self.visit(cls.__name__, cls, depth + 1)
+        # Python's own types in C have no attributes: what they would be pickled as is their state.
         if hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in kind.__mro__):
             return
         if kind in LOCKS:

@@ -252,6 +252,7 @@ class Tracer:
     def dispatch_cuda(self, func, args, kwargs, tensors, to_cuda):
         schema = func._schema
         name = schema.name
+        # What cannot be recorded, what only makes a view, and what reads a value.
         if name in UNSUPPORTED_OPS:
             self.rec.fail("unsupported", f"{name} gives a tensor other memory in place; make a new tensor")
         if name in VIEWED_IN_PLACE:
@@ -263,12 +264,15 @@ class Tracer:
                 args[0], "reading a value (.item(), bool(), int(), float(), if or while on a tensor)").item()
         if name == "aten::_to_copy" and kwargs.get("device") is not None and not to_cuda:
             return self.move_off_device(args[0], kwargs)
+        # Tensors whose values are known (made of constants) are computed
+        # here, and become constants.
         if tensors and all(t._buffer.known for t in tensors) or not tensors and self.may_compute(name):
             if self.may_write(func, args, kwargs):
                 return self.run_known(func, args, kwargs)
         for t in tensors:
             if t._buffer.known and not self.rec.is_plain_fill(t._buffer):
                 self.rec.number(t._buffer)
+        # Operators that only move or fill are rows of their own.
         handler = self.movement.get(name)
         if handler is not None:
             out = handler(self, func, args, kwargs)
@@ -280,6 +284,7 @@ class Tracer:
                     self.rec.constant_made(t._buffer.bytes)     # its fill, of which no row tells now
                 self.rec.to_known(t._buffer)
             return self.run_known(func, args, kwargs)
+        # Everything else is torch's work on data: a library row.
         return self.run_unknown(func, args, kwargs)
 
     def run_custom(self, body, args, kwargs):

@@ -108,6 +108,7 @@ def install_tensor():
     tensor = torch.Tensor
     real_device = torch._C.TensorBase.device
 
+    # Every tensor says that it lies on the GPU, and stays where it is.
     def device(self):
         found = real_device.__get__(self)
         return CUDA if found.type == "cpu" else found
@@ -123,6 +124,7 @@ def install_tensor():
     tensor.pin_memory = lambda self, device=None: self
     tensor.is_pinned = lambda self, device=None: False
     tensor.record_stream = lambda self, stream: None
+    # What makes a tensor may name the GPU.
     for name in ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided"):
         setattr(tensor, name, taking_device(getattr(tensor, name)))
     make = torch.Tensor._make_wrapper_subclass
@@ -202,6 +204,7 @@ def install_library():
     library = torch.library
     make, impl = library.Library.__init__, library.Library.impl
 
+    # A library for CUDA registers for the CPU.
     def init(self, ns, kind, dispatch_key=""):
         make(self, ns, kind, cpu_key(dispatch_key))
         self.dispatch_key = dispatch_key         # what an implementation is registered for unless it says so
@@ -222,6 +225,7 @@ def install_library():
             return impl(self, op, fn, cpu_key(key), **dict(kwargs, allow_override=True))
 
     library.Library.impl = implement
+    # The decorators name devices too.
     custom_op, register_kernel = library.custom_op, library.register_kernel
 
     def custom(name, fn=None, /, *, device_types=None, **kwargs):
@@ -272,6 +276,7 @@ def install_cuda():
     tracer_cuda.install()
     cuda, constant = torch.cuda, lambda value: lambda *args, **kwargs: value
     tracer_cuda.Stream.record_event = lambda self, event=None: (event or Event()).record(self) or event
+    # What torch.cuda is asked most, answered for one GPU with little to tell.
     answers = dict(
         Event=Event, clock_rate=constant(1980), power_draw=constant(0), temperature=constant(0),
         cudart=constant(Runtime()),
@@ -295,6 +300,7 @@ def install_cuda():
     )
     for name, value in answers.items():
         setattr(cuda, name, value)
+    # Namespaces beside it: profiling, graphs, streams and events.
     cuda.nvtx = types.SimpleNamespace(range_push=constant(0), range_pop=constant(0), mark=constant(None),
                                       range=tracer_cuda.Device, range_start=constant(0), range_end=constant(None))
     cuda.profiler.cudart, cuda.profiler.check_error = cuda.cudart, cuda.check_error
@@ -302,6 +308,7 @@ def install_cuda():
     torch.Stream, torch.Event = tracer_cuda.Stream, Event
     torch.version.cuda = "12.8"
     torch.backends.cuda.is_built = constant(True)
+    # torch.accelerator asks the same under other names, in the versions that have it.
     for name, value in dict(is_available=True, current_accelerator=torch.device("cuda"), device_count=1,
                             current_device_index=0, current_device_idx=0, synchronize=None, set_device_index=None,
                             set_device_idx=None, current_stream=tracer_cuda.Stream(), empty_cache=None).items():

@@ -254,6 +254,7 @@ class Zygote:
         """Never returns."""
         code = 1
         try:
+            # Nothing of the zygote is left to it: signals, session, terminal, descriptors.
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
@@ -261,6 +262,7 @@ class Zygote:
                 os.dup2(self.null, fd)
             keep = {data_fd, entered_w}
             close_others(keep)
+            # The sandbox, then word of it to the zygote; without it nothing runs.
             if not error:
                 try:
                     self.sandbox.call("sandbox_enter", ctypes.byref(options))
@@ -268,6 +270,7 @@ class Zygote:
                     error = e.strerror
             os.write(entered_w, (error or "ok").encode()[:400])
             os.close(entered_w)
+            # The job itself, over its own socket.
             if not error:
                 gc.disable()
                 data = socket.socket(fileno=data_fd)

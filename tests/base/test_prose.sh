@@ -66,6 +66,14 @@ prose "$work/e.md"
 [ "$(cat "$work/e.md")" = "$long
 $rest - and on" ]
 check $? "no dash inside a sentence begins an item"
+printf -- '- a\n  - %s\n    120) and on\n\n    %s\n' "$words" "$words" >"$work/f.md"
+prose "$work/f.md"
+[ "$(cat "$work/f.md")" = "- a
+  - ${words% sixteen*}
+    sixteen seventeen 120) and on
+
+    $words" ]
+check $? "an item goes on where it is indented by four; code behind an empty line stays"
 
 # A tree of its own, with one source in each folder that the check reads.
 mkdir -p "$work/tree/build" "$work/tree"/{src,tests,worker,bench,docs}
