@@ -10,7 +10,7 @@
 /* {"graphs": [...], "names": [parameter or null, for each buffer of the tape]} */
 static int words_take(int fd, json_t **out, struct err *err)
 {
-	int64_t bytes = 0;
+	int64_t bytes;
 	const uint8_t *text = clean_map(fd, PROT_READ, MAP_PRIVATE, &bytes);
 	int rc = json_parse((const char *)text, (size_t)bytes, "the reference's graphs", out, err);
 	clean_unmap(text, bytes);
@@ -19,7 +19,7 @@ static int words_take(int fd, json_t **out, struct err *err)
 
 static int tape_take(int fd, struct tape **out, struct err *err)
 {
-	int64_t bytes = 0;
+	int64_t bytes;
 	const uint8_t *text = clean_map(fd, PROT_READ, MAP_PRIVATE, &bytes);
 	int rc = tape_parse((const char *)text, (size_t)bytes, out, err);
 	clean_unmap(text, bytes);

@@ -10,7 +10,7 @@
 static struct device_options device_options_of(const struct policy_options *o, const char **folders)
 {
 	folders[0] = o->adapter;
-	for (int i = 0; i < o->adapters.count; i++) folders[1 + i] = o->adapters.items[i];
+	memcpy(folders + 1, o->adapters.items, (size_t)o->adapters.count * sizeof *folders);
 	return (struct device_options){
 		.device = o->device,
 		.cuda_libs = o->cuda_libs,

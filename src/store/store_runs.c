@@ -71,12 +71,8 @@ int store_run_truncate(struct store *s, int64_t run, int64_t last_step, struct e
 {
 	store_lock(s);
 	/* One transaction: a run killed here keeps both or loses both. A savepoint, since the caller
-	 * may already be in one. */
+	 * may already be in one; where it cannot be made, there is none to go back to or to release. */
 	int rc = store_exec(s, err, "SAVEPOINT truncate_run", "");
-	if (rc) {
-		store_unlock(s);
-		return rc;
-	}
 	if (!rc) rc = store_exec(s, err, "DELETE FROM metrics WHERE run = ? AND step > ?", "ii", run, last_step);
 	if (!rc) rc = store_exec(s, err, "DELETE FROM samples WHERE run = ? AND step > ?", "ii", run, last_step);
 	if (rc) sqlite3_exec(s->db, "ROLLBACK TO truncate_run", NULL, NULL, NULL);

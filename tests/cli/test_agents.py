@@ -279,7 +279,8 @@ class ModelNew(nn.Module):
         return o
 """
 TUNER = '''import json, re, sys
-# Names a point that was tried, then one that is not in the space, then the last that is left in the space's order.
+# Names a point that was tried, then one that is not in the space, then the last that is left in the space's order; or,
+# where it is told so, the first that is left each time.
 for n, line in enumerate(sys.stdin):
     r = json.loads(line)
     said = r["messages"][0]["content"]
@@ -287,7 +288,8 @@ for n, line in enumerate(sys.stdin):
     assert r["stage"] == "backend" and len(tried) == n + 1, said
     assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel")), said
     left = [p for p in (f"BLOCK={b} WARPS={w}" for w in (1, 4) for b in (16, 64, 512)) if p not in tried]
-    print(json.dumps({"id": r["id"], "answer": [tried[0], "BLOCK=48 WARPS=1", left[-1]][min(n, 2)]}), flush=True)
+    answers = [left[0]] * 3 if sys.argv[1:] else [tried[0], "BLOCK=48 WARPS=1", left[-1]]
+    print(json.dumps({"id": r["id"], "answer": answers[min(n, 2)]}), flush=True)
 '''
 
 
@@ -312,6 +314,11 @@ def test_tune():
           [r["by"] for r in g.get("tried", [])] == ["given", "chance", "chance", "policy"] and g["asked"] == 3
           and g["without_point"] == 2 and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]),
           (p.stdout, p.stderr, tried))
+    p = tune("--verdicts", "3", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py first")
+    g = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("the points that a policy names are tried, the space's first one too",
+          [(r["point"], r["by"]) for r in g.get("tried", [])] == [("BLOCK=16 WARPS=4", "given"),
+              ("BLOCK=16 WARPS=1", "policy"), ("BLOCK=64 WARPS=1", "policy")], (p.stdout, p.stderr))
     model = ("--verdicts", "4", "--search", "policy", "--model", "recipes/demo/start", "--chat_template", "plain")
     p = tune(*model, "--max_completion_length", "8")
     m = json.loads(p.stdout) if p.returncode == 0 else {}

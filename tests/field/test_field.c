@@ -143,6 +143,9 @@ static void constants(void **state)
 	assert_true(same(unary(&f, FIELD_EXP_E, field_div(&f, one, C(1.4426950408889634))), two));
 	assert_true(same(field_constant(&f, M_PI, 53), C(M_PI)));
 	assert_true(same(field_mul(&f, C(-0.25), field_integer(&f, -4)), one));
+	/* half way between two numbers of fp32: rounded down, and up, to the even one */
+	assert_true(same(C(134221000.0), field_integer(&f, 134221000)));
+	assert_true(same(C(134219000.0), field_integer(&f, 134219000)));
 	/* what is near, and not meant */
 	assert_true(differs(field_mul(&f, C(0.3333), field_integer(&f, 3)), one));
 	assert_true(differs(C(0.1), field_constant(&f, nextafterf(0.1f, 1), 24)));

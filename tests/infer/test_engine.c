@@ -572,6 +572,16 @@ static void test_completion_check(void **state)
 	assert_non_null(strstr(err.text, "token 4: the model's values are not finite"));
 }
 
+/* What an engine says it takes grows with the rows of prompts in a step: by the step's own memory for each, and by a
+ * token, a position and a sequence. */
+static void test_bytes_of_rows(void **state)
+{
+	struct engine_options o = {.max_sequences = 4, .max_context = 128, .kv_pages = 16, .prefill_rows = 24, .fused_steps = 1};
+	size_t before = engine_bytes(NULL, &the_model.c, &o);
+	o.prefill_rows += 1000;
+	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 1000 * (100 + 3 * sizeof(int32_t)));
+}
+
 /* An engine that is freed at any moment: with requests that wait, that run and that nobody took. */
 static void use_engine(void *steps)
 {
@@ -618,6 +628,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_latecomers_run_at_once),
 		cmocka_unit_test(test_completion_check),
+		cmocka_unit_test(test_bytes_of_rows),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -73,6 +73,9 @@ static void legal_forms_pass(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) expect_clean(FORMS[i]);
 	struct lint_report r = lint_text(FORMS[0]);
 	assert_int_equal(r.notes, 0);
+	/* of a kernel that is written twice there is one name, and it is referred to */
+	r = lint_text(HEAD KERNEL KERNEL MODEL);
+	assert_false(has(&r, LINT_JIT_IDLE));
 	/* legal Python that the grammar does not know */
 	static const char *const GAPS[] = {"def f(a):\n    return *[a], a\n", "a = b, *(1,)\n", "a = *[], b\n",
 		"for i in a, *{1}: pass\n", "x[a, *[1]]\n"};

@@ -238,6 +238,36 @@ static void test_follows_as_whole(void **state)
 	}
 }
 
+/* A pass that does not keep the outputs of norms and gates makes them again: every gradient has the same bits. */
+static void test_recomputed(void **state)
+{
+	for (int kind = 0; kind < 4; kind++) {
+		struct fd f;
+		struct pass *p;
+		struct err err = {0};
+		int n;
+		int64_t count = 0, at = 0;
+		fd_init(&f, kind & 1, kind & 2 ? 0.4 : -1, false);
+		struct param *params = f.a ? adapter_params(f.a, &n) : model_params(f.m, &n);
+		for (int i = 0; i < n; i++) count += params[i].count;
+		float *kept = xcalloc((size_t)count, sizeof *kept);
+		pass_forward(f.p, f.a, &f.batch, f.dropout_seed);
+		pass_backward(f.p, f.rows, ROWS, 0.8f, loss_fn_sum, &f);
+		for (int i = 0; i < n; at += params[i++].count)
+			memcpy(kept + at, host_grads(&params[i]), (size_t)params[i].count * sizeof *kept);
+		params_zero_grad(f.ops, params, n);
+		assert_int_equal(pass_create(f.m, &(struct pass_options){T, 4, true, true}, &p, &err), 0);
+		pass_forward(p, f.a, &f.batch, f.dropout_seed);
+		pass_backward(p, f.rows, ROWS, 0.8f, loss_fn_sum, &f);
+		for (int i = at = 0; i < n; at += params[i++].count)
+			if (memcmp(kept + at, host_grads(&params[i]), (size_t)params[i].count * sizeof *kept))
+				fail_msg("kind %d: the gradient of %s", kind, params[i].name);
+		free(kept);
+		pass_free(p);
+		fd_release(&f);
+	}
+}
+
 /* Dropout changes the gradient pass, and only with a seed; equal seeds give equal bits, others do
  * not. */
 static void test_dropout_is_a_function_of_its_seed(void **state)
@@ -264,6 +294,7 @@ int main(void)
 		cmocka_unit_test(test_weights_follow),
 		cmocka_unit_test(test_adapter_follows),
 		cmocka_unit_test(test_follows_as_whole),
+		cmocka_unit_test(test_recomputed),
 		cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

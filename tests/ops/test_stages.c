@@ -75,6 +75,47 @@ static void test_sample_moves_on(void **state)
 	ops_free(o);
 }
 
+/* A row that may draw no more, by number or because it drew a token that ends it, draws -1 and stays where it is. */
+static void test_rows_that_are_done(void **state)
+{
+	struct ops *o = make_ops();
+	struct ops_batch *b = o->batch_create(o->ctx, ROWS, ROWS, 0, ROWS, ROWS);
+	static const int32_t zeros[ROWS] = {0}, sequence[ROWS] = {0, 1, 2, 3}, left[ROWS] = {1, 4, 3, STEPS}, stop = 17;
+	struct ops_draw greedy[ROWS];
+	int32_t drawn[ROWS];
+	float *x = xcalloc(ROWS * V, sizeof *x), logprob[ROWS];
+	/* Row 1 draws the token that ends it, the others their own number, again and again. */
+	for (int i = 0; i < ROWS; i++) {
+		greedy[i] = (struct ops_draw){.temperature = 0, .top_p = 1};
+		x[i * V + (i == 1 ? stop : i)] = 3;
+	}
+	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
+	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
+	o->put_f32(o->ctx, logits, x, ROWS * V);
+	o->batch_put(
+		o->ctx, b, &(struct ops_rows){.T = ROWS, .S = ROWS, .ids = zeros, .pos = zeros, .sequence = sequence});
+	o->batch_want(o->ctx, b,
+		&(struct ops_want){.n = ROWS, .at = sequence, .draw = greedy, .left = left, .stop = &stop, .nstop = 1});
+	for (int k = 0; k < STEPS; k++) {
+		o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
+		o->get_i32(o->ctx, drawn, tokens, ROWS);
+		o->get_f32(o->ctx, logprob, out, ROWS);
+		for (int i = 0; i < ROWS; i++) {
+			bool draws = k < (i == 1 ? 1 : left[i]);
+			assert_int_equal(drawn[i], !draws ? -1 : i == 1 ? stop : i);
+			assert_true(draws ? logprob[i] < 0 : logprob[i] == 0);
+		}
+	}
+	/* The last token that is drawn is nobody's input. */
+	for (int i = 0; i < ROWS; i++) assert_int_equal(b->pos[i], i == 1 ? 0 : left[i] - 1);
+	o->release(o->ctx, logits);
+	o->release(o->ctx, out);
+	o->release(o->ctx, tokens);
+	o->batch_free(o->ctx, b);
+	free(x);
+	ops_free(o);
+}
+
 /* Several draws from one row, none from another: each token and log-probability has the bits of a draw
  * that is the only one of its row, and the batch stays where it is. */
 static void test_draws_share_rows(void **state)
@@ -194,6 +235,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sample_moves_on),
+		cmocka_unit_test(test_rows_that_are_done),
 		cmocka_unit_test(test_draws_share_rows),
 		cmocka_unit_test(test_temperatures),
 		cmocka_unit_test(test_pages_copy),

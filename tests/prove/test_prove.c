@@ -92,6 +92,8 @@ static int run(const char *body, const char *steps, int n, struct prove_result *
 #define T " : tensor<16xf32>\n"
 #define MAP(op, sources) "{\"kind\": \"map\", \"count\": 21, \"op\": \"" op "\", \"sources\": [" sources "]}"
 #define NUMBER(v) "{\"kind\": \"number\", \"count\": 1, \"value\": " v ", \"bits\": 24}"
+#define DEVICE(name) "%ov = tt.extern_elementwise %xv, %yv {libname = \"\", libpath = \"\", pure = true, " \
+	"symbol = \"__nv_" name "f\"} : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>\n"
 struct proof_case {
 	const char *name, *body, *steps;
 	enum prove_answer answer;
@@ -140,6 +142,8 @@ static const struct proof_case cases[] = {
 		"%z = arith.constant dense<0.0>" T "%a = arith.subf %z, %xv" T "%e = math.erf %a" T "%ov = arith.subf %z, %e" T,
 		MAP("erf", "0"), PROVE_PROVED, false},
 	{"sin for cos", "%ov = math.sin %xv" T, MAP("cos", "0"), PROVE_NOT_PROVED, false},
+	{"fdim", DEVICE("fdim"), MAP("fdim", "0, 1"), PROVE_PROVED, true},
+	{"fdim for hypot", DEVICE("fdim"), MAP("hypot", "0, 1"), PROVE_NOT_PROVED, false},
 };
 
 static void proves(void **state)
@@ -196,6 +200,7 @@ static void graphs_that_make_no_sense(void **state)
 		"{\"kind\": \"floats\", \"count\": 21, \"at\": 0, \"bits\": 24}",
 		"{\"kind\": \"reduce\", \"count\": 3, \"op\": \"sum\", \"sources\": [0], \"length\": 8}",
 		"{\"kind\": \"reduce\", \"count\": 21, \"op\": \"max\", \"sources\": [0], \"length\": 0}",
+		"{\"kind\": \"reduce\", \"count\": 21, \"op\": \"mean\", \"sources\": [0], \"length\": 1}",
 		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"argmax\", \"sources\": [0], \"length\": 21}",
 		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"sum\", \"sources\": [0], \"length\": 0}",
 		"{\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 2}",
@@ -215,22 +220,28 @@ static void graphs_that_make_no_sense(void **state)
 	}
 }
 
-/* A graph given whole, over x and y and with two tables of places: 0 to 19 and one that is outside; 21 times place 0.
- */
+/* A graph given whole, over x and y and with three tables of places: 0 to 19 and one that is outside; 21 times place 0;
+ * from byte 168 on, 0 to 20 as 64-bit numbers. */
 static int run_graph(const char *body, const char *text, struct prove_result *out, struct err *err)
 {
 	float given[2 * N];
-	int32_t places[2 * N] = {0};
+	struct {
+		int32_t places[2 * N];
+		int64_t wide[N];
+	} tables = {.places = {0}};
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
-	for (int i = 0; i < N; i++) places[i] = i < N - 1 ? i : -1;
+	for (int i = 0; i < N; i++) {
+		tables.places[i] = i < N - 1 ? i : -1;
+		tables.wide[i] = i;
+	}
 	json_t *graph = NULL;
 	if (json_parse(text, strlen(text), "graph", &graph, err)) fail_msg("%s", err->text);
 	struct tape *t = tape_make(body, N);
 	struct prove_draw d = {.graph = graph,
 		.given = (const uint8_t *)given,
 		.given_bytes = sizeof given,
-		.tables = (const uint8_t *)places,
-		.table_bytes = sizeof places};
+		.tables = (const uint8_t *)&tables,
+		.table_bytes = sizeof tables};
 	int rc = prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, out, err);
 	json_decref(graph);
 	tape_free(t);
@@ -296,6 +307,17 @@ static void sorted_rows_keep_their_elements(void **state)
 	expect_answer(same, SORTED("true"), PROVE_PROVED);
 }
 
+/* A scatter adds its second source to its first one, place by place. */
+static void scattered_sums(void **state)
+{
+#define SCATTERED(from, to) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"scatter\", \"count\": 21, " \
+	"\"sources\": [" #to ", " #from "], \"at\": 168, \"scattered\": 21}], " MEMORIES ", " OUTPUT(2) ", \"params\": []}"
+	expect_answer("%ov = arith.addf %xv, %yv" T, SCATTERED(1, 0), PROVE_PROVED);
+	expect_answer("%ov = arith.addf %xv, %yv" T, SCATTERED(0, 1), PROVE_PROVED);
+	expect_answer("%ov = arith.addf %yv, %yv" T, SCATTERED(1, 1), PROVE_PROVED);
+	expect_answer("%ov = arith.addf %xv, %xv" T, SCATTERED(1, 0), PROVE_NOT_PROVED);
+}
+
 /* What fills the places outside may be any step, the first one too: here 0, where the kernel has 20 elements of x and
  * y's last one, or 0. */
 static void fill_is_the_first_step(void **state)
@@ -333,6 +355,22 @@ static void long_graphs_end(void **state)
 	if (run("%ov = arith.addf %xv, %yv" T, steps.data, N, &r, &err)) fail_msg("%s", err.text);
 	if (r.answer != PROVE_PROVED) fail_msg("%s: %s", prove_answer_name(r.answer), r.text);
 	str_release(&steps);
+}
+
+/* A graph has 65536 steps at most: the two inputs, numbers that nobody uses, and the one that counts. */
+static void graphs_are_bounded(void **state)
+{
+	for (int extra = 0; extra < 2; extra++) {
+		struct str steps = {0};
+		struct prove_result r;
+		struct err err = {0};
+		for (int i = 0; i < 65536 - 3 + extra; i++) str_puts(&steps, NUMBER("1.0") ", ");
+		str_puts(&steps, MAP("mul", "0, 1"));
+		int rc = run("%ov = arith.mulf %xv, %yv" T, steps.data, N, &r, &err);
+		if (extra ? rc != ERR_FORMAT || !strstr(err.text, "65537 steps") : rc || r.answer != PROVE_PROVED)
+			fail_msg("%d more: %d %s", extra, rc, err.text);
+		str_release(&steps);
+	}
 }
 
 /* Comparisons on data that every point took one way are named with the way. */
@@ -417,7 +455,7 @@ static void rows_around_a_launch(void **state)
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 10];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 12];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -426,10 +464,12 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_outputs);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(scattered_sums);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_are_bounded);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(rows_around_a_launch);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "rank_world.h"
 #include "ops/ops.h"
 #include "ranks/ranks_internal.h"
+#include "../leaks.h"
 
 #include <math.h>
 #include <poll.h>
@@ -162,7 +163,12 @@ static int rounds(int rank, void *ctx)
 	ranks_share(r, 11, &begin, &end);
 	double size = (double)(end - begin);
 	NEED(size >= 3 && size <= 4 && !ranks_add(r, &size, 1, &err) && size == 11, "shares of %g", size);
-	NEED(ranks_agree(r, "tables", "x = 12; y = 3", &err) == 0, "%s", err.text);
+	long blocks = 0;
+	for (int again = 0; again < 4; again++) {
+		if (again == 1) blocks = live_blocks;
+		NEED(ranks_agree(r, "tables", "x = 12; y = 3", &err) == 0, "%s", err.text);
+	}
+	NEED(live_blocks == blocks, "agreeing leaves %ld blocks of the heap", live_blocks - blocks);
 	ranks_close(r, NULL);
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define HOSTILE "</pre></td></title><script>alert(\"1\")</script><img src=x onerror='y'>&amp;"
 
@@ -115,6 +116,15 @@ static int count_of(const char *text, const char *part)
 	for (const char *p = text; (p = strstr(p, part)); p++) n++;
 	return n;
 }
+
+static void write_again(void *fixture)
+{
+	struct fixture *f = fixture;
+	str_release(&f->html);
+	write_report(f, NULL, 3, 6);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(write_again, *state); }
 
 static void test_nothing_escapes(void **state)
 {
@@ -350,7 +360,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
 		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_two_runs), T(test_samples_alone),
-		T(test_times), T(test_table), T(test_no_run)};
+		T(test_times), T(test_table), T(test_no_run), T(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

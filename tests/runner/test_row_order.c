@@ -101,10 +101,40 @@ static void test_dependent_launches(void **state)
 	}
 }
 
+/* A launch that waits for the one in front of it knows that this one ended; of the one before that only where the one in
+ * front has waited itself. */
+static void test_chains_of_dependent_launches(void **state)
+{
+	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};
+	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1}, other = {.kind = TAPE_ARG_POINTER, .buffer = 2};
+	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 1, .args = &made},
+		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 1, .args = &other},
+		{.kind = TAPE_LAUNCH, .kernel = 2, .nargs = 1, .args = &made}};
+	struct tape_kernel kernels[3] = {{.name = NULL}, {.is_pdl = true}, {.is_pdl = true}};
+	struct tape_view out = {.buffer = 3};
+	struct tape t = {.nrows = 3,
+		.rows = rows,
+		.nbuffers = 4,
+		.nkernels = 3,
+		.kernels = kernels,
+		.noutputs = 1,
+		.outputs = &out,
+		.nstreams = 1};
+	for (int skips = 0; skips < 2; skips++) {
+		struct row_kernel does[3] = {{.triggers = true, .uses = writes, .nargs = 1},
+			{.triggers = true, .may_skip_wait = skips, .uses = writes, .nargs = 1}, {.uses = reads, .nargs = 1}};
+		struct row_race r = row_race_find(&t, does, (const bool[3]){false, false, false});
+		assert_int_equal(r.row, skips ? 2 : -1);
+		assert_int_equal(r.other, skips ? 0 : -1);
+		assert_int_equal(r.buffer, skips ? 1 : -1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams_and_events), cmocka_unit_test(test_outputs),
-		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches)};
+		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches),
+		cmocka_unit_test(test_chains_of_dependent_launches)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The store: what a returned call promised is there after kill -9; versions are checked; processes
  * and threads share one file. */
 #include "store/store.h"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,6 +51,38 @@ static void test_cache_keeps_bytes(void **state)
 	assert_string_equal(out.data, "new");
 	store_close(s);
 	str_release(&out);
+	free(path);
+}
+
+/* What SQLite does not take is told in its words. The value is too large for any database, so that none of it is read. */
+static void test_values_of_two_gigabytes(void **state)
+{
+	char *path = path_join(folder, "large.db");
+	struct store *s = open_or_fail(path);
+	struct err err = {0};
+	assert_int_equal(store_put(s, "verdict", "k", "", 2000000000, &err), ERR_IO);
+	if (!strstr(err.text, "large.db") || !strstr(err.text, "too big")) fail_msg("%s", err.text);
+	store_close(s);
+	free(path);
+}
+
+/* Where a process has closed its standard input, the lock of the door is descriptor 0: it is let go like any other. */
+static void test_door_is_descriptor_zero(void **state)
+{
+	char *path = path_join(folder, "zero.db");
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct store *s = NULL;
+		struct err err = {0};
+		close(0);
+		if (store_open(path, &s, &err)) _exit(1);
+		if (fcntl(0, F_GETFD) != -1) _exit(2);
+		store_close(s);
+		_exit(fcntl(0, F_GETFD) != -1 ? 3 : 0);
+	}
+	int status = 0;
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	assert_int_equal(status, 0);
 	free(path);
 }
 
@@ -371,6 +404,8 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cache_keeps_bytes),
+		cmocka_unit_test(test_values_of_two_gigabytes),
+		cmocka_unit_test(test_door_is_descriptor_zero),
 		cmocka_unit_test(test_runs_metrics_and_samples),
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),

@@ -153,18 +153,19 @@ static struct task task_of(const char *source)
 
 static void sizes_are_halved_where_they_stand(void **state)
 {
-	struct task t = task_of("N = 4096 * 2\nM, K = 1024, 7\nP = 1_000\neps = 1e-5\nbig = 0x1000\nscale = 4096.0\nname = "
+	struct task t = task_of("N = 4096 * 2\nM, K = 1024, 7\nP = 1_000\neps = 1e-5\nbig = 0x1000\n"
+							"huge = 10000000000000000000000\nscale = 4096.0\nname = "
 							"\"4096\"  # 4096\nshape = (\n    512,\n"
 							"    64)\nclass Model:\n    def f(self, n=4096):\n"
 							"        k = 4096\ndef get_inputs():\n    x = 300\n    return [rand(N, 128)]\ndef "
 							"get_init_inputs():\n    return [4096]\ndef other():\n    y = 4096\n");
 	struct sha256_hex before = t.hash;
 	assert_true(task_shrink(&t, 64));
-	/* Left alone are strings, comments, floats, hexadecimal numbers and code that is not about
-	 * sizes. 1000 halves to 500, 250, 125, 63. */
+	/* Left alone are strings, comments, floats, hexadecimal numbers, numbers that no size has and code
+	 * that is not about sizes. 1000 halves to 500, 250, 125, 63. */
 	assert_string_equal(t.source,
 		"# Sizes over 64 were halved until they fit.\nN = 64 * 2\nM, K = 64, 7\nP = 63\neps = 1e-5\nbig = "
-		"0x1000\nscale = 4096.0\n"
+		"0x1000\nhuge = 10000000000000000000000\nscale = 4096.0\n"
 		"name = \"4096\"  # 4096\nshape = (\n    64,\n    64)\n"
 		"class Model:\n    def f(self, n=4096):\n        k = 4096\ndef get_inputs():\n    x = 38\n    return [rand(N, "
 		"64)]\ndef get_init_inputs():\n"

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static char *small_path;
 static json_t *small;
@@ -274,6 +275,16 @@ static void expect_ids(struct tokenizer *t, const struct ids *expected)
 	ids_release(&ids);
 }
 
+struct encoding {
+	struct tokenizer *t;
+	struct ids *expected;
+};
+static void encode_again(void *ctx)
+{
+	const struct encoding *e = ctx;
+	expect_ids(e->t, e->expected);
+}
+
 /* Everything that means the same gives the same: escapes, white space, the order of members. */
 static void test_spellings(void **state)
 {
@@ -288,6 +299,7 @@ static void test_spellings(void **state)
 	/* One more word, with every escape and every white space that JSON has. */
 	assert_int_equal(tokenizer_encode(t, fixture_text, sizeof(fixture_text) - 1, true, &expected, &err), 0);
 	expect_ids(t, &expected); /* the second time words are known */
+	leaves_nothing(encode_again, &(struct encoding){t, &expected});
 	tokenizer_free(t);
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) { /* sorted, the merges come first */
 		char *text = json_dumps(small, flags[i]);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include "../model/model_ref.h"
+#include "../leaks.h"
 #include "train/train.h"
 
 static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
@@ -317,6 +318,14 @@ static void test_normalisers(void **state)
 	}
 }
 
+static void name_losses(void *ctx)
+{
+	struct err err = {0};
+	enum loss_type t;
+	loss_type_from_name("cispo", &t, &err);
+	loss_type_from_name("ppo", &t, &err);
+}
+
 static void test_loss_names(void **state)
 {
 	struct err err = {0};
@@ -328,6 +337,7 @@ static void test_loss_names(void **state)
 	}
 	assert_int_equal(loss_type_from_name("ppo", &t, &err), ERR_USAGE);
 	assert_non_null(strstr(err.text, "ppo"));
+	leaves_nothing(name_losses, NULL);
 }
 
 /* ---- advantages, by hand ---- */

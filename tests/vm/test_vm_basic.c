@@ -1,5 +1,6 @@
 /* The thinnest path: parse, lower and launch small kernels, and what a caller can ask about a
  * kernel. Their texts are what Triton 3.6 prints. */
+#include "body_kernel.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
@@ -144,6 +145,37 @@ static void test_threads(void **state)
 	vm_kernel_free(f.k);
 }
 
+/* Each program of a grid adds 1 at a place of its own, and keeps what it found there; in order, and in turns. */
+static void test_places_in_a_grid(void **state)
+{
+	enum { X = 2, Y = 3, Z = 5, PLACES = X * Y * Z };
+	int32_t data[3][PLACES];
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%x = tt.get_program_id x : i32\n%y = tt.get_program_id y : i32\n%z = tt.get_program_id z : i32\n"
+		"%c2 = arith.constant 2 : i32\n%c3 = arith.constant 3 : i32\n%one = arith.constant 1 : i32\n"
+		"%t = arith.constant true\n%zy = arith.muli %z, %c3 : i32\n%rows = arith.addi %zy, %y : i32\n"
+		"%row = arith.muli %rows, %c2 : i32\n%at = arith.addi %row, %x : i32\n"
+		"%p = tt.addptr %c, %at : !tt.ptr<i32>, i32\n%q = tt.addptr %b, %at : !tt.ptr<f32>, i32\n"
+		"%old = tt.atomic_rmw add, acq_rel, gpu, %p, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
+		"%v = arith.sitofp %old : i32 to f32\ntt.store %q, %v : !tt.ptr<f32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	for (uint64_t schedule = 0; schedule < 3; schedule++) {
+		struct vm_report r;
+		struct err err = {0};
+		struct vm_launch_options o = {.grid = {X, Y, Z},
+			.args = b.args,
+			.nargs = 4,
+			.buffers = b.buffers,
+			.nbuffers = 3,
+			.schedule = schedule};
+		memset(data, 0, sizeof data);
+		if (vm_launch(b.k, &o, &r, &err)) fail_msg("schedule %d: %s", (int)schedule, err.text);
+		for (int i = 0; i < PLACES; i++) assert_int_equal(data[2][i], 1);
+		vm_report_release(&r);
+	}
+	vm_kernel_free(b.k);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -153,6 +185,7 @@ int main(void)
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_places_in_a_grid),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

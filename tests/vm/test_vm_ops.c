@@ -360,6 +360,28 @@ static void test_masked_off(void **state)
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
+/* A block of pointers into two buffers: elements of every size are read one by one, the last ones of each buffer too. */
+static void test_pointers_into_two_buffers(void **state)
+{
+	static const char *const types[] = {"i8", "i16", "i32", "i64"};
+	for (size_t k = 0; k < ARRAY_LEN(types); k++) {
+		size_t bytes = (size_t)1 << k;
+		uint8_t x[8 * N], y[8 * N], r[8 * N];
+		for (size_t i = 0; i < sizeof x; i++) {
+			x[i] = (uint8_t)i;
+			y[i] = (uint8_t)~i;
+		}
+		char *body = xasprintf("%%k = arith.constant dense<8> : " T "i32>\n%%m = arith.cmpi slt, %%i, %%k : " T "i32>\n"
+							   "%%p = arith.select %%m, %%bp, %%ap : " T "i1>, " T "!tt.ptr<%s>>\n"
+							   "%%r = tt.load %%p : " T "!tt.ptr<%s>>",
+			types[k], types[k]);
+		run(types[k], types[k], body, x, y, N * bytes, r, N * bytes);
+		assert_memory_equal(r, y, 8 * bytes);
+		assert_memory_equal(r + 8 * bytes, x + 8 * bytes, 8 * bytes);
+		free(body);
+	}
+}
+
 /* A mask that is the same everywhere was written out for one block; a larger block that it is
  * broadcast to must not get those bytes. */
 static void test_broadcast_of_written_out_splat(void **state)
@@ -429,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_control),
 		cmocka_unit_test(test_narrow),
 		cmocka_unit_test(test_masked_off),
+		cmocka_unit_test(test_pointers_into_two_buffers),
 		cmocka_unit_test(test_broadcast_of_written_out_splat),
 		cmocka_unit_test(test_scans),
 	};

@@ -1,0 +1,70 @@
+/* Conversions to and from the formats of one byte: every number of them, and what lies between two neighbours. The
+ * values are written down from the formats' definition. */
+#include "base/dtype.h"
+#include <math.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+struct format {
+	int mantissa, bias; /* bits; of the exponent */
+	int end;            /* the first code that is no number: its value is where the next one would be */
+	uint8_t (*from)(float x);
+	float (*to)(uint8_t x);
+};
+static const struct format e4m3 = {3, 7, 0x7f, f32_to_f8e4m3, f8e4m3_to_f32};
+static const struct format e5m2 = {2, 15, 0x7c, f32_to_f8e5m2, f8e5m2_to_f32};
+
+static float value_of(const struct format *f, int code)
+{
+	int exponent = code >> f->mantissa, digits = code & ((1 << f->mantissa) - 1);
+	if (exponent) digits += 1 << f->mantissa;
+	return ldexpf((float)digits, MAX(exponent, 1) - f->bias - f->mantissa);
+}
+
+static void converts(void **state)
+{
+	const struct format *f = *state;
+	for (int code = 0; code < f->end; code++) {
+		float x = value_of(f, code), half_way = (x + value_of(f, code + 1)) / 2;
+		/* Half way between two numbers the even code wins. */
+		const struct {
+			float x;
+			int want;
+		} cases[] = {{x, code}, {half_way, code + code % 2}, {nextafterf(half_way, 0), code},
+			{nextafterf(half_way, INFINITY), code + 1}};
+		for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+			int plus = f->from(cases[i].x), minus = f->from(-cases[i].x);
+			if (plus != cases[i].want || minus != (plus | 0x80))
+				fail_msg("%a is 0x%02x, its negative 0x%02x, expected 0x%02x", (double)cases[i].x, plus, minus,
+					cases[i].want);
+		}
+		if (f->to((uint8_t)code) != x || f->to((uint8_t)(code | 0x80)) != -x)
+			fail_msg("0x%02x is %a, expected %a", code, (double)f->to((uint8_t)code), (double)x);
+	}
+}
+
+/* f8E4M3 has no infinity: what is too large for it is not a number, as when torch casts. */
+static void what_is_no_number(void **state)
+{
+	assert_int_equal(f32_to_f8e4m3(NAN), 0x7f);
+	assert_int_equal(f32_to_f8e4m3(INFINITY), 0x7f);
+	assert_int_equal(f32_to_f8e4m3(480), 0x7f);
+	assert_int_equal(f32_to_f8e4m3(-1e30f), 0xff);
+	assert_int_equal(f32_to_f8e5m2(NAN), 0x7f);
+	assert_int_equal(f32_to_f8e5m2(INFINITY), 0x7c);
+	assert_int_equal(f32_to_f8e5m2(65536), 0x7c);
+	assert_int_equal(f32_to_f8e5m2(-1e30f), 0xfc);
+	assert_true(isnan(f8e4m3_to_f32(0x7f)) && isnan(f8e5m2_to_f32(0x7f)));
+	assert_true(f8e5m2_to_f32(0x7c) == INFINITY && f8e5m2_to_f32(0xfc) == -INFINITY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		{"f8e4m3", converts, NULL, NULL, (void *)(uintptr_t)&e4m3},
+		{"f8e5m2", converts, NULL, NULL, (void *)(uintptr_t)&e5m2},
+		cmocka_unit_test(what_is_no_number),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

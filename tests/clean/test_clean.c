@@ -1,0 +1,283 @@
+/* hone-runner at the other end of its socket: what it is started with, a tape that is loaded and replayed, and proofs.
+ * What the answers of trials say in all their cases is tests/runner's and tests/verify's. */
+#include "base/base.h"
+#include "prove/prove.h"
+#include "runner/runner.h"
+#include "sandbox/sandbox.h"
+#include "tape/tape.h"
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define N 16
+#define WAIT_NS (60 * UINT64_C(1000000000))
+
+/* o = x + y over 16 floats. */
+static const char IR[] =
+	"module {\n"
+	"  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %o: !tt.ptr<f32>) {\n"
+	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
+	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    %xv = tt.load %xp : tensor<16x!tt.ptr<f32>>\n"
+	"    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    %yv = tt.load %yp : tensor<16x!tt.ptr<f32>>\n"
+	"    %ov = arith.addf %xv, %yv : tensor<16xf32>\n"
+	"    %os = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+	"    %op = tt.addptr %os, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+	"    tt.store %op, %ov : tensor<16x!tt.ptr<f32>>\n"
+	"    tt.return\n"
+	"  }\n"
+	"}\n";
+
+static char *tape_text(void)
+{
+	json_t *o = json_pack("{s:i, s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s, s:i}], s:[{s:s, s:s, s:i, s:i, s:i}], "
+						  "s:[{s:s, s:i, s:i, s:[i, i, i], s:[{s:i, s:i}, {s:i, s:i}, {s:i, s:i}]}], "
+						  "s:[{s:i, s:i, s:s, s:[i], s:[i]}], s:b}",
+		"version", TAPE_VERSION, "buffers", "kind", "input", "bytes", 4 * N, "input", 0, "kind", "input", "bytes",
+		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kernels", "name", "k", "ttir", IR, "num_warps", 4,
+		"num_stages", 3, "num_ctas", 1, "rows", "op", "launch", "line", 1, "kernel", 0, "grid", 1, 1, 1, "args",
+		"buffer", 0, "offset", 0, "buffer", 1, "offset", 0, "buffer", 2, "offset", 0, "outputs", "buffer", 2, "offset",
+		0, "dtype", "float32", "shape", N, "stride", 1, "tuple", 0);
+	char *text = json_dumps(o, JSON_COMPACT);
+	json_decref(o);
+	return text;
+}
+
+/* The graph of x OP y. */
+#define INPUT(i) "{\"kind\": \"input\", \"count\": 16, \"index\": " #i ", \"fixed\": -1}"
+#define MEMORY(offset) "{\"offset\": " #offset ", \"bytes\": 64, \"dtype\": \"float32\"}"
+#define GRAPH(op) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"map\", \"count\": 16, \"op\": \"" op \
+	"\", \"sources\": [0, 1]}], \"inputs\": [" MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": " \
+	"[{\"node\": 2, \"dtype\": \"float32\", \"shape\": [16]}]}"
+#define WORDS(graphs) "{\"graphs\": [" graphs "], \"names\": [null, null, null]}"
+
+/* ---- the process ---- */
+
+static char *program(void)
+{
+	const char *build = getenv("BUILD");
+	char *path = xasprintf("%s/hone-runner", build ? build : "build/release"), *whole = realpath(path, NULL);
+	if (!whole) fail_msg("%s is not built", path);
+	free(path);
+	return whole;
+}
+
+/* Started with these words and one end of a socket; the other end is returned. */
+static int start(struct child *c, const char *const *words)
+{
+	int ends[2], n = 1;
+	struct err err = {0};
+	char *argv[8] = {program()};
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	for (; words[n - 1]; n++) argv[n] = (char *)(uintptr_t)words[n - 1];
+	struct child_options o = {
+		.argv = argv, .fds = {ends[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
+	if (child_spawn(c, &o, &err)) fail_msg("%s", err.text);
+	close(ends[1]);
+	free(argv[0]);
+	return ends[0];
+}
+
+static json_t *hear(int fd)
+{
+	struct str text = {0};
+	struct err err = {0};
+	json_t *o = NULL;
+	if (msg_recv(fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + WAIT_NS, &err) ||
+		json_parse(text.data, text.len, "answer", &o, &err))
+		fail_msg("%s", err.text);
+	str_release(&text);
+	return o;
+}
+
+static json_t *ask(int fd, const char *text, const int *fds, int nfds)
+{
+	struct err err = {0};
+	if (msg_send(fd, text, strlen(text), fds, nfds, clock_ns() + WAIT_NS, &err)) fail_msg("%s", err.text);
+	return hear(fd);
+}
+
+static void expect_ready(int fd)
+{
+	json_t *o = hear(fd);
+	assert_true(json_is_true(json_object_get(o, "ready")));
+	assert_string_equal(json_string_value(json_object_get(json_object_get(o, "device"), "name")), "vm");
+	json_decref(o);
+}
+
+/* The end of the stream ends the process, and well. */
+static void expect_end(struct child *c, int fd)
+{
+	struct err err = {0};
+	close(fd);
+	if (child_wait(c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+	assert_int_equal(c->status, 0);
+}
+
+static int memory_of(const void *data, size_t bytes)
+{
+	struct err err = {0};
+	int fd = memfd_make("data", bytes, &err);
+	assert_true(fd >= 0 && pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
+	return fd;
+}
+
+static const char *const ALONE[] = {"none", "268435456", NULL};
+
+/* ---- tests ---- */
+
+/* Whoever starts it otherwise than the supervisor does gets a status and no runner. */
+static void wrong_words_are_refused(void **state)
+{
+	static const char *const wrong[][6] = {{"none"}, {"none", "0"}, {"none", "-1"}, {"nobody", "1048576"},
+		{"none", "1048576", "vm"}, {"none", "1048576", "gpu:00"}, {"none", "1048576", "cuda:"},
+		{"none", "1048576", "cuda:x"}, {"none", "1048576", "cuda:0x"}, {"none", "1048576", "cuda:1024"},
+		{"none", "1048576", "cuda:0", "inexact"}, {"none", "1048576", "cuda:0", "exact", "tool"},
+		{"none", "1048576", "cuda:0", "under"}};
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		struct child c;
+		struct err err = {0};
+		int fd = start(&c, wrong[i]);
+		if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("words %zu: %s", i, err.text);
+		if (!WIFEXITED(c.status) || WEXITSTATUS(c.status) != 2) fail_msg("words %zu: status 0x%x", i, c.status);
+		close(fd);
+	}
+}
+
+static void a_tape_is_loaded_and_replayed(void **state)
+{
+	struct child c;
+	int fd = start(&c, ALONE);
+	char *tape = tape_text();
+	float given[2 * N], output[N] = {0};
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.5f + (float)i;
+	expect_ready(fd);
+	int text_fd = memory_of(tape, strlen(tape)), fds[2] = {memory_of(given, sizeof given), memory_of(output, sizeof output)};
+	json_t *o = ask(fd, "{\"load\": {\"bytes\": 1, \"binaries\": []}}", &text_fd, 1);
+	static const char *const lines[] = {"tf32_line", "order_line", "narrow_line", "data_line", "fp8_line"};
+	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+		const json_t *line = json_object_get(json_object_get(o, "loaded"), lines[i]);
+		assert_true(json_is_integer(line) && json_integer_value(line) == -1);
+	}
+	json_decref(o);
+	struct runner_given inputs[2] = {{.bytes = 4 * N, .read_offset = -1}, {.bytes = 4 * N, .offset = 4 * N, .read_offset = -1}};
+	struct runner_trial trial = {.ninputs = 2, .inputs = inputs, .deadline_ms = 60000};
+	struct runner_result result = {0};
+	struct err err = {0};
+	json_t *request = json_pack("{s:o}", "trial", runner_trial_json(&trial, 1));
+	char *request_text = json_dumps(request, JSON_COMPACT);
+	o = ask(fd, request_text, fds, 2);
+	if (runner_result_parse(json_object_get(o, "trial"), &result, &err)) fail_msg("%s", err.text);
+	if (result.has_fault) fail_msg("%s", result.fault.text);
+	assert_int_equal(pread(fds[1], output, sizeof output, 0), sizeof output);
+	for (int i = 0; i < N; i++) assert_true(output[i] == given[i] + given[N + i]);
+	runner_result_release(&result);
+	json_decref(o);
+	json_decref(request);
+	free(request_text);
+	free(tape);
+	close(text_fd);
+	close(fds[0]);
+	close(fds[1]);
+	expect_end(&c, fd);
+}
+
+/* A proof of x + y against the graphs in `words`, whose every point has its pair of descriptors: the answer. */
+static json_t *proof(int fd, const char *words, int points)
+{
+	float given[2 * N];
+	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	char *tape = tape_text();
+	int fds[CHILD_FDS_MAX] = {memory_of(tape, strlen(tape)), memory_of(words, strlen(words))}, n = 2 + 2 * points;
+	for (int i = 2; i < n; i++) fds[i] = memory_of(given, i % 2 ? 0 : sizeof given);
+	json_t *o = ask(fd, "{\"proof\": {\"seed\": 5, \"ms\": 60000}}", fds, n);
+	for (int i = 0; i < n; i++) close(fds[i]);
+	free(tape);
+	return o;
+}
+
+/* Memory files that a process has mapped. */
+static int mapped(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/maps", (int)pid), line[4096];
+	int n = 0;
+	FILE *f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f)) n += strstr(line, "/memfd:") != NULL;
+	fclose(f);
+	free(path);
+	return n;
+}
+
+static void expect_proof(int fd, const char *words, int points, enum prove_answer answer)
+{
+	struct prove_result r;
+	struct err err = {0};
+	json_t *o = proof(fd, words, points);
+	if (prove_result_parse(json_object_get(o, "proof"), &r, &err)) fail_msg("%s: %s", words, err.text);
+	if (r.answer != answer) fail_msg("%s: %s: %s", words, prove_answer_name(r.answer), r.text);
+	json_decref(o);
+}
+
+static void expect_no_proof(int fd, const char *words, int points, const char *says)
+{
+	json_t *o = proof(fd, words, points);
+	const char *failed = json_string_value(json_object_get(json_object_get(o, "proof"), "failed"));
+	if (!failed || !strstr(failed, says)) fail_msg("%s: %s", words, failed ? failed : "no failure");
+	json_decref(o);
+}
+
+/* Every point's graph counts, and what was mapped for a proof is let go behind it. */
+static void proofs_over_the_wire(void **state)
+{
+	struct child c;
+	int fd = start(&c, ALONE);
+	expect_ready(fd);
+	expect_proof(fd, WORDS(GRAPH("add")), 1, PROVE_PROVED);
+	expect_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add")), 2, PROVE_PROVED);
+	expect_proof(fd, WORDS(GRAPH("mul") ", " GRAPH("add")), 2, PROVE_NOT_PROVED);
+	expect_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add") ", " GRAPH("add")), 3, PROVE_PROVED);
+	expect_no_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add")), 1, "1 pairs of descriptors for 2 graphs");
+	expect_no_proof(fd, WORDS(GRAPH("add")), 2, "2 pairs of descriptors for 1 graphs");
+	expect_no_proof(fd, "no words", 1, "the reference's graphs");
+	assert_int_equal(mapped(c.pid), 0);
+	expect_end(&c, fd);
+}
+
+/* At the level with namespaces the first process lives as long as the one that works, and ends as it does. */
+static void two_processes_end_as_one(void **state)
+{
+	static const char *const words[] = {"full", "268435456", NULL};
+	char text[256] = "";
+	if (sandbox_level_probe(text, sizeof text) < SANDBOX_FULL) skip();
+	struct child c;
+	int fd = start(&c, words);
+	expect_ready(fd);
+	expect_proof(fd, WORDS(GRAPH("add")), 1, PROVE_PROVED);
+	expect_end(&c, fd);
+	/* A message that makes no sense ends the one that works, with a status of its own. */
+	struct err err = {0};
+	fd = start(&c, words);
+	expect_ready(fd);
+	assert_int_equal(msg_send(fd, "{}", 2, NULL, 0, clock_ns() + WAIT_NS, &err), 0);
+	if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+	assert_true(WIFEXITED(c.status) && WEXITSTATUS(c.status) == 3);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(wrong_words_are_refused),
+		cmocka_unit_test(a_tape_is_loaded_and_replayed),
+		cmocka_unit_test(proofs_over_the_wire),
+		cmocka_unit_test(two_processes_end_as_one),
+	};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
