@@ -15,23 +15,22 @@
 #define WAIT_NS (60 * UINT64_C(1000000000))
 
 /* o = x + y over 16 floats. */
-static const char IR[] =
-	"module {\n"
-	"  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %o: !tt.ptr<f32>) {\n"
-	"    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
-	"    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
-	"    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
-	"    %xv = tt.load %xp : tensor<16x!tt.ptr<f32>>\n"
-	"    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
-	"    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
-	"    %yv = tt.load %yp : tensor<16x!tt.ptr<f32>>\n"
-	"    %ov = arith.addf %xv, %yv : tensor<16xf32>\n"
-	"    %os = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
-	"    %op = tt.addptr %os, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
-	"    tt.store %op, %ov : tensor<16x!tt.ptr<f32>>\n"
-	"    tt.return\n"
-	"  }\n"
-	"}\n";
+static const char IR[] = "module {\n"
+						 "  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %o: !tt.ptr<f32>) {\n"
+						 "    %i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
+						 "    %xs = tt.splat %x : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+						 "    %xp = tt.addptr %xs, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+						 "    %xv = tt.load %xp : tensor<16x!tt.ptr<f32>>\n"
+						 "    %ys = tt.splat %y : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+						 "    %yp = tt.addptr %ys, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+						 "    %yv = tt.load %yp : tensor<16x!tt.ptr<f32>>\n"
+						 "    %ov = arith.addf %xv, %yv : tensor<16xf32>\n"
+						 "    %os = tt.splat %o : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>\n"
+						 "    %op = tt.addptr %os, %i : tensor<16x!tt.ptr<f32>>, tensor<16xi32>\n"
+						 "    tt.store %op, %ov : tensor<16x!tt.ptr<f32>>\n"
+						 "    tt.return\n"
+						 "  }\n"
+						 "}\n";
 
 static char *tape_text(void)
 {
@@ -157,7 +156,9 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	float given[2 * N], output[N] = {0};
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.5f + (float)i;
 	expect_ready(fd);
-	int text_fd = memory_of(tape, strlen(tape)), fds[2] = {memory_of(given, sizeof given), memory_of(output, sizeof output)};
+	int text_fd = memory_of(tape, strlen(tape)),
+		fds[2] = {memory_of(given, sizeof given), memory_of(output, sizeof output)};
+	/* Loaded: of what such a kernel may do that is worth a word it does nothing. */
 	json_t *o = ask(fd, "{\"load\": {\"bytes\": 1, \"binaries\": []}}", &text_fd, 1);
 	static const char *const lines[] = {"tf32_line", "order_line", "narrow_line", "data_line", "fp8_line"};
 	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
@@ -165,7 +166,9 @@ static void a_tape_is_loaded_and_replayed(void **state)
 		assert_true(json_is_integer(line) && json_integer_value(line) == -1);
 	}
 	json_decref(o);
-	struct runner_given inputs[2] = {{.bytes = 4 * N, .read_offset = -1}, {.bytes = 4 * N, .offset = 4 * N, .read_offset = -1}};
+	/* Replayed: both inputs lie in one memory, the output comes in another. */
+	struct runner_given inputs[2] = {
+		{.bytes = 4 * N, .read_offset = -1}, {.bytes = 4 * N, .offset = 4 * N, .read_offset = -1}};
 	struct runner_trial trial = {.ninputs = 2, .inputs = inputs, .deadline_ms = 60000};
 	struct runner_result result = {0};
 	struct err err = {0};

@@ -94,8 +94,13 @@ static void test_counts_there_and_back(void **state)
 /* The JSON of a prediction has each part of the time, for every card. */
 static void test_parts_of_a_prediction(void **state)
 {
-	struct vm_cost c = {.programs = 1000, .footprint_bytes = 1 << 26, .footprint_read = 1 << 25, .l2_sectors = 1 << 20,
-		.flops = 1 << 30, .special = 1 << 20, .path_cycles = 1 << 20};
+	struct vm_cost c = {.programs = 1000,
+		.footprint_bytes = 1 << 26,
+		.footprint_read = 1 << 25,
+		.l2_sectors = 1 << 20,
+		.flops = 1 << 30,
+		.special = 1 << 20,
+		.path_cycles = 1 << 20};
 	struct vm_binary b = vm_binary_default(4);
 	json_t *predicted = vm_predicted_json(&c, &b);
 	for (int i = 0; i < VM_GPU_COUNT; i++) {
@@ -319,7 +324,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
-		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
+		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
+		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
 		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
 		cmocka_unit_test(test_cards_of_operators)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

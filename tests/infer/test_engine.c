@@ -576,7 +576,8 @@ static void test_completion_check(void **state)
  * token, a position and a sequence. */
 static void test_bytes_of_rows(void **state)
 {
-	struct engine_options o = {.max_sequences = 4, .max_context = 128, .kv_pages = 16, .prefill_rows = 24, .fused_steps = 1};
+	struct engine_options o = {
+		.max_sequences = 4, .max_context = 128, .kv_pages = 16, .prefill_rows = 24, .fused_steps = 1};
 	size_t before = engine_bytes(NULL, &the_model.c, &o);
 	o.prefill_rows += 1000;
 	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 1000 * (100 + 3 * sizeof(int32_t)));

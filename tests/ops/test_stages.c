@@ -92,8 +92,7 @@ static void test_rows_that_are_done(void **state)
 	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
 	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
 	o->put_f32(o->ctx, logits, x, ROWS * V);
-	o->batch_put(
-		o->ctx, b, &(struct ops_rows){.T = ROWS, .S = ROWS, .ids = zeros, .pos = zeros, .sequence = sequence});
+	o->batch_put(o->ctx, b, &(struct ops_rows){.T = ROWS, .S = ROWS, .ids = zeros, .pos = zeros, .sequence = sequence});
 	o->batch_want(o->ctx, b,
 		&(struct ops_want){.n = ROWS, .at = sequence, .draw = greedy, .left = left, .stop = &stop, .nstop = 1});
 	for (int k = 0; k < STEPS; k++) {

@@ -151,8 +151,8 @@ static void test_faults_have_codes(void **state)
 				"\"rows\": [" LAUNCH(0, 1, 16) "], \"outputs\": [" VIEW(1) "], \"tuple\": false}",
 		X, "memory", 0);
 	/* The only row, on a stream that nobody waits for. */
-	check_fault(TAPE("{\"op\": \"fill\", \"line\": 9, \"stream\": 1, \"dst\": " VIEW(1) ", \"value\": 1}", 1), X,
-		"race", 9);
+	check_fault(
+		TAPE("{\"op\": \"fill\", \"line\": 9, \"stream\": 1, \"dst\": " VIEW(1) ", \"value\": 1}", 1), X, "race", 9);
 	/* An input that the reference modifies itself may be modified. */
 	struct runner_result r;
 	replay_text(TAPE(LAUNCH(0, 0, 16), 0), X_MAY_CHANGE, &r);

@@ -101,8 +101,8 @@ static void test_dependent_launches(void **state)
 	}
 }
 
-/* A launch that waits for the one in front of it knows that this one ended; of the one before that only where the one in
- * front has waited itself. */
+/* A launch that waits for the one in front of it knows that this one ended; of the one before that only where the one
+ * in front has waited itself. */
 static void test_chains_of_dependent_launches(void **state)
 {
 	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};

@@ -54,7 +54,8 @@ static void test_cache_keeps_bytes(void **state)
 	free(path);
 }
 
-/* What SQLite does not take is told in its words. The value is too large for any database, so that none of it is read. */
+/* What SQLite does not take is told in its words. The value is too large for any database, so that none of it is read.
+ */
 static void test_values_of_two_gigabytes(void **state)
 {
 	char *path = path_join(folder, "large.db");

@@ -162,12 +162,8 @@ static void test_places_in_a_grid(void **state)
 	for (uint64_t schedule = 0; schedule < 3; schedule++) {
 		struct vm_report r;
 		struct err err = {0};
-		struct vm_launch_options o = {.grid = {X, Y, Z},
-			.args = b.args,
-			.nargs = 4,
-			.buffers = b.buffers,
-			.nbuffers = 3,
-			.schedule = schedule};
+		struct vm_launch_options o = {
+			.grid = {X, Y, Z}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .schedule = schedule};
 		memset(data, 0, sizeof data);
 		if (vm_launch(b.k, &o, &r, &err)) fail_msg("schedule %d: %s", (int)schedule, err.text);
 		for (int i = 0; i < PLACES; i++) assert_int_equal(data[2][i], 1);

@@ -360,7 +360,8 @@ static void test_masked_off(void **state)
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
-/* A block of pointers into two buffers: elements of every size are read one by one, the last ones of each buffer too. */
+/* A block of pointers into two buffers: elements of every size are read one by one, the last ones of each buffer too.
+ */
 static void test_pointers_into_two_buffers(void **state)
 {
 	static const char *const types[] = {"i8", "i16", "i32", "i64"};
