@@ -1,5 +1,5 @@
-/* A proof, in the process where nothing can be hurt: the tape is the candidate's, the graph the reference's, and both
- * are parsed and evaluated here. */
+/* A proof, in the process where nothing can be hurt: the tape is the candidate's, the graph the
+ * reference's, and both are parsed and evaluated here. */
 #include "clean/clean.h"
 #include "base/base.h"
 #include "prove/prove.h"

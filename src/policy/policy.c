@@ -110,7 +110,8 @@ int policy_open(const struct policy_options *o, struct policy *out, struct err *
 		if (!rc) rc = model_open(o->model, p.ops, &p.model, err);
 		if (!rc) p.config = *model_config(p.model);
 	}
-	/* The tokenizer comes before the adapters: what is wrong with a folder is said of its own files first. */
+	/* The tokenizer comes before the adapters: what is wrong with a folder is said
+	 * of its own files first. */
 	if (!rc) rc = tokenizer_open(o->model, &p.tokenizer, err);
 	if (!rc && !o->text_only) rc = adapters_open(o, &p, err);
 	if (!rc) rc = chat_open(o, &p, err);

@@ -1,5 +1,5 @@
-/* Conversions to and from the formats of one byte: every number of them, and what lies between two neighbours. The
- * values are written down from the formats' definition. */
+/* Conversions to and from the formats of one byte: every number of them, and what lies between two
+ * neighbours. The values are written down from the formats' definition. */
 #include "base/dtype.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,6 @@
-/* hone-runner at the other end of its socket: what it is started with, a tape that is loaded and replayed, and proofs.
- * What the answers of trials say in all their cases is tests/runner's and tests/verify's. */
+/* hone-runner at the other end of its socket: what it is started with, a tape that is loaded
+ * and replayed, and proofs. What the answers of trials say in all their cases is
+ * tests/runner's and tests/verify's. */
 #include "base/base.h"
 #include "prove/prove.h"
 #include "runner/runner.h"
@@ -190,7 +191,8 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	expect_end(&c, fd);
 }
 
-/* A proof of x + y against the graphs in `words`, whose every point has its pair of descriptors: the answer. */
+/* A proof of x + y against the graphs in `words`, whose every point has its pair of
+ * descriptors: the answer. */
 static json_t *proof(int fd, const char *words, int points)
 {
 	float given[2 * N];
@@ -252,7 +254,8 @@ static void proofs_over_the_wire(void **state)
 	expect_end(&c, fd);
 }
 
-/* At the level with namespaces the first process lives as long as the one that works, and ends as it does. */
+/* At the level with namespaces the first process lives as long as the one that
+ * works, and ends as it does. */
 static void two_processes_end_as_one(void **state)
 {
 	static const char *const words[] = {"full", "268435456", NULL};

@@ -1,5 +1,5 @@
-/* What a launch of a library is predicted to take, against the formula of docs/cost-model.md worked by hand for an
- * H200; counts there and back; the table for people. */
+/* What a launch of a library is predicted to take, against the formula of docs/cost-model.md worked
+ * by hand for an H200; counts there and back; the table for people. */
 #include "cost/cost.h"
 #include "base/dtype.h"
 #include "cost/cost_layout.h"
@@ -11,7 +11,8 @@
 
 /* The H200 of the data sheet: 132 SMs at 1.98 GHz. */
 #define SM_CYCLES (132 * 1.98e9)
-/* 132000 programs of 1024 elements of 8 bytes: 1000 for each SM, so that none has more than another. */
+/* 132000 programs of 1024 elements of 8 bytes: 1000 for each SM, so that none
+ * has more than another. */
 #define PROGRAMS 132000.0
 #define BYTES (PROGRAMS * 1024 * 8)
 
@@ -22,7 +23,8 @@ static double cubes(const double *parts, size_t n)
 	return cbrt(sum);
 }
 
-/* Within a thousandth: what is small beside the parts given here (start and end of the launch, 3.7 us) is left out. */
+/* Within a thousandth: what is small beside the parts given here (start and end of the
+ * launch, 3.7 us) is left out. */
 static void expect_seconds(struct cost_launch l, enum cost_dot dot, const double *parts, size_t n)
 {
 	double found = cost_launch_s(&l, dot, vm_gpu_find("H200")), expected = cubes(parts, n);
@@ -34,24 +36,28 @@ static void expect_seconds(struct cost_launch l, enum cost_dot dot, const double
 
 static void test_library_launches(void **state)
 {
-	/* Bytes alone: two thirds read at 94 % of the bandwidth, one third written at 77 %; all through L2; a line that is
-	 * read takes two turns of L1, one that is written four; a 16-byte instruction for each 512 bytes of a warp, four
-	 * issued in a cycle; programs start 0.605 ns apart, and 2112 of them run at once for 1230 cycles: 500 to start
-	 * and end, 400 for the way through L2, 330 for DRAM. A hundred times as many, so that the ends do not count. */
+	/* Bytes alone: two thirds read at 94 % of the bandwidth, one third written at 77 %; all through
+	 * L2; a line that is read takes two turns of L1, one that is written four; a 16-byte
+	 * instruction for each 512 bytes of a warp, four issued in a cycle; programs start 0.605 ns
+	 * apart, and 2112 of them run at once for 1230 cycles: 500 to start and end, 400 for the way
+	 * through L2, 330 for DRAM. A hundred times as many, so that the ends do not count. */
 	double bytes = 100 * BYTES, programs = 100 * PROGRAMS;
 	EXPECT(L(.bytes = bytes), COST_DOT_FP32, (bytes * 2 / 3 / 0.94 + bytes / 3 / 0.77) / 4.8e12, bytes / 7.8e12,
 		bytes / 128 * (2.0 / 3 * 2 + 1.0 / 3 * 4) / SM_CYCLES, bytes / 512 / 4 / SM_CYCLES, programs * 0.605e-9,
 		programs / 2112 * 1230 / 1.98e9);
-	/* Special functions: 16 a cycle of an SM; a warp's instruction is 32 of them, four issued in a cycle. */
+	/* Special functions: 16 a cycle of an SM; a warp's instruction is 32 of them,
+	 * four issued in a cycle. */
 	EXPECT(L(.bytes = BYTES, .special = 1e13), COST_DOT_FP32, 1e13 / 16 / SM_CYCLES, 1e13 / 32 / 4 / SM_CYCLES);
 	/* Other arithmetic: 128 a cycle. */
 	EXPECT(L(.bytes = BYTES, .flops = 1e14), COST_DOT_FP32, 1e14 / 128 / SM_CYCLES);
-	/* Products without tensor cores: a multiply-add is two flops, and a fifth instruction for each four. */
+	/* Products without tensor cores: a multiply-add is two flops, and a fifth
+	 * instruction for each four. */
 	EXPECT(L(.bytes = BYTES, .dot_flops = 1e14), COST_DOT_FP32, 1e14 / 64 * 1.25 / 4 / SM_CYCLES);
 	/* Tensor cores reach 75 % of 989 Tflop/s with 16-bit operands, half as many with tf32. */
 	EXPECT(L(.bytes = BYTES, .dot_flops = 1e15), COST_DOT_HALF, 1e15 / (0.75 * 989e12));
 	EXPECT(L(.bytes = BYTES, .dot_flops = 1e15), COST_DOT_TF32, 1e15 / (0.75 * 989e12 / 2));
-	/* A product is cut to fill the GPU, anything else is not: one program's work runs on one SM of 132. */
+	/* A product is cut to fill the GPU, anything else is not: one program's work
+	 * runs on one SM of 132. */
 	EXPECT(L(.bytes = 1, .dot_flops = 1e15), COST_DOT_HALF, 1e15 / (0.75 * 989e12));
 	EXPECT(L(.bytes = 1, .flops = 1e12), COST_DOT_HALF, 132 * 1e12 / 128 / SM_CYCLES);
 }
@@ -114,8 +120,9 @@ static void test_parts_of_a_prediction(void **state)
 	json_decref(predicted);
 }
 
-/* What registers do not hold is written as often as it is read, in turns: what neither L1 nor L2 keeps takes DRAM twice
- * as long as half of it at the speed of reads, 94 % of the data sheet's, and half at that of writes, 77 %. */
+/* What registers do not hold is written as often as it is read, in turns: what neither L1 nor L2
+ * keeps takes DRAM twice as long as half of it at the speed of reads, 94 % of the data sheet's, and
+ * half at that of writes, 77 %. */
 static void test_spills(void **state)
 {
 	const struct vm_gpu *gpu = vm_gpu_find("H200");
@@ -148,7 +155,8 @@ static void test_resources(void **state)
 	assert_string_equal(vm_limit_name(VM_LIMIT_COUNT), "?");
 }
 
-/* What one instruction of the machine code reads at once: of the place asked for, at most 32 bytes. */
+/* What one instruction of the machine code reads at once: of the place asked
+ * for, at most 32 bytes. */
 static void test_joined(void **state)
 {
 	struct err err = {0};
@@ -165,8 +173,9 @@ static void test_joined(void **state)
 	json_decref(o);
 }
 
-/* A 16 x 16 block of fp32 products over K = 32 by four warps, as Triton 3.6 compiles it: a warp has two rows of sixteen
- * lanes, so that a thread computes two elements of one column. Read from the PTX and counted by hand: */
+/* A 16 x 16 block of fp32 products over K = 32 by four warps, as Triton 3.6 compiles it: a warp has
+ * two rows of sixteen lanes, so that a thread computes two elements of one column. Read from the
+ * PTX and counted by hand: */
 #define DOT_HEAD \
 	"#b = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [2, 16], warpsPerCTA = [4, 1], order = [1, 0]}>\n" \
 	"#s = #ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>\n" \
@@ -197,19 +206,21 @@ static int64_t turns_of(const char *ttgir)
 
 static void test_dot_operands(void **state)
 {
-	/* Left: 2 rows of 32 as 16 reads of 16 bytes; eight lanes at a time, which all want the same: 4 turns each, 64.
-	 * Right, row-major: 32 reads of 4 bytes by 16 neighbouring columns: 32 turns. Four warps. */
+	/* Left: 2 rows of 32 as 16 reads of 16 bytes; eight lanes at a time, which all want the
+	 * same: 4 turns each, 64. Right, row-major: 32 reads of 4 bytes by 16 neighbouring columns:
+	 * 32 turns. Four warps. */
 	assert_int_equal(turns_of(DOT_HEAD RIGHT("s") DOT_TAIL), 4 * (64 + 32));
-	/* Transposed: 8 reads of 16 bytes by columns that are 128 bytes apart, all in the same banks: eight lanes take
-	 * eight turns, four times: 256. */
+	/* Transposed: 8 reads of 16 bytes by columns that are 128 bytes apart, all in the same banks:
+	 * eight lanes take eight turns, four times: 256. */
 	assert_int_equal(turns_of(DOT_HEAD RIGHT("t") DOT_TAIL), 4 * (64 + 256));
 	/* An operand that came another way is row-major. */
 	assert_int_equal(turns_of(DOT_HEAD DOT_TAIL), 4 * (64 + 32));
 }
 
-/* Lanes whose four neighbouring columns of fp32 lie 128 bytes apart: reads of 16 bytes by eight lanes at a time, all in
- * the same banks, take eight turns, four times; 32 columns a thread over K = 8 are 64 such reads. The rows of the left
- * operand, 32 bytes apart, are 2 reads of 16 bytes, of one row by eight lanes: one turn each. */
+/* Lanes whose four neighbouring columns of fp32 lie 128 bytes apart: reads of 16 bytes by eight
+ * lanes at a time, all in the same banks, take eight turns, four times; 32 columns a thread over K
+ * = 8 are 64 such reads. The rows of the left operand, 32 bytes apart, are 2 reads of 16 bytes, of
+ * one row by eight lanes: one turn each. */
 static void test_dot_banks(void **state)
 {
 	const int32_t shape[] = {4, 256};
@@ -236,7 +247,8 @@ static void test_table(void **state)
 	struct vm_binary b = {.warps = 8, .registers = 40, .stack_bytes = 96, .shared_bytes = 2048};
 	struct str out = {0};
 	vm_cost_table(&out, "k", &r, &b, vm_gpu_find("H200"));
-	/* 256 threads of 40 registers: 6 on an SM, 48 of 64 warps, 8 of 792 programs. 4288 bytes asked for of 1024. */
+	/* 256 threads of 40 registers: 6 on an SM, 48 of 64 warps, 8 of 792 programs. 4288
+	 * bytes asked for of 1024. */
 	assert_non_null(strstr(out.data, " on H200, limited by "));
 	assert_non_null(strstr(out.data,
 		"\n  programs 8 of 8 warps, 40 registers, 2048 bytes of shared memory, 96 bytes of stack; 6 programs on an SM "
@@ -261,10 +273,11 @@ static void test_table(void **state)
 	str_release(&out);
 }
 
-/* A block of 4 rows of 64, summed along its rows: a warp's 32 lanes lie side by side along the row, and
- * two warps share it. So five shuffles join a warp's lanes, and shared memory the two warps: 4 rows of
- * 2 parts are fewer than the 64 threads, one round; a warp writes 4 rows and reads them, each a word
- * that is alone in its bank, and the round's words go in and out: 2 (2 * 4 + 2) cycles. */
+/* A block of 4 rows of 64, summed along its rows: a warp's 32 lanes lie side by side along
+ * the row, and two warps share it. So five shuffles join a warp's lanes, and shared memory
+ * the two warps: 4 rows of 2 parts are fewer than the 64 threads, one round; a warp writes 4
+ * rows and reads them, each a word that is alone in its bank, and the round's words go in and
+ * out: 2 (2 * 4 + 2) cycles. */
 static void test_reductions(void **state)
 {
 	struct cost_layout l = {.ndim = 2, .reg = {2, {{1, 0}, {2, 0}}}, .warp = {1, {{0, 32}}}};
@@ -282,7 +295,8 @@ static void test_reductions(void **state)
 	assert_false(cost_reduce_of(&l, 1, shape, 0, 2, &r));
 }
 
-/* Kinds of products have measured times of their own, by name and by form; one that was not timed is taken for mm. */
+/* Kinds of products have measured times of their own, by name and by form; one that was not
+ * timed is taken for mm. */
 static void test_products(void **state)
 {
 	static const struct {
@@ -301,8 +315,8 @@ static void test_products(void **state)
 	}
 }
 
-/* An operator that moves bytes takes its start, and then as much longer as the card's memory is slower; between two
- * measured sizes it takes a time between theirs. */
+/* An operator that moves bytes takes its start, and then as much longer as the card's memory is
+ * slower; between two measured sizes it takes a time between theirs. */
 static void test_cards_of_operators(void **state)
 {
 	const struct vm_gpu *h200 = vm_gpu_find("H200"), *h100 = vm_gpu_find("H100");

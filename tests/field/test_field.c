@@ -1,4 +1,5 @@
-/* Exact values: identities that hold, identities that do not, and intervals against the C library. */
+/* Exact values: identities that hold, identities that do not, and intervals
+ * against the C library. */
 #include "field/field.h"
 #include "field/field_interval.h"
 #include "base/base.h"
@@ -74,7 +75,8 @@ static void identities(struct field *f, struct field_value x, struct field_value
 	assert_true(differs(unary(f, FIELD_SIN, x), unary(f, FIELD_COS, x)));
 }
 
-/* Roots agree where their arguments are squares, and say nothing elsewhere; half of the draws are each. */
+/* Roots agree where their arguments are squares, and say nothing elsewhere; half
+ * of the draws are each. */
 static void roots(struct field *f, struct field_value x, struct field_value y, int *counted)
 {
 	struct field_value r = unary(f, FIELD_SQRT, x), s = unary(f, FIELD_SQRT, y);
@@ -128,7 +130,8 @@ static void intervals_hold_the_real_value(void **state)
 	field_release(&f);
 }
 
-/* What a constant of fp32 is taken to be, by an identity that only the number that was meant has. */
+/* What a constant of fp32 is taken to be, by an identity that only the
+ * number that was meant has. */
 static void constants(void **state)
 {
 	struct field f;
@@ -196,8 +199,8 @@ static void expect_interval(struct interval i, double lo, double hi)
 	if (i.lo != lo || i.hi != hi) fail_msg("[%a, %a], expected [%a, %a]", i.lo, i.hi, lo, hi);
 }
 
-/* Not only around the real value, but no wider than is stated: exact results stay points, others move one step at each
- * end, the C library's four. A step of 1 is 2^-52. */
+/* Not only around the real value, but no wider than is stated: exact results stay points, others
+ * move one step at each end, the C library's four. A step of 1 is 2^-52. */
 static void intervals_are_tight(void **state)
 {
 #define I(lo, hi) (struct interval){lo, hi}

@@ -195,7 +195,8 @@ static void check_alone(const struct request *r, const struct completion *c)
 		assert_true(fabsf(c->logprobs[count] - recorded) < 1e-5f);
 		tokens[count++] = id;
 		h = mix(h, (uint64_t)id);
-		/* Ends as a request ends: an eos id, a stop id, the caller's own condition, or its length. */
+		/* Ends as a request ends: an eos id, a stop id, the caller's own
+		 * condition, or its length. */
 		bool stop = false;
 		for (int i = 0; i < r->nstop; i++) stop = stop || id == r->stop_ids[i];
 		if (id == 5 || id == 7) {
@@ -284,7 +285,8 @@ static void run_kinds(struct engine_options o, uint64_t seed, int count, bool is
 
 static void run_mix(struct engine_options o, uint64_t seed, int count) { run_kinds(o, seed, count, false); }
 
-/* Several steps in one go, and requests of all kinds between: every sample is what it would be alone. */
+/* Several steps in one go, and requests of all kinds between: every sample is
+ * what it would be alone. */
 static void test_fused(void **state)
 {
 	struct engine_options o = {.max_sequences = 4, .max_context = 128, .prefill_rows = 16, .fused_steps = 8};
@@ -337,8 +339,8 @@ static void test_sharing_saves_prefill(void **state)
 	engine_free(e); /* with completions that nobody took */
 }
 
-/* Prefixes that differ, counted from the texts: what one row each comes to. Prefix lengths 0 to count - 1 of every
- * completion were run; two that are equal, once. */
+/* Prefixes that differ, counted from the texts: what one row each comes to. Prefix lengths 0 to
+ * count - 1 of every completion were run; two that are equal, once. */
 static int distinct_prefixes(const struct completion *c, int n)
 {
 	int distinct = 0;
@@ -352,9 +354,9 @@ static int distinct_prefixes(const struct completion *c, int n)
 	return distinct;
 }
 
-/* Rows of decode are the distinct prefixes, from all equal (greedy) to hardly any; every sample is what it is alone; a
- * prompt of whole pages, of one token, and one that ends inside a page. With rows apart there is one for every token
- * but the first. */
+/* Rows of decode are the distinct prefixes, from all equal (greedy) to hardly any; every sample is
+ * what it is alone; a prompt of whole pages, of one token, and one that ends inside a page. With
+ * rows apart there is one for every token but the first. */
 static void test_equal_prefixes_once(void **state)
 {
 	enum { SAMPLES = 24 };
@@ -395,7 +397,8 @@ static void test_equal_prefixes_once(void **state)
 	}
 }
 
-/* A callback that treats samples differently: equal tokens so far, another temperature, another end. */
+/* A callback that treats samples differently: equal tokens so far, another
+ * temperature, another end. */
 static float temperature_by_sample(void *ctx, int64_t id, int sample, const int32_t *tokens, int count)
 {
 	return count < 6 ? 0 : 0.2f * (float)(sample + 1);
@@ -445,8 +448,8 @@ static void test_samples_of_one_row_differ(void **state)
 	engine_free(e);
 }
 
-/* Requests are cancelled at any time: while they wait, prefill or run, with and without shared pages.
- * The others are what they are alone, and in the end every page is free again. */
+/* Requests are cancelled at any time: while they wait, prefill or run, with and without shared
+ * pages. The others are what they are alone, and in the end every page is free again. */
 static void test_cancel(void **state)
 {
 	struct engine *e;
@@ -540,8 +543,9 @@ static void test_refusals(void **state)
 	assert_non_null(strstr(err.text, "MiB of KV pages"));
 }
 
-/* Samples that had no room at first run in the very step in which they get it: the prompt is there. Six slots for twice
- * as many samples of one token each take two steps, and no row of the prompt again. */
+/* Samples that had no room at first run in the very step in which they get it: the prompt
+ * is there. Six slots for twice as many samples of one token each take two steps, and no
+ * row of the prompt again. */
 static void test_latecomers_run_at_once(void **state)
 {
 	struct engine *e;
@@ -572,8 +576,8 @@ static void test_completion_check(void **state)
 	assert_non_null(strstr(err.text, "token 4: the model's values are not finite"));
 }
 
-/* What an engine says it takes grows with the rows of prompts in a step: by the step's own memory for each, and by a
- * token, a position and a sequence. */
+/* What an engine says it takes grows with the rows of prompts in a step: by the step's own memory
+ * for each, and by a token, a position and a sequence. */
 static void test_bytes_of_rows(void **state)
 {
 	struct engine_options o = {

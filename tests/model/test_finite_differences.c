@@ -182,10 +182,10 @@ static void test_adapter_dropout(void **state) { run(false, 0.4, false); }
 static void test_weights_follow(void **state) { run(false, -1, true); }
 static void test_adapter_follows(void **state) { run(true, 0.4, true); }
 
-/* The same loss, with each sequence whole: rows 1..6 twice, once with rows 7 and 8 and once with those
- * that follow row 6. Log-probabilities are equal to the bit. Gradients are sums of the same numbers in
- * another order, over at most 27 rows: fp32 rounds them to some 2^-24 sqrt(27) = 3e-7 of their length;
- * the bound is 1e-6. */
+/* The same loss, with each sequence whole: rows 1..6 twice, once with rows 7 and 8 and once with
+ * those that follow row 6. Log-probabilities are equal to the bit. Gradients are sums of the same
+ * numbers in another order, over at most 27 rows: fp32 rounds them to some 2^-24 sqrt(27) = 3e-7 of
+ * their length; the bound is 1e-6. */
 static void test_follows_as_whole(void **state)
 {
 	enum { WHOLE = T + 6 };
@@ -238,7 +238,8 @@ static void test_follows_as_whole(void **state)
 	}
 }
 
-/* A pass that does not keep the outputs of norms and gates makes them again: every gradient has the same bits. */
+/* A pass that does not keep the outputs of norms and gates makes them again: every
+ * gradient has the same bits. */
 static void test_recomputed(void **state)
 {
 	for (int kind = 0; kind < 4; kind++) {

@@ -25,8 +25,9 @@ static const struct ops_draw draws[ROWS] = {
 	{.temperature = 1, .top_p = 1, .min_p = 0.2f, .seed = 5, .stream = 1, .index = 70},
 };
 
-/* Drawn five times in a row: the tokens are those of the next five indices, and the batch's rows are
- * then the last of them, at positions five further, also over a page's end and behind the last. */
+/* Drawn five times in a row: the tokens are those of the next five indices, and the
+ * batch's rows are then the last of them, at positions five further, also over a page's
+ * end and behind the last. */
 static void test_sample_moves_on(void **state)
 {
 	struct ops *o = make_ops();
@@ -75,7 +76,8 @@ static void test_sample_moves_on(void **state)
 	ops_free(o);
 }
 
-/* A row that may draw no more, by number or because it drew a token that ends it, draws -1 and stays where it is. */
+/* A row that may draw no more, by number or because it drew a token that ends it, draws -1
+ * and stays where it is. */
 static void test_rows_that_are_done(void **state)
 {
 	struct ops *o = make_ops();
@@ -115,8 +117,8 @@ static void test_rows_that_are_done(void **state)
 	ops_free(o);
 }
 
-/* Several draws from one row, none from another: each token and log-probability has the bits of a draw
- * that is the only one of its row, and the batch stays where it is. */
+/* Several draws from one row, none from another: each token and log-probability has the bits of a
+ * draw that is the only one of its row, and the batch stays where it is. */
 static void test_draws_share_rows(void **state)
 {
 	enum { DRAWS = 11 };
@@ -170,8 +172,8 @@ static void test_draws_share_rows(void **state)
 	ops_free(o);
 }
 
-/* Rows of several temperatures in one call have the bits that each has alone; the fourth figure says
- * whether the target is the largest. */
+/* Rows of several temperatures in one call have the bits that each has alone; the fourth figure
+ * says whether the target is the largest. */
 static void test_temperatures(void **state)
 {
 	struct ops *o = make_ops();

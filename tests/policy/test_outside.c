@@ -58,7 +58,8 @@ static int failure(const char *command, int64_t timeout_s, const char *expected)
 	return rc;
 }
 
-/* A thread that has written to a command is as it was: the signal of a broken pipe is not left blocked. */
+/* A thread that has written to a command is as it was: the signal of a broken
+ * pipe is not left blocked. */
 static void expect_signals(void)
 {
 	sigset_t now;
@@ -72,7 +73,8 @@ static void test_command(void **state)
 	struct err err = {0};
 	struct outside_answer a;
 	bool seen[40] = {false};
-	/* More text than a pipe holds, both ways, with two requests at once: nobody may wait for the other. */
+	/* More text than a pipe holds, both ways, with two requests at once: nobody
+	 * may wait for the other. */
 	char *text = xmalloc(100001);
 	memset(text, 'x', 100000);
 	text[100000] = 0;
@@ -267,7 +269,8 @@ static void test_roles(void **state)
 	folder_remove(folder);
 }
 
-/* A role that has no answer ends its chain, and nothing is left over when some are not collected. */
+/* A role that has no answer ends its chain, and nothing is left over when
+ * some are not collected. */
 static void test_roles_without_answer(void **state)
 {
 	static const char *const files[] = {"plan", "{{request}}", "code", "{{request}} {{plan}}", NULL};

@@ -1,5 +1,5 @@
-/* Proofs of small kernels against graphs written by hand: equal expressions, planted errors, what is outside, and
- * graphs that make no sense. */
+/* Proofs of small kernels against graphs written by hand: equal expressions, planted errors, what
+ * is outside, and graphs that make no sense. */
 #include "prove/prove.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -58,7 +58,8 @@ static struct tape *tape_make(const char *body, int n)
 	return t;
 }
 
-/* Steps 0 and 1 are x and y; `steps` are the JSON of what follows, the last of which is the output. */
+/* Steps 0 and 1 are x and y; `steps` are the JSON of what follows, the last
+ * of which is the output. */
 static json_t *graph_make(const char *steps, struct err *err)
 {
 	char *text = xasprintf("{\"nodes\": [{\"kind\": \"input\", \"count\": %d, \"index\": 0, \"fixed\": -1}, {\"kind\": "
@@ -220,8 +221,8 @@ static void graphs_that_make_no_sense(void **state)
 	}
 }
 
-/* A graph given whole, over x and y and with three tables of places: 0 to 19 and one that is outside; 21 times place 0;
- * from byte 168 on, 0 to 20 as 64-bit numbers. */
+/* A graph given whole, over x and y and with three tables of places: 0 to 19 and one that is
+ * outside; 21 times place 0; from byte 168 on, 0 to 20 as 64-bit numbers. */
 static int run_graph(const char *body, const char *text, struct prove_result *out, struct err *err)
 {
 	float given[2 * N];
@@ -291,7 +292,8 @@ static void tied_parameters(void **state)
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
 }
 
-/* A sorted row holds what the row held: the sums are the same, so that x plus their difference is x. */
+/* A sorted row holds what the row held: the sums are the same, so that x plus
+ * their difference is x. */
 static void sorted_rows_keep_their_elements(void **state)
 {
 #define SUM(of) "{\"kind\": \"reduce\", \"count\": 1, \"op\": \"sum\", \"sources\": [" #of "], \"length\": 21}"
@@ -318,8 +320,8 @@ static void scattered_sums(void **state)
 	expect_answer("%ov = arith.addf %xv, %xv" T, SCATTERED(1, 0), PROVE_NOT_PROVED);
 }
 
-/* What fills the places outside may be any step, the first one too: here 0, where the kernel has 20 elements of x and
- * y's last one, or 0. */
+/* What fills the places outside may be any step, the first one too: here 0, where the kernel has 20
+ * elements of x and y's last one, or 0. */
 static void fill_is_the_first_step(void **state)
 {
 #define TAKE(fill) "{\"nodes\": [" NUMBER("0.0") ", " INPUT(0) ", " INPUT(1) \
@@ -357,7 +359,8 @@ static void long_graphs_end(void **state)
 	str_release(&steps);
 }
 
-/* A graph has 65536 steps at most: the two inputs, numbers that nobody uses, and the one that counts. */
+/* A graph has 65536 steps at most: the two inputs, numbers that nobody uses,
+ * and the one that counts. */
 static void graphs_are_bounded(void **state)
 {
 	for (int extra = 0; extra < 2; extra++) {
@@ -421,7 +424,8 @@ static struct tape *rows_tape(const char *rows, int out)
 	"{\"int\": 21}]}"
 #define COPY(to, from) "{\"op\": \"copy\", \"line\": 2, \"dst\": " VIEW(to) ", \"src\": " VIEW(from) "}"
 
-/* Rows that move what a launch made, rows that nothing depends on, and a buffer that nobody wrote. */
+/* Rows that move what a launch made, rows that nothing depends on, and a
+ * buffer that nobody wrote. */
 static void rows_around_a_launch(void **state)
 {
 	static const struct {

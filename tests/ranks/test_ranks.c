@@ -1,5 +1,5 @@
-/* Ranks: who is who, rounds among forked processes over loopback, sums in rank order, and what everybody hears of a
- * rank that is lost, fails, hangs or does something else. */
+/* Ranks: who is who, rounds among forked processes over loopback, sums in rank order, and what
+ * everybody hears of a rank that is lost, fails, hangs or does something else. */
 #include "rank_world.h"
 #include "ops/ops.h"
 #include "ranks/ranks_internal.h"
@@ -360,7 +360,8 @@ static int stranger_connect(int port)
 	return -1;
 }
 
-/* Bytes of all kinds before the ranks come: a length of 4 GiB, half a greeting, another program's, nothing. */
+/* Bytes of all kinds before the ranks come: a length of 4 GiB, half a greeting,
+ * another program's, nothing. */
 static void test_strangers(void **state)
 {
 	static const struct {

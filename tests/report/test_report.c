@@ -211,7 +211,8 @@ static void test_tags_nest(void **state)
 	assert_int_equal(depth, 0);
 }
 
-/* Shares of answers by tenth of the steps, each cell by hand: 12 steps fall into tenths 1 1 2 3 4 5 6 6 7 8 9 10. */
+/* Shares of answers by tenth of the steps, each cell by hand: 12 steps fall into tenths 1 1
+ * 2 3 4 5 6 6 7 8 9 10. */
 static void test_reasons(void **state)
 {
 	struct fixture *f = *state;
@@ -222,7 +223,8 @@ static void test_reasons(void **state)
 	int rc = store_run_open(f->store, "second", config, &run, &err);
 	for (int step = 1; !rc && step <= 12; step++) {
 		rc = store_metrics_put(f->store, run, step, m, &err);
-		/* Step 6 gave no answers; the first two steps are one tenth: one of four answers is genuine. */
+		/* Step 6 gave no answers; the first two steps are one tenth: one of
+		 * four answers is genuine. */
 		for (int i = 0; !rc && step != 6 && i < 2; i++) {
 			json_t *row = json_pack("{s:s, s:s, s:{s:s}}", "task", "T", "answer", "A", "verdict", "verdict",
 				(step == 1 || step == 12) && i == 0 ? "genuine" : "wrong");
@@ -253,7 +255,8 @@ static void test_reasons(void **state)
 	json_decref(m);
 }
 
-/* Two runs in one report: a line each in a chart of both, their settings and answers under their names. */
+/* Two runs in one report: a line each in a chart of both, their settings and
+ * answers under their names. */
 static void test_two_runs(void **state)
 {
 	struct fixture *f = *state;
@@ -271,7 +274,8 @@ static void test_two_runs(void **state)
 	json_decref(m);
 }
 
-/* Answers without a single metric: no chart, and the steps are of a run whose length nobody knows. */
+/* Answers without a single metric: no chart, and the steps are of a run
+ * whose length nobody knows. */
 static void test_samples_alone(void **state)
 {
 	struct fixture *f = *state;
@@ -294,10 +298,10 @@ static void test_samples_alone(void **state)
 	json_decref(row);
 }
 
-/* Times of answers that a GPU timed stand beside the predicted ones of the same sizes; others have none. Ratios 0.5, 1,
- * 2 and 4: the median is the third of four, the ends of nine tenths are the first and the last. All predicted times are
- * the same, so they have no order; of the three speedups 2, 3, 4 that were measured as 2, 5, 4 two pairs are in order
- * and one is not: tau 1/3. */
+/* Times of answers that a GPU timed stand beside the predicted ones of the same sizes; others have
+ * none. Ratios 0.5, 1, 2 and 4: the median is the third of four, the ends of nine tenths are the
+ * first and the last. All predicted times are the same, so they have no order; of the three
+ * speedups 2, 3, 4 that were measured as 2, 5, 4 two pairs are in order and one is not: tau 1/3. */
 static void test_times(void **state)
 {
 	struct fixture *f = *state;

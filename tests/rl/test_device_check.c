@@ -1,14 +1,14 @@
 /* The walk, the engine and the trainer over the device "check" (src/ops/ops_check.c), which has a
- * GPU's habits: recorded regions, rows rounded up with NaN behind them, bf16 elements, fp32 masters,
- * no host memory. Whatever a device may not be given ends the program there. Values are compared
- * with the CPU's.
+ * GPU's habits: recorded regions, rows rounded up with NaN behind them, bf16 elements, fp32
+ * masters, no host memory. Whatever a device may not be given ends the program there. Values are
+ * compared with the CPU's.
  *
  * Tolerances. A rounding to bf16 errs by 2^-9 of a value, uniformly up to that: in the mean square
- * by 2^-9 / sqrt(3). An error of a logit gathers those of about 10 stages a layer, independent and of
- * the size of their values, and those of the weights: relative to the spread of the logits
+ * by 2^-9 / sqrt(3). An error of a logit gathers those of about 10 stages a layer, independent and
+ * of the size of their values, and those of the weights: relative to the spread of the logits
  * sqrt(2 * (10 layers + 2)) 2^-9 / sqrt(3) = 0.9 % for 3 layers in the mean square. Gradients pass
- * about three times as many stages. A wrong row, mask or weight is an error of the size of the values
- * themselves. The bounds are 4 % and 10 % in the mean square. */
+ * about three times as many stages. A wrong row, mask or weight is an error of the size of the
+ * values themselves. The bounds are 4 % and 10 % in the mean square. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,7 +202,8 @@ static void test_values(void **state)
 		float *grads = grads_of(&cpu, &count), *rough = grads_of(&check, &count);
 		double d = relative(rough, grads, count);
 		if (!(d > 1e-5 && d < 0.1)) fail_msg("kind %d: gradients are off by %g in the mean square", kind, d);
-		/* Masters begin equal, to the bit, and every step moves each by at most the learning rate and its decay. */
+		/* Masters begin equal, to the bit, and every step moves each by at most the
+		 * learning rate and its decay. */
 		float *before = values_of(&cpu, count), *rough_before = values_of(&check, count);
 		assert_memory_equal(before, rough_before, (size_t)count * sizeof *before);
 		steps(&cpu);

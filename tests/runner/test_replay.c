@@ -207,7 +207,8 @@ static void test_dead_library_rows_are_skipped(void **state)
 	runner_result_release(&r);
 }
 
-/* Stands for whoever computes library rows: twice what the row reads. Row 1 is the only one it knows. */
+/* Stands for whoever computes library rows: twice what the row reads. Row 1 is
+ * the only one it knows. */
 static int twice(const struct launcher_library *l, int row, struct runner_fault *fault)
 {
 	const float *reads = (const float *)(const void *)l->memory;
@@ -217,8 +218,8 @@ static int twice(const struct launcher_library *l, int row, struct runner_fault 
 	return 0;
 }
 
-/* A library row on the data path is somebody else's: its operands go out dense, what comes back is tagged as a
- * library's, and a kernel goes on from it. */
+/* A library row on the data path is somebody else's: its operands go out dense, what comes back is
+ * tagged as a library's, and a kernel goes on from it. */
 static void test_library_rows_are_asked_for(void **state)
 {
 	static _Alignas(64) uint8_t memory[128];

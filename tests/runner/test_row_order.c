@@ -1,4 +1,5 @@
-/* Which rows of a tape race, over rows written by hand: an order that is there, the same without it. */
+/* Which rows of a tape race, over rows written by hand: an order that is
+ * there, the same without it. */
 #include "runner/row_order.h"
 #include "base/base.h"
 #include <setjmp.h>
@@ -40,7 +41,8 @@ static void test_streams_and_events(void **state)
 	FREE(FILL(0, 1), COPY(0, 2, 1), FILL(0, 1), READ(0, 2));
 	/* Two that share nothing, or only read the same. */
 	FREE(FILL(0, 1), FILL(1, 2), READ(0, 0), READ(1, 0));
-	/* A read after a write, a write after a read, a write after a write: on two streams each is a race. */
+	/* A read after a write, a write after a read, a write after a write: on two
+	 * streams each is a race. */
 	EXPECT(1, 0, 1, 3, FILL(0, 1), READ(1, 1));
 	EXPECT(1, 0, 1, 3, READ(0, 1), FILL(1, 1));
 	EXPECT(1, 0, 1, 3, FILL(0, 1), FILL(1, 1));
@@ -73,7 +75,8 @@ static void test_skipped(void **state)
 	assert_int_equal(find(rows, 2, 3, NULL).row, 1);
 }
 
-/* A launch that may start before the one in front of it ended races with it, unless it waits or is not let. */
+/* A launch that may start before the one in front of it ended races with it, unless
+ * it waits or is not let. */
 static void test_dependent_launches(void **state)
 {
 	static const uint8_t late[2] = {0, ROW_WRITES}, early[2] = {ROW_READS_EARLY, ROW_WRITES | ROW_WRITES_EARLY};
@@ -101,8 +104,8 @@ static void test_dependent_launches(void **state)
 	}
 }
 
-/* A launch that waits for the one in front of it knows that this one ended; of the one before that only where the one
- * in front has waited itself. */
+/* A launch that waits for the one in front of it knows that this one ended; of the one before that
+ * only where the one in front has waited itself. */
 static void test_chains_of_dependent_launches(void **state)
 {
 	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};

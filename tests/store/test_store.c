@@ -54,8 +54,8 @@ static void test_cache_keeps_bytes(void **state)
 	free(path);
 }
 
-/* What SQLite does not take is told in its words. The value is too large for any database, so that none of it is read.
- */
+/* What SQLite does not take is told in its words. The value is too large for any database, so
+ * that none of it is read. */
 static void test_values_of_two_gigabytes(void **state)
 {
 	char *path = path_join(folder, "large.db");
@@ -67,7 +67,8 @@ static void test_values_of_two_gigabytes(void **state)
 	free(path);
 }
 
-/* Where a process has closed its standard input, the lock of the door is descriptor 0: it is let go like any other. */
+/* Where a process has closed its standard input, the lock of the door is descriptor 0: it is
+ * let go like any other. */
 static void test_door_is_descriptor_zero(void **state)
 {
 	char *path = path_join(folder, "zero.db");

@@ -161,8 +161,8 @@ static void sizes_are_halved_where_they_stand(void **state)
 							"get_init_inputs():\n    return [4096]\ndef other():\n    y = 4096\n");
 	struct sha256_hex before = t.hash;
 	assert_true(task_shrink(&t, 64));
-	/* Left alone are strings, comments, floats, hexadecimal numbers, numbers that no size has and code
-	 * that is not about sizes. 1000 halves to 500, 250, 125, 63. */
+	/* Left alone are strings, comments, floats, hexadecimal numbers, numbers that no size has and
+	 * code that is not about sizes. 1000 halves to 500, 250, 125, 63. */
 	assert_string_equal(t.source,
 		"# Sizes over 64 were halved until they fit.\nN = 64 * 2\nM, K = 64, 7\nP = 63\neps = 1e-5\nbig = "
 		"0x1000\nhuge = 10000000000000000000000\nscale = 4096.0\n"

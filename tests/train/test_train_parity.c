@@ -151,7 +151,8 @@ static void rl_rows(const struct ref *r, struct rl *l, bool is_weighted)
 	double sums[16] = {0};
 	int32_t *seq = ref_ints(json_object_get(r->meta, "rl_seq"), &n);
 	assert_int_equal(n, r->n);
-	/* What the reference drew for each row: old and reference log-probabilities, advantage, weight. */
+	/* What the reference drew for each row: old and reference
+	 * log-probabilities, advantage, weight. */
 	for (int k = 0; k < 4; k++) {
 		v[k] = xcalloc((size_t)n, sizeof(float));
 		tensor_to_f32(safetensors_find(r->expected, keys[k]), v[k]);
@@ -249,7 +250,8 @@ static void test_loss_row_slope(void **state)
 {
 	const float A[] = {-2, -0.5f, 0, 0.5f, 2}, shift[] = {-0.7f, -0.1f, 0, 0.1f, 0.7f};
 	for (enum loss_type t = 0; t < LOSS_TYPE_COUNT; t++) {
-		/* gspo's ratio and cispo's factor are constants of the row: there is no difference to take of them alone */
+		/* gspo's ratio and cispo's factor are constants of the row: there is no difference
+		 * to take of them alone */
 		if (t == LOSS_GSPO || t == LOSS_CISPO) continue;
 		for (size_t i = 0; i < ARRAY_LEN(A); i++)
 			for (size_t k = 0; k < ARRAY_LEN(shift); k++) {
@@ -279,7 +281,8 @@ static void test_loss_row_clip(void **state)
 		struct loss_row r = {.old_logprob = -1, .advantage = cases[i].A, .weight = 1};
 		assert_int_equal(loss_row_clip(&o, &r, -1 + logf(cases[i].rho)), cases[i].clip);
 	}
-	/* delta bounds the ratio of a gain from above, also below 1: the value is that of the bound, its slope 0. */
+	/* delta bounds the ratio of a gain from above, also below 1: the value is that of
+	 * the bound, its slope 0. */
 	const struct loss_options bounded = {.type = LOSS_DAPO, .epsilon = 0.2f, .epsilon_high = 0.28f, .delta = 0.9f};
 	struct loss_row gain = {.old_logprob = -1, .advantage = 2, .weight = 1, .normaliser = 1};
 	float slope = 7, value = loss_row_value(&bounded, &gain, -1 + logf(0.95f), &slope);

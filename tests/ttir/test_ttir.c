@@ -1,4 +1,5 @@
-/* Triton IR as text, read: what each form of an attribute, a type and a loop becomes, and which places are refused. */
+/* Triton IR as text, read: what each form of an attribute, a type and a loop becomes, and
+ * which places are refused. */
 #include "ttir/ttir.h"
 #include "base/base.h"
 #include <setjmp.h>
@@ -48,22 +49,8 @@ static void test_attributes(void **state)
 	ttir_release(&m);
 }
 
-/* A dense constant: its numbers in their order, whatever brackets are around them. */
-static void test_dense(void **state)
-{
-	static const char *const numbers[] = {"1", "-2", "3", "40", "5", "6", "0x7", "8"};
-	struct ttir_module m = parse("    %c = arith.constant dense<[[1, -2, 3, 40], [5, 6, 0x7, 8]]> : tensor<2x4xi32>\n"
-								 "    %d = arith.constant dense<1.5> : tensor<4xf32>\n");
-	const struct ttir_op *op = m.funcs->body.first->first;
-	const struct ttir_attr *dense = &op->literals[0];
-	assert_true(op->nliterals == 1 && dense->kind == ATTR_DENSE && dense->nitems == ARRAY_LEN(numbers));
-	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) assert_true(is(dense->items[i], numbers[i]));
-	dense = &op->next->literals[0];
-	assert_true(dense->kind == ATTR_DENSE && dense->nitems == 1 && is(dense->items[0], "1.5"));
-	ttir_release(&m);
-}
-
-/* A loop: its variable, bounds and carried values; the variable is an index of 64 bits where no type is written. */
+/* A loop: its variable, bounds and carried values; the variable is an index of 64 bits
+ * where no type is written. */
 static void test_loop(void **state)
 {
 	static const struct {
@@ -111,6 +98,21 @@ static void test_types(void **state)
 		ttir_release(&m);
 		free(body);
 	}
+}
+
+/* A dense constant: its numbers in their order, whatever brackets are around them. */
+static void test_dense(void **state)
+{
+	static const char *const numbers[] = {"1", "-2", "3", "40", "5", "6", "0x7", "8"};
+	struct ttir_module m = parse("    %c = arith.constant dense<[[1, -2, 3, 40], [5, 6, 0x7, 8]]> : tensor<2x4xi32>\n"
+								 "    %d = arith.constant dense<1.5> : tensor<4xf32>\n");
+	const struct ttir_op *op = m.funcs->body.first->first;
+	const struct ttir_attr *dense = &op->literals[0];
+	assert_true(op->nliterals == 1 && dense->kind == ATTR_DENSE && dense->nitems == ARRAY_LEN(numbers));
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) assert_true(is(dense->items[i], numbers[i]));
+	dense = &op->next->literals[0];
+	assert_true(dense->kind == ATTR_DENSE && dense->nitems == 1 && is(dense->items[0], "1.5"));
+	ttir_release(&m);
 }
 
 /* Each entry of the table of element types, by what the name says. */

@@ -145,7 +145,8 @@ static void test_threads(void **state)
 	vm_kernel_free(f.k);
 }
 
-/* Each program of a grid adds 1 at a place of its own, and keeps what it found there; in order, and in turns. */
+/* Each program of a grid adds 1 at a place of its own, and keeps what it found there;
+ * in order, and in turns. */
 static void test_places_in_a_grid(void **state)
 {
 	enum { X = 2, Y = 3, Z = 5, PLACES = X * Y * Z };

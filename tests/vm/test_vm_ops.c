@@ -360,8 +360,8 @@ static void test_masked_off(void **state)
 	for (int i = 0; i < N; i++) assert_true(others[i] < 0 ? r[i] == others[i] : isnan(r[i]));
 }
 
-/* A block of pointers into two buffers: elements of every size are read one by one, the last ones of each buffer too.
- */
+/* A block of pointers into two buffers: elements of every size are read one by one, the last
+ * ones of each buffer too. */
 static void test_pointers_into_two_buffers(void **state)
 {
 	static const char *const types[] = {"i8", "i16", "i32", "i64"};
@@ -404,8 +404,8 @@ static void test_broadcast_of_written_out_splat(void **state)
 	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
 }
 
-/* Sums and largest elements of all that stands in front, forward and backward: along the whole block, and along each
- * axis of the block as 4 x 4. */
+/* Sums and largest elements of all that stands in front, forward and backward: along the whole
+ * block, and along each axis of the block as 4 x 4. */
 static void test_scans(void **state)
 {
 	static const struct {
