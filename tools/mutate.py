@@ -249,7 +249,7 @@ class Tests:
     def targets(self, name):
         """What to build for a test; some programs of tests start the real ones."""
         is_program = not name.endswith((".sh", ".py"))
-        starts = not is_program or name.split("/")[0] in ("runner", "verify", "vm", "rl")
+        starts = not is_program or name.split("/")[0] in ("runner", "clean", "verify", "vm", "rl")
         return ([f"build/release/tests/{name}"] if is_program else []) + (["programs"] if starts else [])
 
     def order(self, room, rooms, uses, reach):

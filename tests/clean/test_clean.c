@@ -160,6 +160,7 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	int text_fd = memory_of(tape, strlen(tape)),
 		fds[2] = {memory_of(given, sizeof given), memory_of(output, sizeof output)};
 	json_t *o = ask(fd, "{\"load\": {\"bytes\": 1, \"binaries\": []}}", &text_fd, 1);
+	/* Of what a kernel may do that is worth a word this one does nothing. */
 	static const char *const lines[] = {"tf32_line", "order_line", "narrow_line", "data_line", "fp8_line"};
 	for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
 		const json_t *line = json_object_get(json_object_get(o, "loaded"), lines[i]);
@@ -169,6 +170,7 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	struct runner_given inputs[2] = {
 		{.bytes = 4 * N, .read_offset = -1}, {.bytes = 4 * N, .offset = 4 * N, .read_offset = -1}};
 	struct runner_trial trial = {.ninputs = 2, .inputs = inputs, .deadline_ms = 60000};
+	/* Replayed: both inputs lie in one memory, and the output comes in another. */
 	struct runner_result result = {0};
 	struct err err = {0};
 	json_t *request = json_pack("{s:o}", "trial", runner_trial_json(&trial, 1));

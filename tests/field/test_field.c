@@ -230,6 +230,19 @@ static void intervals_are_tight(void **state)
 #undef I
 }
 
+/* Functions have one operand, but for these. */
+static void operands_of_functions(void **state)
+{
+	static const char *const two[] = {
+		"add", "sub", "mul", "div", "max", "min", "pow", "atan2", "hypot", "copysign", "fdim", "fmod", "remainder"};
+	for (int op = 0; op < FIELD_OP_COUNT; op++) {
+		int expected = 1;
+		for (size_t i = 0; i < ARRAY_LEN(two); i++)
+			if (!strcmp(field_op_name((enum field_op)op), two[i])) expected = 2;
+		if (field_op_operands((enum field_op)op) != expected) fail_msg("%s", field_op_name((enum field_op)op));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +252,7 @@ int main(void)
 		cmocka_unit_test(constants),
 		cmocka_unit_test(order_is_the_intervals),
 		cmocka_unit_test(intervals_are_tight),
+		cmocka_unit_test(operands_of_functions),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,9 +102,9 @@ static void test_rows_that_are_done(void **state)
 		o->get_i32(o->ctx, drawn, tokens, ROWS);
 		o->get_f32(o->ctx, logprob, out, ROWS);
 		for (int i = 0; i < ROWS; i++) {
-			bool draws = k < (i == 1 ? 1 : left[i]);
-			assert_int_equal(drawn[i], !draws ? -1 : i == 1 ? stop : i);
-			assert_true(draws ? logprob[i] < 0 : logprob[i] == 0);
+			bool goes_on = k < (i == 1 ? 1 : left[i]);
+			assert_int_equal(drawn[i], !goes_on ? -1 : i == 1 ? stop : i);
+			assert_true(goes_on ? logprob[i] < 0 : logprob[i] == 0);
 		}
 	}
 	/* The last token that is drawn is nobody's input. */

@@ -201,7 +201,7 @@ static void graphs_that_make_no_sense(void **state)
 		"{\"kind\": \"floats\", \"count\": 21, \"at\": 0, \"bits\": 24}",
 		"{\"kind\": \"reduce\", \"count\": 3, \"op\": \"sum\", \"sources\": [0], \"length\": 8}",
 		"{\"kind\": \"reduce\", \"count\": 21, \"op\": \"max\", \"sources\": [0], \"length\": 0}",
-		"{\"kind\": \"reduce\", \"count\": 1, \"op\": \"mean\", \"sources\": [0], \"length\": 21}",
+		"{\"kind\": \"reduce\", \"count\": 21, \"op\": \"mean\", \"sources\": [0], \"length\": 1}",
 		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"argmax\", \"sources\": [0], \"length\": 21}",
 		"{\"kind\": \"scan\", \"count\": 21, \"op\": \"sum\", \"sources\": [0], \"length\": 0}",
 		"{\"kind\": \"order\", \"count\": 21, \"sources\": [0], \"length\": 2}",

@@ -339,6 +339,26 @@ static void wrong_reader(struct side *s)
 	o->linear(o->ctx, y, n, &other, NULL, NULL, 8);
 }
 
+/* A product that a region repeats, into other memory. */
+static void wrong_output(struct side *s)
+{
+	struct ops *o = s->ops;
+	struct ops_batch *b = o->batch_create(o->ctx, 8, 8, 0, 0, 0);
+	const int32_t zeros[8] = {0};
+	struct elem *x = o->alloc(o->ctx, 1 << 14), *n = o->alloc(o->ctx, 1 << 14);
+	struct elem *y[2] = {o->alloc(o->ctx, 1 << 14), o->alloc(o->ctx, 1 << 14)};
+	struct ops_weight w = {.rows = 48, .cols = 48, .ld = 48, .w = o->alloc(o->ctx, 1 << 14)};
+	struct ops_linear l = {.in = 48, .out = 48, .parts = 1, .w = {w}};
+	o->batch_put(o->ctx, b, &(struct ops_rows){.T = 8, .S = 1, .ids = zeros, .pos = zeros, .sequence = zeros});
+	o->embed(o->ctx, x, &w, b, 8);
+	o->norm(o->ctx, n, NULL, x, &(struct ops_weight){.rows = 1, .cols = 48, .ld = 48, .w = w.w}, 1e-6f, 8,
+		&(struct ops_next){&l, NULL});
+	for (int k = 0; k < 2; k++) {
+		if (o->begin(o->ctx, 1)) o->linear(o->ctx, y[k], n, &l, NULL, NULL, 8);
+		o->end(o->ctx);
+	}
+}
+
 static void test_findings(void **state)
 {
 	static const struct {
@@ -352,6 +372,7 @@ static void test_findings(void **state)
 		{too_small, "do not lie in memory of alloc"},
 		{unbound, "was not bound to it"},
 		{wrong_reader, "was written for another linear or adapter"},
+		{wrong_output, "call 0 is linear, the first time it was linear; or its pointers or sizes differ"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		int pipes[2], status;

@@ -416,6 +416,29 @@ static void test_grants(void **state)
 		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
 }
 
+/* In place of the C library's: as often as `interruptions` says a signal comes first. */
+static int interruptions;
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+	if (interruptions <= 0) return wait4(pid, status, options, NULL);
+	interruptions--;
+	errno = EINTR;
+	return -1;
+}
+
+/* A signal that arrives while the level is looked for changes nothing, and leaves no child behind. */
+static void test_interrupted_probe(void **state)
+{
+	char text[256], again[256];
+	int level = sandbox_level_probe(text, sizeof(text));
+	interruptions = 2;
+	assert_int_equal(sandbox_level_probe(again, sizeof(again)), level);
+	assert_string_equal(again, text);
+	assert_int_equal(interruptions, 0);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
 /* In its namespaces a job is process 1 of nobody, and its user is not root outside. */
 static int probe_full_identity(void) { return getpid() == 1 && getppid() == 0 && geteuid() != 0 ? ALLOWED : EPERM; }
 
@@ -588,6 +611,7 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_interrupted_probe),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_tool),
 		cmocka_unit_test(test_uid_map),

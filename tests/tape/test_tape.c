@@ -428,6 +428,20 @@ static int check_file(const char *path)
 	return rc;
 }
 
+/* Operands of a library row lie behind one another, each from a multiple of 64 bytes on. */
+static void test_library_layout(void **state)
+{
+	struct tape_view reads[2] = {{.dtype = DTYPE_F32, .ndim = 2, .shape = {3, 7}}, {.dtype = DTYPE_I8, .ndim = 0}},
+					 writes[2] = {
+						 {.dtype = DTYPE_F16, .ndim = 1, .shape = {32}}, {.dtype = DTYPE_F64, .ndim = 1, .shape = {9}}};
+	struct tape_row r = {.kind = TAPE_LIBRARY, .nreads = 2, .reads = reads, .nwrites = 2, .writes = writes};
+	static const int64_t expected[4] = {0, 128, 192, 256};
+	int64_t offset[4];
+	assert_int_equal(tape_library_layout(&r, offset), 256 + 128);
+	assert_memory_equal(offset, expected, sizeof offset);
+	assert_int_equal(tape_library_layout(&r, NULL), 256 + 128);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1) {
@@ -437,6 +451,7 @@ int main(int argc, char **argv)
 	}
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_tape),
+		cmocka_unit_test(test_library_layout),
 		cmocka_unit_test(test_hash),
 		cmocka_unit_test(test_order_and_descriptors),
 		cmocka_unit_test(test_bad_rows),

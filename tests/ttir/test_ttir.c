@@ -84,7 +84,8 @@ static void test_loop(void **state)
 static void test_types(void **state)
 {
 	static const char *const types[] = {"i1", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8E4M3FN",
-		"f8E5M2", "!tt.ptr<f32>", "tensor<16xf32>", "tensor<2x4x!tt.ptr<bf16>>", "tensor<1x128xi64>"};
+		"f8E5M2", "!tt.ptr<f32>", "tensor<16xf32>", "tensor<2x4x!tt.ptr<bf16>>", "tensor<1x128xi64>",
+		"!tt.tensordesc<tensor<16x8xf16>>"};
 	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
 		char *body = xasprintf("    %%c = tt.splat %%x : %s -> %s\n", types[i], types[i]);
 		struct ttir_module m = parse(body);
@@ -97,6 +98,21 @@ static void test_types(void **state)
 		ttir_release(&m);
 		free(body);
 	}
+}
+
+/* A dense constant: its numbers in their order, whatever brackets are around them. */
+static void test_dense(void **state)
+{
+	static const char *const numbers[] = {"1", "-2", "3", "40", "5", "6", "0x7", "8"};
+	struct ttir_module m = parse("    %c = arith.constant dense<[[1, -2, 3, 40], [5, 6, 0x7, 8]]> : tensor<2x4xi32>\n"
+								 "    %d = arith.constant dense<1.5> : tensor<4xf32>\n");
+	const struct ttir_op *op = m.funcs->body.first->first;
+	const struct ttir_attr *dense = &op->literals[0];
+	assert_true(op->nliterals == 1 && dense->kind == ATTR_DENSE && dense->nitems == ARRAY_LEN(numbers));
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) assert_true(is(dense->items[i], numbers[i]));
+	dense = &op->next->literals[0];
+	assert_true(dense->kind == ATTR_DENSE && dense->nitems == 1 && is(dense->items[0], "1.5"));
+	ttir_release(&m);
 }
 
 /* Each entry of the table of element types, by what the name says. */
@@ -133,6 +149,7 @@ static void test_refusals(void **state)
 		{"    %c = arith.constant {a = [[[[1, 2\n", "attribute has no end"},
 		{"    scf.for 7 = %x to %x step %x {\n", "expected the loop variable"},
 		{"    %r = scf.for %i = %x to %x step %x iter_args(%a = %y) -> (f32, f32) {\n", "1 carried values and 2 types"},
+		{"    %c = tt.splat %x : !tt.tensordesc<f32> -> i32\n", "descriptor of something that is not a tensor"},
 		{"    scf.for unsigned %i = %x to %x step %x {\n", "unsigned comparison"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -148,8 +165,9 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_loop),
-		cmocka_unit_test(test_types), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
+		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_elements),
+		cmocka_unit_test(test_refusals)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "verify/reference_cache.h"
 #include "base/base.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -144,6 +146,27 @@ static void test_lock(void **state)
 	assert_int_equal(symlink("/dev/null", path), 0);
 	assert_int_equal(gpu_lock_take(folder, "GPU-link", false, 0, &a, &err), ERR_IO);
 	assert_non_null(strstr(err.text, path));
+	/* Nor is a pipe of that name. */
+	snprintf(path, sizeof path, "%s/hone-GPU-pipe.lock", folder);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(gpu_lock_take(folder, "GPU-pipe", false, 0, &a, &err), ERR_IO);
+	assert_non_null(strstr(err.text, path));
+}
+
+/* Where a process has closed its standard input, a lock is descriptor 0: it is let go like any other. */
+static void test_lock_is_descriptor_zero(void **state)
+{
+	int status = 0;
+	pid_t pid = fork();
+	if (pid == 0) {
+		int fd;
+		close(0);
+		if (take(true, 0, &fd) || fd != 0) _exit(1);
+		gpu_lock_release(fd);
+		_exit(fcntl(0, F_GETFD) != -1 ? 2 : 0);
+	}
+	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+	assert_int_equal(status, 0);
 }
 
 /* ---- others ---- */
@@ -462,6 +485,10 @@ static void test_peaks(void **state)
 	assert_int_equal(file_write_atomic(path, "{\"machine\": {}}", 15, &err), 0);
 	assert_int_not_equal(gpu_peaks_load(&gpu, &q, &err), 0);
 	free(path);
+	/* A folder that cannot be made is said. */
+	setenv("XDG_CACHE_HOME", "/dev/null", 1);
+	assert_int_not_equal(gpu_peaks_save(&gpu, &p, &err), 0);
+	assert_non_null(strstr(err.text, "/dev/null"));
 	char text[48];
 	const unsigned char id[16] = {0, 1, 2, 3, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
 	gpu_uuid_text(id, text, sizeof text);
@@ -483,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_intervals_hold),
 		cmocka_unit_test(test_middle_holds),
 		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_is_descriptor_zero),
 		cmocka_unit_test(test_others),
 		cmocka_unit_test(test_references),
 		cmocka_unit_test(test_references_one_at_a_time),

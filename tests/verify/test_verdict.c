@@ -123,6 +123,9 @@ static void test_round_trip(void **state)
 		w.device.stock_trials == 3 && w.device.stock_error_max == 0.25 && !strcmp(w.device.stock_why, "no room"));
 	assert_true(isnan(w.speedup_fused) && w.speedup_eager == 2 && w.eager_cost_s == 5e-6 && w.fused_cost_s == 4e-6 &&
 		w.cost_s == 2.5e-6 && w.nlines == 2 && w.lines[1].flops == 22);
+	/* What is wrong in front of the device's figures is wrong, whatever they are. */
+	json_object_set_new(o, "fp8_line", json_integer(-1));
+	assert_int_not_equal(verdict_from_json(o, &w, &err), 0);
 	json_decref(o);
 	json_decref(again);
 }
