@@ -320,7 +320,7 @@ def tuning_label(self, kwargs):
 def autotuner_run(self, *args, **kwargs):
     """Autotuner.run without measurement: of the configurations that survive pruning the chosen one,
     where it compiles; else the first that does. A turn asks for one by its number, behind launches
-    as Triton's benchmark makes them."""
+    as Triton's benchmark makes them at the first call, or without them as at a later one."""
     # Which configuration is asked for: by the turn's number, by the choice of an earlier timing, or
     # the first.
     self.nargs = dict(zip(self.arg_names, args))

@@ -330,6 +330,7 @@ def install_process():
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
     gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
+    install_totals()
     # The worker runs isolated, an ordinary Python does not.
     flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
              if not name.startswith(("_", "n_")) and name not in ("count", "index")}

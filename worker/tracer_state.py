@@ -340,12 +340,12 @@ class Walk:
         elif kind in FRAMES:
             self.suspended(path, value, FRAMES[kind], depth)
         # State that host code could count calls by.
-        elif isinstance(value, random.Random):
+        elif issubclass(kind, random.Random):
             self.out[path] = digest(repr(value.getstate()))
         elif issubclass(kind, torch.Generator):
             self.out[path] = digest(value.get_state().numpy().tobytes())
         # Tensors and arrays by what they hold, all else by what it is made of.
-        elif isinstance(value, torch.Tensor):
+        elif issubclass(kind, torch.Tensor):
             self.tensor(path, value, depth)
         elif kind in BUFFERS or kind.__module__.startswith("numpy"):
             self.array(path, value, depth)
@@ -398,9 +398,9 @@ class Walk:
     def object(self, path, value, depth):
         """Functions, kernels, modules of torch, the candidate's own classes and objects of
         Python's; nothing of another library's."""
-        kind = type(value)
+        kind = type(value)      # not what the object says of its class
         # Kernels, functions and what functions are made of.
-        if isinstance(value, (JITCallable, Autotuner, Heuristics)):
+        if issubclass(kind, (JITCallable, Autotuner, Heuristics)):
             self.kernel(path, value, depth)
         elif kind is types.FunctionType:
             self.function(path, value, depth)
@@ -416,7 +416,7 @@ class Walk:
                 except ValueError:
                     pass         # an empty cell
         # Classes and modules, as far as they are the candidate's.
-        elif isinstance(value, type):
+        elif issubclass(kind, type):
             if is_own(value):
                 said = (type.__dict__["__name__"].__get__(value), value.__qualname__, value.__bases__)
                 self.out[f"{path} (class)"] = digest(repr(said))
@@ -426,7 +426,7 @@ class Walk:
         elif kind is types.BuiltinMethodType:
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
         # Objects of the standard library with state, then all others by their attributes.
-        elif isinstance(value, STILL):
+        elif issubclass(kind, STILL) and not is_own(kind):
             return
         elif issubclass(kind, logging.Logger):
             self.out[path] = repr((value.level, value.disabled, len(value.handlers), len(value.filters)))
@@ -497,7 +497,7 @@ class Walk:
         if is_own(kind):
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
         # What a subclass of a container holds, whatever its own methods say.
-        if isinstance(value, dict):
+        if issubclass(kind, dict):
             self.mapping(path, dict(dict.items(value)), depth)
         for plain in (list, tuple, set, frozenset, collections.deque):
             if issubclass(kind, plain):
