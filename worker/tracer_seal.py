@@ -32,7 +32,8 @@ LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", 
 # What makes the first IR of a text.
 FRONT = ("triton", "builtins", "ast", "inspect", "re", "textwrap", "functools", "collections", "types", "typing",
          "dataclasses", "enum", "hashlib", "json", "operator", "contextlib", "abc", "copy", "linecache", "tokenize",
-         "importlib", "string", "math", "itertools", "tracer", "ttir_compile")
+         "importlib", "string", "math", "itertools", "copyreg", "reprlib", "typing_extensions", "tracer",
+         "ttir_compile")
 OWN = ("tracer", "ttir_compile")
 # Its effect is on the tape: the tracer's own stands there, and is called by what takes its place.
 SEEN = {("triton", "compile"), ("triton.compiler", "compile"), ("triton.compiler.compiler", "compile")}
@@ -66,8 +67,10 @@ CELL_PLACE = place_of(types.CellType(MEMORY), MEMORY)
 
 
 def is_of(name, prefixes):
-    return isinstance(name, str) and name.startswith(tuple(prefixes)) and any(
-        name == p or name.startswith(f"{p}.") or p in ("tracer",) for p in prefixes)
+    """A name of these, or of what lies in a package of these; the tracer's own modules have names
+    that begin alike."""
+    return isinstance(name, str) and name.startswith(prefixes) and any(
+        name == p or name.startswith(p if p == "tracer" else f"{p}.") for p in prefixes)
 
 
 class Seal:
@@ -121,10 +124,14 @@ class Seal:
                 self.table(f"{name}.{key}", vars(value), is_strict=False)
 
     def renew(self, cls):
-        """A class that the tracer itself has changed since."""
+        """A class that the tracer itself has changed since. Found by its address: a look at all
+        tables would count a reference to each."""
         own = gc.get_referents(cls.__dict__)[0]
-        self.tables = [(name, table, dict(table) if table is own else then, is_strict)
-                       for name, table, then, is_strict in self.tables]
+        for i in numpy.nonzero(self.at_versions == indices([id(own) + VERSION_AT]))[0]:
+            name, table, _, is_strict = self.tables[i]
+            self.tables[i] = (name, table, dict(table), is_strict)
+            if HAS_VERSIONS:
+                self.versions[i] = MEMORY[self.at_versions[i]]
 
     def broken(self):
         """What is another than it was, in words, or None."""
@@ -188,6 +195,7 @@ def begin(*classes):
     LISTENERS.clear()
     for cls in classes:
         LATER_SEAL.renew(cls)
+        FRONT_SEAL.renew(cls)
 
 
 def broken_later():

@@ -1,7 +1,8 @@
 """zygote: a warm Python process that job processes are forked from (docs/worker-protocol.md).
 
-    python -I zygote.py KIND [LIBRARY]     KIND: tracer, oracle, compile or timer; LIBRARY:
-                                           libhone_sandbox.so; the control socket is descriptor 3
+    python -I zygote.py KIND [LIBRARY [many]]     KIND: tracer, oracle, compile or timer; LIBRARY:
+                                                  libhone_sandbox.so; many: jobs are expected; the
+                                                  control socket is descriptor 3
 
 Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no
 stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the keeper of its
@@ -42,7 +43,9 @@ LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 HUGE_PAGE = 2 << 20
 MADV_COLLAPSE = 25
-JOBS_BEFORE_COLLAPSE = 4       # a single verdict's zygotes have fewer: the work would not come back
+# Who was not told that many will come waits for so many: a single verdict's zygotes have fewer
+# jobs, and the work would not come back.
+JOBS_BEFORE_COLLAPSE = 4
 
 
 def large_pieces():
@@ -171,8 +174,7 @@ class Zygote:
         while True:
             found = self.poll.poll(0 if self.pieces and self.started >= JOBS_BEFORE_COLLAPSE else None)
             if not found:
-                # into a huge page, where the kernel has one: while nobody asks for anything
-                self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)
+                self.collapse()      # while nobody asks for anything
             for fd, events in found:
                 if fd == CONTROL_FD:
                     try:
@@ -185,6 +187,10 @@ class Zygote:
                     self.reap()
                 elif fd in by_fd:
                     self.supervisor_left(by_fd[fd])
+
+    def collapse(self):
+        """One more piece of memory into a huge page, where the kernel has one."""
+        self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)
 
     def start(self, request, fds):
         """Forks one job. Without both sockets there is nobody to tell: the request is dropped."""
@@ -336,10 +342,10 @@ def versions():
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[1] not in KINDS:
-        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so]; started by hone with its control "
-                 f"socket as descriptor 3")
-    library = sys.argv[2] if len(sys.argv) == 3 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
+    if len(sys.argv) not in (2, 3, 4) or sys.argv[1] not in KINDS or sys.argv[3:] not in ([], ["many"]):
+        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so [many]]; started by hone with its "
+                 f"control socket as descriptor 3")
+    library = sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     zygote = Zygote(sys.argv[1], library)
     zygote.sandbox.call("sandbox_drop_root")
     for path in default_read_paths():
@@ -350,6 +356,9 @@ def main():
     gc.collect()
     gc.freeze()
     zygote.pieces = large_pieces()
+    # Before the first fork: a page that a job shares may stay where it is.
+    while sys.argv[3:] and zygote.pieces:
+        zygote.collapse()
     zygote.serve()
     for pid in list(zygote.jobs):
         kill(pid)

@@ -3,6 +3,9 @@
  *
  *   make bench-verdicts            all threads, 60 and 30 candidates
  *   build/release/bench/verify/verdicts THREADS CACHED NEW [SANDBOX]
+ *   build/release/bench/verify/verdicts THREADS turns       what is asked for on stdin, a line at a time:
+ *                                                           "compiled 10", "new 5"
+ *                                                           (bench/verify/in_turns.py)
  *
  * Each candidate of the first kind differs in host code alone, each of the second in a constant
  * inside the kernel, so no verdict comes from a cache of verdicts. The zygotes' start is reported
@@ -126,8 +129,25 @@ static bool measure(
 	return true;
 }
 
+/* Kinds and counts from stdin, until it ends: two programs that are asked in turn share
+ * the machine's minutes. */
+static bool measure_asked(struct verifier *v, const struct task *task, int threads)
+{
+	char kind[16];
+	int count, next[2] = {1, 1000000};
+	bool is_good = true;
+	while (is_good && scanf("%15s %d", kind, &count) == 2) {
+		bool is_new = !strcmp(kind, "new");
+		is_good = measure(v, task, is_new ? "new kernels" : "compiled kernels", next[is_new], count, threads, is_new);
+		next[is_new] += count;
+		fflush(stdout);
+	}
+	return is_good;
+}
+
 int main(int argc, char **argv)
 {
+	bool is_asked = argc == 3 && !strcmp(argv[2], "turns");
 	int threads = argc > 1 ? atoi(argv[1]) : cpu_count(), cached = argc > 2 ? atoi(argv[2]) : 60,
 		fresh = argc > 3 ? atoi(argv[3]) : 30;
 	struct verify_options o = {.threads = threads, .sandbox = argc > 4 ? argv[4] : NULL, .allow_unsandboxed = argc > 4};
@@ -143,8 +163,11 @@ int main(int argc, char **argv)
 	}
 	bool is_good = grade_many(v, &task, 0, 1, false, &latency) >= 0;
 	printf("start and first verdict  %7.2f s\n", seconds_since(start));
-	is_good = is_good && measure(v, &task, "compiled kernels", 1, cached, threads, false) &&
-		measure(v, &task, "new kernels", 1000000, fresh, threads, true);
+	fflush(stdout);
+	if (is_asked) is_good = is_good && measure_asked(v, &task, threads);
+	else
+		is_good = is_good && measure(v, &task, "compiled kernels", 1, cached, threads, false) &&
+			measure(v, &task, "new kernels", 1000000, fresh, threads, true);
 	verifier_free(v);
 	return !is_good;
 }

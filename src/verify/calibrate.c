@@ -161,7 +161,7 @@ int gpu_peaks_measure(
 		rc = runner_pool_create(&p, &pool, &facts, err);
 	}
 	*gpu = gpu_identity_of(&facts);
-	if (!rc) rc = zygote_create(places.root, places.library, "timer", &z, err);
+	if (!rc) rc = zygote_create(places.root, places.library, "timer", false, &z, err);
 	if (!rc) rc = measure(z, facts.uuid, level, out, err);
 	if (!rc) rc = gpu_peaks_save(gpu, out, err);
 	zygote_free(z);

@@ -76,12 +76,17 @@ static double scaled(double y, double r, double scale)
 
 static const double SHARES[] = {0.002, 0.02, 0.2, 1.0};
 
-/* The usual size where element i lies. */
-static inline double scale_at(const struct compare_bound *b, int64_t i)
+/* The usual size at a place. */
+static inline double scale_in(const struct compare_bound *b, int64_t row, int64_t column)
 {
 	if (b->share_min >= 1) return b->scale;
-	double share = (b->rows ? b->rows[i / b->ncolumns] : 1) * (b->columns ? b->columns[i % b->ncolumns] : 1);
+	double share = (b->rows ? b->rows[row] : 1) * (b->columns ? b->columns[column] : 1);
 	return b->scale * fmin(1, fmax(share, b->share_min));
+}
+
+static inline double scale_at(const struct compare_bound *b, int64_t i)
+{
+	return b->share_min >= 1 ? b->scale : scale_in(b, i / b->ncolumns, i % b->ncolumns);
 }
 
 /* Means over rows and columns, as shares of the whole's. */
@@ -193,10 +198,10 @@ static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2)
  * part of the output's usual size. */
 #define NOISE_FACTOR 8
 #define NOISE_MAX 10 /* floors of the dtype, of the mean size */
-static double noise_at(const struct compare_output *o, const struct compare_bound *b, int64_t i)
+static double noise_in(const struct compare_output *o, const struct compare_bound *b, int64_t row)
 {
 	if (!o->noise || !isfinite(b->scale)) return 0;
-	double noise = NOISE_FACTOR * o->noise[i / b->ncolumns];
+	double noise = NOISE_FACTOR * o->noise[row];
 	return fmin(noise, NOISE_MAX * PRECISION[precision_of(o->dtype)].floor * b->scale);
 }
 
@@ -287,10 +292,13 @@ static void compare_floats(
 {
 	int64_t n = compare_elements(o);
 	double close = PRECISION[precision_of(o->dtype)].kernelbench;
+	/* The place is counted along: two divisions of whole numbers took as long as all
+	 * the rest of an element. */
+	int64_t row = 0, column = 0;
 	for (int64_t i = 0; i < n; i++) {
 		double y = value_at(o->dtype, found, i), f = value_at(o->dtype, o->plain, i), r = o->exact ? o->exact[i] : f;
-		double error = element_error(y, r, f, scale_at(b, i));
-		if (isfinite(y) && isfinite(r) && isfinite(f) && fabs(y - r) <= noise_at(o, b, i))
+		double error = element_error(y, r, f, scale_in(b, row, column));
+		if (isfinite(y) && isfinite(r) && isfinite(f) && fabs(y - r) <= noise_in(o, b, row))
 			error = fmin(error, b->tolerance);
 		out->found_nan += isnan(y);
 		out->found_zero += y == 0;
@@ -301,6 +309,10 @@ static void compare_floats(
 		}
 		out->error_max = fmax(out->error_max, error);
 		if (!(error <= b->tolerance) && out->mismatches++ == 0) out->first_bad = i;
+		if (++column == b->ncolumns) {
+			column = 0;
+			row++;
+		}
 	}
 }
 

@@ -214,6 +214,10 @@ static void grading_release(struct grading *g, struct trace *stock)
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	runner_result_release(&g->judged);
+	/* All are told before the first is waited for: a process that was forked
+	 * takes milliseconds to end. */
+	if (g->has_tracer) job_stop(&g->tracer);
+	if (g->has_builder) job_stop(&g->builder);
 	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
 	library_end(g);
 	builder_end(g);

@@ -353,15 +353,16 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 				v->s.gpus[0].device.name, v->s.gpu.name);
 	}
 	/* References' processes: one zygote, whose jobs are told their GPU. */
-	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", &v->s.timer, err);
+	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", false, &v->s.timer, err);
 }
 
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
 	/* Zygotes first: they import what every job needs while the rest is set up. */
-	int rc = zygote_create(v->places.root, v->places.library, "oracle", &v->s.oracle, err);
-	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", &v->s.tracer, err);
-	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", &v->s.compiler, err);
+	bool has_many = spare > 1; /* who grades one candidate has one thread; a task has one oracle, whoever grades */
+	int rc = zygote_create(v->places.root, v->places.library, "oracle", false, &v->s.oracle, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", has_many, &v->s.tracer, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", has_many, &v->s.compiler, err);
 	struct runner_pool_options pool = {
 		.path = v->places.runner, .level = v->s.level, .memory_bytes = v->s.limits.replay_memory_bytes, .spare = spare};
 	if (!rc) rc = runner_pool_create(&pool, &v->s.runners, NULL, err);

@@ -32,6 +32,7 @@ struct zygote {
 	char *root;    /* folder with worker/ */
 	char *library; /* the sandbox library's path; NULL: none */
 	char *kind;    /* what its jobs are, an argument of the script */
+	bool has_many; /* of them, which is another */
 	pthread_mutex_t lock;
 	struct child child;
 	int control;   /* socket to it; -1: it does not run */
@@ -59,7 +60,8 @@ static int spawn(struct zygote *z, struct err *err)
 			"%s zygote: no Python: HONE_PYTHON is not set and build/venv is not beside the program; run `make setup`",
 			z->kind);
 	}
-	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, NULL};
+	char *many = z->has_many ? (char *)(uintptr_t)"many" : NULL;
+	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, many, NULL};
 	/* With large pages below malloc a fork has fewer entries to copy (worker/zygote.py). */
 	static char *const env[] = {(char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin",
 		(char *)(uintptr_t)"LANG=C.UTF-8", (char *)(uintptr_t)"GLIBC_TUNABLES=glibc.malloc.hugetlb=1", NULL};
@@ -100,12 +102,14 @@ void zygote_stop(struct zygote *z)
 	pthread_mutex_unlock(&z->lock);
 }
 
-int zygote_create(const char *root, const char *library, const char *kind, struct zygote **out, struct err *err)
+int zygote_create(
+	const char *root, const char *library, const char *kind, bool has_many, struct zygote **out, struct err *err)
 {
 	struct zygote *z = xcalloc(1, sizeof *z);
 	z->root = xstrdup(root);
 	z->library = xstrdup(library);
 	z->kind = xstrdup(kind);
+	z->has_many = has_many;
 	z->control = -1;
 	z->child = (struct child){.pid = -1, .reaped = true};
 	pthread_mutex_init(&z->lock, NULL);
@@ -322,10 +326,16 @@ int64_t job_asleep_ms(const struct job *j)
 	return is_known && ran && now - j->start_ns > busy ? (int64_t)((now - j->start_ns - busy) / 1000000u) : 0;
 }
 
-void job_end(struct job *j)
+void job_stop(struct job *j)
 {
 	if (j->data_fd >= 0) close(j->data_fd);
 	j->data_fd = -1;
+	if (j->pid_fd >= 0 && !j->ended) syscall(SYS_pidfd_send_signal, j->pid_fd, SIGKILL, NULL, 0);
+}
+
+void job_end(struct job *j)
+{
+	job_stop(j);
 	uint64_t deadline = deadline_after(STATUS_TIMEOUT_MS);
 	if (j->status_fd >= 0 && !j->ended) {
 		if (j->pid_fd < 0) status_take(j, deadline, NULL);

@@ -9,8 +9,11 @@
 
 struct zygote;
 /* root: folder with worker/ and build/venv; library: libhone_sandbox.so; kind: "tracer", "oracle",
- * "compile", "timer". Starts the process and returns at once; zygote_ready waits for it. */
-int zygote_create(const char *root, const char *library, const char *kind, struct zygote **out, struct err *err);
+ * "compile", "timer". has_many: so many jobs will come that it prepares for them when it starts
+ * (some tenths of a second), which makes each cheaper. Starts the process and returns at once;
+ * zygote_ready waits for it. */
+int zygote_create(
+	const char *root, const char *library, const char *kind, bool has_many, struct zygote **out, struct err *err);
 void zygote_free(struct zygote *z); /* ends it and what it forked */
 void zygote_stop(struct zygote *z); /* the same, but z stays: whoever waits for a job is woken, and no new one starts */
 /* Waits until it answered (seconds: it imports torch). *versions is owned by the zygote. ERR_INFRA
@@ -57,6 +60,8 @@ int job_check_entered(const struct job *j, struct err *err);
 int64_t job_cpu_ms(const struct job *j);
 /* For how long it has waited for something other than a processor; 0 when it is not known. */
 int64_t job_asleep_ms(const struct job *j);
+/* Kills the job without waiting for its end, so that several end at once; job_end is still due. */
+void job_stop(struct job *j);
 /* Kills the job if it still runs, learns how it ended, closes everything. Legal on a job that never
  * started (all zero with fds -1). */
 void job_end(struct job *j);

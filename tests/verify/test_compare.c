@@ -106,6 +106,28 @@ static void test_noise_of_a_row(void **state)
 	assert_false(run(&f));
 }
 
+/* Each element is measured by what is usual in its own row and its own column. */
+static void test_usual_size_of_each_place(void **state)
+{
+	struct fixture f;
+	prepare(&f, 1);
+	for (int i = 0; i < N; i++) {
+		f.exact[i] = (1 + i / 32) * exp2(-(i % 32) / 4);
+		f.found[i] = f.plain[i] = (float)f.exact[i];
+	}
+	for (int i = 0; i < N; i += 37) {
+		f.found[i] *= 1.5f;
+		assert_false(run(&f));
+		assert_true(f.b.share_min < 1 && f.b.rows && f.b.columns);
+		double share = f.b.rows[i / 32] * f.b.columns[i % 32], r = f.exact[i];
+		double usual = f.b.scale * fmin(1, fmax(share, f.b.share_min));
+		assert_true(f.r.error_max == fabs((double)f.found[i] - r) / (fabs(r) + usual));
+		assert_int_equal(f.r.first_bad, i);
+		f.found[i] = f.plain[i];
+		compare_bound_release(&f.b);
+	}
+}
+
 static void test_nan_is_no_wildcard(void **state)
 {
 	struct fixture f;
@@ -205,6 +227,7 @@ int main(void)
 		cmocka_unit_test(test_bound_follows_the_reference),
 		cmocka_unit_test(test_integers_and_bools_are_exact),
 		cmocka_unit_test(test_noise_of_a_row),
+		cmocka_unit_test(test_usual_size_of_each_place),
 		cmocka_unit_test(test_empty_and_scalar),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ static int start(void **state)
 	char *library = build_path("libhone_sandbox.so");
 	level = sandbox_level_probe(text, sizeof text);
 	assert_non_null(getcwd(cwd, sizeof cwd));
-	int rc = zygote_create(cwd, library, "oracle", &z, &err);
+	int rc = zygote_create(cwd, library, "oracle", false, &z, &err);
 	if (!rc) rc = zygote_ready(z, 180000, NULL, &err);
 	if (rc) fprintf(stderr, "%s\n", err.text);
 	free(library);
