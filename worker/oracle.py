@@ -371,7 +371,7 @@ def measure_cost(variant, seed):
         out = model(*inputs.args, **inputs.kwargs)
     eager, fused = oracle_cost.launches(
         log, [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)])
-    return {"eager": eager, "fused": fused, "narrows": log.narrows}
+    return {"eager": eager, "fused": fused, "narrows": log.narrows, "rounds": log.rounds}
 
 
 NOT_FOUND = {"strided": "the task hands over contiguous inputs alone, and says nothing of others",

@@ -27,6 +27,14 @@ PICKS = {"embedding", "index_select", "index", "gather", "take", "take_along_dim
 FREE = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "_unsafe_view",
         "lift_fresh", "_local_scalar_dense",
         "resize_", "set_", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"}
+# operators that make whole numbers of others
+ROUNDINGS = {"round", "floor", "ceil", "trunc", "fix", "frac", "remainder", "fmod", "floor_divide", "bucketize",
+             "searchsorted", "fake_quantize_per_tensor_affine", "quantize_per_tensor"}
+
+
+def name_of(func):
+    """round_ and round.decimals are round."""
+    return func._schema.name.split("::")[-1].rstrip("_")
 
 
 class OpLog(TorchDispatchMode):
@@ -38,6 +46,7 @@ class OpLog(TorchDispatchMode):
         self.rows = []
         self.alive = []
         self.narrows = False         # some tensor is of fp16, bf16 or fp8
+        self.rounds = False          # some tensor is rounded to whole numbers
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -49,6 +58,8 @@ class OpLog(TorchDispatchMode):
         tensors = tensors_in((args, kwargs, out))
         self.alive += tensors
         self.narrows |= any(t.is_floating_point() and t.element_size() < 4 for t in tensors)
+        self.rounds |= name_of(func) in ROUNDINGS or (name_of(func) == "_to_copy" and args[0].is_floating_point()
+                                                      and not out.is_floating_point())
         row = row_of(func, args, kwargs, out)
         if row:
             self.rows.append(row)

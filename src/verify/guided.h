@@ -15,6 +15,9 @@ struct guided;
 void guided_free(struct guided *s);
 /* After each trial in order on the vm: what it showed. */
 void guided_note(struct grading *g, int variant, const struct runner_coverage *c);
+/* The line at which values lost digits on their way to memory in nearly all lanes
+ * of all trials; 0: none. */
+int guided_lost_line(const struct grading *g);
 /* Whether some side of a variant's tape is worth a search: it was approached, and no bound showed.
  * Sides that an earlier variant's tape has at the same place of the source are that one's. */
 bool guided_wants(const struct grading *g, int variant);

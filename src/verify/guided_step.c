@@ -50,8 +50,9 @@ struct site_state {
 	bool is_known_before; /* an earlier variant has a site at this place */
 };
 struct guided {
-	int searches; /* recipes so far: numbers of their seeds */
-	bool has_gpu; /* which replays what the vm has passed */
+	int searches;                  /* recipes so far: numbers of their seeds */
+	bool has_gpu;                  /* which replays what the vm has passed */
+	int lost[ORACLE_VARIANTS_MAX]; /* line at which digits were lost in the trials so far; 0: none */
 	struct {
 		int n;
 		struct site_state *sites;
@@ -116,12 +117,24 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 {
 	if (!g->guided) g->guided = xcalloc(1, sizeof *g->guided);
 	g->guided->has_gpu = g->on != NULL;
+	g->guided->lost[variant] = 0;
 	for (int i = 0; i < c->nsites; i++) {
+		if (c->sites[i].kind == SITE_DIGITS) {
+			if (!g->guided->lost[variant]) g->guided->lost[variant] = MAX(c->sites[i].line, 1);
+			continue;
+		}
 		struct site_state *st = state_of(g->guided, variant, &c->sites[i]);
 		st->site = c->sites[i];
 		for (int side = 0; side < SIDES; side++)
 			if (is_open(&st->site, side)) side_note(&st->sides[side], &st->site, side);
 	}
+}
+
+int guided_lost_line(const struct grading *g)
+{
+	int line = 0;
+	for (int v = 0; g->guided && v < ORACLE_VARIANTS_MAX && !line; v++) line = g->guided->lost[v];
+	return line;
 }
 
 /* ---- what is worth a search ---- */

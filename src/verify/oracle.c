@@ -329,6 +329,7 @@ static void cost_take(json_t *o, struct oracle_data *d)
 	d->cost = json_incref(o);
 	const json_t *eager = json_object_get(o, "eager");
 	d->narrows = json_is_true(json_object_get(o, "narrows"));
+	d->rounds = json_is_true(json_object_get(o, "rounds"));
 	for (size_t i = 0; i < json_array_size(eager); i++)
 		d->has_dot |= json_integer_value(json_object_get(json_array_get(eager, i), "dot_flops")) > 0;
 }

@@ -75,6 +75,7 @@ struct oracle_data {
 	struct oracle_trial trials[ORACLE_TRIALS_MAX];
 	bool has_dot;
 	bool narrows;            /* the reference itself uses fp16, bf16 or fp8 somewhere */
+	bool rounds;             /* it rounds to whole numbers, or makes such of floats */
 	const char *null_kernel; /* an output made without computing that passes every counted trial ("zeros"); NULL: none,
 								as it should be */
 	enum dtype dtype;        /* of the first floating output: the task's precision */

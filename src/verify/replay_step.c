@@ -609,6 +609,20 @@ static int guided_stock(struct grading *g, const struct trace *stock, struct err
 	return rc ? rc : guided_search(g, stock, 0, err);
 }
 
+/* Narrowing that no text shows: the last digits were the same in nearly all lanes of all trials. */
+static int digits_judge(struct grading *g)
+{
+	int line = guided_lost_line(g);
+	if (!line || g->s->tf32 || g->oracle->dtype != DTYPE_F32 || g->oracle->narrows || g->oracle->rounds)
+		return GRADE_ON;
+	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "low-precision", line,
+		"candidate.py:%d: the last digits of fp32 values are gone behind this line, in nearly all elements of all "
+		"trials, "
+		"and what is left is stored; the task computes in fp32 throughout, so its kernels have to, whatever the error "
+		"is (or verify with --precision tf32)",
+		line);
+}
+
 /* What is known of the tape before it is replayed, and a runner for it. */
 static int replay_begin(struct grading *g, const struct trace *stock, struct err *err)
 {
@@ -644,6 +658,7 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err)
 	rc = variant_run(g, stock, 0, err);
 	if (!rc && g->ir != IR_TAPE) rc = other_variants(g, err);
 	if (!rc) rc = guided_stock(g, stock, err);
+	if (!rc) rc = digits_judge(g);
 	guided_report(g);
 	if (!rc) g->v->correct = true;
 	return rc;

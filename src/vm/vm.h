@@ -186,7 +186,8 @@ struct vm_finding {
  * end's d is the operand itself; a truth's is 1 and -1. */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
-	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch")
+	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch") \
+	X(SITE_DIGITS, "lost digits")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
@@ -211,6 +212,14 @@ struct vm_site {
 	double least;
 	double most;
 	double nearest;
+	/* Of SITE_DIGITS, whose only side is that digits were lost: over all
+	 * launches, but for lanes_now. */
+	int lanes;        /* that were looked at */
+	int lanes_now;    /* since the last vm_coverage_begin */
+	int same;         /* whose last digits are `last` */
+	int kept;         /* that have digits of their own to the end */
+	uint64_t last;    /* last bits of the first lane */
+	uint64_t leading; /* classes of leading digits that were seen, a bit each */
 };
 struct vm_coverage;
 /* One for each kernel that is to be followed, which outlives it. A launch that is given one runs

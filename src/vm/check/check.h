@@ -171,8 +171,24 @@ void vm_early_find(struct vm_program *p, const struct vm_roots *roots);
 /* Index of the first instruction that rounds a wide float to a narrow one which then reaches
  * memory; -1: none. */
 int vm_narrow_find(const struct vm_program *p);
+/* Whether what comes of value v is stored as a value. marked: (nvalues),
+ * overwritten: what comes of it. */
+bool vm_reaches_memory(const struct vm_program *p, int v, bool *marked);
+
+/* ---- check_digits.c ---- */
+/* Instructions that could take digits from data on its way to memory; out:
+ * (ninstrs). Returns how many. */
+int vm_digits_find(const struct vm_program *p, const bool *is_data, int32_t *out);
+/* Whether what a value leaves out of what it was made of is computed and stored as well. */
+bool vm_has_rest(const struct vm_program *p, int value, const bool *is_data);
+/* Looks at what such an instruction has made. */
+void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
 
 /* ---- check_cover.c ---- */
+/* (nvalues), heap: what a load or an atomic gave, and all that comes of it. */
+bool *vm_data_find(const struct vm_program *p);
+/* Marks all that comes of what is marked. */
+void vm_flow_forward(const struct vm_program *p, bool *marked);
 struct vm_coverage {
 	int nsites;
 	struct vm_site *sites;

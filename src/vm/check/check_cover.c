@@ -60,10 +60,10 @@ const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind];
 
 /* One step of the flow: whether something was added. A region's operands come from the instruction
  * before it, and its last instruction has the results of the whole. */
-static bool data_step(const struct vm_program *p, int i, bool *is_data)
+static bool flow_step(const struct vm_program *p, int i, bool *is_data)
 {
 	const struct vm_instr *in = &p->instrs[i];
-	bool any = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS, changed = false;
+	bool any = false, changed = false;
 	/* A loop's or branch's values move in parallel, each to its own place. */
 	if (in->op == OP_MOVE) {
 		for (int s = 0; s < in->nsrc; s++) {
@@ -92,13 +92,23 @@ static bool data_step(const struct vm_program *p, int i, bool *is_data)
 	return changed;
 }
 
-static bool *find_data(const struct vm_program *p)
+void vm_flow_forward(const struct vm_program *p, bool *marked)
 {
-	bool *is_data = xcalloc((size_t)p->nvalues + 1, sizeof *is_data);
 	for (bool changed = true; changed;) {
 		changed = false;
-		for (int i = 0; i < p->ninstrs; i++) changed |= data_step(p, i, is_data);
+		for (int i = 0; i < p->ninstrs; i++) changed |= flow_step(p, i, marked);
 	}
+}
+
+bool *vm_data_find(const struct vm_program *p)
+{
+	bool *is_data = xcalloc((size_t)p->nvalues + 1, sizeof *is_data);
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		bool is_source = in->op == OP_LOAD || in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
+		for (int d = 0; is_source && d < in->ndst; d++) is_data[dst_id(p, in, d)] = true;
+	}
+	vm_flow_forward(p, is_data);
 	return is_data;
 }
 
@@ -249,7 +259,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	const struct vm_program *p = &k->program;
 	struct vm_coverage *c = xcalloc(1, sizeof *c);
 	/* What is data, and which instruction makes each value. */
-	bool *is_data = find_data(p);
+	bool *is_data = vm_data_find(p);
 	int32_t *maker = xmalloc(size_mul((size_t)p->nvalues + 1, sizeof *maker));
 	c->at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *c->at));
 	c->first = p->instrs;
@@ -270,6 +280,11 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	}
 	for (int i = 0; i < p->ninstrs; i++)
 		if (c->at[i] >= 0 && !c->sites[c->at[i]].wanted) c->at[i] = -1;
+	int32_t *watched = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *watched));
+	int nwatched = vm_digits_find(p, is_data, watched);
+	for (int i = 0; i < nwatched; i++)
+		if (c->at[watched[i]] < 0) site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
+	free(watched);
 	free(is_data);
 	free(maker);
 	vm_coverage_begin(c);
@@ -289,6 +304,7 @@ void vm_coverage_begin(struct vm_coverage *c)
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].least = c->sites[i].nearest = INFINITY;
 		c->sites[i].most = -INFINITY;
+		c->sites[i].lanes_now = 0;
 	}
 }
 
@@ -397,6 +413,7 @@ static void take_clamp(struct vm_site *s, const double *x, const double *low, co
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
+	if (s->kind == SITE_DIGITS) return; /* what the instruction makes is looked at behind it */
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
 	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;

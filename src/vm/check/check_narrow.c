@@ -90,8 +90,7 @@ static bool flow_step(const struct vm_program *p, int i, bool *marked)
 	return changed;
 }
 
-/* Whether what comes of value v is stored. */
-static bool reaches_memory(const struct vm_program *p, int v, bool *marked)
+bool vm_reaches_memory(const struct vm_program *p, int v, bool *marked)
 {
 	memset(marked, 0, (size_t)p->nvalues * sizeof *marked);
 	marked[v] = true;
@@ -133,7 +132,7 @@ static bool is_split(const struct vm_program *p, const struct vm_instr *narrowin
 	const struct vm_instr *from = maker_of(p, src_id(p, narrowing, 0));
 	if (from && is_residual(p, from, NULL)) return true;
 	for (int i = 0; i < p->ninstrs; i++)
-		if (is_residual(p, &p->instrs[i], narrowing) && reaches_memory(p, dst_id(p, &p->instrs[i], 0), marked))
+		if (is_residual(p, &p->instrs[i], narrowing) && vm_reaches_memory(p, dst_id(p, &p->instrs[i], 0), marked))
 			return true;
 	return false;
 }
@@ -141,16 +140,19 @@ static bool is_split(const struct vm_program *p, const struct vm_instr *narrowin
 int vm_narrow_find(const struct vm_program *p)
 {
 	bool *marked = xcalloc((size_t)p->nvalues + 1, sizeof *marked);
-	bool *is_pattern = xcalloc((size_t)p->nvalues + 1, sizeof *is_pattern);
+	bool *is_pattern = xcalloc((size_t)p->nvalues + 1, sizeof *is_pattern), *is_data = NULL;
 	int found = -1;
 	for (int i = 0; i < p->ninstrs && found < 0; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		if (in->op == OP_BITCAST && in->elem == ELEM_F32 && in->result_elem == ELEM_I32)
 			is_pattern[dst_id(p, in, 0)] = true;
 		if (!is_narrowing(in) && !is_cut(p, in, is_pattern)) continue;
-		if (reaches_memory(p, dst_id(p, in, 0), marked) && !(is_narrowing(in) && is_split(p, in, marked))) found = i;
+		if (!vm_reaches_memory(p, dst_id(p, in, 0), marked)) continue;
+		if (!is_data) is_data = vm_data_find(p);
+		if (is_narrowing(in) ? !is_split(p, in, marked) : !vm_has_rest(p, dst_id(p, in, 0), is_data)) found = i;
 	}
 	free(marked);
 	free(is_pattern);
+	free(is_data);
 	return found;
 }
