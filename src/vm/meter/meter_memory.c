@@ -42,6 +42,7 @@ static bool l1_holds(struct vm_meter *m, int64_t sector)
 
 struct touched {           /* by one instruction of one warp */
 	int64_t sector[LANES]; /* (count) all different */
+	int64_t top;           /* the largest of them */
 	int count;
 	int lines; /* of LINE_SECTORS, that they lie in */
 };
@@ -49,6 +50,12 @@ struct touched {           /* by one instruction of one warp */
 static void touch(struct touched *t, int64_t sector)
 {
 	bool is_new_line = true;
+	/* Lanes mostly read upwards: what is above all before it was not there, and is in no line but the highest. */
+	if (t->count == 0 || sector > t->top) {
+		t->lines += t->count == 0 || t->top / LINE_SECTORS != sector / LINE_SECTORS;
+		t->sector[t->count++] = t->top = sector;
+		return;
+	}
 	for (int k = t->count - 1; k >= 0; k--) {
 		if (t->sector[k] == sector) return;
 		is_new_line &= t->sector[k] / LINE_SECTORS != sector / LINE_SECTORS;
@@ -206,10 +213,12 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
 	uint8_t *const *map = is_store ? c->write_map : c->read_map;
+	uint64_t noted = UINT64_MAX; /* the granule of the element before: neighbours share one */
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		if (!buffer_of(c->memory, address[i])) continue;
+		if ((uint64_t)address[i] / SECTOR_BYTES == noted || !buffer_of(c->memory, address[i])) continue;
+		noted = (uint64_t)address[i] / SECTOR_BYTES;
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
 				 at = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
 		if (m->touched) touch_own(m->touched, is_store, index, (int64_t)at, &map[index][at]);
