@@ -9,6 +9,7 @@ import copy
 import hashlib
 import inspect
 import linecache
+import os
 import random
 import sys
 import types
@@ -112,7 +113,10 @@ def named_tensors(model):
 
 
 def seed_all(seed):
-    torch.manual_seed(seed)
+    """All generators that a reference may draw from. torch.manual_seed seeds those of GPUs too, and
+    where none is visible writes down the whole stack for the day that one comes: that took a third
+    of an oracle's time."""
+    (torch.manual_seed if os.environ.get("CUDA_VISIBLE_DEVICES") else torch.default_generator.manual_seed)(seed)
     random.seed(seed)
     try:
         import numpy

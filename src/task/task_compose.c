@@ -426,8 +426,19 @@ static void compose_once(struct task_graph *g, int level, int rung, struct rng r
 	graph_name_values(g);
 }
 
-/* The sizes of a rung's graphs: the drawn ones, small and odd, are where values are checked; the
- * task's own are large enough for a plan to have a price. */
+#define TILE_MAX 64   /* of a product's tiles, in every style of answer */
+
+/* Where values are checked every comparison with a size has to have both outcomes, as it has at the
+ * task's own sizes, or nothing is known of these: blocks have a rest, and a product has more than
+ * one tile in each direction. */
+static int judged_size(int drawn, bool is_tiled)
+{
+	int odd = drawn | 1;
+	return is_tiled && odd <= TILE_MAX ? odd + TILE_MAX : odd;
+}
+
+/* The sizes of a rung's graphs: small ones near the drawn, where values are checked; the task's
+ * own, which are large enough for a plan to have a price. */
 static void graph_enlarge(struct task_graph *g, struct rng *r)
 {
 	static const struct {
@@ -444,7 +455,7 @@ static void graph_enlarge(struct task_graph *g, struct rng *r)
 			while (k < ARRAY_LEN(LARGE) && strcmp(LARGE[k].name, d->name)) k++;
 			bool fills = !is_product && k < ARRAY_LEN(LARGE) && LARGE[k].low == 0;
 			if (fills != fill) continue;
-			d->judged = d->value;
+			d->judged = judged_size(d->value, is_product && strcmp(d->name, "D"));
 			/* Products: a head's width stays what heads have, everything else is a layer's. */
 			if (is_product) d->value = strcmp(d->name, "D") ? size_draw(r, 1024, 4096) : size_draw(r, 32, 128);
 			else if (fills) d->value = MAX(2, (int)(wanted / product));

@@ -42,13 +42,25 @@ static bool l1_holds(struct vm_meter *m, int64_t sector)
 
 struct touched {           /* by one instruction of one warp */
 	int64_t sector[LANES]; /* (count) all different */
+	int64_t top;           /* the largest of them */
 	int count;
 	int lines; /* of LINE_SECTORS, that they lie in */
 };
 
+/* Of the sectors only the first `count` are looked at: setting all to zero
+ * took as long as the rest. */
+static void touched_begin(struct touched *t) { t->top = t->count = t->lines = 0; }
+
 static void touch(struct touched *t, int64_t sector)
 {
 	bool is_new_line = true;
+	/* Lanes mostly read upwards: what is above all before it was not there, and is in no
+	 * line but the highest. */
+	if (t->count == 0 || sector > t->top) {
+		t->lines += t->count == 0 || t->top / LINE_SECTORS != sector / LINE_SECTORS;
+		t->sector[t->count++] = t->top = sector;
+		return;
+	}
 	for (int k = t->count - 1; k >= 0; k--) {
 		if (t->sector[k] == sector) return;
 		is_new_line &= t->sector[k] / LINE_SECTORS != sector / LINE_SECTORS;
@@ -81,7 +93,8 @@ static bool count_touched(struct vm_meter *m, const struct access *a, const stru
 		return false;
 	}
 	a->cost->load_sectors += (int64_t)copies * t->count;
-	struct touched from_l2 = {.count = 0};
+	struct touched from_l2;
+	touched_begin(&from_l2);
 	for (int i = 0; i < t->count; i++) {
 		if (a->is_cached && l1_holds(m, t->sector[i])) continue;
 		missed = true;
@@ -125,8 +138,9 @@ static bool count_block(struct vm_meter *m, const struct cost_lanes *l, const st
 	bool missed = false;
 	for (int64_t w = 0; w < (int64_t)1 << l->nwarp; w++)
 		for (int64_t r = 0; r < (int64_t)1 << (l->nreg - vector); r++) {
-			struct touched t = {.count = 0};
+			struct touched t;
 			int32_t base = 0;
+			touched_begin(&t);
 			for (int b = 0; b < l->nwarp; b++) base ^= w >> b & 1 ? l->warp[b] : 0;
 			for (int b = vector; b < l->nreg; b++) base ^= r >> (b - vector) & 1 ? l->reg[b] : 0;
 			for (int i = 0; i < LANES; i++)
@@ -142,7 +156,8 @@ static bool count_rows(struct vm_meter *m, const struct access *a)
 {
 	bool missed = false;
 	for (int64_t at = 0; at < a->n; at += LANES) {
-		struct touched t = {.count = 0};
+		struct touched t;
+		touched_begin(&t);
 		for (int64_t i = at; i < MIN(at + LANES, a->n); i++)
 			if (!a->mask || a->mask[i]) touch(&t, a->address[i] / SECTOR_BYTES);
 		missed |= count_touched(m, a, &t, a->n == 1 && !a->is_store ? m->plans->warps : 1);
@@ -206,10 +221,12 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 	m->missed |= plan->lanes ? count_block(m, plan->lanes, &a) : count_rows(m, &a);
 	m->requests += a.cost->requests - before;
 	uint8_t *const *map = is_store ? c->write_map : c->read_map;
+	uint64_t noted = UINT64_MAX; /* the granule of the element before: neighbours share one */
 	for (int64_t i = 0; i < n; i++) {
 		if (mask && !mask[i]) continue;
 		active++;
-		if (!buffer_of(c->memory, address[i])) continue;
+		if ((uint64_t)address[i] / SECTOR_BYTES == noted || !buffer_of(c->memory, address[i])) continue;
+		noted = (uint64_t)address[i] / SECTOR_BYTES;
 		uint64_t index = (uint64_t)address[i] >> TAPE_ADDRESS_SHIFT,
 				 at = ((uint64_t)address[i] & ADDRESS_MASK) / SECTOR_BYTES;
 		if (m->touched) touch_own(m->touched, is_store, index, (int64_t)at, &map[index][at]);
@@ -223,7 +240,8 @@ int vm_cost_access(struct vm_ctx *c, const struct vm_instr *in, const int64_t *a
 void vm_cost_atomic(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask, int64_t n)
 {
 	struct vm_cost_plans *plans = c->meter->plans;
-	struct touched warp = {.count = 0};
+	struct touched warp;
+	touched_begin(&warp);
 	for (int64_t i = 0; i < n; i++) {
 		if (i % LANES == 0) warp.count = 0;
 		if (mask && !mask[i]) continue;
