@@ -17,8 +17,8 @@ static int print_metrics(void *ctx, int64_t step, const json_t *m)
 	fprintf(stderr,
 		"step %lld%s  reward %.3f  genuine %.3f  loss %.4f  entropy %.3f  length %.0f  no-variance %.2f  gap %.1e  "
 		"%.1fs+%.1fs\n",
-		(long long)step, most, number(m, "reward"), number(m, "genuine"), number(m, "loss"),
-		number(m, "entropy"), number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"),
+		(long long)step, most, number(m, "reward"), number(m, "genuine"), number(m, "loss"), number(m, "entropy"),
+		number(m, "completions/mean_length"), number(m, "frac_reward_zero_std"),
 		number(m, "sampling/trained_logp_difference/mean"), number(m, "timing_s/generate_and_verify"),
 		number(m, "timing_s/update"));
 	return 0;

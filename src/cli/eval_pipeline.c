@@ -228,9 +228,8 @@ void eval_pipeline_print(const json_t *j)
 	const json_t *m = json_object_get(j, "midend");
 	const char *name;
 	json_t *change;
-	printf(
-		"mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower; "
-		"speedup over the kernels given %.4f\n",
+	printf("mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower; "
+		   "speedup over the kernels given %.4f\n",
 		count_at(m, "kernels"), count_at(m, "refused_prompts"), count_at(m, "answers"), real_at(m, "genuine"),
 		real_at(m, "faster"), real_at(m, "slower"), real_at(m, "speedup_geomean"));
 	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
