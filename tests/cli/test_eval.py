@@ -151,7 +151,8 @@ def test_compare():
 
 
 def test_long_kernels():
-    """A kernel that the model has no positions for stays as it is; the frontend's answers are not lost over it."""
+    """A kernel that the model has no positions for stays as it is; the frontend's answers are not
+    lost over it."""
     open(f"{work}/long.txt", "w").write("{{kernel}}\n" * 8)
     p = evaluate("--pipeline", "--num_samples", "4", "--temperature", "0.5", "--midend_template", f"{work}/long.txt")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
