@@ -15,6 +15,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -155,9 +156,13 @@ static int folder_answer(
 	char *name = r->turn ? xasprintf("%s.%d.%d.txt", r->task, r->sample, r->turn)
 						 : xasprintf("%s.%d.txt", r->task, r->sample);
 	char *path = path_join(x->folder, name);
-	int rc = r->task[0] == '/' || strstr(name, "..")
-		? err_set(err, ERR_USAGE, "task %s: its name leads out of the folder %s", r->task, x->folder)
-		: file_read(path, ANSWER_BYTES_MAX, &text, err);
+	struct stat st;
+	int rc = 0;
+	if (r->task[0] == '/' || strstr(name, ".."))
+		rc = err_set(err, ERR_USAGE, "task %s: its name leads out of the folder %s", r->task, x->folder);
+	else if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* a pipe would be waited for without end */
+		rc = err_set(err, ERR_FORMAT, "--policy_answers: %s is not a file", path);
+	if (!rc) rc = file_read(path, ANSWER_BYTES_MAX, &text, err);
 	if (!rc) rc = unit_settle(x, false, path, err);
 	if (rc == ERR_NOT_FOUND)
 		err_set(err, ERR_NOT_FOUND,
@@ -239,7 +244,7 @@ static int command_open(struct outside *x, const struct policy_options *o, struc
 /* What became of a command whose input or output closed. */
 static int command_gone(struct outside *x, struct err *err)
 {
-	char status[64] = "it closed its output and still runs";
+	char status[64] = "it closed its input or output and still runs";
 	struct err later;
 	if (!child_wait(&x->child, CLOSE_MS, &later)) child_status_text(x->child.status, status, sizeof status);
 	return err_set(err, ERR_CHILD,

@@ -234,6 +234,14 @@ def test_pipeline():
           < 1e-9 and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
     rows = [json.loads(line) for line in open(f"{work}/pipeline.jsonl")] if j else []
     check("rows of both stages", [r.get("stage") for r in rows] == [None] * 4 + ["midend"] * 6, rows)
+    p = evaluate("--pipeline", "--policy_answers", f"{work}/pipeline.jsonl", "--tasks", f"{work}/two.jsonl")
+    check("a set of answers has none to kernels that the verdicts choose: refused",
+          p.returncode == 2 and "--policy_command" in p.stderr, p.stderr)
+    p = evaluate("--policy_answers", f"{work}/pipeline.jsonl", "--tasks", f"{work}/two.jsonl", "--variants", "2",
+                 "--variants_from", f"{work}/pipeline.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("a pipeline's rows as a set: its frontend's answers; as variants: of both stages",
+          s.get("genuine") == 1 and s.get("answers") == 4 and s.get("tasks_without_variants") == 0, p.stderr)
     open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-midend.txt\nmax_steps: 2\n")
     args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
             "--generation_batch_size", "4", "--max_steps", "1", "--num_correct_trials", "1", "--verify_threads", "1",
@@ -286,7 +294,9 @@ for n, line in enumerate(sys.stdin):
     said = r["messages"][0]["content"]
     tried = re.findall(r"BLOCK=\\d+ WARPS=\\d+", said.split("Tried so far")[1])
     assert r["stage"] == "backend" and len(tried) == n + 1, said
-    assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel")), said
+    assert all(s in said for s in ("H200: 132 SMs", "BLOCK: 16 64 512", "def kernel", "total: 1 launches",
+                                "waits for most: ")), said
+    assert r["temperature"] == 0.5 and r["max_tokens"] == 99, r
     left = [p for p in (f"BLOCK={b} WARPS={w}" for w in (1, 4) for b in (16, 64, 512)) if p not in tried]
     answers = [left[0]] * 3 if sys.argv[1:] else [tried[0], "BLOCK=48 WARPS=1", left[-1]]
     print(json.dumps({"id": r["id"], "answer": answers[min(n, 2)]}), flush=True)
@@ -308,7 +318,8 @@ def test_tune():
           len(tried) == len(s.get("tried", [])) == s.get("points") == 6 and s["tried"][0]["point"] == s["given"]
           == "BLOCK=16 WARPS=4" and s["best_s"] == tried[s["best"]] == min(tried.values()) < tried[s["given"]]
           and abs(s["speedup"] - tried[s["given"]] / s["best_s"]) < 1e-12 and s["cached"] is False, p.stdout + p.stderr)
-    p = tune("--verdicts", "4", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py")
+    p = tune("--verdicts", "4", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py",
+             "--temperature", "0.5", "--max_completion_length", "99")
     g = json.loads(p.stdout) if p.returncode == 0 else {}
     check("a search that a policy guides: as many verdicts, chance where it names no new point",
           [r["by"] for r in g.get("tried", [])] == ["given", "chance", "chance", "policy"] and g["asked"] == 3

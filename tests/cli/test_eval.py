@@ -150,6 +150,17 @@ def test_compare():
               p.returncode == 1 and expected in p.stderr, p.stderr)
 
 
+def test_long_kernels():
+    """A kernel that the model has no positions for stays as it is; the frontend's answers are not
+    lost over it."""
+    open(f"{work}/long.txt", "w").write("{{kernel}}\n" * 8)
+    p = evaluate("--pipeline", "--num_samples", "4", "--temperature", "0.5", "--midend_template", f"{work}/long.txt")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    m = s.get("pipeline", {}).get("midend", {})
+    check("prompts of the mid-end that are too long for the model are counted", m.get("refused_prompts", 0) > 0
+          and m["kernels"] == 0 and s["pipeline"]["pipeline"]["solved"] > 0, p.stdout + p.stderr)
+
+
 def main():
     global policy
     policy = tiny_policy()
@@ -159,6 +170,7 @@ def main():
         test_sampled()
         test_results()
         test_compare()
+        test_long_kernels()
     done()
 
 

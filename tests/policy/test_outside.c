@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -214,6 +215,12 @@ static void test_sets(void **state)
 	assert_int_equal(set_ask(x, "level1/19_ReLU", 1, 0, &err), ERR_NOT_FOUND);
 	assert_non_null(strstr(err.text, "level1/19_ReLU.1.txt"));
 	assert_int_equal(set_ask(x, "../outside/level1/19_ReLU", 0, 0, &err), ERR_USAGE);
+	/* A pipe that nobody writes to is named, and not waited for. */
+	char *fifo = path_join(inside, "19_ReLU.2.txt");
+	assert_int_equal(mkfifo(fifo, 0600), 0);
+	assert_int_equal(set_ask(x, "level1/19_ReLU", 2, 0, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "19_ReLU.2.txt is not a file"));
+	free(fifo);
 	outside_close(x);
 	/* Rows, as `hone eval --out` writes them. */
 	char *rows = file_make(dir, "rows.jsonl",
