@@ -33,8 +33,8 @@ static const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d
 	return found;
 }
 
-/* The candidate with this turn's configuration, at its first call or a later one. What ends without a wrong value, a configuration that does not compile
- * among it, says nothing: a real run takes another one. */
+/* The candidate with this turn's configuration, at its first call or a later one. What ends without a wrong value, a
+ * configuration that does not compile among it, says nothing: a real run takes another one. */
 static int turn_judge(struct grading *g, const struct trace *stock, const struct oracle_trial *trial, int turn,
 	bool is_later, struct err *err)
 {
