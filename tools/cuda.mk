@@ -43,5 +43,5 @@ test-cards: setup programs cuda-cards $(BUILD)/libhone_cuda.so $(CARDS_TESTS) ##
 
 .PHONY: sanitize-stages
 STAGE_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages_*.c))
-sanitize-stages: setup $(BUILD)/libhone_cuda.so $(STAGE_TESTS) ## all cases of the stage tests under compute-sanitizer's four tools (of the CUDA toolkit, in PATH)
-	$(VENV)/bin/python tests/gpu/sanitize.py $(STAGE_TESTS)
+sanitize-stages: setup $(BUILD)/libhone_cuda.so $(STAGE_TESTS) ## all cases of the stage tests under compute-sanitizer's four tools (of the CUDA toolkit, in PATH; SANITIZE='--until 470')
+	$(GPU_PYTHON) tests/gpu/sanitize.py $(SANITIZE) $(STAGE_TESTS)

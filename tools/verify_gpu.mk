@@ -41,8 +41,9 @@ bundle-gpu: setup ## a folder (GPU_BUNDLE) with all that the tests on a GPU need
 	@echo "$(GPU_BUNDLE): $$(du -sh $(GPU_BUNDLE) | cut -f1)"
 
 test-gpu: bundle-gpu ## the tests on this machine's GPU, the engine's and the verifier's; no GPU is a failure
-	@HONE_GPU_TESTS=1 HONE_PYTHON=$(GPU_PYTHON) $(GPU_BUNDLE)/tests/gpu/test_engine.sh $(CURDIR)/build/gpu-logs; status=$$?; \
-		HONE_GPU_TESTS=1 $(GPU_BUNDLE)/tests/gpu/test_gpu.sh && exit $$status
+	@export HONE_GPU_TESTS=1 HONE_PYTHON=$(abspath $(GPU_PYTHON)); \
+		$(GPU_BUNDLE)/tests/gpu/test_engine.sh $(CURDIR)/build/gpu-logs; status=$$?; \
+		$(GPU_BUNDLE)/tests/gpu/test_gpu.sh $(CURDIR)/build/gpu-logs && exit $$status
 
 .PHONY: sanitize-gpu
 sanitize-gpu: bundle-gpu ## the CUDA launcher's own kernels under compute-sanitizer (of the CUDA toolkit, in PATH)

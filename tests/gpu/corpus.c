@@ -225,6 +225,7 @@ int main(int argc, char **argv)
 	/* All candidates are handed over, then all verdicts collected. */
 	int rc = verifier_create(&o, &r->verifier, &err);
 	if (!rc) rc = dir_each(r->folder, submit, r, &err);
+	if (!rc && !r->count) rc = err_set(&err, ERR_NOT_FOUND, "there is no candidate in %s", r->folder);
 	if (!rc) rc = collect(r, &err);
 	double seconds = (double)(clock_ns() - start) * 1e-9;
 	if (rc) {

@@ -29,6 +29,7 @@ tell() { # STATUS NAME LOG SECONDS
 begun() { # NAME COMMAND...: in the background; its log, status and seconds are files
 	local name=$1 start=$SECONDS
 	shift
+	rm -f "$out/$name.status" # of an earlier run
 	{ "$@" >"$out/$name.tap" 2>&1; echo "$? $((SECONDS - start))" >"$out/$name.status"; } &
 }
 ended() { # NAME...

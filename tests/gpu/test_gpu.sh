@@ -12,8 +12,9 @@ fi
 cd "$(dirname "$0")/../.."
 out=${1:-build/gpu-logs}
 mkdir -p "$out" build
-python=${PYTHON:-python3}
-[ -e build/venv ] || ln -s "$("$python" -c 'import sys; print(sys.prefix)')" build/venv
+# Python is HONE_PYTHON's; without it the one that PYTHON names.
+[ -n "${HONE_PYTHON:-}" ] || [ -e build/venv ] || ln -s "$("${PYTHON:-python3}" -c 'import sys; print(sys.prefix)')" build/venv
+"${HONE_PYTHON:-build/venv/bin/python}" -c 'import torch, triton' || { echo "Bail out! ${HONE_PYTHON:-build/venv/bin/python} has no torch and triton"; exit 1; }
 device=${HONE_GPU_DEVICE:-cuda:0} count=0 failed=0
 
 tell() { # STATUS NAME
@@ -74,8 +75,8 @@ sed 's/^/# /' "$out/faults.err" | tail -n 20
 sed 's/^\(not ok\|ok\)/# \1/; /^1\.\./d' "$out/faults.tap"
 tell $status 'kernels that misbehave end in their own faults, and the GPU is usable at once'
 
-# Those under gpu/ are right on the vm and wrong on a GPU alone.
-for folder in known_good exploits gpu/exploits; do
+# Those under gpu/ are right on the vm and wrong on a GPU alone, gpu/stock at the task's own sizes alone.
+for folder in known_good exploits gpu/exploits gpu/stock; do
 	log=$out/${folder//\//_}
 	./corpus "$device" $sandbox tests/$folder "$log.jsonl" >"$log.tap" 2>"$log.err"
 	status=$?

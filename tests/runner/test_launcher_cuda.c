@@ -467,7 +467,7 @@ struct life {
 
 static bool life_trial(struct replay *r, bool is_timed, bool is_shared, struct life *out)
 {
-	static const enum runner_clock questions[] = {RUNNER_CONTROL, RUNNER_SPAN, RUNNER_WALL, RUNNER_PAPER};
+	static const enum runner_clock questions[] = {RUNNER_CONTROL, RUNNER_SPAN, RUNNER_WALL};
 	struct asked a = {.questions = questions, .n = ARRAY_LEN(questions)};
 	struct err err = {0};
 	struct launcher_clock clock = {take_next, 300};
@@ -571,6 +571,7 @@ static void test_each_call_fails(void **state)
 			}
 	((void (*)(int, int, int))dlsym(library, "fake_fail"))(0, 0, 0);
 	/* Calls that only give back may fail unnoticed; all others end something. */
+	print_message("# %d lives ended early\n", ended);
 	assert_true(ended > 500);
 	assert_int_equal(failed, 0);
 }
