@@ -3,8 +3,8 @@
  *
  *   make bench-verdicts            all threads, 60 and 30 candidates
  *   build/release/bench/verify/verdicts THREADS CACHED NEW [SANDBOX]
- *   build/release/bench/verify/verdicts THREADS turns       what is asked for on stdin, a line at a time:
- *                                                           "compiled 10", "new 5"
+ *   build/release/bench/verify/verdicts THREADS turns       what is asked for on stdin, a line
+ *                                                           at a time: "compiled 10", "new 5"
  *                                                           (bench/verify/in_turns.py)
  *
  * Each candidate of the first kind differs in host code alone, each of the second in a constant
