@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "model/model.h"
 #include "ops/ops.h"
+#include "ranks/ranks.h"
 #include "store/store.h"
 #include "train/train.h"
 
