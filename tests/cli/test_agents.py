@@ -325,7 +325,8 @@ def test_tune():
           [r["by"] for r in g.get("tried", [])] == ["given", "chance", "chance", "policy"] and g["asked"] == 3
           and g["without_point"] == 2 and all(tried[r["point"]] == r["cost_s"] for r in g["tried"]),
           (p.stdout, p.stderr, tried))
-    p = tune("--verdicts", "3", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py first")
+    p = tune("--verdicts", "3", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py first",
+             "--temperature", "0.5", "--max_completion_length", "99")
     g = json.loads(p.stdout) if p.returncode == 0 else {}
     check("the points that a policy names are tried, the space's first one too",
           [(r["point"], r["by"]) for r in g.get("tried", [])] == [("BLOCK=16 WARPS=4", "given"),
