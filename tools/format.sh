@@ -1,8 +1,8 @@
 #!/bin/bash
 # The written form of the sources. C has that of .clang-format by the pinned clang-format. No line
 # is over 120 columns (tabs count 4), macros included, which clang-format leaves alone, and no prose
-# over 100 (tools/prose.py), that of Markdown included. Of Python and Markdown the width alone is
-# looked at. Candidates (tests/known_good,
+# over 100 (tools/prose.py), that of Markdown included. Every function of 25 lines and more in src,
+# worker and the benches' C tells its steps (tools/steps.py). Candidates (tests/known_good,
 # tests/exploits and those of tests/gpu) are left as they are: they stand for what strangers write,
 # and verdicts name their lines.
 # usage: tools/format.sh          writes the form of the C sources, and breaks wide prose
@@ -34,6 +34,11 @@ while read -r place; do
 	echo "$place: prose over 100 columns (make format, or by hand where a line has columns of its own)"
 	breaches=$((breaches + 1))
 done < <("$python" tools/prose.py --check "${files[@]}" "${scripts[@]}" "${pages[@]}")
+mapfile -t told < <(printf '%s\n' "${files[@]}" "${scripts[@]}" | grep -E '^(src/|worker/|bench/.*\.(c|cu)$)')
+while read -r place; do
+	echo "$place: a function of 25 lines or more that says nothing of its steps inside"
+	breaches=$((breaches + 1))
+done < <("$python" tools/steps.py "${told[@]}")
 [ $breaches -eq 0 ] || { echo "$breaches breaches of the written form in ${#files[@]} files and ${#scripts[@]} scripts"; exit 1; }
 echo "${#files[@]} files are in the form of .clang-format; with ${#scripts[@]} scripts they are within 120 columns," \
 	"with ${#pages[@]} pages within 100 columns of prose"

@@ -35,13 +35,42 @@ struct world {
 	struct ops *o;
 	struct ops_batch *b;
 	float *random; /* (BLOCK) on the host */
-	struct ops_linear qkv, o_proj, gu, down, head;
+	struct ops_linear qkv;
+	struct ops_linear o_proj;
+	struct ops_linear gu;
+	struct ops_linear down;
+	struct ops_linear head;
 	struct ops_lora lora[4]; /* of qkv, o, gate and up, down */
-	struct ops_weight norm, q_norm, k_norm;
+	struct ops_weight norm;
+	struct ops_weight q_norm;
+	struct ops_weight k_norm;
 	struct ops_heads heads;
-	struct elem *x, *n, *qkv_out, *q, *k, *att, *gu_out, *act, *x_out;                /* forward */
-	struct elem *dx, *dn, *dqkv, *dq, *dk, *datt, *dgu, *dact, *gathered, *dgathered; /* backward */
-	struct f32 *rstd, *rstd_heads, *lse, *logits, *figures;
+	/* Of the forward pass. */
+	struct elem *x;
+	struct elem *n;
+	struct elem *qkv_out;
+	struct elem *q;
+	struct elem *k;
+	struct elem *att;
+	struct elem *gu_out;
+	struct elem *act;
+	struct elem *x_out;
+	/* Of the backward pass. */
+	struct elem *dx;
+	struct elem *dn;
+	struct elem *dqkv;
+	struct elem *dq;
+	struct elem *dk;
+	struct elem *datt;
+	struct elem *dgu;
+	struct elem *dact;
+	struct elem *gathered;
+	struct elem *dgathered;
+	struct f32 *rstd;
+	struct f32 *rstd_heads;
+	struct f32 *lse;
+	struct f32 *logits;
+	struct f32 *figures;
 	float *g; /* (CHUNK) */
 	struct ops_weight *learned[LAYERS * 14];
 	int nlearned;
@@ -244,9 +273,11 @@ static void s_adamw(struct world *w)
 static const struct stage {
 	const char *name;
 	void (*run)(struct world *);
-	double forward, policy, backward; /* how often in a step: in either policy's forward pass, in the trained one's
-										 alone, in the backward pass */
-	double flops, bytes;              /* of one call; 0: not said */
+	double forward;  /* how often in a step: in either policy's forward pass */
+	double policy;   /* in that of the trained one alone */
+	double backward; /* in the backward pass */
+	double flops;    /* of one call; 0: not said */
+	double bytes;    /* likewise */
 } stages[] = {
 	{"norm + thin", f_norm, 2 * LAYERS, 0, 2 * LAYERS, 0, ELEMS(2 * C)},
 	{"linear qkv", f_qkv, LAYERS, 0, 0, PRODUCT(C, Q + 2 * KV), 0},

@@ -219,7 +219,10 @@ static int children(void)
 struct soak {
 	struct verifier *v;
 	uint64_t seed;
-	int count, done, submitted, failures;
+	int count;     /* candidates of the run */
+	int done;      /* with a verdict */
+	int submitted; /* handed to the verifier, done or not */
+	int failures;
 	bool *is_seen; /* (count) */
 	int by_class[VERDICT_CLASS_COUNT];
 	int64_t least_bytes; /* allocated at some time since the last report: without what is under way */

@@ -102,6 +102,7 @@ struct slice {
 	size_t len;
 };
 bool slice_is(struct slice s, const char *text);
+bool text_ends_in(const char *text, const char *end);
 bool slice_same(struct slice a, struct slice b);
 
 /* ---- files ---- */
@@ -129,8 +130,8 @@ int dir_remove(const char *path, struct err *err); /* recursive, follows no link
  * NAME.PID.tmp and NAME.PID.N.tmp. ERR_BUSY when another process has claimed it. Where a file
  * system has no locks nothing is locked. */
 int dir_claim(const char *path, struct err *err);
-int dir_clean(
-	const char *path, struct err *err); /* removes all that ends in .tmp: for folders of hone's own, claimed */
+/* Removes all that ends in .tmp: for folders of hone's own, claimed. */
+int dir_clean(const char *path, struct err *err);
 /* Calls fn for each entry of a folder in byte order of names. Stops at the first non-zero return
  * and passes it on. */
 int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx, struct err *err);
@@ -153,8 +154,9 @@ char *path_installed(const char *relative);
 /* The Python with torch and triton: HONE_PYTHON's, else the one of hone's own set-up. NULL when
  * there is neither; caller frees. */
 char *path_python(void);
-char *path_or_installed(
-	const char *path); /* path, or where there is nothing the file of that name that ships with hone; caller frees */
+/* The path itself where something is there, else the file of that name that ships with hone; the
+ * caller frees. */
+char *path_or_installed(const char *path);
 
 /* ---- log and progress (stderr only; stdout belongs to results) ---- */
 
@@ -212,6 +214,8 @@ struct sha256_hex {
 struct sha256_hex hash_bytes(const void *data, size_t len);
 /* Hash of several parts, each preceded by its length, so that ("ab","c") and ("a","bc") differ. */
 struct sha256_hex hash_parts(const struct slice *parts, size_t count);
+/* A hash's place in a table of `count` places: its first 32 bits, modulo count. */
+uint32_t hash_place(const struct sha256_hex *hash, uint32_t count);
 
 /* ---- threads ---- */
 
@@ -263,15 +267,17 @@ int msg_send(int fd, const void *data, size_t len, const int *fds, int nfds, uin
 /* out is replaced. A length over bytes_max is ERR_LIMIT; a closed peer is ERR_CHILD. *nfds in:
  * room, out: received (CLOEXEC set). */
 int msg_recv(int fd, size_t bytes_max, struct str *out, int *fds, int *nfds, uint64_t deadline_ns, struct err *err);
-int memfd_make(const char *name, size_t bytes,
-	struct err *err); /* a descriptor >= 0, or a negative code; sealed: nobody can resize it */
+/* A descriptor, or a negative code. The memory is sealed: nobody can resize it. */
+int memfd_make(const char *name, size_t bytes, struct err *err);
 
 /* ---- JSON (jansson) and YAML (libyaml) ---- */
 
-int json_parse(
-	const char *text, size_t len, const char *what, json_t **out, struct err *err); /* error names what, line, column */
+/* An error names `what`, the line and the column. */
+int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err);
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err);
 int json_save(const char *path, const json_t *value, struct err *err); /* atomic, indented, sorted keys */
+/* A number, or `absent` for null, for what is there not, and for what is no number. */
+double json_real_or(const json_t *v, double absent);
 /* Field readers: error text names `what` and the field. `get` insists, `opt` leaves *out alone when
  * the field is absent or null. */
 int json_get_int(

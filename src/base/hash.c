@@ -37,3 +37,13 @@ struct sha256_hex hash_parts(const struct slice *parts, size_t count)
 	}
 	return digest_hex(&ctx);
 }
+
+uint32_t hash_place(const struct sha256_hex *hash, uint32_t count)
+{
+	uint32_t bits = 0;
+	for (int i = 0; i < 8; i++) {
+		char c = hash->text[i];
+		bits = bits * 16 + (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+	}
+	return bits % count;
+}

@@ -109,3 +109,5 @@ int json_opt_str(const json_t *o, const char *what, const char *field, const cha
 {
 	return field_of(o, field) ? json_get_str(o, what, field, out, err) : 0;
 }
+
+double json_real_or(const json_t *v, double absent) { return json_is_number(v) ? json_number_value(v) : absent; }

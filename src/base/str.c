@@ -107,4 +107,11 @@ void text_make_printable(char *s)
 /* ---- slices ---- */
 
 bool slice_is(struct slice s, const char *text) { return s.len == strlen(text) && !memcmp(s.data, text, s.len); }
+
+bool text_ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), n = strlen(end);
+	return len >= n && !strcmp(text + len - n, end);
+}
+
 bool slice_same(struct slice a, struct slice b) { return a.len == b.len && !memcmp(a.data, b.data, a.len); }

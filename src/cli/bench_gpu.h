@@ -77,7 +77,7 @@ struct gpu_bench {
 	struct ops *ops;
 	struct model *m;
 	struct adapter *a;
-	uint16_t *noise;   // (noise_count) of bf16, as many as the largest parameter has
+	uint16_t *noise; /* (noise_count) of bf16, as many as the largest parameter has */
 	int64_t noise_count;
 	double copy;         /* bytes a second */
 	double product;      /* FLOP a second */

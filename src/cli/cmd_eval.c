@@ -220,9 +220,8 @@ static int eval_open(struct eval *e, struct err *err)
 	if ((o->timings || o->baseline) && !o->results)
 		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
-	if (o->compare)
-		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(),
-			err); /* before the long part, as all that can fail */
+	if (o->compare) /* Before the long part, as all that can fail. */
+		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(), err);
 	struct policy_options po = o->policy;
 	if (o->midend_adapter) po.adapters = (struct option_list){.items = {o->midend_adapter}, .count = 1};
 	e->author = (struct author){.policy = &e->policy, .stage = o->stage};
@@ -445,12 +444,6 @@ static int eval_compare(const struct eval *e, json_t *summary, struct err *err)
 	free(cluster);
 	return n ? 0 : err_set(err, ERR_MISMATCH, "%s: no task has a verdict on both sides", e->o->compare);
 }
-
-static long long count_at(const json_t *o, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(o, key));
-}
-static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
 
 static void print_side(const char *name, const json_t *side)
 {

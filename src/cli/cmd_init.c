@@ -105,15 +105,9 @@ static int add_rows(struct texts *t, const char *path, struct err *err)
 	return rc;
 }
 
-static bool ends_in(const char *s, const char *end)
-{
-	size_t n = strlen(s), k = strlen(end);
-	return n >= k && !strcmp(s + n - k, end);
-}
-
 static int add_file(struct texts *t, const char *path, struct err *err)
 {
-	if (ends_in(path, ".jsonl") || ends_in(path, ".jsonl.gz")) return add_rows(t, path, err);
+	if (text_ends_in(path, ".jsonl") || text_ends_in(path, ".jsonl.gz")) return add_rows(t, path, err);
 	struct str text = {0};
 	int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
 	size_t valid = rc ? 0 : utf8_valid_prefix(text.data, text.len);

@@ -324,7 +324,7 @@ struct audit {
 	const struct task_set *set;
 	struct verifier *verifier;
 	pthread_mutex_t lock; /* of what follows, and of stdout */
-	json_t **records;     // (set->count)
+	json_t **records;     /* (set->count) */
 	size_t done;
 	int bad;
 	struct err err; /* the first that no task is to blame for */

@@ -117,8 +117,8 @@ int cmd_vm(int argc, char **argv)
 	struct vm_settings s = {.configs = 24};
 	struct err err = {0};
 	int npos, at = script_index(argc, argv);
-	char **own = xcalloc(
-		(size_t)at + 1, sizeof *own); /* options alone: the parser would take the script's for its own */
+	/* Options alone: the parser would take the script's for its own. */
+	char **own = xcalloc((size_t)at + 1, sizeof *own);
 	memcpy(own, argv, (size_t)at * sizeof *own);
 	int rc = options_parse("vm", SUMMARY, DEFS, ARRAY_LEN(DEFS), &s, at, own, &npos, &err);
 	free(own);

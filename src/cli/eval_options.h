@@ -64,6 +64,12 @@ struct eval_chain {
 	const struct rollout *rollouts; /* (prompts x num_samples) */
 	struct rollout_options front;   /* how they were drawn */
 };
+/* Fields of what is printed for people. */
+static inline double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+static inline long long count_at(const json_t *o, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(o, key));
+}
 /* --pipeline: frontend and mid-end beside a single agent at equal answers and at equal tokens. The
  * mid-end's answers go to rows (JSONL) too. New reference in *out. */
 int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err);

@@ -210,12 +210,6 @@ int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct e
 
 /* ---- for people ---- */
 
-static double real_at(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
-static long long count_at(const json_t *o, const char *key)
-{
-	return (long long)json_integer_value(json_object_get(o, key));
-}
-
 static void print_over(const char *name, const json_t *d)
 {
 	const json_t *ratio = json_object_get(d, "speedup_ratio");

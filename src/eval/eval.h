@@ -4,7 +4,7 @@
  * reads what hone graded, and hone reads what it measured:
  *
  *   eval_results.json        {"<problem id>": [{sample_id, compiled, correctness, metadata,
- *   runtime, runtime_stats}]}     one level a file
+ *                            runtime, runtime_stats}]}, one level a file
  *   pass_at_k_results.json   {averages, metadata, problems}
  *   baseline_time_*.json     {"level1": {"<file>.py": {mean, std, min, max, num_trials, hardware,
  *                            device}}}
@@ -35,8 +35,8 @@ void kernelbench_add_reference(json_t *rows, const struct task *t, const struct 
 int kernelbench_take_times(json_t *results, const json_t *measured);
 /* Reads such a file and checks its shape. */
 int kernelbench_results_load(const char *path, json_t **out, struct err *err);
-int kernelbench_baseline_load(
-	const char *path, int level, json_t **out, struct err *err); /* out: that level's object, file name to times */
+/* out: that level's object, file name to times. */
+int kernelbench_baseline_load(const char *path, int level, json_t **out, struct err *err);
 /* The numbers of KernelBench's analysis (sample 0, its formulas) over the problems of one level in
  * tasks; baseline may be NULL. fast_p is a share of the problems that the baseline has; it and
  * geo_mean_speedup are null unless every correct kernel among those has a time. is_own: the
@@ -50,10 +50,6 @@ int kernelbench_level(const struct task *const *tasks, size_t count, int *level,
 /* Refuses a folder whose eval_results.json hone did not write: it may hold measured times. */
 int kernelbench_folder_check(const char *dir, struct err *err);
 #define KERNELBENCH_BASELINE "baseline_time.json"
-/* Writes eval_results.json, pass_at_k_results.json and, with a baseline, the rows of it that belong
- * to results' problems as KERNELBENCH_BASELINE. */
-int kernelbench_save(
-	const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err);
 
 /* What files of times name, read before a long part. */
 struct kernelbench_times {

@@ -349,7 +349,9 @@ static json_t *baseline_rows(const json_t *results, const struct task_set *tasks
 	return json_pack("{s:o}", key, rows);
 }
 
-int kernelbench_save(
+/* Writes eval_results.json, pass_at_k_results.json and, with a baseline, the rows of it that belong
+ * to results' problems as KERNELBENCH_BASELINE. */
+static int kernelbench_save(
 	const char *dir, json_t *results, const struct task_set *tasks, int level, const json_t *baseline, struct err *err)
 {
 	int rc = dir_make(dir, err);

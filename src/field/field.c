@@ -19,7 +19,8 @@ uint32_t residue_of(const struct field_modulus *m, uint64_t x)
 	return residue_mul(m, (uint32_t)(x % m->m), m->square);
 }
 
-uint32_t residue_plain(const struct field_modulus *m, uint32_t a) { return residue_mul(m, a, 1); }
+/* Back to a plain number. */
+static uint32_t residue_plain(const struct field_modulus *m, uint32_t a) { return residue_mul(m, a, 1); }
 
 bool residue_is_square(const struct field_modulus *m, uint32_t a)
 {

@@ -19,8 +19,7 @@ static inline uint32_t residue_sub(const struct field_modulus *m, uint32_t a, ui
 	return a >= b ? a - b : a + m->m - b;
 }
 uint32_t residue_power(const struct field_modulus *m, uint32_t a, uint32_t e);
-uint32_t residue_of(const struct field_modulus *m, uint64_t x);    /* from a plain number */
-uint32_t residue_plain(const struct field_modulus *m, uint32_t a); /* and back */
+uint32_t residue_of(const struct field_modulus *m, uint64_t x); /* from a plain number */
 bool residue_is_square(const struct field_modulus *m, uint32_t a);
 uint32_t residue_exp(const struct field *f, uint32_t x_q); /* modulo q to modulo p */
 uint32_t residue_exp2(const struct field *f, uint32_t x_q);

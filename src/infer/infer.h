@@ -99,7 +99,8 @@ int engine_submit(struct engine *e, const struct request *r, struct err *err);
 int engine_cancel(struct engine *e, int64_t id);
 /* One step: *active is the number of samples that still run or wait. */
 void engine_step(struct engine *e, int *active);
-/* Until the device rests: between two steps then it is free for others. */
+/* Waits until the device has done all that it was asked for. After that, and until the next step,
+ * it is free for other work. */
 void engine_wait(struct engine *e);
 /* Takes a finished completion; false when none. Caller releases. Completion order does not matter
  * to any result. */

@@ -133,8 +133,8 @@ struct adapter_options {
 };
 struct adapter;
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err);
-int adapter_open(struct model *m, const char *dir, struct adapter **out,
-	struct err *err); /* PEFT folder; what is not supported is refused by name */
+/* Of a PEFT folder. What is not supported is refused by name. */
+int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);
 /* The rank that a PEFT folder states: a backend wants to know it before it is opened. */
 int adapter_rank(const char *dir, int *r, struct err *err);
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
@@ -215,8 +215,6 @@ void pass_backward(struct pass *p, const struct head_row *rows, int n, float tem
 /* The next pass_logprobs or pass_backward also stores, per row, whether no other logit is larger
  * than the target's (greedy accuracy). */
 void pass_want_hits(struct pass *p, uint8_t *hits /* (n) */);
-/* Full logits of rows of the batch, on the host: for tests. */
-void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, V) */);
 
 /* ---- generation step over KV pages ---- */
 
@@ -237,8 +235,9 @@ struct step_options {
 	int steps;  /* of one call of step_run_many, at most; 0: 1 */
 };
 struct step *step_create(struct model *m, const struct step_options *o);
-size_t step_bytes(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,
-	const struct step_options *o); /* for the memory plan */
+/* For the memory plan. */
+size_t step_bytes(
+	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct step_options *o);
 void step_free(struct step *s);
 /* Runs the rows; rows of one call share one adapter (NULL: none). Keys of earlier rows of the same
  * sequence in the same call are visible: a prompt may be prefilled in one call. With want->draw
@@ -280,7 +279,6 @@ void plan_print(const struct memory_plan *p, const char *room_of, size_t room, F
 int plan_check(const struct memory_plan *p, const char *room_of, size_t room, const char *advice, struct err *err);
 
 /* ops of these: of ops_open or ops_describe. */
-size_t model_config_bytes(const struct ops *ops, const struct model_config *c); /* of the working weights */
 struct training_plan {
 	int adapter_rank;           /* 0: all weights are trained */
 	const char *target_modules; /* as in adapter_options */

@@ -113,9 +113,8 @@ static int rope_llama3_read(
 	if (!rc) rc = json_opt_num(rope, what, "low_freq_factor", &c->rope_low_freq_factor, err);
 	if (!rc) rc = json_opt_num(rope, what, "high_freq_factor", &c->rope_high_freq_factor, err);
 	if (!rc) rc = json_opt_int(rope, what, "original_max_position_embeddings", 1, 1 << 24, &original, err);
-	if (!rc)
-		rc = json_opt_int(
-			o, what, "original_max_position_embeddings", 1, 1 << 24, &original, err); /* beside the object it wins */
+	if (!rc) /* Beside the object it wins. */
+		rc = json_opt_int(o, what, "original_max_position_embeddings", 1, 1 << 24, &original, err);
 	c->rope_original_positions = (int)original;
 	if (!rc &&
 		!(c->rope_factor >= 1 && c->rope_factor < 1e6 && c->rope_low_freq_factor > 0 &&

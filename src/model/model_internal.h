@@ -71,14 +71,12 @@ struct model {
 	uint64_t bound_changes; /* of that adapter, as they were then */
 };
 
-struct model *model_alloc(
-	const struct model_config *c, struct ops *ops /* NULL: for its table alone */); /* no weights yet */
-int model_config_check(
-	const struct model_config *c, const char *what, struct err *err); /* of values that another file gave */
+/* A model without weights. */
+struct model *model_alloc(const struct model_config *c, struct ops *ops /* NULL: for its table alone */);
+/* Whether values that another file gave make a model. */
+int model_config_check(const struct model_config *c, const char *what, struct err *err);
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
-/* The stages' view of the parameters, after any of them moved. */
-void model_link(struct model *m);
 void model_ensure_rope(struct model *m, int positions);
 /* B of the adapter (NULL: none) into the weights' tail columns, unless it is there already. */
 void model_bind(struct model *m, const struct adapter *a);
@@ -87,10 +85,8 @@ void model_bind(struct model *m, const struct adapter *a);
  * gaps, elsewhere each begins at a multiple of 256 bytes. */
 size_t params_bytes(const struct ops *ops, const struct param *params, int n);
 void params_carve(const struct ops *ops, struct param *params, int n, void *block);
-/* Masters and gradients, without gaps in table order; NULL: frozen. On the host masters are the
- * weights. */
+/* Masters, without gaps in table order; NULL: frozen. On the host masters are the weights. */
 void params_carve_masters(const struct ops *ops, struct param *params, int n, struct f32 *masters);
-void params_carve_grads(struct param *params, int n, struct f32 *grads);
 /* params_load from a file that is open already; path is for messages. */
 int params_read(
 	struct ops *ops, struct param *params, int count, const struct safetensors *s, const char *path, struct err *err);
@@ -243,4 +239,6 @@ struct pass {
 	uint64_t dropout_seed; /* of that pass */
 	struct head head;
 };
+/* Full logits of rows of the batch, on the host: tests look at them, the program never does. */
+void pass_logits(struct pass *p, const int32_t *at, int n, float *logits /* (n, V) */);
 #endif

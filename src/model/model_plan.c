@@ -58,7 +58,8 @@ int plan_check(const struct memory_plan *p, const char *room_of, size_t room, co
 
 /* ---- what the parts of a run take ---- */
 
-size_t model_config_bytes(const struct ops *ops, const struct model_config *c)
+/* Of the working weights. */
+static size_t model_config_bytes(const struct ops *ops, const struct model_config *c)
 {
 	struct model *m = model_alloc(c, (struct ops *)(uintptr_t)ops);
 	size_t bytes = params_bytes(ops, m->params, m->nparams);

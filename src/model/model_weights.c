@@ -107,7 +107,8 @@ static void linear_link(struct model *m, struct layer *y, enum linear l)
 	}
 }
 
-void model_link(struct model *m)
+/* The stages' view of the parameters, after any of them moved. */
+static void model_link(struct model *m)
 {
 	const struct model_config *c = &m->config;
 	for (int l = 0; l < c->num_hidden_layers; l++) {
@@ -159,7 +160,8 @@ void params_carve_masters(const struct ops *ops, struct param *params, int n, st
 	}
 }
 
-void params_carve_grads(struct param *params, int n, struct f32 *grads)
+/* Gradients, without gaps in table order; NULL: frozen. */
+static void params_carve_grads(struct param *params, int n, struct f32 *grads)
 {
 	for (int i = 0; i < n; i++) {
 		params[i].w.grad = grads;

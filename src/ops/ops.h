@@ -174,19 +174,19 @@ struct ops {
 	const struct ops_limits *limits; /* NULL: any shape */
 
 	/* ---- memory ---- */
-	void *(*alloc)(
-		struct ops_context *, size_t bytes);       /* 256-byte aligned, zeroed; ends the program when there is none */
+	/* 256-byte aligned and zeroed; ends the program when there is none. */
+	void *(*alloc)(struct ops_context *, size_t bytes);
 	void (*release)(struct ops_context *, void *); /* NULL is fine */
 	void (*memory)(struct ops_context *, size_t *free_bytes, size_t *total_bytes);
 	void (*zero)(struct ops_context *, void *, size_t bytes);
 	/* w from `rows` rows of host values, rounded once; and master where there is one. */
 	void (*put)(struct ops_context *, struct ops_weight *, const void *host, enum dtype);
-	void (*get)(
-		struct ops_context *, float *host /* (rows, cols) */, const struct ops_weight *); /* master, else w; waits */
+	/* Values of the master where there is one, else of w; waits. */
+	void (*get)(struct ops_context *, float *host /* (rows, cols) */, const struct ops_weight *);
 	void (*put_f32)(struct ops_context *, struct f32 *, const float *host, int64_t n);
 	void (*get_f32)(struct ops_context *, float *host, const struct f32 *, int64_t n); /* waits */
-	void (*get_elem)(
-		struct ops_context *, float *host, const struct elem *, int64_t n); /* waits; for tests and debugging */
+	/* Waits; for tests and debugging. */
+	void (*get_elem)(struct ops_context *, float *host, const struct elem *, int64_t n);
 	void (*get_i32)(struct ops_context *, int32_t *host, const struct i32 *, int64_t n); /* waits */
 	/* get_f32 in two halves, so that the host can work while the device does: fetch takes the
 	 * values as they are behind all calls so far and does not wait; fetched waits for them, not
@@ -208,8 +208,8 @@ struct ops {
 	void (*bind)(struct ops_context *, struct ops_linear *, const struct ops_lora *);
 
 	/* ---- a batch, and regions that repeat ---- */
-	struct ops_batch *(*batch_create)(
-		struct ops_context *, int T, int S, int pages, int n, int draws); /* the largest of each */
+	/* T, S, ...: the largest that a step will have. */
+	struct ops_batch *(*batch_create)(struct ops_context *, int T, int S, int pages, int n, int draws);
 	void (*batch_free)(struct ops_context *, struct ops_batch *);
 	/* Sends the rows; returns the T that stages are to be called with: rounded up by the
 	 * backend, but never above batch_create's; the surplus rows are harmless. Host arrays are
@@ -308,8 +308,8 @@ struct ops {
 	int (*choices_set)(struct ops_context *, const json_t *, struct err *);
 
 	/* ---- optimiser ---- */
-	double (*sum_squares)(
-		struct ops_context *, struct ops_weight *const *, int n); /* of all gradients, in a fixed order; waits */
+	/* Of all gradients together, in a fixed order; waits. */
+	double (*sum_squares)(struct ops_context *, struct ops_weight *const *, int n);
 	/* torch.optim.AdamW with decoupled decay (none on vectors: rows == 1), on master; w
 	 * follows; clears grad. */
 	void (*adamw)(struct ops_context *, struct ops_weight *const *, int n, const struct ops_adamw *);

@@ -105,7 +105,7 @@ static int list_make(const struct prove_draw *d, const json_t *list, bool is_par
 	return rc;
 }
 
-int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err)
+static int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err)
 {
 	int64_t room = PROVE_BYTES_MAX;
 	*out = (struct prove_leaves){.ninputs = 0};
@@ -114,7 +114,7 @@ int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves
 			  : list_make(d, json_object_get(d->graph, "params"), true, f, &out->params, &out->nparams, &room, err);
 }
 
-void leaves_release(struct prove_leaves *l)
+static void leaves_release(struct prove_leaves *l)
 {
 	for (int i = 0; i < l->ninputs; i++) free(l->inputs[i].values);
 	for (int i = 0; i < l->nparams; i++) free(l->params[i].values);
@@ -123,7 +123,7 @@ void leaves_release(struct prove_leaves *l)
 	*l = (struct prove_leaves){.ninputs = 0};
 }
 
-void outputs_release(struct prove_outputs *o)
+static void outputs_release(struct prove_outputs *o)
 {
 	for (int i = 0; i < TAPE_OUTPUTS_MAX; i++) {
 		free(o->outputs[i].values);

@@ -18,13 +18,14 @@
 #define PROVE_DRAWS_MAX 8
 #define PROVE_SIDES_MAX 64
 
-/* One real point: the message's body of the exporter, and the memory that it points into. */
+/* Where an input or a parameter lies. */
 struct prove_memory {
 	const char *name; /* of a parameter; NULL: an input */
 	int64_t offset;   /* into the draw's `given` */
 	int64_t bytes;
 	const char *dtype; /* as torch names it */
 };
+/* One real point: the body of the exporter's message, and the memory that it points into. */
 struct prove_draw {
 	const json_t *graph;  /* nodes, outputs, inputs, params */
 	const uint8_t *given; /* inputs and parameters */
@@ -62,8 +63,8 @@ struct prove_result {
 struct prove_options {
 	uint64_t seed;
 	uint64_t deadline_ns; /* absolute; 0: none */
-	const char *const
-		*const_names;   // (buffers of the tape): the reference's parameter that a constant stands for, or NULL
+	/* (buffers of the tape): the reference's parameter that a constant stands for, or NULL. */
+	const char *const *const_names;
 };
 /* 0 with an answer (never REFUTED: that takes a replay); ERR_FORMAT, ERR_LIMIT or ERR_RANGE where
  * the graph makes no sense. */

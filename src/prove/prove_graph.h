@@ -26,13 +26,13 @@ struct node {
 	bool is_float;
 	int64_t count;
 	int nsources;
-	int *sources;            /* nodes in front of this one */
-	struct field_value *f;   // (count)
-	int64_t *i;              // (count)
-	const uint8_t *table;    /* take: (count) places */
-	int width;               /* take: bytes of a place */
-	int fill;                /* take: the node for negative places, or -1 */
-	int last;                /* the last node that reads it */
+	int *sources;          /* nodes in front of this one */
+	struct field_value *f; /* (count) */
+	int64_t *i;            /* (count) */
+	const uint8_t *table;  /* take: (count) places */
+	int width;             /* take: bytes of a place */
+	int fill;              /* take: the node for negative places, or -1 */
+	int last;              /* the last node that reads it */
 };
 struct graph {
 	const struct prove_draw *d;

@@ -23,7 +23,7 @@ struct prove_leaf {
 	struct prove_memory memory;
 	int64_t count;
 	bool is_float;
-	struct field_value *values;   // (count): of floats
+	struct field_value *values; /* (count): of floats */
 };
 struct prove_leaves {
 	int ninputs;
@@ -31,14 +31,12 @@ struct prove_leaves {
 	struct prove_leaf *inputs; /* (ninputs) */
 	struct prove_leaf *params; /* (nparams) */
 };
-int leaves_make(const struct prove_draw *d, struct field *f, struct prove_leaves *out, struct err *err);
-void leaves_release(struct prove_leaves *l);
 
 struct prove_output {
 	bool is_float;
 	int64_t count;
-	struct field_value *values;   // (count)
-	int64_t *ints;                // (count)
+	struct field_value *values; /* (count) */
+	int64_t *ints;              /* (count) */
 	char dtype[24];
 	int ndim;
 	int64_t shape[TAPE_DIMS_MAX];
@@ -47,7 +45,6 @@ struct prove_outputs {
 	int n;
 	struct prove_output outputs[TAPE_OUTPUTS_MAX];
 };
-void outputs_release(struct prove_outputs *o);
 
 /* The reference: 0, 1 with *stop set, or a negative code. */
 int graph_run(const struct prove_draw *d, struct field *f, const struct prove_leaves *leaves, uint64_t deadline_ns,

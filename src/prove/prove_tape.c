@@ -17,9 +17,9 @@
 
 struct tape_side {
 	const struct tape *t;
-	struct vm_kernel **kernels;   // (nkernels)
-	bool *on_path;                // (nrows)
-	struct vm_buffer *buffers;    // (nbuffers)
+	struct vm_kernel **kernels; /* (nkernels) */
+	bool *on_path;              /* (nrows) */
+	struct vm_buffer *buffers;  /* (nbuffers) */
 	struct vm_exact_buffer *exact;
 	struct vm_exact_buffer **exact_list;
 	struct vm_exact_report report;

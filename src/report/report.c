@@ -69,8 +69,8 @@ struct run_data {
 	size_t ntimes;
 	struct chart_point *times; /* of each timed verdict: logarithms of predicted and measured microseconds */
 	size_t nspeedups;
-	struct chart_point
-		*speedups; /* of those whose reference was timed too: logarithms of both speedups against eager */
+	/* Of those whose reference was timed too: logarithms of both speedups against eager. */
+	struct chart_point *speedups;
 	const struct report_options *o;
 	int64_t last_step;   /* of the run */
 	int64_t shown_every; /* steps between two whose samples are shown */

@@ -19,7 +19,6 @@
 #include "model/model.h"
 #include "policy/policy.h"
 #include "ranks/ranks.h"
-#include "store/store.h"
 #include "task/task.h"
 #include "text/text.h"
 #include "train/train.h"
@@ -47,8 +46,9 @@ struct prompt_set {
 	int truncated;
 };
 struct prompt_options {
-	const char
-		*tasks; /* as task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as `hone pairs` writes them */
+	/* As task_set_load; midend: .jsonl[.gz] rows with "kernel" and "profile" as
+	 * `hone pairs` writes them. */
+	const char *tasks;
 	const char *split; /* keep rows of this split; NULL or "" keeps all */
 	const char *stage;
 	const char *prompt_template;
@@ -173,8 +173,8 @@ bool span_is_code(struct span_state *s, const struct tokenizer *t, const int32_t
 int rollouts_collect(const struct author *a, struct verifier *v, const struct prompt_set *prompts, const int *index,
 	int n, const struct rollout_options *o, struct rollout *out, int *sizes, struct err *err);
 void rollouts_release(struct rollout *r, int n);
-json_t *rollout_json(
-	const struct rollout *r, const struct prompt_set *prompts); /* what the store and --out files keep */
+/* What the store and --out files keep. */
+json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts);
 
 struct advantage_options {
 	const struct reward_rule *rule;
@@ -207,8 +207,6 @@ int episode_best(const struct rollout *episode, int T);
  * context. *next is replaced, and to be released whatever this returns. */
 int turn_begin(const struct turn_options *o, const struct policy *p, const struct prompt_row *prompt,
 	const struct rollout *r, struct rollout *next, struct err *err);
-/* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
-double overlong_penalty(const struct advantage_options *o, int tokens);
 /* The reward that is published: the code part plus the weighted plan part. */
 double reward_total(const struct reward_rule *rule, const struct reward *r);
 
@@ -324,12 +322,6 @@ int rl_run(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct er
  * kernels that the first one found. Each trains an adapter of its own on the same base. Stopped at
  * any moment and started again it goes on where it was. */
 int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, struct err *err);
-/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the
- * frontend's prompts) the first `per_task` distinct genuine kernels in the order of steps,
- * with their verdicts, in the order of tasks. Each row is a task of its own, TASK+HASH.
- * Adds how many to *count. */
-int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
-	int *count, struct err *err);
 /* Prints the memory plan, prompt and token counts and what would run. Of the model's folder it
  * reads config.json and the tokenizer alone. */
 int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err);
@@ -409,8 +401,6 @@ int updater_fit(struct updater *u, const struct sft_example *const *e, int count
 /* What a checkpoint keeps of an updater. */
 json_t *updater_state(const struct updater *u);
 void updater_state_set(struct updater *u, const json_t *state);
-/* The rows of the last batch, in the order in which they trained: for tests. */
-const struct loss_row *updater_rows(const struct updater *u, size_t *count);
 
 /* ---- evaluation ---- */
 

@@ -143,4 +143,10 @@ void rl_memory_print(const struct rl_options *o, const struct ops *ops, const st
 /* What --dry_run prints. Needs neither weights nor the device. */
 void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
 	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out);
+
+/* ---- the update (rl_update.c) ---- */
+
+/* The rows of the last batch, in the order in which they trained: tests look at them, the program
+ * never does. */
+const struct loss_row *updater_rows(const struct updater *u, size_t *count);
 #endif

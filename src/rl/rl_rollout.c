@@ -415,7 +415,8 @@ json_t *rollout_json(const struct rollout *r, const struct prompt_set *prompts)
 
 /* ---- rewards and advantages ---- */
 
-double overlong_penalty(const struct advantage_options *o, int tokens)
+/* What the overlong punishment takes from an answer of so many tokens: 0 to penalty factor. */
+static double overlong_penalty(const struct advantage_options *o, int tokens)
 {
 	if (o->overlong_buffer_len <= 0) return 0;
 	int free_tokens = o->max_completion_length - o->overlong_buffer_len;

@@ -294,12 +294,6 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
 }
 
-static double real_at(const json_t *row, size_t i)
-{
-	const json_t *v = json_array_get(row, i);
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 static int int_at(const json_t *row, size_t i, int max)
 {
 	json_int_t v = json_integer_value(json_array_get(row, i));
@@ -328,12 +322,12 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.is_equality = json_is_true(json_array_get(row, 14)),
 			.wanted = (uint8_t)int_at(row, 5, 7),
 			.taken = (uint8_t)int_at(row, 6, 7),
-			.low = real_at(row, 7),
-			.high = real_at(row, 8),
-			.constant = real_at(row, 9),
-			.least = real_at(row, 10),
-			.most = real_at(row, 11),
-			.nearest = real_at(row, 12)};
+			.low = json_real_or(json_array_get(row, 7), NAN),
+			.high = json_real_or(json_array_get(row, 8), NAN),
+			.constant = json_real_or(json_array_get(row, 9), NAN),
+			.least = json_real_or(json_array_get(row, 10), NAN),
+			.most = json_real_or(json_array_get(row, 11), NAN),
+			.nearest = json_real_or(json_array_get(row, 12), NAN)};
 		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
 	}
 }

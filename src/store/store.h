@@ -1,19 +1,21 @@
 /* store: SQLite (WAL) file that keeps what must not be lost and what is dear to compute: runs,
- * metrics, samples, verdicts, and a key-value cache. One struct store per thread of use is not
- * needed: calls are serialised by a mutex inside. Every write is durable when the call returns
- * (synchronous=FULL) unless inside store_begin/store_commit. */
+ * metrics, samples, and a key-value cache. Several threads may use one struct store: a mutex inside
+ * lets one call run at a time. Every write is durable when the call returns (synchronous=FULL), but
+ * between store_begin and store_commit. */
 #ifndef HONE_STORE_H
 #define HONE_STORE_H
 #include "base/base.h"
 
 struct store;
-int store_open(const char *path, struct store **out,
-	struct err *err); /* creates; checks the schema version, names both when they differ */
+/* Makes the file where it is absent. A schema of another version is refused;
+ * the message names both. */
+int store_open(const char *path, struct store **out, struct err *err);
 void store_close(struct store *s);
 int store_begin(struct store *s, struct err *err);  /* other threads wait until the commit */
 int store_commit(struct store *s, struct err *err); /* a commit that fails takes all back */
 
-/* Cache: (kind, key) -> bytes. kinds: "verdict", "compile", "reference", "choice". */
+/* Cache: (kind, key) -> bytes. The rooms that use it have a kind each: "verdict", "compile" and
+ * "reference" are the verifier's, "tune" is that of `hone tune`. */
 int store_get(struct store *s, const char *kind, const char *key, struct str *out, struct err *err); /* ERR_NOT_FOUND */
 int store_put(struct store *s, const char *kind, const char *key, const void *data, size_t len, struct err *err);
 

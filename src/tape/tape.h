@@ -187,8 +187,8 @@ enum tape_lineage {
 	TAPE_LINEAGE_OUTPUT_UNWRITTEN,
 	TAPE_LINEAGE_COUNT
 };
-const char *tape_lineage_reason(
-	enum tape_lineage l); /* reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten" */
+/* Reason codes: "no-launch", "library-row", "output-not-from-kernel", "output-unwritten". */
+const char *tape_lineage_reason(enum tape_lineage l);
 /* What can be judged before anything runs: no launch at all, library rows on the data path (first
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);

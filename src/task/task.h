@@ -74,8 +74,9 @@ struct task_synth_options {
 	int count[TASK_SPLIT_COUNT]; /* tasks of each split; a structure's split is task_split_of */
 	int level_min;               /* 1..3 */
 	int level_max;               /* 1..3 */
-	const char
-		*operators; /* names of task_ops.c's table, comma-separated: only tasks made of these alone; NULL or "": all */
+	/* Names of task_ops.c's table, comma-separated: only tasks made of these
+	 * alone; NULL or "": all. */
+	const char *operators;
 	int operators_min;    /* only tasks of at least so many */
 	const char *rungs;    /* comma-separated, "T1,T2": tasks of these rungs in place of levels; NULL or "": levels */
 	const char *progress; /* label of a progress line; NULL: none */

@@ -114,8 +114,8 @@ int graph_op(struct task_graph *g, const struct op_def *op, int a, int b, int c)
 void graph_keep(struct task_graph *g, int node);
 struct shape shape_of(int ndim, const int *dims);
 bool shape_equal(const struct shape *a, const struct shape *b);
-int graph_last_use(
-	const struct task_graph *g, int node); /* index of the last node that reads it; node itself when none */
+/* The last node that reads this node's value; the node itself when none does. */
+int graph_last_use(const struct task_graph *g, int node);
 void graph_name_values(struct task_graph *g);
 void graph_structure(const struct task_graph *g, struct str *out);
 
@@ -136,11 +136,10 @@ bool graph_is_sound(const struct task_graph *g, uint64_t seed);
 /* ---- printing ---- */
 
 void graph_source(const struct task_graph *g, struct str *out); /* the task's PyTorch module (task_source.c) */
-void graph_init_method(const struct task_graph *g,
-	struct str *out); /* __init__ of Model and of ModelNew alike; nothing when there is no parameter */
+/* __init__ of Model and of ModelNew alike; nothing when there is no parameter. */
+void graph_init_method(const struct task_graph *g, struct str *out);
 void graph_forward_args(const struct task_graph *g, struct str *out); /* "x, y" */
 void template_expand(struct str *out, const char *template, const struct task_graph *g, int node, const char *mask);
-void number_print(struct str *out, double v); /* as Python prints a float */
 
 /* A kernel of an answer: nodes [first, last] in one launch, result = node last. */
 enum segment_kind { SEGMENT_FLAT, SEGMENT_ROW, SEGMENT_MATMUL };
@@ -194,8 +193,8 @@ struct py_scanner {
 	int indent;
 };
 void py_scanner_init(struct py_scanner *s, const char *src, size_t len);
-enum py_token py_scanner_next(
-	struct py_scanner *s, struct slice *text); /* indent holds the current logical line's width */
+/* s->indent holds the width of the current logical line's indentation. */
+enum py_token py_scanner_next(struct py_scanner *s, struct slice *text);
 struct sha256_hex task_source_hash(const char *src, size_t len);
 
 #endif

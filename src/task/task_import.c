@@ -177,8 +177,8 @@ int task_set_import(const char *path, struct task_set *out, struct err *err)
 	bool is_checkout = is_folder(level);
 	int rc;
 	if (is_checkout) rc = task_set_load(inner, out, err);
-	else if (task_has_suffix(path, ".parquet")) rc = reader_run("parquet", path, out, err);
-	else if (!is_folder(path) && !task_has_suffix(path, ".py") && first_byte(path) == '[')
+	else if (text_ends_in(path, ".parquet")) rc = reader_run("parquet", path, out, err);
+	else if (!is_folder(path) && !text_ends_in(path, ".py") && first_byte(path) == '[')
 		rc = reader_run("tritonbench", path, out, err);
 	else rc = task_set_load(path, out, err);
 	free(inner);

@@ -80,12 +80,6 @@ static bool is_utf8(const unsigned char *p, size_t len)
 	return true;
 }
 
-bool task_has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-	return n >= m && !strcmp(s + n - m, suffix);
-}
-
 int task_check(const struct task *t, struct err *err)
 {
 	static const struct {
@@ -317,7 +311,7 @@ static int folder_entry(const char *entry, void *ctx)
 		if (below.depth > FOLDER_DEPTH_MAX)
 			rc = err_set(w->err, ERR_LIMIT, "%s: more than %d folders deep", path, FOLDER_DEPTH_MAX);
 		else rc = dir_each(path, folder_entry, &below, w->err);
-	} else if (task_has_suffix(entry, ".py")) {
+	} else if (text_ends_in(entry, ".py")) {
 		name[strlen(name) - 3] = 0;
 		if (w->set->count >= SET_TASKS_MAX)
 			rc = err_set(w->err, ERR_LIMIT, "%s: more than %zu tasks", w->root, SET_TASKS_MAX);
@@ -347,7 +341,7 @@ int task_set_load(const char *path, struct task_set *out, struct err *err)
 		struct folder_walk w = {.set = out, .root = path, .prefix = "", .err = err};
 		rc = dir_each(path, folder_entry, &w, err);
 		if (!rc && !out->count) rc = err_set(err, ERR_NOT_FOUND, "%s: no .py file in this folder", path);
-	} else if (task_has_suffix(path, ".py")) {
+	} else if (text_ends_in(path, ".py")) {
 		const char *slash = strrchr(path, '/');
 		char *name = xstrdup(slash ? slash + 1 : path);
 		name[strlen(name) - 3] = 0;
@@ -411,7 +405,7 @@ static int folder_save(const char *path, const struct task_set *set, struct err 
 
 bool task_set_is_file(const char *path)
 {
-	return task_has_suffix(path, ".jsonl") || task_has_suffix(path, ".jsonl.gz") || task_has_suffix(path, ".py");
+	return text_ends_in(path, ".jsonl") || text_ends_in(path, ".jsonl.gz") || text_ends_in(path, ".py");
 }
 
 int task_set_save(const char *path, const struct task_set *set, struct err *err)
@@ -421,7 +415,7 @@ int task_set_save(const char *path, const struct task_set *set, struct err *err)
 		if (rc) return rc;
 	}
 	if (!task_set_is_file(path)) return folder_save(path, set, err);
-	if (!task_has_suffix(path, ".py")) return jsonl_save(path, set, err);
+	if (!text_ends_in(path, ".py")) return jsonl_save(path, set, err);
 	if (set->count != 1)
 		return err_set(err, ERR_USAGE, "%s: a .py file holds one task, the set has %zu; give a folder or a .jsonl file",
 			path, set->count);

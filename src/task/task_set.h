@@ -11,5 +11,4 @@
 int task_row_add(struct task_set *set, const json_t *row, const char *what, struct err *err);
 /* Whether all names differ; ERR_FORMAT names the one that comes twice. */
 int task_names_check(const struct task_set *s, const char *path, struct err *err);
-bool task_has_suffix(const char *s, const char *suffix);
 #endif

@@ -3,7 +3,8 @@
 #include "task/task_graph.h"
 #include "base/base.h"
 
-void number_print(struct str *out, double v)
+/* As Python prints a float. */
+static void number_print(struct str *out, double v)
 {
 	char text[32];
 	snprintf(text, sizeof text, "%.12g", v);

@@ -285,12 +285,6 @@ cleanup:
 
 /* ---- finding the file ---- */
 
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t a = strlen(s), b = strlen(suffix);
-	return a >= b && strcmp(s + a - b, suffix) == 0;
-}
-
 static int resolve(const char *path, char **out, struct err *err)
 {
 	static const char *const names[] = {
@@ -319,7 +313,7 @@ int safetensors_open(const char *path, struct safetensors **out, struct err *err
 	if (rc) return rc;
 	struct safetensors *s = xcalloc(1, sizeof *s);
 	s->shards = xcalloc(1, sizeof *s->shards);
-	if (has_suffix(file, ".json")) rc = add_index(s, file, err);
+	if (text_ends_in(file, ".json")) rc = add_index(s, file, err);
 	else if (!(rc = add_file(s, file, err))) rc = sort_and_refuse_duplicates(s, file, err);
 	free(file);
 	if (rc) {

@@ -38,10 +38,10 @@ struct text_range {
 };
 int tokenizer_encode_except(const struct tokenizer *t, const char *text, size_t len, const struct text_range *plain,
 	size_t nplain, struct ids *out, struct err *err);
-/* What the file's post-processor puts before and behind a text (BOS, EOS): appends those ids.
- * Around tokenizer_encode's they give transformers' tokenizer(text). */
+/* What the file's post-processor puts before a text (BOS): appends those ids. With
+ * tokenizer_encode's behind them they are transformers' tokenizer(text), less what the
+ * post-processor puts behind a text (EOS): a prompt goes on. */
 void tokenizer_push_prefix(const struct tokenizer *t, struct ids *out);
-void tokenizer_push_suffix(const struct tokenizer *t, struct ids *out);
 /* Appends bytes of ids; ids without a token (padding rows of the head) give nothing. skip_special
  * drops tokens marked special. Bytes may end mid-character. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out);
@@ -120,7 +120,7 @@ int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct 
 
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {
-	bool well_formed;    /* one closed fenced block after the reasoning */
+	bool well_formed;    /* a closed block after the reasoning is the code */
 	const char *problem; /* when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
 	size_t plan_begin;   /* everything before the code's fence; all of the text when not well formed */
 	size_t plan_end;

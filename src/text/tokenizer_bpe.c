@@ -105,8 +105,8 @@ static void reserve(struct bpe *b, size_t len)
 	if (b->cap >= len) return;
 	b->cap = MAX(len, b->cap * 2);
 	b->nodes = xrealloc(b->nodes, size_mul(b->cap, sizeof(*b->nodes)));
-	b->heap = xrealloc(b->heap,
-		size_mul(b->cap, 3 * sizeof(*b->heap))); /* the pairs of the start and at most two more for each merge */
+	/* The pairs of the start and at most two more for each merge. */
+	b->heap = xrealloc(b->heap, size_mul(b->cap, 3 * sizeof(*b->heap)));
 }
 
 static void merge_long(struct bpe *b, const char *word, size_t len)

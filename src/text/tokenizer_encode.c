@@ -205,11 +205,6 @@ void tokenizer_push_prefix(const struct tokenizer *t, struct ids *out)
 	for (int i = 0; i < t->nprefix; i++) ids_push(out, t->prefix[i]);
 }
 
-void tokenizer_push_suffix(const struct tokenizer *t, struct ids *out)
-{
-	for (int i = 0; i < t->nsuffix; i++) ids_push(out, t->suffix[i]);
-}
-
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t count, bool skip_special, struct str *out)
 {
 	for (size_t i = 0; i < count; i++) {

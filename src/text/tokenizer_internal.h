@@ -43,7 +43,6 @@ struct word_map {
 	uint32_t mask;  /* slots - 1; their number is a power of two */
 	uint32_t count; /* of those that are taken */
 };
-uint32_t word_hash(const char *p, size_t len);
 void word_map_reserve(struct word_map *m, size_t count);
 void word_map_insert(struct word_map *m, const char *pool, uint32_t offset, uint32_t len, int32_t id);
 const struct word_slot *word_map_find(const struct word_map *m, const char *pool, const char *p, size_t len);
@@ -62,8 +61,8 @@ struct merge_map {
 	uint32_t count; /* of those that are taken */
 };
 void merge_map_reserve(struct merge_map *m, size_t count);
-void merge_map_put(struct merge_map *m, int32_t left, int32_t right, uint32_t rank,
-	int32_t id); /* the later of two equal pairs wins */
+/* Of two equal pairs the one put later counts. */
+void merge_map_put(struct merge_map *m, int32_t left, int32_t right, uint32_t rank, int32_t id);
 
 static inline const struct merge_slot *merge_map_find(const struct merge_map *m, int32_t left, int32_t right)
 {
@@ -87,9 +86,6 @@ struct split_rules {
 const struct split_rules *split_rules_find(const char *pattern);
 const struct split_rules *split_rules_gpt2(void);
 const struct split_rules *split_rules_qwen(void);
-/* Bytes of the first word of text (len > 0). The words of a text depend on
- * what follows them only. */
-size_t split_word(const struct split_rules *r, const char *text, size_t len);
 
 enum stage_kind { STAGE_SPLIT, STAGE_DIGITS, STAGE_PREFIX_SPACE };
 struct stage {

@@ -73,7 +73,7 @@ static inline uint64_t read32(const char *p)
 	return v;
 }
 
-uint32_t word_hash(const char *p, size_t len)
+static uint32_t word_hash(const char *p, size_t len)
 {
 	uint64_t h = len * 0x9e3779b97f4a7c15u, a, b = 0;
 	for (; len > 16; p += 16, len -= 16)

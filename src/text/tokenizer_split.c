@@ -123,7 +123,9 @@ static size_t word_gpt2(const uint8_t *p, size_t len)
 	return white(p, len, false);
 }
 
-size_t split_word(const struct split_rules *r, const char *text, size_t len)
+/* Bytes of the first word of text (len > 0). The words of a text depend on
+ * what follows them only. */
+static size_t split_word(const struct split_rules *r, const char *text, size_t len)
 {
 	return r->wide ? word_wide(r, (const uint8_t *)text, len) : word_gpt2((const uint8_t *)text, len);
 }

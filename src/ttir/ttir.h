@@ -148,12 +148,13 @@ struct ttir_module {
 	int locs_cap;
 	struct ttir_loc *locs;
 	int nops;
-	uint32_t seed; /* of name hashes: depends on the whole text, so that no text can be written to make its own names
-					  collide */
+	/* Of name hashes. It depends on the whole text, so that nobody can write a text whose own names
+	 * collide. */
+	uint32_t seed;
 };
 
-/* ERR_FORMAT with line and column, ERR_UNSUPPORTED for types and syntax that this machine does not
- * have, ERR_LIMIT. */
+/* ERR_FORMAT with line and column; ERR_UNSUPPORTED for types and syntax that this parser does not
+ * know; ERR_LIMIT for more than the limits above. */
 int ttir_parse(const char *text, size_t len, struct ttir_module *m, struct err *err);
 void ttir_release(struct ttir_module *m);
 

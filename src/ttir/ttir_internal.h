@@ -60,6 +60,6 @@ int parse_loc_alias(struct parser *p, struct slice name, int loc);
 int parse_loc_resolve(struct parser *p);
 int parse_attr_value(struct parser *p, struct ttir_attr *a);
 int parse_attr_dict(struct parser *p, struct ttir_op *op); /* { ... }; op NULL: discarded */
-void *parse_grow(struct parser *p, void *list, int count,
-	size_t item_bytes); /* room for one more; NULL with code set when too many */
+/* Makes room for one more item; NULL, with code set, when there are too many. */
+void *parse_grow(struct parser *p, void *list, int count, size_t item_bytes);
 #endif

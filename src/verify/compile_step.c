@@ -66,10 +66,7 @@ static struct sha256_hex key_of(const struct grading *g, const struct tape_kerne
 /* Direct-mapped: a collision only evicts. */
 static struct entry *slot(struct compile_cache *c, const struct sha256_hex *key)
 {
-	unsigned at = 0;
-	for (int i = 0; i < 8; i++)
-		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &c->entries[at % c->count];
+	return &c->entries[hash_place(key, (uint32_t)c->count)];
 }
 
 static json_t *store_find(struct grading *g, const struct sha256_hex *key)

@@ -17,7 +17,7 @@ static json_t *job_json(const struct grading *g, const struct trace *stock, cons
 		if (!wanted[i]) continue;
 		json_array_append_new(tapes,
 			json_pack("{s:s%, s:O}", "tape", t->text.data, t->text.len, "job",
-				(json_t *)(uintptr_t)g->oracle->variants[i].job)); /* what the tracer was told */
+				(json_t *)(uintptr_t)g->oracle->variants[i].job));
 	}
 	return json_pack("{s:b, s:s, s:s%, s:o, s:s}", "emit", 1, "name",
 		g->task->name && g->task->name[0] ? g->task->name : "task", "source", g->source, g->source_len, "tapes", tapes,

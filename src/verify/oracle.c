@@ -185,12 +185,6 @@ static int map_fd(int fd, int64_t bytes, uint8_t **out, struct err *err)
 	return 0;
 }
 
-int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err)
-{
-	int rc = fd_check(fd, bytes, err);
-	return rc ? rc : map_fd(fd, *bytes, out, err);
-}
-
 /* What a trial's message says, over its two pieces of memory. On failure the caller releases
  * what was taken so far. */
 int oracle_trial_read(const json_t *o, int given_fd, int expected_fd, struct oracle_trial *t, struct err *err)

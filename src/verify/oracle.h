@@ -6,7 +6,6 @@
 #define HONE_ORACLE_H
 #include "base/base.h"
 #include "base/dtype.h"
-#include "prove/prove.h"
 #include "runner/runner.h"
 #include "task/task.h"
 #include "verify/compare.h"
@@ -18,8 +17,9 @@
 #define ORACLE_INIT_SEED 42    /* KernelBench's; the candidate may know it */
 
 struct oracle_variant {
-	const json_t
-		*job; /* keys of the tracer's job: init_args, init_kwargs, state, inputs, input_kwargs, draws, training */
+	/* Keys of the tracer's job: init_args, init_kwargs, state, inputs,
+	 * input_kwargs, draws, training. */
+	const json_t *job;
 	const json_t *state; /* of job: the reference's parameters and buffers */
 	bool training;
 	const char *kind;   /* "stock", "smaller", "larger", "strided" or "built" */
@@ -114,25 +114,7 @@ int oracle_run(struct zygote *z, const struct task *task, const struct oracle_op
 void oracle_data_free(struct oracle_data *d);
 /* The job that oracle_run asks for: for other questions about the same task at the same sizes. */
 json_t *oracle_job(const struct task *task, const struct oracle_options *o);
-/* Maps a sealed memfd of the oracle's; *out is NULL where it is empty. */
-int oracle_map(int fd, uint8_t **out, int64_t *bytes, struct err *err);
 
-/* The reference as a graph of exact steps at several real points (prove.h). why: what the graph
- * cannot say, "" when there is one. */
-struct oracle_proofs {
-	char why[320];
-	int ndraws;
-	struct {
-		const json_t *graph;
-		int given_fd;  /* sealed memfd */
-		int tables_fd; /* sealed memfd */
-	} draws[PROVE_DRAWS_MAX];
-	json_t *messages;
-};
-/* As oracle_run. */
-int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
-	struct oracle_proofs *out, struct oracle_fault *fault, struct err *err);
-void oracle_proofs_release(struct oracle_proofs *p);
 /* Tries outputs that no kernel computed (null_kernel.c); the name of the first that passes all
  * counted trials, or NULL. */
 const char *oracle_null_kernel(const struct oracle_data *d);

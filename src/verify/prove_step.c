@@ -17,7 +17,19 @@
 #define PROOF_S 120
 #define GRACE_S 10
 
-void oracle_proofs_release(struct oracle_proofs *p)
+/* What the oracle has told so far. */
+struct oracle_proofs {
+	char why[320]; /* what the graph cannot say; "": there is one */
+	int ndraws;
+	struct {
+		const json_t *graph;
+		int given_fd;  /* sealed memfd: inputs and parameters */
+		int tables_fd; /* sealed memfd: the graph's tables */
+	} draws[PROVE_DRAWS_MAX];
+	json_t *messages; /* list: the graphs lie in them */
+};
+
+static void oracle_proofs_release(struct oracle_proofs *p)
 {
 	for (int i = 0; i < p->ndraws; i++) {
 		close(p->draws[i].given_fd);
@@ -65,7 +77,8 @@ static int message_take(const struct str *text, const int *fds, int nfds, struct
 	return json_is_true(json_object_get(m, "done"));
 }
 
-int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
+/* As oracle_run. */
+static int oracle_proofs_run(struct zygote *z, const struct task *task, const struct oracle_options *o,
 	struct oracle_proofs *out, struct oracle_fault *fault, struct err *err)
 {
 	/* The reference's process is asked for its graph and for points to evaluate it at. */

@@ -64,10 +64,7 @@ static size_t head_len(const struct grading *g, int until)
 /* Direct-mapped: a collision only evicts. */
 static struct known *slot(struct rebuild_cache *c, const struct sha256_hex *key)
 {
-	unsigned at = 0;
-	for (int i = 0; i < 8; i++)
-		at = at * 16 + (unsigned)(key->text[i] <= '9' ? key->text[i] - '0' : key->text[i] - 'a' + 10);
-	return &c->known[at % KNOWN];
+	return &c->known[hash_place(key, KNOWN)];
 }
 
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k)

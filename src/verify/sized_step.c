@@ -224,6 +224,7 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 {
 	struct err local = {0};
 	int rc = GRADE_ON, said = 0;
+	/* A session that failed once is over: no further way is tried by it. */
 	if (!s->is_over) s->is_over = oracle_sized_ask(s->session, s->asks++, ask, &local) != 0;
 	bool is_end = s->is_over;
 	for (int n = 0; !is_end && !rc; n++) {
@@ -231,6 +232,8 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 		said = n < ANSWERS_MAX ? oracle_sized_next(s->session, sized, w->why, sizeof w->why, &local) : -1;
 		is_end = said != 0;
 		s->is_over |= said < 0;
+		/* 0 is a trial, which counts where the reference is of use; 1 the end of this way, with the
+		 * number of the next; below 0 the end of the session. */
 		if (said == 1) w->next = sized->way;
 		if (!said && sized->trial.counts && s->trials < TRIALS_MAX) {
 			s->trials++;

@@ -331,12 +331,6 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 	return rc;
 }
 
-static double real_of(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
-	return json_is_number(v) ? json_number_value(v) : INFINITY;
-}
-
 /* The sentence about one output that differs. */
 static void difference_text(
 	const json_t *told, int output, const struct tape_view *v, double tolerance, char *text, size_t len)
@@ -355,7 +349,8 @@ static void difference_text(
 		used += (size_t)snprintf(text + used, len - used, "%s%lld", d ? ", " : "", (long long)index[d]);
 	if (used < len)
 		snprintf(text + used, len - used, "]: expected %.24s, found %.24s (scaled error %.3g, bound %.3g)",
-			expected ? expected : "?", found ? found : "?", real_of(told, "error"), tolerance);
+			expected ? expected : "?", found ? found : "?", json_real_or(json_object_get(told, "error"), INFINITY),
+			tolerance);
 	text_make_printable(text);
 }
 
@@ -381,7 +376,7 @@ static int trial_compare(struct grading *g, struct stock_job *s, const struct st
 	}
 	for (int i = 0; i < t->noutputs && !rc; i++) {
 		const json_t *one = json_array_get(told, (size_t)i);
-		double error = real_of(one, "error");
+		double error = json_real_or(json_object_get(one, "error"), INFINITY);
 		if (!(g->v->device.stock_error_max >= error)) g->v->device.stock_error_max = error;
 		if (!json_integer_value(json_object_get(one, "mismatches")) && error <= t->tolerance[i]) continue;
 		if (!*differ) difference_text(one, i, &tape->outputs[i], t->tolerance[i], text, len);

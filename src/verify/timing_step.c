@@ -416,7 +416,9 @@ static int second_session(
 
 /* ---- the floor ---- */
 
-double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len)
+/* What no kernel that reads and writes as much and multiplies as much can
+ * beat; by: what sets it. */
+static double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len)
 {
 	const struct gpu_peaks *p = &g->on->peaks;
 	const struct runner_result *r = &g->judged;

@@ -47,12 +47,6 @@ const char *verdict_sanitizer_name(enum verdict_sanitizer k)
 	return SANITIZER_NAMES[k];
 }
 
-const char *verdict_counter_name(enum verdict_counter k)
-{
-	CHECKF(k >= 0 && k < COUNTER_COUNT, "counter %d", (int)k);
-	return COUNTER_NAMES[k];
-}
-
 const char *verdict_counter_metric(enum verdict_counter k)
 {
 	CHECKF(k >= 0 && k < COUNTER_COUNT, "counter %d", (int)k);
@@ -239,15 +233,10 @@ static int real_from_json(const json_t *o, const char *where, const char *field,
 	return json_is_null(json_object_get(o, field)) ? 0 : json_opt_num(o, where, field, to, err);
 }
 
-static double real_at(const json_t *list, size_t i)
-{
-	const json_t *v = json_array_get(list, i);
-	return json_is_number(v) ? json_number_value(v) : NAN;
-}
-
 static struct verdict_measure measure_from_json(const json_t *list)
 {
-	return (struct verdict_measure){real_at(list, 0), real_at(list, 1), real_at(list, 2)};
+	return (struct verdict_measure){json_real_or(json_array_get(list, 0), NAN),
+		json_real_or(json_array_get(list, 1), NAN), json_real_or(json_array_get(list, 2), NAN)};
 }
 
 int verdict_reference_from_json(const json_t *o, struct verdict_reference *out, struct err *err)

@@ -96,7 +96,6 @@ const char *verdict_sanitizer_name(enum verdict_sanitizer k);
 #define X(e, t, m) e,
 enum verdict_counter { VERDICT_COUNTER_TABLE(X) COUNTER_COUNT };
 #undef X
-const char *verdict_counter_name(enum verdict_counter k);
 const char *verdict_counter_metric(enum verdict_counter k);
 #define VERDICT_PROFILE_MAX 16
 /* One launch of a genuine candidate under Nsight Compute, caches cold. */

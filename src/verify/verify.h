@@ -7,7 +7,7 @@
  *   correctness  hone-runner (C, sandboxed) replays the tape on fresh inputs; outputs are compared
  *                here with what the oracle's process computed in fp64
  *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's
- *                kernels
+ *                kernels; and by a clean process: their IR is what the candidate's text gives
  *   timing       cost model of the card that `gpu` names
  *
  * With a CUDA device each trial that the vm passed is replayed on that GPU too, from the compiled

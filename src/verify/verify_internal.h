@@ -59,9 +59,8 @@ struct verify_gpu {
 	struct runner_device device; /* of them; its replays hold its lock shared, timed ones alone (gpu_lock.h) */
 	struct gpu_watch *watch;     /* NULL: nothing is known of others */
 	struct gpu_peaks peaks;      /* where they were measured */
-	struct stock_job
-		*waiting;     /* a task's process with its reference on the GPU, for its next candidate (stock_step.c) */
-	atomic_int njobs; /* processes of tasks' on it: references that are timed, those of stock sizes, live files */
+	/* A task's process with its reference on the GPU, for its next candidate (stock_step.c). */
+	struct stock_job *waiting;
 };
 
 struct compile_cache;
@@ -181,8 +180,9 @@ struct grading {
 	struct verdict *v;
 	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
 	int64_t compile_ms;    /* CPU time that the candidate's compilations took so far, in this attempt */
-	json_t
-		*compiled; /* a list over the stock tape's kernels: what their costs are counted with (compile_step.c); NULL */
+	/* A list over the stock tape's kernels: what their costs are counted with
+	 * (compile_step.c); NULL. */
+	json_t *compiled;
 	struct lap lap;
 };
 
@@ -398,9 +398,6 @@ char *tool_find(const char *name);      /* in PATH and where the toolkit lies; h
 int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
 void sanitizer_text(const char *said, char *text, size_t len);
 int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
-/* What no kernel that reads and writes as much and multiplies as much can beat
- * (timing_step.c); by: what sets it. */
-double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len);
 /* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
 void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */

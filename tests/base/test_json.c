@@ -70,6 +70,8 @@ static void json_fields(void **state)
 	assert_int_equal(json_opt_num(o, "t", "r", &r, &err), 0);
 	assert_true(r == 1.5);
 	assert_int_equal(json_opt_num(o, "t", "b", &r, &err), ERR_FORMAT);
+	assert_true(json_real_or(json_object_get(o, "i"), 7) == 5 && json_real_or(json_object_get(o, "r"), 7) == 1.5);
+	assert_true(json_real_or(json_object_get(o, "s"), 7) == 7 && json_real_or(NULL, 7) == 7);
 	assert_int_equal(json_opt_bool(o, "t", "b", &b, &err), 0);
 	assert_true(b);
 	assert_int_equal(json_opt_bool(o, "t", "i", &b, &err), ERR_FORMAT);

@@ -2,7 +2,8 @@
 # tools/prose.py: wide prose is named and filled again, in C's comments, in Python's comments and
 # docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh reads stay
 # as they are.
-# tools/format.sh --check names a wide line of prose that is planted in the sources.
+# tools/format.sh --check names a wide line of prose that is planted in the sources, and a long
+# function without a word (tools/steps.py).
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -87,6 +88,16 @@ printf '/* %s */\nint x;\n' "$words" >"$work/tree/worker/a.c"
 check $? "it names a wide line of prose in C"
 bash "$work/tree/tools/format.sh" && bash "$work/tree/tools/format.sh" --check >"$work/clean"
 check $? "and breaks it where it writes"
+{ printf 'int f(void)\n{\n'; for _ in {1..23}; do printf '\tf();\n'; done; printf '}\n'; } >"$work/tree/src/a.c"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^src/a.c:2: a function of 25 lines' "$work/planted"
+check $? "it names a long function that says nothing of its steps"
+sed -i '3s|^|\t/* What follows. */\n|' "$work/tree/src/a.c"
+bash "$work/tree/tools/format.sh" --check >"$work/clean"
+check $? "and none with a comment inside"
+{ printf 'def f():\n'; for _ in {1..24}; do printf '    f()\n'; done; } >"$work/tree/worker/a.py"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^worker/a.py:1: a function of 25 lines' "$work/planted"
+check $? "and such a one in Python"
+rm "$work/tree/worker/a.py"
 echo "$words" >"$work/tree/docs/page.md"
 ! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^docs/page.md:1: prose over 100 columns' "$work/planted"
 check $? "it names a wide line of a page"

@@ -123,6 +123,15 @@ static void parts_are_not_a_concatenation(void **state)
 	assert_string_equal(hash_parts(c, 1).text, hash_bytes("\3\0\0\0\0\0\0\0abc", 11).text);
 }
 
+/* "ba7816bf...", by the example above. */
+static void a_place_is_the_first_bits(void **state)
+{
+	struct sha256_hex h = hash_bytes("abc", 3);
+	assert_int_equal(hash_place(&h, UINT32_MAX), 0xba7816bf);
+	assert_int_equal(hash_place(&h, 4096), 0x6bf);
+	assert_int_equal(hash_place(&h, 1000), 0xba7816bf % 1000);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(philox_known_answers),
 	cmocka_unit_test(sequence_equals_the_function),
@@ -132,5 +141,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(below_zero_aborts),
 	cmocka_unit_test(sha256_known_answers),
 	cmocka_unit_test(parts_are_not_a_concatenation),
+	cmocka_unit_test(a_place_is_the_first_bits),
 };
 TAP_MAIN(tests)

@@ -10,6 +10,7 @@
  * tensor before the first step and step.NAME after the last one. For each objective K of
  * reinforcement learning: objective.K its loss, objective.K.NAME the gradients. */
 #include "model/model.h"
+#include "model/model_internal.h"
 #include "ops/ops.h"
 #include "tensor/tensor.h"
 #include "train/train.h"

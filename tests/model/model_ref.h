@@ -3,6 +3,7 @@
 #ifndef HONE_TESTS_MODEL_REF_H
 #define HONE_TESTS_MODEL_REF_H
 #include "model/model.h"
+#include "model/model_internal.h"
 #include "host_values.h"
 
 #include <math.h>

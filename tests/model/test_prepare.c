@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "model/model.h"
+#include "model/model_internal.h"
 #include "host_values.h"
 #include "../base/base_test.h"
 

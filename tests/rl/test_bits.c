@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "infer/infer.h"
+#include "model/model_internal.h"
 #include "train/train.h"
 #include "../model/host_values.h"
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "infer/infer.h"
+#include "model/model_internal.h"
 #include "train/train.h"
 #include "../model/host_values.h"
 

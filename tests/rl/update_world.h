@@ -3,6 +3,7 @@
 #ifndef HONE_TEST_UPDATE_WORLD_H
 #define HONE_TEST_UPDATE_WORLD_H
 #include "rl/rl.h"
+#include "rl/rl_internal.h"
 #include "train/train_internal.h"
 #include "../model/host_values.h"
 

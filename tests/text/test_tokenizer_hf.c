@@ -79,7 +79,7 @@ static bool same_ids(const struct tokenizer *t, const char *text, size_t len, bo
 	memcpy(expected, bytes, (size_t)count * 4);
 	if (added) tokenizer_push_prefix(t, &ids);
 	assert_int_equal(tokenizer_encode(t, text, len, added, &ids, &err), 0);
-	if (added) tokenizer_push_suffix(t, &ids);
+	for (int i = 0; added && i < t->nsuffix; i++) ids_push(&ids, t->suffix[i]);
 	bool same = ids.count == count && (!count || !memcmp(ids.data, expected, (size_t)count * 4));
 	if (!same) {
 		size_t at = 0;
@@ -164,7 +164,7 @@ static bool same_decoded(const struct tokenizer *t, const char *text, size_t len
 	struct err err = {0};
 	tokenizer_push_prefix(t, &ids);
 	assert_int_equal(tokenizer_encode(t, text, len, true, &ids, &err), 0);
-	tokenizer_push_suffix(t, &ids);
+	for (int i = 0; i < t->nsuffix; i++) ids_push(&ids, t->suffix[i]);
 	bool same = same_text(t, &ids, true, c);
 	same = same_text(t, &ids, false, c) && same;
 	if (strcmp(kind, "gpt2-prefix") && strcmp(kind, "digit-runs") &&

@@ -1,6 +1,7 @@
 /* Supervised fine-tuning: packing and order, learning, evaluation, stopping at the held-out
  * minimum, checkpoints, and continuing: same bytes as an uninterrupted run. */
 #include "sft_run_ref.h"
+#include "model/model_internal.h"
 #include "train/train_internal.h"
 #include "../model/host_values.h"
 

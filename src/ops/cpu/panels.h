@@ -17,10 +17,10 @@
 struct panel_form {
 	const char *name;
 	size_t (*bytes)(int K); /* of one panel; (k0) also where row k0 begins */
-	bool (*pack)(
-		uint8_t *panel, const float *b, int K, int columns); /* b (columns, K), columns <= NR; false: not exact */
-	void (*unpack)(float *out, const uint8_t *rows, int K);  /* K rows as (K, NR); NULL: they lie so */
-	void (*tile)(const struct tile *t, int rows);            /* tile_run with t->packed in place of b */
+	/* Of b (columns, K), columns <= NR. False: the panel cannot hold these values exactly. */
+	bool (*pack)(uint8_t *panel, const float *b, int K, int columns);
+	void (*unpack)(float *out, const uint8_t *rows, int K); /* K rows as (K, NR); NULL: they lie so */
+	void (*tile)(const struct tile *t, int rows);           /* tile_run with t->packed in place of b */
 };
 
 const struct prepared *ISA(prepared_find)(const struct ops_context *c, const float *b);

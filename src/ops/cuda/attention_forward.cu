@@ -92,8 +92,8 @@ static __global__ __launch_bounds__(ROWS * 2, 1) void attend_kernel(const struct
 	extern __shared__ __align__(1024) uint8_t shared[];
 	int lane = (int)threadIdx.x & 31, warp = (int)threadIdx.x >> 5, positions = ROWS / a.pack;
 	grid_begin();
-	struct span span = span_find(
-		a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), positions); /* the longest walks first */
+	/* The longest walks first. */
+	struct span span = span_find(a.start, a.S, (int)(gridDim.y - 1 - blockIdx.y), positions);
 	if (span.length == 0) return;
 
 	/* Which rows this warp has, and how many subtiles the block's last row sees. */

@@ -208,8 +208,9 @@ void vm_check_program(struct vm_ctx *c, int64_t number); /* a program starts */
 void vm_check_program_id(const struct vm_ctx *c, int64_t number, uint32_t id[3]);
 
 /* ---- check_spin.c ---- */
-int vm_spin_check(
-	struct vm_ctx *c, const struct vm_instr *jump); /* at a jump backwards; a fault when the loop can never end */
+
+/* Asked at a jump backwards; a fault when the loop can never end. */
+int vm_spin_check(struct vm_ctx *c, const struct vm_instr *jump);
 
 /* ---- check_race.c ---- */
 enum check_kind { CHECK_READ, CHECK_WRITE, CHECK_ATOMIC };

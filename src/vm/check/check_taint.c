@@ -228,23 +228,12 @@ typedef bool wraps_fn(enum map_op op, const struct pair *x, int64_t n, uint8_t *
 static wraps_fn *const wraps[2][4] = {
 	{wraps_i8, wraps_i16, wraps_i32, wraps_i64}, {wraps_u8, wraps_u16, wraps_u32, wraps_u64}};
 
-static int64_t int_at(enum elem e, const void *p, int64_t i)
-{
-	switch (e) {
-	case ELEM_I1:
-	case ELEM_I8: return ((const int8_t *)p)[i];
-	case ELEM_I16: return ((const int16_t *)p)[i];
-	case ELEM_I32: return ((const int32_t *)p)[i];
-	default: return ((const int64_t *)p)[i];
-	}
-}
-
 static bool narrows(const struct vm_instr *in, const struct pair *x, int64_t n, uint8_t *bad)
 {
 	int bits = 8 * (int)elem_bytes((enum elem)in->result_elem);
 	bool any = false;
 	for (int64_t i = 0; i < n; i++) {
-		int64_t v = int_at((enum elem)in->elem, x->p[0], i * x->step[0]);
+		int64_t v = vm_int_at((enum elem)in->elem, x->p[0], i * x->step[0]);
 		bool is_bad = v < -((int64_t)1 << (bits - 1)) || v >= (int64_t)1 << bits; /* as either signed or unsigned */
 		if (bad && is_bad) bad[i] |= TAINT_OVERFLOW;
 		any |= is_bad;
@@ -256,7 +245,7 @@ static bool divides_by_zero(const struct vm_instr *in, const struct pair *x, int
 {
 	bool any = false;
 	for (int64_t i = 0; i < n; i++) {
-		bool is_bad = int_at((enum elem)in->elem, x->p[1], i * x->step[1]) == 0;
+		bool is_bad = vm_int_at((enum elem)in->elem, x->p[1], i * x->step[1]) == 0;
 		if (bad && is_bad) bad[i] |= TAINT_DIVISION;
 		any |= is_bad;
 	}

@@ -50,8 +50,8 @@ enum vm_number {
 
 struct vm_ctx;
 struct vm_instr;
-typedef int vm_exec(
-	struct vm_ctx *c, const struct vm_instr *in); /* 0, or non-zero when the program stops with a fault */
+/* 0, or non-zero when the program stops with a fault. */
+typedef int vm_exec(struct vm_ctx *c, const struct vm_instr *in);
 typedef bool vm_affine_rule(struct vm_ctx *c, const struct vm_instr *in); /* true: done, the result is lazy */
 
 struct vm_instr {

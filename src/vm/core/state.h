@@ -15,6 +15,7 @@
 #ifndef HONE_VM_STATE_H
 #define HONE_VM_STATE_H
 #include "cost/cost.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 
 #define VM_LAZY_DIMS 4                            /* affine and box blocks have at most this many dimensions */
@@ -179,8 +180,21 @@ void vm_kill(struct vm_ctx *c, const struct vm_instr *in);
 /* New buffer for result i of count elements; the value becomes dense. */
 void *vm_result(struct vm_ctx *c, const struct vm_instr *in, int i, int64_t n);
 void vm_result_splat(struct vm_ctx *c, const struct vm_instr *in, int i, const void *bits);
-bool vm_affine_of(
-	const struct vm_ctx *c, int value, struct affine *a); /* integers and pointers that are splat or affine */
+/* Element i of integers, sign-extended. */
+static inline int64_t vm_int_at(enum elem e, const void *p, int64_t i)
+{
+	switch (e) {
+	case ELEM_I1:
+	case ELEM_I8: return ((const int8_t *)p)[i];
+	case ELEM_I16: return ((const int16_t *)p)[i];
+	case ELEM_I32: return ((const int32_t *)p)[i];
+	default: return ((const int64_t *)p)[i];
+	}
+}
+/* A float's value from its bits. */
+double vm_float_of(enum elem e, const void *bits);
+/* Whether a value is an integer or pointer that is splat or affine; a: its form. */
+bool vm_affine_of(const struct vm_ctx *c, int value, struct affine *a);
 /* Makes result 0 affine (a splat when all strides are zero) if every element fits its type; false:
  * not done. */
 bool vm_result_affine(struct vm_ctx *c, const struct vm_instr *in, const struct affine *a);

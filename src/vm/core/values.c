@@ -5,6 +5,7 @@
  * instead, so that a write past a block is seen. */
 #include "vm/core/state.h"
 #include "base/base.h"
+#include "base/dtype.h"
 #include "ttir/ttir.h"
 #include <stdlib.h>
 
@@ -335,4 +336,22 @@ void vm_ctx_release(struct vm_ctx *c)
 			free(b);
 		}
 	free(c->values);
+}
+
+double vm_float_of(enum elem e, const void *bits)
+{
+	union {
+		uint16_t half;
+		float f;
+		double d;
+	} v = {.d = 0};
+	memcpy(&v, bits, elem_bytes(e));
+	switch (e) {
+	case ELEM_F8E4M3: return f8e4m3_to_f32(*(const uint8_t *)bits);
+	case ELEM_F8E5M2: return f8e5m2_to_f32(*(const uint8_t *)bits);
+	case ELEM_F16: return f16_to_f32(v.half);
+	case ELEM_BF16: return bf16_to_f32(v.half);
+	case ELEM_F32: return v.f;
+	default: return v.d;
+	}
 }

@@ -1,7 +1,6 @@
 /* The loop, moves, blocks, and a whole launch. */
 #include "vm/exact/exact.h"
 #include "base/base.h"
-#include "base/dtype.h"
 #include "field/field.h"
 #include "tape/tape.h"
 #include "ttir/ttir.h"
@@ -93,29 +92,11 @@ bool exact_is_float(const struct exact *e, int value)
 	return (kind == TYPE_SCALAR || kind == TYPE_TENSOR) && elem_is_float(info->elem);
 }
 
-static double bits_value(enum elem elem, const void *bits)
-{
-	union {
-		uint16_t half;
-		float f;
-		double d;
-	} v = {.d = 0};
-	memcpy(&v, bits, elem_bytes(elem));
-	switch (elem) {
-	case ELEM_F8E4M3: return f8e4m3_to_f32(*(const uint8_t *)bits);
-	case ELEM_F8E5M2: return f8e5m2_to_f32(*(const uint8_t *)bits);
-	case ELEM_F16: return f16_to_f32(v.half);
-	case ELEM_BF16: return bf16_to_f32(v.half);
-	case ELEM_F32: return v.f;
-	default: return v.d;
-	}
-}
-
 struct field_value exact_constant(struct exact *e, enum elem elem, const void *bits)
 {
 	static const int significand[ELEM_COUNT] = {
 		[ELEM_F8E4M3] = 4, [ELEM_F8E5M2] = 3, [ELEM_F16] = 11, [ELEM_BF16] = 8, [ELEM_F32] = 24, [ELEM_F64] = 53};
-	return field_constant(e->f, bits_value(elem, bits), significand[elem]);
+	return field_constant(e->f, vm_float_of(elem, bits), significand[elem]);
 }
 
 /* ---- integers ---- */

@@ -2,7 +2,6 @@
  * where the shapes allow it, and a reshape of a dense block shares its buffer. */
 #include "vm/exec/exec.h"
 #include "base/base.h"
-#include "base/dtype.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
@@ -260,16 +259,6 @@ int exec_split(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-static int64_t load_int(const uint8_t *p, int64_t i, enum elem e)
-{
-	switch (e) {
-	case ELEM_I8: return ((const int8_t *)p)[i];
-	case ELEM_I16: return ((const int16_t *)p)[i];
-	case ELEM_I32: return ((const int32_t *)p)[i];
-	default: return ((const int64_t *)p)[i];
-	}
-}
-
 int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->collectives++;
@@ -282,7 +271,7 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	size_t size = elem_bytes(from->elem);
 	row_major(from, stride);
 	for (int64_t i = 0; i < index->count; i++) {
-		int64_t k = load_int(x, i, index->elem), offset = 0;
+		int64_t k = vm_int_at(index->elem, x, i), offset = 0;
 		if (k < 0 || k >= from->shape[axis])
 			return vm_fault(c, in, VM_FAULT_OUT_OF_BOUNDS, i, "gather of index %lld along an axis of %d", (long long)k,
 				from->shape[axis]);
@@ -304,7 +293,7 @@ int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 	if (!d) return 1;
 	memset(d, 0, (size_t)in->n * sizeof *d);
 	for (int64_t i = 0; i < from->count; i++) {
-		int64_t v = load_int(s, i, from->elem);
+		int64_t v = vm_int_at(from->elem, s, i);
 		if (v >= 0 && v < in->n && (!mask || mask[i])) d[v]++;
 	}
 	vm_kill(c, in);
@@ -313,31 +302,13 @@ int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- tt.print ---- */
 
-static double load_float(const uint8_t *bits, enum elem e)
-{
-	union {
-		uint16_t half;
-		float f;
-		double d;
-	} v = {.d = 0};
-	memcpy(&v, bits, elem_bytes(e));
-	switch (e) {
-	case ELEM_F8E4M3: return f8e4m3_to_f32(bits[0]);
-	case ELEM_F8E5M2: return f8e5m2_to_f32(bits[0]);
-	case ELEM_F16: return f16_to_f32(v.half);
-	case ELEM_BF16: return bf16_to_f32(v.half);
-	case ELEM_F32: return v.f;
-	default: return v.d;
-	}
-}
-
 static void put_number(struct str *out, const struct print_shape *p, enum elem e, const uint8_t *bits)
 {
 	if (elem_is_float(e)) {
-		str_printf(out, "%f", load_float(bits, e));
+		str_printf(out, "%f", vm_float_of(e, bits));
 		return;
 	}
-	int64_t v = e == ELEM_I1 ? bits[0] : load_int(bits, 0, e);
+	int64_t v = e == ELEM_I1 ? bits[0] : vm_int_at(e, bits, 0);
 	int width = e == ELEM_I1 ? 1 : 8 * (int)elem_bytes(e);
 	uint64_t u = width == 64 ? (uint64_t)v : (uint64_t)v & (((uint64_t)1 << width) - 1);
 	if (p->is_hex || e == ELEM_PTR) str_printf(out, "0x%0*llx", MAX(width / 4, 1), (unsigned long long)u);

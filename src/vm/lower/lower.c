@@ -362,7 +362,7 @@ int lower_block_ops(struct lowerer *lo, const struct ttir_block *b, const struct
 /* ---- regions ---- */
 
 /* Arguments of b become names of the values args. */
-int lower_region_args(struct lowerer *lo, const struct ttir_block *b, const int *args, int nargs)
+static int lower_region_args(struct lowerer *lo, const struct ttir_block *b, const int *args, int nargs)
 {
 	if (b->nargs != nargs)
 		return lower_fail(lo, ERR_FORMAT, "a region of %.*s has %d arguments, expected %d", (int)lo->op->name.len,

@@ -44,8 +44,8 @@ struct lowerer {
 	struct lower_name *names;
 	int buckets[1024];
 	const int *return_values;
-	const struct ttir_func
-		*in_func; /* function being inlined and where tt.return puts its results; NULL in the kernel itself */
+	/* Function being inlined and where tt.return puts its results; NULL in the kernel itself. */
+	const struct ttir_func *in_func;
 	int return_label;
 	int nlabels;
 	int labels_cap;
@@ -70,8 +70,8 @@ int lower_value_new(struct lowerer *lo, int type);                              
 int lower_use(struct lowerer *lo, const struct ttir_use *u);                     /* value id, or a negative code */
 int lower_result(struct lowerer *lo, const struct ttir_op *op, int i, int type); /* makes and binds flat result i */
 int lower_bind(struct lowerer *lo, struct slice name, int value, int count);
-struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *dst, int ndst, const int *src,
-	int nsrc); /* NULL after an error */
+/* NULL after an error. */
+struct vm_instr *lower_emit(struct lowerer *lo, enum vm_op opcode, const int *dst, int ndst, const int *src, int nsrc);
 struct ttir_type *lower_type(const struct lowerer *lo, int type);
 struct vm_value_info *lower_info(const struct lowerer *lo, int value);
 int lower_same_shape(struct lowerer *lo, int type, enum elem e); /* the type of that shape with scalar elements e */
@@ -94,7 +94,6 @@ struct lower_scope {
 	int nnames;
 	const struct ttir_op *end;
 };
-int lower_region_args(struct lowerer *lo, const struct ttir_block *b, const int *args, int nargs);
 int lower_region_begin(struct lowerer *lo, const struct ttir_region *r, const int *args, int nargs,
 	const char *terminator, struct lower_scope *scope);
 int lower_region_values(
@@ -102,8 +101,8 @@ int lower_region_values(
 void lower_region_end(struct lowerer *lo, const struct lower_scope *scope);
 int lower_uses(struct lowerer *lo, const struct ttir_op *op, int first, int count, int *out);
 int lower_kernel(struct vm_kernel *k, struct vm_program *p, bool contract, struct err *err);
-int vm_flow(struct vm_kernel *k, struct vm_program *p, bool contract,
-	struct err *err); /* checks definedness, finds dying operands */
+/* Checks that every value is defined where it is read, and finds operands that die there. */
+int vm_flow(struct vm_kernel *k, struct vm_program *p, bool contract, struct err *err);
 
 /* ---- pieces of element-wise lowering (lower_elementwise.c) that lower_extern.c shares; op's
  * operands and results are lo->op's ---- */

@@ -91,7 +91,6 @@ typedef void map_fn(void *d, const void *a, const void *b, const void *c, int64_
 map_fn *map_kernel(enum map_op op, enum elem e);
 map_fn *map_int_kernel(enum map_op op, enum elem e);
 map_fn *map_float_kernel(enum map_op op, enum elem e);
-map_fn *map_math_kernel(enum map_op op, enum elem e);
 
 /* Comparison to i1. Predicates are named as in the IR. */
 map_fn *map_cmpi_kernel(struct slice predicate, enum elem e);

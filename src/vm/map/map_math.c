@@ -148,7 +148,7 @@ static map_fn *const kernels[MAP_COUNT][2] = {
 	ROW(MAP_LDEXP, ldexp),
 };
 
-map_fn *map_math_kernel(enum map_op op, enum elem e)
+static map_fn *map_math_kernel(enum map_op op, enum elem e)
 {
 	if (e == ELEM_F64) return kernels[op][1];
 	return elem_is_float(e) ? kernels[op][0] : NULL;
