@@ -428,8 +428,8 @@ static int check_file(const char *path)
 	return rc;
 }
 
-/* A kernel's text may end inside a string, or behind a backslash: nothing behind it is read (under the
- * address sanitizer this test can fail), and what stands in front of the location counts. */
+/* A kernel's text may end inside the string of a location, or behind a backslash: what stands in
+ * front of the location counts. */
 static void test_hash_of_cut_locations(void **state)
 {
 	static const char *const ends[] = {"", " loc(", " loc(\\\"", " loc(\\\"a\\\\", " loc(\\\"a\\\\\\\""};
