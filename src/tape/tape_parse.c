@@ -229,6 +229,7 @@ static json_t *ir_without_locations(const char *text, size_t len)
 		for (i += 4; i < len; i++) {
 			if (text[i] == '"')
 				for (i++; i < len && text[i] != '"'; i++) i += text[i] == '\\';
+			if (i >= len) break; /* a string without an end */
 			depth += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
 			if (!depth) break;
 		}

@@ -7,7 +7,7 @@
 
 struct format {
 	int mantissa, bias; /* bits; of the exponent */
-	int end;            /* the first code that is no number: its value is where the next one would be */
+	int end;            /* the first code that is no number; its value is the next step */
 	uint8_t (*from)(float x);
 	float (*to)(uint8_t x);
 };

@@ -177,6 +177,8 @@ for _ in range(200):
 made = left()
 p.kill()
 p.wait()
-run(*bench, "--rounds", "1", "--train_steps", "1", expect=0)
+p2 = run(*bench, "--rounds", "1", "--train_steps", "1", "--json", expect=0)
 check("the folder of a killed benchmark is taken away", made and not left(), made)
+figures = [v["hone"] for v in json.loads(p2.stdout).values() if isinstance(v, dict)]
+check("a benchmark of one round has all its figures", len(figures) > 2 and min(figures) > 0, p2.stdout)
 done()

@@ -92,6 +92,11 @@ static void test_windows(void **state)
 	/* Where there is no GPU nothing is locked. */
 	int none;
 	assert_int_equal(gpu_hold("", "here", &none, &err) || none != -1, 0);
+	/* A lock that cannot be had is said, and no step is made. */
+	setenv("HONE_LOCKS", "/dev/null", 1);
+	active = 7;
+	assert_int_equal(engine_step_held(e, gpu, &active, &err), ERR_IO);
+	assert_int_equal(active, 7);
 	for (struct completion c; engine_take(e, &c);) completion_release(&c);
 	engine_free(e);
 	model_free(m);

@@ -217,9 +217,11 @@ static void test_summary(void **state)
 	json_t *s = turns_summary(r, chains, &prompts, N, K, T, 1);
 	const json_t *turn = json_object_get(s, "by_turn"), *d = json_object_get(s, "difference");
 	const double solved[T] = {2 / 6.0, 3 / 6.0, 4 / 6.0};
-	for (int t = 0; t < T; t++)
-		assert_true(
-			fabs(json_number_value(json_object_get(json_array_get(turn, (size_t)t), "solved")) - solved[t]) < 1e-12);
+	for (int t = 0; t < T; t++) {
+		const json_t *row = json_array_get(turn, (size_t)t);
+		assert_true(fabs(json_number_value(json_object_get(row, "solved")) - solved[t]) < 1e-12);
+		assert_int_equal(json_integer_value(json_object_get(row, "turn")), t + 1);
+	}
 	assert_true(json_number_value(json_object_get(json_object_get(s, "best_of"), "solved")) == 0.5);
 	assert_true(fabs(json_number_value(json_object_get(json_object_get(s, "refined"), "tokens")) - 20) < 1e-12);
 	assert_true(fabs(json_number_value(json_object_get(d, "solved")) - (4 / 6.0 - 0.5)) < 1e-12);

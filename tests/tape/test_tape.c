@@ -428,6 +428,27 @@ static int check_file(const char *path)
 	return rc;
 }
 
+/* A kernel's text may end inside the string of a location, or behind a backslash: what stands in
+ * front of the location counts. */
+static void test_hash_of_cut_locations(void **state)
+{
+	static const char *const ends[] = {"", " loc(", " loc(\\\"", " loc(\\\"a\\\\", " loc(\\\"a\\\\\\\""};
+	struct sha256_hex first = {""};
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		struct tape *t = NULL;
+		struct err err = {0};
+		char *with = xasprintf("module {}%s", ends[i]), *text = xasprintf("%s%s%s", HEAD, LAUNCH, TAIL),
+			 *at = strstr(text, "module {}"), *whole = xasprintf("%.*s%s%s", (int)(at - text), text, with, at + 9);
+		if (tape_parse(whole, strlen(whole), &t, &err)) fail_msg("%s: %s", with, err.text);
+		if (!i) first = tape_program_hash(t);
+		assert_string_equal(tape_program_hash(t).text, first.text);
+		tape_free(t);
+		free(with);
+		free(text);
+		free(whole);
+	}
+}
+
 /* Operands of a library row lie behind one another, each from a multiple of 64 bytes on. */
 static void test_library_layout(void **state)
 {
@@ -452,6 +473,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_good_tape),
 		cmocka_unit_test(test_library_layout),
+		cmocka_unit_test(test_hash_of_cut_locations),
 		cmocka_unit_test(test_hash),
 		cmocka_unit_test(test_order_and_descriptors),
 		cmocka_unit_test(test_bad_rows),
