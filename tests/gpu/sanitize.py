@@ -12,8 +12,8 @@ case. Every other report does, and so does any that the tool counts in its summa
 read here.
 
 racecheck and synccheck look at our kernels alone (their names end in _kernel): what they watch, a
-block's shared memory and its barriers, is each kernel's own business. memcheck and initcheck look at
-all kernels, since what one writes another reads.
+block's shared memory and its barriers, is each kernel's own business. memcheck and initcheck look
+at all kernels, since what one writes another reads.
 
 racecheck and initcheck run with HONE_STAGES_SMALL=1, fewer repeats and rows of the same kernels.
 
