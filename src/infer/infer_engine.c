@@ -109,10 +109,9 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 		   rest = (double)rest_bytes(ops, c, o) / mib, memory = (double)model_memory(m) / mib;
 	if (kv + rest > memory)
 		return err_set(err, ERR_LIMIT,
-			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but this machine has %.0f MiB; lower "
-			"max_sequences, "
-			"max_context or kv_pages",
-			kv, rest, kv + rest, memory);
+			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but device %s gives at most %.0f MiB; "
+			"lower max_sequences, max_context or kv_pages",
+			kv, rest, kv + rest, ops ? ops->name : "cpu", memory);
 	return 0;
 }
 

@@ -184,8 +184,8 @@ static int options_check(const struct model *m, const struct pass_options *o, st
 		   memory = (double)model_memory(m) * mib;
 	if (needed > memory)
 		return err_set(err, ERR_LIMIT,
-			"activations of %d tokens need %.0f MiB%s, this machine has %.0f MiB; lower max_tokens", o->max_tokens,
-			needed, o->backward ? " with backward" : "", memory);
+			"activations of %d tokens need %.0f MiB%s, device %s gives at most %.0f MiB; lower max_tokens",
+			o->max_tokens, needed, o->backward ? " with backward" : "", m->ops->name, memory);
 	return 0;
 }
 

@@ -223,6 +223,14 @@ static void test_room(void **state)
 	ops->host_memory = true;
 	model_free(m);
 	ops_free(ops);
+	/* A cap holds on the CPU too. */
+	struct pass *p = NULL;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1, .memory_cap = 1 << 20}, &ops, NULL), 0);
+	m = make(ops);
+	assert_int_equal(pass_create(m, &(struct pass_options){.max_tokens = 10000}, &p, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "device cpu gives at most 1 MiB"));
+	model_free(m);
+	ops_free(ops);
 }
 
 int main(void)

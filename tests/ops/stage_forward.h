@@ -7,7 +7,9 @@
  * roundings, as a random walk. Attention also rounds its probabilities to elements: u sum p |v|
  * more. What else adds an error says so at its place.
  *
- * Without a GPU all is skipped; HONE_REQUIRE_GPU=1 makes that a failure. */
+ * Without a GPU all is skipped; HONE_REQUIRE_GPU=1 makes that a failure. With HONE_STAGES_POISON a
+ * stage's scratch memory is NaN before the stage: a value that nobody wrote shows in a result
+ * (tests/gpu/sanitize.py). */
 #ifndef HONE_STAGE_FORWARD_H
 #define HONE_STAGE_FORWARD_H
 #include <fnmatch.h>

@@ -47,6 +47,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 	c->threads = pool_threads(c->pool);
 	c->scratch = cpu_alloc(c, size_mul(size_mul((size_t)c->threads, SCRATCH_FLOATS), sizeof(float)));
 	c->avx512 = has_v4() && !o->avx2_only;
+	c->memory_cap = o->memory_cap;
 	c->f.ctx = c;
 	stages_fill(t);
 	if (c->avx512) {

@@ -157,7 +157,8 @@ struct ops_context {
 	struct pool *pool;
 	int threads;
 	bool avx512;
-	float *scratch; /* (threads, SCRATCH_FLOATS) */
+	size_t memory_cap; /* of what plans may count on; 0: none */
+	float *scratch;    /* (threads, SCRATCH_FLOATS) */
 	double partials[PARTIALS_MAX];
 	struct prepared *prepared;
 	int nprepared;

@@ -25,6 +25,7 @@ static void memory(struct ops_context *c, size_t *free_bytes, size_t *total_byte
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	*free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
 	*total_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+	if (c->memory_cap) *free_bytes = MIN(*free_bytes, c->memory_cap), *total_bytes = MIN(*total_bytes, c->memory_cap);
 }
 
 static void zero(struct ops_context *c, void *p, size_t bytes)

@@ -7,33 +7,33 @@
 #include "attention_step.cuh"
 
 struct packed_attention {
-	int HD;        /* columns of a head */
-	const bf16 *q; /* head h of a row at h * HD */
-	const bf16 *k;
-	const bf16 *v;
-	int64_t q_row; /* strides, in elements */
-	int64_t k_row;
-	int64_t v_row;
-	bf16 *att; /* forward's result */
-	int64_t att_row;
-	float *lse;       /* (T, NH), natural; NULL: not wanted */
-	const bf16 *datt; /* backward: row stride att_row, as att */
-	bf16 *dq;
-	bf16 *dk;
-	bf16 *dv;
-	int64_t dq_row;
-	int64_t dk_row;
-	int64_t dv_row;
+	int HD;               /* columns of a head */
+	const bf16 *q;        /* head h of a row at h * HD */
+	const bf16 *k;        /* key heads, likewise */
+	const bf16 *v;        /* value heads, likewise */
+	int64_t q_row;        /* elements from a row of q to the next */
+	int64_t k_row;        /* the same of k */
+	int64_t v_row;        /* the same of v */
+	bf16 *att;            /* forward's result, heads as in q */
+	int64_t att_row;      /* elements from a row of it to the next */
+	float *lse;           /* (T, NH), natural; NULL: not wanted */
+	const bf16 *datt;     /* backward: row stride att_row, as att */
+	bf16 *dq;             /* the gradients, heads as in q, k and v */
+	bf16 *dk;             /* of k */
+	bf16 *dv;             /* of v */
+	int64_t dq_row;       /* elements from a row of dq to the next */
+	int64_t dk_row;       /* the same of dk */
+	int64_t dv_row;       /* the same of dv */
 	float *delta;         /* (T, NH) scratch of backward: sum over d of datt * att */
 	const int32_t *start; /* (S + 1) first row of each sequence */
 	int S;                /* sequences */
 	int T;                /* rows */
-	int NH;
-	int NKV;
-	int group;        /* NH / NKV */
-	int pack;         /* forward: heads of a group that share a block's keys */
-	float scale;      /* 1 / sqrt(HD) */
-	float scale_log2; /* the same times log2(e) */
+	int NH;               /* query heads */
+	int NKV;              /* key heads */
+	int group;            /* NH / NKV */
+	int pack;             /* forward: heads of a group that share a block's keys */
+	float scale;          /* 1 / sqrt(HD) */
+	float scale_log2;     /* the same times log2(e) */
 };
 
 struct span {

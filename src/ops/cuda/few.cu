@@ -37,47 +37,46 @@
 #define TILE_COLUMNS 64    /* of K in a stage */
 #define TILE_ROW (TILE_COLUMNS * 2)
 
-struct few_maps { /* what tensor copies are told of the matrices */
-	CUtensorMap w;
-	CUtensorMap x;
-	CUtensorMap a[OPS_PARTS];
+struct few_maps {             /* what tensor copies are told of the matrices */
+	CUtensorMap w;            /* of a tile of W */
+	CUtensorMap x;            /* of a cluster's share of x */
+	CUtensorMap a[OPS_PARTS]; /* of each part's A; unused where a part has none */
 };
 struct few_args {
-	void *y; /* (T, N), or the gate's (T, N / 2) */
-	int64_t y_ld;
-	float *sums;      /* (ranges, T, N) where there are several */
-	const bf16 *bias; /* (N) or NULL */
-	const bf16 *add;  /* as y, or NULL */
-	int T;
-	int N;
-	bool is_f32;
-	bool is_gate;
-	int groups; /* of this launch */
-	int stages;
-	uint32_t w_bytes; /* of a stage */
-	uint32_t stage_bytes;
-	int chunks; /* of K and the tail's, TILE_COLUMNS each */
-	int ranges;
-	int tiles; /* of W's rows, a multiple of the cluster */
-	int cluster;
-	int walks; /* clusters of tiles times ranges */
-	int step;  /* clusters of the launch */
+	void *y;              /* (T, N), or the gate's (T, N / 2) */
+	int64_t y_ld;         /* elements from a row of y to the next */
+	float *sums;          /* (ranges, T, N) where there are several */
+	const bf16 *bias;     /* (N) or NULL */
+	const bf16 *add;      /* as y, or NULL */
+	int T;                /* rows */
+	int N;                /* rows of W, both parts of a gate together */
+	bool is_f32;          /* y is fp32, else bf16 */
+	bool is_gate;         /* W is gate | up, y silu(gate) * up */
+	int groups;           /* of this launch */
+	int stages;           /* of the ring */
+	uint32_t w_bytes;     /* of a stage */
+	uint32_t stage_bytes; /* of a stage: W's tile and x's rows */
+	int chunks;           /* of K and the tail's, TILE_COLUMNS each */
+	int ranges;           /* of K */
+	int tiles;            /* of W's rows, a multiple of the cluster */
+	int cluster;          /* blocks of one */
+	int walks;            /* clusters of tiles times ranges */
+	int step;             /* clusters of the launch */
 	/* the thin product */
-	int thin_blocks; /* 0: there is none, or it stands already */
-	int thin_chunks;
-	int r;
-	int parts;
-	int used; /* columns of the tail: r * parts <= 64 */
-	int tail;
+	int thin_blocks;  /* 0: there is none, or it stands already */
+	int thin_chunks;  /* of the input, TILE_COLUMNS each */
+	int r;            /* rank */
+	int parts;        /* of the linear */
+	int used;         /* columns of the tail: r * parts <= 64 */
+	int tail;         /* spare columns behind a row of x */
 	unsigned adapted; /* bit i: part i has an A */
-	float scaling;
-	bf16 *x;
-	int64_t x_ld;
-	int in;
-	float *partial; /* (thin_blocks, T, used) */
-	/* Blocks that have stored their share; their rows of the tail; blocks that
-	 * know. 0 between launches. */
-	unsigned *flags;
+	float scaling;    /* of the thin product */
+	bf16 *x;          /* (T, in + tail) whose tail is written here */
+	int64_t x_ld;     /* elements from a row of x to the next */
+	int in;           /* columns of x before its tail */
+	float *partial;   /* (thin_blocks, T, used) */
+	unsigned
+		*flags; /* blocks that have stored their share; their rows of the tail; blocks that know. 0 between launches */
 };
 
 /* Threads that ask for stages, behind those that multiply: two warps; where sums need more
@@ -95,8 +94,8 @@ template <int ROWS> struct few_shape {
 struct walk {  /* over chunks of K, for a tile of W */
 	int first; /* chunk */
 	int last;  /* behind it */
-	int tile;
-	int range;
+	int tile;  /* of W's rows */
+	int range; /* of K */
 };
 
 /* Clusters take the walks in turn; a block of the thin product has one of its own. */
@@ -130,9 +129,9 @@ static __device__ __forceinline__ uint32_t stage_at(uint32_t ring, const struct 
 {
 	return ring + RING_HEAD + (uint32_t)stage * a.stage_bytes;
 }
-struct place { /* in the ring */
-	int stage;
-	uint32_t turn;
+struct place {     /* in the ring */
+	int stage;     /* of the ring */
+	uint32_t turn; /* 0 and 1 alternately, as the ring goes round: the parity of its barriers */
 };
 static __device__ __forceinline__ void place_next(struct place *p, const struct few_args &a)
 {

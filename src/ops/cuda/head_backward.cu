@@ -6,13 +6,13 @@
 #define STEP (THREADS * 8) /* elements of a row that a block holds in registers */
 
 struct logits_gradient {
-	float *logits;
-	const float *out; /* (n, OPS_FIGURES): logprob's */
-	const float *g;   /* (wanted rows of this chunk) */
-	const int32_t *target;
-	const float *temperature;
-	int64_t V;
-	int wanted;
+	float *logits;            /* (n, V), which become the gradient */
+	const float *out;         /* (n, OPS_FIGURES): logprob's */
+	const float *g;           /* (wanted rows of this chunk) */
+	const int32_t *target;    /* (rows) each row's token */
+	const float *temperature; /* (rows) by which its logits are divided */
+	int64_t V;                /* tokens */
+	int wanted;               /* rows that count; the others become zeros */
 };
 
 /* A row's element j of two bytes lies where the float j / 2 was. Elements are read a step

@@ -19,11 +19,11 @@
 #define ADD_STRIDE (COLUMNS + 4)
 #define SUM_THREADS 256
 
-struct drop { /* inverted dropout of a (T, width) input */
-	float p;  /* 0: none */
-	uint64_t seed;
-	uint64_t stream;
-	int width;
+struct drop {        /* inverted dropout of a (T, width) input */
+	float p;         /* 0: none */
+	uint64_t seed;   /* of the mask's draws */
+	uint64_t stream; /* the part's own */
+	int width;       /* columns of the input */
 };
 
 /* Element `at` and the seven after it, kept or 0; at is a multiple of 8. */
@@ -42,14 +42,14 @@ static __device__ __forceinline__ bf16x8 dropped8(bf16x8 v, const struct drop &d
 
 struct thin_gradient {
 	const bf16 *thin; /* (T, ?) the narrow side, from tail column 0 */
-	int64_t thin_ld;
+	int64_t thin_ld;  /* elements from a row of thin to the next */
 	const bf16 *wide; /* (T, N) */
-	int64_t wide_ld;
-	float *partial; /* (slices, end - first, N) */
-	int first;      /* tail column wanted */
-	int end;        /* the one behind the last */
-	int N;
-	int T;
+	int64_t wide_ld;  /* the same of wide */
+	float *partial;   /* (slices, end - first, N) */
+	int first;        /* tail column wanted */
+	int end;          /* the one behind the last */
+	int N;            /* columns of wide */
+	int T;            /* rows */
 	struct drop drop; /* of wide */
 };
 
@@ -129,12 +129,12 @@ static __global__ void __launch_bounds__(THREADS) thin_gradient_kernel(const str
 struct thin_sum {
 	float *grad[OPS_PARTS]; /* of part row / r; NULL: not wanted */
 	const float *partial;   /* (slices, rows, N) */
-	int slices;
-	int rows; /* tail columns */
-	int N;
-	int r;
-	bool is_b; /* grad is (N, r), else (r, N) */
-	float scale;
+	int slices;             /* of the rows */
+	int rows;               /* tail columns */
+	int N;                  /* columns of the wide side */
+	int r;                  /* rank */
+	bool is_b;              /* grad is (N, r), else (r, N) */
+	float scale;            /* by which the sum is multiplied */
 };
 
 static __global__ void __launch_bounds__(SUM_THREADS) thin_sum_kernel(const struct thin_sum a)
@@ -178,19 +178,19 @@ static void thin_gradient(struct ops_context *c, struct thin_gradient a, struct 
 /* ---- dx += scale drop'(dh A) ---- */
 
 struct thin_add {
-	bf16 *dx; /* (T, N; row stride dx_ld) */
-	int64_t dx_ld;
-	const bf16 *dh; /* (T, ?), from tail column 0 */
-	int64_t dh_ld;
-	const bf16 *a[OPS_PARTS];
-	int64_t a_ld[OPS_PARTS];
-	int r;
-	int used; /* tail columns in use: parts * r */
-	int N;
-	int T;
-	int parts;
-	float scale;
-	struct drop drop; /* of part 0; part i draws from stream + i */
+	bf16 *dx;                 /* (T, N; row stride dx_ld) */
+	int64_t dx_ld;            /* elements from a row of dx to the next */
+	const bf16 *dh;           /* (T, ?), from tail column 0 */
+	int64_t dh_ld;            /* the same of dh */
+	const bf16 *a[OPS_PARTS]; /* (r, N) of each part; NULL: not adapted */
+	int64_t a_ld[OPS_PARTS];  /* elements from a row of each to the next */
+	int r;                    /* rank */
+	int used;                 /* tail columns in use: parts * r */
+	int N;                    /* columns of dx */
+	int T;                    /* rows */
+	int parts;                /* of the linear */
+	float scale;              /* by which the sum is multiplied */
+	struct drop drop;         /* of part 0; part i draws from stream + i */
 };
 
 /* A's rows of tail columns tail.. + 64 that belong to parts [part, part_end), zeros elsewhere. */
@@ -311,12 +311,12 @@ static void thin_add(struct ops_context *c, const struct thin_add *a)
 
 struct bias_sum {
 	const bf16 *dy; /* (T, columns; row stride ld) */
-	int64_t ld;
+	int64_t ld;     /* elements from a row of dy to the next */
 	float *partial; /* (slices, columns) */
-	float *grad;
-	int columns;
-	int T;
-	int slices;
+	float *grad;    /* (columns) += */
+	int columns;    /* of the bias */
+	int T;          /* rows */
+	int slices;     /* of the rows */
 };
 
 static __global__ void __launch_bounds__(SUM_THREADS) bias_partial_kernel(const struct bias_sum a)

@@ -40,10 +40,10 @@ struct norm_backward_args {
 	const bf16 *w;     /* (C) */
 	const float *rstd; /* (T) */
 	float *partial;    /* (blocks, C) or NULL */
-	int64_t dy_ld;
-	int C;
-	int T;
-	bool adds;
+	int64_t dy_ld;     /* elements from a row of dy to the next */
+	int C;             /* columns */
+	int T;             /* rows */
+	bool adds;         /* dx += the gradient, else = */
 };
 
 /* Sum over the block; `sums` is one of two arrays in turn, so that one barrier a row is enough. */
@@ -139,23 +139,23 @@ static void norm_backward(struct ops_context *c, struct elem *dx, const struct e
 /* ---- heads ---- */
 
 struct heads_backward_args {
-	bf16 *dqkv;      /* as qkv */
-	const bf16 *dq;  /* (T, NH, HD; row stride dq_ld) */
-	const bf16 *dk;  /* (T, NKV, HD; row stride dk_ld) */
-	const bf16 *qkv; /* (T; row stride qkv_ld) as forward read it */
-	int64_t dq_ld;
-	int64_t dk_ld;
-	int64_t qkv_ld;
-	const bf16 *q_norm; /* (HD) or NULL: none, as the next */
-	const bf16 *k_norm;
-	const float *rstd; /* of each head, as forward left it */
-	const float *rope; /* (positions, HD) */
-	float *partial;    /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
-	const int32_t *pos;
-	int NH;
-	int NKV;
-	int HD; /* columns of a head */
-	int T;
+	bf16 *dqkv;         /* as qkv */
+	const bf16 *dq;     /* (T, NH, HD; row stride dq_ld) */
+	const bf16 *dk;     /* (T, NKV, HD; row stride dk_ld) */
+	const bf16 *qkv;    /* (T; row stride qkv_ld) as forward read it */
+	int64_t dq_ld;      /* elements from a row of dq to the next */
+	int64_t dk_ld;      /* the same of dk */
+	int64_t qkv_ld;     /* the same of qkv */
+	const bf16 *q_norm; /* (HD) the norm's weights of query heads; NULL: they are not normed */
+	const bf16 *k_norm; /* (HD) the same of key heads */
+	const float *rstd;  /* of each head, as forward left it */
+	const float *rope;  /* (positions, HD) */
+	float *partial;     /* (blocks, 2 HD): q_norm's, k_norm's; or NULL */
+	const int32_t *pos; /* (T) position of each row in its sequence */
+	int NH;             /* query heads */
+	int NKV;            /* key heads */
+	int HD;             /* columns of a head */
+	int T;              /* rows */
 };
 
 /* N neighbours, 4 or 8, that lie at a multiple of N. */

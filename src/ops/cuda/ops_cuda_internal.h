@@ -81,24 +81,24 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 #define STAGING_COUNT CUDA_STAGING_COUNT
 #define GRAPHS_MAX 128
 
-struct staging { /* pinned; busy until its event has passed */
-	void *host;
-	void *device; /* as large: values that are converted on arrival */
-	cudaEvent_t done;
+struct staging {      /* pinned; busy until its event has passed */
+	void *host;       /* STAGING_BYTES */
+	void *device;     /* as large: values that are converted on arrival */
+	cudaEvent_t done; /* the last copy that reads host is over */
 };
 
-struct fetch { /* values on their way to the host, in pinned memory; made when first asked for */
-	void *host;
-	int64_t n;
-	cudaEvent_t done;
+struct fetch {        /* values on their way to the host, in pinned memory; made when first asked for */
+	void *host;       /* (OPS_FETCH_MAX) fp32 */
+	int64_t n;        /* values under way */
+	cudaEvent_t done; /* they are there */
 };
 
 enum region_state { REGION_NEW, REGION_WARM, REGION_RECORDED };
 struct region {
-	uint64_t key;
-	enum region_state state;
-	cudaGraphExec_t exec;
-	uint64_t used; /* when last, in calls of begin */
+	uint64_t key;            /* the caller's, mixed with the batch's shape */
+	enum region_state state; /* what its next run is */
+	cudaGraphExec_t exec;    /* the graph; NULL until it is recorded */
+	uint64_t used;           /* when last, in calls of begin */
 };
 
 /* A product in the residual stream whose sums over ranges of K lie in scratch: the norm
@@ -108,36 +108,36 @@ struct sums {
 	bf16 *y;           /* (T, N) the stream: y += the sums, in order */
 	const float *part; /* (ranges, T, N) */
 	int ranges;        /* 0: nothing waits */
-	int T;
-	int N;
+	int T;             /* rows */
+	int N;             /* columns */
 };
 
 /* The thin product behind rows (T, in + tail) that stand already: the product that reads them makes
  * it as it goes, where it can; whatever else comes next makes settle do it first. */
 struct thin_wait {
-	bf16 *x; /* NULL: nothing waits */
-	int in;
-	int T;
-	struct ops_next next;
+	bf16 *x;              /* NULL: nothing waits */
+	int in;               /* columns before the tail */
+	int T;                /* rows */
+	struct ops_next next; /* the projection that reads x */
 };
 
-struct projection { /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
-	void *y;
-	int64_t y_ld;
-	int64_t x_ld;
-	int64_t w_ld;
-	bool is_f32;
-	const bf16 *x;
-	const bf16 *w;
+struct projection {   /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
+	void *y;          /* (T, N) */
+	int64_t y_ld;     /* elements from a row of y, and of add, to the next */
+	int64_t x_ld;     /* the same of x */
+	int64_t w_ld;     /* the same of w */
+	bool is_f32;      /* y is fp32, else bf16 */
+	const bf16 *x;    /* (T, K) */
+	const bf16 *w;    /* (N, K) */
 	const bf16 *bias; /* (N) or NULL */
 	const bf16 *add;  /* or NULL */
-	int N;
-	int K;
+	int N;            /* columns of y */
+	int K;            /* terms of a sum */
 };
 
 /* A product of gate and up, for the gate behind it, which needs no gu then. */
 struct gate_wait {
-	struct projection p;
+	struct projection p;   /* the product */
 	int T;                 /* 0: nothing waits */
 	struct thin_wait thin; /* of its input */
 };
@@ -147,7 +147,7 @@ typedef decltype(&cuTensorMapEncodeTiled) tensor_map_encode;
 /* The GPU as the kernels see it: its own figures, or less where it is held to those of
  * another card (ops_options). */
 struct card {
-	char name[64];
+	char name[64];    /* the driver's, or the table's */
 	int capability;   /* 90: compute capability 9.0 */
 	int shared_block; /* bytes of shared memory that a block may have */
 	int shared_all;   /* of a multiprocessor, which takes 1 KiB for each block */
@@ -155,49 +155,49 @@ struct card {
 		is_hopper; /* clusters, bulk copies, warpgroups' products, programmatic launch; and the code at hand has them */
 };
 
-struct block { /* of device memory */
-	void *p;
-	size_t bytes;
+struct block {    /* of device memory */
+	void *p;      /* where it begins */
+	size_t bytes; /* rounded up as it was asked for */
 };
 
 struct ops_context {
-	struct ops table;
-	int device;
-	struct card card;
-	int sms;  /* multiprocessors, of the card */
-	int tail; /* spare elements behind a projection's input */
-	bool batch_invariant;
-	size_t memory_cap;  /* 0: none */
-	size_t taken_bytes; /* of all blocks, and what the driver and the libraries are taken to need */
-	struct block *blocks;
-	int nblocks;
-	int blocks_cap;
-	cudaStream_t stream;
-	struct lt *lt;            /* cuBLASLt, by dlopen: product.cu */
-	char *cuda_libs;          /* the folder that was named for libraries; NULL: none */
-	struct ranks_link *ranks; /* NCCL, by dlopen: ranks.cu; NULL: not asked for */
-	void *workspace;          /* WORKSPACE_BYTES */
-	void *scratch;            /* what a stage needs between its own kernels: scratch_of */
-	size_t scratch_bytes;
-	bool poison_scratch; /* fill it with NaN whenever a stage takes it: for tests */
-	struct staging staging[STAGING_COUNT];
-	int staging_next;
-	struct pool *copiers; /* threads that fill them; made when first needed */
-	struct fetch fetches[OPS_FETCHES];
-	void *pinned; /* small results on their way to the host */
-	size_t pinned_bytes;
-	struct region regions[GRAPHS_MAX];
-	int nregions;
-	uint64_t begins;
-	struct region *region; /* between begin and end */
-	bool is_recording;     /* the stream is */
-	bool weights_written;  /* by the last kernel */
-	struct sums waiting;
-	struct thin_wait thin;
-	struct gate_wait gate;
-	bool is_paged;                /* the batch last sent has pages: nothing is computed backward from it */
-	tensor_map_encode encode_map; /* NULL: few.cu has no kernel for this card */
-	uint64_t shape;               /* of the batch last sent, as far as it decides which kernels run */
+	struct ops table;                      /* what the program calls */
+	int device;                            /* the driver's number */
+	struct card card;                      /* what kernels are chosen for */
+	int sms;                               /* multiprocessors, of the card */
+	int tail;                              /* spare elements behind a projection's input */
+	bool batch_invariant;                  /* a row's bits depend on no other row */
+	size_t memory_cap;                     /* 0: none */
+	size_t taken_bytes;                    /* of all blocks, and what the driver and the libraries are taken to need */
+	struct block *blocks;                  /* (nblocks) all memory that was taken */
+	int nblocks;                           /* in use */
+	int blocks_cap;                        /* room of the list */
+	cudaStream_t stream;                   /* the only one */
+	struct lt *lt;                         /* cuBLASLt, by dlopen: product.cu */
+	char *cuda_libs;                       /* the folder that was named for libraries; NULL: none */
+	struct ranks_link *ranks;              /* NCCL, by dlopen: ranks.cu; NULL: not asked for */
+	void *workspace;                       /* WORKSPACE_BYTES */
+	void *scratch;                         /* what a stage needs between its own kernels: scratch_of */
+	size_t scratch_bytes;                  /* of scratch */
+	bool poison_scratch;                   /* fill it with NaN whenever a stage takes it: for tests */
+	struct staging staging[STAGING_COUNT]; /* buffers in turn */
+	int staging_next;                      /* number of the next one, counted on */
+	struct pool *copiers;                  /* threads that fill them; made when first needed */
+	struct fetch fetches[OPS_FETCHES];     /* by slot */
+	void *pinned;                          /* small results on their way to the host */
+	size_t pinned_bytes;                   /* of pinned */
+	struct region regions[GRAPHS_MAX];     /* (nregions) known by their keys */
+	int nregions;                          /* in use */
+	uint64_t begins;                       /* calls of begin so far */
+	struct region *region;                 /* between begin and end */
+	bool is_recording;                     /* the stream is */
+	bool weights_written;                  /* by the last kernel */
+	struct sums waiting;                   /* sums that nobody has added yet */
+	struct thin_wait thin;                 /* a thin product that nobody has made yet */
+	struct gate_wait gate;                 /* a product of gate and up that waits for its gate */
+	bool is_paged;                         /* the batch last sent has pages: nothing is computed backward from it */
+	tensor_map_encode encode_map;          /* NULL: few.cu has no kernel for this card */
+	uint64_t shape;                        /* of the batch last sent, as far as it decides which kernels run */
 };
 
 /* At least so many bytes, the same memory for every stage. Grows only while nothing is recorded;
@@ -237,25 +237,25 @@ struct batch_view {
 };
 
 struct ops_batch {
-	struct batch_view view;
-	int T; /* the largest of each, as the next four */
-	int S;
-	int pages;
-	int n;
-	int draws;
-	int rows;       /* of the last batch_put */
-	int sequences;  /* of the last batch_put */
-	bool is_packed; /* no pages */
-	bool is_decode; /* every sequence has one row */
-	int wanted;
-	int drawn;    /* draws of the last batch_want, rounded up */
-	char *device; /* one block */
-	char *host;   /* one block, pinned: two halves in turn */
-	size_t bytes;
-	size_t want_at;      /* where what batch_want sends begins */
-	int half;            /* of host that the next batch_put writes */
-	int want_half;       /* the same of batch_want */
-	cudaEvent_t sent[2]; /* of each half: the copy that reads it is done */
+	struct batch_view view; /* the fields' addresses on the device */
+	int T;                  /* the largest of each, as the next four */
+	int S;                  /* sequences */
+	int pages;              /* columns of the table */
+	int n;                  /* wanted rows */
+	int draws;              /* of a step */
+	int rows;               /* of the last batch_put */
+	int sequences;          /* of the last batch_put */
+	bool is_packed;         /* no pages */
+	bool is_decode;         /* every sequence has one row */
+	int wanted;             /* rows of the last batch_want */
+	int drawn;              /* draws of the last batch_want, rounded up */
+	char *device;           /* one block */
+	char *host;             /* one block, pinned: two halves in turn */
+	size_t bytes;           /* of the block */
+	size_t want_at;         /* where what batch_want sends begins */
+	int half;               /* of host that the next batch_put writes */
+	int want_half;          /* the same of batch_want */
+	cudaEvent_t sent[2];    /* of each half: the copy that reads it is done */
 	cudaEvent_t want_sent[2];
 	int32_t *start; /* host copy of view.start, (S + 1) */
 };
@@ -268,27 +268,27 @@ struct ops_batch {
  * when a_transposed; b is (K, N), or (N, K) when b_transposed. a, b and bias are bf16, c and d bf16
  * or fp32. c may be d. Row strides in elements. */
 struct product {
-	int M;
-	int N;
-	int K;
-	bool a_transposed;
-	bool b_transposed;
-	bool is_f32; /* c and d */
-	const void *a;
-	const void *b;
-	const void *c;
-	void *d;
-	int64_t lda;
-	int64_t ldb;
-	int64_t ldc;
-	int64_t ldd;
-	float alpha;
-	float beta;
-	const bf16 *bias; /* (N) or NULL */
-	int batch;        /* so many products, whose a, b and d lie steps apart; 0: one. Without c and bias */
-	int64_t a_step;
-	int64_t b_step;
-	int64_t d_step;
+	int M;             /* rows of d */
+	int N;             /* columns of d */
+	int K;             /* terms of a sum */
+	bool a_transposed; /* a is (K, M) */
+	bool b_transposed; /* b is (N, K) */
+	bool is_f32;       /* c and d */
+	const void *a;     /* bf16 */
+	const void *b;     /* bf16 */
+	const void *c;     /* as d; read where beta is not 0 */
+	void *d;           /* bf16 or fp32 */
+	int64_t lda;       /* elements from a row of a to the next */
+	int64_t ldb;       /* the same of b */
+	int64_t ldc;       /* the same of c */
+	int64_t ldd;       /* the same of d */
+	float alpha;       /* of the product */
+	float beta;        /* of c */
+	const bf16 *bias;  /* (N) or NULL */
+	int batch;         /* so many products, whose a, b and d lie steps apart; 0: one. Without c and bias */
+	int64_t a_step;    /* elements from one a of a batch to the next */
+	int64_t b_step;    /* the same of b */
+	int64_t d_step;    /* the same of d */
 };
 void cuda_product(struct ops_context *, const struct product *);
 
@@ -330,10 +330,10 @@ static __device__ __forceinline__ void grid_begin(void)
 }
 
 struct launch {
-	dim3 grid;
-	dim3 block;
-	size_t shared_bytes;
-	int cluster; /* blocks of a cluster along x; 0: none */
+	dim3 grid;           /* blocks */
+	dim3 block;          /* threads */
+	size_t shared_bytes; /* of a block, beside its fixed arrays */
+	int cluster;         /* blocks of a cluster along x; 0: none */
 };
 
 #define SHARED_UNASKED (48 << 10) /* of a block, on every card */

@@ -50,26 +50,26 @@ enum way {
 	WAY_PLAIN    /* by plain_kernel: no algorithm of the library takes these strides, or has the right bits */
 };
 struct plan {
-	struct shape shape;
-	cublasLtMatmulDesc_t desc;
-	cublasLtMatrixLayout_t a; /* of our b: the library sees columns where we see rows */
-	cublasLtMatrixLayout_t b; /* of our a */
-	cublasLtMatrixLayout_t c;
-	cublasLtMatrixLayout_t d;
-	cublasLtMatmulAlgo_t algo;
-	enum way way;
+	struct shape shape;        /* of the product */
+	cublasLtMatmulDesc_t desc; /* the library's description of it; NULL where it has none */
+	cublasLtMatrixLayout_t a;  /* of our b: the library sees columns where we see rows */
+	cublasLtMatrixLayout_t b;  /* of our a */
+	cublasLtMatrixLayout_t c;  /* of c */
+	cublasLtMatrixLayout_t d;  /* of d */
+	cublasLtMatmulAlgo_t algo; /* where the way is WAY_LIBRARY */
+	enum way way;              /* how it is made */
 };
 struct lt {
-	void *library;
-	cublasLtHandle_t handle;
+	void *library;           /* of dlopen */
+	cublasLtHandle_t handle; /* the library's own */
 #define X(name) decltype(&cublasLt##name) name;
 	LT_FUNCTIONS(X)
 #undef X
 	struct plan **plans; /* (places) by the hash of their shapes; NULL: free */
-	int places;
-	int nplans;
-	void *room; /* of products in blocks: rows of a, then of d */
-	size_t room_bytes;
+	int places;          /* of the table */
+	int nplans;          /* in use */
+	void *room;          /* of products in blocks: rows of a, then of d */
+	size_t room_bytes;   /* of room */
 };
 
 #define LT_CHECK(call) \
@@ -309,26 +309,29 @@ static __global__ void differs_kernel(const uint32_t *a, const uint32_t *b, int6
 #define TRIAL_COLUMNS 4096   /* as many as TRIAL_WEIGHTS elements have, at least BLOCK_ROWS */
 #define TRIAL_WEIGHTS (1 << 27)
 
+/* Elements from row to row where rows of so many columns begin at multiples of 16 bytes. */
+static int64_t padded(int64_t columns) { return (columns + 7) / 8 * 8; }
+
 /* The product of BLOCK_ROWS rows by the matrix of s, between rows of a and d that lie in our own
  * room: it is the same shape, whatever the rows of s are and wherever they lie. */
 static struct shape block_shape(const struct shape *s)
 {
 	struct shape b = *s;
 	b.M = BLOCK_ROWS;
-	b.lda = ((int64_t)s->K * s->batch + 7) / 8 * 8;
+	b.lda = padded((int64_t)s->K * s->batch);
 	b.ldc = b.ldd = s->N;
 	if (s->batch > 1) b.a_step = s->K, b.d_step = (int64_t)BLOCK_ROWS * s->N;
 	b.alignment_a = b.alignment_c = b.alignment_d = 256;
 	return b;
 }
 
-/* The same product over arrays without gaps, and nothing added: a is (M, batch * K), b (N, batch *
+/* The same product over arrays of our own, and nothing added: a is (M, batch * K), b (N, batch *
  * K), or (K, N) as in the backward pass, where there is no batch. */
 static struct shape trial_shape(struct shape s)
 {
 	s.has_bias = 0, s.has_c = 0;
-	s.lda = (int64_t)s.K * s.batch;
-	s.ldb = s.b_transposed ? s.lda : s.N;
+	s.lda = padded((int64_t)s.K * s.batch);
+	s.ldb = s.b_transposed ? s.lda : padded(s.N);
 	s.ldc = s.ldd = s.N;
 	if (s.batch > 1) s.a_step = s.b_step = s.K, s.d_step = (int64_t)s.M * s.N;
 	return s;
@@ -357,8 +360,8 @@ struct trial {          /* what algorithms of a matrix are compared on */
 	bf16 *x;            /* (rows, batch * K) noise, rows of the larger of the two */
 	bf16 *w;            /* (N, batch * K), or (K, N), noise */
 	char *want;         /* what the base gives */
-	char *got;
-	int32_t *differs; /* 1: the two are not equal */
+	char *got;          /* what the algorithm gives that is tried */
+	int32_t *differs;   /* 1: the two are not equal */
 };
 
 static void *product_memory(const struct shape *s, size_t bytes)
@@ -380,8 +383,9 @@ static void trial_make(struct ops_context *c, struct trial *t, const struct shap
 	t->shape.N = (int)MIN((int64_t)s->N, MIN((int64_t)TRIAL_COLUMNS, MAX(most, (int64_t)BLOCK_ROWS)));
 	t->base = block_shape(s);
 	t->base.N = t->shape.N;
-	size_t rows = (size_t)MAX(t->shape.M, BLOCK_ROWS), columns = (size_t)s->K * (size_t)s->batch,
-		   x_count = rows * columns, w_count = (size_t)t->shape.N * columns,
+	struct shape own = trial_shape(t->shape);
+	size_t rows = (size_t)MAX(t->shape.M, BLOCK_ROWS), x_count = rows * (size_t)own.lda,
+		   w_count = (size_t)(s->b_transposed ? own.N : own.K) * (size_t)own.ldb,
 		   out_bytes = (size_t)s->batch * rows * (size_t)t->shape.N * sizeof(float);
 	t->x = (bf16 *)product_memory(s, x_count * sizeof(bf16));
 	t->w = (bf16 *)product_memory(s, w_count * sizeof(bf16));
@@ -637,14 +641,14 @@ static void library_product(struct ops_context *c, const struct plan *plan, cons
 
 /* ---- products in blocks of rows ---- */
 
-struct move { /* (planes, rows, halves) of 16-bit values: elements, or the halves of floats */
-	uint16_t *to;
-	const uint16_t *from;
-	int64_t to_ld;   /* 16-bit values from a row to the next, */
-	int64_t to_step; /* and from a plane to the next */
-	int64_t from_ld; /* the same of from */
-	int64_t from_step;
-	int halves; /* of a row */
+struct move {             /* (planes, rows, halves) of 16-bit values: elements, or the halves of floats */
+	uint16_t *to;         /* (planes, rows, halves) */
+	const uint16_t *from; /* the same */
+	int64_t to_ld;        /* 16-bit values from a row to the next, */
+	int64_t to_step;      /* and from a plane to the next */
+	int64_t from_ld;      /* the same of from */
+	int64_t from_step;    /* and of its planes */
+	int halves;           /* of a row */
 };
 
 #define MOVE_THREADS 256

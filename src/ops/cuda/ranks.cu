@@ -36,12 +36,12 @@ struct ranks_link {
 	NCCL_FUNCTIONS(X)
 #undef X
 	const char *(*GetErrorString)(int);
-	nccl_comm comm;
-	int rank;
-	int count;    /* of ranks */
-	float *parts; /* (count, chunk) what an all-gather brings */
-	int64_t chunk;
-	cudaEvent_t done;
+	nccl_comm comm;   /* NULL until all have joined */
+	int rank;         /* this process's */
+	int count;        /* of ranks */
+	float *parts;     /* (count, chunk) what an all-gather brings */
+	int64_t chunk;    /* values of a rank that are gathered at a time */
+	cudaEvent_t done; /* the last sum is made */
 };
 
 /* ---- opening ---- */

@@ -7,13 +7,13 @@
 #define THREADS 256
 
 struct rows_add {
-	bf16 *to_elem; /* (?, columns; row stride to_ld), or */
-	float *to_f32;
-	int64_t to_ld;
+	bf16 *to_elem;        /* (?, columns; row stride to_ld), or */
+	float *to_f32;        /* (?, columns), the same as fp32 */
+	int64_t to_ld;        /* elements from a row of it to the next */
 	const bf16 *from;     /* (rows, columns), without gaps */
 	const int32_t *place; /* (rows) */
-	int rows;
-	int columns;
+	int rows;             /* of from */
+	int columns;          /* of a row */
 };
 
 /* The next row from `row` on that goes to `place`; rows where there is none. All threads

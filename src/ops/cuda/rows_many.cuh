@@ -8,26 +8,26 @@
 
 enum rows_source { ROWS_NORM, ROWS_GATE, ROWS_PLAIN /* the rows stand already */ };
 struct rows_many {
-	bf16 *y; /* (T, width + tail) */
-	int64_t y_ld;
-	float *rstd;   /* norm; may be NULL */
-	const bf16 *x; /* norm: (T, width); gate: (T, 2 width) */
-	const bf16 *w; /* norm: (width) */
-	float eps;
-	int T;
-	int width;
+	bf16 *y;                  /* (T, width + tail) */
+	int64_t y_ld;             /* elements from a row of y to the next */
+	float *rstd;              /* norm; may be NULL */
+	const bf16 *x;            /* norm: (T, width); gate: (T, 2 width) */
+	const bf16 *w;            /* norm: (width) */
+	float eps;                /* of the norm */
+	int T;                    /* rows */
+	int width;                /* columns of a row, without the tail */
 	int slice;                /* columns of a block, of rows.cu for this width */
 	int blocks;               /* of a cluster, of rows.cu for this width */
 	const bf16 *a[OPS_PARTS]; /* (r, width), NULL: not adapted */
-	int64_t a_ld[OPS_PARTS];
-	int r;       /* rank */
-	int used;    /* tail columns with an adapter behind them */
-	int columns; /* of the tail; 0: no thin product */
-	float scaling;
-	float p; /* dropout of the thin product's input; 0: none */
-	uint64_t seed;
-	uint64_t stream; /* of part 0 */
-	float *shares;   /* of the tail, (blocks, T, columns), where each slice has its own; NULL: none. rows_many.cu's */
+	int64_t a_ld[OPS_PARTS];  /* elements from a row of each to the next */
+	int r;                    /* rank */
+	int used;                 /* tail columns with an adapter behind them */
+	int columns;              /* of the tail; 0: no thin product */
+	float scaling;            /* of the thin product */
+	float p;                  /* dropout of the thin product's input; 0: none */
+	uint64_t seed;            /* of dropout's draws */
+	uint64_t stream;          /* of part 0 */
+	float *shares; /* of the tail, (blocks, T, columns), where each slice has its own; NULL: none. rows_many.cu's */
 };
 
 /* Two units in the last place, far below an element's rounding; where exp(-x) is near

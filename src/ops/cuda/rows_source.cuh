@@ -13,12 +13,12 @@ struct thin_part {
 	int64_t ld;    /* elements from a row of a to the next */
 };
 struct thin {
-	struct thin_part part[OPS_PARTS];
-	int r;       /* rank */
-	int used;    /* columns with an adapter behind them, r * parts: the rest of the tail is zeros */
-	int columns; /* of the tail; 0: leave it alone */
-	int group;   /* of them, multiplied at once; 0: none has an adapter */
-	float scaling;
+	struct thin_part part[OPS_PARTS]; /* each part's A */
+	int r;                            /* rank */
+	int used;        /* columns with an adapter behind them, r * parts: the rest of the tail is zeros */
+	int columns;     /* of the tail; 0: leave it alone */
+	int group;       /* of them, multiplied at once; 0: none has an adapter */
+	float scaling;   /* of the thin product */
 	float p;         /* dropout */
 	uint64_t seed;   /* of dropout's draws */
 	uint64_t stream; /* of those of part 0; part i draws from stream + i */
@@ -27,13 +27,13 @@ struct thin {
 /* ---- sources: where the rows come from ---- */
 
 struct rows_args {
-	bf16 *y; /* (T, width + tail) */
-	int64_t y_ld;
-	float *rstd;      /* norm */
-	const bf16 *x;    /* norm: (T, width); gate: (T, 2 width) */
-	struct sums sums; /* of a norm whose x is still to be added up */
-	const bf16 *w;    /* norm: (width) */
-	float eps;
+	bf16 *y;                 /* (T, width + tail) */
+	int64_t y_ld;            /* elements from a row of y to the next */
+	float *rstd;             /* norm */
+	const bf16 *x;           /* norm: (T, width); gate: (T, 2 width) */
+	struct sums sums;        /* of a norm whose x is still to be added up */
+	const bf16 *w;           /* norm: (width) */
+	float eps;               /* of the norm */
 	const float *partial;    /* merge: (T, chunks, NH, HD + 2): o, m, l */
 	const int32_t *pos;      /* merge: (T) */
 	const int32_t *sequence; /* merge: (T), -1: a surplus row */
@@ -46,7 +46,7 @@ struct rows_args {
 	int rows;                /* of a cluster at a time */
 	int held;                /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
 	bool is_early;           /* A is fetched before the rows, while the kernel ahead may still run */
-	struct thin thin;
+	struct thin thin;        /* what is written behind the rows */
 };
 
 #define MERGE_STEP 4   /* chunks read side by side */
