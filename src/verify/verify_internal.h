@@ -61,6 +61,7 @@ struct verify_gpu {
 	struct gpu_peaks peaks;      /* where they were measured */
 	/* A task's process with its reference on the GPU, for its next candidate (stock_step.c). */
 	struct stock_job *waiting;
+	atomic_int njobs; /* processes of tasks' on it: references that are timed, those of stock sizes, live files */
 };
 
 struct compile_cache;

@@ -75,8 +75,9 @@ struct few_args {
 	int64_t x_ld;     /* elements from a row of x to the next */
 	int in;           /* columns of x before its tail */
 	float *partial;   /* (thin_blocks, T, used) */
-	unsigned
-		*flags; /* blocks that have stored their share; their rows of the tail; blocks that know. 0 between launches */
+	/* Blocks that have stored their share; their rows of the tail; blocks that
+	 * know. 0 between launches. */
+	unsigned *flags;
 };
 
 /* Threads that ask for stages, behind those that multiply: two warps; where sums need more
