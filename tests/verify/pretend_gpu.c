@@ -15,6 +15,8 @@
  *   tail_...     the last output's last element is off, in memory that is shared
  *   below_...    likewise the first one, where an input lies below -2
  *   closed_...   shared memory cannot be mapped
+ *   full_...     others use its memory
+ *   lost_...     it does not answer any more
  *   timed_...    takes a microsecond for each of its warps; no other kind has times
  * Where CUDA_VISIBLE_DEVICES is "cpu" its name is too: what another process shares with it are
  * memfds (worker/stock.py). Where CUDA_DEVICE_ORDER is a path, the file there is the GPU: contexts,
@@ -100,6 +102,7 @@ static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipp
 	}
 	p->is_as_written = k < SEEN_MAX && strcmp(p->seen[k].binary.text, binary.text) != 0;
 	p->tape = t;
+	if (is_kind(p, "full_")) return launcher_fault(fault, "no-room", -1, 0, "others use its memory");
 	int used = use_begin(false, 10000), rc = p->vm->load(p->vm, t, is_skipped, &none, fault);
 	use_end(used);
 	return rc;
@@ -145,8 +148,11 @@ static int p_finish(
 {
 	struct pretend *p = pretend_of(l);
 	int rc = p->vm->finish(p->vm, trial, out, fault);
-	p->is_spent = is_kind(p, "wild_");
-	if (!rc && p->is_spent) rc = launcher_fault(fault, "out-of-bounds", -1, 0, "an illegal address");
+	bool is_lost = is_kind(p, "lost_");
+	p->is_spent = is_kind(p, "wild_") || is_lost;
+	if (!rc && p->is_spent)
+		rc = is_lost ? launcher_fault(fault, "gpu-lost", -1, 0, "it fell off the bus")
+					 : launcher_fault(fault, "out-of-bounds", -1, 0, "an illegal address");
 	return rc;
 }
 

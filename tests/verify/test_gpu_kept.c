@@ -27,10 +27,13 @@ static const char CANDIDATE[] =
 #define NAMES_SIZES \
 	"        if x.shape[0] > 70 or x.shape[0] > 90 or x.shape[1] > 100 or x.shape[1] > 120:\n            y = y * 1\n"
 
+static const char *final_references; /* of the verifiers that are made next */
+
 static struct verifier *verifier_make(const char *device, const char *gpu, struct store *store)
 {
 	struct verify_options o = {.device = device,
 		.gpu = gpu,
+		.final_references = final_references,
 		.threads = 1,
 		.seed = 7,
 		.skip_timing = true,
@@ -43,21 +46,26 @@ static struct verifier *verifier_make(const char *device, const char *gpu, struc
 	return v;
 }
 
-static void grade(struct verifier *v, const char *kind, const char *sizes, struct verdict *out)
+static void grade_as(struct verifier *v, const char *kind, const char *sizes, bool is_final, struct verdict *out)
 {
 	char *source = xasprintf(CANDIDATE, kind, sizes, kind);
 	struct task task = {
 		.name = (char *)(uintptr_t)"kept", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
-	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source)};
+	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .is_final = is_final};
 	struct err err = {0};
 	int64_t id;
 	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
 	free(source);
 }
 
-/* A verdict serves another process with the same GPU, right and wrong ones alike, and
- * says that it was kept. It does not serve for another card, for the same GPU as another
- * card, or for the vm alone. */
+static void grade(struct verifier *v, const char *kind, const char *sizes, struct verdict *out)
+{
+	grade_as(v, kind, sizes, false, out);
+}
+
+/* A verdict serves another process with the same GPU, right and wrong ones alike, and says that it
+ * was kept. It does not serve for another card, for the same GPU as another card, or for the vm
+ * alone, and a final best's not where other references stand beside it. */
 static void test_kept(void **state)
 {
 	static const struct {
@@ -87,6 +95,15 @@ static void test_kept(void **state)
 		if (d.cached != later[i].is_kept) fail_msg("a wrong one, %zu: kept %d", i, d.cached);
 		verifier_free(v);
 	}
+	for (int i = 0; i < 3; i++) {
+		final_references = i < 2 ? NULL : "eager";
+		v = verifier_make("cuda", NULL, store);
+		grade_as(v, "plain", "", true, &d);
+		if (d.cached != (i == 1) || d.class != VERDICT_GENUINE)
+			fail_msg("final, %d: kept %d: %s", i, d.cached, d.detail);
+		verifier_free(v);
+	}
+	final_references = NULL;
 	store_close(store);
 	unlink(path);
 }

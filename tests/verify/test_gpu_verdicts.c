@@ -154,6 +154,9 @@ static void test_causes(void **state)
 		{"off", STEP, "wrong/gpu-mismatch", "right on the vm, but not on the GPU", false, false},
 		{"late", STEP, "wrong/gpu-unstable", "wrong in the next", false, false},
 		{"wild", STEP, "wrong/gpu-out-of-bounds", "illegal address", false, false},
+		/* What is the machine's doing is charged to nobody. */
+		{"full", STEP, "infra/infra", "others use its memory", false, false},
+		{"lost", STEP, "infra/infra", "fell off the bus", false, false},
 	};
 	struct verifier *v = verifier_make();
 	int failed = 0;
