@@ -43,8 +43,8 @@ LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 HUGE_PAGE = 2 << 20
 MADV_COLLAPSE = 25
-# Who was not told that many will come waits for so many: a single verdict's zygotes have fewer
-# jobs, and the work would not come back.
+# Who was not told that many will come waits for so many: a single verdict's zygotes have fewer,
+# and the work would not come back.
 JOBS_BEFORE_COLLAPSE = 4
 
 
