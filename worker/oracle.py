@@ -28,6 +28,7 @@ SANDBOX = {"allow_memfd": 1}
 # How far the reference's own error may be from fp64 where a hidden trial is to count
 # (src/verify/compare.c, `usable`).
 USABLE = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+WIDE_KIND = "near-one"      # inputs of which parameters are varied most
 VARIANTS = ("stock", "smaller", "larger", "strided", "built")
 
 
@@ -197,7 +198,7 @@ def run_call(variant, trial, call, has_equal=False):
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
     if trial["parameters"] == "random":
-        oracle_inputs.randomise_state(model, trial["seed"])
+        oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", False))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)
@@ -278,9 +279,13 @@ def send_trial(send, index, variant_index, variant, trial):
     """A hidden trial counts only where the reference is finite and close to its fp64 twin; other
     magnitudes are tried where it is not. A trial that cannot count is reported and left out."""
     kind, why = trial["distribution"], ""
-    for positive, power in oracle_inputs.attempts(kind, variant.returns_positions):
+    attempts = oracle_inputs.attempts(kind, variant.returns_positions)
+    # Where the reference takes them, parameters as far from their beginning as training may take
+    # them.
+    ways = [(True, *a) for a in attempts if kind == WIDE_KIND] + [(False, *a) for a in attempts]
+    for wide, positive, power in ways:
         try:
-            r = run_trial(variant, trial, positive, power)
+            r = run_trial(variant, dict(trial, wide=wide), positive, power)
         except Fault:
             raise
         except Exception as e:

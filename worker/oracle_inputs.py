@@ -292,24 +292,32 @@ def strided(x, number, anything):
 
 # ---- parameters ----
 
-def randomise_state(model, seed):
+def randomise_state(model, seed, wide=False):
     """New values for every floating parameter and running statistic. Zero and one initialisations
     would hide a forgotten bias or affine. Other buffers are constants of the model (masks, tables)
-    and keep their values."""
+    and keep their values. wide: training may take a weight anywhere, also through zero, so a
+    quarter change their sign, and some are far larger; some variances are next to nothing."""
     generator = torch.Generator().manual_seed(seed)
     done = set()
     with torch.no_grad():
         for name, p in model.named_parameters(remove_duplicate=True):
             if p.is_floating_point() and p.numel():
-                p.copy_(parameter_values(p, generator))
+                values = parameter_values(p, generator)
+                p.copy_(widened(values, generator) if wide else values)
                 done.add(p.data_ptr())
         for name, b in model.named_buffers(remove_duplicate=True):
             if not b.is_floating_point() or b.data_ptr() in done:
                 continue
             if name.endswith("running_var"):
-                b.copy_(0.5 + torch.rand(b.shape, generator=generator))
+                values = 0.5 + torch.rand(b.shape, generator=generator)
+                b.copy_(values * (1e-4 if wide else 1) ** (torch.rand(b.shape, generator=generator) < 1 / 8))
             elif name.endswith("running_mean"):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
+
+
+def widened(values, generator):
+    draw = torch.rand(values.shape, generator=generator)
+    return values * torch.where(draw < 0.25, -1.0, 1.0) * torch.where((draw * 16).int() % 4 == 3, 8.0, 1.0)
 
 
 def parameter_values(p, generator):
