@@ -426,7 +426,8 @@ pid_t waitpid(pid_t pid, int *status, int options)
 	return -1;
 }
 
-/* A signal that arrives while the level is looked for changes nothing, and leaves no child. */
+/* A signal that arrives while the level is looked for changes nothing, and
+ * leaves no child behind. */
 static void test_interrupted_probe(void **state)
 {
 	char text[256], again[256];

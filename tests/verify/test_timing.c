@@ -153,8 +153,8 @@ static void test_lock(void **state)
 	assert_non_null(strstr(err.text, path));
 }
 
-/* Where a process has closed its standard input, a lock is descriptor 0,
- * and is let go as others. */
+/* Where a process has closed its standard input, a lock is descriptor 0: it is
+ * let go like any other. */
 static void test_lock_is_descriptor_zero(void **state)
 {
 	int status = 0;
