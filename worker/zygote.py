@@ -162,6 +162,7 @@ class Zygote:
 
     def serve(self):
         """Until the supervisor closes the control socket; then every job dies."""
+        # A child's end wakes poll through a pipe: a signal alone would be lost between two calls.
         wake_r, wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
@@ -169,6 +170,7 @@ class Zygote:
         self.poll.register(self.control, select.POLLIN)
         self.poll.register(wake_r, select.POLLIN)
         wire.send(self.control, {"ready": True, "versions": versions()})
+        # Requests, ends of jobs, and supervisors that let go of a job; memory is moved in between.
         by_fd = {}
         self.by_fd = by_fd
         while True:

@@ -156,6 +156,7 @@ int main(int argc, char **argv)
 	struct verifier *v = NULL;
 	struct err err = {0};
 	double latency = 0;
+	/* The start, with the first verdict, which waits for the zygotes. */
 	uint64_t start = clock_ns();
 	if (verifier_create(&o, &v, &err)) {
 		fprintf(stderr, "verdicts: %s\n", err.text);
@@ -164,6 +165,7 @@ int main(int argc, char **argv)
 	bool is_good = grade_many(v, &task, 0, 1, false, &latency) >= 0;
 	printf("start and first verdict  %7.2f s\n", seconds_since(start));
 	fflush(stdout);
+	/* Then what is asked for on stdin, or both kinds once. */
 	if (is_asked) is_good = is_good && measure_asked(v, &task, threads);
 	else
 		is_good = is_good && measure(v, &task, "compiled kernels", 1, cached, threads, false) &&

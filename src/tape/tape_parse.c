@@ -216,6 +216,7 @@ static json_t *ir_without_locations(const char *text, size_t len)
 {
 	struct str out = {0};
 	for (size_t i = 0; i < len; i++) {
+		/* A line that defines a location goes whole, all other text stays. */
 		bool line_start = !i || text[i - 1] == '\n';
 		if (line_start && !strncmp(text + i, "#loc", 4)) {
 			while (i < len && text[i] != '\n') i++;
@@ -225,6 +226,7 @@ static json_t *ir_without_locations(const char *text, size_t len)
 			str_putc(&out, text[i]);
 			continue;
 		}
+		/* A location goes as far as its own closing bracket; one inside a string closes nothing. */
 		int depth = 0;
 		for (i += 4; i < len; i++) {
 			if (text[i] == '"')

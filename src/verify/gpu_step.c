@@ -107,12 +107,14 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 	struct compiled c = {.fd = -1};
 	struct runner_loaded loaded;
 	struct runner_fault fault = {0};
+	/* A runner may have to start, and loading disturbs timings: both under the lock. */
 	int lock = -1, rc = compile_binaries(g, tr->tape, &c, err);
 	if (!rc) rc = lock_beside_trials(g, &lock, err);
 	if (!rc && !g->has_gpu_runner) {
 		rc = runner_pool_take(g->on->runners, &g->gpu_runner, err);
 		g->has_gpu_runner = rc == 0;
 	}
+	/* What fails here is the candidate's where the runner can say why, else the runner is lost. */
 	struct runner_load l = {
 		.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
 	if (!rc) {

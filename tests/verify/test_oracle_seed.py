@@ -1,5 +1,5 @@
-"""The oracle's seeds: the numbers that torch.manual_seed gives, and no stack trace kept for GPUs that
-are not there, which took a third of an oracle's time."""
+"""The oracle's seeds: the numbers that torch.manual_seed gives, and no stack trace kept for GPUs
+that are not there, which took a third of an oracle's time."""
 import os, sys
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""   # as the zygote sets it
