@@ -112,6 +112,11 @@ int file_read(const char *path, size_t bytes_max, struct str *out, struct err *e
 /* Writes beside, fsyncs, renames, fsyncs the folder: after kill -9 there is the old file or the new
  * one, whole. */
 int file_write_atomic(const char *path, const void *data, size_t len, struct err *err);
+/* The same for bytes that are not in memory as a whole: put writes them to fd; anything but 0 is a
+ * failure, with errno. */
+int file_write_atomic_by(const char *path, int (*put)(int fd, const void *ctx), const void *ctx, struct err *err);
+/* All len bytes; -1 with errno where that fails. */
+int fd_write(int fd, const void *data, size_t len);
 /* Whether file_write_atomic has a place to write to: asked before long work whose result goes
  * there. */
 int file_check_writable(const char *path, struct err *err);
@@ -145,6 +150,7 @@ void jsonl_put(struct str *text, const json_t *row); /* one line, sorted keys */
 int jsonl_write(const char *path, const struct str *text, struct err *err);
 bool path_exists(const char *path);
 bool path_is_same(const char *a, const char *b); /* one file or folder, however it is spelled */
+char *path_folder(const char *path);             /* where it lies, "." without a slash; caller frees */
 char *path_join(const char *a, const char *b);   /* caller frees; b alone when it is absolute */
 char *path_real(const char *path);               /* absolute, links followed; as it is where that cannot be told */
 /* A file that ships with hone ("recipes/paper.yaml", "worker", "build/venv/bin/python"), looked for

@@ -45,19 +45,19 @@ int file_read(const char *path, size_t bytes_max, struct str *out, struct err *e
 	return rc;
 }
 
-static int write_full(int fd, const char *data, size_t len)
+int fd_write(int fd, const void *data, size_t len)
 {
-	while (len) {
-		ssize_t n = write(fd, data, len);
+	for (const char *p = data; len;) {
+		ssize_t n = write(fd, p, MIN(len, (size_t)1 << 30)); /* a call takes no more than 2 GiB */
 		if (n < 0 && errno == EINTR) continue;
 		if (n < 0) return -1;
-		data += n;
+		p += n;
 		len -= (size_t)n;
 	}
 	return 0;
 }
 
-static char *folder_of(const char *path)
+char *path_folder(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	return slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
@@ -65,7 +65,7 @@ static char *folder_of(const char *path)
 
 int file_check_writable(const char *path, struct err *err)
 {
-	char *folder = folder_of(path);
+	char *folder = path_folder(path);
 	struct stat st;
 	int rc = 0;
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -84,7 +84,7 @@ int dir_check_writable(const char *path, struct err *err)
 	struct stat st;
 	int rc = 0;
 	while (stat(at, &st) && (errno == ENOENT || errno == ENOTDIR) && strcmp(at, ".") != 0) {
-		char *above = folder_of(at);
+		char *above = path_folder(at);
 		free(at);
 		at = above;
 	}
@@ -97,11 +97,11 @@ int dir_check_writable(const char *path, struct err *err)
 	return rc;
 }
 
-int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
+int file_write_atomic_by(const char *path, int (*put)(int fd, const void *ctx), const void *ctx, struct err *err)
 {
 	static atomic_uint serial; /* two threads may write the same path */
 	const char *slash = strrchr(path, '/');
-	char *folder = folder_of(path);
+	char *folder = path_folder(path);
 	char *beside = xasprintf("%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
 	int fd = -1, dir = -1, rc = 0;
 	bool made = false;
@@ -124,7 +124,7 @@ int file_write_atomic(const char *path, const void *data, size_t len, struct err
 		goto cleanup;
 	}
 	made = true;
-	if (write_full(fd, data, len) || fsync(fd)) {
+	if (put(fd, ctx) || fsync(fd)) {
 		rc = fail(err, "write", path);
 		goto cleanup;
 	}
@@ -142,6 +142,17 @@ cleanup:
 	free(beside);
 	free(folder);
 	return rc;
+}
+
+static int slice_put(int fd, const void *ctx)
+{
+	const struct slice *s = ctx;
+	return fd_write(fd, s->data, s->len);
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, struct err *err)
+{
+	return file_write_atomic_by(path, slice_put, &(struct slice){data, len}, err);
 }
 
 int file_map_open(const char *path, struct file_map *out, struct err *err)

@@ -144,6 +144,15 @@ void rl_memory_print(const struct rl_options *o, const struct ops *ops, const st
 void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
 	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out);
 
+/* ---- the pipeline (rl_pipeline.c) ---- */
+
+/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the
+ * frontend's prompts) the first `per_task` distinct genuine kernels in the order of steps,
+ * with their verdicts, in the order of tasks. Each row is a task of its own, TASK+HASH.
+ * Adds how many to *count. */
+int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
+	int *count, struct err *err);
+
 /* ---- the update (rl_update.c) ---- */
 
 /* The rows of the last batch, in the order in which they trained: tests look at them, the program

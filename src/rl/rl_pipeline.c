@@ -65,11 +65,7 @@ static int gather_sample(int64_t step, int64_t index, const json_t *row, void *c
 	return 0;
 }
 
-/* Rows of the mid-end's tasks from a run's samples: of each task of `tasks` (the
- * frontend's prompts) the first `per_task` distinct genuine kernels in the order of steps,
- * with their verdicts, in the order of tasks. Each row is a task of its own, TASK+HASH.
- * Adds how many to *count. */
-static int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
+int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, int per_task, struct str *out,
 	int *count, struct err *err)
 {
 	struct gather g = {.tasks = tasks, .per_task = per_task, .places = json_object(), .seen = json_object()};

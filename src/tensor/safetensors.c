@@ -254,8 +254,8 @@ static int check_weight_map(
 static int add_index(struct safetensors *s, const char *path, struct err *err)
 {
 	json_t *index = NULL, *seen = json_object();
-	const char *slash = strrchr(path, '/'), *name;
-	char *folder = slash ? xstrndup(path, (size_t)MAX(slash - path, 1)) : xstrdup(".");
+	char *folder = path_folder(path);
+	const char *name;
 	json_t *file;
 	int rc = json_load(path, INDEX_BYTES_MAX, &index, err);
 	if (rc) goto cleanup;

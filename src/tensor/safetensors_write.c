@@ -3,23 +3,9 @@
  * function that makes each in its turn (a model that is converted need not fit into memory). Data
  * lies in order of falling element size, so that every tensor is aligned whatever the order given;
  * the header lists tensors as given. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "tensor.h"
-
-static int write_all(int fd, const void *data, size_t len)
-{
-	for (const char *p = data; len;) {
-		ssize_t n = write(fd, p, MIN(len, (size_t)1 << 30));
-		if (n < 0 && errno == EINTR) continue;
-		if (n <= 0) return -1;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
 
 /* Offsets of each tensor, largest elements first; ties in the order given. Returns the total. */
 static uint64_t place(const struct tensor_info *tensors, size_t count, uint64_t *begin)
@@ -74,14 +60,17 @@ static int write_tensor(int fd, const struct source *s, size_t i)
 		s->fill(s->ctx, i, s->room);
 		data = s->room;
 	}
-	return write_all(fd, data, s->tensors[i].bytes);
+	return fd_write(fd, data, s->tensors[i].bytes);
 }
 
-static int write_file(int fd, const struct source *s)
+static int source_put(int fd, const void *ctx)
 {
+	const struct source *s = ctx;
 	const struct tensor_info *tensors = s->tensors;
 	size_t count = s->count;
 	uint64_t *begin = xcalloc(MAX(count, 1), sizeof *begin);
+	/* The header's length, the header with blanks to a multiple of 8, then data by
+	 * falling element size. */
 	place(tensors, count, begin);
 	json_t *header = header_json(tensors, count, begin, s->metadata);
 	char *text = json_dumps(header, JSON_COMPACT), spaces[8] = "        ";
@@ -89,7 +78,7 @@ static int write_file(int fd, const struct source *s)
 	uint64_t len = strlen(text), padded = (len + 7) / 8 * 8;
 	uint8_t prefix[8];
 	for (int i = 0; i < 8; i++) prefix[i] = (uint8_t)(padded >> 8 * i);
-	int rc = write_all(fd, prefix, 8) || write_all(fd, text, len) || write_all(fd, spaces, padded - len);
+	int rc = fd_write(fd, prefix, 8) || fd_write(fd, text, len) || fd_write(fd, spaces, padded - len);
 	for (size_t size = 8; size && !rc; size /= 2)
 		for (size_t i = 0; i < count && !rc; i++)
 			if (dtype_bytes(tensors[i].dtype) == size) rc = write_tensor(fd, s, i);
@@ -99,53 +88,11 @@ static int write_file(int fd, const struct source *s)
 	return rc;
 }
 
-static void sync_folder_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char *folder = slash ? xstrndup(path, (size_t)MAX(slash - path, 1)) : xstrdup(".");
-	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0) {
-		fsync(fd);
-		close(fd);
-	}
-	free(folder);
-}
-
-static int write_atomic(const char *path, const struct source *s, struct err *err)
-{
-	/* The bytes go to a file beside the target, so that the target is never half written. */
-	char *beside = xasprintf("%s.%d.tmp", path, (int)getpid());
-	int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644), rc = 0;
-	if (fd < 0) {
-		rc = err_set(err, ERR_IO, "%s: cannot create: %s", beside, strerror(errno));
-		free(beside);
-		return rc;
-	}
-	/* The first failure is the one to report: errno is kept before later calls change it. */
-	bool failed = write_file(fd, s) || fsync(fd);
-	int saved = errno;
-	if (close(fd) && !failed) {
-		failed = true;
-		saved = errno;
-	}
-	if (!failed && rename(beside, path)) {
-		failed = true;
-		saved = errno;
-	}
-	if (failed) {
-		unlink(beside);
-		rc = err_set(err, ERR_IO, "%s: cannot write: %s", path, strerror(saved));
-	} else {
-		sync_folder_of(path);
-	}
-	free(beside);
-	return rc;
-}
-
 int safetensors_write(
 	const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
 {
-	return write_atomic(path, &(struct source){.tensors = tensors, .count = count, .metadata = metadata}, err);
+	struct source s = {.tensors = tensors, .count = count, .metadata = metadata};
+	return file_write_atomic_by(path, source_put, &s, err);
 }
 
 int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata,
@@ -159,7 +106,7 @@ int safetensors_write_filled(const char *path, const struct tensor_info *tensors
 		.fill = fill,
 		.ctx = ctx,
 		.room = xmalloc(MAX(largest, 1))};
-	int rc = write_atomic(path, &s, err);
+	int rc = file_write_atomic_by(path, source_put, &s, err);
 	free(s.room);
 	return rc;
 }

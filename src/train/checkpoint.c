@@ -32,8 +32,7 @@ static int folder_sync(const char *path, struct err *err)
 
 static int parent_sync(const char *path, struct err *err)
 {
-	const char *slash = strrchr(path, '/');
-	char *parent = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+	char *parent = path_folder(path);
 	int rc = folder_sync(parent, err);
 	free(parent);
 	return rc;

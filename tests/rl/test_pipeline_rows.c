@@ -1,6 +1,6 @@
 /* The mid-end's tasks, from what a frontend's run left in the store: which
  * kernels are handed on. */
-#include "rl/rl.h"
+#include "rl/rl_internal.h"
 #include "base/base.h"
 #include "store/store.h"
 
