@@ -9,6 +9,7 @@ The candidate is executed as module `candidate` from memory; a linecache entry l
 inspect.getsource find its text.
 """
 import contextlib
+import functools
 import json
 import linecache
 import math
@@ -35,6 +36,7 @@ from tracer_tensor import TraceTensor
 TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
 OUTPUTS_MAX = 64
+PADS = []      # memory between the objects of one trace and the next
 
 
 CANDIDATE = "candidate"      # name of the module that the candidate becomes
@@ -55,7 +57,7 @@ def run(job, sock):
     tracer_cuda.DRAWN.seed()
     if job.get("plain"):
         tracer_plain.install(job["plain"])
-        tracer_seal.begin(tracer_driver.TracedKernel)
+        tracer_seal.begin(tracer_driver.TracedKernel, functools._lru_cache_wrapper)
     else:
         tracer_state.install_clocks()
     tracer_driver.remember(job.get("kernels", ()))
@@ -97,11 +99,19 @@ def trace(job, rec, announce):
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
         announce("init")
+        move_memory()
         model = guarded(rec, "init-error", lambda: build(job, module))
         place(job, model, tracer)
         announce("forward")
         tracer.phase = "forward"
         return trace_forwards(job, rec, tracer, model)
+
+
+def move_memory():
+    """What is made next lies elsewhere than in another trace: Python serves small objects from
+    pools of their size, in order of address."""
+    for size in range(48, 513, 16):
+        PADS.append([bytes(size - 33) for _ in range(tracer_cuda.DRAWN.randrange(64))])
 
 
 def guarded(rec, code, work):

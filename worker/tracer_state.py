@@ -370,7 +370,9 @@ class Walk:
             self.visit(f"{path} (waits)", getattr(value, WAITS[prefix]), depth + 1)
 
     def tensor(self, path, value, depth):
-        self.out[path] = f"{tuple(value.shape)} {value.dtype} {value._version}"
+        # How often an input was written to is on the tape, and the second trace's count is another.
+        written = "" if path.startswith("inputs") else value._version
+        self.out[path] = f"{tuple(value.shape)} {value.dtype} {written}"
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
             self.out[path] += digest(repr(value.tolist()))
         kept = TRACERS_OWN if type(value) is not torch.Tensor else ()      # a plain tensor has none of the tracer's
