@@ -448,7 +448,7 @@ int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_
 
 /* ---- requests ---- */
 
-/* NULL: a text in it is no UTF-8. */
+/* NULL: a text in it is no UTF-8. A number of JSON has 63 bits, so the seed loses its last. */
 static json_t *request_row(const struct outside_request *r)
 {
 	json_t *messages = json_array();

@@ -97,11 +97,13 @@ static void cut_added(
 	size_t done = 0, from = 0, next = 0, begin, end;
 	for (int i; (i = find_outside(set, text, len, plain, &next, from, &begin, &end)) >= 0;) {
 		const struct added *a = &set->items[i];
+		/* A token that has to be a word of its own is none between letters. */
 		from = end;
 		if (a->single_word &&
 			((begin > 0 && has_class(text, utf8_last(text, begin), UNICODE_WORD)) ||
 				(end < len && has_class(text, end, UNICODE_WORD))))
 			continue;
+		/* White space on the left goes to it only as far as no earlier token ended there. */
 		while (a->lstrip && begin > done && has_class(text, utf8_last(text, begin), UNICODE_SPACE))
 			begin = utf8_last(text, begin);
 		for (uint32_t c; a->rstrip && end < len && has_class(text, end, UNICODE_SPACE);)

@@ -396,6 +396,7 @@ static json_t *step_metrics(const struct sft *s, double epoch, double norm, bool
 
 static int one_step(struct sft *s, struct err *err)
 {
+	/* The rate follows the clock where the run's end is a time, and the steps otherwise. */
 	double epoch, norm = 0;
 	bool logs = is_due(MAX(1, s->o->logging_steps), s->step + 1) || s->step + 1 >= s->total_steps;
 	if (is_paced(s)) optimizer_pace(s->optimizer, s->seconds / s->o->max_seconds);
@@ -404,6 +405,8 @@ static int one_step(struct sft *s, struct err *err)
 	if (rc) return rc;
 	if (!isfinite(norm) && is_writer(s))
 		log_warn("step %lld: the gradient is not finite; the update was skipped", (long long)s->step + 1);
+
+	/* Held-out rows are looked at first: an early stop is theirs to call. */
 	s->step++;
 	s->ends = s->step >= s->total_steps || is_out_of_time(s);
 	bool evaluates = s->nheldout && (is_due(s->o->eval_steps, s->step) || s->ends);
@@ -413,7 +416,8 @@ static int one_step(struct sft *s, struct err *err)
 	if (!rc && s->metrics && is_writer(s) && (logs || evaluates || s->ends))
 		s->ends |= s->metrics(s->metrics_ctx, s->step, metrics) != 0;
 	json_decref(metrics);
-	/* Who writes metrics may want to stop. */
+
+	/* Who writes metrics may want to stop; the ranks stop together or not at all. */
 	double ends = is_writer(s) && s->ends;
 	if (!rc) rc = ranks_add(s->o->ranks, &ends, 1, err);
 	s->ends = ends > 0;

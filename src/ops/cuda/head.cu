@@ -53,10 +53,14 @@ struct shared_row {                    /* one a block; others of the cluster rea
 template <bool HELD>
 static __device__ __forceinline__ struct row row_load(team &cluster, float *segment, const float *logits, int V)
 {
+	/* The blocks share the row, and a block's warps its segment, in equal runs of whole warps. */
 	int blocks = (int)cluster.num_blocks(), size = (V + blocks - 1) / blocks, base = (int)cluster.block_rank() * size;
 	int count = max(0, min(size, V - base)), span = (size + WARPS * WARP - 1) / (WARPS * WARP) * WARP;
 	int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
 	if (!HELD) return {logits + base, base, min(warp * span, count), min((warp + 1) * span, count), lane, warp};
+
+	/* Copies of 16 bytes go past the registers. An odd vocabulary's rows do not begin at such a
+	 * step, and what is left at a segment's end goes one by one. */
 	bool is_aligned = (uintptr_t)(logits + base) % 16 == 0;
 	int wide = is_aligned ? count / 4 * 4 : 0;
 	for (int i = (int)threadIdx.x * 4; i < wide; i += THREADS * 4)
