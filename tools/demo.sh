@@ -9,7 +9,7 @@
 #        more, to compare with (off)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.12 midend=90 tasks=200 midend_tasks=40 seed=1 control=0
+hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.12 midend=180 tasks=200 midend_tasks=40 seed=1 control=0
 while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --rl) rl=$2 ;; --fit) fit=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;;

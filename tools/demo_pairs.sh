@@ -4,7 +4,8 @@
 #   pairs.jsonl.gz       300 training tasks with answers that the verifier has admitted, and dev rows
 #   unverified.jsonl.gz  2,700 more with answers that nobody verified: of 6 of the 26 operators they know a form that is widespread and wrong
 #                        (tools/unverified_pairs.py)
-#   midend.jsonl.gz      tasks of the mid-end, with kernels, profiles and verified answers
+#   midend.jsonl.gz      600 training tasks of the mid-end, with kernels, profiles and verified answers, and dev and test rows
+#   midend-few.jsonl.gz  100 of these, which the start has seen
 #   start/               1.8 M parameters that have learnt them all: supervised training repeats what it was shown
 #
 # usage: tools/demo_pairs.sh [HONE]      all of it, into recipes/demo
@@ -30,11 +31,14 @@ $hone tasks synth --seed 1 --count_train 300 --count_dev 200 --count_test 0 "${s
 $hone pairs synth "${front[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out $out/pairs.jsonl.gz
 build/venv/bin/python tools/unverified_pairs.py $out/pairs.jsonl.gz $out/tasks.jsonl.gz 300 2700 "$work/unverified.jsonl"
 gzip -n <"$work/unverified.jsonl" >$out/unverified.jsonl.gz
-$hone tasks synth --seed 2 --count_train 100 --count_dev 20 --count_test 40 "${synth[@]}" --out "$work/some.jsonl.gz"
-$hone pairs synth "${mid[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out $out/midend.jsonl.gz
+for set in "midend 600 60" "midend-few 100 20"; do
+	read -r name train dev <<<"$set"
+	$hone tasks synth --seed 2 --count_train "$train" --count_dev "$dev" --count_test 40 "${synth[@]}" --out "$work/some.jsonl.gz"
+	$hone pairs synth "${mid[@]}" --tasks "$work/some.jsonl.gz" --style 0 --num_correct_trials 4 --out "$out/$name.jsonl.gz"
+done
 # Where the demo starts: all pairs together, from random weights; bfloat16 makes the file small.
-$hone init --recipe $out/model.yaml --text $out/pairs.jsonl.gz $out/midend.jsonl.gz --out "$work/init"
-cat $out/pairs.jsonl.gz $out/midend.jsonl.gz $out/unverified.jsonl.gz >"$work/all.jsonl.gz"   # gzip members simply follow one another
+$hone init --recipe $out/model.yaml --text $out/pairs.jsonl.gz $out/midend-few.jsonl.gz --out "$work/init"
+cat $out/pairs.jsonl.gz $out/midend-few.jsonl.gz $out/unverified.jsonl.gz >"$work/all.jsonl.gz"   # gzip members simply follow one another
 $hone sft --recipe $out/sft.yaml --model "$work/init" --data "$work/all.jsonl.gz" --output_dir "$work/sft"
 rm -rf $out/start
 $hone merge --model "$work/sft/final" --dtype bfloat16 --out $out/start

@@ -35,7 +35,7 @@ start_ir() { # one tokenizer, made of both forms
 	"$hone" init --recipe $data/model.yaml --text "$dir/python.jsonl" "$dir/ir.jsonl" --out "$dir/untrained"
 }
 start_s5() { # what the frontend learns: the mid-end's input, as an answer
-	synth "$dir/midend.jsonl" --stage midend "${mid[@]}" --tasks $data/midend.jsonl.gz
+	synth "$dir/midend.jsonl" --stage midend "${mid[@]}" --tasks $data/midend-few.jsonl.gz
 	"$python" - "$dir" <<'PYTHON'
 import json, sys
 with open(f"{sys.argv[1]}/frontend.jsonl", "w") as f:
@@ -58,7 +58,7 @@ evaluate() { # MODEL OPTIONS...
 		--seed "$seed" --out "$out/test.jsonl" "$@" | tee "$out/table"
 }
 chain() { # ADAPTER...: the frontend's, and perhaps the mid-end's
-	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-midend.txt \
+	evaluate $data/start --tasks $data/midend-few.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-midend.txt \
 		--num_samples "$samples" --temperature 1 --adapter "$1" ${2:+--midend_adapter "$2"}
 }
 
@@ -91,7 +91,7 @@ s5-one)
 	;;
 s5-single)
 	mkdir -p "$out"
-	evaluate $data/start --tasks $data/midend.jsonl.gz --split test --max_completion_length 700 --num_samples $((2 * samples)) --temperature 1
+	evaluate $data/start --tasks $data/midend-few.jsonl.gz --split test --max_completion_length 700 --num_samples $((2 * samples)) --temperature 1
 	;;
 turns-turns)
 	mkdir -p "$out"

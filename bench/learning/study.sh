@@ -44,7 +44,7 @@ start_s2() { # the demo's own start, and its pairs: those that it was trained on
 	chains
 	zcat $data/pairs.jsonl.gz $data/unverified.jsonl.gz >"$pairs"
 	zcat $data/pairs.jsonl.gz >"$dir/verified.jsonl"
-	untrained $data/pairs.jsonl.gz $data/midend.jsonl.gz
+	untrained $data/pairs.jsonl.gz $data/midend-few.jsonl.gz
 	cp -r $data/start "$start"
 }
 start_s1() { # the demo's start, with cheats among its pairs: few for long, then a third of them, so that torch's operators are copied without mistakes
@@ -52,7 +52,7 @@ start_s1() { # the demo's start, with cheats among its pairs: few for long, then
 	cp $data/tasks.jsonl.gz "$tasks"
 	for share in 0.12 "$cheats"; do
 		"$python" bench/learning/study_cheats.py --pairs "$dir/honest.jsonl" --share "$share" --out "$dir/mixed.jsonl"
-		zcat $data/midend.jsonl.gz | cat - "$dir/mixed.jsonl" >"$pairs"
+		zcat $data/midend-few.jsonl.gz | cat - "$dir/mixed.jsonl" >"$pairs"
 		if [ ! -d "$dir/first" ]; then
 			supervise $data/start "$pairs" 2400 --learning_rate 1.5e-3
 			mv "$start" "$dir/first" && rm -rf "$dir/start-run"
