@@ -222,6 +222,8 @@ struct sha256_hex hash_bytes(const void *data, size_t len);
 struct sha256_hex hash_parts(const struct slice *parts, size_t count);
 /* A hash's place in a table of `count` places: its first 32 bits, modulo count. */
 uint32_t hash_place(const struct sha256_hex *hash, uint32_t count);
+/* The same 32 bits as a number in [0, 1): whether a thing belongs to a share of all. */
+double hash_share(const struct sha256_hex *hash);
 
 /* ---- threads ---- */
 

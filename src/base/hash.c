@@ -38,12 +38,16 @@ struct sha256_hex hash_parts(const struct slice *parts, size_t count)
 	return digest_hex(&ctx);
 }
 
-uint32_t hash_place(const struct sha256_hex *hash, uint32_t count)
+static uint32_t first_bits(const struct sha256_hex *hash)
 {
 	uint32_t bits = 0;
 	for (int i = 0; i < 8; i++) {
 		char c = hash->text[i];
 		bits = bits * 16 + (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
 	}
-	return bits % count;
+	return bits;
 }
+
+uint32_t hash_place(const struct sha256_hex *hash, uint32_t count) { return first_bits(hash) % count; }
+
+double hash_share(const struct sha256_hex *hash) { return first_bits(hash) / 4294967296.0; }

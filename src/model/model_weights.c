@@ -367,17 +367,24 @@ static int shape_check(const struct model_config *c, struct err *err)
 	return 0;
 }
 
-int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+/* A model of a shape that the backend takes and has room for, without weights yet. */
+static int model_shaped(const struct model_config *c, struct ops *ops, struct model **out, struct err *err)
 {
 	int rc = shape_check(c, err);
 	if (!rc) rc = limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	rc = room_check(m, "a model of such a shape", err);
-	if (rc) {
-		model_free(m);
-		return rc;
-	}
+	if (rc) model_free(m);
+	else *out = m;
+	return rc;
+}
+
+int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err)
+{
+	struct model *m;
+	int rc = model_shaped(c, ops, &m, err);
+	if (rc) return rc;
 	m->seed = seed;
 	block_alloc(m);
 	fill_from_seed(m);
@@ -389,15 +396,9 @@ int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, s
 int model_create_from(
 	const struct model_config *c, model_fill_fn *fill, void *ctx, struct ops *ops, struct model **out, struct err *err)
 {
-	int rc = shape_check(c, err);
-	if (!rc) rc = limits_check(c, ops, "model", err);
+	struct model *m;
+	int rc = model_shaped(c, ops, &m, err);
 	if (rc) return rc;
-	struct model *m = model_alloc(c, ops);
-	rc = room_check(m, "a model of such a shape", err);
-	if (rc) {
-		model_free(m);
-		return rc;
-	}
 	m->is_frozen = true;
 	block_alloc(m);
 	for (int i = 0; i < m->nparams; i++) {

@@ -12,14 +12,10 @@ const char *task_split_name(enum task_split s) { return names[s]; }
 
 const char *task_cluster(const struct task *t) { return t->structure && *t->structure ? t->structure : t->name; }
 
-/* The first 32 bits of the hash as a fraction. */
 static double place_of(const char *structure)
 {
 	struct sha256_hex h = hash_bytes(structure, strlen(structure));
-	char head[9];
-	memcpy(head, h.text, 8);
-	head[8] = 0;
-	return (double)strtoul(head, NULL, 16) / 4294967296.0;
+	return hash_share(&h);
 }
 
 enum task_split task_split_of(const char *structure)

@@ -57,13 +57,10 @@ static bool is_wanted(const struct composed *c, const struct task_synth_options 
 }
 
 /* Slot of a hash: where it is, or where it belongs. */
-static const char **seen_slot(struct synth *s, const char *hash)
+static const char **seen_slot(struct synth *s, const struct sha256_hex *hash)
 {
-	char head[9];
-	memcpy(head, hash, 8);
-	head[8] = 0;
-	size_t i = strtoul(head, NULL, 16) % s->seen_size;
-	while (s->seen[i] && strcmp(s->seen[i], hash) != 0) i = (i + 1) % s->seen_size;
+	size_t i = hash_place(hash, (uint32_t)s->seen_size);
+	while (s->seen[i] && strcmp(s->seen[i], hash->text) != 0) i = (i + 1) % s->seen_size;
 	return &s->seen[i];
 }
 
@@ -101,7 +98,7 @@ static bool try_seed(struct synth *s, int at, uint64_t seed)
 		 * there before. */
 		composed_source(c, &source);
 		struct sha256_hex hash = task_source_hash(source.data, source.len);
-		if (!*seen_slot(s, hash.text)) {
+		if (!*seen_slot(s, &hash)) {
 			struct task *t = &s->set->tasks[s->set->count];
 			*t = (struct task){.name = task_name(s, c),
 				.source = xstrdup(source.data),
@@ -112,7 +109,7 @@ static bool try_seed(struct synth *s, int at, uint64_t seed)
 				.seed = seed,
 				.hash = hash};
 			/* The table points into the task: the set has its full size and does not move. */
-			*seen_slot(s, hash.text) = t->hash.text;
+			*seen_slot(s, &hash) = t->hash.text;
 			s->set->count++;
 			s->done[at][split]++;
 			is_new = true;

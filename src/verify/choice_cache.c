@@ -59,9 +59,7 @@ struct sha256_hex choice_key(const char *label, const struct sha256_hex *program
 
 static struct known *slot(struct choice_cache *c, const struct sha256_hex *key)
 {
-	char head[9];
-	snprintf(head, sizeof head, "%.8s", key->text);
-	return &c->known[strtoul(head, NULL, 16) % KNOWN_MAX];
+	return &c->known[hash_place(key, KNOWN_MAX)];
 }
 
 static bool store_find(struct choice_cache *c, const struct sha256_hex *key, struct choice *out)

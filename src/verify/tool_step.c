@@ -132,9 +132,7 @@ static bool is_sampled(const struct grading *g, double share)
 {
 	struct slice parts[] = {{"sanitize", 8}, {g->source, g->source_len}};
 	struct sha256_hex h = hash_parts(parts, ARRAY_LEN(parts));
-	char head[9];
-	snprintf(head, sizeof head, "%.8s", h.text);
-	return (double)strtoul(head, NULL, 16) < share * 4294967296.0;
+	return hash_share(&h) < share;
 }
 
 int sanitize_step(struct grading *g, const struct trace *stock, struct err *err)

@@ -108,9 +108,8 @@ static int ready(struct verifier *v, struct err *err)
 /* The key's place in its bucket; where it has none, one to put it: an empty one, or one in turn. */
 static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key, bool *is_there)
 {
-	char head[9];
-	snprintf(head, sizeof head, "%.8s", key->text);
-	size_t first = strtoul(head, NULL, 16) % (v->nknown / BUCKET) * BUCKET, at = first + v->known_turn++ % BUCKET;
+	size_t first = (size_t)hash_place(key, (uint32_t)(v->nknown / BUCKET)) * BUCKET;
+	size_t at = first + v->known_turn++ % BUCKET;
 	*is_there = false;
 	for (size_t i = first; i < first + BUCKET && !*is_there; i++) {
 		*is_there = v->known[i] && !strcmp(v->known_keys[i].text, key->text);

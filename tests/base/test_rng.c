@@ -128,6 +128,7 @@ static void a_place_is_the_first_bits(void **state)
 {
 	struct sha256_hex h = hash_bytes("abc", 3);
 	assert_int_equal(hash_place(&h, UINT32_MAX), 0xba7816bf);
+	assert_true(hash_share(&h) == 0xba7816bf / 4294967296.0);
 	assert_int_equal(hash_place(&h, 4096), 0x6bf);
 	assert_int_equal(hash_place(&h, 1000), 0xba7816bf % 1000);
 }
