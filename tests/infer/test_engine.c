@@ -146,6 +146,7 @@ void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struc
 	struct ops_rows rows = *r;
 	struct ops_want single = {.n = want->n, .at = want->at, .draw = draws, .from = from, .draws = want->n};
 	assert_true(k >= 2 && k <= s->o.steps && want->n == r->T && !want->from && want->nstop <= OPS_STOPS_MAX);
+	/* Copies of what moves on from step to step; every row draws from its own logits. */
 	memcpy(ids, r->ids, (size_t)r->T * sizeof *ids);
 	memcpy(pos, r->pos, (size_t)r->T * sizeof *pos);
 	memcpy(left, want->left, (size_t)r->T * sizeof *left);

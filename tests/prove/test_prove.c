@@ -433,6 +433,9 @@ static void rows_around_a_launch(void **state)
 		int out;
 		enum prove_answer answer;
 		const char *says;
+		/* The launch alone; its result moved on; moved twice, with the first place overwritten behind
+		 * that; a copy that nothing depends on; an output that is a copy of the input; an output that
+		 * nobody wrote. */
 	} tapes[] = {
 		{"[" LAUNCH(2) "]", 2, PROVE_PROVED, ""},
 		{"[" LAUNCH(2) ", " COPY(3, 2) "]", 3, PROVE_PROVED, ""},

@@ -213,6 +213,7 @@ static void test_refusals(void **state)
 			"line 6: locations are not written"},
 		{TWO "// output y f32[0, 4611686018427387904, 4]\n" MODULE("k"), "more elements than a buffer may have"},
 	};
+	/* The line that is returned is the one that the message begins with. */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct given g;
 		struct tape *t = NULL;
@@ -307,6 +308,8 @@ static void test_write(void **state)
  */
 static void test_write_strips(void **state)
 {
+	/* A kernel with locations everywhere, one of them a name with a bracket, on a tape of one
+	 * launch. */
 	static const char text[] =
 		"#loc = loc(\\\"f.py\\\":1:1)\\nmodule {\\n  tt.func public @k(%x: !tt.ptr<f32> {tt.divisibility = "
 		"16 : i32} loc(\\\"x\\\"(#loc)), %n: i32 {tt.divisibility = 16 : i32} loc(\\\"n(\\\"(#loc))) attributes "
@@ -322,6 +325,7 @@ static void test_write_strips(void **state)
 	struct err err = {0};
 	struct str out = {0};
 	if (tape_parse(tape, strlen(tape), &t, &err)) fail_msg("%s", err.text);
+	/* Written from one trace: the integer's divisor goes, since 16 is this size's. */
 	struct tape_ir_tensor x = {.dtype = DTYPE_F32, .ndim = 1, .shape = {16}, .stride = {1}};
 	struct tape_ir_seen seen = {{1, &x, 0, NULL}, t};
 	assert_int_equal(tape_ir_write(&seen, 1, &out, &err), 0);
