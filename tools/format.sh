@@ -2,7 +2,7 @@
 # The written form of the sources. C has that of .clang-format by the pinned clang-format. No line
 # is over 120 columns (tabs count 4), macros included, which clang-format leaves alone, and no prose
 # over 100 (tools/prose.py), that of Markdown, shell and make included. Every function of 25 lines
-# and more in src, worker and the C of tests and benches tells its steps (tools/steps.py).
+# and more in src, worker, tests and the benches' C tells its steps (tools/steps.py).
 # Candidates (tests/known_good, tests/exploits and those of tests/gpu) are left as they are: they
 # stand for what strangers write, and verdicts name their lines.
 # usage: tools/format.sh          writes the form of the C sources, and breaks wide prose
@@ -36,7 +36,7 @@ while read -r place; do
 	echo "$place: prose over 100 columns (make format, or by hand where a line has columns of its own)"
 	breaches=$((breaches + 1))
 done < <("$python" tools/prose.py --check "${files[@]}" "${scripts[@]}" "${shells[@]}" "${pages[@]}")
-mapfile -t told < <(printf '%s\n' "${files[@]}" "${scripts[@]}" | grep -E '^(src/|worker/|(bench|tests)/.*\.(c|cu|h)$)')
+mapfile -t told < <(printf '%s\n' "${files[@]}" "${scripts[@]}" | grep -E '^(src|worker|tests)/|^bench/.*\.(c|cu|h)$')
 while read -r place; do
 	echo "$place: a function of 25 lines or more that says nothing of its steps inside"
 	breaches=$((breaches + 1))
