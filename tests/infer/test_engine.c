@@ -524,6 +524,10 @@ static void test_refusals(void **state)
 	refuse(e, r, ERR_RANGE, "num_samples");
 	r = good, r.num_samples = 2;
 	refuse(e, r, ERR_LIMIT, "needs 3 KV pages, the engine has 2");
+	r = good, r.stop_ids = prompt_tokens, r.nstop = 65;
+	refuse(e, r, ERR_LIMIT, "65 stop ids, at most 64");
+	r = good, r.nstop = -1;
+	refuse(e, r, ERR_LIMIT, "-1 stop ids");
 	r = good, r.sampling.temperature = NAN;
 	refuse(e, r, ERR_RANGE, "temperature");
 	r = good, r.sampling.top_p = 0;

@@ -299,6 +299,14 @@ static void test_write(void **state)
 	assert_int_equal(tape_ir_write(seen, 1, &out, &err), 0);
 	assert_non_null(strstr(out.data, "// input x0 f32[3, 1500]\n"));
 	assert_non_null(strstr(out.data, "// launch add[5](x0, x1, t4, 4500, 0.5) warps=8\n"));
+	/* Other kernels at the last size: there is no form for all three, and none is made of two. */
+	static const char OTHER[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// output y2 f32[M]\n"
+								"// launch k[1](y2)\n" MODULE("k");
+	tape_free((struct tape *)(uintptr_t)seen[2].tape);
+	seen[2].tape = read_good(OTHER, &g[2]);
+	str_clear(&out);
+	assert_int_equal(tape_ir_write(seen, 3, &out, &err), 0);
+	assert_non_null(strstr(out.data, "// input x0 f32[3, 1500]\n"));
 	for (int i = 0; i < 3; i++) tape_free((struct tape *)(uintptr_t)seen[i].tape);
 	str_release(&out);
 }
