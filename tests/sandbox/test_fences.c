@@ -182,8 +182,8 @@ static void test_landlock_alone(void **state)
 	assert_int_equal(bad, 0);
 }
 
-/* What each version handles, of which this kernel has one: numbers by the kernel's page on Landlock,
- * which grow and never go. */
+/* What each version handles, of which this kernel has one: numbers by the kernel's page on
+ * Landlock, which grow and never go. */
 static void test_landlock_versions(void **state)
 {
 	static const struct {

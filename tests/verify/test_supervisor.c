@@ -15,7 +15,8 @@ static const char TASK[] =
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 #define CANDIDATE(factor) CANDIDATE_TIMES(factor, "1")
-#define CANDIDATE_TIMES(factor, times) "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
+#define CANDIDATE_TIMES(factor, times) \
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
 	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
 	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + i, mask=i < n)\n" \
