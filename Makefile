@@ -1,4 +1,5 @@
-# hone. `make help` lists the targets. Everything built goes to build/<config>/; nothing needs a clean between configurations.
+# hone. `make help` lists the targets. Everything built goes to build/<config>/; nothing needs a
+# clean between configurations.
 CONFIG ?= release
 BUILD  ?= build/$(CONFIG)
 ifeq ($(origin CC),default)
@@ -13,7 +14,8 @@ FLAGS_release := -O2 -g
 FLAGS_debug   := -O0 -g3 -DHONE_POISON
 FLAGS_asan    := -O1 -g3 -DHONE_POISON -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 FLAGS_tsan    := -O1 -g3 -fsanitize=thread
-# x86-64-v3 is the floor; wider vector paths are chosen at run time. Never -ffast-math: it folds isnan() to 0.
+# x86-64-v3 is the floor; wider vector paths are chosen at run time. Never
+# -ffast-math: it folds isnan() to 0.
 CFLAGS  = -std=c17 -D_GNU_SOURCE -march=x86-64-v3 -ffp-contract=off -fPIC $(WARN) $(FLAGS_$(CONFIG)) -Isrc -I$(BUILD)/gen -MMD -MP
 LDFLAGS = $(filter -fsanitize=%,$(FLAGS_$(CONFIG))) -rdynamic -Wl,-rpath,'$$ORIGIN'
 # STATIC=1 links third-party libraries in, for machines that do not have them (make bundle-gpu).
@@ -27,7 +29,8 @@ say  = $(if $(V),,@echo "  $(1)  $(2)")
 closure = $(sort $(1) $(foreach u,$(USES_$(1)),$(call closure,$(u))))
 srcs    = $(wildcard src/$(1)/*.c src/$(1)/*/*.c)
 objs    = $(patsubst %.c,$(BUILD)/obj/%.o,$(call srcs,$(1)))
-# A room's archive, those of the rooms it stands on, and the third-party archives of all of them (EXTRA_LIBS_<room>, tools/*.mk).
+# A room's archive, those of the rooms it stands on, and the third-party archives of all of them
+# (EXTRA_LIBS_<room>, tools/*.mk).
 libs    = $(foreach r,$(call closure,$(1)),$(BUILD)/lib$(r).a $(EXTRA_LIBS_$(r)))
 
 .DEFAULT_GOAL := all
@@ -59,7 +62,8 @@ $(BUILD)/hone: $(call libs,cli)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--whole-archive $(BUILD)/libcli.a -Wl,--no-whole-archive \
 		-Wl,--start-group $(filter-out $(BUILD)/libcli.a,$^) -Wl,--end-group $(LDLIBS) -o $@
 
-# tests/<room>/test_<name>.c -> $(BUILD)/tests/<room>/test_<name>, linked with the rooms that <room> may use.
+# A test, tests/<room>/test_<name>.c -> $(BUILD)/tests/<room>/test_<name>, is linked with the rooms
+# that <room> may use.
 define test_rules
 $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 	@mkdir -p $$(@D)
@@ -68,7 +72,8 @@ $(BUILD)/tests/$(1)/%: $(BUILD)/obj/tests/$(1)/%.o $(call libs,$(1))
 endef
 $(foreach r,$(ROOMS),$(eval $(call test_rules,$(r))))
 
-# bench/<subject>/<name>.c -> $(BUILD)/bench/<subject>/<name>, linked with the rooms that BENCH_ROOM_<subject> may use (bench/README.md).
+# A benchmark, bench/<subject>/<name>.c -> $(BUILD)/bench/<subject>/<name>, is linked with the rooms
+# that BENCH_ROOM_<subject> may use (bench/README.md).
 # Two of them share a small world with the tests of their room.
 BENCH_ROOM_cost   := vm
 BENCH_ROOM_gpu    := ops

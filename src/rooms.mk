@@ -1,5 +1,6 @@
-# The rooms and their arrows: a room may include the headers of the rooms on its right, and of no other.
-# Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`). docs/design.md explains each room.
+# The rooms and their arrows: a room may include the headers of the rooms on its right, and of
+# no other. Read by the Makefile (link order) and by tools/arrows.sh (`make arrows`).
+# docs/design.md explains each room.
 ROOMS := base cost field text tensor ops ranks model infer task policy train lint tape ttir vm sandbox runner prove clean verify agent eval rl store report cli
 USES_base   :=
 USES_field  := base

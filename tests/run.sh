@@ -1,13 +1,16 @@
 #!/bin/bash
-# The test runner. Finds the C programs of $BUILD/tests (one for each tests/<room>/test_<name>.c), and the scripts tests/<room>/test_*.sh and .py;
-# runs each from the repository root in a session of its own, two at a time, and reads their TAP. A program counts one more failure for each of:
-# a crash or a bad exit status without `not ok`, the timeout, no plan, another number of results than planned, a source that was not built.
-# Logs stay in $BUILD/test-logs. The last line is `N passed, N failed, N skipped`; the exit status is 1 on any failure or when nothing ran.
+# The test runner. Finds the C programs of $BUILD/tests (one for each tests/<room>/test_<name>.c),
+# and the scripts tests/<room>/test_*.sh and .py; runs each from the repository root in a session of
+# its own, two at a time, and reads their TAP. A program counts one more failure for each of: a
+# crash or a bad exit status without `not ok`, the timeout, no plan, another number of results than
+# planned, a source that was not built. Logs stay in $BUILD/test-logs. The last line is `N passed, N
+# failed, N skipped`; the exit status is 1 on any failure or when nothing ran.
 #
 # usage: tests/run.sh [--list] [--filter PATTERN] [--test NAME] [--timeout S] [--programs]
 #   --filter PATTERN   only tests whose name (room/test_name) contains the glob PATTERN
 #   --test NAME        only the test of this very name
-#   --timeout S        seconds for one program (300); a script or source with `timeout: S` in its first five lines may take longer
+#   --timeout S        seconds for one program (300); a script or source with `timeout: S` in its
+#                      first five lines may take longer
 #   --programs         C programs only
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +19,7 @@ python=build/venv/bin/python
 filter='' only='' list=no limit=300 scripts=yes jobs_max=2
 logs=$BUILD/test-logs
 
-usage() { sed -n '7,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -61,7 +64,8 @@ run_one() {
 	: >"$log.out"; : >"$log.err"
 	if [ ! -x "${command[0]}" ]; then echo "cannot run ${command[0]}: not built, or not executable" >"$log.end"; return; fi
 	seconds=$(seconds_for "$source")
-	# timeout(1) leads the session: it sends TERM and then KILL to the whole group, and what a test leaves behind is killed after it.
+	# timeout(1) leads the session: it sends TERM and then KILL to the whole group, and what a test
+	# leaves behind is killed after it.
 	setsid timeout --kill-after=5 "$seconds" "${command[@]}" >"$log.out" 2>"$log.err" </dev/null &
 	pid=$!
 	trap 'kill -KILL -- -$pid 2>/dev/null; exit 1' TERM
@@ -72,7 +76,8 @@ run_one() {
 	else echo "$status" >"$log.end"; fi
 }
 
-# Reads one TAP stream: prints "pass", "fail TEXT" or "skip TEXT" lines. $1 is how the program ended.
+# Reads one TAP stream: prints "pass", "fail TEXT" or "skip TEXT" lines. $1
+# is how the program ended.
 read_tap() {
 	awk -v end="$1" '
 	/^1\.\.[0-9]+/ {

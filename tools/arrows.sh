@@ -1,10 +1,13 @@
 #!/bin/bash
 # Checks the arrows between rooms. Named, each with its file and line:
-#   - an #include "room/..." under src that src/rooms.mk does not allow, or of another room's private header (*_internal.h, or one in a folder of the room);
+#   - an #include "room/..." under src that src/rooms.mk does not allow, or of another room's
+#     private header (*_internal.h, or one in a folder of the room);
 #   - the same between the folders of a room, where rooms.mk gives them arrows (USES_room/folder);
-#   - a file that uses a name of another room's header without including that header itself (it has it through another header, which may stop giving it);
+#   - a file that uses a name of another room's header without including that header itself (it has
+#     it through another header, which may stop giving it);
 #   - an include of which no name is used;
-#   - an arrow of rooms.mk that no include needs, and rooms or folders that use each other in a circle;
+#   - an arrow of rooms.mk that no include needs, and rooms or folders that use each other in a
+#     circle;
 #   - two source files of one name (objects, archives and error messages speak of base names).
 # Ends with 1 when there is any.
 # usage: tools/arrows.sh [ROOT]
@@ -13,8 +16,10 @@ cd "${1:-$(dirname "$0")/..}"
 export LC_ALL=C
 
 # One line a fact, read by the second program below:
-#   file PATH | include PATH LINE HEADER | declares PATH NAME | forward PATH NAME | uses PATH LINE NAME
-# A tag is written "struct:NAME", whatever kind of tag it is (tags have one name space), a member "member:NAME".
+#   file PATH | include PATH LINE HEADER | declares PATH NAME |
+#   forward PATH NAME | uses PATH LINE NAME
+# A tag is written "struct:NAME", whatever kind of tag it is (tags have one name
+# space), a member "member:NAME".
 facts() {
 	find src -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) | sort | awk '
 # The line without comments and with empty strings; block comments may reach over lines.
@@ -41,7 +46,8 @@ function code_of(line,    out, at) {
 function declare(name) { if (is_header && name != "" && !((path, name) in declared)) { declared[path, name] = 1; print "declares " path " " name } }
 function use(name) { if (!((path, name) in used)) { used[path, name] = 1; print "uses " path " " number " " name } }
 
-# One token of the code outside of preprocessor lines. Follows braces and parentheses far enough to see what a header declares at file scope.
+# One token of the code outside of preprocessor lines. Follows braces and parentheses far enough to
+# see what a header declares at file scope.
 function token(t, is_word) {
 	if (is_word) {
 		if (before ~ /^(struct|union|enum)$/) use("struct:" t)
@@ -87,7 +93,8 @@ function tokens(line,    word) {
 		token(word, word ~ /^[A-Za-z_]/)
 	}
 }
-# A preprocessor line: a macro declares its name and uses those of its text; X(NAME, ...) in a table declares NAME.
+# A preprocessor line: a macro declares its name and uses those of its text; X(NAME, ...)
+# in a table declares NAME.
 function directive(line,    name) {
 	if (depth == 0 && parens == 0) { named = words = 0; before = before2 = "" }   # a table that was written out ends here, without a semicolon
 	if (line ~ /^[ \t]*#[ \t]*define/) {
@@ -129,7 +136,8 @@ function breach(text) { print text; breaches++ }
 function room_of(path,    part) { split(path, part, "/"); return part[2] }
 # "vm/exec" of src/vm/exec/exec.h where rooms.mk gives that folder arrows, else the room.
 function place_of(path,    part, n) { n = split(path, part, "/"); return n > 3 && (part[2] "/" part[3]) in is_place ? part[2] "/" part[3] : part[2] }
-# Whether `path` uses a name of `header`, or of one that it gives within their room: a room may have one header that gathers its others.
+# Whether `path` uses a name of `header`, or of one that it gives within their room: a room may have
+# one header that gathers its others.
 function gives(path, header,    i, n, list) {
 	if (header in is_looked_at) return 0
 	is_looked_at[header] = 1
@@ -141,7 +149,8 @@ function gives(path, header,    i, n, list) {
 	return 0
 }
 function looked(path, header) { split("", is_looked_at); return gives(path, header) }
-# Between rooms, and between folders of one room, what a file uses it includes itself; inside of them headers may give each other.
+# Between rooms, and between folders of one room, what a file uses it includes itself; inside of
+# them headers may give each other.
 function crosses(a, b) { return room_of(a) != room_of(b) || (place_of(a) != place_of(b) && index(place_of(a), "/") && index(place_of(b), "/")) }
 function reach(file, from,    i, n, list) {
 	if ((file, from) in reached) return
@@ -225,7 +234,8 @@ END {
 				breach(path ":" use_line[path, names[i]] ": uses " shown " of \"" shown_header "\" without including it")
 			}
 		}
-		# An include is used by a name of that header or, inside of the room, of a header of the room that it gives.
+		# An include is used by a name of that header or, inside of the room, of a header
+		# of the room that it gives.
 		n = split(includes[path], direct, " ")
 		for (i = 1; i <= n; i++)
 			if (direct[i] in is_file && !looked(path, direct[i])) {

@@ -1,6 +1,8 @@
-# make bundle: one folder that runs on another machine, without a compiler and without Debian's packages. Third-party libraries lie beside the programs and
-# are found by rpath $ORIGIN (linked in, the LGPL's among them could not be replaced). Nothing of NVIDIA's is in it: the driver's library is opened by name,
-# cuBLASLt is found by --cuda_libs or in HONE_PYTHON's packages. Python with PyTorch and Triton is the machine's: HONE_PYTHON.
+# make bundle: one folder that runs on another machine, without a compiler and without Debian's
+# packages. Third-party libraries lie beside the programs and are found by rpath $ORIGIN (linked in,
+# the LGPL's among them could not be replaced). Nothing of NVIDIA's is in it: the driver's library
+# is opened by name, cuBLASLt is found by --cuda_libs or in HONE_PYTHON's packages. Python with
+# PyTorch and Triton is the machine's: HONE_PYTHON.
 BUNDLE ?= build/bundle
 BUNDLE_HOME := $(BUNDLE)/lib/hone
 BUNDLE_LIBS = $(shell ldd $(BUILD)/hone $(BUILD)/hone-runner $(wildcard $(BUILD)/lib*.so) | \

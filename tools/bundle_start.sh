@@ -1,5 +1,6 @@
 #!/bin/sh
-# hone of a bundle (make bundle): starts the program, unless this machine's C library is older than the one it was made for.
+# hone of a bundle (make bundle): starts the program, unless this machine's C library is older than
+# the one it was made for.
 home=$(dirname "$(readlink -f "$0")")/lib/hone
 needs=$(cat "$home/glibc") || exit 1
 has=$(getconf GNU_LIBC_VERSION 2>/dev/null)

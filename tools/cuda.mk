@@ -1,6 +1,8 @@
-# The CUDA backend, a plugin: libhone_cuda.so beside the program, where there is an nvcc (a toolkit's, or build/cuda of tools/setup.sh --cuda).
-# Functions of base (err_set, check_failed, xcalloc) are the program's; cudart is inside; cuBLASLt is opened at run time.
-# CUDA_ARCH is what nvcc makes code for: Hopper, and every other card from 8.0 on (sm_80 runs on 8.0, 8.6 and 8.9; later cards translate compute_80).
+# The CUDA backend, a plugin: libhone_cuda.so beside the program, where there is an nvcc (a
+# toolkit's, or build/cuda of tools/setup.sh --cuda). Functions of base (err_set, check_failed,
+# xcalloc) are the program's; cudart is inside; cuBLASLt is opened at run time. CUDA_ARCH is what
+# nvcc makes code for: Hopper, and every other card from 8.0 on (sm_80 runs on 8.0, 8.6 and 8.9;
+# later cards translate compute_80).
 NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard build/cuda/nvidia/cu13/bin/nvcc))
 CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]
 CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13))
@@ -30,8 +32,9 @@ bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.s
 bench-train: $(BUILD)/bench/gpu/train_stages $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of the training stages on a GPU, and the step rate they add up to
 	$(BUILD)/bench/gpu/train_stages
 
-# The code of the other cards alone, put together for a Hopper GPU: what --cuda_card runs there is then what those cards run, not Hopper's code held to
-# their limits. tests/gpu/test_cards.sh takes it.
+# The code of the other cards alone, put together for a Hopper GPU: what --cuda_card runs
+# there is then what those cards run, not Hopper's code held to their limits.
+# tests/gpu/test_cards.sh takes it.
 .PHONY: cuda-cards
 cuda-cards: ## build/cards/libhone_cuda.so: compute_80's code for a Hopper GPU, to test the paths of other cards there
 	$(Q)$(MAKE) BUILD=build/cards CUDA_ARCH='-gencode arch=compute_80,code=sm_90' build/cards/libhone_cuda.so

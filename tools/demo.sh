@@ -1,12 +1,16 @@
 #!/bin/bash
-# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model that was trained on few verified and more unverified pairs
-# (tools/demo_pairs.sh made it), reinforcement learning of the frontend with the real verifier and a fit of what it found, a mid-end with an adapter of
-# its own (fitted on its pairs, then a short reinforcement), held-out results before and after each, a report.
+# The whole of hone on a machine without a GPU, in at most twelve minutes on two cores: a model
+# that was trained on few verified and more unverified pairs (tools/demo_pairs.sh made it),
+# reinforcement learning of the frontend with the real verifier and a fit of what it found, a
+# mid-end with an adapter of its own (fitted on its pairs, then a short reinforcement), held-out
+# results before and after each, a report.
 #
-# usage: tools/demo.sh [--dir DIR] [--rl S] [--fit SHARE] [--midend S] [--tasks N] [--midend_tasks N] [--seed N] [--control S]
-#        seconds of training (of the mid-end two thirds are its fit), tasks per evaluation; fit: the share of --rl's seconds in which the run's own
-#        genuine answers are fitted at the end (docs/training.md, What to run), 0 for none; control: also trains the start on its pairs for S seconds
-#        more, to compare with (off)
+# usage: tools/demo.sh [--dir DIR] [--rl S] [--fit SHARE] [--midend S] [--tasks N] 
+#                      [--midend_tasks N] [--seed N] [--control S]
+#        seconds of training (of the mid-end two thirds are its fit), tasks per evaluation; fit: the
+#        share of --rl's seconds in which the run's own genuine answers are fitted at the end
+#        (docs/training.md, What to run), 0 for none; control: also trains the start on its pairs
+#        for S seconds more, to compare with (off)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 hone=${HONE:-build/release/hone} dir=build/demo rl=300 fit=0.12 midend=180 tasks=200 midend_tasks=40 seed=1 control=0
@@ -14,7 +18,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--dir) dir=$2 ;; --rl) rl=$2 ;; --fit) fit=$2 ;; --midend) midend=$2 ;; --tasks) tasks=$2 ;; --midend_tasks) midend_tasks=$2 ;; --seed) seed=$2 ;;
 	--control) control=$2 ;;
-	*) sed -n '6,9s/^# //p' "$0" >&2; exit 2 ;;
+	*) sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift 2
 done

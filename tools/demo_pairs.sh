@@ -1,18 +1,23 @@
 #!/bin/bash
-# Writes the demo's data anew: tasks, pairs, and the model that the demo starts from (some ten minutes on two cores).
+# Writes the demo's data anew: tasks, pairs, and the model that the demo starts from (some
+# fifteen minutes on two cores).
 #
-#   pairs.jsonl.gz       300 training tasks with answers that the verifier has admitted, and dev rows
-#   unverified.jsonl.gz  2,700 more with answers that nobody verified: of 6 of the 26 operators they know a form that is widespread and wrong
-#                        (tools/unverified_pairs.py)
-#   midend.jsonl.gz      600 training tasks of the mid-end, with kernels, profiles and verified answers, and dev and test rows
+#   pairs.jsonl.gz       300 training tasks with answers that the verifier
+#                        has admitted, and dev rows
+#   unverified.jsonl.gz  2,700 more with answers that nobody verified: of 6 of the 26 operators they
+#                        know a form that is widespread and wrong (tools/unverified_pairs.py)
+#   midend.jsonl.gz      600 training tasks of the mid-end, with kernels, profiles and verified
+#                        answers, and dev and test rows
 #   midend-few.jsonl.gz  100 of these, which the start has seen
-#   start/               1.8 M parameters that have learnt them all: supervised training repeats what it was shown
+#   start/               1.8 M parameters that have learnt them all: supervised training
+#                        repeats what it was shown
 #
 # usage: tools/demo_pairs.sh [HONE]      all of it, into recipes/demo
 #        tools/demo_pairs.sh operators   only prints the operators of the tasks
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Chains of two or three operators without constants, one style of answer: what 1.8 M parameters learn in a few minutes.
+# Chains of two or three operators without constants, one style of answer: what 1.8 M
+# parameters learn in a few minutes.
 operators=relu,sigmoid,tanh,gelu,silu,elu,softplus,logsigmoid,mish,relu6,hardtanh,hardsigmoid,hardswish,softsign
 operators+=,exp,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,log1p_abs,sin,cos,erf
 if [ "${1:-}" = operators ]; then

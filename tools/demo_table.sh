@@ -1,6 +1,8 @@
 #!/bin/bash
-# A small table of evaluations, for people and (tables.json) for the report. usage: tools/demo_table.sh DIR NAME...
-# reads DIR/NAME.json as `hone eval --json` prints it (one flat line; the few numbers wanted are cut out with sed).
+# A small table of evaluations, for people and (tables.json) for the report.
+# usage: tools/demo_table.sh DIR NAME...
+# It reads DIR/NAME.json as `hone eval --json` prints it (one flat line; the few numbers wanted are
+# cut out with sed).
 set -euo pipefail
 dir=$1; shift
 # the first number of that name: counts of tasks by k come later under the same names

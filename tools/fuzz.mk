@@ -1,8 +1,10 @@
-# Fuzzing with clang's libFuzzer, under its address and undefined-behaviour sanitizers (build/fuzz). A row of the table is an entry: tests/fuzz/NAME.c,
-# the room whose functions it calls, the longest input in bytes. tests/fuzz/NAME/corpus holds its seeds, tests/fuzz/NAME/dict, where there is one, words
-# of its format. What a run learns stays in build/fuzz/corpus/NAME; what it finds is written to build/fuzz/findings/NAME-*: a crash, a leak, a report of
-# a sanitizer, more than 10 s or 1 GiB for one input. clang is needed by these targets alone: `make test` runs the entries over their seeds without it
-# (tests/fuzz/test_seeds.sh).
+# Fuzzing with clang's libFuzzer, under its address and undefined-behaviour sanitizers (build/fuzz).
+# A row of the table is an entry: tests/fuzz/NAME.c, the room whose functions it calls, the longest
+# input in bytes. tests/fuzz/NAME/corpus holds its seeds, tests/fuzz/NAME/dict, where there is one,
+# words of its format. What a run learns stays in build/fuzz/corpus/NAME; what it finds is written
+# to build/fuzz/findings/NAME-*: a crash, a leak, a report of a sanitizer, more than 10 s or 1 GiB
+# for one input. clang is needed by these targets alone: `make test` runs the entries over their
+# seeds without it (tests/fuzz/test_seeds.sh).
 FUZZ_TABLE := answer:text:4096 config:model:4096 gguf:tensor:4096 index:tensor:4096 json:base:4096 \
 	safetensors:tensor:4096 tape:tape:65536 tape_ir:tape:16384 tokenizer:text:4096 ttgir:cost:32768 ttir:vm:16384 yaml:base:4096
 FUZZ_NAMES := $(foreach row,$(FUZZ_TABLE),$(firstword $(subst :, ,$(row))))

@@ -1,5 +1,7 @@
-# make install: the programs, the Python workers and the recipes go to PREFIX/lib/hone, and PREFIX/bin/hone points there. The Python environment (several GB) is
-# not copied: PREFIX/lib/hone/build/venv is a link to the one that set-up made, so this checkout's build/venv has to stay.
+# make install: the programs, the Python workers and the recipes go to
+# PREFIX/lib/hone, and PREFIX/bin/hone points there. The Python environment (several
+# GB) is not copied: PREFIX/lib/hone/build/venv is a link to the one that set-up made,
+# so this checkout's build/venv has to stay.
 PREFIX ?= /usr/local
 HOME_DIR := $(DESTDIR)$(PREFIX)/lib/hone
 

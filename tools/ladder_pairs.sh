@@ -1,11 +1,17 @@
 #!/bin/bash
-# Writes verified pairs of all rungs of the ladder: one answer to each task (the best choice for its sizes), in parts, so that a run that was stopped goes
-# on where it was. A part has as many tasks of every rung, drawn with a seed of its own; what the verifier does not call genuine is left out. All parts
-# share one store: a kernel that two answers have in common is compiled once, and verdicts of a part that was stopped are found again.
+# Writes verified pairs of all rungs of the ladder: one answer to each task (the best choice for its
+# sizes), in parts, so that a run that was stopped goes on where it was. A part has as many tasks of
+# every rung, drawn with a seed of its own; what the verifier does not call genuine is left out. All
+# parts share one store: a kernel that two answers have in common is compiled once, and verdicts of
+# a part that was stopped are found again.
 #
-# usage: tools/ladder_pairs.sh [--out FILE] [--each N] [--part P] [--dir DIR] [--jobs J] [-- OPTIONS OF hone pairs synth]
-#   FILE  ladder-pairs.jsonl.gz     N  tasks a rung (4100: 20,500 answers, of which 20,000 and more are to be admitted)     DIR  where parts lie
-#   P     tasks of a rung in a part (100; another number is another set of tasks). A part begins with nine seconds of one core
+# usage: tools/ladder_pairs.sh [--out FILE] [--each N] [--part P] [--dir DIR] [--jobs J]
+#                              [-- OPTIONS OF hone pairs synth]
+#   FILE  ladder-pairs.jsonl.gz
+#   N     tasks a rung (4100: 20,500 answers, of which 20,000 and more are to be admitted)
+#   P     tasks of a rung in a part (100; another number is another set of tasks). A part begins
+#         with nine seconds of one core
+#   DIR   where parts lie
 #   J     parts at once, each with its share of the cores (half the cores)
 # With --count it makes nothing: it joins the parts that are there into FILE and counts them.
 set -euo pipefail
@@ -18,7 +24,7 @@ while [ $# -gt 0 ]; do
 	--out) out=$2 ;; --each) each=$2 ;; --dir) dir=$2 ;; --jobs) jobs=$2 ;; --part) part=$2 ;;
 	--count) count=yes; shift; continue ;;
 	--) shift; break ;;
-	*) sed -n '6,10s/^# //p' "$0" >&2; exit 2 ;;
+	*) sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 	esac
 	shift 2
 done

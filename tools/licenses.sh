@@ -1,5 +1,6 @@
 #!/bin/bash
-# The terms of the libraries that a bundle carries: Debian's copyright file of each one's package, as FOLDER/PACKAGE.
+# The terms of the libraries that a bundle carries: Debian's copyright file of each one's
+# package, as FOLDER/PACKAGE.
 #
 # usage: tools/licenses.sh FOLDER LIBRARY...
 set -euo pipefail

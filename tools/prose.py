@@ -1,8 +1,8 @@
-"""Prose in sources, at most 100 columns: comments that have lines of their own, in C and in Python,
-Python's docstrings, and the paragraphs of Markdown. A paragraph that is wider is filled again, from
-its first wide line on; everything else stays as it is. In a comment a table of two columns keeps
-its second one. Lines with more columns of their own (two blanks inside), usage lines and lists are
-for a person to break. In Markdown code, tables, headings and pictures are no prose.
+"""Prose in sources, at most 100 columns: comments that have lines of their own, in C, Python, shell
+and make, Python's docstrings, and the paragraphs of Markdown. A paragraph that is wider is filled
+again, from its first wide line on; everything else stays as it is. In a comment a table of two
+columns keeps its second one. Lines with more columns of their own (two blanks inside), usage lines
+and lists are for a person to break. In Markdown code, tables, headings and pictures are no prose.
 
 usage: build/venv/bin/python tools/prose.py FILE...           writes
        build/venv/bin/python tools/prose.py --check FILE...   names the lines, changes nothing
@@ -16,6 +16,7 @@ IS_ROW = re.compile(r"\s*[*#] {2,}(?=.{1,30}\S  )(- )?\S+( \S+)*  +")
 IS_LIST = re.compile(r"(usage:|[-*] |--|\d+\. |python|build/|tools/|tests/|bench/)")
 IS_MARKUP = re.compile(r"\||#|<|!\[|---")        # a line of Markdown that is no prose
 MARK = r"([-*+#|>]|\d{1,2}\.)"                     # what begins a line of Markdown with a meaning
+HERE = re.compile(r"<<-?\s*['\"]?(\w+)")               # begins the text of another file inside a script
 TIMEOUT = re.compile(r"  (timeout: \d+\"\"\")$")   # what tests/run.sh reads keeps a line of its own
 
 
@@ -50,6 +51,21 @@ def kinds_c(source):
     return lines, kinds
 
 
+def kinds_shell(source):
+    """The same of shell and make: comments, but for those in texts that a script writes to other
+    files."""
+    lines, kinds, end = source.split("\n"), {}, None
+    for i, line in enumerate(lines, 1):
+        if end:
+            end = None if line.strip() == end else end
+        elif line.lstrip().startswith("#"):
+            if not line.startswith("#!"):
+                kinds[i] = "comment"
+        elif here := HERE.search(line):
+            end = here[1]
+    return lines, kinds
+
+
 def kinds_markdown(source):
     """The same of Markdown: paragraphs and items of lists. What is indented by four is code behind
     an empty line; below an item it goes on with it."""
@@ -63,8 +79,9 @@ def kinds_markdown(source):
 
 
 def kinds_of(path, source):
-    by_end = {".py": kinds_python, ".md": kinds_markdown}
-    return by_end.get(path[-3:], kinds_c)(source)
+    by_end = {"py": kinds_python, "md": kinds_markdown, "sh": kinds_shell, "mk": kinds_shell, "Makefile": kinds_shell,
+              "run": kinds_shell}
+    return by_end.get(re.split(r"[./]", path)[-1], kinds_c)(source)
 
 
 def shape(line, kind):

@@ -1,4 +1,5 @@
-# libhone_sandbox.so: the sandbox for the Python workers (ctypes), from the objects that the program links too, and worker/one_device.c.
+# libhone_sandbox.so: the sandbox for the Python workers (ctypes), from the objects that the program
+# links too, and worker/one_device.c.
 SANDBOX_OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/sandbox/*.c) worker/one_device.c)
 
 $(BUILD)/libhone_sandbox.so: $(SANDBOX_OBJS)

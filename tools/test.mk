@@ -1,4 +1,5 @@
-# Tests: tests/<room>/test_*.c become programs in $(BUILD)/tests, tests/run.sh runs them and the scripts.
+# Tests: tests/<room>/test_*.c become programs in $(BUILD)/tests, tests/run.sh
+# runs them and the scripts.
 TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
 
 .PHONY: tests test test-asan test-tsan arrows format format-check help
@@ -25,7 +26,7 @@ arrows: ## check the #include lines against src/rooms.mk
 format: ## write the C sources in the form of .clang-format, and break wide prose
 	@tools/format.sh
 
-format-check: ## name the C sources that are not, lines over 120 columns, and prose over 100
+format-check: ## name the C sources that are not, lines over 120 columns, prose over 100, long functions without a word
 	@tools/format.sh --check
 
 help: ## list the targets

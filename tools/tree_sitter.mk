@@ -1,4 +1,5 @@
-# tree-sitter's core and its Python grammar as one archive, from the sources that tools/setup.sh unpacked. Third-party code: no warnings.
+# tree-sitter's core and its Python grammar as one archive, from the sources that tools/setup.sh
+# unpacked. Third-party code: no warnings.
 TREE_SITTER_OBJS := $(addprefix $(BUILD)/obj/deps/,core.o grammar.o scanner.o)
 TREE_SITTER_CFLAGS = -std=c11 -D_GNU_SOURCE -march=x86-64-v3 -fPIC -w $(FLAGS_$(CONFIG)) \
 	-I$(DEPS)/tree-sitter/lib/include -I$(DEPS)/tree-sitter/lib/src -I$(DEPS)/tree-sitter-python

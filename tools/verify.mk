@@ -12,7 +12,8 @@ $(BUILD)/tests/verify/libnvidia-ml.so.1: $(BUILD)/obj/tests/verify/fake_nvml.o
 	$(Q)$(CC) $(LDFLAGS) -shared $< -o $@
 $(BUILD)/tests/verify/test_timing: | $(BUILD)/tests/verify/libnvidia-ml.so.1
 
-# A runner whose GPU is the vm under another name, for test_gpu_verdicts, test_gpu_kept and test_stock: its launcher comes before the archives' one.
+# A runner whose GPU is the vm under another name, for test_gpu_verdicts, test_gpu_kept and
+# test_stock: its launcher comes before the archives' one.
 PRETEND := $(BUILD)/tests/verify/pretend/hone-runner
 $(BUILD)/tests/verify/pretend/hone-runner: $(RUNNER_OBJS) $(BUILD)/obj/tests/verify/pretend_gpu.o $(call libs,clean)
 	@mkdir -p $(@D)
@@ -20,8 +21,9 @@ $(BUILD)/tests/verify/pretend/hone-runner: $(RUNNER_OBJS) $(BUILD)/obj/tests/ver
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(call lib,jansson nettle yaml seccomp) -lpthread -ldl -lm -o $@
 	$(Q)ln -sf $(abspath $(BUILD))/libhone_sandbox.so $(@D)/
 
-# The tests of this room start hone-runner and the Python workers. Under a sanitizer those two stay plain: Python cannot load a library that needs ASan's
-# runtime, and the runner's memory limit has no room for it.
+# The tests of this room start hone-runner and the Python workers. Under a sanitizer those two
+# stay plain: Python cannot load a library that needs ASan's runtime, and the runner's memory
+# limit has no room for it.
 VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))
 ifeq ($(filter -fsanitize=%,$(FLAGS_$(CONFIG))),)
 $(VERIFY_TESTS): | $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so

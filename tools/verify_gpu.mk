@@ -1,5 +1,6 @@
-# Tests on a GPU. bundle-gpu puts programs, workers and fixtures into one folder that runs on a machine with a GPU, Python, PyTorch and Triton, and
-# nothing of this tree's set-up; test-gpu makes it and runs it here. (This file comes after tree_sitter.mk, as verify.mk does.)
+# Tests on a GPU. bundle-gpu puts programs, workers and fixtures into one folder that runs on a
+# machine with a GPU, Python, PyTorch and Triton, and nothing of this tree's set-up; test-gpu makes
+# it and runs it here. (This file comes after tree_sitter.mk, as verify.mk does.)
 GPU_BUNDLE ?= build/gpu
 
 GPU_PROGRAMS := clocks corpus faults moves
@@ -19,7 +20,8 @@ PARITY_DEVICE ?= cuda
 test-parity: setup $(BUILD)/tests/gpu/parity ## logits, loss, gradients and 10 steps against transformers and peft (PARITY_DEVICE=check for bf16 without a GPU)
 	$(VENV)/bin/python tests/gpu/parity.py $(BUILD)/tests/gpu/parity --device $(PARITY_DEVICE)
 
-# The engine's part lies in a folder of its own: programs that end in what the device answers, the backend, and the small model that they load.
+# The engine's part lies in a folder of its own: programs that end in what the device answers, the
+# backend, and the small model that they load.
 GPU_ENGINE := tests/gpu/parity $(patsubst %.c,%,$(wildcard tests/ops/test_stages_*.c)) tests/infer/test_generate tests/rl/test_plan tests/train/test_resume
 
 .PHONY: bundle-gpu test-gpu
@@ -49,7 +51,8 @@ test-gpu: bundle-gpu ## the tests on this machine's GPU, the engine's and the ve
 sanitize-gpu: bundle-gpu ## the CUDA launcher's own kernels under compute-sanitizer (of the CUDA toolkit, in PATH)
 	@for tool in memcheck racecheck initcheck; do compute-sanitizer --tool $$tool --error-exitcode 9 $(GPU_BUNDLE)/moves 0 20 1 || exit 1; done
 
-# A checkout of KernelBench is the user's to name: KERNELBENCH=FOLDER. What it runs of the candidates has no sandbox.
+# A checkout of KernelBench is the user's to name: KERNELBENCH=FOLDER. What it runs of the
+# candidates has no sandbox.
 GPU_PYTHON := $(or $(HONE_PYTHON),$(VENV)/bin/python)
 .PHONY: audit-gpu stock-check live-gpu
 audit-gpu: setup ## all tasks of a KernelBench checkout (KERNELBENCH=FOLDER) on this machine's GPU at their own sizes: a table (minutes)

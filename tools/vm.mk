@@ -1,5 +1,6 @@
 # The vm's element loops rely on the vectoriser, which -O2 of gcc 12 hardly uses.
-# -fno-trapping-math changes no value: it says that nobody reads the exception flags, which lets selects become masks.
+# -fno-trapping-math changes no value: it says that nobody reads the exception flags, which
+# lets selects become masks.
 CFLAGS_map_int := -O3
 CFLAGS_map_float := -O3 -fno-trapping-math
 CFLAGS_map_cast := -O3 -fno-trapping-math
@@ -24,7 +25,8 @@ bench-cost: setup $(BUILD)/bench/cost/kernel_cost ## predicted time of the varia
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --predict --set $(COST_SET)
 	BUILD=$(BUILD) $(VENV)/bin/python bench/cost/cost_h200.py --compare --set $(COST_SET)
 
-# libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what worker/vm_shared.c exports is visible.
+# libhone_vm.so: the vm for `hone vm`, loaded by worker/vm_driver.py. Only what
+# worker/vm_shared.c exports is visible.
 $(BUILD)/libhone_vm.so: $(BUILD)/obj/worker/vm_shared.o $(call libs,vm)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)

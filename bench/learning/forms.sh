@@ -1,20 +1,29 @@
 #!/bin/bash
-# Studies of what an answer looks like, and of who gives it (docs/results.md): all arms of one study begin at the same model, see the same tasks and
-# train for the same time on one thread, which is the same number of tokens.
+# Studies of what an answer looks like, and of who gives it (docs/results.md): all arms of one study
+# begin at the same model, see the same tasks and train for the same time on one thread, which is
+# the same number of tokens.
 #
-# usage: bench/learning/forms.sh DIR STUDY start              pairs and models that the arms share (DIR/STUDY)
-#        bench/learning/forms.sh DIR STUDY ARM SEED SECONDS   trains and evaluates: DIR/STUDY/ARM-SEED
+# usage: bench/learning/forms.sh DIR STUDY start
+#            pairs and models that the arms share (DIR/STUDY)
+#        bench/learning/forms.sh DIR STUDY ARM SEED SECONDS
+#            trains and evaluates: DIR/STUDY/ARM-SEED
 #        bench/learning/forms.sh DIR STUDY table
-# s3: what does a plan help?             plan none behind shuffled     the demo's start, fitted on its verified pairs with their plans in these forms
-# ir: is IR as learnable as Python?      python ir                     from random weights, on the same tasks' answers in each form
-# s5: does a chain of agents help?       two one single                a frontend that has learnt kernels with a launch an operator, and a mid-end that has
-#                                                                      learnt to fuse them, as two adapters or as one on the demo's start; single: the
-#                                                                      start itself, which writes fused kernels, with twice the answers
-# turns: is a second turn worth more than a second sample?   turns     no training: SECONDS is without meaning
-# Environment: HONE (build/release/hone), LIMIT (tasks of an evaluation, 0: all), SAMPLES (4), PYTHON (build/venv/bin/python), WORKERS (threads of start)
+# Studies, their arms, and what an arm is:
+# s3: what does a plan help? Arms plan, none, behind, shuffled: the demo's start, fitted on its
+#     verified pairs with their plans in these forms.
+# ir: is IR as learnable as Python? Arms python, ir: from random weights, on the same tasks' answers
+#     in each form.
+# s5: does a chain of agents help? Arms two, one, single: a frontend that has learnt kernels with a
+#     launch an operator, and a mid-end that has learnt to fuse them, as two adapters or as one on
+#     the demo's start; single is the start itself, which writes fused kernels, with twice the
+#     answers.
+# turns: is a second turn worth more than a second sample? Arm turns: no training, so that SECONDS
+#     is without meaning.
+# Environment: HONE (build/release/hone), LIMIT (tasks of an evaluation, 0: all), SAMPLES (4),
+# PYTHON (build/venv/bin/python), WORKERS (threads of start)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-usage() { sed -n '5,15s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} limit=${LIMIT:-0} samples=${SAMPLES:-4} workers=${WORKERS:-2}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-1} seconds=${5:-}

@@ -1,20 +1,31 @@
 #!/bin/bash
-# The studies of docs/training.md: one arm with one seed is one process that trains for a stated wall time and is then evaluated. What is stopped goes on
-# with the same command, so a study can be run piece by piece over machines; recipes/study/STUDY-ARM.yaml has an arm's settings.
+# The studies of docs/training.md: one arm with one seed is one process that trains for a stated
+# wall time and is then evaluated. What is stopped goes on with the same command, so a study can be
+# run piece by piece over machines; recipes/study/STUDY-ARM.yaml has an arm's settings.
 #
-# usage: bench/learning/study.sh DIR STUDY start                 what the arms of a study share: tasks, pairs, the model they start from (DIR/STUDY)
-#        bench/learning/study.sh DIR STUDY ARM SEED SECONDS      trains (seconds of earlier starts count) and evaluates: DIR/STUDY/ARM-SEED
-#        bench/learning/study.sh DIR STUDY table                 all arms against the start and each other
-# s2: does reinforcement learning beat fitting its samples?    today online expert sft top young refit exfit rl expert2 reject
-#     top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top of the start, or with the pairs from the untrained model
-#     refit, exfit: online or expert for a share of the time, then its own genuine answers fitted on top of where it ended
-#     rl, expert2, reject: refit, exfit and top with broader samples, and supervised updates that begin later and are smaller
-# s1: what is learnt to pass a stock check?                     stock genuine
-# s4: does a reward for the plan's speed help?                  c uniform sum hrd01 hrd1
-# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5), CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), TRAIN_ONLY (no evaluation), PYTHON (build/venv/bin/python)
+# usage: bench/learning/study.sh DIR STUDY start
+#            what the arms of a study share: tasks, pairs, the model they start from (DIR/STUDY)
+#        bench/learning/study.sh DIR STUDY ARM SEED SECONDS
+#            trains (seconds of earlier starts count) and evaluates: DIR/STUDY/ARM-SEED
+#        bench/learning/study.sh DIR STUDY table
+#            all arms against the start and each other
+# Studies, and their arms:
+# s2: does reinforcement learning beat fitting its samples?
+#     today online expert sft top young refit exfit rl expert2 reject
+#     - top, young: answers sampled at rate 0 for a share of the time (SHARE), then fitted: on top
+#       of the start, or with the pairs from the untrained model
+#     - refit, exfit: online or expert for a share of the time, then its own genuine answers fitted
+#       on top of where it ended
+#     - rl, expert2, reject: refit, exfit and top with broader samples, and supervised updates that
+#       begin later and are smaller
+# s1: what is learnt to pass a stock check?       stock genuine
+# s4: does a reward for the plan's speed help?    c uniform sum hrd01 hrd1
+# Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5),
+# CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), TRAIN_ONLY (no evaluation),
+# PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-usage() { sed -n '5,14s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 hone=${HONE:-build/release/hone} threads=${THREADS:-2} split=${SPLIT:-test} share=${SHARE:-0.5} cheats=${CHEATS:-0.34} python=${PYTHON:-build/venv/bin/python}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
@@ -26,13 +37,15 @@ out=$dir/$arm-$seed
 
 # ---- what the arms of a study share ----
 
-# Chains of element-wise operators as the demo's; of dev and test one task a structure, so that 500 tasks are 500 structures.
+# Chains of element-wise operators as the demo's; of dev and test one task a structure, so that 500
+# tasks are 500 structures.
 chains() {
 	"$hone" tasks synth --seed 1 --count_train 6000 --count_dev 1200 --count_test 2400 --level_min 1 --level_max 1 --operators_min 2 \
 		--operators "$(tools/demo_pairs.sh operators)" --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | awk '/"split": ?"train"/ || match($0, /"structure": ?"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' | gzip -n >"$tasks"
 }
-# supervise MODEL PAIRS STEPS OPTIONS...: the start by supervised training on pairs alone, learning rate to 0
+# supervise MODEL PAIRS STEPS OPTIONS...: the start by supervised training on pairs
+# alone, learning rate to 0
 supervise() {
 	local model=$1 data=$2 steps=$3; shift 3
 	"$hone" sft --recipe $recipes/start.yaml --threads "$threads" --model "$model" --data "$data" --max_steps "$steps" --output_dir "$dir/start-run" "$@"
@@ -61,8 +74,9 @@ start_s1() { # the demo's start, with cheats among its pairs: few for long, then
 		fi
 	done
 }
-# Row tasks whose sizes decide between answers; every choice of each task is learnt, so that the reward alone tells them apart. Columns up to 4,096: a
-# longer row in one block takes ptxas seconds, and sometimes all of its time.
+# Row tasks whose sizes decide between answers; every choice of each task is learnt, so that the
+# reward alone tells them apart. Columns up to 4,096: a longer row in one block takes ptxas seconds,
+# and sometimes all of its time.
 start_s4() {
 	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' |

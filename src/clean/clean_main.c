@@ -299,6 +299,11 @@ static int tool_become(const struct runner_options *o, const char *memory, const
 	return 3;
 }
 
+static int tool_or_work(const struct runner_options *o, char **argv)
+{
+	return o->tool ? tool_become(o, argv[2], argv[3]) : work(o);
+}
+
 /* Ends as the child ended. */
 static int mirror(pid_t pid)
 {
@@ -351,7 +356,7 @@ int main(int argc, char **argv)
 	char text[512] = "";
 	/* Only the full level has namespaces, which are made before the fork: the child does the work
 	 * in them, and this process ends as the child ended. */
-	if (level != SANDBOX_FULL) return o.tool ? tool_become(&o, argv[2], argv[3]) : work(&o);
+	if (level != SANDBOX_FULL) return tool_or_work(&o, argv);
 	if (sandbox_unshare(&o.sandbox, text, sizeof text)) {
 		reply(json_pack("{s:s}", "failed", text));
 		return 3;
@@ -360,7 +365,7 @@ int main(int argc, char **argv)
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return o.tool ? tool_become(&o, argv[2], argv[3]) : work(&o);
+		return tool_or_work(&o, argv);
 	}
 	return pid < 0 ? 3 : mirror(pid);
 }

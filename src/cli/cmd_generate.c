@@ -158,7 +158,7 @@ static bool has_stop(struct generate *g, const char *text, const int32_t *tokens
 	str_clear(&g->chunk);
 	tokenizer_decode(g->policy.tokenizer, tokens + count - 1, 1, true, &g->chunk);
 	last = g->chunk.len;
-	if (!last || !len) return false;
+	if (!last) return false;
 	/* As many tokens from the end as hold the text however it lies across them. */
 	for (int n = 2; n <= count && g->chunk.len < last + len - 1; n++) {
 		str_clear(&g->chunk);

@@ -32,10 +32,10 @@ int graph_undecided(struct graph *g, const char *what)
 int node_room(struct graph *g, struct node *n, bool is_float)
 {
 	int64_t bytes = n->count * (int64_t)(is_float ? sizeof *n->f : sizeof *n->i);
-	g->bytes += bytes;
-	if (g->bytes > PROVE_BYTES_MAX)
+	if (g->bytes + bytes > PROVE_BYTES_MAX)
 		return prove_stop_at(g->stop, PROVE_LEFT, 0, "the reference needs more than %lld MiB of exact values",
 			(long long)(PROVE_BYTES_MAX >> 20));
+	g->bytes += bytes;
 	n->is_float = is_float;
 	if (is_float) n->f = xmalloc((size_t)bytes + 1);
 	else n->i = xmalloc((size_t)bytes + 1);
@@ -200,6 +200,8 @@ int graph_run(const struct prove_draw *d, struct field *f, const struct prove_le
 		node_drop(&g, &g.nodes[k]);
 		free(g.nodes[k].sources);
 	}
+	/* A sum that forgets what was let go would refuse a long reference for its memory. */
+	CHECKF(g.bytes == 0, "steps without values hold %lld bytes", (long long)g.bytes);
 	free(g.nodes);
 	return rc;
 }

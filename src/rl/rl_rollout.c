@@ -72,6 +72,9 @@ static uint64_t request_seed(uint64_t seed, int64_t id)
 
 static int turns_of(const struct collect *c) { return MAX(1, c->o->turns.most); }
 
+/* Which of the batch's prompts the answer in a slot is to. */
+static int place_of(const struct collect *c, int64_t slot) { return (int)(slot / turns_of(c) / c->o->num_samples); }
+
 static int64_t slot_of(const struct collect *c, int64_t id, int sample)
 {
 	int64_t place = (id & (((int64_t)1 << TURN_SHIFT) - 1)) - c->o->id_base, turn = id >> TURN_SHIFT;
@@ -114,7 +117,7 @@ static int submit_engine(
  * request's id is the answer's slot. */
 static int submit_outside(struct collect *c, int64_t slot, struct err *err)
 {
-	int T = turns_of(c), turn = (int)(slot % T), place = (int)(slot / T / c->o->num_samples);
+	int T = turns_of(c), turn = (int)(slot % T), place = place_of(c, slot);
 	const struct rollout *episode = &c->out[slot - turn];
 	const struct prompt_row *p = &c->prompts->rows[c->index[place]];
 	struct chat_message *m = xcalloc((size_t)(2 * turn + 1), sizeof *m);
@@ -167,7 +170,7 @@ static bool episode_goes_on(const struct collect *c, const struct rollout *r)
 static int next_turn(struct collect *c, int64_t slot, struct err *err)
 {
 	struct rollout *r = &c->out[slot], *next = r + 1;
-	int left = turns_of(c) - 1 - r->turn, place = (int)(slot / turns_of(c) / c->o->num_samples), rc;
+	int left = turns_of(c) - 1 - r->turn, rc;
 	bool is_outside = c->author->outside;
 	if (!episode_goes_on(c, r)) {
 		for (int t = 0; t < left; t++)
@@ -180,14 +183,14 @@ static int next_turn(struct collect *c, int64_t slot, struct err *err)
 	if (rc) return rc;
 	c->active = true;
 	return is_outside ? submit_outside(c, slot + 1, err)
-					  : submit_engine(c, place, next->turn, &next->context, r->sample, 1, err);
+					  : submit_engine(c, place_of(c, slot), next->turn, &next->context, r->sample, 1, err);
 }
 
 /* An answer has its verdict. Its episode goes on or ends; behind the last of a staged group's first
  * ones the others may follow. */
 static int count_finished(struct collect *c, int64_t slot, struct err *err)
 {
-	int K = c->o->num_samples, place = (int)(slot / turns_of(c) / K), first = c->o->first;
+	int K = c->o->num_samples, place = place_of(c, slot), first = c->o->first;
 	c->finished++;
 	int rc = next_turn(c, slot, err);
 	if (c->o->progress) progress_update(&c->progress, c->finished, NULL);
@@ -251,7 +254,7 @@ static int take_completions(struct collect *c, struct err *err)
 		int64_t slot = slot_of(c, done.id, done.sample);
 		CHECK(slot >= 0 && slot < c->total);
 		struct rollout *r = &c->out[slot]; /* of a later turn it has its context and feedback already */
-		r->prompt = c->index[slot / turns_of(c) / c->o->num_samples];
+		r->prompt = c->index[place_of(c, slot)];
 		r->sample = done.sample;
 		r->completion = done;
 		int rc = completion_check(&done, err);
@@ -280,9 +283,9 @@ static int take_outside(struct collect *c, struct err *err)
 	if (rc || !is_there) return rc;
 	CHECK(a.id >= 0 && a.id < c->total);
 	struct rollout *r = &c->out[a.id];
-	int64_t episode = a.id / turns_of(c), place = episode / c->o->num_samples;
+	int place = place_of(c, a.id);
 	r->prompt = c->index[place];
-	r->sample = (c->o->samples ? c->o->samples[place] : 0) + (int)(episode % c->o->num_samples);
+	r->sample = (c->o->samples ? c->o->samples[place] : 0) + (int)(a.id / turns_of(c) % c->o->num_samples);
 	r->completion = (struct completion){.count = a.tokens, .finish = a.is_cut ? FINISH_LENGTH : FINISH_STOP};
 	c->active = outside_waiting(c->author->outside) > 0;
 	if (!a.text) {

@@ -9,5 +9,14 @@ int sandbox_fail(char *text, size_t len, int err, const char *what);
 /* 0, or -errno. */
 int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len);
 int sandbox_landlock_abi(void); /* 0: the kernel has none */
+/* What a ruleset handles: refused unless a rule allows it. As the kernel's struct
+ * landlock_ruleset_attr. */
+struct landlock_handled {
+	uint64_t fs;     /* accesses to files */
+	uint64_t net;    /* likewise, of the network */
+	uint64_t scoped; /* what stays within the sandbox: signals, abstract sockets */
+};
+/* All that this version of Landlock knows. Returns the bytes of the struct that it knows. */
+size_t sandbox_landlock_handled(int abi, struct landlock_handled *out);
 int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len);
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,12 +16,6 @@
 #define ACCESS_FS_IOCTL_DEV (1ull << 15)   /* ABI 5 */
 #define ACCESS_NET_ALL      3ull           /* ABI 4: bind and connect of TCP */
 #define SCOPE_ALL           3ull           /* ABI 6: abstract sockets, signals */
-
-struct ruleset_attr {
-	uint64_t fs;     /* accesses to files that are handled: refused unless a rule allows them */
-	uint64_t net;    /* likewise, of the network */
-	uint64_t scoped; /* what stays within the sandbox: signals, abstract sockets */
-};
 
 #define READ  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define EXEC  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
@@ -41,13 +36,17 @@ int sandbox_landlock_abi(void)
 	return abi < 0 ? 0 : (int)abi;
 }
 
-static uint64_t handled_fs(int abi)
+size_t sandbox_landlock_handled(int abi, struct landlock_handled *out)
 {
-	uint64_t fs = (1ull << 13) - 1;
-	if (abi >= 2) fs |= LANDLOCK_ACCESS_FS_REFER;
-	if (abi >= 3) fs |= ACCESS_FS_TRUNCATE;
-	if (abi >= 5) fs |= ACCESS_FS_IOCTL_DEV;
-	return fs;
+	*out = (struct landlock_handled){.fs = (1ull << 13) - 1};
+	if (abi >= 2) out->fs |= LANDLOCK_ACCESS_FS_REFER;
+	if (abi >= 3) out->fs |= ACCESS_FS_TRUNCATE;
+	if (abi >= 4) out->net = ACCESS_NET_ALL;
+	if (abi >= 5) out->fs |= ACCESS_FS_IOCTL_DEV;
+	if (abi >= 6) out->scoped = SCOPE_ALL;
+	return abi >= 6 ? sizeof *out
+		: abi >= 4  ? offsetof(struct landlock_handled, scoped)
+					: offsetof(struct landlock_handled, net);
 }
 
 /* A path that does not exist, or that this user cannot reach, opens nothing; so there is nothing to
@@ -75,9 +74,8 @@ int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len)
 {
 	int abi = sandbox_landlock_abi();
 	if (abi == 0) return sandbox_fail(text, len, ENOSYS, "Landlock");
-	struct ruleset_attr attr = {
-		.fs = handled_fs(abi), .net = abi >= 4 ? ACCESS_NET_ALL : 0, .scoped = abi >= 6 ? SCOPE_ALL : 0};
-	size_t size = abi >= 6 ? sizeof(attr) : abi >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
+	struct landlock_handled attr;
+	size_t size = sandbox_landlock_handled(abi, &attr);
 	int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
 	if (ruleset < 0) return sandbox_fail(text, len, errno, "landlock_create_ruleset");
 	int rc = allow_list(ruleset, o->read_paths, READ & attr.fs);

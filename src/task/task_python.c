@@ -22,8 +22,9 @@ static bool is_name_byte(int c) { return c >= 0 && (isalnum(c) || c == '_' || c 
 static bool skip_blank(struct py_scanner *s)
 {
 	bool ended = false;
-	/* after a PY_NEWLINE the blanks of the new line are behind us already, and counted */
-	int width = s->at_line_start && s->pos > 0 && s->src[s->pos - 1] != '\n' ? s->indent : 0;
+	/* After a PY_NEWLINE the blanks of the new line are behind us already, and counted; inside of a
+	 * line nobody asks. */
+	int width = s->indent;
 	for (;;) {
 		int c = peek(s, 0);
 		/* Blanks make the width of an indentation, tabs to the next multiple of 8. */

@@ -263,10 +263,12 @@ static void test_feedback(void **state)
 		.line = 2};
 	const char *source = "first\nsecond\nthird\n";
 	struct str out = {0};
+	/* The verdict, its detail, and the line that it names. */
 	feedback_render(&v, source, strlen(source), &out);
 	assert_string_equal(
 		out.data, "Verdict: wrong (stage correctness, out-of-bounds).\nstore past the end\n  2 | second\n");
 	str_clear(&out);
+	/* The reason's code: of one letter, and none at all, where it and its comma go. */
 	v.reason[1] = 0; /* a code of one letter is a code */
 	feedback_render(&v, source, strlen(source), &out);
 	assert_non_null(strstr(out.data, "Verdict: wrong (stage correctness, o).\n"));

@@ -1,5 +1,6 @@
 #!/bin/bash
-# tools/arrows.sh: the tree keeps to its arrows, and each kind of breach, planted in a small copy, is seen and named.
+# The tree keeps to its arrows (tools/arrows.sh), and each kind of breach, planted in a small copy,
+# is seen and named.
 set -uo pipefail
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
@@ -38,7 +39,8 @@ fresh() {
 	printf '#include "base/base.h"\n#include "generated.h"\nint main(void) { return twice(COUNT); }\n' >"$root/src/vm/vm.c"
 }
 passes() { tools/arrows.sh "$root" >"$root/out" 2>&1; check $? "$1"; }
-# breach NAME TEXT...: the texts must stand in the output, it must be the only breach, and the status must be 1
+# breach NAME TEXT...: the texts must stand in the output, it must be the only breach,
+# and the status must be 1
 breach() {
 	local name=$1; shift
 	tools/arrows.sh "$root" >"$root/out" 2>&1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make bundle: the folder runs with its own libraries and a machine's Python, carries their terms and nothing of NVIDIA's, and refuses an older C library.
-# timeout: 600
+# make bundle: the folder runs with its own libraries and a machine's Python, carries their terms
+# and nothing of NVIDIA's, and refuses an older C library. timeout: 600
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
@@ -23,7 +23,8 @@ libraries=$(find "$home" -name '*.so.*' | wc -l) terms=$(find "$home/licenses" -
 [ "$libraries" -gt 0 ] && [ "$libraries" = "$terms" ] || { echo "# $libraries libraries, $terms texts"; false; }
 check $? "terms of every library"
 
-# The README's task and candidate, as printed there, from another folder and with hardly any environment.
+# The README's task and candidate, as printed there, from another folder and
+# with hardly any environment.
 mkdir "$top/elsewhere" && cd "$top/elsewhere" || exit 1
 sed -n '/^<!-- test -->$/,/^hone verify/p' "$repository/README.md" | sed -n '/^mkdir/,/^END$/p;/^cat >work\/candidate/,/^END$/p' >example.sh
 bash example.sh

@@ -1,6 +1,6 @@
 #!/bin/bash
-# make install: hone runs from PREFIX/bin, from another folder, down to a verdict of a sandboxed candidate; make uninstall leaves nothing.
-# timeout: 600
+# make install: hone runs from PREFIX/bin, from another folder, down to a verdict of a sandboxed
+# candidate; make uninstall leaves nothing. timeout: 600
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }

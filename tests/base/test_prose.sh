@@ -1,7 +1,7 @@
 #!/bin/bash
-# tools/prose.py: wide prose is named and filled again, in C's comments, in Python's comments and
-# docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh reads stay
-# as they are.
+# tools/prose.py: wide prose is named and filled again, in comments of C, Python, shell and make, in
+# Python's docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh
+# reads stay as they are.
 # tools/format.sh --check names a wide line of prose that is planted in the sources, and a long
 # function without a word (tools/steps.py).
 set -uo pipefail
@@ -50,6 +50,16 @@ check $? "a line with columns of its own is left for a person; a timeout keeps i
 # fifteen sixteen seventeen end" ]
 check $? "a comment of several lines is one paragraph, whose last line is no lost word"
 
+printf '#!/bin/sh %s\n# %s\ncat <<-END\n\t# %s\n\tEND\nx=1 # %s\n\t# %s\n' "$words" "$words" "$words" "$words" "$words" >"$work/run.sh"
+cp "$work/run.sh" "$work/Makefile"
+[ "$(prose --check "$work/run.sh" "$work/Makefile")" = "$(printf "$work/%s\n" run.sh:2 run.sh:7 Makefile:2 Makefile:7)" ]
+check $? "wide comments of shell and make are named; a first line, what a script writes and what stands behind code are not"
+prose "$work/run.sh"
+[ -z "$(prose --check "$work/run.sh")" ] && [ "$(sed -n 2,4p "$work/run.sh")" = "# ${words% fifteen*}
+# fifteen sixteen seventeen
+cat <<-END" ]
+check $? "they are filled again"
+
 printf '# %s\n%s\ntests\n- a list: %s\n  and on\n- one\n\n| %s | a |\n\n    %s\n```\n%s\n```\n' \
 	"$words" "$words" "$words" "$words" "$words" "$words" >"$work/d.md"
 [ "$(prose --check "$work/d.md")" = "$(printf "$work/d.md:%s\n" 2 4)" ]
@@ -88,7 +98,7 @@ printf '/* %s */\nint x;\n' "$words" >"$work/tree/worker/a.c"
 check $? "it names a wide line of prose in C"
 bash "$work/tree/tools/format.sh" && bash "$work/tree/tools/format.sh" --check >"$work/clean"
 check $? "and breaks it where it writes"
-{ printf 'int f(void)\n{\n'; for _ in {1..23}; do printf '\tf();\n'; done; printf '}\n'; } >"$work/tree/src/a.c"
+{ printf 'int f(void)\n{\n'; for _ in {1..23}; do printf '\tf();\n'; done; printf '}\n'; } | tee "$work/planted_test.c" >"$work/tree/src/a.c"
 ! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^src/a.c:2: a function of 25 lines' "$work/planted"
 check $? "it names a long function that says nothing of its steps"
 sed -i '3s|^|\t/* What follows. */\n|' "$work/tree/src/a.c"
@@ -98,6 +108,14 @@ check $? "and none with a comment inside"
 ! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^worker/a.py:1: a function of 25 lines' "$work/planted"
 check $? "and such a one in Python"
 rm "$work/tree/worker/a.py"
+cp "$work/planted_test.c" "$work/tree/tests/a.c"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^tests/a.c:2: a function of 25 lines' "$work/planted"
+check $? "and such a one in a test"
+cp "$work/tree/src/a.c" "$work/tree/tests/a.c"
+printf '# %s\nall:\n' "$words" >"$work/tree/tools/new.mk"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^tools/new.mk:1: prose over 100 columns' "$work/planted"
+check $? "it names a wide comment of make"
+rm "$work/tree/tools/new.mk"
 echo "$words" >"$work/tree/docs/page.md"
 ! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^docs/page.md:1: prose over 100 columns' "$work/planted"
 check $? "it names a wide line of a page"

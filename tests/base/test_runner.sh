@@ -1,5 +1,6 @@
 #!/bin/bash
-# tests/run.sh, run on a folder of programs that pass, fail, skip, crash, hang, lie about their plan and leave processes behind.
+# The runner, tests/run.sh, on a folder of programs that pass, fail, skip, crash, hang, lie about
+# their plan and leave processes behind.
 # What it must say and its exit status are spelled out here; this script does not use it on itself.
 set -uo pipefail
 home=$PWD

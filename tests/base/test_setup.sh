@@ -1,5 +1,6 @@
 #!/bin/bash
-# tools/setup.sh: where everything is installed it says and does nothing; what the stamps promise is there; a user who is not root is told the command, and root what to open.
+# Set-up (tools/setup.sh): where everything is installed it says and does nothing; what the stamps
+# promise is there; a user who is not root is told the command, and root what to open.
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }

@@ -8,6 +8,7 @@
 #include "tape/tape.h"
 #include <setjmp.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -67,8 +68,9 @@ static char *program(void)
 	return whole;
 }
 
-/* Started with these words and one end of a socket; the other end is returned. */
-static int start(struct child *c, const char *const *words)
+/* Started with these words and one end of a socket; the other end is returned. What it prints goes
+ * to out; -1: nowhere. */
+static int start_to(struct child *c, const char *const *words, int out)
 {
 	int ends[2], n = 1;
 	struct err err = {0};
@@ -76,12 +78,14 @@ static int start(struct child *c, const char *const *words)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
 	for (; words[n - 1]; n++) argv[n] = (char *)(uintptr_t)words[n - 1];
 	struct child_options o = {
-		.argv = argv, .fds = {ends[1]}, .nfds = 1, .stdout_fd = -1, .stderr_fd = -1, .die_with_parent = true};
+		.argv = argv, .fds = {ends[1]}, .nfds = 1, .stdout_fd = out, .stderr_fd = -1, .die_with_parent = true};
 	if (child_spawn(c, &o, &err)) fail_msg("%s", err.text);
 	close(ends[1]);
 	free(argv[0]);
 	return ends[0];
 }
+
+static int start(struct child *c, const char *const *words) { return start_to(c, words, -1); }
 
 static json_t *hear(int fd)
 {
@@ -147,6 +151,35 @@ static void wrong_words_are_refused(void **state)
 		if (!WIFEXITED(c.status) || WEXITSTATUS(c.status) != 2) fail_msg("words %zu: status 0x%x", i, c.status);
 		close(fd);
 	}
+}
+
+/* A tool is told to start this program again: exact, with the same memory and place, and without a
+ * sandbox, since the tool is in it. echo says what it was told. */
+static void a_tool_is_told_whom_to_watch(void **state)
+{
+	char why[512] = "", *self = program();
+	int most = sandbox_level_probe(why, sizeof why), out = memfd_create("said", MFD_CLOEXEC);
+	char *expected = xasprintf("watched %s none 268435456 cuda:7 exact\n", self), said[4096];
+	/* A tool runs in the strongest sandbox, or in none. */
+	for (int level = SANDBOX_NONE; level <= most; level += SANDBOX_FULL - SANDBOX_NONE) {
+		const char *const words[] = {
+			sandbox_level_name(level), "268435456", "cuda:7", "under", "/bin/echo", "watched", NULL};
+		struct child c;
+		struct err err = {0};
+		assert_int_equal(ftruncate(out, 0), 0);
+		assert_int_equal(lseek(out, 0, SEEK_SET), 0);
+		int fd = start_to(&c, words, out);
+		if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+		assert_int_equal(c.status, 0);
+		ssize_t n = pread(out, said, sizeof said - 1, 0);
+		assert_true(n > 0);
+		said[n] = 0;
+		assert_string_equal(said, expected);
+		close(fd);
+	}
+	close(out);
+	free(expected);
+	free(self);
 }
 
 static void a_tape_is_loaded_and_replayed(void **state)
@@ -280,6 +313,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_words_are_refused),
+		cmocka_unit_test(a_tool_is_told_whom_to_watch),
 		cmocka_unit_test(a_tape_is_loaded_and_replayed),
 		cmocka_unit_test(proofs_over_the_wire),
 		cmocka_unit_test(two_processes_end_as_one),

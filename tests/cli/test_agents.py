@@ -97,6 +97,8 @@ def test_eval():
           [(r["task"], r["sample"], "class ModelNew" in r["answer"]) for r in rows] == [("relu", 0, True),
               ("relu", 1, True), ("twice", 0, True), ("twice", 1, True), ("square", 0, False), ("square", 1, False)],
           rows)
+    # Then what cannot be answered: a folder without answers, a command that dies, two authors at
+    # once.
     with open(f"{work}/two.jsonl", "w") as f:
         f.writelines(line for line in open(f"{work}/tasks.jsonl") if '"square"' not in line)
     os.makedirs(f"{work}/answers", exist_ok=True)
@@ -128,6 +130,7 @@ def test_turns():
     check("rows have every turn, and what was said before it",
           [(r["task"], r["sample"], r["turn"], "feedback" in r) for r in rows] == [(k, *x) for k in ("relu", "twice")
               for x in ((0, 0, False), (0, 1, True), (0, 2, True), (1, 0, False), (1, 1, True))], rows)
+    # What was written is a set of answers itself, with all of its turns.
     p = evaluate("--policy_answers", f"{work}/turns.jsonl", "--tasks", f"{work}/two.jsonl", "--num_turns", "3",
                  "--temperature", "0", "--compare", f"{work}/turns.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
@@ -164,12 +167,17 @@ def test_rl():
     m = [json.loads(line) for line in open(f"{work}/a/metrics.jsonl")] if rows else []
     check("metrics say what was judged, and nothing of a training", len(m) == 2 and m[0]["genuine"] == 0.5
           and m[0]["answers"] == 4 and not {"loss", "entropy", "learning_rate", "grad_norm"} & set(m[0]), m)
+    p = collect("over", "--max_steps", "1", "--max_seconds", "1e-9")
+    check("a run whose seconds are over before its first step makes none",
+          p.returncode == 0 and samples("over") == [], p.stderr)
+    # Other settings are refused, and all that would need a policy of one's own.
     p = collect("a", "--max_steps", "3", "--seed", "5")
     check("a folder that was begun with other settings is refused", p.returncode == 1 and "seed" in p.stderr, p.stderr)
     for option in (("--replay_updates", "2"), ("--eval_steps", "1"), ("--dry_run",)):
         p = collect("c", *option)
         check(f"{option[0]} needs a policy that trains: refused",
               p.returncode == 2 and option[0] in p.stderr and "distill" in p.stderr, p.stderr)
+    # What the command found is enough to fit a model to.
     p = run(hone, "init", "--text", f"{work}/pairs.jsonl", "--vocab_size", "448", "--hidden_size", "64",
             "--num_hidden_layers", "1", "--num_attention_heads", "4", "--num_key_value_heads", "2", "--head_dim", "16",
             "--intermediate_size", "64", "--max_position_embeddings", "1024", "--seed", "3", "--out", f"{work}/init")
@@ -210,6 +218,7 @@ for line in sys.stdin:
 
 
 def test_pipeline():
+    # The frontend writes the kernel of the resume test, which copies first.
     sys.path.append("tests/rl")
     source = open("tests/rl/test_rl_resume.py").read()
     open(f"{work}/slow.py", "w").write(source[source.index('SLOW = \"\"\"') + 10:].split('\"\"\"')[0])
@@ -234,6 +243,7 @@ def test_pipeline():
           < 1e-9 and abs(ratio.get("value", 0) - m["speedup_geomean"]) < 1e-9 and ratio["pairs"] == 2, j)
     rows = [json.loads(line) for line in open(f"{work}/pipeline.jsonl")] if j else []
     check("rows of both stages", [r.get("stage") for r in rows] == [None] * 4 + ["midend"] * 6, rows)
+    # Rows of a pipeline as answers: of which stage they are is known.
     p = evaluate("--pipeline", "--policy_answers", f"{work}/pipeline.jsonl", "--tasks", f"{work}/two.jsonl")
     check("a set of answers has none to kernels that the verdicts choose: refused",
           p.returncode == 2 and "--policy_command" in p.stderr, p.stderr)
@@ -242,6 +252,7 @@ def test_pipeline():
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     check("a pipeline's rows as a set: its frontend's answers; as variants: of both stages",
           s.get("genuine") == 1 and s.get("answers") == 4 and s.get("tasks_without_variants") == 0, p.stderr)
+    # The same as two runs of reinforcement: the second begins at what the first one found.
     open(f"{work}/midend.yaml", "w").write("prompt_template: recipes/prompts/small-midend.txt\nmax_steps: 2\n")
     args = [hone, "rl", *command, "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
             "--generation_batch_size", "4", "--max_steps", "1", "--num_correct_trials", "1", "--verify_threads", "1",
@@ -311,6 +322,7 @@ def test_tune():
         return run(hone, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py",
                    "--num_correct_trials", "1", "--store", f"{work}/cache.db", "--json", *more)
 
+    # By chance over the whole space, which gives every point's cost for what follows.
     p = tune("--verdicts", "6", "--out", f"{work}/best.py")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     tried = {r["point"]: r["cost_s"] for r in s.get("tried", [])}
@@ -318,6 +330,7 @@ def test_tune():
           len(tried) == len(s.get("tried", [])) == s.get("points") == 6 and s["tried"][0]["point"] == s["given"]
           == "BLOCK=16 WARPS=4" and s["best_s"] == tried[s["best"]] == min(tried.values()) < tried[s["given"]]
           and abs(s["speedup"] - tried[s["given"]] / s["best_s"]) < 1e-12 and s["cached"] is False, p.stdout + p.stderr)
+    # Guided by a command that repeats itself, by one that does not, and by a model.
     p = tune("--verdicts", "4", "--search", "policy", "--policy_command", f"{sys.executable} {work}/tuner.py",
              "--temperature", "0.5", "--max_completion_length", "99")
     g = json.loads(p.stdout) if p.returncode == 0 else {}
@@ -341,6 +354,7 @@ def test_tune():
     p = tune(*model, "--max_completion_length", "1536")
     check("a question that the model has no positions for is refused with its numbers",
           p.returncode == 1 and "1536 positions" in p.stderr and "--max_completion_length" in p.stderr, p.stderr)
+    # What was found is written and kept.
     best = dict(x.split("=") for x in s["best"].split()) if s else {}
     check("the best kernel is written with its values",
           s and f"\nBLOCK = {best['BLOCK']}\nWARPS = {best['WARPS']}\n" in open(f"{work}/best.py").read())

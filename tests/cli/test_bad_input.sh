@@ -1,6 +1,6 @@
 #!/bin/bash
-# Wrong input to rl, eval, pairs and report: the message names the thing and the exit status says whose fault it is (2 wrong usage, 1 the world's); nothing
-# crashes, nothing is written.
+# Wrong input to rl, eval, pairs and report: the message names the thing and the exit status says
+# whose fault it is (2 wrong usage, 1 the world's); nothing crashes, nothing is written.
 set -uo pipefail
 hone=$BUILD/hone
 dir=$(mktemp -d)

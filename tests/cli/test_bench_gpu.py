@@ -1,6 +1,6 @@
 """hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
 arithmetic, what has a bar and what has none, what is refused."""
-import json, subprocess, sys
+import glob, json, resource, signal, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
@@ -58,6 +58,20 @@ p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--part
 row = shape.get("figures", {}).get("load", {})
 check("load: a folder is written, opened twice and timed",
       row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)
+
+
+def small_files():
+    """The demo's one layer has more than a MiB of weights: writing them fails."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+
+p = subprocess.Popen([hone, "bench", "gpu", "--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load"],
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=small_files)
+said = p.communicate(timeout=300)[1]
+left = glob.glob(f"/tmp/hone-bench-{p.pid}-*")
+check("load: a folder that cannot be written is taken away", p.returncode == 1 and "large" in said and not left,
+      (p.returncode, said, left))
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "ranks", "--answer", "2",
                  "--tokens", "4096", "--json")
 row = shape.get("figures", {}).get("ranks", {})

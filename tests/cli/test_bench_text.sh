@@ -1,5 +1,6 @@
 #!/bin/bash
-# hone bench text: usage, a peer that is missing, and ids that differ from the peer's, which must stop it before it prints a speed.
+# hone bench text: usage, a peer that is missing, and ids that differ from the peer's, which must
+# stop it before it prints a speed.
 hone=$BUILD/hone
 work=$(mktemp -d "${TMPDIR:-/tmp}/hone-bench-text.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -20,7 +21,8 @@ check "an argument is wrong usage" $?
 [ $? -eq 1 ] && grep -q "$work/absent" "$work/err"
 check "a Python that is missing is named" $?
 
-# A peer that makes one document and a tokenizer, and knows the hash of the ids or not. The tokenizer is one of hone's own.
+# A peer that makes one document and a tokenizer, and knows the hash of the ids or not. The
+# tokenizer is one of hone's own.
 "$hone" init --out "$work/model" --text src/ops/ops.h --vocab_size 300 --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 \
 	--num_key_value_heads 1 --head_dim 8 --intermediate_size 16 >/dev/null 2>"$work/err"
 cat >"$work/peer.py" <<EOF

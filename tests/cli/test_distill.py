@@ -26,6 +26,7 @@ def make_runs():
     with open(f"{work}/tasks.jsonl", "w") as f:
         f.writelines(json.dumps(r) + "\n" for r in rows)
         f.write(json.dumps(dict(rows[0], name="held", structure="chain:a39", split="dev")) + "\n")
+    # Rate 0: both runs sample from the same policy, with other seeds.
     for seed in ("1", "2"):
         p = run(hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
                 "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
@@ -39,6 +40,7 @@ def make_runs():
         db.execute("insert into samples (run, step, idx, row) values (1, 1, ?, ?)",
                    (100 + i, json.dumps(dict(json.loads(text), task=name))))
     db.commit()
+    # What a fit has to find: all genuine answers but the two that were put there.
     genuine = set()
     for seed in ("1", "2"):
         with sqlite3.connect(f"{work}/run{seed}/hone.db") as db:
@@ -55,6 +57,7 @@ def main():
     if not policy:
         return done()
     rows, genuine = make_runs()
+    # From both stores, one named by its folder and one by its file.
     p = distill("both", "--from", f"{work}/run1", "--from", f"{work}/run2/hone.db")
     got = pairs("both") if p.returncode == 0 else []
     check("each genuine answer of both runs once, none of dev tasks or of tasks that are not there",
@@ -66,6 +69,7 @@ def main():
           all(r["prompt"] == form.replace("{{task}}", source[r["task"]].rstrip()) + "\n" for r in got), got[:1])
     check("the fit ends in final/",
           p.stdout.strip() == f"{work}/both/final" and os.path.exists(f"{work}/both/final/model.safetensors"), p.stdout)
+    # More beside: pairs, of which dev rows are watched; fewer of each structure; and wrong use.
     first = open(f"{work}/both/distilled.jsonl", "rb").read()
     with open(f"{work}/pairs.jsonl", "w") as f:
         f.write(json.dumps(dict(prompt="p\n", completion="c", split="train")) + "\n"

@@ -24,6 +24,8 @@ def blocks(text):
                 found.append((i, None, "the mark stands above no fence"))
             i += 1
             continue
+        # A fence ends at one of its own kind that is at least as long; a block loses the fence's
+        # indentation.
         indent, fence, language = opened.groups()
         begin, i = i, i + 1
         while i < len(lines) and not re.fullmatch(rf" *{fence[0]}{{{len(fence)},}} *", lines[i]):

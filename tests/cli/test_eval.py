@@ -123,6 +123,7 @@ def test_compare():
     c = json.loads(p.stdout).get("compare", {}) if p.returncode == 0 else {}
     check("a run against itself: 0 with interval [0, 0]",
           (c.get("difference"), c.get("low"), c.get("high"), c.get("tasks")) == (0, 0, 0, 3), p.stdout + p.stderr)
+    # Against one with chance in it: what is known is the mean.
     p = evaluate("--compare", f"{work}/sampled.jsonl")
     s = json.loads(p.stdout) if p.returncode == 0 else {}
     mean = sum(x["verdict"]["verdict"] == "genuine" for x in rows("sampled.jsonl")) / 12
@@ -134,6 +135,7 @@ def test_compare():
     c = json.loads(p.stdout).get("compare", {}) if p.returncode == 0 else {}
     check("a sampled run against itself: 0 as well, over all samples of each task",
           (c.get("difference"), c.get("low"), c.get("high")) == (0, 0, 0), p.stdout + p.stderr)
+    # Comparisons that would be of other tasks, and files that are no runs.
     p = evaluate("--compare", f"{work}/greedy.jsonl", "--limit", "2")
     check("fewer tasks than the other run: refused",
           p.returncode == 1 and "3 tasks" in p.stderr and "over 2" in p.stderr and p.stdout == "", p.stderr)

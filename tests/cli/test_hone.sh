@@ -22,7 +22,8 @@ run "$hone" doctor --jsom; [ $status -eq 2 ] && grep -q -- 'did you mean --json'
 run "$hone" doctor extra; [ $status -eq 2 ]; check $? "an unexpected word is wrong usage"
 run "$hone" doctor; [ $status -le 1 ] && grep -q ' cpu ' "$dir/out" && grep -q ' triton ' "$dir/out"; check $? "doctor prints its rows"
 grep -q 'driver 580 or later' "$dir/out" || grep -q ' gpu engine ' "$dir/out"; check $? "doctor names the driver that a GPU needs, or says how --device cuda stands"
-# A driver that is too old, made for this test: what is found, what is needed, and the step to take; no fault of the machine's.
+# A driver that is too old, made for this test: what is found, what is needed, and the step to take;
+# no fault of the machine's.
 mkdir "$dir/driver"
 for lib in libcuda libnvidia-ml; do gcc -shared -fPIC -o "$dir/driver/$lib.so.1" tests/cli/fake_driver.c; done
 run env LD_LIBRARY_PATH="$dir/driver" FAKE_CUDA=12040 "$hone" doctor

@@ -235,6 +235,7 @@ def test_refusals():
     tokens = metadata("llama", "smollm", 64)["tokenizer.ggml.tokens"][0]
     f32 = lambda *shape: (np.zeros(shape, np.float32), Q.F32)  # noqa: E731
     raw = (np.zeros((HIDDEN, INTER // 256 * 84), np.uint8), Q.Q2_K)
+    # The file as a whole; then its metadata; then tensors; then the tokenizer.
     refused("architecture", 'architecture "gemma3" is not supported; supported are llama, qwen2 and qwen3',
             meta={"general.architecture": ("gemma3", "string")})
     refused("a part of a file", "one of 3 parts; join them", meta={"split.count": (3, "uint16")})

@@ -103,6 +103,7 @@ def test_import():
         write(f"{work}/checkout/KernelBench/level{level}/{number}_{name}.py", source)
         rows.append({"code": source, "level": level, "name": f"{number}_{name}", "problem_id": number})
     write(f"{work}/checkout/scripts/eval_from_generations.py", "print('no task')\n")
+    # From a folder, from rows, from Parquet: the same tasks each time.
     p = run(hone, "tasks", "import", f"{work}/checkout", "--out", f"{work}/tasks.jsonl", expect=0)
     tasks = listed(f"{work}/tasks.jsonl")
     want = {f"level{level}/{number}_{name}": (level, number) for level, number, name in TASKS}
@@ -120,6 +121,7 @@ def test_import():
     p = run(hone, "tasks", "import", f"{work}/bad.jsonl", "--out", f"{work}/x.jsonl", expect=1)
     check("a bad row is named by file, line and field", "bad.jsonl:1" in p.stderr and "level" in p.stderr, p.stderr)
 
+    # pyarrow need not be installed: then the message is looked at.
     make = ("import json, sys, pyarrow, pyarrow.parquet as q; q.write_table(pyarrow.Table.from_pylist([json.loads(l) "
             "for l in open(sys.argv[1])]), sys.argv[2])")
     has_parquet = run(python, "-c", make, f"{work}/rows.jsonl", f"{work}/rows.parquet").returncode == 0
@@ -172,6 +174,7 @@ def test_tritonbench():
     rows = [{"name": "scaled_sub", "description": "d", "difficulty": 1, "file": "scaled_sub.py"},
             {"name": "odd", "file": "odd.py"}, {"name": "gone", "file": "../rows.jsonl"}]
     write(f"{work}/TB_T.jsonl", json.dumps(rows, indent=4))
+    # Of three operators one can be read: it has two test cases.
     p = run(hone, "tasks", "import", f"{work}/TB_T.jsonl", "--out", f"{work}/tb.jsonl", expect=0)
     check("TritonBench-T: a task for each test case, the rest is named",
           list(listed(f"{work}/tb.jsonl")) == ["tritonbench_t/scaled_sub_case1", "tritonbench_t/scaled_sub_case2"]
@@ -181,6 +184,7 @@ def test_tritonbench():
           "class Wide" in source and "import pi as circle, e" in source and "unused" not in source
           and "results" not in source, source)
     source = run(hone, "tasks", "show", f"{work}/tb.jsonl", "tritonbench_t/scaled_sub_case2").stdout
+    # The task's own code runs here over a stand-in for torch that knows what this operator needs.
     space = {}
     exec(compile(source.replace(
         "import torch\n",

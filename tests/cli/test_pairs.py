@@ -41,9 +41,11 @@ def test_frontend():
           rows and all(r["source"].rstrip() in r["prompt"] and "### kernel" in r["prompt"] for r in rows)
           and all(r["completion"].rstrip().endswith("```") and "```python\n" in r["completion"]
                   and "class ModelNew" in r["completion"] for r in rows), rows[:1])
+    # Asked again: every verdict is in the store.
     p = pairs("synth", *synth, "--out", f"{work}/again.jsonl.gz")
     check("the same options give the same bytes, out of the store", p.returncode == 0 and "made" not in p.stdout
           and open(f"{work}/pairs.jsonl.gz", "rb").read() == open(f"{work}/again.jsonl.gz", "rb").read(), p.stderr)
+    # Tasks of a rung have several answers each, chosen by their sizes.
     run(hone, "tasks", "synth", "--seed", 2, "--rungs", "T2", "--count_train", 1, "--count_dev", 0, "--count_test", 0,
         "--out", f"{work}/rung.jsonl")
     p = pairs("synth", "--tasks", f"{work}/rung.jsonl", "--prompt_template", "recipes/prompts/small-frontend.txt",
@@ -53,6 +55,7 @@ def test_frontend():
           len(both) >= 2 and [r["choice"] for r in both] == list(range(len(both)))
           and all(r["name"].endswith(f"-c{r['choice']}") and r["rung"] == "T2" and "Judged at" in r["source"]
                   and "Judged at" not in r["prompt"] for r in both), p.stdout + p.stderr)
+    # The same answers as IR, and both kinds graded again.
     p = pairs("synth", *synth, "--form", "ir", "--out", f"{work}/ir.jsonl")
     ir = read(f"{work}/ir.jsonl") if p.returncode == 0 else []
     check("--form ir writes the same answers as the compiler's IR, with a head",
@@ -98,11 +101,14 @@ def test_midend():
           rows and all("class ModelNew" in r["kernel"] and r["profile"]["verdict"] == "genuine"
                        and r["profile"]["cost_s"] > 0 and r["kernel"].strip() in r["prompt"]
                        and "total: " in r["prompt"] for r in rows), p.stdout + p.stderr)
+    # A mid-end sees a kernel and its costs, not the module: a line of forward would be its
+    # solution.
     forward = [[line.strip() for line in r["source"].split("def forward(")[1].split("\n\n")[0].split("\n")[1:]]
                for r in rows]
     check("and nothing of the module's forward", rows and all(forward) and not any(line in r["prompt"]
         for r, lines in zip(rows, forward) for line in lines) and "class Model(" not in "".join(r["prompt"]
             for r in rows), [(r["prompt"], lines) for r, lines in zip(rows, forward)])
+    # hone rl reads these rows, and refuses those that would train on the wrong thing.
     model = f"{tiny_policy()}/init"
     rl = (hone, "rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt",
           "--chat_template", "plain", "--split", "", "--num_generations", 2, "--generation_batch_size", 2,

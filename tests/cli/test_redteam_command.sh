@@ -1,10 +1,11 @@
 #!/bin/bash
-# hone redteam --against: exit status 0 accepts, any other refuses, and who crashes or does not end has said nothing.
+# hone redteam --against: exit status 0 accepts, any other refuses, and who crashes or does
+# not end has said nothing.
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..6
+echo 1..7
 hone=$PWD/${BUILD:-build/release}/hone top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 cd "$top" || exit 1
@@ -27,3 +28,7 @@ check $? "who was refused is not listed"
 "$hone" redteam --count 2 --out files --against ./absent >none 2>&1
 [ $? = 1 ] && grep -q 'absent: cannot be run' none || { cat none; false; }
 check $? "a command that is not there is no verifier that refuses all"
+# Without a Python the verifier fails at each candidate, which is no refusal of it.
+HONE_PYTHON=/bin/false "$hone" redteam --count 2 >broken 2>&1
+grep -Eq '^all +2 +0 +2 ' broken || { cat broken; false; }
+check $? "what the verifier itself fails at is not judged"

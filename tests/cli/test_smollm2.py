@@ -102,6 +102,7 @@ def test_greedy(theirs, tokenizer):
         if answer["prompt_tokens"] != len(ids) or not tokens:
             wrong.append((prompt, answer["prompt_tokens"], len(ids)))
             continue
+        # transformers' logits behind each of hone's own tokens: one pass for the whole answer.
         with torch.inference_mode():
             logits = theirs(torch.tensor([ids + tokens])).logits[0, len(ids) - 1:-1]
         for i, token in enumerate(tokens):
@@ -110,6 +111,7 @@ def test_greedy(theirs, tokenizer):
             ties += 0 < gap < TIE
             if gap >= TIE:
                 wrong.append((prompt, i, token, gap))
+        # Who stopped early has to have had the end token as its best one.
         if (len(tokens) < NEW_TOKENS and tokens[-1] != tokenizer.eos_token_id
                 and int(logits[-1].argmax()) != tokenizer.eos_token_id):
             wrong.append((prompt, "stopped without its end of turn", tokens[-3:]))

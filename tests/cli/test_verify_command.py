@@ -55,6 +55,7 @@ def main():
     write("all/py", "a name that only ends like one")
     write("all/notes.pyc", "no candidate")
     write("none/readme.txt", "no candidate")
+    # One candidate, then a folder with a wrong one, files of other names, and nothing.
     p = verify("--candidate", f"{work}/all/good.py", "--json")
     v = json.loads(p.stdout) if p.stdout else {}
     check("a genuine one: exit status 0 and one object",
@@ -66,6 +67,7 @@ def main():
           p.stdout + p.stderr)
     p = verify("--candidate", f"{work}/none")
     check("a folder without candidates is wrong usage", p.returncode == 2 and "no .py file" in p.stderr, p.stderr)
+    # The audit judges the task alone.
     p = verify("--audit")
     a = json.loads(p.stdout) if p.stdout else {}
     check("--audit of a task that tells right from wrong",

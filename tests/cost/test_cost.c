@@ -80,6 +80,8 @@ static void test_products_in_l2(void **state)
 		const struct vm_gpu *gpu = vm_gpu_find(cases[i].gpu);
 		struct cost_launch cold = cases[i].l;
 		cold.warm = 0;
+		/* What there is to save of the time without L2: moving the operands, and at most what the
+		 * product takes behind its start. */
 		double time = cost_operator_s(cases[i].name, "", &cold, COST_DOT_HALF, gpu),
 			   by_bytes = cold.bytes / (0.85 * gpu->dram_bytes_s);
 		double moving = cases[i].saves == BY_BYTES ? by_bytes

@@ -444,6 +444,7 @@ static void test_own_baseline(void **state)
 	json_t *results = json_object(), *analysis = NULL, *found = NULL;
 	struct kernelbench_times t = {.own = json_object()};
 	char *dir = path_join(folder, "own"), *path = xasprintf("%s/own/" KERNELBENCH_BASELINE, folder);
+	/* Written twice: the second time the file is there, and is hone's own. */
 	kernelbench_add(results, 3, 0, &v);
 	kernelbench_add_reference(t.own, &tasks[0], &v);
 	for (int i = 0; i < 2; i++) {
@@ -453,6 +454,7 @@ static void test_own_baseline(void **state)
 		assert_true(number(json_object_get(json_object_get(found, "level1"), "3_Relu.py"), "num_trials") == 30);
 		json_decref(found);
 	}
+	/* Somebody else's in its place: it has other keys, and stays. */
 	static const char THEIRS[] = "{\"level1\": {\"3_Relu.py\": {\"mean\": 1.5}}}";
 	assert_int_equal(file_write_atomic(path, THEIRS, strlen(THEIRS), &err), 0);
 	assert_int_equal(kernelbench_write(dir, results, &set, 1, &t, &analysis, &err), 0);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every fuzz entry over its seeds, built by the compiler of everything else: entries keep compiling and seeds keep their meaning where there is no clang.
+# Every fuzz entry over its seeds, built by the compiler of everything else: entries keep compiling
+# and seeds keep their meaning where there is no clang.
 number=0
 entries=(tests/fuzz/*/corpus)
 echo "1..${#entries[@]}"

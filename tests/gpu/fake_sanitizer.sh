@@ -1,11 +1,13 @@
 #!/bin/bash
-# compute-sanitizer's place in tests/ops/test_sanitize.py: runs nothing, prints what the tool prints of a case of that name.
+# compute-sanitizer's place in tests/ops/test_sanitize.py: runs nothing, prints what the tool
+# prints of a case of that name.
 # usage: fake_sanitizer.sh --tool TOOL ... PROGRAM CASE
 tool=$2 case=${*: -1}
 report() { printf '========= %s\n=========     at %s+0x1190\n=========     by thread (31,0,0) in block (1,0,0)\n========= \n' "$1" "$2"; }
 echo '========= COMPUTE-SANITIZER'
 [ "$case" = lost ] && exit 0
-# our kernels alone for two tools, all kernels for the others; small sizes for two; scratch of NaN for one
+# our kernels alone for two tools, all kernels for the others; small sizes for
+# two; scratch of NaN for one
 case $tool in
 racecheck | synccheck) [[ $* == *'--kernel-name kns=_kernel'* ]] || exit 3 ;;
 *) [[ $* == *kns=* ]] && exit 3 ;;

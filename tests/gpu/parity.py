@@ -193,6 +193,7 @@ def peer_run(torch, model, problem):
         logprob = logprob_of(logits, target)
         return logits, logprob, -(weights * logprob.double()).sum()
 
+    # Objectives first, at the weights as they are; then ten steps.
     objectives_run(torch, problem, lambda *w: logprob_of(logits_of(torch.tensor(w[0], device=device)),
                                                          torch.tensor(w[1], device=device)), params, o)
     logits, logprob, loss = forward()
@@ -216,6 +217,7 @@ def peer_run(torch, model, problem):
         o["norm"].append(torch.nn.utils.clip_grad_norm_(params.values(), adamw["max_grad_norm"]).item())
         optimizer.step()
         optimizer.zero_grad()
+    # The adapter is put back: the next problem begins where this one did.
     for n, p in params.items():
         o["step." + n] = p.detach().float().flatten().cpu().clone()
     with torch.no_grad():

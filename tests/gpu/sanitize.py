@@ -37,6 +37,7 @@ HEADS = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMAR
 
 def reports_read(text):
     """Reports of our kernels (each a text), how many are the library's, how many in all."""
+    # A report is a run of lines behind the tool's mark, up to an empty one.
     blocks, block = [], []
     for line in text.splitlines():
         if not line.startswith("========="):
@@ -49,6 +50,8 @@ def reports_read(text):
             block = []
     if block:
         blocks.append(block)
+    # Summaries count, whatever else stands in their block; whose kernel it was says the place of
+    # the fault.
     ours, library, counted = [], 0, 0
     for block in blocks:
         for line in block:
@@ -77,6 +80,7 @@ def unit_run(unit, args, started):
     filters = ["--kernel-name", "kns=_kernel"] if tool in OURS_ALONE else []
     command = [args.sanitizer, "--tool", tool, "--error-exitcode", "9", "--print-limit", "100000", *filters, program,
                re.sub(r"([\[?*])", r"[\1]", case)]
+    # Who has no time left is not begun: a run that is cut tells nothing.
     left = args.until - (time.time() - started) if args.until else None
     if left is not None and left < 3:
         return False, 0, "not begun: the time was up", ""
@@ -93,6 +97,8 @@ def unit_run(unit, args, started):
         os.killpg(process.pid, signal.SIGKILL)    # the tool and the program that it started
         text, _ = process.communicate()
         return False, time.time() - begin, "cut by time", text
+    # Clean: no report of ours, none that the summary has and nobody printed, and some test that
+    # ran.
     ours, library, counted = reports_read(text)
     ran = len(re.findall(r"^ok \d+(?!.*# SKIP)", text, re.M))
     bad = len(re.findall(r"^not ok ", text, re.M))
@@ -118,6 +124,7 @@ def main():
     started = time.time()
     if not shutil.which(args.sanitizer):
         sys.exit(f"sanitize.py: there is no {args.sanitizer} on the PATH; it is part of the CUDA toolkit")
+    # A unit is one case of one program under one tool: small enough to fit what time is left.
     units = [(tool, p, c) for tool in args.tools.split(",") for p in args.programs for c in cases_of(p)
              if fnmatch.fnmatch(c, args.cases)]
     if not units:

@@ -1,14 +1,17 @@
 #!/bin/bash
 # timeout: 600
-# The paths for other cards, on a Hopper GPU that is held to what they have. The engine's: multiprocessors, shared memory, memory and kernels, from
-# compute_80's code (make cuda-cards) and from the code of the plugin that ships: stages, parity with transformers and peft, an 8B that generates in a
-# card's memory and whose training is planned or refused with the sum. The verifier's: kernels compiled for the card (--gpu), run where they fit, refused
-# by the card's name where they do not. What it cannot show: other clocks and caches, cuBLASLt's own kernels (it takes Hopper's here), and the code that
-# the assembler makes for 8.0 of the same PTX.
+# The paths for other cards, on a Hopper GPU that is held to what they have. The engine's:
+# multiprocessors, shared memory, memory and kernels, from compute_80's code (make cuda-cards) and
+# from the code of the plugin that ships: stages, parity with transformers and peft, an 8B that
+# generates in a card's memory and whose training is planned or refused with the sum. The
+# verifier's: kernels compiled for the card (--gpu), run where they fit, refused by the card's name
+# where they do not. What it cannot show: other clocks and caches, cuBLASLt's own kernels (it takes
+# Hopper's here), and the code that the assembler makes for 8.0 of the same PTX.
 #
 # usage: BUILD=build/release tests/gpu/test_cards.sh [CARD...]     default: rtx4090 a100
-# Takes $BUILD (hone, tests/ops/*, tests/gpu/parity, tests/gpu/corpus, libhone_cuda.so) and build/cards/libhone_cuda.so, or $CARDS; PARTS="stages parity
-# memory verify" and CODES="cards ships" are all of it. Without a GPU it is skipped, and counted.
+# Takes $BUILD (hone, tests/ops/*, tests/gpu/parity, tests/gpu/corpus, libhone_cuda.so) and
+# build/cards/libhone_cuda.so, or $CARDS; PARTS="stages parity memory verify" and CODES="cards
+# ships" are all of it. Without a GPU it is skipped, and counted.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} CARDS=${CARDS:-build/cards} PARTS=${PARTS:-stages parity memory verify}
@@ -56,7 +59,8 @@ parity() { # CODE CARD
 	HONE_CUDA_CARD=$2 "$PYTHON" tests/gpu/parity.py "$work/$1/tests/parity" --device cuda --cases 0.6b,wide,odd
 }
 
-# An 8B of random weights: it generates within the card's memory; a training step of 16k packed tokens runs there, or is refused by what it would need.
+# An 8B of random weights: it generates within the card's memory; a training step of 16k packed
+# tokens runs there, or is refused by what it would need.
 bench_8b() { # CARD PART MORE...
 	local card=$1 part=$2
 	shift 2

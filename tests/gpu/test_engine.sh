@@ -1,10 +1,13 @@
 #!/bin/bash
 # timeout: 900
-# The engine on this machine's GPU: every stage against its formula, the plan against what the device counts, the engine's own promises, and logits,
-# gradients, objectives and ten steps against transformers and peft, with planted errors. `make test-gpu` runs it in its bundle before the verifier's
-# part (test_gpu.sh), where a machine without a GPU is a failure; within `make test` it is one counted skip.
+# The engine on this machine's GPU: every stage against its formula, the plan against what the
+# device counts, the engine's own promises, and logits, gradients, objectives and ten steps
+# against transformers and peft, with planted errors. `make test-gpu` runs it in its bundle before
+# the verifier's part (test_gpu.sh), where a machine without a GPU is a failure; within `make
+# test` it is one counted skip.
 #
-# usage: tests/gpu/test_engine.sh [OUT]      OUT: folder for logs (build/gpu-logs); PARTS="stages parity parity-8b": what is run
+# usage: tests/gpu/test_engine.sh [OUT]
+# OUT: folder for logs (build/gpu-logs); PARTS="stages parity parity-8b": what is run.
 set -uo pipefail
 if [ -z "${HONE_GPU_TESTS:-}" ]; then
 	echo '1..0 # SKIP needs a GPU: make test-gpu'

@@ -1,7 +1,8 @@
 #!/bin/bash
 # timeout: 900
-# The verifier on this machine's GPU: all honest kernels are genuine there too, no exploit is; what it says of times holds beside other clocks. `make
-# test-gpu` runs it in its bundle, where a machine without a GPU is a failure; within `make test` it is one counted skip.
+# The verifier on this machine's GPU: all honest kernels are genuine there too, no exploit is; what
+# it says of times holds beside other clocks. `make test-gpu` runs it in its bundle, where a machine
+# without a GPU is a failure; within `make test` it is one counted skip.
 #
 # usage: tests/gpu/test_gpu.sh [OUT]      OUT: folder for logs (build/gpu-logs)
 set -uo pipefail
@@ -22,7 +23,8 @@ tell() { # STATUS NAME
 	[ "$1" = 0 ] && echo "ok $count - $2" || { echo "not ok $count - $2"; failed=1; }
 }
 
-# The strongest sandbox in which the GPU answers is the one that the rest runs in; anything but the strongest is a failure.
+# The strongest sandbox in which the GPU answers is the one that the rest runs in; anything but
+# the strongest is a failure.
 sandbox=
 for level in full lsm; do
 	./hone verify --task tests/known_good/softmax_rows/task.py --candidate tests/known_good/softmax_rows/candidate.py --threads 1 \
@@ -34,7 +36,8 @@ for level in full lsm; do
 done
 [ -n "$sandbox" ] || { echo 'Bail out! no verdict from the GPU'; exit 1; }
 
-# Each way to run the reference is timed beside the candidate, and what its timed forward returned is right.
+# Each way to run the reference is timed beside the candidate, and what its timed
+# forward returned is right.
 ./hone verify --task tests/known_good/layernorm_affine/task.py --candidate tests/known_good/layernorm_affine/candidate.py --threads 1 --device "$device" \
 	--sandbox $sandbox --allow_unsandboxed --json >"$out/references.json" 2>"$out/references.err"
 "${HONE_PYTHON:-build/venv/bin/python}" - "$out/references.json" >"$out/references.log" 2>&1 <<'EOF'
@@ -75,7 +78,8 @@ sed 's/^/# /' "$out/faults.err" | tail -n 20
 sed 's/^\(not ok\|ok\)/# \1/; /^1\.\./d' "$out/faults.tap"
 tell $status 'kernels that misbehave end in their own faults, and the GPU is usable at once'
 
-# Those under gpu/ are right on the vm and wrong on a GPU alone, gpu/stock at the task's own sizes alone.
+# Those under gpu/ are right on the vm and wrong on a GPU alone, gpu/stock at
+# the task's own sizes alone.
 for folder in known_good exploits gpu/exploits gpu/stock; do
 	log=$out/${folder//\//_}
 	./corpus "$device" $sandbox tests/$folder "$log.jsonl" >"$log.tap" 2>"$log.err"

@@ -92,6 +92,7 @@ def graph_times(folder):
     out = {}
     torch.zeros(1, device="cuda")
     cuda = ctypes.CDLL("libcuda.so.1")
+    # Every launch begins with a cold L2, as the runner's do.
     l2 = torch.cuda.get_device_properties(0).L2_cache_size
     flush = torch.empty(3 * l2 // 4, device="cuda")
     gate = torch.zeros(16, dtype=torch.int32, pin_memory=True)
@@ -102,6 +103,7 @@ def graph_times(folder):
         with torch.cuda.graph(graph):
             kernel.launch(torch.cuda.current_stream().cuda_stream)
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        # By turns empty and with the graph: the difference is the kernel's.
         times, empty = [], []
         for i in range(2 * REPEATS):
             kernel.memory.tensors[0].add_(0)      # as the runner writes what the kernel reads before the flush
@@ -168,6 +170,7 @@ def main():
     others = {"graph": {n: t - e for n, (t, e) in graph_times(folder).items()}}
     if len(sys.argv) > 3:
         others["ncu"] = ncu_times(sys.argv[3], folder)
+    # A table of all tapes; those that are long enough count for the verdicts below.
     print(f"# {'tape':28s} {'runner us':>10s} {'empty':>6s}" + "".join(f" {o:>10s} {'off %':>7s}" for o in others))
     off = {o: {} for o in others}
     long = []

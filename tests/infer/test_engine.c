@@ -146,6 +146,7 @@ void step_run_many(struct step *s, struct kv *kv, struct adapter *a, const struc
 	struct ops_rows rows = *r;
 	struct ops_want single = {.n = want->n, .at = want->at, .draw = draws, .from = from, .draws = want->n};
 	assert_true(k >= 2 && k <= s->o.steps && want->n == r->T && !want->from && want->nstop <= OPS_STOPS_MAX);
+	/* Copies of what moves on from step to step; every row draws from its own logits. */
 	memcpy(ids, r->ids, (size_t)r->T * sizeof *ids);
 	memcpy(pos, r->pos, (size_t)r->T * sizeof *pos);
 	memcpy(left, want->left, (size_t)r->T * sizeof *left);
@@ -523,6 +524,10 @@ static void test_refusals(void **state)
 	refuse(e, r, ERR_RANGE, "num_samples");
 	r = good, r.num_samples = 2;
 	refuse(e, r, ERR_LIMIT, "needs 3 KV pages, the engine has 2");
+	r = good, r.stop_ids = prompt_tokens, r.nstop = 65;
+	refuse(e, r, ERR_LIMIT, "65 stop ids, at most 64");
+	r = good, r.nstop = -1;
+	refuse(e, r, ERR_LIMIT, "-1 stop ids");
 	r = good, r.sampling.temperature = NAN;
 	refuse(e, r, ERR_RANGE, "temperature");
 	r = good, r.sampling.top_p = 0;

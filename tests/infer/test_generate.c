@@ -325,6 +325,8 @@ static void answer_all(const char *device, int fused, struct completion *out, in
 	if (ops_open(device, &(struct ops_options){.threads = 2, .batch_invariant = true}, &ops, &err))
 		fail_msg("%s", err.text);
 	if (model_open(path, ops, &m, &err) || engine_create(m, &o, &e, &err)) fail_msg("%s", err.text);
+	/* Requests of unlike lengths with many stops: rows end at other steps, some in the middle of a
+	 * go. */
 	for (int i = 0; i < 3; i++) {
 		struct request r = prompt_request(i, 0, K, NULL);
 		r.max_new_tokens = 30 + 7 * i;
@@ -351,12 +353,15 @@ static void test_fused_steps(void **state)
 		struct err err = {0};
 		struct completion one[3 * K] = {{0}}, many[3 * K] = {{0}};
 		int steps, goes;
+		/* A device that is not here is skipped, unless the caller says that there has to be one. */
 		if (!strcmp(devices[d], "cuda") && ops_open("cuda", &(struct ops_options){0}, &ops, &err)) {
 			if (getenv("HONE_REQUIRE_GPU")) fail_msg("%s", err.text);
 			print_message("# device cuda is skipped: %s\n", err.text);
 			continue;
 		}
 		ops_free(ops);
+		/* The goes are fewer than the steps, and some row ends by a stop: without both nothing was
+		 * tried. */
 		answer_all(devices[d], 1, one, K, &steps);
 		answer_all(devices[d], 8, many, K, &goes);
 		assert_true(goes < steps / 2);

@@ -1,5 +1,6 @@
 #!/bin/bash
-# hone generate on a small random model: the same seed gives the same text, samples differ, refusals say what to do.
+# hone generate on a small random model: the same seed gives the same text, samples differ,
+# refusals say what to do.
 hone=$BUILD/hone
 work=$(mktemp -d "${TMPDIR:-/tmp}/hone-generate.XXXXXX")
 trap 'rm -rf "$work"' EXIT

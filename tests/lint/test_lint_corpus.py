@@ -36,6 +36,7 @@ def codes(row):
 
 
 def main():
+    # What Python takes hone's scanner has to take, and the other way round.
     roots = [sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"]]
     paths = sorted(p for r in roots for p in glob.glob(r + "/**/*.py", recursive=True)
                    if 0 < os.path.getsize(p) < 200_000)
@@ -52,6 +53,7 @@ def main():
                 rejected += 1
         elif not codes(row) & {"syntax-error", "syntax-doubt"}:
             taken += 1
+    # Honest candidates have no finding at all.
     good = sorted(p for p in glob.glob("tests/known_good/**/*.py", recursive=True)
                   if "class ModelNew" in open(p).read())
     honest = [r for r in lint(good) if r["errors"]] if good else []

@@ -69,17 +69,20 @@ static inline void ref_open(struct ref *r, const char *name)
 	char path[400];
 	ref_make();
 	*r = (struct ref){0};
+	/* What the reference wrote down: sizes and inputs as JSON, what it computed as tensors. */
 	snprintf(r->dir, sizeof r->dir, "%s/ref/model/%s", ref_build(), name);
 	snprintf(path, sizeof path, "%s/meta.json", r->dir);
 	if (json_load(path, 1 << 26, &r->meta, &err)) fail_msg("%s", err.text);
 	snprintf(path, sizeof path, "%s/expected.safetensors", r->dir);
 	if (safetensors_open(path, &r->expected, &err)) fail_msg("%s", err.text);
+	/* Sequences are packed one behind the other; positions begin anew in each. */
 	r->ids = ref_ints(json_object_get(r->meta, "ids"), &r->T);
 	r->start = ref_ints(json_object_get(r->meta, "start"), &r->S);
 	r->S--;
 	r->pos = xcalloc((size_t)r->T, sizeof *r->pos);
 	for (int s = 0; s < r->S; s++)
 		for (int t = r->start[s]; t < r->start[s + 1]; t++) r->pos[t] = t - r->start[s];
+	/* Rows of which a log-probability is asked, each with its weight in the loss. */
 	const json_t *rows = json_object_get(r->meta, "rows"), *weights = json_object_get(r->meta, "weights");
 	r->n = (int)json_array_size(rows);
 	r->rows = xcalloc((size_t)r->n, sizeof *r->rows);

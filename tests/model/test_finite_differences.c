@@ -248,10 +248,13 @@ static void test_recomputed(void **state)
 		struct err err = {0};
 		int n;
 		int64_t count = 0, at = 0;
+		/* Kinds: both families of models, without an adapter and with one that drops out. */
 		fd_init(&f, kind & 1, kind & 2 ? 0.4 : -1, false);
 		struct param *params = f.a ? adapter_params(f.a, &n) : model_params(f.m, &n);
 		for (int i = 0; i < n; i++) count += params[i].count;
 		float *kept = xcalloc((size_t)count, sizeof *kept);
+		/* Gradients of the fixture's pass, which keeps all outputs, and then of one that does
+		 * not. */
 		pass_forward(f.p, f.a, &f.batch, f.dropout_seed);
 		pass_backward(f.p, f.rows, ROWS, 0.8f, loss_fn_sum, &f);
 		for (int i = 0; i < n; at += params[i++].count)

@@ -169,6 +169,8 @@ static void test_limits(void **state)
 		struct ops_limits limits;
 		const char *says;
 	} cases[] = {
+		/* What a backend takes: heads (multiple, most), vocabulary, columns (multiple, most). The
+		 * first row is what the model needs, each of the others lacks one. */
 		{{2, 6, V, 12, 24}, NULL},
 		{{4, 8, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 4 up to 8"},
 		{{2, 4, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 2 up to 4"},

@@ -103,6 +103,7 @@ static inline struct rows rows_make(int S, const int *length, const int *first, 
 	int T = 0;
 	for (int s = 0; s < S; s++) T += length[s];
 	x.ids = xcalloc((size_t)T, 4), x.pos = xcalloc((size_t)T, 4), x.sequence = xcalloc((size_t)T, 4);
+	/* Random ids; positions from the sequence's first on. */
 	for (int s = 0, t = 0; s < S; s++)
 		for (int i = 0; i < length[s]; i++, t++) {
 			x.ids[t] = (int32_t)(rng_u32(11, 0, (uint64_t)t) % (uint32_t)V);
@@ -110,6 +111,7 @@ static inline struct rows rows_make(int S, const int *length, const int *first, 
 			x.sequence[t] = s;
 		}
 	if (first) {
+		/* A page table from a shuffle: neighbours in a sequence are none in memory. */
 		x.table = xcalloc((size_t)(S * pages), 4);
 		CHECK(S * pages <= kv_pages);
 		int32_t *all = xcalloc((size_t)kv_pages, 4);

@@ -138,6 +138,8 @@ static inline void linear_make(struct ops *o, struct linear *l, int in, const in
 	for (int i = 0; i < parts; i++) total += out[i];
 	l->l.out = total;
 	int64_t ld = in + o->tail;
+	/* Parts lie in one matrix one behind the other, or apart: a backend may join the products of
+	 * the former. */
 	struct elem *w = is_apart ? NULL : elems_alloc(o, l, total * ld), *b = has_bias ? elems_alloc(o, l, total) : NULL;
 	for (int i = 0, at = 0; i < parts; at += out[i++]) {
 		struct elem *own = is_apart ? elems_alloc(o, l, out[i] * ld) : ops_elem_at(o, w, at * ld);
@@ -148,6 +150,7 @@ static inline void linear_make(struct ops *o, struct linear *l, int in, const in
 		weight_random(o, &l->l.bias[i], stream + 10 + (uint64_t)i, 1);
 	}
 	if (!r) return;
+	/* An adapter whose second factor is not zero, as it would be in a fresh one. */
 	l->lora = (struct ops_lora){.r = r, .scaling = 2.0f};
 	for (int i = 0; i < parts; i++) {
 		if (skip >> i & 1) continue;

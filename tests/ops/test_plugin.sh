@@ -1,7 +1,8 @@
 #!/bin/bash
-# libhone_cuda.so without a GPU: what it shows, for which cards it holds code, and that no kernel of either code keeps registers in memory or asks
-# for more fixed shared memory than a block has unasked. The tools are Triton's own copies of NVIDIA's. (Tiles that grow with the card are held to it by
-# static_assert where they are chosen, and at each launch.)
+# libhone_cuda.so without a GPU: what it shows, for which cards it holds code, and that no kernel of
+# either code keeps registers in memory or asks for more fixed shared memory than a block has
+# unasked. The tools are Triton's own copies of NVIDIA's. (Tiles that grow with the card are held to
+# it by static_assert where they are chosen, and at each launch.)
 set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }

@@ -257,6 +257,7 @@ static void test_stream(void)
 		struct array from = filled(k, (int64_t)T * ld, 1, &x), scale = filled(9, C, 1, &w),
 					 start = filled(11, (int64_t)T * C, 1, &before);
 		struct ops_weight weight = {.rows = 1, .cols = C, .ld = C, .w = array_elem(&scale)};
+		/* The same projection and norm twice; in between the stream is read once and once not. */
 		for (int looks = 0; looks < 2; looks++) {
 			struct array y = elem_array((int64_t)T * C), n = elem_array((int64_t)T * (C + ops->tail));
 			array_put(ops, &y, before);
@@ -560,6 +561,7 @@ static void invariance_check(int C, const int *out, bool has_add)
 				 y = elem_array((int64_t)most * total), add = filled(10, (int64_t)most * total, 1, &sum);
 	struct ops_weight weight = {.rows = 1, .cols = C, .ld = C, .w = array_elem(&scale)};
 	float *first = NULL;
+	/* From the most rows down: the first result is what the others' rows are compared with. */
 	for (int k = invariant_counts(); k-- > 0;) {
 		int T = invariant_rows[k];
 		ops->norm(ctx, array_elem(&n), NULL, array_elem(&in), &weight, 1e-5f, T, &next);
@@ -589,6 +591,7 @@ static void invariance_backward_check(int in, int out)
 	struct array x = filled(12, (int64_t)most * ld, 1, &unused), dy = filled(13, (int64_t)most * out, 1, &gradient),
 				 dx = elem_array((int64_t)most * ld);
 	float *first = NULL;
+	/* From the most rows down, as above. */
 	for (int k = invariant_counts(); k-- > 0;) {
 		int T = invariant_rows[k];
 		ops->linear_backward(

@@ -263,6 +263,7 @@ static void many_rows_check(const struct heads_case *q, const struct step *s, in
 	int32_t *ids = xcalloc(ROOM, 4), *pos = xcalloc(ROOM, 4), *sequence = xcalloc(ROOM, 4),
 			*table = xcalloc((size_t)(ROOM * pages), 4);
 	float *host = xcalloc((size_t)(ROOM * row), 4);
+	/* Every row is a sequence that ends at its own position, over the one sequence's pages. */
 	for (int t = 0; t < many; t++) {
 		pos[t] = length - 1 - t % length, sequence[t] = t; /* the longest first */
 		memcpy(table + t * pages, s->x.table, (size_t)pages * 4);
@@ -276,6 +277,8 @@ static void many_rows_check(const struct heads_case *q, const struct step *s, in
 			.T = many, .S = many, .ids = ids, .pos = pos, .sequence = sequence, .table = table, .pages = pages});
 	ops->attend_paged(
 		ctx, array_elem(&att), array_elem(&from), array_elem(&s->kpages), array_elem(&s->vpages), &s->h, b, T, NULL);
+	/* The rows have the bits that they had in the small step; rows beyond them are numbers at
+	 * least. */
 	float *got = array_get(ops, &att);
 	for (int t = 0; t < many; t++)
 		for (int j = 0; j < Q; j++) equal_to("one of many", (int64_t)t * ld + j, got[t * ld + j], all[pos[t] * ld + j]);

@@ -338,6 +338,9 @@ static void fill_is_the_first_step(void **state)
 	expect_answer(other, TAKE(0), PROVE_NOT_PROVED);
 	assert_true(run_graph(zero, TAKE(-1), &r, &err) < 0);
 	assert_non_null(strstr(err.text, "place -1 of 21 elements"));
+	/* It is one element, and of the take's own kind. */
+	assert_true(run_graph(zero, TAKE(1), &r, &err) < 0);
+	assert_non_null(strstr(err.text, "does not fit"));
 	free(zero);
 	free(other);
 }
@@ -434,6 +437,9 @@ static void rows_around_a_launch(void **state)
 		enum prove_answer answer;
 		const char *says;
 	} tapes[] = {
+		/* The launch alone; its result moved on; moved twice, with the first place overwritten
+		 * behind that; a copy that nothing depends on; an output that is a copy of the input; an
+		 * output that nobody wrote. */
 		{"[" LAUNCH(2) "]", 2, PROVE_PROVED, ""},
 		{"[" LAUNCH(2) ", " COPY(3, 2) "]", 3, PROVE_PROVED, ""},
 		{"[" LAUNCH(2) ", " COPY(3, 2) ", " COPY(4, 3) ", " COPY(3, 0) "]", 4, PROVE_PROVED, ""},

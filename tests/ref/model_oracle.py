@@ -153,6 +153,8 @@ def rl_loss(lp, o, g, max_completion):
     adv, weight, sequences = (g["adv"], g["w"] if o["weighted"] else torch.ones_like(lp),
                               [g["seq"] == s for s in g["seq"].unique()])
     rho = torch.exp(lp - g["old_lp"])
+    # A sequence's ratio is clipped as a whole, a token's by itself; cispo caps its weight and clips
+    # nothing.
     if o["loss_type"] == "gspo":
         of_sequence = torch.stack([torch.exp((lp - g["old_lp"])[s].mean()) for s in sequences])
         first = torch.stack([adv[s][0] for s in sequences])
@@ -166,6 +168,7 @@ def rl_loss(lp, o, g, max_completion):
         token = -torch.min(bounded * adv, torch.clamp(rho, 1 - o["epsilon"], 1 + o["epsilon_high"]) * adv) * weight
     diff = g["ref_lp"] - lp
     token = token + o["beta"] * (torch.exp(diff) - diff - 1)
+    # How tokens become one number: means of sequences, or sums over a fixed length.
     if o["loss_type"] == "grpo":
         return torch.stack([token[s].mean() for s in sequences]).mean()
     if o["loss_type"] == "gspo":
@@ -313,6 +316,8 @@ def run_case(name, case, out):
     meta = dict(ids=ids.tolist(), start=start, rows=rows, temperature=TEMPERATURE, weights=weights.tolist(),
                 adamw=ADAMW, rl=RL, targets=case["targets"])
 
+    # Each part gives tensors and what is told of them; the reinforcement's needs the adapter's
+    # model.
     forward = forward_part(model, ids, start, rows, weights)
     *lora, peft, lp = lora_part(case, model, ids, start, rows, weights, out)
     rl = rl_part(peft, lp, ids, start, rows)

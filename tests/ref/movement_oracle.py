@@ -58,6 +58,7 @@ def describe(name, offset, shape, stride):
 def cases(rng):
     shapes = [(), (7,), (3, 5), (1, 8), (2, 3, 4), (4, 1, 5), (0, 3)]
     for a, b in itertools.product(DTYPES, DTYPES):
+        # Copies: both sides strided, some sources with a stride of 0.
         for shape in rng.sample(shapes, 3):
             src, dst = memory(b, rng), memory(a, rng)
             so, ss = view(shape, rng, rng.random() < 0.5)
@@ -67,6 +68,7 @@ def cases(rng):
             case = {"dst": describe(a, do, shape, ds), "src": describe(b, so, shape, ss), "dst_before": raw(dst),
                     "src_data": raw(src)}
             s = torch.as_strided(src, shape, ss, so)
+            # What a float becomes outside of an integer's range is nobody's promise.
             if a.startswith(("int", "uint")) and (b.startswith("float") or b == "bfloat16"):
                 info = torch.iinfo(dtype(a))
                 src = src.double().clamp(max(info.min, -100), min(info.max, 100)).to(dtype(b))
@@ -75,6 +77,7 @@ def cases(rng):
             torch.as_strided(dst, shape, ds, do).copy_(s)
             case["expected"] = raw(dst)
             yield case
+    # Fills, with values that the type has.
     for a in DTYPES:
         for value in (0, 1, -1, 7, 0.1):
             if (a == "bool" and value not in (0, 1) or a.startswith("uint") and value < 0

@@ -29,6 +29,7 @@ def value(i):
 def write(folder):
     os.makedirs(os.path.join(folder, "sharded"), exist_ok=True)
     tensors = {}
+    # A tensor of each type, odd shapes, a name that needs escaping.
     for name, dtype in DTYPES.items():
         x = torch.tensor([value(i) for i in range(15)], dtype=torch.float64)
         if name.startswith("uint"):
@@ -41,6 +42,7 @@ def write(folder):
     tensors["weird \"näme\" \\ /.."] = torch.ones(1)
     save_file(tensors, os.path.join(folder, "all.safetensors"), metadata={"format": "pt", "note": "hello"})
     save_file({}, os.path.join(folder, "empty.safetensors"))
+    # A model in two files with an index.
     shards = {"model-00001-of-00002.safetensors": {"a": torch.arange(4.0), "b.weight": torch.arange(6.0).reshape(2, 3)},
               "model-00002-of-00002.safetensors": {"c": torch.full((2,), 9.0)}}
     weight_map = {}

@@ -21,6 +21,7 @@ def main():
     texts = [pathlib.Path(p).read_bytes().decode() for p in (folder / "files.txt").read_text().split()]
     ours = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    # Texts lie one behind the other, each with its count of ids.
     data, at = (folder / "ids.bin").read_bytes(), 0
     for i, text in enumerate(texts):
         (count,) = struct.unpack_from("<I", data, at)
@@ -35,6 +36,7 @@ def main():
     if at != len(data):
         sys.exit("ids.bin has more texts than files.txt")
 
+    # Hugging Face's trainer on the same texts has the same merges, in the same order.
     theirs = Tokenizer(models.BPE())
     if nfc:
         theirs.normalizer = normalizers.NFC()

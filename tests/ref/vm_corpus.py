@@ -82,6 +82,7 @@ def to_ttir(case):
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
+    # Types as Triton's own launcher would give them to the compiler.
     constexprs = {n: case.args[n] for n in constexpr_names(case.kernel)}
     signature = {}
     for name, value in case.args.items():
@@ -95,6 +96,7 @@ def to_ttir(case):
             signature[name] = "i32" if -2**31 <= value < 2**31 else "i64"
         else:
             signature[name] = "fp32"
+    # Cases that differ in values alone share their IR.
     key = (case.kernel.fn.__name__, case.kernel.fn.__code__, tuple(signature.items()),
            str(sorted(constexprs.items(), key=lambda kv: kv[0])), str(case.options))
     if key in COMPILED:
@@ -120,6 +122,8 @@ def write_case(case, folder):
         blob.extend(data)
         return len(blob) - len(data)
 
+    # Constants are part of the IR; numbers are arguments; tensors are buffers with what is expected
+    # of them.
     for name, value in case.args.items():
         if name in names:
             continue

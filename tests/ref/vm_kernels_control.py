@@ -352,6 +352,7 @@ def attention(q, k, v, o, n, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.co
     head = tl.program_id(1) * n * D
     d = tl.arange(0, D)
     x = tl.load(q + head + rows[:, None] * D + d[None, :], mask=rows[:, None] < n, other=0.0)
+    # The softmax over keys goes block by block: what was summed fades when the largest value grows.
     top = tl.full((BM,), -float("inf"), tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, D), tl.float32)

@@ -48,6 +48,7 @@ def binary(x, y, o, n, OP: tl.constexpr, BLOCK: tl.constexpr):
     m = i < n
     a = tl.load(x + i, mask=m)
     b = tl.load(y + i, mask=m)
+    # OP is known when the kernel is compiled: each one is a kernel of its own.
     if OP == "add": r = a + b
     elif OP == "sub": r = a - b
     elif OP == "mul": r = a * b
@@ -91,6 +92,7 @@ def unary(x, o, n, OP: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     m = i < n
     a = tl.load(x + i, mask=m)
+    # As in binary, each OP is a kernel of its own.
     if OP == "neg": r = -a
     elif OP == "abs": r = tl.abs(a)
     elif OP == "exp": r = tl.exp(a)

@@ -311,6 +311,8 @@ static void test_times(void **state)
 	int64_t run;
 	json_t *config = json_object();
 	int rc = store_run_open(f->store, "timed", config, &run, &err);
+	/* Six answers: four with both times, one that no GPU timed and one without a prediction. The
+	 * first three have speedups beside. */
 	for (int i = 0; !rc && i < 6; i++) {
 		static const double predicted_speedup[] = {2, 3, 4}, measured_speedup[] = {2, 5, 4};
 		json_t *row = json_pack("{s:{s:s, s:f, s:{s:o, s:o}}}", "verdict", "verdict", "genuine", "cost_s", 1.0,
@@ -328,6 +330,7 @@ static void test_times(void **state)
 	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
 		file_read(f->html_path, 1 << 24, &f->html, &err))
 		fail_msg("%s", err.text);
+	/* One picture with four points, and the line of figures that the comment above works out. */
 	assert_int_equal(count_of(f->html.data, "<svg"), 1);
 	assert_int_equal(count_of(f->html.data, "<circle"), 4);
 	assert_non_null(strstr(f->html.data, ">timed</span> 4 &nbsp; "));

@@ -272,6 +272,7 @@ static void test_stock(void **state)
 	struct err err = {0};
 	o.is_stock = true;
 	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	/* Each row has an answer of its own: what is kept shows in how many there are. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		char *text = xasprintf("{\"task\": \"task-03\", \"answer\": \"one %zu\", \"verdict\": {\"verdict\": \"%s\", "
 							   "\"kernelbench\": {\"correctness\": %s}}}",

@@ -47,11 +47,19 @@ static void test_which(void **state)
 	struct prompt_set tasks = {.rows = &row, .count = 1};
 	if (pipeline_rows(s, run, &tasks, 2, &rows, &count, &err)) fail_msg("%s", err.text);
 	assert_int_equal(count, 2);
-	assert_non_null(strstr(rows.data, "first = 1"));
-	assert_non_null(strstr(rows.data, "second = 1"));
-	assert_null(strstr(rows.data, "wrong = 1"));
-	assert_null(strstr(rows.data, "untimed = 1"));
-	assert_null(strstr(rows.data, "third = 1"));
+	/* Each row's kernel is the code of the answer, and nothing of what stands around it. */
+	static const char *const kernels[] = {"first = 1\n", "second = 1\n"};
+	const char *line = rows.data;
+	for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
+		const char *next = strchr(line, '\n') + 1, *kernel;
+		json_t *made;
+		assert_int_equal(json_parse(line, (size_t)(next - line), "a row", &made, &err), 0);
+		assert_int_equal(json_get_str(made, "a row", "kernel", &kernel, &err), 0);
+		assert_string_equal(kernel, kernels[i]);
+		json_decref(made);
+		line = next;
+	}
+	assert_int_equal(line - rows.data, rows.len);
 	json_decref(config);
 	store_close(s);
 	str_release(&rows);

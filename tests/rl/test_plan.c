@@ -275,6 +275,8 @@ static void test_cpu(void **state)
 		struct rl_options o = options_of(&shapes[i]);
 		assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, &err), 0);
 		assert_int_equal(ops_describe("check", &(struct ops_options){0}, &other, &err), 0);
+		/* Counted: what the run's parts allocate. Planned: the sum of the plan's lines. What they
+		 * differ by is known, and is worked out here. */
 		count_begin(ops);
 		parts_open(&p, ops, &shapes[i]);
 		struct memory_plan plan = plan_of(&shapes[i], ops);
@@ -371,6 +373,7 @@ static void test_decisions(void **state)
 	rl_options_default(&o);
 	o.max_completion_length = 1984;
 	assert_int_equal(ops_describe("cuda:3", &(struct ops_options){.adapter_columns = 64}, &ops, &err), 0);
+	/* As it is in 139 GiB, with norms computed again in 100. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 139 * gib, &m);
 	assert_false(m.recompute);
 	assert_string_equal(m.advice, "");
@@ -379,6 +382,8 @@ static void test_decisions(void **state)
 	assert_true(m.recompute);
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), 0);
 
+	/* In 80 GiB it needs shorter micro-batches: what is advised fits, and one token more does
+	 * not. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 80 * gib, &m);
 	assert_int_equal(sscanf(m.advice, "with --max_tokens %lld it fits", &tokens), 1);
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), ERR_LIMIT);
@@ -390,6 +395,7 @@ static void test_decisions(void **state)
 	o.max_tokens = tokens + 1;
 	assert_false(fits(&o, &ops, 80 * gib));
 
+	/* In 24 GiB nothing helps; in 30 two settings together do, and neither could be larger. */
 	o.max_tokens = 16384;
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 24 * gib, &m);
 	assert_non_null(strstr(m.advice, "one sample of 2048 tokens does not fit beside the weights"));

@@ -169,6 +169,8 @@ def test_settings_that_do_not_go_together(policy):
                           (("--guard_kl", "0.1"), "set --beta"),
                           (("--min_p", "0.1", "--top_p", "0.9"), "use one"),
                           (("--num_generations_first", "8"), "num_generations_first"),
+                          (("--num_turns", "2", "--num_generations_first", "2"), "are drawn whole"),
+                          (("--num_turns", "2", "--filter_groups"), "are drawn whole"),
                           (("--steps_per_generation", "65"), "steps_per_generation"),
                           (("--level_weights", "1:1"), "promise"),
                           (("--level_weights", "1:1,", "--prompt_selection", "promise", "--level_admission", "0.5",
@@ -181,6 +183,11 @@ def test_settings_that_do_not_go_together(policy):
         p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",
                 "--max_completion_length", "100", "--dry_run", *options, expect=2)
         check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
+    # the two that exclude turns, without them
+    p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",
+            "--max_completion_length", "100", "--max_steps", "1", "--generation_batch_size", "16", "--dry_run",
+            "--num_generations_first", "2", "--filter_groups")
+    check("staged groups and dynamic sampling go together where answers stand alone", p.returncode == 0, p.stderr)
 
 
 def test_arms():

@@ -300,6 +300,7 @@ def test_refusals():
         p = run(*command("a", f"--{option}", value), expect=1)
         check(f"another {option} is refused with both values and a way out", p.returncode == 1 and option in p.stderr
               and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
+    # Contents of files count, not their names.
     shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")
     before = tree("a")
     other = [x if x != f"{policy}/tasks.jsonl" else f"{work}/tasks.jsonl" for x in command("c")]
@@ -311,6 +312,7 @@ def test_refusals():
     p = run(*command("a", "--store", f"{work}/elsewhere.db"), expect=1)
     check("another store, without the run's metrics, is refused", p.returncode == 1 and "--store" in p.stderr, p.stderr)
     check("a refusal changes nothing", tree("a") == before and lines("a") == 4)
+    # What may change between two starts, and a folder that is another command's.
     settings = json.load(open(f"{work}/a/settings.json"))
     del settings["chat_date"]   # as if the run were older than this option
     json.dump(settings, open(f"{work}/a/settings.json", "w"))

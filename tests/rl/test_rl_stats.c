@@ -1,5 +1,6 @@
 /* Statistics and advantages of the loop, against brute force and hand-worked values. */
 #include "rl/rl_internal.h"
+#include "../ranks/rank_world.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -303,6 +304,61 @@ static void test_any_bytes_are_recorded(void **state)
 	json_decref(back);
 }
 
+/* What a rank has seen of an update: every figure of its own. */
+static struct update_stats figures_of(int rank)
+{
+	double x = rank + 1;
+	return (struct update_stats){.loss = {.loss = x,
+									 .clip_low = 2 * x,
+									 .clip_high = 3 * x,
+									 .kl = 4 * x,
+									 .entropy = 5 * x,
+									 .logprob_diff_sum = 6 * x,
+									 .ratio_max_dev = 7 * x,
+									 .logprob_diff_max = 8 / x,
+									 .rows = 10 + rank},
+		.tokens = 20 + rank,
+		.tokens_apart = 30 + rank,
+		.weight_sum = 9 * x,
+		.weight_min = 10 * x,
+		.weight_max = 11 / x,
+		.fit_tokens = 40 + rank,
+		.fit_loss = 12 * x,
+		.updates = 5,
+		.counted = 6};
+}
+
+static int figures_join(int rank, void *ctx)
+{
+	struct update_stats u = figures_of(rank);
+	const struct loss_stats *l = &u.loss;
+	const struct ranks_options meet = RANKS_DEFAULTS;
+	struct ranks *ranks;
+	struct err err = {0};
+	NEED(!ranks_open(&meet, &ranks, &err), "%s", err.text);
+	NEED(!update_stats_join(ranks, &u, &err), "%s", err.text);
+	/* Ranks 0, 1 and 2 have 1, 2 and 3 times the figures: sums are 6 times those of rank 0. */
+	NEED(l->loss == 6 && l->clip_low == 12 && l->clip_high == 18 && l->kl == 24 && l->entropy == 30, "%g", l->loss);
+	NEED(l->logprob_diff_sum == 36 && u.weight_sum == 54 && u.fit_loss == 72, "%g", u.weight_sum);
+	NEED(l->rows == 33 && u.tokens == 63 && u.tokens_apart == 93 && u.fit_tokens == 123, "%d", (int)u.tokens);
+	/* The outermost, whichever rank has it. */
+	NEED(l->ratio_max_dev == 21 && l->logprob_diff_max == 8, "%g", l->ratio_max_dev);
+	NEED(u.weight_min == 10 && u.weight_max == 11, "%g to %g", u.weight_min, u.weight_max);
+	/* What every rank counts by itself stays. */
+	NEED(u.updates == 5 && u.counted == 6, "%d", u.updates);
+	ranks_close(ranks, NULL);
+	return 0;
+}
+
+/* Each rank has the figures of its own share of an update's sequences; joined they are the
+ * update's, and the same on all ranks. */
+static void test_figures_of_all_ranks(void **state)
+{
+	int status[3];
+	ranks_run(3, figures_join, NULL, status);
+	for (int k = 0; k < 3; k++) assert_int_equal(status[k], 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -320,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_step_metrics),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_any_bytes_are_recorded),
+		cmocka_unit_test(test_figures_of_all_ranks),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

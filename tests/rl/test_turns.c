@@ -1,8 +1,12 @@
 /* Turns: values and advantages against a formula written out by hand, order, the best answer so
- * far, the tokens that a turn appends, and chains that stop where they should. */
+ * far, the tokens that a turn appends, episodes in one engine that do not mix, and chains that stop
+ * where they should. */
 #include "rl/rl.h"
 #include "agent/agent.h"
 #include "base/base.h"
+#include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "text/text.h"
 #include "verify/verdict.h"
@@ -200,6 +204,92 @@ static void test_tokens(void **state)
 	free(path);
 }
 
+/* ---- episodes in an engine ---- */
+
+enum { PLACES = 3, SAMPLES = 2, TURNS = 2, PROMPT = 5, ANSWER = 6 };
+
+/* A random model over the tokenizer's own tokens: nothing that it writes is an answer, so every
+ * episode goes on, and no verifier is needed. */
+static void engine_make(struct policy *p, struct engine **e)
+{
+	const struct model_config config = {.vocab_size = 260,
+		.hidden_size = 32,
+		.num_hidden_layers = 1,
+		.num_attention_heads = 2,
+		.num_key_value_heads = 1,
+		.head_dim = 16,
+		.intermediate_size = 48,
+		.max_position_embeddings = 512,
+		.rms_norm_eps = 1e-6,
+		.rope_theta = 1e4,
+		.tie_word_embeddings = true,
+		.qk_norm = true,
+		.bos_token_id = -1,
+		.eos_token_id = -1,
+		.pad_token_id = -1};
+	struct engine_options o = {.max_sequences = 4, .max_context = 512};
+	struct err err = {0};
+	if (ops_cpu_create(&(struct ops_options){.threads = 1}, &p->ops, &err) ||
+		model_create(&config, 7, p->ops, &p->model, &err) || engine_create(p->model, &o, e, &err))
+		fail_msg("%s", err.text);
+}
+
+/* The episodes of these prompts, numbered from id_base on as parts of a larger batch are. */
+static void episodes_collect(
+	const struct author *a, const struct prompt_set *set, const int *index, int n, int64_t id_base, struct rollout *out)
+{
+	struct err err = {0};
+	struct rollout_options o = {.num_samples = SAMPLES,
+		.id_base = id_base,
+		.sampling = {.temperature = 1, .top_p = 1, .seed = 5},
+		.turns = {.most = TURNS, .max_feedback = 400, .template_text = "<{{feedback}}>", .template_name = "t"},
+		.max_new_tokens = ANSWER};
+	if (rollouts_collect(a, NULL, set, index, n, &o, out, NULL, &err)) fail_msg("%s", err.text);
+}
+
+/* Draws are functions of (seed, request, sample, position) and a row of a batch is computed alone:
+ * an episode has the same tokens beside others as it has where its prompt stands by itself. A later
+ * turn that went to another prompt or sample would have others, and another beginning. */
+static void test_episodes_do_not_mix(void **state)
+{
+	char *path;
+	struct policy p = policy_make(&path);
+	struct engine *e;
+	struct prompt_row row[PLACES] = {0};
+	const struct prompt_set set = {.rows = row, .count = PLACES};
+	const int index[PLACES] = {0, 1, 2};
+	struct rollout all[PLACES * SAMPLES * TURNS], alone[SAMPLES * TURNS];
+	engine_make(&p, &e);
+	struct author author = {.policy = &p, .engine = e};
+	for (int i = 0; i < PLACES; i++) {
+		row[i].task = (struct task){.name = (char *)"t", .source = (char *)""};
+		for (int k = 0; k < PROMPT; k++) ids_push(&row[i].ids, 20 * (i + 1) + k);
+	}
+	episodes_collect(&author, &set, index, PLACES, 0, all);
+	for (int place = 0; place < PLACES; place++) {
+		episodes_collect(&author, &set, &index[place], 1, place, alone);
+		for (int k = 0; k < SAMPLES * TURNS; k++) {
+			const struct rollout *x = &all[place * SAMPLES * TURNS + k], *y = &alone[k];
+			assert_true(x->prompt == place && x->sample == k / TURNS && x->turn == k % TURNS);
+			assert_int_equal(x->completion.count, ANSWER);
+			assert_memory_equal(x->completion.tokens, y->completion.tokens, ANSWER * sizeof(int32_t));
+			if (x->turn == 0) continue;
+			/* What a second turn reads: the prompt, the first answer, and what was said of it. */
+			assert_int_equal(x->context.count, y->context.count);
+			assert_memory_equal(x->context.data, row[place].ids.data, PROMPT * sizeof(int32_t));
+			assert_memory_equal(x->context.data + PROMPT, x[-1].completion.tokens, ANSWER * sizeof(int32_t));
+		}
+		rollouts_release(alone, SAMPLES * TURNS);
+	}
+	rollouts_release(all, PLACES * SAMPLES * TURNS);
+	for (int i = 0; i < PLACES; i++) ids_release(&row[i].ids);
+	engine_free(e);
+	model_free(p.model);
+	ops_free(p.ops);
+	tokenizer_free(p.tokenizer);
+	free(path);
+}
+
 static void test_summary(void **state)
 {
 	struct rollout r[N * K * T];
@@ -231,7 +321,8 @@ static void test_summary(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_values),
-		cmocka_unit_test(test_best), cmocka_unit_test(test_tokens), cmocka_unit_test(test_summary)};
+		cmocka_unit_test(test_best), cmocka_unit_test(test_tokens), cmocka_unit_test(test_episodes_do_not_mix),
+		cmocka_unit_test(test_summary)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,21 @@ static void test_passes_are_averaged(void **state)
 	assert_int_equal(four.updates, 4);
 }
 
+/* Weights that are no numbers have a gradient that is none: such steps are counted and change no
+ * weight. They are no error of the update: the loop's guard decides what becomes of the run. */
+static void test_a_norm_that_is_no_number(void **state)
+{
+	struct fixture *f = *state;
+	int n;
+	struct param *p = adapter_params(f->adapter, &n);
+	float keep = host_values(&p[0])[0], other = host_values(&p[1])[0];
+	host_values(&p[0])[0] = NAN;
+	struct update_stats s = update(f, 1e-3, 512, 2, LOSS_GRPO, 0);
+	assert_true(s.updates == 2 && s.not_finite == 2 && isnan(s.grad_norm));
+	assert_true(host_values(&p[1])[0] == other);
+	host_values(&p[0])[0] = keep;
+}
+
 /* Mini-batches: each answer once a pass, in an order that is drawn anew for every batch; a
  * mini-batch in which nothing trains is a step of the schedule alone. */
 static void test_mini_batches(void **state)
@@ -465,6 +480,7 @@ static void test_fit(void **state)
 	memcpy(ids, f->row.ids.data, PROMPT * sizeof *ids);
 	memcpy(ids + PROMPT, c->tokens, (size_t)c->count * sizeof *ids);
 	const struct sft_example e = {ids, PROMPT + c->count, PROMPT}, *const list[2] = {&e, &e};
+	/* Before the step the loss is what the sampler recorded of these tokens. */
 	double want = 0;
 	for (int i = 0; i < c->count; i++) want -= c->logprobs[i] / c->count;
 	struct open x = open_updater(f, (struct updater_options){0}, 1e-2, 0);
@@ -473,11 +489,14 @@ static void test_fit(void **state)
 	assert_true(fabs(first.fit_loss - want) < 1e-4 * want);
 	assert_true(first.fit_norm > 0 && isfinite(first.fit_norm));
 	assert_true(first.fit_examples == 2 && first.fit_updates == 1);
+	/* Behind it the loss is lower. A look at rate 0 moves no weight, so that the next one sees the
+	 * same. */
 	updater_fit(x.updater, list, 1, 0, 1, &second, &err); /* rate 0: looks only */
 	assert_true(second.fit_loss < first.fit_loss - 0.01);
 	struct update_stats third = {0};
 	updater_fit(x.updater, list, 1, 1, 1, &third, &err);
 	assert_true(fabs(third.fit_loss - second.fit_loss) < 1e-6);
+	/* Without examples the schedule goes on all the same. */
 	int64_t steps = optimizer_steps(x.optimizer);
 	updater_fit(x.updater, list, 0, 1, 1, &third, &err);
 	assert_int_equal(optimizer_steps(x.optimizer), steps + 1);
@@ -517,6 +536,7 @@ static void test_dropped_and_zero_do_not_train(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	/* A test has a model and answers of its own: what it does to them is gone in the next. */
 	const struct CMUnitTest tests[] = {
 		T(test_packing_does_not_matter),
 		T(test_ratio_is_exactly_one),
@@ -528,6 +548,7 @@ int main(void)
 		T(test_dropped_and_zero_do_not_train),
 		T(test_normalisers_count_all),
 		T(test_passes_are_averaged),
+		T(test_a_norm_that_is_no_number),
 		T(test_mini_batches),
 		T(test_gap_is_of_the_sampling_policy),
 		T(test_dropout_masks),

@@ -1,9 +1,12 @@
-# Sourced by command-level tests: makes a policy of about 100,000 parameters that really writes genuine kernels for three elementwise tasks, often but not
-# always when it samples, in half a minute. Three pairs are written here, an adapterless `hone sft` learns them nearly by heart. Everything is a function of
-# fixed seeds; the result is kept in $BUILD/ref and made anew when hone is newer.
+# Sourced by command-level tests: makes a policy of about 100,000 parameters that really
+# writes genuine kernels for three elementwise tasks, often but not always when it samples, in
+# half a minute. Three pairs are written here, an adapterless `hone sft` learns them nearly by
+# heart. Everything is a function of fixed seeds; the result is kept in $BUILD/ref and made
+# anew when hone is newer.
 #
 # usage: . tests/rl/tiny_policy.sh; policy=$(tiny_policy) || exit 1
-# leaves in $policy: tasks.jsonl (relu, twice, square), pairs.jsonl, template.txt, init/ (random), sft/final/ (the policy)
+# leaves in $policy: tasks.jsonl (relu, twice, square), pairs.jsonl, template.txt, init/
+# (random), sft/final/ (the policy)
 
 tiny_task() { # name, expression of x
 	cat <<-END

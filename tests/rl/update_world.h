@@ -116,6 +116,7 @@ static inline struct update_stats update(
 {
 	int n;
 	struct param *p = adapter_params(f->adapter, &n);
+	/* An optimiser of its own, so that no moments are left of an earlier call. */
 	struct optimizer_options oo = {.learning_rate = lr,
 		.adam_beta1 = 0.9,
 		.adam_beta2 = 0.999,

@@ -234,6 +234,7 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 	const char *name = ((cu_module)f)->name;
 	launches++;
 	early += !is_gated;
+	/* The launcher's own kernels first: what it compares with, and what it moves with. */
 	if (!strcmp(name, "hone_differ")) {
 		size_t bytes = 16 * *(uint64_t *)p[2];
 		if (memcmp(*(void **)p[0], *(void **)p[1], bytes)) **(uint32_t **)p[3] = 1;
@@ -244,6 +245,8 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 			memcpy(to, m->src ? (char *)(uintptr_t)(m->src + i * m->src_step[m->ndim - 1]) : (const char *)&m->value,
 				m->size);
 		}
+		/* Then kernels of a candidate, by name: faults of every kind, and sums that are right or
+		 * not. */
 	} else if (!strncmp(name, "hone_", 5)) return CU_OK;
 	else if (!strcmp(name, "fault")) state = CU_ILLEGAL_ADDRESS;
 	else if (!strcmp(name, "hang")) state = CU_NOT_READY;

@@ -336,6 +336,7 @@ static void test_shared(void **state)
 	struct runner_result r;
 	for (int has_own = 0; has_own < 2; has_own++) {
 		int before = fake("fake_read_only");
+		/* A right kernel, one that writes its input, one that faults. */
 		replay_shared("add", has_own, ADD, VIEW(1, 16), &r);
 		if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
 		for (int i = 0; i < 16; i++) assert_true(((float *)output)[i] == (float)i + 1);
@@ -348,6 +349,8 @@ static void test_shared(void **state)
 		assert_string_equal(r.fault.code, "out-of-bounds");
 		runner_result_release(&r);
 	}
+	/* An output with gaps is closed by the launcher's own kernel; without it the output cannot be
+	 * shared. */
 	static const char EVERY_OTHER[] =
 		"{\"buffer\": 1, \"offset\": 4, \"dtype\": \"float32\", \"shape\": [7], \"stride\": [2]}";
 	replay_shared("add", true, ADD, EVERY_OTHER, &r);
@@ -391,6 +394,7 @@ static void clocked(const char *kind, const char *tape, struct asked *a, struct 
 	struct replay *r = NULL;
 	struct tape *t = NULL;
 	struct err err = {0};
+	/* The pretended driver as new, and a kernel of that kind in the form of a binary. */
 	((void (*)(void))dlsym(library, "fake_reset"))();
 	((void (*)(int))dlsym(library, "fake_takes_ptx"))(1);
 	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
@@ -398,6 +402,7 @@ static void clocked(const char *kind, const char *tape, struct asked *a, struct 
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
 	assert_int_equal(tape_parse(tape, strlen(tape), &t, &err), 0);
 	assert_int_equal(replay_create(t, l, &list, &r, &fault), 0);
+	/* One trial that is timed, by whatever the asker wants to know. */
 	struct runner_given given = {.bytes = 64, .may_change = true};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .is_timed = true, .deadline_ms = 300};
 	struct launcher_clock clock = {take_next, 300};
@@ -478,6 +483,7 @@ static bool life_trial(struct replay *r, bool is_timed, bool is_shared, struct l
 	asked = &a;
 	for (int i = 0; i < 16; i++) input[i] = (float)i;
 	memset(output, 0x11, sizeof output);
+	/* Shared: inputs and outputs are files of memory, a page each. */
 	if (is_shared) {
 		shared.given_fd = memfd_make("given", 4096, &err);
 		shared.outputs_fd = memfd_make("outputs", 4096, &err);
@@ -492,6 +498,7 @@ static bool life_trial(struct replay *r, bool is_timed, bool is_shared, struct l
 		close(shared.given_fd);
 		close(shared.outputs_fd);
 	}
+	/* Whatever way they came, the outputs are the inputs and 1. */
 	for (int i = 0; i < 16 && !result.has_fault; i++) out->is_wrong |= ((float *)output)[i] != (float)i + 1;
 	if (result.has_fault) snprintf(out->code, sizeof out->code, "%s", result.fault.code);
 	runner_result_release(&result);

@@ -85,6 +85,7 @@ static void test_dependent_launches(void **state)
 	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 2, .args = first},
 		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 2, .args = second}};
 	struct tape_view out = {.buffer = 2};
+	/* All ways: dependent or not, let by the launch in front or not, waiting for it or not. */
 	for (int how = 0; how < 8; how++) {
 		struct tape_kernel kernels[2] = {{.name = NULL}, {.is_pdl = how & 1}};
 		struct row_kernel does[2] = {{.triggers = how & 2, .uses = late, .nargs = 2},
@@ -108,6 +109,8 @@ static void test_dependent_launches(void **state)
  * only where the one in front has waited itself. */
 static void test_chains_of_dependent_launches(void **state)
 {
+	/* Three launches: the first writes buffer 1, the second lies between, the third reads buffer
+	 * 1. */
 	static const uint8_t writes[1] = {ROW_WRITES}, reads[1] = {0};
 	struct tape_arg made = {.kind = TAPE_ARG_POINTER, .buffer = 1}, other = {.kind = TAPE_ARG_POINTER, .buffer = 2};
 	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 1, .args = &made},

@@ -182,6 +182,25 @@ static void test_landlock_alone(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* What each version handles, of which this kernel has one: numbers by the kernel's page on
+ * Landlock, which grow and never go. */
+static void test_landlock_versions(void **state)
+{
+	static const struct {
+		int abi;
+		uint64_t fs, net, scoped;
+		size_t size;
+	} versions[] = {{1, 0x1fff, 0, 0, 8}, {2, 0x3fff, 0, 0, 8}, {3, 0x7fff, 0, 0, 8}, {4, 0x7fff, 3, 0, 16},
+		{5, 0xffff, 3, 0, 16}, {6, 0xffff, 3, 3, 24}, {7, 0xffff, 3, 3, 24}};
+	for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+		struct landlock_handled h;
+		assert_int_equal(sandbox_landlock_handled(versions[i].abi, &h), versions[i].size);
+		assert_int_equal(h.fs, versions[i].fs);
+		assert_int_equal(h.net, versions[i].net);
+		assert_int_equal(h.scoped, versions[i].scoped);
+	}
+}
+
 /* Without the fence all of them are possible: it is the fence that the table above sees. */
 static void test_nothing_else_stops_them(void **state)
 {
@@ -455,6 +474,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_landlock_alone),
+		cmocka_unit_test(test_landlock_versions),
 		cmocka_unit_test(test_nothing_else_stops_them),
 		cmocka_unit_test(test_landlock_keeps_no_descriptor),
 		cmocka_unit_test(test_landlock_fails_with_its_paths),

@@ -154,6 +154,7 @@ def run(is_plain):
     """{expression: (what it gave, the fault it left)} in a process of its own."""
     r, w = os.pipe()
     pid = os.fork()
+    # In the child: the trace as a tracer makes it, with expressions in the candidate's place.
     if pid == 0:
         try:
             gc.disable()

@@ -465,6 +465,8 @@ static void test_library_layout(void **state)
 
 int main(int argc, char **argv)
 {
+	/* With files as arguments it looks at those: tests in Python hand over what a tracer
+	 * recorded. */
 	if (argc > 1) {
 		int bad = 0;
 		for (int i = 1; i < argc; i++) bad |= check_file(argv[i]) != 0;

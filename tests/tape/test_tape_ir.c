@@ -213,6 +213,7 @@ static void test_refusals(void **state)
 			"line 6: locations are not written"},
 		{TWO "// output y f32[0, 4611686018427387904, 4]\n" MODULE("k"), "more elements than a buffer may have"},
 	};
+	/* The line that is returned is the one that the message begins with. */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct given g;
 		struct tape *t = NULL;
@@ -298,6 +299,14 @@ static void test_write(void **state)
 	assert_int_equal(tape_ir_write(seen, 1, &out, &err), 0);
 	assert_non_null(strstr(out.data, "// input x0 f32[3, 1500]\n"));
 	assert_non_null(strstr(out.data, "// launch add[5](x0, x1, t4, 4500, 0.5) warps=8\n"));
+	/* Other kernels at the last size: there is no form for all three, and none is made of two. */
+	static const char OTHER[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// output y2 f32[M]\n"
+								"// launch k[1](y2)\n" MODULE("k");
+	tape_free((struct tape *)(uintptr_t)seen[2].tape);
+	seen[2].tape = read_good(OTHER, &g[2]);
+	str_clear(&out);
+	assert_int_equal(tape_ir_write(seen, 3, &out, &err), 0);
+	assert_non_null(strstr(out.data, "// input x0 f32[3, 1500]\n"));
 	for (int i = 0; i < 3; i++) tape_free((struct tape *)(uintptr_t)seen[i].tape);
 	str_release(&out);
 }
@@ -307,6 +316,8 @@ static void test_write(void **state)
  */
 static void test_write_strips(void **state)
 {
+	/* A kernel with locations everywhere, one of them a name with a bracket, on a tape of one
+	 * launch. */
 	static const char text[] =
 		"#loc = loc(\\\"f.py\\\":1:1)\\nmodule {\\n  tt.func public @k(%x: !tt.ptr<f32> {tt.divisibility = "
 		"16 : i32} loc(\\\"x\\\"(#loc)), %n: i32 {tt.divisibility = 16 : i32} loc(\\\"n(\\\"(#loc))) attributes "
@@ -322,6 +333,7 @@ static void test_write_strips(void **state)
 	struct err err = {0};
 	struct str out = {0};
 	if (tape_parse(tape, strlen(tape), &t, &err)) fail_msg("%s", err.text);
+	/* Written from one trace: the integer's divisor goes, since 16 is this size's. */
 	struct tape_ir_tensor x = {.dtype = DTYPE_F32, .ndim = 1, .shape = {16}, .stride = {1}};
 	struct tape_ir_seen seen = {{1, &x, 0, NULL}, t};
 	assert_int_equal(tape_ir_write(&seen, 1, &out, &err), 0);

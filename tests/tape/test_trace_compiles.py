@@ -53,6 +53,7 @@ def traced(source, **more):
     ours, its = socket.socketpair()
     job = dict(JOB, source=source, **more)
     pid = os.fork()
+    # In the child: the tracer, with a compiler that counts.
     if pid == 0:
         gc.disable()
         ours.close()
@@ -67,6 +68,7 @@ def traced(source, **more):
         finally:
             wire.send(its, {"compiled": len(compiled)})
             os._exit(0)
+    # Here: the supervisor's part, which asks for each further set of inputs.
     its.close()
     results = []
     while True:

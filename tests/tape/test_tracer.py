@@ -142,6 +142,7 @@ def test_parameters(tap, zygote):
 def test_launch_arguments(tap, zygote):
     kernel = ("@triton.jit\ndef k(a, none, one, n, f, flag, big, t, C: tl.constexpr):\n    if none is None:\n"
               "        tl.store(a + n, f + one + tl.where(flag, 1.0, 0.0) + big.to(tl.float32) + t[0] + t[1])\n\n\n")
+    # Every kind of argument in one launch.
     source = (faults.HEAD + kernel + (
         "class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.zeros_like(x)[1:]\n"
         "        k[(3, 2)](y, None, 1, 40, 2.5, True, 1 << 40, (7, 8.5), C=3, num_warps=8)\n        return y\n"))
@@ -155,6 +156,7 @@ def test_launch_arguments(tap, zygote):
     tap.check(tape["kernels"][0]["num_warps"] == 8 and launch["line"] > 0, "options and line of a launch")
     signature = tape["kernels"][0]["ttir"].split("@k(")[1].split(") attributes")[0]
     tap.check(signature.count("%") == len(expected), "as many arguments as the IR's function has", signature)
+    # An autotuner, by itself and told what to launch.
     autotuned = next(f for f in client.KNOWN_GOOD if f.endswith("/autotune_elementwise/"))
     tuner = client.task_job(autotuned + "task.py", read(autotuned + "candidate.py"))
     result = zygote.result(tuner)

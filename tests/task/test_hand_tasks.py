@@ -45,6 +45,7 @@ def differs(a, b):
 
 def problem_of(path):
     task = task_load(path)
+    # Two draws of inputs and one model: results are compared in pairs.
     torch.manual_seed(1)
     inputs = task.get_inputs()
     torch.manual_seed(2)
@@ -63,6 +64,7 @@ def problem_of(path):
         return "two runs differ"
     if not differs(out, run(model, others)):
         return "other inputs give the same result"
+    # An input that nobody reads, or a parameter, would let a wrong kernel pass.
     for i, t in enumerate(inputs):
         if isinstance(t, torch.Tensor) and t.shape == out.shape and t.dtype == out.dtype and not differs(out, t):
             return "the result is input %d" % i

@@ -146,6 +146,29 @@ static void files_that_look_like_sets_are_refused(void **state)
 	}
 }
 
+static int count_fds(const char *name, void *ctx)
+{
+	(void)name;
+	++*(int *)ctx;
+	return 0;
+}
+
+/* A reader that cannot be started is an error, and its pipes are closed. */
+static void a_reader_that_is_not_there(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	char *path = place("rows.parquet", "PAR1");
+	int before = 0, after = 0;
+	setenv("HONE_PYTHON", "/no/such/python", 1);
+	assert_int_equal(dir_each("/proc/self/fd", count_fds, &before, &err), 0);
+	assert_int_not_equal(task_set_import(path, &set, &err), 0);
+	assert_int_equal(dir_each("/proc/self/fd", count_fds, &after, &err), 0);
+	unsetenv("HONE_PYTHON");
+	assert_int_equal(after, before);
+	free(path);
+}
+
 static struct task task_of(const char *source)
 {
 	return (struct task){.source = xstrdup(source), .hash = task_source_hash(source, strlen(source))};
@@ -195,6 +218,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(dataset_rows_are_named_as_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(bad_rows_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(files_that_look_like_sets_are_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_reader_that_is_not_there, setup, teardown),
 		cmocka_unit_test(sizes_are_halved_where_they_stand),
 		cmocka_unit_test(shrinking_survives_anything),
 	};

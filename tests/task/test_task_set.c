@@ -47,6 +47,7 @@ static void hash_ignores_layout_and_comments(void **state)
 	assert_true(same_hash("f(a,\n  b)\n", "f(a, b)"));
 	assert_true(same_hash("a = 1 + \\\n  2\n", "a = 1 + 2\n"));
 	assert_true(same_hash("x = 1\r\ny = 2\r\n", "x = 1\ny = 2\n"));
+	assert_true(same_hash("if a:\n    b()\n    c()\n", "if a:\n    b()\n    \\\nc()\n"));
 	assert_false(same_hash("x = 1\n", "x = 2\n"));
 	assert_false(same_hash("ab = 1\n", "a b = 1\n"));
 	assert_false(same_hash("x = 1\ny = 2\n", "x = 1 y = 2\n"));

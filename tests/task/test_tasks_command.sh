@@ -1,5 +1,6 @@
 #!/bin/bash
-# hone tasks from the outside: verbs, exit status, forms that convert into each other, and that the same options give the same bytes.
+# hone tasks from the outside: verbs, exit status, forms that convert into each other, and that the
+# same options give the same bytes.
 hone=${BUILD:-build/release}/hone
 tmp=$(mktemp -d /tmp/hone-test-tasks-XXXXXX)
 trap 'rm -rf "$tmp"' EXIT

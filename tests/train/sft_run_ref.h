@@ -140,6 +140,8 @@ static inline bool folders_equal(const char *a, const char *b)
 		return false;
 	}
 	bool equal = x.n == y.n;
+	/* Entries are sorted, so that equal folders have equal names at equal places. What can be
+	 * listed is a folder. */
 	for (int i = 0; i < x.n && equal; i++) {
 		char *p = path_join(a, x.names[i]), *q = path_join(b, y.names[i]);
 		struct str s = {0}, t = {0};

@@ -36,6 +36,7 @@ static void side_open(struct side *s, const char *device)
 		.pad_token_id = -1};
 	struct optimizer_options oo = {.learning_rate = 1e-3, .lr_scheduler_type = "constant"};
 	int n;
+	/* A model of one layer with an adapter: two sides differ in their device alone. */
 	assert_int_equal(ops_open(device, &(struct ops_options){.threads = 1}, &s->ops, &err), 0);
 	assert_int_equal(model_create(&c, 1, s->ops, &s->m, &err), 0);
 	assert_int_equal(adapter_create(s->m, &(struct adapter_options){.r = 2, .lora_alpha = 4}, &s->a, &err), 0);

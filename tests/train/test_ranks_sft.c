@@ -234,6 +234,48 @@ static void test_order(void **state)
 	}
 }
 
+/* Gradients that lie one behind the other travel as one: beside a rank that gathers, the other one
+ * sums the whole of an adapter's in a single round. Were they to go one by one, the two would be at
+ * other rounds, and the first sum a mismatch. */
+static int gather_one(int rank, void *ctx)
+{
+	struct job *j = ctx;
+	struct sft_setup s;
+	struct ranks *ranks;
+	struct err err = {0};
+	int n;
+	/* Whole numbers, of which sums are exact: rank 1's are greater by 1. */
+	setup_make(&s, j);
+	NEED(!ranks_open(&meet, &ranks, &err) && !ranks_join(ranks, s.ops, &err), "%s", err.text);
+	model_enable_grad(s.m, s.a);
+	struct param *p = params_of(&s, &n);
+	int64_t count = values_count(&s);
+	float *host = xcalloc((size_t)count, sizeof *host);
+	for (int64_t i = 0; i < count; i++) host[i] = (float)(i % 100 + rank);
+	gradients_move(&s, host, false);
+	struct optimizer_options o = {.learning_rate = 1e-3, .lr_scheduler_type = "constant"};
+	struct optimizer *opt = optimizer_create(s.ops, p, n, &o);
+	/* Rank 0 gathers as a step does, rank 1 sums from the first gradient on. */
+	NEED(n > 1, "%d parameters", n);
+	int rc = rank ? ranks_sum(ranks, s.ops, p[0].w.grad, count, &err) : optimizer_gather(opt, ranks, &err);
+	NEED(!rc, "%s", err.text);
+	gradients_move(&s, host, true);
+	for (int64_t i = 0; i < count; i++) NEED(host[i] == (float)(2 * (i % 100) + 1), "%lld: %g", (long long)i, host[i]);
+	ranks_close(ranks, NULL);
+	optimizer_free(opt);
+	free(host);
+	sft_setup_release(&s);
+	return 0;
+}
+
+static void test_one_round(void **state)
+{
+	int status[2];
+	struct job j = {.dir = sft_folder("ranks-round"), .with_adapter = true};
+	ranks_run(2, gather_one, &j, status);
+	for (int k = 0; k < 2; k++) assert_int_equal(status[k], 0);
+}
+
 /* Rank 1 is killed: rank 0 says who, and what it saved is whole; all go on from there, to the bytes
  * of a run that was never stopped. */
 static void test_killed(void **state)
@@ -301,8 +343,8 @@ static void test_refused(void **state)
 int main(void)
 {
 	rank_pids = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order), cmocka_unit_test(test_killed), cmocka_unit_test(test_refused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_one_round),
+		cmocka_unit_test(test_killed), cmocka_unit_test(test_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

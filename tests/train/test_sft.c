@@ -273,6 +273,7 @@ static void test_minimum_settings(void **state)
 	o.eval_steps = 2;
 	o.stop_at_eval_minimum = true;
 	o.patience = 3;
+	/* Four steps, then a fifth under other settings, one at a time; under the same it goes on. */
 	assert_int_equal(minimum_goes_on(&o, false, &err), 0);
 	o.max_steps = 5;
 	assert_int_equal(minimum_goes_on(&o, true, &err), ERR_MISMATCH);

@@ -135,6 +135,7 @@ def test_score(t):
     ids += encode(t, completion)
     args = ["score", "--model", f"{work}/model", "--prompt-file", f"{work}/prompt",
             "--completion-file", f"{work}/completion", "--json"]
+    # The base model, the adapter, and the adapter at another temperature.
     for adapter, extra in ((None, []), (f"{work}/run/final", []),
                            (f"{work}/run/final", ["--batch-invariant", "--temperature", "0.6"])):
         got = json.loads(run(*args, *extra, *(["--adapter", adapter] if adapter else [])).stdout)
@@ -147,6 +148,7 @@ def test_score(t):
     p = run("score", "--model", f"{work}/model", "--prompt-file", f"{work}/empty",
             "--completion-file", f"{work}/completion", expect=1)
     check("an empty prompt is refused", "no tokens" in p.stderr, p.stderr)
+    # What the adapter adds is in the weights of a merged model.
     p = run("merge", "--model", f"{work}/model", "--adapter", f"{work}/run/final", "--out", f"{work}/merged")
     want = logprobs(oracle(f"{work}/merged"), ids, begin)
     got = json.loads(run(*args, "--adapter", f"{work}/run/final").stdout)["logprobs"]

@@ -63,10 +63,12 @@ static void test_loop(void **state)
 			"      scf.yield %%a, %%i : f32, i32\n    }\n",
 			cases[i].written);
 		struct ttir_module m = parse(body);
+		/* The operation: its operands are bounds, step and what the carried values begin with. */
 		const struct ttir_op *op = m.funcs->body.first->first;
 		assert_true(is(op->name, "scf.for") && op->nuses == 5 && op->nresult_types == 2 && op->nregions == 1);
 		static const char *const uses[] = {"x", "n", "s", "y", "x"}, *const names[] = {"i", "a", "b"};
 		for (int k = 0; k < 5; k++) assert_true(is(op->uses[k].name, uses[k]));
+		/* Its block: the variable, then the carried values. */
 		const struct ttir_block *b = op->regions[0].first;
 		const enum elem types[] = {cases[i].type, ELEM_F32, ELEM_I32};
 		assert_int_equal(b->nargs, 3);

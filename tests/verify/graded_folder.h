@@ -37,6 +37,7 @@ static int graded_file(struct graded_walk *w, const char *name, const char *file
 	snprintf(candidate_path, sizeof candidate_path, "%s/%s/%s", w->folder, name, file);
 	snprintf(expect_path, sizeof expect_path, "%s/%s/expect.txt", w->folder, name);
 	snprintf(title, sizeof title, "%s%s", name, is_twin ? " (honest twin)" : "");
+	/* No folder has each of the files. */
 	if (!path_exists(candidate_path)) return 0;
 	struct task_set tasks = {0};
 	struct str source = {0};
@@ -46,6 +47,7 @@ static int graded_file(struct graded_walk *w, const char *name, const char *file
 	int rc = task_set_load(task_path, &tasks, &err);
 	if (!rc) rc = file_read(candidate_path, GRADED_SOURCE_MAX, &source, &err);
 	if (!rc && path_exists(expect_path)) rc = file_read(expect_path, 4096, &g->expect, &err);
+	/* All are handed over before the first verdict is asked for; expectations wait in `graded`. */
 	struct verify_request r = {
 		.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = ngraded};
 	if (!rc) rc = verifier_submit(w->v, &r, &err);

@@ -259,6 +259,7 @@ int launcher_cuda_create(
 {
 	struct pretend *p = xcalloc(1, sizeof *p);
 	use_end(use_begin(false, 100000));
+	/* The launcher's table; what it computes the vm computes. */
 	p->base = (struct launcher){.name = "pretended",
 		.load = p_load,
 		.buffer_set = p_buffer_set,
@@ -276,6 +277,7 @@ int launcher_cuda_create(
 		.destroy = p_destroy};
 	p->memory_bytes = memory_bytes;
 	p->vm = launcher_vm_create(memory_bytes);
+	/* An H200's facts, and the UUID that the head of this file speaks of. */
 	*facts = (struct runner_device){.name = "NVIDIA H200",
 		.capability = 90,
 		.sms = 132,

@@ -1,5 +1,6 @@
 #!/bin/sh
-# `hone verify --emit`: what is written is judged genuine itself, gives the same program when it is emitted again, and refuses what it was not made for. timeout: 600
+# `hone verify --emit`: what is written is judged genuine itself, gives the same program when it is
+# emitted again, and refuses what it was not made for. timeout: 600
 set -u
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)
@@ -10,12 +11,14 @@ check() { # ok|not ok, name
 	echo "$1 $count - $2"
 }
 
-# Streams with events, a descriptor made on the host, keyword arguments with random draws, a table for each size, a name that hides an import.
+# Streams with events, a descriptor made on the host, keyword arguments with random draws, a table
+# for each size, a name that hides an import.
 for name in two_streams_joined_by_events host_tensor_descriptor_matmul keywords_cuda_and_draws lazy_torch_table constexpr_global; do
 	folder=tests/known_good/$name
 	"$HONE" verify --task $folder/task.py --candidate $folder/candidate.py --emit "$WORK/first.py" --threads 1 --seed 7 >"$WORK/out" 2>&1 &&
 		grep -q "emitted to" "$WORK/out" && [ -s "$WORK/first.py" ] && check ok "$name: emitted" || { sed 's/^/# /' "$WORK/out"; check "not ok" "$name: emitted"; }
-	# One entry a judged set of inputs: under the same seed the module is genuine at all of them, and emitted itself.
+	# One entry a judged set of inputs: under the same seed the module is genuine at all of
+	# them, and emitted itself.
 	"$HONE" verify --task $folder/task.py --candidate "$WORK/first.py" --emit "$WORK/second.py" --threads 1 --seed 7 >"$WORK/out" 2>&1
 	grep -q "genuine" "$WORK/out" && grep -q "emitted to" "$WORK/out" && check ok "$name: the module is genuine" || { sed 's/^/# /' "$WORK/out"; check "not ok" "$name: the module is genuine"; }
 	rm -f "$WORK/first.py" "$WORK/second.py"

@@ -79,12 +79,14 @@ static void test_kept(void **state)
 	assert_true(close(mkstemp(path)) == 0 && unlink(path) == 0);
 	if (store_open(path, &store, &err)) fail_msg("%s", err.text);
 	struct verifier *v = verifier_make("cuda", NULL, store);
+	/* A right and a wrong one are graded, and kept. */
 	grade(v, "plain", "", &right);
 	grade(v, "off", "", &wrong);
 	if (right.class != VERDICT_GENUINE || wrong.class != VERDICT_WRONG) fail_msg("%s; %s", right.detail, wrong.detail);
 	assert_false(right.cached || wrong.cached);
 	verifier_free(v);
 
+	/* Later verifiers over the same store: only the same GPU as itself has them. */
 	for (size_t i = 0; i < ARRAY_LEN(later); i++) {
 		v = verifier_make(later[i].device, later[i].gpu, store);
 		grade(v, "plain", "", &d);
@@ -95,6 +97,8 @@ static void test_kept(void **state)
 		if (d.cached != later[i].is_kept) fail_msg("a wrong one, %zu: kept %d", i, d.cached);
 		verifier_free(v);
 	}
+	/* A final best: graded anew, then kept, and graded anew where other references stand beside
+	 * it. */
 	for (int i = 0; i < 3; i++) {
 		final_references = i < 2 ? NULL : "eager";
 		v = verifier_make("cuda", NULL, store);

@@ -232,6 +232,7 @@ static void test_profile(void **state)
 		{"==ERROR== something else", "Nsight Compute saw no kernel", 0},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		/* A profiler that prints this. Nothing is timed: counters are asked for all the same. */
 		profiler_write(cases[i].said);
 		struct verify_options o = {.device = "cuda",
 			.threads = 1,
@@ -249,6 +250,8 @@ static void test_profile(void **state)
 		assert_true(d.nlines > 0 && isfinite(d.cost_s));
 		assert_string_equal(d.device.unprofiled, cases[i].unprofiled);
 		assert_int_equal(d.device.nprofiles, cases[i].launches);
+		/* The pretended profiler's counters are 1024; in two of them it tells its own begin and
+		 * end. */
 		if (d.device.nprofiles) {
 			const struct verdict_profile *p = &d.device.profiles[0];
 			assert_string_equal(p->kernel, "plain_kernel");
@@ -276,6 +279,7 @@ static void test_profiles_take_turns(void **state)
 	double begin[COUNT], end[COUNT];
 	profiler_write("");
 	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	/* All at once. Begin and end of each profile stand in two of its counters: no two meet. */
 	for (int i = 0; i < COUNT; i++) kind_submit(v, "plain", tests[i], false);
 	for (int i = 0; i < COUNT; i++) {
 		struct verdict d;
@@ -414,6 +418,7 @@ static void test_choices_are_kept(void **state)
 	int failed = 0;
 	snprintf(path, sizeof path, "%s/choices.db", folder);
 	if (store_open(path, &store, &err)) fail_msg("%s", err.text);
+	/* A new number of process is a new verifier, with the store that is there. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct verify_options o = {.device = "cuda",
 			.threads = 1,
@@ -456,6 +461,7 @@ static void test_timed_alone(void **state)
 	struct verifier *v = NULL;
 	struct err err = {0};
 	char path[128], met[160];
+	/* The pretended GPU writes `met` when a second user comes while one times. */
 	snprintf(path, sizeof path, "%s/gpu", folder);
 	snprintf(met, sizeof met, "%s.met", path);
 	setenv("CUDA_DEVICE_ORDER", path, 1);
@@ -471,6 +477,7 @@ static void test_timed_alone(void **state)
 		if (verifier_collect(v, COLLECT_MS, &id, &d, &err)) fail_msg("%s", err.text);
 		if (d.class != VERDICT_GENUINE || d.device.timed < 30) fail_msg("%d timed: %s", d.device.timed, d.detail);
 	}
+	/* It was used, and nobody met anybody. */
 	verifier_free(v);
 	unsetenv("CUDA_DEVICE_ORDER");
 	assert_true(path_exists(path));

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Answers in IR: what a genuine module is emitted as is genuine itself, at all sizes; what is wrong in one is found with the answer's own line. timeout: 600
+# Answers in IR: what a genuine module is emitted as is genuine itself, at all sizes; what is wrong
+# in one is found with the answer's own line. timeout: 600
 set -u
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)

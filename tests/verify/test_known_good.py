@@ -83,6 +83,8 @@ def fault_of_case(folder, sources):
     twin = sources.setdefault(text, folder)
     if twin != folder:
         return f"the candidate is the same text as {twin}'s"
+    # The reference runs twice on the same inputs: finite, the same, and of a size that a CPU has
+    # time for.
     try:
         text = open(f"{folder}/task.py", encoding="utf-8").read()
         run = (lambda: oracle_outputs(text, 1)) if "cuda" in text else lambda: outputs(task_load(f"{folder}/task.py"),

@@ -1,6 +1,6 @@
 #!/bin/sh
-# One cost model: what `hone verify` pays a kernel by is what `hone vm --cost` says of it. A product on tensor cores, whose counts hang on the compile's layouts, and a
-# sum over rows. timeout: 300
+# One cost model: what `hone verify` pays a kernel by is what `hone vm --cost` says of it. A product
+# on tensor cores, whose counts hang on the compile's layouts, and a sum over rows. timeout: 300
 set -u
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)

@@ -200,6 +200,7 @@ static void test_says_why_untimed(void **state)
 	struct err err = {0};
 	int asked = 0;
 	uint64_t deadline = clock_ns() + UINT64_C(20000000000);
+	/* A whole trial, timed, of a runner whose driver has no gate for clocks. */
 	int fds[] = {memory_of(image, sizeof image), memory_of(input, sizeof input), memory_of(output, sizeof output)};
 	struct runner_load load = {.tape = TAPE, .len = strlen(TAPE), .count = 1, .binaries = &b, .binaries_fd = fds[0]};
 	take(&r);
@@ -210,6 +211,7 @@ static void test_says_why_untimed(void **state)
 	struct runner_asker asker = {never_asked, &asked};
 	if (runner_try(&r, &trial, 1, &(struct runner_data){fds[1], fds[2], NULL, &asker}, deadline, &result, &err))
 		fail_msg("%s", err.text);
+	/* The result is right, the asker was not asked, and the reason is told. */
 	assert_true(!result.has_fault && asked == 0 && result.memory_bytes >= 128);
 	assert_non_null(strstr(result.untimed, "gate"));
 	runner_result_release(&result);
@@ -229,6 +231,7 @@ static void test_asks_for_ever(void **state)
 {
 	int pair[2], asked = 0;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	/* A false runner: it answers whatever it is sent with a question. */
 	pid_t pid = fork();
 	if (pid == 0) {
 		static const char QUESTION[] = "{\"clock\": {\"ns\": 5}}";
@@ -241,6 +244,7 @@ static void test_asks_for_ever(void **state)
 			if (msg_send(pair[1], QUESTION, strlen(QUESTION), NULL, 0, 0, &err)) _exit(0);
 		}
 	}
+	/* Asked more often than a trial has questions it is given up, before the deadline. */
 	close(pair[1]);
 	struct runner r = {.fd = pair[0]};
 	struct runner_asker asker = {one_question, &asked};
@@ -275,6 +279,7 @@ static void test_many(void **state)
 	runner_pool_refill(own);
 	runner_pool_settle(own);
 	assert_false(runner_pool_is_short(own));
+	/* All are taken at once, all come back alive, and end with the pool. */
 	for (int i = 0; i < MANY; i++) {
 		if (runner_pool_take(own, &r[i], &err)) fail_msg("%s", err.text);
 		pids[i] = r[i].child.pid;

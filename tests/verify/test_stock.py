@@ -25,6 +25,8 @@ def plainly(f, r, y, tolerance):
     rows, columns = f.reshape(-1, f.shape[-1]).shape
     f, r, y = (t.reshape(rows, columns).double().tolist() for t in (f, r, y))
     fine = [(i, j) for i in range(rows) for j in range(columns) if math.isfinite(f[i][j]) and math.isfinite(r[i][j])]
+    # Means of rows and columns, which an element's own size is measured by where there are enough
+    # of them.
     mean = sum(abs(r[i][j]) for i, j in fine) / len(fine)
     row = [sum(abs(v) for v in line if math.isfinite(v)) / columns / mean for line in r]
     column = [sum(abs(r[i][j]) for i in range(rows) if math.isfinite(r[i][j])) / rows / mean for j in range(columns)]
@@ -36,10 +38,12 @@ def plainly(f, r, y, tolerance):
 
     def error(v, i, j, share):
         return 0 if v == r[i][j] else abs(v - r[i][j]) / (abs(r[i][j]) + m(i, j, share))
+    # The first share at which the reference's own error is calm.
     for share in RULES["shares"]:
         mine = max(error(f[i][j], i, j, share) for i, j in fine)
         if mine <= RULES["calm"] * RULES["floors"]["float32"]:
             break
+    # Then each element of the candidate's; what is not finite has to be so in both.
     worst, wrong = 0.0, []
     for i in range(rows):
         for j in range(columns):

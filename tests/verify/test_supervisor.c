@@ -14,13 +14,16 @@ static const char TASK[] =
 	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
-#define CANDIDATE(factor) "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
+#define CANDIDATE(factor) CANDIDATE_TIMES(factor, "1")
+#define CANDIDATE_TIMES(factor, times) \
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
 	"@triton.jit\ndef relu_kernel(x, y, n, BLOCK: tl.constexpr):\n" \
 	"    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n" \
 	"    v = tl.load(x + i, mask=i < n)\n" \
 	"    tl.store(y + i, tl.maximum(v, 0.0) * " factor " + 1, mask=i < n)\n\n\n" \
-	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n        n = x.numel()\n" \
-	"        relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        n = x.numel()\n" \
+	"        for _ in range(" times "):\n            y = torch.empty_like(x)\n" \
+	"            relu_kernel[(triton.cdiv(n, 256),)](x, y, n, BLOCK=256)\n        return y\n"
 static const char GOOD[] = CANDIDATE("2"), BAD[] = CANDIDATE("3");
 
 static struct task task;
@@ -207,6 +210,17 @@ static void test_dead_workers_are_replaced(void **state)
 	verifier_free(v);
 }
 
+/* A candidate that launches its kernel once more where it sees the tensors of one of the two
+ * traces: the rows of one are the beginning of the other's, and what differs is their number. */
+static void test_traces_of_other_lengths(void **state)
+{
+	static const char again[] = CANDIDATE_TIMES("2", "1 + (type(x) is torch.Tensor)");
+	struct verifier *v = open_verifier(NULL);
+	struct verdict d = run(v, again);
+	if (strcmp(d.reason, "trace-differs") || !strstr(d.detail, " rows, were ")) fail_msg("%s: %s", d.reason, d.detail);
+	verifier_free(v);
+}
+
 /* A kernel that leans on a function behind the class, and host code that
  * edits the IR it launches. */
 #define TWO_PLACES(kernel, helper, number, edit) \
@@ -323,6 +337,7 @@ int main(void)
 		cmocka_unit_test(test_verdicts_wake_a_poll),
 		cmocka_unit_test(test_store_outlives_the_verifier),
 		cmocka_unit_test(test_dead_workers_are_replaced),
+		cmocka_unit_test(test_traces_of_other_lengths),
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
 		cmocka_unit_test(test_options_are_checked),

@@ -448,6 +448,8 @@ static void test_choices_among_processes(void **state)
 	struct sha256_hex key = choice_key("k", &program, 1, &d, "");
 	snprintf(path, sizeof path, "%s/crowd", folder);
 	assert_int_equal(pipe(told), 0);
+	/* Each process has another choice and the same key; what it is left with it tells through the
+	 * pipe. */
 	for (int i = 0; i < PROCESSES; i++) {
 		if (fork()) continue;
 		struct err err = {0};

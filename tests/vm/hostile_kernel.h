@@ -17,6 +17,7 @@ static inline void hostile_launch(struct vm_kernel *k)
 	struct vm_arg args[64];
 	int n = vm_kernel_nargs(k), b = 0;
 	if (n > 64) return;
+	/* Buffers of unlike sizes, pointers to each in turn, and plain values. */
 	for (int i = 0; i < 3; i++)
 		buffers[i] = (struct vm_buffer){
 			.address = tape_buffer_address(i), .bytes = BUFFER_BYTES - 8 * i, .data = data[i]};
@@ -33,6 +34,7 @@ static inline void hostile_launch(struct vm_kernel *k)
 		.deadline_ns = clock_ns() + HOSTILE_LAUNCH_NS,
 		.fma_contract = n & 1,
 		.want_cost = n & 2};
+	/* Once as it is, and once with every check. */
 	struct vm_report r;
 	struct err err;
 	vm_launch(k, &o, &r, &err);

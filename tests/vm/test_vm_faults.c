@@ -379,6 +379,7 @@ static void test_order_over_many_places(void **state)
 	"%pa = tt.addptr %a, %at : !tt.ptr<f32>, i32\n%v = tt.load %pa : !tt.ptr<f32>" AT(9) \
 	"%pb = tt.addptr %b, %p : !tt.ptr<f32>, i32\ntt.store %pb, %v : !tt.ptr<f32>\n"
 	static const char *const bodies[] = {ORDERED("p"), ORDERED("s")};
+	/* Behind the neighbour's flag, then behind its own. */
 	for (int i = 0; i < 2; i++) {
 		struct vm_report r;
 		struct err err = {0};

@@ -51,10 +51,13 @@ static inline int vm_case_load(const char *folder, const char *name, struct vm_c
 	snprintf(path, sizeof path, "%s/%s.json", folder, name);
 	int rc = json_load(path, (size_t)1 << 20, &j, err);
 	if (rc) return rc;
+	/* Beside the description: the kernel's IR, and the contents of all buffers in one file. */
 	snprintf(path, sizeof path, "%s/%s.ttir", folder, name);
 	rc = file_read(path, (size_t)16 << 20, &c->ttir, err);
 	snprintf(path, sizeof path, "%s/%s.bin", folder, name);
 	if (!rc) rc = file_read(path, (size_t)64 << 20, &c->blob, err);
+	/* Arguments are a buffer's address or a number; buffers say where in that file their contents
+	 * and what is expected of them begin. */
 	size_t i;
 	json_t *v;
 	json_array_foreach(json_object_get(j, "grid"), i, v) c->grid[i] = (uint32_t)json_integer_value(v);
@@ -94,6 +97,7 @@ static inline int vm_case_run_checked(const struct vm_case *c, uint8_t **data, b
 	uint8_t *origin[CASE_BUFFERS_MAX];
 	*report = (struct vm_report){.fault = VM_FAULT_NONE};
 	int rc = vm_kernel_create(c->ttir.data, c->ttir.len, &k, err);
+	/* Buffers with guards behind them; what is given counts as such. */
 	for (int i = 0; i < c->nbuffers; i++) {
 		size_t bytes = (size_t)c->buffers[i].bytes;
 		data[i] = xmalloc(bytes + 64);
@@ -145,10 +149,13 @@ static inline int vm_case_compare(const struct vm_case *c, int i, const uint8_t 
 {
 	const struct vm_case_buffer *b = &c->buffers[i];
 	int64_t n = b->bytes / (int64_t)dtype_bytes(b->dtype);
+	/* Guards first: a store beyond the end would hide behind right values. */
 	for (int g = 0; g < 64; g++)
 		if (got[b->bytes + g] != 0xa5) return err_set(err, ERR_MISMATCH, "%s: guard behind %s", c->name, b->name);
 	for (int64_t e = 0; e < n; e++) {
 		double x = dtype_load(b->dtype, got, e);
+		/* Bits where the reference has them, NaN for NaN; else a value and what rounding may move
+		 * it by. */
 		if (b->exact >= 0) {
 			const uint8_t *want = (const uint8_t *)c->blob.data + b->exact;
 			size_t size = dtype_bytes(b->dtype);
