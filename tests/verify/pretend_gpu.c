@@ -17,6 +17,8 @@
  *   closed_...   shared memory cannot be mapped
  *   full_...     others use its memory
  *   lost_...     it does not answer any more
+ *   stuck_...    nor does its runner, which never comes to the first row
+ *   hang_...     nor does its runner, in the first row
  *   timed_...    takes a microsecond for each of its warps; no other kind has times
  * Where CUDA_VISIBLE_DEVICES is "cpu" its name is too: what another process shares with it are
  * memfds (worker/stock.py). Where CUDA_DEVICE_ORDER is a path, the file there is the GPU: contexts,
@@ -108,11 +110,17 @@ static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipp
 	return rc;
 }
 
+static void sleep_for_ever(void)
+{
+	for (;;) usleep(100000);
+}
+
 static int p_buffer_set(
 	struct launcher *l, int buffer, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
 {
 	struct pretend *p = pretend_of(l);
 	const struct tape_buffer *b = &p->tape->buffers[buffer];
+	if (is_kind(p, "stuck_")) sleep_for_ever();
 	if (buffer == 0) {
 		p->largest = 0;
 		p->has_value = false;
@@ -138,6 +146,7 @@ static int p_row_run(struct launcher *l, int row, const struct launcher_trial *t
 {
 	struct pretend *p = pretend_of(l);
 	p->is_overlapped = trial->is_overlapped;
+	if (is_kind(p, "hang_")) sleep_for_ever();
 	int used = use_begin(false, 1000), rc = p->vm->row_run(p->vm, row, trial, out, fault);
 	use_end(used);
 	return rc;
