@@ -64,9 +64,10 @@ static void count_begin(struct ops *o)
 
 static void *empty_alloc(struct ops_context *c, size_t bytes) { return malloc(MAX(bytes, 1)); }
 static void empty_release(struct ops_context *c, void *p) { free(p); }
+static size_t empty_free = (size_t)1 << 46;
 static void empty_memory(struct ops_context *c, size_t *free_bytes, size_t *total)
 {
-	*free_bytes = *total = (size_t)1 << 46;
+	*free_bytes = *total = empty_free;
 }
 static void empty_zero(struct ops_context *c, void *p, size_t bytes) {}
 static void empty_put(struct ops_context *c, struct ops_weight *w, const void *host, enum dtype dtype) {}
@@ -336,6 +337,31 @@ static void test_cuda(void **state)
 	}
 }
 
+/* A pass on a device needs its batch and the stages' scratch as well: where they do not fit it is
+ * refused when it is made. */
+static void test_pass_fits(void **state)
+{
+	const struct model_config c = config_of(&shapes[0]);
+	const struct pass_options po = {.max_tokens = 700, .backward = true};
+	struct device_plan d = {.pass = po, .passes = 1, .adapter_rank = 1};
+	struct ops *ops = empty_open();
+	struct model *m;
+	struct pass *p;
+	struct err err = {0};
+	assert_int_equal(model_create(&c, 5, ops, &m, &err), 0);
+	size_t arrays = pass_bytes(ops, &c, &po), beside = plan_device_bytes(ops, &c, &d);
+	/* Sums over 8 ranges of K of all rows, and the batch. */
+	assert_true(beside > (size_t)700 * 8 * 128 * 4);
+	empty_free = arrays + beside - 1;
+	assert_int_equal(pass_create(m, &po, &p, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "batches and scratch among them"));
+	empty_free = arrays + beside;
+	assert_int_equal(pass_create(m, &po, &p, &err), 0);
+	pass_free(p);
+	model_free(m);
+	empty_free = (size_t)1 << 46;
+}
+
 /* What batch_invariant adds to an engine of a 70B's shape, by hand. Scratch: gate and up, 2 x
  * 28,672 columns in 4 ranges of K for 1,024 rows, instead of 8 ranges of the residual stream's
  * 8,192. Rows in blocks: 64 of gate and up's 8,192 + 64 terms, and of their columns in each range.
@@ -506,6 +532,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gpu_sizes),
 		cmocka_unit_test(test_invariant),
+		cmocka_unit_test(test_pass_fits),
 		cmocka_unit_test(test_cpu),
 		cmocka_unit_test(test_cuda),
 		cmocka_unit_test(test_decisions),
