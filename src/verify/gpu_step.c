@@ -125,7 +125,10 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
 		g->is_gpu_full = rc == ERR_MISMATCH && !strcmp(fault.code, "no-room");
-		if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
+		/* No kernel of its runs here: what takes long is the machine. */
+		if (rc == ERR_MISMATCH && !strcmp(fault.code, "timeout"))
+			rc = err_set(err, ERR_INFRA, "the GPU's runner did not load in time: %.600s", fault.text);
+		else if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
 		else if (rc) rc = gpu_runner_lost(g, rc, err);
 	}
 	gpu_lock_release(lock);

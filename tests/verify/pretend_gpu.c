@@ -17,6 +17,7 @@
  *   closed_...   shared memory cannot be mapped
  *   full_...     others use its memory
  *   lost_...     it does not answer any more
+ *   clear_...    it does not clear its memory in time when a tape is loaded
  *   stuck_...    nor does its runner, which never comes to the first row
  *   hang_...     nor does its runner, in the first row
  *   timed_...    takes a microsecond for each of its warps; no other kind has times
@@ -105,6 +106,7 @@ static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipp
 	p->is_as_written = k < SEEN_MAX && strcmp(p->seen[k].binary.text, binary.text) != 0;
 	p->tape = t;
 	if (is_kind(p, "full_")) return launcher_fault(fault, "no-room", -1, 0, "others use its memory");
+	if (is_kind(p, "clear_")) return launcher_fault(fault, "timeout", -1, 0, "its memory was not cleared in time");
 	int used = use_begin(false, 10000), rc = p->vm->load(p->vm, t, is_skipped, &none, fault);
 	use_end(used);
 	return rc;

@@ -157,6 +157,7 @@ static void test_causes(void **state)
 		{"hang", STEP, "wrong/timeout-gpu", "their runner did not answer", false, false},
 		/* What is the machine's doing is charged to nobody. */
 		{"stuck", STEP, "infra/infra", "did not answer before any kernel ran", false, false},
+		{"clear", STEP, "infra/infra", "did not load in time: its memory was not cleared", false, false},
 		{"full", STEP, "infra/infra", "others use its memory", false, false},
 		{"lost", STEP, "infra/infra", "fell off the bus", false, false},
 	};
