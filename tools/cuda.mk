@@ -40,7 +40,7 @@ cuda-cards: ## build/cards/libhone_cuda.so: compute_80's code for a Hopper GPU, 
 	$(Q)$(MAKE) BUILD=build/cards CUDA_ARCH='-gencode arch=compute_80,code=sm_90' build/cards/libhone_cuda.so
 
 .PHONY: test-cards
-CARDS_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages*.c tests/ops/test_invariance.c tests/ops/test_follows.c tests/gpu/parity.c tests/gpu/corpus.c))
+CARDS_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/ops/test_stages_*.c tests/gpu/parity.c tests/gpu/corpus.c))
 test-cards: setup programs cuda-cards $(BUILD)/libhone_cuda.so $(CARDS_TESTS) ## the paths for an A100 and an RTX 4090, on a Hopper GPU that is held to them
 	BUILD=$(BUILD) tests/gpu/test_cards.sh
 

@@ -159,6 +159,9 @@ static enum runner_clock clock_ask(const struct launcher_clock *c, int64_t ns)
 	return what;
 }
 
+/* From here on the time is the candidate's. */
+static void begun(void) { reply(json_pack("{s:b}", "begun", 1)); }
+
 static void trial(const json_t *o, const int *fds, int nfds)
 {
 	struct runner_trial t = {0};
@@ -188,7 +191,7 @@ static void trial(const json_t *o, const int *fds, int nfds)
 		library.memory = (uint8_t *)(uintptr_t)clean_map(fds[2], PROT_READ | PROT_WRITE, MAP_SHARED, &library.bytes);
 	struct launcher_clock clock = {clock_ask, t.deadline_ms};
 	struct replay_given data = {
-		given, given_bytes, nfds > 2 ? &library : NULL, &clock, shared.given_bytes ? &shared : NULL};
+		given, given_bytes, nfds > 2 ? &library : NULL, &clock, shared.given_bytes ? &shared : NULL, begun};
 	/* The replay; whatever happened in it is part of the answer. */
 	replay_run(replay, &t, &data, outputs, outputs_bytes, &result);
 	clean_unmap(given, given_bytes);

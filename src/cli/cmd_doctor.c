@@ -3,6 +3,7 @@
  * the dist-info folders. With --calibrate the GPU's peaks are measured first, which does. */
 #include "cli/cli.h"
 #include "base/base.h"
+#include "base/gpu_uuid.h"
 #include "ops/cpu_figures.h"
 #include "ops/ops.h"
 #include "sandbox/sandbox.h"
@@ -238,7 +239,7 @@ static void add_peaks(struct report *r, const struct cuda *c, int device, const 
 	struct err err = {0};
 	unsigned char id[16] = {0};
 	c->uuid(id, device);
-	gpu_uuid_text(id, gpu.uuid, sizeof gpu.uuid);
+	gpu_uuid_text(id, name, gpu.uuid, sizeof gpu.uuid);
 	snprintf(gpu.name, sizeof gpu.name, "%.63s", name);
 	c->attribute(&gpu.clock_khz, CC_CLOCK, device);
 	c->attribute(&gpu.memory_clock_khz, CC_MEMORY_CLOCK, device);

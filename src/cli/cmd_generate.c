@@ -6,6 +6,8 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "infer/infer.h"
+#include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "text/text.h"
 #include "text/unicode.h"
@@ -144,9 +146,12 @@ static int open_all(struct generate *g, struct err *err)
 	struct engine_options eo = {.max_sequences = (int)MIN(o->num_samples * g->npolicies, 32),
 		.max_context = (int)g->prompt.count + (int)o->max_new_tokens};
 	rc = engine_create(g->policy.model, &eo, &g->engine, err);
+	const struct ops *ops = g->policy.ops;
+	const struct model_config *c = &g->policy.config;
 	if (!rc)
 		log_info("%.1f MiB for %d sequences of up to %d tokens",
-			(double)engine_bytes(g->policy.ops, &g->policy.config, &eo) / (1 << 20), eo.max_sequences, eo.max_context);
+			(double)(engine_bytes(ops, c, &eo) + engine_device_bytes(ops, c, &eo)) / (1 << 20), eo.max_sequences,
+			eo.max_context);
 	return rc;
 }
 

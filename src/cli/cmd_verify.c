@@ -175,8 +175,10 @@ static void print_times(const struct verdict_device *d)
 	/* What bounds and what may have disturbed the time, then the references in the
 	 * order of their kinds. */
 	if (isfinite(d->floor_s))
-		printf("  the floor by this GPU's measured peaks (%s): %.2f us, %.0f %% of the time\n", d->floor_by,
-			d->floor_s * 1e6, 100 * d->floor_s / d->time_s);
+		printf("  the floor by this GPU's measured peaks (%s, %.4g T%s/s when it was judged): %.2f us, %.0f %% of the "
+			   "time\n",
+			d->floor_by, d->floor_rate * 1e-12, strcmp(d->floor_by, "memory") ? "FLOP" : "B", d->floor_s * 1e6,
+			100 * d->floor_s / d->time_s);
 	if (d->others > 0) printf("  %d processes of others were on the GPU\n", d->others);
 	for (int k = 0; k < REFERENCE_COUNT; k++) {
 		const struct verdict_reference *r = &d->references[k];

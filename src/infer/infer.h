@@ -52,6 +52,8 @@ void engine_free(struct engine *e);
 int engine_fused_steps(const struct ops *ops, const struct model_config *c, int max_sequences, int max_context);
 size_t engine_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct engine_options *o);
+/* What it takes of a device beside these: batches, rotary angles, the stages' own. 0 on the CPU. */
+size_t engine_device_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o);
 void engine_device_plan(const struct engine_options *o, struct device_plan *d); /* its part of plan_device's figures */
 
 enum finish_reason {

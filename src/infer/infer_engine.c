@@ -91,6 +91,13 @@ void engine_device_plan(const struct engine_options *options, struct device_plan
 	d->kv_pages = o.kv_pages;
 }
 
+size_t engine_device_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *options)
+{
+	struct device_plan d = {0};
+	engine_device_plan(options, &d);
+	return plan_device_bytes(ops, c, &d);
+}
+
 static int check_options(const struct model *m, const struct engine_options *o, struct err *err)
 {
 	const struct model_config *c = model_config(m);
@@ -105,13 +112,17 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX)
 		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
+	/* All that it will take of what is free now, beside the weights that stand already. */
 	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(ops, c, o->kv_pages) / mib,
-		   rest = (double)rest_bytes(ops, c, o) / mib, memory = (double)model_memory(m) / mib;
-	if (kv + rest > memory)
+		   rest = (double)rest_bytes(ops, c, o) / mib, memory = (double)model_memory(m) / mib,
+		   stages = (double)engine_device_bytes(ops, c, o) / mib;
+	char beside[64] = "";
+	if (stages > 0) snprintf(beside, sizeof beside, " + %.0f MiB of batches and scratch", stages);
+	if (kv + rest + stages > memory)
 		return err_set(err, ERR_LIMIT,
-			"engine: %.0f MiB of KV pages + %.0f MiB of activations = %.0f MiB, but device %s gives at most %.0f MiB; "
-			"lower max_sequences, max_context or kv_pages",
-			kv, rest, kv + rest, ops ? ops->name : "cpu", memory);
+			"engine: %.0f MiB of KV pages + %.0f MiB of activations%s = %.0f MiB, but device %s gives at most %.0f "
+			"MiB; lower max_sequences, max_context or kv_pages",
+			kv, rest, beside, kv + rest + stages, ops ? ops->name : "cpu", memory);
 	return 0;
 }
 

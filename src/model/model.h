@@ -298,4 +298,8 @@ struct device_plan {          /* what a device takes beside what it is asked for
 /* Adds nothing on the CPU. */
 void plan_device(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d);
+/* Of that what is still to be taken when the device is open and has weights: batches, angles, what
+ * stages need beside their arrays. 0 on the CPU. */
+size_t plan_device_bytes(
+	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct device_plan *d);
 #endif

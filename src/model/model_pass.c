@@ -180,12 +180,16 @@ static int options_check(const struct model *m, const struct pass_options *o, st
 {
 	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
 		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
-	double mib = 1.0 / (1 << 20), needed = (double)pass_bytes(m->ops, &m->config, o) * mib,
-		   memory = (double)model_memory(m) * mib;
-	if (needed > memory)
+	/* What stages need of a pass of this size depends on what learns too: that
+	 * of the least adapter. */
+	struct device_plan d = {.pass = *o, .passes = 1, .adapter_rank = 1};
+	size_t beside = plan_device_bytes(m->ops, &m->config, &d), needed = pass_bytes(m->ops, &m->config, o) + beside;
+	double mib = 1.0 / (1 << 20), memory = (double)model_memory(m) * mib;
+	if ((double)needed * mib > memory)
 		return err_set(err, ERR_LIMIT,
-			"activations of %d tokens need %.0f MiB%s, device %s gives at most %.0f MiB; lower max_tokens",
-			o->max_tokens, needed, o->backward ? " with backward" : "", m->ops->name, memory);
+			"activations of %d tokens need %.0f MiB%s%s, device %s gives at most %.0f MiB; lower max_tokens",
+			o->max_tokens, (double)needed * mib, o->backward ? " with backward" : "",
+			beside ? ", batches and scratch among them" : "", m->ops->name, memory);
 	return 0;
 }
 

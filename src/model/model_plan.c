@@ -148,6 +148,58 @@ static size_t tables_bytes(const struct model_config *c, const struct device_pla
 	return bytes;
 }
 
+/* ---- what a device's stages take ---- */
+
+/* What rows are multiplied with: a layer's matrices, and the head. */
+struct matrix {
+	int64_t K;     /* terms of a sum, an adapter's among them */
+	int64_t N;     /* columns of the result */
+	bool is_added; /* the product, to the residual stream or a bias */
+	int ranges;    /* into which K is cut with batch_invariant */
+};
+enum { MATRICES = 5 };
+
+static void matrices_fill(const struct ops *ops, const struct model_config *c, struct matrix m[MATRICES])
+{
+	int64_t C = c->hidden_size, I = c->intermediate_size, Q = (int64_t)c->num_attention_heads * c->head_dim,
+			KV = (int64_t)c->num_key_value_heads * c->head_dim, tail = ops->tail;
+	const struct matrix all[MATRICES] = {{C + tail, Q + 2 * KV, c->attention_bias, 0}, {Q + tail, C, true, 0},
+		{C + tail, 2 * I, false, 0}, {I + tail, C, true, 0}, {C, c->vocab_size, false, 1}};
+	memcpy(m, all, sizeof all);
+	for (int i = 0; i < MATRICES; i++)
+		if (!m[i].ranges) m[i].ranges = cuda_invariant_ranges(m[i].K);
+}
+
+/* Columns of sums over ranges of K that a row has in scratch, at most. */
+static int64_t sums_columns(const struct ops *ops, const struct model_config *c)
+{
+	struct matrix m[MATRICES];
+	int64_t most = 0;
+	if (!ops->batch_invariant) return (int64_t)CUDA_RANGES * c->hidden_size;
+	matrices_fill(ops, c, m);
+	for (int i = 0; i < MATRICES; i++)
+		if (m[i].ranges > 1 || m[i].is_added) most = MAX(most, m[i].ranges * m[i].N);
+	return most;
+}
+
+/* What products take with batch_invariant: rows in blocks, and what algorithms are compared on
+ * beside them. */
+static size_t invariant_bytes(const struct ops *ops, const struct model_config *c, bool goes_back)
+{
+	struct matrix m[MATRICES];
+	size_t block = 0, trial = 0;
+	if (!ops->batch_invariant) return 0;
+	matrices_fill(ops, c, m);
+	for (int i = 0; i < MATRICES; i++) {
+		block = MAX(block, cuda_block_bytes(m[i].K, m[i].N, m[i].ranges));
+		trial = MAX(trial, cuda_trial_bytes(m[i].K, m[i].N, m[i].ranges));
+		if (!goes_back) continue;
+		block = MAX(block, cuda_block_bytes(m[i].N, m[i].K, 1));
+		trial = MAX(trial, cuda_trial_bytes(m[i].N, m[i].K, 1));
+	}
+	return block + trial;
+}
+
 /* The largest that any stage asks for. */
 static size_t scratch_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
 {
@@ -160,15 +212,25 @@ static size_t scratch_bytes(const struct ops *ops, const struct model_config *c,
 	 * most 14 of the model's. */
 	int64_t chunks_squared = (int64_t)cuda_blocks(trained, CUDA_SQUARES_ELEMENTS) + 14 * c->num_hidden_layers + 3;
 	const size_t all[] = {
-		cuda_paged_scratch(d->step.rows, chunks, c->num_attention_heads, c->head_dim),
-		cuda_ranges_scratch(MAX(T, d->step.rows), c->hidden_size),
+		cuda_paged_scratch(d->step.sequences, chunks, c->num_attention_heads, c->head_dim),
+		cuda_ranges_scratch(MAX(T, d->step.rows), sums_columns(ops, c)),
 		r ? cuda_thin_scratch(T, r, widest) + cuda_thin_input(T, ops->tail) : 0,
 		cuda_delta_scratch(T, c->num_attention_heads),
-		r ? 0 : cuda_norm_scratch(T, c->hidden_size),
+		r ? 0 : cuda_norm_scratch(T, MAX(c->hidden_size, 2 * c->head_dim)),
 		cuda_squares_scratch(chunks_squared),
 	};
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) most = MAX(most, all[i]);
 	return most;
+}
+
+static size_t stages_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
+{
+	return scratch_bytes(ops, c, d) + invariant_bytes(ops, c, d->pass.backward);
+}
+
+size_t plan_device_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
+{
+	return !ops || ops->host_memory ? 0 : tables_bytes(c, d) + stages_bytes(ops, c, d);
 }
 
 void plan_device(
@@ -177,7 +239,7 @@ void plan_device(
 	if (ops->host_memory) return;
 	size_t fixed = CUDA_WORKSPACE_BYTES + CUDA_STAGING_COUNT * CUDA_STAGING_BYTES;
 	plan_add(p, "tables", tables_bytes(c, d), "batches, rotary angles");
-	plan_add(p, "workspace", fixed + scratch_bytes(ops, c, d), "of products, transfers and stages");
+	plan_add(p, "workspace", fixed + stages_bytes(ops, c, d), "of products, transfers and stages");
 	if (d->ranks > 1)
 		plan_add(p, "ranks", CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES,
 			"gradients of all %d, a part at a time; NCCL's own, estimated", d->ranks);

@@ -30,18 +30,23 @@ static inline size_t cuda_rounded(size_t bytes) { return (bytes + 255) / 256 * 2
 
 /* ---- scratch: the same memory serves every stage ---- */
 
-/* Decode attention: partial results (rows, chunks, NH, HD + 2) of every row
- * that a batch may hold. */
-static inline size_t cuda_paged_scratch(int rows, int chunks, int NH, int HD)
+/* Decode attention: partial results (sequences, chunks, NH, HD + 2) of the one row that each
+ * sequence of a batch has then. */
+static inline size_t cuda_paged_scratch(int sequences, int chunks, int NH, int HD)
 {
-	return (size_t)rows * (size_t)chunks * (size_t)NH * ((size_t)HD + 2) * sizeof(float);
+	return (size_t)sequences * (size_t)chunks * (size_t)NH * ((size_t)HD + 2) * sizeof(float);
 }
-/* A product of few rows, cut along K: the sums of its ranges, at most. */
+/* A product of few rows, cut along K: the sums of its ranges, so many columns of all of them. Into
+ * the residual stream at most CUDA_RANGES; with batch_invariant as many as follow from K alone,
+ * whatever the product is for. */
 #define CUDA_RANGES 8
 #define CUDA_RANGES_ROWS 1024   /* at a time */
-static inline size_t cuda_ranges_scratch(int T, int64_t widest)
+#define CUDA_INVARIANT_RANGES 4 /* where K is at least CUDA_INVARIANT_K, else 1 */
+#define CUDA_INVARIANT_K 8192
+static inline int cuda_invariant_ranges(int64_t K) { return K >= CUDA_INVARIANT_K ? CUDA_INVARIANT_RANGES : 1; }
+static inline size_t cuda_ranges_scratch(int T, int64_t columns)
 {
-	return (size_t)CUDA_RANGES * (size_t)(T < CUDA_RANGES_ROWS ? T : CUDA_RANGES_ROWS) * (size_t)widest * sizeof(float);
+	return (size_t)(T < CUDA_RANGES_ROWS ? T : CUDA_RANGES_ROWS) * (size_t)columns * sizeof(float);
 }
 /* An adapter's gradients: partial sums, r times the widest side of a linear
  * for each slice of rows, */
@@ -53,13 +58,61 @@ static inline size_t cuda_thin_scratch(int T, int r, int64_t widest)
 static inline size_t cuda_thin_input(int T, int columns) { return cuda_rounded((size_t)T * (size_t)columns * 2); }
 /* Attention's backward pass: a sum for each row and head. */
 static inline size_t cuda_delta_scratch(int T, int NH) { return (size_t)T * (size_t)NH * sizeof(float); }
-/* The gradient of a norm's weights. */
+/* The gradient of a norm's weights; of the norms of heads two rows of a head's columns. */
 static inline size_t cuda_norm_scratch(int T, int C)
 {
 	return cuda_blocks(T, CUDA_NORM_ROWS) * (size_t)C * sizeof(float);
 }
 /* The norm of all gradients: a sum for each chunk of values, and the total. */
 static inline size_t cuda_squares_scratch(int64_t chunks) { return (size_t)(chunks + 1) * sizeof(double); }
+
+/* ---- batch_invariant: products, beside scratch ---- */
+
+#define CUDA_BLOCK_ROWS 64   /* of the product that all others of a matrix are held against */
+
+static inline int64_t cuda_padded(int64_t columns) { return (columns + 7) / 8 * 8; }
+
+/* Rows of x and of y (K terms and N columns, in `ranges` of K side by side) where a product is made
+ * CUDA_BLOCK_ROWS rows at a time: y's begin behind x's. */
+static inline size_t cuda_block_input(int64_t K) { return cuda_rounded(CUDA_BLOCK_ROWS * (size_t)cuda_padded(K) * 2); }
+static inline size_t cuda_block_bytes(int64_t K, int64_t N, int ranges)
+{
+	return cuda_block_input(K) + (size_t)ranges * CUDA_BLOCK_ROWS * (size_t)N * sizeof(float);
+}
+
+/* What algorithms of a matrix are compared on, when the first product by it is met: bytes of each
+ * array, in their order. */
+enum cuda_trial_part {
+	CUDA_TRIAL_X,
+	CUDA_TRIAL_W,
+	CUDA_TRIAL_WANT,
+	CUDA_TRIAL_GOT,
+	CUDA_TRIAL_DIFFERS,
+	CUDA_TRIAL_PARTS
+};
+#define CUDA_TRIAL_ROWS (8 * CUDA_BLOCK_ROWS)
+#define CUDA_TRIAL_COLUMNS 4096   /* as many as CUDA_TRIAL_WEIGHTS elements have, at least CUDA_BLOCK_ROWS */
+#define CUDA_TRIAL_WEIGHTS (1 << 27)
+static inline int64_t cuda_trial_columns(int64_t K, int64_t N)
+{
+	int64_t most = CUDA_TRIAL_WEIGHTS / K / CUDA_BLOCK_ROWS * CUDA_BLOCK_ROWS;
+	if (most < CUDA_BLOCK_ROWS) most = CUDA_BLOCK_ROWS;
+	if (most > CUDA_TRIAL_COLUMNS) most = CUDA_TRIAL_COLUMNS;
+	return N < most ? N : most;
+}
+static inline size_t cuda_trial_part(enum cuda_trial_part p, int64_t K, int64_t N, int ranges)
+{
+	size_t terms = (size_t)cuda_padded(K), columns = (size_t)cuda_padded(cuda_trial_columns(K, N)),
+		   outputs = (size_t)ranges * CUDA_TRIAL_ROWS * columns * sizeof(float),
+		   bytes[CUDA_TRIAL_PARTS] = {CUDA_TRIAL_ROWS * terms * 2, columns * terms * 2, outputs, outputs, 4};
+	return cuda_rounded(bytes[p]);
+}
+static inline size_t cuda_trial_bytes(int64_t K, int64_t N, int ranges)
+{
+	size_t bytes = 0;
+	for (int p = 0; p < CUDA_TRIAL_PARTS; p++) bytes += cuda_trial_part((enum cuda_trial_part)p, K, N, ranges);
+	return bytes;
+}
 
 /* ---- a batch ---- */
 

@@ -165,12 +165,14 @@ struct ops_limits {
 };
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */
-	char uuid[48];    /* of a GPU, as its driver prints it ("GPU-..."): for locks between processes; "" there is none */
+	char uuid[48];    /* of a GPU, as its driver prints it (base/gpu_uuid.h): for locks between processes; "" there is
+						 none */
 	struct ops_context *ctx;
 	int elem_bytes;                  /* 4 or 2 */
 	int tail;                        /* spare elements behind a projection's input */
 	bool host_memory;                /* elem is float in host memory, and may be mapped */
 	bool follows;                    /* attend and attend_backward know sequences that follow another (ops_rows) */
+	bool batch_invariant;            /* see above */
 	const struct ops_limits *limits; /* NULL: any shape */
 
 	/* ---- memory ---- */
@@ -354,8 +356,8 @@ int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
 /* device: "cpu", "cuda", "cuda:1". CUDA comes from libhone_cuda.so beside the program. */
 int ops_open(const char *device, const struct ops_options *, struct ops **out, struct err *);
 void ops_free(struct ops *);
-/* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory, and no
- * functions. For memory plans, where the device need not be. */
+/* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory,
+ * batch_invariant, and no functions. For memory plans, where the device need not be. */
 int ops_describe(const char *device, const struct ops_options *, struct ops *out, struct err *err);
 struct elem *ops_elem_at(const struct ops *, const struct elem *, int64_t elements); /* an address further on */
 #endif

@@ -14,33 +14,11 @@
  * It computes with the CPU's arithmetic on these values, so it also tells how much bf16 costs. */
 #include "ops/ops_check.h"
 #include "base/base.h"
-#include "base/dtype.h"
-#include "ops/ops_check_record.h"
+#include "ops/ops_check_internal.h"
 #include <math.h>
 #include <stdlib.h>
 
 #define ROWS_STEP 8
-
-struct block { /* of alloc */
-	char *begin;
-	size_t bytes;
-};
-
-struct check_batch;
-struct check {
-	struct ops *inner;
-	struct ops_context *ctx; /* the inner one's */
-	struct block *blocks;
-	int nblocks;
-	int blocks_cap;
-	struct check_record record;
-	bool fetches[OPS_FETCHES]; /* under way */
-	/* Stages that are given no batch are of the one last named, its rows or the wanted ones last
-	 * gathered. */
-	const struct check_batch *last;
-	int chunk;      /* wanted rows that were last gathered, with the padding */
-	int chunk_real; /* without it */
-};
 
 struct check_batch {
 	struct ops_batch *inner;
@@ -64,15 +42,12 @@ struct check_batch {
 	int moving; /* draws that move a row on: all or none */
 };
 
-static struct check *check_of(struct ops_context *c) { return (struct check *)(void *)c; }
 static const struct check_batch *batch_of(const struct ops_batch *b)
 {
 	return (const struct check_batch *)(const void *)b;
 }
 
 /* ---- regions ---- */
-
-static void outside(const struct check *c, const char *name) { record_outside(&c->record, name); }
 
 static bool begin(struct ops_context *ctx, uint64_t key)
 {
@@ -88,179 +63,6 @@ static void end(struct ops_context *ctx)
 	c->inner->end(c->ctx);
 }
 
-/* ---- memory ---- */
-
-static void *check_alloc(struct ops_context *ctx, size_t bytes)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "alloc");
-	if (c->nblocks == c->blocks_cap) {
-		c->blocks_cap = MAX(64, 2 * c->blocks_cap);
-		c->blocks = xrealloc(c->blocks, (size_t)c->blocks_cap * sizeof *c->blocks);
-	}
-	char *p = c->inner->alloc(c->ctx, bytes);
-	c->blocks[c->nblocks++] = (struct block){p, bytes};
-	return p;
-}
-
-static void release(struct ops_context *ctx, void *p)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "release");
-	if (!p) return;
-	int i = 0;
-	while (i < c->nblocks && c->blocks[i].begin != p) i++;
-	CHECKF(i < c->nblocks, "released memory that was not allocated");
-	const char *from = p, *to = from + c->blocks[i].bytes;
-	c->blocks[i] = c->blocks[--c->nblocks];
-	record_forget(&c->record, from, to);
-	c->inner->release(c->ctx, p);
-}
-
-/* values floats from p on lie in one allocation. */
-static void room(const struct check *c, const char *name, const void *p, int64_t values)
-{
-	const char *at = p;
-	for (int i = 0; i < c->nblocks; i++)
-		if (at >= c->blocks[i].begin && at + values * (int64_t)sizeof(float) <= c->blocks[i].begin + c->blocks[i].bytes)
-			return;
-	CHECKF(false, "%s: %lld values do not lie in memory of alloc", name, (long long)values);
-}
-
-static void memory(struct ops_context *ctx, size_t *free_bytes, size_t *total)
-{
-	struct check *c = check_of(ctx);
-	c->inner->memory(c->ctx, free_bytes, total);
-}
-
-static void zero(struct ops_context *ctx, void *p, size_t bytes)
-{
-	struct check *c = check_of(ctx);
-	CALL(c, "zero", P(p), bytes);
-	c->inner->zero(c->ctx, p, bytes);
-}
-
-static void rounded(float *x, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++) x[i] = bf16_to_f32(f32_to_bf16(x[i]));
-}
-
-static void put(struct ops_context *ctx, struct ops_weight *w, const void *host, enum dtype dtype)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "put");
-	struct ops_weight plain = *w;
-	int64_t n = (int64_t)w->rows * w->cols;
-	plain.master = NULL;
-	room(c, "put", w->w, n);
-	c->inner->put(c->ctx, &plain, host, dtype);
-	if (w->master) c->inner->put_f32(c->ctx, w->master, (const float *)w->w, n);
-	rounded((float *)w->w, n);
-}
-
-static void get(struct ops_context *ctx, float *host, const struct ops_weight *w)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "get");
-	const void *from = w->master ? (const void *)w->master : (const void *)w->w;
-	c->inner->get_f32(c->ctx, host, from, (int64_t)w->rows * w->cols);
-}
-
-static void put_f32(struct ops_context *ctx, struct f32 *to, const float *host, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "put_f32");
-	room(c, "put_f32", to, n);
-	c->inner->put_f32(c->ctx, to, host, n);
-}
-static void get_f32(struct ops_context *ctx, float *host, const struct f32 *from, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "get_f32");
-	room(c, "get_f32", from, n);
-	c->inner->get_f32(c->ctx, host, from, n);
-}
-static void get_elem(struct ops_context *ctx, float *host, const struct elem *from, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "get_elem");
-	c->inner->get_elem(c->ctx, host, from, n);
-}
-static void get_i32(struct ops_context *ctx, int32_t *host, const struct i32 *from, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "get_i32");
-	room(c, "get_i32", from, n);
-	c->inner->get_i32(c->ctx, host, from, n);
-}
-
-static void fetch_f32(struct ops_context *ctx, int slot, const struct f32 *from, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "fetch_f32");
-	room(c, "fetch_f32", from, n);
-	CHECKF(
-		slot >= 0 && slot < OPS_FETCHES && !c->fetches[slot], "fetch_f32: slot %d holds what nobody has taken", slot);
-	c->fetches[slot] = true;
-	c->inner->fetch_f32(c->ctx, slot, from, n);
-}
-static void fetched_f32(struct ops_context *ctx, int slot, float *host, int64_t n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "fetched_f32");
-	CHECKF(slot >= 0 && slot < OPS_FETCHES && c->fetches[slot], "fetched_f32: nothing was fetched in slot %d", slot);
-	c->fetches[slot] = false;
-	c->inner->fetched_f32(c->ctx, slot, host, n);
-}
-
-static void pages_copy(struct ops_context *ctx, struct elem *kv, int planes, int64_t plane, int64_t page,
-	const int32_t *dst, const int32_t *src, int n)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "pages_copy");
-	room(c, "pages_copy", kv, planes * plane);
-	for (int i = 0; i < n; i++)
-		for (int k = 0; k < n; k++)
-			CHECKF(dst[i] != src[k] && (i == k || dst[i] != dst[k]), "pages_copy: page %d is written and %s", dst[i],
-				dst[i] == src[k] ? "read" : "written again");
-	c->inner->pages_copy(c->ctx, kv, planes, plane, page, dst, src, n);
-}
-
-static void prepare(struct ops_context *ctx, struct ops_linear *l)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "prepare");
-	c->inner->prepare(c->ctx, l);
-}
-static void forget(struct ops_context *ctx, struct ops_linear *l)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "forget");
-	c->inner->forget(c->ctx, l);
-}
-static void bind(struct ops_context *ctx, struct ops_linear *l, const struct ops_lora *lora)
-{
-	struct check *c = check_of(ctx);
-	outside(c, "bind");
-	tail_bind(&c->record, l, lora);
-	c->inner->bind(c->ctx, l, lora);
-}
-
-/* A GPU's libraries choose; here the one choice is this table itself. */
-static json_t *choices(struct ops_context *ctx)
-{
-	outside(check_of(ctx), "choices");
-	return json_pack("{s:s, s:[]}", "library", "check", "products");
-}
-static int choices_set(struct ops_context *ctx, const json_t *file, struct err *err)
-{
-	const char *library = json_string_value(json_object_get(file, "library"));
-	outside(check_of(ctx), "choices_set");
-	if (library && !strcmp(library, "check")) return 0;
-	return err_set(err, ERR_MISMATCH, "the algorithms of its products were chosen with %.120s, here it is check",
-		library ? library : "an unknown library");
-}
-
 /* ---- a batch ---- */
 
 static int padded(int n, int max) { return MIN(max, (n + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP); }
@@ -268,7 +70,7 @@ static int padded(int n, int max) { return MIN(max, (n + ROWS_STEP - 1) / ROWS_S
 static struct ops_batch *batch_create(struct ops_context *ctx, int T, int S, int pages, int n, int draws)
 {
 	struct check *c = check_of(ctx);
-	outside(c, "batch_create");
+	check_outside(c, "batch_create");
 	struct check_batch *b = xcalloc(1, sizeof *b);
 	b->inner = c->inner->batch_create(c->ctx, T, S, pages, n, draws);
 	b->T_max = T;
@@ -301,7 +103,7 @@ static int batch_put(struct ops_context *ctx, struct ops_batch *batch, const str
 {
 	struct check *c = check_of(ctx);
 	struct check_batch *b = (struct check_batch *)(void *)batch;
-	outside(c, "batch_put");
+	check_outside(c, "batch_put");
 	c->last = b;
 	b->T = c->inner->batch_put(c->ctx, b->inner, r);
 	b->T_padded = padded(b->T, b->T_max);
@@ -317,7 +119,7 @@ static int batch_want(struct ops_context *ctx, struct ops_batch *batch, const st
 {
 	struct check *c = check_of(ctx);
 	struct check_batch *b = (struct check_batch *)(void *)batch;
-	outside(c, "batch_want");
+	check_outside(c, "batch_want");
 	b->n = c->inner->batch_want(c->ctx, b->inner, w);
 	b->n_padded = padded(b->n, b->n_max);
 	b->draws = !w->draw ? 0 : w->from ? w->draws : w->n;
@@ -355,8 +157,8 @@ static int rows_of(struct check *c, const struct ops_batch *batch, const char *n
 static void output(const struct check *c, const char *name, const void *p, int rows, int padded_rows, int64_t width)
 {
 	float *x = (float *)(uintptr_t)p;
-	room(c, name, p, padded_rows * width);
-	rounded(x, rows * width);
+	check_room(c, name, p, padded_rows * width);
+	check_rounded(x, rows * width);
 	for (int64_t i = rows * width; i < padded_rows * width; i++) x[i] = NAN;
 }
 
@@ -365,7 +167,7 @@ static void output_f32(const struct check *c, const char *name, const void *p, i
 {
 	float *x = (float *)(uintptr_t)p;
 	if (!p) return;
-	room(c, name, p, padded_rows * width);
+	check_room(c, name, p, padded_rows * width);
 	for (int64_t i = rows * width; i < padded_rows * width; i++) x[i] = NAN;
 }
 
@@ -409,7 +211,7 @@ static void pages_round(const struct check_batch *b, struct elem *pages, int64_t
 {
 	for (int t = 0; t < b->T; t++) {
 		int32_t id = b->table[(int64_t)b->sequence[t] * b->pages + b->pos[t] / OPS_PAGE];
-		rounded((float *)pages + id * page, page);
+		check_rounded((float *)pages + id * page, page);
 	}
 }
 
@@ -525,7 +327,7 @@ static void sample(struct ops_context *ctx, struct i32 *drawn, struct f32 *out, 
 	CALL(c, "sample", P(drawn), P(out), P(in), P(b), N(n), N(V));
 	CHECKF(n == b->n_padded, "sample called with %d rows, batch_want gave %d", n, b->n_padded);
 	c->inner->sample(c->ctx, drawn, out, in, b->inner, rows, V);
-	room(c, "sample", drawn, b->draws_padded);
+	check_room(c, "sample", drawn, b->draws_padded);
 	rows_move(b, (const int32_t *)drawn);
 	for (int i = b->draws; i < b->draws_padded; i++) ((int32_t *)drawn)[i] = -1;
 	output_f32(c, "sample's log-probabilities", out, b->draws, b->draws_padded, 1);
@@ -536,7 +338,7 @@ static void head_backward(struct ops_context *ctx, struct elem *dx, struct f32 *
 {
 	struct check *c = check_of(ctx);
 	int rows = wanted(batch_of(b), first, n);
-	outside(c, "head_backward"); /* g is the host's */
+	check_outside(c, "head_backward"); /* g is the host's */
 	for (int i = rows; i < n; i++) CHECKF(g[i] == 0, "surplus row %d has a gradient of %g", i, (double)g[i]);
 	c->inner->head_backward(c->ctx, dx, in, out, g, x, head, batch_of(b)->inner, first, rows, V);
 	output(c, "head_backward", dx, rows, n, head->in);
@@ -623,7 +425,7 @@ static void embed_backward(
 static double sum_squares(struct ops_context *ctx, struct ops_weight *const *weights, int n)
 {
 	struct check *c = check_of(ctx);
-	outside(c, "sum_squares");
+	check_outside(c, "sum_squares");
 	return c->inner->sum_squares(c->ctx, weights, n);
 }
 
@@ -631,12 +433,12 @@ static double sum_squares(struct ops_context *ctx, struct ops_weight *const *wei
 static void adamw(struct ops_context *ctx, struct ops_weight *const *weights, int n, const struct ops_adamw *o)
 {
 	struct check *c = check_of(ctx);
-	outside(c, "adamw");
+	check_outside(c, "adamw");
 	c->inner->adamw(c->ctx, weights, n, o);
 	for (int i = 0; i < n; i++) {
 		int64_t count = (int64_t)weights[i]->rows * weights[i]->cols;
 		c->inner->get_f32(c->ctx, (float *)weights[i]->w, weights[i]->master, count);
-		rounded((float *)weights[i]->w, count);
+		check_rounded((float *)weights[i]->w, count);
 	}
 }
 
@@ -670,24 +472,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.ctx = (struct ops_context *)(void *)c,
 		.elem_bytes = sizeof(float),
 		.follows = true,
-		.alloc = check_alloc,
-		.release = release,
-		.memory = memory,
-		.zero = zero,
-		.put = put,
-		.get = get,
-		.put_f32 = put_f32,
-		.get_f32 = get_f32,
-		.get_elem = get_elem,
-		.get_i32 = get_i32,
-		.fetch_f32 = fetch_f32,
-		.fetched_f32 = fetched_f32,
-		.pages_copy = pages_copy,
-		.prepare = prepare,
-		.forget = forget,
-		.bind = bind,
-		.choices = choices,
-		.choices_set = choices_set,
+		.batch_invariant = true,
 		.batch_create = batch_create,
 		.batch_free = batch_free,
 		.batch_put = batch_put,
@@ -716,5 +501,6 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.sum_squares = sum_squares,
 		.adamw = adamw,
 		.close = check_close};
+	check_memory_entries(*out);
 	return 0;
 }

@@ -107,7 +107,8 @@ int ops_describe(const char *device, const struct ops_options *o, struct ops *ou
 									   : "cuda",
 		.elem_bytes = is_cpu || is_check ? sizeof(float) : sizeof(uint16_t),
 		.tail = is_cpu || is_check ? 0 : o->adapter_columns,
-		.host_memory = is_cpu};
+		.host_memory = is_cpu,
+		.batch_invariant = is_cpu || is_check || o->batch_invariant};
 	return 0;
 }
 

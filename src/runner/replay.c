@@ -346,8 +346,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
 		.may_be_given = trial->may_be_given,
-		.want_coverage = trial->want_coverage,
-		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
+		.want_coverage = trial->want_coverage};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 
 	/* Memory is filled, then rows run in the tape's order. */
@@ -360,6 +359,9 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		rc = memory_fill(r, trial, given, &out->fault);
 		is_filled = !rc;
 	}
+	/* What is given takes the machine's time to copy: the rows' own begins here. */
+	if (trial->deadline_ms > 0) how.deadline_ns = clock_ns() + (uint64_t)trial->deadline_ms * 1000000u;
+	if (!rc && given->begun) given->begun();
 	if (!rc) rc = rows_run(r, &how, out, &out->fault);
 
 	/* Memory beside the buffers is looked at also after a fault: what it tells comes first. */

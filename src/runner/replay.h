@@ -14,6 +14,7 @@ struct replay_given {
 	const struct launcher_library *library; /* who computes library rows; NULL: one on the data path is a fault */
 	const struct launcher_clock *clock;     /* who asks, of a trial that is timed; NULL: nobody */
 	const struct launcher_shared *shared;   /* on a GPU: in place of `data` and of the outputs; NULL: host memory */
+	void (*begun)(void); /* called when all memory is filled and the first row comes next; NULL: nobody asks */
 };
 /* Takes the tape over (also on failure), and the launcher. On failure *fault says why. binaries may
  * be NULL for the vm. */
@@ -36,7 +37,7 @@ int replay_line(const struct replay *r, enum runner_question question);
 /* The launcher cannot be used any more: this process must end. */
 bool replay_is_spent(const struct replay *r);
 /* One trial: fills every buffer anew, runs all rows, checks canaries and what may not change,
- * writes dense outputs to `outputs` (bytes). */
+ * writes dense outputs to `outputs` (bytes). The rows' deadline counts from the first row on. */
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out);
 /* What the tape's rows cost, with a launcher that samples: no data, no outputs. out->has_fault with

@@ -150,7 +150,8 @@ void sandbox_allow_gpu(struct sandbox_options *o)
 	static const char *const read_paths[] = {"/proc", "/sys", "/dev", "/lib", "/lib64", "/usr", "/etc", NULL};
 	static const char *const device_paths[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
 		"/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidia3", "/dev/nvidia4", "/dev/nvidia5", "/dev/nvidia6",
-		"/dev/nvidia7", "/dev/nvidia-caps", "/dev/null", NULL};
+		"/dev/nvidia7", "/dev/nvidia8", "/dev/nvidia9", "/dev/nvidia10", "/dev/nvidia11", "/dev/nvidia12",
+		"/dev/nvidia13", "/dev/nvidia14", "/dev/nvidia15", "/dev/nvidia-caps", "/dev/null", NULL};
 	o->read_paths = read_paths;
 	o->device_paths = device_paths;
 	o->memory_bytes = 0;

@@ -93,14 +93,6 @@ int gpu_peaks_save(const struct gpu_identity *gpu, const struct gpu_peaks *peaks
 	return rc;
 }
 
-void gpu_uuid_text(const unsigned char bytes[16], char *out, size_t len)
-{
-	size_t used = (size_t)snprintf(out, len, "GPU-");
-	for (int i = 0; i < 16 && used < len; i++)
-		used += (size_t)snprintf(
-			out + used, len - used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
-}
-
 /* ---- measuring ---- */
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d)

@@ -31,7 +31,4 @@ int gpu_peaks_save(const struct gpu_identity *gpu, const struct gpu_peaks *peaks
  * root: as in struct verify_options. */
 int gpu_peaks_measure(
 	const char *root, const char *device, struct gpu_peaks *out, struct gpu_identity *gpu, struct err *err);
-/* A UUID's 16 bytes as the driver's own tools write it: "GPU-" and groups of
- * 4, 2, 2, 2 and 6 bytes. */
-void gpu_uuid_text(const unsigned char bytes[16], char *out, size_t len);
 #endif

@@ -54,17 +54,20 @@ int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct 
 }
 
 /* The runner's process ended or fell silent. A kernel that never ends shows so where the runner's
- * own deadline did not come to pass. */
+ * own deadline did not come to pass; before the first row there was none, and it is the
+ * machine that takes its time. */
 int gpu_runner_lost(struct grading *g, int rc, struct err *err)
 {
 	char status[64] = "", said[400];
+	bool has_begun = g->gpu_runner.has_begun;
 	snprintf(said, sizeof said, "%s", err->text);
 	runner_end(g->on->runners, &g->gpu_runner, status, sizeof status, NULL);
 	g->has_gpu_runner = false;
-	if (rc == ERR_TIMEOUT)
+	if (rc == ERR_TIMEOUT && has_begun)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "timeout-gpu", 0,
 			"on the GPU the kernels did not finish in time, and their runner did not answer");
-	return err_set(err, ERR_INFRA, "the GPU's runner was lost: %s (%s)", status, said);
+	return err_set(err, ERR_INFRA, "the GPU's runner was lost%s: %s (%s)",
+		rc == ERR_TIMEOUT ? ", which did not answer before any kernel ran" : "", status, said);
 }
 
 /* Whatever a runner does on the GPU beside trials (a context, code and memory that come and go,
@@ -122,7 +125,10 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
 		g->is_gpu_full = rc == ERR_MISMATCH && !strcmp(fault.code, "no-room");
-		if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
+		/* No kernel of its runs here: what takes long is the machine. */
+		if (rc == ERR_MISMATCH && !strcmp(fault.code, "timeout"))
+			rc = err_set(err, ERR_INFRA, "the GPU's runner did not load in time: %.600s", fault.text);
+		else if (rc == ERR_MISMATCH) rc = gpu_fault_end(g, &fault, NULL, err);
 		else if (rc) rc = gpu_runner_lost(g, rc, err);
 	}
 	gpu_lock_release(lock);

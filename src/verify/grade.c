@@ -244,7 +244,7 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 	struct verdict_device *d = &out->device;
 	d->error_max = d->stock_error_max = d->time_s = d->time_low_s = d->time_high_s = d->empty_s = NAN;
 	d->predicted_s = d->eager_predicted_s = NAN;
-	d->wall_s = d->paper_s = d->control_s = d->floor_s = NAN;
+	d->wall_s = d->paper_s = d->control_s = d->floor_s = d->floor_rate = NAN;
 	d->others = -1;
 	for (int k = 0; k < SANITIZER_COUNT; k++) d->sanitized[k] = -1;
 	out->gpu_arch = s->gpu.capability;

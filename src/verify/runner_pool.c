@@ -353,6 +353,7 @@ int runner_load(struct runner *r, const struct runner_load *l, uint64_t deadline
 	struct runner_fault *fault, struct err *err)
 {
 	int fds[2] = {runner_text_fd(l->tape, l->len, err), l->binaries_fd};
+	r->has_begun = false;
 	if (fds[0] < 0) return fds[0];
 	json_t *answer = NULL,
 		   *load = json_pack(
@@ -417,16 +418,20 @@ int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, con
 		nfds = data->library ? 3 : 2;
 	json_t *answer = NULL;
 	bool is_asked_all = false;
+	r->has_begun = false;
 	uint64_t start = clock_ns(), patience_ns = deadline_ns > start ? deadline_ns - start : 0;
 	int rc = send_json(r, json_pack("{s:o}", "trial", runner_trial_json(t, noutputs)), fds, nfds, deadline_ns, err);
-	/* Questions about library rows come first, then those of time, then the result. */
+	/* That the rows begin, once; questions about library rows, then those of
+	 * time, then the result. */
 	for (;;) {
 		if (!rc) rc = recv_json(r, deadline_ns, &answer, err);
 		const json_t *row = json_object_get(answer, "library"), *clock = json_object_get(answer, "clock");
-		if (rc || (!row && !clock)) break;
-		if (row) rc = library_answer(r, data->library, row, deadline_ns, err);
+		bool begins = json_object_get(answer, "begun") && !r->has_begun;
+		if (rc || (!row && !clock && !begins)) break;
+		if (begins) r->has_begun = true;
+		else if (row) rc = library_answer(r, data->library, row, deadline_ns, err);
 		else rc = clock_answer(r, data->asker, clock, patience_ns, &is_asked_all, err);
-		if (clock) deadline_ns = clock_ns() + patience_ns;
+		if (!row) deadline_ns = clock_ns() + patience_ns;
 		json_decref(answer);
 		answer = NULL;
 	}

@@ -13,6 +13,7 @@ struct runner {
 	struct child child;
 	int fd;
 	bool is_settled; /* its hello was read */
+	bool has_begun;  /* the last trial's rows: all that it was given lies where they read it */
 	bool is_tainted; /* a fault, a deadline or a touched canary: not for another candidate */
 	int served;      /* candidates before this one */
 };
@@ -98,8 +99,8 @@ struct runner_data {
 	const struct runner_library *library; /* NULL: a library row on the data path is a fault */
 	const struct runner_asker *asker;     /* of a trial that is timed */
 };
-/* One trial; result is valid on 0. The time until the deadline is given anew for
- * each question of time. */
+/* One trial; result is valid on 0. The time until the deadline is given anew when the rows begin,
+ * and for each question of time. */
 int runner_try(struct runner *r, const struct runner_trial *t, int noutputs, const struct runner_data *data,
 	uint64_t deadline_ns, struct runner_result *result, struct err *err);
 /* What a tape costs, by samples: of t its compiled, gpu, deadline_ms and seed.

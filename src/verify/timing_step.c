@@ -417,13 +417,13 @@ static int second_session(
 /* ---- the floor ---- */
 
 /* What no kernel that reads and writes as much and multiplies as much can
- * beat; by: what sets it. */
-static double timing_floor_s(const struct grading *g, const struct tape *stock, char *by, size_t len)
+ * beat, and what sets it. */
+static void floor_set(const struct grading *g, const struct tape *stock, struct verdict_device *d)
 {
 	const struct gpu_peaks *p = &g->on->peaks;
 	const struct runner_result *r = &g->judged;
-	double bytes = 0, best = NAN, products[VM_DOT_COUNT] = {0};
-	if (!(p->copy_bytes > 0) || !r->touched) return NAN;
+	double bytes = 0, products[VM_DOT_COUNT] = {0};
+	if (!(p->copy_bytes > 0) || !r->touched) return;
 	/* What was given and is read comes from memory; what is written may stay in the
 	 * cache, up to its size. */
 	double written = 0;
@@ -436,8 +436,9 @@ static double timing_floor_s(const struct grading *g, const struct tape *stock, 
 			}
 	}
 	bytes += fmax(0, written - (double)g->s->gpu.l2_bytes);
-	best = bytes / p->copy_bytes;
-	snprintf(by, len, "memory");
+	d->floor_rate = p->copy_bytes;
+	d->floor_s = bytes / d->floor_rate;
+	snprintf(d->floor_by, sizeof d->floor_by, "memory");
 	for (int i = 0; i < r->ncosts; i++)
 		for (int unit = 0; unit < VM_DOT_COUNT; unit++) products[unit] += (double)r->costs[i].counts.dot_by[unit];
 	const struct {
@@ -447,11 +448,11 @@ static double timing_floor_s(const struct grading *g, const struct tape *stock, 
 	} units[] = {{VM_DOT_FMA, p->fp32_flops, "fp32"}, {VM_DOT_TF32, p->tf32_flops, "tf32"},
 		{VM_DOT_HALF, p->bf16_flops, "bf16"}};
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-		if (!(units[i].rate > 0) || products[units[i].unit] / units[i].rate <= best) continue;
-		best = products[units[i].unit] / units[i].rate;
-		snprintf(by, len, "%s", units[i].name);
+		if (!(units[i].rate > 0) || products[units[i].unit] / units[i].rate <= d->floor_s) continue;
+		d->floor_rate = units[i].rate;
+		d->floor_s = products[units[i].unit] / d->floor_rate;
+		snprintf(d->floor_by, sizeof d->floor_by, "%s", units[i].name);
 	}
-	return best;
 }
 
 /* ---- the step ---- */
@@ -467,6 +468,6 @@ int timing_step(struct grading *g, const struct trace *stock, struct err *err)
 	unsigned mask = !g->s->timer ? 0 : g->is_final ? g->s->final_mask : g->s->reference_mask, cached = 0;
 	int rc = first_session(g, stock, t, mask, &cached, err);
 	if (!rc && d->timed && cached) rc = second_session(g, stock, t, cached, err);
-	d->floor_s = timing_floor_s(g, stock->tape, d->floor_by, sizeof d->floor_by);
+	floor_set(g, stock->tape, d);
 	return rc;
 }

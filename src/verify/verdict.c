@@ -129,6 +129,7 @@ static json_t *device_json(const struct verdict_device *d)
 	json_object_set_new(o, "others", json_integer(d->others));
 	json_object_set_new(o, "floor_s", number_json(d->floor_s));
 	json_object_set_new(o, "floor_by", text_json(d->floor_by));
+	json_object_set_new(o, "floor_rate", number_json(d->floor_rate));
 	json_t *tuned = json_array();
 	for (int i = 0; i < d->ntuned; i++)
 		json_array_append_new(tuned,
@@ -336,7 +337,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 	} reals[] = {{"error_max", &d->error_max}, {"stock_error_max", &d->stock_error_max}, {"time_s", &d->time_s},
 		{"time_low_s", &d->time_low_s}, {"time_high_s", &d->time_high_s}, {"predicted_s", &d->predicted_s},
 		{"eager_predicted_s", &d->eager_predicted_s}, {"seconds", &d->seconds}, {"empty_s", &d->empty_s},
-		{"wall_s", &d->wall_s}, {"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s}};
+		{"wall_s", &d->wall_s}, {"paper_s", &d->paper_s}, {"control_s", &d->control_s}, {"floor_s", &d->floor_s},
+		{"floor_rate", &d->floor_rate}};
 	const char *name = "", *repeat = "", *untimed = "", *floor_by = "", *live = "", *live_why = "", *stock_why = "";
 	int rc = json_get_str(o, where, "name", &name, err), index = 0;
 	if (!rc) rc = json_get_str(o, where, "repeat", &repeat, err);

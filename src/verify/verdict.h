@@ -151,6 +151,7 @@ struct verdict_device {
 	int others;               /* processes of others on the GPU meanwhile; -1 not known */
 	double floor_s;           /* what no kernel that does this work can beat, by the machine's measured peaks */
 	char floor_by[16];        /* what sets it: "memory", "fp32", "tf32", "bf16" */
+	double floor_rate;        /* the measured rate by which it was computed then: bytes or operations a second */
 	char live[8];             /* the candidate's file, run for real: "right", "wrong", "failed"; "" was not */
 	char live_why[160];       /* of "wrong" and "failed" */
 	int ntuned;

@@ -99,8 +99,8 @@ static void replay_with(
 	}
 	int rc = *r ? replay_reload(*r, t, &none, &fault) : replay_create(t, l, &none, r, &fault);
 	CHECKF(!rc, "%s: %s", fault.code, fault.text);
-	replay_run(
-		*r, &trial, &(struct replay_given){data, BUFFERS * BYTES, NULL, NULL, NULL}, out, BUFFERS * BYTES, &result);
+	replay_run(*r, &trial, &(struct replay_given){data, BUFFERS * BYTES, NULL, NULL, NULL, NULL}, out, BUFFERS * BYTES,
+		&result);
 	CHECKF(!result.has_fault, "%s: %s", result.fault.code, result.fault.text);
 	runner_result_release(&result);
 }

@@ -9,15 +9,16 @@
 # Hopper's here), and the code that the assembler makes for 8.0 of the same PTX.
 #
 # usage: BUILD=build/release tests/gpu/test_cards.sh [CARD...]     default: rtx4090 a100
-# Takes $BUILD (hone, tests/ops/*, tests/gpu/parity, tests/gpu/corpus, libhone_cuda.so) and
-# build/cards/libhone_cuda.so, or $CARDS; PARTS="stages parity memory verify" and CODES="cards
-# ships" are all of it. Without a GPU it is skipped, and counted.
+# Takes $BUILD (hone, tests/ops/test_stages_*, tests/gpu/parity, tests/gpu/corpus,
+# libhone_cuda.so) and build/cards/libhone_cuda.so, or $CARDS; PARTS="stages parity memory verify"
+# and CODES="cards ships" are all of it. Without a GPU it is skipped, and counted.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 BUILD=${BUILD:-build/release} CARDS=${CARDS:-build/cards} PARTS=${PARTS:-stages parity memory verify}
-PROGRAMS="test_stages test_stages_forward test_stages_linear test_stages_paged test_stages_draw test_stages_backward test_stages_attention test_invariance test_follows"
+PROGRAMS=$(cd "$BUILD/tests/ops" 2>/dev/null && ls -d test_stages_* | grep -v "\.")
 PYTHON=${HONE_PYTHON:-build/venv/bin/python}
 if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1 && ! nvidia-smi -L >/dev/null 2>&1; then echo "1..0 # SKIP no GPU"; exit 0; fi
+[ -n "$PROGRAMS" ] || { echo "Bail out! $BUILD/tests/ops has no test_stages_* (make test-cards builds them)"; exit 1; }
 export HONE_REQUIRE_GPU=1
 n=0 failed=0
 work=$(mktemp -d)

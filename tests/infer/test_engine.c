@@ -50,8 +50,15 @@ static int steps_run, rows_run, wanted_run, copies_made, calls_made, goes_run;
 const struct model_config *model_config(const struct model *m) { return &m->c; }
 int64_t model_config_params(const struct model_config *c) { return 1000; }
 void model_prepare(struct model *m) {}
-struct ops *model_ops(const struct model *m) { return NULL; }
-size_t model_memory(const struct model *m) { return (size_t)1 << 36; }
+/* A device that the model lies on, as far as sizes go; NULL: the CPU. */
+static struct ops *device;
+static size_t device_free = (size_t)1 << 36;
+struct ops *model_ops(const struct model *m) { return device; }
+size_t model_memory(const struct model *m) { return device_free; }
+size_t plan_device_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
+{
+	return ops ? (size_t)d->step.rows * 1000 : 0;
+}
 size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages) { return (size_t)pages * OPS_PAGE * 4; }
 size_t step_bytes(const struct ops *ops, const struct model_config *c, const struct step_options *o)
 {
@@ -592,6 +599,28 @@ static void test_bytes_of_rows(void **state)
 	assert_int_equal(engine_bytes(NULL, &the_model.c, &o) - before, 1000 * (100 + 3 * sizeof(int32_t)));
 }
 
+/* On a device the stages' own memory is planned too: an engine for which it is short by a byte is
+ * refused with the sum. */
+static void test_device_memory(void **state)
+{
+	struct ops ops = {.name = "cuda", .elem_bytes = 2};
+	struct engine_options o = {
+		.max_sequences = 4, .max_context = 128, .kv_pages = 16, .prefill_rows = 2044, .fused_steps = 1};
+	struct engine *e = NULL;
+	struct err err = {0};
+	size_t needed = 16 * OPS_PAGE * 4 + 2048 * (100 + 1000), was = device_free;
+	device = &ops;
+	assert_int_equal(engine_device_bytes(&ops, &the_model.c, &o), 2048 * 1000);
+	device_free = needed - 1;
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "+ 2 MiB of batches and scratch = 2 MiB, but device cuda gives at most 2 MiB"));
+	device_free = needed;
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+	engine_free(e);
+	device = NULL;
+	device_free = was;
+}
+
 /* An engine that is freed at any moment: with requests that wait, that run and that nobody took. */
 static void use_engine(void *steps)
 {
@@ -639,6 +668,7 @@ int main(void)
 		cmocka_unit_test(test_latecomers_run_at_once),
 		cmocka_unit_test(test_completion_check),
 		cmocka_unit_test(test_bytes_of_rows),
+		cmocka_unit_test(test_device_memory),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -64,9 +64,10 @@ static void count_begin(struct ops *o)
 
 static void *empty_alloc(struct ops_context *c, size_t bytes) { return malloc(MAX(bytes, 1)); }
 static void empty_release(struct ops_context *c, void *p) { free(p); }
+static size_t empty_free = (size_t)1 << 46;
 static void empty_memory(struct ops_context *c, size_t *free_bytes, size_t *total)
 {
-	*free_bytes = *total = (size_t)1 << 46;
+	*free_bytes = *total = empty_free;
 }
 static void empty_zero(struct ops_context *c, void *p, size_t bytes) {}
 static void empty_put(struct ops_context *c, struct ops_weight *w, const void *host, enum dtype dtype) {}
@@ -296,11 +297,12 @@ static void test_cpu(void **state)
 	}
 }
 
-static struct ops *cuda_open(int tail)
+static struct ops *cuda_open(int tail, bool is_invariant)
 {
 	struct ops *ops = NULL;
 	struct err err = {0};
-	struct ops_options o = {.adapter_columns = tail, .cuda_libs = getenv("HONE_CUDA_LIBS")};
+	struct ops_options o = {
+		.adapter_columns = tail, .batch_invariant = is_invariant, .cuda_libs = getenv("HONE_CUDA_LIBS")};
 	if (!ops_open("cuda", &o, &ops, &err)) return ops;
 	if (getenv("HONE_REQUIRE_GPU")) fail_msg("%s", err.text);
 	print_message("# %s\n", err.text);
@@ -309,10 +311,11 @@ static struct ops *cuda_open(int tail)
 
 static void test_cuda(void **state)
 {
-	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+	for (size_t k = 0; k < 2 * ARRAY_LEN(shapes); k++) {
+		size_t i = k / 2;
 		struct parts p;
 		size_t free_bytes, total;
-		struct ops *ops = cuda_open(shapes[i].rank ? 64 : 0);
+		struct ops *ops = cuda_open(shapes[i].rank ? 64 : 0, k % 2);
 		if (!ops) skip();
 		ops->memory(ops->ctx, &free_bytes, &total);
 		bool is_alone = total - free_bytes < CUDA_DRIVER_BYTES + CUDA_WORKSPACE_BYTES;
@@ -334,6 +337,67 @@ static void test_cuda(void **state)
 		parts_close(&p);
 		ops_free(ops);
 	}
+}
+
+/* A pass on a device needs its batch and the stages' scratch as well: where they do not fit it is
+ * refused when it is made. */
+static void test_pass_fits(void **state)
+{
+	const struct model_config c = config_of(&shapes[0]);
+	const struct pass_options po = {.max_tokens = 700, .backward = true};
+	struct device_plan d = {.pass = po, .passes = 1, .adapter_rank = 1};
+	struct ops *ops = empty_open();
+	struct model *m;
+	struct pass *p;
+	struct err err = {0};
+	assert_int_equal(model_create(&c, 5, ops, &m, &err), 0);
+	size_t arrays = pass_bytes(ops, &c, &po), beside = plan_device_bytes(ops, &c, &d);
+	/* Sums over 8 ranges of K of all rows, and the batch. */
+	assert_true(beside > (size_t)700 * 8 * 128 * 4);
+	empty_free = arrays + beside - 1;
+	assert_int_equal(pass_create(m, &po, &p, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "batches and scratch among them"));
+	empty_free = arrays + beside;
+	assert_int_equal(pass_create(m, &po, &p, &err), 0);
+	pass_free(p);
+	model_free(m);
+	empty_free = (size_t)1 << 46;
+}
+
+/* What batch_invariant adds to an engine of a 70B's shape, by hand. Scratch: gate and up, 2 x
+ * 28,672 columns in 4 ranges of K for 1,024 rows, instead of 8 ranges of the residual stream's
+ * 8,192. Rows in blocks: 64 of gate and up's 8,192 + 64 terms, and of their columns in each range.
+ * Algorithms are compared on down's 28,672 + 64 terms, 512 rows of them and 4,096 columns, twice 4
+ * ranges of results, and a word. */
+static void test_invariant(void **state)
+{
+	const struct model_config c = {.vocab_size = 128256,
+		.hidden_size = 8192,
+		.num_hidden_layers = 80,
+		.num_attention_heads = 64,
+		.num_key_value_heads = 8,
+		.head_dim = 128,
+		.intermediate_size = 28672,
+		.max_position_embeddings = 8192};
+	const struct engine_options o = {.max_sequences = 1024, .max_context = 256};
+	const size_t sums = (size_t)1024 * 4 * (4 * 57344 - 8 * 8192), block = (size_t)64 * (2 * 8256 + 4 * 4 * 57344),
+				 trial = (size_t)2 * 28736 * (512 + 4096) + (size_t)2 * 4 * 4 * 512 * 4096 + 256;
+	size_t bytes[2], workspace[2];
+	/* The same engine without the switch and with it: what is printed and what is taken. */
+	for (int i = 0; i < 2; i++) {
+		struct ops ops;
+		struct err err = {0};
+		struct memory_plan plan = {0};
+		struct device_plan d = {0};
+		struct ops_options oo = {.adapter_columns = 64, .batch_invariant = i};
+		assert_int_equal(ops_describe("cuda", &oo, &ops, &err), 0);
+		engine_device_plan(&o, &d);
+		plan_device(&plan, &ops, &c, &d);
+		workspace[i] = line(&plan, "workspace");
+		bytes[i] = engine_device_bytes(&ops, &c, &o);
+	}
+	assert_int_equal(workspace[1] - workspace[0], sums + block + trial);
+	assert_int_equal(bytes[1] - bytes[0], sums + block + trial);
 }
 
 /* ---- decisions ---- */
@@ -461,7 +525,7 @@ static void test_recompute(void **state)
 			struct ops *ops = NULL;
 			struct err err = {0};
 			keep.recompute = false, again.recompute = true;
-			if (!strcmp(devices[d], "cuda")) ops = cuda_open(shapes[i].rank ? 64 : 0);
+			if (!strcmp(devices[d], "cuda")) ops = cuda_open(shapes[i].rank ? 64 : 0, false);
 			else assert_int_equal(ops_open(devices[d], &(struct ops_options){.threads = 1}, &ops, &err), 0);
 			if (!ops) break;
 			uint64_t want = bits_after_training(ops, &keep), got = bits_after_training(ops, &again);
@@ -474,6 +538,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gpu_sizes),
+		cmocka_unit_test(test_invariant),
+		cmocka_unit_test(test_pass_fits),
 		cmocka_unit_test(test_cpu),
 		cmocka_unit_test(test_cuda),
 		cmocka_unit_test(test_decisions),

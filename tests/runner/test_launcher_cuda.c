@@ -70,7 +70,7 @@ static void replay_kind(
 	}
 	struct runner_given given = {.bytes = 64};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL}, output,
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL}, output,
 		sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
@@ -265,8 +265,8 @@ static void test_reset(void **state)
 		struct runner_given given = {.bytes = 64};
 		struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 300};
 		for (int k = 0; k < 16; k++) input[k] = (float)k;
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL}, output,
-			sizeof output, &out);
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL},
+			output, sizeof output, &out);
 		assert_string_equal(out.fault.code, rounds[i].code);
 		for (int k = 0; k < 16 && !out.has_fault; k++) assert_true(((float *)output)[k] == (float)k + 1);
 		runner_result_release(&out);
@@ -320,7 +320,7 @@ static void replay_shared(const char *kind, bool has_own, const char *rows, cons
 	struct runner_given given = {.offset = 64, .bytes = 64};
 	struct runner_trial trial = {
 		.ninputs = 1, .inputs = &given, .deadline_ms = 300, .output_offset = {128}, .shared_given_bytes = 16384};
-	replay_run(r, &trial, &(struct replay_given){NULL, 16384, NULL, NULL, &shared}, NULL, 8192, out);
+	replay_run(r, &trial, &(struct replay_given){NULL, 16384, NULL, NULL, &shared, NULL}, NULL, 8192, out);
 	assert_true(pread(shared.outputs_fd, output, sizeof output, 128) > 0);
 	/* A lost context takes its mappings with it. */
 	assert_int_equal(fake("fake_mapped"), replay_is_spent(r) ? 2 : 0);
@@ -409,8 +409,8 @@ static void clocked(const char *kind, const char *tape, struct asked *a, struct 
 	for (int i = 0; i < 16; i++) input[i] = (float)i;
 	memset(output, 0x11, sizeof output);
 	asked = a;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, &clock, NULL}, output,
-		sizeof output, out);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, &clock, NULL, NULL},
+		output, sizeof output, out);
 	replay_free(r);
 	if (!out->has_fault) assert_int_equal(fake("fake_allocated"), 0);
 }
@@ -491,7 +491,7 @@ static bool life_trial(struct replay *r, bool is_timed, bool is_shared, struct l
 	}
 	replay_run(r, &trial,
 		&(struct replay_given){
-			(const uint8_t *)input, is_shared ? 4096 : sizeof input, NULL, &clock, is_shared ? &shared : NULL},
+			(const uint8_t *)input, is_shared ? 4096 : sizeof input, NULL, &clock, is_shared ? &shared : NULL, NULL},
 		output, sizeof output, &result);
 	if (is_shared) {
 		assert_true(pread(shared.outputs_fd, output, sizeof output, 0) > 0);

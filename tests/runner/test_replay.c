@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define MIB ((int64_t)1 << 20)
@@ -53,7 +54,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 	struct replay *r = NULL;
 	struct runner_fault fault = {0};
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .want_cost = true, .gpu = card, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL, NULL};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL};
 	for (int i = 0; i < 16; i++) {
 		input[i] = (float)i;
 		output[i] = -1;
@@ -111,7 +112,7 @@ static void test_trials_are_independent(void **state)
 	for (int round = 0; round < 3; round++) {
 		struct runner_result out;
 		for (int i = 0; i < 16; i++) input[i] = (float)(100 * round + i);
-		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL},
+		replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL},
 			(uint8_t *)output, sizeof output, &out);
 		assert_false(out.has_fault);
 		for (int i = 0; i < 16; i++) assert_true(output[i] == (float)(100 * round + i) + 1);
@@ -120,7 +121,7 @@ static void test_trials_are_independent(void **state)
 	/* Another tape of the same candidate. */
 	assert_int_equal(replay_reload(r, parse(TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(1, 2, 16), 2)), NULL, &fault), 0);
 	struct runner_result out;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL},
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL, NULL},
 		(uint8_t *)output, sizeof output, &out);
 	assert_false(out.has_fault);
 	assert_true(output[3] == input[3] + 2);
@@ -234,7 +235,7 @@ static void test_library_rows_are_asked_for(void **state)
 	struct launcher_library library = {memory, sizeof memory, twice};
 	struct runner_given given = X;
 	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 60000};
-	struct replay_given data = {(const uint8_t *)input, sizeof input, &library, NULL, NULL};
+	struct replay_given data = {(const uint8_t *)input, sizeof input, &library, NULL, NULL, NULL};
 	for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
 		struct replay *r = NULL;
 		struct runner_fault fault = {0};
@@ -376,6 +377,40 @@ static void test_wire(void **state)
 	json_decref(o);
 }
 
+static int (*fill)(struct launcher *, int, const uint8_t *, bool, struct runner_fault *);
+static int begins;
+
+/* Memory that takes longer than the rows may: that is said to nobody yet. */
+static int slow_fill(struct launcher *l, int buffer, const uint8_t *data, bool is_read_only, struct runner_fault *fault)
+{
+	if (buffer == 0) usleep(600000);
+	assert_int_equal(begins, 0);
+	return fill(l, buffer, data, is_read_only, fault);
+}
+
+static void begun(void) { begins++; }
+
+/* The rows' time begins with the first of them, not with the copies of what they are given. */
+static void test_time_begins_with_rows(void **state)
+{
+	struct replay *r = NULL;
+	struct runner_fault fault = {0};
+	struct runner_given given = X;
+	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .deadline_ms = 500};
+	struct runner_result out;
+	struct launcher *slow = launcher_vm_create(MIB);
+	fill = slow->buffer_set;
+	slow->buffer_set = slow_fill;
+	assert_int_equal(replay_create(parse(TAPE(LAUNCH(0, 1, 16), 1)), slow, NULL, &r, &fault), 0);
+	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, NULL, NULL, begun},
+		(uint8_t *)output, sizeof output, &out);
+	if (out.has_fault) fail_msg("%s", out.fault.text);
+	assert_int_equal(begins, 1);
+	assert_true(output[3] == input[3] + 1);
+	runner_result_release(&out);
+	replay_free(r);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -388,6 +423,7 @@ int main(void)
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),
+		cmocka_unit_test(test_time_begins_with_rows),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -416,6 +416,21 @@ static void test_grants(void **state)
 		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
 }
 
+/* As many GPUs as the verifier takes, by the numbers that their device files have on the host: what
+ * a container is given may be the last of them. */
+static void test_gpu_files(void **state)
+{
+	struct sandbox_options o = options_for(SANDBOX_LSM);
+	sandbox_allow_gpu(&o);
+	for (int gpu = 0; gpu < 16; gpu++) {
+		char path[32];
+		int i = 0;
+		snprintf(path, sizeof path, "/dev/nvidia%d", gpu);
+		while (o.device_paths[i] && strcmp(o.device_paths[i], path)) i++;
+		if (!o.device_paths[i]) fail_msg("%s is closed", path);
+	}
+}
+
 /* In place of the C library's: as often as `interruptions` says a signal comes first. */
 static int interruptions;
 pid_t waitpid(pid_t pid, int *status, int options)
@@ -612,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
+		cmocka_unit_test(test_gpu_files),
 		cmocka_unit_test(test_interrupted_probe),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_tool),

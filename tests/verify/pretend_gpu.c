@@ -17,6 +17,9 @@
  *   closed_...   shared memory cannot be mapped
  *   full_...     others use its memory
  *   lost_...     it does not answer any more
+ *   clear_...    it does not clear its memory in time when a tape is loaded
+ *   stuck_...    nor does its runner, which never comes to the first row
+ *   hang_...     nor does its runner, in the first row
  *   timed_...    takes a microsecond for each of its warps; no other kind has times
  * Where CUDA_VISIBLE_DEVICES is "cpu" its name is too: what another process shares with it are
  * memfds (worker/stock.py). Where CUDA_DEVICE_ORDER is a path, the file there is the GPU: contexts,
@@ -103,9 +106,15 @@ static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipp
 	p->is_as_written = k < SEEN_MAX && strcmp(p->seen[k].binary.text, binary.text) != 0;
 	p->tape = t;
 	if (is_kind(p, "full_")) return launcher_fault(fault, "no-room", -1, 0, "others use its memory");
+	if (is_kind(p, "clear_")) return launcher_fault(fault, "timeout", -1, 0, "its memory was not cleared in time");
 	int used = use_begin(false, 10000), rc = p->vm->load(p->vm, t, is_skipped, &none, fault);
 	use_end(used);
 	return rc;
+}
+
+static void sleep_for_ever(void)
+{
+	for (;;) usleep(100000);
 }
 
 static int p_buffer_set(
@@ -113,6 +122,7 @@ static int p_buffer_set(
 {
 	struct pretend *p = pretend_of(l);
 	const struct tape_buffer *b = &p->tape->buffers[buffer];
+	if (is_kind(p, "stuck_")) sleep_for_ever();
 	if (buffer == 0) {
 		p->largest = 0;
 		p->has_value = false;
@@ -138,6 +148,7 @@ static int p_row_run(struct launcher *l, int row, const struct launcher_trial *t
 {
 	struct pretend *p = pretend_of(l);
 	p->is_overlapped = trial->is_overlapped;
+	if (is_kind(p, "hang_")) sleep_for_ever();
 	int used = use_begin(false, 1000), rc = p->vm->row_run(p->vm, row, trial, out, fault);
 	use_end(used);
 	return rc;

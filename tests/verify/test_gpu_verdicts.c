@@ -154,7 +154,10 @@ static void test_causes(void **state)
 		{"off", STEP, "wrong/gpu-mismatch", "right on the vm, but not on the GPU", false, false},
 		{"late", STEP, "wrong/gpu-unstable", "wrong in the next", false, false},
 		{"wild", STEP, "wrong/gpu-out-of-bounds", "illegal address", false, false},
+		{"hang", STEP, "wrong/timeout-gpu", "their runner did not answer", false, false},
 		/* What is the machine's doing is charged to nobody. */
+		{"stuck", STEP, "infra/infra", "did not answer before any kernel ran", false, false},
+		{"clear", STEP, "infra/infra", "did not load in time: its memory was not cleared", false, false},
 		{"full", STEP, "infra/infra", "others use its memory", false, false},
 		{"lost", STEP, "infra/infra", "fell off the bus", false, false},
 	};

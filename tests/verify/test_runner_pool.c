@@ -263,6 +263,57 @@ static void test_asks_for_ever(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+/* A runner that says `said` once it has a trial, `times` times, and then no more. */
+static pid_t says_begin(const char *said, int times, struct runner *out)
+{
+	int pair[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct str text = {0};
+		struct err err = {0};
+		int fds[CHILD_FDS_MAX], nfds = CHILD_FDS_MAX;
+		close(pair[0]);
+		if (msg_recv(pair[1], 1 << 20, &text, fds, &nfds, 0, &err)) _exit(1);
+		for (int i = 0; i < times; i++)
+			if (msg_send(pair[1], said, strlen(said), NULL, 0, 0, &err)) _exit(1);
+		msg_recv(pair[1], 1 << 20, &text, fds, &nfds, 0, &err); /* until the other end is closed */
+		_exit(0);
+	}
+	close(pair[1]);
+	*out = (struct runner){.fd = pair[0]};
+	return pid;
+}
+
+/* Whether the rows had begun is known of one that falls silent; its time begins with them, once. */
+static void test_begins(void **state)
+{
+	static const char BEGUN[] = "{\"begun\": true}";
+	static const struct {
+		int times; /* that it says so */
+		int code;
+		bool has_begun;
+	} cases[] = {{0, ERR_TIMEOUT, false}, {1, ERR_TIMEOUT, true}, {2, ERR_FORMAT, true}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct runner r;
+		struct runner_trial trial = {.deadline_ms = DEADLINE_MS};
+		struct runner_result result = {0};
+		struct err err = {0};
+		char byte = 0;
+		int fds[] = {memory_of(&byte, 1), memory_of(&byte, 1)};
+		/* A runner that says so some times and then nothing more. */
+		pid_t pid = says_begin(BEGUN, cases[i].times, &r);
+		r.has_begun = !cases[i].has_begun; /* of an earlier trial: nothing is left of it */
+		int rc = runner_try(&r, &trial, 0, &(struct runner_data){fds[0], fds[1], NULL, NULL},
+			clock_ns() + UINT64_C(300000000), &result, &err);
+		if (rc != cases[i].code || r.has_begun != cases[i].has_begun)
+			fail_msg("%d times: %d (%s), begun %d", cases[i].times, rc, err.text, r.has_begun);
+		close(r.fd);
+		for (int k = 0; k < 2; k++) close(fds[k]);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+	}
+}
+
 /* As many as a pool is to keep come back and are kept, also more than a few. */
 static void test_many(void **state)
 {
@@ -420,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_several),
 		cmocka_unit_test(test_says_why_untimed),
 		cmocka_unit_test(test_asks_for_ever),
+		cmocka_unit_test(test_begins),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_library_fails),
 		cmocka_unit_test(test_under_a_tool),

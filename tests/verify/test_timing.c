@@ -8,6 +8,7 @@
 #include "verify/measure.h"
 #include "verify/reference_cache.h"
 #include "base/base.h"
+#include "base/gpu_uuid.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
@@ -494,8 +495,10 @@ static void test_peaks(void **state)
 	assert_non_null(strstr(err.text, "/dev/null"));
 	char text[48];
 	const unsigned char id[16] = {0, 1, 2, 3, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
-	gpu_uuid_text(id, text, sizeof text);
+	gpu_uuid_text(id, "NVIDIA H200", text, sizeof text);
 	assert_string_equal(text, "GPU-00010203-4455-6677-8899-aabbccddeeff");
+	gpu_uuid_text(id, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", text, sizeof text);
+	assert_string_equal(text, "MIG-00010203-4455-6677-8899-aabbccddeeff");
 }
 
 static int set_up(void **state) { return mkdtemp(folder) ? 0 : -1; }

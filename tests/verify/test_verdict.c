@@ -69,6 +69,7 @@ static void test_round_trip(void **state)
 			.others = -1,
 			.floor_s = 1e-6,
 			.floor_by = "memory",
+			.floor_rate = 4.25e12,
 			.ntuned = 1,
 			.tuned = {{.label = "k(384)", .configs = 3, .chosen = 2, .first_s = 5e-6, .chosen_s = NAN}},
 			.sanitized = {0, -1, 7},
@@ -115,6 +116,7 @@ static void test_round_trip(void **state)
 		!strcmp(w.device.unprofiled, "no") && w.device.floor_s == 1e-6 && isnan(w.device.control_s) &&
 		w.device.memory_bytes == 4096);
 	assert_string_equal(w.device.floor_by, "memory");
+	assert_true(w.device.floor_rate == 4.25e12);
 	const struct verdict_tuned *t = &w.device.tuned[0];
 	assert_true(w.device.ntuned == 1 && !strcmp(t->label, "k(384)") && t->configs == 3 && t->chosen == 2 &&
 		t->first_s == 5e-6 && isnan(t->chosen_s));

@@ -41,8 +41,13 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 {
 	struct ops *t = xcalloc(1, sizeof *t);
 	struct ops_context *c = xcalloc(1, sizeof *c);
-	*t = (struct ops){
-		.name = "cpu", .ctx = c, .elem_bytes = sizeof(float), .host_memory = true, .follows = true, .close = cpu_close};
+	*t = (struct ops){.name = "cpu",
+		.ctx = c,
+		.elem_bytes = sizeof(float),
+		.host_memory = true,
+		.follows = true,
+		.batch_invariant = true,
+		.close = cpu_close};
 	c->pool = pool_create(o->threads);
 	c->threads = pool_threads(c->pool);
 	c->scratch = cpu_alloc(c, size_mul(size_mul((size_t)c->threads, SCRATCH_FLOATS), sizeof(float)));
@@ -50,6 +55,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 	c->memory_cap = o->memory_cap;
 	c->f.ctx = c;
 	stages_fill(t);
+	/* The families are compiled twice; those of this processor enter their functions. */
 	if (c->avx512) {
 #define X(family) family##_entries_avx512(&c->f);
 		FAMILIES(X)

@@ -1,10 +1,9 @@
 /* attention: what the packed forward and backward passes share. A work item is `positions` queries
- * (or keys) of one sequence; a block finds its item by counting through the sequences, so that the
- * host has no table to build and nothing to send. */
+ * (or keys) of one sequence (span_find). */
 #ifndef HONE_CUDA_ATTENTION_CUH
 #define HONE_CUDA_ATTENTION_CUH
+#include "attention_walk.cuh"
 #include "cuda_device.cuh"
-#include "attention_step.cuh"
 
 struct packed_attention {
 	int HD;               /* columns of a head */
@@ -35,43 +34,6 @@ struct packed_attention {
 	float scale;          /* 1 / sqrt(HD) */
 	float scale_log2;     /* the same times log2(e) */
 };
-
-struct span {
-	int first;    /* the sequence's first row */
-	int length;   /* its rows; 0: this block has nothing to do */
-	int position; /* the item's first position */
-};
-
-/* Item `index` of all sequences cut into runs of `positions`. Every warp counts by itself:
- * 32 sequences at a time. */
-static __device__ __forceinline__ struct span span_find(const int32_t *start, int S, int index, int positions)
-{
-	int lane = (int)(threadIdx.x & 31);
-	for (int base = 0; base < S; base += 32) {
-		/* A lane a sequence: how many items it has, and how many those before it. */
-		int s = base + lane, first = s < S ? start[s] : 0, length = s < S ? start[s + 1] - first : 0;
-		int items = (length + positions - 1) / positions, before = items;
-		for (int d = 1; d < 32; d *= 2) {
-			int left = __shfl_up_sync(0xffffffffu, before, d);
-			if (lane >= d) before += left;
-		}
-		int all = __shfl_sync(0xffffffffu, before, 31);
-		before -= items;
-		/* The lane in whose sequence the item lies tells the others. */
-		unsigned mine = __ballot_sync(0xffffffffu, index >= before && index < before + items);
-		if (mine) {
-			int owner = __ffs((int)mine) - 1;
-			struct span found;
-			found.first = __shfl_sync(0xffffffffu, first, owner);
-			found.length = __shfl_sync(0xffffffffu, length, owner);
-			found.position = (index - __shfl_sync(0xffffffffu, before, owner)) * positions;
-			return found;
-		}
-		index -= all;
-	}
-	struct span none = {0, 0, 0};
-	return none;
-}
 
 /* No more items than this: every sequence rounds up once. */
 static inline unsigned span_count_max(const struct packed_attention *a, int positions)

@@ -43,24 +43,9 @@ template <int HD, bool REGISTERS>
 static __device__ __forceinline__ void product(
 	float c[NT][4], const uint32_t (*a_registers)[4], uint32_t a_at, uint32_t b_at)
 {
-	clear(c, NT);
-	a_at = not_ahead(a_at);
-#pragma unroll
-	for (int k = 0; k < HD / 16; k++) {
-		uint32_t a[4], b[4];
-		if constexpr (REGISTERS) {
-#pragma unroll
-			for (int i = 0; i < 4; i++) a[i] = a_registers[k][i];
-		} else {
-			ldmatrix(a, square<HD>(a_at, 0, k));
-		}
-#pragma unroll
-		for (int i = 0; i < NT / 2; i++) {
-			ldmatrix(b, square<HD>(b_at, i, k));
-			mma_bf16(c[2 * i], a, b[0], b[1]);
-			mma_bf16(c[2 * i + 1], a, b[2], b[3]);
-		}
-	}
+	static_assert(TILE == SUBTILE, "scores are such products");
+	if constexpr (REGISTERS) scores_multiply<HD>(c, a_registers, b_at);
+	else scores_of_tile<HD>(c, not_ahead(a_at), b_at);
 }
 
 /* A product's result, rounded, as fragments of A. */
@@ -92,23 +77,6 @@ static __device__ __forceinline__ void product_add(float c[COLS / 8][4], const u
 }
 
 /* ---- first pass: dQ and delta ---- */
-
-/* Fragments of 16 rows of a (rows, row stride) matrix; rows behind the sequence are zeros. */
-template <int HD>
-static __device__ __forceinline__ void fragments_load(
-	uint32_t f[HD / 16][4], const bf16 *from, int64_t stride, int rows, int width, int lane)
-{
-#pragma unroll
-	for (int r = 0; r < 2; r++) {
-		int row = (lane >> 2) + 8 * r;
-		const uint32_t *at = (const uint32_t *)(from + (row < rows ? row * stride : 0) + 2 * (lane & 3));
-#pragma unroll
-		for (int k = 0; k < HD / 16; k++) {
-			f[k][r] = row < rows && k * 16 < width ? at[k * 8] : 0;
-			f[k][2 + r] = row < rows && k * 16 + 8 < width ? at[k * 8 + 4] : 0;
-		}
-	}
-}
 
 /* sum over d of dO O of rows g and g + 8, in the order of the columns a lane
  * holds, then over the quad. */
@@ -163,9 +131,9 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 	if (span.length == 0) return;
 
 	/* The block's tile and this warp's 16 rows of it. */
-	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.position + warp * 16,
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, position = span.row + warp * 16,
 		rows = span.length - position;
-	int64_t first = span.first, tile_row = first + span.position, row = rows > 0 ? first + position : first;
+	int64_t first = span.first, tile_row = first + span.row, row = rows > 0 ? first + position : first;
 	const bf16 *k_rows = a.k + first * a.k_row + kv * width, *v_rows = a.v + first * a.v_row + kv * width;
 	uint32_t base = shared_address(shared), q_tile = base + STAGES * shape::STAGE_BYTES,
 			 d_tile = q_tile + shape::OWN_BYTES;
@@ -179,7 +147,7 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 		fragments_load<HD>(q, a.q + row * a.q_row + head * width, a.q_row, rows, width, lane);
 		fragments_load<HD>(d, a.datt + row * a.att_row + head * width, a.att_row, rows, width, lane);
 	} else {
-		int left = span.length - span.position;
+		int left = span.length - span.row;
 		tile_load<ROWS, HD, THREADS>(q_tile, a.q + tile_row * a.q_row + head * width, a.q_row, left, width);
 		tile_load<ROWS, HD, THREADS>(d_tile, a.datt + tile_row * a.att_row + head * width, a.att_row, left, width);
 	}
@@ -206,7 +174,7 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 
 	float dq[shape::COLS / 8][4];
 	clear(dq, shape::COLS / 8);
-	int tiles = span.position / TILE + 1;
+	int tiles = span.row / TILE + 1;
 	for (int j = 0; j < tiles; j++) {
 		/* Tile j is here, the buffer of j - 1 is free. */
 		copies_wait();
@@ -323,10 +291,10 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 
 	/* The block's keys and this warp's 16 of them; steps walk query tiles from the keys'
 	 * own on, for each head. */
-	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.position + warp * 16,
+	int column = HD > shape::COLS ? (int)blockIdx.z * shape::COLS : 0, key = span.row + warp * 16,
 		rows = span.length - key;
-	int steps = ((span.length - span.position + TILE - 1) / TILE) * a.group;
-	int64_t tile_row = span.first + span.position;
+	int steps = ((span.length - span.row + TILE - 1) / TILE) * a.group;
+	int64_t tile_row = span.first + span.row;
 	uint32_t base = shared_address(shared), k_tile = base + STAGES * shape::STAGE_BYTES,
 			 v_tile = k_tile + shape::OWN_BYTES, figures = v_tile + shape::OWN_BYTES;
 	const float *figures_at = (const float *)(shared + STAGES * shape::STAGE_BYTES + 2 * shape::OWN_BYTES);
@@ -335,10 +303,10 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 			 sum_lane = lane_rows<HD>(lane) ^ (uint32_t)(column * 2);
 
 	/* Keys and values stay; queries, dO and their figures come a tile ahead of their use. */
-	int left = span.length - span.position;
+	int left = span.length - span.row;
 	tile_load<ROWS, HD, THREADS>(k_tile, a.k + tile_row * a.k_row + kv * width, a.k_row, left, width);
 	tile_load<ROWS, HD, THREADS>(v_tile, a.v + tile_row * a.v_row + kv * width, a.v_row, left, width);
-	struct queries at = {kv * a.group, span.position}, after = at;
+	struct queries at = {kv * a.group, span.row}, after = at;
 	auto step_load = [&](int j) {
 		uint32_t stage = (uint32_t)(j % STAGES);
 		queries_load<HD, THREADS>(
@@ -355,7 +323,7 @@ static __global__ __launch_bounds__(2 * ROWS, backward_shape<HD>::BLOCKS) void d
 		__syncthreads();
 		uint32_t q_tile = base + (uint32_t)(j % STAGES) * shape::STAGE_BYTES, d_tile = q_tile + shape::TILE_BYTES;
 		at = after;
-		queries_next(&after, span.position, span.length);
+		queries_next(&after, span.row, span.length);
 		if (STAGES > 1 && j + 1 < steps) step_load(j + 1);
 		if (rows > 0) {
 			float s[NT][4];

@@ -9,6 +9,7 @@
 #ifndef HONE_CUDA_ATTENTION_STEP_CUH
 #define HONE_CUDA_ATTENTION_STEP_CUH
 #include "mma.cuh"
+#include "ops_cuda_internal.h"
 #include <math.h>
 
 #define SUBTILE 64   /* keys of one step of the online softmax */
@@ -116,6 +117,23 @@ static __device__ __forceinline__ void scores_mask(float s[SUBTILE / 8][4], int 
 #pragma unroll
 		for (int c = 0; c < 4; c++)
 			if (8 * i + (c & 1) > mine + 8 * (c >> 1)) s[i][c] = -INFINITY;
+}
+
+/* Fragments of 16 rows of a matrix, `rows` of which exist; the others are zeros. */
+template <int HD>
+static __device__ __forceinline__ void fragments_load(
+	uint32_t f[HD / 16][4], const bf16 *from, int64_t stride, int rows, int width, int lane)
+{
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		int row = (lane >> 2) + 8 * r;
+		const uint32_t *at = (const uint32_t *)(from + (row < rows ? row * stride : 0) + 2 * (lane & 3));
+#pragma unroll
+		for (int k = 0; k < HD / 16; k++) {
+			f[k][r] = row < rows && k * 16 < width ? at[k * 8] : 0;
+			f[k][2 + r] = row < rows && k * 16 + 8 < width ? at[k * 8 + 4] : 0;
+		}
+	}
 }
 
 /* Scores of 16 rows against a subtile, or the share of them that some columns make: Q's fragments

@@ -1,7 +1,8 @@
 /* cuda: the context: the device, its one stream, memory, and the only function
  * that the library shows. */
-#include "ops_cuda_internal.h"
+#include "base/gpu_uuid.h"
 #include "few.cuh"
+#include "ops_cuda_internal.h"
 
 /* ---- memory ---- */
 
@@ -447,13 +448,11 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;
 	t->name = "cuda";
-	char *at = t->uuid + snprintf(t->uuid, sizeof t->uuid, "GPU-");
-	for (int i = 0; i < 16; i++)
-		at += sprintf(
-			at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)props.uuid.bytes[i]);
+	gpu_uuid_text((const unsigned char *)props.uuid.bytes, props.name, t->uuid, sizeof t->uuid);
 	t->ctx = c;
 	t->elem_bytes = sizeof(bf16);
 	t->tail = c->tail;
+	t->batch_invariant = c->batch_invariant;
 	t->limits = &limits;
 	t->close = cuda_close;
 #define X(name) cuda_##name##_entries(t);

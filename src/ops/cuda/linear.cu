@@ -152,9 +152,7 @@ static __global__ void __launch_bounds__(256)
 	*(uint2 *)((bf16 *)p.y + row * p.y_ld + column) = make_uint2(pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
 }
 
-#define RANGE_MIN 1024      /* columns of K worth a range of their own */
-#define INVARIANT_RANGES 4  /* with batch_invariant, where K is at least INVARIANT_K */
-#define INVARIANT_K 8192
+#define RANGE_MIN 1024   /* columns of K worth a range of their own */
 
 static bool ranges_fit(const struct projection *p)
 {
@@ -170,7 +168,7 @@ static int ranges_of(const struct ops_context *c, const struct projection *p, in
 {
 	int most = p->K / RANGE_MIN;
 	if (!ranges_fit(p)) return 1;
-	if (c->batch_invariant) most = p->K >= INVARIANT_K ? INVARIANT_RANGES : 1;
+	if (c->batch_invariant) most = cuda_invariant_ranges(p->K);
 	else most = p->add ? MIN(most, c->sms / ((T + 63) / 64 * ((p->N + 127) / 128))) : 1;
 	int ranges = MIN(most, CUDA_RANGES);
 	while (ranges > 1 && p->K % (8 * ranges)) ranges--;
@@ -211,7 +209,7 @@ void settle(struct ops_context *c)
 static void ranges_multiply(struct ops_context *c, const struct projection *all, int ranges, int T)
 {
 	int rows = MIN(T, CUDA_RANGES_ROWS);
-	float *sums = (float *)scratch_of(c, (size_t)ranges * (size_t)rows * (size_t)all->N * sizeof *sums);
+	float *sums = (float *)scratch_of(c, cuda_ranges_scratch(T, (int64_t)ranges * all->N));
 	for (int first = 0; first < T; first += rows) {
 		struct projection part = *all;
 		int n = MIN(rows, T - first);

@@ -240,9 +240,8 @@ static void move_rows(struct ops_context *c, const struct move *m, int rows, int
 	cuda_launch(c, {grid, dim3(MOVE_THREADS), 0, 0}, move_kernel, *m);
 }
 
-/* At least so many bytes for rows of a and d. Not counted among the blocks, since few runs need it:
- * the plan's line of the driver has room for it. */
-static char *block_room(struct ops_context *c, const struct shape *s, size_t bytes)
+/* At least so many bytes for rows of a and d. */
+static char *block_room(struct ops_context *c, size_t bytes)
 {
 	struct lt *lt = c->lt;
 	if (bytes <= lt->room_bytes) return (char *)lt->room;
@@ -250,8 +249,8 @@ static char *block_room(struct ops_context *c, const struct shape *s, size_t byt
 		lt->room_bytes);
 	regions_forget(c); /* what was recorded may name the room that goes */
 	CUDA_CHECK(cudaStreamSynchronize(c->stream));
-	if (lt->room) CUDA_CHECK(cudaFree(lt->room));
-	lt->room = product_memory(s, bytes);
+	block_release(c, lt->room);
+	lt->room = device_block(c, bytes);
 	lt->room_bytes = bytes;
 	CUDA_CHECK(cudaMemsetAsync(lt->room, 0, bytes, c->stream));
 	return (char *)lt->room;
@@ -268,12 +267,11 @@ static void blocks_product(struct ops_context *c, const struct shape *s, const s
 		return;
 	}
 	int wide = s->is_f32 ? 2 : 1; /* 16-bit values of one of c and d */
-	size_t a_bytes = ((size_t)BLOCK_ROWS * (size_t)b.lda * sizeof(bf16) + 255) / 256 * 256,
-		   d_bytes = (size_t)s->batch * BLOCK_ROWS * (size_t)s->N * (size_t)wide * 2;
-	char *room = block_room(c, s, a_bytes + d_bytes);
+	int64_t K = (int64_t)s->K * s->batch;
+	char *room = block_room(c, cuda_block_bytes(K, s->N, s->batch));
 	struct product block = *p;
 	block.M = BLOCK_ROWS, block.a = room, block.lda = b.lda, block.a_step = b.a_step;
-	block.c = block.d = room + a_bytes, block.ldc = block.ldd = b.ldd, block.d_step = b.d_step;
+	block.c = block.d = room + cuda_block_input(K), block.ldc = block.ldd = b.ldd, block.d_step = b.d_step;
 	/* Each block's rows of a, and of c, come into the room; their results go where they belong. */
 	for (int first = 0; first < p->M; first += BLOCK_ROWS) {
 		int rows = MIN(BLOCK_ROWS, p->M - first);

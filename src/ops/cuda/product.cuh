@@ -14,7 +14,7 @@
 	X(MatmulPreferenceDestroy) X(MatmulPreferenceSetAttribute) X(MatmulAlgoGetHeuristic) X(MatmulAlgoCheck) \
 	X(GetVersion)
 #define CANDIDATES 16 /* algorithms asked for where bits decide */
-#define BLOCK_ROWS 64 /* of the product that all others of a matrix are held against */
+#define BLOCK_ROWS CUDA_BLOCK_ROWS
 
 struct shape { /* what an algorithm is chosen by */
 	int M;     /* as in struct product, and so all up to d_step */
@@ -93,9 +93,6 @@ struct shape block_shape(const struct shape *s);
  * is named for BLOCK_ROWS rows of the same matrix, else that one itself, else another of those
  * found. false: none has them. Runs on noise, outside of any recording. */
 bool invariant_choose(struct ops_context *, struct plan *p, const cublasLtMatmulHeuristicResult_t *found, int n);
-/* GPU memory that products of s need under batch_invariant; where there is none, a message ends the
- * program. */
-void *product_memory(const struct shape *s, size_t bytes);
 
 /* ---- product.cu: the table of plans ---- */
 

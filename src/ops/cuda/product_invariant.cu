@@ -17,18 +17,11 @@ static __global__ void differs_kernel(const uint32_t *a, const uint32_t *b, int6
 	if (i < n && a[i] != b[i]) *differs = 1;
 }
 
-#define TRIAL_ROWS (8 * BLOCK_ROWS)
-#define TRIAL_COLUMNS 4096   /* as many as TRIAL_WEIGHTS elements have, at least BLOCK_ROWS */
-#define TRIAL_WEIGHTS (1 << 27)
-
-/* Elements from row to row where rows of so many columns begin at multiples of 16 bytes. */
-static int64_t padded(int64_t columns) { return (columns + 7) / 8 * 8; }
-
 struct shape block_shape(const struct shape *s)
 {
 	struct shape b = *s;
 	b.M = BLOCK_ROWS;
-	b.lda = padded((int64_t)s->K * s->batch);
+	b.lda = cuda_padded((int64_t)s->K * s->batch);
 	b.ldc = b.ldd = s->N;
 	if (s->batch > 1) b.a_step = s->K, b.d_step = (int64_t)BLOCK_ROWS * s->N;
 	b.alignment_a = b.alignment_c = b.alignment_d = 256;
@@ -40,15 +33,15 @@ struct shape block_shape(const struct shape *s)
 static struct shape trial_shape(struct shape s)
 {
 	s.has_bias = 0, s.has_c = 0;
-	s.lda = padded((int64_t)s.K * s.batch);
-	s.ldb = s.b_transposed ? s.lda : padded(s.N);
+	s.lda = cuda_padded((int64_t)s.K * s.batch);
+	s.ldb = s.b_transposed ? s.lda : cuda_padded(s.N);
 	s.ldc = s.ldd = s.N;
 	if (s.batch > 1) s.a_step = s.b_step = s.K, s.d_step = (int64_t)s.M * s.N;
 	return s;
 }
 
-/* A product of noise of this shape, at most TRIAL_COLUMNS of it, by an algorithm of the plan's own.
- * false: the library does not take the algorithm for it. */
+/* A product of noise of this shape, at most CUDA_TRIAL_COLUMNS of it, by an algorithm of the plan's
+ * own. false: the library does not take the algorithm for it. */
 static bool trial_run(struct ops_context *c, const struct shape *shape, const cublasLtMatmulAlgo_t *algo, const bf16 *x,
 	const bf16 *w, void *out)
 {
@@ -65,8 +58,9 @@ static bool trial_run(struct ops_context *c, const struct shape *shape, const cu
 }
 
 struct trial {          /* what algorithms of a matrix are compared on */
-	struct shape shape; /* of the product in question, cut to TRIAL_ROWS and TRIAL_COLUMNS */
+	struct shape shape; /* of the product in question, cut to CUDA_TRIAL_ROWS and as many columns */
 	struct shape base;  /* the same matrix with BLOCK_ROWS rows */
+	char *block;        /* what holds the arrays */
 	bf16 *x;            /* (rows, batch * K) noise, rows of the larger of the two */
 	bf16 *w;            /* (N, batch * K), or (K, N), noise */
 	char *want;         /* what the base gives */
@@ -74,44 +68,29 @@ struct trial {          /* what algorithms of a matrix are compared on */
 	int32_t *differs;   /* 1: the two are not equal */
 };
 
-void *product_memory(const struct shape *s, size_t bytes)
-{
-	void *p = NULL;
-	cudaError_t rc = cudaMalloc(&p, bytes);
-	CHECKF(rc == cudaSuccess,
-		"out of GPU memory: %zu MiB wanted for a product of %d rows by a matrix of %d columns and %d terms under "
-		"batch_invariant; lower max_sequences, max_context or max_tokens (%s)",
-		bytes >> 20, s->M, s->N, s->K, cudaGetErrorName(rc));
-	return p;
-}
-
 static void trial_make(struct ops_context *c, struct trial *t, const struct shape *s)
 {
+	int64_t K = (int64_t)s->K * s->batch;
 	t->shape = *s;
-	int64_t most = TRIAL_WEIGHTS / ((int64_t)s->K * s->batch) / BLOCK_ROWS * BLOCK_ROWS;
-	t->shape.M = MIN(s->M, TRIAL_ROWS);
-	t->shape.N = (int)MIN((int64_t)s->N, MIN((int64_t)TRIAL_COLUMNS, MAX(most, (int64_t)BLOCK_ROWS)));
+	t->shape.M = MIN(s->M, CUDA_TRIAL_ROWS);
+	t->shape.N = (int)cuda_trial_columns(K, s->N);
 	t->base = block_shape(s);
 	t->base.N = t->shape.N;
 	struct shape own = trial_shape(t->shape);
-	size_t rows = (size_t)MAX(t->shape.M, BLOCK_ROWS), x_count = rows * (size_t)own.lda,
-		   w_count = (size_t)(s->b_transposed ? own.N : own.K) * (size_t)own.ldb,
-		   out_bytes = (size_t)s->batch * rows * (size_t)t->shape.N * sizeof(float);
-	t->x = (bf16 *)product_memory(s, x_count * sizeof(bf16));
-	t->w = (bf16 *)product_memory(s, w_count * sizeof(bf16));
-	t->want = (char *)product_memory(s, 2 * out_bytes);
-	t->got = t->want + out_bytes;
-	t->differs = (int32_t *)product_memory(s, sizeof *t->differs);
+	size_t x_count = (size_t)MAX(t->shape.M, BLOCK_ROWS) * (size_t)own.lda,
+		   w_count = (size_t)(s->b_transposed ? own.N : own.K) * (size_t)own.ldb;
+	/* The sizes are those of memory plans: one array behind the other. */
+	char *at[CUDA_TRIAL_PARTS], *next = t->block = (char *)device_block(c, cuda_trial_bytes(K, s->N, s->batch));
+	for (int p = 0; p < CUDA_TRIAL_PARTS; p++) {
+		at[p] = next;
+		next += cuda_trial_part((enum cuda_trial_part)p, K, s->N, s->batch);
+	}
+	t->x = (bf16 *)at[CUDA_TRIAL_X], t->w = (bf16 *)at[CUDA_TRIAL_W];
+	t->want = at[CUDA_TRIAL_WANT], t->got = at[CUDA_TRIAL_GOT], t->differs = (int32_t *)at[CUDA_TRIAL_DIFFERS];
 	cuda_launch(c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->x, (int64_t)x_count,
 		(uint64_t)1);
 	cuda_launch(c, {dim3((unsigned)((w_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->w, (int64_t)w_count,
 		(uint64_t)2);
-}
-
-static void trial_free(struct trial *t)
-{
-	void *all[] = {t->x, t->w, t->want, t->differs};
-	for (size_t i = 0; i < ARRAY_LEN(all); i++) CUDA_CHECK(cudaFree(all[i]));
 }
 
 /* Whether the algorithm takes the plan's own layout, and gives on noise the bits that stand in
@@ -162,6 +141,6 @@ bool invariant_choose(struct ops_context *c, struct plan *p, const cublasLtMatmu
 		is_chosen = trial_passes(c, &t, p, tried[i]);
 		if (is_chosen) p->algo = *tried[i];
 	}
-	trial_free(&t);
+	block_release(c, t.block);
 	return is_chosen;
 }

@@ -103,7 +103,7 @@ void lt_close(struct ops_context *c)
 		if (lt->plans[i]) plan_release(lt, lt->plans[i]);
 		free(lt->plans[i]);
 	}
-	if (lt->room) CUDA_CHECK(cudaFree(lt->room));
+	block_release(c, lt->room);
 	if (lt->handle) lt->Destroy(lt->handle);
 	free(lt->plans);
 	free(lt); /* the library stays: closing it would cost the next context its load */

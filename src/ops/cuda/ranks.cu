@@ -141,7 +141,11 @@ static int ranks_join(struct ops_context *c, const void *id, int rank, int count
 	l->chunk = (int64_t)(CUDA_RANKS_BYTES / sizeof(float)) / count / 64 * 64;
 	l->parts = (float *)device_block(c, (size_t)l->chunk * (size_t)count * sizeof(float));
 	CUDA_CHECK(cudaEventCreateWithFlags(&l->done, cudaEventDisableTiming));
-	return 0;
+	/* The first all-gather of a size makes connections, for which the call itself waits, without a
+	 * look at who is still there. So one of a whole chunk is made here,
+	 * where all have just come. */
+	status = l->AllGather(l->parts + rank * l->chunk, l->parts, (size_t)l->chunk, NCCL_FLOAT32, l->comm, c->stream);
+	return status == NCCL_SUCCESS ? 0 : nccl_error(l, "AllGather", status, err);
 }
 
 void ranks_link_close(struct ops_context *c)

@@ -5,6 +5,7 @@
 #include "tape/tape.h"
 #include "base/dtype.h"
 #include "base/base.h"
+#include "base/gpu_uuid.h"
 #include <stdlib.h>
 #include <time.h>
 
@@ -412,11 +413,7 @@ static cu_result facts_read(struct cuda *c)
 	if (!r) r = cu->DriverGetVersion(&d->driver);
 	d->capability = 10 * major + minor;
 	d->shared_bytes = shared;
-	/* As the driver's own tools write it: groups of 4, 2, 2, 2 and 6 bytes. */
-	char *at = d->uuid;
-	at += sprintf(at, "GPU-");
-	for (int i = 0; i < 16; i++)
-		at += sprintf(at, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid.bytes[i]);
+	gpu_uuid_text(uuid.bytes, d->name, d->uuid, sizeof d->uuid);
 	c->l2_bytes = l2;
 	d->memory_bytes = (int64_t)memory;
 	return r;
