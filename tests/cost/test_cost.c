@@ -262,6 +262,16 @@ static void test_dot_banks(void **state)
 		.reg = {5, {{0, 1}, {0, 2}, {0, 4}, {0, 8}, {0, 16}}},
 		.lane = {5, {{0, 32}, {0, 64}, {0, 128}, {1, 0}, {2, 0}}}};
 	assert_int_equal(cost_dot_turns(NULL, &l, 2, shape, 8, 4, 1), 64 * 4 * 8 + 2 * 4);
+	/* A left operand whose neighbours in memory are rows: 32 neighbouring ones a thread over K = 8
+	 * are 64 reads of 16 bytes. Eight lanes together want the same ones, the four eights lie 128
+	 * bytes apart: four turns. Read by words they would meet in one bank. The right one's eight
+	 * columns are 8 reads of a word, one turn each. */
+	const int32_t tall[] = {128, 8};
+	const struct cost_site site = {.kind = COST_SITE_DOT, .is_depth_first = {false, false}};
+	struct cost_layout m = {.ndim = 2,
+		.reg = {5, {{1, 0}, {2, 0}, {4, 0}, {8, 0}, {16, 0}}},
+		.lane = {5, {{0, 1}, {0, 2}, {0, 4}, {32, 0}, {64, 0}}}};
+	assert_int_equal(cost_dot_turns(&site, &m, 2, tall, 8, 4, 1), 64 * 4 + 8);
 }
 
 static void test_table(void **state)
