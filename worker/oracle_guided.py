@@ -90,9 +90,10 @@ def place(x, domain, index, e):
     own = [(at, bits) for number, at, size, bits in e["at"]
            if number == index and size == x.element_size() and at < x.numel()]
     is_float = x.is_floating_point()
-    if not own or not x.is_contiguous() or x.is_complex() or x.dtype == torch.bool or (is_float and domain.kind != "free"):
-        return x
-    if not is_float and (domain.is_fixed or domain.values != "other" or torch.unique(x).numel() == x.numel()):
+    is_kept = (domain.kind != "free" if is_float
+               else x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
+               or torch.unique(x).numel() == x.numel())
+    if not own or is_kept or x.is_complex() or not x.is_contiguous():
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
     flat = x.clone().flatten()

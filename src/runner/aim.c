@@ -1,13 +1,13 @@
 /* aim: the alternating variable method (Korel 1990) over a tape, many lanes at a time.
  *
- * For one open side the vm says of each lane how far it is from it, and one element of an input that
- * it hangs on, drawn by lot. Some lanes are chosen, far apart mostly, so that what one does to its
- * element rarely moves another. Each searches its element's values for itself, all of them in the
- * same replays: first a stock of magnitudes of both signs and what the site compares with, then
- * between the neighbours of the best by golden section. Floats are searched as whole numbers in
- * their order, so the last step is one unit of the last place. What helped stays, another lot draws
- * another element of the same lanes, and so on: conditions on several elements are met one element
- * after another.
+ * For one open side the vm says of each lane how far it is from it, and one element of an input
+ * that it hangs on, drawn by lot. Some lanes are chosen, far apart mostly, so that what one does
+ * to its element rarely moves another. Each searches its element's values for itself, all of
+ * them in the same replays: first a stock of magnitudes of both signs and what the site compares
+ * with, then between the neighbours of the best by golden section. Floats are searched as whole
+ * numbers in their order, so the last step is one unit of the last place. What helped stays,
+ * another lot draws another element of the same lanes, and so on: conditions on several elements
+ * are met one element after another.
  *
  * Where whole numbers are compared for equality no order helps, but bits may: one that only
  * operations like `and`, `xor` and shifts move is a sum of input bits (33 replays and elimination
@@ -18,14 +18,17 @@
 #include "runner/aim.h"
 #include "base/base.h"
 #include "tape/tape.h"
+#include "ttir/ttir.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>
 
 #define POINTS_MAX 32
-#define GOLDEN_STEPS 48  /* bring 2^32 numbers down to NEAR_MAX */
+#define GOLDEN 0.38196601125
+#define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
-#define TURNS 4          /* elements of the same lanes, one after another */
+#define TURNS 8 /* elements of the same lanes, one after another */
+#define KINDS 4 /* of lots: turns without success after which no other kind is left */
 #define EXPONENT_LOW (-12)
 #define EXPONENT_HIGH 8
 #define BOUND 65536.0     /* values beyond drown what a reference computes; further where a constant is */
@@ -53,11 +56,9 @@ struct hunter {
 	int npoints;
 	uint64_t points[POINTS_MAX]; /* rising */
 	double fars[POINTS_MAX];
-	uint64_t from; /* bracket of the golden section, its two points and what they gave */
+	uint64_t from; /* bracket of the golden section, and the best inside */
+	uint64_t middle;
 	uint64_t to;
-	uint64_t x[2];
-	double f[2];
-	int moved; /* the point that is new; 2: none */
 };
 struct search {
 	const struct aim_place *at;
@@ -199,8 +200,7 @@ static bool try_all(struct search *s)
 	/* What reached it stands beside what an input may have. */
 	for (int i = 0; i < s->nhunters && is_hit; i++) {
 		const struct hunter *h = &s->hunters[i];
-		if (h->now < h->low || h->now > h->high)
-			element_write(s, &s->touched[h->touched], bits_of(h->elem, h->start));
+		if (h->now < h->low || h->now > h->high) element_write(s, &s->touched[h->touched], bits_of(h->elem, h->start));
 	}
 	return is_hit;
 }
@@ -231,8 +231,8 @@ static void point_add(struct hunter *h, uint64_t order)
 	h->npoints++;
 }
 
-/* Magnitudes of both signs with fractions by lot, zero, and the site's constant with its neighbours;
- * of whole numbers any that the input has room for. */
+/* Magnitudes of both signs with fractions by lot, zero, and the site's constant with its
+ * neighbours; of whole numbers any that the input has room for. */
 static void points_make(struct search *s, struct hunter *h)
 {
 	int f = format_of(h->elem);
@@ -296,7 +296,7 @@ static bool hunt_points(struct search *s)
 	return false;
 }
 
-/* Between the neighbours of the best point. */
+/* Between the neighbours of the best point, which stays inside. */
 static void bracket_make(struct hunter *h)
 {
 	int best = 0;
@@ -304,50 +304,41 @@ static void bracket_make(struct hunter *h)
 		if (h->fars[k] < h->fars[best]) best = k;
 	h->from = best > 0 ? h->points[best - 1] : h->low;
 	h->to = best + 1 < h->npoints ? h->points[best + 1] : h->high;
-	uint64_t part = (uint64_t)((double)(h->to - h->from) * 0.38196601125);
-	h->x[0] = h->from + part;
-	h->x[1] = h->to - part;
-	h->f[0] = h->f[1] = INFINITY;
-}
-
-/* The next point of one golden section, when both were measured; moved: which is new. */
-static void bracket_step(struct hunter *h)
-{
-	bool is_left = h->f[0] <= h->f[1];
-	if (is_left) h->to = h->x[1];
-	else h->from = h->x[0];
-	uint64_t part = (uint64_t)((double)(h->to - h->from) * 0.38196601125);
-	h->x[is_left] = h->x[!is_left];
-	h->f[is_left] = h->f[!is_left];
-	h->x[!is_left] = is_left ? h->from + part : h->to - part;
-	h->moved = !is_left;
+	h->middle = h->npoints ? h->points[best] : h->best;
+	if (h->best_far < (h->npoints ? h->fars[best] : INFINITY)) h->middle = h->from = h->to = h->best;
 }
 
 static bool hunt_golden(struct search *s)
 {
 	for (int i = 0; i < s->nhunters; i++) bracket_make(&s->hunters[i]);
-	for (int step = 0; step < GOLDEN_STEPS + 2; step++) {
+	for (int step = 0; step < GOLDEN_STEPS; step++) {
 		bool any = false;
+		/* A point in the longer part, or none where the bracket is short. */
 		for (int i = 0; i < s->nhunters; i++) {
 			struct hunter *h = &s->hunters[i];
-			bool is_open = h->to - h->from > NEAR_MAX;
-			if (step < 2) h->moved = step;
-			else if (is_open) bracket_step(h);
-			else h->moved = 2;
-			h->now = h->moved == 2 ? h->best : h->x[h->moved];
-			any |= h->moved < 2;
+			uint64_t below = h->middle - h->from, above = h->to - h->middle;
+			h->now = above > below ? h->middle + (uint64_t)((double)above * GOLDEN)
+								   : h->middle - (uint64_t)((double)below * GOLDEN);
+			any |= above + below > NEAR_MAX;
 		}
 		if (!any) break;
 		if (try_all(s)) return true;
 		if (s->is_broken) return false;
-		for (int i = 0; i < s->nhunters; i++)
-			if (s->hunters[i].moved < 2) s->hunters[i].f[s->hunters[i].moved] = far_of(s, &s->hunters[i]);
+		/* What is nearer becomes the middle, what is not an end. */
+		for (int i = 0; i < s->nhunters; i++) {
+			struct hunter *h = &s->hunters[i];
+			bool is_nearer = h->best == h->now;
+			if (h->now == h->middle) continue;
+			if ((h->now > h->middle) == is_nearer) h->from = is_nearer ? h->middle : h->now;
+			else h->to = is_nearer ? h->middle : h->now;
+			if (is_nearer) h->middle = h->now;
+		}
 	}
 	/* Roundings make the last few numbers go up and down. */
 	for (int k = -NEAR_MAX; k <= NEAR_MAX; k++) {
 		for (int i = 0; i < s->nhunters; i++) {
 			struct hunter *h = &s->hunters[i];
-			uint64_t next = (h->from + h->to) / 2 + (uint64_t)k;
+			uint64_t next = h->middle + (uint64_t)k;
 			h->now = next < h->low || next > h->high ? h->best : next;
 		}
 		if (try_all(s)) return true;
@@ -365,8 +356,8 @@ static void flip_try(struct hunter *h, uint64_t flips)
 
 /* Bits that flip others, whatever these are: columns of a system over two numbers. */
 struct system {
-	uint64_t start;       /* in which bits the operands differ at the start */
-	uint64_t column[64];  /* what input bit i flips */
+	uint64_t start;      /* in which bits the operands differ at the start */
+	uint64_t column[64]; /* what input bit i flips */
 };
 
 /* The input bits to flip so that nothing differs; low ones first, which move a float least. */
@@ -474,9 +465,9 @@ static bool keep_best(struct search *s)
 /* Elements of the same lanes, one after another, by lot. */
 static bool lanes_search(struct search *s, int count)
 {
-	for (int turn = 0, idle = 0; turn < TURNS && idle < 2; turn++) {
+	for (int turn = 0, idle = 0; turn < TURNS && idle < KINDS; turn++) {
 		int n;
-		vm_aim_begin(s->aim, (uint64_t)lot(s) + 1, turn ? 0 : count);
+		vm_aim_begin(s->aim, (uint64_t)lot(s) << 8 | (uint64_t)(turn + 1), turn ? 0 : count);
 		replay_rows(s);
 		if (s->is_broken) return false;
 		const struct vm_aim_lane *lanes = vm_aim_lanes(s->aim, &n);

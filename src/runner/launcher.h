@@ -99,7 +99,8 @@ struct launcher {
 	 * out->untimed says why. Memory is as after a replay then. After finish. NULL: no clock. */
 	int (*time)(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock,
 		struct runner_result *out, struct runner_fault *fault);
-	/* An aim at a site that finish has reported (struct runner_site); NULL where there is none. And a buffer's bytes, which may be changed between two replays. NULL: this
+	/* An aim at a site that finish has reported (struct runner_site); NULL where there is
+	 * none. And a buffer's bytes, which may be changed between two replays. NULL: this
 	 * launcher has no aims. */
 	struct vm_aim *(*aim)(struct launcher *l, int site, enum vm_side side);
 	uint8_t *(*bytes)(struct launcher *l, int buffer);

@@ -31,6 +31,16 @@ static json_t *given_json(const struct runner_given *g, int count)
 	return a;
 }
 
+static json_t *aims_json(const struct runner_trial *t)
+{
+	json_t *sides = json_array();
+	for (int i = 0; i < t->naims; i++)
+		json_array_append_new(
+			sides, json_pack("[i, i, o]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant)));
+	return json_pack(
+		"{s:o, s:i, s:I}", "sides", sides, "replays", t->aim_replays, "programs", (json_int_t)t->aim_programs);
+}
+
 json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 {
 	json_t *offsets = json_array();
@@ -45,15 +55,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 		json_object_set_new(
 			o, "shared", json_pack("[I, I]", (json_int_t)t->shared_given_bytes, (json_int_t)t->shared_outputs_bytes));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
-	json_t *aims = json_array();
-	for (int i = 0; i < t->naims; i++)
-		json_array_append_new(aims,
-			json_pack("[i, i, o]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant)));
-	if (t->naims)
-		json_object_set_new(o, "aim",
-			json_pack("{s:O, s:i, s:I}", "sides", aims, "replays", t->aim_replays, "programs",
-				(json_int_t)t->aim_programs));
-	json_decref(aims);
+	if (t->naims) json_object_set_new(o, "aim", aims_json(t));
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	return o;
@@ -82,6 +84,19 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 	return 0;
 }
 
+static void aims_parse(const json_t *o, struct runner_trial *out)
+{
+	const json_t *sides = json_object_get(o, "sides");
+	for (; out->naims < RUNNER_AIMS_MAX && out->naims < (int)json_array_size(sides); out->naims++) {
+		const json_t *side = json_array_get(sides, (size_t)out->naims);
+		out->aims[out->naims] = (struct runner_aim){.site = (int)json_integer_value(json_array_get(side, 0)),
+			.side = (enum vm_side)json_integer_value(json_array_get(side, 1)),
+			.constant = json_real_or(json_array_get(side, 2), NAN)};
+	}
+	out->aim_replays = (int)json_integer_value(json_object_get(o, "replays"));
+	out->aim_programs = json_integer_value(json_object_get(o, "programs"));
+}
+
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
 	struct runner_trial t = {0};
@@ -98,15 +113,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
 	t.compiled = json_object_get(o, "compiled");
-	const json_t *aim = json_object_get(o, "aim"), *sides = json_object_get(aim, "sides");
-	for (; t.naims < RUNNER_AIMS_MAX && t.naims < (int)json_array_size(sides); t.naims++) {
-		const json_t *side = json_array_get(sides, (size_t)t.naims);
-		t.aims[t.naims] = (struct runner_aim){.site = (int)json_integer_value(json_array_get(side, 0)),
-			.side = (enum vm_side)json_integer_value(json_array_get(side, 1)),
-			.constant = json_real_or(json_array_get(side, 2), NAN)};
-	}
-	t.aim_replays = (int)json_integer_value(json_object_get(aim, "replays"));
-	t.aim_programs = json_integer_value(json_object_get(aim, "programs"));
+	aims_parse(json_object_get(o, "aim"), &t);
 	const json_t *shared = json_object_get(o, "shared");
 	t.shared_given_bytes = json_integer_value(json_array_get(shared, 0));
 	t.shared_outputs_bytes = json_integer_value(json_array_get(shared, 1));

@@ -197,8 +197,8 @@ static bool is_any_searched(const struct guided *s, int variant, int k)
 	return false;
 }
 
-/* What an aim is worth: a side that is open, that no bound shows before, and that more than an order
- * hangs on. */
+/* What an aim is worth: a side that is open, that no bound shows before, and that more
+ * than an order hangs on. */
 static bool is_aimed(const struct site_state *st, int side)
 {
 	const struct side_state *s = &st->sides[side];
@@ -206,7 +206,8 @@ static bool is_aimed(const struct site_state *st, int side)
 	if (st->is_known_before || !is_open(&st->site, side)) return false;
 	if (is_truth(&st->site)) return true;
 	if (st->site.kind != SITE_COMPARE && st->site.kind != SITE_EXTREME && st->site.kind != SITE_CLAMP) return false;
-	return s->is_seen && (is_order ? s->times < 2 : st->site.is_equality);
+	/* One that no trial came to is seen first in the trial that is searched. */
+	return is_order ? !s->is_seen || s->times < 2 : st->site.is_equality;
 }
 
 static bool is_any_aimed(const struct grading *g, int variant)
@@ -438,8 +439,9 @@ static void aims_find(const struct grading *g, int variant, struct runner_trial 
 		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
 			if (!is_aimed(st, side)) continue;
-			out->aims[out->naims++] = (struct runner_aim){
-				.site = st->site.id, .side = (enum vm_side)SIDE_OF[side], .constant = is_truth(&st->site) ? NAN : st->site.constant};
+			out->aims[out->naims++] = (struct runner_aim){.site = st->site.id,
+				.side = (enum vm_side)SIDE_OF[side],
+				.constant = is_truth(&st->site) ? NAN : st->site.constant};
 		}
 	/* As many programs as a replay may have, and as many replays as the work allows. */
 	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
@@ -466,31 +468,36 @@ static json_t *places(const json_t *before, const struct guided *s)
 	return at;
 }
 
-/* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the same inputs with
- * these elements are the next trial. A condition behind a condition is met in the one after. */
+/* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the
+ * same inputs with these elements are the next trial. A condition behind a condition is
+ * met in the one after. */
 static int aims_search(
 	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, struct err *err)
 {
 	struct guided *s = g->guided;
 	json_t *at = json_array();
 	int number = s->searches++, rc = GRADE_ON;
+	s->nplaced = 0;
 	for (int turn = 0; turn < AIM_TURNS && !rc; turn++) {
 		struct oracle_trial t;
 		struct runner_trial aims;
 		struct err local = {0};
+		/* What is open now, and with what was placed so far. */
 		aims_find(g, variant, &aims);
-		if (!aims.naims && !(turn && s->nplaced)) break;
+		if (!aims.naims && !s->nplaced) break;
 		json_t *edits = json_pack("[{s:s, s:O}]", "op", "place", "at", at);
 		s->nplaced = 0;
 		int taken = sides_taken(s, variant);
 		if (oracle_session_trial(session, number, edits, &t, &local)) break;
-		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs) rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
+		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
+			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
 		oracle_trial_release(&t);
 		g->v->guided += sides_taken(s, variant) > taken;
+		/* What its aims found stands in the next one, which judges it. */
 		json_t *more = places(at, s);
 		json_decref(at);
 		at = more;
-		if (!s->nplaced) break;
+		if (!s->nplaced && sides_taken(s, variant) == taken) break;
 	}
 	json_decref(at);
 	return rc;

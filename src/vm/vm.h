@@ -248,18 +248,19 @@ struct vm_aim_lane {
 	uint64_t bits;
 };
 struct vm_aim;
-/* Of an open site of a coverage and one of its sides; NULL where nothing can be said of it. A launch
- * that is given one runs its programs on one thread. */
+/* Of an open site of a coverage and one of its sides; NULL where nothing can be said of it. A
+ * launch that is given one runs its programs on one thread. */
 struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage *c, int site, enum vm_side side);
 void vm_aim_free(struct vm_aim *a);
-/* Before the launches of one run. lot: draws an element for each lane; 0: none is drawn. choose: so
- * many lanes are chosen anew, by that lot; 0: the same as before are looked at again. */
+/* Before the launches of one run. lot: draws an element for each lane, of another kind for another
+ * last byte; 0: none is drawn. choose: so many lanes are chosen anew, by that lot; 0: the same as
+ * before are looked at again. */
 void vm_aim_begin(struct vm_aim *a, uint64_t lot, int choose);
 /* Before the next launch; rows rise. launched, on_tape: where its buffers lie in it, and what the
- * caller calls these addresses; both live until it ended. False: the launch says nothing, and is not
- * given the aim. */
-bool vm_aim_row(struct vm_aim *a, const struct vm_kernel *k, int row, const uint64_t *launched,
-	const uint64_t *on_tape, int nbuffers);
+ * caller calls these addresses; both live until it ended. False: the launch says nothing, and
+ * is not given the aim. */
+bool vm_aim_row(struct vm_aim *a, const struct vm_kernel *k, int row, const uint64_t *launched, const uint64_t *on_tape,
+	int nbuffers);
 /* The chosen lanes, in order; valid until the next begin. */
 struct vm_aim_lane *vm_aim_lanes(struct vm_aim *a, int *n);
 

@@ -14,6 +14,7 @@
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
 #define HONE_VM_CHECK_H
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 

@@ -1,18 +1,18 @@
 /* Aim: for one site and one of its sides, how far each lane is from it, and one loaded element that
  * the lane was computed from.
  *
- * Beside the values that lead to the site run shadows of two kinds. An *origin* is the address of one
- * element that a lane was made of: a load is its own, and where an operation has several operands, or
- * a reduction many lanes, a lot says which is kept; another lot keeps another. *Far* belongs to bits:
- * how much the operands of a comparison would have to change for the bit to be the other (Korel
- * 1990); it is above 0 where the bit is false. `and` adds what its false sides lack, `or` takes the
- * nearest, a cast to a number keeps it, and a sum or maximum of such numbers has that of the lane
- * which is easiest to turn. So a mask made of several comparisons has a slope that a search can
- * descend, where its value has two steps.
+ * Beside the values that lead to the site run shadows of two kinds. An *origin* is the address of
+ * one element that a lane was made of: a load is its own, and where an operation has several
+ * operands, or a reduction many lanes, a lot says which is kept; another lot keeps another. *Far*
+ * belongs to bits: how much the operands of a comparison would have to change for the bit to be the
+ * other (Korel 1990); it is above 0 where the bit is false. `and` adds what its false sides lack,
+ * `or` takes the nearest, a cast to a number keeps it, and a sum or maximum of such numbers has
+ * that of the lane which is easiest to turn. So a mask made of several comparisons has a slope that
+ * a search can descend, where its value has two steps.
  *
  * Origins go through memory as well: what a launch stored has the origin of what was stored, so a
- * kernel may look at what an earlier one made. What leads through branches is not followed: a branch
- * is a site of its own. */
+ * kernel may look at what an earlier one made. What leads through branches is not followed: a
+ * branch is a site of its own. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -27,6 +27,7 @@
 #define LITTLE 1e-300     /* of a strict order, where the operands are equal */
 #define ELEM_SHIFT 56     /* an origin has its element's type above the address */
 #define AIM_KERNELS_MAX 16
+#define NAMED_MAX 16
 #define MEMORY_MAX ((int64_t)1 << 22)
 #define LOTS 4            /* lanes of a row that are asked for an origin by lot, before all are */
 
@@ -41,6 +42,8 @@ struct followed {
 	bool *is_needed;          // (nvalues): the site's operands come of it
 	bool *is_drawn;           // (nvalues): or what is stored does
 	struct shadow *shadows;   // (nvalues)
+	int nnamed;
+	int64_t named[NAMED_MAX]; /* whole numbers of the text that may be places */
 };
 /* Open hash from an address of the tape to the origin of what was stored there. */
 struct memory {
@@ -53,24 +56,25 @@ struct vm_aim {
 	const struct vm_program *p; /* of the running launch; likewise the next two */
 	bool *is_needed;
 	struct shadow *shadows;
+	int running; /* which of these kernels */
 	int nkernels;
 	struct followed kernels[AIM_KERNELS_MAX]; /* the first is the site's */
 	struct memory memory;
-	int nbuffers; /* of the running launch */
+	int nbuffers;             /* of the running launch */
 	const uint64_t *launched; /* (nbuffers): their addresses there, and on the tape */
 	const uint64_t *on_tape;
-	int instr;         /* the site's */
+	int instr; /* the site's */
 	enum vm_site_kind kind;
-	int operand;       /* of a truth: its bits */
+	int operand; /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;
 	int choose;
-	int64_t met;       /* lanes that could be chosen so far */
+	int64_t met; /* lanes that could be chosen so far */
 	int row;
 	int64_t program;
 	int64_t turn;
 	int nlanes;
-	int cursor;        /* the next lane that is looked for */
+	int cursor; /* the next lane that is looked for */
 	struct vm_aim_lane *lanes;
 };
 
@@ -84,7 +88,8 @@ static bool needed_step(const struct vm_program *p, const struct vm_instr *in, b
 	bool any = false, changed = false;
 	for (int d = 0; d < in->ndst; d++) any |= is_needed[p->ids[in->dst + d]];
 	for (int s = 0; any && s < in->nsrc; s++) {
-		/* A loop's values move each to its own place; elsewhere every operand is part of every result. */
+		/* A loop's values move each to its own place; elsewhere every operand is
+		 * part of every result. */
 		if (in->op == OP_MOVE && !is_needed[p->ids[in->dst + s]]) continue;
 		changed |= !is_needed[p->ids[in->src + s]];
 		is_needed[p->ids[in->src + s]] = true;
@@ -102,6 +107,17 @@ static void needed_close(const struct vm_program *p, bool *is_needed)
 }
 
 static bool is_store(const struct vm_instr *in) { return in->op == OP_STORE || in->op == OP_ATOMIC_RMW; }
+
+static void named_find(struct followed *f)
+{
+	for (int i = 0; i < f->p->nconsts && f->nnamed < NAMED_MAX; i++) {
+		const struct vm_const *k = &f->p->consts[i];
+		enum elem e = f->p->values[k->value].elem;
+		if (k->data || (e != ELEM_I32 && e != ELEM_I64)) continue;
+		int64_t v = vm_int_at(e, k->bits, 0);
+		if (v > 1) f->named[f->nnamed++] = v;
+	}
+}
 
 /* A kernel's part, made when it is first launched; NULL: there is no room. */
 static struct followed *followed_of(struct vm_aim *a, const struct vm_program *p)
@@ -121,6 +137,7 @@ static struct followed *followed_of(struct vm_aim *a, const struct vm_program *p
 		f->is_needed[p->ids[in->src + i]] = f->is_drawn[p->ids[in->src + i]] = true;
 	for (int i = 0; i < p->ninstrs; i++)
 		if (is_store(&p->instrs[i])) f->is_drawn[p->ids[p->instrs[i].src + 1]] = true;
+	named_find(f);
 	needed_close(p, f->is_needed);
 	needed_close(p, f->is_drawn);
 	return f;
@@ -192,14 +209,15 @@ void vm_aim_begin(struct vm_aim *a, uint64_t lot, int choose)
 	}
 }
 
-bool vm_aim_row(
-	struct vm_aim *a, const struct vm_kernel *k, int row, const uint64_t *launched, const uint64_t *on_tape, int nbuffers)
+bool vm_aim_row(struct vm_aim *a, const struct vm_kernel *k, int row, const uint64_t *launched, const uint64_t *on_tape,
+	int nbuffers)
 {
 	/* Others than the site's matter for what they store. */
 	struct followed *f = a->lot || a->kernels[0].p == &k->program ? followed_of(a, &k->program) : NULL;
 	if (!f) return false;
 	a->row = row;
 	a->p = f->p;
+	a->running = (int)(f - a->kernels);
 	a->is_needed = a->lot ? f->is_drawn : f->is_needed;
 	a->shadows = f->shadows;
 	a->launched = launched;
@@ -241,7 +259,8 @@ static uint64_t mix(uint64_t x)
 }
 static uint64_t draw(const struct vm_aim *a, const struct vm_instr *in, int64_t lane, int number)
 {
-	return mix(a->lot + mix((uint64_t)(in - a->p->instrs) * 8 + (uint64_t)number) + (uint64_t)lane * 0x632be59bd9b4e019u);
+	uint64_t place = mix((uint64_t)(in - a->p->instrs) * 8 + (uint64_t)number) + mix((uint64_t)a->program);
+	return mix(a->lot + place + (uint64_t)lane * 0x632be59bd9b4e019u);
 }
 
 static uint64_t origin_at(const struct shadow *s, int64_t i) { return !s->origin ? 0 : s->origin[s->n == 1 ? 0 : i]; }
@@ -363,32 +382,79 @@ static uint64_t origin_of_row(
 	return out;
 }
 
-static void shadow_reduce(const struct vm_aim *a, const struct vm_instr *in, int operand, struct shadow *to)
+/* Lane i of the result is lane first + i * step of one operand. */
+static void shadow_copy(struct shadow *to, const struct shadow *from, int64_t first, int64_t step)
 {
+	if (from->origin) {
+		to->origin = xmalloc((size_t)to->n * sizeof *to->origin);
+		for (int64_t i = 0; i < to->n; i++) to->origin[i] = origin_at(from, first + i * step);
+	}
+	if (!from->far) return;
+	to->far = xmalloc((size_t)to->n * sizeof *to->far);
+	for (int64_t i = 0; i < to->n; i++) to->far[i] = far_at(from, first + i * step);
+}
+
+/* One element of a row that is reduced. Its smallest and its largest, of which a minimum, a maximum
+ * and the place of it hang on; one at a place that the text names; or any: the lot's last byte goes
+ * through them. */
+static uint64_t origin_reduced(const struct vm_aim *a, const struct vm_instr *in, const uint64_t *row,
+	const double *values, int64_t len, int64_t step, int64_t lane)
+{
+	uint64_t way = (a->lot & 0xff) + mix((uint64_t)(a->program + lane));
+	double sign = way % 4 == 0 ? 1 : -1;
+	int64_t best = -1;
+	for (int64_t j = 0; j < len && values && way % 4 < 2; j++)
+		if (row[j * step] && (best < 0 || sign * values[j * step] > sign * values[best * step])) best = j;
+	const struct followed *f = &a->kernels[a->running];
+	if (way % 4 == 2 && f->nnamed) best = f->named[draw(a, in, lane, 6) % (uint64_t)f->nnamed];
+	bool is_found = best >= 0 && best < len && row[best * step];
+	return is_found ? row[best * step] : origin_of_row(a, in, row, len, step, lane);
+}
+
+/* A block as doubles, heap; NULL after a fault. */
+static double *numbers_of(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n)
+{
+	struct vm_reader r;
+	if (!vm_reader_make(c, in, operand, n, &r)) return NULL;
+	double *out = xmalloc((size_t)n * sizeof *out);
+	for (int64_t at = 0; at < n; at += VM_STRIP) {
+		int64_t m = MIN(n - at, VM_STRIP);
+		memcpy(out + at, vm_reader_strip(&r, at, m), (size_t)m * sizeof *out);
+	}
+	return out;
+}
+
+static void shadow_reduce(struct vm_ctx *c, const struct vm_instr *in, int operand, struct shadow *to)
+{
+	const struct vm_aim *a = c->aim;
 	const struct region_shape *r = in->extra;
 	const struct shadow *from = &a->shadows[src_of(a, in, operand)];
 	/* Places come of the values that stand there. */
 	for (int i = 0; i < in->nsrc && !from->origin; i++) from = &a->shadows[src_of(a, in, i)];
-	bool is_flat = from->n != r->outer * r->len * r->inner;
+	int64_t n = r->outer * r->len * r->inner;
+	/* One lane for all is its own result. */
+	if (from->n != n) {
+		shadow_copy(to, from, 0, 0);
+		return;
+	}
+	double *values = from->origin ? numbers_of(c, in, 0, n) : NULL;
 	if (from->far) to->far = xcalloc((size_t)to->n, sizeof *to->far);
 	if (from->origin) to->origin = xcalloc((size_t)to->n, sizeof *to->origin);
-	for (int64_t o = 0; o < to->n && !is_flat; o++) {
+	for (int64_t o = 0; o < to->n; o++) {
 		int64_t first = o / r->inner * r->len * r->inner + o % r->inner, best = -1;
-		/* of bits the one that is easiest to turn: it is what is followed, too */
+		/* Of bits the one that is easiest to turn: it is what is followed, too. */
 		for (int64_t j = 0; from->far && j < r->len; j++) {
 			double far = from->far[first + j * r->inner];
 			if (far > 0 && (best < 0 || far < from->far[first + best * r->inner])) best = j;
 		}
 		if (from->far) to->far[o] = best < 0 ? -INFINITY : from->far[first + best * r->inner];
-		if (from->origin)
-			to->origin[o] = best >= 0 && from->origin[first + best * r->inner]
-				? from->origin[first + best * r->inner]
-				: origin_of_row(a, in, from->origin + first, r->len, r->inner, o);
+		bool is_bit = from->origin && best >= 0 && from->origin[first + best * r->inner];
+		if (is_bit) to->origin[o] = from->origin[first + best * r->inner];
+		else if (from->origin)
+			to->origin[o] = origin_reduced(
+				a, in, from->origin + first, values ? values + first : NULL, r->len, r->inner, o);
 	}
-	for (int64_t o = 0; o < to->n && is_flat; o++) {
-		if (from->far) to->far[o] = from->far[0];
-		if (from->origin) to->origin[o] = from->origin[0];
-	}
+	free(values);
 }
 
 /* Of a product: an element of the row or of the column, by lot. */
@@ -489,7 +555,7 @@ static void logic_make(struct vm_ctx *c, const struct vm_instr *in, struct shado
 		(!first || bits_far(c, in, 0, to->n, m));
 	if (is_made && a->lot) to->origin = xcalloc((size_t)to->n, sizeof *to->origin);
 	for (int64_t i = 0; is_made && i < to->n; i++) {
-		double far = first ? far_or(far_and(m[i], x[i]), far_and(-m[i], y[i]))
+		double far = first           ? far_or(far_and(m[i], x[i]), far_and(-m[i], y[i]))
 			: in->map_op == MAP_ANDI ? far_and(x[i], y[i])
 			: in->map_op == MAP_ORI  ? far_or(x[i], y[i])
 									 : far_or(far_and(x[i], -y[i]), far_and(-x[i], y[i]));
@@ -518,8 +584,8 @@ static void far_of_choice(struct vm_ctx *c, const struct vm_instr *in, struct sh
 /* ---- along operations ---- */
 
 /* The shadow's lanes in another order; step: of the result's dimension in the source, 0 repeats. */
-static void shadow_strided(
-	const struct vm_aim *a, const struct vm_instr *in, struct shadow *to, const struct shadow *from, const int32_t *order)
+static void shadow_strided(const struct vm_aim *a, const struct vm_instr *in, struct shadow *to,
+	const struct shadow *from, const int32_t *order)
 {
 	const struct vm_value_info *s = &a->p->values[src_of(a, in, 0)], *d = &a->p->values[dst_of(a, in, 0)];
 	int64_t stride[TTIR_DIMS_MAX] = {0}, own[TTIR_DIMS_MAX] = {0}, step = 1;
@@ -535,18 +601,6 @@ static void shadow_strided(
 	if (!from->far) return;
 	to->far = xmalloc((size_t)to->n * sizeof *to->far);
 	vm_copy_strided((uint8_t *)to->far, d->shape, d->ndim, (const uint8_t *)from->far, stride, 8);
-}
-
-/* Lane i of the result is lane first + i * step of one operand. */
-static void shadow_copy(struct shadow *to, const struct shadow *from, int64_t first, int64_t step)
-{
-	if (from->origin) {
-		to->origin = xmalloc((size_t)to->n * sizeof *to->origin);
-		for (int64_t i = 0; i < to->n; i++) to->origin[i] = origin_at(from, first + i * step);
-	}
-	if (!from->far) return;
-	to->far = xmalloc((size_t)to->n * sizeof *to->far);
-	for (int64_t i = 0; i < to->n; i++) to->far[i] = far_at(from, first + i * step);
 }
 
 /* What is not known lane by lane: any element of the first operand that has one. */
@@ -588,7 +642,7 @@ static struct shadow shadow_make(struct vm_ctx *c, const struct vm_instr *in, in
 	} else if (in->op == OP_SPLAT || in->op == OP_UNSPLAT) {
 		shadow_copy(&to, from, 0, 0);
 	} else if (in->op == OP_REDUCE) {
-		shadow_reduce(a, in, MIN(d, in->nsrc - 1), &to);
+		shadow_reduce(c, in, MIN(d, in->nsrc - 1), &to);
 	} else if (in->op == OP_BROADCAST || in->op == OP_TRANS) {
 		shadow_strided(a, in, &to, from, in->op == OP_TRANS ? in->extra : NULL);
 	} else if (in->op == OP_SPLIT) {
@@ -649,7 +703,8 @@ static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, dou
 	if (a->kind == SITE_COMPARE || a->kind == SITE_EXTREME) return compare_far(c, in, a->side, n, far, bits);
 	if (a->kind == SITE_CLAMP) {
 		struct vm_reader x, bound;
-		bool is_made = vm_reader_make(c, in, 0, n, &x) && vm_reader_make(c, in, a->side == SIDE_BELOW ? 1 : 2, n, &bound);
+		bool is_made = vm_reader_make(c, in, 0, n, &x) &&
+			vm_reader_make(c, in, a->side == SIDE_BELOW ? 1 : 2, n, &bound);
 		for (int64_t at = 0; is_made && at < n; at += VM_STRIP) {
 			int64_t m = MIN(n - at, VM_STRIP);
 			const double *p = vm_reader_strip(&x, at, m), *q = vm_reader_strip(&bound, at, m);

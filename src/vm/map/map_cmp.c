@@ -111,8 +111,8 @@ int map_cmp_orders(struct slice predicate)
 	if (slice_is(predicate, "true")) return MAP_LESS | MAP_EQUAL | MAP_GREATER | MAP_UNORDERED;
 	if (slice_is(predicate, "ord")) return MAP_LESS | MAP_EQUAL | MAP_GREATER;
 	if (slice_is(predicate, "uno")) return MAP_UNORDERED;
-	/* Of floats, o: false where an operand is a NaN, u: true there. Of integers, s and u are signed and
-	 * unsigned, and equality has neither. */
+	/* Of floats, o: false where an operand is a NaN, u: true there. Of integers, s and u are signed
+	 * and unsigned, and equality has neither. */
 	size_t head = predicate.len == 3;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (predicate.len == head + 2 && !memcmp(predicate.data + head, rows[i].name, 2))
