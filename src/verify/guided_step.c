@@ -14,6 +14,7 @@
 #include "verify/guided.h"
 #include "base/base.h"
 #include "runner/runner.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@
 #define AIM_TURNS 4
 #define AIM_WORK 60e6       /* of all replays of one search, as WORK_MAX has it */
 #define AIM_REPLAY_WORK 6e4 /* of one of them, in as many programs */
-#define AIM_REPLAYS_MIN 100
+#define AIM_REPLAYS_MIN 60
 #define AIM_REPLAYS_MAX 2000
 
 /* Of the ladder: up to lone values; before the inputs one by one. */
@@ -431,7 +432,7 @@ static int roots_search(
 
 /* ---- aims ---- */
 
-static void aims_find(const struct grading *g, int variant, struct runner_trial *out)
+static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
 {
 	const struct guided *s = g->guided;
 	*out = (struct runner_trial){.naims = 0};
@@ -443,11 +444,15 @@ static void aims_find(const struct grading *g, int variant, struct runner_trial 
 				.side = (enum vm_side)SIDE_OF[side],
 				.constant = is_truth(&st->site) ? NAN : st->site.constant};
 		}
-	/* As many programs as a replay may have, and as many replays as the work allows. */
+	/* As many programs as a replay may have, all of them where one launch feeds another; and as many
+	 * replays as the work allows. A few would find nothing. */
+	int launches = 0;
+	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
 	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
 	double own = work / programs + PROGRAM_WORK;
-	out->aim_programs = (int64_t)MIN(MAX(AIM_REPLAY_WORK / own, 1), programs);
-	out->aim_replays = (int)MIN(MAX(AIM_WORK / (own * (double)out->aim_programs), AIM_REPLAYS_MIN), AIM_REPLAYS_MAX);
+	out->aim_programs = (int64_t)(launches == 1 ? MIN(MAX(AIM_REPLAY_WORK / own, 1), programs) : programs);
+	out->aim_replays = (int)MIN(AIM_WORK / (own * (double)out->aim_programs), AIM_REPLAYS_MAX);
+	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
 }
 
 static int sides_taken(const struct guided *s, int variant)
@@ -483,7 +488,7 @@ static int aims_search(
 		struct runner_trial aims;
 		struct err local = {0};
 		/* What is open now, and with what was placed so far. */
-		aims_find(g, variant, &aims);
+		aims_find(g, tr->tape, variant, &aims);
 		if (!aims.naims && !s->nplaced) break;
 		json_t *edits = json_pack("[{s:s, s:O}]", "op", "place", "at", at);
 		s->nplaced = 0;

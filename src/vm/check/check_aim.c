@@ -28,6 +28,7 @@
 #define ELEM_SHIFT 56     /* an origin has its element's type above the address */
 #define AIM_KERNELS_MAX 16
 #define NAMED_MAX 16
+#define WEIGHT 16.0
 #define MEMORY_MAX ((int64_t)1 << 22)
 #define LOTS 4            /* lanes of a row that are asked for an origin by lot, before all are */
 
@@ -68,6 +69,7 @@ struct vm_aim {
 	int operand; /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;
+	uint64_t weights; /* the last lot, until the next; 0: all sides of a mask count alike */
 	int choose;
 	int64_t met; /* lanes that could be chosen so far */
 	int row;
@@ -195,6 +197,7 @@ void vm_aim_free(struct vm_aim *a)
 void vm_aim_begin(struct vm_aim *a, uint64_t lot, int choose)
 {
 	a->lot = lot;
+	if (lot) a->weights = (lot & 0xff) > 1 ? lot : 0;
 	a->choose = choose;
 	a->met = 0;
 	a->cursor = 0;
@@ -555,6 +558,12 @@ static void logic_make(struct vm_ctx *c, const struct vm_instr *in, struct shado
 		(!first || bits_far(c, in, 0, to->n, m));
 	if (is_made && a->lot) to->origin = xcalloc((size_t)to->n, sizeof *to->origin);
 	for (int64_t i = 0; is_made && i < to->n; i++) {
+		/* What one side gains by an element another may lose: by lot one of
+		 * them counts for more. */
+		uint64_t way = a->weights ? mix(a->weights + (uint64_t)(in - a->p->instrs) + mix((uint64_t)(a->program + i)))
+								  : 0;
+		if (way % 3 == 1) x[i] *= WEIGHT;
+		if (way % 3 == 2) y[i] *= WEIGHT;
 		double far = first           ? far_or(far_and(m[i], x[i]), far_and(-m[i], y[i]))
 			: in->map_op == MAP_ANDI ? far_and(x[i], y[i])
 			: in->map_op == MAP_ORI  ? far_or(x[i], y[i])
