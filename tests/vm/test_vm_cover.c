@@ -76,19 +76,15 @@ static void aim_launch(struct body_kernel *b, struct vm_aim *a, uint64_t lot, in
 static void test_far_from_a_mask(void **state)
 {
 	const float values[N] = {1, 2.5f, 5, 4.25f, 100, -7, 3, 8}, far[N] = {2, 0.5f, 1, 0.25f, 96, 10, 0, 4};
-	struct body_kernel
-		b =
-			make(LOADED CONSTANT("c", "3.0")
-					CONSTANT("d", "4.0")
-						CONSTANT("z", "0.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
-							5) "%y = arith.cmpf ole, %v, %d : tensor<8xf32>" AT(5) "%m = arith.andi %x, %y : "
-																				   "tensor<8xi1>" AT(5) "%r = "
-																										"arith.select "
-																										"%m, %z, %v : "
-																										"tensor<8xi1>, "
-																										"tensor<"
-																										"8xf32>" AT(6)
-																											STORED);
+	struct body_kernel b = make(LOADED CONSTANT("c", "3.0") CONSTANT("d", "4.0")
+			CONSTANT("z", "0.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
+				5) "%y = arith.cmpf ole, %v, %d : tensor<8xf32>" AT(5) "%m = arith.andi %x, %y : "
+																	   "tensor<8xi1>" AT(5) "%r = "
+																							"arith.select "
+																							"%m, %z, %v : "
+																							"tensor<8xi1>, "
+																							"tensor<"
+																							"8xf32>" AT(6) STORED);
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
 	int n = vm_coverage_sites(c, &s), site = -1;
@@ -120,19 +116,17 @@ static void test_far_from_a_mask(void **state)
 static void test_far_from_a_count(void **state)
 {
 	const float values[N] = {1, 2, 9, 2.5f, 9, -7, 2.75f, 1};
-	struct body_kernel b = make(
-		LOADED CONSTANT("c", "3.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
-			5) "%k = arith.extui %x : tensor<8xi1> to tensor<8xi32>" AT(5) "%t = \"tt.reduce\"(%k) <{axis = 0 : i32}> "
-																		   "({\n^bb0(%l: i32, %o: i32):\n%u = "
-																		   "arith.addi %l, %o : i32\n"
-																		   "tt.reduce.return %u : i32\n}) : "
-																		   "(tensor<8xi32>) -> i32" AT(
-																			   6) "%three = arith.constant 3 : i32\n%w "
-																				  "= arith.cmpi eq, %t, %three : "
-																				  "i32" AT(7) "%r = arith.select %w, "
-																							  "%c, %v : "
-																							  "tensor<8xf32>" AT(8)
-																								  STORED);
+	struct body_kernel b = make(LOADED CONSTANT("c", "3.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
+		5) "%k = arith.extui %x : tensor<8xi1> to tensor<8xi32>" AT(5) "%t = \"tt.reduce\"(%k) <{axis = 0 : i32}> "
+																	   "({\n^bb0(%l: i32, %o: i32):\n%u = "
+																	   "arith.addi %l, %o : i32\n"
+																	   "tt.reduce.return %u : i32\n}) : "
+																	   "(tensor<8xi32>) -> i32" AT(
+																		   6) "%three = arith.constant 3 : i32\n%w "
+																			  "= arith.cmpi eq, %t, %three : "
+																			  "i32" AT(7) "%r = arith.select %w, "
+																						  "%c, %v : "
+																						  "tensor<8xf32>" AT(8) STORED);
 	struct vm_coverage *c = vm_coverage_create(b.k);
 	const struct vm_site *s;
 	int n = vm_coverage_sites(c, &s), site = -1;
