@@ -13,6 +13,7 @@ import wire
 from oracle_reference import Reference, device_mode
 
 DISTRIBUTION = "sign-mixed"
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SHARE = 1 / 8       # of an input's elements that `sprinkle` sets, in every second row
 NAME_MAX = 90
 
@@ -75,7 +76,8 @@ def edited(variant, trial, edits):
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
             tensors = oracle_inputs.shared(tensors, domains, generator)
-    if all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
+    is_placed = any(e["op"] == "place" for e in edits)
+    if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
                for t, s, b in zip(tensors, start, before)]
@@ -83,8 +85,31 @@ def edited(variant, trial, edits):
     return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
 
+def place(x, domain, index, e):
+    """Elements that have to be certain bits, where the input may have them."""
+    own = [(at, bits) for number, at, size, bits in e["at"]
+           if number == index and size == x.element_size() and at < x.numel()]
+    is_float = x.is_floating_point()
+    is_kept = (domain.kind != "free" if is_float
+               else x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
+               or torch.unique(x).numel() == x.numel())
+    if not own or is_kept or x.is_complex() or not x.is_contiguous():
+        return x
+    where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
+    flat = x.clone().flatten()
+    whole = flat.view(WHOLE[x.element_size()])
+    whole[where] = bits.to(whole.dtype)
+    if is_float:
+        flat = torch.where(torch.isfinite(flat), flat, x.flatten())
+    elif flat.min() < domain.range[0] or flat.max() > domain.range[1]:
+        return x
+    return flat.reshape(x.shape)
+
+
 def one(x, domain, index, e, generator):
     """One input after one edit."""
+    if e["op"] == "place":
+        return place(x, domain, index, e)
     if e.get("input", -1) not in (-1, index) or x.numel() == 0 or x.dim() == 0 and e["op"] == "ties":
         return x
     if not x.is_floating_point():

@@ -19,6 +19,7 @@
 #include "runner/runner.h"
 #include "cost/cost.h"
 #include "tape/tape.h"
+#include "vm/vm.h"
 
 /* Who computes library rows: torch, in a process of its own behind the supervisor.
  * `memory` holds one row's operands at a time (tape_library_layout): the reads when it is
@@ -42,6 +43,8 @@ struct launcher_trial {
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 	uint64_t seed;          /* of a launcher that samples */
 	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
+	struct vm_aim *aim;     /* vm: lanes of one site of a kernel that are followed, or NULL */
+	int64_t programs_max;   /* vm: of each launch the first ones alone; 0: all */
 };
 
 /* Who asks for times. */
@@ -96,6 +99,11 @@ struct launcher {
 	 * out->untimed says why. Memory is as after a replay then. After finish. NULL: no clock. */
 	int (*time)(struct launcher *l, const bool *is_skipped, const struct launcher_clock *clock,
 		struct runner_result *out, struct runner_fault *fault);
+	/* An aim at a site that finish has reported (struct runner_site); NULL where there is
+	 * none. And a buffer's bytes, which may be changed between two replays. NULL: this
+	 * launcher has no aims. */
+	struct vm_aim *(*aim)(struct launcher *l, int site, enum vm_side side);
+	uint8_t *(*bytes)(struct launcher *l, int buffer);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
 	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room

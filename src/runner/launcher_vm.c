@@ -388,6 +388,17 @@ static void coverage_report(struct launcher_vm *v, struct runner_coverage *out)
 	}
 }
 
+static struct vm_aim *vm_aim_at(struct launcher *l, int site, enum vm_side side)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	int kernel = site / RUNNER_SITE_STRIDE;
+	if (kernel >= v->tape->nkernels) return NULL;
+	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
+	return c->coverage ? vm_aim_create(c->kernel, c->coverage, site % RUNNER_SITE_STRIDE, side) : NULL;
+}
+
+static uint8_t *vm_bytes(struct launcher *l, int buffer) { return buffer_data((struct launcher_vm *)l, buffer); }
+
 static int row_launch(struct launcher_vm *v, int index, const struct launcher_trial *trial, struct runner_result *out,
 	struct runner_fault *fault)
 {
@@ -412,6 +423,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		 * far as any is left open */
 		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,
 		.coverage = trial->want_coverage ? coverage_of(v, row->kernel) : NULL,
+		.programs_max = trial->programs_max,
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
@@ -421,6 +433,10 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		o.sample = &sample;
 		o.checks = 0;
 	}
+
+	uint64_t on_tape[TAPE_ARGS_MAX];
+	for (int i = 0; i < own.n; i++) on_tape[i] = tape_buffer_address(own.ids[i]);
+	if (trial->aim && vm_aim_row(trial->aim, kernel, index, own.address, on_tape, own.n)) o.aim = trial->aim;
 
 	/* A fault of the vm has a code and a place of its own; anything else is a launch that does not
 	 * fit the kernel. */
@@ -590,6 +606,8 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.buffer_read = vm_buffer_read,
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
+		.aim = vm_aim_at,
+		.bytes = vm_bytes,
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};
 	v->memory_bytes = memory_bytes;

@@ -7,6 +7,7 @@
  * whoever the caller names (struct launcher_library), and refuse the tape where there is nobody;
  * dead ones are skipped together with the launches that only they feed. */
 #include "runner/replay.h"
+#include "runner/aim.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"
@@ -382,6 +383,9 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	if (is_shared && l->unshare) l->unshare(l);
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
+	/* The trial is over: its inputs are changed from here on. */
+	struct aim_place aim = {l, r->tape, r->is_skipped, r->is_read_only, how.deadline_ns};
+	if (!rc && trial->naims && l->aim) aim_search(&aim, trial, &out->coverage);
 }
 
 void replay_price(struct replay *r, const struct runner_trial *trial, struct runner_result *out)

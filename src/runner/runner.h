@@ -53,6 +53,7 @@
 #define RUNNER_MESSAGE_BYTES_MAX ((size_t)64 << 20)
 #define RUNNER_TTGIR_BYTES_MAX ((size_t)32 << 20) /* of all kernels of a trial together */
 #define RUNNER_SITES_MAX 512
+#define RUNNER_PLACED_MAX 2048 /* elements that a search of inputs changes */
 
 /* Where one input or parameter lies in the given memfd. name: parameters only. may_change: the
  * reference itself modifies it, so a kernel may too. for_const: the values of the tape's *constant*
@@ -65,6 +66,13 @@ struct runner_given {
 	bool for_const;
 	int64_t read_offset; /* parameters: where their last contents go in the outputs memfd; -1: nowhere */
 	enum dtype dtype;    /* inputs, as the oracle says: the supervisor's alone; DTYPE_COUNT: no type of a tape's */
+};
+/* A side that no trial took so far, of a site that a trial of this tape reported. */
+#define RUNNER_AIMS_MAX 16
+struct runner_aim {
+	int site;
+	enum vm_side side;
+	double constant; /* that it compares with; NaN: none */
 };
 struct runner_trial {
 	int ninputs;
@@ -87,6 +95,10 @@ struct runner_trial {
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 	uint64_t seed;          /* of a price: which programs run */
 	bool want_coverage;     /* on the vm: which sides of their comparisons on data kernels take */
+	int naims;              /* want_coverage: for these sides inputs are searched behind the trial */
+	struct runner_aim aims[RUNNER_AIMS_MAX];
+	int aim_replays;      /* for all of them together */
+	int64_t aim_programs; /* of each launch, where there is one alone */
 };
 
 /* What a supervisor asks of a launcher that has a clock, in any order and as often as it likes.
@@ -226,11 +238,20 @@ struct runner_site {
 	double nearest;
 	char what[32];
 };
+/* An element of an input, and the bits that it should have. */
+struct runner_placed {
+	int input;
+	int64_t element;
+	int size; /* bytes */
+	uint64_t bits;
+};
 struct runner_coverage {
 	int sides; /* over all sites of the tape's kernels */
 	int taken; /* of them, in all trials so far */
 	int nsites;
 	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
+	int nplaced;
+	struct runner_placed *placed; /* heap: with these the trial's inputs take sides that were aimed at */
 };
 struct runner_result {
 	bool has_fault;

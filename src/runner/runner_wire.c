@@ -17,6 +17,9 @@ int64_t runner_output_bytes(const struct tape_view *v)
 	return (tape_view_elements(v) * (int64_t)dtype_bytes(v->dtype) + 63) / 64 * 64;
 }
 
+/* What was not seen, or never is, has no number. */
+static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
 static json_t *given_json(const struct runner_given *g, int count)
 {
 	json_t *a = json_array();
@@ -26,6 +29,16 @@ static json_t *given_json(const struct runner_given *g, int count)
 				(json_int_t)g[i].offset, "bytes", (json_int_t)g[i].bytes, "may_change", g[i].may_change, "for_const",
 				g[i].for_const, "read_offset", (json_int_t)g[i].read_offset));
 	return a;
+}
+
+static json_t *aims_json(const struct runner_trial *t)
+{
+	json_t *sides = json_array();
+	for (int i = 0; i < t->naims; i++)
+		json_array_append_new(
+			sides, json_pack("[i, i, o]", t->aims[i].site, (int)t->aims[i].side, real_json(t->aims[i].constant)));
+	return json_pack(
+		"{s:o, s:i, s:I}", "sides", sides, "replays", t->aim_replays, "programs", (json_int_t)t->aim_programs);
 }
 
 json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
@@ -42,6 +55,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 		json_object_set_new(
 			o, "shared", json_pack("[I, I]", (json_int_t)t->shared_given_bytes, (json_int_t)t->shared_outputs_bytes));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
+	if (t->naims) json_object_set_new(o, "aim", aims_json(t));
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	return o;
@@ -70,6 +84,19 @@ static int given_parse(const json_t *o, const char *field, struct runner_given *
 	return 0;
 }
 
+static void aims_parse(const json_t *o, struct runner_trial *out)
+{
+	const json_t *sides = json_object_get(o, "sides");
+	for (; out->naims < RUNNER_AIMS_MAX && out->naims < (int)json_array_size(sides); out->naims++) {
+		const json_t *side = json_array_get(sides, (size_t)out->naims);
+		out->aims[out->naims] = (struct runner_aim){.site = (int)json_integer_value(json_array_get(side, 0)),
+			.side = (enum vm_side)json_integer_value(json_array_get(side, 1)),
+			.constant = json_real_or(json_array_get(side, 2), NAN)};
+	}
+	out->aim_replays = (int)json_integer_value(json_object_get(o, "replays"));
+	out->aim_programs = json_integer_value(json_object_get(o, "programs"));
+}
+
 int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, struct err *err)
 {
 	struct runner_trial t = {0};
@@ -86,6 +113,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
 	t.compiled = json_object_get(o, "compiled");
+	aims_parse(json_object_get(o, "aim"), &t);
 	const json_t *shared = json_object_get(o, "shared");
 	t.shared_given_bytes = json_integer_value(json_array_get(shared, 0));
 	t.shared_outputs_bytes = json_integer_value(json_array_get(shared, 1));
@@ -278,9 +306,6 @@ int runner_binaries_parse(const json_t *list, int64_t bytes, struct runner_binar
 #define COST_FIELDS(X, c) \
 	X(c->programs) X(c->bytes) X(c->sectors) X(c->flops) X(c->special) X(c->dot_flops) X(c->footprint_bytes)
 
-/* What was not seen, or never is, has no number. */
-static json_t *real_json(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
 static json_t *coverage_json(const struct runner_coverage *c)
 {
 	json_t *open = json_array();
@@ -291,7 +316,12 @@ static json_t *coverage_json(const struct runner_coverage *c)
 				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
 				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
 	}
-	return json_pack("{s:i, s:i, s:o}", "sides", c->sides, "taken", c->taken, "sites", open);
+	json_t *placed = json_array();
+	for (int i = 0; i < c->nplaced; i++)
+		json_array_append_new(placed,
+			json_pack("[i, I, i, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
+				(json_int_t)c->placed[i].bits));
+	return json_pack("{s:i, s:i, s:o, s:o}", "sides", c->sides, "taken", c->taken, "sites", open, "placed", placed);
 }
 
 static int int_at(const json_t *row, size_t i, int max)
@@ -329,6 +359,16 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.most = json_real_or(json_array_get(row, 11), NAN),
 			.nearest = json_real_or(json_array_get(row, 12), NAN)};
 		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
+	}
+	const json_t *placed = json_object_get(o, "placed");
+	n = MIN(json_array_size(placed), (size_t)RUNNER_PLACED_MAX);
+	out->placed = xcalloc(n + 1, sizeof *out->placed);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *row = json_array_get(placed, i);
+		out->placed[out->nplaced++] = (struct runner_placed){.input = int_at(row, 0, INT32_MAX),
+			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
+			.size = int_at(row, 2, 8),
+			.bits = (uint64_t)json_integer_value(json_array_get(row, 3))};
 	}
 }
 
@@ -454,5 +494,6 @@ void runner_result_release(struct runner_result *r)
 	free(r->touched);
 	free(r->lines);
 	free(r->coverage.sites);
+	free(r->coverage.placed);
 	*r = (struct runner_result){0};
 }

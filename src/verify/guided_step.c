@@ -14,6 +14,7 @@
 #include "verify/guided.h"
 #include "base/base.h"
 #include "runner/runner.h"
+#include "tape/tape.h"
 #include "vm/vm.h"
 #include <math.h>
 #include <stdlib.h>
@@ -32,6 +33,11 @@
 #define ROOT_MAX 1e6
 #define EDITS_MAX 6
 #define FAR_MAX 1024 /* of a lone value */
+#define AIM_TURNS 4
+#define AIM_WORK 60e6       /* of all replays of one search, as WORK_MAX has it */
+#define AIM_REPLAY_WORK 6e4 /* of one of them, in as many programs */
+#define AIM_REPLAYS_MIN 60
+#define AIM_REPLAYS_MAX 2000
 
 /* Of the ladder: up to lone values; before the inputs one by one. */
 enum { STEPS_FIRST = 5, STEPS_ALL = 8 };
@@ -57,12 +63,15 @@ struct guided {
 		int n;
 		struct site_state *sites;
 	} variants[ORACLE_VARIANTS_MAX];
+	int nplaced; /* elements that the last trial's aims found */
+	struct runner_placed *placed;
 };
 
 void guided_free(struct guided *s)
 {
 	if (!s) return;
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) free(s->variants[i].sites);
+	free(s->placed);
 	free(s);
 }
 
@@ -128,6 +137,9 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 		for (int side = 0; side < SIDES; side++)
 			if (is_open(&st->site, side)) side_note(&st->sides[side], &st->site, side);
 	}
+	g->guided->nplaced = c->nplaced;
+	g->guided->placed = xrealloc(g->guided->placed, size_mul((size_t)c->nplaced + 1, sizeof *c->placed));
+	if (c->nplaced) memcpy(g->guided->placed, c->placed, (size_t)c->nplaced * sizeof *c->placed);
 }
 
 int guided_lost_line(const struct grading *g)
@@ -186,7 +198,34 @@ static bool is_any_searched(const struct guided *s, int variant, int k)
 	return false;
 }
 
-bool guided_wants(const struct grading *g, int variant) { return is_any_searched(g->guided, variant, 0); }
+/* What an aim is worth: a side that is open, that no bound shows before, and that more
+ * than an order hangs on. */
+static bool is_aimed(const struct site_state *st, int side)
+{
+	const struct side_state *s = &st->sides[side];
+	bool is_order = SIDE_OF[side] != SIDE_EQUAL;
+	if (st->is_known_before || !is_open(&st->site, side)) return false;
+	if (is_truth(&st->site)) return true;
+	if (st->site.kind != SITE_COMPARE && st->site.kind != SITE_EXTREME && st->site.kind != SITE_CLAMP) return false;
+	/* One that no trial came to is seen first in the trial that is searched. */
+	return is_order ? !s->is_seen || s->times < 2 : st->site.is_equality;
+}
+
+static bool is_any_aimed(const struct grading *g, int variant)
+{
+	const struct guided *s = g->guided;
+	/* Elements are placed in inputs that lie as they are counted. */
+	if (!s || !strcmp(g->oracle->variants[variant].kind, "strided")) return false;
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES; side++)
+			if (is_aimed(&s->variants[variant].sites[i], side)) return true;
+	return false;
+}
+
+bool guided_wants(const struct grading *g, int variant)
+{
+	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant);
+}
 
 /* ---- recipes ---- */
 
@@ -312,7 +351,7 @@ static int probe(struct grading *g, struct oracle_session *session, const struct
 		*is_over = true; /* the reference's process ended on its own inputs: what is open stays open, and is listed */
 	} else {
 		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs) {
-			rc = guided_trial(g, tr, &t, err);
+			rc = guided_trial(g, tr, &t, NULL, err);
 			*m = progress(s, variant, before);
 			g->v->guided += m->open > 0;
 		}
@@ -391,6 +430,84 @@ static int roots_search(
 	return rc;
 }
 
+/* ---- aims ---- */
+
+static void aims_find(const struct grading *g, const struct tape *t, int variant, struct runner_trial *out)
+{
+	const struct guided *s = g->guided;
+	*out = (struct runner_trial){.naims = 0};
+	for (int i = 0; i < s->variants[variant].n; i++)
+		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			if (!is_aimed(st, side)) continue;
+			out->aims[out->naims++] = (struct runner_aim){.site = st->site.id,
+				.side = (enum vm_side)SIDE_OF[side],
+				.constant = is_truth(&st->site) ? NAN : st->site.constant};
+		}
+	/* As many programs as a replay may have, all of them where one launch feeds another; and as many
+	 * replays as the work allows. A few would find nothing. */
+	int launches = 0;
+	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
+	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
+	double own = work / programs + PROGRAM_WORK;
+	out->aim_programs = (int64_t)(launches == 1 ? MIN(MAX(AIM_REPLAY_WORK / own, 1), programs) : programs);
+	out->aim_replays = (int)MIN(AIM_WORK / (own * (double)out->aim_programs), AIM_REPLAYS_MAX);
+	if (out->aim_replays < AIM_REPLAYS_MIN) out->naims = 0;
+}
+
+static int sides_taken(const struct guided *s, int variant)
+{
+	int n = 0;
+	for (int i = 0; i < s->variants[variant].n; i++)
+		n += __builtin_popcount(s->variants[variant].sites[i].site.wanted & s->variants[variant].sites[i].site.taken);
+	return n;
+}
+
+static json_t *places(const json_t *before, const struct guided *s)
+{
+	json_t *at = json_copy((json_t *)(uintptr_t)before);
+	for (int i = 0; i < s->nplaced; i++)
+		json_array_append_new(at,
+			json_pack("[i, I, i, I]", s->placed[i].input, (json_int_t)s->placed[i].element, s->placed[i].size,
+				(json_int_t)s->placed[i].bits));
+	return at;
+}
+
+/* Single elements are searched inside one trial's inputs (src/runner/aim.c), and the
+ * same inputs with these elements are the next trial. A condition behind a condition is
+ * met in the one after. */
+static int aims_search(
+	struct grading *g, struct oracle_session *session, const struct trace *tr, int variant, struct err *err)
+{
+	struct guided *s = g->guided;
+	json_t *at = json_array();
+	int number = s->searches++, rc = GRADE_ON;
+	s->nplaced = 0;
+	for (int turn = 0; turn < AIM_TURNS && !rc; turn++) {
+		struct oracle_trial t;
+		struct runner_trial aims;
+		struct err local = {0};
+		/* What is open now, and with what was placed so far. */
+		aims_find(g, tr->tape, variant, &aims);
+		if (!aims.naims && !s->nplaced) break;
+		json_t *edits = json_pack("[{s:s, s:O}]", "op", "place", "at", at);
+		s->nplaced = 0;
+		int taken = sides_taken(s, variant);
+		if (oracle_session_trial(session, number, edits, &t, &local)) break;
+		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
+			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
+		oracle_trial_release(&t);
+		g->v->guided += sides_taken(s, variant) > taken;
+		/* What its aims found stands in the next one, which judges it. */
+		json_t *more = places(at, s);
+		json_decref(at);
+		at = more;
+		if (!s->nplaced && sides_taken(s, variant) == taken) break;
+	}
+	json_decref(at);
+	return rc;
+}
+
 int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
 	struct oracle_session *session = NULL;
@@ -428,6 +545,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	json_decref(kept);
 	/* What is still open may be a function of one number. */
 	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
+	if (!rc && !is_over_early && is_any_aimed(g, variant)) rc = aims_search(g, session, tr, variant, err);
 	oracle_session_end(session);
 	return rc;
 }

@@ -408,6 +408,12 @@ int attempt_run(
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,
 		.compiled = a->want_cost ? g->compiled : NULL,
 		.gpu = g->s->gpu.name};
+	if (a->aims) {
+		rt.naims = a->aims->naims;
+		rt.aim_replays = a->aims->aim_replays;
+		rt.aim_programs = a->aims->aim_programs;
+		memcpy(rt.aims, a->aims->aims, sizeof rt.aims);
+	}
 	*out = (struct attempt_result){.bytes = 64};
 	/* The reference's parameters, and those that the candidate calls otherwise. */
 	rt.params = xcalloc((size_t)(t->nparams + tr->tape->nbuffers) + 1, sizeof *rt.params);
@@ -486,10 +492,14 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	return rc;
 }
 
-int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
+	const struct runner_trial *aims, struct err *err)
 {
-	struct attempt a = {
-		.trace = tr, .trial = t, .want_coverage = true, .may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	struct attempt a = {.trace = tr,
+		.trial = t,
+		.want_coverage = true,
+		.aims = aims,
+		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
 	int rc = trial_run(g, &a, err);
 	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
 }

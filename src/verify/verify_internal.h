@@ -284,7 +284,8 @@ int library_start(struct grading *g, const struct tape *t, struct err *err);
 void library_end(struct grading *g);
 
 /* One guided trial on the vm, with the variant's tape loaded. */
-int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
+	const struct runner_trial *aims, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
 /* Trials at sizes on the sides of the candidate's comparisons with a size that no trial
@@ -314,6 +315,7 @@ struct attempt {
 	bool is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
 	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
+	const struct runner_trial *aims;  /* likewise: of its fields aims and those beside them; NULL: none */
 	bool is_crosswise;                /* the second on the vm, after the first was right */
 	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */
 	int order_line;                   /* of what the second is for */

@@ -230,6 +230,40 @@ void vm_coverage_begin(struct vm_coverage *c);
 int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
 const char *vm_site_kind_name(enum vm_site_kind kind);
 
+/* ---- aim: how far each lane of one site is from a side, and what it hangs on ---- */
+
+/* One lane of one turn of a program at the site, in the order in which launches run: row is the
+ * caller's name of the launch. address: of an element that the lane was computed from, drawn by lot
+ * among all of them, as the caller calls it; 0: not drawn. far: 0 where the side was taken,
+ * infinite where the lane was not met. bits: of an integer comparison, in which bits its operands
+ * differ. */
+struct vm_aim_lane {
+	int row;
+	int64_t program;
+	int64_t turn;
+	int64_t lane;
+	uint64_t address;
+	enum elem elem; /* that lies there */
+	double far;
+	uint64_t bits;
+};
+struct vm_aim;
+/* Of an open site of a coverage and one of its sides; NULL where nothing can be said of it. A
+ * launch that is given one runs its programs on one thread. */
+struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage *c, int site, enum vm_side side);
+void vm_aim_free(struct vm_aim *a);
+/* Before the launches of one run. lot: draws an element for each lane, of another kind for another
+ * last byte; 0: none is drawn. choose: so many lanes are chosen anew, by that lot; 0: the same as
+ * before are looked at again. */
+void vm_aim_begin(struct vm_aim *a, uint64_t lot, int choose);
+/* Before the next launch; rows rise. launched, on_tape: where its buffers lie in it, and what the
+ * caller calls these addresses; both live until it ended. False: the launch says nothing, and
+ * is not given the aim. */
+bool vm_aim_row(struct vm_aim *a, const struct vm_kernel *k, int row, const uint64_t *launched, const uint64_t *on_tape,
+	int nbuffers);
+/* The chosen lanes, in order; valid until the next begin. */
+struct vm_aim_lane *vm_aim_lanes(struct vm_aim *a, int *n);
+
 /* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a
  * descriptor, what lies outside is NaN, not 0. */
 struct vm_arg {
@@ -269,6 +303,8 @@ struct vm_launch_options {
 	unsigned checks;              /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
 	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
+	struct vm_aim *aim;           /* likewise */
+	int64_t programs_max;         /* the grid's first programs alone run; 0: all of them */
 	/* With checks. 0: the launch stops at its first error and no list is kept. Else errors are
 	 * passed over where that is possible (a lane is left out), so that one run lists many. */
 	int findings_max;

@@ -127,6 +127,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->ignores_asserts = l->o->sample != NULL;
 	c->print = l->o->print;
 	c->coverage = l->p == &l->k->program ? l->o->coverage : NULL;
+	c->aim = l->p == &l->k->program ? l->o->aim : NULL;
 	c->report = &l->reports[thread];
 	c->passed_over = &l->passed_over[thread];
 	c->load_granule = l->o->load_granule;
@@ -160,6 +161,7 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 		if (i > atomic_load_explicit(&l->faulted, memory_order_relaxed)) return;
 		program_set(l, c, i);
 		if (c->check) vm_check_program(c, i);
+		if (c->aim) vm_aim_program(c->aim, i);
 		struct vm_report before = *c->report;
 		if (c->want_cost) vm_cost_program_begin(c);
 		bool faulted = vm_run(c, first, first + l->p->ninstrs);
@@ -321,7 +323,8 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (rc) return rc;
 	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
-	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage ||
+	if (o->programs_max) programs = MIN(programs, o->programs_max);
+	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage || o->aim ||
 		(o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
 	l.threads = o->sample ? 2

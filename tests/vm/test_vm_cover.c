@@ -58,6 +58,94 @@ static void test_sides_of_a_comparison(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* Runs the aim over the buffers as they are. */
+static void aim_launch(struct body_kernel *b, struct vm_aim *a, uint64_t lot, int choose)
+{
+	struct vm_report r;
+	struct err err = {0};
+	struct vm_launch_options o = {
+		.grid = {1, 1, 1}, .args = b->args, .nargs = 4, .buffers = b->buffers, .nbuffers = 3, .aim = a};
+	vm_aim_begin(a, lot, choose);
+	const uint64_t address[] = {b->buffers[0].address, b->buffers[1].address, b->buffers[2].address};
+	assert_true(vm_aim_row(a, b->k, 0, address, address, 3));
+	if (vm_launch(b->k, &o, &r, &err)) fail_msg("%s", err.text);
+	vm_report_release(&r);
+}
+
+/* A mask of two comparisons: what both lack is added up, and each lane hangs on its own element. */
+static void test_far_from_a_mask(void **state)
+{
+	const float values[N] = {1, 2.5f, 5, 4.25f, 100, -7, 3, 8}, far[N] = {2, 0.5f, 1, 0.25f, 96, 10, 0, 4};
+	struct body_kernel b = make(LOADED CONSTANT("c", "3.0") CONSTANT("d", "4.0")
+			CONSTANT("z", "0.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
+				5) "%y = arith.cmpf ole, %v, %d : tensor<8xf32>" AT(5) "%m = arith.andi %x, %y : "
+																	   "tensor<8xi1>" AT(5) "%r = "
+																							"arith.select "
+																							"%m, %z, %v : "
+																							"tensor<8xi1>, "
+																							"tensor<"
+																							"8xf32>" AT(6) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	int n = vm_coverage_sites(c, &s), site = -1;
+	for (int i = 0; i < n; i++)
+		if (s[i].kind == SITE_SELECT) site = i;
+	struct vm_aim *a = vm_aim_create(b.k, c, site, SIDE_ABOVE);
+	assert_non_null(a);
+	memcpy(b.buffers[0].data, values, sizeof values);
+	aim_launch(&b, a, 1, N);
+	struct vm_aim_lane *lanes = vm_aim_lanes(a, &n);
+	/* the one that is there already is not chosen */
+	assert_int_equal(n, N - 1);
+	for (int i = 0; i < n; i++) {
+		assert_true(fabs(lanes[i].far - far[lanes[i].lane]) < 1e-12);
+		assert_int_equal(lanes[i].address, b.buffers[0].address + sizeof *values * (uint64_t)lanes[i].lane);
+		assert_int_equal(lanes[i].elem, ELEM_F32);
+	}
+	/* the same lanes, with other values */
+	((float *)(void *)b.buffers[0].data)[lanes[0].lane] = 3.5f;
+	aim_launch(&b, a, 0, 0);
+	assert_true(vm_aim_lanes(a, &n)[0].far == 0);
+	assert_int_equal(n, N - 1);
+	vm_aim_free(a);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
+/* A count of bits is as near to one more as the nearest bit, and hangs on its element. */
+static void test_far_from_a_count(void **state)
+{
+	const float values[N] = {1, 2, 9, 2.5f, 9, -7, 2.75f, 1};
+	struct body_kernel b = make(LOADED CONSTANT("c", "3.0") "%x = arith.cmpf oge, %v, %c : tensor<8xf32>" AT(
+		5) "%k = arith.extui %x : tensor<8xi1> to tensor<8xi32>" AT(5) "%t = \"tt.reduce\"(%k) <{axis = 0 : i32}> "
+																	   "({\n^bb0(%l: i32, %o: i32):\n%u = "
+																	   "arith.addi %l, %o : i32\n"
+																	   "tt.reduce.return %u : i32\n}) : "
+																	   "(tensor<8xi32>) -> i32" AT(
+																		   6) "%three = arith.constant 3 : i32\n%w "
+																			  "= arith.cmpi eq, %t, %three : "
+																			  "i32" AT(7) "%r = arith.select %w, "
+																						  "%c, %v : "
+																						  "tensor<8xf32>" AT(8) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	int n = vm_coverage_sites(c, &s), site = -1;
+	for (int i = 0; i < n; i++)
+		if (s[i].line == 7) site = i;
+	struct vm_aim *a = vm_aim_create(b.k, c, site, SIDE_EQUAL);
+	assert_non_null(a);
+	memcpy(b.buffers[0].data, values, sizeof values);
+	aim_launch(&b, a, 1, N);
+	struct vm_aim_lane *lanes = vm_aim_lanes(a, &n);
+	assert_int_equal(n, 1);
+	/* two of three, and the nearest lacks 0.25 */
+	assert_true(fabs(lanes[0].far - 0.25 / 1.25) < 1e-12);
+	assert_int_equal(lanes[0].address, b.buffers[0].address + 6 * sizeof *values);
+	vm_aim_free(a);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
 static void test_ends_and_extremes(void **state)
 {
 	const float small[N] = {0.5f, 1}, low[N] = {-200}, high[N] = {200};
@@ -172,6 +260,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_far_from_a_mask),
+		cmocka_unit_test(test_far_from_a_count),
 		cmocka_unit_test(test_ends_and_extremes),
 		cmocka_unit_test(test_indices_are_no_data),
 		cmocka_unit_test(test_divisibility_of_arguments),

@@ -14,6 +14,7 @@
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
 #define HONE_VM_CHECK_H
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
@@ -197,6 +198,22 @@ struct vm_coverage {
 };
 /* Records what an instruction with an open site is about to look at. */
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
+/* One operand as doubles, a strip at a time. */
+struct vm_reader {
+	const uint8_t *data;
+	enum elem elem;
+	bool is_splat;
+	double strip[VM_STRIP];
+};
+/* n: of a block; false after a fault. */
+bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r);
+/* m elements from element `at` on. */
+const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m);
+
+/* ---- check_aim.c ---- */
+void vm_aim_program(struct vm_aim *a, int64_t number); /* a program starts */
+/* Follows what an instruction is about to do; at the aim's own it looks at the lanes. */
+void vm_aim_step(struct vm_ctx *c, const struct vm_instr *in);
 
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,

@@ -236,7 +236,9 @@ static void map_add(struct vm_coverage *c, const struct vm_program *p, int i, co
 	bool any = false;
 	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
 	if (!any) return;
-	if (is_compare(in) || is_extreme(in)) {
+	if (in->nsrc == 1 && in->elem == ELEM_I1 && in->result_elem != ELEM_I1) {
+		truth_add(c, p, i, 0, SITE_SELECT, maker, is_data); /* a factor of 0 or 1 is a select */
+	} else if (is_compare(in) || is_extreme(in)) {
 		pair_add(c, p, i, maker, is_compare(in));
 	} else if (in->map_op == MAP_CLAMPF || in->map_op == MAP_CLAMPF_NAN) {
 		site_add(c, p, i, SITE_CLAMP, SIDE_BELOW | SIDE_ABOVE);
@@ -316,15 +318,7 @@ int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
 
 /* ---- recording ---- */
 
-/* One operand as doubles, a strip at a time. */
-struct reader {
-	const uint8_t *data;
-	enum elem elem;
-	bool is_splat;
-	double strip[VM_STRIP];
-};
-
-static bool reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct reader *r)
+bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r)
 {
 	int id = vm_src(c, in, operand);
 	const struct vm_value *v = &c->values[id];
@@ -345,8 +339,7 @@ static void read_ints(const uint8_t *data, enum elem e, int64_t n, double *out)
 	}
 }
 
-/* m elements from element `at` on. */
-static const double *reader_strip(struct reader *r, int64_t at, int64_t m)
+const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m)
 {
 	float wide[VM_STRIP];
 	const uint8_t *from = r->data + (r->is_splat ? 0 : (size_t)at * elem_bytes(r->elem));
@@ -417,22 +410,22 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
 	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
-	struct reader r[3];
+	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
 	for (int i = 0; i < count; i++) {
 		/* A value that cannot be made (the arena is full) is the next instruction's fault, not
 		 * ours. */
-		if (!reader_make(c, in, first + i, n, &r[i])) return;
+		if (!vm_reader_make(c, in, first + i, n, &r[i])) return;
 		all_splat &= r[i].is_splat;
 	}
 	if (all_splat) n = 1;
 	for (int64_t at = 0; at < n; at += VM_STRIP) {
 		int64_t m = MIN(n - at, VM_STRIP);
-		const double *x = reader_strip(&r[0], at, m), *y = count > 1 ? reader_strip(&r[1], at, m) : NULL;
+		const double *x = vm_reader_strip(&r[0], at, m), *y = count > 1 ? vm_reader_strip(&r[1], at, m) : NULL;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
-		else if (count == 3) take_clamp(s, x, y, reader_strip(&r[2], at, m), m);
+		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
 	}
 	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */

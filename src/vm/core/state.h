@@ -131,6 +131,7 @@ struct vm_ctx {
 	struct vm_check *check;
 	const uint8_t *watch;         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
+	struct vm_aim *aim;           /* NULL unless the lanes of one site are followed */
 	uint32_t collectives;         /* operations so far in which the lanes of the program exchange values */
 	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
 	bool yields;      /* a program that waits for another is no fault: others are resident (vm_schedule.c) */

@@ -139,9 +139,10 @@ int lower_cmp(struct lowerer *lo, const struct ttir_op *op, const struct lower_r
 	in->flops = row->arg ? 1 : 0;
 	/* Ordered comparisons of integers may stay lazy: an affine block against a scalar is a box. */
 	in->imm[1] = -1;
+	in->imm[3] = map_cmp_orders(predicate);
 	if (row->arg) {
 		in->number = NUMBER_COMPARE;
-		in->imm[2] = map_cmpf_orders(predicate);
+		in->imm[2] = map_cmp_orders(predicate);
 	}
 	if (row->arg || info.elem == ELEM_I1) return 0;
 	for (int i = 0; i < 8; i++)

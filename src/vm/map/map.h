@@ -98,7 +98,7 @@ map_fn *map_cmpf_kernel(struct slice predicate, enum elem e);
 /* The orders of two floats for which a predicate holds, or'ed; 0 for a predicate that is not known
  * too. */
 enum map_orders { MAP_LESS = 1, MAP_EQUAL = 2, MAP_GREATER = 4, MAP_UNORDERED = 8 };
-int map_cmpf_orders(struct slice predicate);
+int map_cmp_orders(struct slice predicate);
 enum map_class { MAP_ISNAN, MAP_ISINF, MAP_ISFINITE, MAP_ISNORMAL, MAP_SIGNBIT, MAP_CLASS_COUNT };
 int map_class_of(const char *predicate); /* enum map_class, or MAP_CLASS_COUNT */
 /* isnan, isinf, isfinite, isnormal, signbit: i1 or i32. */

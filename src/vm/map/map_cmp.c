@@ -101,7 +101,7 @@ map_fn *map_cmpf_kernel(struct slice predicate, enum elem e)
 	return NULL;
 }
 
-int map_cmpf_orders(struct slice predicate)
+int map_cmp_orders(struct slice predicate)
 {
 	static const struct {
 		const char *name;
@@ -111,10 +111,12 @@ int map_cmpf_orders(struct slice predicate)
 	if (slice_is(predicate, "true")) return MAP_LESS | MAP_EQUAL | MAP_GREATER | MAP_UNORDERED;
 	if (slice_is(predicate, "ord")) return MAP_LESS | MAP_EQUAL | MAP_GREATER;
 	if (slice_is(predicate, "uno")) return MAP_UNORDERED;
-	/* o: false where an operand is a NaN; u: true there */
+	/* Of floats, o: false where an operand is a NaN, u: true there. Of integers, s and u are signed
+	 * and unsigned, and equality has neither. */
+	size_t head = predicate.len == 3;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (predicate.len == 3 && !memcmp(predicate.data + 1, rows[i].name, 2))
-			return rows[i].orders | (predicate.data[0] == 'u' ? MAP_UNORDERED : 0);
+		if (predicate.len == head + 2 && !memcmp(predicate.data + head, rows[i].name, 2))
+			return rows[i].orders | (head && predicate.data[0] == 'u' ? MAP_UNORDERED : 0);
 	return 0;
 }
 
