@@ -69,20 +69,33 @@ def bound_in(node):
 
 
 def assignments(function):
-    """{name: expression} of the names that a function binds once, by a plain assignment."""
-    found, often = {}, collections.Counter(n.id for n in ast.walk(function)
-                                           if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    """{name: expression} of the names that a function binds once, by an assignment or a pattern; of
+    what is taken apart each name is a part."""
+    found, often = {}, collections.Counter()
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            is_pairwise = (isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-                           and len(target.elts) == len(value.elts))
-            found.update((t.id, v) for t, v in (zip(target.elts, value.elts) if is_pairwise else [(target, value)])
-                         if isinstance(t, ast.Name))
-        elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
-            found[node.target.id] = node.value
+            part_of(node.targets[0], node.value, found)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            part_of(node.target, node.value, found)
+        elif isinstance(node, ast.Match):
+            for case in node.cases:
+                part_of(case.pattern, node.subject, found)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) or isinstance(node, ast.MatchAs):
+            often[getattr(node, "id", None) or node.name] += 1
     parameters = {a.arg for a in arguments_of(function)}
     return {name: value for name, value in found.items() if often[name] == 1 and name not in parameters}
+
+
+def part_of(target, value, found):
+    """What the names of a target, or of a pattern, are bound to."""
+    parts = getattr(target, "elts", None) or getattr(target, "patterns", None)
+    if isinstance(target, (ast.Name, ast.MatchAs)):
+        found[getattr(target, "id", None) or target.name] = value
+    elif parts and not any(isinstance(p, (ast.Starred, ast.MatchStar)) for p in parts):
+        elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(parts) else [
+            ast.Subscript(value, ast.Constant(i), ast.Load()) for i in range(len(parts))]
+        for part, element in zip(parts, elements):
+            part_of(part, element, found)
 
 
 def arguments_of(function):
