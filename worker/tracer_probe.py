@@ -477,6 +477,10 @@ class Inline(ast.NodeTransformer):
     def visit(self, node):
         if tracer_sites.is_leaf(node) and tracer_sites.root_of(node) not in self.bound:
             return self.leaf(ast.unparse(node), self.depth)
+        if isinstance(node, ast.Call) and tracer_sites.is_method(node.func):
+            node.func.value = self.visit(node.func.value)
+            node.args, node.keywords = [self.visit(a) for a in node.args], [self.visit(w) for w in node.keywords]
+            return node
         return self.generic_visit(node)
 
 

@@ -62,6 +62,18 @@ def is_leaf(node):
             and all(isinstance(a, (ast.Constant, ast.UnaryOp)) for a in node.args) and is_leaf(node.func.value))
 
 
+def parts_of(node):
+    """What an expression is made of; of a method's call the object, unless a tensor has such a
+    method: what it gives then is the tensor's own."""
+    if isinstance(node, ast.Call) and is_method(node.func):
+        return [node.func.value, *node.args, *node.keywords]
+    return ast.iter_child_nodes(node)
+
+
+def is_method(function):
+    return isinstance(function, ast.Attribute) and function.attr not in TENSOR_METHODS
+
+
 def bound_in(node):
     """Names that an expression binds itself: comprehensions' and lambdas'."""
     return {n.id if isinstance(n, ast.Name) else n.arg for n in ast.walk(node)
@@ -131,7 +143,7 @@ class Host(ast.NodeTransformer):
                 if value is not None and depth:
                     self.collect(value, leaves, depth - 1, bound | bound_in(value))
             return
-        for child in ast.iter_child_nodes(node):
+        for child in parts_of(node):
             self.collect(child, leaves, depth, bound)
 
     def report(self, method, site, *args):
