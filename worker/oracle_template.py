@@ -31,9 +31,9 @@ def described(source, sites, values, init_seed):
 
 
 def template(source, sites, init_seed):
-    """{"job": the description with {"of": [[factor, divisor, [exponent of each size]]...]} for numbers
-    that follow sizes, "free": [index of each size that some number follows]}; None where there is
-    none."""
+    """{"job": the description with {"of": [[factor, divisor, [exponent of each size]]...]}
+    for numbers that follow sizes, "free": [index of each size that some number follows]};
+    None where there is none."""
     values = [s.value for s in sites]
     if not sites or len(sites) > NAMES_MAX:
         return None

@@ -481,12 +481,14 @@ def watch(event, args):
 def watch_frames():
     caller = watch.frame_of(2)
     names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
-    if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(("inspect.py", "traceback.py", "dis.py")):
+    readers = ("inspect.py", "traceback.py", "dis.py")
+    if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(readers):
         refuse("the frames of its callers, or its own code")
 
 
 watch.is_busy, watch.frame_of = False, sys._getframe
-FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "__code__", "gi_code", "cr_code", "ag_code")
+FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "__code__", "gi_code", "cr_code",
+               "ag_code")
 KEPT = []      # modules that sys.modules no longer names
 
 

@@ -432,9 +432,9 @@ class Probe:
             (key, "other") in self.new(r, known) for r in others)
 
     def groups(self, others, known, musts, stock):
-        """[{"line", "what", "stock", "sets", "force"}]: sets of sizes of which one has to be judged,
-        best first; where it is for the task's own sizes, the results that sites have there, None
-        where some site is none of the host's."""
+        """[{"line", "what", "stock", "sets", "force"}]: sets of sizes of which one has to be
+        judged, best first; where it is for the task's own sizes, the results that sites have there,
+        None where some site is none of the host's."""
         news = [(r, self.new(r, known)) for r in others if r.elements <= ELEMENTS_MAX]
         changed = lambda r: sum(a != b for a, b in zip(r.values, self.own))
         order = sorted((n for n in news if n[1]), key=lambda n: (changed(n[0]), n[0].elements))

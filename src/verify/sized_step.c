@@ -335,8 +335,8 @@ static bool are_sizes(const json_t *sets, int nnames)
 	return json_is_array(sets);
 }
 
-/* The candidate at the judged sizes with its host code made to go the way that it goes at the task's
- * own. GRADE_ON: it is right so, or why says what came of it. */
+/* The candidate at the judged sizes with its host code made to go the way that it goes at the
+ * task's own. GRADE_ON: it is right so, or why says what came of it. */
 static int force_judge(struct grading *g, const json_t *results, char *why, size_t len, struct err *err)
 {
 	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
@@ -346,6 +346,7 @@ static int force_judge(struct grading *g, const json_t *results, char *why, size
 	json_object_set(job, "force", (json_t *)(uintptr_t)results);
 	*said = *kept;
 	g->v = said;
+	/* What the verdict would be so is kept apart: it says why, and is none. */
 	int row, rc = trace_sized_step(g, job, &tr, err);
 	if (!rc && (!trial || tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK))
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", 0, "torch computes on this way");
@@ -400,7 +401,8 @@ static int group_try(struct grading *g, struct search *s, const json_t *group, s
 }
 
 /* Host code and conditions of kernels at sizes that no text names: the tracer looks for those at
- * which something goes another way than at every judged one, and the reference makes a trial there. */
+ * which something goes another way than at every judged one, and the
+ * reference makes a trial there. */
 static int probe_try(struct grading *g, struct search *s, struct err *err)
 {
 	bool has_stock = !g->oracle->priced_at[0] && json_object_get(g->oracle->priced, "job");

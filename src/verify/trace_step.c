@@ -183,6 +183,8 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 	int rc = has_few_values(text) ? json_parse(text->data, text->len, "tracer's message", &m, &err)
 								  : err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
 	*done = true;
+	/* An announcement is followed by more; an answer, of the kind that was
+	 * asked for, is the last. */
 	if (rc) {
 		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
 	} else if (phase_of(m) >= 0) {
