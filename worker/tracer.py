@@ -197,6 +197,7 @@ def load_candidate(source, code=None):
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
         module.__dict__["__builtins__"] = tracer_plain.own_builtins()
+        tracer_plain.GLOBALS = module.__dict__
     exec(code or compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
     return module
 
@@ -204,7 +205,7 @@ def load_candidate(source, code=None):
 def code_of(job):
     """Of a job whose host code has to go some ways (tracer_probe.py); None: of its text."""
     if "force" in job:
-        return tracer_sites.reporting(tracer_sites.instrumented(job["source"])[0], tracer_probe.Forced(job["force"]))
+        return tracer_sites.reporting(tracer_sites.Text(job["source"]).tree, tracer_probe.Forced(job["force"]))
     return None
 
 

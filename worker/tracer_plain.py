@@ -465,7 +465,8 @@ def watch(event, args):
     """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it;
     nothing of a module needs that."""
     what = EVENTS.get(event)
-    is_frame = event == "sys._getframe" or event == "object.__getattr__" and args[1] in FRAME_NAMES
+    is_frame = event == "sys._getframe" or event == "object.__getattr__" and (
+        args[1] in FRAME_NAMES or args[1] == "__code__" and args[0].__globals__ is GLOBALS)
     if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
         return
     watch.is_busy = True
@@ -487,8 +488,8 @@ def watch_frames():
 
 
 watch.is_busy, watch.frame_of = False, sys._getframe
-FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "__code__", "gi_code", "cr_code",
-               "ag_code")
+FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "gi_code", "cr_code", "ag_code")
+GLOBALS = {}   # the candidate's
 KEPT = []      # modules that sys.modules no longer names
 
 

@@ -148,7 +148,7 @@ class Run:
 
 
 class Probe:
-    def __init__(self, job, tracer_module):
+    def __init__(self, job, tracer_module, text):
         self.job, self.ask, self.tracer = job, job["probe"], tracer_module
         self.names, self.own = self.ask["names"], self.ask["own"]
         template = self.ask.get("template") or {}
@@ -157,13 +157,8 @@ class Probe:
         self.rec = tracer_record.Recorder()
         self.tracing = tracer_tensor.Tracer(self.rec, tracer_module.tracer_movement.HANDLERS)
         self.random = random.Random(self.ask["seed"])
-        tree, self.host = tracer_sites.instrumented(job["source"])
-        self.kernels = tracer_sites.kernels_of(job["source"])
-        self.code = tracer_sites.reporting(tree, self.sites)
-
-    def is_plain(self):
-        """Whether nothing in the text could tell sizes apart."""
-        return not self.host and not any(k.sites for k in self.kernels.values())
+        self.host, self.kernels = text.host, text.kernels
+        self.code = tracer_sites.reporting(text.tree, self.sites)
 
     # ---- forwards ----
 
@@ -229,7 +224,7 @@ class Probe:
             return self.host[key]
         if key[0] in self.kernels and isinstance(key[1], int) and len(key) == 2:
             return self.kernels[key[0]].sites[key[1]]
-        return tracer_sites.Site(0, "way" if key[0] == "launches" else "value")
+        return tracer_sites.Site(1, "way" if key[0] == "launches" else "value")
 
     def seen(self, runs):
         """{key: results at these runs}."""
@@ -529,9 +524,10 @@ def exponents(form):
 
 def probe(job, tracer_module):
     """The answer to {"probe": ...} as text."""
-    probe = Probe(job, tracer_module)
-    if probe.is_plain():
-        return "[]"
+    text = tracer_sites.Text(job["source"])
+    if not text.host and not any(k.sites for k in text.kernels.values()):
+        return "[]"      # nothing in it could tell sizes apart
+    probe = Probe(job, tracer_module, text)
     # As one trace, whose calls have many sizes.
     tracer_tensor.TRACER, tracer_driver.RECORDER, tracer_driver.PROBE = probe.tracing, probe.rec, probe.sites
     tracer_cuda.begin(probe.rec)

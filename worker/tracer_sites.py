@@ -269,20 +269,12 @@ def makes_numbers(call):
     return root not in LIBRARIES and (call.func.attr not in TENSOR_METHODS or root in ("math", "operator", "cmath"))
 
 
-def instrumented(source):
-    """(syntax tree of the rewritten host code, sites)."""
-    host = Host()
-    tree = ast.parse(source)
-    tree.body = [host.visit(s) for s in tree.body]
-    return ast.fix_missing_locations(tree), host.sites
-
-
 def reporting(tree, recorder):
     """The code of a rewritten tree. The recorder is among its constants: no name leads to it."""
     def told(code):
         return code.replace(co_consts=tuple(recorder if c == RECORDER else told(c) if isinstance(c, types.CodeType)
                                             else c for c in code.co_consts))
-    return told(compile(tree, SOURCE_NAME, "exec", dont_inherit=True))
+    return told(compile(ast.fix_missing_locations(tree), SOURCE_NAME, "exec", dont_inherit=True))
 
 
 # ---- kernels ----
@@ -398,13 +390,19 @@ class Kernel:
             self.codes.append(compile(text, "site", "eval"))
 
 
-def kernels_of(source):
-    """{(name, line): Kernel} of a text's jitted functions."""
-    tree = ast.parse(source)
-    functions = {n.name: n for n in ast.walk(tree) if is_jitted(n)}
-    module = {t.id for s in tree.body if isinstance(s, (ast.Assign, ast.AnnAssign))
-              for t in (s.targets if isinstance(s, ast.Assign) else [s.target]) if isinstance(t, ast.Name)}
-    return {n.name: Kernel(n, functions, module) for n in functions.values()}
+class Text:
+    """A candidate's text: the sites of its kernels, by name, and of its host code, with the tree of
+    that rewritten."""
+
+    def __init__(self, source):
+        self.tree = ast.parse(source)
+        functions = {n.name: n for n in ast.walk(self.tree) if is_jitted(n)}
+        module = {t.id for s in self.tree.body if isinstance(s, (ast.Assign, ast.AnnAssign))
+                  for t in (s.targets if isinstance(s, ast.Assign) else [s.target]) if isinstance(t, ast.Name)}
+        self.kernels = {name: Kernel(node, functions, module) for name, node in functions.items()}
+        host = Host()
+        self.tree.body = [host.visit(s) for s in self.tree.body]
+        self.host = host.sites
 
 
 SHIMS = {f"__{name}": f for name, f in SHIM_CALLS.items() if f}

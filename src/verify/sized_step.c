@@ -365,7 +365,8 @@ static int force_judge(struct grading *g, const json_t *results, char *why, size
 	return rc;
 }
 
-/* Where the task's own sizes go unjudged the verdict says so; elsewhere the record does. */
+/* Where the task's own sizes go unjudged the verdict says so; elsewhere the record does. line: 0 where
+ * nothing could be looked for. */
 static int group_open(struct grading *g, int line, bool is_stock, const char *why)
 {
 	char text[sizeof g->v->unreached[0].text];
@@ -374,7 +375,9 @@ static int group_open(struct grading *g, int line, bool is_stock, const char *wh
 			"%d trials agree (%s), but at the task's own sizes a condition on sizes (candidate.py:%d) goes another way "
 			"than in all of them, and no trial could be made where it does so: %.200s",
 			g->v->trials, g->v->sizes, line, why);
-	snprintf(text, sizeof text, "takes another way at sizes that were not judged%s%.90s", why[0] ? ": " : "", why);
+	snprintf(text, sizeof text, "%s%s%.90s",
+		line ? "takes another way at sizes that were not judged" : "sizes that take another way were not looked for",
+		why[0] ? ": " : "", why);
 	guided_unreached_add(g->v, line, text);
 	return GRADE_ON;
 }
