@@ -365,8 +365,8 @@ static int force_judge(struct grading *g, const json_t *results, char *why, size
 	return rc;
 }
 
-/* Where the task's own sizes go unjudged the verdict says so; elsewhere the record does. line: 0 where
- * nothing could be looked for. */
+/* Where the task's own sizes go unjudged the verdict says so; elsewhere the record does. line: 0
+ * where nothing could be looked for. */
 static int group_open(struct grading *g, int line, bool is_stock, const char *why)
 {
 	char text[sizeof g->v->unreached[0].text];
