@@ -95,7 +95,7 @@ def assignments(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) or isinstance(node, ast.MatchAs):
             often[getattr(node, "id", None) or node.name] += 1
     parameters = {a.arg for a in arguments_of(function)}
-    return {name: value for name, value in found.items() if often[name] == 1 and name not in parameters}
+    return {name: value for name, value in found.items() if name and often[name] == 1 and name not in parameters}
 
 
 def part_of(target, value, found):
@@ -159,7 +159,7 @@ class Host(ast.NodeTransformer):
     def visit_FunctionDef(self, node):
         if is_jitted(node):
             return node
-        self.known.append(dict(self.known[-1], **assignments(node)))
+        self.known.append({**self.known[-1], **assignments(node)})
         node.body = [self.visit(s) for s in node.body]
         self.known.pop()
         return node
