@@ -19,6 +19,7 @@ import oracle_library
 import oracle_scale
 import oracle_size
 import oracle_sized
+import oracle_template
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Draws, Reference, clone_tensor, device_mode, forward,
@@ -404,8 +405,9 @@ def judge(job, send):
         # Other sizes under which it runs too, then the trials, one message each.
         found = find_variants(source, job, stock, budget, seed)
         names = list(found)
-        send({"task": {"variants": [v.describe() for v in found.values()],
-                       "sizes": {s.name: s.value for s in oracle_sized.sites_of(source)}}})
+        sites = oracle_sized.sites_of(source)
+        send({"task": {"variants": [v.describe() for v in found.values()], "sizes": {s.name: s.value for s in sites},
+                       "template": oracle_template.template(source, sites, job["init_seed"])}})
         for index, trial in enumerate(trials):
             kind = VARIANTS[trial["shape_variant"]]
             if kind not in found:

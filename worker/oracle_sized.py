@@ -48,6 +48,12 @@ def answer(job, source, sites, ask, sock):
     """Sends what there is to send, from the way on that was asked for; "" where all sizes of a way
     worked, else the reason of the last that did not, and the number of the next way."""
     why, number = "the task has no sizes that can change", 0
+    if ask["side"] == "at":      # the first of some sets that works
+        for values in ask["sets"]:
+            why = attempt(job, source, sites, values, ask["seed"], sock)
+            if not why:
+                break
+        return why, 1
     for number, ways in enumerate(plans(source, sites, ask, job["init_seed"]), 1):
         if number <= ask["way"]:
             continue

@@ -23,8 +23,10 @@ import tracer_disguise
 import tracer_driver
 import tracer_movement
 import tracer_plain
+import tracer_probe
 import tracer_record
 import tracer_seal
+import tracer_sites
 import tracer_source
 import tracer_state
 import tracer_tensor
@@ -78,6 +80,9 @@ def result_of(job, sock):
 
     try:
         tracer_driver.choose(job.get("choices", {}))
+        if "probe" in job:
+            return {"probe": guarded(tracer_record.Recorder(), "unsupported",
+                                     lambda: tracer_probe.probe(job, sys.modules[__name__]))}
         return {"tape": trace(job, tracer_record.Recorder(), announce), "tuned": tracer_driver.tuned()}
     except Stop as stop:
         return {"fault": dict(stop.fault, phase=phase[0])}
@@ -97,7 +102,7 @@ def trace(job, rec, announce):
     torch._C._set_only_lift_cpu_tensors(True)
     with torch.no_grad(), tracer.mode():
         announce("import")
-        module = guarded(rec, "import-error", lambda: load_candidate(job["source"]))
+        module = guarded(rec, "import-error", lambda: load_candidate(job["source"], code_of(job)))
         announce("init")
         move_memory()
         model = guarded(rec, "init-error", lambda: build(job, module))
@@ -181,7 +186,7 @@ def remember_libraries():
     torch.library.Library.__init__ = init
 
 
-def load_candidate(source):
+def load_candidate(source, code=None):
     while LIBRARIES:
         LIBRARIES.pop()._destroy()
     module = types.ModuleType("candidate")
@@ -192,9 +197,16 @@ def load_candidate(source):
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
         module.__dict__["__builtins__"] = tracer_plain.own_builtins()
-    code = compile(source, SOURCE_NAME, "exec", dont_inherit=True)
-    exec(code, module.__dict__)
+        tracer_plain.GLOBALS = module.__dict__
+    exec(code or compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
     return module
+
+
+def code_of(job):
+    """Of a job whose host code has to go some ways (tracer_probe.py); None: of its text."""
+    if "force" in job:
+        return tracer_sites.reporting(tracer_sites.Text(job["source"]).tree, tracer_probe.Forced(job["force"]))
+    return None
 
 
 def build(job, module):

@@ -48,6 +48,7 @@ CONFIGS = 1        # configurations of the autotuner that is launching, for the 
 CHOICES = {}       # "kernel(key)", or "kernel" for all other keys -> which of those that survive pruning comes first
 TUNED = {}         # "kernel(key)" -> [how many survive, which one was launched], of this trace
 LABEL_MAX = 100
+PROBE = None       # what is told of launches where only sizes are looked at (tracer_probe.py): nothing is compiled
 
 
 class CompileFailed(Exception):
@@ -162,6 +163,8 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             RECORDER.fail("unsupported",
                           f"the launch option {name} is not supported: kernels are compiled from their own IR for the "
                           f"card of the record")
+    if PROBE is not None:
+        return TracedKernel(src, options, "", "")
     refuse_changes(tracer_seal.broken())
     recipe, is_whole = recipe_of(src, options)
     key = recipe_text(recipe)
@@ -206,6 +209,8 @@ def record_launch(kernel, grid, args):
         if size < 0 or size > limit:
             raise GridTooLarge(
                 f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
+    if PROBE is not None:
+        return PROBE.launch(kernel, grid, args)
     row_args = []
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)

@@ -465,7 +465,8 @@ def watch(event, args):
     """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it;
     nothing of a module needs that."""
     what = EVENTS.get(event)
-    is_frame = event == "sys._getframe" or event == "object.__getattr__" and args[1] in FRAME_NAMES
+    is_frame = event == "sys._getframe" or event == "object.__getattr__" and (
+        args[1] in FRAME_NAMES or args[1] == "__code__" and args[0].__globals__ is GLOBALS)
     if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
         return
     watch.is_busy = True
@@ -481,12 +482,14 @@ def watch(event, args):
 def watch_frames():
     caller = watch.frame_of(2)
     names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
-    if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(("inspect.py", "traceback.py")):
-        refuse("the frames of its callers")
+    readers = ("inspect.py", "traceback.py", "dis.py")
+    if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(readers):
+        refuse("the frames of its callers, or its own code")
 
 
 watch.is_busy, watch.frame_of = False, sys._getframe
-FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame")
+FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "gi_code", "cr_code", "ag_code")
+GLOBALS = {}   # the candidate's
 KEPT = []      # modules that sys.modules no longer names
 
 

@@ -26,7 +26,7 @@ static int configurations(const struct tape *t)
 	return (int)most;
 }
 
-static const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d)
+const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d)
 {
 	const struct oracle_trial *found = NULL;
 	for (int i = 0; i < d->ntrials && i <= TRIAL_LAST; i++)

@@ -162,10 +162,11 @@ void oracle_session_end(struct oracle_session *s);
 /* Sizes that one candidate names (sized_step.c asks for them): sides of comparisons with a size, in
  * the words of the worker's protocol. */
 struct oracle_side {
-	const char *side; /* "above", "below", "equal", "rest", "no rest" or "bits" */
+	const char *side; /* "above", "below", "equal", "rest", "no rest", "bits", "pair" or "at" */
 	int64_t number;
 	int64_t modulus; /* of "rest" and "no rest" */
 	int way;         /* to begin with: 0, or what an earlier answer ended with */
+	json_t *sets;    /* of "at": lists of all sizes, of which the first that works is wanted; else NULL */
 };
 /* One trial at other sizes; trial.sized is &variant, so it must not be moved. */
 struct oracle_sized {

@@ -23,6 +23,7 @@
 #define JUDGED_MAX 64  /* sets of sizes */
 #define ASKS_MAX 12    /* sides that one candidate's trials may be made for */
 #define TRIALS_MAX 16  /* of them all together */
+#define GROUPS_MAX 8   /* sets of sizes that are judged for the ways that a probe found */
 #define ANSWERS_MAX 32 /* messages to one question */
 #define HIDDEN_TIMES 4 /* the task's largest size: where a number that nobody knows is passed, if it is near */
 #define PAIRED_MAX 3   /* sizes whose order among each other is looked at, as worker/oracle_sized.py */
@@ -210,6 +211,7 @@ struct search {
 	struct oracle_session *session;
 	int asks;     /* sides that were asked for */
 	int trials;   /* that were judged for them */
+	int most;     /* trials that there may be */
 	bool is_over; /* the reference's process is of no more use */
 };
 struct way {
@@ -235,7 +237,7 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 		/* 0 is a trial, which counts where the reference is of use; 1 the end of this way, with the
 		 * number of the next; below 0 the end of the session. */
 		if (said == 1) w->next = sized->way;
-		if (!said && sized->trial.counts && s->trials < TRIALS_MAX) {
+		if (!said && sized->trial.counts && s->trials < s->most) {
 			s->trials++;
 			rc = judge(g, sized, w->refused, sizeof w->refused, err);
 			g->v->sized++;
@@ -248,18 +250,23 @@ static int way_try(struct grading *g, struct search *s, const struct oracle_side
 	return rc;
 }
 
+static void session_begin(struct grading *g, struct search *s)
+{
+	struct err local = {0};
+	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
+}
+
 /* One side: asked for, and judged at whatever sizes come. What the candidate refuses in one
  * way may suit it in the next: sizes that grow together need not be powers of two together.
  * why: what stays open. */
 static int side_try(struct grading *g, struct search *s, enum side side, const struct lint_size *z, char *why,
 	size_t len, struct err *err)
 {
-	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus, 0};
-	struct err local = {0};
+	struct oracle_side ask = {SIDE_NAMES[side], z->number, z->modulus, 0, NULL};
 	struct way w = {.why = "the reference gave no answer"};
-	if (!s->session && oracle_sized_start(g->s->oracles, g->task, g->oracle, &s->session, &local)) s->is_over = true;
+	session_begin(g, s);
 	int rc = way_try(g, s, &ask, &w, err);
-	while (!rc && w.refused[0] && w.next > ask.way && !s->is_over && s->asks < ASKS_MAX && s->trials < TRIALS_MAX) {
+	while (!rc && w.refused[0] && w.next > ask.way && !s->is_over && s->asks < ASKS_MAX && s->trials < s->most) {
 		struct way other = {0};
 		ask.way = w.next;
 		rc = way_try(g, s, &ask, &other, err);
@@ -277,7 +284,7 @@ static int number_try(struct grading *g, struct search *s, const struct lint_siz
 	for (enum side side = 0; side < SIDE_COUNT && !rc; side++) {
 		char why[200] = "", text[sizeof g->v->unreached[0].text];
 		if (!(SIDES_OF[z->kind] & 1 << side) || is_taken(&s->judged, side, z)) continue;
-		bool is_room = s->asks < ASKS_MAX && s->trials < TRIALS_MAX && !s->is_over;
+		bool is_room = s->asks < ASKS_MAX && s->trials < s->most && !s->is_over;
 		if (is_room) rc = side_try(g, s, side, z, why, sizeof why, err);
 		if (rc || (is_room && !why[0])) continue;
 		side_text(side, z, is_room ? why : "enough other sizes were judged", text, sizeof text);
@@ -286,10 +293,149 @@ static int number_try(struct grading *g, struct search *s, const struct lint_siz
 	return rc;
 }
 
+/* ---- sizes at which it takes another way ---- */
+
+/* What the tracer is asked: the sizes that were judged, those of the task where they are others,
+ * and how arguments follow from sizes. */
+static json_t *probe_json(const struct grading *g, const struct judged *j)
+{
+	const struct oracle_data *d = g->oracle;
+	json_t *names = json_array(), *own = json_array(), *sizes = json_array(), *more = json_array(),
+		   *variants = json_array();
+	for (int i = 0; i < j->nnames; i++) {
+		json_array_append_new(names, json_string(j->names[i]));
+		json_array_append_new(own, json_integer(j->own[i]));
+	}
+	for (int i = 1; i < d->nvariants; i++)
+		if (was_judged(d, i)) json_array_append(variants, (json_t *)(uintptr_t)d->variants[i].job);
+	for (int s = 0; s < j->nsets; s++) {
+		json_t *set = json_array();
+		for (int i = 0; i < j->nnames; i++) json_array_append_new(set, json_integer(j->sizes[s][i]));
+		json_array_append_new((size_t)s <= json_array_size(variants) ? sizes : more, set);
+	}
+	json_t *probe = json_pack("{s:o, s:o, s:o, s:o, s:o, s:O?, s:I}", "names", names, "own", own, "sizes", sizes,
+		"variants", variants, "more", more, "template", json_object_get(d->task, "template"), "seed",
+		(json_int_t)(g->s->cost_seed & INT32_MAX));
+	if (!d->priced_at[0] && json_object_get(d->priced, "job"))
+		json_object_set(probe, "stock", json_object_get(d->priced, "job"));
+	return probe;
+}
+
+/* A list of sets of sizes that a reference may be asked about. */
+static bool are_sizes(const json_t *sets, int nnames)
+{
+	for (size_t i = 0; i < json_array_size(sets); i++) {
+		const json_t *set = json_array_get(sets, i);
+		if (json_array_size(set) != (size_t)nnames) return false;
+		for (int k = 0; k < nnames; k++) {
+			json_int_t n = json_integer_value(json_array_get(set, (size_t)k));
+			if (n < 1 || n > INT32_MAX) return false;
+		}
+	}
+	return json_is_array(sets);
+}
+
+/* The candidate at the judged sizes with its host code made to go the way that it goes at the
+ * task's own. GRADE_ON: it is right so, or why says what came of it. */
+static int force_judge(struct grading *g, const json_t *results, char *why, size_t len, struct err *err)
+{
+	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
+	struct trace tr = {0};
+	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
+	json_t *job = json_copy((json_t *)(uintptr_t)g->oracle->variants[0].job);
+	json_object_set(job, "force", (json_t *)(uintptr_t)results);
+	*said = *kept;
+	g->v = said;
+	/* What the verdict would be so is kept apart: it says why, and is none. */
+	int row, rc = trace_sized_step(g, job, &tr, err);
+	if (!rc && (!trial || tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK))
+		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", 0, "torch computes on this way");
+	if (!rc) rc = rebuild_step(g, tr.tape, err);
+	if (!rc) rc = sized_trial(g, &tr, trial, err);
+	g->v = kept;
+	if (rc == GRADE_END) snprintf(why, len, "at the judged sizes that way ends with %.30s", said->reason);
+	trace_release(&tr);
+	json_decref(job);
+	free(said);
+	if (rc == GRADE_END) rc = GRADE_ON;
+	if (!rc && !g->has_runner) {
+		rc = runner_pool_take(g->s->runners, &g->runner, err);
+		g->has_runner = !rc;
+	}
+	return rc;
+}
+
+/* Where the task's own sizes go unjudged the verdict says so; elsewhere the record does. line: 0
+ * where nothing could be looked for. */
+static int group_open(struct grading *g, int line, bool is_stock, const char *why)
+{
+	char text[sizeof g->v->unreached[0].text];
+	if (is_stock)
+		return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "unjudged-size", line,
+			"%d trials agree (%s), but at the task's own sizes a condition on sizes (candidate.py:%d) goes another way "
+			"than in all of them, and no trial could be made where it does so: %.200s",
+			g->v->trials, g->v->sizes, line, why);
+	snprintf(text, sizeof text, "%s%s%.90s",
+		line ? "takes another way at sizes that were not judged" : "sizes that take another way were not looked for",
+		why[0] ? ": " : "", why);
+	guided_unreached_add(g->v, line, text);
+	return GRADE_ON;
+}
+
+static int group_try(struct grading *g, struct search *s, const json_t *group, struct err *err)
+{
+	struct way w = {.why = "no such sizes fit"};
+	struct oracle_side ask = {.side = "at", .sets = json_object_get(group, "sets")};
+	int rc = GRADE_ON, before = s->trials, line = (int)json_integer_value(json_object_get(group, "line"));
+	if (json_array_size(ask.sets) && are_sizes(ask.sets, s->judged.nnames)) {
+		session_begin(g, s);
+		rc = way_try(g, s, &ask, &w, err);
+	}
+	bool is_judged = s->trials > before && !w.refused[0], is_stock = json_is_true(json_object_get(group, "stock"));
+	const json_t *force = json_object_get(group, "force");
+	const char *why = w.refused[0] ? w.refused : w.why;
+	char forced[200] = "";
+	if (!rc && !is_judged && is_stock && json_is_object(force)) {
+		rc = force_judge(g, force, forced, sizeof forced, err);
+		is_judged = !forced[0];
+		why = forced;
+	}
+	return rc || is_judged ? rc : group_open(g, line, is_stock, why);
+}
+
+/* Host code and conditions of kernels at sizes that no text names: the tracer looks for those at
+ * which something goes another way than at every judged one, and the
+ * reference makes a trial there. */
+static int probe_try(struct grading *g, struct search *s, struct err *err)
+{
+	bool has_stock = !g->oracle->priced_at[0] && json_object_get(g->oracle->priced, "job");
+	if (!s->judged.nnames && !has_stock) return GRADE_ON;
+	/* What goes wrong in the tracer there says nothing of values. */
+	struct trace found = {0};
+	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
+	struct err local = {0};
+	json_t *groups = NULL;
+	*said = *kept;
+	g->v = said;
+	int rc = trace_probe_step(g, probe_json(g, &s->judged), &found, err);
+	g->v = kept;
+	if (!rc && json_parse(found.text.data, found.text.len, "what was found at other sizes", &groups, &local))
+		rc = GRADE_END;
+	if (rc == GRADE_END) rc = group_open(g, 0, has_stock, said->detail[0] ? said->detail : local.text);
+	s->most = s->trials + GROUPS_MAX;
+	for (size_t i = 0; i < MIN(json_array_size(groups), GROUPS_MAX) && !rc; i++)
+		rc = group_try(g, s, json_array_get(groups, i), err);
+	json_decref(groups);
+	trace_release(&found);
+	free(said);
+	return rc;
+}
+
 int sized_step(struct grading *g, struct err *err)
 {
 	struct search *s = xcalloc(1, sizeof *s);
 	struct lint_sizes *named = xcalloc(1, sizeof *named);
+	s->most = TRIALS_MAX;
 	int rc = lint_sizes(g->source, g->source_len, named);
 	judged_begin(&s->judged, g->oracle);
 	/* A task without sizes that can change is judged at its own alone, and says so itself. */
@@ -304,6 +450,7 @@ int sized_step(struct grading *g, struct err *err)
 	char more[96];
 	snprintf(more, sizeof more, "names %d numbers more than are looked at", named->more);
 	if (named->more && s->judged.nnames) guided_unreached_add(g->v, 1, more);
+	if (!rc) rc = probe_try(g, s, err);
 	oracle_session_end(s->session);
 	if (rc) g->v->correct = false;
 	free(named);

@@ -183,12 +183,17 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 	int rc = has_few_values(text) ? json_parse(text->data, text->len, "tracer's message", &m, &err)
 								  : err_set(&err, ERR_LIMIT, "a message of more than %d values", VALUES_MAX);
 	*done = true;
+	/* An announcement is followed by more; an answer, of the kind that was
+	 * asked for, is the last. */
 	if (rc) {
 		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
 	} else if (phase_of(m) >= 0) {
 		*phase = MAX(*phase, phase_of(m));
 		*done = false;
-	} else if (json_object_get(m, "tape")) {
+	} else if (out->is_probe && json_is_string(json_object_get(m, "probe"))) {
+		const json_t *found = json_object_get(m, "probe");
+		str_append(&out->text, json_string_value(found), json_string_length(found));
+	} else if (json_object_get(m, "tape") && !out->is_probe) {
 		rc = tape_take(g, json_object_get(m, "tape"), out);
 		if (!rc) tuned_take(json_object_get(m, "tuned"), out);
 	} else {
@@ -345,12 +350,22 @@ int trace_other_step(struct grading *g, struct trace *out, struct err *err)
 	return g->ir ? ir_other_step(g, variant, out) : trace_ask(g, "{\"next\": true}", out, err);
 }
 
-int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err)
+static int job_ask(struct grading *g, json_t *ask, struct trace *out, struct err *err)
 {
-	json_t *ask = json_pack("{s:O}", "job", (json_t *)(uintptr_t)job);
 	char *text = json_dumps(ask, JSON_COMPACT);
 	int rc = trace_ask(g, text, out, err);
 	free(text);
 	json_decref(ask);
 	return rc;
+}
+
+int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err)
+{
+	return job_ask(g, json_pack("{s:O}", "job", (json_t *)(uintptr_t)job), out, err);
+}
+
+int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct err *err)
+{
+	out->is_probe = true;
+	return job_ask(g, json_pack("{s:{s:o}}", "job", "probe", probe), out, err);
 }

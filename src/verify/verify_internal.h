@@ -128,6 +128,7 @@ struct trace {
 	struct tape *tape;
 	int ntuned; /* with a choice, in the order of their first launch */
 	struct tuned tuned[VERDICT_TUNED_MAX];
+	bool is_probe; /* asked for: no tape but the text that trace_probe_step wants */
 };
 void trace_release(struct trace *t);
 
@@ -209,6 +210,9 @@ int trace_step(struct grading *g, struct trace *out, struct err *err);
 int trace_other_step(struct grading *g, struct trace *out, struct err *err);
 /* In the same tracer at sizes that the job has not: keys of the tracer's job. */
 int trace_sized_step(struct grading *g, const json_t *job, struct trace *out, struct err *err);
+/* In the same tracer, which compiles nothing for it: out->text is what tracer_probe.py found
+ * for `probe` (docs/worker-protocol.md), which is taken over. */
+int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct err *err);
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -294,6 +298,8 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 int sized_step(struct grading *g, struct err *err);
 /* Trials of other configurations that an autotuner may choose (config_step.c). */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
+/* A hidden trial at the judged sizes, or the first; NULL: none counts. */
+const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {

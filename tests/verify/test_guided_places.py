@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Elements that a guided trial places (worker/oracle_guided.py): exact bits where the input may have
-them, and nothing elsewhere."""
+"""Elements that a guided trial places (worker/oracle_guided.py): exact bits where the input may
+have them, and nothing elsewhere."""
 import os
 import sys
 

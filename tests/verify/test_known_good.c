@@ -10,6 +10,8 @@ static void check(void **state)
 	assert_int_equal(v->stage, STAGE_DONE);
 	assert_true(v->compiled && v->correct && v->launches > 0 && v->trials > 0);
 	assert_true(v->error_max <= v->tolerance);
+	for (int i = 0; i < v->nunreached; i++)
+		if (strstr(v->unreached[i].text, "not looked for")) fail_msg("%s: %s", g->name, v->unreached[i].text);
 	assert_true(v->speedup_eager > 0 && v->speedup_fused > 0);
 }
 

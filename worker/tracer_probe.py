@@ -1,0 +1,538 @@
+"""tracer_probe: at which sizes a candidate does what it did at no judged one.
+
+Its host code, rewritten so that conditions report what they decide (tracer_sites.py), is called at
+many sizes on tensors that have shapes alone. Nothing is compiled: a launch leaves its arguments,
+with which the conditions of kernels that follow from arguments are evaluated. Of each set of sizes
+this gives which way every condition went, and which arguments launches had. What is another than at
+every judged set is *new*, and some set of sizes at which it is so has to be judged.
+
+Sizes are looked for in three ways: a ladder for each size; for a condition that always went one way
+but depends on sizes, its expression evaluated at thousands of sizes, as far as it can be followed,
+and what is found there called for real; sizes that are drawn. What is found is a question to the
+reference, never a verdict. docs/verifier.md, Sizes that take another way.
+"""
+import ast
+import builtins
+import contextlib
+import itertools
+import json
+import math
+import operator
+import random
+
+import torch
+
+import tracer_cuda
+import tracer_driver
+import tracer_record
+import tracer_sites
+import tracer_tensor
+
+ELEMENTS_MAX = 3 << 20       # of a trial's inputs: what a reference is asked for
+LADDER_MAX = 1 << 22
+BUILT_MAX = 4096             # of a size that the constructor takes, or four times its own
+LAUNCHES_MAX = 256           # of one forward: more are a loop over a size
+REPORTS_MAX = 20000
+HITS_MAX = 32                # of one site in one forward
+DRAWN = 24                   # sets of sizes that are drawn where some condition stays one-sided
+SCANNED = 8192               # values of each size for which an expression is evaluated
+SCANNED_SITES = 16
+FOUND_MAX = 48               # sets of sizes of one expression
+FLIPS_MAX = 6                # of one expression, called for real
+GROUPS_MAX = 8
+SETS_MAX = 4
+PLAIN = (bool, int, float, str, bytes, type(None))
+VALUES = (*PLAIN, tuple, list, dict, set, frozenset, range, torch.dtype)
+COMPARE = {"Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
+           "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b,
+           "NotIn": lambda a, b: a not in b}
+
+
+class End(BaseException):
+    """One forward does more than can be looked at."""
+
+
+class Sites:
+    """What rewritten host code reports to: of each site its results in this forward."""
+
+    def __init__(self):
+        self.begin()
+
+    def begin(self, results={}, leaves={}, operands={}):
+        self.results = {key: list(found) for key, found in results.items()}
+        self.leaves, self.operands, self.reports, self.launches = dict(leaves), dict(operands), 0, []
+
+    def taken(self):
+        return self.results, self.leaves, self.operands
+
+    def take(self, key, result, leaves=(), operands=None):
+        self.reports += 1
+        if self.reports > REPORTS_MAX:
+            raise End
+        found = self.results.setdefault(key, [])
+        if len(found) < HITS_MAX:
+            found.append(result)
+        if key not in self.leaves:
+            self.leaves[key] = [value_of(leaf) for leaf in leaves]
+            self.operands[key] = operands
+
+    def compare(self, site, leaves, name, left, right):
+        result = COMPARE[name](left, right)
+        if isinstance(result, bool):
+            self.take(site, result, leaves, (left, right) if isinstance(left, PLAIN) and isinstance(right, PLAIN)
+                      else None)
+        return result
+
+    def truth(self, site, leaves, value):
+        if isinstance(value, (*PLAIN, list, tuple, dict, set, frozenset)):
+            self.take(site, bool(value), leaves)
+        return value
+
+    def extreme(self, site, leaves, function, *values):
+        result = function(*values)
+        if all(isinstance(v, PLAIN) for v in values):
+            self.take(site, values.index(result), leaves)
+        return result
+
+    def value(self, site, leaves, result):
+        if isinstance(result, PLAIN):
+            self.take(site, result, leaves)
+        return result
+
+    def launch(self, kernel, grid, args):
+        """In place of a row of the tape."""
+        if len(self.launches) >= LAUNCHES_MAX:
+            raise End
+        given = dict(zip(getattr(kernel.src.fn, "arg_names", ()), args))
+        programs = {f"{tracer_sites.GRID}{axis}": n for axis, n in enumerate(grid)}
+        self.launches.append((kernel.name, kernel.num_warps, given, programs, kernel.src.fn))
+
+
+class Forced:
+    """What rewritten host code reports to where some sites are to have other results than they
+    would: those that they have at the task's own sizes. A way that no size takes that fits here is
+    taken at one that does."""
+
+    def __init__(self, results):
+        self.results = {int(k): v for k, v in results.items()}
+
+    def compare(self, site, leaves, name, left, right):
+        return self.results.get(site, COMPARE[name](left, right))
+
+    def truth(self, site, leaves, value):
+        return self.results.get(site, value)
+
+    def extreme(self, site, leaves, function, *values):
+        return values[self.results[site]] if site in self.results else function(*values)
+
+    def value(self, site, leaves, result):
+        return self.results.get(site, result)
+
+
+def value_of(leaf):
+    """What a leaf is there; UNBOUND where it is nothing."""
+    try:
+        return leaf()
+    except Exception:
+        return UNBOUND
+
+
+UNBOUND = object()
+
+
+class Run:
+    """One forward at one set of sizes. values: by name, None where the job came as it is."""
+
+    def __init__(self, values, job):
+        self.values, self.job, self.results, self.leaves, self.operands = values, job, {}, {}, {}
+
+
+class Probe:
+    def __init__(self, job, tracer_module, text):
+        self.job, self.ask, self.tracer = job, job["probe"], tracer_module
+        self.names, self.own = self.ask["names"], self.ask["own"]
+        template = self.ask.get("template") or {}
+        self.template, self.free = template.get("job"), template.get("free", [])
+        self.sites, self.runs, self.built = Sites(), {}, None
+        self.rec = tracer_record.Recorder()
+        self.tracing = tracer_tensor.Tracer(self.rec, tracer_module.tracer_movement.HANDLERS)
+        self.random = random.Random(self.ask["seed"])
+        self.host, self.kernels = text.host, text.kernels
+        self.code = tracer_sites.reporting(text.tree, self.sites)
+
+    # ---- forwards ----
+
+    def run(self, values, job=None):
+        """The forward at these sizes, remembered; None where it raises, or there are no such
+        sizes."""
+        key = tuple(values) if job is None else id(job)
+        if key not in self.runs:
+            self.runs[key] = None
+            with contextlib.suppress(Exception, End):
+                self.runs[key] = self.forward(Run(values, job or filled(self.template, values)))
+        return self.runs[key]
+
+    def forward(self, run):
+        """With a new model where the constructor gets something else, whose own reports count each
+        time."""
+        job = dict(self.job, **run.job)
+        init = [job.get(k) for k in ("init_args", "init_kwargs", "state", "training")]
+        self.rec.fault = None
+        if self.built is None or self.built[0] != init:
+            self.sites.begin()
+            self.tracing.phase = "init"
+            model = self.tracer.build(dict(job, shapes_only=True), self.module)
+            self.tracer.place(job, model, self.tracing)
+            self.built = init, model, self.sites.taken()
+        self.sites.begin(*self.built[2])
+        self.tracing.phase = "forward"
+        args, kwargs, draws, buffers = self.tracer.make_inputs(job, self.tracing)
+        self.tracing.draws = list(draws)
+        self.rec.begin(buffers)
+        self.built[1](*args, **kwargs)
+        run.results, run.leaves, run.operands = self.sites.taken()
+        run.elements = sum(b.bytes for b in buffers) // 4
+        self.launched(run, self.sites.launches)
+        return run
+
+    def launched(self, run, launches):
+        """What launches say: which there are, their arguments, and the conditions of kernels."""
+        run.results["launches", 0, ""] = [tuple(name for name, *_ in launches)]
+        for i, (name, warps, given, programs, function) in enumerate(launches):
+            plain = {n: v for n, v in given.items() if isinstance(v, PLAIN)}
+            for n, v in [("num_warps", warps), *plain.items()]:
+                run.results.setdefault(("launch", i, n), []).append(v)
+            plain |= programs
+            kernel = self.kernels.get(name)
+            for k, site in enumerate(kernel.sites if kernel else ()):
+                if all(leaf in plain for leaf in site.leaves):
+                    self.kernel_site(run, (name, k), kernel.codes[k], site, plain, function)
+
+    def kernel_site(self, run, key, code, site, plain, function):
+        with contextlib.suppress(Exception):
+            result = eval(code, dict(function.__globals__, **tracer_sites.SHIMS), plain)
+            if isinstance(result, PLAIN):
+                found = run.results.setdefault(key, [])
+                if len(found) < HITS_MAX:
+                    found.append(bool(result) if site.kind == "way" else result)
+                run.leaves.setdefault(key, [plain[leaf] for leaf in site.leaves])
+
+    # ---- what is new ----
+
+    def site_of(self, key):
+        if isinstance(key, int):
+            return self.host[key]
+        if key[0] in self.kernels and isinstance(key[1], int) and len(key) == 2:
+            return self.kernels[key[0]].sites[key[1]]
+        return tracer_sites.Site(1, "way" if key[0] == "launches" else "value")
+
+    def seen(self, runs):
+        """{key: results at these runs}."""
+        found = {}
+        for run in runs:
+            for key, results in run.results.items():
+                found.setdefault(key, set()).update(results)
+        return found
+
+    def new(self, run, judged):
+        """{(key, result)} of what this run has and no judged one. A value is new where all judged
+        ones have the same other one, whatever it is."""
+        found = set()
+        for key, results in run.results.items():
+            kind, known = self.site_of(key).kind, judged.get(key)
+            if kind == "case" and known is None:
+                found.add((key, True))
+            elif kind == "way" and known is not None:
+                found |= {(key, r) for r in results if r not in known}
+            elif kind == "value" and known is not None and len(known) == 1 and not set(results) <= known:
+                found.add((key, "other"))
+        return found
+
+    def open(self, runs):
+        """The sites that had one result in all runs though what they look at changed."""
+        for key, results in self.seen(runs).items():
+            site = self.site_of(key)
+            if len(results) != 1 or site.kind == "case" or not site.text:
+                continue
+            having = [r for r in runs if key in r.leaves]
+            if having and self.follows(key, having) and not self.is_identity(key, having):
+                yield key, site, having
+
+    def moves(self, runs):
+        """Whether any place looks at what follows sizes."""
+        for key in self.seen(runs):
+            site, having = self.site_of(key), [r for r in runs if key in r.leaves]
+            if having and (site.text is None or self.follows(key, having)):
+                return True
+        return False
+
+    def follows(self, key, having):
+        first = having[0].leaves[key]
+        return any(differ(a, b) for r in having[1:] for a, b in zip(r.leaves[key], first))
+
+    def is_identity(self, key, having):
+        """A comparison of two numbers that are always the same one: sizes that have to agree."""
+        pairs = [r.operands.get(key) for r in having]
+        return all(p is not None and p[0] == p[1] for p in pairs)
+
+    # ---- sizes ----
+
+    def ladder(self):
+        """Sets of sizes near and far: one size after another, beside the others' own and beside
+        small ones."""
+        for i in self.free:
+            own = self.own[i]
+            most = max(4 * own, BUILT_MAX) if self.is_built(i) else LADDER_MAX
+            steps = {1, 2, 3, own - 1, own + 1, own // 2, 2 * own, *(2 ** k for k in range(4, 23, 3)),
+                     *(2 ** k + self.random.randrange(2 ** k) for k in range(2, 22, 2))}
+            for value in sorted(v for v in steps if 1 <= v <= most):
+                for others in (LADDER_MAX, 5, 2):
+                    rest = [self.least(k, others) for k in range(len(self.own))]
+                    values = [value if k == i else v for k, v in enumerate(rest)]
+                    if self.elements(values) <= 1 << 26:
+                        yield values
+        yield from ([self.least(i, most) for i in range(len(self.own))] for most in (1, 2, 7, 64))
+        for a, b in itertools.combinations(self.free[:3], 2):
+            for values in (self.own, [self.least(i, 33) for i in range(len(self.own))]):
+                yield [values[b] if k == a else v for k, v in enumerate(values)]
+                yield [values[a] if k == b else values[b] if k == a else v for k, v in enumerate(values)]
+
+    def least(self, i, most):
+        """A size, where it is free no larger than that."""
+        return min(self.own[i], most) if i in self.free else self.own[i]
+
+    def is_built(self, i):
+        return any(e[i] for part in ("init_args", "init_kwargs", "state") for e in exponents(self.template.get(part)))
+
+    def elements(self, values):
+        return sum(math.prod(form["tensor"]["shape"]) for form in tensors(filled(self.template["inputs"], values)))
+
+    def drawn(self):
+        for _ in range(DRAWN):
+            yield [max(1, int(own * 2 ** self.random.uniform(-3, 2))) if i in self.free else own
+                   for i, own in enumerate(self.own)]
+
+    def scanned(self):
+        """Thousands of sets for an expression alone: each size through all small values and some
+        large ones, then several at once."""
+        far = [2 ** k + d for k in range(12, 25) for d in (-1, 0, 1)]
+        for i in self.free:
+            for value in itertools.chain(range(1, SCANNED), far):
+                yield [value if k == i else v for k, v in enumerate(self.own)]
+        for _ in range(SCANNED):
+            yield [self.random.randrange(1, max(4 * own, 64)) if i in self.free else own
+                   for i, own in enumerate(self.own)]
+
+    def flips(self, key, site, having):
+        """Sets of sizes at which a one-sided expression would give something else."""
+        code, leaves = self.followed(key, site, having)
+        if code is None:
+            return []
+        wanted, found = having[0].results[key][0], []
+        names = dict(self.module.__dict__, **tracer_sites.SHIMS)
+        for values in self.scanned():
+            try:
+                result = eval(code, names, {n: f(values) for n, f in leaves.items()})
+                if (bool(result) if site.kind == "way" else result) != wanted:
+                    found.append(values)
+            except Exception:
+                continue
+            if len(found) == FOUND_MAX:
+                break
+        found.sort(key=self.elements)
+        return found[:FLIPS_MAX]
+
+    def followed(self, key, site, having):
+        """(code, {name: function of the sizes}) of a site's expression; names that follow no size
+        are replaced by what they are bound to."""
+        texts = list(site.leaves)
+        values = {t: [r.leaves[key][i] for r in having] for i, t in enumerate(texts)}
+        leaves = {}
+
+        def leaf(text, depth):
+            form = self.form(values.get(text), having) if text in values else None
+            if form is None:
+                binding = site.leaves.get(text)
+                if binding is None or depth == 0:
+                    raise tracer_sites.Open
+                return Inline(leaf, depth - 1).whole(binding)
+            name = f"_leaf{texts.index(text)}"
+            leaves[name] = form
+            return ast.Name(name, ast.Load())
+
+        try:
+            tree = ast.Expression(Inline(leaf, tracer_sites.DEPTH).whole(site.text))
+            return compile(ast.fix_missing_locations(tree), "site", "eval"), leaves
+        except (tracer_sites.Open, SyntaxError, ValueError):
+            return None, None
+
+    def form(self, values, having):
+        """A leaf as a function of the sizes: always the same, a product of sizes, or the next power
+        of two above one; None."""
+        first = values[0]
+        if any(v is UNBOUND for v in values):
+            return None
+        if not any(differ(first, v) for v in values):
+            return lambda sizes: first
+        known = [(r.values, v) for r, v in zip(having, values) if r.values is not None]
+        if not known or not all(type(v) in (int, float) for _, v in known):
+            return None
+        count = range(len(self.own))
+        for n in (1, 2, 3, 4):
+            for chosen in itertools.combinations(count, n):
+                base = math.prod(known[0][0][i] for i in chosen)
+                for make in (lambda p, f=known[0][1] / base: p * f, tracer_sites.SHIMS["__next_power_of_2"]):
+                    if all(make(math.prod(s[i] for i in chosen)) == v for s, v in known):
+                        whole = type(known[0][1])
+                        return lambda s, chosen=chosen, make=make: whole(make(math.prod(s[i] for i in chosen)))
+        return None
+
+    # ---- the answer ----
+
+    def answer(self):
+        self.module = self.tracer.load_candidate(self.job["source"], self.code)
+        jobs = [self.job, *self.ask.get("variants", [])]
+        judged = [self.run(values, job) for values, job in zip(self.ask["sizes"], jobs)]
+        if self.template:
+            judged += [self.run(values) for values in self.ask["more"]]
+        if None in judged:
+            raise RuntimeError("forward raises where it did not")
+        stock = self.run(None, self.ask["stock"]) if self.ask.get("stock") else None
+        others = self.others(judged) if self.template and judged else []
+        known = self.seen(judged)
+        musts = self.new(stock, known) if stock else set()
+        return self.groups(others, known, {m for m in musts if self.is_must(m, others, known)}, stock)
+
+    def others(self, judged):
+        """Runs at other sizes."""
+        found = [self.run([2 * v if k == i else v for k, v in enumerate(self.own)]) for i in self.free]
+        if not self.moves([r for r in judged + found if r]):
+            return []
+        found += [self.run(v) for v in self.ladder()]
+        runs = lambda: judged + [r for r in found if r]
+        still = list(self.open(runs()))
+        for key, site, having in still[:SCANNED_SITES]:
+            found += [self.run(v) for v in self.flips(key, site, having)]
+        if any(True for _ in self.open(runs())):
+            found += [self.run(v) for v in self.drawn()]
+        return [r for r in found if r and r.values is not None]
+
+    def is_must(self, new, others, known):
+        """Whether what is new at the task's own sizes has to be judged for them. A value that
+        changes with sizes is no news unless it changes there alone, and what it is made of changed
+        before."""
+        key, _ = new
+        site = self.site_of(key)
+        return site.kind in ("way", "case") or site.kind == "value" and isinstance(key, int) and not any(
+            (key, "other") in self.new(r, known) for r in others)
+
+    def groups(self, others, known, musts, stock):
+        """[{"line", "what", "stock", "sets", "force"}]: sets of sizes of which one has to be
+        judged, best first; where it is for the task's own sizes, the results that sites have there,
+        None where some site is none of the host's."""
+        news = [(r, self.new(r, known)) for r in others if r.elements <= ELEMENTS_MAX]
+        changed = lambda r: sum(a != b for a, b in zip(r.values, self.own))
+        order = sorted((n for n in news if n[1]), key=lambda n: (changed(n[0]), n[0].elements))
+        wanted, groups = set().union(*(new for _, new in order), musts), []
+        for item in sorted(wanted, key=lambda item: (item not in musts, str(item))):
+            if item not in wanted:
+                continue
+            taking = [r for r, new in order if item in new][:SETS_MAX]
+            covered = next((new for r, new in order if taking and r is taking[0]), {item})
+            groups.append({"line": self.site_of(item[0]).line, "what": str(item[1])[:40],
+                           "stock": bool(covered & musts), "sets": [r.values for r in taking],
+                           "force": forced(covered & musts, stock) if stock else None})
+            wanted -= covered
+        return groups[:GROUPS_MAX]
+
+
+def forced(musts, stock):
+    """{site: result at the task's own sizes}, or None. Which launches there are follows from the
+    host's sites."""
+    keys = {key for key, _ in musts if isinstance(key, int)}
+    if any(key not in keys and key[0] != "launches" for key, _ in musts):
+        return None
+    if any(len(set(stock.results[k])) != 1 or not isinstance(stock.results[k][0], (bool, int, str)) for k in keys):
+        return None
+    return {str(k): stock.results[k][0] for k in keys} or None
+
+
+class Inline(ast.NodeTransformer):
+    """An expression with what stands for its leaves; Python's own names and those that it binds
+    itself stay."""
+
+    def __init__(self, leaf, depth):
+        self.leaf, self.depth, self.bound = leaf, depth, BUILTIN_NAMES
+
+    def whole(self, text):
+        tree = ast.parse(text, mode="eval").body
+        self.bound = BUILTIN_NAMES | tracer_sites.bound_in(tree)
+        return self.visit(tree)
+
+    def visit(self, node):
+        if tracer_sites.is_leaf(node) and tracer_sites.root_of(node) not in self.bound:
+            return self.leaf(ast.unparse(node), self.depth)
+        if isinstance(node, ast.Call) and tracer_sites.is_method(node.func):
+            node.func.value = self.visit(node.func.value)
+            node.args, node.keywords = [self.visit(a) for a in node.args], [self.visit(w) for w in node.keywords]
+            return node
+        return self.generic_visit(node)
+
+
+BUILTIN_NAMES = frozenset(dir(builtins))
+
+
+def differ(a, b):
+    """Whether a leaf is another, as far as a size could tell: tensors by their shapes, objects that
+    are no values not at all."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return a.shape != b.shape
+    if type(a) is not type(b):
+        return True
+    return isinstance(a, VALUES) and repr(a) != repr(b)
+
+
+def tensors(value):
+    """The tensors in a job's description."""
+    if isinstance(value, list):
+        return [t for v in value for t in tensors(v)]
+    if isinstance(value, dict):
+        return [value] if "tensor" in value else [t for v in value.values() for t in tensors(v)]
+    return []
+
+
+def filled(form, values):
+    """A template with numbers for sizes: {"of": [[factor, divisor, [exponent...]]...]} is a sum of
+    products."""
+    if isinstance(form, list):
+        return [filled(v, values) for v in form]
+    if isinstance(form, dict):
+        if "of" in form:
+            return sum(a * math.prod(v ** e for v, e in zip(values, powers)) // b for a, b, powers in form["of"])
+        return {k: filled(v, values) for k, v in form.items()}
+    return form
+
+
+def exponents(form):
+    """The exponents of all products in a template."""
+    if isinstance(form, list):
+        return [e for v in form for e in exponents(v)]
+    if isinstance(form, dict):
+        return [p[2] for p in form["of"]] if "of" in form else [e for v in form.values() for e in exponents(v)]
+    return []
+
+
+def probe(job, tracer_module):
+    """The answer to {"probe": ...} as text."""
+    text = tracer_sites.Text(job["source"])
+    if not text.host and not any(k.sites for k in text.kernels.values()):
+        return "[]"      # nothing in it could tell sizes apart
+    probe = Probe(job, tracer_module, text)
+    # As one trace, whose calls have many sizes.
+    tracer_tensor.TRACER, tracer_driver.RECORDER, tracer_driver.PROBE = probe.tracing, probe.rec, probe.sites
+    tracer_cuda.begin(probe.rec)
+    try:
+        with torch.no_grad(), probe.tracing.mode():
+            return json.dumps(probe.answer())
+    finally:
+        tracer_driver.PROBE = None
