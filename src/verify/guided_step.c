@@ -444,8 +444,8 @@ static void aims_find(const struct grading *g, const struct tape *t, int variant
 				.side = (enum vm_side)SIDE_OF[side],
 				.constant = is_truth(&st->site) ? NAN : st->site.constant};
 		}
-	/* As many programs as a replay may have, all of them where one launch feeds another; and as many
-	 * replays as the work allows. A few would find nothing. */
+	/* As many programs as a replay may have, all of them where one launch feeds another; and as
+	 * many replays as the work allows. A few would find nothing. */
 	int launches = 0;
 	for (int i = 0; i < t->nrows; i++) launches += t->rows[i].kind == TAPE_LAUNCH;
 	double work = (double)g->v->bytes + (double)g->v->flops, programs = MAX((double)g->v->programs, 1);
