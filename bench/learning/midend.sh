@@ -1,16 +1,16 @@
 #!/bin/bash
-# What a mid-end gains over a frontend that writes a launch an operator (docs/results.md). One model learns both stages from random weights; the frontend is
-# then asked about structures that nobody trained on, and the mid-end about the kernels that came out genuine. recipes/study/midend-base.yaml has the protocol.
+# What a mid-end gains over a frontend that writes a launch an operator (docs/results.md). One model learns both stages; the frontend is then asked about
+# structures that nobody trained on, and the mid-end about the kernels that came out genuine. recipes/study/midend-base.yaml has the protocol.
 #
 # usage: bench/learning/midend.sh DIR SEED SECONDS       fits for SECONDS and evaluates: DIR/SEED
 #        bench/learning/midend.sh DIR SEED SECONDS rl    and trains the mid-end by reinforcement on the frontend's own kernels of further structures
-# What is there from an earlier start is not made again. A seed is that of weights, order and answers; tasks and pairs are the same for all.
-# Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), SAMPLES (4), LIMIT (tasks of an evaluation, 0: all)
+# What is there from an earlier start is not made again. A seed is that of order and answers; tasks and pairs are the same for all.
+# Environment: START (recipes/demo/start; random: weights of the seed, a tokenizer of the pairs), HONE (build/release/hone), PYTHON (build/venv/bin/python), SAMPLES (4), LIMIT (tasks of an evaluation, 0: all)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '5,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 3 ] || [ "${4:-}" = rl ] || usage
-hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} samples=${SAMPLES:-4} limit=${LIMIT:-0}
+hone=${HONE:-build/release/hone} start=${START:-recipes/demo/start} python=${PYTHON:-build/venv/bin/python} samples=${SAMPLES:-4} limit=${LIMIT:-0}
 dir=$1 seed=$2 seconds=$3 out=$1/$2
 operators=relu,sigmoid,silu,softsign,relu6,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,sin,cos
 front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
@@ -47,9 +47,13 @@ chain() { # FILE OPTIONS...: 4 + 4 answers, beside the frontend alone
 
 mkdir -p "$out"
 [ -e "$dir/text.jsonl" ] || data
-[ -d "$out/untrained" ] || "$hone" init --recipe recipes/demo/model.yaml --seed "$seed" --text "$dir/text.jsonl" --out "$out/untrained"
-[ -d "$out/base/final" ] || "$hone" sft --recipe recipes/study/midend-base.yaml --seed "$seed" --threads 1 --model "$out/untrained" \
-	--data "$dir/pairs.jsonl" --max_seconds "$seconds" --output_dir "$out/base"
+rate=()
+if [ "$start" = random ]; then
+	start=$out/untrained rate=(--learning_rate 2e-3)
+	[ -d "$start" ] || "$hone" init --recipe recipes/demo/model.yaml --seed "$seed" --text "$dir/text.jsonl" --out "$start"
+fi
+[ -d "$out/base/final" ] || "$hone" sft --recipe recipes/study/midend-base.yaml --seed "$seed" --threads 1 --model "$start" \
+	--data "$dir/pairs.jsonl" --max_seconds "$seconds" --output_dir "$out/base" "${rate[@]}"
 evaluate "$out/front.jsonl" "${front[@]}" --tasks "$dir/tasks.jsonl"
 given
 evaluate "$out/mid.jsonl" --stage midend "${mid[@]}" --tasks "$out/given.jsonl"
