@@ -76,9 +76,9 @@ def test_unverified():
 
 
 def test_midend_pairs():
-    """Verified rows that gave no parts (dev's, as training tasks) are what the verifier's prompt and
-    the generator's answer are, up to the time; structures of reinforcement learning are in no
-    pair."""
+    """Verified rows that gave no parts (dev's, as training tasks) are what the verifier's
+    prompt and the generator's answer are, up to the time; structures of reinforcement
+    learning are in no pair."""
     import gzip, re
     with gzip.open("recipes/demo/midend.jsonl.gz", "rt") as f:
         rows = {r["name"]: r for r in map(json.loads, f) if r["split"] == "dev"}
