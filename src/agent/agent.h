@@ -58,8 +58,14 @@ int prompt_render(const char *template_text, const char *template_name, const st
  * would train on prompts that cannot be answered: refused. So is one for the midend with {{task}},
  * whose prompts could be answered without their kernel. */
 #define AGENT_BACKEND "backend"
-#define AGENT_TURN "turn" /* in place of a stage: what is said behind an answer */
+/* In place of a stage: what is said behind an answer of the frontend, and of the midend. */
+#define AGENT_TURN "turn"
+#define AGENT_MIDEND_TURN "midend turn"
 int agent_template_read(const char *stage, const char *path, struct str *out, struct err *err);
+/* The template of a further turn of that stage. */
+int agent_turn_template_read(const char *stage, const char *path, struct str *out, struct err *err);
+/* Whether a midend's template could be rendered for a kernel that is not there yet. */
+int agent_midend_template_check(const char *path, struct err *err);
 /* Appends "line 12: 524288 bytes, 16384 sectors, 65536 flops" for the eight first of the dearest
  * lines, then the totals: launches, programs, bytes, sectors, predicted time; and where a GPU timed
  * the kernel, what it measured, and its counters where it was profiled. */

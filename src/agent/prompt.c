@@ -196,6 +196,7 @@ static const struct {
 	{"midend", "{{kernel}}", "{{task}}"},
 	{AGENT_BACKEND, "{{kernel}}", NULL},
 	{AGENT_TURN, "{{feedback}}", NULL},
+	{AGENT_MIDEND_TURN, "{{feedback}}", "{{task}}"},
 };
 
 static int template_check(const char *stage, const char *template_text, const char *template_name, struct err *err)
@@ -204,22 +205,22 @@ static int template_check(const char *stage, const char *template_text, const ch
 	while (i < ARRAY_LEN(stage_templates) && strcmp(stage_templates[i].stage, stage)) i++;
 	CHECKF(i < ARRAY_LEN(stage_templates), "a template of stage %s", stage);
 	const char *needed = stage_templates[i].needed, *forbidden = stage_templates[i].forbidden;
-	bool is_whole = strstr(template_text, needed);
+	bool is_whole = strstr(template_text, needed), is_turn = !strcmp(needed, "{{feedback}}");
+	const char *what = is_turn ? "--turn_template" : "prompt template";
 	/* A mid-end that sees the module can answer as a frontend does, whatever kernel it is given. */
 	if (is_whole && forbidden && strstr(template_text, forbidden))
 		return err_set(err, ERR_MISMATCH,
-			"prompt template %s: has %s: --stage %s is shown a kernel, and what could be solved from the module alone "
-			"is a frontend's prompt; {{reference}} says on one line what the module computes",
-			template_name, forbidden, stage);
+			"%s %s: has %s: --stage midend is shown a kernel, and what could be solved from the module alone is a "
+			"frontend's prompt; {{reference}} says on one line what the module computes",
+			what, template_name, forbidden);
 	if (is_whole) return 0;
-	if (!strcmp(stage, AGENT_TURN))
+	if (is_turn)
 		return err_set(err, ERR_MISMATCH,
-			"--turn_template %s: has no %s: a further turn would not say what was wrong; one that ships with hone is "
+			"%s %s: has no %s: a further turn would not say what was wrong; one that ships with hone is "
 			"recipes/prompts/turn.txt",
-			template_name, needed);
+			what, template_name, needed);
 	return err_set(err, ERR_MISMATCH,
-		"prompt template %s: has no %s, which --stage %s is about; templates that ship with hone are in "
-		"recipes/prompts/",
+		"%s %s: has no %s, which --stage %s is about; templates that ship with hone are in recipes/prompts/", what,
 		template_name, needed, stage);
 }
 
@@ -229,6 +230,25 @@ int agent_template_read(const char *stage, const char *path, struct str *out, st
 	int rc = file_read(found, TEMPLATE_BYTES_MAX, out, err);
 	free(found);
 	return rc ? rc : template_check(stage, out->data, path, err);
+}
+
+int agent_turn_template_read(const char *stage, const char *path, struct str *out, struct err *err)
+{
+	return agent_template_read(strcmp(stage, "midend") ? AGENT_TURN : AGENT_MIDEND_TURN, path, out, err);
+}
+
+int agent_midend_template_check(const char *path, struct err *err)
+{
+	/* Any task and any kernel: what could be wrong with these is not the template's fault. */
+	const struct task task = {.name = "any", .source = "def forward(self, x):\n    return x\n"};
+	const struct verdict profile = {0};
+	const struct prompt_input in = {.task = &task, .kernel = "", .profile = &profile};
+	struct str text = {0}, prompt = {0};
+	int rc = agent_template_read("midend", path, &text, err);
+	if (!rc) rc = prompt_render(text.data, path, &in, &prompt, err);
+	str_release(&text);
+	str_release(&prompt);
+	return rc;
 }
 
 int prompt_render(const char *template_text, const char *template_name, const struct prompt_input *in, struct str *out,

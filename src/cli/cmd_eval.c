@@ -111,9 +111,13 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
-	if (o->midend_adapter && !o->pipeline)
-		return err_set(
-			err, ERR_USAGE, "--midend_adapter needs --pipeline: it is the mid-end's that is given the kernels");
+	if ((o->midend_adapter || o->midend_samples) && !o->pipeline)
+		return err_set(err, ERR_USAGE, "--midend_%s needs --pipeline: it is the mid-end's that is given the kernels",
+			o->midend_adapter ? "adapter" : "samples");
+	if (o->variants_from.count && !o->variants)
+		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
+	if (o->turn_refines && o->num_turns == 1)
+		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (o->pipeline && (o->num_turns > 1 || strcmp(o->stage, "frontend") || o->temperature <= 0))
 		return err_set(err, ERR_USAGE,
 			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
@@ -250,7 +254,8 @@ static int eval_open(struct eval *e, struct err *err)
 	for (size_t i = 0; i < e->prompts.count; i++) longest = MAX(longest, e->prompts.rows[i].ids.count);
 	int64_t behind = o->num_turns * o->max_completion_length + (o->num_turns - 1) * o->max_feedback_length;
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)MIN((int64_t)longest + behind, INT32_MAX)};
-	if (o->num_turns > 1) rc = agent_template_read(AGENT_TURN, o->turn_template, &e->turn_template, err);
+	if (o->num_turns > 1) rc = agent_turn_template_read(o->stage, o->turn_template, &e->turn_template, err);
+	if (!rc && o->pipeline) rc = agent_midend_template_check(o->midend_template, err);
 	if (rc) return rc;
 	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
@@ -490,6 +495,7 @@ static void print_summary(const json_t *s)
 		printf("  %-32s %lld\n", key, (long long)json_integer_value(value));
 	/* These parts are there only when --compare or --results asked for them. */
 	const json_t *c = json_object_get(s, "compare");
+	if (json_object_get(s, "midend")) eval_midend_print(json_object_get(s, "midend"));
 	if (json_object_get(s, "pipeline")) eval_pipeline_print(json_object_get(s, "pipeline"));
 	if (json_object_get(s, "turns")) print_turns(json_object_get(s, "turns"));
 	if (json_object_get(s, "finals")) eval_finals_print(json_object_get(s, "finals"));
@@ -517,6 +523,9 @@ static int eval_report(struct eval *e, struct err *err)
 			turns_summary(e->episodes, e->chains, &e->prompts, (int)e->prompts.count, (int)e->o->num_samples,
 				(int)e->o->num_turns, (uint64_t)e->o->seed));
 	if (e->pipeline) json_object_set(s, "pipeline", e->pipeline);
+	if (!strcmp(e->o->stage, "midend"))
+		json_object_set_new(
+			s, "midend", midend_summary(e->rollouts, &e->prompts, (int)e->o->num_samples, (uint64_t)e->o->seed));
 	if (e->finals) json_object_set(s, "finals", e->finals);
 	/* Comparisons add to the summary, so they come before it is printed. */
 	int rc = eval_compare(e, s, err);

@@ -1,9 +1,9 @@
 /* hone tune: the backend. A genuine kernel whose text declares a space of launch parameters
  * (agent.h), a card, a number of verdicts; out comes the fastest genuine point that was found,
- * by the cost model of that card. Points are drawn by chance without repetition (--search
- * plain), or named by a policy that is told what was tried (--search policy); both begin at the
- * kernel's own point and have as many verdicts. What a search found is kept in the store, for
- * the same kernel, card and settings. */
+ * by the cost model of that card, or by that card itself (--verify_device). Points are drawn by
+ * chance without repetition (--search plain), or named by a policy that is told what was tried
+ * (--search policy); both begin at the kernel's own point and have as many verdicts. What a search
+ * found is kept in the store, for the same kernel, card and settings. */
 #include "cli/cli.h"
 #include "agent/agent.h"
 #include "base/base.h"
@@ -25,6 +25,7 @@ struct tune_options {
 	const char *search;
 	const char *prompt_template;
 	const char *precision;
+	const char *verify_device;
 	const char *gpu;
 	const char *cost_size;
 	const char *out;
@@ -53,7 +54,10 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, prompt_template, "template file of --search policy", NULL),
 	O(OPTION_INT, verdicts, "points that are judged, the kernel's own among them", "1 to 100000"),
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
-	O(OPTION_STR, gpu, "card that kernels are compiled for and timed on by the cost model; empty: H200", NULL),
+	O(OPTION_STR, verify_device,
+		"cpu: times are the cost model's; cuda, cuda:N: points are judged on that GPU too, and its times count", NULL),
+	O(OPTION_STR, gpu,
+		"card that kernels are compiled for and timed on by the cost model; empty: the device's own, else H200", NULL),
 	O(OPTION_STR, cost_size,
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
@@ -69,15 +73,16 @@ struct tune {
 	struct str source;
 	struct str template_text;
 	struct tune_space space;
-	const struct vm_gpu *gpu;
-	struct outside *outside; /* who names points; NULL: the model, or nobody */
-	struct policy policy;    /* --model's */
+	const struct vm_gpu *gpu; /* the verifier's */
+	struct outside *outside;  /* who names points; NULL: the model, or nobody */
+	struct policy policy;     /* --model's */
 	struct store *store;
 	struct verifier *verifier;
 	bool *seen;       /* (points) */
 	json_t *tried;    /* rows: point, verdict, cost_s, by */
 	struct str lines; /* the same for a prompt */
 	struct verdict given;
+	double given_s;
 	int64_t best; /* -1: none */
 	double best_s;
 	int64_t asked; /* answers of the policy; of them without a new point: */
@@ -85,6 +90,13 @@ struct tune {
 };
 
 /* ---- points ---- */
+
+/* Of a genuine point: on a GPU what was measured, else what the cost model predicts. 0 or
+ * NaN: it has no such time. */
+static double point_time(const struct tune *t, const struct verdict *v)
+{
+	return verifier_has_gpu(t->verifier) ? v->device.time_s : v->cost_s;
+}
 
 static int point_judge(struct tune *t, int64_t point, const char *by, struct err *err)
 {
@@ -99,18 +111,23 @@ static int point_judge(struct tune *t, int64_t point, const char *by, struct err
 	if (!rc && v.class == VERDICT_INFRA) rc = err_set(err, ERR_INFRA, "%s: no verdict: %s", name.data, v.detail);
 	if (!rc) {
 		/* What it costs; a point that is not genuine has its reason in place of a time. */
-		bool is_genuine = v.class == VERDICT_GENUINE && v.cost_s > 0;
+		double time_s = point_time(t, &v);
+		bool is_timed = v.class == VERDICT_GENUINE && time_s > 0;
+		const char *why = v.class == VERDICT_GENUINE ? "no time" : v.reason;
 		t->seen[point] = true;
-		if (point == t->space.given) t->given = v;
-		if (is_genuine && (t->best < 0 || v.cost_s < t->best_s)) {
-			t->best = point;
-			t->best_s = v.cost_s;
+		if (point == t->space.given) {
+			t->given = v;
+			t->given_s = time_s;
 		}
-		if (is_genuine) str_printf(&t->lines, "%s: %.3f us\n", name.data, v.cost_s * 1e6);
-		else str_printf(&t->lines, "%s: %s (%s)\n", name.data, verdict_class_name(v.class), v.reason);
+		if (is_timed && (t->best < 0 || time_s < t->best_s)) {
+			t->best = point;
+			t->best_s = time_s;
+		}
+		if (is_timed) str_printf(&t->lines, "%s: %.3f us\n", name.data, time_s * 1e6);
+		else str_printf(&t->lines, "%s: %s (%s)\n", name.data, verdict_class_name(v.class), why);
 		json_array_append_new(t->tried,
 			json_pack("{s:s, s:s, s:s, s:o, s:s}", "point", name.data, "verdict", verdict_class_name(v.class), "reason",
-				v.reason, "cost_s", is_genuine ? json_real(v.cost_s) : json_null(), "by", by));
+				is_timed ? v.reason : why, "cost_s", is_timed ? json_real(time_s) : json_null(), "by", by));
 	}
 	str_release(&text);
 	str_release(&name);
@@ -267,9 +284,9 @@ static int search_run(struct tune *t, struct err *err)
 	t->best = -1;
 	int rc = point_judge(t, t->space.given, "given", err);
 	if (!rc && t->best < 0)
-		rc = err_set(err, ERR_MISMATCH,
-			"%s is %s (%s): the backend begins with a genuine kernel whose time is predicted", t->o->candidate,
-			verdict_class_name(t->given.class), t->given.reason);
+		rc = err_set(err, ERR_MISMATCH, "%s is %s (%s%s%s): the backend begins with a genuine kernel that has a time",
+			t->o->candidate, verdict_class_name(t->given.class), t->given.reason,
+			*t->given.device.untimed ? "; not timed: " : "", t->given.device.untimed);
 	for (int64_t k = 1; !rc && k < most; k++) {
 		int64_t point = -1;
 		/* An answer without a new point costs no verdict: one is drawn by chance in its place. */
@@ -287,10 +304,11 @@ static json_t *result_json(const struct tune *t)
 	struct str given = {0}, best = {0};
 	tune_point_put(&t->space, t->space.given, &given);
 	tune_point_put(&t->space, t->best, &best);
-	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:O}", "gpu", t->gpu->name, "search",
-		t->o->search, "given", given.data, "best", best.data, "given_s", t->given.cost_s, "best_s", t->best_s,
-		"speedup", t->given.cost_s / t->best_s, "points", (json_int_t)t->space.points, "asked", (json_int_t)t->asked,
-		"without_point", (json_int_t)t->without, "tried", t->tried);
+	json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:I, s:I, s:I, s:O}", "gpu", t->gpu->name, "search",
+		t->o->search, "times", verifier_has_gpu(t->verifier) ? "measured" : "predicted", "given", given.data, "best",
+		best.data, "given_s", t->given_s, "best_s", t->best_s, "speedup", t->given_s / t->best_s, "points",
+		(json_int_t)t->space.points, "asked", (json_int_t)t->asked, "without_point", (json_int_t)t->without, "tried",
+		t->tried);
 	str_release(&given);
 	str_release(&best);
 	return j;
@@ -302,8 +320,8 @@ static struct sha256_hex result_key(const struct tune *t)
 	const struct tune_options *o = t->o;
 	const struct {
 		const char *text;
-	} texts[] = {{t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->search}, {o->precision},
-		{o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
+	} texts[] = {{t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->verify_device}, {o->search},
+		{o->precision}, {o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
 		{o->policy.policy_answers ? o->policy.policy_answers : ""}, {o->policy.model ? o->policy.model : ""},
 		{o->policy.adapter ? o->policy.adapter : ""}, {o->policy.policy_roles ? o->policy.policy_roles : ""},
 		{t->template_text.data ? t->template_text.data : ""}};
@@ -347,8 +365,8 @@ static int tune_open(struct tune *t, struct err *err)
 		return err_set(err, ERR_USAGE,
 			"--search policy goes with --model, --policy_command or --policy_answers, and they with it");
 	/* Everything that may be refused is read before the verifier starts its workers. */
-	t->gpu = vm_gpu_find(o->gpu ? o->gpu : "H200");
-	if (!t->gpu) return err_set(err, ERR_USAGE, "--gpu %s: not in the cost model's table (docs/cost-model.md)", o->gpu);
+	if (o->gpu && !vm_gpu_find(o->gpu))
+		return err_set(err, ERR_USAGE, "--gpu %s: not in the cost model's table (docs/cost-model.md)", o->gpu);
 	int rc = o->out ? cli_out_check(o->out, CLI_OUT_FILE, err) : 0;
 	if (!rc) rc = task_set_load(o->task, &t->tasks, err);
 	if (!rc && t->tasks.count != 1)
@@ -360,8 +378,8 @@ static int tune_open(struct tune *t, struct err *err)
 	else if (!rc && is_policy) rc = policy_open(&o->policy, &t->policy, err);
 	if (!rc && o->store) rc = store_open(o->store, &t->store, err);
 	/* One verdict at a time: the search chooses the next point by the last. */
-	struct verify_options v = {.device = "cpu",
-		.gpu = t->gpu->name,
+	struct verify_options v = {.device = o->verify_device,
+		.gpu = o->gpu,
 		.cost_size = o->cost_size,
 		.precision = o->precision,
 		.threads = 1,
@@ -369,6 +387,7 @@ static int tune_open(struct tune *t, struct err *err)
 		.seed = (uint64_t)o->seed + 1,
 		.store = t->store};
 	if (!rc) rc = verifier_create(&v, &t->verifier, err);
+	if (!rc) t->gpu = verifier_card(t->verifier);
 	t->seen = xcalloc((size_t)MAX(t->space.points, 1), sizeof *t->seen);
 	t->tried = json_array();
 	return rc;
@@ -388,9 +407,9 @@ static void result_print(const json_t *j)
 			printf(" %s (%s)\n", json_string_value(json_object_get(row, "verdict")),
 				json_string_value(json_object_get(row, "reason")));
 	}
-	printf("best on %s: %s, x%.3f of %s%s\n", json_string_value(json_object_get(j, "gpu")),
-		json_string_value(json_object_get(j, "best")), json_number_value(json_object_get(j, "speedup")),
-		json_string_value(json_object_get(j, "given")),
+	printf("best on %s by %s times: %s, x%.3f of %s%s\n", json_string_value(json_object_get(j, "gpu")),
+		json_string_value(json_object_get(j, "times")), json_string_value(json_object_get(j, "best")),
+		json_number_value(json_object_get(j, "speedup")), json_string_value(json_object_get(j, "given")),
 		json_is_true(json_object_get(j, "cached")) ? " (from the store)" : "");
 }
 
@@ -413,6 +432,7 @@ int cmd_tune(int argc, char **argv)
 		.search = "plain",
 		.prompt_template = "recipes/prompts/backend.txt",
 		.precision = "strict",
+		.verify_device = "cpu",
 		.cost_size = "judged",
 		.verdicts = 16,
 		.max_completion_length = 256,

@@ -74,6 +74,7 @@ static inline long long count_at(const json_t *o, const char *key)
  * mid-end's answers go to rows (JSONL) too. New reference in *out. */
 int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct err *err);
 void eval_pipeline_print(const json_t *pipeline);
+void eval_midend_print(const json_t *midend); /* of midend_summary */
 /* The best genuine kernel of each task (the fastest on the GPU, where both were timed; else the one
  * of least predicted time) once more, as a final best: under compute-sanitizer, timed turn by turn
  * with the reference in three forms. What the finding is stands beside the answers' own verdicts,

@@ -11,20 +11,18 @@
 #include "task/task.h"
 #include "verify/verdict.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct pipeline {
 	struct eval_chain *c;
-	int n;                        /* tasks */
-	int K;                        /* answers of the frontend to each */
-	int M;                        /* answers of the mid-end to each kernel */
-	struct prompt_set mids;       /* of the tasks with a kernel, in their order */
-	int *task_of;                 /* (mids) */
-	struct rollout *answers;      /* (mids * M) of the mid-end */
-	struct chain *chain;          /* (3 n) pipeline, single at equal answers, single at equal tokens */
-	const struct verdict **given; /* (n) of the kernel that was handed on; NULL: there was none */
+	int n;                   /* tasks */
+	int K;                   /* answers of the frontend to each */
+	int M;                   /* answers of the mid-end to each kernel */
+	struct prompt_set mids;  /* of the tasks with a kernel, in their order */
+	int *task_of;            /* (mids) */
+	struct rollout *answers; /* (mids * M) of the mid-end */
+	struct chain *chain;     /* (3 n) pipeline, single at equal answers, single at equal tokens */
 };
 
 /* The frontend's cheapest genuine answer of each task, as the mid-end's prompts. One
@@ -54,7 +52,6 @@ static int kernels_take(struct pipeline *p, struct err *err)
 			if (!best || r->verdict.cost_s < best->verdict.cost_s) best = r;
 		}
 		if (!best) continue;
-		p->given[i] = &best->verdict;
 		k[count++] = (struct prompt_kernel){.task = &c->prompts->rows[i].task,
 			.source = best->text + best->answer.code_begin,
 			.len = best->answer.code_end - best->answer.code_begin,
@@ -126,45 +123,6 @@ static int single_ask(struct pipeline *p, struct err *err)
 	return chains_draw(c->author, c->verifier, c->prompts, &ro, answers, 2 * p->n, err);
 }
 
-/* What the mid-end did: of its answers how many are genuine, faster, slower; by which
- * change the best ones are faster, and how much over the kernels that were given (kept
- * where nothing was faster). */
-static json_t *midend_json(const struct pipeline *p)
-{
-	int count = (int)p->mids.count, genuine = 0, judged = 0, faster = 0, slower = 0, by[MIDEND_CHANGE_COUNT] = {0};
-	double log_best = 0, log_by[MIDEND_CHANGE_COUNT] = {0};
-	/* Of each kernel all answers are counted, and the fastest says by which change; where none is
-	 * faster the kernel stays. */
-	for (int m = 0; m < count; m++) {
-		const struct verdict *given = p->given[p->task_of[m]];
-		enum midend_change change = CHANGE_NONE;
-		double best = 1;
-		for (int k = 0; k < p->M; k++) {
-			const struct rollout *r = &p->answers[(int64_t)m * p->M + k];
-			judged += !r->is_dropped;
-			if (r->is_dropped || r->verdict.class != VERDICT_GENUINE) continue;
-			double s = midend_speedup(given, &r->verdict);
-			genuine++;
-			faster += s > 1;
-			slower += s < 1;
-			if (!(s > best)) continue;
-			best = s;
-			change = midend_change(given, &r->verdict);
-		}
-		log_best += log(best);
-		by[change]++;
-		log_by[change] += log(best);
-	}
-	json_t *changes = json_object();
-	for (int c = 0; c < MIDEND_CHANGE_COUNT; c++)
-		json_object_set_new(changes, midend_change_name((enum midend_change)c),
-			json_pack("{s:i, s:f}", "kernels", by[c], "speedup_geomean", by[c] ? exp(log_by[c] / by[c]) : 0.0));
-	return json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:o}", "kernels", count, "refused_prompts", p->mids.refused,
-		"answers", judged, "genuine", (double)genuine / MAX(judged, 1), "faster", (double)faster / MAX(judged, 1),
-		"slower", (double)slower / MAX(judged, 1), "speedup_geomean", count ? exp(log_best / count) : 0.0, "changes",
-		changes);
-}
-
 static void rows_put(const struct pipeline *p, struct str *rows)
 {
 	for (int64_t m = 0; m < (int64_t)p->mids.count * p->M; m++) {
@@ -184,7 +142,6 @@ int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct e
 		.M = (int)(c->o->midend_samples ? c->o->midend_samples : c->o->num_samples)};
 	/* The chain, then what it is compared with. */
 	p.task_of = xcalloc((size_t)n + 1, sizeof *p.task_of);
-	p.given = xcalloc((size_t)n + 1, sizeof *p.given);
 	p.chain = xcalloc(3 * (size_t)n + 1, sizeof *p.chain);
 	int rc = kernels_take(&p, err);
 	if (!rc) rc = engine_fit(&p, err);
@@ -193,8 +150,8 @@ int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct e
 	if (!rc) {
 		struct chain *answers = p.chain + n, *tokens = p.chain + 2 * (int64_t)n;
 		uint64_t seed = (uint64_t)c->o->seed;
-		*out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "midend", midend_json(&p), "pipeline",
-			chains_json(p.chain, n), "single_equal_answers", chains_json(answers, n), "single_equal_tokens",
+		*out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "midend", midend_summary(p.answers, &p.mids, p.M, seed),
+			"pipeline", chains_json(p.chain, n), "single_equal_answers", chains_json(answers, n), "single_equal_tokens",
 			chains_json(tokens, n), "over_equal_answers", chains_paired(p.chain, answers, n, c->prompts, seed),
 			"over_equal_tokens", chains_paired(p.chain, tokens, n, c->prompts, seed));
 		rows_put(&p, rows);
@@ -203,7 +160,6 @@ int eval_pipeline(struct eval_chain *c, struct str *rows, json_t **out, struct e
 	prompt_set_release(&p.mids);
 	free(p.answers);
 	free(p.chain);
-	free(p.given);
 	free(p.task_of);
 	return rc;
 }
@@ -220,18 +176,29 @@ static void print_over(const char *name, const json_t *d)
 	printf("\n");
 }
 
+void eval_midend_print(const json_t *m)
+{
+	const char *name;
+	json_t *change;
+	printf(
+		"mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower\n",
+		count_at(m, "kernels"), count_at(m, "refused_prompts"), count_at(m, "answers"), real_at(m, "genuine"),
+		real_at(m, "faster"), real_at(m, "slower"));
+	printf("speedup over the kernels given x%.3f, 95 %% interval over %lld structures [%.3f, %.3f]\n",
+		real_at(m, "speedup_geomean"), count_at(m, "structures"), real_at(m, "low"), real_at(m, "high"));
+	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
+		printf("  %-14s %lld kernels, x%.3f\n", name, count_at(change, "kernels"), real_at(change, "speedup_geomean"));
+	if (count_at(m, "untimed"))
+		printf(
+			"%lld genuine answers have no predicted time that could be compared with the given kernel's: its profile "
+			"has none, or one of other sizes (--cost_size)\n",
+			count_at(m, "untimed"));
+}
+
 void eval_pipeline_print(const json_t *j)
 {
 	static const char *const sides[] = {"pipeline", "single_equal_answers", "single_equal_tokens"};
-	const json_t *m = json_object_get(j, "midend");
-	const char *name;
-	json_t *change;
-	printf("mid-end: %lld kernels given, %lld too long for it; of %lld answers %.4f genuine, %.4f faster, %.4f slower; "
-		   "speedup over the kernels given %.4f\n",
-		count_at(m, "kernels"), count_at(m, "refused_prompts"), count_at(m, "answers"), real_at(m, "genuine"),
-		real_at(m, "faster"), real_at(m, "slower"), real_at(m, "speedup_geomean"));
-	json_object_foreach(json_object_get(m, "changes"), name, change) if (count_at(change, "kernels"))
-		printf("  %-14s %lld kernels, x%.3f\n", name, count_at(change, "kernels"), real_at(change, "speedup_geomean"));
+	eval_midend_print(json_object_get(j, "midend"));
 	for (size_t i = 0; i < ARRAY_LEN(sides); i++) {
 		const json_t *s = json_object_get(j, sides[i]);
 		printf("%-22s %.4f solved, speedup %.4f; a task: %.2f answers, %.0f tokens\n", sides[i], real_at(s, "solved"),

@@ -184,10 +184,10 @@ static int set_answer(struct outside *x, const struct outside_request *r, struct
 		rc = folder_answer(x, r, &a, err);
 	} else {
 		/* Rows of another stage are answers to other questions: a pipeline's mid-end's stand
-		 * behind its frontend's. */
+		 * behind its frontend's, which have no stage. */
 		char *key = set_key(r->task, r->sample, r->turn, ""), *staged = set_key(r->task, r->sample, r->turn, r->stage);
-		const json_t *row = json_object_get(x->answers, key);
-		if (!row) row = json_object_get(x->answers, staged);
+		const json_t *row = json_object_get(x->answers, staged);
+		if (!row) row = json_object_get(x->answers, key);
 		free(staged);
 		rc = row ? answer_read(x, row, r->task, r->id, &a, err)
 				 : err_set(err, ERR_NOT_FOUND,

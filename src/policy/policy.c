@@ -103,6 +103,8 @@ int policy_open(const struct policy_options *o, struct policy *out, struct err *
 {
 	struct policy p = {0};
 	int rc = 0;
+	if (o->policy_roles)
+		return err_set(err, ERR_USAGE, "--policy_roles asks a --policy_command role by role, and there is none");
 	if (o->text_only) {
 		rc = model_config_load(o->model, &p.config, err);
 	} else {

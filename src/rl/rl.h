@@ -445,6 +445,12 @@ void episode_chains(const struct rollout *episodes, const struct prompt_set *pro
 /* Rates by turn, and beside the chains as chains_draw left them; NULL: the episodes alone. */
 json_t *turns_summary(const struct rollout *episodes, const struct chain *chains, const struct prompt_set *prompts,
 	int tasks, int K, int T, uint64_t seed);
+/* Of answers (prompts x K) to prompts with a kernel: how many are genuine, faster and slower, the
+ * changes by which the best ones are faster, and the geometric mean of what was gained over the
+ * kernels given with its 95 % interval over structures; a kernel that nothing is faster than stays
+ * as it was. `untimed`: genuine answers that could not be compared, because the kernel or the
+ * answer has no predicted time, or both have one at different sizes. */
+json_t *midend_summary(const struct rollout *r, const struct prompt_set *prompts, int K, uint64_t seed);
 /* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
  * structure of its own. Returns the count. */
 int tasks_clusters(const struct task *const *tasks, int n, int *cluster /* (n) */);

@@ -55,6 +55,9 @@ int loop_open(struct loop *l, struct err *err);
 void loop_release(struct loop *l);
 /* Whether this process has the run's folder and store. */
 static inline bool loop_is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }
+/* What is wrong with the settings and templates of a pipeline's mid-end: asked before the frontend
+ * trains, when there are no kernels yet. */
+int rl_midend_check(const struct rl_options *o, struct err *err);
 
 /* ---- a step's answers (rl_step.c) ---- */
 

@@ -138,6 +138,10 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
 	rc = learning_check(l, err);
+	if (!rc && o->variants_from.count && !o->variants)
+		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
+	if (!rc && o->turn_refines && o->num_turns == 1)
+		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
 	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
 		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
@@ -148,6 +152,22 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
 		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
+}
+
+int rl_midend_check(const struct rl_options *o, struct err *err)
+{
+	struct loop l = {.o = o};
+	struct str turn = {0};
+	int rc = o->eval_steps > 0
+		? err_set(err, ERR_USAGE,
+			  "--eval_steps %lld: the mid-end is given kernels of training tasks alone; score it with `hone eval "
+			  "--pipeline`",
+			  (long long)o->eval_steps)
+		: options_check(o, &l, err);
+	if (!rc) rc = agent_midend_template_check(o->prompt_template, err);
+	if (!rc && o->num_turns > 1) rc = agent_turn_template_read(o->stage, o->turn_template, &turn, err);
+	str_release(&turn);
+	return rc ? err_prefix(err, "--pipeline %s", o->pipeline) : 0;
 }
 
 static int open_policy(struct loop *l, bool text_only, struct err *err)
@@ -254,7 +274,7 @@ static int open_prompts(struct loop *l, struct err *err)
 			"--max_completion_length%s or --max_prompt_length",
 			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
 			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
-	if (l->o->num_turns > 1) rc = agent_template_read(AGENT_TURN, l->o->turn_template, &l->turn_template, err);
+	if (l->o->num_turns > 1) rc = agent_turn_template_read(l->o->stage, l->o->turn_template, &l->turn_template, err);
 	if (rc) return rc;
 	if (l->prompts.alone && loop_is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
 	if (l->prompts.refused && loop_is_first(l))

@@ -146,10 +146,16 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 {
 	struct rl_options front = *o, mid = *o;
 	char *tasks = NULL, *front_dir = NULL, *mid_dir = NULL, *store = NULL;
-	/* The mid-end's own settings over those of both; where it works is not for a recipe to say. */
+	/* The mid-end's own settings over those of both; where it works is not for a recipe
+	 * to say. Pairs, variants and an adapter to begin at are the frontend's, and its
+	 * kernels have no dev tasks. */
 	mid.prompt_template = "recipes/prompts/midend.txt";
 	mid.reward = "midend";
 	mid.policy.adapter = NULL;
+	mid.replay_pairs = NULL;
+	mid.variants = 0;
+	mid.variants_from = (struct option_list){0};
+	mid.eval_steps = 0;
 	int rc = options_recipe("rl", "pipeline", rl_option_defs, rl_option_count, &mid, o->pipeline, err);
 	mid.stage = "midend";
 	if (!rc) rc = pipeline_check(&front, &mid, err);
@@ -162,7 +168,9 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 	mid.output_dir = mid_dir;
 	front.store = mid.store = store;
 	mid.tasks = tasks;
-	rc = dir_make(o->output_dir, err);
+	/* What is wrong with the second run is said before the first one begins. */
+	rc = rl_midend_check(&mid, err);
+	if (!rc) rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_run(&front, metrics, ctx, err);
 	if (!rc) rc = tasks_file_make(&front, tasks, err);
 	if (!rc) rc = rl_run(&mid, metrics, ctx, err);

@@ -557,6 +557,7 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 
 int verifier_fd(const struct verifier *v) { return v->finished_fd; }
 bool verifier_has_gpu(const struct verifier *v) { return v->s.ngpus > 0; }
+const struct vm_gpu *verifier_card(const struct verifier *v) { return &v->s.gpu; }
 
 /* Waits until the descriptor is readable: 0, or ERR_TIMEOUT. */
 static int finished_wait(struct verifier *v, int timeout_ms, struct err *err)

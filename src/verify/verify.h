@@ -89,6 +89,8 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
  * other things too (a server, its connections). The verifier's own: not to be read or closed. */
 int verifier_fd(const struct verifier *v);
 bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
+struct vm_gpu;
+const struct vm_gpu *verifier_card(const struct verifier *v); /* what kernels are compiled for and costed on */
 
 /* Where the time of verdicts goes, step by step: seconds added up over all that were graded. wall:
  * of the thread that grades, its waiting included; cpu: processor time of that thread and of the

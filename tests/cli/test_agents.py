@@ -114,6 +114,17 @@ def test_eval():
         check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
 
 
+def test_alone():
+    """Options that another one gives their meaning are refused without it, by both commands."""
+    model = ("--model", "recipes/demo/start", "--tasks", f"{work}/tasks.jsonl")
+    for more in (("--variants_from", "x"), ("--turn_refines",), ("--policy_roles", "recipes/prompts/roles"),
+                 ("--midend_samples", "2")):
+        for command in ("eval", "rl") if more[0] != "--midend_samples" else ("eval",):
+            p = run(hone, command, *model, *more, *(("--dry_run",) if command == "rl" else ("--split", "train")),
+                    "--prompt_template", f"{work}/template.txt", "--max_completion_length", "8")
+            check(f"{command} {more[0]} alone is refused", p.returncode == 2 and more[0] in p.stderr, p.stderr)
+
+
 def test_turns():
     """Half of the episodes are solved by their second turn; no first answer ever is, so best of n
     finds nothing with as many tokens."""
@@ -234,7 +245,9 @@ def test_pipeline():
     check("the mid-end fuses, slows down and breaks what the frontend wrote: each is counted",
           m.get("kernels") == 2 and m.get("answers") == 6 and abs(m["genuine"] - 2 / 3) < 1e-9
           and abs(m["faster"] - 1 / 3) < 1e-9 and abs(m["slower"] - 1 / 3) < 1e-9 and fused.get("kernels") == 2
-          and fused["speedup_geomean"] == m["speedup_geomean"] > 1.5, p.stdout + p.stderr)
+          and abs(fused["speedup_geomean"] / m["speedup_geomean"] - 1) < 1e-12 and m["speedup_geomean"] > 1.5
+          and m.get("structures") == 2 and 1.5 < m["low"] <= m["speedup_geomean"] <= m["high"] and m["untimed"] == 0,
+          p.stdout + p.stderr)
     one, same, much = (j.get(k, {}) for k in ("pipeline", "single_equal_answers", "single_equal_tokens"))
     ratio = j.get("over_equal_tokens", {}).get("speedup_ratio", {})
     check("the pipeline beside a single agent, at equal answers and at equal tokens", one.get("solved")
@@ -274,6 +287,58 @@ def test_pipeline():
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
           and metrics[0]["midend/fused"] == 1, metrics)
+    return m.get("speedup_geomean", 0)
+
+
+def test_given(gained):
+    """The mid-end alone, over the kernels that the pipeline kept: what `hone eval --pipeline` says
+    of it."""
+    args = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py", "--stage", "midend",
+            "--tasks", f"{work}/p/midend.jsonl", "--prompt_template", "recipes/prompts/small-midend.txt",
+            "--num_samples", "3")
+    p = evaluate(*args)
+    m = json.loads(p.stdout).get("midend", {}) if p.returncode == 0 else {}
+    check("a mid-end alone: shares, kinds of change and the gain with its interval, as in the pipeline",
+          m.get("kernels") == m.get("structures") == 2 and m["answers"] == 6 and abs(m["faster"] - 1 / 3) < 1e-9
+          and abs(m["slower"] - 1 / 3) < 1e-9 and m["changes"]["fused"]["kernels"] == 2
+          and abs(m["speedup_geomean"] / gained - 1) < 1e-9 and m["low"] <= m["speedup_geomean"] <= m["high"],
+          (p.stdout, p.stderr, gained))
+    p = evaluate(*args, "--cost_size", "65536")
+    m = json.loads(p.stdout).get("midend", {}) if p.returncode == 0 else {}
+    check("times of other sizes than the given kernel's are no gain, and are counted",
+          m.get("untimed") == 4 and m["speedup_geomean"] == 1 and m["faster"] == m["slower"] == 0, p.stdout + p.stderr)
+    with open(f"{work}/renamed.jsonl", "w") as f:
+        f.writelines(json.dumps({**r, "name": r["name"].split("+")[0]}) + "\n"
+                     for r in map(json.loads, open(f"{work}/p/midend.jsonl")))
+    p = evaluate("--policy_answers", f"{work}/pipeline.jsonl", *args[2:4], "--tasks", f"{work}/renamed.jsonl",
+                 *args[6:])
+    again = json.loads(p.stdout).get("midend", {}) if p.returncode == 0 else {}
+    check("a pipeline's rows as a set: its mid-end's answers to --stage midend", abs(again.get("faster", 0) - 1 / 3)
+          < 1e-9 and again["changes"]["fused"]["kernels"] == 2, p.stdout + p.stderr)
+    open(f"{work}/both.txt", "w").write("{{feedback}}\n{{task}}\n")
+    p = evaluate(*args, "--num_turns", "2", "--turn_template", f"{work}/both.txt")
+    check("a further turn of a mid-end shows no module: refused",
+          p.returncode == 1 and "--turn_template" in p.stderr and "{{task}}" in p.stderr, p.stdout + p.stderr)
+
+
+def test_pipeline_refused():
+    """What is wrong with the mid-end is said before the frontend is asked."""
+    open(f"{work}/bad.txt", "w").write("{{kernel}}\n{{colour}}\n")
+    policy = ("--policy_command", f"tee {work}/asked | {sys.executable} {work}/pipeline.py {work}/slow.py")
+    p = evaluate(*policy, "--tasks", f"{work}/two.jsonl", "--pipeline", "--midend_template", f"{work}/bad.txt")
+    check("eval: a mid-end's template with an unknown hole", p.returncode == 1 and "{{colour}}" in p.stderr
+          and not (os.path.exists(f"{work}/asked") and os.path.getsize(f"{work}/asked")), p.stdout + p.stderr)
+    model = ("--model", "recipes/demo/start", "--chat_template", "plain", "--replay_updates", "1",
+             "--replay_pairs", f"{work}/none.jsonl")
+    for who, recipe, word in ((policy, f"prompt_template: {work}/bad.txt\n", "{{colour}}"),
+                              (policy, "eval_steps: 1\n", "kernels of training tasks"),
+                              (model, f"replay_updates: 0\nprompt_template: {work}/bad.txt\n", "{{colour}}")):
+        open(f"{work}/refused.yaml", "w").write(recipe)
+        p = run(hone, "rl", *who, "--tasks", f"{work}/two.jsonl", "--prompt_template", f"{work}/template.txt",
+                "--num_generations", "2", "--generation_batch_size", "4", "--max_steps", "1",
+                "--pipeline", f"{work}/refused.yaml", "--output_dir", f"{work}/refused")
+        check(f"rl: {recipe.split(':')[0]} of the mid-end ({who[0]})", p.returncode in (1, 2) and word in p.stderr
+              and "--pipeline" in p.stderr and not os.path.exists(f"{work}/refused"), p.stderr)
 
 
 TUNED = """import torch
@@ -373,9 +438,12 @@ def main():
     p = prepare()
     if p.returncode == 0:
         test_eval()
+        test_alone()
         test_turns()
         test_rl()
-        test_pipeline()
+        gained = test_pipeline()
+        test_given(gained)
+        test_pipeline_refused()
         test_tune()
     else:
         check("tasks are made", False, p.stderr)

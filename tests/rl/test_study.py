@@ -75,6 +75,34 @@ def test_unverified():
     check("verified answers that are not of one form are refused", p.returncode != 0, p.stdout)
 
 
+def test_midend_pairs():
+    """Verified rows that gave no parts (dev's, as training tasks) are what the verifier's
+    prompt and the generator's answer are, up to the time; structures of reinforcement
+    learning are in no pair."""
+    import gzip, re
+    with gzip.open("recipes/demo/midend.jsonl.gz", "rt") as f:
+        rows = {r["name"]: r for r in map(json.loads, f) if r["split"] == "dev"}
+    tasks = [{k: r[k] for k in ("name", "source", "structure", "level", "seed")} | {"split": "train"}
+             for r in rows.values()]
+    p = script("bench/learning/midend_pairs.py", "recipes/demo/midend.jsonl.gz",
+               write("m.jsonl", tasks + [dict(tasks[0], name="d", split="dev")]), f"{work}/m-pairs.jsonl",
+               f"{work}/m-rl.jsonl")
+    pairs = read("m-pairs.jsonl") if p.returncode == 0 else []
+    time = re.compile(r", ([\d.]+) us\n")
+    mids = [(x, rows[x["name"].removesuffix("-mid")]) for x in pairs if x["name"].endswith("-mid")]
+    check("mid-end: prompt and answer are the verified row's, the time within 0.2 us", len(mids) > 10 and all(
+        time.sub("", x["prompt"]) == time.sub("", r["prompt"]) and x["completion"] == r["completion"]
+        and abs(float(time.search(x["prompt"])[1]) - float(time.search(r["prompt"])[1])) < 0.2 for x, r in mids),
+          (p.stdout, p.stderr, mids[:1]))
+    fronts = [(x, rows[x["name"].removesuffix("-front")]) for x in pairs if x["name"].endswith("-front")]
+    check("frontend: the kernel that the mid-end is shown", len(fronts) == len(mids) and all(
+        x["completion"].split("```python\n")[1] == r["kernel"] + "```\n" and x["prompt"].startswith(r["source"])
+        for x, r in fronts), fronts[:1])
+    left = {t["name"] for t in read("m-rl.jsonl")} if pairs else set()
+    check("each training task is on one side, dev tasks on none",
+          left and left | {r["name"] for _, r in mids} == set(rows) and len(left) + len(mids) == len(rows), left)
+
+
 def test_cheats():
     p = script("bench/learning/study_cheats.py",
                "--pairs", write("c.jsonl", [pair(i) for i in range(40)] + [pair(99, "dev")]), "--share", "0.1",
@@ -202,6 +230,7 @@ def test_winning_arm():
 
 
 test_unverified()
+test_midend_pairs()
 test_winning_arm()
 test_cheats()
 test_table()
