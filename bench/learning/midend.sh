@@ -1,14 +1,21 @@
 #!/bin/bash
-# What a mid-end gains over a frontend that writes a launch an operator (docs/results.md). One model learns both stages; the frontend is then asked about
-# structures that nobody trained on, and the mid-end about the kernels that came out genuine. recipes/study/midend-base.yaml has the protocol.
+# What a mid-end gains over a frontend that writes a launch an operator (docs/results.md). One model
+# learns both stages; the frontend is then asked about structures that nobody trained on, and the
+# mid-end about the kernels that came out genuine. recipes/study/midend-base.yaml has the protocol.
 #
-# usage: bench/learning/midend.sh DIR SEED SECONDS       fits for SECONDS and evaluates: DIR/SEED
-#        bench/learning/midend.sh DIR SEED SECONDS rl    and trains the mid-end by reinforcement on the frontend's own kernels of further structures
-# What is there from an earlier start is not made again. A seed is that of order and answers; tasks and pairs are the same for all.
-# Environment: START (recipes/demo/start; random: weights of the seed, a tokenizer of the pairs), HONE (build/release/hone), PYTHON (build/venv/bin/python), SAMPLES (4), LIMIT (tasks of an evaluation, 0: all)
+# usage: bench/learning/midend.sh DIR SEED SECONDS
+#            fits for SECONDS and evaluates: DIR/SEED
+#        bench/learning/midend.sh DIR SEED SECONDS rl
+#            and trains the mid-end by reinforcement on the frontend's own kernels of further
+#            structures
+# What is there from an earlier start is not made again. A seed is that of order and answers; tasks
+# and pairs are the same for all.
+# Environment: START (recipes/demo/start; random: weights of the seed, a tokenizer of the pairs),
+# HONE (build/release/hone), PYTHON (build/venv/bin/python), SAMPLES (4), LIMIT (tasks of an
+# evaluation, 0: all)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-usage() { sed -n '5,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 3 ] || [ "${4:-}" = rl ] || usage
 hone=${HONE:-build/release/hone} start=${START:-recipes/demo/start} python=${PYTHON:-build/venv/bin/python} samples=${SAMPLES:-4} limit=${LIMIT:-0}
 dir=$1 seed=$2 seconds=$3 out=$1/$2
@@ -20,7 +27,7 @@ data() {
 	[ -e "$dir/all.jsonl" ] || "$hone" tasks synth --seed 3 --count_train 2500 --count_dev 60 --count_test 200 --level_min 1 --level_max 1 \
 		--operators_min 2 --operators $operators --out "$dir/all.jsonl"
 	awk '/"split": ?"train"/ || match($0, /"structure": ?"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' "$dir/all.jsonl" >"$dir/tasks.jsonl"
-	"$python" bench/learning/midend_pairs.py recipes/demo/midend.jsonl.gz "$dir/tasks.jsonl" "$dir/pairs.jsonl" "$dir/rl.jsonl"
+	"$python" bench/learning/midend_pairs.py recipes/demo/midend-few.jsonl.gz "$dir/tasks.jsonl" "$dir/pairs.jsonl" "$dir/rl.jsonl"
 	head -600 "$dir/pairs.jsonl" >"$dir/text.jsonl"
 }
 evaluate() { # FILE OPTIONS...

@@ -296,6 +296,7 @@ def test_given(gained):
     args = ("--policy_command", f"{sys.executable} {work}/pipeline.py {work}/slow.py", "--stage", "midend",
             "--tasks", f"{work}/p/midend.jsonl", "--prompt_template", "recipes/prompts/small-midend.txt",
             "--num_samples", "3")
+    # The same answers to the same kernels, with a summary of their own.
     p = evaluate(*args)
     m = json.loads(p.stdout).get("midend", {}) if p.returncode == 0 else {}
     check("a mid-end alone: shares, kinds of change and the gain with its interval, as in the pipeline",
