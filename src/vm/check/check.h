@@ -10,6 +10,7 @@
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone
+ *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
  *   check_report.c  the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
