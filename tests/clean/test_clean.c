@@ -209,6 +209,10 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	json_t *request = json_pack("{s:o}", "trial", runner_trial_json(&trial, 1));
 	char *request_text = json_dumps(request, JSON_COMPACT);
 	o = ask(fd, request_text, fds, 2);
+	/* First it says that its inputs are there and the candidate's time begins. */
+	assert_true(json_is_true(json_object_get(o, "begun")));
+	json_decref(o);
+	o = hear(fd);
 	if (runner_result_parse(json_object_get(o, "trial"), &result, &err)) fail_msg("%s", err.text);
 	if (result.has_fault) fail_msg("%s", result.fault.text);
 	assert_int_equal(pread(fds[1], output, sizeof output, 0), sizeof output);
