@@ -19,6 +19,7 @@
  *                 + descriptors: memfd with the given data, memfd for the outputs and, where
  *                 library rows are to be computed, memfd for their operands. GPU only: the first
  *                 two may be memory on it that another process exported (shared_given_bytes)
+ *     runner      {"begun": true}     what was given is in place: the candidate's time begins
  *     runner      {"library": row}    a row of the tape, whose reads lie in the memfd for operands
  *     supervisor  {"library": true}     its writes lie there
  *                 or  {"failed": text}  it cannot be computed
