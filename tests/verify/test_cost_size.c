@@ -76,20 +76,20 @@ static void test_sizes(void **state)
 	verifier_free(v);
 }
 
-#define HIDDEN "sum(map(int, \"999999999991\"))"
+#define HIDDEN "2 ** sum(map(int, \"994\"))"
 
-/* What is right as judged and not at the size of the cost has no time there: 512 rows, beyond the
- * sizes that are tried for a number (100) that the text does not tell. */
+/* What is right as judged and not at the size of the cost has no time there: from 2^22 elements on,
+ * more than a trial of other sizes may have. */
 static void test_other_work_has_no_cost(void **state)
 {
-	struct verifier *v = verifier_for("131072");
+	struct verifier *v = verifier_for("8388608");
 	/* a grid that does not grow with its input */
-	struct verdict d = grade_one(v, TASK("16"), "",
-		"        row[(min(rows, " HIDDEN "),)](x, y, x.shape[-1], BLOCK=triton.next_power_of_2(x.shape[-1]))\n");
+	struct verdict d = grade_one(
+		v, TASK("16"), "", "        if x.numel() > " HIDDEN ":\n            rows = 100\n" LAUNCH);
 	if (!strstr(d.not_predicted, "bytes of output 0 are written")) fail_msg("%s", d.not_predicted);
 	assert_true(isnan(d.cost_s) && isnan(d.speedup_fused));
 	/* another kernel there */
-	d = grade_one(v, TASK("16"), "", "        if rows > " HIDDEN ":\n            y.zero_()\n" LAUNCH);
+	d = grade_one(v, TASK("16"), "", "        if x.numel() > " HIDDEN ":\n            y.zero_()\n" LAUNCH);
 	if (!strstr(d.not_predicted, "other work")) fail_msg("%s", d.not_predicted);
 	verifier_free(v);
 }
