@@ -76,6 +76,6 @@ if [ "$midend" -gt 0 ]; then
 fi
 
 say "results on held-out tasks (operator combinations never seen in training)"
-tools/demo_table.sh "$dir" "${names[@]}"
+build/venv/bin/python tools/demo_table.py "$dir" "${names[@]}"
 $hone report --store "$dir/hone.db" --tables "$dir/tables.json" --title "hone demo" --out "$dir/report.html"
 printf 'demo: %d s\n' $((SECONDS - begin))

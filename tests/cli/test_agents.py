@@ -304,6 +304,13 @@ def test_given(gained):
           and abs(m["slower"] - 1 / 3) < 1e-9 and m["changes"]["fused"]["kernels"] == 2
           and abs(m["speedup_geomean"] / gained - 1) < 1e-9 and m["low"] <= m["speedup_geomean"] <= m["high"],
           (p.stdout, p.stderr, gained))
+    # The demo's table of it: the speedup of genuine answers, not of one kind, and the gain below.
+    with open(f"{work}/given.json", "w") as f:
+        f.write(p.stdout)
+    t = run(sys.executable, "tools/demo_table.py", work, "given")
+    alone = json.loads(p.stdout).get("speedup_geomean", 0) if p.returncode == 0 else 0
+    check("the demo's table reads it", t.returncode == 0 and f"{alone:10.3f}" in t.stdout
+          and f"given: the kernels given are x{gained:.3f} as fast" in t.stdout, t.stdout + t.stderr)
     p = evaluate(*args, "--cost_size", "65536")
     m = json.loads(p.stdout).get("midend", {}) if p.returncode == 0 else {}
     check("times of other sizes than the given kernel's are no gain, and are counted",
