@@ -194,7 +194,8 @@ def noise_of(model, call, draws, exact, seed):
 
 def run_call(variant, trial, call, has_equal=False):
     """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so
-    that rounding may be all that is left of them."""
+    that rounding may be all that is left of them; an output that is zero throughout asks the same,
+    since it has no size of its own that an error could be small beside."""
     # A model of its own for each call, with the trial's parameters; what forward draws is recorded,
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
@@ -223,9 +224,10 @@ def run_call(variant, trial, call, has_equal=False):
                            else forward_double(model, call, draws.taken if draws else [], after)) or (None, {}))
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
-    # How far rounding alone moves rows of equal elements.
+    # How far rounding alone moves rows of equal elements, and outputs where all cancels.
     drawn = draws.taken if draws else []
-    noise = noise_of(model, call, drawn, exact, trial["seed"]) if exact is not None and has_equal else None
+    is_noisy = exact is not None and (has_equal or any(r.is_floating_point() and r.numel() and not r.any() for r in exact))
+    noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
