@@ -167,6 +167,10 @@ def run_trial(variant, trial, positive, power):
 NOISE_RUNS = 2
 
 
+def vanishes(r):
+    return r.is_floating_point() and r.numel() > 0 and not r.any()
+
+
 def noise_of(model, call, draws, exact, seed):
     """For each output of the reference in fp64 how far half a unit in the last place of each input,
     up or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements
@@ -226,7 +230,7 @@ def run_call(variant, trial, call, has_equal=False):
         exact = None
     # How far rounding alone moves rows of equal elements, and outputs where all cancels.
     drawn = draws.taken if draws else []
-    is_noisy = exact is not None and (has_equal or any(r.is_floating_point() and r.numel() and not r.any() for r in exact))
+    is_noisy = exact is not None and (has_equal or any(vanishes(r) for r in exact))
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
