@@ -11,7 +11,15 @@ struct alignas(16) bf16x8 {
 	__nv_bfloat162 pair[4];
 };
 
-static __device__ __forceinline__ bf16x8 load8(const bf16 *p) { return *(const bf16x8 *)p; }
+/* As one access: copied member by member, which a pair's own constructors ask
+ * for, it would be four. */
+static __device__ __forceinline__ bf16x8 load8(const bf16 *p)
+{
+	uint4 u = *(const uint4 *)p;
+	bf16x8 v;
+	memcpy(&v, &u, sizeof v);
+	return v;
+}
 /* What is read once in a step: no place in L1 for it. */
 static __device__ __forceinline__ bf16x8 load8_once(const bf16 *p)
 {
@@ -23,7 +31,12 @@ static __device__ __forceinline__ bf16x8 load8_once(const bf16 *p)
 	memcpy(&v, &u, sizeof v);
 	return v;
 }
-static __device__ __forceinline__ void store8(bf16 *p, bf16x8 v) { *(bf16x8 *)p = v; }
+static __device__ __forceinline__ void store8(bf16 *p, bf16x8 v)
+{
+	uint4 u;
+	memcpy(&u, &v, sizeof u);
+	*(uint4 *)p = u;
+}
 static __device__ __forceinline__ bf16x8 zero8(void)
 {
 	bf16x8 v;
