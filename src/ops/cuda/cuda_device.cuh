@@ -20,12 +20,13 @@ static __device__ __forceinline__ bf16x8 load8(const bf16 *p)
 	memcpy(&v, &u, sizeof v);
 	return v;
 }
-/* What is read once in a step: no place in L1 for it. */
+/* What is read once in a step: no place in L1 for it. Not as a constant (.nc): ptxas would move the
+ * load behind grid_begin's wait. */
 static __device__ __forceinline__ bf16x8 load8_once(const bf16 *p)
 {
 	uint4 u;
 	bf16x8 v;
-	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
 		: "=r"(u.x), "=r"(u.y), "=r"(u.z), "=r"(u.w)
 		: "l"(p));
 	memcpy(&v, &u, sizeof v);
