@@ -169,8 +169,8 @@ static __device__ __forceinline__ void gemv_walk(const struct gemv &g, int block
 	if (THIN) thin_end<M>(g);
 }
 
-/* Two warps share one row of A: all of 4,096 columns are on their way before x is there, and done long
- * before the other walks reach the tail. */
+/* Two warps share one row of A: all of 4,096 columns are on their way before x is there, and done
+ * long before the other walks reach the tail. */
 #define THIN_ROWS (GEMV_WARPS / 2) /* of A, a block's */
 
 template <int M, int SPLIT, int OUTPUTS>
