@@ -13,7 +13,8 @@
 # What is there from an earlier start is not made again: a fit goes on at its last checkpoint, and
 # answers are judged once. Tasks and pairs are the same for all seeds.
 # Environment: PAIRS (ladder-pairs.jsonl.gz), DEVICE (cpu; cuda: fits and answers there), THREADS
-# (1, of a seed on the CPU), VERIFY_THREADS (cores), LIMIT (structures of a set, 100), HONE
+# (1, of a seed on the CPU), VERIFY_THREADS (cores), LIMIT (test structures, 100; of
+# each of what is held out two fifths as many), HONE
 # (build/release/hone), HONE_CUDA_LIBS (folder with CUDA's libraries), PYTHON
 # (build/venv/bin/python), MODEL (recipes/study/ladder-model.yaml)
 set -euo pipefail

@@ -4,7 +4,8 @@
 
 Writes pairs.jsonl (of T1 and T2, without what is held out), text.jsonl (the first of them, for the
 tokenizer), tasks.jsonl (of TASKS, which are of test structures: one of each structure, at most
-LIMIT of a set) and hand.jsonl. A task's set is its field `set`."""
+LIMIT of those of known operators and families, and two fifths as many of each operator and of the
+family held out) and hand.jsonl. A task's set is its field `set`."""
 import gzip, json, os, re, sys
 
 OPERATORS = ("exp_neg_abs", "softsign")
@@ -46,7 +47,7 @@ def main(pairs, tasks, hand, limit, out):
     for t in rows(tasks):
         kind = set_of(t["structure"])
         assert t["split"] == "test"
-        if t["structure"] not in seen and count.get(kind, 0) < limit:
+        if t["structure"] not in seen and count.get(kind, 0) < (limit if kind == "structures" else limit * 2 // 5):
             seen.add(t["structure"])
             count[kind] = count.get(kind, 0) + 1
             chosen.append(dict(t, set=kind))

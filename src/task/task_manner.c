@@ -108,6 +108,10 @@ static const struct {
 	{"torch.abs(x)", "x.abs()"},
 	{"float(\"-inf\")", "-1e9"},
 	{"((x - z) * (x - z))", "(x - z).pow(2)"},
+	{"(torch.exp(a) * (a - b)).sum(", "torch.sum(torch.exp(a) * (a - b), "},
+	{"(torch.exp(b) * (b - a)).sum(", "torch.sum(torch.exp(b) * (b - a), "},
+	{"log_softmax(x / 1.0, ", "log_softmax(x, "},
+	{"log_softmax(z / 1.0, ", "log_softmax(z, "},
 };
 
 static void calls_draw(struct str *s, struct rng *r)
@@ -232,7 +236,8 @@ static void nesting_draw(struct str *s, struct rng *r)
 	if (rng_below(r, 3) != 0 || !nested_find(s->data, &n)) return;
 	char behind = n.place[n.name.len];
 	bool is_argument = (n.place[-1] == '(' || n.place[-2] == ',') && (behind == ')' || behind == ',');
-	bool is_bare = is_argument || is_one_term(n.value.data, n.value.len);
+	bool is_all = behind == '\n' && (n.place[-2] == '=' || n.place[-2] == 'n'); /* "y = x", "return x" */
+	bool is_bare = is_argument || is_all || is_one_term(n.value.data, n.value.len);
 	struct str out = {0};
 	str_append(&out, s->data, (size_t)(n.line - s->data));
 	str_append(&out, n.next, (size_t)(n.place - n.next));
@@ -257,6 +262,21 @@ static void scale_draw(struct str *s, struct rng *r)
 	str_puts(&out, close + 1);
 	str_release(s);
 	*s = out;
+}
+
+/* A small constant of forward becomes one of the module. */
+static void constant_draw(struct str *s, struct rng *r)
+{
+	static const char *const EPS[] = {"1e-5", "1e-6", "1e-3", "1e-2"};
+	bool is_kept = rng_below(r, 2);
+	for (size_t i = 0; !is_kept && i < ARRAY_LEN(EPS); i++) {
+		if (!has_word(s, EPS[i])) continue;
+		char *named = xasprintf("\nEPS = %s\n\nclass ", EPS[i]);
+		replace(s, EPS[i], "EPS", true);
+		replace(s, "\n\nclass ", named, false);
+		free(named);
+		return;
+	}
 }
 
 /* ---- layout ---- */
@@ -289,6 +309,7 @@ void manner_draw(struct str *source, const char *says, bool has_rows, uint64_t s
 	return_draw(source, &r);
 	nesting_draw(source, &r);
 	scale_draw(source, &r);
+	constant_draw(source, &r);
 	names_draw(source, &r);
 	layout_draw(source, says, &r);
 }
