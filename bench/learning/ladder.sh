@@ -47,7 +47,7 @@ judge() { # SET FILE...: those without verdicts, equal answers once
 case $seed in
 judge)
 	shopt -s nullglob
-	judge hand "$dir"/*/hand-*.jsonl
+	judge hand "$dir"/[0-9]*/hand-*.jsonl
 	for folder in "$dir"/[0-9]*/; do judge tasks "$folder"tasks-*.jsonl; done
 	;;
 table) "$python" bench/learning/ladder_table.py "$dir" ;;
