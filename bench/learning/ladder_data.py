@@ -6,7 +6,7 @@ Writes pairs.jsonl (of T1 and T2, without what is held out), text.jsonl (the fir
 tokenizer), tasks.jsonl (of TASKS, which are of test structures: one of each structure, at most
 LIMIT of those of known operators and families, and two fifths as many of each operator and of the
 family held out) and hand.jsonl. A task's set is its field `set`."""
-import gzip, json, os, re, sys
+import gzip, hashlib, json, os, re, sys
 
 OPERATORS = ("exp_neg_abs", "softsign")
 FAMILY = "mid_scan"
@@ -44,7 +44,8 @@ def main(pairs, tasks, hand, limit, out):
     known = [r for r in rows(pairs) if r["rung"] in ("T1", "T2")]
     learnt = [r for r in known if set_of(r["structure"]) == "structures"]
     seen, count, chosen = set(), {}, []
-    for t in rows(tasks):
+    # In the order of their hashes: rungs and families stand one after the other.
+    for t in sorted(rows(tasks), key=lambda t: hashlib.sha256(t["source"].encode()).digest()):
         kind = set_of(t["structure"])
         assert t["split"] == "test"
         if t["structure"] not in seen and count.get(kind, 0) < (limit if kind == "structures" else limit * 2 // 5):
