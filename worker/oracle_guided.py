@@ -71,13 +71,16 @@ def edited(variant, trial, edits):
     tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
     start = tensors
     for e in edits:
-        if variant.returns_positions and not (e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]):
+        is_scale = e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]
+        if variant.returns_positions and e["op"] != "place" and not is_scale:
             return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
-            tensors = oracle_inputs.shared(tensors, domains, generator)
+            tensors = oracle_inputs.shared(tensors, domains, generator, True)
     is_placed = any(e["op"] == "place" for e in edits)
     if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
+        return None
+    if variant.returns_positions and any(ends_order(s, t) for s, t in zip(start, tensors)):
         return None
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
                for t, s, b in zip(tensors, start, before)]
@@ -85,14 +88,23 @@ def edited(variant, trial, edits):
     return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
 
+def ends_order(before, after):
+    """Whether single elements became equal to others, or far larger than any was: then positions
+    may be anybody's choice."""
+    changed = (before != after).flatten()
+    if not changed.any() or not after.is_floating_point() or 2 * changed.sum() > changed.numel():
+        return False
+    new, flat = after.flatten()[changed], after.flatten()
+    return bool((torch.isin(flat, new).sum() > new.numel()) or torch.unique(new).numel() < new.numel()
+                or new.abs().max() > SCALES[1] * before.abs().max())
+
+
 def place(x, domain, index, e):
     """Elements that have to be certain bits, where the input may have them."""
     own = [(at, bits) for number, at, size, bits in e["at"]
            if number == index and size == x.element_size() and at < x.numel()]
     is_float = x.is_floating_point()
-    is_kept = (domain.kind != "free" if is_float
-               else x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
-               or torch.unique(x).numel() == x.numel())
+    is_kept = domain.kind != "free" if is_float else not may_vary(x, domain)
     if not own or is_kept or x.is_complex() or not x.is_contiguous():
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
@@ -119,11 +131,16 @@ def one(x, domain, index, e, generator):
     return EDITS[e["op"]](x, e, generator).to(x.dtype)
 
 
+def may_vary(x, domain):
+    """Whether integers may be others of their range. Where all differ, as positions do, that is
+    what the reference may rely on, unless they come straight from a generator."""
+    return (x.dtype != torch.bool and not domain.is_fixed and domain.values == "other"
+            and (domain.asked is not None or torch.unique(x).numel() < x.numel()))
+
+
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others. Where all
-    differ, as positions do, that is what the reference may rely on."""
-    if (e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
-            or torch.unique(x).numel() == x.numel()):
+    """Integers take values that were seen to lie within their range, and no others."""
+    if e["op"] != "sprinkle" or not may_vary(x, domain):
         return x
     values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1)
                      if domain.range[0] <= v <= domain.range[1]})
