@@ -80,23 +80,28 @@ def edited(variant, trial, edits):
     is_placed = any(e["op"] == "place" for e in edits)
     if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
-    if variant.returns_positions and any(ends_order(s, t) for s, t in zip(start, tensors)):
-        return None
+    if variant.returns_positions and is_placed:
+        tensors = [in_order(s, t) for s, t in zip(start, tensors)]
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
                for t, s, b in zip(tensors, start, before)]
     call = oracle.replaced(call, tensors)
     return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
 
 
-def ends_order(before, after):
-    """Whether single elements became equal to others, or far larger than any was: then positions
-    may be anybody's choice."""
-    changed = (before != after).flatten()
-    if not changed.any() or not after.is_floating_point() or 2 * changed.sum() > changed.numel():
-        return False
-    new, flat = after.flatten()[changed], after.flatten()
-    return bool((torch.isin(flat, new).sum() > new.numel()) or torch.unique(new).numel() < new.numel()
-                or new.abs().max() > SCALES[1] * before.abs().max())
+def in_order(before, after):
+    """After an edit of single elements: those that became equal to others of their row or column,
+    or to the largest or smallest of all, or far larger than any was, are what they were. Positions
+    may be anybody's choice there."""
+    if not after.is_floating_point():
+        return after
+    after, far = after.clone(), SCALES[1] * before.abs().max()
+    for at in (before != after).nonzero().tolist():
+        value = after[tuple(at)]
+        lines = [after[tuple(slice(None) if k == d else i for k, i in enumerate(at))] for d in range(after.dim())]
+        is_end = value in (after.max(), after.min())
+        if value.abs() > far or any((line == value).sum() > 1 for line in lines + [after] * is_end):
+            after[tuple(at)] = before[tuple(at)]
+    return after
 
 
 def place(x, domain, index, e):

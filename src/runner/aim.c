@@ -28,6 +28,7 @@
 #define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
+#define LAST 64 /* replays that stay for the last pass */
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -497,15 +498,20 @@ static void side_search(struct search *s, const struct runner_aim *target)
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
 	s->how.aim = s->aim;
 	s->constant = target->constant;
+	/* The last pass has replays of its own, however many the others spent. */
 	for (size_t i = 0; s->aim && i < ARRAY_LEN(PASSES); i++) {
+		bool is_last = i + 1 == ARRAY_LEN(PASSES);
+		if (is_last) s->is_broken = false;
 		s->pass = (int)i;
+		s->replays -= is_last ? 0 : LAST;
 		bool is_found = lanes_search(s, PASSES[i].lanes);
+		s->replays = MAX(s->replays, 0) + (is_last ? 0 : LAST);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];
 			if (is_found) e->kept = element_read(s, e);
 			else element_write(s, e, e->kept);
 		}
-		if (is_found || s->is_broken) break;
+		if (is_found) break;
 	}
 	vm_aim_free(s->aim);
 	s->aim = s->how.aim = NULL;
