@@ -71,18 +71,37 @@ def edited(variant, trial, edits):
     tensors = [oracle_inputs.transform(t, d, DISTRIBUTION, generator, False, 0) for t, d in zip(before, domains)]
     start = tensors
     for e in edits:
-        if variant.returns_positions and not (e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]):
+        is_scale = e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]
+        if variant.returns_positions and e["op"] != "place" and not is_scale:
             return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
-            tensors = oracle_inputs.shared(tensors, domains, generator)
+            tensors = oracle_inputs.shared(tensors, domains, generator, True)
     is_placed = any(e["op"] == "place" for e in edits)
     if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
+    if variant.returns_positions and is_placed:
+        tensors = [in_order(s, t) for s, t in zip(start, tensors)]
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
                for t, s, b in zip(tensors, start, before)]
     call = oracle.replaced(call, tensors)
     return oracle.strided_call(call, variant.any_strides) if variant.kind == "strided" else call
+
+
+def in_order(before, after):
+    """After an edit of single elements: those that became equal to others of their row or column,
+    or to the largest or smallest of all, or far larger than any was, are what they were. Positions
+    may be anybody's choice there."""
+    if not after.is_floating_point():
+        return after
+    after, far = after.clone(), SCALES[1] * before.abs().max()
+    for at in (before != after).nonzero().tolist():
+        value = after[tuple(at)]
+        lines = [after[tuple(slice(None) if k == d else i for k, i in enumerate(at))] for d in range(after.dim())]
+        is_end = value in (after.max(), after.min())
+        if value.abs() > far or any((line == value).sum() > 1 for line in lines + [after] * is_end):
+            after[tuple(at)] = before[tuple(at)]
+    return after
 
 
 def place(x, domain, index, e):
@@ -90,9 +109,7 @@ def place(x, domain, index, e):
     own = [(at, bits) for number, at, size, bits in e["at"]
            if number == index and size == x.element_size() and at < x.numel()]
     is_float = x.is_floating_point()
-    is_kept = (domain.kind != "free" if is_float
-               else x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
-               or torch.unique(x).numel() == x.numel())
+    is_kept = domain.kind != "free" if is_float else not may_vary(x, domain)
     if not own or is_kept or x.is_complex() or not x.is_contiguous():
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
@@ -119,11 +136,16 @@ def one(x, domain, index, e, generator):
     return EDITS[e["op"]](x, e, generator).to(x.dtype)
 
 
+def may_vary(x, domain):
+    """Whether integers may be others of their range. Where all differ, as positions do, that is
+    what the reference may rely on, unless they come straight from a generator."""
+    return (x.dtype != torch.bool and not domain.is_fixed and domain.values == "other"
+            and (domain.asked is not None or torch.unique(x).numel() < x.numel()))
+
+
 def whole(x, domain, e, generator):
-    """Integers take values that were seen to lie within their range, and no others. Where all
-    differ, as positions do, that is what the reference may rely on."""
-    if (e["op"] != "sprinkle" or x.dtype == torch.bool or domain.is_fixed or domain.values != "other"
-            or torch.unique(x).numel() == x.numel()):
+    """Integers take values that were seen to lie within their range, and no others."""
+    if e["op"] != "sprinkle" or not may_vary(x, domain):
         return x
     values = sorted({v for given in e["values"] for v in (int(given) - 1, int(given), int(given) + 1)
                      if domain.range[0] <= v <= domain.range[1]})

@@ -25,15 +25,17 @@ VARIANT_CONSTANT_MAX = 1 << 20
 # ---- domains ----
 
 class Domain:
-    """What two draws of one stock input show about it."""
+    """What two draws of one stock input show about it, and what the task asked a generator of whole
+    numbers for: (lowest, highest), or None."""
 
-    def __init__(self, x, y):
+    def __init__(self, x, y, asked=None):
         self.is_fixed = x.numel() > 0 and torch.equal(x, y)
         self.kind = kind_of(x)
         self.values = "other"
+        self.asked = asked
         if x.numel() and not x.is_complex():
             v = x.detach().float() if x.is_floating_point() else x.detach()
-            self.range = (v.min().item(), v.max().item())
+            self.range = asked or (v.min().item(), v.max().item())
             distinct = set(torch.unique(v.flatten()[:4096]).tolist())
             self.values = ("zeros" if distinct == {0} else "mask" if distinct <= {0, 1} else "signs"
                            if distinct <= {-1, 1} else "other")
@@ -101,10 +103,25 @@ def rows(x, generator, ties):
     first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4
     lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
     lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
+    flat = torch.where(what == 4, in_shape(flat, deck // 5), flat)
     for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)),
                           (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
-    return flat.reshape(x.shape)
+    # a row that follows an ordinary one may be the same again
+    again = ((what == 4) & (deck // 5 % 8 > 5)).roll(1, 0) & (what != 4)
+    return torch.where(again, flat.roll(1, 0), flat).reshape(x.shape)
+
+
+def in_shape(flat, number):
+    """Ordinary rows in the shapes that data have of themselves and draws never: in order, of signs
+    that take turns, of whole numbers, half of zeros as behind a relu, next to nothing; those that
+    are left stay."""
+    turns = torch.arange(flat.shape[1]) % 2 * 2.0 - 1
+    shapes = (flat.sort(1).values, flat.sort(1, descending=True).values, flat.abs() * turns, (flat * 4).round(),
+              flat.clamp_min(0), flat * 2.0 ** -30)
+    for i, values in enumerate(shapes):
+        flat = torch.where(number % 8 == i, values, flat)
+    return flat
 
 
 def negative(x, generator, deep):
@@ -140,7 +157,7 @@ KINDS = {
     "heavy-tail": lambda x, g, power: heavy_tail(x, g),
     "negative": lambda x, g, power: negative(x, g, power < 0),
     "large": lambda x, g, power: normal(x, g).clamp(-4, 4) * 2.0 ** (power - 2),
-    "rows": lambda x, g, power: rows(x, g, power == 0),
+    "rows": lambda x, g, power: rows(x, g, power >= 0),
     "near-one": lambda x, g, power: near_one(x, g),
     "defaults": lambda x, g, power: normal(x, g),
     "edge": lambda x, g, power: edge(x, g),
@@ -148,6 +165,9 @@ KINDS = {
 # "large" goes up to 2^power. A product of four such values stays below 2^100, so a sum of honest
 # terms overflows in no order.
 LARGE_POWERS = (24, 16, 10, 8, 6.3, 5, 4)
+# Where positions are returned, the attempt of a kind from which the others may not differ in them:
+# which of several elements that became equal a position names is nobody's contract.
+PLAINEST = {"large": (False, LARGE_POWERS[-1]), "negative": (False, 0)}
 
 
 def attempts(kind, returns_positions):
@@ -155,22 +175,28 @@ def attempts(kind, returns_positions):
     stays finite and exact is taken. Positive: magnitudes alone, for references that are undefined
     below zero. A power below zero stands for deep rows among negative ones, and for rows without
     ties: which of several equal elements an index names is for the reference's documentation to
-    say, and it mostly does not."""
+    say, and it mostly does not. A power of 1 stands for masks that leave something of each row, and
+    for inputs of which no whole row is another's."""
     if kind == "stock":
         return [(False, 0)]
-    if returns_positions and kind in ("rows", "large"):
-        return [(False, -1 if kind == "rows" else LARGE_POWERS[-1])]
+    if returns_positions and kind == "rows":
+        return [(False, -1)]
     if kind == "large":
         return [(False, p) for p in LARGE_POWERS] + [(True, p) for p in LARGE_POWERS]
-    if kind == "negative" and not returns_positions:
+    if kind == "negative":
         return [(False, -1), (False, 0)]
+    if kind in ("rows", "near-one"):
+        return [(False, 0), (False, 1), (True, 1)]
     return [(False, 0)] if kind in ("negative", "edge") else [(False, 0), (True, 0)]
 
 
 def transform(x, domain, kind, generator, positive, power):
     """One input under a kind of values."""
+    if kind == "rows" and domain.values == "mask" and not domain.is_fixed:
+        return mask_rows(x, generator, power == 0)
     if kind in ("rows", "negative") and not x.is_floating_point():
-        return extremes_outside(x, domain, kind == "rows")
+        is_first = power == (0 if kind == "rows" else -1)
+        return extremes_outside(x, domain, kind == "rows", generator if is_first else None)
     if KINDS[kind] is None or domain.kind == "keep":
         return x
     if domain.kind != "free":
@@ -179,23 +205,53 @@ def transform(x, domain, kind, generator, positive, power):
         if domain.kind == "log-probability":
             return like(x, torch.log_softmax(logits.clamp(-20, 20) if spread == 3 else logits, -1))
         values = torch.softmax(logits, -1)
-        if kind == "rows" and not positive:
-            values = torch.where(torch.arange(values[..., 0].numel()).reshape(values.shape[:-1])[..., None] % 3 == 0,
-                                 torch.nn.functional.one_hot(values.argmax(-1), x.shape[-1]).float(), values)
-        return like(x, values)
+        return like(x, certain_rows(values) if kind == "rows" and not positive else values)
     values = KINDS[kind](x, generator, power)
     values = values.abs() if positive else values
     return like(x, keep_structure(x, values))
 
 
-def extremes_outside(x, domain, largest_first):
+def certain_rows(values):
+    """Probabilities of which some rows have all at one place, at two, or the same everywhere."""
+    one_hot = torch.nn.functional.one_hot(values.argsort(-1), values.shape[-1]).float()
+    number = torch.arange(values[..., 0].numel()).reshape(values.shape[:-1])[..., None] % 6
+    for i, row in ((0, one_hot[..., -1, :]), (3, one_hot[..., -1, :]), (1, one_hot[..., -2:, :].mean(-2)),
+                   (4, torch.full_like(values, 1 / values.shape[-1]))):
+        values = torch.where(number == i, row, values)
+    return values
+
+
+def mask_rows(x, generator, may_be_empty):
+    """A drawn mask with rows of ones, rows with a single one, and empty rows where the reference
+    takes them. What holds for all rows stays: as many ones in each, or all of them first."""
+    if x.dim() == 0 or x.shape[-1] < 2 or x.dim() == 2 and x.shape[0] == x.shape[1] and torch.equal(x, x.T):
+        return x
+    flat = x.reshape(-1, x.shape[-1]).float()
+    if flat.shape[0] > 1 and (flat.sum(1) == flat[0].sum()).all():
+        return x
+    place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
+    place = torch.zeros_like(place) if (flat[:, 1:] <= flat[:, :-1]).all() else place
+    what = torch.randperm(flat.shape[0], generator=generator)[:, None] + torch.randint(0, 5, (1,), generator=generator)
+    kinds = (torch.ones_like(flat), torch.zeros_like(flat).scatter_(1, place, 1.0),
+             torch.zeros_like(flat) if may_be_empty else flat)
+    for i, row in enumerate(kinds):
+        flat = torch.where(what % 5 == i, row, flat)
+    return like(x, flat.to(x.dtype).reshape(x.shape))
+
+
+def extremes_outside(x, domain, largest_first, generator):
     """The same integers with the largest and the smallest at the two ends, where a maximum must not
-    miss them. Sorted ones (offsets) stay sorted."""
+    miss them. Sorted ones (offsets) stay sorted. With a generator, and of what the task itself
+    asked one for: the ends of the range that it named, and half equal to the one before."""
     flat = x.flatten()
     if (x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3
             or (flat[1:] >= flat[:-1]).all()):
         return x
     flat = flat.clone()
+    if domain.asked and generator:
+        flat = torch.where(torch.rand(flat.shape, generator=generator) < 0.5, flat.roll(1), flat)
+        flat[0], flat[-1] = domain.asked[largest_first], domain.asked[not largest_first]
+        return like(x, flat.reshape(x.shape))
     for place, at in ((0, flat.argmax() if largest_first else flat.argmin()), (-1, None)):
         at = (flat[1:].argmin() if largest_first else flat[1:].argmax()) + 1 if at is None else at
         flat[place], flat[at] = flat[at].clone(), flat[place].clone()
@@ -242,9 +298,9 @@ def like(x, values):
 
 # ---- inputs that meet ----
 
-def shared(tensors, domains, generator):
-    """Inputs that one shape broadcasts to another have half of the larger one's elements in
-    common."""
+def shared(tensors, domains, generator, whole):
+    """Inputs that one shape broadcasts to another have half of the larger one's elements in common.
+    whole: some rows are another's as they are, or with the other sign."""
     out = list(tensors)
     may = [i for i, (t, d) in enumerate(zip(tensors, domains))
            if t.is_floating_point() and d.kind == "free" and t.numel() and t.dim()]
@@ -253,7 +309,12 @@ def shared(tensors, domains, generator):
         t = out[i]
         other = next((out[k] for k in done if out[k].dtype == t.dtype and reaches(out[k].shape, t.shape)), None)
         if other is not None:
-            out[i] = torch.where(torch.rand(t.shape, generator=generator) < 0.5, other.expand(t.shape), t)
+            other = other.expand(t.shape)
+            out[i] = torch.where(torch.rand(t.shape, generator=generator) < 0.5, other, t)
+            deck = torch.randperm(t[..., 0].numel(), generator=generator).reshape(t.shape[:-1])[..., None]
+            deck = deck + torch.randint(0, 6, (1,), generator=generator)
+            for number, row in ((0, other), (1, -other)) if whole else ():
+                out[i] = torch.where(deck % 6 == number, row, out[i])
         done.append(i)
     return out
 
@@ -292,18 +353,19 @@ def strided(x, number, anything):
 
 # ---- parameters ----
 
-def randomise_state(model, seed, wide=False):
+def randomise_state(model, seed, wide=0):
     """New values for every floating parameter and running statistic. Zero and one initialisations
     would hide a forgotten bias or affine. Other buffers are constants of the model (masks, tables)
     and keep their values. wide: training may take a weight anywhere, also through zero, so a
-    quarter change their sign, and some are far larger; some variances are next to nothing."""
+    quarter change their sign, and some are far larger; some variances are next to nothing. 2: the
+    most that a reference may take, some exactly zero."""
     generator = torch.Generator().manual_seed(seed)
     done = set()
     with torch.no_grad():
         for name, p in model.named_parameters(remove_duplicate=True):
             if p.is_floating_point() and p.numel():
                 values = parameter_values(p, generator)
-                p.copy_(widened(values, generator) if wide else values)
+                p.copy_(widened(values, generator, wide == 2) if wide else values)
                 done.add(p.data_ptr())
         for name, b in model.named_buffers(remove_duplicate=True):
             if not b.is_floating_point() or b.data_ptr() in done:
@@ -315,9 +377,14 @@ def randomise_state(model, seed, wide=False):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
 
 
-def widened(values, generator):
+def widened(values, generator, far):
+    """A quarter with the other sign and a quarter larger; far: some of those by more, and some
+    nothing at all."""
     draw = torch.rand(values.shape, generator=generator)
-    return values * torch.where(draw < 0.25, -1.0, 1.0) * torch.where((draw * 16).int() % 4 == 3, 8.0, 1.0)
+    values = values * torch.where(draw < 0.25, -1.0, 1.0) * torch.where((draw * 16).int() % 4 == 3, 8.0, 1.0)
+    for number, factor in ((7, 8.0), (2, 0.0)) if far else ():
+        values = torch.where((draw * 16).int() == number, values * factor, values)
+    return values
 
 
 def parameter_values(p, generator):

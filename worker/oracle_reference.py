@@ -125,6 +125,35 @@ def seed_all(seed):
         pass
 
 
+class Asked:
+    """While a task makes its inputs: the whole numbers that it asks torch.randint for."""
+
+    def __enter__(self):
+        self.real, self.drawn = torch.randint, []
+        torch.randint = self.randint
+        return self
+
+    def __exit__(self, *exc):
+        torch.randint = self.real
+
+    def randint(self, *args, **kwargs):
+        out = self.real(*args, **kwargs)
+        bounds = [a for a in args if type(a) is int]
+        low = kwargs.get("low", bounds[0] if bounds and (len(bounds) == 2 or "high" in kwargs) else 0)
+        high = kwargs.get("high", bounds[-1] if bounds else 1)
+        self.drawn.append((out, (low, high - 1)))
+        return out
+
+    def range_of(self, t):
+        """(lowest, highest) that a tensor was asked with, if it is what came of that; else None."""
+        place = t.untyped_storage().data_ptr()
+        for out, (low, high) in self.drawn:
+            is_it = t.dtype == out.dtype and t.numel() and place == out.untyped_storage().data_ptr()
+            if is_it and low <= t.min() and t.max() <= high:
+                return low, high
+        return None
+
+
 # ---- calls of forward ----
 
 class Draws(TorchDispatchMode):

@@ -6,8 +6,10 @@ compiled (the job's "gpu", a row of the supervisor's table), and everything that
 driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape
 has its stream, and what one stream waits for on another becomes rows (tracer_record).
 """
+import inspect
 import random
 import types
+import uuid
 
 import torch
 
@@ -29,7 +31,23 @@ class Done:
 
 
 RECORDER = Done()    # the tracer puts its own here: streams and events leave rows in it
-PROPERTIES = types.SimpleNamespace()
+
+
+DRAWN = random.Random()       # seeded anew in each job
+
+
+class Properties:
+    """What torch._C answers about a device."""
+
+
+PROPERTIES = Properties()
+USED = 1 << 29       # bytes of the device's memory that are taken
+STATS = {f"{what}.{pool}.{when}": 0
+         for what in ("allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
+                      "active_bytes", "inactive_split_bytes", "requested_bytes")
+         for pool in ("all", "small_pool", "large_pool") for when in ("current", "peak", "allocated", "freed")}
+STATS |= {"num_alloc_retries": 0, "num_ooms": 0, "max_split_size": -1, "num_sync_all_streams": 0,
+          "num_device_alloc": 0, "num_device_free": 0}
 
 
 def capability():
@@ -55,15 +73,12 @@ def set_card(card):
         shared_memory_per_block_optin=CARD["shared_bytes"],
         shared_memory_per_multiprocessor=CARD["shared_bytes"] + 1024, L2_cache_size=CARD["l2_bytes"], gcnArchName=name,
         clock_rate=int(CARD["clock_hz"] / 1e3), memory_clock_rate=memory_khz(), memory_bus_width=CARD["bus_bits"],
-        uuid="00000000-0000-0000-0000-000000000000")
+        uuid=uuid.UUID(bytes=DRAWN.randbytes(16)))
 
 
 def triton_properties():
     return dict(max_shared_mem=CARD["shared_bytes"], max_num_regs=65536, multiprocessor_count=CARD["sms"], warpSize=32,
                 sm_clock_rate=int(CARD["clock_hz"] / 1e3), mem_clock_rate=memory_khz(), mem_bus_width=CARD["bus_bits"])
-
-
-DRAWN = random.Random()       # seeded anew in each job
 
 
 class Stream:
@@ -105,12 +120,18 @@ class DefaultStream(Stream):
 
 
 class Event:
-    def __init__(self, *args, **kwargs): pass
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        self.is_timed = enable_timing
+
     def record(self, stream=None): RECORDER.record_event(self, CURRENT[0] if stream is None else stream)
     def wait(self, stream=None): RECORDER.wait_event(self, CURRENT[0] if stream is None else stream)
     def query(self): return True
     def synchronize(self): RECORDER.wait_on_host(self)
-    def elapsed_time(self, end): return 1.0
+
+    def elapsed_time(self, end):
+        if not (self.is_timed and end.is_timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        return 10 ** DRAWN.uniform(-3, 3)
 
 
 DEFAULT = DefaultStream()
@@ -164,6 +185,19 @@ def _unsupported(what):
     return refuse
 
 
+def rng_state(*args):
+    """The device's generator: a seed, and how far it has come."""
+    return torch.tensor(list(DRAWN.randbytes(8) + bytes(8)), dtype=torch.uint8)
+
+
+def shows(stand_in, real):
+    """What a function says of itself is what the one that it stands for says."""
+    if isinstance(stand_in, (types.FunctionType, type)):
+        stand_in.__doc__ = getattr(real, "__doc__", None)
+    if isinstance(stand_in, types.FunctionType) and isinstance(real, types.FunctionType):
+        stand_in.__annotations__, stand_in.__signature__ = real.__annotations__, inspect.signature(real)
+
+
 def install():
     """Replaces torch.cuda's functions by the answers. Called once, in the zygote."""
     set_card(CARD)
@@ -182,15 +216,17 @@ def install():
         Stream=Stream, ExternalStream=external_stream, Event=Event, device=Device, device_of=Device,
         StreamContext=StreamContext,
         empty_cache=_constant(None), ipc_collect=_constant(None),
-        mem_get_info=lambda *args: (props.total_memory, props.total_memory),
+        mem_get_info=lambda *args: (props.total_memory - USED, props.total_memory),
         memory_allocated=_constant(0), max_memory_allocated=_constant(0), memory_reserved=_constant(0),
-        max_memory_reserved=_constant(0), reset_peak_memory_stats=_constant(None), memory_stats=_constant({}),
+        max_memory_reserved=_constant(0), reset_peak_memory_stats=_constant(None),
+        memory_stats=lambda *args: dict(STATS), get_rng_state=rng_state, set_rng_state=_constant(None),
         manual_seed=_constant(None), manual_seed_all=_constant(None), is_current_stream_capturing=_constant(False),
         can_device_access_peer=_constant(False), CUDAGraph=_unsupported("torch.cuda.CUDAGraph"),
         graph=_unsupported("torch.cuda.graph"),
         make_graphed_callables=_unsupported("torch.cuda.make_graphed_callables"),
     )
     for name, value in answers.items():
+        shows(value, getattr(torch.cuda, name, None))
         setattr(torch.cuda, name, value)
     # devices that are not there: torch would keep each call's stack as text
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)

@@ -21,12 +21,15 @@ import tracer_driver
 DRAWN = random.SystemRandom()
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
+STAND_INS = set()      # identities of what was disguised: how such a function is made, nobody may ask
 CLASSES = (
     (tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"),
-    (tracer_driver.Driver.utils, "CudaUtils", "triton.backends.nvidia.driver"),
+    (tracer_driver.Utils, "CudaUtils", "triton.backends.nvidia.driver"),
+    (tracer_driver.Launcher, "CudaLauncher", "triton.backends.nvidia.driver"),
     (tracer_cuda.Stream, "Stream", "torch.cuda.streams"),
     (tracer_cuda.DefaultStream, "Stream", "torch.cuda.streams"),
     (tracer_cuda.Event, "Event", "torch.cuda.streams"),
+    (tracer_cuda.Properties, "_CudaDeviceProperties", "torch._C"),
     (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler"),
 )
 OWNERS = (
@@ -51,6 +54,7 @@ def disguise(function, name, module):
     """A function of ours under another name and from another file."""
     if not isinstance(function, types.FunctionType) or not function.__code__.co_filename.startswith(HERE):
         return
+    STAND_INS.add(id(function))
     function.__module__, function.__name__, function.__qualname__ = module, name.rpartition(".")[2], name
     function.__code__ = function.__code__.replace(co_filename=file_of(module), co_name=function.__name__)
 

@@ -9,6 +9,7 @@ Autotuning has nothing to measure here: the configuration that the job names, or
 those that survive pruning and compile, is taken, and the number of configurations is kept in the
 tape's kernel entry.
 """
+import collections
 import functools
 import json
 import operator
@@ -20,7 +21,8 @@ import triton
 import triton.compiler
 import triton.compiler.compiler
 import triton.testing
-from triton.backends.driver import DriverBase
+from triton.backends.driver import GPUDriver
+from triton.compiler.compiler import AsmDict
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 
@@ -72,37 +74,76 @@ def remember(kernels):
         TEXTS[recipe_text(recipe)] = ttir
 
 
-class TracedKernel:
-    """What Triton's CompiledKernel is elsewhere."""
+class Facts:
+    """What a tape needs to know of a compiled kernel. It is kept beside the object that host code
+    has: there it would tell a trace from a run, and could be changed."""
 
-    module = None
-    function = None
+    def __init__(self, kernel, src, options, ttir, source):
+        self.kernel = kernel         # kept alive, since facts are found by its identity
+        self.name = src.fn.__name__ if src is not None else "kernel"
+        self.fn = src.fn if src is not None else None
+        self.options, self.ttir, self.source, self.configs = options, ttir, source, CONFIGS
+        self.num_warps = options.num_warps
+        # the launcher then asks the host's allocator for memory
+        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir
+        self.signature = list(src.signature.values())
+        self.names = getattr(self.fn, "arg_names", ())
+        self.written = "unknown"
+        self.figures = (options.num_warps, options.num_ctas, 0)
+        self.shown = None            # the attributes that host code was given
+
+    def may_write(self, argument):
+        """Whether a store may reach the buffer of this argument (index into the IR's arguments)."""
+        if self.written == "unknown":
+            self.written = written_arguments(self.ttir)
+        return self.written is None or argument in self.written
+
+    def tape_entry(self):
+        """Options at their default are left out."""
+        # The text as the object has it: who changed that meant it.
+        out = {"name": self.name, "ttir": self.kernel.asm["ttir"], "num_warps": self.num_warps,
+               "num_stages": self.options.num_stages, "num_ctas": self.options.num_ctas, "configs": self.configs,
+               "source": self.source}
+        for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True),
+                              ("launch_cooperative_grid", False), ("launch_pdl", False)):
+            value = getattr(self.options, name)
+            if value != default:
+                out[name] = int(value) if name == "maxnreg" else bool(value)
+        words = (self.options.ptx_options or "").split()
+        if words:
+            out["ptx_options"] = " ".join(words)
+        return out
+
+
+FACTS = {}     # id of a kernel -> its facts
+NOTHING = dict(tmem_size=None, global_scratch_size=0, global_scratch_align=1, profile_scratch_size=0,
+               profile_scratch_align=1)
+METADATA = collections.namedtuple("KernelMetadata", sorted({
+    *make_backend(target(90)).parse_options({}).__dict__, "name", "shared", "hash", "target", *NOTHING}))
+
+
+class TracedKernel:
+    """What Triton's CompiledKernel is elsewhere, with its attributes and no others."""
+
     n_regs = 32
     n_spills = 0
     n_max_threads = 1024
     hash = ""
 
     def __init__(self, src, options, ttir, source):
+        facts = FACTS[id(self)] = Facts(self, src, options, ttir, source)
+        figures = dict(options.__dict__, name=facts.name, shared=SHARED, hash=self.hash, target=current_target(),
+                       **NOTHING)
+        self.metadata = METADATA(**{name: figures.get(name) for name in METADATA._fields})
+        self.packed_metadata = facts.figures
         self.src = src
-        self.name = src.fn.__name__ if src is not None else "kernel"
-        self.num_warps, self.num_stages, self.num_ctas = options.num_warps, options.num_stages, options.num_ctas
-        # the launcher then asks the host's allocator for memory
-        self.makes_descriptors = "tt.make_tensor_descriptor" in ttir
-        self.signature = list(src.signature.values())
-        self.asm = dict(ASM_MORE, ttir=ttir)
-        self.source = source
-        self.configs = CONFIGS
-        self.written = "unknown"
-        self.options = options
-        self.metadata = types.SimpleNamespace(**dict(options.__dict__, name=self.name, shared=SHARED,
-                                                     target=current_target(), tmem_size=None))
-        self.packed_metadata = (options.num_warps, options.num_ctas, 0)
-
-    def may_write(self, argument):
-        """Whether a store may reach the buffer of this argument (index into the IR's arguments)."""
-        if self.written == "unknown":
-            self.written = written_arguments(self.asm["ttir"])
-        return self.written is None or argument in self.written
+        self.hash = self.hash
+        self.name = facts.name
+        self.asm = AsmDict(ASM_MORE, ttir=ttir)
+        self.metadata_group = {}
+        self.kernel = self.asm.get("cubin", b"")
+        self.module = self.function = self._run = None
+        facts.shown = frozenset(vars(self))
 
     def _init_handles(self):
         pass
@@ -117,32 +158,13 @@ class TracedKernel:
         for hook in (enter_hook, exit_hook):
             if getattr(hook, "calls", hook):
                 RECORDER.fail("unsupported", "a launch hook: it would run beside the kernel, and does not here")
-        if function is not None or launch_metadata is not None or packed_metadata != (
-                self.options.num_warps, self.options.num_ctas, 0):
+        if function is not None or launch_metadata is not None or packed_metadata != FACTS[id(self)].figures:
             RECORDER.fail("unsupported", "a launch with another function or other figures than its kernel has")
-        record_launch(self, (x, y, z), args)
+        record_launch(FACTS[id(self)], (x, y, z), args)
 
     def __getitem__(self, grid):
         grid = tuple(grid) + (1,) * (3 - len(grid))
-        return lambda *args, stream=None: record_launch(self, grid, args)
-
-    def tape_entry(self):
-        """Options at their default are left out."""
-        out = {"name": self.name, "ttir": self.asm["ttir"], "num_warps": self.num_warps, "num_stages": self.num_stages,
-               "num_ctas": self.num_ctas, "configs": self.configs, "source": self.source}
-        for name, default in (("maxnreg", None), ("enable_fp_fusion", True), ("enable_reflect_ftz", True),
-                              ("launch_cooperative_grid", False), ("launch_pdl", False)):
-            value = getattr(self.options, name)
-            if value != default:
-                out[name] = int(value) if name == "maxnreg" else bool(value)
-        words = (self.options.ptx_options or "").split()
-        if words:
-            out["ptx_options"] = " ".join(words)
-        return out
-
-
-KERNEL_NAMES = {"src", "name", "num_warps", "num_stages", "num_ctas", "makes_descriptors", "signature", "asm", "source",
-                "configs", "written", "options", "metadata", "packed_metadata"}
+        return lambda *args, stream=None: record_launch(FACTS[id(self)], grid, args)
 
 
 def current_target():
@@ -202,8 +224,8 @@ def fraction(value):
 
 def record_launch(kernel, grid, args):
     refuse_changes(tracer_seal.broken_later())
-    if vars(kernel).keys() - KERNEL_NAMES:
-        RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel).keys() - KERNEL_NAMES)}")
+    if vars(kernel.kernel).keys() - kernel.shown:
+        RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel.kernel).keys() - kernel.shown)}")
     grid = [whole(g) for g in grid]
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
         if size < 0 or size > limit:
@@ -267,13 +289,33 @@ def integer_argument(value):
     return value if found is None else ((RECORDER.number(found[0]) + 1) << ADDRESS_SHIFT) + found[1]
 
 
-class Driver(DriverBase):
+def refused(what):
+    def refuse(*args, **kwargs):
+        RECORDER.fail("unsupported", f"{what}: kernels are loaded and launched by Triton alone")
+    return refuse
+
+
+class Utils:
+    """The functions of Triton's driver that are written in C."""
+
+    def __init__(self):
+        self.load_binary = refused("load_binary")
+        self.get_device_properties = lambda device: tracer_cuda.triton_properties()
+        self.cuOccupancyMaxActiveClusters = refused("cuOccupancyMaxActiveClusters")
+        self.set_printf_fifo_size = lambda size: None
+        self.fill_tma_descriptor = refused("fill_tma_descriptor")
+
+
+class Launcher:
+    def __init__(self, src, metadata):
+        refused("a launcher of the host's own")()
+
+
+class Driver(GPUDriver):
     """Triton's view of the device."""
 
-    class utils:
-        @staticmethod
-        def get_device_properties(device):
-            return tracer_cuda.triton_properties()
+    def __init__(self):
+        self.utils, self.launcher_cls = Utils(), Launcher
 
     @classmethod
     def is_active(cls): return True
@@ -291,11 +333,15 @@ class Driver(DriverBase):
     def assemble_tensormap_to_arg(self, tensormaps_info, args): return args
 
 
-def fake_bench(fn=None, *args, quantiles=None, **kwargs):
+def fake_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode="mean"):
     """A benchmark that runs nothing: there is nothing to time, and what is drawn tells nobody
     that."""
     time = 10 ** tracer_cuda.DRAWN.uniform(-2.5, 1)
     return [time] * len(quantiles) if quantiles else time
+
+
+def fake_bench_of_graph(fn, rep=20, grad_to_none=None, quantiles=None, return_mode="mean"):
+    return fake_bench(fn, quantiles=quantiles)
 
 
 def choose(choices):
@@ -389,5 +435,5 @@ def install():
     triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_to_ttir
     Autotuner.run = autotuner_run
     triton.testing.do_bench = fake_bench
-    triton.testing.do_bench_cudagraph = lambda *args, **kwargs: fake_bench(*args, **kwargs)
+    triton.testing.do_bench_cudagraph = fake_bench_of_graph
     triton.knobs.runtime.interpret = False

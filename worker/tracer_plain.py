@@ -30,6 +30,8 @@ import types
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+import tracer_cuda
+import tracer_disguise
 import tracer_driver
 import tracer_tensor
 from tracer_tensor import CUDA, TraceTensor
@@ -172,7 +174,8 @@ def install_tensor():
     tensor = torch.Tensor
     real_device = torch._C.TensorBase.device
     real = {name: getattr(tensor, name)
-            for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type")}
+            for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type",
+                         "data_ptr")}
     device = lambda self: CUDA if stands_for_cuda(self) else real_device.__get__(self)
 
     # .to() and its kin: a tensor that stands for one of a GPU stays on it, and whoever moves it to
@@ -199,6 +202,13 @@ def install_tensor():
     tensor.to = to
     tensor.cuda = lambda self, *args, **kwargs: self if stands_for_cuda(self) else real["to"](self, "cuda")
     tensor.cpu = lambda self, *args, **kwargs: to(self, "cpu") if stands_for_cuda(self) else self
+
+    def data_ptr(self):
+        buf = SHELL.buffer_of(self)
+        if buf is not None:
+            tracer_driver.RECORDER.number(buf)      # as in the first trace, where the number is the address
+        return real["data_ptr"](self)
+    tensor.data_ptr = data_ptr
     # What reads values ends the trace, by name.
     tensor.numpy = lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(
         self) else real["numpy"](self, *a, **k)
@@ -304,9 +314,9 @@ def install_names():
     used = DRAWN.randrange(1, 1 << 16) << 9
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
         setattr(torch.cuda, name, lambda *args, **kwargs: used)
-    torch.cuda.memory_stats = lambda *args: {"allocated_bytes.all.current": used, "allocation.all.current": used >> 14,
-                                             "num_ooms": 0}
-    torch.cuda.Event.elapsed_time = lambda self, end: 10 ** DRAWN.uniform(-3, 3)
+    tracer_cuda.USED = DRAWN.randrange(1 << 28, 1 << 33)
+    # how much is in use; what fails, or is a setting, is as it was
+    tracer_cuda.STATS.update((name, used >> DRAWN.randrange(12)) for name in tracer_cuda.STATS if "." in name)
 
 
 def install_process():
@@ -467,6 +477,9 @@ def watch(event, args):
     what = EVENTS.get(event)
     is_frame = event == "sys._getframe" or event == "object.__getattr__" and (
         args[1] in FRAME_NAMES or args[1] == "__code__" and args[0].__globals__ is GLOBALS)
+    if (event == "object.__getattr__" and args[1] in CODE_NAMES and id(args[0]) in tracer_disguise.STAND_INS
+            and not watch.frame_of(1).f_code.co_name.startswith("_signature")):      # those are as elsewhere
+        what = "how torch's and Triton's functions are made"
     if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
         return
     watch.is_busy = True
@@ -489,6 +502,7 @@ def watch_frames():
 
 watch.is_busy, watch.frame_of = False, sys._getframe
 FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "gi_code", "cr_code", "ag_code")
+CODE_NAMES = ("__code__", "__defaults__", "__kwdefaults__")
 GLOBALS = {}   # the candidate's
 KEPT = []      # modules that sys.modules no longer names
 

@@ -19,6 +19,7 @@ import json
 import math
 import operator
 import random
+import sys
 
 import torch
 
@@ -37,6 +38,9 @@ HITS_MAX = 32                # of one site in one forward
 DRAWN = 24                   # sets of sizes that are drawn where some condition stays one-sided
 SCANNED = 8192               # values of each size for which an expression is evaluated
 SCANNED_SITES = 16
+ROUNDS = 3                   # of looking for sizes at which what was found goes another way in turn
+NAMED_MAX = 40               # numbers of the text that are tried two at a time
+DEEP = 10000                 # calls: a text that Python could import is no deeper, rewritten
 FOUND_MAX = 48               # sets of sizes of one expression
 FLIPS_MAX = 6                # of one expression, called for real
 GROUPS_MAX = 8
@@ -103,9 +107,9 @@ class Sites:
         """In place of a row of the tape."""
         if len(self.launches) >= LAUNCHES_MAX:
             raise End
-        given = dict(zip(getattr(kernel.src.fn, "arg_names", ()), args))
+        given = dict(zip(kernel.names, args))
         programs = {f"{tracer_sites.GRID}{axis}": n for axis, n in enumerate(grid)}
-        self.launches.append((kernel.name, kernel.num_warps, given, programs, kernel.src.fn))
+        self.launches.append((kernel.name, kernel.num_warps, given, programs, kernel.fn))
 
 
 class Forced:
@@ -158,6 +162,7 @@ class Probe:
         self.tracing = tracer_tensor.Tracer(self.rec, tracer_module.tracer_movement.HANDLERS)
         self.random = random.Random(self.ask["seed"])
         self.host, self.kernels = text.host, text.kernels
+        self.named = numbers_of(ast.parse(job["source"]))
         self.code = tracer_sites.reporting(text.tree, self.sites)
 
     # ---- forwards ----
@@ -312,13 +317,31 @@ class Probe:
             yield [max(1, int(own * 2 ** self.random.uniform(-3, 2))) if i in self.free else own
                    for i, own in enumerate(self.own)]
 
-    def scanned(self):
+    def behind(self, runs):
+        """Sizes at which a place was come to that had one result, and never others."""
+        found = []
+        for key, results in self.seen(runs).items():
+            having = [r for r in runs if key in r.leaves]
+            if len(results) == 1 and having and having[0].values and not self.follows(key, having):
+                found += [having[0].values] * (having[0].values not in found)
+        return found[:SCANNED_SITES]
+
+    def beside(self, base):
+        """Each size larger, the others as they are."""
+        for i in self.free:
+            yield [2 * v if k == i else v for k, v in enumerate(base)]
+
+    def scanned(self, base):
         """Thousands of sets for an expression alone: each size through all small values and some
-        large ones, then several at once."""
+        large ones, then two that the text names, then several at once."""
         far = [2 ** k + d for k in range(12, 25) for d in (-1, 0, 1)]
         for i in self.free:
             for value in itertools.chain(range(1, SCANNED), far):
-                yield [value if k == i else v for k, v in enumerate(self.own)]
+                yield [value if k == i else v for k, v in enumerate(base)]
+        for pair in itertools.combinations(self.free, 2):
+            for named in itertools.product(self.named, repeat=2):
+                at = dict(zip(pair, named))
+                yield [at.get(k, v) for k, v in enumerate(base)]
         for _ in range(SCANNED):
             yield [self.random.randrange(1, max(4 * own, 64)) if i in self.free else own
                    for i, own in enumerate(self.own)]
@@ -329,8 +352,11 @@ class Probe:
         if code is None:
             return []
         wanted, found = having[0].results[key][0], []
+        # Around the task's own sizes, where those come to it.
+        at = [r.values for r in having if r.values is not None]
+        base = self.own if not at or self.own in at else min(at, key=self.elements)
         names = dict(self.module.__dict__, **tracer_sites.SHIMS)
-        for values in self.scanned():
+        for values in self.scanned(base):
             try:
                 result = eval(code, names, {n: f(values) for n, f in leaves.items()})
                 if (bool(result) if site.kind == "way" else result) != wanted:
@@ -374,6 +400,9 @@ class Probe:
             return None
         if not any(differ(first, v) for v in values):
             return lambda sizes: first
+        if all(isinstance(v, tuple) and len(v) == len(first) for v in values):
+            parts = [self.form([v[i] for v in values], having) for i in range(len(first))]
+            return None if None in parts else lambda sizes: tuple(part(sizes) for part in parts)
         known = [(r.values, v) for r, v in zip(having, values) if r.values is not None]
         if not known or not all(type(v) in (int, float) for _, v in known):
             return None
@@ -410,9 +439,16 @@ class Probe:
             return []
         found += [self.run(v) for v in self.ladder()]
         runs = lambda: judged + [r for r in found if r]
-        still = list(self.open(runs()))
-        for key, site, having in still[:SCANNED_SITES]:
-            found += [self.run(v) for v in self.flips(key, site, having)]
+        # A condition behind a condition is met where the first one was found.
+        tried = set()
+        for _ in range(ROUNDS):
+            found += [self.run(v) for base in self.behind(runs()) for v in self.beside(base)]
+            still = [site for site in self.open(runs()) if site[0] not in tried][:SCANNED_SITES]
+            for key, site, having in still:
+                tried.add(key)
+                found += [self.run(v) for v in self.flips(key, site, having)]
+            if not still:
+                break
         if any(True for _ in self.open(runs())):
             found += [self.run(v) for v in self.drawn()]
         return [r for r in found if r and r.values is not None]
@@ -492,6 +528,13 @@ def differ(a, b):
     return isinstance(a, VALUES) and repr(a) != repr(b)
 
 
+def numbers_of(tree):
+    """The whole numbers that a text names and that a size may be, the first of them."""
+    found = dict.fromkeys(node.value for node in ast.walk(tree)
+                          if isinstance(node, ast.Constant) and type(node.value) is int and 1 < node.value < SCANNED)
+    return list(found)[:NAMED_MAX]
+
+
 def tensors(value):
     """The tensors in a job's description."""
     if isinstance(value, list):
@@ -524,6 +567,15 @@ def exponents(form):
 
 def probe(job, tracer_module):
     """The answer to {"probe": ...} as text."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(DEEP)
+    try:
+        return answer_of(job, tracer_module)
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def answer_of(job, tracer_module):
     text = tracer_sites.Text(job["source"])
     if not text.host and not any(k.sites for k in text.kernels.values()):
         return "[]"      # nothing in it could tell sizes apart

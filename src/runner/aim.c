@@ -28,12 +28,18 @@
 #define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
+#define LAST 64 /* replays that stay for the last pass */
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
-#define EXPONENT_LOW (-12)
-#define EXPONENT_HIGH 8
-#define BOUND 65536.0     /* values beyond drown what a reference computes; further where a constant is */
-/* First many lanes, each with an element of its own, then few, whose elements meet no others. */
-static const int LANES[] = {64, 3};
+/* First many lanes, each with an element of its own, then few, whose elements meet no others:
+ * values beyond a bound drown what a reference computes of the rest, so that those are tried with
+ * one alone. The bound is further where a constant is. */
+static const struct {
+	int lanes;
+	int exponent_low; /* of the magnitudes that are tried; likewise the next two */
+	int exponent_high;
+	int exponent_step;
+	double bound;
+} PASSES[] = {{64, -12, 8, 2, 0x1p16}, {3, -12, 8, 2, 0x1p16}, {1, 10, 40, 4, 0x1p40}};
 
 struct touched {
 	int buffer;
@@ -66,8 +72,9 @@ struct search {
 	struct vm_aim *aim;
 	double constant; /* that the site compares with; NaN: none */
 	uint64_t lots;   /* drawn so far */
-	int replays;     /* left */
-	bool is_broken;  /* a replay ended with a fault: the search ends */
+	int pass;
+	int replays;    /* left */
+	bool is_broken; /* a replay ended with a fault: the search ends */
 	int ntouched;
 	struct touched touched[RUNNER_PLACED_MAX];
 	int nhunters;
@@ -246,7 +253,7 @@ static void points_make(struct search *s, struct hunter *h)
 		point_add(h, c - 1);
 	}
 	if (is_float) point_add(h, order_near(h->elem, 0));
-	for (int e = EXPONENT_LOW; e <= EXPONENT_HIGH; e += 2) {
+	for (int e = PASSES[s->pass].exponent_low; e <= PASSES[s->pass].exponent_high; e += PASSES[s->pass].exponent_step) {
 		double x = ldexp(1 + (double)lot(s) * 0x1p-32, e + (int)(lot(s) & 1));
 		if (is_float) point_add(h, order_near(h->elem, x));
 		if (is_float) point_add(h, order_near(h->elem, -x));
@@ -266,7 +273,8 @@ static bool hunter_make(struct search *s, int lane, const struct vm_aim_lane *at
 	*h = (struct hunter){.lane = lane, .elem = at->elem, .touched = touched};
 	h->start = h->best = h->now = order_of(h->elem, element_read(s, &s->touched[touched]));
 	h->start_far = h->best_far = at->far;
-	double bound = isfinite(s->constant) ? MAX(BOUND, MIN(4 * fabs(s->constant), 0x1p24)) : BOUND;
+	double bound = PASSES[s->pass].bound;
+	if (isfinite(s->constant)) bound = MAX(bound, MIN(4 * fabs(s->constant), 0x1p24));
 	h->low = order_near(h->elem, -bound);
 	h->high = order_near(h->elem, bound);
 	if (!FORMATS[f].exponent) range_read(s, &s->touched[touched], h->elem, &h->low, &h->high);
@@ -490,14 +498,20 @@ static void side_search(struct search *s, const struct runner_aim *target)
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
 	s->how.aim = s->aim;
 	s->constant = target->constant;
-	for (size_t i = 0; s->aim && i < ARRAY_LEN(LANES); i++) {
-		bool is_found = lanes_search(s, LANES[i]);
+	/* The last pass has replays of its own, however many the others spent. */
+	for (size_t i = 0; s->aim && i < ARRAY_LEN(PASSES); i++) {
+		bool is_last = i + 1 == ARRAY_LEN(PASSES);
+		if (is_last) s->is_broken = false;
+		s->pass = (int)i;
+		s->replays -= is_last ? 0 : LAST;
+		bool is_found = lanes_search(s, PASSES[i].lanes);
+		s->replays = MAX(s->replays, 0) + (is_last ? 0 : LAST);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];
 			if (is_found) e->kept = element_read(s, e);
 			else element_write(s, e, e->kept);
 		}
-		if (is_found || s->is_broken) break;
+		if (is_found) break;
 	}
 	vm_aim_free(s->aim);
 	s->aim = s->how.aim = NULL;

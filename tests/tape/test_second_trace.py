@@ -18,6 +18,7 @@ import zygote
 
 zygote.Sandbox(sys.argv[2])      # before torch, as the zygote does
 import tracer
+import tracer_cuda
 import tracer_driver
 import tracer_plain
 import tracer_record
@@ -77,12 +78,22 @@ OTHER = [
     'KERNEL.n_regs',
     'KERNEL.hash',
     'KERNEL.asm.keys()',
-    'torch.cuda.Event().elapsed_time(torch.cuda.Event())',
+    'torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))',
+    'torch.cuda.mem_get_info()[0]',
+    'torch.cuda.get_device_properties(0).uuid',
+    'torch.cuda.get_rng_state().tolist()',
 ]
 ELSEWHERE = {
     'triton.compile.__name__': 'compile',
     'triton.compile.__module__': 'triton.compiler.compiler',
-    "'worker' in triton.compile.__code__.co_filename": False,
+    "list(inspect.signature(triton.testing.do_bench).parameters)[1:3]": ['warmup', 'rep'],
+    "list(inspect.signature(torch.cuda.mem_get_info).parameters)": ['device'],
+    "torch.cuda.mem_get_info.__doc__ is None": False,
+    "hasattr(triton.runtime.driver.active, 'launcher_cls')": True,
+    "hasattr(triton.runtime.driver.active.utils, 'load_binary')": True,
+    "type(torch.cuda.get_device_properties(0)).__name__": '_CudaDeviceProperties',
+    "'segment.all.current' in torch.cuda.memory_stats()": True,
+    "hasattr(type(KERNEL), 'may_write') or hasattr(type(KERNEL), 'tape_entry')": False,
     'triton.testing.do_bench.__name__': 'do_bench',
     'torch.cuda.synchronize.__module__': 'torch.cuda',
     'torch.cuda.current_stream().__class__.__module__': 'torch.cuda.streams',
@@ -100,6 +111,8 @@ ELSEWHERE = {
     "torch.empty(2, device='cpu').pin_memory().numel()": 2,
 }
 REFUSED = [
+    'triton.compile.__code__.co_filename',
+    'triton.testing.do_bench.__defaults__',
     "open('/proc/self/status')",
     "open('/etc/hostname')",
     "os.listdir('/')",
@@ -165,6 +178,8 @@ def run(is_plain):
                 return found and str(found[0].text)
             builtins.DONE, builtins.FAULT, builtins.EXPRESSIONS = {}, fault, OTHER + list(ELSEWHERE) + REFUSED + ALLOWED
             write = os.write
+            tracer_cuda.DRAWN.seed()      # as a job does, and takes the card
+            tracer_cuda.set_card({})
             tracer_plain.install(77) if is_plain else tracer_state.install_clocks()
             builtins.KERNEL = tracer_driver.TracedKernel.__new__(tracer_driver.TracedKernel)
             builtins.KERNEL.asm = dict(tracer_driver.ASM_MORE, ttir="")
