@@ -437,7 +437,7 @@ class Driver(DriverBase):
     class utils:
         @staticmethod
         def get_device_properties(device):
-            return dict(tracer_cuda.TRITON_PROPERTIES)
+            return tracer_cuda.triton_properties()
 
         @staticmethod
         def load_binary(name, binary, shared, device):

@@ -144,6 +144,7 @@ class Scale(torch.autograd.Function):
 
 assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 assert torch.cuda.get_device_properties(0).multi_processor_count == 132
+assert triton.runtime.driver.active.utils.get_device_properties(0)["multiprocessor_count"] == 132
 x = torch.randn(50000, device="cuda", requires_grad=True)
 y = Scale.apply(x, 3.0)
 y.sum().backward()
