@@ -152,6 +152,9 @@ struct field_value field_constant(struct field *f, double x, int bits)
 	int e;
 	frexp(size, &e);
 	double half = ldexp(1, e - 1 - bits), lo = size - half, hi = size + half;
+	/* A double has no half of its own unit beside it: its neighbours bound what was meant. */
+	if (lo == size) lo = nextafter(size, 0);
+	if (hi == size) hi = nextafter(size, INFINITY);
 	struct field_value v;
 	/* The bounds leave about a hundredth for chance: so many fractions, decimals and forms lie
 	 * within a relative distance of 2^-bits. */
