@@ -44,6 +44,27 @@ static void expect_refusal(const char *template_text, const struct prompt_input 
 	str_release(&out);
 }
 
+/* Each limit of the cost model is told in words of its own. */
+static void test_limits(void **state)
+{
+	static const struct {
+		const char *limit, *says;
+	} rows[] = {{"launch", "launching"}, {"dram", "DRAM"}, {"l2", "L2 cache"}, {"l1", "L1 cache"},
+		{"issue", "issuing instructions"}, {"special", "special function units"}, {"tensor", "tl.dot"},
+		{"shared", "shared memory"}, {"atomic", "atomics"}, {"latency", "latency"}, {"other", "not known"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct verdict v = profile;
+		struct prompt_input in = {.task = &task, .profile = &v};
+		struct str out = {0};
+		struct err err = {0};
+		snprintf(v.limit, sizeof v.limit, "%s", rows[i].limit);
+		assert_int_equal(prompt_render("{{limit}}", "x.txt", &in, &out, &err), 0);
+		for (size_t k = 0; k < ARRAY_LEN(rows); k++)
+			if (!!strstr(out.data, rows[k].says) != (i == k)) fail_msg("%s: %s", rows[i].limit, out.data);
+		str_release(&out);
+	}
+}
+
 static void test_holes(void **state)
 {
 	struct prompt_input in = {.task = &task, .precision = "strict"};
@@ -299,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_midend_holes),
 		cmocka_unit_test(test_measured_limit),
+		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_variants),
 		cmocka_unit_test(test_refusals),

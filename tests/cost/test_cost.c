@@ -180,6 +180,23 @@ static void test_resources(void **state)
 	json_decref(o);
 	b = vm_binary_of(NULL);
 	assert_true(b.warps == 4 && b.registers == 32 && !b.stack_bytes && !b.local_bytes && !b.shared_bytes);
+	/* What is no count gets its default; what is too large for any kernel the most. */
+	static const char *const hostile[] = {"-1", "-1e300", "\"7\"", "[]", "null", "true", "0"};
+	for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
+		char *text = xasprintf("{\"num_warps\": %s, \"registers\": %s, \"stack_bytes\": %s, \"spills\": %s, "
+							   "\"shared_bytes\": %s}", hostile[i], hostile[i], hostile[i], hostile[i], hostile[i]);
+		o = json_loads(text, 0, NULL);
+		b = vm_binary_of(o);
+		if (b.warps != 4 || b.registers != 32 || b.stack_bytes || b.local_bytes || b.shared_bytes) fail_msg("%s", text);
+		json_decref(o);
+		free(text);
+	}
+	o = json_pack("{s:f, s:f, s:f, s:f, s:f}", "num_warps", 1e300, "registers", 1e300, "stack_bytes", 1e300, "spills",
+		1e300, "shared_bytes", 1e300);
+	b = vm_binary_of(o);
+	assert_true(b.warps == 32 && b.registers == 255);
+	assert_true(b.stack_bytes == 1e9 && b.local_bytes == 1e9 && b.shared_bytes == 1e9);
+	json_decref(o);
 	assert_int_equal(vm_binary_default(0).warps, 1);
 	assert_int_equal(vm_binary_default(33).warps, 32);
 	assert_string_equal(vm_gpu_find("4090")->name, "RTX 4090");
