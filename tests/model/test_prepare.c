@@ -235,10 +235,41 @@ static void test_room(void **state)
 	ops_free(ops);
 }
 
+/* What a device may give, in each unit; what is no such size is refused. A card gives at most its
+ * own memory. */
+static void test_memory_sizes(void **state)
+{
+	static const struct {
+		const char *memory, *card;
+		double bytes; /* 0: refused */
+	} rows[] = {{"512MiB", NULL, 512.0 * (1 << 20)}, {"24GiB", NULL, 24.0 * (1 << 30)}, {"1.5TiB", NULL, 1.5 * 0x1p40},
+		{"700MB", NULL, 7e8}, {"80GB", NULL, 8e10}, {"2TB", NULL, 2e12}, {"24GiB", "a100", 24.0 * (1 << 30)},
+		{"90GB", "a100", 85095874560.0}, {"", "rtx4090", 25386352640.0}, {"24", NULL, 0}, {"GiB", NULL, 0},
+		{"24 GiB", NULL, 0}, {"24GiBs", NULL, 0}, {"24gib", NULL, 0}, {"0GiB", NULL, 0}, {"-1GiB", NULL, 0},
+		{"nanGiB", NULL, 0}, {"infGiB", NULL, 0}, {"1000000TiB", NULL, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct device_options o = {.device = "cuda", .threads = 1, .memory = rows[i].memory, .card = rows[i].card};
+		struct ops ops;
+		struct err err = {0};
+		size_t cap = 1;
+		int rc = device_describe(&o, &ops, &cap, &err);
+		if (rc != (rows[i].bytes > 0 ? 0 : ERR_USAGE)) fail_msg("%s: %d %s", rows[i].memory, rc, err.text);
+		if (!rc && (double)cap != rows[i].bytes) fail_msg("%s: %zu bytes", rows[i].memory, cap);
+		if (rc && !strstr(err.text, rows[i].memory)) fail_msg("%s: %s", rows[i].memory, err.text);
+	}
+	/* Without a size there is no cap. */
+	struct ops ops;
+	struct err err = {0};
+	size_t cap = 1;
+	assert_int_equal(device_describe(&(struct device_options){.device = "cuda"}, &ops, &cap, &err), 0);
+	assert_int_equal(cap, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
-		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room)};
+		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
+		cmocka_unit_test(test_memory_sizes)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
