@@ -149,6 +149,42 @@ static void test_one_time(void **state)
 	assert_int_equal(vm_cost_l1_bytes(&b, vm_gpu_find("H200")), 2048);
 }
 
+/* The cards: what a compute capability has in each SM, as the CUDA programming guide's tables and
+ * the architectures' papers say, and what the data sheets say of each card. */
+static void test_cards(void **state)
+{
+	static const struct {
+		int capability, l1_kib, shared_kib, threads, blocks, fp32, fp64;
+	} sms[] = {{80, 192, 163, 2048, 32, 64, 32}, {89, 128, 99, 1536, 24, 128, 2}, {90, 256, 227, 2048, 32, 128, 64}};
+	static const struct {
+		const char *name;
+		int capability, sms, bus_bits;
+		double mhz, dram_gb_s, l2_mib, gb, tf32, half, byte;
+	} cards[] = {{"H200", 90, 132, 6144, 1980, 4800, 60, 141, 494, 989, 1979},
+		{"H100", 90, 132, 5120, 1980, 3350, 50, 80, 494, 989, 1979}, {"A100", 80, 108, 5120, 1410, 2039, 40, 80, 156, 312, 624},
+		{"L40S", 89, 142, 384, 2520, 864, 96, 48, 183, 362, 733},
+		{"RTX 4090", 89, 128, 384, 2520, 1008, 72, 24, 82.6, 165.2, 330.3}};
+	assert_int_equal(ARRAY_LEN(cards), VM_GPU_COUNT);
+	for (size_t i = 0; i < ARRAY_LEN(cards); i++) {
+		const struct vm_gpu *g = vm_gpu_find(cards[i].name);
+		assert_non_null(g);
+		size_t k = 0;
+		while (sms[k].capability != cards[i].capability) k++;
+		assert_int_equal(g->capability, cards[i].capability);
+		assert_true(g->l1_bytes == sms[k].l1_kib * 1024 && g->shared_bytes == sms[k].shared_kib * 1024);
+		assert_true(g->threads == sms[k].threads && g->blocks == sms[k].blocks && g->registers == 65536);
+		assert_true(g->fp32 == sms[k].fp32 && g->fp64 == sms[k].fp64 && g->int32 == 64 && g->special == 16);
+		assert_true(g->sms == cards[i].sms && g->bus_bits == cards[i].bus_bits && g->l2_bytes == cards[i].l2_mib * (1 << 20));
+		assert_true(g->clock_hz == cards[i].mhz * 1e6 && g->dram_bytes_s == cards[i].dram_gb_s * 1e9);
+		assert_true(g->l2_bytes_s > 1.5 * g->dram_bytes_s && g->l2_bytes_s < 6 * g->dram_bytes_s);
+		expect_near("tf32", i, g->tensor_flops[VM_DOT_TF32], cards[i].tf32 * 1e12);
+		expect_near("half", i, g->tensor_flops[VM_DOT_HALF], cards[i].half * 1e12);
+		expect_near("byte", i, g->tensor_flops[VM_DOT_BYTE], cards[i].byte * 1e12);
+		/* A driver reports a little more or less than the round number on the box. */
+		assert_true((double)g->memory_bytes > cards[i].gb * 0.98e9 && (double)g->memory_bytes < cards[i].gb * 1.08e9);
+	}
+}
+
 static double seconds_of(const char *name, const char *form, struct cost_launch l)
 {
 	return cost_operator_s(name, form, &l, COST_DOT_FP32, vm_gpu_find("H200"));
@@ -211,7 +247,7 @@ static void test_rows_of_operators(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_part), cmocka_unit_test(test_where_spills_go),
-		cmocka_unit_test(test_one_time), cmocka_unit_test(test_operators_in_l2),
+		cmocka_unit_test(test_one_time), cmocka_unit_test(test_cards), cmocka_unit_test(test_operators_in_l2),
 		cmocka_unit_test(test_rows_of_operators)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
