@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct task task = {.name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = ""};
 static const struct verdict profile = {
@@ -314,6 +315,24 @@ static void test_stage_names(void **state)
 	assert_int_equal(agent_stage_from_name("backendd", &s, &err), ERR_USAGE);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_holes(NULL);
+	test_midend_holes(NULL);
+	test_measured_limit(NULL);
+	test_limits(NULL);
+	test_reference(NULL);
+	test_variants(NULL);
+	test_refusals(NULL);
+	test_shipped_templates(NULL);
+	test_midend_sees_no_module(NULL);
+	test_feedback(NULL);
+	test_stage_names(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,7 +346,7 @@ int main(void)
 		cmocka_unit_test(test_shipped_templates),
 		cmocka_unit_test(test_midend_sees_no_module),
 		cmocka_unit_test(test_feedback),
-		cmocka_unit_test(test_stage_names),
+		cmocka_unit_test(test_stage_names), cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 /* The H200 of the data sheet: 132 SMs at 1.98 GHz. */
 #define SM_CYCLES (132 * 1.98e9)
@@ -395,6 +396,27 @@ static void test_cards_of_operators(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_library_launches(NULL);
+	test_units_of_products(NULL);
+	test_counts_there_and_back(NULL);
+	test_parts_of_a_prediction(NULL);
+	test_spills(NULL);
+	test_resources(NULL);
+	test_joined(NULL);
+	test_dot_operands(NULL);
+	test_dot_banks(NULL);
+	test_table(NULL);
+	test_reductions(NULL);
+	test_products(NULL);
+	test_products_in_l2(NULL);
+	test_cards_of_operators(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
@@ -402,7 +424,7 @@ int main(void)
 		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
 		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
 		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators)};
+		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct slice of(const char *text) { return (struct slice){text, strlen(text)}; }
 
@@ -244,11 +245,24 @@ static void test_lanes(void **state)
 	assert_true(lanes.lane[1] == 8 && lanes.lane[31] == 248 && lanes.warp[1] == 512);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_forms(NULL);
+	test_not_understood(NULL);
+	test_sites(NULL);
+	test_names(NULL);
+	test_places(NULL);
+	test_lanes(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_not_understood),
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_names), cmocka_unit_test(test_places),
-		cmocka_unit_test(test_lanes)};
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define POINTS 40
 
@@ -279,6 +280,21 @@ static void operands_of_functions(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	primes_are_what_they_must_be(NULL);
+	what_holds_and_what_does_not(NULL);
+	intervals_hold_the_real_value(NULL);
+	constants(NULL);
+	forms_of_constants(NULL);
+	order_is_the_intervals(NULL);
+	intervals_are_tight(NULL);
+	operands_of_functions(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -289,7 +305,7 @@ int main(void)
 		cmocka_unit_test(forms_of_constants),
 		cmocka_unit_test(order_is_the_intervals),
 		cmocka_unit_test(intervals_are_tight),
-		cmocka_unit_test(operands_of_functions),
+		cmocka_unit_test(operands_of_functions), cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct field_value of(struct field *f, enum field_op op, struct field_value a, struct field_value b)
 {
@@ -305,11 +306,25 @@ static void degrees(void **state)
 	field_release(f);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	intervals_of_functions(NULL);
+	intervals_of_two(NULL);
+	identities(NULL);
+	exact_results(NULL);
+	limits(NULL);
+	undecided_and_outside(NULL);
+	degrees(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(intervals_of_functions), cmocka_unit_test(intervals_of_two),
 		cmocka_unit_test(identities), cmocka_unit_test(exact_results), cmocka_unit_test(limits),
-		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(degrees)};
+		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(degrees), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "model/model_internal.h"
 #include "host_values.h"
 #include "../base/base_test.h"
+#include "../leaks.h"
 
 enum { T = 40, V = 37 };
 
@@ -265,11 +266,24 @@ static void test_memory_sizes(void **state)
 	assert_int_equal(cap, 0);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_fingerprint(NULL);
+	test_prepare(NULL);
+	test_rows_are_checked(NULL);
+	test_limits(NULL);
+	test_room(NULL);
+	test_memory_sizes(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
 		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
-		cmocka_unit_test(test_memory_sizes)};
+		cmocka_unit_test(test_memory_sizes), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

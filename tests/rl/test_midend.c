@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct verdict answer(enum verdict_class class, double cost_us, int launches, int64_t bytes, int64_t programs)
 {
@@ -89,9 +90,17 @@ static void test_summary(void **state)
 	json_decref(o);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_summary(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_summary)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_summary), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

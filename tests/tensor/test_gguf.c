@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "tensor/gguf_internal.h"
+#include "../leaks.h"
 
 static char *folder; /* $BUILD/ref/gguf */
 
@@ -421,6 +422,19 @@ static int release(void **state)
 	return 0;
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_packings(NULL);
+	test_metadata(NULL);
+	test_wrong_kinds(NULL);
+	test_refusals(NULL);
+	test_truncation(NULL);
+	test_corruption(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -430,7 +444,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_kinds),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_truncation),
-		cmocka_unit_test(test_corruption),
+		cmocka_unit_test(test_corruption), cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }
