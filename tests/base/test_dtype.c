@@ -44,7 +44,7 @@ static void converts(void **state)
 }
 
 /* From fp64 a number is rounded once: what lies next to the middle of two neighbours, by less than
- * fp32 can tell, goes to the nearer one. */
+ * fp32 can tell or by a part of its step, goes to the nearer one. */
 static void rounds_once(void **state)
 {
 	static const struct {
@@ -58,12 +58,12 @@ static void rounds_once(void **state)
 			double low = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)code}, 0) : dtype_load(rows[r].type, codes, 0),
 				   high = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)(code + 1)}, 0)
 								  : dtype_load(rows[r].type, codes, 1),
-				   middle = low + (high - low) / 2;
+				   middle = low + (high - low) / 2, step = (double)nextafterf((float)middle, (float)high) - middle;
 			const struct {
 				double x;
 				int want;
 			} cases[] = {{low, code}, {middle, code + code % 2}, {nextafter(middle, low), code},
-				{nextafter(middle, high), code + 1}};
+				{nextafter(middle, high), code + 1}, {middle - 0.75 * step, code}, {middle + 0.75 * step, code + 1}};
 			for (size_t i = 0; i < ARRAY_LEN(cases); i++)
 				for (int sign = 1; sign >= -1; sign -= 2) {
 					int want = cases[i].want | (sign < 0 ? is_byte ? 0x80 : 0x8000 : 0);
