@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include <sqlite3.h>
@@ -225,7 +226,20 @@ static void test_runs_metrics_and_samples(void **state)
 	json_t *runs = NULL;
 	assert_int_equal(store_runs(s, &runs, &err), 0);
 	assert_int_equal(json_array_size(runs), 2);
-	assert_string_equal(json_string_value(json_object_get(json_array_get(runs, 1), "name")), "b");
+	static const char *const names[] = {"a", "b"};
+	const int64_t ids[] = {run, other};
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *o = json_array_get(runs, i);
+		assert_int_equal(json_integer_value(json_object_get(o, "id")), ids[i]);
+		assert_string_equal(json_string_value(json_object_get(o, "name")), names[i]);
+		assert_true(json_is_object(json_object_get(o, "config")));
+		/* In UTC, of this hour, and not of another field. */
+		struct tm tm = {0};
+		const char *created = json_string_value(json_object_get(o, "created")),
+				   *end = created ? strptime(created, "%Y-%m-%dT%H:%M:%SZ", &tm) : NULL;
+		assert_true(end && !*end && llabs((long long)(time(NULL) - timegm(&tm))) < 3600);
+		assert_int_equal(json_object_size(o), 4);
+	}
 	json_decref(runs);
 	store_close(s);
 	free(path);
