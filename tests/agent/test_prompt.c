@@ -346,7 +346,8 @@ int main(void)
 		cmocka_unit_test(test_shipped_templates),
 		cmocka_unit_test(test_midend_sees_no_module),
 		cmocka_unit_test(test_feedback),
-		cmocka_unit_test(test_stage_names), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_stage_names),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

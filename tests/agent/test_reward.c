@@ -289,7 +289,8 @@ int main(void)
 		cmocka_unit_test(test_no_candidate_is_failure),
 		cmocka_unit_test(test_non_finite_speedup_never_pays),
 		cmocka_unit_test(test_constants_from_the_recipe),
-		cmocka_unit_test(test_unknown_rule), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_unknown_rule),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

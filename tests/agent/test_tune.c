@@ -93,8 +93,8 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_points), cmocka_unit_test(test_answers), cmocka_unit_test(test_refusals), cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_points), cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

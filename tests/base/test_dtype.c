@@ -55,7 +55,8 @@ static void rounds_once(void **state)
 		for (int code = 0; code + 1 < rows[r].end; code++) {
 			uint16_t codes[2] = {(uint16_t)code, (uint16_t)(code + 1)}, stored = 0;
 			bool is_byte = dtype_bytes(rows[r].type) == 1;
-			double low = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)code}, 0) : dtype_load(rows[r].type, codes, 0),
+			double low = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)code}, 0)
+								 : dtype_load(rows[r].type, codes, 0),
 				   high = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)(code + 1)}, 0)
 								  : dtype_load(rows[r].type, codes, 1),
 				   middle = low + (high - low) / 2, step = (double)nextafterf((float)middle, (float)high) - middle;
@@ -70,7 +71,8 @@ static void rounds_once(void **state)
 					stored = 0;
 					dtype_store(rows[r].type, &stored, 0, sign * cases[i].x);
 					if (stored != want)
-						fail_msg("%s: %a is 0x%04x, expected 0x%04x", dtype_name(rows[r].type), sign * cases[i].x, stored, want);
+						fail_msg("%s: %a is 0x%04x, expected 0x%04x", dtype_name(rows[r].type), sign * cases[i].x,
+							stored, want);
 				}
 		}
 }

@@ -185,7 +185,8 @@ static void test_resources(void **state)
 	static const char *const hostile[] = {"-1", "-1e300", "\"7\"", "[]", "null", "true", "0"};
 	for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
 		char *text = xasprintf("{\"num_warps\": %s, \"registers\": %s, \"stack_bytes\": %s, \"spills\": %s, "
-							   "\"shared_bytes\": %s}", hostile[i], hostile[i], hostile[i], hostile[i], hostile[i]);
+							   "\"shared_bytes\": %s}",
+			hostile[i], hostile[i], hostile[i], hostile[i], hostile[i]);
 		o = json_loads(text, 0, NULL);
 		b = vm_binary_of(o);
 		if (b.warps != 4 || b.registers != 32 || b.stack_bytes || b.local_bytes || b.shared_bytes) fail_msg("%s", text);
@@ -424,7 +425,8 @@ int main(void)
 		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
 		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
 		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

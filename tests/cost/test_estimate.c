@@ -18,7 +18,8 @@
 
 static void expect_near(const char *what, size_t row, double found, double expected)
 {
-	if (!(fabs(found - expected) <= 1e-9 * expected)) fail_msg("row %zu, %s: %.12g, expected %.12g", row, what, found, expected);
+	if (!(fabs(found - expected) <= 1e-9 * expected))
+		fail_msg("row %zu, %s: %.12g, expected %.12g", row, what, found, expected);
 }
 
 static void test_each_part(void **state)
@@ -31,7 +32,8 @@ static void test_each_part(void **state)
 		enum vm_limit part;
 		double expected;
 	} rows[] = {
-		/* Programs start one after another; those of many warps take an SM's time; a launch is one. */
+		/* Programs start one after another; those of many warps take an SM's
+		 * time; a launch is one. */
 		{"H200", {.programs = PROGRAMS}, FOUR, VM_LIMIT_LAUNCH, PROGRAMS * 0.605e-9},
 		{"H200", {.programs = PROGRAMS}, {32, 32, 0, 0, 0}, VM_LIMIT_LAUNCH, PROGRAMS * 8 * 32 * CYCLE},
 		{"H200", {.programs = 1}, FOUR, VM_LIMIT_LAUNCH, 0.3e-6},
@@ -53,12 +55,12 @@ static void test_each_part(void **state)
 		{"H200", {.special_instrs = n}, FOUR, VM_LIMIT_SPECIAL, 2 * n * CYCLE},
 		/* Cycles are those of 4096 flops, of which tensor cores reach 75 %. */
 		{"H200", {.tensor_cycles = n}, FOUR, VM_LIMIT_TENSOR, 4096 * n / (0.75 * 989e12)},
-		{"A100", {.programs = 108, .tensor_cycles = n}, FOUR, VM_LIMIT_TENSOR,
-			4096 * n / (0.75 * 312e12)},
+		{"A100", {.programs = 108, .tensor_cycles = n}, FOUR, VM_LIMIT_TENSOR, 4096 * n / (0.75 * 312e12)},
 		{"H200", {.shared_bytes = n}, FOUR, VM_LIMIT_SHARED, n / 128 * CYCLE},
 		{"H200", {.atomics = n}, FOUR, VM_LIMIT_ATOMIC, n / 0.7 * CYCLE},
 		{"H200", {.atomics = n, .atomic_hot = n}, FOUR, VM_LIMIT_ATOMIC, n * 5e-9},
-		/* The chain of a program, in turns; its loads wait for DRAM as often as L2 lacks the bytes. */
+		/* The chain of a program, in turns; its loads wait for DRAM as often
+		 * as L2 lacks the bytes. */
 		{"H200", {.path_cycles = n}, FOUR, VM_LIMIT_LATENCY, path * (500 + n / PROGRAMS) / 1.98e9},
 		{"H200", {.path_trips = 2 * PROGRAMS, .l2_sectors = 1000, .footprint_bytes = 8000}, FOUR, VM_LIMIT_LATENCY,
 			path * (500 + 2 * 330 * 0.25) / 1.98e9},
@@ -67,8 +69,10 @@ static void test_each_part(void **state)
 		{"H200", {.path_trips = 2 * PROGRAMS, .footprint_bytes = 8000}, FOUR, VM_LIMIT_LATENCY, path * 500 / 1.98e9},
 		{"H200", {.path_cycles_max = n}, FOUR, VM_LIMIT_LATENCY, n / 1.98e9},
 		/* 10 cycles for each word that a thread moves to its stack, in each turn of the loops. */
-		{"H200", {.steps = 300, .steps_once = 100}, {4, 32, 64, 80, 0}, VM_LIMIT_LATENCY, path * (500 + 3 * 20 * 10) / 1.98e9},
-		{"H200", {.steps = 100, .steps_once = 300}, {4, 32, 64, 80, 0}, VM_LIMIT_LATENCY, path * (500 + 20 * 10) / 1.98e9},
+		{"H200", {.steps = 300, .steps_once = 100}, {4, 32, 64, 80, 0}, VM_LIMIT_LATENCY,
+			path * (500 + 3 * 20 * 10) / 1.98e9},
+		{"H200", {.steps = 100, .steps_once = 300}, {4, 32, 64, 80, 0}, VM_LIMIT_LATENCY,
+			path * (500 + 20 * 10) / 1.98e9},
 		/* One program more than there are SMs: one of these has twice as much as the rest. */
 		{"H200", {.programs = 133, .shared_bytes = n}, FOUR, VM_LIMIT_SHARED, n / 128 * CYCLE * 2 / (133.0 / 132)},
 	};
@@ -88,7 +92,7 @@ static void test_where_spills_go(void **state)
 {
 	const struct {
 		struct vm_binary binary;
-		double share_l2;   /* of the bytes spilled */
+		double share_l2; /* of the bytes spilled */
 		double share_dram;
 	} rows[] = {
 		/* 16 programs of 128 threads on 132 SMs have 17 MB of L1's 34.6; stores go to L2. */
@@ -104,7 +108,8 @@ static void test_where_spills_go(void **state)
 		double spill = 2.0 * 80 * 128 * PROGRAMS, l2 = spill * rows[i].share_l2, dram = spill * rows[i].share_dram;
 		expect_near("spilled bytes", i, (double)e.spill_bytes, spill);
 		assert_true(fabs((double)e.l2_bytes - 32000 - l2) <= 1 && fabs((double)e.dram_bytes - dram) <= 1);
-		/* They are read and written in turns, which takes L2 twice as long; a line of L1 is 128 of them. */
+		/* They are read and written in turns, which takes L2 twice as long; a line
+		 * of L1 is 128 of them. */
 		expect_near("l1", i, e.part_s[VM_LIMIT_L1], fmax(spill / 128, 500) * CYCLE);
 		assert_true(fabs(e.part_s[VM_LIMIT_L2] * 7.8e12 - 32000 - 2 * l2) <= 2);
 	}
@@ -142,7 +147,8 @@ static void test_one_time(void **state)
 	double path = 1e-6, dram = 1000 / 0.94 / 4.8e12, start = 0.605e-9;
 	expect_near("small", 0, e.time_s, 0.3e-6 + cbrt(pow(path, 3) + pow(dram, 3) + pow(start, 3)) + path + dram);
 	assert_int_equal(e.limit, VM_LIMIT_LATENCY);
-	/* What a program has of L1: its share, less its shared memory and the system's KiB; 2 KiB at least. */
+	/* What a program has of L1: its share, less its shared memory and the
+	 * system's KiB; 2 KiB at least. */
 	b.shared_bytes = 4096;
 	assert_int_equal(vm_cost_l1_bytes(&b, vm_gpu_find("H200")), (256 << 10) / 16 - 4096 - 1024);
 	b.shared_bytes = 13 << 10;
@@ -161,7 +167,8 @@ static void test_cards(void **state)
 		int capability, sms, bus_bits;
 		double mhz, dram_gb_s, l2_mib, gb, tf32, half, byte;
 	} cards[] = {{"H200", 90, 132, 6144, 1980, 4800, 60, 141, 494, 989, 1979},
-		{"H100", 90, 132, 5120, 1980, 3350, 50, 80, 494, 989, 1979}, {"A100", 80, 108, 5120, 1410, 2039, 40, 80, 156, 312, 624},
+		{"H100", 90, 132, 5120, 1980, 3350, 50, 80, 494, 989, 1979},
+		{"A100", 80, 108, 5120, 1410, 2039, 40, 80, 156, 312, 624},
 		{"L40S", 89, 142, 384, 2520, 864, 96, 48, 183, 362, 733},
 		{"RTX 4090", 89, 128, 384, 2520, 1008, 72, 24, 82.6, 165.2, 330.3}};
 	assert_int_equal(ARRAY_LEN(cards), VM_GPU_COUNT);
@@ -174,7 +181,8 @@ static void test_cards(void **state)
 		assert_true(g->l1_bytes == sms[k].l1_kib * 1024 && g->shared_bytes == sms[k].shared_kib * 1024);
 		assert_true(g->threads == sms[k].threads && g->blocks == sms[k].blocks && g->registers == 65536);
 		assert_true(g->fp32 == sms[k].fp32 && g->fp64 == sms[k].fp64 && g->int32 == 64 && g->special == 16);
-		assert_true(g->sms == cards[i].sms && g->bus_bits == cards[i].bus_bits && g->l2_bytes == cards[i].l2_mib * (1 << 20));
+		assert_true(
+			g->sms == cards[i].sms && g->bus_bits == cards[i].bus_bits && g->l2_bytes == cards[i].l2_mib * (1 << 20));
 		assert_true(g->clock_hz == cards[i].mhz * 1e6 && g->dram_bytes_s == cards[i].dram_gb_s * 1e9);
 		assert_true(g->l2_bytes_s > 1.5 * g->dram_bytes_s && g->l2_bytes_s < 6 * g->dram_bytes_s);
 		expect_near("tf32", i, g->tensor_flops[VM_DOT_TF32], cards[i].tf32 * 1e12);
@@ -236,7 +244,8 @@ static void test_rows_of_operators(void **state)
 		/* Steps of an eighth of a doubling: no jump where one pair of rows follows another. */
 		for (double extent = 1; extent <= 0x1p24; extent *= 1.0905) {
 			double s = seconds_of("sum", forms[f], (struct cost_launch){.bytes = 1 << 26, .extent = extent});
-			if (before && !(fabs(log(s / before)) < 0.25)) fail_msg("%s: %g s after %g s at %g", forms[f], s, before, extent);
+			if (before && !(fabs(log(s / before)) < 0.25))
+				fail_msg("%s: %g s after %g s at %g", forms[f], s, before, extent);
 			before = s;
 		}
 		assert_true(seconds_of("sum", forms[f], (struct cost_launch){.bytes = 1 << 26, .extent = 0x1p40}) == before);

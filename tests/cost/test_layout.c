@@ -34,18 +34,19 @@ static void test_forms(void **state)
 		{"#ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>", 1, 0, 2, 5, 2,
 			{{1}, {2}}, {{4}, {8}, {16}, {32}, {64}}, {{128}, {256}}},
 		/* Rows side by side: the last dimension is the fastest, and the next takes what is left. */
-		{"#ttg.blocked<{sizePerThread = [2, 4], threadsPerWarp = [4, 8], warpsPerCTA = [2, 1], order = [1, 0]}>", 2, 0, 3,
-			5, 1, {{0, 1}, {0, 2}, {1, 0}}, {{0, 4}, {0, 8}, {0, 16}, {2, 0}, {4, 0}}, {{8, 0}}},
+		{"#ttg.blocked<{sizePerThread = [2, 4], threadsPerWarp = [4, 8], warpsPerCTA = [2, 1], order = [1, 0]}>", 2, 0,
+			3, 5, 1, {{0, 1}, {0, 2}, {1, 0}}, {{0, 4}, {0, 8}, {0, 16}, {2, 0}, {4, 0}}, {{8, 0}}},
 		/* Columns: the first is the fastest. */
-		{"#ttg.blocked<{sizePerThread = [4, 1], threadsPerWarp = [8, 4], warpsPerCTA = [1, 2], order = [0, 1]}>", 2, 0, 2,
-			5, 1, {{1, 0}, {2, 0}}, {{4, 0}, {8, 0}, {16, 0}, {0, 1}, {0, 2}}, {{0, 4}}},
+		{"#ttg.blocked<{sizePerThread = [4, 1], threadsPerWarp = [8, 4], warpsPerCTA = [1, 2], order = [0, 1]}>", 2, 0,
+			2, 5, 1, {{1, 0}, {2, 0}}, {{4, 0}, {8, 0}, {16, 0}, {0, 1}, {0, 2}}, {{0, 4}}},
 		/* Linear: the bases as they are written; one that repeats elements is zero. */
 		{"#ttg.linear<{register = [[0, 1], [8, 0]], lane = [[0, 2], [0, 4], [1, 0], [2, 0], [4, 0]], "
 		 "warp = [[0, 0], [16, 0]], block = []}>",
 			2, 0, 2, 5, 2, {{0, 1}, {8, 0}}, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{0, 0}, {16, 0}}},
-		/* mma: 16 x 8 a warp; two neighbours of a row, eight rows of four threads, then the lower half. */
-		{"#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>", 2, 2, 2, 5,
-			2, {{0, 1}, {8, 0}}, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{16, 0}, {0, 8}}},
+		/* mma: 16 x 8 a warp; two neighbours of a row, eight rows of four
+		 * threads, then the lower half. */
+		{"#ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>", 2, 2, 2,
+			5, 2, {{0, 1}, {8, 0}}, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{16, 0}, {0, 8}}},
 		/* wgmma: as many columns as the instruction has. */
 		{"#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1], instrShape = [16, 32, 16]}>", 2, 3,
 			4, 5, 2, {{0, 1}, {8, 0}, {0, 8}, {0, 16}}, {{0, 2}, {0, 4}, {1, 0}, {2, 0}, {4, 0}}, {{16, 0}, {32, 0}}},
@@ -71,8 +72,9 @@ static void test_not_understood(void **state)
 #define MMA(major, warps, shape) \
 	"#ttg.nvidia_mma<{versionMajor = " major ", versionMinor = 0, warpsPerCTA = " warps ", instrShape = " shape "}>"
 #define LINEAR(reg, lane, warp) "#ttg.linear<{register = " reg ", lane = " lane ", warp = " warp ", block = []}>"
-	static const char *const texts[] = {"", "#", "#ttg.other<{}>", "#ttg.blocked<{}>", BLOCKED("[4]", "[16]", "[1]", "[0]"),
-		BLOCKED("[4]", "[64]", "[1]", "[0]"), BLOCKED("[3]", "[32]", "[1]", "[0]"), BLOCKED("[0]", "[32]", "[1]", "[0]"),
+	static const char *const texts[] = {"", "#", "#ttg.other<{}>", "#ttg.blocked<{}>",
+		BLOCKED("[4]", "[16]", "[1]", "[0]"), BLOCKED("[4]", "[64]", "[1]", "[0]"),
+		BLOCKED("[3]", "[32]", "[1]", "[0]"), BLOCKED("[0]", "[32]", "[1]", "[0]"),
 		BLOCKED("[4, 1]", "[32]", "[1]", "[0]"), BLOCKED("[4]", "[32]", "[1]", "[1]"),
 		BLOCKED("[4]", "[32]", "[1]", "[]"), BLOCKED("[4", "[32]", "[1]", "[0]"), BLOCKED("[4]", "[32]", "[1]", "[0"),
 		BLOCKED("[4]", "[32]", "[65536]", "[0]"), BLOCKED("[2097152]", "[32]", "[1]", "[0]"),
@@ -108,31 +110,36 @@ static void test_sites(void **state)
 	static const struct {
 		const char *line;
 		enum cost_site_kind kind;
-		int shape;      /* along the first dimension; 0: no site */
+		int shape; /* along the first dimension; 0: no site */
 		int bits;
 		bool has_layout;
 	} rows[] = {
 		{"%v = tt.load %p, %m : tensor<128x!tt.ptr<f16>, #row> loc(#loc1)", COST_SITE_LOAD, 128, 16, true},
 		{"tt.store %p, %v : tensor<64x!tt.ptr<bf16>, #row> loc(#loc1)", COST_SITE_STORE, 64, 16, true},
 		{"%o = tt.atomic_rmw fadd, relaxed, gpu, %p, %v : (tensor<32x!tt.ptr<f32>, #row>) -> tensor<32xf32, #row> "
-		 "loc(#loc1)", COST_SITE_ATOMIC, 32, 32, true},
+		 "loc(#loc1)",
+			COST_SITE_ATOMIC, 32, 32, true},
 		{"%o = tt.atomic_cas relaxed, gpu, %p, %c, %v : (tensor<16x!tt.ptr<i64>, #row>) -> tensor<16xi64, #row> "
-		 "loc(#loc1)", COST_SITE_ATOMIC, 16, 64, true},
-		{"%c = ttg.convert_layout %v : tensor<8xi8, #row> -> tensor<8xi8, #tile> loc(#loc1)", COST_SITE_CONVERT, 8, 8, true},
-		{"ttg.local_store %v, %m : tensor<256xf32, #row> -> !ttg.memdesc<256xf32, #s> loc(#loc1)", COST_SITE_CONVERT, 256,
-			32, true},
+		 "loc(#loc1)",
+			COST_SITE_ATOMIC, 16, 64, true},
+		{"%c = ttg.convert_layout %v : tensor<8xi8, #row> -> tensor<8xi8, #tile> loc(#loc1)", COST_SITE_CONVERT, 8, 8,
+			true},
+		{"ttg.local_store %v, %m : tensor<256xf32, #row> -> !ttg.memdesc<256xf32, #s> loc(#loc1)", COST_SITE_CONVERT,
+			256, 32, true},
 		{"%a = ttg.local_alloc %v : (tensor<512xf32, #row>) -> !ttg.memdesc<512xf32, #s> loc(#loc1)", COST_SITE_CONVERT,
 			512, 32, true},
-		{"%d = tt.dot %a, %b, %c : tensor<16x32xf16, #x> * tensor<32x64xf16, #y> -> tensor<16x64xf32, #tile> loc(#loc1)",
+		{"%d = tt.dot %a, %b, %c : tensor<16x32xf16, #x> * tensor<32x64xf16, #y> -> tensor<16x64xf32, #tile> "
+		 "loc(#loc1)",
 			COST_SITE_DOT, 16, 32, true},
 		{"%d = ttng.warp_group_dot %a, %b, %c : !ttg.memdesc<64x32xf16> * !ttg.memdesc<32x8xf16> -> "
-		 "tensor<64x8xf32, #tile> loc(#loc1)", COST_SITE_DOT, 64, 32, true},
+		 "tensor<64x8xf32, #tile> loc(#loc1)",
+			COST_SITE_DOT, 64, 32, true},
 		/* No such layout, or one of other dimensions; a block without any. */
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #none> loc(#loc1)", COST_SITE_LOAD, 128, 32, false},
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #tile> loc(#loc1)", COST_SITE_LOAD, 128, 32, false},
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>> loc(#loc1)", COST_SITE_LOAD, 128, 32, false},
-		{"%v = tt.load %p : tensor<4x!tt.ptr<f32>, #ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)", COST_SITE_LOAD, 4,
-			32, true},
+		{"%v = tt.load %p : tensor<4x!tt.ptr<f32>, #ttg.slice<{dim = 0, parent = #tile}>> loc(#loc1)", COST_SITE_LOAD,
+			4, 32, true},
 		{"%v = tt.load %p : tensor<4x!tt.ptr<f32>, " ROW "> loc(#loc1)", COST_SITE_LOAD, 4, 32, true},
 		/* Names that only begin so, scalars, and lines without a place. */
 		{"%v = tt.loader %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc1)", 0, 0, 0, false},
@@ -142,8 +149,8 @@ static void test_sites(void **state)
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc99)", 0, 0, 0, false},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		char *text = xasprintf("#row = %s\n#tile = %s\n#loc = loc(\"k.py\":1:0)\n#loc1 = loc(\"k.py\":7:9)\n    %s\n", ROW,
-			TILE, rows[i].line);
+		char *text = xasprintf("#row = %s\n#tile = %s\n#loc = loc(\"k.py\":1:0)\n#loc1 = loc(\"k.py\":7:9)\n    %s\n",
+			ROW, TILE, rows[i].line);
 		struct vm_layouts *l = read_text(text);
 		if (l->nsites != !!rows[i].shape) fail_msg("%d sites: %s", l->nsites, rows[i].line);
 		if (l->nsites) {
@@ -157,10 +164,11 @@ static void test_sites(void **state)
 		free(text);
 	}
 	/* A reduction's types and place stand behind its region. */
-	struct vm_layouts *l = read_text("#row = " ROW "\n#loc = loc(\"k.py\":1:0)\n#loc1 = loc(\"k.py\":7:9)\n"
-									 "%r = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n ^bb0(%a: f32, %b: f32):\n"
-									 " tt.reduce.return %a : f32 loc(#loc)\n}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n"
-									 "}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n");
+	struct vm_layouts *l = read_text(
+		"#row = " ROW "\n#loc = loc(\"k.py\":1:0)\n#loc1 = loc(\"k.py\":7:9)\n"
+		"%r = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n ^bb0(%a: f32, %b: f32):\n"
+		" tt.reduce.return %a : f32 loc(#loc)\n}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n"
+		"}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n");
 	assert_true(l->nsites == 1 && l->sites[0].kind == COST_SITE_REDUCE && l->sites[0].shape[0] == 256);
 	vm_layouts_free(l);
 }
@@ -169,11 +177,11 @@ static void test_sites(void **state)
  * begins with is not it. */
 static void test_names(void **state)
 {
-	struct vm_layouts *l = read_text("#abcxyzABCXYZ.0129_ = " ROW "\n#abcxyzABCXYZ.0129_b = " TILE
-									 "\n#loc = loc(\"k.py\":1:0)\n"
-									 "%v = tt.load %p : tensor<8x!tt.ptr<f32>, #abcxyzABCXYZ.0129_> loc(#loc)\n"
-									 "%w = tt.load %p : tensor<8x8x!tt.ptr<f32>, #abcxyzABCXYZ.0129_b> loc(#loc)\n"
-									 "%x = tt.load %p : tensor<16x!tt.ptr<f32>, #abcxyzABCXYZ.0129> loc(#loc)\n");
+	struct vm_layouts *l = read_text(
+		"#abcxyzABCXYZ.0129_ = " ROW "\n#abcxyzABCXYZ.0129_b = " TILE "\n#loc = loc(\"k.py\":1:0)\n"
+		"%v = tt.load %p : tensor<8x!tt.ptr<f32>, #abcxyzABCXYZ.0129_> loc(#loc)\n"
+		"%w = tt.load %p : tensor<8x8x!tt.ptr<f32>, #abcxyzABCXYZ.0129_b> loc(#loc)\n"
+		"%x = tt.load %p : tensor<16x!tt.ptr<f32>, #abcxyzABCXYZ.0129> loc(#loc)\n");
 	assert_int_equal(l->nsites, 3);
 	assert_int_equal(l->layouts[l->sites[0].layout].ndim, 1);
 	assert_int_equal(l->layouts[l->sites[1].layout].ndim, 2);
@@ -205,7 +213,8 @@ static void test_places(void **state)
 		char *text = xasprintf("#loc = loc(\"k.py\":1:0)\n#loc2 = loc(\"k.py\":20:2)\n#loc3 = loc(\"k.py\":30:3)\n"
 							   "#loc4 = loc(\"lib.py\":40:4)\n#loc5 = loc(callsite(#loc4 at #loc3))\n"
 							   "#loc6 = loc(\"y\"(#loc2))\n#loc7 = loc(#loc7)\n"
-							   "%%v = tt.load %%p : tensor<8x!tt.ptr<f32>> %s\n", rows[i].loc);
+							   "%%v = tt.load %%p : tensor<8x!tt.ptr<f32>> %s\n",
+			rows[i].loc);
 		struct vm_layouts *l = read_text(text);
 		if (l->nsites != !!rows[i].line) fail_msg("%s: %d sites", rows[i].loc, l->nsites);
 		if (l->nsites && (l->sites[0].line != rows[i].line || l->sites[0].column != rows[i].column))

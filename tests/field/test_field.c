@@ -188,11 +188,13 @@ static void forms_of_constants(void **state)
 		struct field f;
 		field_init(&f, 40 + seed);
 		/* ln 2 by what it is: 2 is e to it. */
-		struct field_value two = field_integer(&f, 2), units[2] = {field_constant(&f, M_PI, 53), unary(&f, FIELD_LOG_E, two)};
+		struct field_value two = field_integer(&f, 2),
+						   units[2] = {field_constant(&f, M_PI, 53), unary(&f, FIELD_LOG_E, two)};
 		for (size_t k = 0; k < ARRAY_LEN(rows) * ARRAY_LEN(widths); k++) {
 			size_t i = k / ARRAY_LEN(widths), w = k % ARRAY_LEN(widths);
 			/* Rounded once, as a program's constant is. */
-			double x = (double)sqrtl((long double)rows[i].n / rows[i].d * powl(M_PIl, rows[i].pi) * powl(M_LN2l, rows[i].ln2));
+			double x = (double)sqrtl(
+				(long double)rows[i].n / rows[i].d * powl(M_PIl, rows[i].pi) * powl(M_LN2l, rows[i].ln2));
 			struct field_value expected = field_div(&f, field_integer(&f, rows[i].n), field_integer(&f, rows[i].d));
 			for (int u = 0; u < 2; u++)
 				for (int p = u ? rows[i].ln2 : rows[i].pi; p; p += p < 0 ? 1 : -1)
@@ -305,7 +307,8 @@ int main(void)
 		cmocka_unit_test(forms_of_constants),
 		cmocka_unit_test(order_is_the_intervals),
 		cmocka_unit_test(intervals_are_tight),
-		cmocka_unit_test(operands_of_functions), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(operands_of_functions),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

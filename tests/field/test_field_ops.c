@@ -1,6 +1,6 @@
-/* Each operation of the table: its interval holds the C library's value, at arguments of both signs;
- * it obeys an identity that its neighbours in the table do not; it says what it cannot decide; and
- * it goes to its limit at zero, infinities and NaN. */
+/* Each operation of the table: its interval holds the C library's value, at arguments of both
+ * signs; it obeys an identity that its neighbours in the table do not; it says what it cannot
+ * decide; and it goes to its limit at zero, infinities and NaN. */
 #include "field/field.h"
 #include "base/base.h"
 #include <math.h>
@@ -173,14 +173,14 @@ static void exact_results(void **state)
 	} rows[] = {{FIELD_MOD_TRUNC, -7, 3, -1}, {FIELD_MOD_FLOOR, -7, 3, 2}, {FIELD_MOD_TRUNC, 7, -3, 1},
 		{FIELD_MOD_FLOOR, 7, -3, -2}, {FIELD_FDIM, 5, 3, 2}, {FIELD_FDIM, 3, 5, 0}, {FIELD_COPYSIGN, 3, -2, -3},
 		{FIELD_COPYSIGN, -3, -2, -3}, {FIELD_COPYSIGN, -3, 2, 3}, {FIELD_COPYSIGN, 0, -2, 0}, {FIELD_MAX, -2, -3, -2},
-		{FIELD_MIN, -2, -3, -3}, {FIELD_POW, -2, 5, -32}, {FIELD_POW, 2, -1, 0.5},
-		{FIELD_SATURATE, -1, 0, 0}, {FIELD_SATURATE, 0.5, 0, 0.5}, {FIELD_SATURATE, 2, 0, 1}, {FIELD_SIGN, -4, 0, -1},
-		{FIELD_SIGN, 0, 0, 0}, {FIELD_SIGN, 4, 0, 1}, {FIELD_ABS, -4, 0, 4}, {FIELD_ABS, 0, 0, 0},
-		{FIELD_TRUNC, -1.5, 0, -1}, {FIELD_FLOOR, -1.5, 0, -2}, {FIELD_CEIL, -1.5, 0, -1}, {FIELD_ROUND, 2.5, 0, 3},
-		{FIELD_ROUND_EVEN, 2.5, 0, 2}, {FIELD_ROUND, -2.5, 0, -3}, {FIELD_ROUND, 0x1p62, 0, 0x1p62},
-		{FIELD_EXP_E, 0, 0, 1}, {FIELD_EXP2, 0, 0, 1}, {FIELD_EXP_E, -2000, 0, 0}, {FIELD_EXP2, -2000, 0, 0},
-		{FIELD_LOG_E, 1, 0, 0}, {FIELD_LOG2, 1, 0, 0}, {FIELD_SQRT, 0, 0, 0}, {FIELD_SQRT, 1, 0, 1},
-		{FIELD_CBRT, 0, 0, 0}, {FIELD_SIN, 0, 0, 0}, {FIELD_COS, 0, 0, 1}, {FIELD_ERF, 0, 0, 0}, {FIELD_ATAN, 0, 0, 0}};
+		{FIELD_MIN, -2, -3, -3}, {FIELD_POW, -2, 5, -32}, {FIELD_POW, 2, -1, 0.5}, {FIELD_SATURATE, -1, 0, 0},
+		{FIELD_SATURATE, 0.5, 0, 0.5}, {FIELD_SATURATE, 2, 0, 1}, {FIELD_SIGN, -4, 0, -1}, {FIELD_SIGN, 0, 0, 0},
+		{FIELD_SIGN, 4, 0, 1}, {FIELD_ABS, -4, 0, 4}, {FIELD_ABS, 0, 0, 0}, {FIELD_TRUNC, -1.5, 0, -1},
+		{FIELD_FLOOR, -1.5, 0, -2}, {FIELD_CEIL, -1.5, 0, -1}, {FIELD_ROUND, 2.5, 0, 3}, {FIELD_ROUND_EVEN, 2.5, 0, 2},
+		{FIELD_ROUND, -2.5, 0, -3}, {FIELD_ROUND, 0x1p62, 0, 0x1p62}, {FIELD_EXP_E, 0, 0, 1}, {FIELD_EXP2, 0, 0, 1},
+		{FIELD_EXP_E, -2000, 0, 0}, {FIELD_EXP2, -2000, 0, 0}, {FIELD_LOG_E, 1, 0, 0}, {FIELD_LOG2, 1, 0, 0},
+		{FIELD_SQRT, 0, 0, 0}, {FIELD_SQRT, 1, 0, 1}, {FIELD_CBRT, 0, 0, 0}, {FIELD_SIN, 0, 0, 0}, {FIELD_COS, 0, 0, 1},
+		{FIELD_ERF, 0, 0, 0}, {FIELD_ATAN, 0, 0, 0}};
 	struct field field, *f = &field;
 	field_init(f, 23);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -238,7 +238,8 @@ static void limits(void **state)
 		for (int side = 0; side < field_op_operands((enum field_op)op); side++) {
 			struct field_value nan = field_nan(), x = field_input(f, 2.5);
 			/* These ask for a sign or a rounding first. */
-			bool asks = op == FIELD_COPYSIGN || op == FIELD_MOD_TRUNC || op == FIELD_MOD_FLOOR || (op == FIELD_POW && !side);
+			bool asks = op == FIELD_COPYSIGN || op == FIELD_MOD_TRUNC || op == FIELD_MOD_FLOOR ||
+				(op == FIELD_POW && !side);
 			if (asks || op == FIELD_ERFINV) continue;
 			struct field_value r = of(f, (enum field_op)op, side ? x : nan, side ? nan : x);
 			if (!field_is_nan(&r)) fail_msg("%s of a NaN as operand %d", field_op_name((enum field_op)op), side);

@@ -1,5 +1,6 @@
 /* The device "check" refuses what a GPU would not forgive: each rule of src/ops/ops_check.c is
- * broken once, in a process of its own, which must end by naming it; what keeps the rules passes. */
+ * broken once, in a process of its own, which must end by naming it; what
+ * keeps the rules passes. */
 #include "ops/ops.h"
 #include "base/base.h"
 #include <setjmp.h>
@@ -183,7 +184,8 @@ static void embed_rows(struct at_hand *h, bool is_put, int more)
 	const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
 	o->put(o->ctx, &table, values, DTYPE_F32);
 	int T = 0;
-	if (is_put) T = o->batch_put(o->ctx, b, &(struct ops_rows){.T = 3, .S = 1, .ids = ids, .pos = pos, .sequence = sequence});
+	if (is_put)
+		T = o->batch_put(o->ctx, b, &(struct ops_rows){.T = 3, .S = 1, .ids = ids, .pos = pos, .sequence = sequence});
 	/* Rounded up, as a GPU does, and never above what the batch was made for. */
 	CHECK(!is_put || (T > 3 && T <= 16));
 	o->embed(o->ctx, (struct elem *)(void *)x, &table, b, T + more);
@@ -204,28 +206,52 @@ static const struct {
 	const char *says; /* NULL: it keeps the rules */
 } rules[] = {
 #define R(run, says) {#run, run, says}
-	R(all_of_it, NULL), R(regions_repeat, NULL), R(embed_as_put, NULL),
-	R(put_too_much, "put: 5 values do not lie in memory"), R(put_f32_too_much, "put_f32: 5 values do not lie"),
-	R(put_f32_behind, "put_f32: 4 values do not lie"), R(put_f32_before, "put_f32: 1 values do not lie"),
-	R(get_f32_too_much, "get_f32: 5 values do not lie"), R(fetch_too_much, "fetch_f32: 5 values do not lie"),
-	R(get_i32_too_much, "get_i32: 5 values do not lie"), R(pages_too_many, "pages_copy: 6 values do not lie"),
-	R(release_unknown, "was not allocated"), R(release_twice, "was not allocated"),
-	R(released_and_used, "1 values do not lie"), R(never_released, "1 arrays were not released"),
-	R(slot_above, "slot 2"), R(slot_below, "slot -1"), R(fetch_twice, "slot 1 holds what nobody has taken"),
-	R(fetched_nothing, "nothing was fetched in slot 0"), R(fetched_other_slot, "nothing was fetched in slot 1"),
-	R(page_read_and_written, "page 0 is written and read"), R(page_written_twice, "page 0 is written and written again"),
+	R(all_of_it, NULL),
+	R(regions_repeat, NULL),
+	R(embed_as_put, NULL),
+	R(put_too_much, "put: 5 values do not lie in memory"),
+	R(put_f32_too_much, "put_f32: 5 values do not lie"),
+	R(put_f32_behind, "put_f32: 4 values do not lie"),
+	R(put_f32_before, "put_f32: 1 values do not lie"),
+	R(get_f32_too_much, "get_f32: 5 values do not lie"),
+	R(fetch_too_much, "fetch_f32: 5 values do not lie"),
+	R(get_i32_too_much, "get_i32: 5 values do not lie"),
+	R(pages_too_many, "pages_copy: 6 values do not lie"),
+	R(release_unknown, "was not allocated"),
+	R(release_twice, "was not allocated"),
+	R(released_and_used, "1 values do not lie"),
+	R(never_released, "1 arrays were not released"),
+	R(slot_above, "slot 2"),
+	R(slot_below, "slot -1"),
+	R(fetch_twice, "slot 1 holds what nobody has taken"),
+	R(fetched_nothing, "nothing was fetched in slot 0"),
+	R(fetched_other_slot, "nothing was fetched in slot 1"),
+	R(page_read_and_written, "page 0 is written and read"),
+	R(page_written_twice, "page 0 is written and written again"),
 	R(region_with_another_size, "call 0 is zero, the first time it was zero; or its pointers or sizes differ"),
 	R(region_with_more, "call 1 is zero, the first time there were 1 calls"),
-	R(region_with_fewer, "1 calls, the first time there were 2"), R(region_in_region, "begin stands inside a region"),
-	R(end_alone, "current >= 0"), R(alloc_inside, "alloc stands inside"), R(release_inside, "release stands inside"),
-	R(put_inside, "put stands inside"), R(get_inside, "get stands inside"), R(put_f32_inside, "put_f32 stands inside"),
-	R(get_f32_inside, "get_f32 stands inside"), R(get_elem_inside, "get_elem stands inside"),
-	R(get_i32_inside, "get_i32 stands inside"), R(fetch_inside, "fetch_f32 stands inside"),
-	R(fetched_inside, "fetched_f32 stands inside"), R(pages_inside, "pages_copy stands inside"),
-	R(batch_inside, "batch_create stands inside"), R(choices_inside, "choices stands inside"),
-	R(squares_inside, "sum_squares stands inside"), R(bind_inside, "bind stands inside"),
-	R(prepare_inside, "prepare stands inside"), R(forget_inside, "forget stands inside"),
-	R(embed_more, "embed: called with"), R(embed_fewer, "embed: called with"),
+	R(region_with_fewer, "1 calls, the first time there were 2"),
+	R(region_in_region, "begin stands inside a region"),
+	R(end_alone, "current >= 0"),
+	R(alloc_inside, "alloc stands inside"),
+	R(release_inside, "release stands inside"),
+	R(put_inside, "put stands inside"),
+	R(get_inside, "get stands inside"),
+	R(put_f32_inside, "put_f32 stands inside"),
+	R(get_f32_inside, "get_f32 stands inside"),
+	R(get_elem_inside, "get_elem stands inside"),
+	R(get_i32_inside, "get_i32 stands inside"),
+	R(fetch_inside, "fetch_f32 stands inside"),
+	R(fetched_inside, "fetched_f32 stands inside"),
+	R(pages_inside, "pages_copy stands inside"),
+	R(batch_inside, "batch_create stands inside"),
+	R(choices_inside, "choices stands inside"),
+	R(squares_inside, "sum_squares stands inside"),
+	R(bind_inside, "bind stands inside"),
+	R(prepare_inside, "prepare stands inside"),
+	R(forget_inside, "forget stands inside"),
+	R(embed_more, "embed: called with"),
+	R(embed_fewer, "embed: called with"),
 #undef R
 };
 

@@ -258,8 +258,8 @@ static void test_sets(void **state)
 	free(dir);
 }
 
-/* Each field of a row that has a wrong kind or lies outside of its range is named with its row: when
- * the set is opened, or, what only an answer needs, when it is asked for. */
+/* Each field of a row that has a wrong kind or lies outside of its range is named with its row:
+ * when the set is opened, or, what only an answer needs, when it is asked for. */
 static void test_wrong_kinds(void **state)
 {
 	static const struct {
@@ -413,8 +413,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
 		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
-		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
-		cmocka_unit_test(test_roles_refused)};
+		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles),
+		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,7 +219,8 @@ int main(void)
 		cmocka_unit_test(test_said_together),
 		cmocka_unit_test(test_dev_falls_is_said),
 		cmocka_unit_test(test_best_without_guards),
-		cmocka_unit_test(test_degenerate), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_degenerate),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

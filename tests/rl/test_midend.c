@@ -20,7 +20,8 @@ static struct verdict answer(enum verdict_class class, double cost_us, int launc
 static void expect(const json_t *o, const char *key, double expected)
 {
 	double found = json_number_value(json_object_get(o, key));
-	if (!(fabs(found - expected) <= 1e-9 * fmax(1, fabs(expected)))) fail_msg("%s: %.12g, expected %.12g", key, found, expected);
+	if (!(fabs(found - expected) <= 1e-9 * fmax(1, fabs(expected))))
+		fail_msg("%s: %.12g, expected %.12g", key, found, expected);
 }
 
 static void expect_change(const json_t *o, const char *name, int kernels, double speedup)
@@ -91,10 +92,7 @@ static void test_summary(void **state)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx)
-{
-	test_summary(NULL);
-}
+static void everything(void *ctx) { test_summary(NULL); }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 

@@ -29,10 +29,7 @@ static void test_defaults(void **state)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx)
-{
-	test_defaults(NULL);
-}
+static void everything(void *ctx) { test_defaults(NULL); }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 

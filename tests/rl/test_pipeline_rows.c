@@ -69,10 +69,7 @@ static void test_which(void **state)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx)
-{
-	test_which(NULL);
-}
+static void everything(void *ctx) { test_which(NULL); }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 

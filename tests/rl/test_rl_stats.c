@@ -399,7 +399,8 @@ int main(void)
 		cmocka_unit_test(test_step_metrics),
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_any_bytes_are_recorded),
-		cmocka_unit_test(test_figures_of_all_ranks), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_figures_of_all_ranks),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

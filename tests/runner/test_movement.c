@@ -168,7 +168,8 @@ int main(void)
 		cmocka_unit_test(test_against_torch),
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_origins_and_range),
-		cmocka_unit_test(test_gather), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_gather),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
 }

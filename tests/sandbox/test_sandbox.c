@@ -416,8 +416,8 @@ static void test_grants(void **state)
 		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
 }
 
-/* A path that is not there opens nothing, and the paths behind it are open all the same; one that is
- * no path at all is an error. */
+/* A path that is not there opens nothing, and the paths behind it are open all the same; one that
+ * is no path at all is an error. */
 static void test_paths_that_are_not_there(void **state)
 {
 	char text[256], too_long[5000];
@@ -645,7 +645,8 @@ int main(void)
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
-		cmocka_unit_test(test_gpu_files), cmocka_unit_test(test_paths_that_are_not_there),
+		cmocka_unit_test(test_gpu_files),
+		cmocka_unit_test(test_paths_that_are_not_there),
 		cmocka_unit_test(test_interrupted_probe),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_tool),

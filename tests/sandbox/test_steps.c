@@ -21,18 +21,13 @@
 
 #define REFUSED EXDEV
 
-enum way {
-	WAY_UNSHARE,
-	WAY_ENTER,
-	WAY_TOOL,
-	WAY_DROP
-};
+enum way { WAY_UNSHARE, WAY_ENTER, WAY_TOOL, WAY_DROP };
 struct step {
 	const char *says; /* a part of the message */
 	enum way way;
 	int level;
 	int call;
-	int at;        /* the argument that has to be `value`; -1: every call */
+	int at; /* the argument that has to be `value`; -1: every call */
 	unsigned long value;
 	bool for_root; /* a step of root's alone */
 };
@@ -100,7 +95,7 @@ static void go(const struct step *s)
 		pid_t inner = fork();
 		if (inner) _exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 4);
 		if (refuse(s)) _exit(2);
-		rc = s->way == WAY_DROP ? sandbox_drop_root(text, sizeof text)
+		rc = s->way == WAY_DROP  ? sandbox_drop_root(text, sizeof text)
 			: s->way == WAY_TOOL ? sandbox_enter_tool(&o, text, sizeof text)
 								 : sandbox_enter(&o, text, sizeof text);
 	}

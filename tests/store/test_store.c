@@ -91,7 +91,8 @@ static void test_door_is_descriptor_zero(void **state)
 	free(path);
 }
 
-/* Who has to wait at the door waits on where a signal comes; a door that cannot be locked is told. */
+/* Who has to wait at the door waits on where a signal comes; a door that
+ * cannot be locked is told. */
 static volatile sig_atomic_t signals;
 static int go[2]; /* the twentieth signal opens the door */
 static void count_signal(int signal)
@@ -472,7 +473,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cache_keeps_bytes),
 		cmocka_unit_test(test_values_of_two_gigabytes),
-		cmocka_unit_test(test_door_is_descriptor_zero), cmocka_unit_test(test_signals_at_the_door),
+		cmocka_unit_test(test_door_is_descriptor_zero),
+		cmocka_unit_test(test_signals_at_the_door),
 		cmocka_unit_test(test_runs_metrics_and_samples),
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),

@@ -508,7 +508,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_view_questions),
 		cmocka_unit_test(test_lineage_static),
 		cmocka_unit_test(test_data_path),
-		cmocka_unit_test(test_lineage_outputs), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_lineage_outputs),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,7 +370,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_head), cmocka_unit_test(test_other_sizes),
 		cmocka_unit_test(test_strided), cmocka_unit_test(test_expressions), cmocka_unit_test(test_many_signs),
 		cmocka_unit_test(test_refusals), cmocka_unit_test(test_many_fills), cmocka_unit_test(test_comments),
-		cmocka_unit_test(test_is), cmocka_unit_test(test_write), cmocka_unit_test(test_write_strips), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_is), cmocka_unit_test(test_write), cmocka_unit_test(test_write_strips),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

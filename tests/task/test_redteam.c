@@ -49,10 +49,7 @@ static void test_distinct(void **state)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx)
-{
-	test_distinct(NULL);
-}
+static void everything(void *ctx) { test_distinct(NULL); }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 

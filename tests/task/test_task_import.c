@@ -230,7 +230,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(files_that_look_like_sets_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_reader_that_is_not_there, setup, teardown),
 		cmocka_unit_test(sizes_are_halved_where_they_stand),
-		cmocka_unit_test(shrinking_survives_anything), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(shrinking_survives_anything),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

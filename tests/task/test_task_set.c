@@ -300,7 +300,8 @@ int main(void)
 		cmocka_unit_test(bad_rows_name_file_and_line),
 		cmocka_unit_test(splits_follow_the_hash),
 		cmocka_unit_test(cut_gzip_is_an_error),
-		cmocka_unit_test(names_that_leave_the_folder_are_not_saved), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(names_that_leave_the_folder_are_not_saved),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -444,7 +444,8 @@ int main(void)
 		cmocka_unit_test(test_wrong_kinds),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_truncation),
-		cmocka_unit_test(test_corruption), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_corruption),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

@@ -175,7 +175,8 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes),
-		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,7 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts), cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

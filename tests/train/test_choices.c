@@ -116,10 +116,7 @@ static void test_choices(void **unused)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx)
-{
-	test_choices(NULL);
-}
+static void everything(void *ctx) { test_choices(NULL); }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 

@@ -121,11 +121,12 @@ static void test_dense(void **state)
 /* Numbers as MLIR writes them, whole: what stands behind one is read as what it is. */
 static void test_numbers(void **state)
 {
-	static const char *const numbers[] = {"0", "17", "-3", "0x1F", "0xFF800000", "0xabc", "1.5", "-1.500000e+00", "1.5e-3",
-		"2.25E10", "9.99999997E-7", "0.000000e+00"};
+	static const char *const numbers[] = {"0", "17", "-3", "0x1F", "0xFF800000", "0xabc", "1.5", "-1.500000e+00",
+		"1.5e-3", "2.25E10", "9.99999997E-7", "0.000000e+00"};
 	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
-		char *body = xasprintf("    %%c = arith.constant %s : f32\n    %%d = arith.constant dense<[%s, 1]> : tensor<2xf32>\n",
-			numbers[i], numbers[i]);
+		char *body = xasprintf(
+			"    %%c = arith.constant %s : f32\n    %%d = arith.constant dense<[%s, 1]> : tensor<2xf32>\n", numbers[i],
+			numbers[i]);
 		struct ttir_module m = parse(body);
 		const struct ttir_op *op = m.funcs->body.first->first;
 		assert_true(op->nliterals == 1 && op->ntypes == 1);
@@ -228,9 +229,9 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
-		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers), cmocka_unit_test(test_operands),
-		cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_operands), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,7 +322,8 @@ int main(void)
 		cmocka_unit_test(test_cost_of_an_operator),
 		cmocka_unit_test(test_cost_of_warm_operands),
 		cmocka_unit_test(test_cost_of_a_product),
-		cmocka_unit_test(test_cost_of_a_reference), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_cost_of_a_reference),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,6 +301,7 @@ int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs),
-		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
