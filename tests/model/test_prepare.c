@@ -1,5 +1,6 @@
 /* Weights in the backend's own order: no bit of a result changes, and a model that is trained
  * afterwards is read as it is now, not as it was. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -236,6 +237,58 @@ static void test_room(void **state)
 	ops_free(ops);
 }
 
+/* A new adapter's A is uniform within +-1/sqrt(in), another in each matrix and for each seed; its B
+ * is zero. Of a new model norms are 1, and every matrix is another. */
+static void test_first_values(void **state)
+{
+	struct ops *ops;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	struct adapter *a, *again, *other;
+	struct adapter_options o = {.r = 8, .lora_alpha = 16, .seed = 3};
+	assert_int_equal(adapter_create(m, &o, &a, NULL), 0);
+	assert_int_equal(adapter_create(m, &o, &again, NULL), 0);
+	o.seed = 4;
+	assert_int_equal(adapter_create(m, &o, &other, NULL), 0);
+	int n, count;
+	const struct param *x = adapter_params(a, &n), *y = adapter_params(again, &count),
+					   *z = adapter_params(other, &count);
+	for (int i = 0; i < n; i++) {
+		const float *v = host_values(&x[i]), *w = host_values(&z[i]);
+		double bound = 1 / sqrt((double)x[i].shape[1]), sum = 0, squares = 0, largest = 0;
+		assert_memory_equal(v, host_values(&y[i]), (size_t)x[i].count * sizeof *v);
+		for (int64_t k = 0; k < x[i].count; k++) {
+			sum += v[k] / bound;
+			squares += v[k] / bound * v[k] / bound;
+			largest = fmax(largest, fabs(v[k] / bound));
+		}
+		if (i % 2) {
+			assert_true(largest == 0);
+			continue;
+		}
+		/* Variance 1/3 of a uniform value, 4/45 of its square; five deviations of their means. */
+		double values = (double)x[i].count;
+		assert_true(largest <= 1 + 1e-6 && largest > 0.9);
+		assert_true(fabs(sum / values) < 5 * sqrt(1.0 / 3 / values));
+		assert_true(fabs(squares / values - 1.0 / 3) < 5 * sqrt(4.0 / 45 / values));
+		assert_memory_not_equal(v, w, (size_t)x[i].count * sizeof *v);
+		for (int k = 0; k < i; k += 2) assert_memory_not_equal(v, host_values(&x[k]), 8 * sizeof *v);
+	}
+	x = model_params(m, &n);
+	for (int i = 0; i < n; i++) {
+		const float *v = host_values(&x[i]);
+		bool is_norm = strstr(x[i].name, "norm") != NULL, is_bias = strstr(x[i].name, ".bias") != NULL;
+		for (int64_t k = 0; k < x[i].count && (is_norm || is_bias); k++) assert_true(v[k] == (is_norm ? 1 : 0));
+		for (int k = 0; k < i && !is_norm && !is_bias; k++)
+			assert_memory_not_equal(v, host_values(&x[k]), 8 * sizeof *v);
+	}
+	adapter_free(a);
+	adapter_free(again);
+	adapter_free(other);
+	model_free(m);
+	ops_free(ops);
+}
+
 /* What a device may give, in each unit; what is no such size is refused. A card gives at most its
  * own memory. */
 static void test_memory_sizes(void **state)
@@ -274,6 +327,7 @@ static void everything(void *ctx)
 	test_rows_are_checked(NULL);
 	test_limits(NULL);
 	test_room(NULL);
+	test_first_values(NULL);
 	test_memory_sizes(NULL);
 }
 
@@ -283,7 +337,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
 		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
-		cmocka_unit_test(test_memory_sizes), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
