@@ -53,6 +53,7 @@ static void rounds_once(void **state)
 	} rows[] = {{DTYPE_F16, 0x7c00}, {DTYPE_BF16, 0x7f80}, {DTYPE_F8E4M3, 0x7f}, {DTYPE_F8E5M2, 0x7c}};
 	for (size_t r = 0; r < ARRAY_LEN(rows); r++)
 		for (int code = 0; code + 1 < rows[r].end; code++) {
+			/* Two neighbours, and the fp32 step behind their middle. */
 			uint16_t codes[2] = {(uint16_t)code, (uint16_t)(code + 1)}, stored = 0;
 			bool is_byte = dtype_bytes(rows[r].type) == 1;
 			double low = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)code}, 0)

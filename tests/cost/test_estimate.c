@@ -217,7 +217,7 @@ static void test_operators_in_l2(void **state)
 		for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 			struct cost_launch l = {.bytes = rows[i].bytes * l2, .extent = 1024};
 			double cold = seconds_of(kinds[k].name, kinds[k].form, l);
-			l.warm = 1; /* as if it all were held, by the slope between none and a little of it */
+			/* What all of it saves, by the slope between none and a little. */
 			l.warm = 1e-3 / fmin(0.56 / rows[i].bytes, 1);
 			double all = (cold - seconds_of(kinds[k].name, kinds[k].form, l)) * 1e3;
 			assert_true(all > 0 && all < cold);

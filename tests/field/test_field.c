@@ -204,6 +204,10 @@ static void forms_of_constants(void **state)
 			if (differs(square, expected)) fail_msg("row %zu, %d bits: %.9g", i, widths[w], x);
 			counted[i][w] += same(square, expected);
 			assert_true(v.lo <= x * (1 + 0x1p-23) && x * (1 - 0x1p-23) <= v.hi);
+			/* Its neighbour is another number. */
+			double next = widths[w] == 24 ? (double)nextafterf((float)x, INFINITY) : nextafter(x, INFINITY);
+			v = field_constant(&f, next, widths[w]);
+			assert_false(same(field_mul(&f, v, v), expected));
 		}
 		field_release(&f);
 	}

@@ -562,6 +562,7 @@ static void adapter_with_one_more(struct model *m, const char *dir)
 	assert_int_equal(safetensors_open(path, &file, &err), 0);
 	size_t n = safetensors_count(file);
 	struct tensor_info *all = xcalloc(n + 1, sizeof *all);
+	/* Before all others, and behind them. */
 	for (size_t at = 0; at <= n; at += n) {
 		for (size_t i = 0; i < n; i++) all[i + (i >= at)] = *safetensors_at(file, i);
 		all[at] = *safetensors_at(file, 0);

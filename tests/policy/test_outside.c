@@ -285,6 +285,7 @@ static void test_wrong_kinds(void **state)
 	char *dir = path_join(build ? build : "build/release", "ref/outside_rows");
 	struct err err = {0};
 	assert_int_equal(dir_make(dir, &err), 0);
+	/* A file of one row each, which is opened and asked for its answer. */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		char *path = file_make(dir, "rows.jsonl", rows[i].row);
 		struct policy_options o = {.policy_answers = path};
