@@ -80,8 +80,7 @@ static bool try_fraction(struct field *f, long double lo, long double hi, double
 }
 
 /* x with a few decimal digits. */
-static bool try_decimal(
-	struct field *f, double x, long double lo, long double hi, int digits, struct field_value *out)
+static bool try_decimal(struct field *f, double x, long double lo, long double hi, int digits, struct field_value *out)
 {
 	for (int n = 1; n <= digits; n++) {
 		char text[40];
@@ -123,9 +122,9 @@ static bool try_forms(struct field *f, long double lo, long double hi, double ma
 			bool is_root_of_all; /* sqrt(r unit) */
 			bool is_root;        /* sqrt(r) unit */
 		} forms[10] = {{1, false, false, false, true}, {M_PIl, true, false, false, false},
-			{M_PIl, true, true, false, false}, {M_LN2l, false, false, false, false}, {M_LN2l, false, true, false, false},
-			{M_PIl, true, false, true, false}, {M_PIl, true, true, true, false}, {M_LN2l, false, true, false, true},
-			{M_LN2l, false, false, false, true}, {M_PIl, true, false, false, true}};
+			{M_PIl, true, true, false, false}, {M_LN2l, false, false, false, false},
+			{M_LN2l, false, true, false, false}, {M_PIl, true, false, true, false}, {M_PIl, true, true, true, false},
+			{M_LN2l, false, true, false, true}, {M_LN2l, false, false, false, true}, {M_PIl, true, false, false, true}};
 		long double unit = forms[form].is_inverse ? 1 / forms[form].real : forms[form].real, a = lo, b = hi;
 		struct field_value r;
 		/* x = sqrt(r unit), x = sqrt(r) unit, or x = r unit */

@@ -125,9 +125,40 @@ static void test_each_step(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* On a machine that lacks a step the probe names the strongest level without it, and what is
+ * missing for the others. */
+static void test_probe_where_a_step_is_missing(void **state)
+{
+	static const struct {
+		int call;
+		int level;
+		const char *says;
+	} rows[] = {{SCMP_SYS(unshare), SANDBOX_LSM, "full: unshare"},
+		{SCMP_SYS(mount), SANDBOX_LSM, "full: private mounts"},
+		{SCMP_SYS(landlock_create_ruleset), SANDBOX_NONE, "lsm: Landlock"},
+		{SCMP_SYS(capset), SANDBOX_NONE, "lsm: capset"}};
+	char text[512];
+	if (sandbox_level_probe(text, sizeof text) < SANDBOX_FULL) skip();
+	assert_string_equal(text, "");
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		int status = 0;
+		pid_t pid = fork();
+		assert_return_code(pid, errno);
+		if (pid == 0) {
+			const struct step s = {.call = rows[i].call, .at = -1};
+			if (refuse(&s)) _exit(2);
+			int level = sandbox_level_probe(text, sizeof text);
+			_exit(level == rows[i].level && strstr(text, rows[i].says) ? 0 : 10 + level);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (status) fail_msg("%s: status %x", rows[i].says, (unsigned)status);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_step)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_step), cmocka_unit_test(test_probe_where_a_step_is_missing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
