@@ -75,6 +75,17 @@ static void test_fingerprint(void **state)
 	struct sha256_hex before = weights_fingerprint(m, NULL);
 	host_values(&p[n - 1])[0] += 1;
 	assert_string_not_equal(weights_fingerprint(m, NULL).text, before.text);
+	/* An adapter counts with its values, its scaling and its dropout. */
+	struct adapter *a;
+	const struct adapter_options kinds[] = {{.r = 2, .lora_alpha = 4}, {.r = 2, .lora_alpha = 4, .seed = 1},
+		{.r = 2, .lora_alpha = 8}, {.r = 2, .lora_alpha = 4, .lora_dropout = 0.1}};
+	struct sha256_hex seen[1 + ARRAY_LEN(kinds)] = {weights_fingerprint(m, NULL)};
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		assert_int_equal(adapter_create(m, &kinds[i], &a, NULL), 0);
+		seen[i + 1] = weights_fingerprint(m, a);
+		for (size_t k = 0; k <= i; k++) assert_string_not_equal(seen[i + 1].text, seen[k].text);
+		adapter_free(a);
+	}
 	str_release(&bytes);
 	model_free(m);
 	ops_free(ops);

@@ -217,7 +217,8 @@ int main(void)
 		cmocka_unit_test(test_logprob),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_distribution),
-		cmocka_unit_test(test_scratch), cmocka_unit_test(test_leaves_nothing),
+		cmocka_unit_test(test_scratch),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, release);
 }
