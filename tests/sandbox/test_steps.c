@@ -141,6 +141,7 @@ static void test_probe_where_a_step_is_missing(void **state)
 	if (sandbox_level_probe(text, sizeof text) < SANDBOX_FULL) skip();
 	assert_string_equal(text, "");
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		/* A child that lacks the step looks for its own level. */
 		int status = 0;
 		pid_t pid = fork();
 		assert_return_code(pid, errno);
