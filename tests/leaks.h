@@ -42,7 +42,7 @@ void free(void *p)
 }
 #endif
 
-static inline int open_descriptors(void)
+static inline int descriptors_held(void)
 {
 	int n = 0;
 	DIR *d = opendir("/proc/self/fd");
@@ -54,10 +54,10 @@ static inline int open_descriptors(void)
 static inline void leaves_nothing(void (*use)(void *), void *ctx)
 {
 	for (int i = 0; i < 2; i++) use(ctx);
-	int descriptors = open_descriptors();
+	int descriptors = descriptors_held();
 	long blocks = live_blocks;
 	for (int i = 0; i < 3; i++) use(ctx);
 	if (live_blocks != blocks) fail_msg("3 uses left %ld blocks of the heap", live_blocks - blocks);
-	if (open_descriptors() != descriptors) fail_msg("3 uses left %d descriptors", open_descriptors() - descriptors);
+	if (descriptors_held() != descriptors) fail_msg("3 uses left %d descriptors", descriptors_held() - descriptors);
 }
 #endif

@@ -10,8 +10,9 @@ from then on. --baseline looks at that first, for every test.
 
 What no test noticed is printed with its line and kept in the file of results: each is a missing
 test, or an edit that changes nothing. For those of the second kind tools/mutate_equal.txt holds the
-reason, one a mutant; they count apart. An edit that does not compile, or that leaves the machine
-code as it was, is drawn again: it is no mutant. Code that only a GPU's tests reach is left out.
+reason, one a mutant; they count apart. An edit that does not compile, that leaves the machine code
+as it was, or that only makes an array or a piece of memory larger, is drawn again: it is no mutant.
+Code that only a GPU's tests reach is left out.
 
 A run that is stopped goes on where it was, at the commit where it began; --fresh begins again at
 HEAD. With --reach own only the tests of the mutant's room run, which is quick; a later run without
@@ -52,6 +53,12 @@ EDITS = [
 LEFT_ALONE = re.compile(
     r"^\s*(const |static )?(struct )?\w+ \*?\w+\[[\w ]+\];|^\s*(#|CHECKF?\(|free\(|\*|/\*|static_assert|"
     r"_Static_assert)|err_set\(|err_prefix\(|log_|fprintf\(stderr")
+
+
+# What only makes room for more: the size of a declared array, and of memory that is asked for.
+ROOM = re.compile(r"^\s*(?!return )(?:(?:const|static|unsigned|long) )*(?:struct \w+|\w+) \**\w+\[|alloc\(")
+# Tests of the repository, not of code: what `make` sets up and installs, the form of pages.
+NOT_OF_CODE = "base/*.sh"
 
 
 def say(text):
@@ -131,6 +138,8 @@ def draw(root, number, seed, rooms, only):
         line_number, begin, end, into = r.choice(spots)
         old = open(f"{root}/{file}").read().split("\n")[line_number - 1]
         choice = r.choice(into)
+        if choice in ("2", "plus one") and ROOM.search(old) and (old[begin - 1] == "[" or "alloc(" in old[:begin]):
+            continue
         if choice == "if (!":
             new = negate(old, begin)
         elif choice == "plus one":
@@ -226,7 +235,7 @@ def stripped(path):
 
 
 class Tests:
-    """What is known of each test: how long it took when it last passed, and whether it passes
+    """What is known of each test: how long it took when it last ran, and whether it passes
     without an edit. Kept in a file."""
     def __init__(self, path, tree, without):
         self.path, self.lock = path, threading.Lock()
@@ -237,7 +246,7 @@ class Tests:
             if ending in (".c", ".sh", ".py"):
                 name += "" if ending == ".c" else ending
                 self.known[name] = known.get(name, dict(seconds=20 if ending == ".c" else 60, sound=None))
-                if any(fnmatch.fnmatch(name, g) for g in without):
+                if any(fnmatch.fnmatch(name, g) for g in without + [NOT_OF_CODE]):
                     self.known[name] = dict(self.known[name], sound=False)
 
     def note(self, name, **what):
@@ -334,8 +343,9 @@ class Judge:
                 limit = self.tests.limit(name)
                 start = time.monotonic()
                 passes, why = self.passes(tree, name, min(left, limit))
-                if passes:
+                if passes is not None:
                     self.tests.note(name, seconds=round(time.monotonic() - start, 1))
+                if passes:
                     passed.append(name)
                     continue
                 if passes is None and left < limit:

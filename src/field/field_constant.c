@@ -21,14 +21,14 @@ struct fraction {
 };
 
 /* The simplest fraction within [lo, hi], 0 < lo, by its continued fraction; false: beyond `max`. */
-static bool simplest(double lo, double hi, double max, struct fraction *out)
+static bool simplest(long double lo, long double hi, double max, struct fraction *out)
 {
 	/* Convergents of the two ends agree until the first term in which they differ. */
 	int64_t n0 = 0, d0 = 1, n1 = 1, d1 = 0;
 	for (int i = 0; i < FRACTION_TERMS; i++) {
-		double whole = floor(lo);
+		long double whole = floorl(lo);
 		bool ends = whole == lo || whole + 1 <= hi;
-		double term = whole == lo ? whole : ends ? whole + 1 : whole;
+		long double term = whole == lo ? whole : ends ? whole + 1 : whole;
 		if (!(term < 0x1p40)) return false;
 		int64_t t = (int64_t)term, n, d;
 		if (__builtin_mul_overflow(t, n1, &n) || __builtin_add_overflow(n, n0, &n) ||
@@ -39,7 +39,7 @@ static bool simplest(double lo, double hi, double max, struct fraction *out)
 			*out = (struct fraction){n1, d1};
 			return true;
 		}
-		double next_lo = 1 / (hi - whole), next_hi = 1 / (lo - whole);
+		long double next_lo = 1 / (hi - whole), next_hi = 1 / (lo - whole);
 		lo = next_lo;
 		hi = next_hi;
 	}
@@ -63,12 +63,12 @@ static struct field_value exactly(struct field *f, double x)
 }
 
 /* A fraction near x: of x itself, or of its significand, since powers of two cost nothing. */
-static bool try_fraction(struct field *f, double lo, double hi, double max, struct field_value *out)
+static bool try_fraction(struct field *f, long double lo, long double hi, double max, struct field_value *out)
 {
 	struct fraction r;
 	int e;
-	frexp(lo, &e);
-	if (simplest(ldexp(lo, 1 - e), ldexp(hi, 1 - e), max, &r)) {
+	frexpl(lo, &e);
+	if (simplest(ldexpl(lo, 1 - e), ldexpl(hi, 1 - e), max, &r)) {
 		*out = ratio(f, r, e - 1);
 		return true;
 	}
@@ -80,12 +80,12 @@ static bool try_fraction(struct field *f, double lo, double hi, double max, stru
 }
 
 /* x with a few decimal digits. */
-static bool try_decimal(struct field *f, double x, double lo, double hi, int digits, struct field_value *out)
+static bool try_decimal(struct field *f, double x, long double lo, long double hi, int digits, struct field_value *out)
 {
 	for (int n = 1; n <= digits; n++) {
 		char text[40];
 		snprintf(text, sizeof text, "%.*e", n - 1, x);
-		double shown = strtod(text, NULL);
+		long double shown = strtold(text, NULL);
 		if (shown < lo || shown > hi) continue;
 		/* digits without the point, and the power of ten behind them */
 		char *exponent = strchr(text, 'e'), whole[40];
@@ -110,22 +110,22 @@ static struct field_value transcendental(struct field *f, double real, uint32_t 
 	return is_inverse ? field_div(f, field_integer(f, 1), v) : v;
 }
 
-static bool try_forms(struct field *f, double lo, double hi, double max, struct field_value *out)
+static bool try_forms(struct field *f, long double lo, long double hi, double max, struct field_value *out)
 {
 	for (int form = 0; form < 10; form++) {
 		/* 0: root of a fraction; then pi, 1/pi, ln 2, 1/ln 2, and, from 5 on, roots: sqrt(r pi),
 		 * sqrt(r / pi), sqrt(r) / ln 2, sqrt(r) ln 2, and sqrt(r) pi */
 		static const struct {
-			double real;
+			long double real;
 			bool is_pi;          /* else ln 2, or 1 */
 			bool is_inverse;     /* the unit is 1 / real */
 			bool is_root_of_all; /* sqrt(r unit) */
 			bool is_root;        /* sqrt(r) unit */
-		} forms[10] = {{1, false, false, false, true}, {M_PI, true, false, false, false},
-			{M_PI, true, true, false, false}, {M_LN2, false, false, false, false}, {M_LN2, false, true, false, false},
-			{M_PI, true, false, true, false}, {M_PI, true, true, true, false}, {M_LN2, false, true, false, true},
-			{M_LN2, false, false, false, true}, {M_PI, true, false, false, true}};
-		double unit = forms[form].is_inverse ? 1 / forms[form].real : forms[form].real, a = lo, b = hi;
+		} forms[10] = {{1, false, false, false, true}, {M_PIl, true, false, false, false},
+			{M_PIl, true, true, false, false}, {M_LN2l, false, false, false, false},
+			{M_LN2l, false, true, false, false}, {M_PIl, true, false, true, false}, {M_PIl, true, true, true, false},
+			{M_LN2l, false, true, false, true}, {M_LN2l, false, false, false, true}, {M_PIl, true, false, false, true}};
+		long double unit = forms[form].is_inverse ? 1 / forms[form].real : forms[form].real, a = lo, b = hi;
 		struct field_value r;
 		/* x = sqrt(r unit), x = sqrt(r) unit, or x = r unit */
 		if (forms[form].is_root_of_all) a = a * a / unit, b = b * b / unit;
@@ -151,7 +151,8 @@ struct field_value field_constant(struct field *f, double x, int bits)
 	if (size == floor(size) && size < 0x1p53 && size < ldexp(1, bits)) return field_integer(f, (int64_t)x);
 	int e;
 	frexp(size, &e);
-	double half = ldexp(1, e - 1 - bits), lo = size - half, hi = size + half;
+	/* Wider than a double, which has no half of its own unit beside it. */
+	long double half = ldexpl(1, e - 1 - bits), lo = size - half, hi = size + half;
 	struct field_value v;
 	/* The bounds leave about a hundredth for chance: so many fractions, decimals and forms lie
 	 * within a relative distance of 2^-bits. */

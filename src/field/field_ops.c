@@ -469,7 +469,7 @@ static int apply_unary(struct field *f, enum field_op op, const struct field_val
 	case FIELD_ASIN: *out = random_function(f, op, ODD, asin, 0, a); return 0;
 	case FIELD_ATAN: *out = random_function(f, op, ODD, atan, 0, a); return 0;
 	case FIELD_LGAMMA:
-		if (a->lo < 2) return field_is_nan(a) ? 0 : ERR_UNSUPPORTED;
+		if (a->lo < 2) return ERR_UNSUPPORTED;
 		*out = random_function(f, op, NO_PARITY, lgamma, 0, a);
 		return 0;
 	default: return composed(f, op, a, out);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct task task = {.name = "t", .source = "class Model:\n    pass\n\n\n", .structure = "", .split = ""};
 static const struct verdict profile = {
@@ -42,6 +43,27 @@ static void expect_refusal(const char *template_text, const struct prompt_input 
 	if (!strstr(err.text, part) || !strstr(err.text, "x.txt"))
 		fail_msg("message \"%s\" lacks \"%s\" or the file", err.text, part);
 	str_release(&out);
+}
+
+/* Each limit of the cost model is told in words of its own. */
+static void test_limits(void **state)
+{
+	static const struct {
+		const char *limit, *says;
+	} rows[] = {{"launch", "launching"}, {"dram", "DRAM"}, {"l2", "L2 cache"}, {"l1", "L1 cache"},
+		{"issue", "issuing instructions"}, {"special", "special function units"}, {"tensor", "tl.dot"},
+		{"shared", "shared memory"}, {"atomic", "atomics"}, {"latency", "latency"}, {"other", "not known"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct verdict v = profile;
+		struct prompt_input in = {.task = &task, .profile = &v};
+		struct str out = {0};
+		struct err err = {0};
+		snprintf(v.limit, sizeof v.limit, "%s", rows[i].limit);
+		assert_int_equal(prompt_render("{{limit}}", "x.txt", &in, &out, &err), 0);
+		for (size_t k = 0; k < ARRAY_LEN(rows); k++)
+			if (!!strstr(out.data, rows[k].says) != (i == k)) fail_msg("%s: %s", rows[i].limit, out.data);
+		str_release(&out);
+	}
 }
 
 static void test_holes(void **state)
@@ -293,12 +315,31 @@ static void test_stage_names(void **state)
 	assert_int_equal(agent_stage_from_name("backendd", &s, &err), ERR_USAGE);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_holes(NULL);
+	test_midend_holes(NULL);
+	test_measured_limit(NULL);
+	test_limits(NULL);
+	test_reference(NULL);
+	test_variants(NULL);
+	test_refusals(NULL);
+	test_shipped_templates(NULL);
+	test_midend_sees_no_module(NULL);
+	test_feedback(NULL);
+	test_stage_names(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_midend_holes),
 		cmocka_unit_test(test_measured_limit),
+		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_variants),
 		cmocka_unit_test(test_refusals),
@@ -306,6 +347,7 @@ int main(void)
 		cmocka_unit_test(test_midend_sees_no_module),
 		cmocka_unit_test(test_feedback),
 		cmocka_unit_test(test_stage_names),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

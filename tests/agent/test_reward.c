@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static struct verdict verdict_of(enum verdict_class class, double speedup, double cost_s)
 {
@@ -251,6 +252,27 @@ static void test_midend_change(void **state)
 	assert_true(midend_speedup(&given, &cases[0].found) == 2 && midend_speedup(&given, &cases[4].found) == 1);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_midend_gain(NULL);
+	test_midend_change(NULL);
+	test_names(NULL);
+	test_table(NULL);
+	test_stock(NULL);
+	test_only_genuine_pays(NULL);
+	test_noise_band(NULL);
+	test_measured(NULL);
+	test_baseline_replaces_the_reference(NULL);
+	test_infra_is_no_reward(NULL);
+	test_no_candidate_is_failure(NULL);
+	test_non_finite_speedup_never_pays(NULL);
+	test_constants_from_the_recipe(NULL);
+	test_unknown_rule(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -268,6 +290,7 @@ int main(void)
 		cmocka_unit_test(test_non_finite_speedup_never_pays),
 		cmocka_unit_test(test_constants_from_the_recipe),
 		cmocka_unit_test(test_unknown_rule),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

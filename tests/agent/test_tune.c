@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static const char text[] = "# tune: BLOCK = 64 | 128|256\n"
 						   "# tune: WARPS=2 | 4\n"
@@ -80,10 +81,20 @@ static void test_refusals(void **state)
 	expect_error("# tune: B = 1 | 2\nB = 1 + 1\n", "declared values");
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_points(NULL);
+	test_answers(NULL);
+	test_refusals(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_points), cmocka_unit_test(test_answers), cmocka_unit_test(test_refusals)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_points), cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

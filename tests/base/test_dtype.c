@@ -43,6 +43,41 @@ static void converts(void **state)
 	}
 }
 
+/* From fp64 a number is rounded once: what lies next to the middle of two neighbours, by less than
+ * fp32 can tell or by a part of its step, goes to the nearer one. */
+static void rounds_once(void **state)
+{
+	static const struct {
+		enum dtype type;
+		int end; /* the first code that is no number */
+	} rows[] = {{DTYPE_F16, 0x7c00}, {DTYPE_BF16, 0x7f80}, {DTYPE_F8E4M3, 0x7f}, {DTYPE_F8E5M2, 0x7c}};
+	for (size_t r = 0; r < ARRAY_LEN(rows); r++)
+		for (int code = 0; code + 1 < rows[r].end; code++) {
+			/* Two neighbours, and the fp32 step behind their middle. */
+			uint16_t codes[2] = {(uint16_t)code, (uint16_t)(code + 1)}, stored = 0;
+			bool is_byte = dtype_bytes(rows[r].type) == 1;
+			double low = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)code}, 0)
+								 : dtype_load(rows[r].type, codes, 0),
+				   high = is_byte ? dtype_load(rows[r].type, &(uint8_t){(uint8_t)(code + 1)}, 0)
+								  : dtype_load(rows[r].type, codes, 1),
+				   middle = low + (high - low) / 2, step = (double)nextafterf((float)middle, (float)high) - middle;
+			const struct {
+				double x;
+				int want;
+			} cases[] = {{low, code}, {middle, code + code % 2}, {nextafter(middle, low), code},
+				{nextafter(middle, high), code + 1}, {middle - 0.75 * step, code}, {middle + 0.75 * step, code + 1}};
+			for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+				for (int sign = 1; sign >= -1; sign -= 2) {
+					int want = cases[i].want | (sign < 0 ? is_byte ? 0x80 : 0x8000 : 0);
+					stored = 0;
+					dtype_store(rows[r].type, &stored, 0, sign * cases[i].x);
+					if (stored != want)
+						fail_msg("%s: %a is 0x%04x, expected 0x%04x", dtype_name(rows[r].type), sign * cases[i].x,
+							stored, want);
+				}
+		}
+}
+
 /* f8E4M3 has no infinity: what is too large for it is not a number, as when torch casts. */
 static void what_is_no_number(void **state)
 {
@@ -63,6 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		{"f8e4m3", converts, NULL, NULL, (void *)(uintptr_t)&e4m3},
 		{"f8e5m2", converts, NULL, NULL, (void *)(uintptr_t)&e5m2},
+		cmocka_unit_test(rounds_once),
 		cmocka_unit_test(what_is_no_number),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -101,6 +101,36 @@ static void truncated_at_every_byte(void **state)
 	}
 }
 
+/* A length of which each byte counts, and comes alone. */
+static void *send_slowly(void *arg)
+{
+	struct sender *s = arg;
+	const uint32_t len = 0x00010203;
+	for (size_t i = 0; i < sizeof len; i++) {
+		if (write(s->fd, (const char *)&len + i, 1) != 1) s->rc = 1;
+		usleep(2000);
+	}
+	if (write(s->fd, s->data, len) != (ssize_t)len) s->rc = 1;
+	return NULL;
+}
+
+static void length_in_four_parts(void **state)
+{
+	struct pair p = pair_make();
+	struct sender sender = {.fd = p.a, .data = xcalloc(1, 0x00010203)};
+	struct str s = {0};
+	struct err err = {0};
+	pthread_t t;
+	assert_int_equal(pthread_create(&t, NULL, send_slowly, &sender), 0);
+	assert_int_equal(msg_recv(p.b, BIG, &s, NULL, NULL, later(), &err), 0);
+	pthread_join(t, NULL);
+	assert_int_equal(sender.rc, 0);
+	assert_int_equal(s.len, 0x00010203);
+	free(sender.data);
+	str_release(&s);
+	pair_close(p);
+}
+
 static void a_length_over_the_limit_takes_no_memory(void **state)
 {
 	struct pair p = pair_make();
@@ -255,6 +285,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(round_trip),
 	cmocka_unit_test(larger_than_any_socket_buffer),
 	cmocka_unit_test(truncated_at_every_byte),
+	cmocka_unit_test(length_in_four_parts),
 	cmocka_unit_test(a_length_over_the_limit_takes_no_memory),
 	cmocka_unit_test(sending_to_a_full_or_closed_peer),
 	cmocka_unit_test(descriptors_pass_and_are_close_on_exec),

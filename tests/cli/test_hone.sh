@@ -8,12 +8,23 @@ number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$dir/out" "$dir/err"; fi; }
 run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
 
-echo 1..19
+echo 1..21
 run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
 run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
 missing=0
 for file in src/cli/cmd_*.c; do name=${file#src/cli/cmd_}; grep -q "^  ${name%.c} " "$dir/out" || { echo "# ${name%.c} is not in the table"; missing=1; }; done
 check $missing "every src/cli/cmd_*.c is in the table"
+# Each command, and each of their own commands, says what it can be told and what it cannot.
+commands=$(sed -n 's/^  \([a-z]\+\) .*/\1/p' "$dir/out" | sed -E 's/^tasks$/tasks list\ntasks show\ntasks synth\ntasks import\ntasks audit/; s/^pairs$/pairs synth\npairs check/; s/^bench$/bench\nbench text\nbench rl\nbench gpu\nbench verify/')
+bad=0 wrong=0
+while read -ra words; do
+	run "$hone" "${words[@]}" --help
+	[ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^options' "$dir/out" && [ "$(wc -l <"$dir/out")" -ge 5 ] || { echo "# ${words[*]} --help: $status"; bad=1; }
+	run "$hone" "${words[@]}" --no_such_option 1 </dev/null
+	[ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q -- "--no_such_option: unknown option" "$dir/err" || { echo "# ${words[*]} --no_such_option: $status"; wrong=1; }
+done <<<"$commands"
+check $bad "every command has --help: its options on stdout, exit 0"
+check $wrong "every command refuses an unknown option by name, exit 2"
 run "$hone" --version; [ $status -eq 0 ] && grep -qE '^hone [0-9]+\.[0-9]+\.[0-9]+$' "$dir/out"; check $? "--version"
 run "$hone" docter; [ $status -eq 2 ] && grep -q 'did you mean "doctor"' "$dir/err"; check $? "an unknown command names the nearest"
 run "$hone" zzzzzzzz; [ $status -eq 2 ] && grep -q 'hone --help' "$dir/err"; check $? "an unknown command without a neighbour points at --help"

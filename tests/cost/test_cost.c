@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 /* The H200 of the data sheet: 132 SMs at 1.98 GHz. */
 #define SM_CYCLES (132 * 1.98e9)
@@ -180,6 +181,24 @@ static void test_resources(void **state)
 	json_decref(o);
 	b = vm_binary_of(NULL);
 	assert_true(b.warps == 4 && b.registers == 32 && !b.stack_bytes && !b.local_bytes && !b.shared_bytes);
+	/* What is no count gets its default; what is too large for any kernel the most. */
+	static const char *const hostile[] = {"-1", "-1e300", "\"7\"", "[]", "null", "true", "0"};
+	for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
+		char *text = xasprintf("{\"num_warps\": %s, \"registers\": %s, \"stack_bytes\": %s, \"spills\": %s, "
+							   "\"shared_bytes\": %s}",
+			hostile[i], hostile[i], hostile[i], hostile[i], hostile[i]);
+		o = json_loads(text, 0, NULL);
+		b = vm_binary_of(o);
+		if (b.warps != 4 || b.registers != 32 || b.stack_bytes || b.local_bytes || b.shared_bytes) fail_msg("%s", text);
+		json_decref(o);
+		free(text);
+	}
+	o = json_pack("{s:f, s:f, s:f, s:f, s:f}", "num_warps", 1e300, "registers", 1e300, "stack_bytes", 1e300, "spills",
+		1e300, "shared_bytes", 1e300);
+	b = vm_binary_of(o);
+	assert_true(b.warps == 32 && b.registers == 255);
+	assert_true(b.stack_bytes == 1e9 && b.local_bytes == 1e9 && b.shared_bytes == 1e9);
+	json_decref(o);
 	assert_int_equal(vm_binary_default(0).warps, 1);
 	assert_int_equal(vm_binary_default(33).warps, 32);
 	assert_string_equal(vm_gpu_find("4090")->name, "RTX 4090");
@@ -378,6 +397,27 @@ static void test_cards_of_operators(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_library_launches(NULL);
+	test_units_of_products(NULL);
+	test_counts_there_and_back(NULL);
+	test_parts_of_a_prediction(NULL);
+	test_spills(NULL);
+	test_resources(NULL);
+	test_joined(NULL);
+	test_dot_operands(NULL);
+	test_dot_banks(NULL);
+	test_table(NULL);
+	test_reductions(NULL);
+	test_products(NULL);
+	test_products_in_l2(NULL);
+	test_cards_of_operators(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
@@ -385,7 +425,8 @@ int main(void)
 		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
 		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
 		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators)};
+		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define POINTS 40
 
@@ -173,6 +174,48 @@ static void constants(void **state)
 #undef C
 }
 
+/* Each form that a constant may have, by its square: a fraction times powers of pi and of ln 2. */
+static void forms_of_constants(void **state)
+{
+	static const struct {
+		int n, d;
+		int pi, ln2; /* powers of these in the square */
+	} rows[] = {{3, 5, 0, 0}, {4, 9, 2, 0}, {9, 49, -2, 0}, {9, 25, 0, 2}, {9, 25, 0, -2}, {3, 5, 1, 0}, {2, 3, -1, 0},
+		{3, 1, 0, -2}, {3, 1, 0, 2}, {3, 1, 2, 0}};
+	static const int widths[] = {24, 53};
+	int counted[ARRAY_LEN(rows)][ARRAY_LEN(widths)] = {{0}};
+	for (uint64_t seed = 0; seed < 12; seed++) {
+		struct field f;
+		field_init(&f, 40 + seed);
+		/* ln 2 by what it is: 2 is e to it. */
+		struct field_value two = field_integer(&f, 2),
+						   units[2] = {field_constant(&f, M_PI, 53), unary(&f, FIELD_LOG_E, two)};
+		for (size_t k = 0; k < ARRAY_LEN(rows) * ARRAY_LEN(widths); k++) {
+			size_t i = k / ARRAY_LEN(widths), w = k % ARRAY_LEN(widths);
+			/* Rounded once, as a program's constant is. */
+			double x = (double)sqrtl(
+				(long double)rows[i].n / rows[i].d * powl(M_PIl, rows[i].pi) * powl(M_LN2l, rows[i].ln2));
+			struct field_value expected = field_div(&f, field_integer(&f, rows[i].n), field_integer(&f, rows[i].d));
+			for (int u = 0; u < 2; u++)
+				for (int p = u ? rows[i].ln2 : rows[i].pi; p; p += p < 0 ? 1 : -1)
+					expected = p < 0 ? field_div(&f, expected, units[u]) : field_mul(&f, expected, units[u]);
+			struct field_value v = field_constant(&f, widths[w] == 24 ? (double)(float)x : x, widths[w]),
+							   square = field_mul(&f, v, v);
+			if (differs(square, expected)) fail_msg("row %zu, %d bits: %.9g", i, widths[w], x);
+			counted[i][w] += same(square, expected);
+			assert_true(v.lo <= x * (1 + 0x1p-23) && x * (1 - 0x1p-23) <= v.hi);
+			/* Its neighbour is another number. */
+			double next = widths[w] == 24 ? (double)nextafterf((float)x, INFINITY) : nextafter(x, INFINITY);
+			v = field_constant(&f, next, widths[w]);
+			assert_false(same(field_mul(&f, v, v), expected));
+		}
+		field_release(&f);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (size_t w = 0; w < ARRAY_LEN(widths); w++)
+			if (!counted[i][w]) fail_msg("row %zu, %d bits: silent in all draws", i, widths[w]);
+}
+
 static void order_is_the_intervals(void **state)
 {
 	struct field f;
@@ -243,6 +286,21 @@ static void operands_of_functions(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	primes_are_what_they_must_be(NULL);
+	what_holds_and_what_does_not(NULL);
+	intervals_hold_the_real_value(NULL);
+	constants(NULL);
+	forms_of_constants(NULL);
+	order_is_the_intervals(NULL);
+	intervals_are_tight(NULL);
+	operands_of_functions(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -250,9 +308,11 @@ int main(void)
 		cmocka_unit_test(what_holds_and_what_does_not),
 		cmocka_unit_test(intervals_hold_the_real_value),
 		cmocka_unit_test(constants),
+		cmocka_unit_test(forms_of_constants),
 		cmocka_unit_test(order_is_the_intervals),
 		cmocka_unit_test(intervals_are_tight),
 		cmocka_unit_test(operands_of_functions),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -548,6 +548,37 @@ static void test_weights_refused(void **state)
 	free(path);
 }
 
+/* A tensor more than the adapter has: it is named, wherever it stands in the file. */
+static void adapter_with_one_more(struct model *m, const char *dir)
+{
+	struct adapter *a;
+	struct err err = {0};
+	char *path = path_join(dir, "adapter_model.safetensors");
+	assert_int_equal(
+		adapter_create(m, &(struct adapter_options){.r = 2, .lora_alpha = 4, .target_modules = "q_proj"}, &a, &err), 0);
+	assert_int_equal(adapter_save(a, dir, "base", &err), 0);
+	adapter_free(a);
+	struct safetensors *file;
+	assert_int_equal(safetensors_open(path, &file, &err), 0);
+	size_t n = safetensors_count(file);
+	struct tensor_info *all = xcalloc(n + 1, sizeof *all);
+	/* Before all others, and behind them. */
+	for (size_t at = 0; at <= n; at += n) {
+		for (size_t i = 0; i < n; i++) all[i + (i >= at)] = *safetensors_at(file, i);
+		all[at] = *safetensors_at(file, 0);
+		all[at].name = at ? "zz.more" : "aa.more";
+		char *copy = path_join(dir, "copy.safetensors");
+		assert_int_equal(safetensors_write(copy, all, n + 1, NULL, &err), 0);
+		assert_int_equal(rename(copy, path), 0);
+		assert_int_equal(adapter_open(m, dir, &a, &err), ERR_MISMATCH);
+		if (!strstr(err.text, all[at].name) || !strstr(err.text, "does not belong here")) fail_msg("%s", err.text);
+		free(copy);
+	}
+	safetensors_close(file);
+	free(all);
+	free(path);
+}
+
 static void test_adapter_refused(void **state)
 {
 	static const char good[] =
@@ -609,6 +640,7 @@ static void test_adapter_refused(void **state)
 			adapter_create(m, &(struct adapter_options){.r = ranks[i].r, .lora_alpha = 4}, &own, &why), ranks[i].code);
 		adapter_free(own);
 	}
+	adapter_with_one_more(m, dir);
 	model_free(m);
 	ops_free(ops);
 	free(dir);

@@ -1,5 +1,6 @@
 /* Weights in the backend's own order: no bit of a result changes, and a model that is trained
  * afterwards is read as it is now, not as it was. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include "model/model_internal.h"
 #include "host_values.h"
 #include "../base/base_test.h"
+#include "../leaks.h"
 
 enum { T = 40, V = 37 };
 
@@ -73,6 +75,17 @@ static void test_fingerprint(void **state)
 	struct sha256_hex before = weights_fingerprint(m, NULL);
 	host_values(&p[n - 1])[0] += 1;
 	assert_string_not_equal(weights_fingerprint(m, NULL).text, before.text);
+	/* An adapter counts with its values, its scaling and its dropout. */
+	struct adapter *a;
+	const struct adapter_options kinds[] = {{.r = 2, .lora_alpha = 4}, {.r = 2, .lora_alpha = 4, .seed = 1},
+		{.r = 2, .lora_alpha = 8}, {.r = 2, .lora_alpha = 4, .lora_dropout = 0.1}};
+	struct sha256_hex seen[1 + ARRAY_LEN(kinds)] = {weights_fingerprint(m, NULL)};
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		assert_int_equal(adapter_create(m, &kinds[i], &a, NULL), 0);
+		seen[i + 1] = weights_fingerprint(m, a);
+		for (size_t k = 0; k <= i; k++) assert_string_not_equal(seen[i + 1].text, seen[k].text);
+		adapter_free(a);
+	}
 	str_release(&bytes);
 	model_free(m);
 	ops_free(ops);
@@ -235,10 +248,108 @@ static void test_room(void **state)
 	ops_free(ops);
 }
 
+/* A new adapter's A is uniform within +-1/sqrt(in), another in each matrix and for each seed; its B
+ * is zero. Of a new model norms are 1, and every matrix is another. */
+static void test_first_values(void **state)
+{
+	struct ops *ops;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	struct adapter *a, *again, *other;
+	struct adapter_options o = {.r = 8, .lora_alpha = 16, .seed = 3};
+	assert_int_equal(adapter_create(m, &o, &a, NULL), 0);
+	assert_int_equal(adapter_create(m, &o, &again, NULL), 0);
+	o.seed = 4;
+	assert_int_equal(adapter_create(m, &o, &other, NULL), 0);
+	int n, count;
+	const struct param *x = adapter_params(a, &n), *y = adapter_params(again, &count),
+					   *z = adapter_params(other, &count);
+	for (int i = 0; i < n; i++) {
+		const float *v = host_values(&x[i]), *w = host_values(&z[i]);
+		double bound = 1 / sqrt((double)x[i].shape[1]), sum = 0, squares = 0, largest = 0;
+		assert_memory_equal(v, host_values(&y[i]), (size_t)x[i].count * sizeof *v);
+		for (int64_t k = 0; k < x[i].count; k++) {
+			sum += v[k] / bound;
+			squares += v[k] / bound * v[k] / bound;
+			largest = fmax(largest, fabs(v[k] / bound));
+		}
+		if (i % 2) {
+			assert_true(largest == 0);
+			continue;
+		}
+		/* Variance 1/3 of a uniform value, 4/45 of its square; five deviations of their means. */
+		double values = (double)x[i].count;
+		assert_true(largest <= 1 + 1e-6 && largest > 0.9);
+		assert_true(fabs(sum / values) < 5 * sqrt(1.0 / 3 / values));
+		assert_true(fabs(squares / values - 1.0 / 3) < 5 * sqrt(4.0 / 45 / values));
+		assert_memory_not_equal(v, w, (size_t)x[i].count * sizeof *v);
+		for (int k = 0; k < i; k += 2) assert_memory_not_equal(v, host_values(&x[k]), 8 * sizeof *v);
+	}
+	x = model_params(m, &n);
+	for (int i = 0; i < n; i++) {
+		const float *v = host_values(&x[i]);
+		bool is_norm = strstr(x[i].name, "norm") != NULL, is_bias = strstr(x[i].name, ".bias") != NULL;
+		for (int64_t k = 0; k < x[i].count && (is_norm || is_bias); k++) assert_true(v[k] == (is_norm ? 1 : 0));
+		for (int k = 0; k < i && !is_norm && !is_bias; k++)
+			assert_memory_not_equal(v, host_values(&x[k]), 8 * sizeof *v);
+	}
+	adapter_free(a);
+	adapter_free(again);
+	adapter_free(other);
+	model_free(m);
+	ops_free(ops);
+}
+
+/* What a device may give, in each unit; what is no such size is refused. A card gives at most its
+ * own memory. */
+static void test_memory_sizes(void **state)
+{
+	static const struct {
+		const char *memory, *card;
+		double bytes; /* 0: refused */
+	} rows[] = {{"512MiB", NULL, 512.0 * (1 << 20)}, {"24GiB", NULL, 24.0 * (1 << 30)}, {"1.5TiB", NULL, 1.5 * 0x1p40},
+		{"700MB", NULL, 7e8}, {"80GB", NULL, 8e10}, {"2TB", NULL, 2e12}, {"24GiB", "a100", 24.0 * (1 << 30)},
+		{"90GB", "a100", 85095874560.0}, {"", "rtx4090", 25386352640.0}, {"24", NULL, 0}, {"GiB", NULL, 0},
+		{"24 GiB", NULL, 0}, {"24GiBs", NULL, 0}, {"24gib", NULL, 0}, {"0GiB", NULL, 0}, {"-1GiB", NULL, 0},
+		{"nanGiB", NULL, 0}, {"infGiB", NULL, 0}, {"1000000TiB", NULL, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct device_options o = {.device = "cuda", .threads = 1, .memory = rows[i].memory, .card = rows[i].card};
+		struct ops ops;
+		struct err err = {0};
+		size_t cap = 1;
+		int rc = device_describe(&o, &ops, &cap, &err);
+		if (rc != (rows[i].bytes > 0 ? 0 : ERR_USAGE)) fail_msg("%s: %d %s", rows[i].memory, rc, err.text);
+		if (!rc && (double)cap != rows[i].bytes) fail_msg("%s: %zu bytes", rows[i].memory, cap);
+		if (rc && !strstr(err.text, rows[i].memory)) fail_msg("%s: %s", rows[i].memory, err.text);
+	}
+	/* Without a size there is no cap. */
+	struct ops ops;
+	struct err err = {0};
+	size_t cap = 1;
+	assert_int_equal(device_describe(&(struct device_options){.device = "cuda"}, &ops, &cap, &err), 0);
+	assert_int_equal(cap, 0);
+}
+
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_fingerprint(NULL);
+	test_prepare(NULL);
+	test_rows_are_checked(NULL);
+	test_limits(NULL);
+	test_room(NULL);
+	test_first_values(NULL);
+	test_memory_sizes(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
-		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room)};
+		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
+		cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "ops/cpu/ops_cpu.h"
+#include "../leaks.h"
 
 static struct arena scratch;
 
@@ -194,6 +195,19 @@ static void test_scratch(void **state)
 	assert_int_equal(scratch.used_bytes, bytes);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_survivors(NULL);
+	test_untruncated(NULL);
+	test_logprob(NULL);
+	test_edges(NULL);
+	test_distribution(NULL);
+	test_scratch(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -204,6 +218,7 @@ int main(void)
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_distribution),
 		cmocka_unit_test(test_scratch),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, release);
 }

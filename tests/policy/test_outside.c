@@ -258,6 +258,54 @@ static void test_sets(void **state)
 	free(dir);
 }
 
+/* Each field of a row that has a wrong kind or lies outside of its range is named with its row:
+ * when the set is opened, or, what only an answer needs, when it is asked for. */
+static void test_wrong_kinds(void **state)
+{
+	static const struct {
+		const char *row, *field;
+		bool opens;
+	} rows[] = {{"{\"answer\":\"x\"}", "task", false}, {"{\"task\":3,\"answer\":\"x\"}", "task", false},
+		{"{\"task\":\"a\"}", "answer", false}, {"{\"task\":\"a\",\"answer\":[]}", "answer", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"stage\":1}", "stage", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"sample\":\"0\"}", "sample", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"sample\":-1}", "sample", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"sample\":2147483648}", "sample", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"turn\":0.5}", "turn", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"turn\":-1}", "turn", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"turn\":2147483648}", "turn", false},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"tokens\":\"1\"}", "tokens", true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"tokens\":-1}", "tokens", true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"tokens\":2147483648}", "tokens", true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"finish\":1}", "finish", true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"error\":1}", "error", true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"sample\":0,\"turn\":0,\"tokens\":2147483647}", NULL, true},
+		{"{\"task\":\"a\",\"answer\":\"x\",\"tokens\":0,\"finish\":\"stop\"}", NULL, true}};
+	const char *build = getenv("BUILD");
+	char *dir = path_join(build ? build : "build/release", "ref/outside_rows");
+	struct err err = {0};
+	assert_int_equal(dir_make(dir, &err), 0);
+	/* A file of one row each, which is opened and asked for its answer. */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char *path = file_make(dir, "rows.jsonl", rows[i].row);
+		struct policy_options o = {.policy_answers = path};
+		struct outside *x = NULL;
+		struct outside_answer a;
+		int rc = outside_open(&o, &x, &err);
+		if (!rc != rows[i].opens) fail_msg("%s: %d %s", rows[i].row, rc, err.text);
+		if (!rc) rc = set_ask(x, "a", 0, 0, &err);
+		if (!rc != !rows[i].field) fail_msg("%s: %d %s", rows[i].row, rc, err.text);
+		if (rc && !strstr(err.text, rows[i].field)) fail_msg("%s: %s", rows[i].row, err.text);
+		if (!rc) {
+			assert_int_equal(take(x, &a, &err), 0);
+			free(a.text);
+		}
+		if (rows[i].opens) outside_close(x);
+		free(path);
+	}
+	free(dir);
+}
+
 /* A folder of roles: name and text in turn, NULL at the end; caller frees. */
 static char *roles_folder(const char *const *files)
 {
@@ -366,8 +414,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
 		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
-		cmocka_unit_test(test_sets), cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
-		cmocka_unit_test(test_roles_refused)};
+		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles),
+		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

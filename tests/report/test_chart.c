@@ -7,6 +7,7 @@
 #include <stdarg.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static void expect_chart(const char *title, const struct chart_series *series, size_t count, const char *expected)
 {
@@ -115,11 +116,24 @@ static void test_escape(void **state)
 	str_release(&out);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_pairs(NULL);
+	test_two_series(NULL);
+	test_one_point(NULL);
+	test_nothing_finite(NULL);
+	test_many(NULL);
+	test_escape(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_two_series),
 		cmocka_unit_test(test_one_point), cmocka_unit_test(test_nothing_finite), cmocka_unit_test(test_many),
-		cmocka_unit_test(test_escape)};
+		cmocka_unit_test(test_escape), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static const struct guard_options usual = {.action = GUARD_STOP,
 	.patience = 3,
@@ -193,6 +194,21 @@ static void test_degenerate(void **state)
 	assert_true(degenerate_share(ones, 5) == 0 && degenerate_share(NULL, 0) == 0);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_alarms(NULL);
+	test_said_once(NULL);
+	test_not_finite_and_spikes_stop(NULL);
+	test_dev_falls(NULL);
+	test_said_together(NULL);
+	test_dev_falls_is_said(NULL);
+	test_best_without_guards(NULL);
+	test_degenerate(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -204,6 +220,7 @@ int main(void)
 		cmocka_unit_test(test_dev_falls_is_said),
 		cmocka_unit_test(test_best_without_guards),
 		cmocka_unit_test(test_degenerate),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

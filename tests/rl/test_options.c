@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static void test_defaults(void **state)
 {
@@ -27,9 +28,14 @@ static void test_defaults(void **state)
 	assert_string_equal(o.optimizer.lr_scheduler_type, "constant");
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx) { test_defaults(NULL); }
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

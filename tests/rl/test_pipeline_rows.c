@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 static void sample_put(struct store *s, int64_t run, int64_t index, const char *code, const char *class, double cost_s)
 {
@@ -67,9 +68,14 @@ static void test_which(void **state)
 	free(dir);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx) { test_which(NULL); }
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_which)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_which), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 /* Pairs that mostly agree: the spread of the differences is far below that of either side, so an
  * unpaired resampling would be wide by several times. */
@@ -359,6 +360,28 @@ static void test_figures_of_all_ranks(void **state)
 	for (int k = 0; k < 3; k++) assert_int_equal(status[k], 0);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_reward_choices(NULL);
+	test_bootstrap(NULL);
+	test_bootstrap_draws_structures(NULL);
+	test_clusters(NULL);
+	test_advantages_uniform(NULL);
+	test_advantages_split(NULL);
+	test_infra_is_dropped(NULL);
+	test_no_variance(NULL);
+	test_advantages_of_sizes(NULL);
+	test_overlong(NULL);
+	test_epochs(NULL);
+	test_step_metrics(NULL);
+	test_summary(NULL);
+	test_any_bytes_are_recorded(NULL);
+	test_figures_of_all_ranks(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -377,6 +400,7 @@ int main(void)
 		cmocka_unit_test(test_summary),
 		cmocka_unit_test(test_any_bytes_are_recorded),
 		cmocka_unit_test(test_figures_of_all_ranks),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static json_t *cases;
 
@@ -149,6 +150,17 @@ static void test_gather(void **state)
 	assert_memory_equal(out, expected, sizeof out);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_against_torch(NULL);
+	test_overlap(NULL);
+	test_origins_and_range(NULL);
+	test_gather(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -157,6 +169,7 @@ int main(void)
 		cmocka_unit_test(test_overlap),
 		cmocka_unit_test(test_origins_and_range),
 		cmocka_unit_test(test_gather),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, load, unload);
 }

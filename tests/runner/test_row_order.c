@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define ROWS_MAX 8
 
@@ -136,11 +137,23 @@ static void test_chains_of_dependent_launches(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_streams_and_events(NULL);
+	test_outputs(NULL);
+	test_skipped(NULL);
+	test_dependent_launches(NULL);
+	test_chains_of_dependent_launches(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams_and_events), cmocka_unit_test(test_outputs),
 		cmocka_unit_test(test_skipped), cmocka_unit_test(test_dependent_launches),
-		cmocka_unit_test(test_chains_of_dependent_launches)};
+		cmocka_unit_test(test_chains_of_dependent_launches), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -416,6 +416,24 @@ static void test_grants(void **state)
 		run_probe(&o, try_exec, text, sizeof(text)), ALLOWED); /* another program than the granted one */
 }
 
+/* A path that is not there opens nothing, and the paths behind it are open all the same; one that
+ * is no path at all is an error. */
+static void test_paths_that_are_not_there(void **state)
+{
+	char text[256], too_long[5000];
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_LSM) skip();
+	const char *const paths[] = {"/nonexistent/folder", "/etc/passwd/below", readable, NULL};
+	struct sandbox_options o = options_for(SANDBOX_LSM);
+	o.read_paths = paths;
+	assert_int_equal(run_probe(&o, try_readable, text, sizeof(text)), ALLOWED);
+	memset(too_long, 'a', sizeof(too_long));
+	too_long[sizeof(too_long) - 1] = 0;
+	const char *const none[] = {too_long, readable, NULL};
+	o.read_paths = none;
+	assert_int_equal(run_probe(&o, try_readable, text, sizeof(text)), EXIT_NOT_ENTERED);
+	assert_non_null(strstr(text, "Landlock rules"));
+}
+
 /* As many GPUs as the verifier takes, by the numbers that their device files have on the host: what
  * a container is given may be the last of them. */
 static void test_gpu_files(void **state)
@@ -628,6 +646,7 @@ int main(void)
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
 		cmocka_unit_test(test_gpu_files),
+		cmocka_unit_test(test_paths_that_are_not_there),
 		cmocka_unit_test(test_interrupted_probe),
 		cmocka_unit_test(test_full_identity),
 		cmocka_unit_test(test_tool),

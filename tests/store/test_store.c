@@ -5,7 +5,10 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include <sqlite3.h>
@@ -85,6 +88,56 @@ static void test_door_is_descriptor_zero(void **state)
 	int status = 0;
 	assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
 	assert_int_equal(status, 0);
+	free(path);
+}
+
+/* Who has to wait at the door waits on where a signal comes; a door that
+ * cannot be locked is told. */
+static volatile sig_atomic_t signals;
+static int go[2]; /* the twentieth signal opens the door */
+static void count_signal(int signal)
+{
+	if (++signals == 20 && write(go[1], "x", 1) != 1) abort();
+}
+
+static void test_signals_at_the_door(void **state)
+{
+	char *path = path_join(folder, "door.db"), *lock = xasprintf("%s-lock", path);
+	int fds[2];
+	store_close(open_or_fail(path));
+	assert_int_equal(pipe(fds) | pipe(go), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		int door = open(lock, O_RDWR);
+		char c;
+		_exit(door < 0 || flock(door, LOCK_EX) || write(fds[1], "x", 1) != 1 || read(go[0], &c, 1) != 1);
+	}
+	char c;
+	assert_int_equal(read(fds[0], &c, 1), 1);
+	/* Without SA_RESTART a call that waits ends with EINTR. */
+	struct sigaction old, act = {.sa_handler = count_signal};
+	struct itimerval often = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+	assert_int_equal(sigaction(SIGALRM, &act, &old), 0);
+	signals = 0;
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+	struct store *s = NULL;
+	struct err err = {0};
+	int rc = store_open(path, &s, &err);
+	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+	assert_int_equal(sigaction(SIGALRM, &old, NULL), 0);
+	if (rc) fail_msg("%s", err.text);
+	assert_true(signals >= 20);
+	store_close(s);
+	int status = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	for (int i = 0; i < 2; i++) close(fds[i]), close(go[i]);
+	free(path);
+	free(lock);
+	/* No folder: no door. */
+	path = path_join(folder, "missing/door.db");
+	assert_int_equal(store_open(path, &s, &err), ERR_IO);
+	if (!strstr(err.text, "missing/door.db-lock")) fail_msg("%s", err.text);
 	free(path);
 }
 
@@ -174,7 +227,20 @@ static void test_runs_metrics_and_samples(void **state)
 	json_t *runs = NULL;
 	assert_int_equal(store_runs(s, &runs, &err), 0);
 	assert_int_equal(json_array_size(runs), 2);
-	assert_string_equal(json_string_value(json_object_get(json_array_get(runs, 1), "name")), "b");
+	static const char *const names[] = {"a", "b"};
+	const int64_t ids[] = {run, other};
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *o = json_array_get(runs, i);
+		assert_int_equal(json_integer_value(json_object_get(o, "id")), ids[i]);
+		assert_string_equal(json_string_value(json_object_get(o, "name")), names[i]);
+		assert_true(json_is_object(json_object_get(o, "config")));
+		/* In UTC, of this hour, and not of another field. */
+		struct tm tm = {0};
+		const char *created = json_string_value(json_object_get(o, "created")),
+				   *end = created ? strptime(created, "%Y-%m-%dT%H:%M:%SZ", &tm) : NULL;
+		assert_true(end && !*end && llabs((long long)(time(NULL) - timegm(&tm))) < 3600);
+		assert_int_equal(json_object_size(o), 4);
+	}
 	json_decref(runs);
 	store_close(s);
 	free(path);
@@ -408,6 +474,7 @@ int main(void)
 		cmocka_unit_test(test_cache_keeps_bytes),
 		cmocka_unit_test(test_values_of_two_gigabytes),
 		cmocka_unit_test(test_door_is_descriptor_zero),
+		cmocka_unit_test(test_signals_at_the_door),
 		cmocka_unit_test(test_runs_metrics_and_samples),
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),

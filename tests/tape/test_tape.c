@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define VIEW(b, off, dt, shape, stride) "{\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt \
 	"\", \"shape\": " shape ", \"stride\": " stride "}"
@@ -463,6 +464,27 @@ static void test_library_layout(void **state)
 	assert_int_equal(tape_library_layout(&r, NULL), 256 + 128);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_good_tape(NULL);
+	test_library_layout(NULL);
+	test_hash_of_cut_locations(NULL);
+	test_hash(NULL);
+	test_order_and_descriptors(NULL);
+	test_bad_rows(NULL);
+	test_kernel_options(NULL);
+	test_bad_tapes(NULL);
+	test_huge_text(NULL);
+	test_too_many_rows(NULL);
+	test_view_questions(NULL);
+	test_lineage_static(NULL);
+	test_data_path(NULL);
+	test_lineage_outputs(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(int argc, char **argv)
 {
 	/* With files as arguments it looks at those: tests in Python hand over what a tracer
@@ -487,6 +509,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_lineage_static),
 		cmocka_unit_test(test_data_path),
 		cmocka_unit_test(test_lineage_outputs),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define MANY 5000
 
@@ -47,9 +48,14 @@ static void test_distinct(void **state)
 	assert_int_equal(redteam_draw(1, 1, "nothing", NULL, &all, &err), ERR_RANGE);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx) { test_distinct(NULL); }
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_distinct)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_distinct), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

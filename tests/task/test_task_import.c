@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "task/task.h"
 #include "task/task_graph.h"
+#include "../leaks.h"
 
 #define GOOD "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n"
 #define ESCAPED "class Model:\\n    pass\\ndef get_inputs():\\n    return []\\ndef get_init_inputs():\\n" \
@@ -211,6 +212,15 @@ static void shrinking_survives_anything(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	sizes_are_halved_where_they_stand(NULL);
+	shrinking_survives_anything(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +231,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_reader_that_is_not_there, setup, teardown),
 		cmocka_unit_test(sizes_are_halved_where_they_stand),
 		cmocka_unit_test(shrinking_survives_anything),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "task/task.h"
 #include "task/task_graph.h"
+#include "../leaks.h"
 
 #define GOOD "class Model:\n    pass\ndef get_inputs():\n    return []\ndef get_init_inputs():\n    return []\n"
 
@@ -272,6 +273,22 @@ static void names_that_leave_the_folder_are_not_saved(void **state)
 	free(path);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	hash_ignores_layout_and_comments(NULL);
+	hash_survives_anything(NULL);
+	check_wants_the_three_names(NULL);
+	every_form_round_trips(NULL);
+	folders_give_names_and_levels(NULL);
+	bad_rows_name_file_and_line(NULL);
+	splits_follow_the_hash(NULL);
+	cut_gzip_is_an_error(NULL);
+	names_that_leave_the_folder_are_not_saved(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +301,7 @@ int main(void)
 		cmocka_unit_test(splits_follow_the_hash),
 		cmocka_unit_test(cut_gzip_is_an_error),
 		cmocka_unit_test(names_that_leave_the_folder_are_not_saved),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);

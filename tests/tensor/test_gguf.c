@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "tensor/gguf_internal.h"
+#include "../leaks.h"
 
 static char *folder; /* $BUILD/ref/gguf */
 
@@ -46,8 +47,8 @@ static void test_packings(void **state)
 		assert_memory_equal(t->shape, w->shape, (size_t)t->ndim * sizeof *t->shape);
 		assert_int_equal((size_t)t->count * sizeof(float), w->bytes);
 		float *out = malloc(w->bytes + sizeof *out);
-		/* One value past the end shows a write that goes too far. */
-		out[t->count] = 12345;
+		/* What is not written stays, and so does one value past the end. */
+		for (int64_t k = 0; k <= t->count; k++) out[k] = 12345;
 		gguf_to_f32(t, out);
 		/* Bit for bit; most values must be more than zeros and NaN for this to say something. */
 		int finite = 0;
@@ -421,6 +422,19 @@ static int release(void **state)
 	return 0;
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_packings(NULL);
+	test_metadata(NULL);
+	test_wrong_kinds(NULL);
+	test_refusals(NULL);
+	test_truncation(NULL);
+	test_corruption(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -431,6 +445,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_corruption),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, make_fixtures, release);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 /* expected: the code, or with `bad` the problem. plan: everything before the fence. */
 struct answer_case {
@@ -160,10 +161,22 @@ static void test_token_kinds_by_hand(void **state)
 	assert_memory_equal(kinds, expected, 8);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_parse(NULL);
+	test_prefixes(NULL);
+	test_token_kinds(NULL);
+	test_token_kinds_by_hand(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_prefixes),
-		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand)};
+		cmocka_unit_test(test_token_kinds), cmocka_unit_test(test_token_kinds_by_hand),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define X "\xef\xbf\xbd"
 
@@ -58,9 +59,19 @@ static void test_cuts(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_tables(NULL);
+	test_cuts(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

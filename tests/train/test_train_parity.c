@@ -116,6 +116,34 @@ static void test_schedules(void **state)
 	ref_close(&r);
 }
 
+/* At the ends, where one step more or less is all: no warmup, one of a step, a schedule that is
+ * nothing but warmup, and what lies behind the last step. */
+static void test_ends_of_schedules(void **state)
+{
+	static const struct {
+		const char *name;
+		int64_t warmup, total, step;
+		double rate;
+	} rows[] = {{"linear", 0, 1, 0, 1}, {"linear", 0, 1, 1, 0}, {"linear", 1, 2, 0, 0}, {"linear", 1, 2, 1, 1},
+		{"linear", 1, 2, 2, 0}, {"linear", 4, 4, 3, 0.75}, {"linear", 4, 4, 4, 0}, {"linear", 0, 4, 9, 0},
+		{"cosine", 0, 1, 0, 1}, {"cosine", 0, 1, 1, 0}, {"cosine", 1, 2, 1, 1}, {"cosine", 4, 4, 2, 0.5},
+		{"cosine", 4, 4, 4, 1}, {"cosine", 0, 2, 1, 0.5}, {"cosine", 0, 2, 9, 0}, {"constant", 4, 4, 0, 1},
+		{"constant_with_warmup", 1, 4, 0, 0}, {"constant_with_warmup", 1, 4, 1, 1},
+		{"constant_with_warmup", 0, 4, 0, 1}};
+	struct ops *ops = ref_ops(false);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct optimizer *o = optimizer_create(ops, NULL, 0,
+			&(struct optimizer_options){.learning_rate = 2,
+				.lr_scheduler_type = rows[i].name,
+				.warmup_steps = rows[i].warmup,
+				.max_steps = rows[i].total});
+		double found = optimizer_lr(o, rows[i].step);
+		if (fabs(found - 2 * rows[i].rate) > 1e-12) fail_msg("row %zu (%s): %.12g", i, rows[i].name, found);
+		optimizer_free(o);
+	}
+	ops_free(ops);
+}
+
 /* ---- reinforcement learning losses ---- */
 
 struct rl {
@@ -423,6 +451,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_adamw_steps),
 		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(test_ends_of_schedules),
 		cmocka_unit_test(test_paced_schedule),
 		cmocka_unit_test(test_rl_losses),
 		cmocka_unit_test(test_loss_row_slope),

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 #define HEAD "module {\n  tt.func public @k(%x: i32, %y: f32) {\n"
 #define TAIL "    tt.return\n  }\n}\n"
@@ -117,6 +118,51 @@ static void test_dense(void **state)
 	ttir_release(&m);
 }
 
+/* Numbers as MLIR writes them, whole: what stands behind one is read as what it is. */
+static void test_numbers(void **state)
+{
+	static const char *const numbers[] = {"0", "17", "-3", "0x1F", "0xFF800000", "0xabc", "1.5", "-1.500000e+00",
+		"1.5e-3", "2.25E10", "9.99999997E-7", "0.000000e+00"};
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		char *body = xasprintf(
+			"    %%c = arith.constant %s : f32\n    %%d = arith.constant dense<[%s, 1]> : tensor<2xf32>\n", numbers[i],
+			numbers[i]);
+		struct ttir_module m = parse(body);
+		const struct ttir_op *op = m.funcs->body.first->first;
+		assert_true(op->nliterals == 1 && op->ntypes == 1);
+		if (!is(op->literals[0].text, numbers[i]))
+			fail_msg("%s: %.*s", numbers[i], (int)op->literals[0].text.len, op->literals[0].text.data);
+		assert_true(op->next->literals[0].nitems == 2 && is(op->next->literals[0].items[0], numbers[i]));
+		ttir_release(&m);
+		free(body);
+	}
+	/* No exponent: the letter begins a word. */
+	struct ttir_module m = parse("    %c = arith.constant 1.5 exact : f32\n");
+	const struct ttir_op *op = m.funcs->body.first->first;
+	assert_true(is(op->literals[0].text, "1.5") && op->nwords == 1 && is(op->words[0], "exact"));
+	ttir_release(&m);
+}
+
+/* Operands: one of several results by its index; how many brackets opened before it. */
+static void test_operands(void **state)
+{
+	struct ttir_module m = parse("    %p = tt.make_tensor_ptr %x, [%a#1, %b], [%c#20], [] {order = array<i32: 1>} : "
+								 "!tt.ptr<tensor<4xf32>>\n    %q = tt.splat %x : i32 -> tensor<2xi32>\n");
+	static const struct {
+		const char *name;
+		int index, group;
+	} uses[] = {{"x", -1, 0}, {"a", 1, 1}, {"b", -1, 1}, {"c", 20, 2}};
+	const struct ttir_op *op = m.funcs->body.first->first;
+	assert_int_equal(op->nuses, ARRAY_LEN(uses));
+	for (int i = 0; i < op->nuses; i++) {
+		assert_true(is(op->uses[i].name, uses[i].name));
+		assert_int_equal(op->uses[i].group, uses[i].group);
+		assert_int_equal(op->uses[i].index, MAX(uses[i].index, 0));
+	}
+	assert_int_equal(op->next->uses[0].group, 0);
+	ttir_release(&m);
+}
+
 /* Each entry of the table of element types, by what the name says. */
 static void test_elements(void **state)
 {
@@ -165,11 +211,27 @@ static void test_refusals(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_attributes(NULL);
+	test_dense(NULL);
+	test_loop(NULL);
+	test_types(NULL);
+	test_numbers(NULL);
+	test_operands(NULL);
+	test_elements(NULL);
+	test_refusals(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
-		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_elements),
-		cmocka_unit_test(test_refusals)};
+		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_operands), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

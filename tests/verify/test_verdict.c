@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static void test_round_trip(void **state)
 {
@@ -293,6 +294,22 @@ static void test_cost_of_a_reference(void **state)
 	json_decref(o);
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_round_trip(NULL);
+	test_every_name(NULL);
+	test_text_that_is_no_utf8(NULL);
+	test_bad_records_are_refused(NULL);
+	test_cost_by_hand(NULL);
+	test_cost_of_an_operator(NULL);
+	test_cost_of_warm_operands(NULL);
+	test_cost_of_a_product(NULL);
+	test_cost_of_a_reference(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -306,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_cost_of_warm_operands),
 		cmocka_unit_test(test_cost_of_a_product),
 		cmocka_unit_test(test_cost_of_a_reference),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static uint32_t F(float x)
 {
@@ -284,10 +285,23 @@ static void test_refused(void **state)
 	}
 }
 
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_words(NULL);
+	test_packs(NULL);
+	test_packs_crosswise(NULL);
+	test_unset(NULL);
+	test_refused(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs),
-		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused)};
+		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

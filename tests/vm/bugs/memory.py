@@ -369,6 +369,22 @@ def column_walk(x, o, n, stride, B: tl.constexpr):
     tl.store(o + i, v)
 
 
+# Eight warps' addresses of a table, 64 bytes apart, each warp's those of the first again; and such
+# as lie in other orders in the sectors that neighbours would have.
+@triton.jit
+def table_walk(x, idx, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + tl.load(idx + i))   # NOTE uncoalesced
+    tl.store(o + i, v)
+
+
+@triton.jit
+def table_in_sectors(x, idx, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    v = tl.load(x + tl.load(idx + i))
+    tl.store(o + i, v)
+
+
 @triton.jit
 def dead_first_store(x, o, B: tl.constexpr):
     i = tl.arange(0, B)
@@ -419,4 +435,6 @@ for k in (causal_mask_upside_down, causal_mask):
     case(k, 12, dict(x=f32(12, 12), o=zeros(12), n=12, B=16), empty=("o",))
 case(mask_never_holds, 4, dict(x=x, o=o, n=N, B=B), empty=("o",))
 case(column_walk, 1, dict(x=f32(32, 16), o=zeros(32), n=32, stride=16, B=32), empty=("o",))
+case(table_walk, 1, dict(x=f32(32, 16), idx=i32(*[i % 32 * 16 for i in range(256)]), o=zeros(256), B=256), empty=("o",))
+case(table_in_sectors, 1, dict(x=f32(64), idx=i32(*[i ^ 21 for i in range(64)]), o=zeros(64), B=64), empty=("o",))
 case(dead_first_store, 1, dict(x=f32(32), o=zeros(32), B=32), empty=("o",))
