@@ -26,7 +26,7 @@ prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template pl
 # Level 1 is the demo's; level 2 has its operators and those that take rows and several inputs.
 # Tasks that have pairs are no prompts; of test one task a structure.
 data() {
-	[ -e "$data/all.jsonl" ] || "$hone" tasks synth --seed 6 --count_train 1800 --count_dev 0 --count_test 240 --level_min 2 --level_max 2 \
+	[ -e "$data/all.jsonl" ] || "$hone" tasks synth --seed 6 --count_train 1000 --count_dev 0 --count_test 200 --level_min 2 --level_max 2 \
 		--operators_min 2 --operators "$(tools/demo_pairs.sh operators),add,mul,sum,mean,amax,softmax" --out "$data/all.jsonl"
 	grep '"split": *"train"' "$data/all.jsonl" >"$data/train.jsonl"
 	head -550 "$data/train.jsonl" >"$data/some.jsonl"
