@@ -28,7 +28,7 @@ prompts=(--stage midend --prompt_template recipes/prompts/small-midend.txt --cha
 
 # The demo's mid-end tasks are the first 600 of these for training; of test one task a structure.
 data() {
-	"$hone" tasks synth --seed 2 --count_train 1100 --count_dev 60 --count_test 240 --level_min 1 --level_max 1 --operators_min 2 \
+	[ -e "$dir/all.jsonl" ] || "$hone" tasks synth --seed 2 --count_train 1100 --count_dev 60 --count_test 240 --level_min 1 --level_max 1 --operators_min 2 \
 		--operators "$(tools/demo_pairs.sh operators)" --out "$dir/all.jsonl"
 	grep '"split": *"train"' "$dir/all.jsonl" | tail -n +601 | cat - "$dir/all.jsonl" |
 		awk '/"split": *"train"/ && ++n <= 500 || /"split": *"test"/ && match($0, /"structure": *"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' \
