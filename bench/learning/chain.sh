@@ -51,10 +51,10 @@ reinforce() { # STEPS SECONDS OPTIONS...: more of a run that was stopped goes on
 		--output_dir "$out/rl" --max_steps "$1" --max_seconds "$2" "${@:3}"
 }
 train() {
-	local half=$((steps / 2)) time=$((seconds / 2)) recipe=recipes/study/s5-mid.yaml
+	local half=$((steps / 2)) time=$((seconds / 2)) recipe=recipes/study/chain-midend.yaml
 	if [ "$arm" = one ]; then
 		recipe=$out/midend.yaml
-		sed "\$aadapter: $out/rl/frontend/final" recipes/study/s5-mid.yaml >"$recipe"
+		sed "\$aadapter: $out/rl/frontend/final" recipes/study/chain-midend.yaml >"$recipe"
 	fi
 	case $arm in
 	single) [ -d "$out/rl/final" ] || reinforce "$steps" "$seconds" --reward uniform ;;
