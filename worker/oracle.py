@@ -167,6 +167,10 @@ def run_trial(variant, trial, positive, power):
 NOISE_RUNS = 2
 
 
+def vanishes(r):
+    return r.is_floating_point() and r.numel() > 0 and not r.any()
+
+
 def noise_of(model, call, draws, exact, seed):
     """For each output of the reference in fp64 how far half a unit in the last place of each input,
     up or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements
@@ -194,7 +198,8 @@ def noise_of(model, call, draws, exact, seed):
 
 def run_call(variant, trial, call, has_equal=False):
     """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so
-    that rounding may be all that is left of them."""
+    that rounding may be all that is left of them; an output that is zero throughout asks the same,
+    since it has no size of its own that an error could be small beside."""
     # A model of its own for each call, with the trial's parameters; what forward draws is recorded,
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
@@ -223,9 +228,10 @@ def run_call(variant, trial, call, has_equal=False):
                            else forward_double(model, call, draws.taken if draws else [], after)) or (None, {}))
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
-    # How far rounding alone moves rows of equal elements.
+    # How far rounding alone moves rows of equal elements, and outputs where all cancels.
     drawn = draws.taken if draws else []
-    noise = noise_of(model, call, drawn, exact, trial["seed"]) if exact is not None and has_equal else None
+    is_noisy = exact is not None and (has_equal or any(vanishes(r) for r in exact))
+    noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}

@@ -64,7 +64,7 @@ def settings():
     found["what Python is set to"] = repr((
         sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), sys.getdlopenflags(),
         sys.get_coroutine_origin_tracking_depth(), gc.get_threshold(), gc.isenabled(), gc.get_debug(),
-        gc.get_freeze_count(), put_back(threading.stack_size, 0), len(weakref.finalize._registry)))
+        put_back(threading.stack_size, 0), len(weakref.finalize._registry)))
     found["what the process is set to"] = repr((
         put_back(os.umask, 0o077), locale.setlocale(locale.LC_ALL), signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         [resource.getrlimit(which) for which in LIMITS]))

@@ -90,7 +90,8 @@ def snapshot(model, module, inputs=(), is_first=True):
     """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
     that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     young = gc.get_objects()      # the zygote's own are frozen, and not among them
-    walk = Walk({id(thing) for thing in young})
+    walk = Walk(places := {id(thing) for thing in young})
+    walk.out["what is frozen"] = FREEZES.look(places)
     walk.visit("model", model, 0)
     walk.visit("inputs", inputs, 0)
     names = vars(module)
@@ -222,6 +223,26 @@ def install():
     """In the zygote, when every module is there."""
     global TABLES
     TABLES = Tables()
+
+
+class Freezes:
+    """What gc.freeze() and gc.unfreeze() did. gc.get_freeze_count() would say it too, and walks
+    over a million of the zygote's objects for it: a third of a verdict's time."""
+
+    def __init__(self):
+        self.old = self.young = []      # the zygote freezes it with its own
+        self.count = 0
+
+    def look(self, places):
+        """(how often what was young at the last look was frozen since, whether the zygote's own are
+        young again)"""
+        is_first = self.young is self.old
+        self.count += not is_first and id(self.young) not in places
+        self.young = []
+        return self.count, id(self.old) in places
+
+
+FREEZES = Freezes()
 
 
 class Unseen(Exception):

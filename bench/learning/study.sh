@@ -80,7 +80,7 @@ start_s1() { # the demo's start, with cheats among its pairs: few for long, then
 start_s4() {
 	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' |
-		awk 'match($0, /COLS = [0-9]+/) && substr($0, RSTART + 7, RLENGTH - 7) + 0 <= 4096' | gzip -n >"$dir/rows.jsonl.gz"
+		awk 'match($0, /= [0-9]+(\\n)+class/) && substr($0, RSTART + 2) + 0 <= 4096' | gzip -n >"$dir/rows.jsonl.gz"
 	# Pairs for the first training tasks; of dev and test so many that regret is known for each.
 	zcat "$dir/rows.jsonl.gz" | awk '/"split": ?"train"/ || /"split": ?"dev"/ && ++d <= 40 || /"split": ?"test"/ && ++t <= 160' | gzip -n >"$tasks"
 	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 300 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"

@@ -183,12 +183,17 @@ static int ask_verifier(struct redteam *r, struct err *err)
 	return rc;
 }
 
+struct sums { /* over all candidates */
+	int accepted;
+	int unjudged;
+};
+
 /* A row for each family and one for all. KernelBench's check: allclose on stock inputs, from the
  * same records; a dash where it was not reached. */
-static int table_print(const struct redteam *r)
+static struct sums table_print(const struct redteam *r)
 {
 	static const char *const families[] = {"always", "data", "rows", "size", "place", "host", NULL};
-	int accepted_all = 0;
+	struct sums all = {0};
 	printf("%-10s %10s %10s %10s %22s\n", "family", "candidates", "accepted", "not judged", "KernelBench's accepts");
 	/* The last name is NULL: the row over all families. */
 	for (size_t f = 0; f < ARRAY_LEN(families); f++) {
@@ -202,12 +207,12 @@ static int table_print(const struct redteam *r)
 			asked += r->outcomes[i].kernelbench >= 0;
 			passed += r->outcomes[i].kernelbench == 1;
 		}
-		if (!families[f]) accepted_all = accepted;
+		if (!families[f]) all = (struct sums){.accepted = accepted, .unjudged = unjudged};
 		if (n || !families[f])
 			printf("%-10s %10d %10d %10d %15d of %3d\n", families[f] ? families[f] : "all", n, accepted, unjudged,
 				passed, asked);
 	}
-	return accepted_all;
+	return all;
 }
 
 static int run(const struct redteam_options *o, struct err *err)
@@ -226,12 +231,17 @@ static int run(const struct redteam_options *o, struct err *err)
 	else if (!rc && !o->out) rc = ask_verifier(&r, err);
 	bool is_judged = !o->out || o->against;
 	if (!rc && !is_judged) printf("%d candidates for %zu tasks in %s\n", r.count, r.tasks.count, o->out);
-	/* One that was accepted makes the command fail: all are wrong by construction. */
+	/* One that was accepted makes the command fail: all are wrong by construction. So does one that
+	 * nobody judged, since "none accepted" is then not what was asked. */
 	if (!rc && is_judged) {
-		int accepted = table_print(&r);
-		if (accepted)
+		struct sums all = table_print(&r);
+		if (all.accepted)
 			rc = err_set(err, ERR_MISMATCH, "%d of %d candidates that are wrong by construction were accepted",
-				accepted, r.count);
+				all.accepted, r.count);
+		else if (all.unjudged)
+			rc = err_set(err, ERR_CHILD, "%d of %d candidates were not judged; %s", all.unjudged, r.count,
+				o->against ? "--against names a command that ends with 0 (accepted) or another status (refused)"
+						   : "`hone doctor` says what the verifier lacks here");
 	}
 	for (int i = 0; i < r.count && r.list; i++) redteam_candidate_release(&r.list[i]);
 	free(r.list);

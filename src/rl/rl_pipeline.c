@@ -132,6 +132,11 @@ static int pipeline_check(const struct rl_options *front, const struct rl_option
 {
 	if (strcmp(front->stage, "frontend"))
 		return err_set(err, ERR_USAGE, "--pipeline begins with --stage frontend, found %s", front->stage);
+	if (front->policy.policy_answers || mid->policy.policy_answers)
+		return err_set(err, ERR_USAGE,
+			"--pipeline gives its mid-end what the frontend found, and --policy_answers has no answers to prompts that "
+			"are "
+			"not known yet; use --policy_command");
 	if (!front->output_dir) return err_set(err, ERR_USAGE, "--output_dir is missing: name the folder of both runs");
 	if (front->dry_run)
 		return err_set(err, ERR_USAGE,

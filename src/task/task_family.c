@@ -182,24 +182,43 @@ static void chain_print(const struct expansion *e, struct slice indent, struct s
 	}
 }
 
-static void init_print(const struct family *f, struct str *out)
+/* The constructor, where it takes anything: sizes and constants, in small letters. */
+static void init_print(const struct expansion *e, struct str *out)
 {
-	if (!f->init.len) return;
-	str_puts(out, "    def __init__(self, ");
-	for (size_t i = 0; i < f->init.len; i++) {
-		char c = f->init.data[i];
-		str_putc(out, c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c);
+	struct str names = {0};
+	expand(e, e->task->family->init, &names);
+	for (char *c = names.data; c && *c; c++)
+		if (*c >= 'A' && *c <= 'Z') *c = (char)(*c - 'A' + 'a');
+	if (names.len) {
+		str_printf(out, "    def __init__(self, %s):\n        super().__init__()\n", names.data);
+		expand(e, e->task->family->params, out);
+		str_putc(out, '\n');
 	}
-	str_puts(out, "):\n        super().__init__()\n");
+	str_release(&names);
+}
+
+/* What the constructor is given: sizes by their names, constants by their values. */
+static void init_values(const struct expansion *e, struct str *out)
+{
+	const struct family *f = e->task->family;
+	struct str names = {0};
+	expand(e, f->init, &names);
+	struct slice rest = {names.data, names.len};
+	for (int n = 0; rest.len; n++) {
+		struct slice name = template_word(&rest, ",");
+		for (int i = 0; i < f->nconsts; i++)
+			if (slice_same(f->consts[i].name, name)) name = e->task->consts[i];
+		str_printf(out, "%s%.*s", n ? ", " : "", (int)name.len, name.data);
+	}
+	str_release(&names);
 }
 
 static void method_print(const struct expansion *e, struct str *out)
 {
-	const struct family *f = e->task->family;
-	init_print(f, out);
-	expand(e, f->params, out);
-	if (f->init.len) str_putc(out, '\n');
-	str_printf(out, "    def forward(self, %.*s):\n", (int)f->args.len, f->args.data);
+	init_print(e, out);
+	str_puts(out, "    def forward(self, ");
+	expand(e, e->task->family->args, out);
+	str_puts(out, "):\n");
 }
 
 /* A line that begins with @ stands for a chain, or for the head of ModelNew. */
@@ -249,8 +268,20 @@ static void expand(const struct expansion *e, struct slice text, struct str *out
 
 /* ---- the reference ---- */
 
+/* Lines of blanks alone, which an empty text left, and empty lines at the end. */
 static void blank_lines_cut(struct str *s)
 {
+	size_t kept = 0;
+	for (size_t i = 0, next; i < s->len; i = next) {
+		const char *end = memchr(s->data + i, '\n', s->len - i);
+		next = end ? (size_t)(end - s->data) + 1 : s->len;
+		size_t blanks = strspn(s->data + i, " ");
+		if (blanks && s->data[i + blanks] == '\n') continue;
+		memmove(s->data + kept, s->data + i, next - i);
+		kept += next - i;
+	}
+	s->len = kept;
+	s->data[kept] = 0;
 	while (s->len > 1 && s->data[s->len - 1] == '\n' && s->data[s->len - 2] == '\n') s->data[--s->len] = 0;
 }
 
@@ -269,11 +300,18 @@ void family_source(const struct family_task *t, struct str *out)
 	blank_lines_cut(out);
 	str_puts(out, "\ndef get_inputs():\n    return [");
 	expand(&e, f->inputs, out);
-	str_printf(out, "]\n\ndef get_init_inputs():\n    return [%.*s]\n", (int)f->init.len, f->init.data);
-	str_puts(out, TASK_JUDGED_AT);
+	str_puts(out, "]\n\ndef get_init_inputs():\n    return [");
+	init_values(&e, out);
+	str_puts(out, "]\n" TASK_JUDGED_AT);
 	for (int i = 0; i < f->ndims; i++)
 		str_printf(out, "%s%.*s=%d", i ? ", " : "", (int)f->dims[i].name.len, f->dims[i].name.data, f->dims[i].judged);
 	str_putc(out, '\n');
+}
+
+void family_says(const struct family_task *t, struct str *out)
+{
+	struct expansion e = {.task = t};
+	expand(&e, t->family->words, out);
 }
 
 /* "mid_softmax:softmax,pre(relu),post(tanh,mul_c)": rows that were picked, then the chains.
@@ -363,7 +401,7 @@ void family_plan(const struct family_task *t, int number, int choice, struct str
 {
 	struct expansion e = {.task = t, .answer = family_choice(t, choice), .number = number};
 	const struct family *f = t->family;
-	expand(&e, f->words, out);
+	family_says(t, out);
 	str_puts(out, ": ");
 	expand(&e, e.answer->plan, out);
 	/* Why an answer is best is said where it is. */

@@ -17,6 +17,8 @@ struct family_task {
 /* Deterministic in (family, seed). */
 void family_compose(const struct family *f, uint64_t seed, struct family_task *out);
 void family_source(const struct family_task *t, struct str *out);
+/* What it computes, in words, as a plan begins. */
+void family_says(const struct family_task *t, struct str *out);
 void family_structure(const struct family_task *t, struct str *out);
 /* The answer with that number, in order of choice: 0 is the one whose condition holds for the
  * task's sizes. NULL behind the last. */
@@ -35,6 +37,7 @@ struct composed {
 	bool is_graph;
 	int level;
 	int rung;
+	uint64_t seed; /* of a rung's task, whose manner it draws; else 0 */
 	struct task_graph graph;
 	struct family_task family;
 };
@@ -47,5 +50,8 @@ const char *rung_name(int rung);
  * of the rung's families. */
 void rung_compose(const struct composer_room *r, int rung, uint64_t seed, struct composed *out);
 void composed_source(const struct composed *c, struct str *out);
+/* Writes a reference in another manner that means the same (task_manner.c). says: what the module
+ * computes, in words; NULL: nothing. has_rows: another dimension may stand before ROWS. */
+void manner_draw(struct str *source, const char *says, bool has_rows, uint64_t seed);
 void composed_structure(const struct composed *c, struct str *out);
 #endif

@@ -57,7 +57,7 @@ void rung_compose(const struct composer_room *r, int rung, uint64_t seed, struct
 	struct rng draw = {.seed = seed, .stream = DRAW_STREAM};
 	size_t families = 0;
 	while (family_of(r, rung, families)) families++;
-	*out = (struct composed){.rung = rung, .level = RUNGS[rung].level};
+	*out = (struct composed){.rung = rung, .level = RUNGS[rung].level, .seed = seed};
 	out->is_graph = !families || (int)rng_below(&draw, 100) < RUNGS[rung].graphs;
 	if (out->is_graph) graph_compose_rung(&out->graph, rung, seed);
 	else family_compose(family_of(r, rung, rng_below(&draw, (uint32_t)families)), seed, &out->family);
@@ -65,8 +65,15 @@ void rung_compose(const struct composer_room *r, int rung, uint64_t seed, struct
 
 void composed_source(const struct composed *c, struct str *out)
 {
+	struct str says = {0};
 	if (c->is_graph) graph_source(&c->graph, out);
-	else family_source(&c->family, out);
+	else {
+		family_source(&c->family, out);
+		family_says(&c->family, &says);
+	}
+	bool has_rows = c->is_graph ? !strcmp(c->graph.family, "row") : c->family.family->has_rows;
+	if (c->seed) manner_draw(out, says.data, has_rows, c->seed);
+	str_release(&says);
 }
 
 void composed_structure(const struct composed *c, struct str *out)

@@ -129,6 +129,12 @@ static void read_chain(struct reader *r, struct slice rest)
 	c->class = rest;
 }
 
+static void read_rows(struct reader *r, struct slice rest)
+{
+	(void)rest;
+	family_now(r)->has_rows = true;
+}
+
 static void read_inputs(struct reader *r, struct slice rest) { family_now(r)->inputs = rest; }
 
 static void read_init(struct reader *r, struct slice rest)
@@ -166,6 +172,7 @@ static const struct {
 	{"-", read_row},
 	{"const", read_const},
 	{"chain", read_chain},
+	{"rows", read_rows},
 	{"inputs", read_inputs},
 	{"init", read_init},
 	{"forward", read_forward},

@@ -16,8 +16,11 @@
  *   %chain NAME VAR LO..HI CLASS   LO to HI element-wise operators on VAR, where a line says @NAME;
  *                                  CLASS: signed, positive, wide or exact
  *                                  (task_family.c), what VAR may hold
+ *   %rows                          another dimension may stand before ROWS: answers count their
+ *                                  rows themselves
  *   %inputs EXPR, EXPR             what get_inputs returns, in terms of sizes
- *   %init NAME, NAME               sizes that the constructor takes; the text: its statements
+ *   %init NAME, NAME               sizes and constants that the constructor takes; the text: its
+ *                                  statements
  *   %forward ARG, ARG              the body of Model.forward
  *   %answer NAME when CONDITION    an answer, best where CONDITION holds (COLS <= 4096 and
  *                                  ROWS*COLS > 2); without "when": best where no other is
@@ -35,7 +38,7 @@
 
 #define FAMILY_DIMS_MAX 8
 #define FAMILY_PICKS_MAX 4
-#define FAMILY_FIELDS_MAX 8
+#define FAMILY_FIELDS_MAX 10
 #define FAMILY_ROWS_MAX 24
 #define FAMILY_LISTS_MAX 4
 #define FAMILY_CHAINS_MAX 2
@@ -91,6 +94,7 @@ struct family {
 	int nconsts;
 	int nchains;
 	int nanswers;
+	bool has_rows; /* another dimension may stand before ROWS */
 	struct slice inputs;
 	struct slice init;    /* arguments of __init__; empty: there is none */
 	struct slice params;  /* statements of __init__ */

@@ -195,14 +195,15 @@ static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2)
 
 /* Rounding that a row of an ill-conditioned result has, whoever computes it: as many times the
  * reference's own sensitivity as an honest order of sums may differ by, and never more than a small
- * part of the output's usual size. */
+ * part of the output's usual size. An output that is zero throughout has none (x - mean(x) where
+ * all elements are one number): there the sensitivity alone counts. */
 #define NOISE_FACTOR 8
 #define NOISE_MAX 10 /* floors of the dtype, of the mean size */
 static double noise_in(const struct compare_output *o, const struct compare_bound *b, int64_t row)
 {
 	if (!o->noise || !isfinite(b->scale)) return 0;
 	double noise = NOISE_FACTOR * o->noise[row];
-	return fmin(noise, NOISE_MAX * PRECISION[precision_of(o->dtype)].floor * b->scale);
+	return b->scale == 0 ? noise : fmin(noise, NOISE_MAX * PRECISION[precision_of(o->dtype)].floor * b->scale);
 }
 
 /* The scaled error of y, infinity where finiteness differs from what both references allow. */

@@ -338,7 +338,9 @@ def test_pipeline_refused():
           and not (os.path.exists(f"{work}/asked") and os.path.getsize(f"{work}/asked")), p.stdout + p.stderr)
     model = ("--model", "recipes/demo/start", "--chat_template", "plain", "--replay_updates", "1",
              "--replay_pairs", f"{work}/none.jsonl")
+    answers = ("--policy_answers", work)
     for who, recipe, word in ((policy, f"prompt_template: {work}/bad.txt\n", "{{colour}}"),
+                              (answers, "max_steps: 1\n", "use --policy_command"),
                               (policy, "eval_steps: 1\n", "kernels of training tasks"),
                               (model, f"replay_updates: 0\nprompt_template: {work}/bad.txt\n", "{{colour}}")):
         open(f"{work}/refused.yaml", "w").write(recipe)

@@ -5,7 +5,7 @@ set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..7
+echo 1..8
 hone=$PWD/${BUILD:-build/release}/hone top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 cd "$top" || exit 1
@@ -30,5 +30,8 @@ check $? "who was refused is not listed"
 check $? "a command that is not there is no verifier that refuses all"
 # Without a Python the verifier fails at each candidate, which is no refusal of it.
 HONE_PYTHON=/bin/false "$hone" redteam --count 2 >broken 2>&1
+status=$?
 grep -Eq '^all +2 +0 +2 ' broken || { cat broken; false; }
 check $? "what the verifier itself fails at is not judged"
+[ $status = 1 ] && grep -q '2 of 2 candidates were not judged; .hone doctor. says' broken || { cat broken; false; }
+check $? "and then the command fails: nothing is known of them"

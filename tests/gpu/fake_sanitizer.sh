@@ -6,10 +6,10 @@ tool=$2 case=${*: -1}
 report() { printf '========= %s\n=========     at %s+0x1190\n=========     by thread (31,0,0) in block (1,0,0)\n========= \n' "$1" "$2"; }
 echo '========= COMPUTE-SANITIZER'
 [ "$case" = lost ] && exit 0
-# our kernels alone for two tools, all kernels for the others; small sizes for
+# our kernels alone for one tool, all kernels for the others; small sizes for
 # two; scratch of NaN for one
 case $tool in
-racecheck | synccheck) [[ $* == *'--kernel-name kns=_kernel'* ]] || exit 3 ;;
+synccheck) [[ $* == *'--kernel-name kns=_kernel'* ]] || exit 3 ;;
 *) [[ $* == *kns=* ]] && exit 3 ;;
 esac
 case $tool in initcheck) [ "$HONE_STAGES_POISON" = 1 ] || exit 3 ;; *) [ -z "${HONE_STAGES_POISON+set}" ] || exit 3 ;; esac

@@ -11,9 +11,10 @@ a kernel of cuBLASLt (LIBRARY) is the library's own: it is counted and told, and
 case. Every other report does, and so does any that the tool counts in its summary and that was not
 read here.
 
-racecheck and synccheck look at our kernels alone (their names end in _kernel): what they watch, a
-block's shared memory and its barriers, is each kernel's own business. memcheck and initcheck look
-at all kernels, since what one writes another reads.
+synccheck looks at our kernels alone (their names end in _kernel): what it watches, a block's
+barriers, is each kernel's own business. memcheck and initcheck look at all kernels, since what one
+writes another reads. So does racecheck: with a filter of kernels, even one that names none, it ends
+programs that multiply by cuBLASLt in an illegal address (version 2025.3.1, driver 580.159.04).
 
 racecheck and initcheck run with HONE_STAGES_SMALL=1, fewer repeats and rows of the same kernels.
 
@@ -27,7 +28,7 @@ case finds by itself.
 import argparse, fnmatch, os, re, shutil, signal, subprocess, sys, threading, time
 
 TOOLS = ["racecheck", "initcheck", "memcheck", "synccheck"]
-OURS_ALONE = ["racecheck", "synccheck"]
+OURS_ALONE = ["synccheck"]
 SMALL = ["racecheck", "initcheck"]
 POISON = ["initcheck"]
 LIBRARY = re.compile(r"cublasLt::|nvjet_|_xmma_|cutlass")

@@ -321,10 +321,10 @@ static void test_mlp(void)
 	 * than few rows of them. */
 	static const struct {
 		int T, I, row_step;
-	} cases[] = {{1, 2048, 1}, {7, 2048, 1}, {33, 2048, 1}, {64, 2048, 1}, {72, 2048, 1}, {100, 8192, 33},
+	} cases[] = {{1, 2048, 1}, {3, 2048, 1}, {7, 2048, 1}, {33, 2048, 1}, {64, 2048, 1}, {72, 2048, 1}, {100, 8192, 33},
 		{200, 8192, 66}},
-	  /* the smallest that take the two kernels for few and for more rows, on Hopper */
-		small[] = {{7, 2048, 3}, {72, 4096, 36}};
+	  /* the smallest that take the kernels for one, for few and for more rows, on Hopper */
+		small[] = {{1, 2048, 1}, {7, 2048, 3}, {72, 4096, 36}};
 	size_t ncases = stages_are_small() ? ARRAY_LEN(small) : ARRAY_LEN(cases);
 	for (size_t k = 0; k < ncases; k++) {
 		int T = stages_are_small() ? small[k].T : cases[k].T, I = stages_are_small() ? small[k].I : cases[k].I,
@@ -339,7 +339,7 @@ static void test_mlp(void)
 						second = {&down.l, down.lora.r ? &down.lora : NULL};
 		for (int i = 0; i < T; i++) lengths[i] = 1;
 		struct rows rows = rows_make(T, lengths, firsts, 1, T, 100);
-		float *x, *w, *start, *norms = NULL, *wide = NULL, *acts = NULL, *streams[2];
+		float *x, *w, *start, *norms = NULL, *wide = NULL, *acts = NULL, *streams[2], *unseen[2] = {NULL, NULL};
 		int padded = rows.T;
 		struct array from = filled(k, (int64_t)padded * C, 1, &x), scale = filled(9, C, 1, &w),
 					 before = filled(13, (int64_t)padded * C, 1, &start);
@@ -356,6 +356,7 @@ static void test_mlp(void)
 			if (looks) acts = array_get(ops, &act);
 			ops->linear(ctx, array_elem(&y), array_elem(&act), &down.l, second.lora, array_elem(&y), padded);
 			streams[looks] = array_get(ops, &y);
+			if (!looks) unseen[0] = array_get(ops, &n), unseen[1] = array_get(ops, &act);
 			guards_hold("norm", &n), guards_hold("gu", &g), guards_hold("act", &act), guards_hold("stream", &y);
 			array_free(ops, &n), array_free(ops, &g), array_free(ops, &act), array_free(ops, &y);
 		}
@@ -372,6 +373,10 @@ static void test_mlp(void)
 			double allowed[4096];
 			tail_check("thin product of gate and up", norms, C, t, &gu, (const float *const *)a);
 			tail_check("thin product behind the gate", acts, I, t, &down, (const float *const *)b);
+			tail_check(
+				"thin product of gate and up where nobody looked", unseen[0], C, t, &gu, (const float *const *)a);
+			tail_check(
+				"thin product behind the gate where nobody looked", unseen[1], I, t, &down, (const float *const *)b);
 			for (int i = 0; i < I; i++) {
 				double v = row[i], want = v / (1 + exp(-v)) * row[I + i];
 				close_to("gate of a batch of pages", (int64_t)t * ld_act + i, acts[(int64_t)t * ld_act + i], want,
@@ -383,7 +388,7 @@ static void test_mlp(void)
 				close_to("stream where nobody looked", (int64_t)t * C + i, streams[0][(int64_t)t * C + i],
 					streams[1][(int64_t)t * C + i], allowed[i]);
 		}
-		float *all[] = {x, w, start, norms, wide, acts, streams[0], streams[1], a[0], a[1], b[0]};
+		float *all[] = {x, w, start, norms, wide, acts, streams[0], streams[1], unseen[0], unseen[1], a[0], a[1], b[0]};
 		for (size_t i = 0; i < ARRAY_LEN(all); i++) free(all[i]);
 		array_free(ops, &from), array_free(ops, &scale), array_free(ops, &before);
 		linear_free(ops, &gu), linear_free(ops, &down);

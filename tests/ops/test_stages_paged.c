@@ -338,6 +338,68 @@ static void test_attend_bits(void)
 	test_end("a row of attention has the same bits alone and among others");
 }
 
+/* Column n of row t of what the projection makes of these rows and their tail. */
+static void project_check(
+	const struct linear *l, const float *w, const float *b, const float *rows, const float *y, int t, int n)
+{
+	int in = l->l.in, r = l->lora.r;
+	const float *row = rows + (int64_t)t * (in + ops->tail);
+	double want = 0, absolute = 0;
+	for (int i = 0; i < in + r; i++) {
+		double product = row[i] * (double)(i < in ? w[(int64_t)n * in + i] : b[n * r + i - in]);
+		want += product, absolute += fabs(product);
+	}
+	int64_t at = (int64_t)t * l->l.out + n;
+	close_to("projection behind attention", at, y[at], want, sum_tolerance(want, absolute, in + r));
+}
+
+/* Attention of a few rows and so large a projection behind it that a backend may make the thin
+ * product in its kernel: attention has the bits that it has without, and what the projection has
+ * read and made is right. */
+static void test_attend_project(void)
+{
+	static const struct heads_case q = {8, 2, 128, true};
+	static const int firsts[] = {700, 255, 1023, 0}, ones[] = {1, 1, 1, 1}, counts[] = {1, 4};
+	int Q = q.NH * q.HD, ld = Q + ops->tail, out = 8192;
+	struct linear l;
+	linear_make(ops, &l, Q, &out, 1, false, false, ops->tail ? 16 : 0, 0, 90);
+	const struct ops_next next = {&l.l, l.lora.r ? &l.lora : NULL};
+	float *w = weight_get(&l.l.w[0]), *a[OPS_PARTS] = {weight_get(&l.lora.a[0])}, *b = weight_get(&l.lora.b[0]);
+	for (size_t k = 0; k < ARRAY_LEN(counts); k++) {
+		struct step s;
+		float *queries, *keys, *values, *rows[2], *y;
+		step_make(&s, &q, counts[k], ones, firsts, 33);
+		step_fill(&s, &queries, &keys, &values);
+		struct array made = elem_array((int64_t)s.x.T * out);
+		/* Alone, then with the projection, which nobody looks at before it is made. */
+		for (int joined = 0; joined < 2; joined++) {
+			struct array att = elem_array((int64_t)s.x.T * ld);
+			ops->attend_paged(ctx, array_elem(&att), array_elem(&s.qout), array_elem(&s.kpages), array_elem(&s.vpages),
+				&s.h, s.x.b, s.x.T, joined ? &next : NULL);
+			if (joined) ops->linear(ctx, array_elem(&made), array_elem(&att), &l.l, next.lora, NULL, s.x.T);
+			rows[joined] = array_get(ops, &att);
+			guards_hold("attention", &att);
+			array_free(ops, &att);
+		}
+		/* What the projection read, and what it made of that. */
+		y = array_get(ops, &made);
+		for (int t = 0; t < counts[k]; t++) {
+			for (int i = 0; i < Q; i++)
+				equal_to(
+					"attention before a projection", i, rows[1][(int64_t)t * ld + i], rows[0][(int64_t)t * ld + i]);
+			tail_check("thin product behind attention", rows[1], Q, t, &l, (const float *const *)a);
+			for (int n = 0; n < out; n += 61) project_check(&l, w, b, rows[1], y, t, n);
+		}
+		guards_hold("projection", &made);
+		free(queries), free(keys), free(values), free(rows[0]), free(rows[1]), free(y);
+		array_free(ops, &made);
+		step_free(&s);
+	}
+	free(w), free(a[0]), free(b);
+	linear_free(ops, &l);
+	test_end("attention of few rows, and the projection that makes their thin product");
+}
+
 /* ---- the list ---- */
 
 static void run(void)
@@ -346,6 +408,7 @@ static void run(void)
 	STAGE(test_attend_paged(true));
 	STAGE(test_attend_paged(false));
 	STAGE(test_attend_bits());
+	STAGE(test_attend_project());
 }
 static void run_invariant(void) { STAGE(test_attend_bits()); }
 

@@ -197,7 +197,7 @@ static void what_was_composed_is_composed_again(void **state)
 	struct task_synth_options o = {.seed = 21, .count = {120, 4, 8}, .level_min = 1, .level_max = 3},
 							  ladder = {.seed = 22, .count[TASK_TRAIN] = 25, .rungs = "T0,T1,T2,T3,T4"};
 	assert_string_equal(digest_of(&o).text, "de28c1cd3b40aa2b1cda4cf2b81f6fc7354a4c9d83f92754ff9444003030c8d9");
-	assert_string_equal(digest_of(&ladder).text, "d5dbe73cf4f175165a477bcebb93efd3bc307592cdd38106a81a745145190e91");
+	assert_string_equal(digest_of(&ladder).text, "da66666d97a267fc196c029837919378ce9310c09770320451a64027040ca478");
 }
 
 /* Where values of a rung's graphs are checked no size is a multiple of a block, and those that a
@@ -221,7 +221,8 @@ static void judged_sizes_leave_rests(void **state)
 		assert_non_null(at);
 		char name[32];
 		int value, len;
-		for (at += strlen(TASK_JUDGED_AT); sscanf(at, "%31[A-Z]=%d%n", name, &value, &len) == 2; at += len + 2) {
+		for (at += strlen(TASK_JUDGED_AT); sscanf(at, "%31[A-Z]=%d%n", name, &value, &len) == 2;
+			at += len + 2 * (at[len] == ',')) {
 			assert_int_equal(value % 2, 1);
 			sizes++;
 			if (!is_product || !strcmp(name, "D")) continue;
@@ -403,6 +404,50 @@ static void answers_of_rungs_differ(void **state)
 	task_set_release(&set);
 }
 
+static int count_of(const struct task_set *set, const char *text)
+{
+	int n = 0;
+	for (size_t i = 0; i < set->count; i++) n += strstr(set->tasks[i].source, text) != NULL;
+	return n;
+}
+
+/* References of rungs are written in many manners, so that no single one is what a model learns to
+ * read; those of levels in one. What a name means is never lost: a size that is used is defined,
+ * and nothing is called F that was not imported. */
+static void rungs_are_written_in_many_manners(void **state)
+{
+	static const char *const MARKS[] = {"    \"\"\"", "\n\n\nclass ", "FEATURES = ", "forward(self, input",
+		"        return y\n", "dim=1)", "dim=-1)", "torch.randn(BATCH, ROWS, COLS)", ") * 2.0", ".pow(2).mean(",
+		"F.softmax(", ".softmax(dim"};
+	struct err err = {0};
+	struct task_set set;
+	struct task_synth_options o = {.seed = 5, .count[TASK_TRAIN] = 600, .rungs = "T2"},
+							  levels = {.seed = 5, .count[TASK_TRAIN] = 200, .level_min = 2, .level_max = 2};
+	assert_int_equal(task_synth(&o, &set, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(MARKS); i++)
+		if (count_of(&set, MARKS[i]) < 3 || count_of(&set, MARKS[i]) > 500)
+			fail_msg("%d of %zu sources have \"%s\"", count_of(&set, MARKS[i]), set.count, MARKS[i]);
+	/* Every source in itself: what it says of sizes and of F. */
+	for (size_t i = 0; i < set.count; i++) {
+		const char *source = set.tasks[i].source, *at = strstr(source, TASK_JUDGED_AT);
+		char name[32], definition[48];
+		int len;
+		bool imports = strstr(source, "functional as F\n") != NULL;
+		assert_true(imports || (!strstr(source, " F.") && !strstr(source, "(F.") && !strstr(source, "-F.")));
+		for (at += strlen(TASK_JUDGED_AT); sscanf(at, "%31[A-Z]=%*d%n", name, &len) == 1;
+			at += len + 2 * (at[len] == ',')) {
+			snprintf(definition, sizeof definition, "\n%s = ", name);
+			assert_non_null(strstr(source, definition));
+		}
+	}
+	task_set_release(&set);
+	/* What levels compose has one manner: files of theirs are as they were. */
+	assert_int_equal(task_synth(&levels, &set, &err), 0);
+	assert_int_equal(count_of(&set, "    \"\"\"") + count_of(&set, "\n\n\n"), 0);
+	assert_int_equal(count_of(&set, "functional as F\n"), (int)set.count);
+	task_set_release(&set);
+}
+
 /* The sizes decide: short, middling and long rows get other answers first. */
 static void choices_follow_sizes(void **state)
 {
@@ -415,9 +460,11 @@ static void choices_follow_sizes(void **state)
 	for (size_t i = 0; i < set.count; i++) {
 		const struct task *t = &set.tasks[i];
 		struct str plan = {0}, code = {0};
-		const char *cols = strstr(t->source, "COLS = ");
 		if (strncmp(t->structure, "row_softmax:", 12) != 0) continue;
-		int n = atoi(cols + 7);
+		/* The length is the last of the sizes, whatever it is called. */
+		const char *last = strstr(t->source, "\nclass ");
+		while (*last != '=') last--;
+		int n = atoi(last + 1);
 		assert_int_equal(task_answer_choice(t, 0, 0, &plan, &code, &err), 0);
 		bool is_many = strstr(plan.data, "rows at once") != NULL,
 			 is_held = strstr(plan.data, "one block of the next") != NULL;
@@ -485,6 +532,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(operators_are_kept_to),
 		cmocka_unit_test(rungs_share_no_structure),
 		cmocka_unit_test(answers_of_rungs_differ),
+		cmocka_unit_test(rungs_are_written_in_many_manners),
 		cmocka_unit_test(choices_follow_sizes),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(an_empty_space_is_given_up),

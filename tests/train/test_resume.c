@@ -34,24 +34,6 @@ static pid_t start(const char *device, const char *dir, bool with_adapter)
 	return pid;
 }
 
-/* True when it ended by itself within that time, else it was killed. */
-static bool ended(pid_t pid, int limit_ms)
-{
-	int status;
-	for (int ms = 0; ms < limit_ms; ms += 2, sleep_ms(2)) {
-		if (waitpid(pid, &status, WNOHANG) != pid) continue;
-		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-		return true;
-	}
-	kill(pid, SIGKILL);
-	assert_true(waitpid(pid, &status, 0) == pid);
-	if (WIFEXITED(status)) {
-		assert_int_equal(WEXITSTATUS(status), 0);
-		return true;
-	}
-	return false;
-}
-
 static int newest_checkpoint(const char *dir)
 {
 	struct listing l = {0};
@@ -64,24 +46,48 @@ static int newest_checkpoint(const char *dir)
 	return newest;
 }
 
+/* True when it ended by itself within that time, else it was killed. With `dir` the time counts
+ * from when a checkpoint newer than `last` lies there. */
+static bool ended(pid_t pid, int limit_ms, const char *dir, int last)
+{
+	int status;
+	for (int ms = 0, waited = 0; ms < limit_ms && waited < 60000; waited += 2, sleep_ms(2)) {
+		if (waitpid(pid, &status, WNOHANG) == pid) {
+			assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+			return true;
+		}
+		if (dir && newest_checkpoint(dir) > last) dir = NULL;
+		if (!dir) ms += 2;
+	}
+	kill(pid, SIGKILL);
+	assert_true(waitpid(pid, &status, 0) == pid);
+	if (WIFEXITED(status)) {
+		assert_int_equal(WEXITSTATUS(status), 0);
+		return true;
+	}
+	return false;
+}
+
 static void kill_case(const char *device, bool with_adapter)
 {
 	char *whole = sft_folder("unkilled"), *parts = sft_folder("killed");
 	uint64_t begin = clock_ns();
 	bool is_cpu = !strcmp(device, "cpu");
 	/* The run that is not killed, which also says how long one takes. */
-	assert_true(ended(start(device, whole, with_adapter), 60000));
+	assert_true(ended(start(device, whole, with_adapter), 60000, NULL, 0));
 	int whole_ms = (int)((clock_ns() - begin) / 1000000), kills = 0, moved = 0, last = -1;
 	struct rng rng = {.seed = begin}; /* moments differ from run to run: every one must do */
 	/* The other is killed at random moments until it ends by itself; `moved` counts the starts that
 	 * came further. */
 	for (bool done = false; !done;) {
-		/* After so many, or so long, it is left to finish. Most of a GPU's run is its start: it is
-		 * killed in its later half. */
+		/* After so many, or so long, it is left to finish. Most of a GPU's run is its start, which
+		 * takes longer the first time than later: there a part is killed soon after it has made a
+		 * checkpoint. */
 		bool is_final = kills >= (is_cpu ? KILLS_MAX : 4) || (is_cpu && clock_ns() - begin > 12ull * 1000000000);
-		int least = is_cpu ? 10 : whole_ms / 2, range = is_cpu ? MAX(whole_ms / 6, 50) : whole_ms / 2;
-		done = ended(
-			start(device, parts, with_adapter), is_final ? 60000 : least + (int)rng_below(&rng, (uint32_t)range));
+		int least = is_cpu ? 10 : 2, range = is_cpu ? MAX(whole_ms / 6, 50) : 100;
+		pid_t pid = start(device, parts, with_adapter);
+		if (is_final) done = ended(pid, 60000, NULL, 0);
+		else done = ended(pid, least + (int)rng_below(&rng, (uint32_t)range), is_cpu ? NULL : parts, last);
 		kills += !done;
 		moved += newest_checkpoint(parts) > last;
 		last = newest_checkpoint(parts);

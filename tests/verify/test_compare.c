@@ -104,6 +104,18 @@ static void test_noise_of_a_row(void **state)
 	f.found[100] = 0;
 	f.found[200] += 3e-4f;
 	assert_false(run(&f));
+	/* An output that is zero throughout has no mean size: the sensitivity alone says. */
+	prepare(&f, 0);
+	f.found[100] = 7e-8f;
+	assert_false(run(&f));
+	f.o.noise = noise;
+	noise[3] = 1e-8;
+	assert_true(run(&f));
+	f.found[100] = 9e-8f;
+	assert_false(run(&f));
+	f.found[100] = 0;
+	f.found[200] = 7e-8f;
+	assert_false(run(&f));
 }
 
 /* Each element is measured by what is usual in its own row and its own column. */

@@ -11,19 +11,33 @@ struct alignas(16) bf16x8 {
 	__nv_bfloat162 pair[4];
 };
 
-static __device__ __forceinline__ bf16x8 load8(const bf16 *p) { return *(const bf16x8 *)p; }
-/* What is read once in a step: no place in L1 for it. */
+/* As one access: copied member by member, which a pair's own constructors ask
+ * for, it would be four. */
+static __device__ __forceinline__ bf16x8 load8(const bf16 *p)
+{
+	uint4 u = *(const uint4 *)p;
+	bf16x8 v;
+	memcpy(&v, &u, sizeof v);
+	return v;
+}
+/* What is read once in a step: no place in L1 for it. Not as a constant (.nc): ptxas would move the
+ * load behind grid_begin's wait. */
 static __device__ __forceinline__ bf16x8 load8_once(const bf16 *p)
 {
 	uint4 u;
 	bf16x8 v;
-	asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
 		: "=r"(u.x), "=r"(u.y), "=r"(u.z), "=r"(u.w)
 		: "l"(p));
 	memcpy(&v, &u, sizeof v);
 	return v;
 }
-static __device__ __forceinline__ void store8(bf16 *p, bf16x8 v) { *(bf16x8 *)p = v; }
+static __device__ __forceinline__ void store8(bf16 *p, bf16x8 v)
+{
+	uint4 u;
+	memcpy(&u, &v, sizeof u);
+	*(uint4 *)p = u;
+}
 static __device__ __forceinline__ bf16x8 zero8(void)
 {
 	bf16x8 v;

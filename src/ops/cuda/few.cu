@@ -24,7 +24,6 @@
 #include "wgmma.cuh"
 #include "few.cuh"
 
-#define FEW_WEIGHTS (1 << 23) /* elements of W from which on it pays: less comes before the thin product is made */
 #define FEW_SMALL 64                 /* rows; of more it pays from */
 #define FEW_WEIGHTS_LARGE (1 << 25)  /* elements on: the library has no gate in its end */
 #define FEW_GROUPS 3       /* warpgroups that multiply, at most */
@@ -34,7 +33,6 @@
 #define FEW_SHARED_LARGE (227 << 10) /* where sums take so many registers that no other block fits */
 #define FEW_SHARED (220 << 10)       /* of a block: what is left serves the rows of the kernel before */
 #define RING_HEAD 1024     /* of shared memory, for barriers */
-#define TILE_COLUMNS 64    /* of K in a stage */
 #define TILE_ROW (TILE_COLUMNS * 2)
 
 struct few_maps {             /* what tensor copies are told of the matrices */
@@ -530,21 +528,6 @@ bool few_takes(const struct ops_context *c, const struct projection *p, int T)
 		(uintptr_t)p->y % 4 == 0;
 }
 
-bool few_takes_thin(const struct ops_context *c, const struct ops_next *next, int in, int T)
-{
-	const struct ops_lora *l = next ? next->lora : NULL;
-	if (!l || !next->linear || !parts_adjoin(next->linear) || in % TILE_COLUMNS || l->r % 8 ||
-		l->r * next->linear->parts > TILE_COLUMNS || l->r * next->linear->parts > c->tail ||
-		(l->seed && l->dropout > 0))
-		return false;
-	for (int i = 0; i < next->linear->parts; i++)
-		if (l->a[i].w && ((uintptr_t)l->a[i].w % 16 || l->a[i].ld % 8)) return false;
-	struct projection p = {};
-	p.x_ld = in + c->tail, p.w_ld = next->linear->w[0].ld, p.w = elems(next->linear->w[0].w);
-	p.N = next->linear->out, p.K = in + TILE_COLUMNS;
-	return few_takes(c, &p, T);
-}
-
 static void thin_fill(struct ops_context *c, struct few_args *a, struct few_maps *m, const struct thin_wait *t)
 {
 	const struct ops_lora *l = t->next.lora;
@@ -552,8 +535,7 @@ static void thin_fill(struct ops_context *c, struct few_args *a, struct few_maps
 	a->r = l->r, a->parts = t->next.linear->parts, a->used = a->r * a->parts, a->tail = c->tail,
 	a->scaling = l->scaling;
 	a->x = t->x, a->x_ld = t->in + c->tail, a->in = t->in;
-	a->partial = (float *)((char *)c->workspace + LT_WORKSPACE_BYTES),
-	a->flags = (unsigned *)(a->partial + FEW_PARTIAL);
+	a->partial = (float *)((char *)c->workspace + LT_WORKSPACE_BYTES), a->flags = few_flags(c);
 	for (int i = 0; i < a->parts; i++) {
 		if (!l->a[i].w) continue;
 		a->adapted |= 1u << i;

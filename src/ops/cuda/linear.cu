@@ -2,7 +2,12 @@
  * (bind) and its thin product behind the input's rows (rows.cu), so [x h] [W B]^T is one
  * product. Up to GEMV_ROWS rows are multiplied here, by reading W once at the speed of
  * memory; up to FEW_MAX by few.cu, where it can; more go to cuBLASLt, long sums of few rows
- * in ranges of K that are added here. */
+ * in ranges of K that are added here.
+ *
+ * The matrix-vector kernels make the thin product too, if the rows' writer has left it (struct
+ * thin_wait): rows of A are walked like those of W, by the first blocks, while the others walk
+ * over W. The columns of the tail come last in every walk, and who reads them waits until those
+ * blocks have arrived. No block waits for one behind it. */
 #include "cuda_device.cuh"
 #include "few.cuh"
 
@@ -13,6 +18,16 @@
 
 /* ---- few rows ---- */
 
+struct gemv_thin {            /* the tail's columns of x, as products of x with rows of A */
+	int blocks;               /* the first ones, which make it; 0: it stands, or is not read */
+	int columns;              /* r * parts */
+	int r;                    /* rank */
+	int tail;                 /* spare columns behind a row of x */
+	float scaling;            /* of the thin product */
+	const bf16 *a[OPS_PARTS]; /* each part's A (r, in), NULL: not adapted */
+	int64_t ld[OPS_PARTS];    /* elements from a row of a to the next */
+	unsigned *arrived;        /* blocks that have stored theirs */
+};
 struct gemv {         /* y = x w^T + bias + add */
 	const bf16 *x;    /* (rows, K; row stride x_ld) */
 	const bf16 *w;    /* (N, K; row stride w_ld) */
@@ -25,10 +40,51 @@ struct gemv {         /* y = x w^T + bias + add */
 	int N;            /* columns of y */
 	int K;            /* terms of a sum */
 	bool is_f32;      /* y is fp32, else bf16 */
+	int in;           /* columns of x that stand: all K, or those before the tail */
+	struct gemv_thin thin;
 };
+
+/* Row n of W, or (THIN) of the parts' A one behind the other; some row where there is none. */
+template <bool THIN> static __device__ __forceinline__ const bf16 *gemv_row(const struct gemv &g, int n)
+{
+	if (!THIN) return g.w + (int64_t)min(n, g.N - 1) * g.w_ld;
+	n = min(n, g.thin.columns - 1);
+	int part = n / g.thin.r;
+	return g.thin.a[part] ? g.thin.a[part] + (n - part * g.thin.r) * g.thin.ld[part] : g.w;
+}
+
+/* Column n of the tail, behind row m of x. */
+static __device__ __forceinline__ void thin_store(const struct gemv &g, int m, int n, float v)
+{
+	if (n >= g.thin.columns) return;
+	((bf16 *)g.x)[m * g.x_ld + g.in + n] = __float2bfloat16_rn(g.thin.a[n / g.thin.r] ? v * g.thin.scaling : 0.0f);
+}
+
+/* A block's columns of the tail stand. The first block's threads write what no adapter uses. */
+template <int M> static __device__ __forceinline__ void thin_end(const struct gemv &g)
+{
+	int rest = g.thin.tail - g.thin.columns;
+	if (!blockIdx.x)
+		for (int i = (int)threadIdx.x; i < M * rest; i += GEMV_WARPS * WARP)
+			((bf16 *)g.x)[i / rest * g.x_ld + g.in + g.thin.columns + i % rest] = __float2bfloat16_rn(0.0f);
+	__threadfence();
+	__syncthreads();
+	if (threadIdx.x == 0) atomicAdd(g.thin.arrived, 1);
+}
+
+static __device__ __forceinline__ void thin_meet(const struct gemv &g)
+{
+	unsigned arrived;
+	for (;;) {
+		asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(g.thin.arrived) : "memory");
+		if (arrived >= (unsigned)g.thin.blocks) return;
+		__nanosleep(20);
+	}
+}
 
 template <int M> static __device__ __forceinline__ void gemv_store(const struct gemv &g, int m, int n, float v)
 {
+	if (n >= g.N) return;
 	if (g.bias) v += __bfloat162float(g.bias[n]);
 	if (g.add) v += __bfloat162float(g.add[m * g.y_ld + n]);
 	if (g.is_f32) ((float *)g.y)[m * g.y_ld + n] = v;
@@ -46,24 +102,30 @@ static __device__ __forceinline__ void gemv_load(bf16x8 raw[DEPTH][OUTPUTS], con
 			raw[d][j] = k + d * SPLIT * GEMV_STEP < K ? load8_once(w[j] + k + d * SPLIT * GEMV_STEP) : zero8();
 }
 
-template <int M, int SPLIT, int OUTPUTS>
-static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS : 1) gemv_kernel(const struct gemv g)
+/* A block's walk over its rows of W, or of A. */
+template <int M, int SPLIT, int OUTPUTS, bool THIN>
+static __device__ __forceinline__ void gemv_walk(const struct gemv &g, int block)
 {
 	constexpr int DEPTH = GEMV_PIECES / OUTPUTS; /* pieces of a row among them */
+	constexpr int ROUND = DEPTH * SPLIT * GEMV_STEP;
 	__shared__ float halves[GEMV_WARPS / 2][M][OUTPUTS];
 	int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, half = warp % SPLIT;
-	int n0 = ((int)blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * OUTPUTS, first = half * GEMV_STEP + lane * 8;
+	const int K = THIN ? g.in : g.K;
+	int n0 = (block * (GEMV_WARPS / SPLIT) + warp / SPLIT) * OUTPUTS, first = half * GEMV_STEP + lane * 8;
 	const bf16 *w[OUTPUTS];
 #pragma unroll
-	for (int j = 0; j < OUTPUTS; j++) w[j] = g.w + (int64_t)min(n0 + j, g.N - 1) * g.w_ld;
+	for (int j = 0; j < OUTPUTS; j++) w[j] = gemv_row<THIN>(g, n0 + j);
 
 	/* weights come while the kernel before still runs */
 	bf16x8 raw[DEPTH][OUTPUTS];
-	gemv_load<SPLIT, OUTPUTS, DEPTH>(raw, w, first, g.K);
+	gemv_load<SPLIT, OUTPUTS, DEPTH>(raw, w, first, K);
 	grid_begin();
 
 	float acc[M][OUTPUTS] = {};
-	for (int k = first; k < g.K; k += DEPTH * SPLIT * GEMV_STEP) {
+	for (int k = first; k < K; k += ROUND) {
+		/* The tail is waited for while the last pieces before it are still on their way. */
+		int meet = max(0, g.in - ROUND), base = k - first;
+		if (!THIN && g.thin.blocks && base <= meet && meet < base + ROUND) thin_meet(g);
 #pragma unroll
 		for (int d = 0; d < DEPTH; d++) {
 			int at = k + d * SPLIT * GEMV_STEP, later = at + DEPTH * SPLIT * GEMV_STEP;
@@ -71,9 +133,9 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 #pragma unroll
 			for (int j = 0; j < OUTPUTS; j++) {
 				now[j] = raw[d][j];
-				raw[d][j] = later < g.K ? load8_once(w[j] + later) : zero8(); /* this place's next */
+				raw[d][j] = later < K ? load8_once(w[j] + later) : zero8(); /* this place's next */
 			}
-			if (at >= g.K) continue;
+			if (at >= K) continue;
 #pragma unroll
 			for (int m = 0; m < M; m++) {
 				float x[8], v[8];
@@ -95,16 +157,52 @@ static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS 
 			if (SPLIT == 2 && half && lane == 0) halves[warp / 2][m][j] = acc[m][j];
 		}
 	if (SPLIT == 2) __syncthreads();
-	if (half || lane) return;
 #pragma unroll
 	for (int m = 0; m < M; m++)
 #pragma unroll
-		for (int j = 0; j < OUTPUTS; j++)
-			if (n0 + j < g.N) gemv_store<M>(g, m, n0 + j, SPLIT == 2 ? acc[m][j] + halves[warp / 2][m][j] : acc[m][j]);
+		for (int j = 0; j < OUTPUTS; j++) {
+			if (half || lane) continue;
+			float v = SPLIT == 2 ? acc[m][j] + halves[warp / 2][m][j] : acc[m][j];
+			if (THIN) thin_store(g, m, n0 + j, v);
+			else gemv_store<M>(g, m, n0 + j, v);
+		}
+	if (THIN) thin_end<M>(g);
 }
 
-static void gemv(struct ops_context *c, const struct gemv *g, int M)
+/* Two warps share one row of A: all of 4,096 columns are on their way before x is there, and done
+ * long before the other walks reach the tail. */
+#define THIN_ROWS (GEMV_WARPS / 2) /* of A, a block's */
+
+template <int M, int SPLIT, int OUTPUTS>
+static __global__ void __launch_bounds__(GEMV_WARPS *WARP, M == 1 ? GEMV_BLOCKS : 1) gemv_kernel(const struct gemv g)
 {
+	int block = (int)blockIdx.x;
+	if (block < g.thin.blocks) gemv_walk<M, 2, 1, true>(g, block);
+	else gemv_walk<M, SPLIT, OUTPUTS, false>(g, block - g.thin.blocks);
+}
+
+static bool gemv_takes(const struct ops_context *c, const struct projection *p, int T)
+{
+	uintptr_t places = (uintptr_t)p->x | (uintptr_t)p->w;
+	return T <= GEMV_ROWS && !c->batch_invariant && p->x_ld % 8 == 0 && p->w_ld % 8 == 0 && places % 16 == 0;
+}
+
+/* The thin product that waits behind x. K ends with the columns that it has. */
+static void gemv_thin_fill(const struct ops_context *c, struct gemv *g, const struct thin_wait *t)
+{
+	const struct ops_lora *l = t->next.lora;
+	g->thin.r = l->r, g->thin.columns = l->r * t->next.linear->parts, g->thin.tail = c->tail;
+	g->thin.scaling = l->scaling, g->thin.arrived = t->arrived;
+	for (int i = 0; i < t->next.linear->parts; i++) g->thin.a[i] = elems(l->a[i].w), g->thin.ld[i] = l->a[i].ld;
+	g->thin.blocks = (g->thin.columns + THIN_ROWS - 1) / THIN_ROWS;
+	g->in = t->in, g->K = t->in + g->thin.columns;
+}
+
+/* thin: what waits behind x; NULL or without x: its tail stands, or is not read. */
+static void gemv(struct ops_context *c, const struct projection *p, int M, const struct thin_wait *thin)
+{
+	struct gemv g = {p->x, p->w, p->bias, p->add, p->y, p->x_ld, p->w_ld, p->y_ld, p->N, p->K, p->is_f32, p->K};
+	if (thin && thin->x) gemv_thin_fill(c, &g, thin);
 	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still
 	 * run at once, for only then may the next kernel begin early. Three rows for the two of them,
 	 * where two rows make too many blocks. */
@@ -121,10 +219,10 @@ static void gemv(struct ops_context *c, const struct gemv *g, int M)
 	int each, blocks;
 	for (;; form++) {
 		each = GEMV_WARPS / forms[form].split * forms[form].outputs;
-		blocks = (g->N + each - 1) / each;
+		blocks = (g.N + each - 1) / each + g.thin.blocks;
 		if (form + 1 == ARRAY_LEN(forms) || blocks <= c->sms * GEMV_BLOCKS) break;
 	}
-	cuda_launch(c, {dim3((unsigned)blocks), dim3(GEMV_WARPS * WARP), 0, 0}, forms[form].kernels[M - 1], *g);
+	cuda_launch(c, {dim3((unsigned)blocks), dim3(GEMV_WARPS * WARP), 0, 0}, forms[form].kernels[M - 1], g);
 }
 
 /* ---- products of a projection ---- */
@@ -237,9 +335,8 @@ static void project(struct ops_context *c, const struct projection *q, int T)
 	CHECKF(q->K % 8 == 0, "a projection of %d columns; the CUDA backend takes multiples of 8", q->K);
 	if (!T) return;
 	bool is_aligned = q->x_ld % 8 == 0 && q->w_ld % 8 == 0 && (uintptr_t)q->x % 16 == 0 && (uintptr_t)q->w % 16 == 0;
-	if (T <= GEMV_ROWS && !c->batch_invariant && is_aligned) {
-		struct gemv g = {q->x, q->w, q->bias, q->add, q->y, q->x_ld, q->w_ld, q->y_ld, q->N, q->K, q->is_f32};
-		gemv(c, &g, T);
+	if (gemv_takes(c, q, T)) {
+		gemv(c, q, T, NULL);
 		return;
 	}
 	/* With batch_invariant we also add bias and residual stream, since the library's algorithms
@@ -278,14 +375,38 @@ static int tail_columns(const struct ops_context *c, const struct ops_linear *l,
 	return used;
 }
 
-/* The whole projection by few.cu, with what waits behind x. Gate and up of a batch that nothing
- * goes back from may wait for the gate. */
+struct thin_wait thin_leave(const struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
+{
+	struct thin_wait wait = {};
+	struct projection p = {};
+	const struct ops_lora *l = next ? next->lora : NULL;
+	if (!l || !next->linear || !parts_adjoin(next->linear) || in % TILE_COLUMNS || l->r % 8 ||
+		l->r * next->linear->parts > TILE_COLUMNS || l->r * next->linear->parts > c->tail ||
+		(l->seed && l->dropout > 0))
+		return wait;
+	for (int i = 0; i < next->linear->parts; i++)
+		if (l->a[i].w && ((uintptr_t)l->a[i].w % 16 || l->a[i].ld % 8)) return wait;
+	p.x_ld = in + c->tail, p.w_ld = next->linear->w[0].ld, p.w = elems(next->linear->w[0].w);
+	p.N = next->linear->out, p.K = in + TILE_COLUMNS;
+	bool is_gemv = c->card.is_hopper && gemv_takes(c, &p, T) && (int64_t)p.N * p.K >= FEW_WEIGHTS;
+	if (is_gemv) wait.arrived = few_flags(c) + GEMV_ARRIVED;
+	if (is_gemv || few_takes(c, &p, T)) wait.x = x, wait.in = in, wait.T = T, wait.next = *next;
+	return wait;
+}
+
+/* The whole projection by our own kernels for few rows, with what waits behind x. Gate and up of a
+ * batch that nothing goes back from may wait for the gate. */
 static bool linear_few(struct ops_context *c, const struct projection *p, const struct ops_linear *l, int T)
 {
-	if (!few_takes(c, p, T)) return false;
+	bool is_gemv = gemv_takes(c, p, T);
+	if (!is_gemv && !few_takes(c, p, T)) return false;
 	struct thin_wait thin = {};
 	if (c->thin.x == p->x && c->thin.T == T && p->K > l->in) thin = c->thin, c->thin.x = NULL;
 	settle(c);
+	if (is_gemv) {
+		gemv(c, p, T, &thin);
+		return true;
+	}
 	bool may_wait = c->is_paged && l->parts == 2 && !p->add && !p->bias && l->w[0].rows == l->w[1].rows &&
 		l->w[0].rows % 8 == 0 && p->y_ld == p->N;
 	if (may_wait) c->gate.p = *p, c->gate.T = T, c->gate.thin = thin;

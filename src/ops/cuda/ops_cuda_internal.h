@@ -74,7 +74,8 @@ static inline int32_t *ints(struct i32 *p) { return (int32_t *)p; }
 
 #define WORKSPACE_BYTES CUDA_WORKSPACE_BYTES
 #define FEW_PARTIAL (4 * 256 * 64)                                    /* floats of few.cu's partial thin products, */
-#define FEW_FLAGS 64                                                 /* numbers */
+#define FEW_FLAGS 64                                                 /* numbers; of them two counters of */
+#define GEMV_ARRIVED 32                                              /* linear.cu's, from here on */
 #define ARRIVED_COUNT 2048                                           /* counters of paged.cu: blocks, at most */
 #define LT_WORKSPACE_BYTES (WORKSPACE_BYTES - (FEW_PARTIAL + FEW_FLAGS + ARRIVED_COUNT) * 4) /* cuBLASLt's share */
 #define STAGING_BYTES CUDA_STAGING_BYTES   /* of pinned memory, and of the device's */
@@ -119,6 +120,8 @@ struct thin_wait {
 	int in;               /* columns before the tail */
 	int T;                /* rows */
 	struct ops_next next; /* the projection that reads x */
+	/* Of at most GEMV_ROWS rows: a counter that the rows' writer has cleared; else NULL. */
+	unsigned *arrived;
 };
 
 struct projection {   /* y (T, N; row stride y_ld) = x w^T + bias + add, add as y */
@@ -301,6 +304,9 @@ void ranks_link_close(struct ops_context *);
 /* h = scaling * drop(x) A^T behind rows (T, in + tail) that stand already; zeros where there is no
  * adapter. May be left to the product that reads them (struct thin_wait). */
 void cuda_thin(struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
+/* What is to wait behind rows that are about to be written, if the product that reads them can make
+ * their thin product; else x is NULL. Their writer clears *arrived, if there is one. */
+struct thin_wait thin_leave(const struct ops_context *, bf16 *x, int in, int T, const struct ops_next *);
 void thin_settle(struct ops_context *, const struct thin_wait *); /* now, by rows.cu */
 #define ROWS_MERGED_MAX 20480   /* columns of a row that cuda_merge takes */
 /* Partial results of attention over chunks of keys, (T, chunks, NH, HD + 2) with o, m and l of

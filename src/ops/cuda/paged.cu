@@ -303,9 +303,11 @@ static __device__ __forceinline__ void pair_store(
 	}
 }
 
-/* Rows that no sequence has: what the next product multiplies must be finite. */
+/* Rows that no sequence has: what the next product multiplies must be finite. And what counts the
+ * blocks that make the thin product there. */
 static __device__ __forceinline__ void surplus_clear(const struct paged_args &a, int columns)
 {
+	if (a.thin && !blockIdx.x && !threadIdx.x) *a.thin = 0;
 	for (int row = a.b.head[HEAD_ROWS] + (int)blockIdx.x; row < a.T; row += (int)gridDim.x)
 		for (int i = (int)threadIdx.x * 2; i < columns; i += DECODE_THREADS * 2)
 			*(uint32_t *)(a.att + row * a.att_ld + i) = 0;
@@ -587,12 +589,15 @@ static void attend_paged(struct ops_context *c, struct elem *att, const struct e
 	if (b->is_decode) {
 		a.shares = shares_of(a.group), a.group /= a.shares;
 		a.partial = (float *)scratch_of(c, cuda_paged_scratch(b->S, b->view.chunks, h->NH, h->HD));
-		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS && Q <= ROWS_MERGED_MAX;
+		struct thin_wait wait = thin_leave(c, a.att, Q, T, next);
+		a.thin = wait.arrived;
+		a.leaves_parts = c->card.is_hopper && T <= GEMV_ROWS && Q <= ROWS_MERGED_MAX && !wait.x;
 		a.arrived = (int *)((char *)c->workspace + WORKSPACE_BYTES - ARRIVED_COUNT * sizeof(int));
 		HEADS_RUN(h->HD, decode_run, c, &a);
-		/* Of the fewest rows whoever makes their tail folds the chunks, on its way: a
-		 * launch and its wait less. */
+		/* Of the fewest rows whoever makes their tail folds the chunks, on its way, if it has a
+		 * kernel of its own: a launch and its wait less. */
 		if (a.leaves_parts) cuda_merge(c, elems(att), a.partial, &a.b, h->NH, h->HD, T, next);
+		else if (wait.x) c->thin = wait;
 		else cuda_thin(c, elems(att), Q, T, next);
 		return;
 	}

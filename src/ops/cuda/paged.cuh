@@ -13,6 +13,7 @@ struct paged_args {
 	float *partial;      /* decode: (T, chunks, NH, HD + 2): o, m, l */
 	int *arrived;        /* decode: chunks of a pair in partial, by the block of its first; 0 between launches */
 	bool leaves_parts;   /* decode: all of them lie in partial then, for cuda_merge */
+	unsigned *thin;      /* decode: a counter to clear (struct thin_wait), or NULL */
 	bf16 *att;           /* row stride att_ld */
 	int64_t att_ld;      /* in elements */
 	struct batch_view b; /* whose rows, positions and pages */

@@ -65,6 +65,7 @@ struct trial {          /* what algorithms of a matrix are compared on */
 	bf16 *w;            /* (N, batch * K), or (K, N), noise */
 	char *want;         /* what the base gives */
 	char *got;          /* what the algorithm gives that is tried */
+	size_t out_bytes;   /* of want and of got, each */
 	int32_t *differs;   /* 1: the two are not equal */
 };
 
@@ -87,6 +88,8 @@ static void trial_make(struct ops_context *c, struct trial *t, const struct shap
 	}
 	t->x = (bf16 *)at[CUDA_TRIAL_X], t->w = (bf16 *)at[CUDA_TRIAL_W];
 	t->want = at[CUDA_TRIAL_WANT], t->got = at[CUDA_TRIAL_GOT], t->differs = (int32_t *)at[CUDA_TRIAL_DIFFERS];
+	t->out_bytes = cuda_trial_part(CUDA_TRIAL_WANT, K, s->N, s->batch);
+	CUDA_CHECK(cudaMemsetAsync(t->want, 0, t->out_bytes, c->stream));
 	cuda_launch(c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->x, (int64_t)x_count,
 		(uint64_t)1);
 	cuda_launch(c, {dim3((unsigned)((w_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->w, (int64_t)w_count,
@@ -103,6 +106,9 @@ static bool trial_passes(
 	cublasStatus_t status = lt->MatmulAlgoCheck(lt->handle, p->desc, p->a, p->b, p->c, p->d, algo, &checked);
 	if (status != CUBLAS_STATUS_SUCCESS || checked.workspaceSize > LT_WORKSPACE_BYTES) return false;
 	CUDA_CHECK(cudaMemsetAsync(t->differs, 0, sizeof *t->differs, c->stream));
+	/* NaN, so that a place which this algorithm leaves alone is not equal by
+	 * what the last one left. */
+	CUDA_CHECK(cudaMemsetAsync(t->got, 0xff, t->out_bytes, c->stream));
 	if (!trial_run(c, &t->shape, algo, t->x, t->w, t->got)) return false;
 	/* of a batch the first product: the others are computed as it is */
 	size_t rows = (size_t)MIN(t->shape.M, BLOCK_ROWS);

@@ -463,21 +463,14 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 
 /* ---- entries ---- */
 
-/* The thin product behind x may be left to the product that reads x: what is to
- * wait then, else nothing. */
-static struct thin_wait thin_leave(const struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
-{
-	struct thin_wait wait = {};
-	if (few_takes_thin(c, next, in, T)) wait.x = x, wait.in = in, wait.T = T, wait.next = *next;
-	return wait;
-}
-
 static void norm(struct ops_context *c, struct elem *y, struct f32 *rstd, const struct elem *x,
 	const struct ops_weight *w, float eps, int T, const struct ops_next *next)
 {
 	struct rows_args a = {};
 	a.y = elems(y), a.y_ld = w->cols + c->tail, a.rstd = floats(rstd), a.x = elems(x), a.w = elems(w->w), a.eps = eps;
-	struct thin_wait wait = thin_leave(c, elems(y), w->cols, T, next);
+	struct thin_wait wait = {};
+	if (T > GEMV_ROWS || w->cols <= ROWS_FEW_COLUMNS) wait = thin_leave(c, elems(y), w->cols, T, next);
+	a.arrived = wait.arrived;
 	a.T = T, a.width = w->cols, a.thin = wait.x ? (struct thin){} : thin_of(c, next, w->cols);
 	const struct sums *s = &c->waiting;
 	if (c->card.is_hopper && s->ranges && s->y == a.x && s->N == a.width && s->T == T && T < ROWS_MANY) {
@@ -494,7 +487,8 @@ static void gate(
 	struct ops_context *c, struct elem *act, const struct elem *gu, int I, int T, const struct ops_next *next)
 {
 	struct rows_args a = {};
-	struct thin_wait wait = thin_leave(c, elems(act), I, T, next);
+	struct thin_wait wait = {};
+	if (T > GEMV_ROWS) wait = thin_leave(c, elems(act), I, T, next);
 	/* The product that makes gu may have waited for this. */
 	if (c->gate.T == T && c->gate.p.y == gu && c->gate.p.N == 2 * I) {
 		struct gate_wait g = c->gate;
@@ -531,7 +525,8 @@ static void thin_run(struct ops_context *c, bf16 *x, int in, int T, const struct
 
 void cuda_thin(struct ops_context *c, bf16 *x, int in, int T, const struct ops_next *next)
 {
-	struct thin_wait wait = thin_leave(c, x, in, T, next);
+	struct thin_wait wait = {};
+	if (T > GEMV_ROWS) wait = thin_leave(c, x, in, T, next);
 	if (wait.x) {
 		settle(c);
 		c->thin = wait;

@@ -7,6 +7,7 @@
 #define ROWS_FEW 512 /* at most */
 #define PIECES 4     /* of eight columns, of a lane of rows.cu's */
 #define THREADS (CLUSTER_MAX * ROW_LANES * PIECES)
+static_assert(ROWS_FEW_COLUMNS == THREADS * 8, "eight columns a thread");
 
 /* A row's sum of squares: a lane's pieces one after the other, the lanes of a slice, the slices. A
  * lane's pieces are those of neighbouring threads. Called by all threads. */
@@ -45,6 +46,7 @@ static __global__ void __launch_bounds__(THREADS, 1) row_kernel(const struct row
 	/* The norm's weights come while the kernel before still runs. */
 	if (exists) weight = load8(a.w + column);
 	grid_begin();
+	if (a.arrived && !row && !threadIdx.x) *a.arrived = 0;
 	if (exists) {
 		value = eight_value<SOURCE>(eight_load<SOURCE>(a, row, column));
 		if (SOURCE == SOURCE_SUMS) store8(a.sums.y + (int64_t)row * a.width + column, value);

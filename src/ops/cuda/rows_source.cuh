@@ -46,6 +46,7 @@ struct rows_args {
 	int rows;                /* of a cluster at a time */
 	int held;                /* rows of the tile: 8 or ROWS; those from `rows` on are zeros */
 	bool is_early;           /* A is fetched before the rows, while the kernel ahead may still run */
+	unsigned *arrived;       /* rows_few: a counter to clear (struct thin_wait), or NULL */
 	struct thin thin;        /* what is written behind the rows */
 };
 
@@ -177,6 +178,7 @@ static inline void rows_slices(struct rows_args *a, int *cluster)
 	a->slice = (a->width + *cluster * 32 - 1) / (*cluster * 32) * 32;
 }
 
+#define ROWS_FEW_COLUMNS 4096   /* of a row that it takes */
 /* false: too wide, or too many rows; nothing was done. Rows alone, without the thin product. */
 bool cuda_rows_few(struct ops_context *, enum source, const struct rows_args *, int cluster);
 #endif
