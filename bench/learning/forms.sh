@@ -1,7 +1,7 @@
 #!/bin/bash
-# Studies of what an answer looks like, and of who gives it (docs/results.md): all arms of one study
-# begin at the same model, see the same tasks and train for the same time on one thread, which is
-# the same number of tokens.
+# Studies of what an answer looks like (docs/results.md): all arms of one study begin at the same
+# model, see the same tasks and train for the same time on one thread, which is the same number of
+# tokens.
 #
 # usage: bench/learning/forms.sh DIR STUDY start
 #            pairs and models that the arms share (DIR/STUDY)
@@ -13,10 +13,6 @@
 #     verified pairs with their plans in these forms.
 # ir: is IR as learnable as Python? Arms python, ir: from random weights, on the same tasks' answers
 #     in each form.
-# s5: does a chain of agents help? Arms two, one, single: a frontend that has learnt kernels with a
-#     launch an operator, and a mid-end that has learnt to fuse them, as two adapters or as one on
-#     the demo's start; single is the start itself, which writes fused kernels, with twice the
-#     answers.
 # turns: is a second turn worth more than a second sample? Arm turns: no training, so that SECONDS
 #     is without meaning.
 # Environment: HONE (build/release/hone), LIMIT (tasks of an evaluation, 0: all), SAMPLES (4),
@@ -28,7 +24,6 @@ usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 hone=${HONE:-build/release/hone} python=${PYTHON:-build/venv/bin/python} limit=${LIMIT:-0} samples=${SAMPLES:-4} workers=${WORKERS:-2}
 dir=$1/$2 study=$2 arm=$3 seed=${4:-1} seconds=${5:-}
 data=recipes/demo front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
-mid=(--prompt_template recipes/prompts/small-midend.txt --chat_template plain)
 out=$dir/$arm-$seed
 
 synth() { # OUT OPTIONS...: unless it is there from an earlier start
@@ -43,19 +38,6 @@ start_ir() { # one tokenizer, made of both forms
 	synth "$dir/ir.jsonl" --form ir "${front[@]}" --tasks "$dir/python.jsonl"
 	"$hone" init --recipe $data/model.yaml --text "$dir/python.jsonl" "$dir/ir.jsonl" --out "$dir/untrained"
 }
-start_s5() { # what the frontend learns: the mid-end's input, as an answer
-	synth "$dir/midend.jsonl" --stage midend "${mid[@]}" --tasks $data/midend-few.jsonl.gz
-	"$python" - "$dir" <<'PYTHON'
-import json, sys
-with open(f"{sys.argv[1]}/frontend.jsonl", "w") as f:
-    for line in open(f"{sys.argv[1]}/midend.jsonl"):
-        r = json.loads(line)
-        r["prompt"] = r["source"].rstrip() + "\n### kernel\n\n"
-        r["completion"] = f"One kernel for each operator.\n```python\n{r['kernel']}```\n"
-        f.write(json.dumps(r) + "\n")
-PYTHON
-	cat "$dir/frontend.jsonl" "$dir/midend.jsonl" >"$dir/both.jsonl"
-}
 start_turns() { :; }
 
 fit() { # MODEL RECIPE DATA SECONDS FOLDER
@@ -65,10 +47,6 @@ evaluate() { # MODEL OPTIONS...
 	local model=$1; shift
 	[ -e "$out/test.jsonl" ] || "$hone" eval --model "$model" "${front[@]}" --num_correct_trials 4 --threads 1 --verify_threads 1 --limit "$limit" \
 		--seed "$seed" --out "$out/test.jsonl" "$@" | tee "$out/table"
-}
-chain() { # ADAPTER...: the frontend's, and perhaps the mid-end's
-	evaluate $data/start --tasks $data/midend-few.jsonl.gz --split test --max_completion_length 700 --pipeline --midend_template recipes/prompts/small-midend.txt \
-		--num_samples "$samples" --temperature 1 --adapter "$1" ${2:+--midend_adapter "$2"}
 }
 
 case $study-$arm in
@@ -86,21 +64,6 @@ ir-python | ir-ir)
 	mkdir -p "$out"
 	fit "$dir/untrained" start "$dir/$arm.jsonl" "$seconds" "$out/run"
 	evaluate "$out/run/final" --tasks $data/tasks.jsonl.gz --split test --max_completion_length 1000
-	;;
-s5-two)
-	mkdir -p "$out"
-	fit $data/start adapter "$dir/frontend.jsonl" "$(awk "BEGIN {print $seconds / 2}")" "$out/frontend"
-	fit $data/start adapter "$dir/midend.jsonl" "$(awk "BEGIN {print $seconds / 2}")" "$out/midend"
-	chain "$out/frontend/final" "$out/midend/final"
-	;;
-s5-one)
-	mkdir -p "$out"
-	fit $data/start adapter "$dir/both.jsonl" "$seconds" "$out/run"
-	chain "$out/run/final"
-	;;
-s5-single)
-	mkdir -p "$out"
-	evaluate $data/start --tasks $data/midend-few.jsonl.gz --split test --max_completion_length 700 --num_samples $((2 * samples)) --temperature 1
 	;;
 turns-turns)
 	mkdir -p "$out"

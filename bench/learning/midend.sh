@@ -3,7 +3,9 @@
 # learns both stages; the frontend is then asked about structures that nobody trained on, and the
 # mid-end about the kernels that came out genuine. recipes/study/midend-base.yaml has the protocol.
 #
-# usage: bench/learning/midend.sh DIR SEED SECONDS
+# usage: bench/learning/midend.sh DIR data
+#            tasks and pairs alone
+#        bench/learning/midend.sh DIR SEED SECONDS
 #            fits for SECONDS and evaluates: DIR/SEED
 #        bench/learning/midend.sh DIR SEED SECONDS rl
 #            and trains the mid-end by reinforcement on the frontend's own kernels of further
@@ -16,9 +18,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ $# = 3 ] || [ "${4:-}" = rl ] || usage
+[ "$#,${2:-}" = 2,data ] || [ $# = 3 ] || [ "$#,${4:-}" = 4,rl ] || usage
 hone=${HONE:-build/release/hone} start=${START:-recipes/demo/start} python=${PYTHON:-build/venv/bin/python} samples=${SAMPLES:-4} limit=${LIMIT:-0}
-dir=$1 seed=$2 seconds=$3 out=$1/$2
+dir=$1 seed=$2 seconds=${3:-} out=$1/$2
 operators=relu,sigmoid,silu,softsign,relu6,exp_neg_abs,gauss,abs,neg,square,cube,recip_abs,sin,cos
 front=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
 mid=(--prompt_template recipes/prompts/small-midend.txt --chat_template plain)
@@ -52,8 +54,10 @@ chain() { # FILE OPTIONS...: 4 + 4 answers, beside the frontend alone
 		--temperature 1 "${@:2}"
 }
 
-mkdir -p "$out"
+mkdir -p "$dir"
 [ -e "$dir/text.jsonl" ] || data
+[ "$seed" != data ] || exit 0
+mkdir -p "$out"
 rate=()
 if [ "$start" = random ]; then
 	start=$out/untrained rate=(--learning_rate 2e-3)

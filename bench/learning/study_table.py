@@ -148,4 +148,5 @@ def main():
             regret(f"{name}-{seed}", f"{folder}/pairs.jsonl", a)
 
 
-main()
+if __name__ == "__main__":
+    main()

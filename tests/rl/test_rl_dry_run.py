@@ -193,7 +193,8 @@ def test_settings_that_do_not_go_together(policy):
 def test_arms():
     """The demo's and the studies' recipes are settings that go together; an arm's is read after the
     common one."""
-    for path in sorted(glob.glob("recipes/study/s*-*.yaml")) + ["recipes/demo/rl-frontend.yaml"]:
+    whole = ["recipes/study/s5.yaml", "recipes/study/s6.yaml", "recipes/demo/rl-frontend.yaml"]
+    for path in sorted(glob.glob("recipes/study/s*-*.yaml")) + whole:
         if path.endswith("s2-fit.yaml"):
             continue   # of hone distill
         common = ("--recipe", "recipes/study/common.yaml") if "/study/" in path else ()

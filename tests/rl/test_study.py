@@ -201,6 +201,28 @@ def test_judge():
     check("a judge that fails leaves no verdicts", p.returncode != 0 and not os.path.exists(f"{work}/failed/a.jsonl"))
 
 
+def test_chain_table():
+    """A chain of one answer each has 0.8 on its first task and nothing on the second. A single
+    agent has 0.6 in two answers; in as many tokens as the chain (200, 120) it has four on the first
+    task, 0.7 at best, and two on the second, whose third is right too late."""
+    def said(task, tokens, speedup, launches=1):
+        return {"task": task, "structure": "s" + task, "tokens": tokens, "verdict": {
+            "verdict": "genuine" if speedup else "wrong", "speedup_fused": speedup, "launches": launches}}
+    write("few/two-1/chain-1.jsonl", [said("a", 100, 0.4, 2), said("b", 60, 0), said("a", 100, 0.8)])
+    write("few/two-1/chain-2.jsonl", [said("b", 60, 0)])
+    lost = {"task": "a", "structure": "sa", "tokens": 9, "verdict": {"verdict": "infra"}}
+    write("few/single-1/single-1.jsonl", [said("a", 50, s) for s in (0, 0.6, 0, 0.7, 0.9)]
+          + [said("b", 60, s) for s in (0, 0, 0.5)] + [lost])
+    p = script("bench/learning/chain_table.py", f"{work}/few", "1")
+    check("a chain's best answer is of both stages, and what was fused is counted",
+          "two, chain             seed 1  solved 0.500 of 2  in one launch 0.500  speedup 0.400, of what is solved "
+          "0.800  a task: 2.00 answers, 160 tokens" in p.stdout, p.stdout + p.stderr)
+    check("beside it as many answers, and answers of as many tokens",
+          "two, chain - single, two's verdicts: seed 1 +0.100 [" in p.stdout
+          and "two, chain - single, two's tokens: seed 1 +0.050 [" in p.stdout, p.stdout + p.stderr)
+    check("all answers that the tokens needed were there", "too few" not in p.stdout, p.stdout)
+
+
 def recipe(*paths):
     """Settings of recipes laid over one another, as texts; comments begin behind two blanks."""
     lines = [line.split("  #")[0] for path in paths for line in open(path) if line[0] not in "#\n"]
@@ -237,4 +259,5 @@ test_cheats()
 test_table()
 test_hacking()
 test_judge()
+test_chain_table()
 done()
