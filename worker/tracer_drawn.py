@@ -221,7 +221,7 @@ INSTEAD = {}      # identity of a function of Python's -> (the function, what ho
 def is_fixed(value):
     """Whether a hash is the same in every process."""
     kind = type(value)
-    return kind in (int, bool) or kind in (float, complex) and value == value or kind is tuple and all(
+    return kind in (int, bool) or kind in (float, complex) and value == value or kind in (tuple, torch.Size) and all(
         map(is_fixed, value))
 
 
@@ -300,7 +300,7 @@ def remainder(left, right):
 
 # What looks at the names of its caller.
 FRAMED = frozenset(map(id, (super, locals, globals, vars, dir, sys._getframe, breakpoint, __build_class__)))
-# Functions that hold, find or compare values and do not look into them: they are called as they are.
+# Functions that hold, find or compare values and do not look into them: called as they are.
 NOT_HELD = ("index", "truth", "length_hint", "call", "indexOf", "countOf")
 HOLDERS = frozenset(map(id, (
     list, tuple, dict, set, frozenset, isinstance, setattr, getattr, hasattr, callable, iter, next, zip, enumerate,
@@ -331,7 +331,8 @@ TELLERS = frozenset((("uuid", "uuid1"), ("uuid", "uuid4"), ("uuid", "getnode"), 
 def given(f):
     """What host code calls where its text calls `f`."""
     kind = type(f)
-    inner = f.__func__ if kind is types.MethodType else f.__wrapped__ if kind is functools._lru_cache_wrapper else f
+    inner = (f.__func__ if kind is types.MethodType
+             else getattr(f, "__wrapped__", f) if kind is functools._lru_cache_wrapper else f)
     if TYPE(inner) is types.FunctionType and inner.__globals__ is MODULE:
         return f
     if kind is types.FunctionType and is_ours(f):
@@ -420,7 +421,7 @@ def with_drawn(f, kind, owner, name, value, args, kwargs):
         return None,
     # Containers and what only looks for equal ones; what is thrown; arithmetic.
     if id(f) in HOLDERS:
-        return refuse(value) if f in (getattr, setattr, hasattr) and type(args[1]) is Drawn else None
+        return refuse(value) if f in (getattr, setattr, hasattr) and first_drawn(args[1:2], 0) is not None else None
     if kind in OF_C and (isinstance(owner, HELD) or of in HELD) or isinstance(owner, collections.abc.MutableMapping):
         return None
     if issubclass(kind, type) and issubclass(f, BaseException):
@@ -546,7 +547,7 @@ class Rewriter(ast.NodeTransformer):
         return made
 
     def visit_FunctionDef(self, node):
-        """What a kernel's function holds stays what it is, and so do annotations, which are texts."""
+        """What a kernel's function holds stays what it is, and so do annotations: they may be texts."""
         if tracer_sites.is_jitted(node):
             node.decorator_list = [self.visit(d) for d in node.decorator_list]
             return node
