@@ -505,7 +505,7 @@ def watch_generators():
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         legacy = numpy.random.mtrand._rand
-        found.append((legacy, lambda: str(legacy.get_state(legacy=False))))
+        found.append((legacy, lambda: [v.tobytes() if hasattr(v, "tobytes") else v for v in legacy.get_state()]))
     for generator, state in found:
         GENERATORS[id(generator)] = (generator, state, state())
 
