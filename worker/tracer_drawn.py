@@ -547,7 +547,8 @@ class Rewriter(ast.NodeTransformer):
         return made
 
     def visit_FunctionDef(self, node):
-        """What a kernel's function holds stays what it is, and so do annotations: they may be texts."""
+        """What a kernel's function holds stays what it is, and so do
+        annotations: they may be texts."""
         if tracer_sites.is_jitted(node):
             node.decorator_list = [self.visit(d) for d in node.decorator_list]
             return node
