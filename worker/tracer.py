@@ -20,6 +20,7 @@ import torch
 
 import tracer_cuda
 import tracer_disguise
+import tracer_drawn
 import tracer_driver
 import tracer_movement
 import tracer_plain
@@ -103,6 +104,7 @@ def trace(job, rec, announce):
     with torch.no_grad(), tracer.mode():
         announce("import")
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"], code_of(job)))
+        guarded(rec, "unsupported", lambda: tracer_drawn.check_generators(is_seeded=True))
         announce("init")
         move_memory()
         model = guarded(rec, "init-error", lambda: build(job, module))
@@ -196,8 +198,9 @@ def load_candidate(source, code=None):
     lines = source.splitlines(keepends=True)
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
-        module.__dict__["__builtins__"] = tracer_plain.own_builtins()
-        tracer_plain.GLOBALS = module.__dict__
+        module.__dict__["__builtins__"] = tracer_drawn.own_builtins()
+        tracer_plain.GLOBALS = tracer_drawn.MODULE = module.__dict__
+        code = tracer_drawn.rewritten(source)
     exec(code or compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
     return module
 
@@ -515,6 +518,7 @@ def trace_forwards(job, rec, tracer, model):
                        f"every call of forward changes {changed}: what a call does may not depend on how often or "
                        f"when it is called")
     calls.finish()
+    guarded(rec, "unsupported", lambda: tracer_drawn.check_generators(is_seeded=False))
     guarded(rec, "unsupported", lambda: tracer_driver.refuse_changes(tracer_seal.broken()))
     tracer_record.add_made(first, made)
     text = json.dumps(first, separators=(",", ":"))

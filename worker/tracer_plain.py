@@ -10,7 +10,6 @@ where an operator or a launch takes it, and what comes back is turned into a pla
 """
 import _thread
 import bisect
-import builtins
 import collections
 import ctypes
 import datetime
@@ -28,12 +27,15 @@ import time
 import types
 
 import torch
+import triton.testing
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import tracer_cuda
 import tracer_disguise
+import tracer_drawn
 import tracer_driver
 import tracer_tensor
+from tracer_drawn import address_of, drawn, first_drawn, is_asked, stand_for, told
 from tracer_tensor import CUDA, TraceTensor
 
 PAGE = 4096
@@ -222,7 +224,30 @@ def install_tensor():
     tensor.type = type_of
     # How often a tensor was written to is no more than a counter to host code.
     written, before = torch._C.TensorBase._version, DRAWN.randrange(1 << 10, 1 << 20)
-    tensor._version = property(lambda self: written.__get__(self) + before)
+
+    def version(self):
+        count = written.__get__(self) + before
+        return drawn("_version", int, ("version", id(self), count), low=0) if is_asked() else count
+    tensor._version = property(version)
+    install_addresses(tensor)
+
+
+def install_addresses(tensor):
+    """Of an address only its alignment is a fact of the task."""
+    real, of_storage, item = tensor.data_ptr, torch.UntypedStorage.data_ptr, {
+        name: getattr(tensor, name) for name in ("__getitem__", "__setitem__")}
+
+    def data_ptr(self):
+        address = real(self)
+        base = of_storage(self.untyped_storage()) if is_asked() else None
+        return address if base is None else address_of(address, base, STEP if stands_for_cuda(self) else 16)
+    tensor.data_ptr = data_ptr
+    torch.UntypedStorage.data_ptr = lambda self: address_of(of_storage(self), of_storage(
+        self), STEP if self._cdata in SHELL.by_storage else 16) if is_asked() else of_storage(self)
+    # Where an index is drawn torch says that it is no index, and not why.
+    for name, get in item.items():
+        setattr(tensor, name, lambda self, *args, get=get: get(self, *args) if first_drawn(
+            args[:1]) is None else tracer_drawn.refuse(first_drawn(args)))
 
 
 # ---- what else a trace could be told by ----
@@ -247,19 +272,25 @@ def install_clocks():
     later = DRAWN.randrange(8 * 366 * DAY, 13 * 366 * DAY)
     # Every clock of time, in seconds and in nanoseconds, runs on from a drawn date.
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
-        setattr(time, name, Clock(getattr(time, name), later, 1))
-    for name in ("time_ns", "perf_counter_ns", "monotonic_ns", "process_time_ns", "thread_time_ns"):
-        setattr(time, name, Clock(getattr(time, name), later, 10**9))
-    time.clock_gettime = lambda clock: time.time() if clock == time.CLOCK_REALTIME else time.monotonic()
-    time.clock_gettime_ns = lambda clock: time.time_ns() if clock == time.CLOCK_REALTIME else time.monotonic_ns()
+        for ending, unit in (("", 1), ("_ns", 10**9)):
+            real = getattr(time, name + ending)
+            clock = told(Clock(real, later, unit), f"time.{name}{ending}()", float if unit == 1 else int, low=1e-9)
+            stand_for(real, clock)
+            setattr(time, name + ending, clock)
+    for ending, kind in (("", float), ("_ns", int)):
+        now = {True: getattr(time, f"time{ending}"), False: getattr(time, f"monotonic{ending}")}
+        setattr(time, f"clock_gettime{ending}", told(lambda clock, now=now: now[clock == time.CLOCK_REALTIME](),
+                                                     f"time.clock_gettime{ending}()", kind, low=1e-9))
     # What takes the time of day where none is given.
     for name in ("gmtime", "localtime"):
-        setattr(time, name,
-                lambda seconds=None, real=getattr(time, name): real(time.time() if seconds is None else seconds))
+        setattr(time, name, told(lambda seconds=None, real=getattr(time, name): real(
+            time.time() if seconds is None else seconds), f"time.{name}()", time.struct_time, is_one=is_empty))
     for name in ("ctime", "asctime"):
-        setattr(time, name, lambda at=None, real=getattr(time, name), now="time" if name == "ctime"
-                else "localtime": real(getattr(time, now)() if at is None else at))
-    time.strftime = lambda form, at=None, real=time.strftime: real(form, time.localtime() if at is None else at)
+        setattr(time, name, told(lambda at=None, real=getattr(time, name), now="time" if name == "ctime"
+                else "localtime": real(getattr(time, now)() if at is None else at), f"time.{name}()", str,
+                is_one=is_empty))
+    time.strftime = told(lambda form, at=None, real=time.strftime: real(form, time.localtime() if at is None else at),
+                         "time.strftime()", str, is_one=lambda args: len(args) < 2)
 
     # datetime's classes are of C, so theirs are replaced by classes of the same names.
     class LaterDatetime(datetime.datetime):
@@ -281,6 +312,10 @@ def install_clocks():
     datetime.date = LaterDate
 
 
+def is_empty(args):
+    return not args or args[0] is None
+
+
 # what own_names says, asked once in the zygote: a look at each module's name touches a thousand
 # pages that a fork shares
 HIDDEN = []
@@ -295,28 +330,96 @@ def word():
     return "".join(DRAWN.choices("abcdefghijklmnoprstuvw", k=DRAWN.randrange(3, 9)))
 
 
+def replace(module, name, tell):
+    """Puts `tell` in a function's place; it says of itself what that one says."""
+    real = getattr(module, name)
+    tell.__name__ = tell.__qualname__ = name
+    tell.__module__ = real.__module__
+    tracer_cuda.shows(tell, real)
+    tracer_disguise.STAND_INS.add(id(tell))
+    stand_for(real, tell)
+    setattr(module, name, tell)
+
+
+def memory_stats(*args):
+    """Which numbers there are is torch's to say; how large they are belongs to the process."""
+    is_theirs = is_asked()
+    return {name: drawn("torch.cuda.memory_stats()") if is_theirs else number
+            for name, number in tracer_cuda.STATS.items()}
+
+
 def install_names():
     """Names by which the tracing modules, its process and its classes could be known."""
     for name in HIDDEN or own_names():
         KEPT.append(sys.modules.pop(name))
     sys.path[:] = [p for p in sys.path if not p.endswith("worker")]
     user = word()
-    sys.argv[:] = [f"{word()}.py"]
+    sys.argv[:] = [drawn("sys.argv", str, ("argv", 0))]
     sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ.update(HOME=f"/home/{user}", USER=user, LOGNAME=user, CUDA_VISIBLE_DEVICES="0", LANG="C.UTF-8")
     os.environ.pop("TRITON_BACKENDS_IN_TREE", None)
+    os.environ.__class__ = os.environb.__class__ = Environment
     kernel = tracer_driver.TracedKernel
-    tracer_driver.ASM_MORE = {"ttgir": "module {}", "llir": "; ModuleID = 'LLVMDialectModule'", "ptx": "//",
-                              "cubin": DRAWN.randbytes(64)}
-    kernel.n_regs, kernel.n_spills, kernel.hash = (DRAWN.randrange(16, 250), DRAWN.randrange(40),
-                                                   DRAWN.randbytes(32).hex())
-    tracer_driver.SHARED = DRAWN.randrange(1, 200) * 512
+    # What a compiler would say of a kernel belongs to its version and its card.
+    tracer_driver.ASM_MORE = {name: drawn(f"a kernel's {name}", bytes if name == "cubin" else str, ("asm", name))
+                              for name in ("ttgir", "llir", "ptx", "cubin")}
+    kernel.n_regs, kernel.n_spills = (drawn(f"a kernel's {name}", int, (name, 0), low=low)
+                                      for name, low in (("n_regs", 1), ("n_spills", 0)))
+    kernel.hash = drawn("a kernel's hash", str, ("kernel", 0))
+    tracer_driver.SHARED = drawn("a kernel's shared memory", int, ("shared", 0), low=0)
     used = DRAWN.randrange(1, 1 << 16) << 9
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
-        setattr(torch.cuda, name, lambda *args, **kwargs: used)
+        replace(torch.cuda, name, told(lambda *args, **kwargs: used, f"torch.cuda.{name}()", low=0))
     tracer_cuda.USED = DRAWN.randrange(1 << 28, 1 << 33)
     # how much is in use; what fails, or is a setting, is as it was
     tracer_cuda.STATS.update((name, used >> DRAWN.randrange(12)) for name in tracer_cuda.STATS if "." in name)
+    replace(torch.cuda, "memory_stats", memory_stats)
+    replace(torch.cuda, "mem_get_info", told(torch.cuda.mem_get_info, "torch.cuda.mem_get_info()", tuple))
+    torch.cuda.Event.elapsed_time = told(tracer_cuda.Event.elapsed_time, "an event's elapsed time", float,
+                                         is_one=lambda events: all(e.is_timed for e in events), low=0)
+    for name in ("do_bench", "do_bench_cudagraph"):
+        replace(triton.testing, name, told(getattr(triton.testing, name), f"{name}()", float, low=1e-9))
+
+
+MAPPINGS = {type(os.environ).__getitem__.__code__.co_filename, type(os.environ).get.__code__.co_filename}
+
+
+class Environment(type(os.environ)):
+    """The variables of the environment: whoever asks for one that nobody has set is told so, what
+    others have set belongs to the process."""
+
+    OWN = {}      # name -> what host code has written there
+
+    def __getitem__(self, name):
+        text = super().__getitem__(name)
+        if name in self.OWN:
+            return self.OWN[name]
+        return drawn(f"the environment's {name}", type(text), ("environment", name)) if self.is_asked() else text
+
+    def __setitem__(self, name, text):
+        super().__setitem__(name, "drawn" if type(text) is tracer_drawn.Drawn else text)
+        if self.is_asked():
+            self.OWN[name] = text
+
+    def __iter__(self):
+        return self.refuse() if self.is_asked() else super().__iter__()
+
+    def __len__(self):
+        return self.refuse() if self.is_asked() else super().__len__()
+
+    def __repr__(self):
+        return self.refuse() if self.is_asked() else super().__repr__()
+
+    def refuse(self):
+        tracer_drawn.refused("host code lists the environment: what it does may not depend on that")
+
+    @staticmethod
+    def is_asked():
+        """Through methods of a mapping, too."""
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename in MAPPINGS:
+            frame = frame.f_back
+        return frame.f_code.co_filename in tracer_drawn.FILES
 
 
 def install_process():
@@ -324,18 +427,28 @@ def install_process():
     # Numbers, names and limits of the process and its machine, drawn for this trace.
     pid, cores, load = DRAWN.randrange(2500, 90000), DRAWN.randrange(5, 250), DRAWN.uniform(0.2, 90)
     group = pid - DRAWN.randrange(2)
-    sys.orig_argv[:] = ["python3", *sys.argv]
+    sys.orig_argv[:] = [drawn("sys.orig_argv", str, ("argv", i)) for i in range(2)]
     here, node = f"{os.environ['HOME']}/{word()}", word()
-    os.getpid, os.getppid, os.getpgrp = lambda: pid, lambda: pid - 21, lambda: group
-    os.getpgid = os.getsid = lambda of: group
-    os.cpu_count = lambda: cores
-    os.getcwd = lambda: here
-    os.uname = lambda named=os.uname_result: named(("Linux", node, "5.15.0", "#1 SMP", "x86_64"))
-    os.sched_getaffinity = lambda of: set(range(cores))
-    os.getloadavg = lambda: (load, load * 0.9, load * 0.8)
-    os.nice = lambda by: by
-    socket.gethostname = socket.getfqdn = lambda *name: node
-    torch.get_num_threads = lambda: (cores + 1) // 2
+    answers = {
+        "getpid": lambda: pid, "getppid": lambda: pid - 21, "getpgrp": lambda: group, "getpgid": lambda of: group,
+        "getsid": lambda of: group, "cpu_count": lambda: cores, "nice": lambda by: by, "getcwd": lambda: here,
+        "uname": lambda named=os.uname_result: named(("Linux", node, "5.15.0", "#1 SMP", "x86_64")),
+        "sched_getaffinity": lambda of: set(range(cores)), "getloadavg": lambda: (load, load * 0.9, load * 0.8)}
+    kinds = {"getcwd": str, "getcwdb": bytes, "uname": os.uname_result, "sched_getaffinity": set, "getloadavg": tuple,
+             "getlogin": str, "getgroups": list, "getresuid": tuple, "getresgid": tuple, "times": os.times_result,
+             "get_terminal_size": os.terminal_size}
+    for name in (*answers, "getuid", "geteuid", "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getlogin",
+                 "getcwdb", "getpriority", "sysconf", "times", "get_terminal_size", "umask", "ctermid", "getrandom"):
+        real = getattr(os, name)
+        answer = told(answers.get(name, real), f"os.{name}()", kinds.get(name, int), is_kept=True)
+        stand_for(real, answer)
+        setattr(os, name, answer)
+        setattr(posix, name, answer)
+    for name in ("gethostname", "getfqdn"):
+        answer = told(lambda *of: node, f"socket.{name}()", str, is_kept=True)
+        stand_for(getattr(socket, name), answer)
+        setattr(socket, name, answer)
+    torch.get_num_threads = told(lambda: (cores + 1) // 2, "torch.get_num_threads()", is_kept=True, low=1)
     many = {resource.RLIMIT_NOFILE: 1 << 20, resource.RLIMIT_NPROC: 1 << 18}
     resource.getrlimit = lambda which: (many.get(which, resource.RLIM_INFINITY),) * 2
     resource.prlimit = lambda of, which, *limits: resource.getrlimit(which)
@@ -359,19 +472,23 @@ def install_process():
 
 def install_totals():
     """What an ordinary process has done by now, of which a traced one has done little."""
-    done, blocks, asked = DRAWN.randrange(1 << 9, 1 << 16), DRAWN.randrange(1 << 21, 1 << 25), DRAWN.randrange(1 << 16)
-    ran = DRAWN.uniform(20, 9000)
-    gc.get_count = lambda: (DRAWN.randrange(700), DRAWN.randrange(11), DRAWN.randrange(11))
-    gc.get_stats = lambda real=gc.get_stats: [dict(g, collections=g["collections"] + done) for g in real()]
-    sys.getallocatedblocks = lambda: blocks
-    os.times = lambda kind=os.times_result: kind((ran, ran / 9, 0.0, 0.0, 3 * ran))
-    usage = resource.struct_rusage
-    resource.getrusage = lambda of: usage((ran, ran / 9, done << 8, *(done for _ in range(13))))
+    asked = DRAWN.randrange(1 << 16)
+    gc.get_count = told(gc.get_count, "gc.get_count()", tuple)
+    gc.get_stats = told(gc.get_stats, "gc.get_stats()", list)
+    gc.collect = told(gc.collect, "gc.collect()", low=0)
+    sys.getallocatedblocks = told(sys.getallocatedblocks, "sys.getallocatedblocks()", low=1)
+    sys.getrefcount = told(sys.getrefcount, "sys.getrefcount()", low=1)
+    resource.getrlimit = told(resource.getrlimit, "resource.getrlimit()", tuple, is_kept=True)
+    resource.getrusage = told(resource.getrusage, "resource.getrusage()", resource.struct_rusage)
     # A cache's own count of calls.
     cache = functools._lru_cache_wrapper
     table = gc.get_referents(cache.__dict__)[0]
     info = table["cache_info"]
-    table["cache_info"] = lambda self: (lambda found: found._replace(hits=found.hits + asked))(info(self))
+
+    def cache_info(self):
+        found = info(self)
+        return found._replace(hits=drawn("a cache's hits", low=0) if is_asked() else found.hits + asked)
+    table["cache_info"] = cache_info
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(cache))
 
 
@@ -381,31 +498,27 @@ def install_threads(pid):
     other = ident ^ 0x3fff << 22
     main._native_id, main._ident = pid, other
     threading._active[other] = threading._active.pop(ident)
-    threading.get_native_id = _thread.get_native_id = lambda: pid
-    threading.get_ident = _thread.get_ident = lambda: other
+    for name, number in (("get_native_id", pid), ("get_ident", other)):
+        answer = told(lambda number=number: number, f"threading.{name}()", is_kept=True, low=1)
+        real = getattr(_thread, name)
+        stand_for(real, answer)
+        setattr(threading, name, answer)
+        setattr(_thread, name, answer)
+    for name in ("ident", "native_id"):
+        real = getattr(threading.Thread, name)
+        setattr(threading.Thread, name, property(lambda self, real=real, name=name: drawn(
+            f"a thread's {name}", int, ("thread", id(self)), low=1) if is_asked() else real.fget(self)))
 
 
 def install_chance(seed):
     """Generators that a process of its own would have seeded otherwise; what the job seeds itself
-    comes later. Hashes of texts and identities of objects, which two processes of one zygote share,
-    are others for the candidate: its module gets builtins of its own (own_builtins)."""
+    comes later."""
     random.seed(seed)
     torch.default_generator.manual_seed(seed + 1)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed((seed + 2) & 0xffffffff)
-
-
-def own_builtins():
-    """What the candidate's module finds for `__builtins__`."""
-    mask, shift = (1 << 60) - 1, (1 << 36) - 1 << 4      # every bit is another
-    fixed = (int, float, complex, bool)
-
-    def is_fixed(value):
-        return type(value) in fixed or isinstance(value, tuple) and all(map(is_fixed, value))
-
-    return dict(vars(builtins), id=lambda value, real=builtins.id: real(value) ^ shift,
-                hash=lambda value, real=builtins.hash: real(value) if is_fixed(value) else real(value) ^ mask)
+    tracer_drawn.watch_generators()
 
 
 # ---- what the sandbox refuses ----
@@ -494,7 +607,10 @@ def watch(event, args):
 
 def watch_frames():
     caller = watch.frame_of(2)
-    names = [f.f_code.co_filename for f in (caller, caller.f_back) if f is not None]
+    behind = caller.f_back
+    if behind is not None and behind.f_code.co_filename == tracer_drawn.CALL:
+        behind = behind.f_back
+    names = [f.f_code.co_filename for f in (caller, behind) if f is not None]
     readers = ("inspect.py", "traceback.py", "dis.py")
     if names[0] == CANDIDATE_FILE or CANDIDATE_FILE in names and names[0].endswith(readers):
         refuse("the frames of its callers, or its own code")

@@ -326,8 +326,10 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s: %.600s", g->v->reason, g->v->detail);
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
-		/* A machine that is too slow, or too small, says nothing about the candidate's honesty. */
-		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory")) rc = differs_end(g, g->v->line, detail);
+		/* A machine that is too slow, or too small, says nothing about the candidate's honesty; and
+		 * what is refused by name keeps its name. */
+		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory") && strcmp(reason, "unsupported"))
+			rc = differs_end(g, g->v->line, detail);
 	}
 	/* Two tapes of one text: what differs came from somewhere that the host code may not look. */
 	if (!rc && strcmp(again.tape->hash.text, stock->tape->hash.text)) rc = tapes_differ(g, stock->tape, again.tape);

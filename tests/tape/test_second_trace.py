@@ -187,7 +187,8 @@ def run(is_plain):
                 tracer.trace(dict(JOB, plain=77) if is_plain else JOB, record, lambda name: None)
             except BaseException as error:
                 builtins.DONE.setdefault("fault", (repr(error), None))
-            data = json.dumps(builtins.DONE).encode()
+            # what belongs to the process is no text there
+            data = json.dumps(builtins.DONE, default=lambda value: "drawn").encode()
             while data:
                 data = data[write(w, data):]
         finally:

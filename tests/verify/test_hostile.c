@@ -96,21 +96,21 @@ static const struct {
 		/* To end oneself is nobody's loss. */
 		ESCAPE("import threading\nown = threading.get_native_id()\nattempt(lambda: os.kill(1 if own > 1 else 2, "
 			   "9))\nattempt(lambda: os.kill(-1, 9))\nattempt(lambda: os.killpg(1, 9))"),
-		"invalid/trace-differs"},
+		"invalid/unsupported"},
 	{"files",
 		ESCAPE("attempt(lambda: open('/etc/passwd'))\nattempt(lambda: open('/tmp/hone-hostile', 'w'))\nattempt(lambda: "
 			   "open('hone-hostile', 'w'))\n"
 			   "attempt(lambda: os.listdir('/'))\nattempt(lambda: open('/proc/self/mem', 'rb'))\nattempt(lambda: "
 			   "os.mkdir('/tmp/hone-hostile'))\n"
 			   "attempt(lambda: open(os.path.expanduser('~/hone-hostile'), 'w'))"),
-		"invalid/trace-differs"},
+		"invalid/unsupported"},
 	{"network",
 		ESCAPE("attempt(lambda: socket.socket())\nattempt(lambda: socket.socketpair())\n"
 			   "attempt(lambda: socket.create_connection(('127.0.0.1', 80), 1))"),
-		"invalid/trace-differs"},
+		"invalid/unsupported"},
 	{"programs",
 		ESCAPE("attempt(lambda: os.execv('/bin/sh', ['sh']))\nattempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {}))"),
-		"invalid/trace-differs"},
+		"invalid/unsupported"},
 	{"10 MB of source", NULL, "invalid/too-large"},
 	{"an endless kernel",
 		CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = 0\n    while i < n:\n        i = i - 1\n    tl.store(y, "
