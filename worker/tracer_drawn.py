@@ -626,4 +626,6 @@ def rewritten(text, name=SOURCE_NAME, mode="exec"):
         return code.replace(co_consts=tuple(
             ASKED if TYPE(c) is str and c == mark else with_asked(c) if isinstance(c, types.CodeType) else c
             for c in code.co_consts))
-    return with_asked(compile(ast.fix_missing_locations(Rewriter(mark).visit(tree)), name, mode, dont_inherit=True))
+    with tracer_sites.deep():
+        tree = ast.fix_missing_locations(Rewriter(mark).visit(tree))
+        return with_asked(compile(tree, name, mode, dont_inherit=True))

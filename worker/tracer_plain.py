@@ -348,6 +348,12 @@ def memory_stats(*args):
             for name, number in tracer_cuda.STATS.items()}
 
 
+def mem_get_info(*args):
+    """What is free belongs to the process, how much there is to the device."""
+    total = tracer_cuda.PROPERTIES.total_memory
+    return drawn("torch.cuda.mem_get_info()", low=0) if is_asked() else total - tracer_cuda.USED, total
+
+
 def install_names():
     """Names by which the tracing modules, its process and its classes could be known."""
     for name in HIDDEN or own_names():
@@ -374,7 +380,7 @@ def install_names():
     # how much is in use; what fails, or is a setting, is as it was
     tracer_cuda.STATS.update((name, used >> DRAWN.randrange(12)) for name in tracer_cuda.STATS if "." in name)
     replace(torch.cuda, "memory_stats", memory_stats)
-    replace(torch.cuda, "mem_get_info", told(torch.cuda.mem_get_info, "torch.cuda.mem_get_info()", tuple))
+    replace(torch.cuda, "mem_get_info", mem_get_info)
     torch.cuda.Event.elapsed_time = told(tracer_cuda.Event.elapsed_time, "an event's elapsed time", float,
                                          is_one=lambda events: all(e.is_timed for e in events), low=0)
     for name in ("do_bench", "do_bench_cudagraph"):

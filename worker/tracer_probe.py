@@ -19,7 +19,6 @@ import json
 import math
 import operator
 import random
-import sys
 
 import torch
 
@@ -40,7 +39,6 @@ SCANNED = 8192               # values of each size for which an expression is ev
 SCANNED_SITES = 16
 ROUNDS = 3                   # of looking for sizes at which what was found goes another way in turn
 NAMED_MAX = 40               # numbers of the text that are tried two at a time
-DEEP = 10000                 # calls: a text that Python could import is no deeper, rewritten
 FOUND_MAX = 48               # sets of sizes of one expression
 FLIPS_MAX = 6                # of one expression, called for real
 GROUPS_MAX = 8
@@ -567,12 +565,8 @@ def exponents(form):
 
 def probe(job, tracer_module):
     """The answer to {"probe": ...} as text."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(DEEP)
-    try:
+    with tracer_sites.deep():
         return answer_of(job, tracer_module)
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def answer_of(job, tracer_module):

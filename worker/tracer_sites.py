@@ -10,8 +10,10 @@ with each launch's arguments.
 """
 import ast
 import collections
+import contextlib
 import copy
 import math
+import sys
 import types
 
 import torch
@@ -25,7 +27,19 @@ TENSOR_METHODS = frozenset(name for name in dir(torch.Tensor) if not name.starts
 WHOLE = (ast.FloorDiv, ast.Mod, ast.RShift, ast.LShift, ast.BitAnd, ast.BitOr, ast.BitXor, ast.Pow)
 LEAF_CALLS = frozenset({"numel", "size", "dim", "stride", "element_size", "nelement"})
 DEPTH = 6                    # of names behind names
+DEEP = 10000                 # calls: a text that Python could import is no deeper, rewritten
 LEAVES_MAX = 12
+
+
+@contextlib.contextmanager
+def deep():
+    """While syntax trees are walked: a sum of 2,500 terms is as many calls deep."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(DEEP)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 class Site:
