@@ -17,6 +17,7 @@ import sys
 import types
 
 import torch
+import triton.testing
 
 import tracer_cuda
 import tracer_disguise
@@ -60,7 +61,7 @@ def run(job, sock):
     tracer_cuda.DRAWN.seed()
     if job.get("plain"):
         tracer_plain.install(job["plain"])
-        tracer_seal.begin(tracer_driver.TracedKernel, functools._lru_cache_wrapper)
+        tracer_seal.begin(tracer_driver.TracedKernel, functools._lru_cache_wrapper, triton.testing)
     else:
         tracer_state.install_clocks()
     tracer_driver.remember(job.get("kernels", ()))

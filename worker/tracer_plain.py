@@ -331,9 +331,10 @@ def word():
 
 
 def replace(module, name, tell):
-    """Puts `tell` in a function's place; it says of itself what that one says."""
+    """Puts `tell` in a function's place; it says of itself what that one says. A copy, since the
+    seal has seen the functions of this file as they are."""
     real = getattr(module, name)
-    tell.__name__ = tell.__qualname__ = name
+    tell = types.FunctionType(tell.__code__, tell.__globals__, name, tell.__defaults__, tell.__closure__)
     tell.__module__ = real.__module__
     tracer_cuda.shows(tell, real)
     tracer_disguise.STAND_INS.add(id(tell))

@@ -123,10 +123,10 @@ class Seal:
                     and not isinstance(value, (types.FunctionType, types.ModuleType, type))):
                 self.table(f"{name}.{key}", vars(value), is_strict=False)
 
-    def renew(self, cls):
-        """A class that the tracer itself has changed since. Found by its address: a look at all
-        tables would count a reference to each."""
-        own = gc.get_referents(cls.__dict__)[0]
+    def renew(self, owner):
+        """A class or a module that the tracer itself has changed since. Found by its address: a
+        look at all tables would count a reference to each."""
+        own = vars(owner) if isinstance(owner, types.ModuleType) else gc.get_referents(owner.__dict__)[0]
         for i in numpy.nonzero(self.at_versions == indices([id(own) + VERSION_AT]))[0]:
             name, table, _, is_strict = self.tables[i]
             self.tables[i] = (name, table, dict(table), is_strict)
@@ -189,13 +189,13 @@ def install():
     ENVIRONMENT_THEN, HANDLERS_THEN = environment(), handlers()
 
 
-def begin(*classes):
+def begin(*owners):
     """In the job's process, before the candidate: hooks that are there by then, and what these
-    classes hold, are the tracer's own."""
+    classes and modules hold, are the tracer's own."""
     LISTENERS.clear()
-    for cls in classes:
-        LATER_SEAL.renew(cls)
-        FRONT_SEAL.renew(cls)
+    for owner in owners:
+        LATER_SEAL.renew(owner)
+        FRONT_SEAL.renew(owner)
 
 
 def broken_later():
