@@ -34,11 +34,11 @@
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
  * one alone. The bound is further where a constant is. */
 static const struct {
-	int lanes;
-	int exponent_low; /* of the magnitudes that are tried; likewise the next two */
-	int exponent_high;
-	int exponent_step;
-	double bound;
+	int lanes;         /* that search at once */
+	int exponent_low;  /* magnitudes that are tried: 2 to this, */
+	int exponent_high; /* up to 2 to this, */
+	int exponent_step; /* each so many exponents beyond the last */
+	double bound;      /* no element is set beyond it, but where a constant is larger */
 } PASSES[] = {{64, -12, 8, 2, 0x1p16}, {3, -12, 8, 2, 0x1p16}, {1, 10, 40, 4, 0x1p40}};
 
 struct touched {

@@ -89,6 +89,7 @@ static void trial_make(struct ops_context *c, struct trial *t, const struct shap
 	t->x = (bf16 *)at[CUDA_TRIAL_X], t->w = (bf16 *)at[CUDA_TRIAL_W];
 	t->want = at[CUDA_TRIAL_WANT], t->got = at[CUDA_TRIAL_GOT], t->differs = (int32_t *)at[CUDA_TRIAL_DIFFERS];
 	t->out_bytes = cuda_trial_part(CUDA_TRIAL_WANT, K, s->N, s->batch);
+	/* Other bytes than `got` begins with: what both algorithms leave alone is then no agreement. */
 	CUDA_CHECK(cudaMemsetAsync(t->want, 0, t->out_bytes, c->stream));
 	cuda_launch(c, {dim3((unsigned)((x_count + 255) / 256)), dim3(256), 0, 0}, noise_kernel, t->x, (int64_t)x_count,
 		(uint64_t)1);
