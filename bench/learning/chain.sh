@@ -17,8 +17,8 @@
 # one: the same with one adapter, which the mid-end's training goes on from
 # What is there from an earlier start is not made again, and training that was stopped goes on.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), THREADS (of the start's
-# fit, 1), FIT (its steps, 1500), STEPS (24, of 32 answers), SAMPLES (4), LIMIT (tasks of each half
-# of an evaluation, 0: all)
+# fit, 1), DEVICE (where that fit runs, cpu), FIT (its steps, 1500), STEPS (24, of 32 answers),
+# SAMPLES (4), LIMIT (tasks of each half of an evaluation, 0: all)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -43,8 +43,8 @@ with open(out, "w") as f:
         if hashlib.sha256(front["structure"].encode()).digest()[-2] % every == 0:
             f.write(json.dumps({**front, "name": front["name"] + "-fused", "completion": mid["completion"]}) + "\n")
 PYTHON
-	[ -d "$start" ] || "$hone" sft --recipe recipes/study/midend-base.yaml --seed 1 --threads "$threads" --model recipes/demo/start \
-		--data "$dir/pairs.jsonl" --max_steps "${FIT:-1500}" --output_dir "$dir/start"
+	[ -d "$start" ] || "$hone" sft --recipe recipes/study/midend-base.yaml --seed 1 --threads "$threads" --device "${DEVICE:-cpu}" \
+		--model recipes/demo/start --data "$dir/pairs.jsonl" --max_steps "${FIT:-1500}" --output_dir "$dir/start"
 }
 reinforce() { # STEPS SECONDS OPTIONS...: more of a run that was stopped goes on from its newest checkpoint
 	"$hone" rl --recipe recipes/study/s5.yaml --seed "$seed" --threads 1 --verify_threads 1 --model "$start" --tasks "$data/rl.jsonl" \

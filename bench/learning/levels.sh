@@ -13,7 +13,8 @@
 # Arms: level1, level2 (the prompts of this level alone), both (half of the draws each).
 # What is there from an earlier start is not made again, and training that was stopped goes on.
 # Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), THREADS (of start and
-# judge, 1), FIT (steps of the start's fit, 900), LIMIT (test tasks of a level, 160)
+# judge, 1), DEVICE (where the start's fit runs, cpu), FIT (its steps, 900), LIMIT (test tasks of a
+# level, 160)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -39,8 +40,8 @@ data() {
 start() {
 	[ -e "$data/pairs.jsonl" ] || data
 	head -"$pairs" "$data/pairs.jsonl" | cat - <(zcat recipes/demo/pairs.jsonl.gz | grep '"split": *"train"') >"$dir/pairs.jsonl"
-	[ -d "$start" ] || "$hone" sft --recipe recipes/study/s2-fit.yaml --learning_rate 1e-3 --seed 1 --threads "$threads" --model recipes/demo/start \
-		--data "$dir/pairs.jsonl" --max_steps "${FIT:-900}" --output_dir "$dir/start"
+	[ -d "$start" ] || "$hone" sft --recipe recipes/study/s2-fit.yaml --learning_rate 1e-3 --seed 1 --threads "$threads" --device "${DEVICE:-cpu}" \
+		--model recipes/demo/start --data "$dir/pairs.jsonl" --max_steps "${FIT:-900}" --output_dir "$dir/start"
 }
 train() {
 	local levels

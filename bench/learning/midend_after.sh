@@ -15,8 +15,8 @@
 #     supervised updates on own answers and pairs
 # fit: answers to these at rate 0 for 0.6 of the time, then own genuine answers and pairs are fitted
 # What is there from an earlier start is not made again, and training that was stopped goes on.
-# Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), THREADS (of start, 1), FIT
-# (steps of its fit, 700), LIMIT (test tasks, 0: all)
+# Environment: HONE (build/release/hone), PYTHON (build/venv/bin/python), THREADS (of start, 1),
+# DEVICE (where its fit runs, cpu), FIT (its steps, 700), LIMIT (test tasks, 0: all)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -42,7 +42,7 @@ evaluate() { # ADAPTER FILE OPTIONS...
 }
 start() {
 	[ -e "$dir/kernels.jsonl" ] || data
-	[ -d "$adapter" ] || "$hone" sft --recipe $demo/sft-midend.yaml --threads "$threads" --model $demo/start --data $demo/midend.jsonl.gz \
+	[ -d "$adapter" ] || "$hone" sft --recipe $demo/sft-midend.yaml --threads "$threads" --device "${DEVICE:-cpu}" --model $demo/start --data $demo/midend.jsonl.gz \
 		--max_steps "${FIT:-700}" --output_dir "$dir/start"
 	evaluate "$adapter" "$dir/start-test.jsonl"
 }
