@@ -68,13 +68,21 @@ def line(name, seed, tasks):
 
 
 def training(folder):
-    """What the runs of an arm wrote and had judged."""
+    """What the runs of an arm wrote and had judged: the number of answers."""
     if not os.path.exists(f"{folder}/rl/hone.db"):
-        return
+        return 0
     with sqlite3.connect(f"{folder}/rl/hone.db") as db:
         rows = [json.loads(r) for r, in db.execute("select row from samples")]
     print(f"    training: {len(rows)} answers, {tokens([(r['tokens'],) for r in rows])} tokens, genuine "
           f"{np.mean([r['verdict']['verdict'] == 'genuine' for r in rows]):.3f}")
+    return len(rows)
+
+
+def unequal(trained):
+    """Says which seeds' arms did not spend as many verdicts: their time ended first."""
+    for seed, arms in sorted(trained.items()):
+        if len(set(arms.values())) > 1:
+            print(f"seed {seed}: not trained on equal verdicts: " + ", ".join(f"{a} {n}" for a, n in arms.items()))
 
 
 def show(rng, arms, pairs):
@@ -91,6 +99,7 @@ def main():
     folder, samples, rng = sys.argv[1], int(sys.argv[2]), np.random.default_rng(1)
     arms = collections.defaultdict(dict)   # name -> seed -> task -> (structure, answers)
     alone = collections.defaultdict(dict)  # of single agents, all that were drawn
+    trained = collections.defaultdict(dict)   # seed -> arm -> answers
     for path in sorted(glob.glob(f"{folder}/*-[0-9]*")):
         arm, seed = os.path.basename(path).rsplit("-", 1)
         chain, single = answers(path, "chain"), answers(path, "single")
@@ -101,7 +110,10 @@ def main():
             alone[arm][int(seed)] = single
             arms[arm][int(seed)] = {t: (s, r[:2 * samples]) for t, (s, r) in single.items()}
             line(f"{arm}, {2 * samples} answers", seed, arms[arm][int(seed)])
-        training(path)
+        count = training(path)
+        if count:
+            trained[int(seed)][arm] = count
+    unequal(trained)
     pairs = [("two, chain", "one, chain"), ("two, chain", "none, chain"), ("one, chain", "none, chain"),
              ("single", "none")]
     # A single agent as each chain would have it.

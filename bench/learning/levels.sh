@@ -31,7 +31,8 @@ data() {
 		--operators_min 2 --operators "$(tools/demo_pairs.sh operators),add,mul,sum,mean,amax,softmax" --out "$data/all.jsonl"
 	grep '"split": *"train"' "$data/all.jsonl" >"$data/train.jsonl"
 	head -550 "$data/train.jsonl" >"$data/some.jsonl"
-	tail -n +551 "$data/train.jsonl" | cat - <(zcat recipes/demo/tasks.jsonl.gz | grep '"split": *"train"') >"$data/rl.jsonl"
+	zcat recipes/demo/pairs.jsonl.gz | cat - "$data/some.jsonl" | grep '"split": *"train"' | grep -o '"source": *"\([^"\\]\|\\.\)*"' >"$data/fitted"
+	cat "$data/train.jsonl" <(zcat recipes/demo/tasks.jsonl.gz | grep '"split": *"train"') | grep -vFf "$data/fitted" >"$data/rl.jsonl"
 	cat "$data/all.jsonl" <(zcat recipes/demo/tasks.jsonl.gz) | grep '"split": *"test"' |
 		awk 'match($0, /"structure": *"[^"]*"/) && !seen[substr($0, RSTART, RLENGTH)]++' >"$data/test.jsonl"
 	"$hone" pairs synth --tasks "$data/some.jsonl" "${prompts[@]}" --style 0 --num_correct_trials 4 --verify_threads "$threads" --out "$data/new.jsonl"

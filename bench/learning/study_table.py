@@ -4,8 +4,9 @@ intervals by a paired bootstrap over structures.
     study_table.py DIR/STUDY [SPLIT]
 
 Reads start-SPLIT.jsonl and ARM-SEED/SPLIT.jsonl as `hone eval --out` writes them. A seed's interval
-draws structures; the interval of the mean over seeds draws seeds, and within each of them
-structures. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by
+draws structures; the interval of the mean over seeds draws seeds, and structures once for all of
+them: the seeds are asked the same ones, so that a structure which one arm is good at is no more
+certain for having been asked under three seeds. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by
 reason stand below, over the steps of the runs; of s4 the regret: how much longer the answer's
 predicted time is than that of the best choice of the pairs' file."""
 import collections, glob, json, os, re, sys
@@ -27,18 +28,22 @@ def answers(path):
 
 
 def by_structure(a, b):
-    """Per structure: the sum of differences and the number of tasks that both sides have."""
+    """structure -> the sum of differences and the number of tasks that both sides have"""
     sums = collections.defaultdict(lambda: [0.0, 0])
     for task in a.keys() & b.keys():
         s = sums[a[task][0]]
         s[0] += a[task][1] - b[task][1]
         s[1] += 1
-    return np.array([sums[k] for k in sorted(sums)])
+    return sums
 
 
-def draw(rng, pairs):
-    d = pairs[rng.integers(len(pairs), size=(DRAWS, len(pairs)))].sum(axis=1)
-    return d[:, 0] / d[:, 1]
+def draw(rng, seeds):
+    """Means of DRAWS draws of structures, the same ones for every seed: (seeds, DRAWS)"""
+    structures = sorted(set().union(*seeds))
+    sums = np.array([[seed.get(s, (0.0, 0)) for s in structures] for seed in seeds])
+    drawn = rng.integers(len(structures), size=(DRAWS, len(structures)))
+    d = sums[:, drawn].sum(axis=2)
+    return d[..., 0] / np.maximum(d[..., 1], 1)
 
 
 def interval(x):
@@ -51,8 +56,9 @@ def difference(rng, arms, a, b):
     pairs = [by_structure(arms[a][s], arms[b][s] if b != "start" else arms["start"][0]) for s in seeds]
     if not pairs:
         return
-    each = np.array([draw(rng, p) for p in pairs])
-    means = [p[:, 0].sum() / p[:, 1].sum() for p in pairs]
+    each = draw(rng, pairs)
+    means = [np.sum(list(p.values()), axis=0) for p in pairs]
+    means = [total / count for total, count in means]
     print(f"{a} - {b}: " + ", ".join(f"seed {s} {m:+.3f} {interval(e)}" for s, m, e in zip(seeds, means, each)))
     if len(seeds) > 1:
         chosen = rng.integers(len(seeds), size=(len(seeds), DRAWS))   # a seed is drawn anew for each place
