@@ -10,7 +10,8 @@
 #        bench/learning/side_by_side.sh DIR tables
 #            judges what waits for its verdicts, and prints all tables
 # Seconds of training of an arm: T5 (s5, 300), T6 (s6, 240), TA (after, 120), TM (midend.sh, 300);
-# the same in all calls. Other settings: HONE, PYTHON and DEVICE, as in these scripts. Logs: DIR/logs.
+# the same in all calls. Other settings: HONE, PYTHON and DEVICE, as in these scripts. Logs:
+# DIR/logs.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

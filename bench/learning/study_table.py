@@ -6,9 +6,10 @@ intervals by a paired bootstrap over structures.
 Reads start-SPLIT.jsonl and ARM-SEED/SPLIT.jsonl as `hone eval --out` writes them. A seed's interval
 draws structures; the interval of the mean over seeds draws seeds, and structures once for all of
 them: the seeds are asked the same ones, so that a structure which one arm is good at is no more
-certain for having been asked under three seeds. Answers without a verdict (infra) count on neither side. Of s1 the shares of verdicts by
-reason stand below, over the steps of the runs; of s4 the regret: how much longer the answer's
-predicted time is than that of the best choice of the pairs' file."""
+certain for having been asked under three seeds. Answers without a verdict (infra) count on neither
+side. Of s1 the shares of verdicts by reason stand below, over the steps of the runs; of s4 the
+regret: how much longer the answer's predicted time is than that of the best choice of the pairs'
+file."""
 import collections, glob, json, os, re, sys
 
 import numpy as np
