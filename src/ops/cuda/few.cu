@@ -294,6 +294,8 @@ static __device__ __forceinline__ uint32_t transposed(uint32_t v)
 	return o;
 }
 
+/* to [T, N] from a warp's sums as mma leaves them: acc[4 i + e] is output n0 + lane / 4 + 8 (e / 2)
+ * of row 8 i + lane % 4 * 2 + e % 2. */
 template <int ROWS>
 static __device__ __forceinline__ void floats_store(
 	float *to, int64_t ld, const float acc[ROWS / 2], int T, int N, int n0, int lane)
