@@ -340,18 +340,38 @@ static float init_std(const struct model *m, const struct param *p)
 
 static bool is_norm(const struct param *p) { return strstr(p->name, "norm.weight") != NULL; }
 
+#define DRAW_GRAIN 16384 /* values that a thread draws at a time */
+
+/* One array's values by their places alone, so that any number of threads makes the same ones. */
+struct drawn {
+	float *host;     /* [count] */
+	float std;       /* of the normal distribution */
+	uint64_t seed;   /* the model's */
+	uint64_t stream; /* the array's number */
+};
+
+static void draw_chunk(void *arg, int64_t begin, int64_t end, int thread)
+{
+	const struct drawn *d = arg;
+	for (int64_t k = begin; k < end; k++) d->host[k] = d->std * rng_normal(d->seed, d->stream, (uint64_t)k);
+}
+
 static void fill_from_seed(struct model *m)
 {
+	struct pool *pool = pool_create(0);
 	float *host = NULL;
 	for (int i = 0; i < m->nparams; i++) {
 		struct param *p = &m->params[i];
 		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
-		float std = init_std(m, p);
-		for (int64_t k = 0; k < p->count; k++)
-			host[k] = is_norm(p) ? 1.0f : p->ndim == 1 ? 0.0f : std * rng_normal(m->seed, (uint64_t)i, (uint64_t)k);
+		struct drawn d = {host, init_std(m, p), m->seed, (uint64_t)i};
+		/* Norms begin at 1, biases at 0; matrices are drawn. */
+		if (p->ndim > 1) pool_run(pool, p->count, DRAW_GRAIN, draw_chunk, &d);
+		else
+			for (int64_t k = 0; k < p->count; k++) host[k] = is_norm(p) ? 1.0f : 0.0f;
 		param_put(m->ops, p, host, DTYPE_F32);
 	}
 	free(host);
+	pool_free(pool);
 }
 
 static int shape_check(const struct model_config *c, struct err *err)
