@@ -21,8 +21,8 @@
 # s1: what is learnt to pass a stock check?       stock genuine
 # s4: does a reward for the plan's speed help?    c uniform sum hrd01 hrd1
 # Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5),
-# CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), TRAIN_ONLY (no evaluation),
-# PYTHON (build/venv/bin/python)
+# CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), DEVICE (where a start is
+# fitted, cpu), TRAIN_ONLY (no evaluation), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -48,7 +48,7 @@ chains() {
 # alone, learning rate to 0
 supervise() {
 	local model=$1 data=$2 steps=$3; shift 3
-	"$hone" sft --recipe $recipes/start.yaml --threads "$threads" --model "$model" --data "$data" --max_steps "$steps" --output_dir "$dir/start-run" "$@"
+	"$hone" sft --recipe $recipes/start.yaml --threads "$threads" --device "${DEVICE:-cpu}" --model "$model" --data "$data" --max_steps "$steps" --output_dir "$dir/start-run" "$@"
 	mv "$dir/start-run/final" "$start"
 }
 untrained() { "$hone" init --recipe $data/model.yaml --text "$@" --out "$dir/untrained"; }
