@@ -406,7 +406,8 @@ void updater_state_set(struct updater *u, const json_t *state);
 
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k (over the tasks that have k
  * answers with a verdict: pass_tasks), well_formed, valid, compiled, correct, genuine, reasons,
- * mean and geometric mean speedup, mean length. */
+ * mean length, mean and geometric mean speedup over the reference, or over the kernel that was
+ * given (of genuine answers with times that can be compared; 0: none has). */
 json_t *rollouts_summary(
 	const struct rollout *r, const struct prompt_set *prompts, int tasks, int K, const int *ks, int nks);
 /* Independent answers to one prompt, drawn one after another until what another way of working used

@@ -2,6 +2,7 @@
  * from a paired bootstrap over structures, because answers to one task are not independent, and
  * neither are tasks that differ in sizes and names alone. */
 #include "rl/rl.h"
+#include "agent/agent.h"
 #include "base/base.h"
 #include "eval/eval.h"
 #include "infer/infer.h"
@@ -18,10 +19,11 @@ struct tally {
 	int compiled;
 	int correct;
 	int genuine;
+	int timed;          /* genuine, with a speedup over the reference, or over the kernel that was given */
 	int dropped;        /* answers beside these that have none */
 	int length;         /* cut at the most tokens */
 	double tokens;      /* of the answers */
-	double log_speedup; /* sum over the genuine, against what is paid against; as the next */
+	double log_speedup; /* sum over the timed; as the next */
 	double speedup;
 };
 
@@ -41,12 +43,12 @@ static void tally_add(struct tally *t, const struct rollout *r, const struct pro
 	t->length += r->completion.finish == FINISH_LENGTH;
 	if (v->class != VERDICT_GENUINE) return;
 	const struct prompt_row *p = &prompts->rows[r->prompt];
-	double s = p->kernel ? p->profile.cost_s / v->cost_s : v->speedup_fused;
+	double s = p->kernel ? midend_speedup(&p->profile, v) : v->speedup_fused;
 	t->genuine++;
-	if (isfinite(s) && s > 0) {
-		t->speedup += s;
-		t->log_speedup += log(s);
-	}
+	if (!isfinite(s) || !(s > 0)) return;
+	t->timed++;
+	t->speedup += s;
+	t->log_speedup += log(s);
 }
 
 static void reasons_count(json_t *reasons, const struct rollout *r)
@@ -94,12 +96,12 @@ json_t *rollouts_summary(
 	}
 	free(sum);
 	free(counted);
-	/* Shares are of the answers with a verdict; speedups are of the genuine ones. */
+	/* Shares are of the answers with a verdict; speedups are of the genuine ones that have one. */
 	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tasks", tasks,
 		"samples", K, "answers", t.answers, "dropped", t.dropped, "pass", pass, "pass_tasks", pass_tasks, "well_formed",
 		ratio(t.well_formed, t.answers), "valid", ratio(t.valid, t.answers), "compiled", ratio(t.compiled, t.answers),
 		"correct", ratio(t.correct, t.answers), "genuine", ratio(t.genuine, t.answers), "speedup_mean",
-		ratio(t.speedup, t.genuine), "speedup_geomean", t.genuine ? exp(t.log_speedup / t.genuine) : 0.0, "mean_length",
+		ratio(t.speedup, t.timed), "speedup_geomean", t.timed ? exp(t.log_speedup / t.timed) : 0.0, "mean_length",
 		ratio(t.tokens, t.answers), "clipped_ratio", ratio(t.length, t.answers), "reasons", reasons);
 }
 

@@ -284,6 +284,28 @@ static void test_summary(void **state)
 	json_decref(s);
 }
 
+/* A genuine answer without a time, or with one of other sizes than the given kernel's, says nothing
+ * about speed: it is not a speedup of one. */
+static void test_summary_leaves_out_what_has_no_speedup(void **state)
+{
+	struct rollout r[2] = {graded(VERDICT_GENUINE, 4), graded(VERDICT_GENUINE, NAN)};
+	struct prompt_row given = {.text = "", .kernel = (char[]){"k"}, .profile = {.cost_s = 6, .cost_size = "2^20"}};
+	const struct prompt_set kernels = {.rows = &given, .count = 1};
+	for (int k = 0; k < 2; k++) {
+		if (k) {
+			r[0].verdict.cost_s = 2;
+			r[1].verdict.cost_s = 1;
+			snprintf(r[0].verdict.cost_size, sizeof r[0].verdict.cost_size, "2^20");
+			snprintf(r[1].verdict.cost_size, sizeof r[1].verdict.cost_size, "judged");
+		}
+		json_t *s = rollouts_summary(r, k ? &kernels : &prompts, 1, 2, NULL, 0);
+		assert_true(fabs(json_real_value(json_object_get(s, "genuine")) - 1) < 1e-12);
+		assert_true(fabs(json_real_value(json_object_get(s, "speedup_geomean")) - (k ? 3 : 4)) < 1e-12);
+		assert_true(fabs(json_real_value(json_object_get(s, "speedup_mean")) - (k ? 3 : 4)) < 1e-12);
+		json_decref(s);
+	}
+}
+
 /* A model may write any bytes; what the store keeps must be read back. */
 static void test_any_bytes_are_recorded(void **state)
 {
@@ -397,7 +419,7 @@ int main(void)
 		cmocka_unit_test(test_overlong),
 		cmocka_unit_test(test_epochs),
 		cmocka_unit_test(test_step_metrics),
-		cmocka_unit_test(test_summary),
+		cmocka_unit_test(test_summary), cmocka_unit_test(test_summary_leaves_out_what_has_no_speedup),
 		cmocka_unit_test(test_any_bytes_are_recorded),
 		cmocka_unit_test(test_figures_of_all_ranks),
 		cmocka_unit_test(test_leaves_nothing),
