@@ -18,6 +18,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define MIDEND_TEMPLATE "recipes/prompts/midend.txt"
 #define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
 static const struct option_def defs[] = {
 	POLICY_MODEL_OPTION(eval_options),
@@ -111,9 +112,13 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
-	if ((o->midend_adapter || o->midend_samples) && !o->pipeline)
-		return err_set(err, ERR_USAGE, "--midend_%s needs --pipeline: it is the mid-end's that is given the kernels",
-			o->midend_adapter ? "adapter" : "samples");
+	const char *alone = o->midend_adapter        ? "adapter"
+		: o->midend_samples                       ? "samples"
+		: strcmp(o->midend_template, MIDEND_TEMPLATE) ? "template"
+													  : NULL;
+	if (alone && !o->pipeline)
+		return err_set(
+			err, ERR_USAGE, "--midend_%s needs --pipeline: it is the mid-end's that is given the kernels", alone);
 	if (o->variants_from.count && !o->variants)
 		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
 	if (o->turn_refines && o->num_turns == 1)
@@ -256,6 +261,8 @@ static int eval_open(struct eval *e, struct err *err)
 	struct engine_options eo = {.max_sequences = 64, .max_context = (int)MIN((int64_t)longest + behind, INT32_MAX)};
 	if (o->num_turns > 1) rc = agent_turn_template_read(o->stage, o->turn_template, &e->turn_template, err);
 	if (!rc && o->pipeline) rc = agent_midend_template_check(o->midend_template, err);
+	if (!rc && !is_outside)
+		rc = rl_positions_check((int64_t)longest, behind, o->num_turns, e->policy.config.max_position_embeddings, err);
 	if (rc) return rc;
 	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
@@ -575,7 +582,7 @@ int cmd_eval(int argc, char **argv)
 		.num_samples = 1,
 		.num_turns = 1,
 		.turn_template = "recipes/prompts/turn.txt",
-		.midend_template = "recipes/prompts/midend.txt",
+		.midend_template = MIDEND_TEMPLATE,
 		.max_feedback_length = 1024,
 		.policy = {.chat_template = "auto", .device = "cpu", POLICY_OUTSIDE_DEFAULTS},
 		.top_p = 1,

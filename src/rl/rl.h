@@ -402,6 +402,10 @@ int updater_fit(struct updater *u, const struct sft_example *const *e, int count
 json_t *updater_state(const struct updater *u);
 void updater_state_set(struct updater *u, const json_t *state);
 
+/* Whether the longest prompt, and what an episode of so many turns has behind it, fit the model's
+ * positions: ERR_LIMIT names the options, where the engine's own refusal could not. */
+int rl_positions_check(int64_t prompt, int64_t behind, int64_t turns, int64_t positions, struct err *err);
+
 /* ---- evaluation ---- */
 
 /* Rates over rollouts of `tasks` tasks x K samples: pass@1, pass@k (over the tasks that have k

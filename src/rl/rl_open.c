@@ -274,7 +274,10 @@ static int open_prompts(struct loop *l, struct err *err)
 			"--max_completion_length%s or --max_prompt_length",
 			longest, l->o->num_turns > 1 ? "the turns behind it" : "an answer", (long long)behind,
 			(long long)l->o->max_tokens, l->o->num_turns > 1 ? ", --max_feedback_length, --num_turns" : "");
-	if (l->o->num_turns > 1) rc = agent_turn_template_read(l->o->stage, l->o->turn_template, &l->turn_template, err);
+	if (!l->author.outside)
+		rc = rl_positions_check(longest, behind, l->o->num_turns, l->policy.config.max_position_embeddings, err);
+	if (!rc && l->o->num_turns > 1)
+		rc = agent_turn_template_read(l->o->stage, l->o->turn_template, &l->turn_template, err);
 	if (rc) return rc;
 	if (l->prompts.alone && loop_is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
 	if (l->prompts.refused && loop_is_first(l))

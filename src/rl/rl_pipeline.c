@@ -178,7 +178,8 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 	if (!rc) rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_run(&front, metrics, ctx, err);
 	if (!rc) rc = tasks_file_make(&front, tasks, err);
-	if (!rc) rc = rl_run(&mid, metrics, ctx, err);
+	if (!rc && (rc = rl_run(&mid, metrics, ctx, err)))
+		err_prefix(err, "the mid-end's run, whose settings are those of --pipeline %s over the frontend's", o->pipeline);
 	free(store);
 	free(tasks);
 	free(mid_dir);

@@ -44,6 +44,16 @@ int64_t rl_episode_tokens(const struct rl_options *o)
 	return o->num_turns * o->max_completion_length + (o->num_turns - 1) * o->max_feedback_length;
 }
 
+int rl_positions_check(int64_t prompt, int64_t behind, int64_t turns, int64_t positions, struct err *err)
+{
+	if (prompt + behind <= positions) return 0;
+	return err_set(err, ERR_LIMIT,
+		"the longest prompt has %lld tokens and %s up to %lld, but the model knows %lld positions; lower "
+		"--max_completion_length%s or --max_prompt_length",
+		(long long)prompt, turns > 1 ? "the turns behind it" : "an answer", (long long)behind, (long long)positions,
+		turns > 1 ? ", --max_feedback_length, --num_turns" : "");
+}
+
 struct engine_options rl_engine_options(const struct rl_options *o, int longest)
 {
 	return (struct engine_options){.max_sequences = (int)MIN(o->generation_batch_size, o->max_sequences),

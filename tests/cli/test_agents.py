@@ -118,8 +118,8 @@ def test_alone():
     """Options that another one gives their meaning are refused without it, by both commands."""
     model = ("--model", "recipes/demo/start", "--tasks", f"{work}/tasks.jsonl")
     for more in (("--variants_from", "x"), ("--turn_refines",), ("--policy_roles", "recipes/prompts/roles"),
-                 ("--midend_samples", "2")):
-        for command in ("eval", "rl") if more[0] != "--midend_samples" else ("eval",):
+                 ("--midend_samples", "2"), ("--midend_template", "x")):
+        for command in ("eval",) if more[0].startswith("--midend") else ("eval", "rl"):
             p = run(hone, command, *model, *more, *(("--dry_run",) if command == "rl" else ("--split", "train")),
                     "--prompt_template", f"{work}/template.txt", "--max_completion_length", "8")
             check(f"{command} {more[0]} alone is refused", p.returncode == 2 and more[0] in p.stderr, p.stderr)
@@ -287,6 +287,11 @@ def test_pipeline():
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
           and metrics[0]["midend/fused"] == 1, metrics)
+    # What is wrong with the second run is said to be so: its settings are other ones than the command's.
+    open(f"{work}/midend.yaml", "a").write("seed: 9\n")
+    p = run(*args)
+    check("what the mid-end's run is refused for is said to be its own", p.returncode == 1 and "seed" in p.stderr
+          and f"--pipeline {work}/midend.yaml" in p.stderr, p.stderr)
     return m.get("speedup_geomean", 0)
 
 

@@ -69,6 +69,10 @@ expect(2, "--chat_date without --chat", *generate, "--chat_date", "05 Nov 2026")
 expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat",
        "--chat_date", "05 Nov 2026")
 expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")
+for command in ("eval", "--split", ""), ("rl", "--output_dir", none, "--max_steps", "1", "--split", ""):
+    expect(1, "and an answer up to 60, but the model knows 64 positions; lower --max_completion_length or", *command,
+           "--model", model, "--tasks", task, "--max_completion_length", "60", *(
+               ("--generation_batch_size", "8", "--num_generations", "8") if command[0] == "rl" else ()))
 expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
 expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
 expect(1, "none/config.json: no such file; expected a Hugging Face model folder", *generate, "--model", none)
