@@ -315,12 +315,12 @@ static json_t *result_json(const struct tune *t)
 }
 
 /* Everything that a search's result depends on. */
-static struct sha256_hex result_key(const struct tune *t)
+static struct sha256_hex result_key(const struct tune *t, const char *versions)
 {
 	const struct tune_options *o = t->o;
 	const struct {
 		const char *text;
-	} texts[] = {{t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->verify_device}, {o->search},
+	} texts[] = {{versions}, {t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->verify_device}, {o->search},
 		{o->precision}, {o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
 		{o->policy.policy_answers ? o->policy.policy_answers : ""}, {o->policy.model ? o->policy.model : ""},
 		{o->policy.adapter ? o->policy.adapter : ""}, {o->policy.policy_roles ? o->policy.policy_roles : ""},
@@ -336,10 +336,13 @@ static struct sha256_hex result_key(const struct tune *t)
 /* What the store has of this search; else the search. */
 static int result_get(struct tune *t, json_t **out, struct err *err)
 {
-	struct sha256_hex key = result_key(t);
+	const char *versions = "";
+	int rc = t->store ? verifier_versions(t->verifier, &versions, err) : 0;
+	if (rc) return rc;
+	struct sha256_hex key = result_key(t, versions);
 	struct str kept = {0};
 	struct err absent;
-	int rc = t->store ? store_get(t->store, "tune", key.text, &kept, &absent) : ERR_NOT_FOUND;
+	rc = t->store ? store_get(t->store, "tune", key.text, &kept, &absent) : ERR_NOT_FOUND;
 	if (!rc) {
 		rc = json_parse(kept.data, kept.len, "a search in the store", out, err);
 		if (!rc) json_object_set_new(*out, "cached", json_true());

@@ -103,6 +103,13 @@ static int ready(struct verifier *v, struct err *err)
 	return rc;
 }
 
+int verifier_versions(struct verifier *v, const char **out, struct err *err)
+{
+	int rc = ready(v, err);
+	*out = rc ? NULL : v->s.versions;
+	return rc;
+}
+
 /* ---- known verdicts ---- */
 
 /* The key's place in its bucket; where it has none, one to put it: an empty one, or one in turn. */

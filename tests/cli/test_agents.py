@@ -1,7 +1,7 @@
 """Policies outside: hone eval and hone rl with a command and with a set of answers; what they
 collect is fitted by hone distill.
 timeout: 900"""
-import json, os, sqlite3, sys
+import json, os, shutil, sqlite3, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, work_folder
@@ -394,12 +394,27 @@ for n, line in enumerate(sys.stdin):
 '''
 
 
+def test_tune_elsewhere(tune):
+    """The same search, kept and asked again where the workers have another triton."""
+    build = f"{work}/other/build/release"
+    os.makedirs(build)
+    for name in ("hone", "hone-runner", "libhone_sandbox.so"):
+        os.link(f"{os.path.dirname(hone)}/{name}", f"{build}/{name}")
+    shutil.copytree("worker", f"{work}/other/worker")
+    os.symlink(os.path.abspath("build/venv"), f"{work}/other/build/venv")
+    zygote = open(f"{work}/other/worker/zygote.py").read()
+    open(f"{work}/other/worker/zygote.py", "w").write(zygote.replace('version("triton")', '"another"'))
+    here, again, there = (json.loads(tune("--verdicts", "1", program=p).stdout)["cached"]
+                          for p in (hone, hone, f"{build}/hone"))
+    return (here, again, there) == (False, True, False)
+
+
 def test_tune():
     open(f"{work}/tuned.py", "w").write(TUNED)
     open(f"{work}/tuner.py", "w").write(TUNER)
 
-    def tune(*more):
-        return run(hone, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py",
+    def tune(*more, program=hone):
+        return run(program, "tune", "--task", f"{work}/twice.py", "--candidate", f"{work}/tuned.py",
                    "--num_correct_trials", "1", "--store", f"{work}/cache.db", "--json", *more)
 
     # By chance over the whole space, which gives every point's cost for what follows.
@@ -442,6 +457,7 @@ def test_tune():
     again = json.loads(p.stdout) if p.returncode == 0 else {}
     check("asked again the store answers", again.get("cached") is True and {**again, "cached": False} == s,
           p.stdout + p.stderr)
+    check("another compiler's or verifier's results are not ours", test_tune_elsewhere(tune))
     open(f"{work}/tuned.py", "w").write(TUNED.replace("# tune: WARPS = 1 | 4", "# tune: WARPS = 1 | 2"))
     p = tune()
     check("a value that is not declared is refused by name", p.returncode == 1 and "WARPS" in p.stderr, p.stderr)
