@@ -101,13 +101,19 @@ static double measured_speedup(const struct reward_rule *rule, const struct verd
 	return s.low <= 1 && 1 <= s.high ? 1 : s.value;
 }
 
+/* At the same sizes, on the same card; a record of before cards were named has none. */
+static bool is_timed_alike(const struct verdict *a, const struct verdict *b)
+{
+	return !strcmp(a->cost_size, b->cost_size) && (!*a->gpu || !*b->gpu || !strcmp(a->gpu, b->gpu));
+}
+
 /* By the cost model. */
 static double predicted_speedup(const struct reward_rule *rule, const struct verdict *v, const struct verdict *baseline)
 {
 	const struct verdict *b = rule->is_against_reference ? NULL : baseline;
-	/* Against a kernel without a time, or at different sizes, nothing is known; the reference
-	 * is no stand-in for it. */
-	if (b && (!(b->cost_s > 0) || strcmp(b->cost_size, v->cost_size))) return NAN;
+	/* Against a kernel without a time, or with one of other sizes or another card, nothing is
+	 * known; the reference is no stand-in for it. */
+	if (b && (!(b->cost_s > 0) || !is_timed_alike(b, v))) return NAN;
 	double s = b ? b->cost_s / v->cost_s : v->speedup_fused;
 	return fabs(s - 1) <= NOISE_BAND && !rule->is_against_reference ? 1 : s;
 }

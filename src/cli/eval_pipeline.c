@@ -191,7 +191,7 @@ void eval_midend_print(const json_t *m)
 	if (count_at(m, "untimed"))
 		printf(
 			"%lld genuine answers have no predicted time that could be compared with the given kernel's: its profile "
-			"has none, or one of other sizes (--cost_size)\n",
+			"has none, or one of other sizes (--cost_size) or of another card (--gpu)\n",
 			count_at(m, "untimed"));
 }
 

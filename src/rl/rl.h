@@ -454,7 +454,7 @@ json_t *turns_summary(const struct rollout *episodes, const struct chain *chains
  * changes by which the best ones are faster, and the geometric mean of what was gained over the
  * kernels given with its 95 % interval over structures; a kernel that nothing is faster than stays
  * as it was. `untimed`: genuine answers that could not be compared, because the kernel or the
- * answer has no predicted time, or both have one at different sizes. */
+ * answer has no predicted time, or both have one at different sizes or for different cards. */
 json_t *midend_summary(const struct rollout *r, const struct prompt_set *prompts, int K, uint64_t seed);
 /* Numbers tasks by structure (0..count - 1, in byte order of structures); a task without one is a
  * structure of its own. Returns the count. */

@@ -53,9 +53,21 @@ int variants_choose(struct prompt_variant *v, int n, int most)
 struct gather {
 	struct prompt_set *set;
 	json_t *places; /* task name -> row */
+	json_t *timed;  /* task name -> sizes and card of its first kernel's time */
 	json_t *seen;   /* hash of task and kernel -> true */
 	struct err err; /* of the store's callback */
 };
+
+/* Times of other sizes, or of another card, put no kernel before another: a task's are those that
+ * are timed as its first one is. */
+static bool is_timed_alike(struct gather *g, const char *task, const struct verdict *v)
+{
+	char here[sizeof v->cost_size + sizeof v->gpu];
+	snprintf(here, sizeof here, "%s\n%s", v->cost_size, v->gpu);
+	const char *first = json_string_value(json_object_get(g->timed, task));
+	if (!first) json_object_set_new(g->timed, task, json_string(here));
+	return !first || !strcmp(first, here);
+}
 
 static int row_take(struct gather *g, const json_t *row, struct err *err)
 {
@@ -70,6 +82,7 @@ static int row_take(struct gather *g, const json_t *row, struct err *err)
 	if ((rc = verdict_from_json(json_object_get(row, "verdict"), &v, err))) return rc;
 	struct answer a = answer_parse(answer, strlen(answer));
 	if (v.class != VERDICT_GENUINE || !(v.cost_s > 0) || !a.well_formed || strstr(answer, "\xef\xbf\xbd")) return 0;
+	if (!is_timed_alike(g, task, &v)) return 0;
 	/* One kernel once. */
 	const struct slice parts[2] = {{task, strlen(task)}, {answer + a.code_begin, a.code_end - a.code_begin}};
 	struct sha256_hex hash = hash_parts(parts, 2);
@@ -142,7 +155,7 @@ void variants_release(struct prompt_row *r)
 
 int variants_attach(struct prompt_set *s, const struct option_list *from, int most, struct err *err)
 {
-	struct gather g = {.set = s, .places = json_object(), .seen = json_object()};
+	struct gather g = {.set = s, .places = json_object(), .timed = json_object(), .seen = json_object()};
 	int rc = from && from->count ? 0 : err_set(err, ERR_USAGE, "--variants: name runs or rows with --variants_from");
 	for (size_t i = 0; i < s->count; i++)
 		json_object_set_new(g.places, s->rows[i].task.name, json_integer((json_int_t)i));
@@ -155,6 +168,7 @@ int variants_attach(struct prompt_set *s, const struct option_list *from, int mo
 		r->nvariants = kept;
 	}
 	json_decref(g.places);
+	json_decref(g.timed);
 	json_decref(g.seen);
 	return rc;
 }

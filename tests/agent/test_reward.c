@@ -226,6 +226,14 @@ static void test_midend_gain(void **state)
 	snprintf(sized.cost_size, sizeof sized.cost_size, "stock");
 	in.verdict = &sized;
 	assert_true(reward_compute(row, &in, &r) && r.code == 0);
+	/* Nor do times of two cards: on a faster one the same kernel would be a gain. Records of before
+	 * cards were named say nothing about it. */
+	struct verdict other = verdict_of(VERDICT_GENUINE, 5, 1e-7);
+	snprintf(other.gpu, sizeof other.gpu, "H200");
+	in.verdict = &other;
+	assert_true(reward_compute(row, &in, &r) && r.code > 0);
+	snprintf(given.gpu, sizeof given.gpu, "A100");
+	assert_true(reward_compute(row, &in, &r) && r.code == 0 && isnan(midend_speedup(&given, &other)));
 	/* Nor is it against a kernel whose time nobody predicted: five times the reference is no
 	 * gain over that kernel. */
 	struct verdict untimed = verdict_of(VERDICT_GENUINE, 0.5, NAN), fast = verdict_of(VERDICT_GENUINE, 5, 1e-7);

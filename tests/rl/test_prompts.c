@@ -176,16 +176,23 @@ static void test_variants_choice(void **state)
 	expect_choice(costs, 0, 4, NULL, 0);
 }
 
-static void put_answer(struct str *rows, const char *task, const char *code, double cost_s, const char *class)
+static void put_answer_on(
+	struct str *rows, const char *task, const char *code, double cost_s, const char *class, const char *gpu)
 {
 	char answer[200];
 	snprintf(answer, sizeof answer, "Plan.\n```python\n%s\n```\n", code);
 	struct verdict v = {.cost_s = cost_s, .launches = 2, .bytes = 640, .stage = STAGE_DONE, .limit = "dram"};
+	snprintf(v.gpu, sizeof v.gpu, "%s", gpu);
 	json_t *verdict = verdict_json(&v);
 	json_object_set_new(verdict, "verdict", json_string(class));
 	json_t *row = json_pack("{s:s, s:s, s:o}", "task", task, "answer", answer, "verdict", verdict);
 	jsonl_put(rows, row);
 	json_decref(row);
+}
+
+static void put_answer(struct str *rows, const char *task, const char *code, double cost_s, const char *class)
+{
+	put_answer_on(rows, task, code, cost_s, class, "H200");
 }
 
 /* A prompt shows kernels of its own task that are genuine, each once; a task with fewer than two
@@ -210,6 +217,7 @@ static void test_variants(void **state)
 	put_answer(&rows, "a", "slow = 1", 3e-6, "genuine");
 	put_answer(&rows, "a", "fast = 1", 1e-6, "genuine");
 	put_answer(&rows, "a", "wrong = 1", 9e-6, "wrong");
+	put_answer_on(&rows, "a", "elsewhere = 1", 9e-6, "genuine", "A100"); /* another card's time */
 	put_answer(&rows, "b", "alone = 1", 1e-6, "genuine");
 	put_answer(&rows, "c", "other = 1", 1e-6, "genuine");
 	/* What `hone eval` on a GPU says of the best kernels behind the answers has no answer in it. */
