@@ -1,6 +1,6 @@
 """The scripts around the studies and the demo's pairs: cheats and unverified forms are what they
 say, and the table's numbers are those of a hand calculation."""
-import json, os, sqlite3, subprocess, sys
+import json, os, re, sqlite3, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, work_folder
@@ -148,6 +148,20 @@ def test_table():
           and ">0.667<" in open(f"{work}/s2.svg").read(), p.stdout + p.stderr)
 
 
+def test_seeds_share_structures():
+    """Three seeds that answer alike are as uncertain as one: what a structure adds does not average
+    out by asking it again."""
+    def rows(verdicts):
+        return [{"task": f"t{i}", "structure": f"s{i}", "verdict": {"verdict": v}} for i, v in enumerate(verdicts)]
+    write("s3/start-test.jsonl", rows(["wrong"] * 12))
+    for seed in 1, 2, 3:
+        write(f"s3/arm-{seed}/test.jsonl", rows(["genuine"] * 5 + ["wrong"] * 7))
+    p = script("bench/learning/study_table.py", f"{work}/s3")
+    found = re.findall(r"[+-][.0-9]+ \[.*?\]", p.stdout)
+    check("the mean of equal seeds has the interval of each", len(found) == 4 and len(set(found)) == 1
+          and found[0].startswith("+0.417 [+0.1"), p.stdout + p.stderr)
+
+
 def run_of(arm, seed, verdicts):
     """A run's store with these answers, two a step."""
     os.makedirs(f"{work}/s1/{arm}-{seed}/run", exist_ok=True)
@@ -221,6 +235,15 @@ def test_chain_table():
           "two, chain - single, two's verdicts: seed 1 +0.100 [" in p.stdout
           and "two, chain - single, two's tokens: seed 1 +0.050 [" in p.stdout, p.stdout + p.stderr)
     check("all answers that the tokens needed were there", "too few" not in p.stdout, p.stdout)
+    # What the arms were trained on is told, and told apart.
+    for arm, count in ("two", 2), ("single", 1):
+        os.makedirs(f"{work}/few/{arm}-1/rl")
+        with sqlite3.connect(f"{work}/few/{arm}-1/rl/hone.db") as db:
+            db.execute("create table samples (row)")
+            db.executemany("insert into samples values (?)", [(json.dumps(said("a", 50, 0.5)),)] * count)
+    p = script("bench/learning/chain_table.py", f"{work}/few", "1")
+    check("arms that were not trained on equal verdicts are named",
+          "seed 1: not trained on equal verdicts: single 1, two 2\n" in p.stdout, p.stdout + p.stderr)
 
 
 def recipe(*paths):
@@ -257,6 +280,7 @@ test_midend_pairs()
 test_winning_arm()
 test_cheats()
 test_table()
+test_seeds_share_structures()
 test_hacking()
 test_judge()
 test_chain_table()
