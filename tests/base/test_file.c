@@ -315,6 +315,29 @@ static void installed_files_are_found_above_the_program(void **state)
 	scratch_remove(dir);
 }
 
+/* Workers have folders of their own, so a Python that is named from here is named in full; the link
+ * that it may be stays one. */
+static void a_named_python_is_absolute(void **state)
+{
+	char *dir = scratch_make(), *python = path_join(dir, "python"), *cwd = getcwd(NULL, 0), *found[3];
+	static const char *const names[] = {"./python", "elsewhere", "/no/such"};
+	assert_int_equal(symlink("/bin/sh", python), 0);
+	assert_int_equal(chdir(dir), 0);
+	for (int i = 0; i < 3; i++) {
+		setenv("HONE_PYTHON", names[i], 1);
+		found[i] = path_python();
+	}
+	unsetenv("HONE_PYTHON");
+	assert_int_equal(chdir(cwd), 0);
+	assert_true(found[0][0] == '/' && path_is_same(found[0], python) && strstr(found[0], "/python"));
+	assert_string_equal(found[1], "elsewhere");
+	assert_string_equal(found[2], "/no/such");
+	for (int i = 0; i < 3; i++) free(found[i]);
+	free(python);
+	free(cwd);
+	scratch_remove(dir);
+}
+
 static void one_thing_under_two_names(void **state)
 {
 	char *dir = scratch_make(), *odd = xasprintf("%s/./", dir), *file = path_join(dir, "f"),
@@ -362,6 +385,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(remove_hostile_tree),
 	cmocka_unit_test(joining),
 	cmocka_unit_test(installed_files_are_found_above_the_program),
+	cmocka_unit_test(a_named_python_is_absolute),
 	cmocka_unit_test(one_thing_under_two_names),
 	cmocka_unit_test(places_to_write_to),
 };
