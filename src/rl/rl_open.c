@@ -434,6 +434,22 @@ static int open_run(struct loop *l, struct err *err)
 	return rc;
 }
 
+/* Kernels whose times are predicted for another card: nothing that is gained over them would be seen. */
+static int kernels_check_card(const struct loop *l, struct err *err)
+{
+	const char *card = verifier_card_name(l->verifier);
+	for (size_t i = 0; i < l->prompts.count; i++) {
+		const struct prompt_row *r = &l->prompts.rows[i];
+		if (!r->kernel || !*r->profile.gpu || !strcmp(r->profile.gpu, card)) continue;
+		return err_set(err, ERR_MISMATCH,
+			"task %s: its kernel's time is predicted for %s and this run's are for %s: no gain would be seen; set "
+			"--gpu, "
+			"or make the kernels' verdicts anew",
+			r->task.name, r->profile.gpu, card);
+	}
+	return 0;
+}
+
 static int open_store(struct loop *l, struct err *err)
 {
 	const struct rl_options *o = l->o;
@@ -456,9 +472,11 @@ static int open_store(struct loop *l, struct err *err)
 		.store = l->store,
 	};
 	if (!rc) rc = verifier_create(&v, &l->verifier, err);
+	if (!rc && !l->rule.is_measured) rc = kernels_check_card(l, err);
 	free(device);
 	return rc;
 }
+
 void loop_release(struct loop *l)
 {
 	if (l->metrics_file) fclose(l->metrics_file);

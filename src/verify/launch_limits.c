@@ -33,8 +33,7 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 		if (scratch > 0 && !row->has_allocator && strstr(k->ttir, "tt.make_tensor_descriptor"))
 			return grade_end(g, VERDICT_INVALID, STAGE_COMPILE, "no-allocator", row->line,
 				"kernel %.100s (launched at candidate.py:%d) needs %lld bytes of scratch memory for each program, "
-				"which "
-				"descriptors made on the device lie in, and Triton's launcher has no allocator to ask: call "
+				"which descriptors made on the device lie in, and Triton's launcher has no allocator to ask: call "
 				"triton.set_allocator before the launch",
 				k->name, row->line, (long long)scratch);
 		if (k->num_ctas > CLUSTER_MAX)

@@ -17,8 +17,7 @@ static int not_from_source(struct grading *g, const struct tape *t, int kernel, 
 	int line = line_of_kernel(t, kernel);
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, "ir-not-from-source", line,
 		"kernel %.100s (launched at candidate.py:%d): %s is not what its source gives: compiled again in a clean "
-		"process, "
-		"the kernel differs from the one that was launched",
+		"process, the kernel differs from the one that was launched",
 		t->kernels[kernel].name, line, what);
 }
 

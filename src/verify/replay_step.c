@@ -240,8 +240,7 @@ static int outputs_compare(struct grading *g, const struct attempt *a, const uin
 				"candidate.py:%d: the result depends on an order that a GPU "
 				"chooses for itself. The function of tl.reduce must be commutative and associative; what tl.cat, a "
 				"reshape with can_reorder or packed inline assembly put where is open, and so is which program comes "
-				"first "
-				"at an atomic. Output %d for %s: %s",
+				"first at an atomic. Output %d for %s: %s",
 				a->order_line, i, trial, r.text);
 		else
 			rc = grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(t, "mismatch"), 0,
@@ -627,9 +626,8 @@ static int digits_judge(struct grading *g)
 		return GRADE_ON;
 	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, "low-precision", line,
 		"candidate.py:%d: the last digits of fp32 values are gone behind this line, in nearly all elements of all "
-		"trials, "
-		"and what is left is stored; the task computes in fp32 throughout, so its kernels have to, whatever the error "
-		"is (or verify with --precision tf32)",
+		"trials, and what is left is stored; the task computes in fp32 throughout, so its kernels have to, whatever "
+		"the error is (or verify with --precision tf32)",
 		line);
 }
 

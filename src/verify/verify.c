@@ -566,6 +566,8 @@ int verifier_fd(const struct verifier *v) { return v->finished_fd; }
 bool verifier_has_gpu(const struct verifier *v) { return v->s.ngpus > 0; }
 const struct vm_gpu *verifier_card(const struct verifier *v) { return &v->s.gpu; }
 
+const char *verifier_card_name(const struct verifier *v) { return v->s.gpu.name; }
+
 /* Waits until the descriptor is readable: 0, or ERR_TIMEOUT. */
 static int finished_wait(struct verifier *v, int timeout_ms, struct err *err)
 {

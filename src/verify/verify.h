@@ -91,6 +91,7 @@ int verifier_fd(const struct verifier *v);
 bool verifier_has_gpu(const struct verifier *v); /* launches are replayed on a GPU too */
 struct vm_gpu;
 const struct vm_gpu *verifier_card(const struct verifier *v); /* what kernels are compiled for and costed on */
+const char *verifier_card_name(const struct verifier *v);     /* as verdicts have it in gpu; owned by v */
 /* What verdicts depend on beside what is asked (the verifier's own version, Python's, torch's and
  * triton's), for the keys of what others keep; owned by v. Waits for the workers. */
 int verifier_versions(struct verifier *v, const char **out, struct err *err);

@@ -287,6 +287,11 @@ def test_pipeline():
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
           and metrics[0]["midend/fused"] == 1, metrics)
+    p = run(hone, "rl", *command[:2], "--stage", "midend", "--tasks", f"{work}/p/midend.jsonl", "--prompt_template",
+            "recipes/prompts/small-midend.txt", "--num_generations", "2", "--generation_batch_size", "4", "--max_steps",
+            "1", "--gpu", "A100", "--output_dir", f"{work}/card")
+    check("kernels that are timed for another card are refused: leaving them as they are would be a gain",
+          p.returncode == 1 and "for H200 and this run's are for A100" in p.stderr, p.stderr)
     # What is wrong with the second run is said to be so: its settings are other ones than the command's.
     open(f"{work}/midend.yaml", "a").write("seed: 9\n")
     p = run(*args)
