@@ -237,8 +237,7 @@ int bench_gpu(int argc, char **argv)
 	int npos,
 		rc = options_parse("bench gpu",
 			"generate and train with random models of true shapes on a GPU, each figure beside the ceiling that the "
-			"device "
-			"shows in the same run and the bar that it is held to",
+			"device shows in the same run and the bar that it is held to",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	if (npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);

@@ -393,8 +393,7 @@ int cmd_bench(int argc, char **argv)
 			"transformers; text: the tokenizer "
 			"(hone bench text --help); rl: steps of reinforcement learning (hone bench rl --help); gpu: an 8B's shape "
 			"and small ones on a GPU beside its ceilings (hone bench gpu --help); verify: verdicts a second (hone "
-			"bench "
-			"verify --help)",
+			"bench verify --help)",
 			defs, ARRAY_LEN(defs), &o, argc, argv, &npos, &err);
 	if (rc) return rc > 0 ? 0 : cli_fail("bench", &err);
 	/* What is left of the line names the one measurement that is made here. */

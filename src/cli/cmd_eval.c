@@ -112,8 +112,8 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
-	const char *alone = o->midend_adapter        ? "adapter"
-		: o->midend_samples                       ? "samples"
+	const char *alone = o->midend_adapter             ? "adapter"
+		: o->midend_samples                           ? "samples"
 		: strcmp(o->midend_template, MIDEND_TEMPLATE) ? "template"
 													  : NULL;
 	if (alone && !o->pipeline)
@@ -131,8 +131,7 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->pipeline && o->policy.policy_answers)
 		return err_set(err, ERR_USAGE,
 			"--pipeline asks its mid-end about kernels that the verdicts choose, and --policy_answers has no answers "
-			"to "
-			"these; use --policy_command");
+			"to these; use --policy_command");
 	/* Whatever follows an answer depends on its verdict. */
 	if (!o->judge && (!o->out || o->pipeline || o->num_turns > 1 || o->compare || o->results || o->from_runs))
 		return err_set(err, ERR_USAGE,
@@ -224,8 +223,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!o->policy.model && !is_outside)
 		return err_set(err, ERR_USAGE,
 			"--model is missing (or --policy_command, --policy_answers: another policy; or --from_runs: kernels that "
-			"are "
-			"there)");
+			"are there)");
 	if ((o->timings || o->baseline) && !o->results)
 		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;

@@ -170,8 +170,7 @@ static void card_put(const struct vm_gpu *g, struct str *out)
 {
 	str_printf(out,
 		"%s: %d SMs of %d registers, %d threads and %lld KiB of shared memory, %.1f GHz, %.2f TB/s to memory, %lld MiB "
-		"of "
-		"L2.",
+		"of L2.",
 		g->name, g->sms, g->registers, g->threads, (long long)(g->shared_bytes >> 10), g->clock_hz * 1e-9,
 		g->dram_bytes_s * 1e-12, (long long)(g->l2_bytes >> 20));
 }
@@ -212,8 +211,7 @@ static int model_ask(struct tune *t, int64_t number, const struct chat_message *
 	if (!rc && wanted > p->config.max_position_embeddings)
 		rc = err_set(err, ERR_LIMIT,
 			"%zu tokens of the prompt and --max_completion_length %lld are more than the model's %d positions; lower "
-			"it "
-			"or --verdicts",
+			"it or --verdicts",
 			prompt.count, (long long)t->o->max_completion_length, p->config.max_position_embeddings);
 	/* One sequence. Each question has a seed of its own, so that equal questions
 	 * may get other answers. */
@@ -320,8 +318,8 @@ static struct sha256_hex result_key(const struct tune *t, const char *versions)
 	const struct tune_options *o = t->o;
 	const struct {
 		const char *text;
-	} texts[] = {{versions}, {t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->verify_device}, {o->search},
-		{o->precision}, {o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
+	} texts[] = {{versions}, {t->tasks.tasks[0].source}, {t->source.data}, {t->gpu->name}, {o->verify_device},
+		{o->search}, {o->precision}, {o->cost_size}, {o->policy.policy_command ? o->policy.policy_command : ""},
 		{o->policy.policy_answers ? o->policy.policy_answers : ""}, {o->policy.model ? o->policy.model : ""},
 		{o->policy.adapter ? o->policy.adapter : ""}, {o->policy.policy_roles ? o->policy.policy_roles : ""},
 		{t->template_text.data ? t->template_text.data : ""}};

@@ -92,8 +92,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, skip_compile, "leave the compile stage out; never genuine then", NULL),
 	O(OPTION_STR, emit,
 		"write what was judged genuine to this file, as a module of its own for exactly the judged shapes; FILE.ttir: "
-		"as "
-		"an answer in IR",
+		"as an answer in IR",
 		NULL),
 	O(OPTION_BOOL, audit, "judge the task instead: does its reference run, does it tell right from wrong", NULL),
 	O(OPTION_BOOL, json, "print JSON", NULL),
@@ -161,15 +160,13 @@ static void print_times(const struct verdict_device *d)
 {
 	if (d->stock_trials)
 		printf("  at the task's own sizes %d trials agree on the GPU, inputs and fp64 reference made there: largest "
-			   "scaled "
-			   "error %.2g\n",
+			   "scaled error %.2g\n",
 			d->stock_trials, d->stock_error_max);
 	if (d->stock_why[0]) printf("  at the task's own sizes, on the GPU, not judged: %s\n", d->stock_why);
 	if (d->untimed[0]) printf("  not timed on the GPU: %s\n", d->untimed);
 	if (!d->timed) return;
 	printf("  on the GPU %.2f us with cold caches (95 %%: %.2f to %.2f; %d replays; nothing: %.2f us); wall clock %.2f "
-		   "us, "
-		   "warm %.2f us; %.1f MiB\n",
+		   "us, warm %.2f us; %.1f MiB\n",
 		d->time_s * 1e6, d->time_low_s * 1e6, d->time_high_s * 1e6, d->timed, d->empty_s * 1e6, d->wall_s * 1e6,
 		d->paper_s * 1e6, (double)d->memory_bytes / (1 << 20));
 	/* What bounds and what may have disturbed the time, then the references in the
@@ -230,8 +227,7 @@ static void print_profile(const struct verdict *v, const struct str *source)
 			d->profiles[i].kernel, c[COUNTER_TIME] * 1e-3, c[COUNTER_DRAM_READ] * 1e-6, c[COUNTER_DRAM_WRITE] * 1e-6,
 			c[COUNTER_DRAM_USE], c[COUNTER_L2] * 1e-6, c[COUNTER_REGISTERS], c[COUNTER_OCCUPANCY], c[COUNTER_SM_USE]);
 		printf("    cycles waited for an instruction: memory %.1f, shared memory %.1f, barriers %.1f, arithmetic %.1f, "
-			   "full "
-			   "queues %.1f, fixed latency %.1f\n",
+			   "full queues %.1f, fixed latency %.1f\n",
 			c[COUNTER_STALL_MEMORY], c[COUNTER_STALL_SHARED], c[COUNTER_STALL_BARRIER], c[COUNTER_STALL_MATH],
 			c[COUNTER_STALL_QUEUE], c[COUNTER_STALL_WAIT]);
 	}

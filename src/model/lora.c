@@ -88,8 +88,7 @@ static int room_check(const struct adapter *a, struct err *err)
 	if (ops->host_memory || copies + masters <= has) return 0;
 	return err_set(err, ERR_LIMIT,
 		"an adapter of rank %d needs %.0f MiB + %.0f MiB of masters on device %s, which has %.0f MiB free; take a "
-		"lower "
-		"rank, fewer target_modules or adapters, or --device cpu",
+		"lower rank, fewer target_modules or adapters, or --device cpu",
 		a->r, copies, masters, ops->name, has);
 }
 

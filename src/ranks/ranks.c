@@ -325,8 +325,7 @@ int ranks_agree(struct ranks *r, const char *what, const char *text, struct err 
 		text_make_printable(other);
 		rc = err_set(err, ERR_MISMATCH,
 			"%s of rank %d and of rank 0 are not the same: \"%s\" beside \"%s\"; start all ranks with the same "
-			"options, "
-			"files and program",
+			"options, files and program",
 			what, k, other, first);
 	}
 	parts_free(r, all);

@@ -114,8 +114,7 @@ static int tasks_file_make(const struct rl_options *o, const char *path, struct 
 	if (!rc && !count)
 		rc = err_set(err, ERR_NOT_FOUND,
 			"%s: the frontend found no genuine kernel, so there is nothing for the mid-end; train it for longer, or "
-			"start "
-			"from a better model",
+			"start from a better model",
 			o->output_dir);
 	if (!rc) rc = jsonl_write(path, &rows, err);
 	if (!rc) log_info("%s: %d kernels of the frontend for the mid-end", path, count);
@@ -135,8 +134,7 @@ static int pipeline_check(const struct rl_options *front, const struct rl_option
 	if (front->policy.policy_answers || mid->policy.policy_answers)
 		return err_set(err, ERR_USAGE,
 			"--pipeline gives its mid-end what the frontend found, and --policy_answers has no answers to prompts that "
-			"are "
-			"not known yet; use --policy_command");
+			"are not known yet; use --policy_command");
 	if (!front->output_dir) return err_set(err, ERR_USAGE, "--output_dir is missing: name the folder of both runs");
 	if (front->dry_run)
 		return err_set(err, ERR_USAGE,
@@ -179,7 +177,8 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 	if (!rc) rc = rl_run(&front, metrics, ctx, err);
 	if (!rc) rc = tasks_file_make(&front, tasks, err);
 	if (!rc && (rc = rl_run(&mid, metrics, ctx, err)))
-		err_prefix(err, "the mid-end's run, whose settings are those of --pipeline %s over the frontend's", o->pipeline);
+		err_prefix(
+			err, "the mid-end's run, whose settings are those of --pipeline %s over the frontend's", o->pipeline);
 	free(store);
 	free(tasks);
 	free(mid_dir);

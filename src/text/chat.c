@@ -78,8 +78,7 @@ int chat_end_id(const struct chat_template *c, const struct tokenizer *t, int32_
 	if (*id >= 0) return 0;
 	return err_set(err, ERR_MISMATCH,
 		"the tokenizer has no %s, which ends an answer under chat template %s; choose the template that the model was "
-		"trained "
-		"with (--chat_template)",
+		"trained with (--chat_template)",
 		c->end_token, c->name);
 }
 

@@ -219,8 +219,8 @@ static void cuda_fetched_f32(struct ops_context *c, int slot, float *host, int64
 	memcpy(host, c->fetches[slot].host, (size_t)n * sizeof(float));
 }
 
-static void widen(
-	float *host, int64_t n) /* n bf16 at the end of host's room for n floats become floats, front to back */
+/* n bf16 at the end of host's room for n floats become floats, front to back. */
+static void widen(float *host, int64_t n)
 {
 	const uint16_t *raw = (const uint16_t *)host + n;
 	for (int64_t i = 0; i < n; i++) host[i] = bf16_to_f32(raw[i]);
@@ -363,8 +363,7 @@ static int device_check(int device, cudaDeviceProp *props, int *code, struct err
 	if (rc == cudaSuccess && props->major * 10 + props->minor < CAPABILITY_MIN)
 		return err_set(err, ERR_UNSUPPORTED,
 			"device cuda:%d: %s has compute capability %d.%d, which cannot multiply bf16; 8.0 (A100, RTX 30) or later "
-			"is "
-			"needed; use --device cpu",
+			"is needed; use --device cpu",
 			device, props->name, props->major, props->minor);
 	if (rc == cudaSuccess) rc = cudaSetDevice(device);
 	cudaFuncAttributes attributes;
@@ -394,8 +393,7 @@ static int card_of(
 		if (held->capability > card->capability || held->shared_bytes > card->shared_block)
 			return err_set(err, ERR_RANGE,
 				"--cuda_card %s: compute capability %d.%d and %d KiB of shared memory a block; %s has %d.%d and %d "
-				"KiB, "
-				"so it cannot stand for that card",
+				"KiB, so it cannot stand for that card",
 				held->name, held->capability / 10, held->capability % 10, held->shared_bytes >> 10, card->name,
 				card->capability / 10, card->capability % 10, card->shared_block >> 10);
 		snprintf(card->name, sizeof card->name, "%.30s", held->name);

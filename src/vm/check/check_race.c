@@ -238,8 +238,7 @@ static int lane_race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other
 	char name[96];
 	vm_fault(c, in, VM_FAULT_RACE, element,
 		"%s of element %lld at offset %lld of %s: the same program %s it at line %d, and nothing orders the threads of "
-		"a "
-		"program but tl.debug_barrier()",
+		"a program but tl.debug_barrier()",
 		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_buffer_name(c, index, name),
 		r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
 	vm_finding_where(c, index, offset);
@@ -549,8 +548,7 @@ int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *ad
 		int64_t offset = address[i] - (int64_t)(index << TAPE_ADDRESS_SHIFT);
 		vm_fault(c, in, VM_FAULT_RACE, i,
 			"store of element %lld at offset %lld of %s: element %lld of the same store has this address and another "
-			"value, "
-			"and either may come last",
+			"value, and either may come last",
 			(long long)i, (long long)offset, vm_buffer_name(c, index, name), (long long)first);
 		vm_finding_where(c, index, offset);
 		return !k->goes_on;
