@@ -111,13 +111,10 @@ static int sample_add(int64_t step, int64_t index, const json_t *row, void *ctx)
 
 static int store_read(struct distill *d, const char *from, struct err *err)
 {
-	char *inside = path_join(from, "hone.db"), *path = path_exists(inside) ? inside : xstrdup(from);
 	struct store *s = NULL;
 	json_t *runs = NULL, *run;
 	size_t i;
-	/* store_open makes what is not there; here it must be. */
-	int rc = path_exists(path) ? store_open(path, &s, err)
-							   : err_set(err, ERR_NOT_FOUND, "--from %s: no store and no folder with hone.db", from);
+	int rc = store_open_existing(from, &s, err);
 	if (!rc) rc = store_runs(s, &runs, err);
 	json_array_foreach(runs, i, run)
 	{
@@ -125,11 +122,9 @@ static int store_read(struct distill *d, const char *from, struct err *err)
 		if (!rc) rc = store_samples_each(s, id, sample_add, d, err);
 		if (rc && d->err.code) *err = d->err;
 	}
-	if (rc) err_prefix(err, "%s", from);
+	if (rc) err_prefix(err, "--from");
 	json_decref(runs);
 	store_close(s);
-	if (path != inside) free(path);
-	free(inside);
 	return rc;
 }
 

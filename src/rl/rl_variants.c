@@ -118,7 +118,7 @@ static int store_take(struct gather *g, const char *path, struct err *err)
 	struct store *s = NULL;
 	json_t *runs = NULL, *run;
 	size_t i;
-	int rc = store_open(path, &s, err);
+	int rc = store_open_existing(path, &s, err);
 	if (!rc) rc = store_runs(s, &runs, err);
 	json_array_foreach(runs, i, run)
 	{
@@ -133,16 +133,10 @@ static int store_take(struct gather *g, const char *path, struct err *err)
 /* A run folder or a store, else a file of rows. */
 static int from_take(struct gather *g, const char *from, struct err *err)
 {
-	char *inside = path_join(from, "hone.db");
-	const char *path = path_exists(inside) ? inside : from;
-	size_t len = strlen(path);
-	bool is_rows = (len > 6 && !strcmp(path + len - 6, ".jsonl")) || (len > 9 && !strcmp(path + len - 9, ".jsonl.gz"));
-	int rc = !path_exists(path) ? err_set(err, ERR_NOT_FOUND, "no store, no folder with hone.db and no file of rows")
-		: is_rows               ? jsonl_each(path, JSONL_LINE_MAX, file_row, g, err)
-								: store_take(g, path, err);
-	if (rc) err_prefix(err, "--variants_from %s", from);
-	free(inside);
-	return rc;
+	size_t len = strlen(from);
+	bool is_rows = (len > 6 && !strcmp(from + len - 6, ".jsonl")) || (len > 9 && !strcmp(from + len - 9, ".jsonl.gz"));
+	int rc = is_rows ? jsonl_each(from, JSONL_LINE_MAX, file_row, g, err) : store_take(g, from, err);
+	return rc ? err_prefix(err, "--variants_from") : 0;
 }
 
 void variants_release(struct prompt_row *r)

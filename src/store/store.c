@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STORE_SCHEMA 1
@@ -200,6 +201,20 @@ int store_open(const char *path, struct store **out, struct err *err)
 	}
 	*out = s;
 	return 0;
+}
+
+int store_open_existing(const char *from, struct store **out, struct err *err)
+{
+	struct stat st;
+	char *inside = path_join(from, "hone.db");
+	const char *path = path_exists(inside) ? inside : from;
+	int rc = stat(path, &st) || S_ISDIR(st.st_mode)
+		? err_set(err, ERR_NOT_FOUND,
+			  "%s: no store and no folder with hone.db; the stages of a pipeline share the one in the folder above them",
+			  from)
+		: store_open(path, out, err);
+	free(inside);
+	return rc;
 }
 
 void store_close(struct store *s)

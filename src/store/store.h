@@ -10,6 +10,9 @@ struct store;
 /* Makes the file where it is absent. A schema of another version is refused;
  * the message names both. */
 int store_open(const char *path, struct store **out, struct err *err);
+/* The store of a run's folder, or the one of that name. ERR_NOT_FOUND where there is none: nothing
+ * is made. */
+int store_open_existing(const char *from, struct store **out, struct err *err);
 void store_close(struct store *s);
 int store_begin(struct store *s, struct err *err);  /* other threads wait until the commit */
 int store_commit(struct store *s, struct err *err); /* a commit that fails takes all back */

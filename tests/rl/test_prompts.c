@@ -251,7 +251,7 @@ static void test_variants(void **state)
 	p.variants = 2;
 	from.items[0] = "/no/such/run";
 	assert_int_equal(prompt_set_load(&p, NULL, &set, &err), ERR_NOT_FOUND);
-	assert_non_null(strstr(err.text, "--variants_from /no/such/run"));
+	assert_non_null(strstr(err.text, "--variants_from: /no/such/run"));
 	str_release(&rows);
 	str_release(&tasks);
 	free(task_file);

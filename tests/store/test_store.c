@@ -283,6 +283,33 @@ static void test_other_versions_and_files_are_refused(void **state)
 	free(path);
 }
 
+/* Who reads a run names its folder or its file; where neither has a store, nothing is left behind. */
+static void test_existing(void **state)
+{
+	char *run = path_join(folder, "run"), *stage = path_join(run, "frontend"), *file = path_join(run, "hone.db"),
+		 *lock = path_join(run, "frontend-lock"), *no = path_join(folder, "nowhere");
+	struct store *s = NULL;
+	struct err err = {0};
+	assert_int_equal(dir_make(stage, &err), 0);
+	store_close(open_or_fail(file));
+	const char *const there[] = {run, file};
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(store_open_existing(there[i], &s, &err), 0);
+		store_close(s);
+	}
+	const char *const absent[] = {stage, no};
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(store_open_existing(absent[i], &s, &err), ERR_NOT_FOUND);
+		assert_non_null(strstr(err.text, absent[i]));
+	}
+	assert_false(path_exists(lock) || path_exists(no));
+	free(run);
+	free(stage);
+	free(file);
+	free(lock);
+	free(no);
+}
+
 /* A writer reports each finished write over a pipe and is killed at an arbitrary one: everything
  * reported must be there, and the file must open. */
 static void test_kill_in_the_middle_of_writes(void **state)
@@ -476,6 +503,7 @@ int main(void)
 		cmocka_unit_test(test_door_is_descriptor_zero),
 		cmocka_unit_test(test_signals_at_the_door),
 		cmocka_unit_test(test_runs_metrics_and_samples),
+		cmocka_unit_test(test_existing),
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
