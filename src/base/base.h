@@ -157,8 +157,8 @@ char *path_real(const char *path);               /* absolute, links followed; as
  * in the program's folder and the ones above it, never in the current folder: that one may be a
  * stranger's. NULL when absent; caller frees. */
 char *path_installed(const char *relative);
-/* The Python with torch and triton: HONE_PYTHON's, absolute where it is a file here, else the one of
- * hone's own set-up. NULL when there is neither; caller frees. */
+/* The Python with torch and triton: HONE_PYTHON's, absolute where it is a file here, else the one
+ * of hone's own set-up. NULL when there is neither; caller frees. */
 char *path_python(void);
 /* The path itself where something is there, else the file of that name that ships with hone; the
  * caller frees. */

@@ -215,8 +215,8 @@ char *path_python(void)
 {
 	const char *named = getenv("HONE_PYTHON");
 	if (!named || !*named) return path_installed("build/venv/bin/python");
-	/* It is started from other folders than this one. Links stay: by its own name a Python finds the
-	 * packages of its environment. */
+	/* It is started from other folders than this one. Links stay: by its own name a Python finds
+	 * the packages of its environment. */
 	char *here = named[0] != '/' && path_exists(named) ? getcwd(NULL, 0) : NULL;
 	char *path = here ? path_join(here, named) : xstrdup(named);
 	free(here);

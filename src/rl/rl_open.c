@@ -434,7 +434,8 @@ static int open_run(struct loop *l, struct err *err)
 	return rc;
 }
 
-/* Kernels whose times are predicted for another card: nothing that is gained over them would be seen. */
+/* Kernels whose times are predicted for another card: nothing that is gained
+ * over them would be seen. */
 static int kernels_check_card(const struct loop *l, struct err *err)
 {
 	const char *card = verifier_card_name(l->verifier);

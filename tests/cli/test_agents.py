@@ -292,7 +292,8 @@ def test_pipeline():
             "1", "--gpu", "A100", "--output_dir", f"{work}/card")
     check("kernels that are timed for another card are refused: leaving them as they are would be a gain",
           p.returncode == 1 and "for H200 and this run's are for A100" in p.stderr, p.stderr)
-    # What is wrong with the second run is said to be so: its settings are other ones than the command's.
+    # What is wrong with the second run is said to be so: its settings are other
+    # ones than the command's.
     open(f"{work}/midend.yaml", "a").write("seed: 9\n")
     p = run(*args)
     check("what the mid-end's run is refused for is said to be its own", p.returncode == 1 and "seed" in p.stderr

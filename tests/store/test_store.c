@@ -283,7 +283,8 @@ static void test_other_versions_and_files_are_refused(void **state)
 	free(path);
 }
 
-/* Who reads a run names its folder or its file; where neither has a store, nothing is left behind. */
+/* Who reads a run names its folder or its file; where neither has a store,
+ * nothing is left behind. */
 static void test_existing(void **state)
 {
 	char *run = path_join(folder, "run"), *stage = path_join(run, "frontend"), *file = path_join(run, "hone.db"),

@@ -154,8 +154,8 @@ struct card {
 	int capability;   /* 90: compute capability 9.0 */
 	int shared_block; /* bytes of shared memory that a block may have */
 	int shared_all;   /* of a multiprocessor, which takes 1 KiB for each block */
-	/* It has clusters, bulk copies, warpgroups' products and programmatic launch, and the code at hand has
-	 * them too. */
+	/* It has clusters, bulk copies, warpgroups' products and programmatic launch, and the code
+	 * at hand has them too. */
 	bool is_hopper;
 };
 
