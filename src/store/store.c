@@ -208,11 +208,12 @@ int store_open_existing(const char *from, struct store **out, struct err *err)
 	struct stat st;
 	char *inside = path_join(from, "hone.db");
 	const char *path = path_exists(inside) ? inside : from;
-	int rc = stat(path, &st) || S_ISDIR(st.st_mode) ? err_set(err, ERR_NOT_FOUND,
-														  "%s: no store and no folder with hone.db; the stages of a "
-														  "pipeline share the one in the folder above them",
-														  from)
-													: store_open(path, out, err);
+	bool is_file = !stat(path, &st) && !S_ISDIR(st.st_mode);
+	int rc = is_file ? store_open(path, out, err) : ERR_NOT_FOUND;
+	if (!is_file)
+		err_set(err, ERR_NOT_FOUND,
+			"%s: no store and no folder with hone.db; the stages of a pipeline share the one in the folder above them",
+			from);
 	free(inside);
 	return rc;
 }
