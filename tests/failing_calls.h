@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "leaks.h"
 
 /* Calls until the one that fails, 1: the next; 0 or less: none does. What failed, for the message. */
 static int calls_left;
@@ -45,7 +46,7 @@ int open(const char *path, int flags, ...)
 }
 ssize_t read(int fd, void *data, size_t n) { return call_fails("read") ? -1 : REAL(read)(fd, data, n); }
 ssize_t write(int fd, const void *data, size_t n) { return call_fails("write") ? -1 : REAL(write)(fd, data, n); }
-int fsync(int fd) { return call_fails("fsync") ? -1 : REAL(fsync)(fd); }
+int fsync(int fd) { return call_fails("fsync") ? -1 : 0; }   /* nobody pulls the plug: the disk is not waited for */
 int rename(const char *from, const char *to) { return call_fails("rename") ? -1 : REAL(rename)(from, to); }
 int mkdir(const char *path, mode_t mode) { return call_fails("mkdir") ? -1 : REAL(mkdir)(path, mode); }
 DIR *opendir(const char *path) { return call_fails("opendir") ? NULL : REAL(opendir)(path); }
@@ -57,25 +58,38 @@ void *mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
 	return is_file && call_fails("mmap") ? MAP_FAILED : REAL(mmap)(at, len, prot, flags, fd, offset);
 }
 
-/* Runs `use` as often as it makes calls, another failing each time; it succeeds where none does, at
- * first, when libraries fill tables of their own, and at last. least: calls that it makes at least,
- * so that a use which asks for nothing is no test. */
-static inline void each_call_fails(const char *name, int (*use)(void *ctx, struct err *err), void *ctx, int least)
+struct failing_use {
+	const char *name;
+	int (*use)(void *ctx, struct err *err);
+	void *ctx;
+	int least;
+};
+
+static inline void calls_fail_in_turn(void *failing_use)
 {
+	const struct failing_use *u = failing_use;
 	for (int n = 0;; n++) {
 		struct err err = {0};
 		calls_left = n;
 		call_failed = NULL;
-		int rc = use(ctx, &err);
+		int rc = u->use(u->ctx, &err);
 		calls_left = 0;
-		if (!call_failed && rc) fail_msg("%s, nothing failing: %s", name, err.text);
+		if (!call_failed && rc) fail_msg("%s, nothing failing: %s", u->name, err.text);
 		if (!call_failed && n) {
-			if (n <= least) fail_msg("%s makes %d calls, expected %d at least", name, n - 1, least);
+			if (n <= u->least) fail_msg("%s makes %d calls, expected %d at least", u->name, n - 1, u->least);
 			return;
 		}
 		if (!call_failed) continue;
-		if (!rc) fail_msg("%s: call %d, %s, failed and was passed over", name, n, call_failed);
-		if (!err.text[0]) fail_msg("%s: call %d, %s, failed without a message", name, n, call_failed);
+		if (!rc) fail_msg("%s: call %d, %s, failed and was passed over", u->name, n, call_failed);
+		if (!err.text[0]) fail_msg("%s: call %d, %s, failed without a message", u->name, n, call_failed);
 	}
+}
+
+/* Runs `use` as often as it makes calls, another failing each time; it succeeds where none does, at
+ * first, when libraries fill tables of their own, and at last. Nothing of all that is left behind.
+ * least: calls that it makes at least, so that a use which asks for nothing is no test. */
+static inline void each_call_fails(const char *name, int (*use)(void *ctx, struct err *err), void *ctx, int least)
+{
+	leaves_nothing(calls_fail_in_turn, &(struct failing_use){name, use, ctx, least});
 }
 #endif

@@ -35,7 +35,7 @@ static int load_times(void *ctx, struct err *err)
 	struct kernelbench_times t;
 	int rc = kernelbench_times_load(out, results, times, 1, &t, err);
 	assert_true(rc || (t.measured && t.baseline));
-	if (!rc) kernelbench_times_release(&t);
+	kernelbench_times_release(&t);
 	return rc;
 }
 
