@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "grade_one.h"
 
 static const char TASK[] =
@@ -310,6 +311,31 @@ static void test_audit(void **state)
 	assert_string_equal(d.reason, "task-broken");
 }
 
+/* However a verdict ends, nothing of its processes stays open. */
+static void test_nothing_stays_open(void **state)
+{
+	static const char *const sources[] = {CANDIDATE("5.0"), CANDIDATE_TIMES("2", "2"), TWO_PLACES("2", "2", "9", ""),
+		TWO_PLACES("4", "1", "9", EDIT("4.", "2.")), "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"};
+	int before = 0, after = 0;
+	for (int turn = 0; turn < 2; turn++) {
+		for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+			char *source = xasprintf("%s# turn %d\n", sources[i], turn);
+			assert_false(run(shared, source).cached);
+			free(source);
+		}
+		/* The pool starts runners behind a verdict's back: when all are there it rests. */
+		int *held = turn ? &after : &before;
+		*held = descriptors_held();
+		for (int still = 0, waits = 0; still < 10 && waits < 200; waits++) {
+			int now = descriptors_held();
+			still = now == *held ? still + 1 : 0;
+			*held = now;
+			sleep_ms(50);
+		}
+	}
+	if (after > before) fail_msg("%d descriptors are open, %d verdicts ago %d", after, (int)ARRAY_LEN(sources), before);
+}
+
 static void test_options_are_checked(void **state)
 {
 	const struct verify_options bad[] = {
@@ -339,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_traces_of_other_lengths),
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
+		cmocka_unit_test(test_nothing_stays_open),
 		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);
