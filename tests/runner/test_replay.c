@@ -1,9 +1,12 @@
 /* The replay in this process, over tapes written by hand: what each row does, faults and
  * their codes, lineage, memory that must not change; and the messages of the wire. */
 #include "runner/replay.h"
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -38,6 +41,7 @@
 	VIEW(output) "], \"tuple\": false}"
 
 static float input[16], output[16];
+static int64_t output_bytes = sizeof output; /* of the memory that outputs are promised */
 
 static struct tape *parse(const char *text)
 {
@@ -65,7 +69,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 		out->fault = fault;
 		return;
 	}
-	replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, out);
+	replay_run(r, &trial, &data, (uint8_t *)output, output_bytes, out);
 	assert_int_equal(replay_line(r, RUNNER_TF32), -1);
 	replay_free(r);
 }
@@ -102,6 +106,26 @@ static void test_rows_do_their_work(void **state)
 }
 
 /* The same tape twice on one replay: nothing of the first trial is left in the second. */
+/* Memory that is a byte too small is a fault of ours: this program ends before anything is written
+ * beside it. */
+static void test_outputs_fit(void **state)
+{
+	struct runner_result r;
+	int status = 0;
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_return_code(pid, errno);
+	if (pid == 0) {
+		signal(SIGABRT, SIG_DFL);
+		output_bytes = sizeof output - 1;
+		freopen("/dev/null", "w", stderr);
+		replay_text(TAPE(LAUNCH(0, 1, 16), 1), X, &r);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static void test_trials_are_independent(void **state)
 {
 	struct replay *r = NULL;
@@ -416,6 +440,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_do_their_work),
+		cmocka_unit_test(test_outputs_fit),
 		cmocka_unit_test(test_trials_are_independent),
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),
