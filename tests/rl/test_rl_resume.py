@@ -303,6 +303,14 @@ def test_refusals():
     open(f"{work}/tasks.jsonl", "w").write(text)
     p = run(*command("a", "--store", f"{work}/elsewhere.db"), expect=1)
     check("another store, without the run's metrics, is refused", p.returncode == 1 and "--store" in p.stderr, p.stderr)
+    with sqlite3.connect(f"{work}/a/hone.db") as db:
+        kept = db.execute("select row, step, idx from samples order by step, idx limit 1").fetchone()
+        db.execute("update samples set row = '{' where step = ? and idx = ?", kept[1:])
+    p = run(*command("a", "--max_steps", "5"), expect=1)
+    check("a sample that cannot be read ends the start: what was learned of its prompt would be lost",
+          p.returncode == 1 and "stored row" in p.stderr, p.stderr)
+    with sqlite3.connect(f"{work}/a/hone.db") as db:
+        db.execute("update samples set row = ? where step = ? and idx = ?", kept)
     check("a refusal changes nothing", tree("a") == before and lines("a") == 4)
     # What may change between two starts, and a folder that is another command's.
     settings = json.load(open(f"{work}/a/settings.json"))
