@@ -18,7 +18,7 @@ test-asan: setup ## run the C tests with the address and undefined-behaviour san
 SANITIZE_ROOMS := $(filter-out verify,$(ROOMS))
 empty :=
 sanitize-cpu: setup ## run the C tests of all rooms but verify with the address and undefined-behaviour sanitizers (build/asan)
-	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan build/asan/hone-runner \
+	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan build/asan/plain_helpers \
 		$(patsubst $(BUILD)/%,build/asan/%,$(filter $(SANITIZE_ROOMS:%=$(BUILD)/tests/%/%),$(TEST_PROGRAMS)))
 	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(or $(FILTER),@($(subst $(empty) ,|,$(SANITIZE_ROOMS)))/)'
 
