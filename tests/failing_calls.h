@@ -18,7 +18,8 @@
 #include <cmocka.h>
 #include "leaks.h"
 
-/* Calls until the one that fails, 1: the next; 0 or less: none does. What failed, for the message. */
+/* Calls until the one that fails, 1: the next; 0 or less: none does. What
+ * failed, for the message. */
 static int calls_left;
 static const char *call_failed;
 
@@ -46,7 +47,7 @@ int open(const char *path, int flags, ...)
 }
 ssize_t read(int fd, void *data, size_t n) { return call_fails("read") ? -1 : REAL(read)(fd, data, n); }
 ssize_t write(int fd, const void *data, size_t n) { return call_fails("write") ? -1 : REAL(write)(fd, data, n); }
-int fsync(int fd) { return call_fails("fsync") ? -1 : 0; }   /* nobody pulls the plug: the disk is not waited for */
+int fsync(int fd) { return call_fails("fsync") ? -1 : 0; } /* nobody pulls the plug: the disk is not waited for */
 int rename(const char *from, const char *to) { return call_fails("rename") ? -1 : REAL(rename)(from, to); }
 int mkdir(const char *path, mode_t mode) { return call_fails("mkdir") ? -1 : REAL(mkdir)(path, mode); }
 DIR *opendir(const char *path) { return call_fails("opendir") ? NULL : REAL(opendir)(path); }

@@ -13,8 +13,8 @@ test-asan: setup ## run the C tests with the address and undefined-behaviour san
 	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests
 	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(FILTER)'
 
-# What test-asan runs without its longest room, whose programs start Python. It sees what no assertion
-# does: an element read or written beside its array, memory that nobody frees.
+# What test-asan runs without its longest room, whose programs start Python. It sees what no
+# assertion does: an element read or written beside its array, memory that nobody frees.
 SANITIZE_ROOMS := $(filter-out verify,$(ROOMS))
 empty :=
 sanitize-cpu: setup ## run the C tests of all rooms but verify with the address and undefined-behaviour sanitizers (build/asan)

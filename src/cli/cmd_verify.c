@@ -334,8 +334,8 @@ static int status_of(const struct verdict *v)
 	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
 }
 
-static int grade_all(
-	struct verifier *v, const struct task *task, const struct file_list *files, const struct verify_settings *s, struct err *err)
+static int grade_all(struct verifier *v, const struct task *task, const struct file_list *files,
+	const struct verify_settings *s, struct err *err)
 {
 	struct str *sources = xcalloc(files->count, sizeof *sources);
 	int rc = 0, worst = 0;

@@ -287,8 +287,8 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0,
 		v->s.ngpus ? v->s.final_mask : 0, v->s.sanitizer != NULL, v->s.is_paired, v->s.skip_compile, v->s.screens,
-		(unsigned long long)o->seed, o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		(unsigned long long)o->seed, o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms,
+		v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None

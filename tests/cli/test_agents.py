@@ -338,6 +338,7 @@ def test_pipeline_refused():
                 "--pipeline", f"{work}/midend.yaml")
     check("rl: a frontend without a genuine kernel ends the pipeline", p.returncode == 1
           and "found no genuine kernel" in p.stderr and not os.path.exists(f"{work}/none/midend"), p.stderr)
+    # A template with a hole that nobody fills, by both commands.
     open(f"{work}/bad.txt", "w").write("{{kernel}}\n{{colour}}\n")
     policy = ("--policy_command", f"tee {work}/asked | {sys.executable} {work}/pipeline.py {work}/slow.py")
     p = evaluate(*policy, "--tasks", f"{work}/two.jsonl", "--pipeline", "--midend_template", f"{work}/bad.txt")

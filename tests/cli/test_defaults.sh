@@ -1,7 +1,7 @@
 #!/bin/sh
 # The options of every command with their bounds and defaults, as `--help` states them and as the
-# table beside this file has them (defaults.txt). Who changes one changes its line there too, so that
-# no default moves by accident: what a run does without being told is a promise.
+# table beside this file has them (defaults.txt). Who changes one changes its line there too, so
+# that no default moves by accident: what a run does without being told is a promise.
 # `tests/cli/test_defaults.sh --print` prints the table anew.
 set -u
 HONE=${BUILD:-build/release}/hone

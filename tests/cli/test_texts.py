@@ -45,8 +45,8 @@ class ModelNew(nn.Module):
         timed_kernel[lambda m: (triton.cdiv(x.numel(), m["B"]),)](x, o, x.numel())
         return o
 """
-# Tools that are none: the first starts the runner and has found nothing, each of the other's counters
-# is another number.
+# Tools that are none: the first starts the runner and has found nothing, each of the other's
+# counters is another number.
 SANITIZER = "#!/bin/sh\necho '========= ERROR SUMMARY: 0 errors'\nshift 6\nexec \"$@\"\n"
 PROFILER = """#!/bin/sh
 metrics=$9
@@ -106,6 +106,7 @@ def expected(v):
     yield f"  eager: {d['references']['eager']['why']}"
     yield "  compute-sanitizer: " + ", ".join(f"{k} {d['sanitizer'][k]} errors"
                                              for k in ("memcheck", "racecheck", "initcheck"))
+    # Counters, then what the vm counted, line by line.
     for p in d["profiles"]:
         yield (f"  {p['kernel']}: {p['time_ns'] * 1e-3:.2f} us; DRAM {p['dram_read_bytes'] * 1e-6:.3f} MB read, "
                f"{p['dram_write_bytes'] * 1e-6:.3f} written ({p['dram_use']:.0f} % of its rate); L2 "

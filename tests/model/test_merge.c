@@ -59,7 +59,8 @@ static int weights_check(struct model *base, struct adapter *a, double scaling, 
 			}
 			double off = fabs(host_values(&found[i])[k] - (was + scaling * sum));
 			if (off > (RANK + 1) * ldexp(fabs(was) + scaling * size, -23))
-				fail_msg("%s[%lld]: %g, not %g", w[i].name, (long long)k, host_values(&found[i])[k], was + scaling * sum);
+				fail_msg(
+					"%s[%lld]: %g, not %g", w[i].name, (long long)k, host_values(&found[i])[k], was + scaling * sum);
 		}
 	}
 	return pairs;

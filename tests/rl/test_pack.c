@@ -1,6 +1,7 @@
-/* Packed batches against what they mean: whatever stands once, each answer's token is predicted from
- * the tokens before it, and what is equal stands once. The batch is read by its own description
- * alone, from a row back to where its sequence begins and on to the row that this follows. */
+/* Packed batches against what they mean: whatever stands once, each answer's token is
+ * predicted from the tokens before it, and what is equal stands once. The batch is read by
+ * its own description alone, from a row back to where its sequence begins and on to the
+ * row that this follows. */
 #include "rl/rl_pack.h"
 #include "base/base.h"
 #include <setjmp.h>
@@ -14,7 +15,8 @@ static int32_t prompts[PROMPTS][PROMPT_MAX], answers[SEQUENCES][ANSWER_MAX];
 static float temperatures[SEQUENCES][ANSWER_MAX];
 static struct pack_sequence sequences[SEQUENCES];
 
-/* Few tokens and temperatures, so that beginnings are shared; some answers are equal, some empty. */
+/* Few tokens and temperatures, so that beginnings are shared; some answers
+ * are equal, some empty. */
 static void sequences_draw(uint64_t seed)
 {
 	uint64_t at = 0;
@@ -36,7 +38,8 @@ static void sequences_draw(uint64_t seed)
 
 static float temperature_of(const struct pack_sequence *s, int k) { return s->temperature ? s->temperature[k] : 0; }
 
-/* How many of the first `count` sequences begin as s does up to position `at`, which is included. */
+/* How many of the first `count` sequences begin as s does up to position
+ * `at`, which is included. */
 static int begin_alike(int count, const struct pack_sequence *s, int at)
 {
 	int alike = 0;

@@ -193,7 +193,8 @@ def test_learning():
 
 
 def test_turns():
-    """Episodes of two turns: who gets a second one, and that a run which was killed repeats them."""
+    """Episodes of two turns: who gets a second one, and that a run which
+    was killed repeats them."""
     open(f"{work}/turn.txt", "w").write("{{feedback}}\n### kernel\n")
     more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300",
             "--max_tokens", "2048", "--temperature", "1.2", "--max_steps", "2", "--lora_dropout", "0")
@@ -250,7 +251,8 @@ def midend_policy():
     kernels = {name: SLOW.replace("EXPRESSION", what)
                for name, what in (("relu", "tl.maximum(x, 0.0)"), ("twice", "x * 2.0"), ("square", "x * x"))}
     with open(f"{work}/slow.jsonl", "w") as f:
-        f.writelines(json.dumps(dict(task=k, sample=0, answer=f"```python\n{v}```\n")) + "\n" for k, v in kernels.items())
+        f.writelines(json.dumps(dict(task=k, sample=0, answer=f"```python\n{v}```\n")) + "\n"
+                     for k, v in kernels.items())
     run(hone, "eval", "--policy_answers", f"{work}/slow.jsonl", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",
         "--prompt_template", f"{policy}/template.txt", "--verify_threads", "1", "--out", f"{work}/slow_rows.jsonl",
         expect=0)
@@ -267,9 +269,9 @@ def midend_policy():
 
 
 def test_midend():
-    """The policy's answers are cheaper than the kernels that the prompts show, and paid by how much.
-    With a penalty for the distance to the reference model, which is the start and not what a
-    checkpoint holds."""
+    """The policy's answers are cheaper than the kernels that the prompts show, and paid by how
+    much. With a penalty for the distance to the reference model, which is the start and not
+    what a checkpoint holds."""
     p = midend_policy()
     more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl",
             "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",

@@ -1,6 +1,8 @@
 /* The replay in this process, over tapes written by hand: what each row does, faults and
  * their codes, lineage, memory that must not change; and the messages of the wire. */
+#include "runner/launcher.h"
 #include "runner/replay.h"
+#include "vm/vm.h"
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -124,6 +126,44 @@ static void test_outputs_fit(void **state)
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* A descriptor's words: the address and what every descriptor has; before a kernel that knows none,
+ * the compiler's own part too. */
+static void test_words_of_a_descriptor(void **state)
+{
+	enum { AT = 4096 };
+	static const struct {
+		const char *arguments;
+		int count;
+		int64_t words[12];
+	} cases[] = {
+		{"%n: i32, %d: !tt.tensordesc<tensor<4x8xf32>>, %a: i32, %b: i32, %c: i64, %e: i64, %m: i32", 7,
+			{7, AT, 5, 24, 40, 1, 9}},
+		{"%n: i32, %d: !tt.ptr<f32>, %q: i64, %r: i64, %s: i64, %t: i64, %p: i1, %a: i32, %b: i32, %c: i64, %e: i64, "
+		 "%m: i32",
+			12, {7, AT, 5, 24, 40, 1, 1, 5, 24, 40, 1, 9}},
+	};
+	struct tape_descriptor d = {.view = {.dtype = DTYPE_F32, .ndim = 2, .shape = {5, 24}, .stride = {40, 1}},
+		.block = {4, 8},
+		.nan_padding = true};
+	struct tape_arg list[] = {{.kind = TAPE_ARG_INT, .i = 7}, {.kind = TAPE_ARG_DESCRIPTOR, .descriptor = &d},
+		{.kind = TAPE_ARG_INT, .i = 9}};
+	struct tape_row row = {.kind = TAPE_LAUNCH, .args = list, .nargs = ARRAY_LEN(list)};
+	static const uint64_t address[] = {0, AT, 0};
+	/* Each way by its own kernel, between two numbers that stay where they are. */
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct vm_kernel *k = NULL;
+		struct err err = {0};
+		struct vm_arg words[2 * TAPE_ARGS_MAX + 1] = {{0}};
+		char *text = xasprintf("module {\n  tt.func public @k(%s) {\n    tt.return\n  }\n}\n", cases[i].arguments);
+		if (vm_kernel_create(text, strlen(text), &k, &err)) fail_msg("%s", err.text);
+		assert_int_equal(launcher_arguments(k, &row, address, words), cases[i].count);
+		for (int w = 0; w < cases[i].count; w++) assert_int_equal(words[w].i, cases[i].words[w]);
+		assert_true(words[1].nan_padding);
+		vm_kernel_free(k);
+		free(text);
+	}
 }
 
 static void test_trials_are_independent(void **state)
@@ -441,6 +481,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_do_their_work),
 		cmocka_unit_test(test_outputs_fit),
+		cmocka_unit_test(test_words_of_a_descriptor),
 		cmocka_unit_test(test_trials_are_independent),
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),

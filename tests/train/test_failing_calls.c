@@ -1,5 +1,5 @@
-/* Checkpoints, saved and loaded, and the folder of a run: whichever call of the machine fails, it is
- * said, and the newest checkpoint is a whole one. */
+/* Checkpoints, saved and loaded, and the folder of a run: whichever call of the machine fails, it
+ * is said, and the newest checkpoint is a whole one. */
 #include "../failing_calls.h"
 #include "sft_run_ref.h"
 

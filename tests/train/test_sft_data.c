@@ -41,14 +41,15 @@ static int set_up(void **state)
 	if (failing_set_up(state)) return -1;
 	char *tokenizer = path_join(failing_folder, "tokenizer.json");
 	file = path_join(failing_folder, "rows.jsonl.gz");
-	policy.config = (struct model_config){.vocab_size = 257, .eos_token_id = 256, .max_position_embeddings = TOKENS_MAX};
+	policy.config = (struct model_config){
+		.vocab_size = 257, .eos_token_id = 256, .max_position_embeddings = TOKENS_MAX};
 	int rc = tokenizer_train(&text, 1, &o, tokenizer, &err);
 	if (!rc) rc = tokenizer_open(tokenizer, &policy.tokenizer, &err);
 	/* More rows than a list has room for at first. */
 	for (int i = 0; i < ROWS; i++) {
 		const char *structure = KINDS[i % KIND_COUNT].structure, *split = KINDS[i % KIND_COUNT].split;
-		json_t *row = json_pack("{s:s, s:s}", "prompt", KINDS[i % KIND_COUNT].prompt, "completion",
-			KINDS[i % KIND_COUNT].completion);
+		json_t *row = json_pack(
+			"{s:s, s:s}", "prompt", KINDS[i % KIND_COUNT].prompt, "completion", KINDS[i % KIND_COUNT].completion);
 		if (*structure) json_object_set_new(row, "structure", json_string(structure));
 		if (*split) json_object_set_new(row, "split", json_string(split));
 		jsonl_put(&rows, row);

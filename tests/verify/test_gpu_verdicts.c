@@ -375,7 +375,8 @@ static void test_autotuned(void **state)
 		if (cases[i].chosen >= 0)
 			is_right = is_right && d.device.ntuned == 1 && t->chosen == cases[i].chosen && t->configs == cases[i].of;
 		if (d.class == VERDICT_GENUINE)
-			is_right = is_right && (i || !t->is_kept) && t->chosen_s <= t->first_s && fabs(t->chosen_s - d.device.time_s) < 1e-9;
+			is_right = is_right && (i || !t->is_kept) && t->chosen_s <= t->first_s &&
+				fabs(t->chosen_s - d.device.time_s) < 1e-9;
 		if (!is_right)
 			print_error("%zu: %s: %s; %d autotuners, %s chosen %d of %d, %g from %g\n", i, said, d.detail,
 				d.device.ntuned, t->label, t->chosen, t->configs, t->chosen_s, t->first_s);
