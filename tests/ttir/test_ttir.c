@@ -249,6 +249,7 @@ static void test_locations(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct str text = {0};
+		/* Written behind an operation, and read back from it. */
 		char *body = xasprintf("    %%c = arith.constant 1 : i32 loc(%s)\n", cases[i].written);
 		struct ttir_module m = parse(body);
 		loc_text(&m, m.funcs->body.first->first->loc, &text);
