@@ -2,7 +2,7 @@
 # runs them and the scripts.
 TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
 
-.PHONY: tests test test-asan test-tsan arrows format format-check help
+.PHONY: tests test test-asan test-tsan sanitize-cpu arrows format format-check help
 tests: $(TEST_PROGRAMS) ## build the C tests
 
 test: setup ## build everything and run all tests; FILTER=room/name for some
@@ -12,6 +12,15 @@ test: setup ## build everything and run all tests; FILTER=room/name for some
 test-asan: setup ## run the C tests with the address and undefined-behaviour sanitizers (build/asan)
 	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests
 	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(FILTER)'
+
+# What test-asan runs without its longest room, whose programs start Python. It sees what no
+# assertion does: an element read or written beside its array, memory that nobody frees.
+SANITIZE_ROOMS := $(filter-out verify,$(ROOMS))
+empty :=
+sanitize-cpu: setup ## run the C tests of all rooms but verify with the address and undefined-behaviour sanitizers (build/asan)
+	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan build/asan/plain_helpers \
+		$(patsubst $(BUILD)/%,build/asan/%,$(filter $(SANITIZE_ROOMS:%=$(BUILD)/tests/%/%),$(TEST_PROGRAMS)))
+	@BUILD=build/asan tests/run.sh --programs --timeout 1200 --filter '$(or $(FILTER),@($(subst $(empty) ,|,$(SANITIZE_ROOMS)))/)'
 
 # The rooms whose own threads share memory.
 TSAN_ROOMS := base vm

@@ -330,8 +330,8 @@ static int status_of(const struct verdict *v)
 	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
 }
 
-static int grade_all(
-	struct verifier *v, const struct task *task, const struct file_list *files, bool json, struct err *err)
+static int grade_all(struct verifier *v, const struct task *task, const struct file_list *files,
+	const struct verify_settings *s, struct err *err)
 {
 	struct str *sources = xcalloc(files->count, sizeof *sources);
 	int rc = 0, worst = 0;
@@ -342,6 +342,7 @@ static int grade_all(
 		struct verify_request r = {.task = task,
 			.source = sources[i].data ? sources[i].data : "",
 			.source_len = sources[i].len,
+			.emit = s->emit,
 			.id = (int64_t)i};
 		if (!rc) rc = verifier_submit(v, &r, err);
 	}
@@ -353,7 +354,7 @@ static int grade_all(
 		rc = verifier_collect(v, -1, &id, &d, err);
 		if (rc) break;
 		worst = MAX(worst, status_of(&d));
-		if (json) {
+		if (s->json) {
 			json_t *o = verdict_json(&d);
 			if (files->count > 1) json_object_set_new(o, "candidate", json_string(files->paths[id]));
 			char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
@@ -436,14 +437,13 @@ static int run(const struct verify_settings *s, struct err *err)
 		.oracle_timeout_ms = (int)s->oracle_timeout_ms,
 		.oracle_work_ms = (int)s->oracle_work_ms,
 		.skip_compile = s->skip_compile,
-		.emit = s->emit,
 		.cost_size = s->cost_size,
 		.store = store,
 	};
 	/* By default no more threads than there are candidates, since each grades one. */
 	if (!o.threads) o.threads = MIN((int)MAX(files.count, 1), cpu_count());
 	if (!rc) rc = verifier_create(&o, &v, err);
-	if (!rc) rc = s->audit ? audit(v, &tasks.tasks[0], err) : grade_all(v, &tasks.tasks[0], &files, s->json, err);
+	if (!rc) rc = s->audit ? audit(v, &tasks.tasks[0], err) : grade_all(v, &tasks.tasks[0], &files, s, err);
 	verifier_free(v);
 	store_close(store);
 	candidates_release(&files);

@@ -121,7 +121,7 @@ static int emit_ir(struct grading *g, const struct trace *stock, struct err *err
 {
 	struct str text = {0};
 	int rc = ir_form(g, stock, &text, err);
-	if (!rc) rc = file_write_atomic(g->s->emit, text.data, text.len, err);
+	if (!rc) rc = file_write_atomic(g->emit, text.data, text.len, err);
 	str_release(&text);
 	return rc;
 }
@@ -133,7 +133,7 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err)
 	bool wanted[ORACLE_VARIANTS_MAX] = {true}, is_whole = true;
 	int entries = 0, rc = 0;
 	for (int i = 1; i < g->oracle->nvariants; i++) wanted[i] = g->others[i].tape != NULL;
-	bool is_ir = is_ir_file(g->s->emit);
+	bool is_ir = is_ir_file(g->emit);
 	if (is_ir) rc = emit_ir(g, stock, err);
 	/* Where some entry was not the same program, the table is made again without it. */
 	while (!is_ir && !rc) {
@@ -142,16 +142,16 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err)
 		if (!rc) rc = same_program(g, stock, module, wanted, &is_whole, err);
 		if (is_whole) break;
 	}
-	if (!rc && !is_ir) rc = file_write_atomic(g->s->emit, module, strlen(module), err);
+	if (!rc && !is_ir) rc = file_write_atomic(g->emit, module, strlen(module), err);
 	json_decref(answer);
 	/* The verdict stands; what could not be written is said with it. */
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) entries += wanted[i];
 	size_t used = strlen(g->v->detail);
 	if (rc) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; not emitted: %.500s", err->text);
-	else if (is_ir) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s", g->s->emit);
+	else if (is_ir) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s", g->emit);
 	else
-		snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s for %d set%s of inputs",
-			g->s->emit, entries, entries == 1 ? "" : "s");
+		snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s for %d set%s of inputs", g->emit,
+			entries, entries == 1 ? "" : "s");
 	text_make_printable(g->v->detail);
 	return 0;
 }

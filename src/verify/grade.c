@@ -146,7 +146,7 @@ static const char *ir_words(const struct grading *g)
  * not be written is said with it. */
 static void delivery_step(struct grading *g, const struct trace *stock, struct err *err)
 {
-	if (g->s->emit) emit_step(g, stock, err);
+	if (g->emit) emit_step(g, stock, err);
 	if (!g->ir_form || !ir_form(g, stock, g->ir_form, err)) return;
 	size_t used = strlen(g->v->detail);
 	snprintf(g->v->detail + used, sizeof g->v->detail - used, "; not in IR: %.300s", err->text);
@@ -323,6 +323,7 @@ void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_r
 			.v = out};
 		g.ir = ir_kind_of(r->source, r->source_len);
 		g.ir_form = r->ir_form;
+		g.emit = r->emit;
 		rc = steps(&g, &stock, &err);
 		if (rc == GRADE_TUNED) rc = steps_tuned(&g, &stock, &err);
 		/* Negative is our own failure, not the candidate's: it is tried again, and the last

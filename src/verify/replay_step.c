@@ -603,7 +603,7 @@ static int other_variants(struct grading *g, struct err *err)
 		times_lap(g, STEP_REPLAY);
 		if (!rc) rc = variant_run(g, &tr, i, err);
 		if (!rc && guided_wants(g, i)) rc = guided_search(g, &tr, i, err);
-		if (!rc && (g->s->emit || g->ir_form)) g->others[i] = tr;
+		if (!rc && (g->emit || g->ir_form)) g->others[i] = tr;
 		else trace_release(&tr);
 	}
 	return rc;

@@ -279,7 +279,6 @@ int setup_shared(const struct verify_options *o, struct verify_shared *s, struct
 	s->skip_compile = o->skip_compile;
 	s->screens = o->screens;
 	s->skip_replay = o->skip_replay;
-	s->emit = o->emit;
 	s->num_trials = or_default(o->num_correct_trials, TRIALS_DEFAULT);
 	s->time_repeats = o->skip_timing ? 0 : or_default(o->num_perf_trials, TIME_REPEATS_DEFAULT);
 	s->is_paired = o->comparison && !strcmp(o->comparison, "paired");

@@ -44,6 +44,7 @@ struct work {
 	size_t source_len;
 	bool is_final;
 	struct str *ir_form; /* the caller's, NULL: not asked for */
+	char *emit;          /* a file, NULL: not asked for */
 	struct waiter *waiters;
 	struct work *next;
 };
@@ -182,7 +183,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 	}
 	/* A verdict that is stored under the same key is the verdict. */
 	struct sha256_hex key = final_key(v, &w->key);
-	if (!w->ir_form && store_find(v, &key, out)) {
+	if (!w->ir_form && !w->emit && store_find(v, &key, out)) {
 		out->cached = true;
 		out->seconds = (double)(clock_ns() - start) * 1e-9;
 		return;
@@ -194,6 +195,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 			.source = w->source,
 			.source_len = w->source_len,
 			.ir_form = w->ir_form,
+			.emit = w->emit,
 			.is_final = w->is_final};
 		grade(&v->s, on, &r, out, NULL);
 	}
@@ -211,6 +213,7 @@ static void work_free(struct work *w)
 	free(w->task.name);
 	free(w->task.source);
 	free(w->source);
+	free(w->emit);
 	free(w);
 }
 
@@ -285,14 +288,14 @@ static void options_text_set(struct verifier *v, const struct verify_options *o)
 	const struct runner_device *d = &v->s.gpus[0].device;
 	/* The seed chooses hidden inputs, which must not change what a verdict is; a given one is part
 	 * of the key, so that tests are repeatable. */
-	v->options_text = xasprintf("%s|%d|%d|%d|%s|%d|%d|%lld| %s %s %d %d %u %u %d %d %d %d %llu %s %s %d %g %d",
+	v->options_text = xasprintf("%s|%d|%d|%d|%s|%d|%d|%lld| %s %s %d %d %u %u %d %d %d %d %llu %s %d %g %d",
 		v->s.ngpus ? d->name : "vm", d->driver, d->clock_khz, d->memory_clock_khz, gpu->name, gpu->capability, gpu->sms,
 		(long long)gpu->shared_bytes, v->s.tf32 ? "tf32" : "strict", sandbox_level_name(v->s.level), v->s.num_trials,
 		v->s.ngpus ? v->s.time_repeats : 0,
 		v->s.ngpus ? v->s.reference_mask | (unsigned)v->s.is_live << REFERENCE_COUNT : 0,
 		v->s.ngpus ? v->s.final_mask : 0, v->s.sanitizer != NULL, v->s.is_paired, v->s.skip_compile, v->s.screens,
-		(unsigned long long)o->seed, o->emit ? o->emit : "", o->cost_size ? o->cost_size : "judged",
-		v->s.limits.oracle_work_ms, v->s.sanitize_share, v->s.profiler != NULL);
+		(unsigned long long)o->seed, o->cost_size ? o->cost_size : "judged", v->s.limits.oracle_work_ms,
+		v->s.sanitize_share, v->s.profiler != NULL);
 }
 
 /* What times on a GPU need beside its runners: others' presence, the machine's peaks. None
@@ -521,6 +524,7 @@ static struct work *work_create(const struct verify_request *r, const struct sha
 	w->source_len = r->source_len;
 	w->is_final = r->is_final;
 	w->ir_form = r->ir_form;
+	w->emit = r->emit ? xstrdup(r->emit) : NULL;
 	return w;
 }
 
@@ -533,7 +537,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct verify_request cut = *r;
 	cut.source_len = len;
 	struct slice parts[] = {{r->source, len}, {r->task->source, strlen(r->task->source)},
-		{v->options_text, strlen(v->options_text)}, {" final", r->is_final && v->s.ngpus ? 6 : 0}};
+		{v->options_text, strlen(v->options_text)}, {" final", r->is_final && v->s.ngpus ? 6 : 0},
+		{r->emit, r->emit ? strlen(r->emit) : 0}};
 	struct sha256_hex key = hash_parts(parts, ARRAY_LEN(parts));
 	/* A verdict that is known answers at once; a candidate that is under way gets one more waiter;
 	 * else it is queued. */
@@ -543,8 +548,8 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	struct verdict **known = known_slot(v, &key, &is_known);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
-	/* Whoever wants the answer in IR has it made from the tapes. */
-	if (r->ir_form) is_known = false, same = NULL;
+	/* Whoever wants it in another form has that made from the tapes. */
+	if (r->ir_form || r->emit) is_known = false, same = NULL;
 	if (is_known) {
 		struct verdict again = **known;
 		again.seconds = 0;

@@ -54,7 +54,6 @@ struct verify_options {
 	/* Nominal time of the reference over all trials, by which sizes are chosen (docs/tasks.md,
 	 * Sizes); 0: a 24th of oracle_timeout_ms. */
 	int oracle_work_ms;
-	const char *emit; /* a file: what was judged genuine is written there as a module of its own; NULL: nothing */
 	/* Sizes at which costs are predicted. NULL or "judged": where values are; "stock": the task's
 	 * own; a number: so large that the largest input has at least as many elements. */
 	const char *cost_size;
@@ -77,6 +76,7 @@ struct verify_request {
 	/* The caller's, or NULL: a genuine candidate's answer in IR (docs/tape-format.md) is appended
 	 * before its verdict can be collected. Where there is none, the verdict's detail says why. */
 	struct str *ir_form;
+	const char *emit; /* a file: a genuine candidate is written there as a module of its own; NULL: nothing */
 	/* A best that somebody will publish: on a GPU it runs under compute-sanitizer whatever
 	 * sanitize_share says, and references are timed turn by turn with it. */
 	bool is_final;

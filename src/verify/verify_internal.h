@@ -98,7 +98,6 @@ struct verify_shared {
 	bool skip_replay;
 	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
 	uint64_t cost_seed; /* of samples */
-	const char *emit;   /* file for the module of a genuine candidate, or NULL */
 	int time_repeats;   /* timed replays on the GPU; 0: none */
 	int num_trials;
 	char *versions; /* text for cache keys */
@@ -169,6 +168,7 @@ struct grading {
 	enum ir_kind ir;                             /* the answer is IR: its own source */
 	bool is_left_out[ORACLE_VARIANTS_MAX];       /* sizes that the candidate is not for */
 	struct str *ir_form; /* where the answer in IR of a genuine candidate goes; NULL: nobody wants it */
+	const char *emit;    /* file for the module of a genuine candidate; NULL: nobody wants it */
 	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
 	int library_line;
 	char library_op[104];

@@ -341,7 +341,15 @@ def test_given(gained):
 
 
 def test_pipeline_refused():
-    """What is wrong with the mid-end is said before the frontend is asked."""
+    """What is wrong with the mid-end is said before the frontend is asked; and one that has nothing
+    to begin with is no run."""
+    with open(f"{work}/none.jsonl", "w") as f:   # the policy has no answer to it
+        f.writelines(line for line in open(f"{work}/tasks.jsonl") if '"square"' in line)
+    p = collect("none", "--max_steps", "1", "--generation_batch_size", "2", "--tasks", f"{work}/none.jsonl",
+                "--pipeline", f"{work}/midend.yaml")
+    check("rl: a frontend without a genuine kernel ends the pipeline", p.returncode == 1
+          and "found no genuine kernel" in p.stderr and not os.path.exists(f"{work}/none/midend"), p.stderr)
+    # A template with a hole that nobody fills, by both commands.
     open(f"{work}/bad.txt", "w").write("{{kernel}}\n{{colour}}\n")
     policy = ("--policy_command", f"tee {work}/asked | {sys.executable} {work}/pipeline.py {work}/slow.py")
     p = evaluate(*policy, "--tasks", f"{work}/two.jsonl", "--pipeline", "--midend_template", f"{work}/bad.txt")

@@ -15,7 +15,7 @@ children = []
 device = os.environ.get("HONE_GPU_DEVICE", "cpu")
 TASKS = 2 if device == "cpu" else 1   # of a machine
 WORLD = 2 * TASKS
-LONG = ("--max_steps", 2000 if device == "cpu" else 600, "--save_steps", 50)
+LONG = ("--max_steps", 600, "--save_steps", 50)
 
 
 def skip(why):

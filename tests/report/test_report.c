@@ -300,14 +300,16 @@ static void test_samples_alone(void **state)
 
 /* Times of answers that a GPU timed stand beside the predicted ones of the same sizes; others have
  * none. Ratios 0.5, 1, 2 and 4: the median is the third of four, the ends of nine tenths are the
- * first and the last. All predicted times are the same, so they have no order; of the three
- * speedups 2, 3, 4 that were measured as 2, 5, 4 two pairs are in order and one is not: tau 1/3. */
+ * first and the last. One predicted time is longer than the others, which are the same: of
+ * the pairs with it two are in order and one was measured as the same, tau-b 2 / sqrt(3 *
+ * 5). Of the three speedups 2, 3, 4 that were measured as 2, 5, 4 two pairs are in order
+ * and one is not: tau 1/3. */
 static void test_times(void **state)
 {
 	struct fixture *f = *state;
 	struct err err = {0};
 	struct report_options o = {.title = "t"};
-	static const double measured[] = {1e-6, 4e-6, 0.5e-6, 2e-6};
+	static const double predicted[] = {4e-6, 1e-6, 1e-6, 1e-6, 1e-6}, measured[] = {4e-6, 4e-6, 0.5e-6, 2e-6};
 	int64_t run;
 	json_t *config = json_object();
 	int rc = store_run_open(f->store, "timed", config, &run, &err);
@@ -316,11 +318,11 @@ static void test_times(void **state)
 	for (int i = 0; !rc && i < 6; i++) {
 		static const double predicted_speedup[] = {2, 3, 4}, measured_speedup[] = {2, 5, 4};
 		json_t *row = json_pack("{s:{s:s, s:f, s:{s:o, s:o}}}", "verdict", "verdict", "genuine", "cost_s", 1.0,
-			"device", "predicted_s", i == 5 ? json_null() : json_real(1e-6), "time_s",
+			"device", "predicted_s", i == 5 ? json_null() : json_real(predicted[i]), "time_s",
 			i == 4 ? json_null() : json_real(i == 5 ? 1e-6 : measured[i]));
 		json_t *device = json_object_get(json_object_get(row, "verdict"), "device");
 		if (i < 3) {
-			json_object_set_new(device, "eager_predicted_s", json_real(predicted_speedup[i] * 1e-6));
+			json_object_set_new(device, "eager_predicted_s", json_real(predicted_speedup[i] * predicted[i]));
 			json_object_set_new(device, "references",
 				json_pack("{s:{s:[f, f, f]}}", "eager", "speedup", measured_speedup[i], 1.0, 9.0));
 		}
@@ -335,7 +337,7 @@ static void test_times(void **state)
 	assert_int_equal(count_of(f->html.data, "<circle"), 4);
 	assert_non_null(strstr(f->html.data, ">timed</span> 4 &nbsp; "));
 	assert_non_null(strstr(f->html.data,
-		"<tr><td>timed</td>" CELL("4") CELL("2") CELL("0.5") CELL("4") "<td></td>" CELL("0.333") "</tr></table>"));
+		"<tr><td>timed</td>" CELL("4") CELL("2") CELL("0.5") CELL("4") CELL("0.516") CELL("0.333") "</tr></table>"));
 	json_decref(config);
 }
 

@@ -13,7 +13,7 @@ work = work_folder("rl_resume")
 
 
 def command(out, *more):
-    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
+    return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{work}/tasks.jsonl",
             "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
             "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
             "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
@@ -127,7 +127,7 @@ def test_adapter():
     # need not repeat
     if dropped:
         print(f"# {dropped} answers had no verdict", flush=True)
-    same("killed", "a", "b", *killed_run("b", [1, 3, random.uniform(0.05, 0.5), random.uniform(0.5, 6.0), 4]))
+    same("killed", "a", "b", *killed_run("b", [1, random.uniform(0.05, 0.5), random.uniform(0.5, 6.0), 4]))
 
 
 def test_weights():
@@ -138,17 +138,6 @@ def test_weights():
         "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--max_completion_length", "2",
         "--threads", "1", "--verify_threads", "1", "--json").returncode == 0, p.stderr)
     same("all weights, killed", "full_a", "full_b", *killed_run("full_b", [1], *more))
-
-
-def test_reference():
-    """With a penalty for the distance to the reference model, which is the start and not what a
-    checkpoint holds."""
-    more = ("--beta", "0.1", "--loss_type", "grpo", "--max_steps", "3")
-    p = run(*command("beta_a", *more))
-    m = metrics("beta_a") if p.returncode == 0 else []
-    check("beta > 0: the distance is 0 at the start and grows",
-          len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"], (p.stderr, [r.get("kl") for r in m]))
-    same("beta > 0, killed", "beta_a", "beta_b", *killed_run("beta_b", [1, 2], *more))
 
 
 def test_learning():
@@ -204,8 +193,8 @@ def test_learning():
 
 
 def test_turns():
-    """Episodes of two turns: who gets a second one, and that a run which was killed repeats
-    them."""
+    """Episodes of two turns: who gets a second one, and that a run which
+    was killed repeats them."""
     open(f"{work}/turn.txt", "w").write("{{feedback}}\n### kernel\n")
     more = ("--num_turns", "2", "--turn_template", f"{work}/turn.txt", "--max_feedback_length", "300",
             "--max_tokens", "2048", "--temperature", "1.2", "--max_steps", "2", "--lora_dropout", "0")
@@ -259,15 +248,19 @@ def midend_policy():
 
     Leaves the rows (task, kernel, its verdict, the policy's answer) in midend.jsonl."""
     open(f"{work}/midend.txt", "w").write("{{kernel}}\n### kernel\n")
+    kernels = {name: SLOW.replace("EXPRESSION", what)
+               for name, what in (("relu", "tl.maximum(x, 0.0)"), ("twice", "x * 2.0"), ("square", "x * x"))}
+    with open(f"{work}/slow.jsonl", "w") as f:
+        f.writelines(json.dumps(dict(task=k, sample=0, answer=f"```python\n{v}```\n")) + "\n"
+                     for k, v in kernels.items())
+    run(hone, "eval", "--policy_answers", f"{work}/slow.jsonl", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",
+        "--prompt_template", f"{policy}/template.txt", "--verify_threads", "1", "--out", f"{work}/slow_rows.jsonl",
+        expect=0)
+    verdicts = {r["task"]: r["verdict"] for r in map(json.loads, open(f"{work}/slow_rows.jsonl"))}
     with open(f"{work}/midend.jsonl", "w") as f:
         for row in map(json.loads, open(f"{policy}/pairs.jsonl")):
-            kernel = SLOW.replace("EXPRESSION",
-                                  {"relu": "tl.maximum(x, 0.0)", "twice": "x * 2.0", "square": "x * x"}[row["name"]])
-            for name, text in (("task.py", row["source"]), ("slow.py", kernel)):
-                open(f"{work}/{name}", "w").write(text)
-            p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/slow.py", "--device", "cpu",
-                    "--json")
-            f.write(json.dumps(dict(row, kernel=kernel, profile=json.loads(p.stdout),
+            kernel = kernels[row["name"]]
+            f.write(json.dumps(dict(row, kernel=kernel, profile=verdicts[row["name"]],
                 prompt=kernel.rstrip() + "\n### kernel\n\n")) + "\n")
     return run(hone, "sft", "--no-use_peft", "--model", f"{policy}/sft/final", "--data", f"{work}/midend.jsonl",
                "--output_dir", f"{work}/mid_sft", "--max_tokens", "2048", "--learning_rate", "3e-3",
@@ -277,11 +270,12 @@ def midend_policy():
 
 def test_midend():
     """The policy's answers are cheaper than the kernels that the prompts show, and paid by how
-    much."""
+    much. With a penalty for the distance to the reference model, which is the start and not
+    what a checkpoint holds."""
     p = midend_policy()
     more = ("--stage", "midend", "--model", f"{work}/mid_sft/final", "--tasks", f"{work}/midend.jsonl",
             "--prompt_template", f"{work}/midend.txt", "--reward", "uniform", "--max_tokens", "2048",
-            "--max_steps", "3")
+            "--max_steps", "3", "--beta", "0.1", "--loss_type", "grpo")
     p = run(*command("mid_a", *more)) if p.returncode == 0 else p
     m = metrics("mid_a") if p.returncode == 0 else []
     rows = [json.loads(text) for _, _, text in store_rows("mid_a", "samples", "step, idx")] if m else []
@@ -289,6 +283,8 @@ def test_midend():
     check("mid-end: genuine answers are paid for being cheaper than the kernel shown",
           len(m) == 3 and paid and all(r > 2 for r in paid) and len(paid) < len(rows),
           (p.stderr[-600:], paid, [r["verdict"]["reason"] for r in rows]))
+    check("beta > 0: the distance is 0 at the start and grows",
+          len(m) == 3 and m[0]["kl"] < 1e-6 and m[-1]["kl"] > m[0]["kl"], (p.stderr, [r.get("kl") for r in m]))
     if m:
         same("mid-end, killed", "mid_a", "mid_b", *killed_run("mid_b", [1, random.uniform(0.3, 4.0), 2], *more))
 
@@ -301,16 +297,22 @@ def test_refusals():
         check(f"another {option} is refused with both values and a way out", p.returncode == 1 and option in p.stderr
               and value in p.stderr and recorded in p.stderr and "--output_dir" in p.stderr, p.stderr)
     # Contents of files count, not their names.
-    shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")
     before = tree("a")
-    other = [x if x != f"{policy}/tasks.jsonl" else f"{work}/tasks.jsonl" for x in command("c")]
-    run(*other, "--max_steps", "1")
     text = open(f"{work}/tasks.jsonl").read()
     open(f"{work}/tasks.jsonl", "w").write(text.replace("x * 2.0", "x * 3.0"))
-    p = run(*other, "--max_steps", "2", expect=1)
+    p = run(*command("a"), "--max_steps", "5", expect=1)
     check("a task file that changed under its name is refused", p.returncode == 1 and "prompts" in p.stderr, p.stderr)
+    open(f"{work}/tasks.jsonl", "w").write(text)
     p = run(*command("a", "--store", f"{work}/elsewhere.db"), expect=1)
     check("another store, without the run's metrics, is refused", p.returncode == 1 and "--store" in p.stderr, p.stderr)
+    with sqlite3.connect(f"{work}/a/hone.db") as db:
+        kept = db.execute("select row, step, idx from samples order by step, idx limit 1").fetchone()
+        db.execute("update samples set row = '{' where step = ? and idx = ?", kept[1:])
+    p = run(*command("a", "--max_steps", "5"), expect=1)
+    check("a sample that cannot be read ends the start: what was learned of its prompt would be lost",
+          p.returncode == 1 and "stored row" in p.stderr, p.stderr)
+    with sqlite3.connect(f"{work}/a/hone.db") as db:
+        db.execute("update samples set row = ? where step = ? and idx = ?", kept)
     check("a refusal changes nothing", tree("a") == before and lines("a") == 4)
     # What may change between two starts, and a folder that is another command's.
     settings = json.load(open(f"{work}/a/settings.json"))
@@ -332,9 +334,9 @@ def main():
     ctypes.CDLL(None).prctl(36, 1)   # PR_SET_CHILD_SUBREAPER
     policy = tiny_policy()
     if policy:
+        shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")   # a test changes it under its name
         test_adapter()
         test_weights()
-        test_reference()
         test_learning()
         test_turns()
         test_midend()

@@ -1,9 +1,14 @@
 /* The replay in this process, over tapes written by hand: what each row does, faults and
  * their codes, lineage, memory that must not change; and the messages of the wire. */
+#include "runner/launcher.h"
 #include "runner/replay.h"
+#include "vm/vm.h"
+#include <errno.h>
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -38,6 +43,7 @@
 	VIEW(output) "], \"tuple\": false}"
 
 static float input[16], output[16];
+static int64_t output_bytes = sizeof output; /* of the memory that outputs are promised */
 
 static struct tape *parse(const char *text)
 {
@@ -65,7 +71,7 @@ static void replay_text(const char *text, struct runner_given given, struct runn
 		out->fault = fault;
 		return;
 	}
-	replay_run(r, &trial, &data, (uint8_t *)output, sizeof output, out);
+	replay_run(r, &trial, &data, (uint8_t *)output, output_bytes, out);
 	assert_int_equal(replay_line(r, RUNNER_TF32), -1);
 	replay_free(r);
 }
@@ -102,6 +108,64 @@ static void test_rows_do_their_work(void **state)
 }
 
 /* The same tape twice on one replay: nothing of the first trial is left in the second. */
+/* Memory that is a byte too small is a fault of ours: this program ends before anything is written
+ * beside it. */
+static void test_outputs_fit(void **state)
+{
+	struct runner_result r;
+	int status = 0;
+	fflush(NULL);
+	pid_t pid = fork();
+	assert_return_code(pid, errno);
+	if (pid == 0) {
+		signal(SIGABRT, SIG_DFL);
+		output_bytes = sizeof output - 1;
+		freopen("/dev/null", "w", stderr);
+		replay_text(TAPE(LAUNCH(0, 1, 16), 1), X, &r);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+/* A descriptor's words: the address and what every descriptor has; before a kernel that knows none,
+ * the compiler's own part too. */
+static void test_words_of_a_descriptor(void **state)
+{
+	enum { AT = 4096 };
+	static const struct {
+		const char *arguments;
+		int count;
+		int64_t words[12];
+	} cases[] = {
+		{"%n: i32, %d: !tt.tensordesc<tensor<4x8xf32>>, %a: i32, %b: i32, %c: i64, %e: i64, %m: i32", 7,
+			{7, AT, 5, 24, 40, 1, 9}},
+		{"%n: i32, %d: !tt.ptr<f32>, %q: i64, %r: i64, %s: i64, %t: i64, %p: i1, %a: i32, %b: i32, %c: i64, %e: i64, "
+		 "%m: i32",
+			12, {7, AT, 5, 24, 40, 1, 1, 5, 24, 40, 1, 9}},
+	};
+	struct tape_descriptor d = {.view = {.dtype = DTYPE_F32, .ndim = 2, .shape = {5, 24}, .stride = {40, 1}},
+		.block = {4, 8},
+		.nan_padding = true};
+	struct tape_arg list[] = {{.kind = TAPE_ARG_INT, .i = 7}, {.kind = TAPE_ARG_DESCRIPTOR, .descriptor = &d},
+		{.kind = TAPE_ARG_INT, .i = 9}};
+	struct tape_row row = {.kind = TAPE_LAUNCH, .args = list, .nargs = ARRAY_LEN(list)};
+	static const uint64_t address[] = {0, AT, 0};
+	/* Each way by its own kernel, between two numbers that stay where they are. */
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct vm_kernel *k = NULL;
+		struct err err = {0};
+		struct vm_arg words[2 * TAPE_ARGS_MAX + 1] = {{0}};
+		char *text = xasprintf("module {\n  tt.func public @k(%s) {\n    tt.return\n  }\n}\n", cases[i].arguments);
+		if (vm_kernel_create(text, strlen(text), &k, &err)) fail_msg("%s", err.text);
+		assert_int_equal(launcher_arguments(k, &row, address, words), cases[i].count);
+		for (int w = 0; w < cases[i].count; w++) assert_int_equal(words[w].i, cases[i].words[w]);
+		assert_true(words[1].nan_padding);
+		vm_kernel_free(k);
+		free(text);
+	}
+}
+
 static void test_trials_are_independent(void **state)
 {
 	struct replay *r = NULL;
@@ -416,6 +480,8 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_do_their_work),
+		cmocka_unit_test(test_outputs_fit),
+		cmocka_unit_test(test_words_of_a_descriptor),
 		cmocka_unit_test(test_trials_are_independent),
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),

@@ -212,6 +212,54 @@ static void test_refusals(void **state)
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */
+/* A location and what it stands on, as a text. */
+static void loc_text(const struct ttir_module *m, int id, struct str *out)
+{
+	if (id < 0) {
+		str_puts(out, "-");
+		return;
+	}
+	const struct ttir_loc *l = &m->locs[id];
+	static const char *const kinds[] = {"unknown", "file", "named", "callsite", "alias"};
+	str_printf(out, "%s", kinds[l->kind]);
+	if (l->kind == LOC_FILE) str_printf(out, " %.*s:%d:%d", (int)l->file.len, l->file.data, l->line, l->column);
+	if (l->a < 0 && l->b < 0) return;
+	str_puts(out, "(");
+	loc_text(m, l->a, out);
+	str_puts(out, ", ");
+	loc_text(m, l->b, out);
+	str_puts(out, ")");
+}
+
+/* Every form of a location, one within another. */
+static void test_locations(void **state)
+{
+	static const struct {
+		const char *written, *read;
+	} cases[] = {
+		{"\"k.py\":3:14", "file k.py:3:14"},
+		{"unknown", "unknown"},
+		{"\"x\"(\"k.py\":3:4)", "named(file k.py:3:4, -)"},
+		{"callsite(\"a.py\":1:2 at \"b.py\":3:4)", "callsite(file a.py:1:2, file b.py:3:4)"},
+		{"callsite(unknown at callsite(\"a.py\":1:2 at \"b.py\":3:4))",
+			"callsite(unknown, callsite(file a.py:1:2, file b.py:3:4))"},
+		{"fused[\"a.py\":1:2, \"b.py\":3:4]", "named(file a.py:1:2, -)"},
+		{"fused<\"why\">[\"a.py\":1:2]", "named(file a.py:1:2, -)"},
+		{"fused[]", "named"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct str text = {0};
+		/* Written behind an operation, and read back from it. */
+		char *body = xasprintf("    %%c = arith.constant 1 : i32 loc(%s)\n", cases[i].written);
+		struct ttir_module m = parse(body);
+		loc_text(&m, m.funcs->body.first->first->loc, &text);
+		assert_string_equal(text.data, cases[i].read);
+		ttir_release(&m);
+		str_release(&text);
+		free(body);
+	}
+}
+
 static void everything(void *ctx)
 {
 	test_attributes(NULL);
@@ -222,6 +270,7 @@ static void everything(void *ctx)
 	test_operands(NULL);
 	test_elements(NULL);
 	test_refusals(NULL);
+	test_locations(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -231,7 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
 		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_locations), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

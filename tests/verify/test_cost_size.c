@@ -48,15 +48,27 @@ static struct verifier *verifier_for(const char *cost_size)
 	return v;
 }
 
+static struct verifier *judged; /* with times at the judged sizes */
+
+static int set_up(void **state)
+{
+	judged = verifier_for(NULL);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	verifier_free(judged);
+	return 0;
+}
+
 static void test_sizes(void **state)
 {
 	/* 64 rows of 256, judged as they are */
-	struct verifier *v = verifier_for(NULL);
-	struct verdict there = grade_one(v, TASK("64"), "", LAUNCH);
-	verifier_free(v);
+	struct verdict there = grade_one(judged, TASK("64"), "", LAUNCH);
 	assert_true(there.cost_s > 0 && !there.cost_size[0] && there.cost_error == 0);
 	/* and 16 rows, with costs at 2^14 elements */
-	v = verifier_for("16384");
+	struct verifier *v = verifier_for("16384");
 	struct verdict d = grade_one(v, TASK("16"), "", LAUNCH);
 	assert_string_equal(d.cost_size, "batch_size 64, stock 16");
 	assert_string_equal(d.not_predicted, "");
@@ -97,7 +109,7 @@ static void test_other_work_has_no_cost(void **state)
 /* What forward computes of constants costs what it moves; made once, it is free. */
 static void test_constants(void **state)
 {
-	struct verifier *v = verifier_for(NULL);
+	struct verifier *v = judged;
 	double none = grade_one(v, TASK("64"), "", LAUNCH).cost_s;
 	double once = grade_one(v, TASK("64"), "",
 		"        if not hasattr(self, 'kept'):\n            self.kept = torch.arange(4000, device=x.device) * "
@@ -112,7 +124,6 @@ static void test_constants(void **state)
 	 * them at the card's peak. */
 	assert_true(each > none + 2e-6 && each < none + 20e-6);
 	assert_true(product > none + 20e-6);
-	verifier_free(v);
 }
 
 /* What is no size is said before anything starts. */
@@ -133,5 +144,5 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_options), cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_other_work_has_no_cost), cmocka_unit_test(test_constants)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -423,6 +423,69 @@ static void test_waiting_is_no_work(void **state)
 	oracle_data_free(d);
 }
 
+/* ---- what is kept of tasks ---- */
+
+#define MARK 1 /* a character that no reason begins with */
+
+/* The data of a task, which gets a mark: what is kept still has it, what is made anew has not. */
+static const struct oracle_data *taken(struct oracle_cache *c, const char *source, bool is_kept)
+{
+	struct err err = {0};
+	struct oracle_fault fault = {0};
+	const struct oracle_data *d = NULL;
+	struct task task = {.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)source};
+	if (oracle_cache_get(c, &task, &d, &fault, &err)) fail_msg("%s", fault.text[0] ? fault.text : err.text);
+	struct oracle_data *marked = (struct oracle_data *)(uintptr_t)d;
+	if ((marked->trials[0].why[0] == MARK) != is_kept) fail_msg("%s: made %s", source, is_kept ? "anew" : "before");
+	marked->trials[0].why[0] = MARK;
+	return d;
+}
+
+/* Two places: what is in use stays, of the others the one that nobody asked for longest goes, and
+ * with a bound on bytes every one that nobody uses. Faults of tasks are kept too. */
+static void test_cache(void **state)
+{
+	static const char A[] = MODEL("return x + 1"), B[] = MODEL("return x + 2"), C[] = MODEL("return x + 3"),
+					  BROKEN[] = MODEL("return y");
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .work_ms = 625, .seed = 5, .num_trials = 3};
+	struct oracle_cache *c = oracle_cache_create(z, &o, (int64_t)1 << 40, 2);
+	const struct oracle_data *a = taken(c, A, false), *again = taken(c, A, true), *b;
+	assert_ptr_equal(a, again);
+	oracle_cache_put(c, again);
+	/* A is in use by one, so B's place is C's. */
+	oracle_cache_put(c, taken(c, B, false));
+	oracle_cache_put(c, taken(c, C, false));
+	assert_ptr_equal(taken(c, A, true), a);
+	oracle_cache_put(c, a);
+	oracle_cache_put(c, a);
+	/* Nobody uses either; C was asked for before A. */
+	b = taken(c, B, false);
+	oracle_cache_put(c, taken(c, A, true));
+	oracle_cache_put(c, b);
+	oracle_cache_free(c);
+
+	/* Room for no byte: what is put back goes as soon as another comes. */
+	c = oracle_cache_create(z, &o, 0, 2);
+	a = taken(c, A, false);
+	oracle_cache_put(c, taken(c, A, true));
+	oracle_cache_put(c, taken(c, B, false));
+	assert_ptr_equal(taken(c, A, true), a);
+	oracle_cache_put(c, a);
+	oracle_cache_put(c, a);
+	oracle_cache_put(c, taken(c, B, false));
+	oracle_cache_put(c, taken(c, A, false));
+	for (int i = 0; i < 2; i++) {
+		struct err err = {0};
+		struct oracle_fault fault = {0};
+		const struct oracle_data *d = NULL;
+		struct task task = {.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)BROKEN};
+		assert_int_equal(oracle_cache_get(c, &task, &d, &fault, &err), ERR_MISMATCH);
+		assert_string_equal(fault.code, "task-broken");
+	}
+	oracle_cache_free(c);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -441,6 +504,7 @@ int main(void)
 		cmocka_unit_test(test_a_hanging_task_is_killed),
 		cmocka_unit_test(test_a_silent_reference_hangs),
 		cmocka_unit_test(test_waiting_is_no_work),
+		cmocka_unit_test(test_cache),
 	};
 	return cmocka_run_group_tests(tests, start, end);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 #include "grade_one.h"
 
 static const char TASK[] =
@@ -27,24 +28,10 @@ static const char TASK[] =
 static const char GOOD[] = CANDIDATE("2"), BAD[] = CANDIDATE("3");
 
 static struct task task;
+/* Of two threads, without a store: what needs no other options is judged by it. */
+static struct verifier *shared;
 static char folder[64];
 static char *store_path;
-
-static int start(void **state)
-{
-	snprintf(folder, sizeof folder, "/tmp/hone-supervisor-XXXXXX");
-	task = (struct task){
-		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
-	if (!mkdtemp(folder)) return -1;
-	store_path = path_join(folder, "store.db");
-	return 0;
-}
-
-static int end(void **state)
-{
-	free(store_path);
-	return dir_remove(folder, NULL);
-}
 
 static struct verifier *open_verifier(struct store *store)
 {
@@ -53,6 +40,24 @@ static struct verifier *open_verifier(struct store *store)
 	struct verify_options o = {.threads = 2, .store = store};
 	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
 	return v;
+}
+
+static int start(void **state)
+{
+	snprintf(folder, sizeof folder, "/tmp/hone-supervisor-XXXXXX");
+	task = (struct task){
+		.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
+	if (!mkdtemp(folder)) return -1;
+	store_path = path_join(folder, "store.db");
+	shared = open_verifier(NULL);
+	return 0;
+}
+
+static int end(void **state)
+{
+	verifier_free(shared);
+	free(store_path);
+	return dir_remove(folder, NULL);
 }
 
 static struct verdict run(struct verifier *v, const char *source)
@@ -98,7 +103,7 @@ static int kill_children(const char *word)
 
 static void test_duplicates_are_graded_once(void **state)
 {
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
 	struct err err = {0};
 	bool seen[8] = {false};
 	int fresh = 0, genuine = 0;
@@ -126,15 +131,14 @@ static void test_duplicates_are_graded_once(void **state)
 	assert_int_equal(verifier_collect(v, -1, &id, &d, &err), ERR_NOT_FOUND);
 	d = run(v, GOOD);
 	assert_true(d.cached && d.class == VERDICT_GENUINE);
-	verifier_free(v);
 }
 
 /* As a server waits: one poll over the verifier and over what else may happen. */
 static void test_verdicts_wake_a_poll(void **state)
 {
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
 	struct err err = {0};
-	const char *const sources[] = {GOOD, "no code at all", GOOD, BAD};
+	const char *const sources[] = {CANDIDATE("3.0"), "no code at all", CANDIDATE("3.0"), CANDIDATE("4.0")};
 	int other[2], collected = 0;
 	assert_int_equal(pipe(other), 0);
 	struct pollfd p[] = {{.fd = verifier_fd(v), .events = POLLIN}, {.fd = other[0], .events = POLLIN}};
@@ -164,7 +168,6 @@ static void test_verdicts_wake_a_poll(void **state)
 	assert_int_equal(poll(p, 1, 0), 1);
 	assert_int_equal(verifier_collect(v, 0, &id, &d, &err), 0);
 	assert_true(id == 9 && d.cached && d.class == VERDICT_GENUINE);
-	verifier_free(v);
 }
 
 static void test_store_outlives_the_verifier(void **state)
@@ -194,7 +197,7 @@ static void test_store_outlives_the_verifier(void **state)
 /* Workers die for reasons that are nobody's fault: the next request starts them again. */
 static void test_dead_workers_are_replaced(void **state)
 {
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
 	struct verdict d = run(v, GOOD);
 	assert_int_equal(d.class, VERDICT_GENUINE);
 	assert_int_equal(kill_children("zygote.py"), 3);
@@ -207,7 +210,6 @@ static void test_dead_workers_are_replaced(void **state)
 	d = run(v, CANDIDATE("2.0"));
 	if (d.class != VERDICT_GENUINE) fail_msg("%s/%s: %s", verdict_class_name(d.class), d.reason, d.detail);
 	assert_false(d.cached);
-	verifier_free(v);
 }
 
 /* A candidate that launches its kernel once more where it sees the tensors of one of the two
@@ -215,10 +217,9 @@ static void test_dead_workers_are_replaced(void **state)
 static void test_traces_of_other_lengths(void **state)
 {
 	static const char again[] = CANDIDATE_TIMES("2", "1 + (type(x) is torch.Tensor)");
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
 	struct verdict d = run(v, again);
 	if (strcmp(d.reason, "trace-differs") || !strstr(d.detail, " rows, were ")) fail_msg("%s: %s", d.reason, d.detail);
-	verifier_free(v);
 }
 
 /* A kernel that leans on a function behind the class, and host code that
@@ -249,11 +250,12 @@ static int64_t rebuilds(struct verifier *v)
  * code behind them costs no further process, another line among them does, whatever is claimed. */
 static void test_known_kernels_are_known_by_their_lines(void **state)
 {
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
+	int64_t before = rebuilds(v);
 	struct verdict d = run(v, TWO_PLACES("2", "1", "4", ""));
 	if (d.class != VERDICT_GENUINE) fail_msg("%s: %s", d.reason, d.detail);
 	int64_t asked = rebuilds(v);
-	assert_int_equal(asked, 1);
+	assert_int_equal(asked, before + 1);
 	/* Other host code behind the last function. */
 	d = run(v, TWO_PLACES("2", "1", "4", "        number = 7\n"));
 	assert_int_equal(d.class, VERDICT_GENUINE);
@@ -274,12 +276,11 @@ static void test_known_kernels_are_known_by_their_lines(void **state)
 		d = run(v, forged[i]);
 		if (strcmp(d.reason, "ir-not-from-source")) fail_msg("forged text %zu: %s (%s)", i, d.reason, d.detail);
 	}
-	verifier_free(v);
 }
 
 static void test_audit(void **state)
 {
-	struct verifier *v = open_verifier(NULL);
+	struct verifier *v = shared;
 	struct err err = {0};
 	json_t *o = NULL;
 	assert_int_equal(verifier_audit(v, &task, &o, &err), 0);
@@ -308,7 +309,31 @@ static void test_audit(void **state)
 	assert_string_equal(d.reason, "task-not-discriminating");
 	assert_int_equal(verifier_run(v, &broken, GOOD, strlen(GOOD), &d, &err), 0);
 	assert_string_equal(d.reason, "task-broken");
-	verifier_free(v);
+}
+
+/* However a verdict ends, nothing of its processes stays open. */
+static void test_nothing_stays_open(void **state)
+{
+	static const char *const sources[] = {CANDIDATE("5.0"), CANDIDATE_TIMES("2", "2"), TWO_PLACES("2", "2", "9", ""),
+		TWO_PLACES("4", "1", "9", EDIT("4.", "2.")), "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"};
+	int before = 0, after = 0;
+	for (int turn = 0; turn < 2; turn++) {
+		for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+			char *source = xasprintf("%s# turn %d\n", sources[i], turn);
+			assert_false(run(shared, source).cached);
+			free(source);
+		}
+		/* The pool starts runners behind a verdict's back: when all are there it rests. */
+		int *held = turn ? &after : &before;
+		*held = descriptors_held();
+		for (int still = 0, waits = 0; still < 10 && waits < 200; waits++) {
+			int now = descriptors_held();
+			still = now == *held ? still + 1 : 0;
+			*held = now;
+			sleep_ms(50);
+		}
+	}
+	if (after > before) fail_msg("%d descriptors are open, %d verdicts ago %d", after, (int)ARRAY_LEN(sources), before);
 }
 
 static void test_options_are_checked(void **state)
@@ -340,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_traces_of_other_lengths),
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
+		cmocka_unit_test(test_nothing_stays_open),
 		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);

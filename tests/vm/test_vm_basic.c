@@ -99,6 +99,45 @@ static void test_out_of_bounds(void **state)
 	vm_kernel_free(f.k);
 }
 
+/* Loads in the rest of a buffer's last granule are noted and stop nothing, where that is asked for;
+ * beyond it, and where they are not aligned, they stop as ever, and a store always does. */
+static void test_load_granule(void **state)
+{
+	static const struct {
+		int64_t granule, bytes; /* of the first buffer, of which N * 4 are read */
+		int64_t off;            /* of its address */
+		int64_t written;        /* bytes of the last buffer */
+		int rc;
+	} cases[] = {
+		{0, N * 4 - 4, 0, N * 4, ERR_MISMATCH},
+		{32, N * 4 - 4, 0, N * 4, 0},
+		{32, N * 4 - 12, 0, N * 4, 0},
+		{32, N * 4 / 32 * 32, 0, N * 4, ERR_MISMATCH},
+		{16, N * 4 - 16, 0, N * 4, ERR_MISMATCH},
+		{32, N * 4 - 4, 2, N * 4, ERR_MISMATCH},
+		{32, N * 4, 0, N * 4 - 4, ERR_MISMATCH},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct fixture f;
+		struct vm_report r;
+		struct err err = {0};
+		fixture_open(&f);
+		f.options.load_granule = cases[i].granule;
+		f.buffers[0].bytes = cases[i].bytes;
+		f.buffers[2].bytes = cases[i].written;
+		f.args[0].i += cases[i].off;
+		int rc = vm_launch(f.k, &f.options, &r, &err);
+		if (rc != cases[i].rc) fail_msg("case %zu: %d: %s", i, rc, r.text);
+		bool is_noted = !rc && cases[i].granule;
+		assert_true(r.is_passed_over == is_noted);
+		if (is_noted) assert_true(r.fault == VM_FAULT_OUT_OF_BOUNDS && r.line == 3);
+		/* What was there is added as it is. */
+		for (int k = 0; k < (int)(cases[i].bytes / 4) && !rc; k++) assert_true(f.o[k] == 1.5f * (float)k);
+		vm_report_release(&r);
+		vm_kernel_free(f.k);
+	}
+}
+
 static void test_describe(void **state)
 {
 	struct fixture f;
@@ -179,6 +218,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_add),
 		cmocka_unit_test(test_out_of_bounds),
+		cmocka_unit_test(test_load_granule),
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_threads),

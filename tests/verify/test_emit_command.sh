@@ -1,0 +1,19 @@
+#!/bin/sh
+# `hone verify --emit`, the command: it writes the module and says so, and what it does not write it
+# refuses. What is written: test_emit.c.
+set -u
+HONE=${BUILD:-build/release}/hone
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+count=0
+check() { # ok|not ok, name
+	count=$((count + 1))
+	echo "$1 $count - $2"
+}
+
+folder=tests/exploits/workspace_kept
+"$HONE" verify --task $folder/task.py --candidate $folder/twin.py --emit "$WORK/module.py" --threads 1 --seed 7 >"$WORK/out" 2>&1 &&
+	grep -q "emitted to $WORK/module.py" "$WORK/out" && grep -q "class ModelNew" "$WORK/module.py" && check ok "a module is written" || { sed 's/^/# /' "$WORK/out"; check "not ok" "a module is written"; }
+"$HONE" verify --task $folder/task.py --candidate tests/exploits --emit "$WORK/other.py" >"$WORK/out" 2>&1
+[ $? = 2 ] && [ ! -e "$WORK/other.py" ] && check ok "a folder is wrong usage" || check "not ok" "a folder is wrong usage"
+echo "1..$count"
