@@ -71,6 +71,7 @@ void adapter_dropout(struct adapter *a, uint64_t seed)
 void model_bind(struct model *m, const struct adapter *a)
 {
 	uint64_t serial = a ? a->serial : 0, changes = a ? a->changes : 0;
+	if (m->is_prepared && m->prepared_changes != m->changes) model_prepare(m);
 	if (m->bound_serial == serial && m->bound_changes == changes) return;
 	for (int l = 0; l < m->config.num_hidden_layers; l++)
 		for (enum linear k = 0; k < LINEAR_COUNT; k++)

@@ -157,8 +157,9 @@ int model_export(
 /* Allocates gradients (zeroed): of the adapter when given, else of all of the model's parameters.
  * params_zero_grad clears. */
 void model_enable_grad(struct model *m, struct adapter *a);
-/* Lets the backend keep the frozen projections and the head in its own order too:
- * faster generation for twice their memory. Until the model is freed, or trained. */
+/* Lets the backend keep projections and head in its own order too: faster generation for twice
+ * their memory. Until the model is freed, or model_enable_grad; weights that have gradients already
+ * are kept by a backend in host memory alone, and copied again whenever they have learned. */
 void model_prepare(struct model *m);
 void params_zero_grad(struct ops *ops, struct param *params, int count);
 
@@ -283,6 +284,7 @@ struct training_plan {
 	int adapter_rank;           /* 0: all weights are trained */
 	const char *target_modules; /* as in adapter_options */
 	bool has_reference;         /* of a KL term */
+	bool generates;             /* an engine runs the same model */
 	struct pass_options pass;
 };
 void plan_training(

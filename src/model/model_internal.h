@@ -65,10 +65,12 @@ struct model {
 	struct ops_linear head_linear;
 	struct f32 *rope; /* (rope_positions, 2, HD/2) */
 	int rope_positions;
-	uint64_t changes;       /* counts writes to the weights */
-	uint64_t serial_last;   /* of what was made over this model: adapters, steps, pages */
-	uint64_t bound_serial;  /* of the adapter whose B lies in the weights' tail columns; 0: none */
-	uint64_t bound_changes; /* of that adapter, as they were then */
+	uint64_t changes;          /* counts writes to the weights */
+	bool is_prepared;          /* the backend keeps copies of its own (model_prepare) */
+	uint64_t prepared_changes; /* of the weights that it copied */
+	uint64_t serial_last;      /* of what was made over this model: adapters, steps, pages */
+	uint64_t bound_serial;     /* of the adapter whose B lies in the weights' tail columns; 0: none */
+	uint64_t bound_changes;    /* of that adapter, as they were then */
 };
 
 /* A model without weights. */
@@ -78,7 +80,8 @@ int model_config_check(const struct model_config *c, const char *what, struct er
 /* Absent, null, false, 0 or empty: a switch that is off in a config written by others. */
 bool json_is_off(const json_t *v);
 void model_ensure_rope(struct model *m, int positions);
-/* B of the adapter (NULL: none) into the weights' tail columns, unless it is there already. */
+/* Before a pass or a step: what the backend keeps of the weights in its own order is of these
+ * weights, and the adapter's B (NULL: none) stands in their tail columns. */
 void model_bind(struct model *m, const struct adapter *a);
 
 /* Bytes of the working weights, and their pointers into a block of so many. On the host without

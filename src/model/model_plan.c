@@ -88,13 +88,14 @@ static int64_t adapter_values(
 	return values;
 }
 
-/* Frozen projections and the head once more, in the order in which generation reads them
- * (model_prepare): the CPU alone keeps such copies. As fp32: at most. */
-static size_t packed_bytes(const struct ops *ops, const struct model_config *c, bool is_frozen)
+/* Projections and the head once more, in the order in which generation reads them (model_prepare):
+ * the CPU alone keeps such copies, and of weights that are trained only for an engine. As fp32: at
+ * most. */
+static size_t packed_bytes(const struct ops *ops, const struct model_config *c, bool is_kept)
 {
 	int64_t embeddings = c->tie_word_embeddings ? 0 : (int64_t)c->vocab_size * c->hidden_size;
 	size_t bytes = size_mul((size_t)(model_config_params(c) - embeddings), sizeof(float));
-	return is_frozen && ops->host_memory ? MIN(bytes, OPS_PREPARED_BYTES_MAX) : 0;
+	return is_kept && ops->host_memory ? MIN(bytes, OPS_PREPARED_BYTES_MAX) : 0;
 }
 
 void plan_training(
@@ -113,7 +114,7 @@ void plan_training(
 		ops->elem_bytes == 2 ? "bf16" : "fp32", ops->tail ? " with room for an adapter beside them" : "",
 		(double)params * 1e-9, c->num_hidden_layers);
 	if (ops->host_memory)
-		plan_add(p, "packed copy", packed_bytes(ops, c, !is_full),
+		plan_add(p, "packed copy", packed_bytes(ops, c, !is_full || t->generates),
 			"at most: projections and head again, as generation reads them");
 	plan_add(p, "reference", reference, "%s",
 		!t->has_reference ? "beta is 0"

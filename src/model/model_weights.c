@@ -440,13 +440,19 @@ static void each_linear(struct model *m, void visit(struct ops *ops, struct ops_
 	visit(m->ops, &m->head_linear);
 }
 
-static void prepare_frozen(struct ops *ops, struct ops_linear *l)
+static void prepare(struct ops *ops, struct ops_linear *l)
 {
-	if (!l->w[0].grad) ops->prepare(ops->ctx, l);
+	if (!l->w[0].grad || ops->host_memory) ops->prepare(ops->ctx, l);
 }
 static void forget(struct ops *ops, struct ops_linear *l) { ops->forget(ops->ctx, l); }
 
-void model_prepare(struct model *m) { each_linear(m, prepare_frozen); }
+void model_prepare(struct model *m)
+{
+	if (m->is_prepared && m->prepared_changes != m->changes) each_linear(m, forget);
+	each_linear(m, prepare);
+	m->is_prepared = true;
+	m->prepared_changes = m->changes;
+}
 
 void model_free(struct model *m)
 {
@@ -516,6 +522,7 @@ void model_enable_grad(struct model *m, struct adapter *a)
 	}
 	CHECKF(!m->is_frozen, "all weights of a model that cannot be filled again are to be trained");
 	each_linear(m, forget);
+	m->is_prepared = false;
 	model_own(m);
 	masters_make(m);
 	m->grads = grads_alloc(m->ops, m->grads, m->count);

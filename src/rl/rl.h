@@ -383,7 +383,7 @@ struct update_stats {
 	double weight_max;
 	int fit_updates;    /* supervised updates beside */
 	int fit_examples;   /* their examples */
-	int64_t fit_tokens; /* of `tokens`, theirs */
+	int64_t fit_tokens; /* of `tokens`, theirs; examples that were drawn again count once */
 	double fit_loss;    /* sum over them of the mean loss of a token */
 	double fit_norm;    /* sum over them of the norm before clipping */
 };

@@ -69,6 +69,7 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 	struct training_plan t = {.adapter_rank = policy_rank(&o->policy),
 		.target_modules = o->policy.lora_target_modules,
 		.has_reference = o->beta > 0,
+		.generates = true,
 		.pass = {.max_tokens = (int)o->max_tokens,
 			.head_rows = MIN((int)o->max_tokens, UPDATE_HEAD_ROWS),
 			.backward = true,

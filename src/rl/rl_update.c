@@ -51,12 +51,8 @@ struct updater {
 	struct updater_options o;
 	struct pass *pass;
 	struct pass *reference_pass;
-	struct pack pack;      /* one micro-batch of rollouts */
-	int32_t *ids;          /* (max_tokens) of one micro-batch of examples, as the next two */
-	int32_t *pos;          /* (max_tokens) */
-	int32_t *start;        /* (max_tokens + 1) */
-	struct head_row *head; /* (max_tokens) */
-	float *logprob;        /* (max_tokens) scratch, as the next */
+	struct pack pack; /* one micro-batch */
+	float *logprob;   /* (max_tokens) scratch, as the next */
 	float *entropy;
 	struct loss_row *rows;
 	size_t nrows; /* of the whole batch, in sequence order */
@@ -97,10 +93,6 @@ int updater_create(struct model *m, struct adapter *a, struct optimizer *opt, co
 	/* Buffers of one micro-batch, filled again and again. */
 	size_t n = (size_t)o->max_tokens;
 	pack_init(&u->pack, o->max_tokens, model_ops(m)->follows && !o->apart);
-	u->ids = xcalloc(n, sizeof *u->ids);
-	u->pos = xcalloc(n, sizeof *u->pos);
-	u->start = xcalloc(n + 1, sizeof *u->start);
-	u->head = xcalloc(n, sizeof *u->head);
 	u->logprob = xcalloc(n, sizeof *u->logprob);
 	u->entropy = xcalloc(n, sizeof *u->entropy);
 	if (rc) updater_free(u);
@@ -115,10 +107,6 @@ void updater_free(struct updater *u)
 	pass_free(u->reference_pass);
 	model_free(u->reference);
 	pack_release(&u->pack);
-	free(u->ids);
-	free(u->pos);
-	free(u->start);
-	free(u->head);
 	free(u->logprob);
 	free(u->entropy);
 	free(u->rows);
@@ -554,26 +542,39 @@ static void fit_loss(void *ctx, int begin, int n, const float *logprob, const fl
 {
 	struct updater *u = ctx;
 	const struct loss_options o = {.type = LOSS_SFT};
-	const struct loss_row row = {.normaliser = (float)u->fit_scale, .weight = 1};
-	for (int i = 0; i < n; i++) u->stats->fit_loss += loss_row_value(&o, &row, logprob[i], &g[i]);
+	for (int i = 0; i < n; i++) {
+		int times = u->pack.member_begin[begin + i + 1] - u->pack.member_begin[begin + i];
+		const struct loss_row row = {.normaliser = (float)(times * u->fit_scale), .weight = 1};
+		u->stats->fit_loss += loss_row_value(&o, &row, logprob[i], &g[i]);
+	}
+}
+
+/* The rank's share, equal examples side by side: one that was drawn again passes through the model
+ * once. */
+static const struct sft_example **fit_order(const struct sft_example *const *e, int from, int to)
+{
+	const struct sft_example **order = xcalloc((size_t)MAX(to - from, 1), sizeof *order);
+	for (int i = from, n = 0; i < to; i++) {
+		bool is_first = true;
+		for (int k = from; k < i; k++) is_first &= e[k] != e[i];
+		for (int k = i; is_first && k < to; k++)
+			if (e[k] == e[i]) order[n++] = e[k];
+	}
+	return order;
 }
 
 /* Packs examples from `begin` on; returns the first that did not fit. */
-static int fit_pack(
-	struct updater *u, const struct sft_example *const *e, int begin, int count, struct batch *batch, int *nhead)
+static int fit_pack(struct updater *u, const struct sft_example *const *e, int begin, int count)
 {
-	int T = 0, S = 0, i = begin;
-	*nhead = 0;
-	for (; i < count && T + e[i]->count <= u->o.max_tokens; i++, S++) {
-		u->start[S] = T;
-		memcpy(u->ids + T, e[i]->ids, (size_t)e[i]->count * sizeof *u->ids);
-		for (int k = 0; k < e[i]->count; k++) u->pos[T + k] = k;
-		for (int k = e[i]->completion_begin; k < e[i]->count; k++)
-			u->head[(*nhead)++] = (struct head_row){.at = T + k - 1, .target = e[i]->ids[k]};
-		T += e[i]->count;
+	int i = begin;
+	pack_clear(&u->pack);
+	for (; i < count; i++) {
+		int nprompt = e[i]->completion_begin;
+		struct pack_sequence x = {
+			.prompt = e[i]->ids, .nprompt = nprompt, .answer = e[i]->ids + nprompt, .count = e[i]->count - nprompt};
+		if (!pack_add(&u->pack, &x)) break;
 	}
-	u->start[S] = T;
-	*batch = (struct batch){u->ids, {T, S, u->start, u->pos, NULL}};
+	pack_close(&u->pack);
 	return i;
 }
 
@@ -597,16 +598,16 @@ int updater_fit(struct updater *u, const struct sft_example *const *e, int count
 	pass_min_p(u->pass, 0); /* supervised updates are of the whole distribution */
 	/* As many examples at a time as fit; their gradients add up. */
 	ranks_share(u->o.ranks, count, &from, &to);
-	for (int i = (int)from; i < (int)to;) {
-		struct batch batch;
-		int nhead, next = fit_pack(u, e, i, (int)to, &batch, &nhead);
-		pass_forward(
-			u->pass, u->adapter, &batch, u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)i : 0);
-		pass_backward(u->pass, u->head, nhead, 1, fit_loss, u);
-		stats->tokens += batch.packed.T;
-		stats->fit_tokens += batch.packed.T;
-		i = next;
+	const struct sft_example **order = fit_order(e, (int)from, (int)to);
+	for (int i = 0, next; i < (int)(to - from); i = next) {
+		next = fit_pack(u, order, i, (int)(to - from));
+		pass_forward(u->pass, u->adapter, &u->pack.batch,
+			u->o.dropout_seed ? u->o.dropout_seed + (step << 20) + (uint64_t)(from + i) : 0);
+		pass_backward(u->pass, u->pack.head, u->pack.nhead, 1, fit_loss, u);
+		stats->tokens += u->pack.T;
+		stats->fit_tokens += u->pack.T;
 	}
+	free(order);
 	pass_min_p(u->pass, u->o.min_p);
 	int rc = optimizer_gather(u->optimizer, u->o.ranks, err);
 	if (rc) return rc;

@@ -10,6 +10,7 @@
 #include "../leaks.h"
 #include "infer/infer_internal.h"
 #include "ops/cpu/ops_cpu.h"
+#include "../ops/sample_token.h"
 
 enum { V = 97 };
 

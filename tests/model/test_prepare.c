@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "model/model_internal.h"
 #include "host_values.h"
+#include "ops/cpu_figures.h"
 #include "../base/base_test.h"
 #include "../leaks.h"
 
@@ -95,7 +96,7 @@ static void change(struct model *m)
 {
 	int n;
 	struct param *params = model_params(m, &n);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++, ++*params[0].changes)
 		for (int64_t k = 0; k < params[i].count; k++)
 			host_values(&params[i])[k] += 0.05f * rng_normal(9, (uint64_t)i, (uint64_t)k);
 }
@@ -120,12 +121,28 @@ static void test_prepare(void **state)
 	logits(never, want);
 	assert_memory_equal(trained, want, sizeof want);
 	assert_memory_not_equal(trained, plain, sizeof plain);
-	model_prepare(m); /* its weights will change: nothing is kept */
+	/* Of weights that learn a copy is kept too, and made anew behind each change. */
+	size_t bytes = ops_prepared_bytes(ops);
+	assert_int_equal(bytes, 0);
+	model_prepare(m);
+	bytes = ops_prepared_bytes(ops);
+	assert_true(bytes > 0);
+	for (int i = 0; i < 2; i++) {
+		logits(m, trained);
+		assert_memory_equal(trained, want, sizeof want);
+		change(m);
+		change(never);
+		logits(m, trained);
+		logits(never, want);
+		assert_memory_equal(trained, want, sizeof want);
+	}
 	change(m);
 	change(never);
+	model_prepare(m); /* an engine behind a change */
 	logits(m, trained);
 	logits(never, want);
 	assert_memory_equal(trained, want, sizeof want);
+	assert_int_equal(ops_prepared_bytes(ops), bytes);
 	model_free(m);
 	model_free(never);
 	ops_free(ops);

@@ -173,13 +173,21 @@ static void check_rows(struct cpu_ops *o)
 		o->silu_mul(o->ctx, one, x + m * N, x + m * N, N);
 		same_bits("silu_mul", one, all + m * N, N, m, 1);
 	}
-	o->logprob(o->ctx, logprob, entropy, lse, x, targets, 0.7f, M, N);
+	o->logprob(o->ctx, logprob, entropy, lse, x, NULL, targets, 0.7f, M, N);
 	for (int m = 0; m < M; m++) {
-		o->logprob(o->ctx, &logprob1, &entropy1, &lse1, x + m * N, targets + m, 0.7f, 1, N);
+		o->logprob(o->ctx, &logprob1, &entropy1, &lse1, x + m * N, NULL, targets + m, 0.7f, 1, N);
 		same_bits("logprob", &logprob1, &logprob[m], 1, m, 1);
 		same_bits("entropy", &entropy1, &entropy[m], 1, m, 1);
-		o->logprob(o->ctx, &logprob1, NULL, &lse1, x + m * N, targets + m, 0.7f, 1, N);
+		o->logprob(o->ctx, &logprob1, NULL, &lse1, x + m * N, NULL, targets + m, 0.7f, 1, N);
 		same_bits("logprob without entropy", &logprob1, &logprob[m], 1, m, 1);
+		/* Targets that share a row, between others. */
+		const int32_t last = M - 1, from[4] = {last, m, m, last},
+					  shared[4] = {targets[last], (targets[m] + 1) % N, targets[m], targets[last]};
+		float logprob4[4], entropy4[4], lse4[4];
+		o->logprob(o->ctx, logprob4, entropy4, lse4, x, from, shared, 0.7f, 4, N);
+		same_bits("logprob from a shared row", &logprob4[2], &logprob[m], 1, m, 1);
+		same_bits("entropy from a shared row", &entropy4[2], &entropy[m], 1, m, 1);
+		same_bits("logprob behind a shared row", &logprob4[3], &logprob[last], 1, m, 1);
 	}
 	free(x);
 	free(w);

@@ -282,11 +282,11 @@ static void walk_head(struct fixture *f)
 		float t = (float)f->args[2], *logits = input(f, "logits"), *g = input(f, "g"), *logprob = buffer(f, N),
 			  *entropy = buffer(f, N), *lse = buffer(f, N);
 		struct cpu_ops *o = f->ops;
-		o->logprob(o->ctx, logprob, entropy, lse, logits, ints(f, "targets"), t, N, V);
+		o->logprob(o->ctx, logprob, entropy, lse, logits, NULL, ints(f, "targets"), t, N, V);
 		compare(f, "logprob", "logprob", logprob, 16);
 		compare(f, "logprob", "lse", lse, 16);
 		compare(f, "logprob", "entropy", entropy, 64);
-		o->logprob(o->ctx, logprob, NULL, lse, logits, ints(f, "targets"), t, N, V);
+		o->logprob(o->ctx, logprob, NULL, lse, logits, NULL, ints(f, "targets"), t, N, V);
 		compare(f, "logprob", "logprob", logprob, 16);
 		/* exp(x - lse) carries lse's rounding, eps * |lse|, into p: about 32 here. */
 		o->logprob_backward(o->ctx, logits, lse, ints(f, "targets"), g, t, N, V);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "ops/cpu/ops_cpu.h"
+#include "sample_token.h"
 #include "../leaks.h"
 
 static struct arena scratch;

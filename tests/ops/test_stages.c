@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "ops/cpu/ops_cpu.h"
+#include "sample_token.h"
 
 enum { V = 300, ROWS = 4, PAGES = 3, STEPS = 5 };
 
@@ -121,7 +122,7 @@ static void test_rows_that_are_done(void **state)
  * draw that is the only one of its row, and the batch stays where it is. */
 static void test_draws_share_rows(void **state)
 {
-	enum { DRAWS = 11 };
+	enum { DRAWS = 11, ROUNDS = 12 };
 	struct ops *o = make_ops();
 	struct ops_batch *b = o->batch_create(o->ctx, ROWS, ROWS, 0, ROWS, DRAWS),
 					 *alone = o->batch_create(o->ctx, ROWS, ROWS, 0, ROWS, ROWS);
@@ -133,34 +134,44 @@ static void test_draws_share_rows(void **state)
 	float *x = xcalloc(ROWS * V, sizeof *x), logprob[DRAWS], one_logprob[ROWS];
 	bool differ = false;
 	for (int i = 0; i < ROWS * V; i++) x[i] = 2 * rng_normal(3, 2, (uint64_t)i);
-	/* Draws with streams of their own. */
+	/* Draws with streams of their own, alike in pairs; of the last row each is the one before but
+	 * for one thing, the first two for none. */
 	for (int i = 0; i < DRAWS; i++) {
-		several[i] = draws[(i * 3) % ROWS];
+		several[i] = i < 6 ? draws[i / 2 * 3 % ROWS] : several[i - 1];
 		several[i].stream += (uint64_t)i;
 	}
+	several[7].top_k = 6;
+	several[8].temperature = several[9].temperature = several[10].temperature = 3;
+	several[8].top_k = several[9].top_k = several[10].top_k = 6;
+	several[9].top_p = several[10].top_p = 0.5f;
+	several[10].min_p = 0.7f;
 	struct f32 *logits = o->alloc(o->ctx, ROWS * V * sizeof(float)), *out = o->alloc(o->ctx, sizeof logprob);
 	struct i32 *tokens = o->alloc(o->ctx, sizeof drawn);
 	const struct ops_rows rows = {.T = ROWS, .S = ROWS, .ids = ids, .pos = zeros, .sequence = sequence};
 	o->put_f32(o->ctx, logits, x, ROWS * V);
 	o->batch_put(o->ctx, b, &rows);
-	o->batch_want(o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = several, .from = from, .draws = DRAWS});
-	/* All at once, several from a row. */
-	o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
-	o->get_i32(o->ctx, drawn, tokens, DRAWS);
-	o->get_f32(o->ctx, logprob, out, DRAWS);
-	for (int i = 0; i < ROWS; i++) assert_true(b->ids[i] == ids[i] && b->pos[i] == 0);
-	for (int i = 0; i < DRAWS; i++) {
-		struct ops_draw only[ROWS];
-		/* The same draw as the only one of its row. */
-		for (int k = 0; k < ROWS; k++) only[k] = several[i];
-		o->batch_put(o->ctx, alone, &rows);
-		o->batch_want(o->ctx, alone, &(struct ops_want){.n = ROWS, .at = at, .draw = only});
-		o->sample(o->ctx, tokens, out, logits, alone, ROWS, V);
-		o->get_i32(o->ctx, one, tokens, ROWS);
-		o->get_f32(o->ctx, one_logprob, out, ROWS);
-		assert_int_equal(drawn[i], one[from[i]]);
-		assert_memory_equal(&logprob[i], &one_logprob[from[i]], sizeof *logprob);
-		differ |= i && from[i] == from[i - 1] && drawn[i] != drawn[i - 1];
+	for (int round = 0; round < ROUNDS; round++) {
+		for (int i = 0; i < DRAWS; i++) several[i].index++;
+		/* All at once, several from a row. */
+		o->batch_want(
+			o->ctx, b, &(struct ops_want){.n = ROWS, .at = at, .draw = several, .from = from, .draws = DRAWS});
+		o->sample(o->ctx, tokens, out, logits, b, ROWS, V);
+		o->get_i32(o->ctx, drawn, tokens, DRAWS);
+		o->get_f32(o->ctx, logprob, out, DRAWS);
+		for (int i = 0; i < ROWS; i++) assert_true(b->ids[i] == ids[i] && b->pos[i] == 0);
+		for (int i = 0; i < DRAWS; i++) {
+			struct ops_draw only[ROWS];
+			/* The same draw as the only one of its row. */
+			for (int k = 0; k < ROWS; k++) only[k] = several[i];
+			o->batch_put(o->ctx, alone, &rows);
+			o->batch_want(o->ctx, alone, &(struct ops_want){.n = ROWS, .at = at, .draw = only});
+			o->sample(o->ctx, tokens, out, logits, alone, ROWS, V);
+			o->get_i32(o->ctx, one, tokens, ROWS);
+			o->get_f32(o->ctx, one_logprob, out, ROWS);
+			assert_int_equal(drawn[i], one[from[i]]);
+			assert_memory_equal(&logprob[i], &one_logprob[from[i]], sizeof *logprob);
+			differ |= i && from[i] == from[i - 1] && drawn[i] != drawn[i - 1];
+		}
 	}
 	assert_true(differ);
 	o->release(o->ctx, logits);

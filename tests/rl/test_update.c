@@ -503,6 +503,38 @@ static void test_fit(void **state)
 	close_updater(&x);
 }
 
+/* An example that was drawn several times passes through the model once, and teaches as often: two
+ * copies of it, which are two examples, give the same loss and the same gradient. */
+static void test_fit_again(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	int32_t ids[3][PROMPT + ANSWER];
+	struct sft_example e[3];
+	for (int i = 0; i < 3; i++) {
+		const struct completion *c = &f->rollouts[i == 1 ? 1 : 2].completion;
+		memcpy(ids[i], f->row.ids.data, PROMPT * sizeof **ids);
+		memcpy(ids[i] + PROMPT, c->tokens, (size_t)c->count * sizeof **ids);
+		e[i] = (struct sft_example){ids[i], PROMPT + c->count, PROMPT};
+	}
+	/* e[2] is e[0] again; the other one stands between them. */
+	const struct sft_example *const again[] = {&e[0], &e[1], &e[0]}, *const copies[] = {&e[0], &e[1], &e[2]};
+	const struct sft_example *const *lists[] = {again, copies, again};
+	struct update_stats s[3] = {0};
+	for (int i = 0; i < 3; i++) {
+		struct open x = open_updater(f, (struct updater_options){.apart = i == 2}, 0, 0);
+		if (updater_fit(x.updater, lists[i], 3, 1, 1, &s[i], &err)) fail_msg("%s", err.text);
+		close_updater(&x);
+	}
+	assert_int_equal(s[0].fit_tokens, e[0].count + e[1].count);
+	assert_int_equal(s[1].fit_tokens, 2 * e[0].count + e[1].count);
+	assert_int_equal(s[2].fit_tokens, s[1].fit_tokens);
+	for (int i = 1; i < 3; i++) {
+		assert_true(fabs(s[i].fit_loss - s[0].fit_loss) < 1e-6 * s[0].fit_loss);
+		assert_true(fabs(s[i].fit_norm - s[0].fit_norm) < 1e-5 * s[0].fit_norm);
+	}
+}
+
 /* With one update a generation nothing is cut, so nothing is shuffled: the seed of the
  * order changes no bit. */
 static void test_one_update_keeps_the_order(void **state)
@@ -559,6 +591,7 @@ int main(void)
 		T(test_grad_ratio),
 		T(test_overlong_filtering),
 		T(test_fit),
+		T(test_fit_again),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

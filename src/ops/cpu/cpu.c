@@ -19,7 +19,8 @@ static void cpu_close(struct ops *ops)
 	while (c->nprepared) c->f.forget(c, c->prepared[0].b);
 	free(c->prepared);
 	thin_release(c);
-	arena_release(&c->sampler);
+	for (int i = 0; i < c->threads; i++) arena_release(&c->samplers[i]);
+	free(c->samplers);
 	for (int i = 0; i < OPS_FETCHES; i++) free(c->fetched[i]);
 	pool_free(c->pool);
 	free(c->scratch);
@@ -51,6 +52,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 	c->pool = pool_create(o->threads);
 	c->threads = pool_threads(c->pool);
 	c->scratch = cpu_alloc(c, size_mul(size_mul((size_t)c->threads, SCRATCH_FLOATS), sizeof(float)));
+	c->samplers = xcalloc((size_t)c->threads, sizeof *c->samplers);
 	c->avx512 = has_v4() && !o->avx2_only;
 	c->memory_cap = o->memory_cap;
 	c->f.ctx = c;

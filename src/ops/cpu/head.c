@@ -13,7 +13,8 @@ struct head_args {
 	float *entropy;         /* (N); NULL: not asked for */
 	float *lse_out;         /* (N) log-sum-exp of logits / temperature */
 	float *logits_out;      /* (N, V) their gradient; in place of logits */
-	const float *logits;    /* (N, V) */
+	const float *logits;    /* (N, V), or the rows of from */
+	const int32_t *from;    /* (N) row of logits of each target; NULL: its own */
 	const float *lse;       /* (N) as forward left it */
 	const float *g;         /* (N) gradient of each row's logprob */
 	const int32_t *targets; /* (N) */
@@ -34,13 +35,17 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 {
 	const struct head_args *a = arg;
 	vf inv = vf_set1(a->inv_temperature);
+	float top = 0;
+	double sum = 0, weighted = 0, log_sum = 0; /* of e = exp((x - top) / T), and of e (x - top) / T */
 	for (int64_t row = begin; row < end; row++) {
+		const float *x = a->logits + (a->from ? a->from[row] : row) * a->V;
+		/* Targets of one row share its sums. */
+		bool is_again = a->from && row > begin && a->from[row] == a->from[row - 1];
 		/* Subtracting the maximum keeps every exponential at 1 or less, so none overflows. */
-		const float *x = a->logits + row * a->V;
-		float top = row_max(x, a->V);
+		if (!is_again) top = row_max(x, a->V);
+		if (!is_again) sum = weighted = 0;
 		vf shift = vf_set1(top);
-		double sum = 0, weighted = 0; /* of e = exp((x - top) / T), and of e (x - top) / T */
-		for (int base = 0; base < a->V; base += SUM_SPAN) {
+		for (int base = 0; !is_again && base < a->V; base += SUM_SPAN) {
 			vf s = vf_zero(), w = vf_zero();
 			int stop = MIN(a->V, base + SUM_SPAN);
 			/* Lanes behind the last logit must add nothing, though exp of what they were filled
@@ -56,7 +61,7 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 			weighted += vf_sum(w);
 		}
 		/* The row's figures are formed in fp64 and rounded once. */
-		double log_sum = log(sum);
+		if (!is_again) log_sum = log(sum);
 		a->lse_out[row] = (float)((double)top * a->inv_temperature + log_sum);
 		a->logprob[row] = (float)(((double)x[a->targets[row]] - top) * a->inv_temperature - log_sum);
 		if (a->entropy) a->entropy[row] = (float)(log_sum - weighted / sum);
@@ -64,13 +69,14 @@ static void logprob_rows(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 static void logprob(struct ops_context *c, float *out, float *entropy, float *lse, const float *logits,
-	const int32_t *targets, float temperature, int N, int V)
+	const int32_t *from, const int32_t *targets, float temperature, int N, int V)
 {
 	CHECK(temperature > 0 && V > 0);
 	struct head_args a = {.logprob = out,
 		.entropy = entropy,
 		.lse_out = lse,
 		.logits = logits,
+		.from = from,
 		.targets = targets,
 		.inv_temperature = 1.0f / temperature,
 		.V = V};

@@ -104,10 +104,11 @@ struct cpu_ops {
 	void (*dropout)(
 		struct ops_context *, float *out, const float *x, float p, uint64_t seed, uint64_t stream, int64_t n);
 
-	/* Rows of logits (N, V) are divided by temperature; logprob of target, entropy and log-sum-exp
-	 * per row (entropy may be NULL). */
+	/* Rows of logits (V) are divided by temperature; logprob of target, entropy and log-sum-exp of
+	 * each target's row (entropy may be NULL): its own, or from[n]. */
 	void (*logprob)(struct ops_context *, float *logprob /* (N) */, float *entropy /* (N) or NULL */,
-		float *lse /* (N) */, const float *logits, const int32_t *targets /* (N) */, float temperature, int N, int V);
+		float *lse /* (N) */, const float *logits, const int32_t *from /* (N) or NULL */,
+		const int32_t *targets /* (N) */, float temperature, int N, int V);
 	/* logits become d loss / d logits in place: g[n] * (onehot - softmax) / temperature, where g =
 	 * d loss / d logprob. */
 	void (*logprob_backward)(struct ops_context *, float *logits, const float *lse, const int32_t *targets,
@@ -124,12 +125,27 @@ struct cpu_ops {
 FAMILIES(X)
 #undef X
 
-/* Draws from logits (V); *logprob (may be NULL) is of the drawn token under softmax(logits /
- * temperature), of softmax(logits) when greedy, and of what was left when min_p is on. u in [0, 1)
- * stands for the draw's own number. scratch is reset and used; it does not grow once it holds 3 V
- * floats. */
-int32_t sample_token(
-	const float *logits, int V, const struct ops_draw *d, float u, float *logprob, struct arena *scratch);
+/* A row of logits (V) as draws see it that differ in their own number alone; it lies in scratch,
+ * which is reset and does not grow once it holds 3 V floats. */
+struct sampled_row {
+	const float *logits;
+	int V;
+	bool is_greedy;      /* or no token weighs anything */
+	int32_t likeliest;   /* token */
+	float top;           /* its logit */
+	float inverse;       /* 1 / temperature */
+	const float *e;      /* (V) weights relative to the largest */
+	const double *spans; /* their sums, span by span */
+	double sum;          /* of all weights */
+	double left;         /* the weight of what log-probabilities are relative to */
+	const int32_t *ids;  /* (count) what top_k, top_p and min_p leave, heaviest first; NULL: all tokens */
+	int count;
+	double weight; /* of them */
+};
+struct sampled_row sampled_row(const float *logits, int V, const struct ops_draw *d, struct arena *scratch);
+/* *logprob is of the drawn token under softmax(logits / temperature), of softmax(logits) when
+ * greedy, and of what was left when min_p is on. u in [0, 1) stands for the draw's own number. */
+int32_t sampled_draw(const struct sampled_row *r, float u, float *logprob);
 
 /* ---- the context ---- */
 
@@ -165,7 +181,7 @@ struct ops_context {
 	size_t prepared_bytes;
 	struct cpu_ops f; /* the chosen copy of the small operations */
 	struct thin thin;
-	struct arena sampler; /* for a vocabulary of sampler_V: grows at the first draw from a larger one */
+	struct arena *samplers; /* (threads) for a vocabulary of sampler_V: grow at the first draw from a larger one */
 	int sampler_V;
 	float *fetched[OPS_FETCHES]; /* (fetched_n) values that were fetched, as they were then */
 	int64_t fetched_n[OPS_FETCHES];

@@ -1,4 +1,5 @@
-/* sample: one token from one row of logits; a pure function of its arguments.
+/* sample: tokens from one row of logits; a pure function of the arguments. What all draws of one
+ * kind from a row share, its weights and those that survive, is computed once (sampled_row).
  *
  * Weights are e[i] = exp((x[i] - max) / T). Without truncation the draw is inverse transform
  * sampling over token ids in order. With top_k or top_p the survivors are taken in falling order of
@@ -153,43 +154,49 @@ static int survivors(
 	return kept;
 }
 
-int32_t sample_token(
-	const float *logits, int V, const struct ops_draw *s, float u, float *logprob, struct arena *scratch)
+struct sampled_row sampled_row(const float *logits, int V, const struct ops_draw *s, struct arena *scratch)
 {
 	CHECK(V > 0 && s->temperature >= 0);
-	float top, inv = s->temperature > 0 ? 1.0f / s->temperature : 1.0f;
+	struct sampled_row r = {.logits = logits, .V = V, .inverse = s->temperature > 0 ? 1.0f / s->temperature : 1.0f};
 	/* The most likely token is what a greedy request gets, and the answer where no token has a
 	 * weight. */
-	int32_t token = arg_max(logits, V, &top);
+	r.likeliest = arg_max(logits, V, &r.top);
 	int nspans = (V + SPAN - 1) / SPAN;
 	/* Weights of all tokens relative to the largest, with their sums by spans: drawing then skips
 	 * whole spans. */
 	arena_reset(scratch);
 	float *e = arena_alloc(scratch, size_mul((size_t)V, sizeof *e));
-	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans)), sum = 0, left;
+	double *spans = arena_alloc(scratch, size_mul((size_t)nspans, sizeof *spans));
 	for (int b = 0; b < nspans; b++)
-		sum += spans[b] = span_weights(e + b * SPAN, logits + b * SPAN, top, inv, MIN(SPAN, V - b * SPAN));
-	left = sum; /* the weight of what the log-probability is relative to */
-	if (s->temperature > 0 && sum > 0) {
-		if ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1 && s->min_p <= 0) {
-			/* Nothing is cut off, so the ids are walked in their order and nothing has to be
-			 * sorted. */
-			token = draw_in_order(e, spans, V, u * sum);
-		} else {
-			/* Otherwise only the survivors are drawn from, heaviest first. The last one takes what
-			 * rounding leaves of the target. */
-			int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)),
-					*heap = arena_alloc(scratch, size_mul((size_t)V, sizeof *heap));
-			double weight;
-			int count = survivors(e, V, sum, s, ids, heap, &weight), i = 0;
-			double target = u * weight;
-			for (; i + 1 < count && target >= e[ids[i]]; i++) target -= e[ids[i]];
-			token = ids[i];
-			/* Only min_p changes what the log-probability is relative to; top_k and top_p leave it
-			 * that of the full vocabulary. */
-			if (s->min_p > 0) left = weight;
-		}
+		r.sum += spans[b] = span_weights(e + b * SPAN, logits + b * SPAN, r.top, r.inverse, MIN(SPAN, V - b * SPAN));
+	r.e = e;
+	r.spans = spans;
+	r.left = r.sum;
+	r.is_greedy = !(s->temperature > 0 && r.sum > 0);
+	if (r.is_greedy || ((s->top_k <= 0 || s->top_k >= V) && s->top_p >= 1 && s->min_p <= 0)) return r;
+	/* Only the survivors are drawn from, heaviest first. Only min_p changes what the
+	 * log-probability is relative to; top_k and top_p leave it that of the full vocabulary. */
+	int32_t *ids = arena_alloc(scratch, size_mul((size_t)V, sizeof *ids)),
+			*heap = arena_alloc(scratch, size_mul((size_t)V, sizeof *heap));
+	r.count = survivors(e, V, r.sum, s, ids, heap, &r.weight);
+	r.ids = ids;
+	if (s->min_p > 0) r.left = r.weight;
+	return r;
+}
+
+int32_t sampled_draw(const struct sampled_row *r, float u, float *logprob)
+{
+	int32_t token = r->likeliest;
+	if (!r->is_greedy && !r->ids) {
+		/* Nothing is cut off, so the ids are walked in their order and nothing has to be sorted. */
+		token = draw_in_order(r->e, r->spans, r->V, u * r->sum);
+	} else if (!r->is_greedy) {
+		/* The last survivor takes what rounding leaves of the target. */
+		double target = u * r->weight;
+		int i = 0;
+		for (; i + 1 < r->count && target >= r->e[r->ids[i]]; i++) target -= r->e[r->ids[i]];
+		token = r->ids[i];
 	}
-	if (logprob) *logprob = sum > 0 ? (float)(((double)logits[token] - top) * inv - log(left)) : NAN;
+	*logprob = r->sum > 0 ? (float)(((double)r->logits[token] - r->top) * r->inverse - log(r->left)) : NAN;
 	return token;
 }

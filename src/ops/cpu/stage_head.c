@@ -69,7 +69,7 @@ static void logprob(struct ops_context *c, struct f32 *out, const struct f32 *lo
 	CHECK(first >= 0 && first + n <= b->n);
 	for (int i = first, end; i < first + n; i = end) {
 		end = run_end(b->temperature, i, first + n);
-		c->f.logprob(c, b->logprob + i, b->entropy + i, b->lse + i, x + (int64_t)(i - first) * V, b->target + i,
+		c->f.logprob(c, b->logprob + i, b->entropy + i, b->lse + i, x + (int64_t)(i - first) * V, NULL, b->target + i,
 			b->temperature[i], end - i, V);
 	}
 	struct figures f = {FLOATS(out), x, b, first, V};
@@ -101,20 +101,50 @@ static void sampler_reserve(struct ops_context *c, int V)
 {
 	if (V <= c->sampler_V) return;
 	c->sampler_V = V;
-	arena_release(&c->sampler);
-	arena_alloc(&c->sampler, size_mul((size_t)V, 3 * sizeof(float)) + (size_t)V + 65536);
+	for (int i = 0; i < c->threads; i++) {
+		arena_release(&c->samplers[i]);
+		arena_alloc(&c->samplers[i], size_mul((size_t)V, 3 * sizeof(float)) + (size_t)V + 65536);
+	}
 }
 
 static bool is_renormalised(const struct ops_draw *d) { return d->temperature > 0 && d->min_p > 0; }
 
-/* Draws from i on that share its temperature and whose rows lie side by side. */
+/* Draws from i on that share its temperature. */
 static int draws_end(const struct ops_batch *b, int i)
 {
 	int end = i + 1;
-	while (
-		end < b->draws && b->drawn_temperature[end] == b->drawn_temperature[i] && b->from[end] == b->from[end - 1] + 1)
-		end++;
+	while (end < b->draws && b->drawn_temperature[end] == b->drawn_temperature[i]) end++;
 	return end;
+}
+
+/* Two draws that see the same row the same way. */
+static bool is_alike(const struct ops_batch *b, int i, int k)
+{
+	const struct ops_draw *x = &b->draw[i], *y = &b->draw[k];
+	return b->from[i] == b->from[k] && x->temperature == y->temperature && x->top_k == y->top_k &&
+		x->top_p == y->top_p && x->min_p == y->min_p;
+}
+
+struct draws {
+	struct ops_context *c;
+	struct ops_batch *b;
+	int32_t *ids;        /* (draws) */
+	const float *logits; /* (n, V) */
+	int V;
+};
+
+static void draw_tokens(void *arg, int64_t begin, int64_t end, int thread)
+{
+	const struct draws *g = arg;
+	struct ops_batch *b = g->b;
+	struct sampled_row row;
+	for (int i = (int)begin; i < end; i++) {
+		const struct ops_draw *d = &b->draw[i];
+		if (i == begin || !is_alike(b, i, i - 1))
+			row = sampled_row(g->logits + (int64_t)b->from[i] * g->V, g->V, d, &g->c->samplers[thread]);
+		g->ids[i] = sampled_draw(&row, rng_uniform(d->seed, d->stream, d->index), &b->drawn_logprob[i]);
+		b->drawn_temperature[i] = d->temperature > 0 ? d->temperature : 1;
+	}
 }
 
 /* The row's next token is its input now, unless it was its last. */
@@ -139,17 +169,12 @@ static void sample(struct ops_context *c, struct i32 *drawn, struct f32 *logprob
 	const float *x = CONST_FLOATS(logits_in);
 	CHECK(n == b->n);
 	sampler_reserve(c, V);
-	for (int i = 0; i < b->draws; i++) {
-		const struct ops_draw *d = &b->draw[i];
-		float u = rng_uniform(d->seed, d->stream, d->index);
-		ids[i] = sample_token(x + (int64_t)b->from[i] * V, V, d, u, &b->drawn_logprob[i], &c->sampler);
-		b->drawn_temperature[i] = d->temperature > 0 ? d->temperature : 1;
-	}
+	struct draws g = {c, b, ids, x, V};
+	pool_run(c->pool, b->draws, rows_grain((int64_t)V * 2), draw_tokens, &g);
 	/* By the operation that the trainer uses: equal logits give it equal bits. */
 	for (int i = 0, end; i < b->draws; i = end) {
 		end = draws_end(b, i);
-		c->f.logprob(c, out + i, NULL, b->drawn_lse + i, x + (int64_t)b->from[i] * V, ids + i, b->drawn_temperature[i],
-			end - i, V);
+		c->f.logprob(c, out + i, NULL, b->drawn_lse + i, x, b->from + i, ids + i, b->drawn_temperature[i], end - i, V);
 	}
 	for (int i = 0; i < b->draws; i++) {
 		if (is_renormalised(&b->draw[i]) && !isnan(out[i])) out[i] = b->drawn_logprob[i];
