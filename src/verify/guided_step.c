@@ -62,6 +62,8 @@ struct guided {
 	struct {
 		int n;
 		struct site_state *sites;
+		int gate_line; /* of a gate that no trial has opened (vm.h); 0: none */
+		bool gate_matters;
 	} variants[ORACLE_VARIANTS_MAX];
 	int nplaced; /* elements that the last trial's aims found */
 	struct runner_placed *placed;
@@ -137,6 +139,8 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 		for (int side = 0; side < SIDES; side++)
 			if (is_open(&st->site, side)) side_note(&st->sides[side], &st->site, side);
 	}
+	g->guided->variants[variant].gate_line = c->gate_line;
+	g->guided->variants[variant].gate_matters |= c->gate_matters;
 	g->guided->nplaced = c->nplaced;
 	g->guided->placed = xrealloc(g->guided->placed, size_mul((size_t)c->nplaced + 1, sizeof *c->placed));
 	if (c->nplaced) memcpy(g->guided->placed, c->placed, (size_t)c->nplaced * sizeof *c->placed);
@@ -224,7 +228,8 @@ static bool is_any_aimed(const struct grading *g, int variant)
 
 bool guided_wants(const struct grading *g, int variant)
 {
-	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant);
+	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) ||
+		(g->guided && g->guided->variants[variant].gate_line);
 }
 
 /* ---- recipes ---- */
@@ -508,6 +513,24 @@ static int aims_search(
 	return rc;
 }
 
+/* A gate that is still shut: with one of the variant's ordinary trials once more the vm turns it.
+ * Where outputs hang on it, what the kernel does behind it is anybody's guess. */
+static int gates_judge(struct grading *g, const struct trace *tr, int variant, struct err *err)
+{
+	int i = 0, line = g->guided->variants[variant].gate_line;
+	const struct oracle_trial *t = g->oracle->trials;
+	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant)) i++;
+	if (!line || i == g->oracle->ntrials || g->is_partial) return GRADE_ON;
+	struct runner_trial turned = {.want_turned = true};
+	int rc = guided_trial(g, tr, &t[i], &turned, err);
+	g->v->trials--; /* it was counted before */
+	if (rc || !g->guided->variants[variant].gate_matters) return rc;
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,
+		"candidate.py:%d: a condition on bits of data that were multiplied and shifted like a hash, which no trial met and "
+		"no search can; what is stored hangs on it, so nobody knows what the kernel does where it holds",
+		line);
+}
+
 int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
 	struct oracle_session *session = NULL;
@@ -547,7 +570,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
 	if (!rc && !is_over_early && is_any_aimed(g, variant)) rc = aims_search(g, session, tr, variant, err);
 	oracle_session_end(session);
-	return rc;
+	return rc ? rc : gates_judge(g, tr, variant, err);
 }
 
 bool guided_has_site(const struct grading *g, int line, int column)

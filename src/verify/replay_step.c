@@ -413,6 +413,7 @@ int attempt_run(
 		rt.aim_replays = a->aims->aim_replays;
 		rt.aim_programs = a->aims->aim_programs;
 		memcpy(rt.aims, a->aims->aims, sizeof rt.aims);
+		rt.want_turned = a->aims->want_turned;
 	}
 	*out = (struct attempt_result){.bytes = 64};
 	/* The reference's parameters, and those that the candidate calls otherwise. */
