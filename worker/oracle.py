@@ -207,6 +207,7 @@ def run_call(variant, trial, call, has_equal=False):
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", 0))
+    oracle_inputs.place_state(model, trial.get("placed", ()))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)

@@ -377,6 +377,24 @@ def randomise_state(model, seed, wide=0):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
 
 
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def place_state(model, placed):
+    """Elements of parameters that have to be certain bits: (name, place, bytes, bits). Training
+    takes a weight anywhere, a variance nowhere below zero; other buffers are constants."""
+    named = dict(model.named_parameters(remove_duplicate=True))
+    named.update((n, b) for n, b in model.named_buffers() if n.endswith(("running_var", "running_mean")))
+    with torch.no_grad():
+        for name, at, size, bits in placed:
+            p = named.get(name)
+            if p is None or not p.is_floating_point() or not p.is_contiguous() or p.element_size() != size:
+                continue
+            value = torch.tensor([bits], dtype=torch.int64).to(WHOLE[size]).view(p.dtype)
+            if at < p.numel() and torch.isfinite(value) and (value > 0 or not name.endswith("running_var")):
+                p.view(-1)[at] = value[0]
+
+
 def widened(values, generator, far):
     """A quarter with the other sign and a quarter larger; far: some of those by more, and some
     nothing at all."""

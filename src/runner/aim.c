@@ -29,6 +29,7 @@
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
 #define LAST 64 /* replays that stay for the last pass */
+#define NEEDED 32 /* replays that look what of all that was found is needed */
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -144,7 +145,7 @@ static int touched_of(struct search *s, uint64_t address, size_t size)
 	int buffer = (int)(address >> TAPE_ADDRESS_SHIFT) - 1;
 	int64_t offset = (int64_t)(address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	const struct tape *t = s->at->tape;
-	if (buffer < 0 || buffer >= t->nbuffers || t->buffers[buffer].kind != TAPE_INPUT || !s->at->is_read_only[buffer] ||
+	if (buffer < 0 || buffer >= t->nbuffers || s->at->given[buffer] < 0 || !s->at->is_read_only[buffer] ||
 		offset + (int64_t)size > t->buffers[buffer].bytes)
 		return -1;
 	for (int i = 0; i < s->ntouched; i++)
@@ -493,6 +494,41 @@ static bool lanes_search(struct search *s, int count)
 	return false;
 }
 
+static bool is_reached(struct search *s)
+{
+	int n;
+	bool any = false;
+	vm_aim_begin(s->aim, 0, 0);
+	replay_rows(s);
+	const struct vm_aim_lane *lanes = vm_aim_lanes(s->aim, &n);
+	for (int i = 0; i < n; i++) any |= lanes[i].far == 0;
+	return any && !s->is_broken;
+}
+
+/* What the side was reached without becomes what it was, by halves, quarters and so on: other
+ * lanes' tries drown what a reference computes, and a row of probabilities has no room for them. */
+static void keep_needed(struct search *s)
+{
+	uint64_t found[RUNNER_PLACED_MAX];
+	int spared = s->replays;
+	s->replays = NEEDED;
+	for (int part = (s->ntouched + 1) / 2; part && !s->is_broken; part /= 2)
+		for (int from = 0; from < s->ntouched && !s->is_broken; from += part) {
+			/* The part as it was; where all of it is so already there is nothing to ask. */
+			bool any = false;
+			int to = MIN(from + part, s->ntouched);
+			for (int t = from; t < to; t++) {
+				found[t] = element_read(s, &s->touched[t]);
+				any |= found[t] != s->touched[t].kept;
+				element_write(s, &s->touched[t], s->touched[t].kept);
+			}
+			if (!any || is_reached(s)) continue;
+			for (int t = from; t < to; t++) element_write(s, &s->touched[t], found[t]);
+		}
+	s->is_broken = false;
+	s->replays = spared;
+}
+
 static void side_search(struct search *s, const struct runner_aim *target)
 {
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
@@ -506,6 +542,7 @@ static void side_search(struct search *s, const struct runner_aim *target)
 		s->replays -= is_last ? 0 : LAST;
 		bool is_found = lanes_search(s, PASSES[i].lanes);
 		s->replays = MAX(s->replays, 0) + (is_last ? 0 : LAST);
+		if (is_found) keep_needed(s);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];
 			if (is_found) e->kept = element_read(s, e);
@@ -539,7 +576,9 @@ void aim_search(const struct aim_place *at, const struct runner_trial *t, struct
 	for (int i = 0; i < s->ntouched; i++) {
 		const struct touched *e = &s->touched[i];
 		if (e->kept == e->original) continue;
-		out->placed[out->nplaced++] = (struct runner_placed){.input = at->tape->buffers[e->buffer].input,
+		bool is_input = at->tape->buffers[e->buffer].kind == TAPE_INPUT;
+		out->placed[out->nplaced++] = (struct runner_placed){.input = is_input ? at->given[e->buffer] : -1,
+			.param_offset = is_input ? 0 : t->params[at->given[e->buffer]].offset,
 			.element = e->offset / (int64_t)e->size,
 			.size = (int)e->size,
 			.bits = e->kept};

@@ -429,7 +429,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	/* The trial is over: its inputs are changed from here on. */
 	if (!rc && trial->want_turned && out->coverage.gate_line && l->turn)
 		gates_turn(r, trial, given, outputs, outputs_bytes, &how, &out->coverage);
-	struct aim_place aim = {l, r->tape, r->is_skipped, r->is_read_only, how.deadline_ns};
+	struct aim_place aim = {l, r->tape, r->is_skipped, r->is_read_only, r->given, how.deadline_ns};
 	if (!rc && trial->naims && l->aim) aim_search(&aim, trial, &out->coverage);
 }
 

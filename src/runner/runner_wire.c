@@ -321,8 +321,8 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)
 		json_array_append_new(placed,
-			json_pack("[i, I, i, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
-				(json_int_t)c->placed[i].bits));
+			json_pack("[i, I, i, I, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
+				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset));
 	return json_pack("{s:i, s:i, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open, "placed",
 		placed, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
 }
@@ -370,10 +370,11 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 	out->placed = xcalloc(n + 1, sizeof *out->placed);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(placed, i);
-		out->placed[out->nplaced++] = (struct runner_placed){.input = int_at(row, 0, INT32_MAX),
+		out->placed[out->nplaced++] = (struct runner_placed){.input = json_integer_value(json_array_get(row, 0)) < 0 ? -1 : int_at(row, 0, INT32_MAX),
 			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
 			.size = int_at(row, 2, 8),
-			.bits = (uint64_t)json_integer_value(json_array_get(row, 3))};
+			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),
+			.param_offset = json_integer_value(json_array_get(row, 4))};
 	}
 }
 

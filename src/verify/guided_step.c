@@ -468,13 +468,19 @@ static int sides_taken(const struct guided *s, int variant)
 	return n;
 }
 
-static json_t *places(const json_t *before, const struct guided *s)
+/* Inputs by number, parameters by the reference's name. */
+static json_t *places(const json_t *before, const struct guided *s, const struct runner_given *params, int nparams)
 {
 	json_t *at = json_copy((json_t *)(uintptr_t)before);
-	for (int i = 0; i < s->nplaced; i++)
-		json_array_append_new(at,
-			json_pack("[i, I, i, I]", s->placed[i].input, (json_int_t)s->placed[i].element, s->placed[i].size,
-				(json_int_t)s->placed[i].bits));
+	for (int i = 0; i < s->nplaced; i++) {
+		const struct runner_placed *e = &s->placed[i];
+		json_t *which = e->input >= 0 ? json_integer(e->input) : NULL;
+		for (int p = 0; p < nparams && !which; p++)
+			if (params[p].offset == e->param_offset) which = json_string(params[p].name);
+		if (!which) continue;
+		json_array_append_new(
+			at, json_pack("[o, I, i, I]", which, (json_int_t)e->element, e->size, (json_int_t)e->bits));
+	}
 	return at;
 }
 
@@ -501,10 +507,10 @@ static int aims_search(
 		if (oracle_session_trial(session, number, edits, &t, &local)) break;
 		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
 			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
+		/* What its aims found stands in the next one, which judges it. */
+		json_t *more = places(at, s, t.params, t.nparams);
 		oracle_trial_release(&t);
 		g->v->guided += sides_taken(s, variant) > taken;
-		/* What its aims found stands in the next one, which judges it. */
-		json_t *more = places(at, s);
 		json_decref(at);
 		at = more;
 		if (!s->nplaced && sides_taken(s, variant) == taken) break;
