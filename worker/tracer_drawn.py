@@ -370,6 +370,8 @@ def before(f, args, kwargs):
     found = by_name(f, kind, owner, name, args, kwargs) if name else None
     if found is None and issubclass(kind, type) and issubclass(f, RANDOM) and all(a is None for a in args):
         refused_draw()
+    if found is None and is_seeded(f, args, kwargs):
+        found = f(*args, **kwargs),
     if found is None and (f is eval or f is exec or f is compile) and args:
         found = run_text(f, args, kwargs)
     if found is not None:
@@ -380,6 +382,14 @@ def before(f, args, kwargs):
             ordered(thing)
     value = first_drawn((*args, *kwargs.values()) if kwargs else args)
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+def is_seeded(f, args, kwargs):
+    """Whether this makes one of numpy's older generators from a seed: it draws one of its own first,
+    which it forgets then."""
+    seed = args[0] if args else kwargs.get("seed")
+    return (isinstance(f, type) and f.__name__ == "RandomState" and f.__module__.startswith("numpy.random")
+            and seed is not None and first_drawn((seed,)) is None)
 
 
 def by_name(f, kind, owner, name, args, kwargs):
