@@ -29,7 +29,8 @@
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
 #define LAST 64 /* replays that stay for the last pass */
-#define NEEDED 32 /* replays that look what of all that was found is needed */
+#define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
+#define NEAR_STEPS 12
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -46,6 +47,7 @@ struct touched {
 	int buffer;
 	int64_t offset;
 	size_t size;
+	enum elem elem;
 	uint64_t original;
 	uint64_t kept; /* what it is when a search fails */
 };
@@ -272,6 +274,7 @@ static bool hunter_make(struct search *s, int lane, const struct vm_aim_lane *at
 	for (int i = 0; i < s->nhunters; i++)
 		if (s->hunters[i].touched == touched) return false;
 	*h = (struct hunter){.lane = lane, .elem = at->elem, .touched = touched};
+	s->touched[touched].elem = at->elem;
 	h->start = h->best = h->now = order_of(h->elem, element_read(s, &s->touched[touched]));
 	h->start_far = h->best_far = at->far;
 	double bound = PASSES[s->pass].bound;
@@ -505,13 +508,28 @@ static bool is_reached(struct search *s)
 	return any && !s->is_broken;
 }
 
+/* One that is needed comes as near to what it was as the side allows, more or less: what is far off
+ * may be none that a probability or a variance can be. */
+static void come_near(struct search *s, struct touched *t)
+{
+	uint64_t out = order_of(t->elem, t->kept), in = order_of(t->elem, element_read(s, t));
+	for (int step = 0; step < NEAR_STEPS && !s->is_broken; step++) {
+		uint64_t middle = in / 2 + out / 2;
+		element_write(s, t, bits_of(t->elem, middle));
+		if (is_reached(s)) in = middle;
+		else out = middle;
+	}
+	element_write(s, t, bits_of(t->elem, in));
+}
+
 /* What the side was reached without becomes what it was, by halves, quarters and so on: other
  * lanes' tries drown what a reference computes, and a row of probabilities has no room for them. */
 static void keep_needed(struct search *s)
 {
 	uint64_t found[RUNNER_PLACED_MAX];
 	int spared = s->replays;
-	s->replays = NEEDED;
+	s->replays = MIN(spared, NEEDED);
+	spared -= s->replays;
 	for (int part = (s->ntouched + 1) / 2; part && !s->is_broken; part /= 2)
 		for (int from = 0; from < s->ntouched && !s->is_broken; from += part) {
 			/* The part as it was; where all of it is so already there is nothing to ask. */
@@ -525,8 +543,10 @@ static void keep_needed(struct search *s)
 			if (!any || is_reached(s)) continue;
 			for (int t = from; t < to; t++) element_write(s, &s->touched[t], found[t]);
 		}
+	for (int t = 0; t < s->ntouched && !s->is_broken; t++)
+		if (element_read(s, &s->touched[t]) != s->touched[t].kept) come_near(s, &s->touched[t]);
 	s->is_broken = false;
-	s->replays = spared;
+	s->replays = spared + MAX(s->replays, 0);
 }
 
 static void side_search(struct search *s, const struct runner_aim *target)
