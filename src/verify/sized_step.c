@@ -175,17 +175,18 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 	*said = *kept;
 	g->v = said;
 	int row = -1, rc = trace_sized_step(g, z->variant.job, &tr, err);
-	/* Who leaves such sizes to torch has refused them as well. */
+	/* Who leaves such sizes to torch has refused them as well, unless what it computes is wrong. */
 	bool is_left = !rc && tape_lineage_static(tr.tape, &row) == TAPE_LINEAGE_LIBRARY;
-	if (!rc && !is_left) rc = rebuild_step(g, tr.tape, err);
-	if (!rc && !is_left) rc = sized_trial(g, &tr, &z->trial, err);
+	g->is_partial = is_left;
+	if (!rc) rc = rebuild_step(g, tr.tape, err);
+	if (!rc) rc = sized_trial(g, &tr, &z->trial, err);
 	g->v = kept;
 	g->is_partial = false;
-	if (is_left)
+	if (is_left && (rc == GRADE_ON || (rc == GRADE_END && is_silent(said))))
 		snprintf(why, len, "at %.60s torch has a part in what forward returns", z->variant.changed);
 	/* What was counted stays; a verdict that says nothing is none. */
 	if (rc == GRADE_END && is_silent(said)) {
-		snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
+		if (!is_left) snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
 		rc = GRADE_ON;
 	} else if (rc >= 0) {
 		*kept = *said;
