@@ -118,6 +118,13 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 	if (t->noutputs != trial->noutputs)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
 			"forward returned %d tensors%s, the reference returns %d", t->noutputs, hidden, trial->noutputs);
+	/* One tensor is no tuple of one. An answer in IR has no such word. */
+	bool is_tuple = json_is_true(json_object_get(t->json, "tuple"));
+	const json_t *wanted = json_object_get(g->oracle->variants[0].job, "tuple");
+	if (!g->ir && wanted && is_tuple != json_is_true(wanted))
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
+			"forward returned %s%s, the reference returns %s", is_tuple ? "several values" : "a tensor", hidden,
+			is_tuple ? "a tensor" : "several values");
 	for (int i = 0; i < t->noutputs; i++) {
 		const struct tape_view *found = &t->outputs[i];
 		const struct compare_output *want = &trial->outputs[i];
