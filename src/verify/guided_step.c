@@ -532,8 +532,9 @@ static int gates_judge(struct grading *g, const struct trace *tr, int variant, s
 	g->v->trials--; /* it was counted before */
 	if (rc || !g->guided->variants[variant].gate_matters) return rc;
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,
-		"candidate.py:%d: a condition on bits of data that were multiplied and shifted like a hash, which no trial met and "
-		"no search can; what is stored hangs on it, so nobody knows what the kernel does where it holds",
+		"candidate.py:%d: what is made of data there was one value in all trials, though the data changed, and no search "
+		"turns it: a condition on a hash, or a window that nothing fell into; what is stored hangs on it, so nobody "
+		"knows what the kernel does where it is another",
 		line);
 }
 

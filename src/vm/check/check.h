@@ -221,6 +221,8 @@ const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m);
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);
+/* Looks at the two operands of one that makes numbers. */
+void vm_gate_operands(struct vm_site *s, const double *a, const double *b, int64_t n);
 /* Looks at what such an instruction has made, or turns it. */
 void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
 

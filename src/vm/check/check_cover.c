@@ -408,10 +408,10 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
 	/* What the instruction makes is looked at behind it. */
-	if (s->kind == SITE_DIGITS || s->kind == SITE_GATE || c->coverage->is_turned) return;
+	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
+	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
 	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
@@ -425,11 +425,14 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	for (int64_t at = 0; at < n; at += VM_STRIP) {
 		int64_t m = MIN(n - at, VM_STRIP);
 		const double *x = vm_reader_strip(&r[0], at, m), *y = count > 1 ? vm_reader_strip(&r[1], at, m) : NULL;
+		if (s->is_number) vm_gate_operands(s, x, y, m);
+		if (s->kind == SITE_GATE) continue;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
 	}
+	if (s->kind == SITE_GATE) return;
 	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
 	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW;
 	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE;

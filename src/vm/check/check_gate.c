@@ -3,9 +3,10 @@
  * Data that went through products and bits (x ^ x >> 13, times an odd number) has no order in which
  * a search comes nearer to a value, so a condition on it that no trial met is no bound of the
  * task's: nobody knows what the kernel does where it holds. It need not be a comparison: -d | d
- * shifted to the right says as much. So each such result is watched, and where it was the same in
- * all lanes of all trials, it can be turned: the launch runs as if it were another one, and what
- * that changes no trial has judged. */
+ * shifted to the right says as much, and so do products of clamped numbers that are 0 but in a window
+ * which nothing falls into. So each such result is watched, and where it was the same in all lanes
+ * of all trials, it can be turned: the launch runs as if it were another one, and what that changes
+ * no trial has judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -13,6 +14,7 @@
 #include "vm/core/state.h"
 #include "vm/map/map.h"
 #include "vm/vm.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* What data went through. */
@@ -83,6 +85,19 @@ static bool mix_step(const struct vm_program *p, int i, const bool *is_data, uin
 	return changed;
 }
 
+/* Numbers that switch: a product of two that was 0 in all lanes, though each of them was not, and a
+ * minimum or maximum that was its constant. Both hide a comparison. */
+static void numbers_watch(struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	if (in->op != OP_MAP || in->result_elem != ELEM_F32) return;
+	if (in->map_op == MAP_MULF && c->at[i] < 0 && is_data[src_id(p, in, 0)] && is_data[src_id(p, in, 1)])
+		vm_site_add(c, p, i, SITE_GATE, 0)->is_number = true;
+	if (c->at[i] >= 0 && c->sites[c->at[i]].kind == SITE_EXTREME && isfinite(c->sites[c->at[i]].constant))
+		c->sites[c->at[i]].is_number = true;
+	if (c->at[i] >= 0) c->sites[c->at[i]].is_gate = c->sites[c->at[i]].is_number;
+}
+
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
 {
 	uint8_t *mix = xcalloc((size_t)p->nvalues + 1, sizeof *mix);
@@ -90,6 +105,7 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= mix_step(p, i, is_data, mix);
 	}
+	for (int i = 0; i < p->ninstrs; i++) numbers_watch(c, p, i, is_data);
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
 		bool is_compare = c->at[i] >= 0 && c->sites[c->at[i]].kind == SITE_COMPARE;
@@ -116,6 +132,7 @@ static bool is_still(const struct vm_coverage *c, const struct vm_site *s)
 {
 	bool is_moved = false;
 	if (!s->is_gate || s->results != 1) return false;
+	if (s->is_number) return s->moved == 3 && (s->kind != SITE_GATE || !(s->result << 33)); /* 0 of either sign */
 	for (int i = 0; i < s->nfrom; i++) {
 		const struct vm_site *from = s->from[i] < 0 ? NULL : &c->sites[s->from[i]];
 		is_moved |= !from || !from->is_gate || from->results == 2;
@@ -142,8 +159,32 @@ void vm_coverage_turn(struct vm_coverage *c, enum vm_turn turn)
 
 static uint64_t turned(const struct vm_site *s, enum elem e)
 {
+	if (s->is_number) {
+		float x;
+		uint64_t bits = 0;
+		memcpy(&x, &s->result, sizeof x);
+		x += s->turn == TURN_LEAST ? 1 : -1;
+		memcpy(&bits, &x, sizeof x);
+		return bits;
+	}
 	if (e == ELEM_I1 || (s->turn == TURN_LEAST && s->result <= 1)) return s->result ^ 1;
 	return s->turn == TURN_LEAST ? 0 : ~s->result;
+}
+
+void vm_gate_operands(struct vm_site *s, const double *a, const double *b, int64_t n)
+{
+	for (int64_t i = 0; i < n && s->moved != 3; i++) {
+		/* Factors that are not 0; operands of an extreme that lie apart by two distances. */
+		double d = a[i] - b[i];
+		if (s->kind == SITE_GATE) {
+			s->moved |= (uint8_t)((a[i] != 0) | (b[i] != 0) << 1);
+		} else if (s->moved) {
+			s->moved = d != s->distance ? 3 : 1;
+		} else {
+			s->moved = 1;
+			s->distance = d;
+		}
+	}
 }
 
 void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
@@ -156,7 +197,7 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 		vm_result_splat(c, in, 0, &bits);
 		return;
 	}
-	if (c->coverage->is_turned) return;
+	if (c->coverage->is_turned || s->results == 2) return;
 	bool is_splat = v->form == FORM_SPLAT;
 	int64_t n = is_splat ? 1 : in->n ? in->n : c->lanes;
 	const uint8_t *data = is_splat ? v->splat : vm_dense(c, in, id, n);
