@@ -123,10 +123,14 @@ SHARES = {"free": lambda flat, x, where: flat, "probability": with_rest}
 
 def place(x, domain, index, e):
     """Elements that have to be certain bits, where the input may have them."""
-    own = [(at, bits) for number, at, size, bits in e["at"]
-           if number == index and size == x.element_size() and at < x.numel()]
     is_float = x.is_floating_point()
     is_kept = domain.kind not in SHARES if is_float else not may_vary(x, domain)
+    # What is expanded has its elements once.
+    if any(stride == 0 and n > 1 for stride, n in zip(x.stride(), x.shape)):
+        once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
+        return place(once, domain, index, e).expand(x.shape) if domain.kind != "probability" else x
+    own = [(at, bits) for number, at, size, bits in e["at"]
+           if number == index and size == x.element_size() and at < x.numel()]
     if not own or is_kept or x.is_complex() or not x.is_contiguous():
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))

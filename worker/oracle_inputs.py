@@ -196,6 +196,8 @@ def transform(x, domain, kind, generator, positive, power):
         return mask_rows(x, generator, power == 0)
     if kind in ("rows", "negative") and not x.is_floating_point():
         is_first = power == (0 if kind == "rows" else -1)
+        if kind == "rows" and power == -1:
+            return ends_once(extremes_outside(x, domain, True, None), x, domain)
         return extremes_outside(x, domain, kind == "rows", generator if is_first else None)
     if KINDS[kind] is None or domain.kind == "keep":
         return x
@@ -209,6 +211,17 @@ def transform(x, domain, kind, generator, positive, power):
     values = KINDS[kind](x, generator, power)
     values = values.abs() if positive else values
     return like(x, keep_structure(x, values))
+
+
+def ends_once(values, x, domain):
+    """The ends of the range that the task asked for, where positions are returned: no number that
+    is there already."""
+    flat = values.flatten()
+    if domain.asked and flat.numel() > 2 and not torch.equal(values, x):
+        for place, end in ((0, domain.asked[1]), (-1, domain.asked[0])):
+            if not (flat == end).any():
+                flat[place] = end
+    return like(x, flat.reshape(x.shape))
 
 
 def certain_rows(values):
@@ -289,10 +302,11 @@ def other_default(x, domain, generator):
 
 
 def like(x, values):
-    """values in x's dtype and strides; a tensor that overlaps itself (expanded) keeps its own
-    values."""
+    """values in x's dtype and strides; what is expanded takes the first of each dimension that it
+    repeats."""
     if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
-        return x
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
+        return like(x[once], values.expand(x.shape)[once]).expand(x.shape)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
 
 

@@ -176,14 +176,17 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 	g->v = said;
 	int row = -1, rc = trace_sized_step(g, z->variant.job, &tr, err);
 	/* Who leaves such sizes to torch has refused them as well, unless what it computes is wrong. */
-	bool is_left = !rc && tape_lineage_static(tr.tape, &row) == TAPE_LINEAGE_LIBRARY;
-	g->is_partial = is_left;
-	if (!rc) rc = rebuild_step(g, tr.tape, err);
-	if (!rc) rc = sized_trial(g, &tr, &z->trial, err);
+	enum tape_lineage lineage = rc ? TAPE_LINEAGE_OK : tape_lineage_static(tr.tape, &row);
+	bool is_left = lineage != TAPE_LINEAGE_OK;
+	/* One element leaves a loop over levels, or over blocks behind the first, nothing to do. */
+	bool is_judged = lineage != TAPE_LINEAGE_NO_LAUNCH || elements_of(z->variant.job) > 1;
+	g->is_partial = lineage == TAPE_LINEAGE_LIBRARY;
+	if (!rc && is_judged) rc = rebuild_step(g, tr.tape, err);
+	if (!rc && is_judged) rc = sized_trial(g, &tr, &z->trial, err);
 	g->v = kept;
 	g->is_partial = false;
 	if (is_left && (rc == GRADE_ON || (rc == GRADE_END && is_silent(said))))
-		snprintf(why, len, "at %.60s torch has a part in what forward returns", z->variant.changed);
+		snprintf(why, len, "at %.60s no kernel has a part in what forward returns, or torch has", z->variant.changed);
 	/* What was counted stays; a verdict that says nothing is none. */
 	if (rc == GRADE_END && is_silent(said)) {
 		if (!is_left) snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
