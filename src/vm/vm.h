@@ -225,6 +225,7 @@ struct vm_site {
 	uint8_t results; /* that were seen over all launches: none, one, 2: several */
 	uint64_t result; /* the one */
 	uint8_t turn;    /* enum vm_turn */
+	bool is_bounded; /* a comparison with an end of its range: it says nothing */
 	bool is_number;  /* it is an fp32 product or extreme instead */
 	uint8_t moved;   /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
 	double distance; /* is_number: between an extreme's operands at first */

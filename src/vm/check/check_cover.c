@@ -141,7 +141,7 @@ static bool is_extreme(const struct vm_instr *in)
 }
 
 /* A number that the program text fixes; NaN for any other value. */
-static double constant_of(const struct vm_program *p, int value)
+double vm_constant_of(const struct vm_program *p, int value)
 {
 	enum elem e = p->values[value].elem;
 	for (int i = 0; i < p->nconsts; i++) {
@@ -212,7 +212,7 @@ static void pair_add(struct vm_coverage *c, const struct vm_program *p, int i, c
 		is_plain ? SIDE_BELOW | SIDE_EQUAL | SIDE_ABOVE : SIDE_BELOW | SIDE_ABOVE);
 	vm_maker_of(p, maker, &a);
 	vm_maker_of(p, maker, &b);
-	double first = constant_of(p, a), second = constant_of(p, b);
+	double first = vm_constant_of(p, a), second = vm_constant_of(p, b);
 	s->constant = isnan(second) ? first : second;
 	if (isinf(s->constant)) s->wanted = 0;
 	s->is_equality = is_plain && is_equality(in);

@@ -85,6 +85,37 @@ static bool mix_step(const struct vm_program *p, int i, const bool *is_data, uin
 	return changed;
 }
 
+/* The value behind changes of shape and of the width of whole numbers, and what made it. */
+static const struct vm_instr *root_of(const struct vm_program *p, const int32_t *maker, int *value)
+{
+	const struct vm_instr *in = vm_maker_of(p, maker, value);
+	while (in && in->op == OP_MAP && in->nsrc == 1 && elem_is_int((enum elem)in->elem) &&
+		elem_is_int((enum elem)in->result_elem)) {
+		*value = src_id(p, in, 0);
+		in = vm_maker_of(p, maker, value);
+	}
+	return in;
+}
+
+/* Whether an order is that of a remainder, or of masked or shifted bits, with an end of what these
+ * can be: a guard that holds whatever the data are. */
+static bool is_bounded(const struct vm_program *p, const int32_t *maker, const struct vm_instr *in)
+{
+	for (int k = 0; k < 2; k++) {
+		int value = src_id(p, in, k), end = src_id(p, in, 1 - k);
+		const struct vm_instr *from = root_of(p, maker, &value);
+		root_of(p, maker, &end);
+		if (!from || (from->op != OP_MAP && from->op != OP_DIVIDE)) continue;
+		bool is_rest = from->map_op == MAP_REMSI || from->map_op == MAP_REMUI;
+		if (!is_rest && from->map_op != MAP_ANDI && from->map_op != MAP_SHRUI) continue;
+		int by = src_id(p, from, 1);
+		root_of(p, maker, &by);
+		double most = vm_constant_of(p, by), other = vm_constant_of(p, end);
+		if (other == 0 || (is_rest && by == end) || (from->map_op != MAP_SHRUI && other >= most)) return true;
+	}
+	return false;
+}
+
 /* Numbers that switch: a product of two that was 0 in all lanes, though each of them was not, and a
  * minimum or maximum that was its constant. Both hide a comparison. */
 static void numbers_watch(struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data)
@@ -115,6 +146,7 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 		if (!any) continue;
 		struct vm_site *s = c->at[i] >= 0 ? &c->sites[c->at[i]] : vm_site_add(c, p, i, SITE_GATE, 0);
 		s->is_gate = true;
+		s->is_bounded = is_compare && !is_equality && is_bounded(p, maker, in);
 		s->nfrom = 0;
 		/* Of what else is watched, whether it changed is known. */
 		for (int k = 0; k < in->nsrc; k++) {
@@ -131,7 +163,7 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 static bool is_still(const struct vm_coverage *c, const struct vm_site *s)
 {
 	bool is_moved = false;
-	if (!s->is_gate || s->results != 1) return false;
+	if (!s->is_gate || s->is_bounded || s->results != 1) return false;
 	if (s->is_number) return s->moved == 3 && (s->kind != SITE_GATE || !(s->result << 33)); /* 0 of either sign */
 	for (int i = 0; i < s->nfrom; i++) {
 		const struct vm_site *from = s->from[i] < 0 ? NULL : &c->sites[s->from[i]];
