@@ -238,7 +238,8 @@ def moved(model):
     if has_own(model, "to", "cuda", "_apply"):
         # In the second trace in other words.
         model = model.to(torch.device("cuda", 0)).cuda(0) if tracer_plain.SHELL else model.to(device="cuda").cuda()
-    # What a module is must not hang on whether its weights came from a file: in the second trace they do.
+    # What a module is must not hang on whether its weights came from a file: in
+    # the second trace they do.
     parts = list(model.modules()) if tracer_plain.SHELL else ()
     if any(m._load_state_dict_pre_hooks or m._load_state_dict_post_hooks or m._state_dict_hooks
            or m._state_dict_pre_hooks or has_own(m, "load_state_dict", "_load_from_state_dict", "state_dict",

@@ -385,8 +385,8 @@ def before(f, args, kwargs):
 
 
 def is_seeded(f, args, kwargs):
-    """Whether this makes one of numpy's older generators from a seed: it draws one of its own first,
-    which it forgets then."""
+    """Whether this makes one of numpy's older generators from a seed: it draws one of its own
+    first, which it forgets then."""
     seed = args[0] if args else kwargs.get("seed")
     return (isinstance(f, type) and f.__name__ == "RandomState" and f.__module__.startswith("numpy.random")
             and seed is not None and first_drawn((seed,)) is None)

@@ -369,8 +369,9 @@ class Probe:
         return found[:FLIPS_MAX]
 
     def solved(self, key, site, having, base):
-        """Sets of sizes at which the two sides of an equality meet, where two sizes have to agree for
-        it: for each value of the one the other, as far as the difference rises by equal steps."""
+        """Sets of sizes at which the two sides of an equality meet, where two sizes have
+        to agree for it: for each value of the one the other, as far as the difference
+        rises by equal steps."""
         tree = ast.parse(site.text, mode="eval").body
         if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], (ast.Eq, ast.NotEq))):
             return

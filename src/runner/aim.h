@@ -15,6 +15,7 @@ struct aim_place {
 	const int *given;           // (tape->nbuffers): which input or parameter it is; -1: none
 	uint64_t deadline_ns;       /* the trial's */
 };
-/* Elements of inputs and parameters that have to be other for what was found; appended to out->placed. */
+/* Elements of inputs and parameters that have to be other for what was found;
+ * appended to out->placed. */
 void aim_search(const struct aim_place *at, const struct runner_trial *t, struct runner_coverage *out);
 #endif

@@ -353,8 +353,8 @@ static bool outputs_differ(const struct tape *t, const struct runner_trial *tria
 	return false;
 }
 
-/* The trial once more for each way to turn the gates that are left: whether any output hangs on them.
- * A fault there is another outcome too. */
+/* The trial once more for each way to turn the gates that are left: whether any output hangs on
+ * them. A fault there is another outcome too. */
 static void gates_turn(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
 	const uint8_t *outputs, int64_t outputs_bytes, const struct launcher_trial *how, struct runner_coverage *out)
 {

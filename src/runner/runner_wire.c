@@ -370,7 +370,8 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 	out->placed = xcalloc(n + 1, sizeof *out->placed);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(placed, i);
-		out->placed[out->nplaced++] = (struct runner_placed){.input = json_integer_value(json_array_get(row, 0)) < 0 ? -1 : int_at(row, 0, INT32_MAX),
+		out->placed[out->nplaced++] = (struct runner_placed){
+			.input = json_integer_value(json_array_get(row, 0)) < 0 ? -1 : int_at(row, 0, INT32_MAX),
 			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
 			.size = int_at(row, 2, 8),
 			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),

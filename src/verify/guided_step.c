@@ -525,14 +525,16 @@ static int gates_judge(struct grading *g, const struct trace *tr, int variant, s
 {
 	int i = 0, line = g->guided->variants[variant].gate_line;
 	const struct oracle_trial *t = g->oracle->trials;
-	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant)) i++;
+	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant))
+		i++;
 	if (!line || i == g->oracle->ntrials || g->is_partial) return GRADE_ON;
 	struct runner_trial turned = {.want_turned = true};
 	int rc = guided_trial(g, tr, &t[i], &turned, err);
 	g->v->trials--; /* it was counted before */
 	if (rc || !g->guided->variants[variant].gate_matters) return rc;
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,
-		"candidate.py:%d: what is made of data there was one value in all trials, though the data changed, and no search "
+		"candidate.py:%d: what is made of data there was one value in all trials, though the data changed, and no "
+		"search "
 		"turns it: a condition on a hash, or a window that nothing fell into; what is stored hangs on it, so nobody "
 		"knows what the kernel does where it is another",
 		line);

@@ -202,7 +202,8 @@ struct vm_site *vm_site_add(
 	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted);
 /* A number that the program text fixes; NaN for any other value. */
 double vm_constant_of(const struct vm_program *p, int value);
-/* The value that stands behind changes of shape, and the instruction that made it; maker: (nvalues). */
+/* The value that stands behind changes of shape, and the instruction that made
+ * it; maker: (nvalues). */
 const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *maker, int *value);
 /* Records what an instruction with an open site is about to look at. */
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);

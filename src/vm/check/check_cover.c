@@ -411,7 +411,9 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
+	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
+		: s->kind == SITE_CLAMP                                                            ? 3
+																						   : 1;
 	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;

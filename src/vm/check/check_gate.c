@@ -3,10 +3,10 @@
  * Data that went through products and bits (x ^ x >> 13, times an odd number) has no order in which
  * a search comes nearer to a value, so a condition on it that no trial met is no bound of the
  * task's: nobody knows what the kernel does where it holds. It need not be a comparison: -d | d
- * shifted to the right says as much, and so do products of clamped numbers that are 0 but in a window
- * which nothing falls into. So each such result is watched, and where it was the same in all lanes
- * of all trials, it can be turned: the launch runs as if it were another one, and what that changes
- * no trial has judged. */
+ * shifted to the right says as much, and so do products of clamped numbers that are 0 but in a
+ * window which nothing falls into. So each such result is watched, and where it was the same in all
+ * lanes of all trials, it can be turned: the launch runs as if it were another one, and what that
+ * changes no trial has judged. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -111,7 +111,10 @@ static bool is_bounded(const struct vm_program *p, const int32_t *maker, const s
 		int by = src_id(p, from, 1);
 		root_of(p, maker, &by);
 		double most = vm_constant_of(p, by), other = vm_constant_of(p, end);
-		if (other == 0 || (is_rest && by == end) || (from->map_op != MAP_SHRUI && other >= most)) return true;
+		/* With 0 only where it makes no difference whether they are equal. */
+		int equal = in->imm[3] & MAP_EQUAL, above = in->imm[3] & (k == 0 ? MAP_GREATER : MAP_LESS);
+		if ((other == 0 && !equal == !above) || (is_rest && (by == end || other >= most))) return true;
+		if (from->map_op == MAP_ANDI && other > most) return true;
 	}
 	return false;
 }
