@@ -499,15 +499,11 @@ def run_text(f, args, kwargs):
 
 # ---- what was thrown ----
 
-STACK = ("host code runs out of the stack and goes on: how deep it is belongs to the process and not to the task")
-
-
 def caught():
-    """Where host code takes hold of an exception: its traceback has no frames but those that it has
-    elsewhere."""
+    """Where host code takes hold of an exception: its traceback is what it is elsewhere."""
     error, seen = sys.exc_info()[1], []
     if isinstance(error, RecursionError):
-        refused(STACK)
+        refused("host code runs out of the stack and goes on: how deep it is belongs to the process")
     while error is not None and not any(error is e for e in seen):
         seen.append(error)
         error.__traceback__ = as_elsewhere(error.__traceback__)
@@ -520,10 +516,8 @@ def as_elsewhere(step):
     steps, is_hidden = [], False
     while step is not None:
         name = step.tb_frame.f_code.co_filename
-        if name == CALL:
-            is_hidden = isinstance(step.tb_frame.f_locals.get("f"), OF_C)
-        elif name.startswith(HERE):
-            is_hidden = True
+        if name == CALL or name.startswith(HERE):
+            is_hidden = name != CALL or isinstance(step.tb_frame.f_locals.get("f"), OF_C)
         elif name in FILES or not is_hidden:
             is_hidden = False
             steps.append(step)
@@ -534,11 +528,8 @@ def as_elsewhere(step):
 
 
 def warned(message, category=None, stacklevel=1, source=None, **kwargs):
-    """warnings.warn() by host code: `by_name`, `before` and `call` stand between."""
-    return warnings.warn(message, category, stacklevel + WARN_DEPTH, source, **kwargs)
-
-
-WARN_DEPTH = 4
+    """By host code: this, `by_name`, `before` and `call` stand between."""
+    return warnings.warn(message, category, stacklevel + 4, source, **kwargs)
 
 
 # ---- orders and generators ----
