@@ -226,10 +226,15 @@ static bool is_any_aimed(const struct grading *g, int variant)
 	return false;
 }
 
+/* The line of a variant's shut gate; the first variant's are judged behind its own search. */
+static int gate_line(const struct guided *s, int variant)
+{
+	return !s || (variant && s->variants[0].gate_line) ? 0 : s->variants[variant].gate_line;
+}
+
 bool guided_wants(const struct grading *g, int variant)
 {
-	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) ||
-		(g->guided && g->guided->variants[variant].gate_line);
+	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) || gate_line(g->guided, variant);
 }
 
 /* ---- recipes ---- */
@@ -523,7 +528,7 @@ static int aims_search(
  * Where outputs hang on it, what the kernel does behind it is anybody's guess. */
 static int gates_judge(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
-	int i = 0, line = g->guided->variants[variant].gate_line;
+	int i = 0, line = gate_line(g->guided, variant);
 	const struct oracle_trial *t = g->oracle->trials;
 	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant))
 		i++;
