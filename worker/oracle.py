@@ -66,6 +66,7 @@ class Variant:
                 self.modes = [(m, False) for m, _ in self.modes]
             inputs = self.reference.inputs(seed)
             runs = [self.probe(inputs, noise) for noise in (1, 2)]
+            self.is_tuple = runs[0][0].is_tuple
             self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0])
             if same_bytes(runs[0][0], runs[1][0]):
                 self.check_plain(seed)
@@ -99,7 +100,7 @@ class Variant:
         init, call = self.reference.init, self.inputs(0)
         names = lambda d: {n: describe(v) for n, v in d.items()}
         return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs),
-                        "state": self.reference.state(), "training": self.training,
+                        "state": self.reference.state(), "training": self.training, "tuple": self.is_tuple,
                         "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
                 "kind": self.kind, "source": self.reference.source,
@@ -207,6 +208,7 @@ def run_call(variant, trial, call, has_equal=False):
     model = variant.fresh_model()
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", 0))
+    oracle_inputs.place_state(model, trial.get("placed", ()))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)

@@ -13,7 +13,6 @@ import wire
 from oracle_reference import Reference, device_mode
 
 DISTRIBUTION = "sign-mixed"
-WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SHARE = 1 / 8       # of an input's elements that `sprinkle` sets, in every second row
 NAME_MAX = 90
 
@@ -36,7 +35,8 @@ def serve(job, sock):
 
 def answer(variant, recipe, sock):
     name = name_of(recipe["edits"])
-    trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random"}
+    placed = [p for e in recipe["edits"] for p in e.get("at", ()) if isinstance(p[0], str)]
+    trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random", "placed": placed}
     skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": why[:300]}})
     try:
         call = edited(variant, trial, recipe["edits"])
@@ -104,20 +104,41 @@ def in_order(before, after):
     return after
 
 
+def with_rest(flat, x, where):
+    """Rows of probabilities keep their sum: what was not placed shares what is left of it."""
+    is_placed = torch.zeros(flat.shape, dtype=torch.bool)
+    is_placed[where] = (flat[where] >= 0) & (flat[where] <= 1)
+    new = torch.where(is_placed, flat, x.flatten()).reshape(x.shape).double()
+    is_placed = is_placed.reshape(x.shape)
+    left = 1 - (new * is_placed).sum(-1, keepdim=True)
+    others = (new * ~is_placed).sum(-1, keepdim=True)
+    is_changed = is_placed.any(-1, keepdim=True) & (left >= 0) & (others > 0)
+    shared = torch.where(is_placed, new, new * left / others).to(x.dtype)
+    return torch.where(is_changed, shared, x).flatten()
+
+
+# By domain: what an input is once elements of it were placed.
+SHARES = {"free": lambda flat, x, where: flat, "probability": with_rest}
+
+
 def place(x, domain, index, e):
     """Elements that have to be certain bits, where the input may have them."""
+    is_float = x.is_floating_point()
+    is_kept = domain.kind not in SHARES if is_float else not may_vary(x, domain)
+    # What is expanded has its elements once.
+    if any(stride == 0 and n > 1 for stride, n in zip(x.stride(), x.shape)):
+        once = x[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())]
+        return place(once, domain, index, e).expand(x.shape) if domain.kind != "probability" else x
     own = [(at, bits) for number, at, size, bits in e["at"]
            if number == index and size == x.element_size() and at < x.numel()]
-    is_float = x.is_floating_point()
-    is_kept = domain.kind != "free" if is_float else not may_vary(x, domain)
     if not own or is_kept or x.is_complex() or not x.is_contiguous():
         return x
     where, bits = (torch.tensor(v, dtype=torch.int64) for v in zip(*own))
     flat = x.clone().flatten()
-    whole = flat.view(WHOLE[x.element_size()])
+    whole = flat.view(oracle_inputs.WHOLE[x.element_size()])
     whole[where] = bits.to(whole.dtype)
     if is_float:
-        flat = torch.where(torch.isfinite(flat), flat, x.flatten())
+        flat = SHARES[domain.kind](torch.where(torch.isfinite(flat), flat, x.flatten()), x, where)
     elif flat.min() < domain.range[0] or flat.max() > domain.range[1]:
         return x
     return flat.reshape(x.shape)

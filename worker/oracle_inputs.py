@@ -196,6 +196,8 @@ def transform(x, domain, kind, generator, positive, power):
         return mask_rows(x, generator, power == 0)
     if kind in ("rows", "negative") and not x.is_floating_point():
         is_first = power == (0 if kind == "rows" else -1)
+        if kind == "rows" and power == -1:
+            return ends_once(extremes_outside(x, domain, True, None), x, domain)
         return extremes_outside(x, domain, kind == "rows", generator if is_first else None)
     if KINDS[kind] is None or domain.kind == "keep":
         return x
@@ -209,6 +211,17 @@ def transform(x, domain, kind, generator, positive, power):
     values = KINDS[kind](x, generator, power)
     values = values.abs() if positive else values
     return like(x, keep_structure(x, values))
+
+
+def ends_once(values, x, domain):
+    """The ends of the range that the task asked for, where positions are returned: no number that
+    is there already."""
+    flat = values.flatten()
+    if domain.asked and flat.numel() > 2 and not torch.equal(values, x):
+        for place, end in ((0, domain.asked[1]), (-1, domain.asked[0])):
+            if not (flat == end).any():
+                flat[place] = end
+    return like(x, flat.reshape(x.shape))
 
 
 def certain_rows(values):
@@ -289,10 +302,11 @@ def other_default(x, domain, generator):
 
 
 def like(x, values):
-    """values in x's dtype and strides; a tensor that overlaps itself (expanded) keeps its own
-    values."""
+    """values in x's dtype and strides; what is expanded takes the first of each dimension that it
+    repeats."""
     if any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
-        return x
+        once = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in x.stride())
+        return like(x[once], values.expand(x.shape)[once]).expand(x.shape)
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(values)
 
 
@@ -375,6 +389,24 @@ def randomise_state(model, seed, wide=0):
                 b.copy_(values * (1e-4 if wide else 1) ** (torch.rand(b.shape, generator=generator) < 1 / 8))
             elif name.endswith("running_mean"):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
+
+
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def place_state(model, placed):
+    """Elements of parameters that have to be certain bits: (name, place, bytes, bits). Training
+    takes a weight anywhere, a variance nowhere below zero; other buffers are constants."""
+    named = dict(model.named_parameters(remove_duplicate=True))
+    named.update((n, b) for n, b in model.named_buffers() if n.endswith(("running_var", "running_mean")))
+    with torch.no_grad():
+        for name, at, size, bits in placed:
+            p = named.get(name)
+            if p is None or not p.is_floating_point() or not p.is_contiguous() or p.element_size() != size:
+                continue
+            value = torch.tensor([bits], dtype=torch.int64).to(WHOLE[size]).view(p.dtype)
+            if at < p.numel() and torch.isfinite(value) and (value > 0 or not name.endswith("running_var")):
+                p.view(-1)[at] = value[0]
 
 
 def widened(values, generator, far):

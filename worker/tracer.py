@@ -228,15 +228,29 @@ def build(job, module):
     if not callable(getattr(model, "forward", None)):
         raise Stop("no-class", "AttributeError", f"{name} has no method forward")
     if isinstance(model, torch.nn.Module):
-        model.train(bool(job.get("training", False)))
+        model.train() if job.get("training", False) else model.eval()
     return model
 
 
 def moved(model):
     """Whoever makes a module moves it to the device, and these methods may be the candidate's
     own."""
-    methods = [getattr(type(model), name) is not getattr(torch.nn.Module, name) for name in ("to", "cuda", "_apply")]
-    return model.to(device="cuda").cuda() if any(methods) else model
+    if has_own(model, "to", "cuda", "_apply"):
+        # In the second trace in other words.
+        model = model.to(torch.device("cuda", 0)).cuda(0) if tracer_plain.SHELL else model.to(device="cuda").cuda()
+    # What a module is must not hang on whether its weights came from a file: in
+    # the second trace they do.
+    parts = list(model.modules()) if tracer_plain.SHELL else ()
+    if any(m._load_state_dict_pre_hooks or m._load_state_dict_post_hooks or m._state_dict_hooks
+           or m._state_dict_pre_hooks or has_own(m, "load_state_dict", "_load_from_state_dict", "state_dict",
+                                                 "__setstate__", "get_extra_state", "set_extra_state") for m in parts):
+        model.load_state_dict(model.state_dict())
+    return model
+
+
+def has_own(module, *names):
+    """Whether the candidate has written one of these methods."""
+    return any(getattr(getattr(type(module), name, None), "__module__", None) == "candidate" for name in names)
 
 
 @contextlib.contextmanager

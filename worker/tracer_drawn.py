@@ -367,9 +367,11 @@ def before(f, args, kwargs):
     if type(owner) is Drawn:
         return None
     name = f.__name__ if kind in NAMED else ""
-    found = by_name(f, kind, owner, name, args) if name else None
+    found = by_name(f, kind, owner, name, args, kwargs) if name else None
     if found is None and issubclass(kind, type) and issubclass(f, RANDOM) and all(a is None for a in args):
         refused_draw()
+    if found is None and is_seeded(f, args, kwargs):
+        found = f(*args, **kwargs),
     if found is None and (f is eval or f is exec or f is compile) and args:
         found = run_text(f, args, kwargs)
     if found is not None:
@@ -382,7 +384,15 @@ def before(f, args, kwargs):
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
 
 
-def by_name(f, kind, owner, name, args):
+def is_seeded(f, args, kwargs):
+    """Whether this makes one of numpy's older generators from a seed: it draws one of its own
+    first, which it forgets then."""
+    seed = args[0] if args else kwargs.get("seed")
+    return (isinstance(f, type) and f.__name__ == "RandomState" and f.__module__.startswith("numpy.random")
+            and seed is not None and first_drawn((seed,)) is None)
+
+
+def by_name(f, kind, owner, name, args, kwargs):
     if kind is types.FunctionType and (f.__module__, name) in TELLERS:
         return drawn(f"{f.__module__}.{name}()", None),
     if name == "__hash__" and kind in SLOTS:
@@ -398,6 +408,8 @@ def by_name(f, kind, owner, name, args):
         ordered(owner)
     if owner is not None and id(owner) in GENERATORS:
         draws(owner, name, args)
+    if f is warnings.warn and first_drawn(args) is None:
+        return warned(*args, **kwargs),
     if f is torch.manual_seed:
         GENERATORS.pop(id(torch.default_generator), None)
     if name == "seed" and isinstance(owner, torch.Generator) or f is torch.seed or (
@@ -485,6 +497,41 @@ def run_text(f, args, kwargs):
     return f(rewritten(text, CALL, f.__name__) if is_text else text, *names),
 
 
+# ---- what was thrown ----
+
+def caught():
+    """Where host code takes hold of an exception: its traceback is what it is elsewhere."""
+    error, seen = sys.exc_info()[1], []
+    if isinstance(error, RecursionError):
+        refused("host code runs out of the stack and goes on: how deep it is belongs to the process")
+    while error is not None and not any(error is e for e in seen):
+        seen.append(error)
+        error.__traceback__ = as_elsewhere(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def as_elsewhere(step):
+    """A traceback without what stands between host code and libraries; what that, or a function of
+    C's, calls to answer is there in a trace alone."""
+    steps, is_hidden = [], False
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if name == CALL or name.startswith(HERE):
+            is_hidden = name != CALL or isinstance(step.tb_frame.f_locals.get("f"), OF_C)
+        elif name in FILES or not is_hidden:
+            is_hidden = False
+            steps.append(step)
+        step = step.tb_next
+    for one, behind in zip(steps, (*steps[1:], None)):
+        one.tb_next = behind
+    return steps[0] if steps else None
+
+
+def warned(message, category=None, stacklevel=1, source=None, **kwargs):
+    """By host code: this, `by_name`, `before` and `call` stand between."""
+    return warnings.warn(message, category, stacklevel + 4, source, **kwargs)
+
+
 # ---- orders and generators ----
 
 def ordered(things):
@@ -556,6 +603,8 @@ class Rewriter(ast.NodeTransformer):
         returns, node.returns = node.returns, None
         self.generic_visit(node)
         node.returns = returns
+        if node.name in ("__exit__", "__aexit__"):
+            node.body = self.catching(node.body[0], node.body)
         return node
 
     def visit_arg(self, node):
@@ -593,6 +642,23 @@ class Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         return self.ask("remainder", node, node.left, node.right) if isinstance(node.op, ast.Mod) else node
 
+    def catching(self, node, body):
+        """The statements of a place where an exception may be in hand."""
+        return [ast.copy_location(ast.Expr(self.ask("caught", node)), node), *body]
+
+    def visit_ExceptHandler(self, node):
+        self.generic_visit(node)
+        node.body = self.catching(node, node.body)
+        return node
+
+    def visit_Try(self, node):
+        self.generic_visit(node)
+        if node.finalbody:
+            node.finalbody = self.catching(node.finalbody[0], node.finalbody)
+        return node
+
+    visit_TryStar = visit_Try
+
     def visit_For(self, node):
         self.generic_visit(node)
         node.iter = self.ask("ordered", node.iter, node.iter)
@@ -613,7 +679,8 @@ class Rewriter(ast.NodeTransformer):
         return node
 
 
-ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, remainder=remainder, ordered=ordered)
+ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, remainder=remainder, ordered=ordered,
+                              caught=caught)
 
 
 def rewritten(text, name=SOURCE_NAME, mode="exec"):

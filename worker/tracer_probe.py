@@ -363,8 +363,30 @@ class Probe:
                 continue
             if len(found) == FOUND_MAX:
                 break
+        if not found:
+            found = list(itertools.islice(self.solved(key, site, having, base), FOUND_MAX))
         found.sort(key=self.elements)
         return found[:FLIPS_MAX]
+
+    def solved(self, key, site, having, base):
+        """Sets of sizes at which the two sides of an equality meet, where two sizes have
+        to agree for it: for each value of the one the other, as far as the difference
+        rises by equal steps."""
+        tree = ast.parse(site.text, mode="eval").body
+        if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], (ast.Eq, ast.NotEq))):
+            return
+        sides = f"({ast.unparse(tree.left)}) - ({ast.unparse(tree.comparators[0])})"
+        code, leaves = self.followed(key, tracer_sites.Site(site.line, "value", sides, site.leaves), having)
+        names = dict(self.module.__dict__, **tracer_sites.SHIMS)
+        for (i, k), value in itertools.product(itertools.permutations(self.free, 2), range(1, SCANNED)):
+            set_of = lambda n: [value if j == i else n if j == k else v for j, v in enumerate(base)]
+            try:
+                one, two = (eval(code, names, {n: f(set_of(size)) for n, f in leaves.items()}) for size in (1, 2))
+                size = 1 - one / (two - one)
+            except Exception:
+                continue
+            if size == int(size) and 1 <= size <= LADDER_MAX:
+                yield set_of(int(size))
 
     def followed(self, key, site, having):
         """(code, {name: function of the sizes}) of a site's expression; names that follow no size

@@ -172,6 +172,9 @@ class Host(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
         if is_jitted(node):
+            # What heuristics and prunings ask is host code.
+            for part in [p for d in node.decorator_list for p in ast.walk(d) if isinstance(p, ast.Lambda)]:
+                part.body = self.visit(part.body)
             return node
         self.known.append({**self.known[-1], **assignments(node)})
         node.body = [self.visit(s) for s in node.body]

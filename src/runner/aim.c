@@ -29,6 +29,8 @@
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
 #define LAST 64 /* replays that stay for the last pass */
+#define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
+#define NEAR_STEPS 12
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -45,6 +47,7 @@ struct touched {
 	int buffer;
 	int64_t offset;
 	size_t size;
+	enum elem elem;
 	uint64_t original;
 	uint64_t kept; /* what it is when a search fails */
 };
@@ -144,7 +147,7 @@ static int touched_of(struct search *s, uint64_t address, size_t size)
 	int buffer = (int)(address >> TAPE_ADDRESS_SHIFT) - 1;
 	int64_t offset = (int64_t)(address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	const struct tape *t = s->at->tape;
-	if (buffer < 0 || buffer >= t->nbuffers || t->buffers[buffer].kind != TAPE_INPUT || !s->at->is_read_only[buffer] ||
+	if (buffer < 0 || buffer >= t->nbuffers || s->at->given[buffer] < 0 || !s->at->is_read_only[buffer] ||
 		offset + (int64_t)size > t->buffers[buffer].bytes)
 		return -1;
 	for (int i = 0; i < s->ntouched; i++)
@@ -271,6 +274,7 @@ static bool hunter_make(struct search *s, int lane, const struct vm_aim_lane *at
 	for (int i = 0; i < s->nhunters; i++)
 		if (s->hunters[i].touched == touched) return false;
 	*h = (struct hunter){.lane = lane, .elem = at->elem, .touched = touched};
+	s->touched[touched].elem = at->elem;
 	h->start = h->best = h->now = order_of(h->elem, element_read(s, &s->touched[touched]));
 	h->start_far = h->best_far = at->far;
 	double bound = PASSES[s->pass].bound;
@@ -493,6 +497,58 @@ static bool lanes_search(struct search *s, int count)
 	return false;
 }
 
+static bool is_reached(struct search *s)
+{
+	int n;
+	bool any = false;
+	vm_aim_begin(s->aim, 0, 0);
+	replay_rows(s);
+	const struct vm_aim_lane *lanes = vm_aim_lanes(s->aim, &n);
+	for (int i = 0; i < n; i++) any |= lanes[i].far == 0;
+	return any && !s->is_broken;
+}
+
+/* One that is needed comes as near to what it was as the side allows, more or less: what is far off
+ * may be none that a probability or a variance can be. */
+static void come_near(struct search *s, struct touched *t)
+{
+	uint64_t out = order_of(t->elem, t->kept), in = order_of(t->elem, element_read(s, t));
+	for (int step = 0; step < NEAR_STEPS && !s->is_broken; step++) {
+		uint64_t middle = in / 2 + out / 2;
+		element_write(s, t, bits_of(t->elem, middle));
+		if (is_reached(s)) in = middle;
+		else out = middle;
+	}
+	element_write(s, t, bits_of(t->elem, in));
+}
+
+/* What the side was reached without becomes what it was, by halves, quarters and so on: other
+ * lanes' tries drown what a reference computes, and a row of probabilities has no room for them. */
+static void keep_needed(struct search *s)
+{
+	uint64_t found[RUNNER_PLACED_MAX];
+	int spared = s->replays;
+	s->replays = MIN(spared, NEEDED);
+	spared -= s->replays;
+	for (int part = (s->ntouched + 1) / 2; part && !s->is_broken; part /= 2)
+		for (int from = 0; from < s->ntouched && !s->is_broken; from += part) {
+			/* The part as it was; where all of it is so already there is nothing to ask. */
+			bool any = false;
+			int to = MIN(from + part, s->ntouched);
+			for (int t = from; t < to; t++) {
+				found[t] = element_read(s, &s->touched[t]);
+				any |= found[t] != s->touched[t].kept;
+				element_write(s, &s->touched[t], s->touched[t].kept);
+			}
+			if (!any || is_reached(s)) continue;
+			for (int t = from; t < to; t++) element_write(s, &s->touched[t], found[t]);
+		}
+	for (int t = 0; t < s->ntouched && !s->is_broken; t++)
+		if (element_read(s, &s->touched[t]) != s->touched[t].kept) come_near(s, &s->touched[t]);
+	s->is_broken = false;
+	s->replays = spared + MAX(s->replays, 0);
+}
+
 static void side_search(struct search *s, const struct runner_aim *target)
 {
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
@@ -506,6 +562,7 @@ static void side_search(struct search *s, const struct runner_aim *target)
 		s->replays -= is_last ? 0 : LAST;
 		bool is_found = lanes_search(s, PASSES[i].lanes);
 		s->replays = MAX(s->replays, 0) + (is_last ? 0 : LAST);
+		if (is_found) keep_needed(s);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];
 			if (is_found) e->kept = element_read(s, e);
@@ -539,7 +596,9 @@ void aim_search(const struct aim_place *at, const struct runner_trial *t, struct
 	for (int i = 0; i < s->ntouched; i++) {
 		const struct touched *e = &s->touched[i];
 		if (e->kept == e->original) continue;
-		out->placed[out->nplaced++] = (struct runner_placed){.input = at->tape->buffers[e->buffer].input,
+		bool is_input = at->tape->buffers[e->buffer].kind == TAPE_INPUT;
+		out->placed[out->nplaced++] = (struct runner_placed){.input = is_input ? at->given[e->buffer] : -1,
+			.param_offset = is_input ? 0 : t->params[at->given[e->buffer]].offset,
 			.element = e->offset / (int64_t)e->size,
 			.size = (int)e->size,
 			.bits = e->kept};

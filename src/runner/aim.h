@@ -12,8 +12,10 @@ struct aim_place {
 	const struct tape *tape;
 	const bool *is_skipped;     // (tape->nrows)
 	const bool *is_read_only;   // (tape->nbuffers): no row writes there
+	const int *given;           // (tape->nbuffers): which input or parameter it is; -1: none
 	uint64_t deadline_ns;       /* the trial's */
 };
-/* Elements of inputs that have to be other for what was found; appended to out->placed. */
+/* Elements of inputs and parameters that have to be other for what was found;
+ * appended to out->placed. */
 void aim_search(const struct aim_place *at, const struct runner_trial *t, struct runner_coverage *out);
 #endif

@@ -104,6 +104,8 @@ struct launcher {
 	 * launcher has no aims. */
 	struct vm_aim *(*aim)(struct launcher *l, int site, enum vm_side side);
 	uint8_t *(*bytes)(struct launcher *l, int buffer);
+	/* Further rows run with all gates turned (vm.h), until they are turned back. NULL: no gates. */
+	void (*turn)(struct launcher *l, enum vm_turn turn);
 	/* Line of the first launch on the data path whose kernel has this; -1 when none, or unknown. */
 	int (*line_of)(const struct launcher *l, const bool *on_path, enum runner_question question);
 	/* What a kernel of the tape does to its arguments and to the launches beside it; uses has room

@@ -371,7 +371,8 @@ static void coverage_report(struct launcher_vm *v, struct runner_coverage *out)
 		for (int before = 0; before < k; before++) is_first &= v->cached_of[before] != v->cached_of[k];
 		struct vm_coverage *c = v->cached[v->cached_of[k]].coverage;
 		const struct vm_site *sites = NULL;
-		int n = is_first && c ? vm_coverage_sites(c, &sites) : 0;
+		int n = is_first && c ? vm_coverage_sites(c, &sites) : 0, gate_line = 0;
+		if (n && vm_coverage_gates(c, &gate_line)) out->gate_line = MAX(gate_line, 1);
 		for (int i = 0; i < n; i++) {
 			uint8_t taken = sites[i].taken & sites[i].wanted;
 			/* Lost digits are no side that anybody searches for: told where there are any. */
@@ -395,6 +396,15 @@ static struct vm_aim *vm_aim_at(struct launcher *l, int site, enum vm_side side)
 	if (kernel >= v->tape->nkernels) return NULL;
 	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
 	return c->coverage ? vm_aim_create(c->kernel, c->coverage, site % RUNNER_SITE_STRIDE, side) : NULL;
+}
+
+static void vm_turn(struct launcher *l, enum vm_turn turn)
+{
+	struct launcher_vm *v = (struct launcher_vm *)l;
+	for (int k = 0; k < v->tape->nkernels; k++) {
+		struct vm_coverage *c = v->cached[v->cached_of[k]].coverage;
+		if (c) vm_coverage_turn(c, turn);
+	}
 }
 
 static uint8_t *vm_bytes(struct launcher *l, int buffer) { return buffer_data((struct launcher_vm *)l, buffer); }
@@ -607,6 +617,7 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
 		.aim = vm_aim_at,
+		.turn = vm_turn,
 		.bytes = vm_bytes,
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};

@@ -13,7 +13,11 @@
 #include "cost/cost.h"
 #include "tape/tape.h"
 #include "vm/vm.h"
+#include <math.h>
 #include <stdlib.h>
+
+#define TURNED_SHARE 1e-4 /* of two values that are called equal */
+#define TURNED_SHARE_NARROW 2e-2 /* of fewer than 32 bits */
 
 struct replay {
 	struct launcher *launcher;
@@ -333,6 +337,45 @@ static int rows_run(
 	return rc;
 }
 
+/* Whether two outputs differ by more than roundings of another order of the same sums. */
+static bool outputs_differ(const struct tape *t, const struct runner_trial *trial, const uint8_t *a, const uint8_t *b)
+{
+	for (int i = 0; i < t->noutputs; i++) {
+		enum dtype d = t->outputs[i].dtype;
+		int64_t n = tape_view_elements(&t->outputs[i]), size = (int64_t)dtype_bytes(d), at = trial->output_offset[i];
+		double share = size < 4 ? TURNED_SHARE_NARROW : TURNED_SHARE;
+		for (int64_t k = 0; k < n; k++) {
+			if (!memcmp(a + at + k * size, b + at + k * size, (size_t)size)) continue;
+			double x = dtype_load(d, a + at, k), y = dtype_load(d, b + at, k);
+			if (!dtype_is_float(d) || !(fabs(x - y) <= share * (fabs(x) + fabs(y)))) return true;
+		}
+	}
+	return false;
+}
+
+/* The trial once more for each way to turn the gates that are left: whether any output hangs on
+ * them. A fault there is another outcome too. */
+static void gates_turn(struct replay *r, const struct runner_trial *trial, const struct replay_given *given,
+	const uint8_t *outputs, int64_t outputs_bytes, const struct launcher_trial *how, struct runner_coverage *out)
+{
+	struct runner_result nothing = {0};
+	struct launcher_trial again = *how;
+	uint8_t *other = xmalloc((size_t)outputs_bytes);
+	again.want_cost = false;
+	memcpy(other, outputs, (size_t)outputs_bytes);
+	for (enum vm_turn turn = TURN_LEAST; turn <= TURN_ALL && !out->gate_matters; turn++) {
+		struct runner_fault fault;
+		r->launcher->turn(r->launcher, turn);
+		int rc = memory_fill(r, trial, given, &fault);
+		if (!rc) rc = rows_run(r, &again, &nothing, &fault);
+		if (!rc) rc = outputs_write(r, trial, false, other, outputs_bytes, &fault);
+		out->gate_matters = rc || outputs_differ(r->tape, trial, outputs, other);
+	}
+	r->launcher->turn(r->launcher, TURN_NONE);
+	runner_result_release(&nothing);
+	free(other);
+}
+
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out)
 {
@@ -384,7 +427,9 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 	out->has_fault = rc != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);
 	/* The trial is over: its inputs are changed from here on. */
-	struct aim_place aim = {l, r->tape, r->is_skipped, r->is_read_only, how.deadline_ns};
+	if (!rc && trial->want_turned && out->coverage.gate_line && l->turn)
+		gates_turn(r, trial, given, outputs, outputs_bytes, &how, &out->coverage);
+	struct aim_place aim = {l, r->tape, r->is_skipped, r->is_read_only, r->given, how.deadline_ns};
 	if (!rc && trial->naims && l->aim) aim_search(&aim, trial, &out->coverage);
 }
 

@@ -100,6 +100,7 @@ struct runner_trial {
 	struct runner_aim aims[RUNNER_AIMS_MAX];
 	int aim_replays;      /* for all of them together */
 	int64_t aim_programs; /* of each launch, where there is one alone */
+	bool want_turned;     /* want_coverage: gates are turned behind the trial, to see whether outputs hang on them */
 };
 
 /* What a supervisor asks of a launcher that has a clock, in any order and as often as it likes.
@@ -239,9 +240,10 @@ struct runner_site {
 	double nearest;
 	char what[32];
 };
-/* An element of an input, and the bits that it should have. */
+/* An element of an input or parameter, and the bits that it should have. */
 struct runner_placed {
-	int input;
+	int input;            /* -1: a parameter */
+	int64_t param_offset; /* of the parameter in what the trial was given */
 	int64_t element;
 	int size; /* bytes */
 	uint64_t bits;
@@ -252,7 +254,9 @@ struct runner_coverage {
 	int nsites;
 	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
 	int nplaced;
-	struct runner_placed *placed; /* heap: with these the trial's inputs take sides that were aimed at */
+	struct runner_placed *placed; /* heap: with these the trial takes sides that were aimed at */
+	int gate_line;                /* of a gate of the kernels (vm.h) that no trial so far has opened; 0: none */
+	bool gate_matters;            /* want_turned: an output is another where the gates are */
 };
 struct runner_result {
 	bool has_fault;

@@ -56,6 +56,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 			o, "shared", json_pack("[I, I]", (json_int_t)t->shared_given_bytes, (json_int_t)t->shared_outputs_bytes));
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->naims) json_object_set_new(o, "aim", aims_json(t));
+	if (t->want_turned) json_object_set_new(o, "want_turned", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	return o;
@@ -109,6 +110,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "unchecked", &t.is_unchecked, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "want_turned", &t.want_turned, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
@@ -319,9 +321,10 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)
 		json_array_append_new(placed,
-			json_pack("[i, I, i, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
-				(json_int_t)c->placed[i].bits));
-	return json_pack("{s:i, s:i, s:o, s:o}", "sides", c->sides, "taken", c->taken, "sites", open, "placed", placed);
+			json_pack("[i, I, i, I, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
+				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset));
+	return json_pack("{s:i, s:i, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open, "placed",
+		placed, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
 }
 
 static int int_at(const json_t *row, size_t i, int max)
@@ -338,6 +341,8 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 	size_t n = MIN(json_array_size(open), (size_t)RUNNER_SITES_MAX);
 	out->sides = (int)MIN(MAX(json_integer_value(json_object_get(o, "sides")), 0), INT32_MAX);
 	out->taken = (int)MIN(MAX(json_integer_value(json_object_get(o, "taken")), 0), out->sides);
+	out->gate_line = (int)MIN(MAX(json_integer_value(json_object_get(o, "gate_line")), 0), INT32_MAX);
+	out->gate_matters = json_is_true(json_object_get(o, "gate_matters"));
 	out->sites = xcalloc(n + 1, sizeof *out->sites);
 	/* A site is an array, in the order in which coverage_json wrote it. */
 	for (size_t i = 0; i < n; i++) {
@@ -365,10 +370,12 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 	out->placed = xcalloc(n + 1, sizeof *out->placed);
 	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(placed, i);
-		out->placed[out->nplaced++] = (struct runner_placed){.input = int_at(row, 0, INT32_MAX),
+		out->placed[out->nplaced++] = (struct runner_placed){
+			.input = json_integer_value(json_array_get(row, 0)) < 0 ? -1 : int_at(row, 0, INT32_MAX),
 			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
 			.size = int_at(row, 2, 8),
-			.bits = (uint64_t)json_integer_value(json_array_get(row, 3))};
+			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),
+			.param_offset = json_integer_value(json_array_get(row, 4))};
 	}
 }
 

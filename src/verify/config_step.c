@@ -48,15 +48,17 @@ static int turn_judge(struct grading *g, const struct trace *stock, const struct
 	*said = *kept;
 	g->v = said;
 	int row, rc = trace_sized_step(g, job, &tr, err);
-	/* With this one torch computes, which no runner can. */
-	if (!rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK)
-		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", 0, "torch computes in this configuration");
+	/* With this one torch computes, which no runner can: what hooks change is not judged. */
+	bool is_torchs = !rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK;
+	if (is_torchs)
+		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "unsupported", MAX(tr.tape->rows[row].line, 0),
+			"candidate.py:%d: torch computes on the way to what forward returns", tr.tape->rows[row].line);
 	/* What was judged whole needs no other look. */
 	bool is_known = !rc && !strcmp(tr.tape->hash.text, stock->tape->hash.text);
 	if (!rc && !is_known) rc = rebuild_step(g, tr.tape, err);
 	if (!rc && !is_known) rc = sized_trial(g, &tr, trial, err);
 	g->v = kept;
-	if (rc == GRADE_END && said->class == VERDICT_INVALID) {
+	if (rc == GRADE_END && said->class == VERDICT_INVALID && !is_torchs) {
 		rc = GRADE_ON;
 	} else if (rc == GRADE_END) {
 		*kept = *said;

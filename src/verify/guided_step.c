@@ -62,6 +62,8 @@ struct guided {
 	struct {
 		int n;
 		struct site_state *sites;
+		int gate_line; /* of a gate that no trial has opened (vm.h); 0: none */
+		bool gate_matters;
 	} variants[ORACLE_VARIANTS_MAX];
 	int nplaced; /* elements that the last trial's aims found */
 	struct runner_placed *placed;
@@ -137,6 +139,8 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 		for (int side = 0; side < SIDES; side++)
 			if (is_open(&st->site, side)) side_note(&st->sides[side], &st->site, side);
 	}
+	g->guided->variants[variant].gate_line = c->gate_line;
+	g->guided->variants[variant].gate_matters |= c->gate_matters;
 	g->guided->nplaced = c->nplaced;
 	g->guided->placed = xrealloc(g->guided->placed, size_mul((size_t)c->nplaced + 1, sizeof *c->placed));
 	if (c->nplaced) memcpy(g->guided->placed, c->placed, (size_t)c->nplaced * sizeof *c->placed);
@@ -222,9 +226,15 @@ static bool is_any_aimed(const struct grading *g, int variant)
 	return false;
 }
 
+/* The line of a variant's shut gate; the first variant's are judged behind its own search. */
+static int gate_line(const struct guided *s, int variant)
+{
+	return !s || (variant && s->variants[0].gate_line) ? 0 : s->variants[variant].gate_line;
+}
+
 bool guided_wants(const struct grading *g, int variant)
 {
-	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant);
+	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) || gate_line(g->guided, variant);
 }
 
 /* ---- recipes ---- */
@@ -463,13 +473,19 @@ static int sides_taken(const struct guided *s, int variant)
 	return n;
 }
 
-static json_t *places(const json_t *before, const struct guided *s)
+/* Inputs by number, parameters by the reference's name. */
+static json_t *places(const json_t *before, const struct guided *s, const struct runner_given *params, int nparams)
 {
 	json_t *at = json_copy((json_t *)(uintptr_t)before);
-	for (int i = 0; i < s->nplaced; i++)
-		json_array_append_new(at,
-			json_pack("[i, I, i, I]", s->placed[i].input, (json_int_t)s->placed[i].element, s->placed[i].size,
-				(json_int_t)s->placed[i].bits));
+	for (int i = 0; i < s->nplaced; i++) {
+		const struct runner_placed *e = &s->placed[i];
+		json_t *which = e->input >= 0 ? json_integer(e->input) : NULL;
+		for (int p = 0; p < nparams && !which; p++)
+			if (params[p].offset == e->param_offset) which = json_string(params[p].name);
+		if (!which) continue;
+		json_array_append_new(
+			at, json_pack("[o, I, i, I]", which, (json_int_t)e->element, e->size, (json_int_t)e->bits));
+	}
 	return at;
 }
 
@@ -496,16 +512,37 @@ static int aims_search(
 		if (oracle_session_trial(session, number, edits, &t, &local)) break;
 		if (t.counts && t.ninputs == g->oracle->trials[0].ninputs)
 			rc = guided_trial(g, tr, &t, aims.naims ? &aims : NULL, err);
+		/* What its aims found stands in the next one, which judges it. */
+		json_t *more = places(at, s, t.params, t.nparams);
 		oracle_trial_release(&t);
 		g->v->guided += sides_taken(s, variant) > taken;
-		/* What its aims found stands in the next one, which judges it. */
-		json_t *more = places(at, s);
 		json_decref(at);
 		at = more;
 		if (!s->nplaced && sides_taken(s, variant) == taken) break;
 	}
 	json_decref(at);
 	return rc;
+}
+
+/* A gate that is still shut: with one of the variant's ordinary trials once more the vm turns it.
+ * Where outputs hang on it, what the kernel does behind it is anybody's guess. */
+static int gates_judge(struct grading *g, const struct trace *tr, int variant, struct err *err)
+{
+	int i = 0, line = gate_line(g->guided, variant);
+	const struct oracle_trial *t = g->oracle->trials;
+	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant))
+		i++;
+	if (!line || i == g->oracle->ntrials || g->is_partial) return GRADE_ON;
+	struct runner_trial turned = {.want_turned = true};
+	int rc = guided_trial(g, tr, &t[i], &turned, err);
+	g->v->trials--; /* it was counted before */
+	if (rc || !g->guided->variants[variant].gate_matters) return rc;
+	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,
+		"candidate.py:%d: what is made of data there was one value in all trials, though the data changed, and no "
+		"search "
+		"turns it: a condition on a hash, or a window that nothing fell into; what is stored hangs on it, so nobody "
+		"knows what the kernel does where it is another",
+		line);
 }
 
 int guided_search(struct grading *g, const struct trace *tr, int variant, struct err *err)
@@ -547,7 +584,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	if (!rc && !is_over_early) rc = roots_search(g, session, tr, variant, err);
 	if (!rc && !is_over_early && is_any_aimed(g, variant)) rc = aims_search(g, session, tr, variant, err);
 	oracle_session_end(session);
-	return rc;
+	return rc ? rc : gates_judge(g, tr, variant, err);
 }
 
 bool guided_has_site(const struct grading *g, int line, int column)

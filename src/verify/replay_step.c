@@ -118,6 +118,13 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 	if (t->noutputs != trial->noutputs)
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
 			"forward returned %d tensors%s, the reference returns %d", t->noutputs, hidden, trial->noutputs);
+	/* One tensor is no tuple of one. An answer in IR has no such word. */
+	bool is_tuple = json_is_true(json_object_get(t->json, "tuple"));
+	const json_t *wanted = json_object_get(g->oracle->variants[0].job, "tuple");
+	if (!g->ir && wanted && is_tuple != json_is_true(wanted))
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
+			"forward returned %s%s, the reference returns %s", is_tuple ? "several values" : "a tensor", hidden,
+			is_tuple ? "a tensor" : "several values");
 	for (int i = 0; i < t->noutputs; i++) {
 		const struct tape_view *found = &t->outputs[i];
 		const struct compare_output *want = &trial->outputs[i];
@@ -412,6 +419,7 @@ int attempt_run(
 		rt.aim_replays = a->aims->aim_replays;
 		rt.aim_programs = a->aims->aim_programs;
 		memcpy(rt.aims, a->aims->aims, sizeof rt.aims);
+		rt.want_turned = a->aims->want_turned;
 	}
 	*out = (struct attempt_result){.bytes = 64};
 	/* The reference's parameters, and those that the candidate calls otherwise. */

@@ -36,7 +36,7 @@ static const uint8_t SIDES_OF[] = {
 	[LINT_SIZE_ORDER] = 1 << ABOVE | 1 << BELOW,
 	[LINT_SIZE_EQUAL] = 1 << EQUAL | 1 << ABOVE,
 	[LINT_SIZE_BEYOND] = 1 << ABOVE,
-	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST,
+	[LINT_SIZE_REST] = 1 << REST | 1 << NO_REST | 1 << ABOVE,
 	[LINT_SIZE_BITS] = 1 << BITS,
 	[LINT_SIZE_PAIR] = 1 << PAIR,
 	[LINT_SIZE_HIDDEN] = 1 << ABOVE,
@@ -175,17 +175,21 @@ static int judge(struct grading *g, const struct oracle_sized *z, char *why, siz
 	*said = *kept;
 	g->v = said;
 	int row = -1, rc = trace_sized_step(g, z->variant.job, &tr, err);
-	/* Who leaves such sizes to torch has refused them as well. */
-	bool is_left = !rc && tape_lineage_static(tr.tape, &row) != TAPE_LINEAGE_OK;
-	if (!rc && !is_left) rc = rebuild_step(g, tr.tape, err);
-	if (!rc && !is_left) rc = sized_trial(g, &tr, &z->trial, err);
+	/* Who leaves such sizes to torch has refused them as well, unless what it computes is wrong. */
+	enum tape_lineage lineage = rc ? TAPE_LINEAGE_OK : tape_lineage_static(tr.tape, &row);
+	bool is_left = lineage != TAPE_LINEAGE_OK;
+	/* One element leaves a loop over levels, or over blocks behind the first, nothing to do. */
+	bool is_judged = lineage != TAPE_LINEAGE_NO_LAUNCH || elements_of(z->variant.job) > 1;
+	g->is_partial = lineage == TAPE_LINEAGE_LIBRARY;
+	if (!rc && is_judged) rc = rebuild_step(g, tr.tape, err);
+	if (!rc && is_judged) rc = sized_trial(g, &tr, &z->trial, err);
 	g->v = kept;
 	g->is_partial = false;
-	if (is_left)
+	if (is_left && (rc == GRADE_ON || (rc == GRADE_END && is_silent(said))))
 		snprintf(why, len, "at %.60s no kernel has a part in what forward returns, or torch has", z->variant.changed);
 	/* What was counted stays; a verdict that says nothing is none. */
 	if (rc == GRADE_END && is_silent(said)) {
-		snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
+		if (!is_left) snprintf(why, len, "at %.60s it ends with %.30s", z->variant.changed, said->reason);
 		rc = GRADE_ON;
 	} else if (rc >= 0) {
 		*kept = *said;

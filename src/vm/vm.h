@@ -187,7 +187,7 @@ struct vm_finding {
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch") \
-	X(SITE_DIGITS, "lost digits")
+	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
@@ -220,6 +220,17 @@ struct vm_site {
 	int kept;         /* that have digits of their own to the end */
 	uint64_t last;    /* last bits of the first lane */
 	uint64_t leading; /* classes of leading digits that were seen, a bit each */
+	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */
+	bool is_gate;
+	uint8_t results; /* that were seen over all launches: none, one, 2: several */
+	uint64_t result; /* the one */
+	uint8_t turn;    /* enum vm_turn */
+	bool is_bounded; /* a comparison with an end of its range: it says nothing */
+	bool is_number;  /* it is an fp32 product or extreme instead */
+	uint8_t moved;   /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
+	double distance; /* is_number: between an extreme's operands at first */
+	int nfrom;       /* operands that are mixed too */
+	int from[3];     /* site of each; -1: not watched */
 };
 struct vm_coverage;
 /* One for each kernel that is to be followed, which outlives it. A launch that is given one runs
@@ -229,6 +240,14 @@ void vm_coverage_free(struct vm_coverage *c);
 void vm_coverage_begin(struct vm_coverage *c);
 int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
 const char *vm_site_kind_name(enum vm_site_kind kind);
+/* Gates: results of mixed data (products and bits of it, so that no search comes nearer to a value)
+ * that were the same in all lanes of all launches, though what they are made of was not. How many,
+ * and the line of the first. */
+int vm_coverage_gates(const struct vm_coverage *c, int *line);
+/* From here on launches run as if each gate had another result: the other bit, or the least other
+ * number; all bits turned. */
+enum vm_turn { TURN_NONE, TURN_LEAST, TURN_ALL };
+void vm_coverage_turn(struct vm_coverage *c, enum vm_turn turn);
 
 /* ---- aim: how far each lane of one site is from a side, and what it hangs on ---- */
 

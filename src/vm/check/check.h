@@ -196,9 +196,19 @@ struct vm_coverage {
 	struct vm_site *sites;
 	int32_t *at;   // (ninstrs): site that is still open, or -1
 	const struct vm_instr *first;
+	bool is_turned; /* some gate is: nothing is recorded meanwhile */
 };
+struct vm_site *vm_site_add(
+	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted);
+/* A number that the program text fixes; NaN for any other value. */
+double vm_constant_of(const struct vm_program *p, int value);
+/* The value that stands behind changes of shape, and the instruction that made
+ * it; maker: (nvalues). */
+const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *maker, int *value);
 /* Records what an instruction with an open site is about to look at. */
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
+/* And what it has made. */
+void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site);
 /* One operand as doubles, a strip at a time. */
 struct vm_reader {
 	const uint8_t *data;
@@ -210,6 +220,14 @@ struct vm_reader {
 bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r);
 /* m elements from element `at` on. */
 const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m);
+
+/* ---- check_gate.c ---- */
+/* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
+void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);
+/* Looks at the two operands of one that makes numbers. */
+void vm_gate_operands(struct vm_site *s, const double *a, const double *b, int64_t n);
+/* Looks at what such an instruction has made, or turns it. */
+void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
 
 /* ---- check_aim.c ---- */
 void vm_aim_program(struct vm_aim *a, int64_t number); /* a program starts */

@@ -141,7 +141,7 @@ static bool is_extreme(const struct vm_instr *in)
 }
 
 /* A number that the program text fixes; NaN for any other value. */
-static double constant_of(const struct vm_program *p, int value)
+double vm_constant_of(const struct vm_program *p, int value)
 {
 	enum elem e = p->values[value].elem;
 	for (int i = 0; i < p->nconsts; i++) {
@@ -174,7 +174,7 @@ static double constant_of(const struct vm_program *p, int value)
 }
 
 /* The value that stands behind changes of shape, and the instruction that made it. */
-static const struct vm_instr *maker_of(const struct vm_program *p, const int32_t *maker, int *value)
+const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *maker, int *value)
 {
 	for (;;) {
 		const struct vm_instr *in = maker[*value] < 0 ? NULL : &p->instrs[maker[*value]];
@@ -186,7 +186,7 @@ static const struct vm_instr *maker_of(const struct vm_program *p, const int32_t
 	}
 }
 
-static struct vm_site *site_add(
+struct vm_site *vm_site_add(
 	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted)
 {
 	const struct vm_instr *in = &p->instrs[i];
@@ -208,11 +208,11 @@ static void pair_add(struct vm_coverage *c, const struct vm_program *p, int i, c
 	const struct vm_instr *in = &p->instrs[i];
 	int a = src_id(p, in, 0), b = src_id(p, in, 1);
 	if (a == b) return;
-	struct vm_site *s = site_add(c, p, i, is_plain ? SITE_COMPARE : SITE_EXTREME,
+	struct vm_site *s = vm_site_add(c, p, i, is_plain ? SITE_COMPARE : SITE_EXTREME,
 		is_plain ? SIDE_BELOW | SIDE_EQUAL | SIDE_ABOVE : SIDE_BELOW | SIDE_ABOVE);
-	maker_of(p, maker, &a);
-	maker_of(p, maker, &b);
-	double first = constant_of(p, a), second = constant_of(p, b);
+	vm_maker_of(p, maker, &a);
+	vm_maker_of(p, maker, &b);
+	double first = vm_constant_of(p, a), second = vm_constant_of(p, b);
 	s->constant = isnan(second) ? first : second;
 	if (isinf(s->constant)) s->wanted = 0;
 	s->is_equality = is_plain && is_equality(in);
@@ -224,9 +224,9 @@ static void truth_add(struct vm_coverage *c, const struct vm_program *p, int i, 
 {
 	int value = src_id(p, &p->instrs[i], operand);
 	if (!is_data[value]) return;
-	const struct vm_instr *in = maker_of(p, maker, &value);
+	const struct vm_instr *in = vm_maker_of(p, maker, &value);
 	if (in && is_compare(in)) return;
-	struct vm_site *s = site_add(c, p, i, kind, SIDE_BELOW | SIDE_ABOVE);
+	struct vm_site *s = vm_site_add(c, p, i, kind, SIDE_BELOW | SIDE_ABOVE);
 	s->constant = operand; /* which source is looked at: kept apart from numbers by the kind */
 }
 
@@ -241,15 +241,15 @@ static void map_add(struct vm_coverage *c, const struct vm_program *p, int i, co
 	} else if (is_compare(in) || is_extreme(in)) {
 		pair_add(c, p, i, maker, is_compare(in));
 	} else if (in->map_op == MAP_CLAMPF || in->map_op == MAP_CLAMPF_NAN) {
-		site_add(c, p, i, SITE_CLAMP, SIDE_BELOW | SIDE_ABOVE);
+		vm_site_add(c, p, i, SITE_CLAMP, SIDE_BELOW | SIDE_ABOVE);
 	} else if (in->map_op == MAP_ABSF || in->map_op == MAP_ABSI) {
-		site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE);
+		vm_site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE);
 	} else if (in->map_op == MAP_SATURATE) {
-		site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE)->high = 1;
+		vm_site_add(c, p, i, SITE_SIGN, SIDE_BELOW | SIDE_ABOVE)->high = 1;
 	}
 	for (size_t e = 0; e < ARRAY_LEN(ENDS) && c->at[i] < 0; e++) {
 		if (ENDS[e].op != in->map_op || !is_data[src_id(p, in, ENDS[e].operand)]) continue;
-		struct vm_site *s = site_add(c, p, i, SITE_END, SIDE_BELOW | (isinf(ENDS[e].high) ? 0 : SIDE_ABOVE));
+		struct vm_site *s = vm_site_add(c, p, i, SITE_END, SIDE_BELOW | (isinf(ENDS[e].high) ? 0 : SIDE_ABOVE));
 		s->by_size = ENDS[e].by_size;
 		s->low = ENDS[e].low;
 		s->high = ENDS[e].high;
@@ -285,7 +285,8 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	int32_t *watched = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *watched));
 	int nwatched = vm_digits_find(p, is_data, watched);
 	for (int i = 0; i < nwatched; i++)
-		if (c->at[watched[i]] < 0) site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
+		if (c->at[watched[i]] < 0) vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
+	vm_gates_find(c, p, maker, is_data);
 	free(watched);
 	free(is_data);
 	free(maker);
@@ -406,10 +407,13 @@ static void take_clamp(struct vm_site *s, const double *x, const double *low, co
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
-	if (s->kind == SITE_DIGITS) return; /* what the instruction makes is looked at behind it */
+	/* What the instruction makes is looked at behind it. */
+	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2 : s->kind == SITE_CLAMP ? 3 : 1;
+	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
+		: s->kind == SITE_CLAMP                                                            ? 3
+																						   : 1;
 	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
@@ -423,14 +427,24 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	for (int64_t at = 0; at < n; at += VM_STRIP) {
 		int64_t m = MIN(n - at, VM_STRIP);
 		const double *x = vm_reader_strip(&r[0], at, m), *y = count > 1 ? vm_reader_strip(&r[1], at, m) : NULL;
+		if (s->is_number) vm_gate_operands(s, x, y, m);
+		if (s->kind == SITE_GATE) continue;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
 	}
+	if (s->kind == SITE_GATE) return;
 	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
 	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW;
 	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE;
 	if (s->nearest == 0) s->taken |= SIDE_EQUAL;
 	if ((s->taken & s->wanted) == s->wanted) c->coverage->at[in - c->coverage->first] = -1;
+}
+
+void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site)
+{
+	struct vm_site *s = &c->coverage->sites[site];
+	if (s->kind == SITE_DIGITS && !c->coverage->is_turned) vm_digits_step(c, in, s);
+	if (s->is_gate) vm_gate_step(c, in, s);
 }

@@ -38,7 +38,7 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		if (site >= 0) vm_cover_step(c, in, site);
 		if (c->aim) vm_aim_step(c, in);
 		if (in->exec(c, in)) return 1;
-		if (site >= 0 && c->coverage->sites[site].kind == SITE_DIGITS) vm_digits_step(c, in, &c->coverage->sites[site]);
+		if (site >= 0) vm_cover_result(c, in, site);
 		if (c->want_cost) vm_cost_step(c, in);
 		else if (c->counts_region) vm_cost_region(c, in);
 	}

@@ -1,0 +1,15 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+M = 24
+N = 1000
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2 + 1
+
+def get_inputs():
+    return [torch.randn(M, N)]
+
+def get_init_inputs():
+    return []
