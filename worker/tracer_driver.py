@@ -44,6 +44,7 @@ SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
+ASK = None         # asks the supervisor for the IR of a recipe that a clean process makes (tracer.py); None: nobody
 TURN = 0           # which configuration an autotuner shall take, counted from 1; 0: the first that compiles
 IS_LATER = False   # the turn is a call behind the first: no benchmark comes before it
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
@@ -188,12 +189,16 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     if PROBE is not None:
         return TracedKernel(src, options, "", "")
     refuse_changes(tracer_seal.broken())
+    src.hash()      # as Triton's own does: a kernel remembers what it was compiled with
     recipe, is_whole = recipe_of(src, options)
     key = recipe_text(recipe)
     # A recipe is all that an IR depends on, as long as nobody has changed the front end.
-    text = TEXTS.get(key) if is_whole else None
-    if text is not None and tracer_seal.broken_front():
-        text = None
+    is_known = is_whole and (ASK is not None or key in TEXTS) and not tracer_seal.broken_front()
+    text = TEXTS.get(key) if is_known else None
+    if text is None and is_known and ASK is not None:
+        text = ASK(recipe_text(recipe, name=src.fn._fn_name.rpartition(".")[2]))
+        if text is not None:
+            TEXTS[key] = text
     if text is None:
         try:
             text = ttir_text(src, options, current_target())
