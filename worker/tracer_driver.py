@@ -92,6 +92,7 @@ class Facts:
         self.written = "unknown"
         self.figures = (options.num_warps, options.num_ctas, 0)
         self.shown = None            # the attributes that host code was given
+        self.is_launched = False
 
     def may_write(self, argument):
         """Whether a store may reach the buffer of this argument (index into the IR's arguments)."""
@@ -228,7 +229,8 @@ def fraction(value):
 
 
 def record_launch(kernel, grid, args):
-    refuse_changes(tracer_seal.broken_later())
+    refuse_changes(tracer_seal.broken_later(kernel.is_launched))
+    kernel.is_launched = True
     if vars(kernel.kernel).keys() - kernel.shown:
         RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel.kernel).keys() - kernel.shown)}")
     grid = [whole(g) for g in grid]

@@ -32,12 +32,17 @@ from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, indices
 LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
          "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "triton._C", "subprocess", "tempfile",
          "builtins", "re", "hashlib", "json", "pathlib")
+# What a launch of a kernel goes through that was launched before.
+LAUNCH = ("triton.backends.nvidia.driver", "triton.backends.driver", "triton.compiler.compiler",
+          "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "builtins")
 # What makes the first IR of a text.
 FRONT = ("triton", "builtins", "ast", "inspect", "re", "textwrap", "functools", "collections", "types", "typing",
          "dataclasses", "enum", "hashlib", "json", "operator", "contextlib", "abc", "copy", "linecache", "tokenize",
          "importlib", "string", "math", "itertools", "copyreg", "reprlib", "typing_extensions", "tracer",
          "ttir_compile")
 OWN = ("tracer", "ttir_compile")
+# Functions that Triton does not call: others' that a decorator of Python's has made, and Gluon's.
+NOT_CALLED = ("torch", "sympy", "importlib.metadata", "functools.lru_cache.<locals>", "triton.experimental")
 # Its effect is on the tape: the tracer's own stands there, and is called by what takes its place.
 SEEN = {("triton", "compile"), ("triton.compiler", "compile"), ("triton.compiler.compiler", "compile")}
 # What comes up by itself in a module, a class or a function.
@@ -54,7 +59,7 @@ ENVIRONMENT = ("TRITON_", "PTXAS", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "LD_"
 FREE = {"TRITON_CACHE_DIR", "TRITON_PRINT_AUTOTUNING", "TRITON_CACHE_AUTOTUNING", "TRITON_HOME", "TRITON_DEBUG",
         "TRITON_ALWAYS_COMPILE", "TRITON_BACKENDS_IN_TREE"}
 FREE_KNOBS = {"triton.knobs.autotuning", "triton.knobs.cache"}      # they print, and name folders
-LATER_SEAL = FRONT_SEAL = None
+LATER_SEAL = LAUNCH_SEAL = FRONT_SEAL = None
 ENVIRONMENT_THEN = HANDLERS_THEN = None
 LISTENERS = []       # hooks that host code has given to the interpreter
 
@@ -119,7 +124,7 @@ class Seal:
                 self.instances(name, module)
         for thing in things:
             if type(thing) is types.FunctionType:
-                if id(thing.__globals__) in own:
+                if id(thing.__globals__) in own and not f"{thing.__module__}.{thing.__qualname__}".startswith(NOT_CALLED):
                     self.function(thing)
             elif is_of(thing.__dict__.get("__module__"), prefixes):
                 self.table(f"{thing.__module__}.{thing.__qualname__}", gc.get_referents(thing.__dict__)[0])
@@ -256,7 +261,7 @@ def handlers():
 
 def install():
     """In the zygote, when everything is in its place."""
-    global LATER_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
+    global LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
     add = sys.addaudithook
 
     def addaudithook(hook):
@@ -267,7 +272,7 @@ def install():
     for thing in gc.get_objects():      # a comprehension would be a function among them, and gone
         if issubclass(type(thing), (types.FunctionType, type)):
             things.append(thing)
-    LATER_SEAL, FRONT_SEAL = Seal(LATER, things), Seal(FRONT, things)
+    LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL = (Seal(prefixes, things) for prefixes in (LATER, LAUNCH, FRONT))
     ENVIRONMENT_THEN, HANDLERS_THEN = environment(), handlers()
 
 
@@ -276,14 +281,16 @@ def begin(*owners):
     classes and modules hold, are the tracer's own."""
     LISTENERS.clear()
     for owner in owners:
-        LATER_SEAL.renew(owner)
-        FRONT_SEAL.renew(owner)
+        for seal in (LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL):
+            seal.renew(owner)
 
 
-def broken_later():
-    """At a launch: whether what a real run does there is what it was, or in words what is not.
-    Before the seals are made, nothing is broken."""
-    return LATER_SEAL and LATER_SEAL.broken()
+def broken_later(is_again=False):
+    """At a launch: whether what a real run does there is what it was, or in words what is not. The
+    first launch of a kernel also loads it and makes its launcher, one again does not. Before the
+    seals are made, nothing is broken."""
+    seal = LAUNCH_SEAL if is_again else LATER_SEAL
+    return seal and seal.broken()
 
 
 def broken_front():
