@@ -124,7 +124,8 @@ class Seal:
                 self.instances(name, module)
         for thing in things:
             if type(thing) is types.FunctionType:
-                if id(thing.__globals__) in own and not f"{thing.__module__}.{thing.__qualname__}".startswith(NOT_CALLED):
+                name = f"{thing.__module__}.{thing.__qualname__}"
+                if id(thing.__globals__) in own and not name.startswith(NOT_CALLED):
                     self.function(thing)
             elif is_of(thing.__dict__.get("__module__"), prefixes):
                 self.table(f"{thing.__module__}.{thing.__qualname__}", gc.get_referents(thing.__dict__)[0])
