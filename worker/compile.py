@@ -83,13 +83,12 @@ def run(job, sock):
 
 
 def serve_recipes(job, sock):
-    """One candidate's kernels: those of the stock sizes, then, in the same process, what other
-    sizes add."""
-    source, recipes = rebuild.prepare(job["source"]), job["recipes"]
+    """One candidate's kernels: those that its tracer asks for, and those of its tapes."""
+    source, ask = rebuild.prepare(job["source"]), job
     while True:
-        wire.send(sock, {"kernels": rebuild.rebuild_all(source, recipes, job["arch"])})
+        wire.send(sock, {"kernels": rebuild.rebuild_all(source, ask["recipes"], job["arch"], ask.get("want_ttir"))})
         try:
-            recipes = wire.recv(sock)[0]["recipes"]
+            ask, _ = wire.recv(sock)
         except EOFError:
             return
 

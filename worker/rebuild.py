@@ -451,9 +451,10 @@ def line_of(node):
 
 
 class Text:
-    """The candidate's text: its functions, and where its statements begin."""
+    """The candidate's text: its functions, where its statements begin, and what was said of it."""
 
     def __init__(self, source):
+        self.said = {}           # recipe -> answer
         self.tree = ast.parse(source)
         self.functions = definitions(self.tree)
         self.is_even = ODD_LINE_ENDS.isdisjoint(source)
@@ -508,24 +509,28 @@ def prepare(source):
     return Text(source)
 
 
-def rebuild_all(source, recipes, capability):
-    """For each recipe what its IR has to be, or why it cannot be said. `source`: what prepare
-    made."""
-    out = []
+def rebuild_all(source, recipes, capability, wants_ttir=False):
+    """For each recipe what its IR has to be, and the IR itself where that is wanted, or why it
+    cannot be said. `source`: what prepare made, with what was said of it before."""
     for text in recipes:
-        try:
-            ttir, name, options, until = rebuild(source, text, target(capability))
-            out.append({"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "name": name,
-                        "until": until, "num_warps": options.num_warps, "num_stages": options.num_stages,
-                        "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0,
-                        "enable_fp_fusion": options.enable_fp_fusion, "enable_reflect_ftz": options.enable_reflect_ftz,
-                        "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl})
-        except Exception as error:
-            while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
-                error = error.__cause__
-            out.append({"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[
-                -500:]})
-    return out
+        if text not in source.said:
+            source.said[text] = answer(source, text, capability)
+    hidden = () if wants_ttir else ("ttir",)
+    return [{name: value for name, value in source.said[text].items() if name not in hidden} for text in recipes]
+
+
+def answer(source, text, capability):
+    try:
+        ttir, name, options, until = rebuild(source, text, target(capability))
+        return {"sha256": hashlib.sha256(ttir.encode()).hexdigest(), "ttir": ttir, "name": name,
+                "until": until, "num_warps": options.num_warps, "num_stages": options.num_stages,
+                "num_ctas": options.num_ctas, "maxnreg": options.maxnreg or 0,
+                "enable_fp_fusion": options.enable_fp_fusion, "enable_reflect_ftz": options.enable_reflect_ftz,
+                "launch_cooperative_grid": options.launch_cooperative_grid, "launch_pdl": options.launch_pdl}
+    except Exception as error:
+        while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
+            error = error.__cause__
+        return {"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]}
 
 
 WARM_SOURCE = """import triton

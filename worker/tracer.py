@@ -65,12 +65,21 @@ def run(job, sock):
     else:
         tracer_state.install_clocks()
     tracer_driver.remember(job.get("kernels", ()))
+    if job.get("asks"):
+        tracer_driver.ASK = functools.partial(ask, sock)
     wire.send(sock, result_of(job, sock))
     others = list(job.get("others", []))
     while others or job.get("stays"):
-        ask, _ = wire.recv(sock)
-        other = ask.get("job") or others.pop(0)
+        question, _ = wire.recv(sock)
+        other = question.get("job") or others.pop(0)
         wire.send(sock, result_of(dict(job, is_other=True, **other), sock))
+
+
+def ask(sock, recipe):
+    """The IR of a recipe as a clean process makes it; None where that says nothing."""
+    wire.send(sock, {"compile": recipe})
+    answer, _ = wire.recv(sock)
+    return answer.get("ttir")
 
 
 def result_of(job, sock):

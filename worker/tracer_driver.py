@@ -44,6 +44,7 @@ SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
+ASK = None         # asks the supervisor for the IR of a recipe that a clean process makes (tracer.py); None: nobody
 TURN = 0           # which configuration an autotuner shall take, counted from 1; 0: the first that compiles
 IS_LATER = False   # the turn is a call behind the first: no benchmark comes before it
 CONFIGS = 1        # configurations of the autotuner that is launching, for the kernel's tape entry
@@ -91,6 +92,7 @@ class Facts:
         self.written = "unknown"
         self.figures = (options.num_warps, options.num_ctas, 0)
         self.shown = None            # the attributes that host code was given
+        self.is_launched = False
 
     def may_write(self, argument):
         """Whether a store may reach the buffer of this argument (index into the IR's arguments)."""
@@ -188,12 +190,16 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     if PROBE is not None:
         return TracedKernel(src, options, "", "")
     refuse_changes(tracer_seal.broken())
+    src.hash()      # as Triton's own does: a kernel remembers what it was compiled with
     recipe, is_whole = recipe_of(src, options)
     key = recipe_text(recipe)
     # A recipe is all that an IR depends on, as long as nobody has changed the front end.
-    text = TEXTS.get(key) if is_whole else None
-    if text is not None and tracer_seal.broken_front():
-        text = None
+    is_known = is_whole and (ASK is not None or key in TEXTS) and not tracer_seal.broken_front()
+    text = TEXTS.get(key) if is_known else None
+    if text is None and is_known and ASK is not None:
+        text = ASK(recipe_text(recipe, name=src.fn._fn_name.rpartition(".")[2]))
+        if text is not None:
+            TEXTS[key] = text
     if text is None:
         try:
             text = ttir_text(src, options, current_target())
@@ -223,7 +229,8 @@ def fraction(value):
 
 
 def record_launch(kernel, grid, args):
-    refuse_changes(tracer_seal.broken_later())
+    refuse_changes(tracer_seal.broken_later(kernel.is_launched))
+    kernel.is_launched = True
     if vars(kernel.kernel).keys() - kernel.shown:
         RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel.kernel).keys() - kernel.shown)}")
     grid = [whole(g) for g in grid]

@@ -34,6 +34,7 @@ import tracer_cuda
 import tracer_disguise
 import tracer_drawn
 import tracer_driver
+import tracer_seal
 import tracer_tensor
 from tracer_drawn import address_of, drawn, first_drawn, is_asked, stand_for, told
 from tracer_tensor import CUDA, TraceTensor
@@ -600,6 +601,9 @@ def watch(event, args):
     if (event == "object.__getattr__" and args[1] in CODE_NAMES and id(args[0]) in tracer_disguise.STAND_INS
             and not watch.frame_of(1).f_code.co_name.startswith("_signature")):      # those are as elsewhere
         what = "how torch's and Triton's functions are made"
+    if (event in ("os.putenv", "os.unsetenv") and tracer_seal.is_compilers(os.fsdecode(args[0]))
+            and is_candidates_doing()):
+        tracer_driver.refuse_changes("the environment")
     if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
         return
     watch.is_busy = True

@@ -11,6 +11,8 @@ A look takes some microseconds: it is at words of memory, a function's code, def
 and the number that CPython changes whenever a dict changes. No reference is counted, so no page is
 copied that a fork shares with the zygote.
 """
+import ctypes
+import functools
 import gc
 import os
 import signal
@@ -24,19 +26,31 @@ import triton.backends.nvidia.driver
 import triton.runtime.build
 import triton.runtime.cache
 
-from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, indices, place_of
+from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, indices, place_of
 
 # What runs behind the first IR, and what a launch goes through.
 LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
-         "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "triton._C", "subprocess", "tempfile")
+         "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "triton._C", "subprocess", "tempfile",
+         "builtins", "re", "hashlib", "json", "pathlib")
+# What a launch of a kernel goes through that was launched before.
+LAUNCH = ("triton.backends.nvidia.driver", "triton.backends.driver", "triton.compiler.compiler",
+          "triton.runtime.driver", "triton.runtime._allocation", "triton.knobs", "builtins")
 # What makes the first IR of a text.
 FRONT = ("triton", "builtins", "ast", "inspect", "re", "textwrap", "functools", "collections", "types", "typing",
          "dataclasses", "enum", "hashlib", "json", "operator", "contextlib", "abc", "copy", "linecache", "tokenize",
          "importlib", "string", "math", "itertools", "copyreg", "reprlib", "typing_extensions", "tracer",
          "ttir_compile")
 OWN = ("tracer", "ttir_compile")
+# Functions that Triton does not call: others' that a decorator of Python's has made, and Gluon's.
+NOT_CALLED = ("torch", "sympy", "importlib.metadata", "functools.lru_cache.<locals>", "triton.experimental")
 # Its effect is on the tape: the tracer's own stands there, and is called by what takes its place.
 SEEN = {("triton", "compile"), ("triton.compiler", "compile"), ("triton.compiler.compiler", "compile")}
+# What comes up by itself in a module, a class or a function.
+APPEARS = {"__warningregistry__", "__annotations__"}
+# Names under which nothing is that runs; a module's builtins have a seal of their own.
+NOT_NESTED = {"__annotations__", "__builtins__", "__path__", "__all__", "_active"}
+# Python's own, which honest host code fills too.
+GROWS = {"linecache.cache", "re._cache", "hashlib.__builtin_constructor_cache"}
 # What a kernel of Triton's library remembers of its own compilations.
 MEMORY_OF_KERNELS = {"hash", "used_global_vals", "device_caches", "_hash_lock", "_spec", "params"}
 # Variables of the environment that choose a compiler, its parts or what it makes; the others are
@@ -45,7 +59,7 @@ ENVIRONMENT = ("TRITON_", "PTXAS", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "LD_"
 FREE = {"TRITON_CACHE_DIR", "TRITON_PRINT_AUTOTUNING", "TRITON_CACHE_AUTOTUNING", "TRITON_HOME", "TRITON_DEBUG",
         "TRITON_ALWAYS_COMPILE", "TRITON_BACKENDS_IN_TREE"}
 FREE_KNOBS = {"triton.knobs.autotuning", "triton.knobs.cache"}      # they print, and name folders
-LATER_SEAL = FRONT_SEAL = None
+LATER_SEAL = LAUNCH_SEAL = FRONT_SEAL = None
 ENVIRONMENT_THEN = HANDLERS_THEN = None
 LISTENERS = []       # hooks that host code has given to the interpreter
 
@@ -62,6 +76,27 @@ def function_places():
     return [place_of(function, part) for part in parts]
 
 
+def words_of(thing):
+    return list((ctypes.c_uint64 * (type(thing).__basicsize__ // WORD)).from_address(id(thing)))
+
+
+def first_place():
+    """Where a list keeps the address of its first item's place."""
+    items = [object()]
+    return WORD * next(i for i, word in enumerate(words_of(items))
+                       if word > LOWEST and MEMORY[indices([word])][0] == id(items[0]))
+
+
+def entries_places():
+    """Where a set keeps the address of its table, and the length of that less one."""
+    words = words_of(few := set())
+    table = next(i for i, word in enumerate(words) if id(few) < word < id(few) + set.__basicsize__)
+    return WORD * table, WORD * next(i for i, word in enumerate(words[:table]) if word == 7)
+
+
+FIRST_AT = first_place()
+TABLE_AT, MASK_AT = entries_places()
+SIZE_AT = object.__basicsize__       # where a list keeps its length
 FUNCTION_PLACES = function_places()
 CELL_PLACE = place_of(types.CellType(MEMORY), MEMORY)
 
@@ -89,10 +124,12 @@ class Seal:
                 self.instances(name, module)
         for thing in things:
             if type(thing) is types.FunctionType:
-                if id(thing.__globals__) in own:
+                name = f"{thing.__module__}.{thing.__qualname__}"
+                if id(thing.__globals__) in own and not name.startswith(NOT_CALLED):
                     self.function(thing)
             elif is_of(thing.__dict__.get("__module__"), prefixes):
                 self.table(f"{thing.__module__}.{thing.__qualname__}", gc.get_referents(thing.__dict__)[0])
+        self.nested(prefixes)
         # in the order of memory a look takes half the time
         self.tables.sort(key=lambda table: id(table[1]))
         self.places.sort()
@@ -104,13 +141,45 @@ class Seal:
 
     def function(self, function):
         name = f"{function.__module__}.{function.__qualname__}"
-        self.places += [(id(function) + place, name) for place in FUNCTION_PLACES]
-        self.places += [(id(cell) + CELL_PLACE, name) for cell in function.__closure__ or ()]
-        # A function without attributes has no dict, until somebody asks.
+        # A function without attributes has no dict, until somebody asks; nobody who runs
+        # Python's own looks there.
         has_attributes = MEMORY[indices([id(function) + FUNCTION_PLACES[-1]])][0]
+        is_asked = has_attributes or name.startswith("triton")
+        self.places += [(id(function) + place, name) for place in FUNCTION_PLACES[:None if is_asked else -1]]
+        self.places += [(id(cell) + CELL_PLACE, name) for cell in function.__closure__ or ()]
         for table in (function.__kwdefaults__, has_attributes and function.__dict__):
             if table:
                 self.table(name, table)
+
+    def nested(self, prefixes):
+        """What stands in the collections, caches and objects that these name, in theirs, and so
+        on."""
+        # Of what the sealed tables name; what a kernel remembers may change.
+        seen = {id(table) for _, table, _, _ in self.tables}
+        todo = [(f"{name}.{key}", value) for name, table, _, is_strict in self.tables for key, value in table.items()
+                if key not in NOT_NESTED and (is_strict or key not in MEMORY_OF_KERNELS)]
+        while todo:
+            name, thing = todo.pop()
+            if id(thing) in seen:
+                continue
+            seen.add(id(thing))
+            kind = type(thing)
+            if name in GROWS or thing is sys.modules:
+                continue
+            # Each kind by its own words; what it holds comes next.
+            if isinstance(thing, dict):
+                self.table(name, thing)
+                todo += [(f"{name}[{key!r:.40}]", value) for key, value in thing.items()]
+            elif kind in (list, tuple, set, frozenset):
+                self.places += [(place, name) for place in collection_places(thing)]
+                todo += [(f"{name}[...]", value) for value in thing]
+            elif kind is functools._lru_cache_wrapper and name.startswith("triton"):
+                self.tables += [(f"{name} (a cache)", part, dict(part), True)
+                                for part in gc.get_referents(thing) if type(part) is dict]
+            elif (is_of(kind.__module__, prefixes) and kind.__module__.startswith("triton") and name not in FREE_KNOBS
+                    and type(getattr(thing, "__dict__", None)) is dict and id(vars(thing)) not in seen):
+                self.table(name, vars(thing), is_strict=False)
+                todo += [(f"{name}.{key}", value) for key, value in vars(thing).items() if key not in MEMORY_OF_KERNELS]
 
     def table(self, name, table, is_strict=True):
         self.tables.append((name, table, dict(table), is_strict))
@@ -148,21 +217,40 @@ class Seal:
                      if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
 
 
+def collection_places(thing):
+    """The words that say what is in a list or a set; the others do not change."""
+    at = id(thing)
+    if type(thing) is list:
+        first = int(MEMORY[indices([at + FIRST_AT])][0])
+        return [at + SIZE_AT, at + FIRST_AT, *(first + WORD * i for i in range(len(thing)))]
+    if type(thing) is set:
+        table, mask = (int(word) for word in MEMORY[indices([at + TABLE_AT, at + MASK_AT])])
+        return [at + TABLE_AT, at + MASK_AT, *(table + WORD * i for i in range(2 * (mask + 1)))]
+    return []
+
+
 def changed_name(name, table, then, is_strict):
     """The first name in a dict that means something else; modules that were imported since are
     none."""
+    free = () if is_strict else MEMORY_OF_KERNELS
     for key, value in table.items():
-        if key not in then and not isinstance(value, types.ModuleType) and not str(key).startswith("__"):
-            if is_strict or key not in MEMORY_OF_KERNELS:
-                return f"{name}.{key}"
-        if key in then and then[key] is not value and (name, key) not in SEEN and key not in MEMORY_OF_KERNELS:
+        if key in free or key in APPEARS:
+            continue
+        if key not in then and not isinstance(value, types.ModuleType):
+            return f"{name}.{key}"
+        if key in then and then[key] is not value and (name, key) not in SEEN:
             return f"{name}.{key}"
     missing = [key for key in then if key not in table]
     return f"{name}.{missing[0]}" if missing else None
 
 
+def is_compilers(name):
+    """A variable that chooses what compiles."""
+    return name.startswith(ENVIRONMENT) and name not in FREE
+
+
 def environment():
-    return {name: value for name, value in os.environ.items() if name.startswith(ENVIRONMENT) and name not in FREE}
+    return {name: value for name, value in os.environ.items() if is_compilers(name)}
 
 
 def handlers():
@@ -174,7 +262,7 @@ def handlers():
 
 def install():
     """In the zygote, when everything is in its place."""
-    global LATER_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
+    global LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
     add = sys.addaudithook
 
     def addaudithook(hook):
@@ -185,7 +273,7 @@ def install():
     for thing in gc.get_objects():      # a comprehension would be a function among them, and gone
         if issubclass(type(thing), (types.FunctionType, type)):
             things.append(thing)
-    LATER_SEAL, FRONT_SEAL = Seal(LATER, things), Seal(FRONT, things)
+    LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL = (Seal(prefixes, things) for prefixes in (LATER, LAUNCH, FRONT))
     ENVIRONMENT_THEN, HANDLERS_THEN = environment(), handlers()
 
 
@@ -194,14 +282,16 @@ def begin(*owners):
     classes and modules hold, are the tracer's own."""
     LISTENERS.clear()
     for owner in owners:
-        LATER_SEAL.renew(owner)
-        FRONT_SEAL.renew(owner)
+        for seal in (LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL):
+            seal.renew(owner)
 
 
-def broken_later():
-    """At a launch: whether what a real run does there is what it was, or in words what is not.
-    Before the seals are made, nothing is broken."""
-    return LATER_SEAL and LATER_SEAL.broken()
+def broken_later(is_again=False):
+    """At a launch: whether what a real run does there is what it was, or in words what is not. The
+    first launch of a kernel also loads it and makes its launcher, one again does not. Before the
+    seals are made, nothing is broken."""
+    seal = LAUNCH_SEAL if is_again else LATER_SEAL
+    return seal and seal.broken()
 
 
 def broken_front():

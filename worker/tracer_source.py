@@ -80,6 +80,7 @@ class Recipe:
 
     def sequence(self, v, depth):
         if isinstance(v, type):
+            self.is_plain = False      # the compiler calls it, and its constructor may be the candidate's
             return (["namedtuple_class", v.__name__, list(v._fields)] if hasattr(v, "_fields")
                     else self.unknown(v.__name__))
         items = [self.value(x, depth=depth + 1) for x in v]
@@ -91,7 +92,10 @@ class Recipe:
         name = v.__name__
         if is_library_name(name) and sys.modules.get(name) is v:
             return ["module", name]
-        self.is_plain = self.is_plain and sys.modules.get(name) is v
+        # asked again it says the same: it has no function that is asked,
+        # and is not asked as a whole
+        self.is_plain = (self.is_plain and sys.modules.get(name) is v and () not in chains
+                         and type(v) is types.ModuleType and "__getattr__" not in vars(v))
         attributes = {}
         for attribute in {c[0] for c in chains if c}:
             if hasattr(v, attribute):
@@ -199,7 +203,13 @@ def is_plain(v):
     kind = type(v)
     if kind is tl.dtype:
         return vars(v) == vars(tl.dtype(v.name))
-    return kind in PLAIN or kind is tl.constexpr and vars(v).keys() <= {"value", "type"} or callable(v)
+    if kind is tl.constexpr:
+        return vars(v).keys() <= {"value", "type"} and ("type" not in vars(v) or is_type_of(v.type, v.value))
+    return kind in PLAIN or callable(v)
+
+
+def is_type_of(kind, value):
+    return type(kind) is tl.core.constexpr_type and vars(kind).keys() == {"value"} and kind.value is value
 
 
 @functools.cache
@@ -217,7 +227,9 @@ def is_as_written(v):
     """Whether a kernel is what the candidate's text says at its place, and no more."""
     place = v.fn.__code__.co_firstlineno, v.fn.__code__.co_name
     return (type(v) is JITFunction and vars(v).keys() <= JIT_NAMES and v.starting_line_number == place[0]
-            and v.fn.__name__ == place[1] and v.__globals__ is v.fn.__globals__ and type(v.__globals__) is dict
+            and v.fn.__name__ == place[1] and v._fn_name == f"{v.fn.__module__}.{v.fn.__qualname__}"
+            and v.arg_names == list(v.fn.__code__.co_varnames[:v.fn.__code__.co_argcount])
+            and v.__globals__ is v.fn.__globals__ and type(v.__globals__) is dict
             and v._src.rstrip() == definitions(TEXT).get(place, "\0").rstrip())
 
 

@@ -36,7 +36,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
 import tracer_settings
-from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, indices, place_of
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, indices, place_of, version_of
 
 ITEMS_MAX = 50000
 DEPTH_MAX = 24
@@ -76,6 +76,7 @@ STILL = (types.ModuleType, types.WrapperDescriptorType, types.MethodWrapperType,
          types.MemberDescriptorType, types.CodeType, types.GenericAlias, types.UnionType, range, slice,
          type(...), type(NotImplemented), re.Pattern, decimal.Decimal, datetime.date, datetime.time,
          datetime.timedelta, datetime.tzinfo, entry_of_a_cache())
+FILE = io.IOBase.__base__      # in C: asked of a class that has no list of others that count as it
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 HEAP_TYPE = 1 << 9      # Py_TPFLAGS_HEAPTYPE: made while the program runs
 PYTHONS_OWN = frozenset(("__builtins__", "__doc__", "__loader__", "__spec__", "__name__", "__package__", "__file__",
@@ -90,21 +91,23 @@ def snapshot(model, module, inputs=(), is_first=True):
     """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
     that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     young = gc.get_objects()      # the zygote's own are frozen, and not among them
-    walk = Walk(places := {id(thing) for thing in young})
+    kinds = list(map(type, young))
+    walk = Walk(places := set(map(id, young)))
     walk.out["what is frozen"] = FREEZES.look(places)
     walk.visit("model", model, 0)
     walk.visit("inputs", inputs, 0)
     names = vars(module)
     walk.names(module.__name__, names, 0)
     # What no name of the module leads to: functions and objects that host code gave away.
-    own = {kind for kind in set(map(type, young)) if is_own(kind)}
+    own = {kind for kind in set(kinds) if is_own(kind)}
     for kind in own:
         if hasattr(kind, "__del__"):
             walk.unseen = f"objects of {kind.__name__}, which do something at their end"
-    for thing in young:
-        if ((thing.__globals__ is names if type(thing) is types.FunctionType else type(thing) in own)
+    own.add(types.FunctionType)
+    for thing, kind in zip(young, kinds):
+        if (kind in own and (kind is not types.FunctionType or thing.__globals__ is names)
                 and id(thing) not in walk.seen):
-            walk.visit(f"something of {type(thing).__name__}", thing, 0)
+            walk.visit(f"something of {kind.__name__}", thing, 0)
     for variable, value in contextvars.copy_context().items():
         walk.visit(f"the context variable {variable.name}", value, 0)
     if TABLES and is_first:
@@ -513,10 +516,9 @@ class Walk:
         state."""
         # Attributes and slots; of the candidate's own classes whatever else they refer to.
         self.names(path, getattr(value, "__dict__", {}), depth)
-        members = [name for cls in kind.__mro__ for name, member in vars(cls).items()
-                   if isinstance(member, types.MemberDescriptorType) and cls.__module__ != "builtins"]
-        for name in members:
-            self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
+        for cls in kind.__mro__:
+            for name in members(cls):
+                self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
         if is_own(kind):
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
         # What a subclass of a container holds, whatever its own methods say.
@@ -530,7 +532,7 @@ class Walk:
             self.out[f"{path} (traceback)"] = str(length_of(value.__traceback__))
         if issubclass(kind, (*BUFFERS, numpy.ndarray)):
             self.array(path, value, depth)
-        elif issubclass(kind, io.IOBase):
+        elif issubclass(kind, FILE):
             self.file(path, value)
         for base in kind.__mro__:
             if base in ITERATORS or base.__module__ == "itertools":
@@ -555,6 +557,26 @@ class Walk:
             self.out[path] = str(value.tell())
         except (OSError, ValueError):
             pass
+
+
+MEMBERS = {}      # (address of a class's dict, its version) -> its slots by name
+
+
+def members(cls):
+    """The names of a class's slots. Asked at each snapshot of the same classes, some of which have
+    a hundred names that are none."""
+    if not HAS_VERSIONS:
+        return slots(cls)
+    table = gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]
+    key = id(table), version_of(table)
+    if key not in MEMBERS:
+        MEMBERS[key] = slots(cls)
+    return MEMBERS[key]
+
+
+def slots(cls):
+    return [name for name, member in type.__dict__["__dict__"].__get__(cls).items()
+            if type(member) is types.MemberDescriptorType and cls.__module__ != "builtins"]
 
 
 def length_of(traceback):

@@ -341,7 +341,9 @@ class Tracer:
             meta_kwargs["device"] = META
         meta_kwargs.pop("pin_memory", None)
         try:
-            out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
+            out = self.alike(name, args, meta_kwargs, inputs)
+            if out is None:
+                out = func(*self.to_meta(args, inputs), **self.to_meta(meta_kwargs, inputs))
         except (NotImplementedError, RuntimeError) as error:
             if tag_names(func) & {"data_dependent_output", "dynamic_output_shape"}:
                 self.rec.fail("data-dependent",
@@ -354,6 +356,17 @@ class Tracer:
         if origin is None:
             self.record_library(func, args, kwargs, result)
         return result
+
+    def alike(self, name, args, kwargs, inputs):
+        """empty_like of a dense tensor without more words, which forwards begin with: torch's own
+        shape function for it is a hundred steps of Python. None: it is that function's to say."""
+        if name != "aten::empty_like" or not kwargs.keys() <= {"pin_memory", "memory_format"}:
+            return None
+        if kwargs.get("memory_format") not in (None, torch.preserve_format):
+            return None
+        inner = self.to_meta(args[0], inputs)
+        out = torch.empty(inner.shape, dtype=inner.dtype, device=META)
+        return out if out.stride() == inner.stride() else None
 
     def to_meta(self, value, inputs):
         if isinstance(value, TraceTensor):

@@ -4,13 +4,17 @@
  * hash, or other options, is a cheat; a recipe that the clean process does not understand is
  * unsupported.
  *
+ * The tracer itself asks for it too, before it compiles (rebuild_answer): Triton's front end then
+ * runs once for both.
+ *
  * Kernels that were found right are remembered (rebuild_cache.c). The process stays as long as its
  * candidate is judged, for the kernels that other sizes add. */
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
 
-#define ANSWER_BYTES_MAX ((size_t)1 << 20)
+#define ANSWER_BYTES_MAX ((size_t)4 << 20)
+#define ASKED_MAX 64           /* recipes that a clean process makes for a tracer; it compiles others itself */
 
 static int not_from_source(struct grading *g, const struct tape *t, int kernel, const char *what)
 {
@@ -60,29 +64,55 @@ static int until_of(const json_t *answer)
 	return until > 0 && until <= INT32_MAX ? (int)until : 0;
 }
 
-/* Asks a compile worker about the kernels in `which`. */
-static int ask(struct grading *g, const struct tape *t, const int *which, int count, struct err *err)
+/* Asks a compile worker about some recipes, a list that it takes over; the answers are the
+ * caller's. */
+static int recipes_ask(struct grading *g, json_t *recipes, bool wants_ttir, json_t **answer, struct err *err)
 {
-	json_t *recipes = json_array(), *answer = NULL;
-	for (int i = 0; i < count; i++) json_array_append_new(recipes, json_string(t->kernels[which[i]].source));
-	json_t *job = g->has_builder ? json_pack("{s:o}", "recipes", recipes)
-								 : json_pack("{s:s%, s:o, s:i}", "source", g->source, g->source_len, "recipes", recipes,
-									   "arch", g->s->gpu.capability);
+	json_t *job = json_pack("{s:o, s:b}", "recipes", recipes, "want_ttir", wants_ttir);
+	if (!g->has_builder) {
+		json_object_set_new(job, "source", json_stringn(g->source, g->source_len));
+		json_object_set_new(job, "arch", json_integer(g->s->gpu.capability));
+	}
 	struct str text = {0};
 	int rc = builder_ask(g, job, ANSWER_BYTES_MAX, &text, err);
 	if (rc == ERR_TIMEOUT)
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "timeout-compile", 0,
 			"compiling the kernels from their source: %.300s", err->text);
-	else if (rc == ERR_CHILD || (!rc && json_parse(text.data, text.len, "compile worker's answer", &answer, err)))
+	else if (rc == ERR_CHILD || (!rc && json_parse(text.data, text.len, "compile worker's answer", answer, err)))
 		rc = grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "compiler-crash", 0,
 			"compiling the kernels from their source: %.300s", err->text);
+	str_release(&text);
+	return rc;
+}
+
+int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err)
+{
+	json_t *answer = NULL;
+	*ttir = rebuild_made_take(g, recipe);
+	if (*ttir || ++g->asked > ASKED_MAX) return GRADE_ON;
+	int rc = recipes_ask(g, json_pack("[s]", recipe), true, &answer, err);
+	const json_t *said = json_array_get(json_object_get(answer, "kernels"), 0);
+	const char *text = json_string_value(json_object_get(said, "ttir"));
+	if (!rc && text) {
+		*ttir = xstrdup(text);
+		rebuild_made_add(g, recipe, text, until_of(said));
+	}
+	json_decref(answer);
+	return rc;
+}
+
+/* Asks a compile worker about the kernels in `which`. */
+static int ask(struct grading *g, const struct tape *t, const int *which, int count, struct err *err)
+{
+	json_t *recipes = json_array(), *answer = NULL;
+	for (int i = 0; i < count; i++) json_array_append_new(recipes, json_string(t->kernels[which[i]].source));
+	int rc = recipes_ask(g, recipes, false, &answer, err);
 	const json_t *list = json_object_get(answer, "kernels");
 	for (int i = 0; i < count && !rc; i++) {
 		rc = answer_judge(g, t, which[i], json_array_get(list, (size_t)i));
 		if (!rc) rebuild_known_add(g, &t->kernels[which[i]], until_of(json_array_get(list, (size_t)i)));
 	}
 	json_decref(answer);
-	str_release(&text);
 	return rc;
 }
 

@@ -19,7 +19,9 @@
 #error "jansson without atomic reference counts: oracle data is shared between threads"
 #endif
 
-#define MESSAGES_MAX 16
+#define MESSAGES_MAX 16           /* beside the recipes that it asks for */
+#define RECIPES_MAX 4096
+#define RECIPE_BYTES_MAX ((size_t)1 << 20)
 #define VALUES_MAX 64             /* in one message; a tape is a string there */
 #define LARGE_TAPE_BYTES ((size_t)4 << 20)
 #define CPU_S 120
@@ -69,6 +71,7 @@ static json_t *job_json(const struct grading *g)
 	if (json_object_get(d->priced, "job")) json_array_append(others, json_object_get(d->priced, "job"));
 	json_object_set_new(job, "others", others);
 	json_object_set_new(job, "stays", json_true());
+	json_object_set_new(job, "asks", json_true());
 	json_object_set_new(job, "gpu", gpu_json(&g->s->gpu));
 	if (g->choices) json_object_set(job, "choices", g->choices);
 	return job;
@@ -173,8 +176,29 @@ static bool has_few_values(const struct str *text)
 	return marks <= VALUES_MAX;
 }
 
+/* The tracer asks what a clean process makes of a recipe. Where that has no answer it compiles by
+ * itself. */
+static int recipe_answer(struct grading *g, const char *recipe, struct err *err)
+{
+	struct err local = {0};
+	char *ttir = NULL;
+	int rc = strlen(recipe) > RECIPE_BYTES_MAX ? GRADE_ON : rebuild_answer(g, recipe, &ttir, err);
+	if (!rc) {
+		json_t *answer = json_pack("{s:s?}", "ttir", ttir);
+		char *text = json_dumps(answer, JSON_COMPACT);
+		if (msg_send(g->tracer.data_fd, text, strlen(text), NULL, 0,
+				clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
+			rc = death_end(g, &g->tracer, 0, local.text, err);
+		free(text);
+		json_decref(answer);
+	}
+	free(ttir);
+	return rc;
+}
+
 /* One message; sets *done when it was the last. */
-static int message_take(struct grading *g, const struct str *text, int *phase, bool *done, struct trace *out)
+static int message_take(
+	struct grading *g, const struct str *text, int *phase, bool *done, struct trace *out, struct err *infra)
 {
 	json_t *m = NULL;
 	struct err err = {0};
@@ -189,6 +213,9 @@ static int message_take(struct grading *g, const struct str *text, int *phase, b
 		rc = grade_end(g, VERDICT_INVALID, STAGE_TRACE, "bad-tape", 0, "%.900s", err.text);
 	} else if (phase_of(m) >= 0) {
 		*phase = MAX(*phase, phase_of(m));
+		*done = false;
+	} else if (json_is_string(json_object_get(m, "compile"))) {
+		rc = recipe_answer(g, json_string_value(json_object_get(m, "compile")), infra);
 		*done = false;
 	} else if (out->is_probe && json_is_string(json_object_get(m, "probe"))) {
 		const json_t *found = json_object_get(m, "probe");
@@ -219,8 +246,8 @@ static int listen(struct grading *g, struct trace *out, struct err *err)
 		rc = job_next(&g->tracer, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
 		if (rc == ERR_TIMEOUT) rc = timeout_end(g, phase, timeout_ms);
 		else if (rc == ERR_INFRA) *err = local;
-		else if (rc || ++messages > MESSAGES_MAX) rc = death_end(g, &g->tracer, phase, local.text, err);
-		else rc = message_take(g, &text, &phase, &done, out);
+		else if (rc || ++messages > MESSAGES_MAX + RECIPES_MAX) rc = death_end(g, &g->tracer, phase, local.text, err);
+		else rc = message_take(g, &text, &phase, &done, out, err);
 	}
 	str_release(&text);
 	return rc;
@@ -307,6 +334,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	json_t *job = job_json(g);
 	json_object_del(job, "others");
 	json_object_del(job, "stays");
+	json_object_del(job, "asks");
 	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
 	/* In a process of its own, while the first one ends: that takes as long as

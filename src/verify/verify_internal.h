@@ -149,6 +149,7 @@ struct grading {
 	bool is_traced_again;
 	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
+	int asked; /* recipes that the tracer asked the builder for */
 	struct runner runner;
 	bool has_runner;
 	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
@@ -234,6 +235,12 @@ int line_of_kernel(const struct tape *t, int kernel);
  * which depends on the text's first `until` lines (0: on all). */
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
 void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
+/* An IR that was made before by this recipe from lines that the text begins with, heap; NULL. */
+char *rebuild_made_take(const struct grading *g, const char *recipe);
+void rebuild_made_add(const struct grading *g, const char *recipe, const char *ttir, int until);
+/* For a tracer: the IR that a clean process makes by a recipe, heap; NULL where that says nothing
+ * (rebuild_step.c). */
+int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err);
 /* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock
  * may be without a tape. */
 void kernelbench_step(struct grading *g, struct trace *stock);

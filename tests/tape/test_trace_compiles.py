@@ -1,6 +1,7 @@
 """How often a candidate's traces compile: each kernel once in the first trace, however many sizes
-launch it, and in the second trace not at all, since a clean process has made those kernels; but
-there too where host code has changed what compiles them.
+launch it, and not at all where a clean process makes them: a first trace asks for them, the second
+is given them. But both do where host code has changed what compiles them, or where a recipe does
+not say all that the compiler sees.
 
 The traces run here as the zygote's jobs do, forked from one warm process, without a sandbox."""
 import gc
@@ -48,10 +49,11 @@ def inputs(rows, columns):
 JOB = dict(inputs(16, 1024), **{"class": "ModelNew", "init_seed": 42, "init_args": [], "state": {}, "gpu": CARD})
 
 
-def traced(source, **more):
-    """(results, how many kernels were compiled) of one job, in a process of its own."""
+def traced(source, known=None, **more):
+    """(results, how many kernels were compiled) of one job, in a process of its own. `known`:
+    recipe -> IR, what a first trace may ask for."""
     ours, its = socket.socketpair()
-    job = dict(JOB, source=source, **more)
+    job = dict(JOB, source=source, asks=known is not None, **more)
     pid = os.fork()
     # In the child: the tracer, with a compiler that counts.
     if pid == 0:
@@ -76,12 +78,16 @@ def traced(source, **more):
         if "compiled" in message:
             os.waitpid(pid, 0)
             return results, message["compiled"]
-        if "phase" not in message:
+        if "compile" in message:
+            ASKED.append(message["compile"])
+            wire.send(ours, {"ttir": known.get(message["compile"])})
+        elif "phase" not in message:
             results.append(message)
             if len(results) <= len(job.get("others", [])):
                 wire.send(ours, {"next": True})
 
 
+ASKED = []      # recipes
 count = 0
 
 
@@ -110,4 +116,27 @@ results, compiled = traced(f"{SOURCE}\n\ntriton.compiler.compiler.CompiledKernel
                            kernels=known)
 check("n_regs" in results[0].get("fault", {}).get("text", ""),
       f"and refuses who changes what the second trace has set: {str(results[0])[:200]}")
+# A first trace asks once for each recipe, by the words that the tape then has.
+texts = {k["source"]: k["ttir"] for tape in tapes for k in tape["kernels"]}
+sizes = [inputs(13, 777), inputs(16, 1088)]
+results, compiled = traced(SOURCE, known=texts, others=sizes)
+check([json.loads(r["tape"]) for r in results] == tapes, "a first trace that asks has the same tapes")
+check((compiled, ASKED) == (0, list(texts)),
+      f"it compiles nothing and asks for each kernel once: {compiled}, {len(ASKED)}")
+results, compiled = traced(SOURCE, known={}, others=sizes)
+check(compiled == 2 and [json.loads(r["tape"]) for r in results] == tapes, f"what nobody makes it compiles: {compiled}")
+ASKED.clear()
+# What the compiler would see besides, or see otherwise: it does not ask.
+HEAD = "from triton.compiler.code_generator import CodeGenerator\n"
+for name, end in (
+        ("a name of Triton's", "tl.maximum = tl.minimum"),
+        ("a table of the front end's", "CodeGenerator.builtin_namespace['len'] = max"),
+        ("a set of Python's", "import inspect\ninspect.tokenize.single_quoted.add('x')"),
+        ("a list of the front end's", "tl.dtype.SINT_TYPES.append('int9')"),
+        ("a function's defaults", "CodeGenerator.visit_Name.__defaults__ = ()"),
+        ("the kernel's own text", "kernel._unsafe_update_src(kernel.src.replace('0.0', '0.5'))"),
+        ("the kernel's name", "kernel._fn_name = 'candidate.other'")):
+    results, compiled = traced(f"{HEAD}{SOURCE}\n\n{end}\n", known=texts)
+    check(compiled == 1 and not ASKED, f"{name} is another: compiled by itself ({compiled}, {len(ASKED)} asked, "
+          f"{str(results[0].get('fault'))[:120]})")
 print(f"1..{count}")

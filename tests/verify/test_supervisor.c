@@ -269,6 +269,11 @@ static void test_known_kernels_are_known_by_their_lines(void **state)
 	 * launch what that makes. */
 	d = run(v, TWO_PLACES("2", "1", "4", "") "\n\ntl.maximum = tl.minimum\n");
 	if (strcmp(d.reason, "ir-not-from-source")) fail_msg("another maximum: %s (%s)", d.reason, d.detail);
+	d = run(v,
+		TWO_PLACES("2", "1", "4", "") "\n\n"
+									  "triton.compiler.code_generator.CodeGenerator.visit_BinOp = lambda self, node: "
+									  "self.visit(node.left)\n");
+	if (strcmp(d.reason, "ir-not-from-source")) fail_msg("another visitor: %s (%s)", d.reason, d.detail);
 	/* The IR that is known, claimed for another kernel, and for another function that it calls. */
 	static const char *const forged[] = {
 		TWO_PLACES("3", "1", "4", EDIT("3.", "2.")), TWO_PLACES("2", "3", "4", EDIT("3.", "1."))};

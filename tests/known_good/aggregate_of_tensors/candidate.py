@@ -14,6 +14,7 @@ class Moments:
     m2: tl.tensor
     LANES: tl.constexpr
 
+    @triton.constexpr_function
     def __init__(self, count, mean, m2, LANES):
         """Fields as they come."""
         self.count = count
