@@ -26,7 +26,7 @@ import triton.backends.nvidia.driver
 import triton.runtime.build
 import triton.runtime.cache
 
-from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, indices, place_of
+from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
 
 # What runs behind the first IR, and what a launch goes through.
 LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
@@ -133,11 +133,11 @@ class Seal:
         # in the order of memory a look takes half the time
         self.tables.sort(key=lambda table: id(table[1]))
         self.places.sort()
-        self.at_versions = indices([id(table[1]) + VERSION_AT for table in self.tables])
-        self.at_words = indices([place for place, _ in self.places])
-        self.versions, self.words = MEMORY[self.at_versions], MEMORY[self.at_words]
+        self.versions = Words([id(table[1]) + VERSION_AT for table in self.tables])
+        self.words = Words([place for place, _ in self.places])
+        self.modules_version = None      # of the interpreter's table of modules, when it was last looked through
         if not HAS_VERSIONS:
-            self.versions[:] = 0      # no word has this value: each table is looked through
+            self.versions.then[:] = 0      # no word has this value: each table is looked through
 
     def function(self, function):
         name = f"{function.__module__}.{function.__qualname__}"
@@ -196,25 +196,30 @@ class Seal:
         """A class or a module that the tracer itself has changed since. Found by its address: a
         look at all tables would count a reference to each."""
         own = vars(owner) if isinstance(owner, types.ModuleType) else gc.get_referents(owner.__dict__)[0]
-        for i in numpy.nonzero(self.at_versions == indices([id(own) + VERSION_AT]))[0]:
+        for i in numpy.nonzero(self.versions.at == indices([id(own) + VERSION_AT]))[0]:
             name, table, _, is_strict = self.tables[i]
             self.tables[i] = (name, table, dict(table), is_strict)
             if HAS_VERSIONS:
-                self.versions[i] = MEMORY[self.at_versions[i]]
+                self.versions.keep(i)
 
     def broken(self):
         """What is another than it was, in words, or None."""
-        words, versions = MEMORY[self.at_words], MEMORY[self.at_versions]
-        if not numpy.array_equal(words, self.words):
-            return self.places[int(numpy.nonzero(words != self.words)[0][0])][1]
-        for i in numpy.nonzero(versions != self.versions)[0]:
+        other = self.words.first_other()
+        if other is not None:
+            return self.places[other][1]
+        # A table that changed is looked through once; what it is then is what it was.
+        for i in self.versions.others():
             found = changed_name(*self.tables[i])
             if found:
                 return found
-        if HAS_VERSIONS:
-            self.versions = versions
-        return next((name for name, m in self.modules.items()
-                     if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
+            if HAS_VERSIONS:
+                self.versions.keep(i)
+        if HAS_VERSIONS and version_of(sys.modules) == self.modules_version:
+            return None
+        found = next((name for name, m in self.modules.items()
+                      if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
+        self.modules_version = None if found or not HAS_VERSIONS else version_of(sys.modules)
+        return found
 
 
 def collection_places(thing):

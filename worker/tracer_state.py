@@ -36,7 +36,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
 import tracer_settings
-from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, indices, place_of, version_of
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
 
 ITEMS_MAX = 50000
 DEPTH_MAX = 24
@@ -182,14 +182,12 @@ class Tables:
                 found.setdefault(id(table), (f"{thing.__module__}.{thing.__qualname__}", table))
         functions.sort(key=id)      # in the order of memory a look takes half the time
         self.functions = functions
-        self.at_attributes = indices([id(f) + ATTRIBUTES_AT for f in functions])
-        self.attributes = MEMORY[self.at_attributes]
-        for i in numpy.nonzero(self.attributes)[0]:
+        self.attributes = Words([id(f) + ATTRIBUTES_AT for f in functions])
+        for i in numpy.nonzero(self.attributes.then)[0]:
             thing = functions[i]
             found.setdefault(id(thing.__dict__), (f"{thing.__module__}.{thing.__qualname__}", thing.__dict__))
         self.tables = [(*found[at], dict(found[at][1])) for at in sorted(found)]
-        self.at = indices([id(table) + VERSION_AT for _, table, _ in self.tables])
-        self.then = MEMORY[self.at]
+        self.versions = Words([id(table) + VERSION_AT for _, table, _ in self.tables])
         # Lists and sets are not looked through: how long they are.
         self.lists = [lists[at] for at in sorted(lists)]
         self.at_lengths = indices(sorted(lists))
@@ -199,7 +197,7 @@ class Tables:
 
     def changed(self):
         """What stands in them since."""
-        for i in numpy.nonzero(MEMORY[self.at] != self.then)[0] if HAS_VERSIONS else range(len(self.tables)):
+        for i in self.versions.others() if HAS_VERSIONS else range(len(self.tables)):
             name, table, then = self.tables[i]
             # Of the modules only new ones are looked at: a look at each would copy a page for each.
             new = itertools.islice(reversed(table), max(len(table) - len(then), 0)) if table is sys.modules else table
@@ -212,7 +210,7 @@ class Tables:
 
     def functions_with_more(self):
         """Functions that were given an attribute since."""
-        return [self.functions[i] for i in numpy.nonzero(MEMORY[self.at_attributes] != self.attributes)[0]]
+        return [self.functions[i] for i in self.attributes.others()]
 
     def name(self, before, after):
         differ = numpy.frombuffer(before, numpy.uint64) != numpy.frombuffer(after, numpy.uint64)

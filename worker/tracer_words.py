@@ -13,10 +13,40 @@ WORD = 8
 LOWEST = 4096        # an array may not begin at 0
 MEMORY = numpy.frombuffer((ctypes.c_uint64 * (1 << 44)).from_address(LOWEST), numpy.uint64)
 
+words_other = ctypes.PyDLL(None).words_other      # worker/words.c, in libhone_sandbox.so, which is there already
+words_other.argtypes = 3 * [ctypes.c_void_p] + 2 * [ctypes.c_int64]
+words_other.restype = ctypes.c_int64
+
 
 def indices(addresses):
     """Where in MEMORY the words at some addresses are."""
     return (numpy.array(addresses, numpy.int64) - LOWEST) // WORD
+
+
+class Words:
+    """The words at some addresses, and what they were."""
+
+    def __init__(self, addresses):
+        self.at = indices(addresses)
+        self.then = MEMORY[self.at]
+        self.arrays = LOWEST, self.at.ctypes.data, self.then.ctypes.data      # as the function in C takes them
+
+    def first_other(self, begin=0):
+        """The number of the first word, from this one on, that is another now; None: there is
+        none."""
+        i = words_other(*self.arrays, begin, len(self.at))
+        return None if i < 0 else i
+
+    def others(self):
+        """The numbers of all that are others now."""
+        i = self.first_other()
+        while i is not None:
+            yield i
+            i = self.first_other(i + 1)
+
+    def keep(self, i):
+        """What this word is now is what it was."""
+        self.then[i] = MEMORY[self.at[i]]
 
 
 def place_of(thing, part):

@@ -135,6 +135,8 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
 	if (len) *text = 0;
 	if (o->level == SANDBOX_FULL && uid == 0) return sandbox_fail(text, len, EPERM, "sandbox_fork as root");
 	if (life[0] < 0 && pipe2(life, O_CLOEXEC)) return sandbox_fail(text, len, errno, "pipe2");
+	/* The first process of a namespace is number 1 there. */
+	if (o->level == SANDBOX_FULL) sandbox_seccomp_prepare(o, 1);
 	long flags = o->level == SANDBOX_FULL ? NAMESPACES : 0;
 	long pid = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0);
 	if (pid < 0) return sandbox_fail(text, len, errno, "clone");

@@ -19,4 +19,7 @@ struct landlock_handled {
 /* All that this version of Landlock knows. Returns the bytes of the struct that it knows. */
 size_t sandbox_landlock_handled(int abi, struct landlock_handled *out);
 int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len);
+/* Makes the filter that a child, which will see itself as process `pid`, is to load, and keeps it
+ * for the next ones. Where that fails the child makes its own. */
+void sandbox_seccomp_prepare(const struct sandbox_options *o, int pid);
 #endif

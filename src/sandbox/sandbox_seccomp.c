@@ -8,10 +8,14 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <linux/sockios.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -192,19 +196,19 @@ static const int FCNTL_COMMANDS[] = {F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_SETFD,
 	F_SETLKW, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_GETPIPE_SZ, F_SETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS};
 
 /* Signals to this process alone: by its pid as it sees it. */
-static int add_signal_rules(scmp_filter_ctx c)
+static int add_signal_rules(scmp_filter_ctx c, int pid)
 {
 	static const int calls[] = {SCMP_SYS(kill), SCMP_SYS(tgkill)};
 	int rc = 0;
 	for (size_t i = 0; i < COUNT(calls) && !rc; i++)
-		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, calls[i], 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+		rc = seccomp_rule_add(c, SCMP_ACT_ALLOW, calls[i], 1, SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)pid));
 	return rc;
 }
 
 /* The kernel takes a pid as 32 bits, whatever stands above them; so does the filter. */
-static int add_process_rules(scmp_filter_ctx c)
+static int add_process_rules(scmp_filter_ctx c, int pid)
 {
-	const scmp_datum_t own[] = {0, (scmp_datum_t)getpid()};
+	const scmp_datum_t own[] = {0, (scmp_datum_t)pid};
 	int rc = 0;
 	for (size_t i = 0; i < COUNT(OF_A_PROCESS) && !rc; i++)
 		for (size_t j = 0; j < COUNT(own) && !rc; j++)
@@ -266,20 +270,78 @@ static int add_argument_rules(scmp_filter_ctx c)
 	return rc ? rc : seccomp_rule_add(c, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 0);
 }
 
-int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len)
+/* The rules for a process that sees itself as `pid`. */
+static int add_rules(scmp_filter_ctx c, const struct sandbox_options *o, int pid)
 {
-	scmp_filter_ctx c = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	if (!c) return sandbox_fail(text, len, ENOMEM, "seccomp_init");
 	int rc = allow_all(c, ALWAYS, COUNT(ALWAYS));
 	if (!rc && o->scratch) rc = allow_all(c, WITH_SCRATCH, COUNT(WITH_SCRATCH));
 	if (!rc && o->allow_memfd) rc = allow_all(c, WITH_MEMFD, COUNT(WITH_MEMFD));
 	if (!rc && o->allow_fork) rc = allow_all(c, WITH_FORK, COUNT(WITH_FORK));
 	if (!rc && o->exec_paths) rc = allow_all(c, WITH_EXEC, COUNT(WITH_EXEC));
 	if (!rc && o->device_paths) rc = add_driver_rules(c);
-	if (!rc) rc = add_signal_rules(c);
-	if (!rc) rc = add_process_rules(c);
+	if (!rc) rc = add_signal_rules(c, pid);
+	if (!rc) rc = add_process_rules(c, pid);
 	if (!rc) rc = add_clone_rules(c, o);
-	if (!rc) rc = add_argument_rules(c);
+	return rc ? rc : add_argument_rules(c);
+}
+
+/* A filter as the kernel takes it. libseccomp needs a millisecond for it and more, which a process
+ * that starts many jobs pays once: its children find it here. */
+static struct {
+	unsigned rules; /* rules_of the options that it was made for */
+	int pid;        /* and for a process that sees itself as this; 0: there is none */
+	struct sock_fprog program;
+} kept;
+
+/* Which rules options ask for, a bit each. */
+static unsigned rules_of(const struct sandbox_options *o)
+{
+	const int asked[] = {o->scratch != NULL, o->allow_memfd != 0, o->allow_fork != 0, o->exec_paths != NULL,
+		o->device_paths != NULL, o->allow_threads != 0};
+	unsigned rules = 0;
+	for (size_t i = 0; i < COUNT(asked); i++) rules |= (unsigned)asked[i] << i;
+	return rules;
+}
+
+/* The filter's instructions: libseccomp writes them to a file. heap; NULL: it could not. */
+static struct sock_filter *exported(scmp_filter_ctx c, size_t *bytes)
+{
+	struct sock_filter *code = NULL;
+	int fd = memfd_create("filter", MFD_CLOEXEC);
+	if (fd < 0) return NULL;
+	off_t size = seccomp_export_bpf(c, fd) ? -1 : lseek(fd, 0, SEEK_END);
+	if (size > 0 && (code = malloc((size_t)size)) && pread(fd, code, (size_t)size, 0) != size) {
+		free(code);
+		code = NULL;
+	}
+	close(fd);
+	*bytes = code ? (size_t)size : 0;
+	return code;
+}
+
+void sandbox_seccomp_prepare(const struct sandbox_options *o, int pid)
+{
+	if (kept.pid == pid && kept.rules == rules_of(o)) return;
+	scmp_filter_ctx c = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	size_t bytes = 0;
+	struct sock_filter *code = c && !add_rules(c, o, pid) ? exported(c, &bytes) : NULL;
+	if (c) seccomp_release(c);
+	/* Without one the child makes its own, and says what is wrong. */
+	free(kept.program.filter);
+	kept.program = (struct sock_fprog){.len = (unsigned short)(bytes / sizeof *code), .filter = code};
+	kept.rules = rules_of(o);
+	kept.pid = code ? pid : 0;
+}
+
+int sandbox_seccomp(const struct sandbox_options *o, char *text, size_t len)
+{
+	if (kept.pid == getpid() && kept.rules == rules_of(o)) {
+		int failed = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &kept.program);
+		return failed ? sandbox_fail(text, len, errno, "seccomp") : 0;
+	}
+	scmp_filter_ctx c = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	if (!c) return sandbox_fail(text, len, ENOMEM, "seccomp_init");
+	int rc = add_rules(c, o, getpid());
 	if (!rc) rc = seccomp_load(c);
 	seccomp_release(c);
 	return rc ? sandbox_fail(text, len, -rc, "seccomp") : 0;

@@ -243,8 +243,29 @@ static const struct probe PROBES[] = {
 	{"memory, pipes and poll", try_work, WORKS},
 };
 
-/* Runs a probe in the sandbox the way hone-runner enters it: unshare, fork, enter. Returns the
- * probe's result. */
+/* How a probe's process comes into its namespaces: returns as fork does. hone-runner's way. */
+static int born_unshared(const struct sandbox_options *o, char *why, size_t len)
+{
+	return sandbox_unshare(o, why, len) ? -1 : fork();
+}
+
+/* A zygote's way: it keeps the filter of its children. What it had before was for others. */
+static int born_of_zygote(const struct sandbox_options *o, char *why, size_t len)
+{
+	struct sandbox_options others = *o;
+	others.allow_threads = !o->allow_threads;
+	if (sandbox_drop_root(why, len)) return -1;
+	int first = sandbox_fork(&others, why, len);
+	if (first == 0) _exit(0);
+	while (first > 0 && waitpid(first, NULL, 0) < 0) continue;
+	int pid = first < 0 ? -1 : sandbox_fork(o, why, len);
+	if (pid == 0 && *why) _exit(EXIT_NOT_ENTERED);
+	return pid;
+}
+
+static int (*birth)(const struct sandbox_options *o, char *why, size_t len) = born_unshared;
+
+/* Runs a probe in the sandbox: born, then entered. Returns the probe's result. */
 typedef int enter_fn(const struct sandbox_options *o, char *text, size_t len);
 static int run_probe_in(enter_fn *enter, const struct sandbox_options *o, int (*probe)(void), char *text, size_t len)
 {
@@ -254,10 +275,9 @@ static int run_probe_in(enter_fn *enter, const struct sandbox_options *o, int (*
 	/* The outer child stays outside of the new pid namespace; its own child is the first inside. */
 	if (pid == 0) {
 		char why[256] = "";
-		int rc = sandbox_unshare(o, why, sizeof(why));
-		pid_t inner = rc ? -1 : fork();
+		pid_t inner = birth(o, why, sizeof(why));
 		if (inner == 0) {
-			rc = enter(o, why, sizeof(why));
+			int rc = enter(o, why, sizeof(why));
 			if (rc) dprintf(fds[1], "%s", why);
 			_exit(rc ? EXIT_NOT_ENTERED : probe());
 		}
@@ -314,6 +334,26 @@ static void test_level(int level)
 	struct sandbox_options o = options_for(level);
 	if (sandbox_level_probe(text, sizeof(text)) < level) skip();
 	assert_int_equal(probes_run(&o, PROBES, sizeof(PROBES) / sizeof(PROBES[0])), 0);
+}
+
+/* EINVAL is the kernel's word, since a thread shares memory: the filter let it pass. */
+static int try_bare_thread(void) { return result_of(syscall(SYS_clone, CLONE_THREAD, NULL, NULL, NULL, 0)); }
+
+/* The filter that a zygote keeps is that of its child's options, and of its number there. */
+static void test_kept_filter(void **state)
+{
+	char text[256];
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	birth = born_of_zygote;
+	int bad = probes_run(&o, PROBES, sizeof(PROBES) / sizeof(PROBES[0]));
+	int without = run_probe(&o, try_bare_thread, text, sizeof(text));
+	o.allow_threads = 1;
+	int with = run_probe(&o, try_bare_thread, text, sizeof(text));
+	birth = born_unshared;
+	assert_int_equal(bad, 0);
+	assert_int_equal(without, EPERM);
+	assert_int_equal(with, EINVAL);
 }
 
 /* ---- the form of a GPU's runner: device files, a socket to listen on, threads' names ---- */
@@ -643,6 +683,7 @@ int main(void)
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_lsm),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_kept_filter),
 		cmocka_unit_test(test_device_form),
 		cmocka_unit_test(test_grants),
 		cmocka_unit_test(test_gpu_files),
