@@ -66,7 +66,6 @@ class Variant:
                 self.modes = [(m, False) for m, _ in self.modes]
             inputs = self.reference.inputs(seed)
             runs = [self.probe(inputs, noise) for noise in (1, 2)]
-            self.is_tuple = runs[0][0].is_tuple
             self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0])
             if same_bytes(runs[0][0], runs[1][0]):
                 self.check_plain(seed)
@@ -80,8 +79,12 @@ class Variant:
 
     def probe(self, inputs, noise):
         model, draws = self.fresh_model(), Draws()
+        model.register_forward_hook(self.see_form)
         seed_all(noise)
         return forward(model, inputs.map(clone_tensor), draws), draws
+
+    def see_form(self, model, args, out):
+        self.is_tuple = not isinstance(out, torch.Tensor)
 
     def check_plain(self, seed):
         """Numbers among forward's outputs may not depend on data: a candidate's host code has

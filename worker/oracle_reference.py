@@ -196,12 +196,6 @@ def forward(model, call, draws=None):
         return flatten_outputs(model(*call.args, **call.kwargs))
 
 
-class Outputs(list):
-    """The tensors among what forward returned; is_tuple: that was not one tensor."""
-
-    is_tuple = False
-
-
 def flatten_outputs(out):
     """Numbers, strings and None among the outputs are no results of kernels and are left out."""
     leaves = pytree.tree_leaves(out)
@@ -212,9 +206,7 @@ def flatten_outputs(out):
                     f"forward returned {', '.join(odd) or 'no tensor'}; only tensors can be compared (lists, tuples "
                     f"and dicts "
                     "of them, with numbers, strings and None among them)")
-    outputs = Outputs(tensors)
-    outputs.is_tuple = not isinstance(out, torch.Tensor)
-    return outputs
+    return tensors
 
 
 def plain_outputs(model, call):

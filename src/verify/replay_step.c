@@ -520,7 +520,7 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 	a.is_crosswise = true;
 	a.order_line = order_line;
 	if (!rc && order_line >= 0) rc = trial_run(g, &a, err);
-	return !rc && g->on ? gpu_guided(g, tr, t, err) : rc;
+	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)
