@@ -79,9 +79,9 @@ class Variant:
 
     def probe(self, inputs, noise):
         model, draws = self.fresh_model(), Draws()
-        model.register_forward_hook(self.see_form)
         seed_all(noise)
-        return forward(model, inputs.map(clone_tensor), draws), draws
+        with model.register_forward_hook(self.see_form):
+            return forward(model, inputs.map(clone_tensor), draws), draws
 
     def see_form(self, model, args, out):
         self.is_tuple = not isinstance(out, torch.Tensor)

@@ -1,6 +1,6 @@
 """hone pairs: what synth writes, check finds to be genuine; what was tampered with, it does not.
 timeout: 900"""
-import gzip, json, re, sys
+import gzip, json, re, shutil, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, tiny_policy, work_folder
@@ -109,7 +109,10 @@ def test_midend():
         for r, lines in zip(rows, forward) for line in lines) and "class Model(" not in "".join(r["prompt"]
             for r in rows), [(r["prompt"], lines) for r, lines in zip(rows, forward)])
     # hone rl reads these rows, and refuses those that would train on the wrong thing.
-    model = f"{tiny_policy()}/init"
+    # The longest of them has a few tokens more than the tiny policy has positions.
+    model = shutil.copytree(f"{tiny_policy()}/init", f"{work}/model")
+    config = json.load(open(f"{model}/config.json"))
+    json.dump(dict(config, max_position_embeddings=2048), open(f"{model}/config.json", "w"))
     rl = (hone, "rl", "--stage", "midend", "--model", model, "--prompt_template", "recipes/prompts/small-midend.txt",
           "--chat_template", "plain", "--split", "", "--num_generations", 2, "--generation_batch_size", 2,
           "--max_completion_length", 64, "--reward", "uniform", "--dry_run")

@@ -185,8 +185,10 @@ static void test_causes(void **state)
 		if (d.class == VERDICT_GENUINE)
 			is_right = is_right && d.device.trials == d.trials && d.error_max > 0 && d.device.error_max == d.error_max;
 		if (!is_right)
-			print_error("%s: %s: %s; %d subnormal, %d contracted, %d disagreements\n", cases[i].kind, said, d.detail,
-				d.device.subnormal, d.device.contracted, d.device.disagreements);
+			print_error(
+				"%s: %s: %s; %d subnormal, %d contracted, %d disagreements; %d of %d trials, errors %g and %g\n",
+				cases[i].kind, said, d.detail, d.device.subnormal, d.device.contracted, d.device.disagreements,
+				d.device.trials, d.trials, d.device.error_max, d.error_max);
 		failed += !is_right;
 	}
 	assert_int_equal(failed, 0);
