@@ -25,7 +25,8 @@ static const char CANDIDATE[] =
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n%s"
 	"        %s_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), B=64)\n        return y\n";
 #define NAMES_SIZES \
-	"        if x.shape[0] > 70 or x.shape[0] > 90 or x.shape[1] > 100 or x.shape[1] > 120:\n            y = torch.empty_like(y)\n"
+	"        if x.shape[0] > 70 or x.shape[0] > 90 or x.shape[1] > 100 or x.shape[1] > 120:\n" \
+	"            y = torch.empty_like(y)\n"
 
 static const char *final_references; /* of the verifiers that are made next */
 
