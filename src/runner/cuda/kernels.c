@@ -45,7 +45,8 @@ const char cuda_own_ptx[] =
 	"	@%done ret;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
 	/* Whether two pieces of memory differ, in words of 16 bytes: `flag` becomes 1. */
 	".visible .entry hone_differ(.param .u64 one, .param .u64 other, .param .u64 words, .param .u64 flag)\n{\n"
-	"	.reg .b32 %a, %b, %c, %e, %s, %x<4>, %y<4>;\n	.reg .b64 %i, %t, %step, %p, %o, %n, %q;\n	.reg .pred %done;\n"
+	"	.reg .b32 %a, %b, %c, %e, %s, %x<4>, %y<4>;\n"
+	"	.reg .b64 %i, %t, %step, %p, %o, %n, %q;\n	.reg .pred %done;\n"
 	"	ld.param.u64 %p, [one];\n	ld.param.u64 %o, [other];\n	ld.param.u64 %n, [words];\n"
 	"	ld.param.u64 %q, [flag];\n" THREAD_INDEX "	mov.u32 %s, 0;\n"
 	"AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done bra END;\n"
@@ -54,7 +55,8 @@ const char cuda_own_ptx[] =
 	"	xor.b32 %x0, %x0, %y0;\n	xor.b32 %x1, %x1, %y1;\n	xor.b32 %x2, %x2, %y2;\n	xor.b32 %x3, %x3, %y3;\n"
 	"	or.b32 %s, %s, %x0;\n	or.b32 %s, %s, %x1;\n	or.b32 %s, %s, %x2;\n	or.b32 %s, %s, %x3;\n"
 	"	add.u64 %i, %i, %step;\n	bra AGAIN;\n"
-	"END:\n	setp.eq.u32 %done, %s, 0;\n	@%done ret;\n	mov.u32 %s, 1;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
+	"END:\n	setp.eq.u32 %done, %s, 0;\n	@%done ret;\n"
+	"	mov.u32 %s, 1;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
 	/* One element a step: its index is taken apart from the innermost dimension outwards. */
 	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
 	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"
@@ -76,7 +78,9 @@ const char cuda_own_ptx[] =
 	"PLACED:\n	add.u64 %i, %i, %step;\n	mov.u64 %v64, %value;\n"
 	"	@%one bra ONE;\n	@%two bra TWO;\n	@%four bra FOUR;\n"
 	"	@!%fill ld.global.u64 %v64, [%s];\n	st.global.u64 [%d], %v64;\n	bra AGAIN;\n"
-	"ONE:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u8 %v16, [%s];\n	st.global.u8 [%d], %v16;\n	bra AGAIN;\n"
-	"TWO:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u16 %v16, [%s];\n	st.global.u16 [%d], %v16;\n	bra AGAIN;\n"
+	"ONE:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u8 %v16, [%s];\n"
+	"	st.global.u8 [%d], %v16;\n	bra AGAIN;\n"
+	"TWO:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u16 %v16, [%s];\n"
+	"	st.global.u16 [%d], %v16;\n	bra AGAIN;\n"
 	"FOUR:\n	cvt.u32.u64 %v32, %v64;\n	@!%fill ld.global.u32 %v32, [%s];\n"
 	"	st.global.u32 [%d], %v32;\n	bra AGAIN;\n}\n";
