@@ -78,16 +78,22 @@ start_s1() { # the demo's start, with cheats among its pairs: few for long, then
 # reward alone tells them apart. Columns up to 4,096: a longer row in one block takes ptxas seconds,
 # and sometimes all of its time.
 start_s4() {
-	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 1200 --out "$dir/all.jsonl.gz"
+	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 3600 --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' |
 		awk 'match($0, /= [0-9]+(\\n)+class/) && substr($0, RSTART + 2) + 0 <= 4096' | gzip -n >"$dir/rows.jsonl.gz"
-	# Pairs for the first training tasks; of dev and test so many that regret is known for each.
-	zcat "$dir/rows.jsonl.gz" | awk '/"split": ?"train"/ || /"split": ?"dev"/ && ++d <= 40 || /"split": ?"test"/ && ++t <= 160' | gzip -n >"$tasks"
-	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 300 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
-	"$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock --num_correct_trials 4 --out "$dir/pairs.jsonl.gz"
+	# Pairs for the first training tasks, and for all of dev and test, so that regret is known for each: of
+	# a structure two there, since a few plain ones would be half of them.
+	zcat "$dir/rows.jsonl.gz" | awk '
+		/"split": ?"train"/ { print; next }
+		match($0, /"structure": ?"[^"]*"/) && seen[substr($0, RSTART, RLENGTH)]++ < 2 { if (/"split": ?"dev"/ ? ++d <= 40 : ++t <= 200) print }
+	' | gzip -n >"$tasks"
+	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 500 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
+	[ -e "$dir/pairs.jsonl.gz" ] || "$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock \
+		--num_correct_trials 4 --verify_threads "$threads" --out "$dir/pairs.jsonl.gz"
 	zcat "$dir/pairs.jsonl.gz" >"$pairs"
 	untrained "$pairs"
-	supervise "$dir/untrained" "$pairs" "${STEPS:-1500}"
+	# Some twenty passes: the answers are long, and the sampler has no use for one with a mistake.
+	supervise "$dir/untrained" "$pairs" "${STEPS:-1500}" --max_tokens 8192
 }
 
 # ---- arms ----
