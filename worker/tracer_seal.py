@@ -50,7 +50,8 @@ APPEARS = {"__warningregistry__", "__annotations__"}
 # Names under which nothing is that runs; a module's builtins have a seal of their own.
 NOT_NESTED = {"__annotations__", "__builtins__", "__path__", "__all__", "_active"}
 # Python's own, which honest host code fills too.
-GROWS = {"linecache.cache", "re._cache", "hashlib.__builtin_constructor_cache"}
+GROWS = {"linecache.cache", "linecache._interactive_cache", "re._cache", "re._cache2",
+         "hashlib.__builtin_constructor_cache"}
 # What a kernel of Triton's library remembers of its own compilations.
 MEMORY_OF_KERNELS = {"hash", "used_global_vals", "device_caches", "_hash_lock", "_spec", "params"}
 # Variables of the environment that choose a compiler, its parts or what it makes; the others are

@@ -10,6 +10,7 @@
 #include "verify/verify_internal.h"
 #include "base/base.h"
 #include "tape/tape.h"
+#include "verify/guided.h"
 #include "verify/oracle.h"
 #include <stdlib.h>
 
@@ -34,6 +35,22 @@ const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d)
 	return found;
 }
 
+/* Hidden inputs, and at a first call the search for those that its own comparisons lead to: which
+ * side of them was taken with another configuration says nothing of this one. */
+static int values_judge(
+	struct grading *g, const struct trace *tr, const struct oracle_trial *trial, bool is_later, struct err *err)
+{
+	int rc = sized_trial(g, tr, trial, err);
+	if (rc || is_later) return rc;
+	struct guided *kept = g->guided;
+	g->guided = NULL;
+	rc = guided_trial(g, tr, trial, NULL, err);
+	if (!rc && guided_wants(g, 0)) rc = guided_search(g, tr, 0, err);
+	guided_free(g->guided);
+	g->guided = kept;
+	return rc;
+}
+
 /* The candidate with this turn's configuration, at its first call or a later one. What ends
  * without a wrong value, a configuration that does not compile among it, says nothing: a real
  * run takes another one. */
@@ -56,7 +73,7 @@ static int turn_judge(struct grading *g, const struct trace *stock, const struct
 	/* What was judged whole needs no other look. */
 	bool is_known = !rc && !strcmp(tr.tape->hash.text, stock->tape->hash.text);
 	if (!rc && !is_known) rc = rebuild_step(g, tr.tape, err);
-	if (!rc && !is_known) rc = sized_trial(g, &tr, trial, err);
+	if (!rc && !is_known) rc = values_judge(g, &tr, trial, is_later, err);
 	g->v = kept;
 	if (rc == GRADE_END && said->class == VERDICT_INVALID && !is_torchs) {
 		rc = GRADE_ON;

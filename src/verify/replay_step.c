@@ -507,8 +507,10 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 		.want_coverage = true,
 		.aims = aims,
 		.may_be_given = outputs_given(g->oracle, tr->tape->noutputs)};
+	/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
+	bool is_turned = aims && aims->want_turned;
 	int rc = trial_run(g, &a, err);
-	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
+	return !rc && g->on && !g->is_partial && !is_turned ? gpu_guided(g, tr, t, err) : rc;
 }
 
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)
@@ -520,7 +522,10 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
 	a.is_crosswise = true;
 	a.order_line = order_line;
 	if (!rc && order_line >= 0) rc = trial_run(g, &a, err);
-	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
+	if (rc || !g->on) return rc;
+	/* Torch's rows have no runner on the GPU. */
+	g->v->device.vm_trials += g->is_partial;
+	return g->is_partial ? GRADE_ON : gpu_guided(g, tr, t, err);
 }
 
 static int variant_run(struct grading *g, const struct trace *tr, int variant, struct err *err)

@@ -117,6 +117,7 @@ static json_t *device_json(const struct verdict_device *d)
 		number_json(d->error_max), "repeat", verdict_repeat_name(d->repeat), "seconds", number_json(d->seconds),
 		"timed", d->timed, "time_s", number_json(d->time_s), "time_low_s", number_json(d->time_low_s), "time_high_s",
 		number_json(d->time_high_s), "empty_s", number_json(d->empty_s), "untimed", text_json(d->untimed));
+	json_object_set_new(o, "vm_trials", json_integer(d->vm_trials));
 	json_object_set_new(o, "stock_trials", json_integer(d->stock_trials));
 	json_object_set_new(o, "stock_error_max", number_json(d->stock_error_max));
 	json_object_set_new(o, "stock_why", text_json(d->stock_why));
@@ -330,7 +331,8 @@ static int device_from_json(const json_t *o, struct verdict_device *d, struct er
 		int least; /* that the field may be */
 	} ints[] = {{"driver", &d->driver, 0}, {"trials", &d->trials, 0}, {"trials_failed", &d->trials_failed, 0},
 		{"disagreements", &d->disagreements, 0}, {"contracted", &d->contracted, 0}, {"subnormal", &d->subnormal, 0},
-		{"timed", &d->timed, 0}, {"others", &d->others, -1}, {"stock_trials", &d->stock_trials, 0}};
+		{"timed", &d->timed, 0}, {"others", &d->others, -1}, {"stock_trials", &d->stock_trials, 0},
+		{"vm_trials", &d->vm_trials, 0}};
 	const struct {
 		const char *field;
 		double *to;
