@@ -9,7 +9,7 @@ them: the seeds are asked the same ones, so that a structure which one arm is go
 certain for having been asked under three seeds. Answers without a verdict (infra) count on neither
 side. Of s1 the shares of verdicts by reason stand below, over the steps of the runs; of s4 the
 regret: how much longer the answer's predicted time is than that of the best choice of the pairs'
-file."""
+file, and how the speed of answers to the training prompts changed."""
 import collections, glob, json, os, re, sys
 
 import numpy as np
@@ -127,6 +127,25 @@ def regret(folder, pairs, test):
               f"{np.mean(np.array(x) < 0.02):.3f} are as fast")
 
 
+def gains(folder, control="c", steps=10):
+    """What training does to the speed of its own prompts' answers: for each arm and seed the mean
+    predicted speedup (metrics.jsonl) of the last steps less that of the first, and less the
+    control's change under the same seed."""
+    change = collections.defaultdict(dict)
+    for path in sorted(glob.glob(f"{folder}/*-[0-9]*/run/metrics.jsonl")):
+        arm, seed = path.split("/")[-3].rsplit("-", 1)
+        rows = [[r["speedup"], r["genuine"]] for r in map(json.loads, open(path))]
+        first, last = np.mean(rows[:steps], axis=0), np.mean(rows[-steps:], axis=0)
+        change[arm][seed] = last[0] - first[0]
+        print(f"{arm}-{seed}: {len(rows)} steps, speedup {first[0]:.3f} to {last[0]:.3f}, "
+              f"genuine {first[1]:.3f} to {last[1]:.3f}")
+    for arm in sorted(change.keys() - {control}):
+        seeds = sorted(change[arm].keys() & change[control].keys())
+        more = [change[arm][s] - change[control][s] for s in seeds]
+        print(f"{arm} - {control}: speedup changes by {np.mean(more):+.3f} more, of seeds {', '.join(seeds)} "
+              + ", ".join(f"{m:+.3f}" for m in more))
+
+
 def main():
     folder, split = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "test"
     study, rng = os.path.basename(folder.rstrip("/")), np.random.default_rng(1)
@@ -153,6 +172,8 @@ def main():
     for name in names if study == "s4" else []:
         for seed, a in sorted(arms[name].items()):
             regret(f"{name}-{seed}", f"{folder}/pairs.jsonl", a)
+    if study == "s4":
+        gains(folder)
 
 
 if __name__ == "__main__":
