@@ -81,8 +81,8 @@ start_s4() {
 	"$hone" tasks synth --seed 1 --rungs T2 --count_train 6000 --count_dev 600 --count_test 3600 --out "$dir/all.jsonl.gz"
 	zcat "$dir/all.jsonl.gz" | grep -E '"structure": ?"(row_softmax|row_norm|row_reduce|arg_rows|pair_rows|kl_rows):' |
 		awk 'match($0, /= [0-9]+(\\n)+class/) && substr($0, RSTART + 2) + 0 <= 4096' | gzip -n >"$dir/rows.jsonl.gz"
-	# Pairs for the first training tasks, and for all of dev and test, so that regret is known for each: of
-	# a structure two there, since a few plain ones would be half of them.
+	# Pairs for the first training tasks, and for all of dev and test, so that regret is known for
+	# each: of a structure two there, since a few plain ones would be half of them.
 	zcat "$dir/rows.jsonl.gz" | awk '
 		/"split": ?"train"/ { print; next }
 		match($0, /"structure": ?"[^"]*"/) && seen[substr($0, RSTART, RLENGTH)]++ < 2 { if (/"split": ?"dev"/ ? ++d <= 40 : ++t <= 200) print }

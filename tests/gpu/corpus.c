@@ -102,7 +102,8 @@ static bool device_agrees(const struct verdict *v, bool is_cuda)
 {
 	const struct verdict_device *d = &v->device;
 	return !is_cuda ||
-		(d->trials + d->vm_trials == v->trials && !d->trials_failed && !d->disagreements && d->repeat != REPEAT_UNKNOWN);
+		(d->trials + d->vm_trials == v->trials && !d->trials_failed && !d->disagreements &&
+			d->repeat != REPEAT_UNKNOWN);
 }
 
 static bool is_listed(const struct item *item)
