@@ -15,6 +15,7 @@ import ctypes
 import datetime
 import functools
 import gc
+import importlib.machinery
 import mmap
 import os
 import posix
@@ -551,23 +552,53 @@ READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
 REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
-NEAR = 12      # callers that are looked at
+LOOKS = ("open", "os.listdir", "os.scandir")      # at what libraries consist of whoever imports one looks
+MACHINERY = "<frozen importlib"
+LOADERS = (importlib.machinery.SourceFileLoader, importlib.machinery.SourcelessFileLoader)
+# Events that make code, and which argument is the name of its file; of marshal.loads nobody can
+# say.
+MAKE_CODE = {"compile": 1, "code.__new__": 1, "marshal.loads": None}
 
 
 def is_candidates_doing():
-    """Whether the candidate's code is among the callers, and no import stands between: modules read
-    their own files."""
-    frame = watch.frame_of(2)
-    for _ in range(NEAR):
-        if frame is None:
-            return False
+    """Whether the candidate's code is among the callers, however far, and no module that is being
+    imported stands between: those read their own files. The names of files that this goes by are
+    nobody's to give (is_foreign_code)."""
+    inner, frame = None, watch.frame_of(2)
+    while frame is not None:
         name = frame.f_code.co_filename
         if name == CANDIDATE_FILE:
             return True
-        if name.startswith(("<frozen importlib", HERE)):     # an import's doing, or the tracer's own
+        if name.startswith(HERE) or name.startswith(MACHINERY) and is_import(inner, frame):
             return False
-        frame = frame.f_back
+        inner, frame = frame, frame.f_back
     return False
+
+
+def is_import(inner, frame):
+    """A library's module that the machinery of imports executes or, if it is one in C, makes. Its
+    other functions are anybody's to call, with any path."""
+    if inner is not None and inner.f_code.co_name == "<module>" and is_readable(inner.f_code.co_filename):
+        return True
+    behind = frame.f_back
+    return (frame.f_code.co_name == "_call_with_frames_removed" and behind is not None
+            and behind.f_code.co_filename.startswith(MACHINERY) and behind.f_code.co_name == "create_module")
+
+
+def is_foreign_code(event, args):
+    """Code that would pass for a library's by the name of its file, made by another than the
+    loaders of modules."""
+    place = MAKE_CODE[event]
+    name = args[place] if place is not None else "<frozen"
+    name = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
+    if not name.startswith(("/", "<frozen")):
+        return False
+    loader = watch.frame_of(2)
+    while loader is not None and loader.f_code.co_filename.startswith(MACHINERY):
+        if loader.f_code.co_name == "get_code" and type(loader.f_locals.get("self")) in LOADERS:
+            return False
+        loader = loader.f_back
+    return True
 
 
 def refuse(what):
@@ -596,6 +627,8 @@ def watch(event, args):
     """Host code that looks at its callers, or at what the sandbox refuses, can tell who calls it;
     nothing of a module needs that."""
     what = EVENTS.get(event)
+    if event in MAKE_CODE and is_foreign_code(event, args):
+        what = "how code is told apart: it made some under the name of a library's file"
     is_frame = event == "sys._getframe" or event == "object.__getattr__" and (
         args[1] in FRAME_NAMES or args[1] == "__code__" and args[0].__globals__ is GLOBALS)
     if (event == "object.__getattr__" and args[1] in CODE_NAMES and id(args[0]) in tracer_disguise.STAND_INS
@@ -604,7 +637,7 @@ def watch(event, args):
     if (event in ("os.putenv", "os.unsetenv") and tracer_seal.is_compilers(os.fsdecode(args[0]))
             and is_candidates_doing()):
         tracer_driver.refuse_changes("the environment")
-    if what is None and not is_frame or watch.is_busy or event == "open" and is_readable(args[0]):
+    if what is None and not is_frame or watch.is_busy or event in LOOKS and is_readable(args[0]):
         return
     watch.is_busy = True
     try:
