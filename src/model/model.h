@@ -301,7 +301,7 @@ struct device_plan {          /* what a device takes beside what it is asked for
 void plan_device(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d);
 /* Of that what is still to be taken when the device is open and has weights: batches, angles, what
- * stages need beside their arrays. 0 on the CPU. */
+ * stages need beside their arrays and do not hold yet. 0 on the CPU. */
 size_t plan_device_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct device_plan *d);
 #endif

@@ -336,7 +336,27 @@ int ranks_agree(struct ranks *r, const char *what, const char *text, struct err 
 
 const char *ranks_way(const struct ranks *r) { return r && r->is_joined ? "nccl" : "tcp"; }
 
-static bool is_broken(void *ctx, struct err *err) { return ranks_watch(ctx, err) != 0; }
+struct watch { /* over ranks that wait for one another on their devices */
+	struct ranks *r;
+	const char *what; /* is waited for */
+	uint64_t begin;   /* in clock_ns */
+};
+
+/* Whether a rank is gone; one that is there and does not come on ends the job after
+ * --ranks_timeout, as it does everywhere else. */
+static bool is_broken(void *ctx, struct err *err)
+{
+	const struct watch *w = ctx;
+	uint64_t waited = clock_ns() - w->begin;
+	if (ranks_watch(w->r, err)) return true;
+	if (waited < w->r->timeout_ns) return false;
+	err_set(err, ERR_TIMEOUT,
+		"rank %d of %d waited %.0f s for %s, as long as --ranks_timeout allows, and all ranks are still connected; "
+		"NCCL_DEBUG=INFO says who does not answer, --ranks_transport tcp does without NCCL; %s",
+		w->r->place.rank, w->r->place.world, 1e-9 * (double)waited, w->what, advice);
+	gone_tell(w->r, err->text);
+	return true;
+}
 
 int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 {
@@ -360,8 +380,11 @@ int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 	struct str bytes = {0};
 	str_append(&bytes, id, sizeof id);
 	rc = ranks_broadcast(r, &bytes, err);
-	if (!rc && bytes.len != sizeof id) rc = err_set(err, ERR_MISMATCH, "a group's id of %zu bytes", bytes.len);
-	if (!rc) rc = ops->ranks_join(ops->ctx, bytes.data, r->place.rank, r->place.world, err);
+	if (!rc && bytes.len != sizeof id)
+		rc = err_set(err, ERR_MISMATCH, "rank 0 sends a group's id of %zu bytes, expected %zu; is it the same program?",
+			bytes.len, sizeof id);
+	struct watch watch = {r, "all to join their devices", clock_ns()};
+	if (!rc) rc = ops->ranks_join(ops->ctx, bytes.data, r->place.rank, r->place.world, is_broken, &watch, err);
 	str_release(&bytes);
 	r->is_joined = !rc;
 	return rc;
@@ -411,7 +434,8 @@ int ranks_sum(struct ranks *r, struct ops *ops, struct f32 *values, int64_t n, s
 	if (r->is_joined) {
 		/* Ranks come here at different times; nobody waits on its device for one that is gone. */
 		rc = ranks_meet(r, err);
-		return rc ? rc : ops->ranks_sum(ops->ctx, values, n, is_broken, r, err);
+		struct watch watch = {r, "a sum over the devices", clock_ns()};
+		return rc ? rc : ops->ranks_sum(ops->ctx, values, n, is_broken, &watch, err);
 	}
 	float *host = xmalloc((size_t)MIN(n, SUM_VALUES) * sizeof *host);
 	for (int64_t at = 0; !rc && at < n; at += SUM_VALUES, r->round++) {
