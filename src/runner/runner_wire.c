@@ -494,6 +494,28 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	return 0;
 }
 
+static int place_check(const char *what, int64_t place, int64_t least, int64_t most, struct err *err)
+{
+	if (place >= least && place <= most) return 0;
+	return err_set(err, ERR_FORMAT, "the runner's answer speaks of %s %lld, of its tape there are %lld to %lld", what,
+		(long long)place, (long long)least, (long long)most);
+}
+
+int runner_result_check(const struct runner_result *r, const struct tape *t, struct err *err)
+{
+	int rc = place_check("output", r->lineage_output, -1, t->noutputs - 1, err);
+	if (!rc) rc = place_check("buffers up to", r->ntouched, 0, t->nbuffers, err);
+	if (!rc && r->has_fault) rc = place_check("a fault in row", r->fault.row, -1, t->nrows - 1, err);
+	for (int i = 0; i < r->ncosts && !rc; i++) {
+		const struct runner_row_cost *c = &r->costs[i];
+		rc = place_check("what costs in row", c->row, 0, t->nrows - 1, err);
+		if (!rc && c->kind == TAPE_LAUNCH) rc = place_check("kernel", c->kernel, 0, t->nkernels - 1, err);
+	}
+	for (int i = 0; i < r->coverage.nsites && !rc; i++)
+		rc = place_check("a place in kernel", r->coverage.sites[i].kernel, 0, t->nkernels - 1, err);
+	return rc;
+}
+
 void runner_result_release(struct runner_result *r)
 {
 	for (int i = 0; i < r->ncosts; i++) free(r->costs[i].reached);
