@@ -15,6 +15,7 @@
 #define GONE_MAX 900 /* bytes of a last word */
 #define GONE_NS 2000000000u
 #define SUM_VALUES (1 << 20) /* of a message of ranks_sum */
+#define BROADCAST_PIECE ((size_t)32 << 20) /* bytes of one of ranks_broadcast */
 
 enum kind { KIND_DATA, KIND_GONE };
 struct head {
@@ -214,18 +215,36 @@ int ranks_watch(struct ranks *r, struct err *err)
 
 /* ---- rounds ---- */
 
+/* Another rank's half of a broadcast: how much there is, then its pieces. */
+static int broadcast_take(struct ranks *r, struct str *bytes, struct err *err)
+{
+	uint64_t total = 0;
+	int rc = peer_take(r, &r->peers[0], err);
+	if (!rc && r->in.len == sizeof total) memcpy(&total, r->in.data, sizeof total);
+	else if (!rc) rc = lost(r, &r->peers[0], ERR_MISMATCH, "does not say how much it sends", err);
+	str_clear(bytes);
+	if (!rc && !total) str_append(bytes, "", 0);
+	while (!rc && bytes->len < total) {
+		rc = peer_take(r, &r->peers[0], err);
+		if (!rc && (!r->in.len || r->in.len > total - bytes->len))
+			rc = lost(r, &r->peers[0], ERR_MISMATCH, "sends another amount than it said", err);
+		if (!rc) str_append(bytes, r->in.data, r->in.len);
+	}
+	return rc;
+}
+
 int ranks_broadcast(struct ranks *r, struct str *bytes, struct err *err)
 {
 	if (!r) return 0;
 	int rc = is_usable(r, err);
-	const char *data = bytes->data ? bytes->data : "";
-	for (int i = 0; !rc && r->place.rank == 0 && i < r->npeers; i++)
-		rc = peer_send(r, &r->peers[i], data, bytes->len, err);
-	if (!rc && r->place.rank) rc = peer_take(r, &r->peers[0], err);
-	if (!rc && r->place.rank) {
-		str_clear(bytes);
-		str_append(bytes, r->in.data, r->in.len);
-	}
+	if (!rc && r->place.rank) rc = broadcast_take(r, bytes, err);
+	/* In pieces, since a message has an end, and the values of a large matrix lie behind it. */
+	uint64_t total = bytes->len;
+	bool is_first = r->place.rank == 0;
+	for (int i = 0; !rc && is_first && i < r->npeers; i++) rc = peer_send(r, &r->peers[i], &total, sizeof total, err);
+	for (uint64_t at = 0; !rc && is_first && at < total; at += BROADCAST_PIECE)
+		for (int i = 0; !rc && i < r->npeers; i++)
+			rc = peer_send(r, &r->peers[i], bytes->data + at, MIN(BROADCAST_PIECE, total - at), err);
 	r->round++;
 	return rc;
 }

@@ -182,6 +182,38 @@ static void test_rounds(void **state)
 	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
 }
 
+/* Bytes of several pieces, on both sides of a piece's end, and none at all. */
+static int broadcasts(int rank, void *ctx)
+{
+	static const size_t piece = (size_t)32 << 20;
+	const size_t sizes[] = {piece - 1, piece, 2 * piece + 77, 0, 3};
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
+		struct str bytes = {0};
+		str_puts(&bytes, "mine");
+		uint64_t *words = xcalloc(sizes[k] / 8 + 1, 8);
+		for (size_t i = 0; i < sizes[k] / 8 + 1; i++) words[i] = i * 0x9e3779b97f4a7c15u + k;
+		if (!rank) str_clear(&bytes), str_append(&bytes, words, sizes[k]);
+		NEED(!ranks_broadcast(r, &bytes, &err), "%s", err.text);
+		NEED(bytes.len == sizes[k] && !memcmp(bytes.data, words, sizes[k]), "%zu bytes of %zu", bytes.len, sizes[k]);
+		NEED(bytes.data[bytes.len] == 0, "no end behind %zu bytes", bytes.len);
+		str_release(&bytes);
+		free(words);
+	}
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_broadcast(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, broadcasts, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
 static int disagrees(int rank, void *ctx)
 {
 	struct ranks *r;
@@ -496,6 +528,7 @@ int main(void)
 		cmocka_unit_test(test_slurm),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_broadcast),
 		cmocka_unit_test(test_agree),
 		cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_losses),
