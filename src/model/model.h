@@ -101,6 +101,9 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
  * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
+/* The folder that model_save writes of that model, made and written one tensor at a time: the model
+ * itself need not fit into memory. */
+int model_create_saved(const struct model_config *c, uint64_t seed, const char *dir, struct err *err);
 /* Weights that the caller has: fill gives each parameter's, in table order. Only an
  * adapter trains over them. */
 typedef const void *model_fill_fn(void *ctx, const struct param *p, enum dtype *dtype);
