@@ -142,10 +142,13 @@ void runner_trial_release(struct runner_trial *t)
 	*t = (struct runner_trial){0};
 }
 
+/* A text may name what a candidate named, and end within a letter where its room ended: what is no
+ * UTF-8 is no JSON either. */
 json_t *runner_fault_json(const struct runner_fault *f)
 {
-	return json_pack(
-		"{s:s, s:s%, s:i, s:i}", "code", f->code, "text", f->text, strlen(f->text), "line", f->line, "row", f->row);
+	struct runner_fault said = *f;
+	text_make_printable(said.text);
+	return json_pack("{s:s, s:s, s:i, s:i}", "code", f->code, "text", said.text, "line", f->line, "row", f->row);
 }
 
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err)
@@ -160,6 +163,8 @@ int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *er
 	*out = (struct runner_fault){.line = (int)line, .row = (int)row};
 	snprintf(out->code, sizeof out->code, "%s", code);
 	snprintf(out->text, sizeof out->text, "%s", text);
+	text_make_printable(out->code);
+	text_make_printable(out->text);
 	return 0;
 }
 
@@ -364,6 +369,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.most = json_real_or(json_array_get(row, 11), NAN),
 			.nearest = json_real_or(json_array_get(row, 12), NAN)};
 		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
+		text_make_printable(s->what);
 	}
 	const json_t *placed = json_object_get(o, "placed");
 	n = MIN(json_array_size(placed), (size_t)RUNNER_PLACED_MAX);
@@ -478,6 +484,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (!rc) rc = json_get_int(o, "result", "memory_bytes", 0, INT64_MAX / 2, &r.memory_bytes, err);
 	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
 	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
+	text_make_printable(r.untimed);
 	/* A fault is an answer too. */
 	if (!rc && json_is_object(fault)) {
 		r.has_fault = true;
