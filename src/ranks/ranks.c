@@ -15,6 +15,7 @@
 #define GONE_MAX 900 /* bytes of a last word */
 #define GONE_NS 2000000000u
 #define SUM_VALUES (1 << 20) /* of a message of ranks_sum */
+#define SLOW_BYTE_NS 100 /* of a device's values on their way, 10 MB/s */
 #define BROADCAST_PIECE ((size_t)32 << 20) /* bytes of one of ranks_broadcast */
 
 enum kind { KIND_DATA, KIND_GONE };
@@ -357,8 +358,9 @@ const char *ranks_way(const struct ranks *r) { return r && r->is_joined ? "nccl"
 
 struct watch { /* over ranks that wait for one another on their devices */
 	struct ranks *r;
-	const char *what; /* is waited for */
-	uint64_t begin;   /* in clock_ns */
+	const char *what;     /* is waited for */
+	uint64_t begin;       /* in clock_ns */
+	uint64_t patience_ns; /* for all of it */
 };
 
 /* Whether a rank is gone; one that is there and does not come on ends the job after
@@ -368,7 +370,7 @@ static bool is_broken(void *ctx, struct err *err)
 	const struct watch *w = ctx;
 	uint64_t waited = clock_ns() - w->begin;
 	if (ranks_watch(w->r, err)) return true;
-	if (waited < w->r->timeout_ns) return false;
+	if (waited < w->patience_ns) return false;
 	err_set(err, ERR_TIMEOUT,
 		"rank %d of %d waited %.0f s for %s, as long as --ranks_timeout allows, and all ranks are still connected; "
 		"NCCL_DEBUG=INFO says who does not answer, --ranks_transport tcp does without NCCL; %s",
@@ -402,7 +404,7 @@ int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 	if (!rc && bytes.len != sizeof id)
 		rc = err_set(err, ERR_MISMATCH, "rank 0 sends a group's id of %zu bytes, expected %zu; is it the same program?",
 			bytes.len, sizeof id);
-	struct watch watch = {r, "all to join their devices", clock_ns()};
+	struct watch watch = {r, "all to join their devices", clock_ns(), r->timeout_ns};
 	if (!rc) rc = ops->ranks_join(ops->ctx, bytes.data, r->place.rank, r->place.world, is_broken, &watch, err);
 	str_release(&bytes);
 	r->is_joined = !rc;
@@ -453,7 +455,9 @@ int ranks_sum(struct ranks *r, struct ops *ops, struct f32 *values, int64_t n, s
 	if (r->is_joined) {
 		/* Ranks come here at different times; nobody waits on its device for one that is gone. */
 		rc = ranks_meet(r, err);
-		struct watch watch = {r, "a sum over the devices", clock_ns()};
+		/* A slow network is no rank that hangs: the values' own time comes on top. */
+		uint64_t travel_ns = (uint64_t)n * sizeof(float) * (uint64_t)r->place.world * SLOW_BYTE_NS;
+		struct watch watch = {r, "a sum over the devices", clock_ns(), r->timeout_ns + travel_ns};
 		return rc ? rc : ops->ranks_sum(ops->ctx, values, n, is_broken, &watch, err);
 	}
 	float *host = xmalloc((size_t)MIN(n, SUM_VALUES) * sizeof *host);
