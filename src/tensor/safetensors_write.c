@@ -160,7 +160,8 @@ static int shards_write(const char *dir, const struct source *all, const int *sh
 	int rc = 0;
 	unlink(index_path); /* shards of two models are never read as one: until the new index stands there, the folder has
 						   none */
-	/* A file of each run of tensors with the same shard; the index tells which tensor lies where. */
+	/* A file of each run of tensors with the same shard; the index tells
+	 * which tensor lies where. */
 	for (size_t begin = 0, end; begin < count && !rc; begin = end) {
 		char *name = shard_name(shard[begin], n), *path = path_join(dir, name);
 		for (end = begin; end < count && shard[end] == shard[begin]; end++) {

@@ -441,8 +441,8 @@ static void test_wire(void **state)
 	json_decref(o);
 }
 
-/* Texts with a candidate's names, of which the end was cut within a letter, travel all the same; and
- * what a runner says cannot move a terminal's cursor. */
+/* Texts with a candidate's names, of which the end was cut within a letter, travel all the same;
+ * and what a runner says cannot move a terminal's cursor. */
 static void test_texts_of_faults(void **state)
 {
 	struct runner_fault f = {.code = "argument", .row = -1}, back;
