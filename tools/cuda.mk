@@ -9,12 +9,19 @@ CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu
 CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-fno-strict-aliasing,-Werror
 CUDA_SOURCES := $(wildcard src/ops/cuda/*.cu)
-CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES))
+CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES)) $(BUILD)/obj/src/ops/cuda/nccl.plugin.o
 
 $(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(CUDA_FLAGS) -DHONE_OPS_ABI='"$(OPS_ABI)"' -MMD -MP -MF $(BUILD)/obj/$*.cu.d -c $< -o $@
+
+# What is plain C there is compiled once more for the plugin, which shows nothing of it and has no
+# sanitizer's or coverage's library of its own.
+$(BUILD)/obj/src/ops/cuda/%.plugin.o: src/ops/cuda/%.c | $(SETUP_STAMPS)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE -O2 -g -fPIC -fvisibility=hidden $(WARN) -Isrc -MMD -MP -c $< -o $@
 
 $(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
 	$(call say,LD,$@)

@@ -6,7 +6,7 @@
 # for one input. clang is needed by these targets alone: `make test` runs the entries over their
 # seeds without it (tests/fuzz/test_seeds.sh).
 FUZZ_TABLE := answer:text:4096 config:model:4096 gguf:tensor:4096 index:tensor:4096 json:base:4096 \
-	safetensors:tensor:4096 tape:tape:65536 tape_ir:tape:16384 tokenizer:text:4096 ttgir:cost:32768 ttir:vm:16384 yaml:base:4096
+	runner:runner:16384 safetensors:tensor:4096 tape:tape:65536 tape_ir:tape:16384 tokenizer:text:4096 ttgir:cost:32768 ttir:vm:16384 yaml:base:4096
 FUZZ_NAMES := $(foreach row,$(FUZZ_TABLE),$(firstword $(subst :, ,$(row))))
 FUZZ_SECONDS ?= 60
 

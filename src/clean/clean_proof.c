@@ -26,6 +26,13 @@ static int tape_take(int fd, struct tape **out, struct err *err)
 	return rc;
 }
 
+/* An error as the answer; its text may name what a candidate named, cut within a letter. */
+static json_t *failed(struct err *err)
+{
+	text_make_printable(err->text);
+	return json_pack("{s:s}", "failed", err->text);
+}
+
 json_t *clean_proof(const json_t *request, const int *fds, int nfds)
 {
 	struct err err = {0};
@@ -41,7 +48,7 @@ json_t *clean_proof(const json_t *request, const int *fds, int nfds)
 		rc = err_set(&err, ERR_FORMAT, "%d pairs of descriptors for %zu graphs", ndraws, json_array_size(graphs));
 	if (rc) {
 		json_decref(words);
-		return json_pack("{s:s}", "failed", err.text);
+		return failed(&err);
 	}
 	/* Each graph with its memory, and the names of what the tape's constants stand for. */
 	for (int i = 0; i < ndraws; i++) {
@@ -62,5 +69,5 @@ json_t *clean_proof(const json_t *request, const int *fds, int nfds)
 	free(const_names);
 	json_decref(words);
 	tape_free(t);
-	return rc ? json_pack("{s:s}", "failed", err.text) : prove_result_json(&result);
+	return rc ? failed(&err) : prove_result_json(&result);
 }

@@ -41,7 +41,7 @@ int gpu_load_prepare(struct gpu_bench *b, char *path, size_t room, struct err *e
 		bytes += t[i].bytes;
 	}
 	bool fits = has_room(b, path, bytes);
-	if (fits) rc = safetensors_write_folder(path, t, (size_t)n, NULL, SHARD_BYTES, err);
+	if (fits) rc = safetensors_write_folder(path, t, (size_t)n, NULL, SHARD_BYTES, NULL, NULL, err);
 	if (fits && !rc) rc = model_config_save_as(path, &b->c, DTYPE_BF16, err);
 	free(t);
 	if (rc || !fits) {

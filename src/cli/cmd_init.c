@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
-#include "ops/ops.h"
 #include "text/text.h"
 #include "text/unicode.h"
 
@@ -183,19 +182,6 @@ static struct model_config config_of(const struct init_options *o, const struct 
 	};
 }
 
-static int save_model(const struct init_options *o, const struct model_config *c, struct err *err)
-{
-	struct ops_options oo = {0};
-	struct ops *ops = NULL;
-	struct model *m = NULL;
-	int rc = ops_cpu_create(&oo, &ops, err);
-	if (!rc) rc = model_create(c, (uint64_t)o->seed, ops, &m, err);
-	if (!rc) rc = model_save(m, o->out, err);
-	model_free(m);
-	ops_free(ops);
-	return rc;
-}
-
 static void print_result(const struct init_options *o, const struct model_config *c, int tokens, size_t texts)
 {
 	int64_t params = model_config_params(c);
@@ -223,7 +209,7 @@ static int init_run(const struct init_options *o, const struct texts *texts, str
 	if (!rc) rc = tokenizer_open(path, &t, err);
 	if (!rc) {
 		c = config_of(o, t);
-		rc = save_model(o, &c, err);
+		rc = model_create_saved(&c, (uint64_t)o->seed, o->out, err);
 	}
 	if (!rc) rc = save_tokenizer_config(o, err);
 	if (!rc) rc = save_generation_config(o, &c, err);

@@ -52,7 +52,8 @@ void engine_free(struct engine *e);
 int engine_fused_steps(const struct ops *ops, const struct model_config *c, int max_sequences, int max_context);
 size_t engine_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct engine_options *o);
-/* What it takes of a device beside these: batches, rotary angles, the stages' own. 0 on the CPU. */
+/* What it takes of a device beside these: batches, rotary angles, and what stages need beyond what
+ * they hold already. 0 on the CPU. */
 size_t engine_device_bytes(const struct ops *ops, const struct model_config *c, const struct engine_options *o);
 void engine_device_plan(const struct engine_options *o, struct device_plan *d); /* its part of plan_device's figures */
 
@@ -92,8 +93,9 @@ struct completion {
 	int count;
 	enum finish_reason finish;
 };
-/* ERR_LIMIT when prompt + max_new_tokens exceeds max_context (nothing is ever truncated). Queues
- * otherwise. */
+/* Queues, with copies of prompt and stop ids. ERR_LIMIT where prompt + max_new_tokens exceed
+ * max_context or the engine's pages (nothing is ever truncated), or there are too many stop ids;
+ * ERR_RANGE for a token or a setting out of range. */
 int engine_submit(struct engine *e, const struct request *r, struct err *err);
 /* Ends the request's samples that are not finished; they give no completion. Those that are
  * finished can be taken still. Returns how many were ended: 0 for an id that is not known. Not from

@@ -101,6 +101,9 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 /* Random weights: normal(0, 0.02), norms 1 (o_proj and down_proj scaled by 1/sqrt(2 layers)); pure
  * function of seed. */
 int model_create(const struct model_config *c, uint64_t seed, struct ops *ops, struct model **out, struct err *err);
+/* The folder that model_save writes of that model, made and written one tensor at a time: the model
+ * itself need not fit into memory. */
+int model_create_saved(const struct model_config *c, uint64_t seed, const char *dir, struct err *err);
 /* Weights that the caller has: fill gives each parameter's, in table order. Only an
  * adapter trains over them. */
 typedef const void *model_fill_fn(void *ctx, const struct param *p, enum dtype *dtype);
@@ -301,7 +304,7 @@ struct device_plan {          /* what a device takes beside what it is asked for
 void plan_device(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d);
 /* Of that what is still to be taken when the device is open and has weights: batches, angles, what
- * stages need beside their arrays. 0 on the CPU. */
+ * stages need beside their arrays and do not hold yet. 0 on the CPU. */
 size_t plan_device_bytes(
 	const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c, const struct device_plan *d);
 #endif

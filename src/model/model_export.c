@@ -14,7 +14,6 @@ struct export
 	const struct model *m;
 	const struct adapter *a; /* NULL: the weights as they are */
 	struct export_options o;
-	struct arena host;
 };
 
 /* The adapter's pair for the parameter, if it has one. */
@@ -50,59 +49,69 @@ static void merge_into(const struct export *x, const struct param *A, const stru
 	free(row);
 }
 
-/* The tensor's values on the host in the type asked for; memory comes from host unless the values
- * can be used where they are. */
-static const void *values(struct export *x, const struct param *p)
+/* The tensor's values in the type asked for. */
+static void tensor_make(void *ctx, size_t i, void *out)
 {
-	struct ops *ops = x->m->ops;
-	const struct param *A = NULL, *B = NULL;
-	size_t n = (size_t)p->count, bytes = size_mul(n, sizeof(float));
-	bool is_merged = lora_of(x, p, &A, &B);
-	if (ops->host_memory && !is_merged && x->o.dtype == DTYPE_F32) return p->w.w;
-	float *from = x->o.dtype == DTYPE_F32 ? arena_alloc(&x->host, bytes) : xmalloc(bytes);
-	param_get(ops, p, from);
-	if (is_merged) merge_into(x, A, B, from);
-	if (x->o.dtype == DTYPE_F32) return from;
-	uint16_t *out = arena_alloc(&x->host, size_mul(n, sizeof *out));
-	for (size_t i = 0; i < n; i++) out[i] = x->o.dtype == DTYPE_BF16 ? f32_to_bf16(from[i]) : f32_to_f16(from[i]);
+	const struct export *x = ctx;
+	const struct param *p = &x->m->params[i], *A = NULL, *B = NULL;
+	size_t n = (size_t)p->count;
+	bool is_short = x->o.dtype != DTYPE_F32;
+	float *from = is_short ? xmalloc(size_mul(n, sizeof *from)) : out;
+	uint16_t *to = out;
+	param_get(x->m->ops, p, from);
+	if (lora_of(x, p, &A, &B)) merge_into(x, A, B, from);
+	if (!is_short) return;
+	for (size_t k = 0; k < n; k++) to[k] = x->o.dtype == DTYPE_BF16 ? f32_to_bf16(from[k]) : f32_to_f16(from[k]);
 	free(from);
-	return out;
 }
 
-static int weights_write(struct export *x, const char *dir, struct err *err)
+/* All parameters as tensors of one type, which `make` makes one at a time: a model is not copied to
+ * be saved. */
+static int weights_write(const struct model *m, const struct export_options *o, tensor_fill_fn *make, void *ctx,
+	const char *dir, struct err *err)
 {
-	int count = x->m->nparams;
-	struct tensor_info *t = xcalloc((size_t)count, sizeof *t);
-	for (int i = 0; i < count; i++) {
-		const struct param *p = &x->m->params[i];
+	struct tensor_info *t = xcalloc((size_t)m->nparams, sizeof *t);
+	for (int i = 0; i < m->nparams; i++) {
+		const struct param *p = &m->params[i];
 		t[i] = (struct tensor_info){.name = p->name,
-			.dtype = x->o.dtype,
+			.dtype = o->dtype,
 			.ndim = p->ndim,
-			.data = values(x, p),
-			.bytes = size_mul((size_t)p->count, dtype_bytes(x->o.dtype))};
+			.bytes = size_mul((size_t)p->count, dtype_bytes(o->dtype))};
 		for (int d = 0; d < p->ndim; d++) t[i].shape[d] = p->shape[d];
 	}
-	int rc = safetensors_write_folder(dir, t, (size_t)count, NULL, x->o.shard_bytes, err);
-	arena_release(&x->host);
+	int rc = model_folder_begin(dir, err);
+	if (!rc) rc = safetensors_write_folder(dir, t, (size_t)m->nparams, NULL, o->shard_bytes, make, ctx, err);
+	if (!rc) rc = model_config_save_as(dir, &m->config, o->dtype, err);
 	free(t);
 	return rc;
 }
 
+static const struct export_options as_is = {.dtype = DTYPE_F32, .shard_bytes = MODEL_SHARD_BYTES};
+
 int model_export(const struct model *m, const struct adapter *a, const char *dir, const struct export_options *options,
 	struct err *err)
 {
-	struct export x = {.m = m, .a = a, .o = {.dtype = DTYPE_F32, .shard_bytes = MODEL_SHARD_BYTES}};
-	if (options) x.o = *options;
+	struct export x = {.m = m, .a = a, .o = options ? *options : as_is};
 	if (x.o.dtype != DTYPE_F32 && x.o.dtype != DTYPE_BF16 && x.o.dtype != DTYPE_F16)
 		return err_set(err, ERR_UNSUPPORTED, "%s: weights are written as float32, bfloat16 or float16, not as %s", dir,
 			dtype_name(x.o.dtype));
-	int rc = model_folder_begin(dir, err);
-	if (!rc) rc = weights_write(&x, dir, err);
-	if (!rc) rc = model_config_save_as(dir, &m->config, x.o.dtype, err);
-	return rc;
+	return weights_write(m, &x.o, tensor_make, &x, dir, err);
 }
 
 int model_save(const struct model *m, const char *dir, struct err *err)
 {
 	return model_export(m, NULL, dir, NULL, err);
+}
+
+int model_create_saved(const struct model_config *c, uint64_t seed, const char *dir, struct err *err)
+{
+	int rc = model_shape_check(c, err);
+	if (rc) return rc;
+	struct model *m = model_alloc(c, NULL);
+	m->seed = seed;
+	struct draw draw = {.m = m, .pool = pool_create(0)};
+	rc = weights_write(m, &as_is, param_draw, &draw, dir, err);
+	pool_free(draw.pool);
+	model_free(m);
+	return rc;
 }

@@ -173,6 +173,17 @@ void acts_alias(const struct model_config *c, struct acts *a);
 static inline size_t elem_bytes_of(const struct ops *ops) { return ops ? (size_t)ops->elem_bytes : sizeof(float); }
 static inline int tail_of(const struct ops *ops) { return ops ? ops->tail : 0; }
 
+/* ---- weights of a seed ---- */
+
+/* What no model can be: heads that do not divide, and the like. */
+int model_shape_check(const struct model_config *c, struct err *err);
+struct draw {
+	const struct model *m;
+	struct pool *pool; /* threads that draw; no value depends on them */
+};
+/* Values of parameter i, (count) fp32, by the model's seed; ctx: a struct draw. */
+void param_draw(void *ctx, size_t i, void *out);
+
 /* ---- the walk ---- */
 
 struct walk {

@@ -185,20 +185,20 @@ static int64_t sums_columns(const struct ops *ops, const struct model_config *c)
 
 /* What products take with batch_invariant: rows in blocks, and what algorithms are compared on
  * beside them. */
-static size_t invariant_bytes(const struct ops *ops, const struct model_config *c, bool goes_back)
+static void invariant_bytes(
+	const struct ops *ops, const struct model_config *c, bool goes_back, size_t *block, size_t *trial)
 {
 	struct matrix m[MATRICES];
-	size_t block = 0, trial = 0;
-	if (!ops->batch_invariant) return 0;
+	*block = *trial = 0;
+	if (!ops->batch_invariant) return;
 	matrices_fill(ops, c, m);
 	for (int i = 0; i < MATRICES; i++) {
-		block = MAX(block, cuda_block_bytes(m[i].K, m[i].N, m[i].ranges));
-		trial = MAX(trial, cuda_trial_bytes(m[i].K, m[i].N, m[i].ranges));
+		*block = MAX(*block, cuda_block_bytes(m[i].K, m[i].N, m[i].ranges));
+		*trial = MAX(*trial, cuda_trial_bytes(m[i].K, m[i].N, m[i].ranges));
 		if (!goes_back) continue;
-		block = MAX(block, cuda_block_bytes(m[i].N, m[i].K, 1));
-		trial = MAX(trial, cuda_trial_bytes(m[i].N, m[i].K, 1));
+		*block = MAX(*block, cuda_block_bytes(m[i].N, m[i].K, 1));
+		*trial = MAX(*trial, cuda_trial_bytes(m[i].N, m[i].K, 1));
 	}
-	return block + trial;
 }
 
 /* The largest that any stage asks for. */
@@ -224,23 +224,31 @@ static size_t scratch_bytes(const struct ops *ops, const struct model_config *c,
 	return most;
 }
 
-static size_t stages_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
+/* Beside what stages hold already. */
+static size_t stages_bytes(
+	const struct ops *ops, const struct model_config *c, const struct device_plan *d, const struct ops_held *held)
 {
-	return scratch_bytes(ops, c, d) + invariant_bytes(ops, c, d->pass.backward);
+	size_t block, trial, scratch = scratch_bytes(ops, c, d);
+	invariant_bytes(ops, c, d->pass.backward, &block, &trial);
+	return scratch - MIN(scratch, held->scratch) + block - MIN(block, held->rows) + trial;
 }
 
 size_t plan_device_bytes(const struct ops *ops, const struct model_config *c, const struct device_plan *d)
 {
-	return !ops || ops->host_memory ? 0 : tables_bytes(c, d) + stages_bytes(ops, c, d);
+	struct ops_held held = {0};
+	if (!ops || ops->host_memory) return 0;
+	if (ops->held) ops->held(ops->ctx, &held);
+	return tables_bytes(c, d) + stages_bytes(ops, c, d, &held);
 }
 
 void plan_device(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d)
 {
 	if (ops->host_memory) return;
+	const struct ops_held nothing = {0};
 	size_t fixed = CUDA_WORKSPACE_BYTES + CUDA_STAGING_COUNT * CUDA_STAGING_BYTES;
 	plan_add(p, "tables", tables_bytes(c, d), "batches, rotary angles");
-	plan_add(p, "workspace", fixed + stages_bytes(ops, c, d), "of products, transfers and stages");
+	plan_add(p, "workspace", fixed + stages_bytes(ops, c, d, &nothing), "of products, transfers and stages");
 	if (d->ranks > 1)
 		plan_add(p, "ranks", CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES,
 			"gradients of all %d, a part at a time; NCCL's own, estimated", d->ranks);

@@ -157,6 +157,7 @@ static void rows_check(const struct step *s, const struct kv *kv, const struct o
 	for (int t = 0; t < r->T; t++) {
 		int id = r->ids[t], pos = r->pos[t], page = pos / OPS_PAGE;
 		CHECKF(id >= 0 && id < m->config.vocab_size, "row %d is token %d of %d", t, id, m->config.vocab_size);
+		CHECKF(r->sequence[t] >= 0 && r->sequence[t] < r->S, "row %d is of sequence %d of %d", t, r->sequence[t], r->S);
 		CHECKF(pos >= 0 && pos < m->rope_positions && page < r->pages, "row %d has position %d of %d, page %d of %d", t,
 			pos, m->rope_positions, page, r->pages);
 		int slot = r->table[(int64_t)r->sequence[t] * r->pages + page];

@@ -356,25 +356,31 @@ static void draw_chunk(void *arg, int64_t begin, int64_t end, int thread)
 	for (int64_t k = begin; k < end; k++) d->host[k] = d->std * rng_normal(d->seed, d->stream, (uint64_t)k);
 }
 
-static void fill_from_seed(struct model *m)
+void param_draw(void *ctx, size_t i, void *out)
 {
-	struct pool *pool = pool_create(0);
-	float *host = NULL;
-	for (int i = 0; i < m->nparams; i++) {
-		struct param *p = &m->params[i];
-		host = xrealloc(host, size_mul((size_t)p->count, sizeof(float)));
-		struct drawn d = {host, init_std(m, p), m->seed, (uint64_t)i};
-		/* Norms begin at 1, biases at 0; matrices are drawn. */
-		if (p->ndim > 1) pool_run(pool, p->count, DRAW_GRAIN, draw_chunk, &d);
-		else
-			for (int64_t k = 0; k < p->count; k++) host[k] = is_norm(p) ? 1.0f : 0.0f;
-		param_put(m->ops, p, host, DTYPE_F32);
-	}
-	free(host);
-	pool_free(pool);
+	const struct draw *d = ctx;
+	const struct param *p = &d->m->params[i];
+	struct drawn array = {out, init_std(d->m, p), d->m->seed, (uint64_t)i};
+	/* Norms begin at 1, biases at 0; matrices are drawn. */
+	if (p->ndim > 1) pool_run(d->pool, p->count, DRAW_GRAIN, draw_chunk, &array);
+	else
+		for (int64_t k = 0; k < p->count; k++) array.host[k] = is_norm(p) ? 1.0f : 0.0f;
 }
 
-static int shape_check(const struct model_config *c, struct err *err)
+static void fill_from_seed(struct model *m)
+{
+	struct draw draw = {.m = m, .pool = pool_create(0)};
+	float *host = NULL;
+	for (int i = 0; i < m->nparams; i++) {
+		host = xrealloc(host, size_mul((size_t)m->params[i].count, sizeof(float)));
+		param_draw(&draw, (size_t)i, host);
+		param_put(m->ops, &m->params[i], host, DTYPE_F32);
+	}
+	free(host);
+	pool_free(draw.pool);
+}
+
+int model_shape_check(const struct model_config *c, struct err *err)
 {
 	if (c->attention_bias && c->qk_norm)
 		return err_set(err, ERR_UNSUPPORTED, "no known architecture has both attention_bias and qk_norm");
@@ -390,7 +396,7 @@ static int shape_check(const struct model_config *c, struct err *err)
 /* A model of a shape that the backend takes and has room for, without weights yet. */
 static int model_shaped(const struct model_config *c, struct ops *ops, struct model **out, struct err *err)
 {
-	int rc = shape_check(c, err);
+	int rc = model_shape_check(c, err);
 	if (!rc) rc = limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);

@@ -142,6 +142,11 @@ struct ops_heads {
 	const struct f32 *rope;          /* (positions, 2, HD / 2): cosines, then sines */
 };
 
+struct ops_held {   /* what stages keep of a device's memory between calls: it serves whichever comes next, and grows */
+	size_t scratch; /* bytes for a stage's own use */
+	size_t rows;    /* bytes for products in blocks of rows (batch_invariant) */
+};
+
 struct ops_adamw {
 	float lr;
 	float beta1;
@@ -180,6 +185,8 @@ struct ops {
 	void *(*alloc)(struct ops_context *, size_t bytes);
 	void (*release)(struct ops_context *, void *); /* NULL is fine */
 	void (*memory)(struct ops_context *, size_t *free_bytes, size_t *total_bytes);
+	/* NULL: stages keep nothing. memory counts it as taken. */
+	void (*held)(struct ops_context *, struct ops_held *out);
 	void (*zero)(struct ops_context *, void *, size_t bytes);
 	/* w from `rows` rows of host values, rounded once; and master where there is one. */
 	void (*put)(struct ops_context *, struct ops_weight *, const void *host, enum dtype);
@@ -321,9 +328,11 @@ struct ops {
 	/* Finds the library that they talk by; id, where it is not NULL, becomes
 	 * that of a group to come. */
 	int (*ranks_id)(struct ops_context *, void *id /* OPS_RANKS_ID bytes, or NULL */, struct err *);
-	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count, struct err *); /* waits for all */
-	/* values become v0 + v1 + ..., added in the order of ranks. Waits; asks is_lost meanwhile,
-	 * which says in err who is gone, and gives up then. */
+	/* Waits for all, as ranks_sum does; both ask is_lost meanwhile, which says in err who is gone,
+	 * and give up then. */
+	int (*ranks_join)(struct ops_context *, const void *id, int rank, int count,
+		bool (*is_lost)(void *ctx, struct err *), void *ctx, struct err *);
+	/* values become v0 + v1 + ..., added in the order of ranks. */
 	int (*ranks_sum)(struct ops_context *, struct f32 *values, int64_t n, bool (*is_lost)(void *ctx, struct err *),
 		void *ctx, struct err *);
 

@@ -380,10 +380,13 @@ int prove_run(const struct tape *t, const struct prove_draw *draws, int ndraws, 
 json_t *prove_result_json(const struct prove_result *r)
 {
 	json_t *sides = json_array();
+	char text[sizeof r->text]; /* may name what a candidate named, cut within a letter: no JSON */
+	snprintf(text, sizeof text, "%s", r->text);
+	text_make_printable(text);
 	for (int i = 0; i < r->nsides; i++)
 		json_array_append_new(sides, json_pack("{s:i, s:s}", "line", r->sides[i].line, "orders", r->sides[i].text));
 	json_t *o = json_pack("{s:s, s:s, s:i, s:i, s:i, s:I, s:f, s:o}", "answer", prove_answer_name(r->answer), "text",
-		r->text, "line", r->line, "rounds", r->rounds, "undecided", r->undecided, "elements", (json_int_t)r->elements,
+		text, "line", r->line, "rounds", r->rounds, "undecided", r->undecided, "elements", (json_int_t)r->elements,
 		"seconds", r->seconds, "one_sided", sides);
 	if (r->answer == PROVE_PROVED) {
 		json_object_set_new(o, "degree", json_real(r->degree));
@@ -409,6 +412,7 @@ int prove_result_parse(const json_t *o, struct prove_result *out, struct err *er
 		if (!strcmp(answer, prove_answer_name((enum prove_answer)a))) out->answer = (enum prove_answer)a;
 	if (out->answer == PROVE_ANSWER_COUNT) return err_set(err, ERR_FORMAT, "proof: no such answer: %.40s", answer);
 	snprintf(out->text, sizeof out->text, "%s", text);
+	text_make_printable(out->text);
 	out->line = (int)line;
 	out->rounds = (int)rounds;
 	out->undecided = (int)undecided;
@@ -425,6 +429,7 @@ int prove_result_parse(const json_t *o, struct prove_result *out, struct err *er
 		struct prove_side *to = &out->sides[out->nsides++];
 		to->line = at > 0 && at <= INT32_MAX ? (int)at : 0;
 		snprintf(to->text, sizeof to->text, "%s", orders ? orders : "");
+		text_make_printable(to->text);
 	}
 	return 0;
 }

@@ -15,6 +15,8 @@
 #define GONE_MAX 900 /* bytes of a last word */
 #define GONE_NS 2000000000u
 #define SUM_VALUES (1 << 20) /* of a message of ranks_sum */
+#define SLOW_BYTE_NS 100 /* of a device's values on their way, 10 MB/s */
+#define BROADCAST_PIECE ((size_t)32 << 20) /* bytes of one of ranks_broadcast */
 
 enum kind { KIND_DATA, KIND_GONE };
 struct head {
@@ -214,18 +216,36 @@ int ranks_watch(struct ranks *r, struct err *err)
 
 /* ---- rounds ---- */
 
+/* Another rank's half of a broadcast: how much there is, then its pieces. */
+static int broadcast_take(struct ranks *r, struct str *bytes, struct err *err)
+{
+	uint64_t total = 0;
+	int rc = peer_take(r, &r->peers[0], err);
+	if (!rc && r->in.len == sizeof total) memcpy(&total, r->in.data, sizeof total);
+	else if (!rc) rc = lost(r, &r->peers[0], ERR_MISMATCH, "does not say how much it sends", err);
+	str_clear(bytes);
+	if (!rc && !total) str_append(bytes, "", 0);
+	while (!rc && bytes->len < total) {
+		rc = peer_take(r, &r->peers[0], err);
+		if (!rc && (!r->in.len || r->in.len > total - bytes->len))
+			rc = lost(r, &r->peers[0], ERR_MISMATCH, "sends another amount than it said", err);
+		if (!rc) str_append(bytes, r->in.data, r->in.len);
+	}
+	return rc;
+}
+
 int ranks_broadcast(struct ranks *r, struct str *bytes, struct err *err)
 {
 	if (!r) return 0;
 	int rc = is_usable(r, err);
-	const char *data = bytes->data ? bytes->data : "";
-	for (int i = 0; !rc && r->place.rank == 0 && i < r->npeers; i++)
-		rc = peer_send(r, &r->peers[i], data, bytes->len, err);
-	if (!rc && r->place.rank) rc = peer_take(r, &r->peers[0], err);
-	if (!rc && r->place.rank) {
-		str_clear(bytes);
-		str_append(bytes, r->in.data, r->in.len);
-	}
+	if (!rc && r->place.rank) rc = broadcast_take(r, bytes, err);
+	/* In pieces, since a message has an end, and the values of a large matrix lie behind it. */
+	uint64_t total = bytes->len;
+	bool is_first = r->place.rank == 0;
+	for (int i = 0; !rc && is_first && i < r->npeers; i++) rc = peer_send(r, &r->peers[i], &total, sizeof total, err);
+	for (uint64_t at = 0; !rc && is_first && at < total; at += BROADCAST_PIECE)
+		for (int i = 0; !rc && i < r->npeers; i++)
+			rc = peer_send(r, &r->peers[i], bytes->data + at, MIN(BROADCAST_PIECE, total - at), err);
 	r->round++;
 	return rc;
 }
@@ -336,7 +356,28 @@ int ranks_agree(struct ranks *r, const char *what, const char *text, struct err 
 
 const char *ranks_way(const struct ranks *r) { return r && r->is_joined ? "nccl" : "tcp"; }
 
-static bool is_broken(void *ctx, struct err *err) { return ranks_watch(ctx, err) != 0; }
+struct watch { /* over ranks that wait for one another on their devices */
+	struct ranks *r;
+	const char *what;     /* is waited for */
+	uint64_t begin;       /* in clock_ns */
+	uint64_t patience_ns; /* for all of it */
+};
+
+/* Whether a rank is gone; one that is there and does not come on ends the job after
+ * --ranks_timeout, as it does everywhere else. */
+static bool is_broken(void *ctx, struct err *err)
+{
+	const struct watch *w = ctx;
+	uint64_t waited = clock_ns() - w->begin;
+	if (ranks_watch(w->r, err)) return true;
+	if (waited < w->patience_ns) return false;
+	err_set(err, ERR_TIMEOUT,
+		"rank %d of %d waited %.0f s for %s, as long as --ranks_timeout allows, and all ranks are still connected; "
+		"NCCL_DEBUG=INFO says who does not answer, --ranks_transport tcp does without NCCL; %s",
+		w->r->place.rank, w->r->place.world, 1e-9 * (double)waited, w->what, advice);
+	gone_tell(w->r, err->text);
+	return true;
+}
 
 int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 {
@@ -360,8 +401,11 @@ int ranks_join(struct ranks *r, struct ops *ops, struct err *err)
 	struct str bytes = {0};
 	str_append(&bytes, id, sizeof id);
 	rc = ranks_broadcast(r, &bytes, err);
-	if (!rc && bytes.len != sizeof id) rc = err_set(err, ERR_MISMATCH, "a group's id of %zu bytes", bytes.len);
-	if (!rc) rc = ops->ranks_join(ops->ctx, bytes.data, r->place.rank, r->place.world, err);
+	if (!rc && bytes.len != sizeof id)
+		rc = err_set(err, ERR_MISMATCH, "rank 0 sends a group's id of %zu bytes, expected %zu; is it the same program?",
+			bytes.len, sizeof id);
+	struct watch watch = {r, "all to join their devices", clock_ns(), r->timeout_ns};
+	if (!rc) rc = ops->ranks_join(ops->ctx, bytes.data, r->place.rank, r->place.world, is_broken, &watch, err);
 	str_release(&bytes);
 	r->is_joined = !rc;
 	return rc;
@@ -411,7 +455,10 @@ int ranks_sum(struct ranks *r, struct ops *ops, struct f32 *values, int64_t n, s
 	if (r->is_joined) {
 		/* Ranks come here at different times; nobody waits on its device for one that is gone. */
 		rc = ranks_meet(r, err);
-		return rc ? rc : ops->ranks_sum(ops->ctx, values, n, is_broken, r, err);
+		/* A slow network is no rank that hangs: the values' own time comes on top. */
+		uint64_t travel_ns = (uint64_t)n * sizeof(float) * (uint64_t)r->place.world * SLOW_BYTE_NS;
+		struct watch watch = {r, "a sum over the devices", clock_ns(), r->timeout_ns + travel_ns};
+		return rc ? rc : ops->ranks_sum(ops->ctx, values, n, is_broken, &watch, err);
 	}
 	float *host = xmalloc((size_t)MIN(n, SUM_VALUES) * sizeof *host);
 	for (int64_t at = 0; !rc && at < n; at += SUM_VALUES, r->round++) {

@@ -283,6 +283,9 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 void runner_trial_release(struct runner_trial *t);
 json_t *runner_result_json(const struct runner_result *r);
 int runner_result_parse(const json_t *o, struct runner_result *out, struct err *err);
+/* A result against the tape that it is of: ERR_FORMAT where it speaks of rows, kernels, buffers or
+ * outputs that the tape has not. Behind it the result's numbers are places in the tape. */
+int runner_result_check(const struct runner_result *r, const struct tape *t, struct err *err);
 json_t *runner_fault_json(const struct runner_fault *f);
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err);
 

@@ -142,10 +142,13 @@ void runner_trial_release(struct runner_trial *t)
 	*t = (struct runner_trial){0};
 }
 
+/* A text may name what a candidate named, and end within a letter where its room ended: what is no
+ * UTF-8 is no JSON either. */
 json_t *runner_fault_json(const struct runner_fault *f)
 {
-	return json_pack(
-		"{s:s, s:s%, s:i, s:i}", "code", f->code, "text", f->text, strlen(f->text), "line", f->line, "row", f->row);
+	struct runner_fault said = *f;
+	text_make_printable(said.text);
+	return json_pack("{s:s, s:s, s:i, s:i}", "code", f->code, "text", said.text, "line", f->line, "row", f->row);
 }
 
 int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *err)
@@ -160,6 +163,8 @@ int runner_fault_parse(const json_t *o, struct runner_fault *out, struct err *er
 	*out = (struct runner_fault){.line = (int)line, .row = (int)row};
 	snprintf(out->code, sizeof out->code, "%s", code);
 	snprintf(out->text, sizeof out->text, "%s", text);
+	text_make_printable(out->code);
+	text_make_printable(out->text);
 	return 0;
 }
 
@@ -364,6 +369,7 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.most = json_real_or(json_array_get(row, 11), NAN),
 			.nearest = json_real_or(json_array_get(row, 12), NAN)};
 		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
+		text_make_printable(s->what);
 	}
 	const json_t *placed = json_object_get(o, "placed");
 	n = MIN(json_array_size(placed), (size_t)RUNNER_PLACED_MAX);
@@ -478,6 +484,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (!rc) rc = json_get_int(o, "result", "memory_bytes", 0, INT64_MAX / 2, &r.memory_bytes, err);
 	if (!rc) rc = json_get_str(o, "result", "untimed", &untimed, err);
 	snprintf(r.untimed, sizeof r.untimed, "%s", untimed);
+	text_make_printable(r.untimed);
 	/* A fault is an answer too. */
 	if (!rc && json_is_object(fault)) {
 		r.has_fault = true;
@@ -492,6 +499,28 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	if (json_is_object(json_object_get(o, "coverage"))) coverage_parse(json_object_get(o, "coverage"), &r.coverage);
 	*out = r;
 	return 0;
+}
+
+static int place_check(const char *what, int64_t place, int64_t least, int64_t most, struct err *err)
+{
+	if (place >= least && place <= most) return 0;
+	return err_set(err, ERR_FORMAT, "the runner's answer speaks of %s %lld, of its tape there are %lld to %lld", what,
+		(long long)place, (long long)least, (long long)most);
+}
+
+int runner_result_check(const struct runner_result *r, const struct tape *t, struct err *err)
+{
+	int rc = place_check("output", r->lineage_output, -1, t->noutputs - 1, err);
+	if (!rc) rc = place_check("buffers up to", r->ntouched, 0, t->nbuffers, err);
+	if (!rc && r->has_fault) rc = place_check("a fault in row", r->fault.row, -1, t->nrows - 1, err);
+	for (int i = 0; i < r->ncosts && !rc; i++) {
+		const struct runner_row_cost *c = &r->costs[i];
+		rc = place_check("what costs in row", c->row, 0, t->nrows - 1, err);
+		if (!rc && c->kind == TAPE_LAUNCH) rc = place_check("kernel", c->kernel, 0, t->nkernels - 1, err);
+	}
+	for (int i = 0; i < r->coverage.nsites && !rc; i++)
+		rc = place_check("a place in kernel", r->coverage.sites[i].kernel, 0, t->nkernels - 1, err);
+	return rc;
 }
 
 void runner_result_release(struct runner_result *r)

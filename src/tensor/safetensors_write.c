@@ -48,16 +48,17 @@ struct source {
 	const struct tensor_info *tensors;
 	size_t count;
 	const json_t *metadata;
-	tensor_fill_fn *fill;
+	tensor_fill_fn *fill; /* NULL: the tensors have their data */
 	void *ctx;
-	void *room; /* room for the largest tensor; NULL: the tensors have their data */
+	size_t first; /* number of the first tensor, as fill counts them */
+	void *room;   /* for the largest tensor, where there is a fill */
 };
 
 static int write_tensor(int fd, const struct source *s, size_t i)
 {
 	const void *data = s->tensors[i].data;
 	if (s->fill) {
-		s->fill(s->ctx, i, s->room);
+		s->fill(s->ctx, s->first + i, s->room);
 		data = s->room;
 	}
 	return fd_write(fd, data, s->tensors[i].bytes);
@@ -88,27 +89,27 @@ static int source_put(int fd, const void *ctx)
 	return rc;
 }
 
+static int source_write(const char *path, struct source s, struct err *err)
+{
+	size_t largest = 1;
+	for (size_t i = 0; s.fill && i < s.count; i++) largest = MAX(largest, s.tensors[i].bytes);
+	s.room = s.fill ? xmalloc(largest) : NULL;
+	int rc = file_write_atomic_by(path, source_put, &s, err);
+	free(s.room);
+	return rc;
+}
+
 int safetensors_write(
 	const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err)
 {
-	struct source s = {.tensors = tensors, .count = count, .metadata = metadata};
-	return file_write_atomic_by(path, source_put, &s, err);
+	return source_write(path, (struct source){.tensors = tensors, .count = count, .metadata = metadata}, err);
 }
 
 int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata,
 	tensor_fill_fn *fill, void *ctx, struct err *err)
 {
-	size_t largest = 0;
-	for (size_t i = 0; i < count; i++) largest = MAX(largest, tensors[i].bytes);
-	struct source s = {.tensors = tensors,
-		.count = count,
-		.metadata = metadata,
-		.fill = fill,
-		.ctx = ctx,
-		.room = xmalloc(MAX(largest, 1))};
-	int rc = file_write_atomic_by(path, source_put, &s, err);
-	free(s.room);
-	return rc;
+	return source_write(
+		path, (struct source){.tensors = tensors, .count = count, .metadata = metadata, .fill = fill, .ctx = ctx}, err);
 }
 
 /* ---- a folder ---- */
@@ -149,22 +150,27 @@ static int stale_remove(const char *name, void *ctx)
 	return 0;
 }
 
-static int shards_write(const char *dir, const struct tensor_info *tensors, size_t count, const int *shard, int n,
-	const json_t *metadata, struct err *err)
+static int shards_write(const char *dir, const struct source *all, const int *shard, int n, struct err *err)
 {
+	const struct tensor_info *tensors = all->tensors;
+	size_t count = all->count;
 	json_t *map = json_object();
 	char *index_path = path_join(dir, "model.safetensors.index.json");
 	json_int_t total = 0;
 	int rc = 0;
 	unlink(index_path); /* shards of two models are never read as one: until the new index stands there, the folder has
 						   none */
+	/* A file of each run of tensors with the same shard; the index tells
+	 * which tensor lies where. */
 	for (size_t begin = 0, end; begin < count && !rc; begin = end) {
 		char *name = shard_name(shard[begin], n), *path = path_join(dir, name);
 		for (end = begin; end < count && shard[end] == shard[begin]; end++) {
 			json_object_set_new(map, tensors[end].name, json_string(name));
 			total += (json_int_t)tensors[end].bytes;
 		}
-		rc = safetensors_write(path, tensors + begin, end - begin, metadata, err);
+		struct source part = *all;
+		part.tensors += begin, part.first = begin, part.count = end - begin;
+		rc = source_write(path, part, err);
 		free(name);
 		free(path);
 	}
@@ -177,13 +183,14 @@ static int shards_write(const char *dir, const struct tensor_info *tensors, size
 
 /* The file that readers look for first goes last. */
 int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata,
-	int64_t shard_bytes, struct err *err)
+	int64_t shard_bytes, tensor_fill_fn *fill, void *ctx, struct err *err)
 {
+	const struct source all = {.tensors = tensors, .count = count, .metadata = metadata, .fill = fill, .ctx = ctx};
 	int *shard = xcalloc(MAX(count, 1), sizeof *shard), n = shards_plan(tensors, count, shard_bytes, shard);
 	char *whole = path_join(dir, "model.safetensors"), *index = path_join(dir, "model.safetensors.index.json");
 	int rc;
-	if (n == 1) rc = safetensors_write(whole, tensors, count, metadata, err);
-	else if (n <= SAFETENSORS_SHARDS_MAX) rc = shards_write(dir, tensors, count, shard, n, metadata, err);
+	if (n == 1) rc = source_write(whole, all, err);
+	else if (n <= SAFETENSORS_SHARDS_MAX) rc = shards_write(dir, &all, shard, n, err);
 	else
 		rc = err_set(err, ERR_LIMIT, "%s: %d shards of %lld bytes; at most %d, choose larger ones", dir, n,
 			(long long)shard_bytes, SAFETENSORS_SHARDS_MAX);

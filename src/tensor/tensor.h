@@ -39,18 +39,18 @@ void tensor_to_f32(const struct tensor_info *t, float *out);
  * given. */
 int safetensors_write(
 	const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata, struct err *err);
-/* Writes a folder (which exists) as Hugging Face names its files: model.safetensors, or, where the
- * tensors are more than shard_bytes (0: no limit), model-00001-of-0000N.safetensors with at most so
- * many bytes of data each and model.safetensors.index.json. What the folder held before under these
- * names goes. A kill leaves the old model, the new one, or shards without an index, which nobody
- * opens. */
-int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata,
-	int64_t shard_bytes, struct err *err);
 /* The same with data made one tensor at a time, each once: fill writes tensors[i].bytes into out.
  * The `data` of the tensors is not looked at. */
 typedef void tensor_fill_fn(void *ctx, size_t i, void *out);
 int safetensors_write_filled(const char *path, const struct tensor_info *tensors, size_t count, const json_t *metadata,
 	tensor_fill_fn *fill, void *ctx, struct err *err);
+/* Writes a folder (which exists) as Hugging Face names its files: model.safetensors, or, where the
+ * tensors are more than shard_bytes (0: no limit), model-00001-of-0000N.safetensors with at most so
+ * many bytes of data each and model.safetensors.index.json. What the folder held before under these
+ * names goes. A kill leaves the old model, the new one, or shards without an index, which nobody
+ * opens. fill: as above, i counted over all tensors; NULL: they have their data. */
+int safetensors_write_folder(const char *dir, const struct tensor_info *tensors, size_t count, const json_t *metadata,
+	int64_t shard_bytes, tensor_fill_fn *fill, void *ctx, struct err *err);
 
 /* ---- GGUF: llama.cpp's one file of metadata and tensors, versions 2 and 3, little-endian ---- */
 

@@ -241,7 +241,9 @@ static int runner_ask(
 		.seed = g->s->cost_seed};
 	uint64_t deadline = clock_ns() + (uint64_t)(t.deadline_ms + GRACE_MS) * 1000000u;
 	int rc = runner_price(&g->runner, large->text.data, large->text.len, &t, deadline, out, err);
+	if (!rc) rc = runner_result_check(out, large->tape, err);
 	if (!rc) return 0;
+	runner_result_release(out);
 	/* A second time it is the tape's doing. */
 	runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
 	g->has_runner = false;

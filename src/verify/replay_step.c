@@ -444,6 +444,7 @@ int attempt_run(
 	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
 	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL, a->asker};
 	int rc = runner_try(runner, &rt, tr->tape->noutputs, &data, deadline, &out->result, err);
+	if (!rc) rc = runner_result_check(&out->result, tr->tape, err);
 	if (a->is_unchecked) free(rt.inputs);
 	free(rt.params);
 	/* The runner has answered: what it wrote is mapped for reading. */

@@ -318,6 +318,7 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 	struct runner_data data = {t->fds[0], t->fds[1], NULL, NULL};
 	struct runner_result r = {0};
 	int rc = runner_try(&g->gpu_runner, &rt, large->tape->noutputs, &data, deadline, &r, err);
+	if (!rc) rc = runner_result_check(&r, large->tape, err);
 	free(rt.params);
 	g->gpu_runner.is_tainted |= rc || (r.has_fault && strcmp(r.fault.code, "unshared"));
 	if (!rc && r.has_fault) {

@@ -332,6 +332,42 @@ static void test_create(void **state)
 	ops_free(ops);
 }
 
+/* A folder that is made a tensor at a time has the bytes of the model's own, for a tied head and
+ * another one; shapes that cannot be are refused before anything is written. */
+static void test_create_saved(void **state)
+{
+	static const char *const files[] = {"model.safetensors", "config.json"};
+	struct ops *ops = ref_ops(false);
+	struct err err = {0};
+	for (int tied = 0; tied < 2; tied++) {
+		struct model_config c = small;
+		struct model *m;
+		char *dir = scratch("created"), *other = scratch("created_saved");
+		c.tie_word_embeddings = tied;
+		assert_int_equal(model_create(&c, 9, ops, &m, &err), 0);
+		assert_int_equal(model_save(m, dir, &err), 0);
+		assert_int_equal(model_create_saved(&c, 9, other, &err), 0);
+		for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+			struct str a = {0}, b = {0};
+			char *one = path_join(dir, files[i]), *two = path_join(other, files[i]);
+			assert_true(!file_read(one, 1 << 28, &a, &err) && !file_read(two, 1 << 28, &b, &err));
+			assert_true(a.len == b.len && !memcmp(a.data, b.data, a.len));
+			str_release(&a);
+			str_release(&b);
+			free(one);
+			free(two);
+		}
+		/* What is there stays: the shape is looked at first. */
+		c.head_dim = 3;
+		assert_int_equal(model_create_saved(&c, 9, other, &err), ERR_RANGE);
+		assert_int_equal(model_config_load(other, &c, &err), 0);
+		model_free(m);
+		free(dir);
+		free(other);
+	}
+	ops_free(ops);
+}
+
 /* ---- 8-bit weights ---- */
 
 /* Plain F8 tensors are exact numbers and are read as such; with scales beside them they are not the
@@ -652,6 +688,7 @@ int main(void)
 		cmocka_unit_test(test_transformers_and_peft_open_ours),
 		cmocka_unit_test(test_pass_too_large),
 		cmocka_unit_test(test_create),
+		cmocka_unit_test(test_create_saved),
 		cmocka_unit_test(test_config),
 		cmocka_unit_test(test_f8_weights),
 		cmocka_unit_test(test_weights_refused),

@@ -463,9 +463,28 @@ static void rows_around_a_launch(void **state)
 	}
 }
 
+/* A text that names what a candidate named travels though its end was cut within a letter, and
+ * cannot move a terminal's cursor. */
+static void texts_travel(void **state)
+{
+	struct prove_result r = {.answer = PROVE_OUTSIDE}, back;
+	struct err err = {0};
+	for (size_t i = 0; i + 2 < sizeof r.text; i += 2) memcpy(r.text + i, "\xd1\x8f", 2);
+	r.text[1] = 'x'; /* half a letter at both ends */
+	r.text[sizeof r.text - 2] = '\xd1';
+	json_t *o = prove_result_json(&r);
+	assert_non_null(o);
+	assert_int_equal(prove_result_parse(o, &back, &err), 0);
+	assert_true(!strncmp(back.text, "?x\xd1\x8f", 4) && back.text[sizeof back.text - 2] == '?');
+	json_object_set_new(o, "text", json_string("a\x1b[2J"));
+	assert_int_equal(prove_result_parse(o, &back, &err), 0);
+	assert_string_equal(back.text, "a?[2J");
+	json_decref(o);
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 12];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 13];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -478,6 +497,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(texts_travel);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_are_bounded);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(rows_around_a_launch);

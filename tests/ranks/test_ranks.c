@@ -182,6 +182,38 @@ static void test_rounds(void **state)
 	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
 }
 
+/* Bytes of several pieces, on both sides of a piece's end, and none at all. */
+static int broadcasts(int rank, void *ctx)
+{
+	static const size_t piece = (size_t)32 << 20;
+	const size_t sizes[] = {piece - 1, piece, 2 * piece + 77, 0, 3};
+	struct ranks *r;
+	struct err err = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
+		struct str bytes = {0};
+		str_puts(&bytes, "mine");
+		uint64_t *words = xcalloc(sizes[k] / 8 + 1, 8);
+		for (size_t i = 0; i < sizes[k] / 8 + 1; i++) words[i] = i * 0x9e3779b97f4a7c15u + k;
+		if (!rank) str_clear(&bytes), str_append(&bytes, words, sizes[k]);
+		NEED(!ranks_broadcast(r, &bytes, &err), "%s", err.text);
+		NEED(bytes.len == sizes[k] && !memcmp(bytes.data, words, sizes[k]), "%zu bytes of %zu", bytes.len, sizes[k]);
+		NEED(bytes.data[bytes.len] == 0, "no end behind %zu bytes", bytes.len);
+		str_release(&bytes);
+		free(words);
+	}
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_broadcast(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, broadcasts, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
 static int disagrees(int rank, void *ctx)
 {
 	struct ranks *r;
@@ -315,6 +347,67 @@ static void test_losses(void **state)
 	}
 }
 
+/* ---- devices that add by a way of their own ---- */
+
+/* A device whose way never ends: it asks, as it has to, whether all are there. Rank 1 leaves inside
+ * the call that is named, or nobody does. */
+static struct {
+	int rank;
+	const char *ends_in;
+} device;
+
+static int device_id(struct ops_context *c, void *id, struct err *err) { return 0; }
+
+static int device_wait(const char *call, bool (*is_lost)(void *, struct err *), void *ctx, struct err *err)
+{
+	if (device.rank == 1 && !strcmp(device.ends_in, call)) _exit(0);
+	while (!is_lost(ctx, err)) sleep_ms(5);
+	return err->code;
+}
+static int device_join(struct ops_context *c, const void *id, int rank, int count,
+	bool (*is_lost)(void *, struct err *), void *ctx, struct err *err)
+{
+	return strcmp(device.ends_in, "sum") ? device_wait("join", is_lost, ctx, err) : 0;
+}
+static int device_sum(struct ops_context *c, struct f32 *values, int64_t n, bool (*is_lost)(void *, struct err *),
+	void *ctx, struct err *err)
+{
+	return device_wait("sum", is_lost, ctx, err);
+}
+
+static int loses_device(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct ops ops = {.ranks_id = device_id, .ranks_join = device_join, .ranks_sum = device_sum};
+	struct err err = {0};
+	struct ranks_options o = options;
+	device.rank = rank, device.ends_in = ctx;
+	bool is_hung = !strcmp(device.ends_in, "nothing"), is_sum = !strcmp(device.ends_in, "sum");
+	if (is_hung) o.timeout_s = 1;
+	NEED(!ranks_open(&o, &r, &err), "%s", err.text);
+	int rc = ranks_join(r, &ops, &err);
+	NEED(!is_sum || (!rc && !strcmp(ranks_way(r), "nccl")), "%s", err.text);
+	if (is_sum) rc = ranks_sum(r, &ops, NULL, 1, &err);
+	/* Whose time is up first tells the others. */
+	if (is_hung) NEED(rc == ERR_TIMEOUT || rc == ERR_CHILD, "%d: %s", rc, err.text);
+	else NEED(rc == ERR_CHILD && strstr(err.text, "rank 1 of 3 ("), "%d: %s", rc, err.text);
+	NEED(strstr(err.text, is_hung ? "waited 1 s for all to join their devices" : "is gone: its connection closed"),
+		"%s", err.text);
+	NEED(strstr(err.text, "start all ranks again") && ranks_meet(r, &err) == ERR_CHILD, "%s", err.text);
+	ranks_close(r, &err);
+	return 0;
+}
+
+static void test_devices(void **state)
+{
+	static const char *const ends[] = {"join", "sum", "nothing"};
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		int status[WORLD];
+		ranks_run(WORLD, loses_device, (void *)(uintptr_t)ends[i], status);
+		for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+	}
+}
+
 /* Rank 0 itself fails. */
 static int first_fails(int rank, void *ctx)
 {
@@ -435,9 +528,11 @@ int main(void)
 		cmocka_unit_test(test_slurm),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_broadcast),
 		cmocka_unit_test(test_agree),
 		cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_first_fails),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_refused),

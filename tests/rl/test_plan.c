@@ -69,6 +69,8 @@ static void empty_memory(struct ops_context *c, size_t *free_bytes, size_t *tota
 {
 	*free_bytes = *total = empty_free;
 }
+static struct ops_held empty_held;
+static void empty_holds(struct ops_context *c, struct ops_held *out) { *out = empty_held; }
 static void empty_zero(struct ops_context *c, void *p, size_t bytes) {}
 static void empty_put(struct ops_context *c, struct ops_weight *w, const void *host, enum dtype dtype) {}
 static void empty_put_f32(struct ops_context *c, struct f32 *to, const float *host, int64_t n) {}
@@ -87,6 +89,7 @@ static struct ops *empty_open(void)
 		.alloc = empty_alloc,
 		.release = empty_release,
 		.memory = empty_memory,
+		.held = empty_holds,
 		.zero = empty_zero,
 		.put = empty_put,
 		.put_f32 = empty_put_f32,
@@ -332,12 +335,36 @@ static void test_cuda(void **state)
 		print_message("# planned %.1f MiB; taken by this process and the driver's context at most %.1f MiB of them, of "
 					  "the device %.1f MiB\n",
 			(double)plan_total(&plan) / MIB, (double)taken / MIB, (double)(total - free_bytes) / MIB);
+		/* What stages hold of that is said: a later plan does not count it again. */
+		struct ops_held held;
+		ops->held(ops->ctx, &held);
+		assert_true(held.scratch > 0 && held.scratch + held.rows <= line(&plan, "workspace"));
 		/* What other programs take meanwhile would be counted as ours. */
 		if (is_alone) assert_true(taken <= plan_total(&plan));
 		parts_close(&p);
 		ops_free(ops);
 	}
 }
+
+/* A device that has not even what products work in is refused when it is opened. */
+static void test_cuda_little(void **state)
+{
+	struct ops *ops = cuda_open(0, false);
+	struct err err = {0};
+	struct ops_options o = {
+		.memory_cap = CUDA_DRIVER_BYTES + CUDA_WORKSPACE_BYTES - 1, .cuda_libs = getenv("HONE_CUDA_LIBS")};
+	if (!ops) skip();
+	ops_free(ops);
+	assert_int_equal(ops_open("cuda", &o, &ops, &err), ERR_LIMIT);
+	assert_true(!ops && strstr(err.text, "63 of 1087 MiB are free under the cap of --memory") &&
+		strstr(err.text, "products alone need 64 MiB"));
+	o.memory_cap++;
+	assert_int_equal(ops_open("cuda", &o, &ops, &err), 0);
+	ops_free(ops);
+}
+
+/* Sums over 8 ranges of K of shapes[0]'s residual stream, so many rows. */
+static size_t sums_of(int rows) { return (size_t)rows * 8 * 128 * 4; }
 
 /* A pass on a device needs its batch and the stages' scratch as well: where they do not fit it is
  * refused when it is made. */
@@ -352,15 +379,30 @@ static void test_pass_fits(void **state)
 	struct err err = {0};
 	assert_int_equal(model_create(&c, 5, ops, &m, &err), 0);
 	size_t arrays = pass_bytes(ops, &c, &po), beside = plan_device_bytes(ops, &c, &d);
-	/* Sums over 8 ranges of K of all rows, and the batch. */
-	assert_true(beside > (size_t)700 * 8 * 128 * 4);
+	/* Sums of all rows, and the batch. */
+	assert_true(beside > sums_of(700));
 	empty_free = arrays + beside - 1;
 	assert_int_equal(pass_create(m, &po, &p, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "batches and scratch among them"));
 	empty_free = arrays + beside;
 	assert_int_equal(pass_create(m, &po, &p, &err), 0);
 	pass_free(p);
+	/* Scratch that stages hold is what a later pass, or an engine, works in too: it is not asked
+	 * for again, and what is held beyond that is no use to the rest. */
+	const struct engine_options eo = {.max_sequences = 4, .max_context = 128, .kv_pages = 16, .fused_steps = 1};
+	struct engine *e;
+	size_t pages = engine_bytes(ops, &c, &eo), stages = engine_device_bytes(ops, &c, &eo), scratch = sums_of(260);
+	empty_held.scratch = 1000;
+	assert_int_equal(plan_device_bytes(ops, &c, &d), beside - 1000);
+	empty_held = (struct ops_held){.scratch = (size_t)1 << 30, .rows = (size_t)1 << 30};
+	assert_int_equal(engine_device_bytes(ops, &c, &eo), stages - scratch);
+	empty_free = pages + stages - scratch - 1;
+	assert_int_equal(engine_create(m, &eo, &e, &err), ERR_LIMIT);
+	empty_free++;
+	assert_int_equal(engine_create(m, &eo, &e, &err), 0);
+	engine_free(e);
 	model_free(m);
+	empty_held = (struct ops_held){0};
 	empty_free = (size_t)1 << 46;
 }
 
@@ -382,7 +424,7 @@ static void test_invariant(void **state)
 	const struct engine_options o = {.max_sequences = 1024, .max_context = 256};
 	const size_t sums = (size_t)1024 * 4 * (4 * 57344 - 8 * 8192), block = (size_t)64 * (2 * 8256 + 4 * 4 * 57344),
 				 trial = (size_t)2 * 28736 * (512 + 4096) + (size_t)2 * 4 * 4 * 512 * 4096 + 256;
-	size_t bytes[2], workspace[2];
+	size_t bytes[2], held[2], workspace[2];
 	/* The same engine without the switch and with it: what is printed and what is taken. */
 	for (int i = 0; i < 2; i++) {
 		struct ops ops;
@@ -395,7 +437,14 @@ static void test_invariant(void **state)
 		plan_device(&plan, &ops, &c, &d);
 		workspace[i] = line(&plan, "workspace");
 		bytes[i] = engine_device_bytes(&ops, &c, &o);
+		/* Blocks of rows that are held already are not asked for again;
+		 * algorithms are compared anew. */
+		empty_held.rows = (size_t)1 << 40;
+		ops.held = empty_holds;
+		held[i] = engine_device_bytes(&ops, &c, &o);
+		empty_held.rows = 0;
 	}
+	assert_true(held[0] == bytes[0] && held[1] == bytes[1] - block);
 	assert_int_equal(workspace[1] - workspace[0], sums + block + trial);
 	assert_int_equal(bytes[1] - bytes[0], sums + block + trial);
 }
@@ -542,6 +591,7 @@ int main(void)
 		cmocka_unit_test(test_pass_fits),
 		cmocka_unit_test(test_cpu),
 		cmocka_unit_test(test_cuda),
+		cmocka_unit_test(test_cuda_little),
 		cmocka_unit_test(test_decisions),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_recompute),

@@ -441,6 +441,59 @@ static void test_wire(void **state)
 	json_decref(o);
 }
 
+/* Texts with a candidate's names, of which the end was cut within a letter, travel all the same;
+ * and what a runner says cannot move a terminal's cursor. */
+static void test_texts_of_faults(void **state)
+{
+	struct runner_fault f = {.code = "argument", .row = -1}, back;
+	struct err err = {0};
+	for (size_t cut = 0; cut < 4; cut++) {
+		memset(f.text, 'x', cut);
+		f.text[cut] = 0;
+		while (strlen(f.text) < sizeof f.text - 4) strcat(f.text, "\xd1\x8f");
+		strncat(f.text, "\xf0\x9f\x90\x8d", sizeof f.text - 1 - strlen(f.text));
+		json_t *o = runner_fault_json(&f);
+		assert_non_null(o);
+		assert_int_equal(runner_fault_parse(o, &back, &err), 0);
+		assert_memory_equal(back.text, f.text, sizeof f.text - 8);
+		json_decref(o);
+	}
+	json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "code", "a\x1b[2J", "text", "b\x1b]0;c\x07", "line", 1, "row", 2);
+	assert_int_equal(runner_fault_parse(o, &back, &err), 0);
+	assert_string_equal(back.code, "a?[2J");
+	assert_string_equal(back.text, "b?]0;c?");
+	json_decref(o);
+}
+
+/* A result is held to its tape: each place in it may be the tape's last one, and none behind it. */
+static void test_result_is_of_its_tape(void **state)
+{
+	const struct tape t = {.nrows = 4, .nkernels = 3, .nbuffers = 2, .noutputs = 2}, empty = {0};
+	for (int over = 0; over < 2; over++)
+		for (int what = 0; what < 6; what++) {
+			struct runner_row_cost cost = {.row = what == 0 ? 3 + over : 0, .kind = TAPE_LAUNCH};
+			struct runner_site site = {.kernel = what == 2 ? 2 + over : 0};
+			struct runner_touched touched[3] = {{0}};
+			struct runner_result r = {.ncosts = 1, .costs = &cost, .touched = touched, .lineage_output = -1};
+			struct err err = {0};
+			r.coverage.nsites = 1, r.coverage.sites = &site;
+			if (what == 1) cost.kernel = 2 + over;
+			if (what == 3) r.ntouched = 2 + over;
+			if (what == 4) r.lineage_output = 1 + over;
+			if (what == 5) r.has_fault = true, r.fault.row = 3 + over;
+			assert_int_equal(runner_result_check(&r, &t, &err), over ? ERR_FORMAT : 0);
+			assert_true(!over || strstr(err.text, "the runner's answer speaks of"));
+		}
+	/* Of a tape without anything nothing can be said; a row that moves has no kernel. */
+	struct runner_row_cost cost = {.kind = TAPE_LAUNCH};
+	struct runner_result r = {.ncosts = 1, .costs = &cost, .lineage_output = -1}, nothing = {.lineage_output = -1};
+	struct err err = {0};
+	assert_int_equal(runner_result_check(&r, &empty, &err), ERR_FORMAT);
+	assert_int_equal(runner_result_check(&nothing, &empty, &err), 0);
+	cost = (struct runner_row_cost){.kind = TAPE_COPY, .kernel = 9};
+	assert_int_equal(runner_result_check(&r, &t, &err), 0);
+}
+
 static int (*fill)(struct launcher *, int, const uint8_t *, bool, struct runner_fault *);
 static int begins;
 
@@ -489,6 +542,8 @@ int main(void)
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),
+		cmocka_unit_test(test_texts_of_faults),
+		cmocka_unit_test(test_result_is_of_its_tape),
 		cmocka_unit_test(test_time_begins_with_rows),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static int write_filled(void *ctx, struct err *err)
 /* One file, or two with an index. */
 static int write_folder(void *shard_bytes, struct err *err)
 {
-	return safetensors_write_folder(failing_folder, TENSORS, 2, NULL, *(int64_t *)shard_bytes, err);
+	return safetensors_write_folder(failing_folder, TENSORS, 2, NULL, *(int64_t *)shard_bytes, NULL, NULL, err);
 }
 
 static int read_back(void *at, struct err *err)

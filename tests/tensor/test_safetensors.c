@@ -298,6 +298,18 @@ static void test_write(void **state)
 
 /* ---- folders ---- */
 
+/* What the tensors hold, made when it is asked for: in their order, each once. */
+struct maker {
+	const struct tensor_info *tensors;
+	size_t made;
+};
+static void make_tensor(void *ctx, size_t i, void *out)
+{
+	struct maker *m = ctx;
+	assert_int_equal(i, m->made++);
+	if (m->tensors[i].bytes) memcpy(out, m->tensors[i].data, m->tensors[i].bytes);
+}
+
 /* Five tensors of 40, 24, 100, 8 and 0 bytes under every limit: what is read back is what was
  * given, no file holds more than the limit unless it holds one tensor, and nothing of an earlier
  * folder stays. */
@@ -335,10 +347,14 @@ static void test_write_folder(void **state)
 	assert_int_equal(dir_make(dir, &err), 0);
 	/* Each limit writes over what the one before left: the list of files
 	 * must be exactly its own. */
-	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+	for (size_t c = 0; c < 2 * ARRAY_LEN(cases); c++) {
+		size_t i = c / 2;
 		struct str files = {0};
-		if (safetensors_write_folder(dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, &err))
+		struct maker maker = {.tensors = tensors};
+		if (safetensors_write_folder(
+				dir, tensors, ARRAY_LEN(tensors), NULL, cases[i].limit, c % 2 ? make_tensor : NULL, &maker, &err))
 			fail_msg("%s", err.text);
+		assert_int_equal(maker.made, c % 2 ? ARRAY_LEN(tensors) : 0);
 		assert_int_equal(dir_each(dir, files_in, &files, &err), 0);
 		assert_string_equal(files.data, cases[i].files);
 		str_release(&files);
@@ -351,8 +367,8 @@ static void test_write_folder(void **state)
 		}
 		safetensors_close(s);
 	}
-	assert_int_equal(
-		safetensors_write_folder("/nonexistent", tensors, ARRAY_LEN(tensors), NULL, 1, &err), ERR_NOT_FOUND);
+	assert_int_equal(safetensors_write_folder("/nonexistent", tensors, ARRAY_LEN(tensors), NULL, 1, NULL, NULL, &err),
+		ERR_NOT_FOUND);
 	free(dir);
 }
 

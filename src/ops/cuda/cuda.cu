@@ -71,6 +71,8 @@ static void cuda_zero(struct ops_context *c, void *p, size_t bytes)
 	if (bytes) CUDA_CHECK(cudaMemsetAsync(p, 0, bytes, c->stream));
 }
 
+static void cuda_held(struct ops_context *c, struct ops_held *out) { *out = {c->scratch_bytes, product_room(c)}; }
+
 void *scratch_of(struct ops_context *c, size_t bytes)
 {
 	settle(c); /* sums lie there */
@@ -293,6 +295,7 @@ void cuda_memory_entries(struct ops *t)
 	t->alloc = cuda_alloc;
 	t->release = cuda_release;
 	t->memory = cuda_memory;
+	t->held = cuda_held;
 	t->zero = cuda_zero;
 	t->put = cuda_put;
 	t->get = cuda_get;
@@ -406,6 +409,36 @@ static int card_of(
 	return 0;
 }
 
+/* All work goes through one stream of our own, with a workspace and pinned memory that live as long
+ * as the context. Where another program holds the GPU, or --memory gives less than this, it is said
+ * here, before anything was done. */
+static int context_fill(struct ops_context *c, struct err *err)
+{
+	size_t free_bytes, total;
+	cuda_memory(c, &free_bytes, &total);
+	if (free_bytes < WORKSPACE_BYTES)
+		return err_set(err, ERR_LIMIT,
+			"device cuda:%d: %zu of %zu MiB are free%s, products alone need %zu MiB; end what else runs there, which "
+			"nvidia-smi lists, or take another device",
+			c->device, free_bytes >> 20, total >> 20,
+			c->memory_cap ? " under the cap of --memory or --cuda_card, beside what the driver is taken to need" : "",
+			WORKSPACE_BYTES >> 20);
+	/* What is not there for lack of memory, or on a device that has failed, is named. */
+	const char *what = "stream";
+	cudaError_t rc = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+	if (rc == cudaSuccess) {
+		what = "pinned memory of the host";
+		rc = cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault);
+	}
+	if (rc != cudaSuccess)
+		return err_set(err, ERR_INFRA,
+			"device cuda:%d gives no %s: %s (%s); is the host's memory, or the GPU, used up?", c->device, what,
+			cudaGetErrorString(rc), cudaGetErrorName(rc));
+	c->workspace = device_block(c, WORKSPACE_BYTES);
+	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
+	return 0;
+}
+
 static const struct ops_limits limits = {CUDA_HEAD_STEP, CUDA_HEAD_MAX, CUDA_VOCAB_MAX, 8, CUDA_HIDDEN_MAX};
 
 extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
@@ -423,7 +456,7 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	cudaDeviceProp props;
 	int code = 0, rc = device_check(device, &props, &code, err);
 	if (rc) return rc;
-	/* Where the library does not open, the context has to be given back. */
+	/* Where the library does not open, or memory is short, the context has to be given back. */
 	struct ops_context *c = (struct ops_context *)xcalloc(1, sizeof *c);
 	c->device = device;
 	c->tail = o->adapter_columns;
@@ -432,16 +465,11 @@ int hone_cuda_open(const char *abi, int device, const struct ops_options *o, str
 	c->poison_scratch = o->poison_scratch;
 	c->cuda_libs = o->cuda_libs ? xstrdup(o->cuda_libs) : NULL;
 	c->taken_bytes = CUDA_DRIVER_BYTES;
-	if ((rc = card_of(c, &props, code, &o->card, err)) || (rc = lt_open(c, o->cuda_libs, err))) {
+	if ((rc = card_of(c, &props, code, &o->card, err)) || (rc = lt_open(c, o->cuda_libs, err)) ||
+		(rc = context_fill(c, err))) {
 		context_free(c);
 		return rc;
 	}
-	/* All work goes through one stream of our own, with a workspace and pinned memory that live as
-	 * long as the context. */
-	CUDA_CHECK(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
-	c->workspace = device_block(c, WORKSPACE_BYTES);
-	CUDA_CHECK(cudaMemsetAsync(c->workspace, 0, WORKSPACE_BYTES, c->stream));
-	CUDA_CHECK(cudaHostAlloc(&c->pinned, STAGING_BYTES, cudaHostAllocDefault));
 	few_open(c);
 	/* Each family of operations enters its own functions into the table. */
 	struct ops *t = &c->table;

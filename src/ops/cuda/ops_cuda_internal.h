@@ -57,11 +57,23 @@ typedef __nv_bfloat16 bf16;
 #define HOPPER_CODE 0
 #endif
 
+/* A device that fails while it works ends the program: nothing on it can be trusted after
+ * that. What failed is named as it stands in the source; kernels run behind the host, so it
+ * may be an earlier one's fault. */
 #define CUDA_CHECK(call) \
 	do { \
 		cudaError_t cuda_rc_ = (call); \
-		CHECKF(cuda_rc_ == cudaSuccess, "%s: %s", cudaGetErrorName(cuda_rc_), cudaGetErrorString(cuda_rc_)); \
+		if (cuda_rc_ != cudaSuccess) cuda_failed(__FILE__, __LINE__, #call, cuda_rc_); \
 	} while (0)
+[[noreturn]] static inline void cuda_failed(const char *file, int line, const char *call, cudaError_t rc)
+{
+	static const char memory[] =
+		"lower max_sequences, max_context or max_tokens, or see with nvidia-smi who else holds its memory";
+	static const char fault[] = "dmesg names a fault of the device (Xid) if it was one; saved checkpoints are whole: "
+								"start again, and the run goes on after the newest one";
+	check_failed(file, line, call, "on the GPU: %s (%s); %s", cudaGetErrorString(rc), cudaGetErrorName(rc),
+		rc == cudaErrorMemoryAllocation ? memory : fault);
+}
 
 /* The opaque types of ops.h as what they are here. */
 static inline bf16 *elems(struct elem *p) { return (bf16 *)p; }
@@ -295,6 +307,7 @@ struct product {
 	int64_t d_step;    /* the same of d */
 };
 void cuda_product(struct ops_context *, const struct product *);
+size_t product_room(const struct ops_context *); /* bytes that products in blocks of rows hold (ops_held) */
 
 int lt_open(struct ops_context *, const char *cuda_libs, struct err *);
 void lt_close(struct ops_context *);

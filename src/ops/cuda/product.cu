@@ -256,6 +256,8 @@ static char *block_room(struct ops_context *c, size_t bytes)
 	return (char *)lt->room;
 }
 
+size_t product_room(const struct ops_context *c) { return c->lt->room_bytes; }
+
 /* BLOCK_ROWS rows at a time, of which the last block may have fewer: what stands behind them in the
  * room is of earlier products, and a row's result does not depend on it. */
 static void blocks_product(struct ops_context *c, const struct shape *s, const struct product *p)

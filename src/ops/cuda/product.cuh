@@ -70,7 +70,10 @@ struct lt {
 #define LT_CHECK(call) \
 	do { \
 		cublasStatus_t lt_rc_ = (call); \
-		CHECKF(lt_rc_ == CUBLAS_STATUS_SUCCESS, "cuBLASLt gives status %d", (int)lt_rc_); \
+		if (lt_rc_ != CUBLAS_STATUS_SUCCESS) \
+			check_failed(__FILE__, __LINE__, #call, \
+				"in cuBLASLt: status %d (3: no memory, 7: an argument that it does not take, 13: the GPU " \
+				"failed); CUBLASLT_LOG_LEVEL=1 says more", (int)lt_rc_); \
 	} while (0)
 
 /* ---- product_library.cu ---- */

@@ -469,7 +469,8 @@ int launcher_cuda_create(
 	/* The context is made and probed now, so that a dead GPU is found before any tape comes. */
 	cu_result r = context_make(c, device);
 	if (r) {
-		snprintf(text, len, "GPU %d does not answer: %s (%d)", device, cu_name(&c->cu, r), r);
+		snprintf(text, len, "GPU %d does not answer: %s (%d); nvidia-smi tells whether it is there, and who holds it",
+			device, cu_name(&c->cu, r), r);
 		free(c->cached);
 		free(c);
 		return -1;
