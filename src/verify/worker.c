@@ -25,6 +25,8 @@
 #define SEND_TIMEOUT_MS 20000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
+/* Of the limit: the system enforces it by ticks and reports by a finer clock, which part on a loaded machine. */
+#define CPU_SPENT_SHARE 0.8
 /* In a row; then every request fails at once instead of after another import of torch. */
 #define FAILED_STARTS_MAX 2
 
@@ -175,9 +177,9 @@ int zygote_ready(struct zygote *z, int timeout_ms, const json_t **versions, stru
 
 static json_t *request(struct zygote *z, const struct job_limits *l, json_t *task)
 {
-	return json_pack("{s:I, s:s, s:{s:I, s:i, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox",
+	return json_pack("{s:I, s:s, s:{s:I, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox",
 		sandbox_level_name(l->level), "limits", "memory_bytes", (json_int_t)l->memory_bytes, "cpu_s", l->cpu_s,
-		"processes", 1, "job", task);
+		"job", task);
 }
 
 /* One attempt over a living zygote; the descriptors are the zygote's ends. */
@@ -190,7 +192,7 @@ static int send_request(struct zygote *z, const char *text, const int fds[2], st
 int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct job *out, struct err *err)
 {
 	int data[2] = {-1, -1}, status[2] = {-1, -1};
-	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1};
+	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1, .cpu_s = l->cpu_s};
 	/* One stream is the job's own, whose words are hostile; the other is its keeper's, believed. */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) ||
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, status)) {
@@ -299,6 +301,15 @@ int job_check_entered(const struct job *j, struct err *err)
 	return !j->ended || j->entered
 		? 0
 		: err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
+}
+
+bool job_is_out_of_time(const struct job *j)
+{
+	if (!j->ended || !WIFSIGNALED(j->status) || !j->cpu_s) return false;
+	/* At its limit a process gets SIGXCPU, or SIGKILL alone: the first process of a namespace takes no
+	 * other signal. */
+	int sig = WTERMSIG(j->status);
+	return sig == SIGXCPU || (sig == SIGKILL && (double)j->cpu_ms >= CPU_SPENT_SHARE * 1000 * j->cpu_s);
 }
 
 int64_t job_cpu_ms(const struct job *j)
