@@ -55,8 +55,8 @@ def ttir_text(src, options, goal=TARGET):
 
 
 class Refusal:
-    """What the front end refused, and where: the author's file, line (from 1) and column (from 0, as
-    in the IR's locations), the function that stands there, and the reason in one piece."""
+    """What the front end refused, and where: the author's file, line (from 1) and column (from 0,
+    as in the IR's locations), the function that stands there, and the reason in one piece."""
 
     def __init__(self, src, error):
         functions, self.function, node = author_functions(src.fn), src.fn, None

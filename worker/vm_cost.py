@@ -110,11 +110,13 @@ def print_table(out):
     def cells(counts):
         return "".join(f" {counts.get(c, 0):{COLUMN_CHARS}}" for c in columns)
 
-    print(f"{'kernel / line':32} {'launches':>8} {'us':>10}" + "".join(f" {c:>{COLUMN_CHARS}}" for c in columns), file=out)
+    titles = "".join(f" {c:>{COLUMN_CHARS}}" for c in columns)
+    print(f"{'kernel / line':32} {'launches':>8} {'us':>10}{titles}", file=out)
     for (name, path), row in sorted(kernels.items(), key=lambda item: -item[1]["predicted_s"]):
         print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f}{cells(row['cost'])}", file=out)
         for line, counts in sorted(row["lines"].items()):
-            print(f"{'  line ' + str(line):51} {cells(counts)}  {linecache.getline(path, line).strip()}".rstrip(), file=out)
+            text = linecache.getline(path, line).strip()
+            print(f"{'  line ' + str(line):52}{cells(counts)}  {text}".rstrip(), file=out)
 
 
 def as_json():

@@ -399,7 +399,8 @@ def refusal_text(refusal):
 
 
 def place_lines(file, line, column, what):
-    """The place and what is wrong there; the line, with a mark below the column (counted from 0)."""
+    """The place and what is wrong there; the line, with a mark below the
+    column (counted from 0)."""
     source = linecache.getline(file, line).rstrip("\n").expandtabs(4)
     text = [f"{file}:{line}:{column}: error: {what}"]
     if source:

@@ -90,8 +90,8 @@ def test_fault_lines(tap, zygote):
              "forward(self, x):\n"
              "        k[(1,)](x)\n        return x\n", line + 2),
             ("of a kernel's call that Triton's library refuses",
-             "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, tl.max(tl.load(x), axis=1))\n\nclass ModelNew(nn.Module):\n"
-             "    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 2),
+             "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, tl.max(tl.load(x), axis=1))\n\n"
+             "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 2),
             ("inside a jitted function that a kernel calls",
              "@triton.jit\ndef f(x):\n    return x + oops\n\n@triton.jit\ndef k(x):\n    tl.store(x, f(1))\n\n"
              "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 1),

@@ -1,6 +1,6 @@
 /* timeout: 300. All compilations of one candidate share one budget of CPU time: many kernels that
- * would each stay below it do not together; one of them does. A single kernel that the compiler does not
- * finish in that time is told apart from one that the compiler dies of. */
+ * would each stay below it do not together; one of them does. A single kernel that the compiler
+ * does not finish in that time is told apart from one that the compiler dies of. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
