@@ -280,12 +280,14 @@ static int edge_note(struct grading *g, const struct oracle_trial *t, const stru
 static int unwritten_end(struct grading *g, const struct oracle_trial *t, const struct tape_place *place,
 	const char *reason, const char *trial)
 {
-	const struct compare_output *o = &t->outputs[place->output];
-	char first[160];
-	compare_index_text(o, place->first, first, sizeof first);
+	/* The place is the runner's word, and only a text is made of it. */
+	int output = place->output >= 0 && place->output < t->noutputs ? place->output : 0;
+	const struct compare_output *o = &t->outputs[output];
+	char first[160] = "an unknown place";
+	if (place->first < compare_elements(o)) compare_index_text(o, place->first, first, sizeof first);
 	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock || t->is_guided ? reason : "fragile", 0,
 		"%lld of the %lld elements of output %d were never written, the first at %s%s%s", (long long)place->unwritten,
-		(long long)compare_elements(o), place->output, first, t->is_stock ? "" : ": ", t->is_stock ? "" : trial);
+		(long long)compare_elements(o), output, first, t->is_stock ? "" : ": ", t->is_stock ? "" : trial);
 }
 
 static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r,
