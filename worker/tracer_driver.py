@@ -31,7 +31,7 @@ import tracer_seal
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
 from tracer_source import recipe_of, recipe_text
-from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options, target, ttir_text
+from ttir_compile import TRITON_FOLDER, Refusal, make_backend, parse_options, target, ttir_text
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -57,9 +57,10 @@ PROBE = None       # what is told of launches where only sizes are looked at (tr
 class CompileFailed(Exception):
     """A kernel did not compile. `line` is the candidate's, or 0."""
 
-    def __init__(self, error, line):
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.line = line
+    def __init__(self, src, error):
+        refusal = Refusal(src, error)
+        super().__init__(f"{refusal.reason} (column {refusal.column})")
+        self.line = refusal.line
 
 
 class GridTooLarge(RuntimeError):
@@ -204,7 +205,7 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
         try:
             text = ttir_text(src, options, current_target())
         except Exception as error:
-            raise CompileFailed(error, error_line(src, error)) from error
+            raise CompileFailed(src, error) from error
         # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
         # across machines.
         text = text.replace(TRITON_FOLDER, "triton/")

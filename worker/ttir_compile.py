@@ -10,6 +10,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
+from triton.runtime.jit import JITFunction
 from triton._C.libtriton import ir
 
 WARP = 32
@@ -53,15 +54,44 @@ def ttir_text(src, options, goal=TARGET):
     return str(stages["ttir"](module, {}))
 
 
-def error_line(src, error):
-    """The author's line: Triton numbers lines from the function's first."""
-    while isinstance(error.__cause__, CompilationError):
-        error = error.__cause__
-    node = getattr(error, "node", None)
-    first = getattr(src.fn, "starting_line_number", 0)
-    if node is None or not hasattr(node, "lineno"):
-        return first
-    for i, text in enumerate(src.fn.raw_src):
-        if text.lstrip().startswith("def "):
-            return first + i + node.lineno - 1
-    return first
+class Refusal:
+    """What the front end refused, and where: the author's file, line (from 1) and column (from 0,
+    as in the IR's locations), the function that stands there, and the reason in one piece."""
+
+    def __init__(self, src, error):
+        functions, self.function, node = author_functions(src.fn), src.fn, None
+        # Each error names a place in one function; its cause, if there is one, a place in what that
+        # one calls. The author wants the innermost place of his own, and the innermost reason:
+        # Triton's library refuses on behalf of a call.
+        while isinstance(error, CompilationError):
+            if error.src in functions and hasattr(error.node, "lineno"):
+                self.function, node = functions[error.src], error.node
+            if not isinstance(error.__cause__, CompilationError):
+                break
+            error = error.__cause__
+        self.reason = getattr(error, "error_message", None) or str(error.__cause__ or error)
+        self.file = self.function.fn.__code__.co_filename
+        self.line, self.column = place_of(self.function, node)
+
+
+def author_functions(kernel):
+    """The kernel and the jitted functions that it reaches by names of its own, by their text; not
+    those of Triton's library."""
+    found, more = {kernel.src: kernel}, [kernel]
+    while more:
+        for value in list(more.pop().fn.__globals__.values()):
+            if isinstance(value, JITFunction) and value.src not in found:
+                if not value.fn.__code__.co_filename.startswith(TRITON_FOLDER):
+                    found[value.src] = value
+                    more.append(value)
+    return found
+
+
+def place_of(function, node):
+    """Line and column of a node. Triton counts both in a text of its own: from the line of `def`,
+    with the function's indentation taken off."""
+    for i, text in enumerate(function.raw_src):
+        if text.lstrip().startswith("def ") and node is not None:
+            indent = len(text) - len(text.lstrip())
+            return function.starting_line_number + i + node.lineno - 1, node.col_offset + indent
+    return function.starting_line_number, 0

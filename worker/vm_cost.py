@@ -6,6 +6,7 @@ kernel; it is no measurement. Operators of PyTorch between launches are predicte
 predicts a reference's (oracle_cost.py).
 """
 import json
+import linecache
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -98,17 +99,24 @@ class Stopwatch(TorchDispatchMode):
 
 
 COLUMNS = ("load_bytes", "store_bytes", "load_sectors", "store_sectors", "flops", "special", "dot_flops", "atomics")
+COLUMN_CHARS = 13
 
 
 def print_table(out):
-    head = f"{'kernel / line':32} {'launches':>8} {'us':>10} " + " ".join(f"{c:>13}" for c in COLUMNS)
-    print(head, file=out)
+    """Kernels by falling time, each with its lines in the order of the source, which stands beside
+    them. What no kernel has any of gets no column."""
+    columns = [c for c in COLUMNS if any(row["cost"].get(c) for row in kernels.values())]
+
+    def cells(counts):
+        return "".join(f" {counts.get(c, 0):{COLUMN_CHARS}}" for c in columns)
+
+    titles = "".join(f" {c:>{COLUMN_CHARS}}" for c in columns)
+    print(f"{'kernel / line':32} {'launches':>8} {'us':>10}{titles}", file=out)
     for (name, path), row in sorted(kernels.items(), key=lambda item: -item[1]["predicted_s"]):
-        total = " ".join(f"{row['cost'].get(c, 0):13}" for c in COLUMNS)
-        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f} {total}", file=out)
+        print(f"{name[:32]:32} {row['launches']:8} {row['predicted_s'] * 1e6:10.1f}{cells(row['cost'])}", file=out)
         for line, counts in sorted(row["lines"].items()):
-            print(f"{'  line ' + str(line):32} {'':8} {'':10} " + " ".join(f"{counts.get(c, 0):13}" for c in COLUMNS),
-                  file=out)
+            text = linecache.getline(path, line).strip()
+            print(f"{'  line ' + str(line):52}{cells(counts)}  {text}".rstrip(), file=out)
 
 
 def as_json():

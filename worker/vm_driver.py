@@ -25,13 +25,14 @@ import triton.compiler.compiler
 import triton.testing
 from triton import knobs
 from triton.backends.driver import DriverBase
+from triton.compiler.errors import CompilationError
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.errors import OutOfResources
 
 import compile as compile_worker
 import tracer_cuda
 import vm_cost
-from ttir_compile import TARGET, parse_options, ttir_text
+from ttir_compile import TARGET, Refusal, parse_options, ttir_text
 
 GRID_MAX = (2**31 - 1, 65535, 65535)
 FLAG_COST, FLAG_CHECK, FLAG_CUDA, FLAG_FMA = 1, 2, 4, 8
@@ -217,7 +218,11 @@ def compile_for_vm(src, target=None, options=None, _env_vars=None):
     visible = {k: v for k, v in options.__dict__.items() if k not in MAPPING}
     key = (src.hash(), str(sorted(visible.items(), key=lambda item: item[0])))
     if key not in shared_kernels:
-        ttir = ttir_text(src, options)
+        try:
+            ttir = ttir_text(src, options)
+        except CompilationError as error:
+            error.vm_text = refusal_text(Refusal(src, error))    # for vm_main, where the script lets it pass
+            raise
         shared_kernels[key] = ttir, make_handle(src, ttir)
     return Kernel(src, options, *shared_kernels[key])
 
@@ -379,19 +384,33 @@ def fault_text(kernel, args, report):
     access = report.get("access")
     fault = report["fault"].replace("read-only", "read-only memory:")
     what = f"{fault} {access}" if access else f"{fault.replace('-', ' ')}: {report['text'].split('): ', 1)[-1]}"
-    lines = [f"{report['file']}:{report['line']}:{report['column']}: error: {what}"]
-    source = linecache.getline(report["file"], report["line"]).rstrip("\n").expandtabs(4)
-    if source:
-        lines += ["    " + source.strip(),
-                  "    " + " " * max(report["column"] - (len(source) - len(source.lstrip())), 0) + "^"]
+    lines = place_lines(report["file"], report["line"], report["column"], what)
     where = f"  in {kernel.name}, program ({', '.join(map(str, report['program']))})"
     lines.append(where + (f", element {report['element']} of the block" if report["element"] >= 0 else ""))
     if access:
         lines.append("  " + describe_access(kernel, args, report))
+    return "\n".join(lines + launch_lines())
+
+
+def refusal_text(refusal):
+    """A kernel that Triton's front end refuses, in the same form."""
+    lines = place_lines(refusal.file, refusal.line, refusal.column, refusal.reason)
+    return "\n".join(lines + [f"  in {refusal.function.__name__}"] + launch_lines())
+
+
+def place_lines(file, line, column, what):
+    """The place and what is wrong there; the line, with a mark below the
+    column (counted from 0)."""
+    source = linecache.getline(file, line).rstrip("\n").expandtabs(4)
+    text = [f"{file}:{line}:{column}: error: {what}"]
+    if source:
+        text += ["    " + source.strip(), "    " + " " * max(column - (len(source) - len(source.lstrip())), 0) + "^"]
+    return text
+
+
+def launch_lines():
     caller = launch_site()
-    if caller:
-        lines.append(f"  launched at {caller}")
-    return "\n".join(lines)
+    return [f"  launched at {caller}"] if caller else []
 
 
 def pointer_arguments(names, kinds, args):

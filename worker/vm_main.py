@@ -30,6 +30,14 @@ import vm_blas
 import vm_cost
 
 
+def is_utf8(path):
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def run_script(argv):
     """The script's exit status."""
     import runpy
@@ -48,21 +56,45 @@ def run_script(argv):
             return 1
         return end.code or 0
     except Exception as error:
-        return print_error(error, argv[0])
+        print_error(error, argv[0])
+        return 1
     return 0
 
 
 def print_error(error, script):
-    """As Python does, from the script's frame on."""
+    """As Python does, from the script's frame on; a kernel that does not compile like a compiler's
+    message, without the hundred frames of Triton's front end."""
     import traceback
+    if hasattr(error, "vm_text"):
+        print(error.vm_text, file=sys.stderr)
+        return
     trace = error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename != script:
         trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
-    return 1
+    traceback.print_exception(type(error), error, trace)
+    if not settings["cuda_shim"] and ("Found no NVIDIA driver" in str(error) or "not compiled with CUDA" in str(error)):
+        print("hone vm: the script asks for a CUDA device; --cuda-shim answers in its place", file=sys.stderr)
+
+
+def finish_output():
+    """What the script printed, then the costs. The exit status: 1 where nobody can read them."""
+    try:
+        sys.stdout.flush()
+        if settings["cost"]:
+            print(vm_cost.as_json()) if settings["json"] else vm_cost.print_table(sys.stdout)
+        sys.stdout.flush()
+    except OSError as error:
+        # What stays in the buffer would be tried once more, and fail once more, when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            print(f"hone vm: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def main():
+    if not is_utf8(sys.argv[2]):
+        sys.exit(f"hone vm: {ascii(sys.argv[2])}: the path is not UTF-8, and Triton cannot name such a file; rename it")
     if not triton.__version__.startswith("3.6."):
         print(f"hone vm: note: this Python has Triton {triton.__version__}; the vm reads the IR of Triton 3.6",
               file=sys.stderr)
@@ -74,13 +106,10 @@ def main():
         import vm_shim
         vm_shim.install()
     status = run_script(sys.argv[2:])
-    sys.stdout.flush()
-    if settings["cost"]:
-        print(vm_cost.as_json()) if settings["json"] else vm_cost.print_table(sys.stdout)
+    status = finish_output() or status
     if vm_driver.check_faults and not status:
         print(f"hone vm: {vm_driver.check_faults} launches did what they must not; the script went on", file=sys.stderr)
         status = 1
-    sys.stdout.flush()
     sys.exit(status)
 
 

@@ -120,8 +120,8 @@ class Job:
 
 
 class Zygote:
-    def __init__(self, kind, library):
-        self.control = socket.socket(fileno=CONTROL_FD)
+    def __init__(self, control, kind, library):
+        self.control = control
         self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
         self.module.warm()
@@ -343,17 +343,27 @@ def versions():
     return {"python": ".".join(map(str, sys.version_info[:3])), "torch": version("torch"), "triton": version("triton")}
 
 
+def refuse(control, why):
+    """In place of ready: the supervisor says it, once for all zygotes."""
+    report(control, {"ready": False, "text": why})
+    sys.exit(1)
+
+
 def main():
     if len(sys.argv) not in (2, 3, 4) or sys.argv[1] not in KINDS or sys.argv[3:] not in ([], ["many"]):
         sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so [many]]; started by hone with its "
                  f"control socket as descriptor 3")
     library = sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
-    zygote = Zygote(sys.argv[1], library)
+    control = socket.socket(fileno=CONTROL_FD)
+    try:
+        zygote = Zygote(control, sys.argv[1], library)
+    except ImportError as error:
+        refuse(control, f"{sys.executable}: {error}; HONE_PYTHON names another Python")
     zygote.sandbox.call("sandbox_drop_root")
     for path in default_read_paths():
         if not os.access(path, os.R_OK | os.X_OK):
-            sys.exit(f"zygote: uid {os.getuid()} cannot read {path}, and jobs never run as root: "
-                     "make the folders above it passable for others (chmod o+x), or run hone as an ordinary user")
+            refuse(control, f"uid {os.getuid()} cannot read {path}, and jobs never run as root: make the folders above "
+                            f"it passable for others (chmod o+x), or run hone as an ordinary user")
     getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()

@@ -207,7 +207,7 @@ static void price(const json_t *o, const int *fds)
 {
 	static const struct runner_binaries none = {0};
 	struct runner_trial t = {0};
-	struct runner_result result = {.lineage_output = -1};
+	struct runner_result result = {.place = {.output = -1}};
 	struct tape *tape = NULL;
 	struct replay *pricing = NULL;
 	struct err err = {0};

@@ -37,6 +37,9 @@ COMMAND_TABLE(X)
 /* Prints "hone <command>: <text>" to stderr; returns the exit status for the error: 2 for
  * ERR_USAGE, 1 for all others. */
 int cli_fail(const char *command, const struct err *err);
+/* The same for commands that answer by 0 and 1: 2 for wrong usage and for files that cannot be
+ * read, 3 where this machine could not judge. */
+int cli_fail_judging(const char *command, const struct err *err);
 /* Whether a command's --out can be written, asked before the long part. A folder is one of its own:
  * not the root of the file system. */
 enum cli_out { CLI_OUT_FILE, CLI_OUT_FOLDER };

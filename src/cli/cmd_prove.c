@@ -32,8 +32,11 @@ static const struct option_def DEFS[] = {
 	O(OPTION_STR, root, "folder with worker/ and build/venv; found from this program when empty", NULL),
 	O(OPTION_BOOL, json, "print JSON", NULL),
 };
-static const char SUMMARY[] = "prove that a candidate kernel computes its task's reference over the real numbers\n"
-							  "It says nothing about range, precision and branches that no point took.";
+static const char SUMMARY[] =
+	"prove that a candidate kernel computes its task's reference over the real numbers\n"
+	"It says nothing about range, precision and branches that no point took.\n"
+	"Exit status: 0 when it is proved, 1 for another answer, 2 for wrong usage or a file that "
+	"cannot be read,\n3 when nobody could be judged";
 
 static void print_text(const char *path, const struct verify_proof *p)
 {
@@ -103,7 +106,5 @@ int cmd_prove(int argc, char **argv)
 	if (!rc && (!s.task || !s.candidate))
 		rc = err_set(&err, ERR_USAGE, "--%s is missing; expected a Python file", s.task ? "candidate" : "task");
 	if (!rc) rc = run(&s, &err);
-	if (rc >= 0) return rc;
-	cli_fail("prove", &err);
-	return err.code == ERR_INFRA ? 3 : 2;
+	return rc >= 0 ? rc : cli_fail_judging("prove", &err);
 }

@@ -1,6 +1,5 @@
-/* hone verify: grades candidates for one task. Exit status: 0 genuine, 1 another verdict, 2 wrong
- * usage, 3 infra. With several candidates (a folder) one JSON object a line, and the status of the
- * worst. */
+/* hone verify: grades candidates for one task. Several candidates (a folder) are told in the order
+ * of their names, as JSON one object a line; the exit status (SUMMARY) is that of the worst. */
 #include "cli/cli.h"
 #include "base/base.h"
 #include "store/store.h"
@@ -12,6 +11,11 @@
 #include <sys/stat.h>
 
 #define SOURCE_BYTES_MAX ((size_t)64 << 20)   /* what is read; what is judged is bounded by the verifier */
+
+#define SUMMARY \
+	"grade a candidate kernel against its task\n" \
+	"Exit status: 0 when it is genuine, 1 for another verdict, 2 for wrong usage or a file that cannot be read,\n" \
+	"3 when nobody could be judged (infra); of several candidates the largest"
 
 /* Values of the options below, whose help says what each is. */
 struct verify_settings {
@@ -144,13 +148,29 @@ static void print_line(const struct str *source, int line)
 	if (*p) printf("%6d | %s\n", line, text);
 }
 
+/* A text of a record, in which the candidate is called candidate.py, under the candidate's own
+ * path: editors and terminals follow it. */
+static void print_named(const char *text, size_t len, const char *path)
+{
+	static const char called[] = "candidate.py:";
+	const size_t n = sizeof called - 1;
+	for (const char *p = text, *end = text + len; p < end;) {
+		if ((size_t)(end - p) > n && !memcmp(p, called, n) && p[n] >= '0' && p[n] <= '9') {
+			printf("%s:", path);
+			p += n;
+		} else putchar(*p++);
+	}
+}
+
 /* A detail can hold a candidate's own words: each of its lines is marked, so that none can pass for
  * one of ours. */
-static void print_detail(const char *detail)
+static void print_detail(const char *detail, const char *path)
 {
 	for (const char *p = detail; *p;) {
-		int len = (int)strcspn(p, "\n");
-		printf(p == detail ? "  %.*s\n" : "  | %.*s\n", len, p);
+		size_t len = strcspn(p, "\n");
+		fputs(p == detail ? "  " : "  | ", stdout);
+		print_named(p, len, path);
+		putchar('\n');
 		p += len + (p[len] == '\n');
 	}
 }
@@ -247,7 +267,7 @@ static void print_judgement(const char *path, const struct str *source, const st
 	printf("%s: %s", path, verdict_class_name(v->class));
 	if (v->class != VERDICT_GENUINE) printf(" (%s, at stage %s)", v->reason, verdict_stage_name(v->stage));
 	putchar('\n');
-	print_detail(v->detail);
+	print_detail(v->detail, path);
 	if (v->line > 0) print_line(source, v->line);
 }
 
@@ -265,26 +285,29 @@ static void print_cost(const struct verdict *v)
 }
 
 /* How often and where it was tried, and what the trials did not reach. */
-static void print_trials(const struct verdict *v)
+static void print_trials(const struct verdict *v, const char *path)
 {
-	if (v->trials)
-		printf("  %d trials, %d failed; scaled error %.3g, bound %.3g\n", v->trials, v->trials_failed, v->error_max,
-			v->tolerance);
+	if (v->trials) {
+		printf("  %d trials, %d failed", v->trials, v->trials_failed);
+		/* Where the first trial ended at a fault nothing was compared. */
+		if (isfinite(v->tolerance)) printf("; scaled error %.3g, bound %.3g", v->error_max, v->tolerance);
+		putchar('\n');
+	}
 	if (v->fp8_line)
-		printf(
-			"  candidate.py:%d: a sum of fp8 products, which Hopper's tensor cores keep with fewer digits than fp32; "
-			"pass max_num_imprecise_acc=0 for fp32 sums\n",
-			v->fp8_line);
+		printf("  %s:%d: a sum of fp8 products, which Hopper's tensor cores keep with fewer digits than fp32; "
+			   "pass max_num_imprecise_acc=0 for fp32 sums\n",
+			path, v->fp8_line);
 	if (v->state[0]) printf("  buffers that the reference changes: %s\n", v->state);
 	if (v->edge[0]) printf("  on NaN, infinities and denormals (not judged): %s\n", v->edge);
+	/* Who was found wrong is not asked what else could have been tried. */
+	if (v->class != VERDICT_GENUINE && v->class != VERDICT_PARTIAL) return;
 	if (v->sides) {
 		printf("  sides of comparisons on data: %d of %d taken", v->sides_taken, v->sides);
 		if (v->guided) printf(", after %d guided trials", v->guided);
 		putchar('\n');
 	}
 	if (v->sized) printf("  %d trials at sizes that the candidate names\n", v->sized);
-	for (int i = 0; i < v->nunreached; i++)
-		printf("    candidate.py:%d: %s\n", v->unreached[i].line, v->unreached[i].text);
+	for (int i = 0; i < v->nunreached; i++) printf("    %s:%d: %s\n", path, v->unreached[i].line, v->unreached[i].text);
 	if (v->unreached_more) printf("    and %d more\n", v->unreached_more);
 }
 
@@ -306,7 +329,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 {
 	print_judgement(path, source, v);
 	print_cost(v);
-	print_trials(v);
+	print_trials(v, path);
 	/* Only a real GPU has a driver; the vm leaves it 0. */
 	if (v->device.driver)
 		printf("  %s, driver for CUDA %d.%d: %d trials, %d failed; scaled error %.3g; repeats: %s; %d disagreements "
@@ -330,6 +353,23 @@ static int status_of(const struct verdict *v)
 	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
 }
 
+/* One line. With `path` the record says which candidate it is of; bytes that
+ * are no text become '?'. */
+static void print_json(const char *path, const struct verdict *v)
+{
+	json_t *o = verdict_json(v);
+	if (path) {
+		char *name = xstrdup(path);
+		text_make_printable(name);
+		json_object_set_new(o, "candidate", json_string(name));
+		free(name);
+	}
+	char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
+	puts(text);
+	free(text);
+	json_decref(o);
+}
+
 static int grade_all(struct verifier *v, const struct task *task, const struct file_list *files,
 	const struct verify_settings *s, struct err *err)
 {
@@ -346,25 +386,24 @@ static int grade_all(struct verifier *v, const struct task *task, const struct f
 			.id = (int64_t)i};
 		if (!rc) rc = verifier_submit(v, &r, err);
 	}
-	/* Verdicts come in the order in which they finish; the id leads back to the file. The exit
-	 * status is that of the worst one. */
-	for (size_t i = 0; i < files->count && !rc; i++) {
-		struct verdict d;
+	/* Verdicts come in the order in which they finish; each waits until those of the
+	 * files before it were told. */
+	struct verdict **done = xcalloc(files->count, sizeof *done);
+	size_t told = 0;
+	while (told < files->count && !rc) {
+		struct verdict *d = xcalloc(1, sizeof *d);
 		int64_t id = 0;
-		rc = verifier_collect(v, -1, &id, &d, err);
-		if (rc) break;
-		worst = MAX(worst, status_of(&d));
-		if (s->json) {
-			json_t *o = verdict_json(&d);
-			if (files->count > 1) json_object_set_new(o, "candidate", json_string(files->paths[id]));
-			char *text = json_dumps(o, JSON_SORT_KEYS | JSON_REAL_PRECISION(9));
-			puts(text);
-			free(text);
-			json_decref(o);
-		} else {
-			print_text(files->paths[id], &sources[id], &d);
+		rc = verifier_collect(v, -1, &id, d, err);
+		if (rc) free(d);
+		else done[id] = d;
+		for (; told < files->count && done[told]; told++) {
+			worst = MAX(worst, status_of(done[told]));
+			if (s->json) print_json(files->count > 1 ? files->paths[told] : NULL, done[told]);
+			else print_text(files->paths[told], &sources[told], done[told]);
 		}
 	}
+	for (size_t i = 0; i < files->count; i++) free(done[i]);
+	free(done);
 	for (size_t i = 0; i < files->count; i++) str_release(&sources[i]);
 	free(sources);
 	return rc ? rc : worst;
@@ -394,6 +433,8 @@ static int settings_check(const struct verify_settings *s, int npos, char **argv
 			err, ERR_USAGE, "--emit writes one module; expected one candidate, found the folder %s", s->candidate);
 	if (s->emit && s->audit)
 		return err_set(err, ERR_USAGE, "--emit writes a candidate's module; --audit judges no candidate");
+	/* Asked before the long part, whose result would have no place to go. */
+	if (s->emit && file_check_writable(s->emit, err)) return ERR_USAGE;
 	if (!s->candidate && !s->audit)
 		return err_set(
 			err, ERR_USAGE, "--candidate is missing; expected a Python file that defines ModelNew (or --audit)");
@@ -459,13 +500,9 @@ int cmd_verify(int argc, char **argv)
 		.references = "eager,tf32,compile",
 		.comparison = "paired"};
 	struct err err = {0};
-	int npos = 0,
-		rc = options_parse(
-			"verify", "grade a candidate kernel against its task", DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
+	int npos = 0, rc = options_parse("verify", SUMMARY, DEFS, ARRAY_LEN(DEFS), &s, argc, argv, &npos, &err);
 	if (rc == 1) return 0;
 	if (!rc) rc = settings_check(&s, npos, argv, &err);
 	if (!rc) rc = run(&s, &err);
-	if (rc >= 0) return rc;
-	cli_fail("verify", &err);
-	return err.code == ERR_USAGE || err.code == ERR_NOT_FOUND || err.code == ERR_IO || err.code == ERR_FORMAT ? 2 : 3;
+	return rc >= 0 ? rc : cli_fail_judging("verify", &err);
 }

@@ -52,6 +52,13 @@ int cli_fail(const char *command, const struct err *err)
 	return err->code == ERR_USAGE ? 2 : 1;
 }
 
+int cli_fail_judging(const char *command, const struct err *err)
+{
+	cli_fail(command, err);
+	return err->code == ERR_USAGE || err->code == ERR_NOT_FOUND || err->code == ERR_IO || err->code == ERR_FORMAT ? 2
+																												  : 3;
+}
+
 int cli_out_check(const char *out, enum cli_out kind, struct err *err)
 {
 	const char *what = kind == CLI_OUT_FOLDER ? "folder" : "file";

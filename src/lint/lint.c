@@ -55,7 +55,7 @@ static void finding_add(
 	r->count++;
 	struct lint_finding *f = &r->findings[at];
 	*f = (struct lint_finding){.code = code, .line = line, .column = column};
-	int n = snprintf(f->text, sizeof f->text, "%.80s", what);
+	int n = snprintf(f->text, sizeof f->text, "%.*s", snippet.len ? 80 : (int)sizeof f->text - 1, what);
 	if (!snippet.len) return;
 	n += snprintf(f->text + n, sizeof f->text - (size_t)n, ": `");
 	for (size_t i = 0; i < snippet.len && i < 60 && snippet.data[i] != '\n'; i++) {
@@ -162,6 +162,9 @@ static void syntax_finding(struct lint *l, TSNode n)
 		char what[80];
 		snprintf(what, sizeof what, "missing `%.40s`", ts_node_type(n));
 		finding_add(l->out, code, node_line(n), (int)ts_node_start_point(n).column + 1, what, (struct slice){"", 0});
+	} else if (ts_node_start_byte(n) < l->w.len && l->w.src[ts_node_start_byte(n)] == '`') {
+		finding_add(l->out, code, node_line(n), (int)ts_node_start_point(n).column + 1,
+			"a Markdown fence is no Python; leave out the lines with backquotes", (struct slice){"", 0});
 	} else node_finding(l, code, n, "cannot be parsed");
 }
 
@@ -261,8 +264,12 @@ static void whole_findings(struct lint *l)
 	struct lint_report *r = l->out;
 	struct slice none = {"", 0};
 	if (l->is_broken) return;
-	if (!l->has_model_new) finding_add(r, LINT_NO_MODEL_NEW, 1, 1, "no class ModelNew", none);
-	if (!l->uses_jit) finding_add(r, LINT_NO_JIT, 1, 1, "no function decorated with triton.jit", none);
+	if (!l->has_model_new)
+		finding_add(r, LINT_NO_MODEL_NEW, 0, 0,
+			"no class ModelNew; a candidate defines one, made and called as the task's Model is", none);
+	if (!l->uses_jit)
+		finding_add(r, LINT_NO_JIT, 0, 0,
+			"no function decorated with triton.jit; kernels in other languages and torch.compile do not count", none);
 	int used = 0;
 	/* a definition's own name is one place, so used means two */
 	for (int i = 0; i < l->jitted.count; i++) used += l->jitted.uses[i] > 1;

@@ -42,8 +42,8 @@ static inline bool lint_is_error(enum lint_code c) { return c < LINT_NOTES_FROM;
 
 struct lint_finding {
 	enum lint_code code;
-	int line;       /* from 1 */
-	int column;     /* from 1 */
+	int line;       /* from 1; 0: the source lacks something as a whole */
+	int column;     /* likewise */
 	char text[160]; /* names what was found, printable ASCII */
 };
 struct lint_report {

@@ -539,7 +539,7 @@ static int vm_finish(
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
 	out->has_lineage = true;
-	out->lineage = tape_lineage_outputs(v->tape, v->origin, trial->may_be_given, &out->lineage_output);
+	out->lineage = tape_lineage_outputs(v->tape, v->origin, trial->may_be_given, &out->place);
 	return 0;
 }
 

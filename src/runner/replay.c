@@ -379,7 +379,7 @@ static void gates_turn(struct replay *r, const struct runner_trial *trial, const
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out)
 {
-	*out = (struct runner_result){.lineage_output = -1};
+	*out = (struct runner_result){.place = {.output = -1}};
 	struct launcher *l = r->launcher;
 	uint64_t start = clock_ns();
 	struct launcher_trial how = {.library = given->library,
@@ -441,7 +441,7 @@ void replay_price(struct replay *r, const struct runner_trial *trial, struct run
 		.gpu = trial->gpu,
 		.seed = trial->seed,
 		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
-	*out = (struct runner_result){.lineage_output = -1};
+	*out = (struct runner_result){.place = {.output = -1}};
 	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;
 	out->run_ns = (int64_t)(clock_ns() - start);

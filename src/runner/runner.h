@@ -263,7 +263,7 @@ struct runner_result {
 	struct runner_fault fault;
 	bool has_lineage; /* the launcher keeps origin tags */
 	enum tape_lineage lineage;
-	int lineage_output; /* the output that lineage speaks of; -1: none */
+	struct tape_place place; /* the output that lineage speaks of */
 	int ncosts;
 	struct runner_row_cost *costs; /* want_cost: one for each row that ran; heap */
 	int nlines;

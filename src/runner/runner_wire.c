@@ -415,10 +415,11 @@ json_t *runner_result_json(const struct runner_result *r)
 				(json_int_t)r->lines[i].flops));
 	/* Coverage is there only where it was asked for. */
 	json_t *coverage = r->coverage.sites ? coverage_json(&r->coverage) : json_null();
-	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:o, s:o, s:o, s:I, s:I, s:s}", "coverage", coverage, "fault",
+	return json_pack("{s:o, s:o, s:b, s:i, s:i, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:s}", "coverage", coverage, "fault",
 		r->has_fault ? runner_fault_json(&r->fault) : json_null(), "has_lineage", r->has_lineage, "lineage",
-		(int)r->lineage, "lineage_output", r->lineage_output, "costs", costs, "lines", lines, "touched", touched,
-		"run_ns", (json_int_t)r->run_ns, "memory_bytes", (json_int_t)r->memory_bytes, "untimed", r->untimed);
+		(int)r->lineage, "lineage_output", r->place.output, "unwritten", (json_int_t)r->place.unwritten,
+		"first_unwritten", (json_int_t)r->place.first, "costs", costs, "lines", lines, "touched", touched, "run_ns",
+		(json_int_t)r->run_ns, "memory_bytes", (json_int_t)r->memory_bytes, "untimed", r->untimed);
 }
 
 static int64_t count_at(const json_t *row, size_t i)
@@ -479,6 +480,8 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	int rc = json_opt_bool(o, "result", "has_lineage", &r.has_lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage", 0, TAPE_LINEAGE_COUNT - 1, &lineage, err);
 	if (!rc) rc = json_get_int(o, "result", "lineage_output", -1, TAPE_OUTPUTS_MAX, &output, err);
+	if (!rc) rc = json_get_int(o, "result", "unwritten", 0, INT64_MAX / 2, &r.place.unwritten, err);
+	if (!rc) rc = json_get_int(o, "result", "first_unwritten", 0, INT64_MAX / 2, &r.place.first, err);
 	if (!rc) rc = json_get_int(o, "result", "run_ns", 0, INT64_MAX / 2, &r.run_ns, err);
 	const char *untimed = "";
 	if (!rc) rc = json_get_int(o, "result", "memory_bytes", 0, INT64_MAX / 2, &r.memory_bytes, err);
@@ -494,7 +497,7 @@ int runner_result_parse(const json_t *o, struct runner_result *out, struct err *
 	/* The lists behind it are read leniently; nothing is allocated before this point, so an early
 	 * return leaks nothing. */
 	r.lineage = (enum tape_lineage)lineage;
-	r.lineage_output = (int)output;
+	r.place.output = (int)output;
 	costs_parse(o, &r);
 	if (json_is_object(json_object_get(o, "coverage"))) coverage_parse(json_object_get(o, "coverage"), &r.coverage);
 	*out = r;

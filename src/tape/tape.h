@@ -192,9 +192,15 @@ const char *tape_lineage_reason(enum tape_lineage l);
 /* What can be judged before anything runs: no launch at all, library rows on the data path (first
  * one in *row). */
 enum tape_lineage tape_lineage_static(const struct tape *t, int *row);
+/* The output that a lineage speaks of, and what of it nobody wrote. */
+struct tape_place {
+	int output;        /* -1: none */
+	int64_t unwritten; /* elements with a byte that nobody wrote */
+	int64_t first;     /* of these, counted in row-major order */
+};
 /* After a replay: origin[b] is the tag array of buffer b, one byte per byte. Looks at every byte of
  * every output. may_be_given: a bit for each output that needs no kernel, since the reference
  * itself passes it through or makes it of constants. */
 enum tape_lineage tape_lineage_outputs(
-	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output);
+	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, struct tape_place *place);
 #endif

@@ -86,13 +86,18 @@ enum tape_lineage tape_lineage_static(const struct tape *t, int *row)
 	return TAPE_LINEAGE_LIBRARY;
 }
 
-/* Which tags occur among the bytes of a view: one bit per tag. */
-static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin)
+/* Which tags occur among the bytes of a view: one bit per tag. Also counts what nobody wrote. */
+static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin, struct tape_place *place)
 {
 	int64_t index[TAPE_DIMS_MAX] = {0}, size = (int64_t)dtype_bytes(v->dtype), at = v->offset_bytes;
+	int64_t count = tape_view_elements(v);
 	unsigned tags = 0;
-	for (int64_t left = tape_view_elements(v); left > 0; left--) {
-		for (int64_t i = 0; i < size; i++) tags |= 1u << origin[at + i];
+	place->unwritten = place->first = 0;
+	for (int64_t element = 0; element < count; element++) {
+		unsigned own = 0;
+		for (int64_t i = 0; i < size; i++) own |= 1u << origin[at + i];
+		tags |= own;
+		if (own & 1u << TAPE_ORIGIN_NONE && !place->unwritten++) place->first = element;
 		for (int d = v->ndim - 1; d >= 0; d--) {
 			at += v->stride[d] * size;
 			if (++index[d] < v->shape[d]) break;
@@ -103,12 +108,13 @@ static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin)
 	return tags;
 }
 
-enum tape_lineage tape_lineage_outputs(const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, int *output)
+enum tape_lineage tape_lineage_outputs(
+	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, struct tape_place *place)
 {
 	for (int i = 0; i < t->noutputs; i++) {
-		*output = i;
+		*place = (struct tape_place){.output = i};
 		if (!tape_view_elements(&t->outputs[i])) continue;
-		unsigned tags = tags_of_view(&t->outputs[i], origin[t->outputs[i].buffer]);
+		unsigned tags = tags_of_view(&t->outputs[i], origin[t->outputs[i].buffer], place);
 		if (tags & 1u << TAPE_ORIGIN_NONE) return TAPE_LINEAGE_OUTPUT_UNWRITTEN;
 		if (tags & 1u << TAPE_ORIGIN_LIBRARY) return TAPE_LINEAGE_LIBRARY;
 		if (!(tags & 1u << TAPE_ORIGIN_KERNEL) && !(may_be_given >> i & 1)) return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;

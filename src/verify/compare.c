@@ -216,12 +216,12 @@ static double element_error(double y, double r, double f, double scale)
 	return isfinite(y) && isfinite(finite) ? scaled(y, finite, scale) : INFINITY;
 }
 
-static void index_text(const struct compare_output *o, int64_t at, char *text, size_t len)
+void compare_index_text(const struct compare_output *o, int64_t element, char *text, size_t len)
 {
 	int64_t index[TAPE_DIMS_MAX];
 	for (int i = o->ndim - 1; i >= 0; i--) {
-		index[i] = at % o->shape[i];
-		at /= o->shape[i];
+		index[i] = element % o->shape[i];
+		element /= o->shape[i];
 	}
 	size_t used = (size_t)snprintf(text, len, "[");
 	for (int i = 0; i < o->ndim && used < len; i++)
@@ -242,7 +242,9 @@ static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
 
 static void value_text(enum dtype t, const uint8_t *base, const double *exact, int64_t i, char *text, size_t len)
 {
-	if (dtype_is_float(t)) snprintf(text, len, "%.7g", exact ? exact[i] : value_at(t, base, i));
+	double v = !dtype_is_float(t) ? 0 : exact ? exact[i] : value_at(t, base, i);
+	if (isnan(v)) snprintf(text, len, "nan"); /* its sign means nothing */
+	else if (dtype_is_float(t)) snprintf(text, len, "%.7g", v);
 	else snprintf(text, len, "%lld", (long long)int_at(t, base, i));
 }
 
@@ -272,7 +274,7 @@ static void sentence(
 {
 	char at[160], expected[48], got[48];
 	int64_t n = compare_elements(o), bad = out->first_bad;
-	index_text(o, bad, at, sizeof at);
+	compare_index_text(o, bad, at, sizeof at);
 	value_text(o->dtype, o->plain, o->exact, bad, expected, sizeof expected);
 	value_text(o->dtype, found, NULL, bad, got, sizeof got);
 	int used = snprintf(out->text, sizeof out->text,

@@ -135,14 +135,15 @@ static int cubin_take(json_t **result, int fd, struct err *err)
 
 /* Triton's compiler dies on some IR (assertions, stack overflow): the kernel's fault, not ours,
  * unless the process never got as far. The same holds for an answer that is none. */
-static int compiler_died(struct job *job, const char *what, struct err *err)
+static int compiler_died(const struct grading *g, struct job *job, const char *what, struct err *err)
 {
 	char status[64] = "still running";
 	job_wait(job, 1000);
 	if (job_check_entered(job, err)) return ERR_INFRA;
 	if (job->ended) child_status_text(job->status, status, sizeof status);
-	if (job->ended && WIFSIGNALED(job->status) && WTERMSIG(job->status) == SIGXCPU)
-		return err_set(err, ERR_TIMEOUT, "the compiler used up the candidate's time");
+	if (job_is_out_of_time(job))
+		return err_set(err, ERR_TIMEOUT, "the compiler used up the processor time of all kernels together, %d ms",
+			g->s->limits.compile_timeout_ms);
 	return err_set(err, ERR_CHILD, "the compiler ended on this kernel: %s (%.200s)", status, what);
 }
 
@@ -166,7 +167,7 @@ static int answer_take(struct grading *g, struct job *job, int64_t left_ms, size
 	if (rc == ERR_TIMEOUT)
 		return err_set(err, ERR_TIMEOUT, "the compiler did not finish in time (%d ms for all kernels together)",
 			g->s->limits.compile_timeout_ms);
-	return rc ? compiler_died(job, said.text, err) : 0;
+	return rc ? compiler_died(g, job, said.text, err) : 0;
 }
 
 static struct job_limits compile_limits(const struct grading *g, int64_t left_ms)
@@ -210,7 +211,7 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 		rc = msg_send(g->builder.data_fd, ask, strlen(ask), NULL, 0,
 			clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
 		free(ask);
-		if (rc) rc = compiler_died(&g->builder, said.text, err);
+		if (rc) rc = compiler_died(g, &g->builder, said.text, err);
 	}
 	if (!rc) rc = answer_take(g, &g->builder, left_ms, bytes_max, text, NULL, NULL, err);
 	if (rc) builder_end(g);

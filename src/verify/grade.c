@@ -109,8 +109,10 @@ static int static_step(struct grading *g)
 	if (lint_source(g->source, g->source_len, r) == 0 && r->errors && r->count) {
 		const struct lint_finding *f = &r->findings[0];
 		bool is_cheat = f->code == LINT_NO_JIT || f->code == LINT_JIT_UNUSED;
+		char place[40] = "";
+		if (f->line) snprintf(place, sizeof place, "candidate.py:%d: ", f->line);
 		rc = grade_end(g, is_cheat ? VERDICT_CHEAT : VERDICT_INVALID, STAGE_STATIC, lint_code_name(f->code), f->line,
-			"candidate.py:%d: %s", f->line, f->text);
+			"%s%s", place, f->text);
 	}
 	free(r);
 	return rc;

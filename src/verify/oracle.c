@@ -23,7 +23,6 @@
 #define NAMES_MAX 4096
 #define WALL_TIMES 10 /* of the processor time that a reference may take: it waits for a busy machine so long */
 #define LOOK_MS 250   /* how often a silent reference is looked at */
-#define CPU_NEARLY_MS 200 /* by which the system's count may be short of the limit that it enforced */
 
 enum { SIZES_STOCK, SIZES_SMALLER, SIZES_LARGER, STRIDED, SIZES_BUILT }; /* as worker/oracle.py, VARIANTS */
 
@@ -433,8 +432,7 @@ static int broken(
 	char status[64] = "closed its socket";
 	job_wait(j, 1000);
 	if (job_check_entered(j, err)) return ERR_INFRA;
-	int sig = j->ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
-	if ((sig == SIGXCPU || sig == SIGKILL) && j->cpu_ms >= o->timeout_ms - CPU_NEARLY_MS) {
+	if (job_is_out_of_time(j)) {
 		snprintf(status, sizeof status, "all trials took longer than %d ms to compute", o->timeout_ms);
 		return took_too_long(status, fault);
 	}

@@ -277,6 +277,19 @@ static int edge_note(struct grading *g, const struct oracle_trial *t, const stru
 	return GRADE_ON;
 }
 
+static int unwritten_end(struct grading *g, const struct oracle_trial *t, const struct tape_place *place,
+	const char *reason, const char *trial)
+{
+	/* The place is the runner's word, and only a text is made of it. */
+	int output = place->output >= 0 && place->output < t->noutputs ? place->output : 0;
+	const struct compare_output *o = &t->outputs[output];
+	char first[160] = "an unknown place";
+	if (place->first < compare_elements(o)) compare_index_text(o, place->first, first, sizeof first);
+	return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock || t->is_guided ? reason : "fragile", 0,
+		"%lld of the %lld elements of output %d were never written, the first at %s%s%s", (long long)place->unwritten,
+		(long long)compare_elements(o), output, first, t->is_stock ? "" : ": ", t->is_stock ? "" : trial);
+}
+
 static int result_judge(struct grading *g, const struct attempt *a, const struct runner_result *r,
 	const uint8_t *outputs, const int64_t *offset, struct err *err)
 {
@@ -286,19 +299,16 @@ static int result_judge(struct grading *g, const struct attempt *a, const struct
 	const char *reason = tape_lineage_reason(r->lineage);
 	char trial[400];
 	attempt_text(g, t, trial, sizeof trial);
-	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN)
-		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, t->is_stock || t->is_guided ? reason : "fragile", 0,
-			"parts of output %d were never written%s%s", r->lineage_output, t->is_stock ? "" : ": ",
-			t->is_stock ? "" : trial);
+	if (r->lineage == TAPE_LINEAGE_OUTPUT_UNWRITTEN) return unwritten_end(g, t, &r->place, reason, trial);
 	int rc = outputs_compare(g, a, outputs, offset);
 	if (r->lineage == TAPE_LINEAGE_LIBRARY && !g->is_partial) {
 		g->is_partial = true;
 		snprintf(g->library_op, sizeof g->library_op,
-			"cast to output %d (float to integer or bool, or straight from what was given)", r->lineage_output);
+			"cast to output %d (float to integer or bool, or straight from what was given)", r->place.output);
 	}
 	if (rc || r->lineage == TAPE_LINEAGE_OK || r->lineage == TAPE_LINEAGE_LIBRARY) return rc;
 	return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, reason, 0,
-		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->lineage_output);
+		"output %d: its bytes come from inputs, constants or fills, not from a launched kernel", r->place.output);
 }
 
 void params_stand_in(const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of)

@@ -123,12 +123,13 @@ static int death_end(struct grading *g, struct job *j, int phase, const char *wh
 	bool ended = j->ended;
 	if (ended) child_status_text(j->status, status, sizeof status);
 	int sig = ended && WIFSIGNALED(j->status) ? WTERMSIG(j->status) : 0;
+	bool is_late = job_is_out_of_time(j);
 	const char *reason = !ended ? "no-result"
 		: sig == SIGSYS         ? "forbidden"
-		: sig == SIGXCPU        ? "timeout-cpu"
+		: is_late               ? "timeout-cpu"
 		: sig                   ? "crash"
 								: "exit";
-	if (sig == SIGKILL && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2) reason = "memory";
+	if (sig == SIGKILL && !is_late && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2) reason = "memory";
 	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0,
 		"the process that ran the candidate ended without a result during %s: %s%s%s", PHASES[phase], status,
 		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);

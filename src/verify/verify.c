@@ -176,7 +176,7 @@ static void judge(struct verifier *v, struct verify_gpu *on, const struct work *
 		return;
 	}
 	if (ready(v, &err)) {
-		*out = (struct verdict){.class = VERDICT_INFRA, .stage = STAGE_FORMAT, .kernelbench = -1};
+		out->class = VERDICT_INFRA;
 		snprintf(out->reason, sizeof out->reason, "infra");
 		snprintf(out->detail, sizeof out->detail, "%.1000s", err.text);
 		return;

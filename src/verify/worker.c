@@ -25,6 +25,9 @@
 #define SEND_TIMEOUT_MS 20000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
+/* Of the limit: the system enforces it by ticks and reports by a finer clock, which
+ * part on a loaded machine. */
+#define CPU_SPENT_SHARE 0.8
 /* In a row; then every request fails at once instead of after another import of torch. */
 #define FAILED_STARTS_MAX 2
 
@@ -143,8 +146,10 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
 							: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
 	if (!rc) rc = json_parse(text.data, text.len, "ready message", &hello, err);
-	if (!rc && !json_is_true(json_object_get(hello, "ready")))
-		rc = err_set(err, ERR_INFRA, "it answered %.300s", text.data);
+	if (!rc && !json_is_true(json_object_get(hello, "ready"))) {
+		const char *why = json_string_value(json_object_get(hello, "text"));
+		rc = err_set(err, ERR_INFRA, "%.300s", why ? why : text.data);
+	}
 	if (rc) {
 		/* How the process ended tells the most, so it has a moment to end by itself. */
 		char status[64] = "still running";
@@ -152,7 +157,10 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 		json_decref(hello);
 		stop(z);
 		z->failed_starts++;
-		rc = err_set(err, ERR_INFRA, "%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s",
+		rc = err_set(err, ERR_INFRA,
+			"%s zygote (%s/worker/zygote.py) did not become ready: %.400s; process: %s; `hone doctor` looks for what "
+			"is "
+			"missing",
 			z->kind, z->root, err ? err->text : "", status);
 	} else {
 		json_decref(z->hello);
@@ -175,9 +183,9 @@ int zygote_ready(struct zygote *z, int timeout_ms, const json_t **versions, stru
 
 static json_t *request(struct zygote *z, const struct job_limits *l, json_t *task)
 {
-	return json_pack("{s:I, s:s, s:{s:I, s:i, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox",
-		sandbox_level_name(l->level), "limits", "memory_bytes", (json_int_t)l->memory_bytes, "cpu_s", l->cpu_s,
-		"processes", 1, "job", task);
+	return json_pack("{s:I, s:s, s:{s:I, s:i}, s:o}", "id", (json_int_t)z->next_id++, "sandbox",
+		sandbox_level_name(l->level), "limits", "memory_bytes", (json_int_t)l->memory_bytes, "cpu_s", l->cpu_s, "job",
+		task);
 }
 
 /* One attempt over a living zygote; the descriptors are the zygote's ends. */
@@ -190,7 +198,7 @@ static int send_request(struct zygote *z, const char *text, const int fds[2], st
 int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct job *out, struct err *err)
 {
 	int data[2] = {-1, -1}, status[2] = {-1, -1};
-	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1};
+	*out = (struct job){.data_fd = -1, .status_fd = -1, .pid_fd = -1, .cpu_s = l->cpu_s};
 	/* One stream is the job's own, whose words are hostile; the other is its keeper's, believed. */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) ||
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, status)) {
@@ -299,6 +307,15 @@ int job_check_entered(const struct job *j, struct err *err)
 	return !j->ended || j->entered
 		? 0
 		: err_set(err, ERR_INFRA, "a job's process could not enter its sandbox: %s", j->text);
+}
+
+bool job_is_out_of_time(const struct job *j)
+{
+	if (!j->ended || !WIFSIGNALED(j->status) || !j->cpu_s) return false;
+	/* At its limit a process gets SIGXCPU, or SIGKILL alone: the first process of a namespace
+	 * takes no other signal. */
+	int sig = WTERMSIG(j->status);
+	return sig == SIGXCPU || (sig == SIGKILL && (double)j->cpu_ms >= CPU_SPENT_SHARE * 1000 * j->cpu_s);
 }
 
 int64_t job_cpu_ms(const struct job *j)

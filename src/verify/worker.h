@@ -31,6 +31,7 @@ struct job {
 	int pid_fd;
 	pid_t pid;
 	uint64_t start_ns; /* when its process was known */
+	int cpu_s;         /* processor time that it may take */
 	/* When ended: waitpid's status of the job's process, and whether it had entered its sandbox; if
 	 * not, why. */
 	bool ended;
@@ -55,6 +56,8 @@ void job_wait(struct job *j, int timeout_ms);
 /* After job_wait: ERR_INFRA when the zygote is gone, or the process ended before it was in its
  * sandbox (nothing of the stranger's ran), else 0. */
 int job_check_entered(const struct job *j, struct err *err);
+/* After job_wait: whether the system ended the job because its processor time was spent. */
+bool job_is_out_of_time(const struct job *j);
 /* Processor time of a job that still runs, without that of its own children; 0
  * when it is not known. */
 int64_t job_cpu_ms(const struct job *j);

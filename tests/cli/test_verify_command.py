@@ -1,5 +1,5 @@
 """hone verify: a folder of candidates, exit statuses, --json, --audit.  timeout: 300"""
-import json, sys
+import json, os, shutil, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, work_folder
@@ -42,7 +42,7 @@ def write(name, text):
 
 
 def verify(*more, task="task.py", expect=None):
-    return run(hone, "verify", "--task", f"{work}/{task}", "--threads", "1", "--num_correct_trials", "1", "--seed", "3",
+    return run(hone, "verify", "--task", f"{work}/{task}", "--threads", "2", "--num_correct_trials", "1", "--seed", "3",
                *more, expect=expect)
 
 
@@ -52,6 +52,11 @@ def main():
     write("constant.py", TASK.replace("EXPRESSION", "x * 0 + 1"))
     write("all/good.py", CANDIDATE.replace("BOUND", "0.0"))
     write("all/wrong.py", CANDIDATE.replace("BOUND", "0.5"))
+    write("all/slow.py", CANDIDATE.replace("BOUND", "0.0") + "import time\ntime.sleep(1)\n")
+    shutil.copy(f"{work}/all/wrong.py", os.fsencode(f"{work}/all/caf") + b"\xe9.py")
+    write("half.py", CANDIDATE.replace("BOUND", "0.0").replace("triton.cdiv(x.numel(), 256)", "1").replace("B=256",
+                                                                                                            "B=128"))
+    write("name.py", "nowhere\n" + CANDIDATE)
     write("all/py", "a name that only ends like one")
     write("all/notes.pyc", "no candidate")
     write("none/readme.txt", "no candidate")
@@ -61,10 +66,34 @@ def main():
     check("a genuine one: exit status 0 and one object",
           p.returncode == 0 and v.get("verdict") == "genuine" and "candidate" not in v, p.stdout + p.stderr)
     p = verify("--candidate", f"{work}/all", "--json")
-    found = {v["candidate"]: v["verdict"] for v in map(json.loads, p.stdout.splitlines())}
-    check("a folder: each .py file in it, and the status of the worst",
-          p.returncode == 1 and found == {f"{work}/all/good.py": "genuine", f"{work}/all/wrong.py": "wrong"},
-          p.stdout + p.stderr)
+    found = [(v["candidate"], v["verdict"]) for v in map(json.loads, p.stdout.splitlines())]
+    named = [(f"{work}/all/caf\ufffd.py".replace("\ufffd", "?"), "wrong"), (f"{work}/all/good.py", "genuine"),
+             (f"{work}/all/slow.py", "genuine"), (f"{work}/all/wrong.py", "wrong")]
+    check("a folder: each .py file in it in the order of names, and the status of the worst",
+          p.returncode == 1 and found == named, p.stdout + p.stderr)
+    p = verify("--candidate", f"{work}/all/wrong.py")
+    check("what is wrong is told without what else could have been tried, and without figures that are none",
+          p.stdout.startswith(f"{work}/all/wrong.py: wrong (mismatch") and "sides of" not in p.stdout
+          and "nan" not in p.stdout, p.stdout)
+    p = verify("--candidate", f"{work}/half.py")
+    check("elements that nobody wrote are counted and the first is named", p.returncode == 1
+          and "172 of the 300 elements of output 0 were never written, the first at [128]\n  1 trials, 1 failed\n"
+          in p.stdout, p.stdout)
+    p = verify("--candidate", f"{work}/name.py")
+    check("a record's candidate.py is the file's own path on the terminal",
+          f"  {work}/name.py:1: NameError: name 'nowhere' is not defined\n" in p.stdout, p.stdout)
+    p = verify("--candidate", f"{work}/all/good.py", "--emit", f"{work}/absent/out.py")
+    check("an --emit that cannot be written is refused before anything is judged",
+          p.returncode == 2 and not p.stdout and "absent/out.py: cannot write" in p.stderr, p.stdout + p.stderr)
+    # A Python without torch: nobody is judged, and nothing is made up.
+    write("python", "#!/bin/sh\nexec /usr/bin/python3 -S \"$@\"\n")
+    os.chmod(f"{work}/python", 0o755)
+    os.environ["HONE_PYTHON"] = f"{work}/python"
+    p = verify("--candidate", f"{work}/all/good.py")
+    del os.environ["HONE_PYTHON"]
+    check("a Python without torch is an infra that says so, and no more",
+          p.returncode == 3 and "No module named 'torch'" in p.stdout and "hone doctor" in p.stdout
+          and len(p.stdout.splitlines()) == 3 and not p.stderr, p.stdout + p.stderr)
     p = verify("--candidate", f"{work}/none")
     check("a folder without candidates is wrong usage", p.returncode == 2 and "no .py file" in p.stderr, p.stderr)
     # The audit judges the task alone.

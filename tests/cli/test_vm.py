@@ -1,6 +1,6 @@
 """hone vm: scripts run on the vm as they would on a GPU; faults are named like a compiler's, with
 the exit status."""
-import json, os, sys
+import json, os, shutil, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, work_folder
@@ -296,6 +296,44 @@ def test_plain():
           and lines.get(line_of(PLAIN, "a = tl.load"), {}).get("load_bytes") == 4000, p.stdout + p.stderr)
 
 
+def test_costs():
+    """The table that people read."""
+    p = run(hone, "vm", "--cost", write("plain.py", PLAIN))
+    lines = p.stdout.splitlines()
+    load = next((line for line in lines if f"  line {line_of(PLAIN, 'a = tl.load')} " in line), "")
+    check("--cost prints each line's text beside its counts", "4000" in load and "a = tl.load(" in load, p.stdout)
+    check("--cost has no column of zeros", "load_bytes" in p.stdout and "dot_flops" not in p.stdout, p.stdout)
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([hone, "vm", "--cost", write("nothing.py", "")], stdout=full, stderr=subprocess.PIPE,
+                           text=True)
+    check("costs that cannot be written are one line and status 1",
+          p.returncode == 1 and "hone vm: cannot write to stdout: No space left" in p.stderr
+          and "Traceback" not in p.stderr, p.stderr)
+
+
+UNCOMPILED = """import torch, triton, triton.language as tl
+
+@triton.jit
+def most(x, o):
+    tl.store(o, tl.max(tl.load(x + tl.arange(0, 4)), axis=1))
+
+x = torch.zeros(4)
+most[(1,)](x, x)
+"""
+
+
+def test_uncompiled():
+    p = run(hone, "vm", write("uncompiled.py", UNCOMPILED))
+    line, column = line_of(UNCOMPILED, "tl.max"), UNCOMPILED.splitlines()[4].index("tl.max")
+    check("a kernel that does not compile is told like a compiler's message",
+          p.returncode == 1 and p.stderr.startswith(f"{work}/uncompiled.py:{line}:{column}: error: invalid axis 1. ")
+          and "Traceback" not in p.stderr and p.stderr.endswith(f"launched at {work}/uncompiled.py:8\n"), p.stderr)
+    launch = "most[(1,)](x, x)"
+    caught = UNCOMPILED.replace(launch, f"try:\n    {launch}\nexcept Exception as e:\n    print(type(e))")
+    p = run(hone, "vm", write("caught.py", caught))
+    check("a script may catch it", p.returncode == 0 and "CompilationError" in p.stdout and not p.stderr, p.stderr)
+
+
 def test_faults():
     p = run(hone, "vm", write("fault.py", FAULT))
     where = f"{work}/fault.py:{line_of(FAULT, 'tl.store')}:"
@@ -371,6 +409,14 @@ def test_usage():
     p = run(hone, "vm", f"{work}/plain.py")
     del os.environ["HONE_PYTHON"]
     check("a Python that is not there is named", p.returncode == 1 and "/no/such/python" in p.stderr, p.stderr)
+    p = run(hone, "vm", write("device.py", "import torch\ntorch.zeros(4, device='cuda')\n"))
+    check("a script that asks for a GPU is told of --cuda-shim",
+          p.returncode == 1 and p.stderr.endswith("; --cuda-shim answers in its place\n"), p.stderr)
+    odd = os.fsencode(work) + b"/caf\xe9.py"
+    shutil.copy(write("plain.py", PLAIN), odd)
+    p = subprocess.run([hone, "vm", odd], capture_output=True, text=True)
+    check("a path that Triton cannot name is refused in one line",
+          p.returncode == 1 and "the path is not UTF-8" in p.stderr and "Traceback" not in p.stderr, p.stderr)
     check("--help says that there is no sandbox", "unsandboxed" in run(hone, "vm", "--help").stdout)
 
 
@@ -392,6 +438,8 @@ def test_refusals_that_were():
 
 
 test_plain()
+test_costs()
+test_uncompiled()
 test_faults()
 test_checks()
 test_shim()

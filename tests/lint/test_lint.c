@@ -94,18 +94,19 @@ static void hopeless_ones_are_named(void **state)
 	} BAD[] = {
 		{HEAD KERNEL "class ModelNew(nn.Module):\n    def forward(self, x:\n        return x\n", LINT_SYNTAX, 9},
 		{HEAD KERNEL MODEL "x = = 3\n", LINT_SYNTAX, 12},
+		{"```python\n" HEAD KERNEL MODEL "```\n", LINT_SYNTAX, 1},
 		{HEAD KERNEL MODEL "x = 3 *(4\n", LINT_SYNTAX, 12},
 		{HEAD KERNEL "class Model(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n",
-			LINT_NO_MODEL_NEW, 1},
-		{HEAD "# class ModelNew\ns = 'class ModelNew'\n" KERNEL "k[(1,)]()\n", LINT_NO_MODEL_NEW, 1},
-		{HEAD "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n", LINT_NO_JIT, 1},
+			LINT_NO_MODEL_NEW, 0},
+		{HEAD "# class ModelNew\ns = 'class ModelNew'\n" KERNEL "k[(1,)]()\n", LINT_NO_MODEL_NEW, 0},
+		{HEAD "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n", LINT_NO_JIT, 0},
 		{HEAD "# @triton.jit\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        return "
 			  "torch.jit.script(f)(x)\n",
-			LINT_NO_JIT, 1},
-		{"from triton import jit\nclass ModelNew:\n    pass\n", LINT_NO_JIT, 1},
+			LINT_NO_JIT, 0},
+		{"from triton import jit\nclass ModelNew:\n    pass\n", LINT_NO_JIT, 0},
 		{HEAD KERNEL "class ModelNew(nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n",
 			LINT_JIT_UNUSED, 6},
-		{"", LINT_NO_MODEL_NEW, 1},
+		{"", LINT_NO_MODEL_NEW, 0},
 	};
 	/* The first finding is the expected one, at its line. */
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {

@@ -251,6 +251,7 @@ static void test_lineage(void **state)
 	assert_false(r.has_fault);
 	assert_int_equal(r.lineage, TAPE_LINEAGE_OUTPUT_UNWRITTEN);
 	assert_true(isnan(output[9]) && output[8] == 9);
+	assert_true(r.place.output == 0 && r.place.first == 9 && r.place.unwritten > 0);
 	runner_result_release(&r);
 	replay_text(TAPE(FILL(1, 2.5) ", " LAUNCH(0, 1, 9), 1), X, &r);
 	assert_int_equal(r.lineage, TAPE_LINEAGE_OK);
@@ -397,7 +398,7 @@ static void test_wire(void **state)
 								 .has_fault = true,
 								 .fault = {.code = "timeout", .text = "slow", .line = 5, .row = 6},
 								 .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN,
-								 .lineage_output = 1,
+								 .place = {.output = 1, .unwritten = 18, .first = 19},
 								 .ncosts = 1,
 								 .costs = &cost,
 								 .nlines = 1,
@@ -414,7 +415,7 @@ static void test_wire(void **state)
 	o = runner_result_json(&r);
 	assert_int_equal(runner_result_parse(o, &s, &err), 0);
 	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
-		s.lineage_output == 1 && s.run_ns == 123 && s.has_lineage);
+		s.place.output == 1 && s.place.unwritten == 18 && s.place.first == 19 && s.run_ns == 123 && s.has_lineage);
 	assert_true(s.memory_bytes == 4 && !strcmp(s.untimed, "none"));
 	const struct runner_row_cost *c = s.costs;
 	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&

@@ -55,6 +55,9 @@ FAULTS = [
      "@triton.jit\ndef k(x):\n    tl.store(x, nowhere)\n\n\n" + forward("k[(1,)](x)\nreturn x")),
     ("shape error in a kernel", "triton-compile-error", "",
      "@triton.jit\ndef k(x):\n    tl.store(x + tl.arange(0, 3), 1.0)\n\n\n" + forward("k[(1,)](x)\nreturn x")),
+    ("a wrong axis in Triton's library", "triton-compile-error", "invalid axis 1. Expected -1 <= axis < 1 (column 16)",
+     "@triton.jit\ndef k(x):\n    tl.store(x, tl.max(tl.load(x + tl.arange(0, 4)), axis=1))\n\n\n"
+     + forward("k[(1,)](x)\nreturn x")),
     ("CPU tensor for a pointer", "forward-error", "cpu tensor",
      forward("copy_kernel[(1,)](torch.zeros(4), x, 4, BLOCK=64)\nreturn x")),
     ("grid too large", "grid-too-large", "grid[1]", forward("copy_kernel[(1, 70000)](x, x, 4, BLOCK=64)\nreturn x")),

@@ -392,26 +392,26 @@ static void test_lineage_outputs(void **state)
 	memset(given, TAPE_ORIGIN_GIVEN, sizeof(given));
 	memset(tags, TAPE_ORIGIN_KERNEL, sizeof(tags));
 	uint8_t *origin[4] = {given, tags, given, given};
-	int output = -1;
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_OK);
+	struct tape_place place = {.output = -1};
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OK);
 	tags[15] = TAPE_ORIGIN_NONE;
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_OUTPUT_UNWRITTEN);
-	assert_int_equal(output, 0);
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_UNWRITTEN);
+	assert_true(place.output == 0 && place.unwritten == 1 && place.first == 3);
 	tags[15] = TAPE_ORIGIN_LIBRARY;
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_LIBRARY);
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_LIBRARY);
 	tags[15] = TAPE_ORIGIN_GIVEN; /* a padded border */
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_OK);
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OK);
 	memset(tags, TAPE_ORIGIN_GIVEN, sizeof(tags));
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
-	assert_int_equal(tape_lineage_outputs(t, origin, 2, &output), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
-	assert_int_equal(tape_lineage_outputs(t, origin, 1, &output), TAPE_LINEAGE_OK);
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
+	assert_int_equal(tape_lineage_outputs(t, origin, 2, &place), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
+	assert_int_equal(tape_lineage_outputs(t, origin, 1, &place), TAPE_LINEAGE_OK);
 	/* A strided view is judged by its own elements. */
 	memset(tags, TAPE_ORIGIN_NONE, sizeof(tags));
 	memset(tags + 4, TAPE_ORIGIN_KERNEL, 4);
 	memset(tags + 12, TAPE_ORIGIN_KERNEL, 4);
 	t->outputs[0] = (struct tape_view){
 		.buffer = 1, .offset_bytes = 4, .dtype = DTYPE_F32, .ndim = 2, .shape = {1, 2}, .stride = {4, 2}};
-	assert_int_equal(tape_lineage_outputs(t, origin, 0, &output), TAPE_LINEAGE_OK);
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OK);
 	tape_free(t);
 }
 

@@ -88,7 +88,14 @@ def test_fault_lines(tap, zygote):
             ("inside a kernel",
              "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, oops)\n\nclass ModelNew(nn.Module):\n    def "
              "forward(self, x):\n"
-             "        k[(1,)](x)\n        return x\n", line + 2), ("of a syntax error", "a = 1\nb = = 2\n", line),
+             "        k[(1,)](x)\n        return x\n", line + 2),
+            ("of a kernel's call that Triton's library refuses",
+             "@triton.jit\ndef k(x):\n    a = 1\n    tl.store(x, tl.max(tl.load(x), axis=1))\n\n"
+             "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 2),
+            ("inside a jitted function that a kernel calls",
+             "@triton.jit\ndef f(x):\n    return x + oops\n\n@triton.jit\ndef k(x):\n    tl.store(x, f(1))\n\n"
+             "class ModelNew(nn.Module):\n    def forward(self, x):\n        k[(1,)](x)\n        return x\n", line + 1),
+            ("of a syntax error", "a = 1\nb = = 2\n", line),
             ("of an import error", "a = 1\nimport nonsense\n", line),):
         fault = zygote.result(job(faults.source(body))).get("fault", {})
         tap.check(fault.get("line") == expected, f"line {name}", f"{fault}, expected line {expected}")

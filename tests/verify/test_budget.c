@@ -1,5 +1,6 @@
 /* timeout: 300. All compilations of one candidate share one budget of CPU time: many kernels that
- * would each stay below it do not together; one of them does. */
+ * would each stay below it do not together; one of them does. A single kernel that the compiler
+ * does not finish in that time is told apart from one that the compiler dies of. */
 #include "base/base.h"
 #include "task/task.h"
 #include "verify/verify.h"
@@ -20,6 +21,18 @@
 	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n" \
 	"        for k in range(" count "):\n" \
 	"            relu_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), BLOCK=256, K=k + 2)\n        return y\n"
+
+/* Block sizes that the compiler unrolls for minutes. */
+static const char HUGE_BLOCKS[] =
+	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
+	"@triton.jit\ndef relu_kernel(x, y, n, B: tl.constexpr):\n"
+	"    i = tl.arange(0, B)\n"
+	"    at = i[:, None] * B + i[None, :]\n"
+	"    a = tl.load(x + at, mask=at < n, other=0.0)\n"
+	"    d = tl.dot(a, a, input_precision='ieee')\n"
+	"    tl.store(y + at, tl.maximum(a, 0.0) * 2 + d * 0 + 1, mask=at < n)\n\n\n"
+	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n"
+	"        relu_kernel[(1,)](x, y, x.numel(), B=256)\n        return y\n";
 
 static const char TASK[] =
 	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
@@ -57,9 +70,18 @@ static void test_many_kernels(void **state)
 	if (strcmp(v.reason, "timeout-compile")) fail_msg("%s: %s", v.reason, v.detail);
 }
 
+static void test_huge_blocks(void **state)
+{
+	struct verdict v;
+	judge(HUGE_BLOCKS, &v);
+	assert_int_equal(v.class, VERDICT_INVALID);
+	if (strcmp(v.reason, "timeout-compile")) fail_msg("%s: %s", v.reason, v.detail);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_kernel), cmocka_unit_test(test_many_kernels)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_kernel), cmocka_unit_test(test_many_kernels), cmocka_unit_test(test_huge_blocks)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("budget", tests, NULL, NULL);
 }
