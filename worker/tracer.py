@@ -492,8 +492,9 @@ class Calls:
                ] if is_module else ()
         training = [m.training for m in self.model.modules()] if is_module else ()
         modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cuda"),
-                 torch.get_default_dtype(), torch._C._get_deterministic_algorithms(), torch.get_float32_matmul_precision(),
-                 torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32())
+                 torch.get_default_dtype(), torch._C._get_deterministic_algorithms(),
+                 torch.get_float32_matmul_precision(), torch._C._get_cublas_allow_tf32(),
+                 torch._C._get_cudnn_allow_tf32())
         return given, own, training, modes, tracer_cuda.CURRENT[0]
 
     def check_kept(self, outputs):

@@ -12,6 +12,7 @@ import contextvars
 import ctypes
 import importlib.machinery
 import json
+import linecache
 import math
 import os
 import sys
@@ -41,6 +42,7 @@ def rename(module):
     module.__file__ = f"{os.environ['HOME']}/{name}.py"
     module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=module.__file__)
     module.__package__ = ""
+    linecache.cache[module.__file__] = linecache.cache[tracer_record.SOURCE_NAME]
 
 
 # ---- other objects of the class ----

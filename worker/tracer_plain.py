@@ -340,7 +340,8 @@ HIDDEN = []
 
 def own_names():
     """The modules that no ordinary process has."""
-    return [name for name in sys.modules if name.startswith(("tracer", "ttir_compile", "zygote", "wire", "output_form"))]
+    own = ("tracer", "ttir_compile", "zygote", "wire", "output_form")
+    return [name for name in sys.modules if name.startswith(own)]
 
 
 def word():
@@ -579,8 +580,8 @@ EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", 
           "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
 # What the kernel, or a library written in C, keeps for host code beside all objects of Python.
 DESCRIPTORS = [(module, name) for module in (os, posix) for name in (
-    "pipe", "pipe2", "eventfd", "eventfd_read", "eventfd_write", "memfd_create", "dup", "dup2", "lseek", "read", "readv",
-    "pread", "openpty", "pidfd_open") if hasattr(module, name)]
+    "pipe", "pipe2", "eventfd", "eventfd_read", "eventfd_write", "memfd_create", "dup", "dup2", "lseek", "read",
+    "readv", "pread", "openpty", "pidfd_open") if hasattr(module, name)]
 REGISTRIES = [(module, name) for module, names in (
     (codecs, ("register", "register_error", "lookup_error")), (_codecs, ("register", "register_error", "lookup_error")),
     (locale, ("textdomain", "bindtextdomain", "bind_textdomain_codeset")),
@@ -620,7 +621,7 @@ def is_readable(path):
     if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
-    return (os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE)
+    return (os.path.basename(path) == CANDIDATE_FILE or path == GLOBALS.get("__file__") or path.startswith(READABLE)
             or any(p.startswith(f"{path}/") for p in READABLE))
 
 

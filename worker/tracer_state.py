@@ -548,7 +548,7 @@ class Walk:
                 self.out[f"{path}.{name}"] = brief(part)
             elif type(part) in COLLECTIONS and name != "__builtins__":
                 self.out[f"{path}.{name}"] = digest(repr([brief(v) for v in flat(part) if type(v) in SCALARS]))
-            elif type(part) in (tuple, torch.Size) or isinstance(part, (torch.Tensor, *STILL_VALUES)) or kind_is_own(part):
+            elif isinstance(part, (tuple, torch.Tensor, *STILL_VALUES)) or is_own(type(part)):
                 self.visit(f"{path}.{name}", part, depth + 1)
 
     def storage(self, path, value):
@@ -671,10 +671,6 @@ def is_own(cls):
     itself."""
     return bool(TABLES and cls.__flags__ & HEAP_TYPE
                 and id(gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]) not in TABLES.known)
-
-
-def kind_is_own(value):
-    return is_own(type(value))
 
 
 def is_pythons(kind):
