@@ -14,7 +14,6 @@ import importlib.machinery
 import json
 import linecache
 import math
-import os
 import sys
 import threading
 
@@ -39,7 +38,7 @@ def rename(module):
     name = f"{tracer_plain.word()}_{tracer_plain.word()}"
     sys.modules[name] = sys.modules.pop(module.__name__)
     module.__name__ = tracer_source.OWN_NAME = TRACER.CANDIDATE = name
-    module.__file__ = f"{os.environ['HOME']}/{name}.py"
+    module.__file__ = f"{name}.py"
     module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=module.__file__)
     module.__package__ = ""
     linecache.cache[module.__file__] = linecache.cache[tracer_record.SOURCE_NAME]

@@ -621,14 +621,15 @@ def is_readable(path):
     if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
-    return (os.path.basename(path) == CANDIDATE_FILE or path == GLOBALS.get("__file__") or path.startswith(READABLE)
+    return (os.path.basename(path) in (CANDIDATE_FILE, GLOBALS.get("__file__")) or path.startswith(READABLE)
             or any(p.startswith(f"{path}/") for p in READABLE))
 
 
 def watched(real, what, is_fine=lambda first: False):
     def call(*args, **kwargs):
         first = args[0] if args else next(iter(kwargs.values()), 0)
-        if not watch.is_busy and not is_fine(first) and is_candidates_doing():
+        is_path = real is REAL["lstat"] and watch.frame_of(1).f_code.co_name == "_joinrealpath"      # links alone
+        if not watch.is_busy and not is_path and not is_fine(first) and is_candidates_doing():
             refuse(f"{what} ({first})" if type(first) is str else what)
         return real(*args, **kwargs)
     return call
