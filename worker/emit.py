@@ -398,6 +398,8 @@ class Emitter:
         used = [line for line in used if line.split(" = ")[0] not in made_by_draws and not is_draw(line, len(tensors))]
         outputs = [self.view(v) for v in self.tape["outputs"]]
         result = outputs[0] if not self.tape["tuple"] else "(" + "".join(o + ", " for o in outputs) + ")"
+        if "form" in self.tape:
+            result = formed(ast.parse(self.tape["form"], mode="eval").body, iter(outputs))
         method = ([f"    def _forward_{number}(self, tensors):"]
                   + [f"        {line}" for line in used + streams + rows + kept])
         return about, made, method + [f"        return {result}", ""]
@@ -458,6 +460,23 @@ def flat_kinds(signature):
     def flat(kind):
         return [kind] if isinstance(kind, str) else [x for k in kind[-1] for x in flat(k)]
     return [x for _, kind in signature for x in flat(kind)]
+
+
+def formed(node, outputs):
+    """A form (output_form.py) with forward's outputs in place of its tensors. Its text is a
+    candidate's: collections and constants, and nothing else of it gets into the module."""
+    if isinstance(node, ast.Tuple):
+        return "(" + "".join(formed(n, outputs) + ", " for n in node.elts) + ")"
+    if isinstance(node, ast.Dict):
+        pairs = [f"{formed(k, outputs)}: {formed(v, outputs)}" for k, v in zip(node.keys, node.values)]
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(node, ast.Name) and node.id == "t":
+        return next(outputs)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return repr(-node.operand.value)
+    if not isinstance(node, ast.Constant):
+        raise ValueError("forward's outputs are put together in a way that has no text")
+    return repr(node.value)
 
 
 def leaves(value, tensors, others):

@@ -20,6 +20,7 @@ import oracle_scale
 import oracle_size
 import oracle_sized
 import oracle_template
+import output_form
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
 from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Reference, clone_tensor, device_mode, forward,
@@ -85,6 +86,7 @@ class Variant:
 
     def see_form(self, model, args, out):
         self.is_tuple = not isinstance(out, torch.Tensor)
+        self.form = output_form.form_of(out, lambda v: isinstance(v, torch.Tensor))
 
     def check_plain(self, seed):
         """Numbers among forward's outputs may not depend on data: a candidate's host code has
@@ -93,6 +95,22 @@ class Variant:
                 != plain_outputs(self.fresh_model(), self.reference.inputs(seed + 1))):
             raise Fault("task-unsupported",
                         "forward returns a number that depends on its inputs; only tensors can be compared")
+
+    def is_modeless(self, call):
+        """Whether forward gives the same after train() as after eval()."""
+        if self.kind != "stock" or self.draws:
+            return False
+        found = []
+        for _ in range(2):
+            model = self.fresh_model()
+            for module, training in self.modes:
+                module.training = training != bool(found)
+            try:
+                found.append(forward(model, call.map(clone_tensor)))
+            except Exception:
+                break
+        self.fresh_model()
+        return len(found) == 2 and same_bytes(*found)
 
     def inputs(self, seed):
         call = self.reference.inputs(seed)
@@ -104,6 +122,7 @@ class Variant:
         names = lambda d: {n: describe(v) for n, v in d.items()}
         return {"job": {"init_args": [describe(v) for v in init.args], "init_kwargs": names(init.kwargs),
                         "state": self.reference.state(), "training": self.training, "tuple": self.is_tuple,
+                        "modeless": self.is_modeless(call), "form": self.form,
                         "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
                         "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
                 "kind": self.kind, "source": self.reference.source,

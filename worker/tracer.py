@@ -19,10 +19,12 @@ import types
 import torch
 import triton.testing
 
+import output_form
 import tracer_cuda
 import tracer_disguise
 import tracer_drawn
 import tracer_driver
+import tracer_elsewhere
 import tracer_movement
 import tracer_plain
 import tracer_probe
@@ -43,7 +45,7 @@ OUTPUTS_MAX = 64
 PADS = []      # memory between the objects of one trace and the next
 
 
-CANDIDATE = "candidate"      # name of the module that the candidate becomes
+CANDIDATE = "candidate"      # name of the module that the candidate becomes; the second trace draws one
 
 
 class Stop(Exception):
@@ -94,7 +96,8 @@ def result_of(job, sock):
         if "probe" in job:
             return {"probe": guarded(tracer_record.Recorder(), "unsupported",
                                      lambda: tracer_probe.probe(job, sys.modules[__name__]))}
-        return {"tape": trace(job, tracer_record.Recorder(), announce), "tuned": tracer_driver.tuned()}
+        rec = tracer_record.Recorder()
+        return {"tape": trace(job, rec, announce), "tuned": tracer_driver.tuned(), "modes": rec.modes}
     except Stop as stop:
         return {"fault": dict(stop.fault, phase=phase[0])}
 
@@ -117,11 +120,14 @@ def trace(job, rec, announce):
         guarded(rec, "unsupported", lambda: tracer_drawn.check_generators(is_seeded=True))
         announce("init")
         move_memory()
+        before = ()
+        if tracer_plain.SHELL:
+            before = guarded(rec, "init-error", lambda: tracer_elsewhere.elders(job, module, rec, tracer))
         model = guarded(rec, "init-error", lambda: build(job, module))
         place(job, model, tracer)
         announce("forward")
-        tracer.phase = "forward"
-        return trace_forwards(job, rec, tracer, model)
+        rec.epoch, tracer.phase = rec.calls, "forward"
+        return trace_forwards(job, rec, tracer, model, before)
 
 
 def move_memory():
@@ -201,16 +207,17 @@ def remember_libraries():
 def load_candidate(source, code=None):
     while LIBRARIES:
         LIBRARIES.pop()._destroy()
-    module = types.ModuleType("candidate")
+    module = types.ModuleType(CANDIDATE)
     module.__file__ = SOURCE_NAME
-    sys.modules["candidate"] = module
+    sys.modules[CANDIDATE] = module
     tracer_source.TEXT = source
     lines = source.splitlines(keepends=True)
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
+        tracer_elsewhere.rename(module)
         module.__dict__["__builtins__"] = tracer_drawn.own_builtins()
         tracer_plain.GLOBALS = tracer_drawn.MODULE = module.__dict__
-        code = tracer_drawn.rewritten(source)
+        code = tracer_drawn.rewritten(source, optimize=1)      # as behind python -O
     exec(code or compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
     return module
 
@@ -222,14 +229,14 @@ def code_of(job):
     return None
 
 
-def build(job, module):
+def build(job, module, seed=None):
     name = job.get("class", "ModelNew")
     cls = getattr(module, name, None)
     if not isinstance(cls, type):
         raise Stop("no-class", "NameError", f"the source defines no class {name}")
     args = [plain_value(v) for v in job.get("init_args", [])]
     kwargs = {k: plain_value(v) for k, v in job.get("init_kwargs", {}).items()}
-    torch.manual_seed(job.get("init_seed", 0))
+    torch.manual_seed(job.get("init_seed", 0) if seed is None else seed)
     with without_values() if job.get("shapes_only") else contextlib.nullcontext():
         model = cls(*args, **kwargs)
         if isinstance(model, torch.nn.Module):
@@ -259,7 +266,7 @@ def moved(model):
 
 def has_own(module, *names):
     """Whether the candidate has written one of these methods."""
-    return any(getattr(getattr(type(module), name, None), "__module__", None) == "candidate" for name in names)
+    return any(getattr(getattr(type(module), name, None), "__module__", None) == CANDIDATE for name in names)
 
 
 @contextlib.contextmanager
@@ -377,6 +384,8 @@ def make_inputs(job, tracer, is_strided=False):
                 t._buffer.input = len(buffers)
                 buffers.append(t._buffer)
                 t = show(t)
+                if tracer_plain.SHELL and tracer_plain.SHELL.is_leaf and t.is_floating_point() and show is shown:
+                    return torch.nn.Parameter(t)
                 return t.requires_grad_() if spec.get("requires_grad") else t
             if "tuple" in value:
                 return tuple(make(v) for v in value["tuple"])
@@ -408,6 +417,11 @@ SETTLED_CALLS = (6, 7)       # after these two the host code's memory is compare
 PLAIN_CALLS = ("fresh", "same", "released")
 
 
+SURROUNDINGS = ("the form of its inputs (shape, strides, class, gradient or attributes)",
+                "which parameters the module has, or whether they are trained", "whether a module is in training",
+                "a mode of torch's (gradients, autocast, default dtype, precision)", "the current stream")
+
+
 class Calls:
     """The forwards of one trace."""
 
@@ -415,7 +429,7 @@ class Calls:
         self.job, self.rec, self.tracer, self.model = job, rec, tracer, model
         self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
-        self.ended = 0           # rows that the last call left
+        self.ended = len(rec.rows)   # rows that the last call left
         self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
                             for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 
@@ -451,13 +465,37 @@ class Calls:
 
     def tape(self):
         """One counted call: its tape without the contents of constants."""
+        before = self.surroundings()
         out = guarded(self.rec, "forward-error", lambda: self.model(*self.args, **self.kwargs))
+        for what, then, now in zip(SURROUNDINGS, before, self.surroundings()):
+            if then != now:
+                raise Stop("unsupported", "Fault", f"forward changes {what}, which its caller finds changed")
         self.held.append(out)
         outputs, is_tuple = flatten_output(out)
         self.check_kept(outputs)
-        found = guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple))
+        for t in tensors_in([out], []):
+            if t.requires_grad and not torch.is_grad_enabled() and not any(
+                    t is p for p in tensors_in([self.args, self.kwargs, *self.model.parameters()], [])):
+                raise Stop("unsupported", "Fault", "forward returns a tensor that requires a gradient, under no_grad()")
+        form = output_form.form_of(out, lambda v: isinstance(v, torch.Tensor))
+        found = guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple, form))
         self.ended = len(self.rec.rows)
         return found
+
+    def surroundings(self):
+        """What a call of forward leaves as it was, beside all memory."""
+        given = [(id(t), type(t), t.shape, t.stride(), t.storage_offset(), t.dtype, t.requires_grad, t.is_leaf
+                  and t.grad is not None, [k for k in vars(t) if k not in tracer_state.TRACERS_OWN])
+                 for t in tensors_in([self.args, self.kwargs], [])]
+        is_module = isinstance(self.model, torch.nn.Module)
+        own = [(name, id(p), p.shape, p.stride(), p.requires_grad) for name, p in self.model.named_parameters()
+               ] if is_module else ()
+        training = [m.training for m in self.model.modules()] if is_module else ()
+        modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cuda"),
+                 torch.get_default_dtype(), torch._C._get_deterministic_algorithms(),
+                 torch.get_float32_matmul_precision(), torch._C._get_cublas_allow_tf32(),
+                 torch._C._get_cudnn_allow_tf32())
+        return given, own, training, modes, tracer_cuda.CURRENT[0]
 
     def check_kept(self, outputs):
         """Memory that was made before this call and that this call writes: what one call leaves
@@ -503,7 +541,8 @@ def tensors_in(value, out):
     return out
 
 
-def trace_forwards(job, rec, tracer, model):
+def trace_forwards(job, rec, tracer, model, before=()):
+    """`before`: tapes of other objects of the class that were called before."""
     calls = Calls(job, rec, tracer, model)
     first = bare = state = None
     made = []                # of constants, by the call that made most: the first may fill a cache of them
@@ -515,6 +554,8 @@ def trace_forwards(job, rec, tracer, model):
         tape = calls.tape()
         # The first call's tape is the result; the others are compared with it.
         if first is None:
+            if any(elders != tape for elders in before):
+                raise tracer_elsewhere.difference()
             bare, first = tape, dict(tape, buffers=[dict(b) for b in tape["buffers"]])
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
             continue
@@ -534,6 +575,9 @@ def trace_forwards(job, rec, tracer, model):
         try:
             before, state = state, tracer_state.snapshot(model, sys.modules[CANDIDATE], [calls.args, calls.kwargs],
                                                          not job.get("is_other"))
+        except tracer_state.Replaced as name:
+            raise Stop("unsupported", "Fault", f"host code puts something else in the place of {name}, which others "
+                       "call, too") from None
         except tracer_state.Unseen as thing:
             raise Stop("unsupported", "Fault", f"host code keeps {thing}: what that remembers cannot be seen") from None
         changed = before and tracer_state.difference(before, state)
@@ -541,6 +585,8 @@ def trace_forwards(job, rec, tracer, model):
             raise Stop("nondeterministic", "Fault",
                        f"every call of forward changes {changed}: what a call does may not depend on how often or "
                        f"when it is called")
+    if tracer_plain.SHELL:
+        rec.modes = guarded(rec, "unsupported", lambda: tracer_elsewhere.check(calls, bare))
     calls.finish()
     guarded(rec, "unsupported", lambda: tracer_drawn.check_generators(is_seeded=False))
     guarded(rec, "unsupported", lambda: tracer_driver.refuse_changes(tracer_seal.broken()))
@@ -586,23 +632,31 @@ def flatten_output(out):
     return views, not isinstance(out, torch.Tensor)
 
 
+# How items are taken from a collection.
+READERS = ("__iter__", "__getitem__", "__len__", "__getattribute__", "__getattr__", "values", "items", "keys", "get",
+           "__reversed__", "__contains__", "__class__")
+
+
 def flatten_into(out, views):
     if tracer_plain.SHELL and isinstance(out, torch.Tensor):
         found = tracer_plain.SHELL.trace_of(out)
         out = out if found is None else found
     if isinstance(out, TraceTensor):
         views.append(out.view_tuple())
-    elif isinstance(out, (list, tuple)):
-        for item in out:
-            flatten_into(item, views)
-    elif isinstance(out, dict):
-        for item in out.values():
+    elif isinstance(out, (list, tuple, dict)):
+        if any(name in vars(kind) for kind in type(out).__mro__ if kind.__module__ == CANDIDATE for name in READERS):
+            raise Stop("output-not-tensor", "TypeError",
+                       f"forward returned a {type(out).__name__}, which hands out its items by methods of its own")
+        for item in out.values() if isinstance(out, dict) else out:
             flatten_into(item, views)
     elif isinstance(out, torch.Tensor):
         raise Stop("output-not-tensor", "TypeError", f"forward returned a tensor on {out.device}, expected cuda:0")
     elif out is not None and not isinstance(out, (int, float, str)):
         # numbers and strings are no results of kernels: not compared
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
+
+
+tracer_elsewhere.TRACER = sys.modules[__name__]
 
 
 # ---- warming, in the zygote ----

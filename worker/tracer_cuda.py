@@ -136,6 +136,7 @@ class Event:
 
 DEFAULT = DefaultStream()
 CURRENT = [DEFAULT]
+CALLER = [DEFAULT]     # the stream on which forward is called: stream 0 of the tape
 
 
 def external_stream(handle, *args, **kwargs):
@@ -151,7 +152,7 @@ def begin(recorder):
     """A new trace in this process."""
     global RECORDER
     RECORDER = recorder
-    CURRENT[0] = DEFAULT
+    CURRENT[0] = CALLER[0] = DEFAULT
 
 
 class Device:

@@ -355,7 +355,7 @@ def is_ours(f):
 
 
 def is_own(cls):
-    return getattr(cls, "__module__", None) == "candidate"
+    return getattr(cls, "__module__", None) == MODULE.get("__name__")
 
 
 def before(f, args, kwargs):
@@ -683,7 +683,7 @@ ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, r
                               caught=caught)
 
 
-def rewritten(text, name=SOURCE_NAME, mode="exec"):
+def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):
     """The code of host code's text, or of its syntax tree, with the functions of this file among
     its constants: no name leads to them."""
     mark = f"<{random.SystemRandom().getrandbits(128):x}>"
@@ -695,4 +695,4 @@ def rewritten(text, name=SOURCE_NAME, mode="exec"):
             for c in code.co_consts))
     with tracer_sites.deep():
         tree = ast.fix_missing_locations(Rewriter(mark).visit(tree))
-        return with_asked(compile(tree, name, mode, dont_inherit=True))
+        return with_asked(compile(tree, name, mode, dont_inherit=True, optimize=optimize))

@@ -28,6 +28,7 @@ from triton.runtime.autotuner import Autotuner
 
 import tracer_cuda
 import tracer_seal
+import tracer_source
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
 from tracer_source import recipe_of, recipe_text
@@ -208,7 +209,7 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             raise CompileFailed(src, error) from error
         # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
         # across machines.
-        text = text.replace(TRITON_FOLDER, "triton/")
+        text = text.replace(TRITON_FOLDER, "triton/").replace(tracer_source.OWN_NAME, tracer_source.RECIPES_NAME)
         if is_whole:
             TEXTS[key] = text
     found = IR_NAME.search(text)

@@ -8,14 +8,20 @@ modules, files and classes have other names. What an operator means for the tape
 same code (tracer_tensor.py): each plain tensor stands for a buffer, is turned into a TraceTensor
 where an operator or a launch takes it, and what comes back is turned into a plain tensor again.
 """
+import _asyncio
+import _codecs
+import _locale
 import _thread
+import asyncio
 import bisect
+import codecs
 import collections
 import ctypes
 import datetime
 import functools
 import gc
 import importlib.machinery
+import locale
 import mmap
 import os
 import posix
@@ -66,6 +72,9 @@ class Shell:
         self.starts = []          # addresses of the memory, sorted, with their buffers
         self.place = DRAWN.randrange(PLACES)
         self.calls = 0            # of forward
+        self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
+        self.is_leaf = False      # inputs are parameters, as in training
+        self.heads = {}           # id of a buffer -> its head
 
     def turn(self):
         """New inputs follow: every bit of an address beyond its alignment is another than at the
@@ -75,7 +84,8 @@ class Shell:
     def storage_of(self, buf):
         storage = self.plain.get(id(buf))
         if storage is None:
-            data = memory_at(max(buf.bytes, 1), self.place)
+            head = self.heads[id(buf)] = self.head if buf.kind == "input" else 0
+            data = memory_at(max(buf.bytes, 1) + 2 * head, self.place)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
                 piece = data[start:start + PAGE]
                 piece.copy_(torch.frombuffer(bytearray(random.Random(id(buf) ^ start).randbytes(piece.numel())),
@@ -83,7 +93,7 @@ class Shell:
             storage = data.untyped_storage()
             self.plain[id(buf)] = storage
             self.by_storage[storage._cdata] = (buf, storage)
-            bisect.insort(self.starts, (storage.data_ptr(), max(buf.bytes, 1), id(buf)))
+            bisect.insort(self.starts, (storage.data_ptr() + head, max(buf.bytes, 1), id(buf)))
         return storage
 
     def buffer_of(self, t):
@@ -97,8 +107,10 @@ class Shell:
     def outer(self, t):
         """The plain tensor for a TraceTensor."""
         with _disable_current_modes():
-            return torch.empty(0, dtype=t.dtype).set_(self.storage_of(t._buffer), t.storage_offset(), t.shape,
-                                                      t.stride())
+            storage = self.storage_of(t._buffer)
+            head = self.heads[id(t._buffer)] // t.dtype.itemsize
+            plain = torch.empty(0, dtype=t.dtype).set_(storage, t.storage_offset() + head, t.shape, t.stride())
+            return plain.view_as(plain) if head else plain
 
     def trace_of(self, t):
         """The TraceTensor behind a plain tensor, or None for a tensor of the host's."""
@@ -107,8 +119,8 @@ class Shell:
             return None
         with _disable_current_modes():
             storage = buf.storage
-            inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, TENSOR_OFFSET(t), t.shape,
-                t.stride())
+            offset = TENSOR_OFFSET(t) - self.heads[id(buf)] // t.dtype.itemsize
+            inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, offset, t.shape, t.stride())
             return TraceTensor(inner, buf, tracer_tensor.TRACER)
 
     def buffer_at(self, address):
@@ -159,6 +171,10 @@ class PlainMode(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func._schema.name in tracer_tensor.VIEWED_IN_PLACE:
             return tracer_tensor.view_in_place(func, args, kwargs or {})
+        # Elsewhere torch itself has taken these apart before they come here.
+        if torch.is_inference_mode_enabled() and func._can_decompose():
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
         return SHELL.outwards(tracer_tensor.TRACER.dispatch(func, args, kwargs), back)
@@ -325,7 +341,8 @@ HIDDEN = []
 
 def own_names():
     """The modules that no ordinary process has."""
-    return [name for name in sys.modules if name.startswith(("tracer", "ttir_compile", "zygote", "wire"))]
+    own = ("tracer", "ttir_compile", "zygote", "wire", "output_form")
+    return [name for name in sys.modules if name.startswith(own)]
 
 
 def word():
@@ -476,7 +493,22 @@ def install_process():
             setattr(module, name, watched(REAL[name], "files", is_readable))
     for module, name in ((os, "urandom"), (posix, "urandom"), (random, "_urandom")):
         setattr(module, name, watched(getattr(module, name), "chance"))
+    for module, name in DESCRIPTORS:
+        setattr(module, name, watched(getattr(module, name), "descriptors"))
+    for module, name in REGISTRIES:
+        setattr(module, name, watched(getattr(module, name), "what a library written in C remembers"))
+    for name in ("gettrace", "getprofile"):
+        setattr(sys, name, told(getattr(sys, name), f"sys.{name}()", None))
+    torch.cuda.device_count = told_devices(DRAWN.randrange(2, 9))
     threading._start_new_thread = _thread.start_new_thread = watched(_thread.start_new_thread, "threads")
+
+
+def told_devices(count):
+    """How many there are belongs to the machine; forward's are on one."""
+    def device_count():
+        return count
+    tracer_cuda.shows(device_count, torch.cuda.device_count)
+    return device_count
 
 
 def install_totals():
@@ -547,6 +579,16 @@ EVENTS = {"open": "a file", "os.listdir": "a folder", "os.scandir": "a folder", 
           "ctypes.call_function": "the process's memory", "ctypes.cdata": "the process's memory",
           "fcntl.ioctl": "a device", "resource.setrlimit": "limits", "sys._current_frames": "the frames of its callers",
           "gc.get_objects": "the process's memory", "gc.get_referrers": "the process's memory"}
+# What the kernel, or a library written in C, keeps for host code beside all objects of Python.
+DESCRIPTORS = [(module, name) for module in (os, posix) for name in (
+    "pipe", "pipe2", "eventfd", "eventfd_read", "eventfd_write", "memfd_create", "dup", "dup2", "lseek", "read",
+    "readv", "pread", "openpty", "pidfd_open") if hasattr(module, name)]
+REGISTRIES = [(module, name) for module, names in (
+    (codecs, ("register", "register_error", "lookup_error")), (_codecs, ("register", "register_error", "lookup_error")),
+    (locale, ("textdomain", "bindtextdomain", "bind_textdomain_codeset")),
+    (_locale, ("textdomain", "bindtextdomain", "bind_textdomain_codeset")),
+    (_asyncio, ("_set_running_loop",)), (asyncio.events, ("_set_running_loop",)), (asyncio, ("_set_running_loop",)))
+    for name in names if hasattr(module, name)]
 FOLDERS = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
 READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -610,14 +652,15 @@ def is_readable(path):
     if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
-    return (os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE)
+    return (os.path.basename(path) in (CANDIDATE_FILE, GLOBALS.get("__file__")) or path.startswith(READABLE)
             or any(p.startswith(f"{path}/") for p in READABLE))
 
 
 def watched(real, what, is_fine=lambda first: False):
     def call(*args, **kwargs):
         first = args[0] if args else next(iter(kwargs.values()), 0)
-        if not watch.is_busy and not is_fine(first) and is_candidates_doing():
+        is_path = real is REAL["lstat"] and watch.frame_of(1).f_code.co_name == "_joinrealpath"      # links alone
+        if not watch.is_busy and not is_path and not is_fine(first) and is_candidates_doing():
             refuse(f"{what} ({first})" if type(first) is str else what)
         return real(*args, **kwargs)
     return call

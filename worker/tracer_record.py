@@ -86,6 +86,7 @@ class Recorder:
 
     def __init__(self):
         self.epoch = 0
+        self.calls = 0              # epochs so far: another object of the class is built in epoch 0 again
         self.fault = None
         self.by_storage = {}
         self.init_rows = []         # rows from import and construction: every tape starts with them
@@ -94,6 +95,7 @@ class Recorder:
         self.caught_up = {}         # by stream: how many of those it waits for already
         self.order = []             # buffers of the current tape by number
         self.made = []              # what this forward computed of constants: (line, bytes) of each operator
+        self.modes = []             # [name, tape, ...] of modes in which forward does other work (tracer_elsewhere.py)
 
     # ---- faults ----
 
@@ -198,7 +200,7 @@ class Recorder:
         if len(rows) >= ROWS_MAX:
             self.fail("too-large", f"more than {ROWS_MAX} rows")
         row["line"] = candidate_line()
-        row["stream"] = tracer_cuda.CURRENT[0] if self.epoch else tracer_cuda.DEFAULT
+        row["stream"] = tracer_cuda.CURRENT[0] if self.epoch else tracer_cuda.CALLER[0]
         self.catch_up(row["stream"])
         rows.append(row)
 
@@ -283,8 +285,8 @@ class Recorder:
     def begin(self, inputs):
         """Starts the next forward. `inputs` are buffers: they take the first numbers, used or
         not."""
-        self.epoch += 1
-        self.rows = list(self.init_rows)
+        self.epoch = self.calls = self.calls + 1
+        self.rows = [dict(row, stream=tracer_cuda.CALLER[0]) for row in self.init_rows]
         self.host_events = []
         self.caught_up = {}
         self.order = []
@@ -377,6 +379,7 @@ def ordered_rows(rows):
     so that a tape of one stream has neither."""
     # Which record each wait is for; a wait within one stream is dropped.
     last, needed, kept = {}, set(), []
+    callers = tracer_cuda.CALLER[0]
     for i, row in enumerate(rows):
         if row["op"] == "record":
             last[row["event"]] = i
@@ -388,7 +391,7 @@ def ordered_rows(rows):
             row = dict(row, event=of)
         kept.append((i, row))
     # Then the rows in order, with numbers; a record that nobody waits for is dropped.
-    streams, events, out = {tracer_cuda.DEFAULT: 0}, {}, []
+    streams, events, out = {callers: 0}, {}, []
     for i, row in kept:
         if row["op"] == "record" and i not in needed:
             continue
@@ -435,7 +438,7 @@ def const_bytes(buf):
     return flat.numpy().tobytes()
 
 
-def tape_json(rec, outputs, is_tuple):
+def tape_json(rec, outputs, is_tuple, form=None):
     """The tape without the contents of constants: what two forwards are compared by."""
     for view in outputs:
         rec.number(view[0])
@@ -444,6 +447,7 @@ def tape_json(rec, outputs, is_tuple):
     if len(kernels) > KERNELS_MAX:
         rec.fail("too-large", f"{len(kernels)} kernels; a tape may have {KERNELS_MAX}")
     return {
+        **({} if form is None else {"form": form}),
         "version": 2,
         "buffers": [buffer_json(rec, b) for b in rec.order],
         "kernels": [k.tape_entry() for k in kernels],

@@ -101,7 +101,7 @@ class Recipe:
             if hasattr(v, attribute):
                 rest = frozenset(c[1:] for c in chains if c and c[0] == attribute)
                 attributes[attribute] = self.value(getattr(v, attribute), rest, depth + 1)
-        return ["names", name, attributes]
+        return ["names", module_name(name), attributes]
 
     def callable(self, v):
         """A function of Triton's by name, one of the candidate's by place."""
@@ -136,7 +136,7 @@ class Recipe:
         self.functions.append(None)
         methods = [(name, m) for name, m in vars(v).items() if isinstance(m, JITCallable)]
         entry = self.function("aggregate", init, init)
-        entry.update(aggregate=[v.__name__, v.__qualname__, v.__module__], is_constexpr=is_constexpr,
+        entry.update(aggregate=[v.__name__, v.__qualname__, module_name(v.__module__)], is_constexpr=is_constexpr,
                      fields=[[name, self.value(kind)] for name, kind in own.__annotations__.items()],
                      methods=[[name, self.value(m)] for name, m in methods])
         self.functions[index] = entry
@@ -152,8 +152,8 @@ class Recipe:
             if name in scope and scope[name] is not CELL_EMPTY:
                 names[name] = self.value(scope[name], frozenset(chains))
         return {
-            "kind": kind, "name": function.__name__, "qualname": function.__qualname__, "module": function.__module__,
-            "line": function.__code__.co_firstlineno,
+            "kind": kind, "name": function.__name__, "qualname": function.__qualname__,
+            "module": module_name(function.__module__), "line": function.__code__.co_firstlineno,
             "noinline": bool(getattr(v, "noinline", False)), "names": names,
             "defaults": [self.value(d) for d in function.__defaults__ or ()],
             "kwdefaults": {name: self.value(d) for name, d in (function.__kwdefaults__ or {}).items()},
@@ -165,6 +165,12 @@ PLAIN = {type(None), bool, int, str, float, tuple, list, torch.dtype, types.Modu
 # What a kernel's object holds, as the decorator leaves it.
 JIT_NAMES = set(vars(tl.sum)) | {"hash", "used_global_vals", "device_caches", "CompiledKernel", "ASTSource", "compile"}
 TEXT = ""        # the candidate's
+RECIPES_NAME = "candidate"      # what a recipe calls the candidate's module
+OWN_NAME = RECIPES_NAME         # what that is called in this process
+
+
+def module_name(name):
+    return RECIPES_NAME if name == OWN_NAME else name
 
 
 def cell_value(cell):

@@ -55,8 +55,7 @@ BUFFERS = (bytearray, memoryview, array.array, io.StringIO, io.BytesIO)
 # Objects of Python's that hold others, and what they call them.
 PARTS = {functools.partial: ("func", "args", "keywords", "__dict__"), types.CellType: ("cell_contents",),
          staticmethod: ("__func__", "__dict__"), classmethod: ("__func__", "__dict__"),
-         property: ("fget", "fset", "fdel", "__doc__"), functools.cached_property: ("func", "attrname", "__doc__"),
-         decimal.Context: ("prec", "rounding", "Emin", "Emax")}
+         property: ("fget", "fset", "fdel", "__doc__"), functools.cached_property: ("func", "attrname", "__doc__")}
 # What a function says of itself, and host code may write.
 FUNCTIONS_OWN = ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__")
 
@@ -70,12 +69,15 @@ def entry_of_a_cache():
     return type(table[-1])
 
 
-# Objects of Python's that never change.
+# Objects of Python's that never change: what they are is what they say. A name may be bound to
+# another one.
 STILL = (types.ModuleType, types.WrapperDescriptorType, types.MethodWrapperType,
          types.MethodDescriptorType, types.ClassMethodDescriptorType, types.GetSetDescriptorType,
          types.MemberDescriptorType, types.CodeType, types.GenericAlias, types.UnionType, range, slice,
          type(...), type(NotImplemented), re.Pattern, decimal.Decimal, datetime.date, datetime.time,
          datetime.timedelta, datetime.tzinfo, entry_of_a_cache())
+STILL_VALUES = (functools.partial, range, slice, re.Pattern, decimal.Decimal, datetime.date, datetime.time,
+                datetime.timedelta, types.GenericAlias, types.MethodType, types.FunctionType)
 FILE = io.IOBase.__base__      # in C: asked of a class that has no list of others that count as it
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 HEAP_TYPE = 1 << 9      # Py_TPFLAGS_HEAPTYPE: made while the program runs
@@ -113,6 +115,8 @@ def snapshot(model, module, inputs=(), is_first=True):
     if TABLES and is_first:
         for name, value in TABLES.changed():
             walk.visit(name, value, 0)
+            if not walk.unseen and TABLES.is_replaced(name, value):
+                raise Replaced(name)
         for function in TABLES.functions_with_more():
             walk.visit(f"{function.__module__}.{function.__qualname__}", function.__dict__, 0)
         walk.out[Tables.PATH] = TABLES.lengths()
@@ -148,7 +152,19 @@ ATTRIBUTES_AT = attributes_place()
 LENGTH_AT = {kind: length_place(kind) for kind in (list, set)}
 
 
-LARGE = ("torch", "sympy", "mpmath", "numpy")      # whose functions' attributes nobody looks at
+LARGE = ("sympy", "mpmath")      # whose functions' attributes nobody looks at
+
+
+def names_of(module, value):
+    """The attributes of an object that a module names, where it has any of its own."""
+    if module.startswith(LARGE) or type(value) in (types.FunctionType, types.ModuleType):
+        return None
+    # What a class of its own answers does not matter.
+    try:
+        names = None if issubclass(type(value), type) else object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return names if type(names) is dict else None
 
 
 class Tables:
@@ -158,6 +174,7 @@ class Tables:
     PATH = "how much modules hold"
 
     def __init__(self):
+        self.before = {}
         found, lists = {}, {}
         self.known = {id(vars(module)) for module in sys.modules.values() if isinstance(module, types.ModuleType)}
         for name, module in list(sys.modules.items()):
@@ -166,8 +183,8 @@ class Tables:
                 for key, value in vars(module).items():
                     if type(value) is dict:
                         found.setdefault(id(value), (f"{name}.{key}", value))
-                    elif name.startswith("triton") and type(getattr(value, "__dict__", None)) is dict:
-                        found.setdefault(id(vars(value)), (f"{name}.{key}", vars(value)))
+                    elif (names := names_of(name, value)) is not None:
+                        found.setdefault(id(names), (f"{name}.{key}", names))
                     elif type(value) in LENGTH_AT:
                         lists.setdefault(id(value) + LENGTH_AT[type(value)], (f"{name}.{key}", value))
         functions = []
@@ -206,7 +223,16 @@ class Tables:
                 # torch.compile counts what it does in numbers of its own.
                 is_its = name.startswith("torch._dynamo.") and key in then and type(value) in SCALARS
                 if then.get(key, self) is not value and not is_its:
+                    self.before[f"{name}.{key}"] = then.get(key)
                     yield f"{name}.{key}", value
+
+    def is_replaced(self, name, value):
+        """Whether a function of torch's is another one now: others than the candidate call it."""
+        then = self.before.pop(name, None)
+        if name.startswith(("torch.Tensor.", "torch._tensor.Tensor.")) and then is None:
+            return callable(value)       # what a tensor has had from another class
+        return (name.startswith(("torch.", "builtins.")) and not name.startswith(("torch._dynamo", "torch._inductor"))
+                and callable(then) and callable(value))
 
     def functions_with_more(self):
         """Functions that were given an attribute since."""
@@ -244,6 +270,10 @@ class Freezes:
 
 
 FREEZES = Freezes()
+
+
+class Replaced(Exception):
+    """A function of torch's that host code has put another in the place of."""
 
 
 class Unseen(Exception):
@@ -362,6 +392,8 @@ class Walk:
         elif kind in FRAMES:
             self.suspended(path, value, FRAMES[kind], depth)
         # State that host code could count calls by.
+        elif kind is decimal.Context:
+            self.out[path] = digest(repr(value))
         elif issubclass(kind, random.Random):
             self.out[path] = digest(repr(value.getstate()))
         elif issubclass(kind, torch.Generator):
@@ -394,7 +426,7 @@ class Walk:
     def tensor(self, path, value, depth):
         # How often an input was written to is on the tape, and the second trace's count is another.
         written = "" if path.startswith("inputs") else value._version
-        self.out[path] = f"{tuple(value.shape)} {value.dtype} {written}"
+        self.out[path] = f"{tuple(value.shape)} {value.stride()} {value.dtype} {value.requires_grad} {written}"
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
             self.out[path] += digest(repr(value.tolist()))
         kept = TRACERS_OWN if type(value) is not torch.Tensor else ()      # a plain tensor has none of the tracer's
@@ -416,8 +448,14 @@ class Walk:
             self.visit(path, value.bit_generator.state, depth + 1)
         elif hasattr(value, "get_state"):
             self.visit(path, value.get_state(), depth + 1)
-        elif isinstance(value, (numpy.flatiter, numpy.nditer)):
+        elif isinstance(value, (numpy.flatiter, numpy.nditer, numpy.broadcast)):
             self.unseen = self.unseen or f"{path}, an iterator of numpy's"
+        elif isinstance(value, numpy.random.SeedSequence):
+            self.out[path] = brief(repr(value.state))
+        elif isinstance(value, numpy.dtype):
+            self.out[path] = brief(value)
+        if type(getattr(value, "__dict__", None)) is dict:
+            self.names(path, vars(value), depth)
 
     def object(self, path, value, depth):
         """Functions, kernels, modules of torch, the candidate's own classes and objects of
@@ -447,11 +485,12 @@ class Walk:
                 self.names(path, vars(value), depth)
         elif issubclass(kind, types.ModuleType) and not is_own(kind):
             self.module(path, value, depth)
-        elif kind is types.BuiltinMethodType:
+        elif kind in (types.BuiltinMethodType, types.MethodWrapperType):
+            self.out[path] = value.__name__
             self.visit(f"{path}.__self__", value.__self__, depth + 1)
         # Objects of the standard library with state, then all others by their attributes.
         elif issubclass(kind, STILL) and not is_own(kind):
-            return
+            self.still(path, value, kind, depth)
         elif issubclass(kind, logging.Logger):
             self.out[path] = repr((value.level, value.disabled, len(value.handlers), len(value.filters)))
             self.librarys(path, value, depth)
@@ -464,6 +503,20 @@ class Walk:
             self.instance(path, value, kind, depth)
         elif not kind.__module__.startswith("tracer"):
             self.librarys(path, value, depth)
+
+    def still(self, path, value, kind, depth):
+        if kind in (types.GenericAlias, types.UnionType):
+            self.items(path, value.__args__, depth)
+        elif kind is types.CodeType:
+            self.out[path] = digest(repr((value.co_code, value.co_consts, value.co_names, value.co_firstlineno)))
+        elif kind is slice:
+            self.items(path, (value.start, value.stop, value.step), depth)
+        elif kind is re.Pattern:
+            self.out[path] = brief(f"{value.flags} {value.pattern!r}")
+        elif issubclass(kind, (range, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)):
+            self.out[path] = brief(value)
+        else:
+            self.out[path] = str(id(value))
 
     def module(self, path, value, depth):
         """One that host code has made is looked through; of one that was imported since the zygote,
@@ -478,14 +531,30 @@ class Walk:
     def librarys(self, path, value, depth):
         """An object of torch's or Triton's: its plain attributes, and what stands in its
         collections."""
-        table = getattr(value, "__dict__", None)
+        table, kind = getattr(value, "__dict__", None), type(value)
         if isinstance(value, (list, tuple)):
             self.visit(f"{path} (items)", self.keep(list(value)), depth + 1)
+        elif issubclass(kind, (torch.UntypedStorage, torch.TypedStorage)):
+            self.storage(path, value)
+        elif type(table) is not dict:
+            # Written in C++: what it says of itself, and what it holds where it has a length.
+            self.out[path] = brief(value)
+            if kind.__module__.startswith("torch._C") and hasattr(kind, "__len__"):
+                self.visit(f"{path} (items)", self.keep(list(value)), depth + 1)
+            elif kind.__name__ == "ScriptModule":
+                self.unseen = self.unseen or f"{path}, an object of TorchScript"
         for name, part in list(table.items()) if type(table) is dict else ():
             if type(part) in SCALARS:
                 self.out[f"{path}.{name}"] = brief(part)
             elif type(part) in COLLECTIONS and name != "__builtins__":
                 self.out[f"{path}.{name}"] = digest(repr([brief(v) for v in flat(part) if type(v) in SCALARS]))
+            elif isinstance(part, (tuple, torch.Tensor, *STILL_VALUES)) or is_own(type(part)):
+                self.visit(f"{path}.{name}", part, depth + 1)
+
+    def storage(self, path, value):
+        """A tensor's memory on the host, as long as it is small."""
+        if value.device.type == "cpu" and value.nbytes() <= ITEMS_MAX:
+            self.out[path] = digest(repr(value.tolist()))
 
     def kernel(self, path, value, depth):
         """What Triton keeps of a kernel only grows; what host code adds is looked through."""

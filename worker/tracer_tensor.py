@@ -149,6 +149,8 @@ FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten
             "aten::new_full": "fill_value"}
 IGNORED_OPS = {"aten::record_stream"}
 UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}
+# Views whose elements are others than their memory's: a kernel and a tape know the memory alone.
+LAZY_OPS = {"aten::_neg_view", "aten::_conj"}
 VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "aten::t_", "aten::as_strided_",
                    "aten::swapaxes_", "aten::swapdims_"}
 
@@ -255,6 +257,8 @@ class Tracer:
         # What cannot be recorded, what only makes a view, and what reads a value.
         if name in UNSUPPORTED_OPS:
             self.rec.fail("unsupported", f"{name} gives a tensor other memory in place; make a new tensor")
+        if name in LAZY_OPS:
+            self.rec.fail("unsupported", f"{name} changes the sign of what is read, and not what is in memory")
         if name in VIEWED_IN_PLACE:
             return view_in_place(func, args, kwargs)
         if name in IGNORED_OPS:

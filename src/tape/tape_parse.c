@@ -178,7 +178,7 @@ static int read_kernel(struct tape *t, const json_t *o, const char *what, struct
 
 static int read_tape(struct tape *t, struct err *err)
 {
-	static const char *const keys[] = {"version", "buffers", "kernels", "rows", "outputs", "tuple", NULL};
+	static const char *const keys[] = {"version", "buffers", "kernels", "rows", "outputs", "tuple", "form", NULL};
 	const json_t *buffers, *kernels, *rows, *outputs, *tuple = json_object_get(t->json, "tuple");
 	int64_t version;
 	/* Form and lengths first: the memory below is taken by the numbers that were checked here. */
@@ -189,6 +189,8 @@ static int read_tape(struct tape *t, struct err *err)
 	if (!rc) rc = tape_get_array(t->json, "", "rows", 0, TAPE_ROWS_MAX, &rows, err);
 	if (!rc) rc = tape_get_array(t->json, "", "outputs", 1, TAPE_OUTPUTS_MAX, &outputs, err);
 	if (!rc && !json_is_boolean(tuple)) rc = err_set(err, ERR_FORMAT, "tape: tuple: expected true or false");
+	const json_t *form = json_object_get(t->json, "form");
+	if (!rc && form && !json_is_string(form)) rc = err_set(err, ERR_FORMAT, "tape: form: expected a text");
 	if (rc) return rc;
 	t->nbuffers = (int)json_array_size(buffers);
 	t->nkernels = (int)json_array_size(kernels);

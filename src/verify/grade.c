@@ -40,6 +40,7 @@ void trace_release(struct trace *t)
 {
 	str_release(&t->text);
 	tape_free(t->tape);
+	json_decref(t->modes);
 	*t = (struct trace){0};
 }
 

@@ -125,6 +125,13 @@ int outputs_check(struct grading *g, const struct tape *t, const struct oracle_t
 		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-count"), 0,
 			"forward returned %s%s, the reference returns %s", is_tuple ? "several values" : "a tensor", hidden,
 			is_tuple ? "a tensor" : "several values");
+	/* Dicts, and what is beside the tensors. */
+	const json_t *like = json_object_get(oracle_variant_of(g->oracle, trial)->job, "form");
+	const char *form = json_string_value(json_object_get(t->json, "form")), *asked = json_string_value(like);
+	if (!g->ir && like && strcmp(form ? form : "", asked ? asked : ""))
+		return grade_end(g, VERDICT_WRONG, STAGE_CORRECTNESS, attempt_reason(trial, "output-form"), 0,
+			"forward returned %.200s%s, the reference returns %.200s (t: a tensor)", form ? form : "tensors alone",
+			hidden, asked ? asked : "tensors alone");
 	for (int i = 0; i < t->noutputs; i++) {
 		const struct tape_view *found = &t->outputs[i];
 		const struct compare_output *want = &trial->outputs[i];

@@ -224,6 +224,7 @@ static int message_take(
 	} else if (json_object_get(m, "tape") && !out->is_probe) {
 		rc = tape_take(g, json_object_get(m, "tape"), out);
 		if (!rc) tuned_take(json_object_get(m, "tuned"), out);
+		if (json_array_size(json_object_get(m, "modes"))) out->modes = json_incref(json_object_get(m, "modes"));
 	} else {
 		rc = fault_end(g, json_object_get(m, "fault"));
 	}
@@ -285,7 +286,7 @@ static int differs_end(struct grading *g, int line, const char *what)
 /* Names the first thing in which two tapes differ. */
 static int tapes_differ(struct grading *g, const struct tape *a, const struct tape *b)
 {
-	static const char *const parts[] = {"buffers", "outputs", "kernels", "tuple"};
+	static const char *const parts[] = {"buffers", "outputs", "kernels", "tuple", "form"};
 	const json_t *before = json_object_get(a->json, "rows"), *after = json_object_get(b->json, "rows");
 	char what[200];
 	for (size_t i = 0; i < json_array_size(before) && i < json_array_size(after); i++) {
@@ -362,6 +363,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	}
 	/* Two tapes of one text: what differs came from somewhere that the host code may not look. */
 	if (!rc && strcmp(again.tape->hash.text, stock->tape->hash.text)) rc = tapes_differ(g, stock->tape, again.tape);
+	if (!rc && again.modes) rc = mode_step(g, again.modes, err);
 	trace_release(&again);
 	return rc;
 }

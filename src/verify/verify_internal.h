@@ -127,6 +127,7 @@ struct trace {
 	struct tape *tape;
 	int ntuned; /* with a choice, in the order of their first launch */
 	struct tuned tuned[VERDICT_TUNED_MAX];
+	json_t *modes; /* [name, tape, ...] of modes in which forward does other work, NULL: none (mode_step.c) */
 	bool is_probe; /* asked for: no tape but the text that trace_probe_step wants */
 };
 void trace_release(struct trace *t);
@@ -303,6 +304,10 @@ int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_t
  * took (sized_step.c); what none can take is listed in the record. After replay_step, in
  * its runner and tracer. */
 int sized_step(struct grading *g, struct err *err);
+/* Trials of the tapes that forward leaves in other modes: with gradients, under autocast, in
+ * train() for eval() (mode_step.c). */
+int mode_step(struct grading *g, const json_t *modes, struct err *err);
+
 /* Trials of other configurations that an autotuner may choose (config_step.c). */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
 /* A hidden trial at the judged sizes, or the first; NULL: none counts. */

@@ -104,7 +104,7 @@ REFUSED = [
 # Statements of forward, and of the constructor, that keep what the process tells.
 HONEST = [
     ("flag = CACHE.setdefault(id(self), 0)", ""), ("flag = CACHE.setdefault((id(self), x.shape, x.dtype), 0)", ""),
-    ("CACHE[id(self)] = 0; flag = len(CACHE) - 1 + CACHE[id(self)]", ""), ("flag = kept(id(self))", ""),
+    ("CACHE[id(self)] = 0; flag = CACHE[id(self)]", ""), ("flag = kept(id(self))", ""),
     ("flag = CACHE.setdefault(f'{id(self)}-{x.shape[0]}', 0)", ""), ("flag = int(id(self) != self.own)",
      "self.own = id(self)"),
     ("flag = CACHE.setdefault(hash((x.shape, str(x.dtype))), 0)", ""), ("flag = hash((7, 4)) * 0 + hash(3)", ""),

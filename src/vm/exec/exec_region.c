@@ -11,7 +11,11 @@
  * threads combine theirs with those of threads far away, each on its own side of the function. So
  * there is a second order, crosswise, in which quarters of the axis are folded, neither forwards
  * nor backwards, and then halves meet, the upper one on the left. A function that commutes and
- * associates gives the same up to rounding. */
+ * associates gives the same up to rounding.
+ *
+ * A scan keeps the order, but not the brackets: a thread scans the elements that it holds one by
+ * one, the threads' last ones are scanned, and what came before a thread is combined with each of
+ * its own. Crosswise a scan goes that way, with four elements a thread. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "cost/cost.h"
@@ -284,8 +288,48 @@ static int reduce_crosswise(struct combine *k, struct vm_buf **cur)
 	return 0;
 }
 
+/* The region's results, count to a row, become every step-th element from `at` on. */
+static void put_steps(struct combine *k, struct vm_buf **cur, int64_t at, int64_t step, int64_t count)
+{
+	int64_t inner = k->shape.inner, len = k->shape.len;
+	for (int i = 0; i < k->n; i++) {
+		size_t chunk = (size_t)inner * k->size[i];
+		struct vm_value *v = &k->c->values[vm_src(k->c, k->end, i)];
+		for (int64_t e = 0; e < k->shape.outer * count; e++) {
+			uint8_t *to = cur[i]->data + (size_t)(e / count * len + at + e % count * step) * chunk;
+			if (v->form == FORM_SPLAT) vm_fill(to, v->splat, k->size[i], inner);
+			else memcpy(to, v->buf->data + (size_t)e * chunk, chunk);
+		}
+	}
+}
+
+#define HELD ((int64_t)4) /* elements of a scan that a thread has, crosswise */
+
+/* A scan with a GPU's brackets. */
+static int scan_crosswise(struct combine *k, struct vm_buf **cur)
+{
+	int64_t len = k->shape.len, threads = len / HELD;
+	/* Each thread's own, one after another. */
+	for (int64_t j = 1; j < HELD; j++) {
+		if (set_pairs(k, cur, len, j - 1, j, HELD, threads)) return 1;
+		put_steps(k, cur, j, HELD, threads);
+	}
+	/* The last ones of all threads, then what comes before each thread. */
+	for (int64_t d = 1; d < threads; d *= 2) {
+		if (set_pairs(k, cur, len, HELD - 1, HELD - 1 + d * HELD, HELD, threads - d)) return 1;
+		put_steps(k, cur, HELD - 1 + d * HELD, HELD, threads - d);
+	}
+	for (int64_t j = 0; j < HELD - 1 && threads > 1; j++) {
+		if (set_pairs(k, cur, len, HELD - 1, HELD + j, HELD, threads - 1)) return 1;
+		put_steps(k, cur, HELD + j, HELD, threads - 1);
+	}
+	return 0;
+}
+
 static int scan_lanes(struct combine *k, struct vm_buf **cur)
 {
+	if (k->c->crosswise && k->shape.len > HELD) return scan_crosswise(k, cur);
+
 	int64_t len = k->shape.len;
 	for (int64_t d = 1; d < len; d *= 2) {
 		if (set_pairs(k, cur, len, 0, d, 1, len - d)) return 1;
@@ -305,22 +349,44 @@ static int step_pair(struct combine *k, uint8_t *const *acc, uint8_t *const *x)
 	return run_region(k, 1);
 }
 
+/* Element l of row o's axis becomes (the element `back` before it) combined with it. */
+static int fold_element(struct combine *k, struct vm_buf **cur, int64_t o, int64_t l, int64_t back)
+{
+	uint8_t *acc[OPERANDS_MAX], *x[OPERANDS_MAX];
+	int64_t inner = k->shape.inner;
+	for (int64_t j = 0; j < inner; j++) {
+		for (int i = 0; i < k->n; i++) {
+			x[i] = cur[i]->data + (size_t)((o * k->shape.len + l) * inner + j) * k->size[i];
+			acc[i] = x[i] - (size_t)(back * inner) * k->size[i];
+		}
+		if (step_pair(k, acc, x)) return 1;
+		for (int i = 0; i < k->n; i++) take_result(k, i, x[i], 1, k->size[i]);
+	}
+	return 0;
+}
+
 /* Running combination along the axis, in place: element l becomes (element l - 1) combined with
  * (element l). */
 static int fold_axis(struct combine *k, struct vm_buf **cur)
 {
-	uint8_t *acc[OPERANDS_MAX], *x[OPERANDS_MAX];
-	int64_t len = k->shape.len, inner = k->shape.inner;
 	for (int64_t o = 0; o < k->shape.outer; o++)
+		for (int64_t l = 1; l < k->shape.len; l++)
+			if (fold_element(k, cur, o, l, 1)) return 1;
+	return 0;
+}
+
+/* A scan one element after another; crosswise each thread's own first, then what comes before the
+ * thread, of which the last element is finished by then. */
+static int scan_one_by_one(struct combine *k, struct vm_buf **cur)
+{
+	int64_t len = k->shape.len;
+	if (!k->c->crosswise || len <= HELD) return fold_axis(k, cur);
+	for (int64_t o = 0; o < k->shape.outer; o++) {
 		for (int64_t l = 1; l < len; l++)
-			for (int64_t j = 0; j < inner; j++) {
-				for (int i = 0; i < k->n; i++) {
-					x[i] = cur[i]->data + (size_t)((o * len + l) * inner + j) * k->size[i];
-					acc[i] = x[i] - (size_t)inner * k->size[i];
-				}
-				if (step_pair(k, acc, x)) return 1;
-				for (int i = 0; i < k->n; i++) take_result(k, i, x[i], 1, k->size[i]);
-			}
+			if (l % HELD && fold_element(k, cur, o, l, 1)) return 1;
+		for (int64_t l = HELD; l < len; l++)
+			if (fold_element(k, cur, o, l, l % HELD + 1)) return 1;
+	}
 	return 0;
 }
 
@@ -417,7 +483,7 @@ int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 			rc = scan_known_row(&k, cur[0]->data + (size_t)(o * row) * k.size[0], t->data, row);
 		vm_buf_put(c, t);
 	} else {
-		rc = in->imm[2] ? fold_axis(&k, cur) : scan_lanes(&k, cur);
+		rc = in->imm[2] ? scan_one_by_one(&k, cur) : scan_lanes(&k, cur);
 	}
 	/* Flipped back. */
 	for (int i = 0; i < k.n && !rc && in->imm[3]; i++) {

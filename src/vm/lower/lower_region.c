@@ -229,8 +229,9 @@ static int lower_combine(
 		in->special = map_rows[map].special;
 		return 0;
 	}
-	/* Any other function may give another result in another order: the caller is told. */
-	if (!keeps_shape) lower_note_order(lo);
+	/* Any other function may give another result in another order, a scan's with other
+	 * brackets: the caller is told. */
+	lower_note_order(lo);
 	if (region_args(lo, src, n, args)) return lo->code;
 	return emit_region(lo, op, owner, args, 2 * n, args, n, terminator);
 }

@@ -1,0 +1,237 @@
+"""tracer_elsewhere: a second trace's calls of forward as others make them.
+
+A trace calls one object of ModelNew, made under the init seed, from one thread, on the default
+stream, without gradients, on tensors with memory of their own. None of that belongs to the task. So
+the second trace makes other objects first, under other seeds, and calls one of them (`elders`); and
+behind its ordinary calls it calls forward where all of it is otherwise (`check`). Each call that
+comes to an end has to leave the tape of the first. What an exception ends is no result, so it says
+nothing: nobody takes it for one.
+"""
+import contextlib
+import contextvars
+import ctypes
+import importlib.machinery
+import json
+import linecache
+import math
+import sys
+import threading
+
+import torch
+
+import tracer_cuda
+import tracer_plain
+import tracer_record
+import tracer_source
+from tracer_fault import Fault
+from tracer_record import DTYPES
+
+ELDERS = (6, 12)                # objects that are made before the one that counts
+CALLED = 4                      # of them are called
+STATE_BYTES_MAX = 4 << 20       # of a task whose parameters are drawn for them, too
+HEAD = 512                      # bytes; a view that begins further inside is as well aligned
+THREADS_OWN = "thread.local."    # how CPython names what a threading.local holds in a thread
+
+
+def rename(module):
+    """Whoever imports a module gives it its name, and a file that it is from."""
+    name = f"{tracer_plain.word()}_{tracer_plain.word()}"
+    sys.modules[name] = sys.modules.pop(module.__name__)
+    module.__name__ = tracer_source.OWN_NAME = TRACER.CANDIDATE = name
+    module.__file__ = f"{name}.py"
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=module.__file__)
+    module.__package__ = ""
+    linecache.cache[module.__file__] = linecache.cache[tracer_record.SOURCE_NAME]
+
+
+# ---- other objects of the class ----
+
+def elders(job, module, rec, tracer):
+    """Makes other objects of the class, as many as are drawn, and calls the first ones: their
+    tapes, without the contents of constants."""
+    size = sum(math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
+               for e in job.get("state", {}).values() if e["dtype"] in DTYPES)
+    is_small = size <= STATE_BYTES_MAX
+    made, tapes = len(rec.init_rows), []
+    for number in range(tracer_plain.DRAWN.randint(*ELDERS) if is_small else 1):
+        with contextlib.suppress(Exception):
+            values = contextlib.nullcontext() if is_small else TRACER.without_values()
+            with values:
+                elder = TRACER.build(job, module, seed=tracer_plain.DRAWN.randrange(1 << 32, 1 << 40))
+            if number < CALLED:
+                TRACER.place(job, elder, tracer)
+                tapes.append(called(job, rec, tracer, elder))
+        # What it left is not the next one's.
+        refused = rec.fault
+        tracer.phase, rec.epoch, rec.fault = "import", 0, None
+        del rec.init_rows[made:]
+        if refused and refused[0].code == "unsupported":
+            rec.fault = refused
+            raise refused[0]
+    return tapes if is_small else []
+
+
+def called(job, rec, tracer, elder):
+    tracer.phase, rec.epoch = "forward", rec.calls
+    calls = TRACER.Calls(job, rec, tracer, elder)
+    calls.prepare("fresh")
+    tape = calls.tape()
+    calls.finish()
+    # Whoever finds this object's parameters later has another's.
+    for t in TRACER.tensors_in(list(elder.state_dict(keep_vars=True).values()), []) if isinstance(
+            elder, torch.nn.Module) else ():
+        buf = tracer_plain.SHELL.buffer_of(t)
+        if buf is not None and buf.name is not None:
+            buf.name += " of another object"
+    return tape
+
+
+def difference():
+    return TRACER.Stop("nondeterministic", "Fault",
+                       "another object of the class, made under another seed and called before, did other work: what "
+                       "forward does may depend neither on the values of parameters nor on other objects")
+
+
+# ---- other callers ----
+
+def thread_dict():
+    """What this thread holds for threading.local."""
+    get = ctypes.pythonapi.PyThreadState_GetDict
+    get.restype = ctypes.c_void_p
+    return ctypes.cast(get(), ctypes.py_object).value
+
+
+@contextlib.contextmanager
+def in_another_thread():
+    """What Python says of the thread is what it says of one that started just now: its name and
+    number, nothing in threading.local or in context variables, and another stream is current."""
+    held, active = thread_dict(), threading._active
+    own = {key: held.pop(key) for key in list(held) if str(key).startswith(THREADS_OWN)}
+    before, stream = dict(active), tracer_cuda.Stream()
+    main = threading.main_thread()
+    worker = threading.Thread(name=f"Thread-{tracer_plain.DRAWN.randrange(2, 40)} (run)")
+    worker._ident, worker._native_id = main._ident, main._native_id + 1
+    worker._started.set()
+    active[main._ident ^ 1] = main
+    active[main._ident] = worker
+    tracer_cuda.CURRENT[0] = tracer_cuda.CALLER[0] = stream
+    try:
+        yield
+    finally:
+        tracer_cuda.CURRENT[0] = tracer_cuda.CALLER[0] = tracer_cuda.DEFAULT
+        active.clear()
+        active.update(before)
+        for key in [key for key in held if str(key).startswith(THREADS_OWN)]:
+            del held[key]
+        held.update(own)
+
+
+@contextlib.contextmanager
+def set_to(*places):
+    """(owner, name, value) for a while."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    for owner, name, value in places:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def under_a_server():
+    """Inference mode, while a graph is captured or compiled, under a profiler, with hooks on the
+    module."""
+    yes = lambda *args, **kwargs: True
+    hooks = [MODEL[0].register_forward_hook(lambda *args: None),
+             MODEL[0].register_forward_pre_hook(lambda *args: None)] if MODEL else []
+    strict = torch._C._get_deterministic_algorithms()
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    try:
+        with torch.inference_mode(), set_to(
+                (torch.cuda, "is_current_stream_capturing", yes), (torch.compiler, "is_compiling", yes),
+                (torch.compiler, "is_exporting", yes), (torch.jit, "is_tracing", yes),
+                (torch._C._autograd, "_profiler_enabled", yes), (torch.autograd, "_profiler_enabled", yes),
+                (torch, "is_anomaly_enabled", yes)):
+            yield
+    finally:
+        torch._C._set_deterministic_algorithms(strict)
+        for hook in hooks:
+            hook.remove()
+
+
+@contextlib.contextmanager
+def with_gradients():
+    """As in training: inputs are parameters, and torch keeps what a backward pass would need."""
+    tracer_plain.SHELL.is_leaf = True
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        tracer_plain.SHELL.is_leaf = False
+
+
+@contextlib.contextmanager
+def in_the_other_mode():
+    """train() for eval(), and the other way round."""
+    modules = [(m, m.training) for m in MODEL[0].modules()] if MODEL else []
+    for module, training in modules:
+        module.training = not MODEL[0].training
+    try:
+        yield
+    finally:
+        for module, training in modules:
+            module.training = training
+
+
+MODEL = []
+# What host code may know and must be right in: a call that leaves another tape is judged by its
+# values (src/verify/mode_step.c).
+MODES = (("with gradients", with_gradients), ("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
+         ("in the other mode of train() and eval()", in_the_other_mode))
+
+
+def modes(calls, bare):
+    """[name, tape, ...] of the modes in which forward does other work."""
+    found = []
+    for name, around in MODES:
+        tape = contextvars.Context().run(once, calls, 0, around)
+        if tape is not None and tape != bare:
+            tape = dict(tape, buffers=[dict(b) for b in tape["buffers"]])
+            with contextlib.suppress(TRACER.Stop, Fault):
+                tracer_record.add_constants(calls.rec, tape)
+                found += [name, json.dumps(tape, separators=(",", ":"))]
+    return found
+
+
+def check(calls, bare):
+    """One call more for each kind of caller; what modes() says."""
+    MODEL[:] = [calls.model] if isinstance(calls.model, torch.nn.Module) else []
+    for what, head, around in (("from another thread and stream, on views", HEAD, in_another_thread),
+                               ("in inference mode, under a profiler or while it is captured", 0, under_a_server)):
+        tape = contextvars.Context().run(once, calls, head, around)
+        if tape is not None and tape != bare:
+            raise TRACER.Stop("nondeterministic", "Fault",
+                              f"forward did other work when it was called {what}: what it does may not depend on that")
+    return modes(calls, bare)
+
+
+def once(calls, head, around):
+    """The tape of one call, or None where it ends in an exception."""
+    rec = calls.rec
+    try:
+        with around():
+            tracer_plain.SHELL.head = head
+            calls.prepare("fresh")
+            return calls.tape()
+    except TRACER.Stop:
+        return None
+    finally:
+        tracer_plain.SHELL.head = 0
+        refused, rec.fault, calls.ended = rec.fault, None, len(rec.rows)
+        if refused and refused[0].code == "unsupported" and "belongs to the process" in refused[0].text:
+            rec.fault = refused
+
+
+TRACER = None      # the module tracer, which imports this one
