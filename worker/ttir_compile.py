@@ -13,6 +13,9 @@ from triton.compiler.errors import CompilationError
 from triton._C.libtriton import ir
 
 WARP = 32
+# modules beside Triton's whose kernel functions a candidate may call, as the installed library has
+# them: what TorchInductor writes into the kernels that it prints
+HELPERS = ("torch._inductor.runtime.triton_helpers",)
 # where Triton is installed says nothing about a kernel: texts have "triton/" instead
 TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
 
