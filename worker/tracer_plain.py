@@ -15,6 +15,7 @@ import ctypes
 import datetime
 import functools
 import gc
+import importlib.metadata
 import mmap
 import os
 import posix
@@ -550,6 +551,7 @@ FOLDERS = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.di
 READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
+METADATA_FILE = importlib.metadata.__file__
 REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
 NEAR = 12      # callers that are looked at
 
@@ -564,10 +566,18 @@ def is_candidates_doing():
         name = frame.f_code.co_filename
         if name == CANDIDATE_FILE:
             return True
-        if name.startswith(("<frozen importlib", HERE)):     # an import's doing, or the tracer's own
+        # an import's doing, the tracer's own, or the question which version
+        # of a library is installed
+        if name.startswith(("<frozen importlib", HERE)) or is_about_versions(frame):
             return False
         frame = frame.f_back
     return False
+
+
+def is_about_versions(frame):
+    """importlib.metadata, in one of the folders that hold Python's libraries."""
+    return (frame.f_code.co_filename == METADATA_FILE
+            and is_readable(getattr(frame.f_locals.get("self"), "root", None)))
 
 
 def refuse(what):
