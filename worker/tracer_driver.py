@@ -278,16 +278,10 @@ def pointer_argument(value, index):
     if isinstance(value, torch.Tensor) and value.device.type != "cuda":
         raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
     address = whole(value if isinstance(value, int) else value.data_ptr())
-    found = SHELL.buffer_at(address) if SHELL is not None else buffer_at(address)
+    found = (SHELL if SHELL is not None else RECORDER).buffer_at(address)
     if found is None:
         raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
     return {"buffer": found[0], "offset": found[1]}
-
-
-def buffer_at(address):
-    """(buffer, offset) of a synthetic address, or None."""
-    number = (address >> ADDRESS_SHIFT) - 1
-    return (RECORDER.order[number], address & ((1 << ADDRESS_SHIFT) - 1)) if 0 <= number < len(RECORDER.order) else None
 
 
 def integer_argument(value):
