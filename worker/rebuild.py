@@ -31,7 +31,7 @@ from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
-from ttir_compile import HELPERS, TRITON_FOLDER, make_backend, target, ttir_text
+from ttir_compile import HELPERS, make_backend, target, ttir_text, without_folders
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
@@ -568,7 +568,7 @@ def rebuild(source, text, goal):
         attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
         src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
         options = options_of(make_backend(goal), recipe["options"])
-        return (ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options,
+        return (without_folders(ttir_text(src, options, goal)), src.fn.__name__, options,
                 source.until(builder))
     finally:
         builder.evaluator.close()

@@ -31,7 +31,7 @@ import tracer_seal
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
 from tracer_source import recipe_of, recipe_text
-from ttir_compile import TRITON_FOLDER, error_line, make_backend, parse_options, target, ttir_text
+from ttir_compile import error_line, make_backend, parse_options, target, ttir_text, without_folders
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -207,7 +207,7 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             raise CompileFailed(error, error_line(src, error)) from error
         # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
         # across machines.
-        text = text.replace(TRITON_FOLDER, "triton/")
+        text = without_folders(text)
         if is_whole:
             TEXTS[key] = text
     found = IR_NAME.search(text)
