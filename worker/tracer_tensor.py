@@ -236,9 +236,9 @@ class Tracer:
         if values and all(map(self.rec.buffer_at, values)):
             self.rec.fail(
                 "unsupported",
-                "host code makes a tensor of other tensors' addresses (data_ptr()), and a launch reaches the buffers of "
-                "its own arguments alone: give the kernel the tensors themselves, each as an argument or several in a "
-                "tuple, and launch once for each group where their number is open")
+                "host code makes a tensor of other tensors' addresses (data_ptr()), and a launch reaches the buffers "
+                "of its own arguments alone: give the kernel the tensors themselves, each as an argument or several in "
+                "a tuple, and launch once for each group where their number is open")
 
     def draw(self, func, args, kwargs):
         """The reference's own draw in place of the candidate's, where it is the next one and has
