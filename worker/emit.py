@@ -148,6 +148,35 @@ def is_plain(v):
     return v[0] in ("scalar", "float")
 
 
+class Unannotated(ast.NodeTransformer):
+    """A function without the annotations that name what its recipe has no value for (torch.Tensor):
+    the compiler takes nothing from these, and the module could not be imported."""
+
+    def __init__(self, names):
+        self.names = names        # the function's, as the recipe has them
+
+    def is_strange(self, node):
+        if node is None or not rebuild.is_name(node):
+            return False
+        chain = ast.unparse(node).split(".")
+        kind, *rest = self.names.get(chain[0], ["builtin"])
+        if kind == "names":      # a module, of which the recipe has what the function asks
+            kind = rest[1].get(chain[-1], ["unknown"])[0] if len(chain) == 2 else "unknown"
+        return kind == "unknown"
+
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node):
+        return ast.arg(node.arg) if self.is_strange(node.annotation) else node
+
+    def visit_AnnAssign(self, node):
+        if self.is_strange(node.annotation) and node.value:
+            return ast.copy_location(ast.Assign([node.target], node.value), node)
+        return node
+
+
 class Emitter:
     def __init__(self, job):
         self.job = job
@@ -190,8 +219,8 @@ class Emitter:
             return f"getattr(_importlib.import_module({rest[0]!r}), {rest[1]!r})"
         # The candidate's own: a namespace of helpers, a function of the recipe.
         if kind == "names":
-            return (f"_module({rest[0]!r}, "
-                    f"{', '.join(f'{n}={self.value(x, names)}' for n, x in sorted(rest[1].items()))})")
+            known = sorted((n, x) for n, x in rest[1].items() if x[0] != "unknown")
+            return f"_module({rest[0]!r}, {', '.join(f'{n}={self.value(x, names)}' for n, x in known)})"
         if kind == "function":
             return names(rest[0])
         raise Unsupported("a kernel uses a value that is no constant")
@@ -204,6 +233,7 @@ class Emitter:
         node = copy.deepcopy(self.definitions.get((entry["line"], entry["name"])))
         if node is None or entry["kind"] in ("builtin", "aggregate"):
             raise Unsupported(f"function {entry['name']} cannot be emitted")
+        node = Unannotated(entry["names"]).visit(node)
         own = {a.arg for a in node.args.args}
         needed = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - own
         lines = [f"{name} = {self.value(v, names)}"

@@ -3,9 +3,10 @@ task's own.
 
 A candidate that is right only where the task's own get_inputs() happens to look is caught by these
 (docs/verifier.md). What an input may be is read off its stock values under two seeds (`Domain`):
-rows that sum to one stay probabilities, the zeros and the symmetry of a structured matrix stay,
-integers stay in their range. An input that no seed changes (an all-ones mask, a zero state, arange)
-is a default and no domain: one kind of trial varies those, as far as the reference allows."""
+rows that sum to one stay probabilities, the zeros and the symmetry of a structured matrix stay, so
+do equal halves of rows, integers stay in their range. An input that no seed changes (an all-ones
+mask, a zero state, arange) is a default and no domain: one kind of trial varies those, as far as
+the reference allows."""
 import ast
 import math
 import random
@@ -272,11 +273,23 @@ def extremes_outside(x, domain, largest_first, generator):
 
 
 def keep_structure(x, values):
+    """Zeros, symmetry and halves of rows that are the same (tables of a rotary embedding, of which
+    kernels read one half)."""
     if (x == 0).float().mean() > ZERO_FRACTION:
         values = values * (x != 0)
+    if x.dim() and x.shape[-1] >= 4 and x.shape[-1] % 2 == 0:
+        if is_repeated(*x.chunk(2, -1)):
+            values = values.chunk(2, -1)[0].repeat(*[1] * (x.dim() - 1), 2)
+        elif is_repeated(x[..., 0::2], x[..., 1::2]):
+            values = values[..., 0::2].repeat_interleave(2, -1)
     if x.dim() == 2 and x.shape[0] == x.shape[1] and x.shape[0] > 1 and torch.equal(x, x.T):
         values = torch.triu(values) + torch.triu(values, 1).T
     return values
+
+
+def is_repeated(first, second):
+    """Whether one half of each row repeats the other, and rows are no single number repeated."""
+    return torch.equal(first, second) and not torch.equal(first, first[..., :1].expand_as(first))
 
 
 def other_default(x, domain, generator):
@@ -292,7 +305,7 @@ def other_default(x, domain, generator):
     if domain.values == "signs":
         return like(x, torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1, 1).to(x.dtype))
     if x.is_floating_point():
-        return like(x, normal(x, generator)) if domain.kind == "free" else None
+        return like(x, keep_structure(x, normal(x, generator))) if domain.kind == "free" else None
     lowest, highest = domain.range
     flat = x.flatten()
     # arange and other orders: a permutation keeps what it indexes

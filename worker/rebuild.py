@@ -9,8 +9,11 @@ return constants. Whatever has no place in this scheme is `unsupported`.
 """
 import ast
 import collections
+import contextlib
+import functools
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import linecache
@@ -25,9 +28,10 @@ import triton
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource
+from triton.compiler.errors import CompilationError
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
-from ttir_compile import TRITON_FOLDER, make_backend, target, ttir_text
+from ttir_compile import HELPERS, make_backend, target, ttir_text, without_folders
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
@@ -49,7 +53,7 @@ class Unsupported(Exception):
 def check_module_attribute(module, name):
     """Attributes of modules: Triton's language and math alone; elsewhere the text could reach the
     interpreter."""
-    if isinstance(module, NameSpace):
+    if is_name_space(module):
         return
     if module.__name__ == "triton":
         if name not in TRITON_NAMES:
@@ -58,8 +62,19 @@ def check_module_attribute(module, name):
         raise Unsupported(f"module {module.__name__} inside a kernel")
 
 
-class NameSpace(types.ModuleType):
-    """A module of the candidate's as far as a kernel uses it: constants."""
+NAME_SPACE = object()      # the `__spec__` of what stands for such a module
+
+
+def name_space(name, values):
+    """A module of the candidate's, or of a library, as far as a kernel uses it: constants and
+    functions. The compiler takes global modules of Python's own class alone."""
+    space = types.ModuleType(name)
+    vars(space).update(values, __spec__=NAME_SPACE)
+    return space
+
+
+def is_name_space(module):
+    return vars(module).get("__spec__") is NAME_SPACE
 
 
 _visit_attribute = CodeGenerator.visit_Attribute
@@ -70,10 +85,41 @@ def visit_attribute(self, node):
     if node.attr.startswith("__"):
         raise Unsupported(f"attribute {node.attr} inside a kernel")
     value = _visit_attribute(self, node)
-    if (isinstance(value, types.ModuleType) and not isinstance(value, NameSpace)
+    if (isinstance(value, types.ModuleType) and not is_name_space(value)
             and not value.__name__.startswith("triton.language")):
         raise Unsupported(f"module {value.__name__} inside a kernel")
     return value
+
+
+def is_name(node):
+    """A name, or an attribute of one: to ask what it means makes no IR."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+_visit_arg = CodeGenerator.visit_arg
+_visit_ann_assign = CodeGenerator.visit_AnnAssign
+
+
+def visit_arg(self, node):
+    """A parameter's annotation says nothing that the recipe's signature does not, and may name what
+    is not here (torch.Tensor)."""
+    if is_name(node.annotation):
+        node = ast.copy_location(ast.arg(node.arg, None), node)
+    return _visit_arg(self, node)
+
+
+def visit_ann_assign(self, node):
+    """A variable's annotation means something where it is constexpr, and nothing where it names
+    what is not here."""
+    if is_name(node.annotation):
+        try:
+            self.visit(node.annotation)
+        except CompilationError:
+            node = ast.copy_location(ast.AnnAssign(node.target, ast.copy_location(ast.Constant(None), node), node.value,
+                                                   node.simple), node)
+    return _visit_ann_assign(self, node)
 
 
 _get_attribute = CodeGenerator.get_Attribute
@@ -116,6 +162,8 @@ def install():
     CodeGenerator.visit_Attribute = visit_attribute
     CodeGenerator.get_Attribute = get_attribute
     CodeGenerator.call_Function = call_function
+    CodeGenerator.visit_arg = visit_arg
+    CodeGenerator.visit_AnnAssign = visit_ann_assign
 
 
 # ---- the candidate's own compile-time functions: a child that computes constants ----
@@ -305,23 +353,23 @@ class Builder:
         if kind == "module":
             return library_module(rest[0])
         if kind == "library":
-            return getattr(library_module(rest[0]), rest[1])
+            return helper(*rest) if rest[0] in HELPERS else getattr(library_module(rest[0]), rest[1])
         # The candidate's own: a namespace of helpers, a function of the recipe.
         if kind == "names":
-            space = NameSpace(rest[0])
-            vars(space).update((name, self.value(x, function)) for name, x in rest[1].items())
-            return space
+            return name_space(rest[0], self.known(rest[1], function))
         if kind == "function":
             return function(rest[0])
         raise KeyError("a value that is no constant")
 
     def names(self, entry, function):
+        return self.known(entry["names"], function)
+
+    def known(self, named, function):
+        """What is unknown here is left out: the compiler says so where it asks for it."""
         space = {}
-        for name, v in entry["names"].items():
-            try:
+        for name, v in named.items():
+            with contextlib.suppress(KeyError):
                 space[name] = self.value(v, function)
-            except KeyError:
-                pass          # unknown here: the compiler says so where it asks for it
         return space
 
     def function(self, index):
@@ -433,6 +481,32 @@ def library_module(name):
     return importlib.import_module(name)
 
 
+def helper(module, name):
+    """A kernel function of a library that is installed beside Triton's; nothing else that is
+    there."""
+    found = getattr(helper_module(module), name)
+    if type(found) is not JITFunction:
+        raise Unsupported(f"{module}.{name} inside a kernel")
+    return found
+
+
+@functools.cache
+def helper_module(name):
+    """A module of HELPERS without the packages around it, which take seconds to import and are not
+    asked for anything: empty ones stand there meanwhile."""
+    parts = name.split(".")[:-1]
+    folder = os.path.dirname(importlib.util.find_spec(parts[0]).origin)
+    around = [".".join(parts[:i + 1]) for i in range(len(parts))]
+    for i, package in enumerate(around):
+        sys.modules[package] = types.ModuleType(package)
+        sys.modules[package].__path__ = [os.path.join(folder, *parts[1:i + 1])]
+    try:
+        return importlib.import_module(name)
+    finally:
+        for package in around:
+            del sys.modules[package]
+
+
 def type_of(kind):
     """A parameter's type in a signature: a text, or a tuple of such."""
     if isinstance(kind, str):
@@ -494,7 +568,7 @@ def rebuild(source, text, goal):
         attrs = {tuple(path): [[a, n] for a, n in pairs] for path, pairs in recipe["attrs"]}
         src = ASTSource(fn, {k: type_of(v) for k, v in recipe["signature"]}, constants, attrs)
         options = options_of(make_backend(goal), recipe["options"])
-        return (ttir_text(src, options, goal).replace(TRITON_FOLDER, "triton/"), src.fn.__name__, options,
+        return (without_folders(ttir_text(src, options, goal)), src.fn.__name__, options,
                 source.until(builder))
     finally:
         builder.evaluator.close()
@@ -530,7 +604,15 @@ def answer(source, text, capability):
     except Exception as error:
         while isinstance(error.__cause__, Exception) and not isinstance(error, Unsupported):
             error = error.__cause__
-        return {"fault": f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]}
+        return {"fault": reason_of(error)}
+
+
+def reason_of(error):
+    """What is wrong, and of the compiler's errors the line of the kernel, without its text."""
+    if isinstance(error, CompilationError):
+        line = getattr(error.node, "lineno", "?")
+        return f"line {line} of the function: {error.error_message or type(error).__name__}"[:500]
+    return f"{'' if isinstance(error, Unsupported) else type(error).__name__ + ': '}{error}"[-500:]
 
 
 WARM_SOURCE = """import triton

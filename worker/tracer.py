@@ -13,6 +13,7 @@ import functools
 import json
 import linecache
 import math
+import os
 import sys
 import types
 
@@ -35,13 +36,14 @@ import tracer_source
 import tracer_state
 import tracer_tensor
 import wire
-from tracer_fault import Fault, Unsupported
+from tracer_fault import Fault
 from tracer_record import DTYPES, SOURCE_NAME
 from tracer_tensor import TraceTensor
 
 TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
 OUTPUTS_MAX = 64
+INDUCTOR = os.path.join("torch", "_inductor", "runtime", "triton_heuristics.py")
 PADS = []      # memory between the objects of one trace and the next
 
 
@@ -162,12 +164,23 @@ def stop_of(code, error):
     if compile_failed is not None and code != "import-error":
         return Stop("triton-compile-error", type(compile_failed.__cause__).__name__, str(compile_failed),
                     compile_failed.line)
-    if isinstance(error, Unsupported):
-        code = "unsupported"
     if isinstance(error, tracer_driver.GridTooLarge):
         code = "grid-too-large"
     text = safe_text(error)
+    # Its launcher compiles and loads kernels by itself, which nothing here does: what it meets
+    # then, a refused call mostly, names nothing that the candidate could change.
+    if came_through(error, INDUCTOR):
+        code = "unsupported"
+        text = (f"kernels are launched by Triton alone, not by TorchInductor's launcher: decorate them with triton.jit "
+                f"and launch them as kernel[grid](...) ({text})")
     return Stop(code, type(error).__name__, text, traceback_line(error))
+
+
+def came_through(error, file):
+    tb = error.__traceback__
+    while tb is not None and not tb.tb_frame.f_code.co_filename.endswith(file):
+        tb = tb.tb_next
+    return tb is not None
 
 
 def safe_text(error):

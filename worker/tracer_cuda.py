@@ -28,6 +28,7 @@ class Done:
     def wait_event(self, event, stream): pass
     def record_event(self, event, stream): pass
     def wait_on_host(self, event): pass
+    def fail(self, code, text): raise Unsupported(text)
 
 
 RECORDER = Done()    # the tracer puts its own here: streams and events leave rows in it
@@ -141,7 +142,8 @@ CALLER = [DEFAULT]     # the stream on which forward is called: stream 0 of the 
 
 def external_stream(handle, *args, **kwargs):
     """A stream by its number: one of ours, or nothing that exists."""
-    return DEFAULT if handle == 0 else _unsupported("a stream that torch did not make")()
+    return DEFAULT if handle == 0 else _unsupported("a stream that torch did not make",
+                                                     "torch.cuda.Stream() makes one")()
 
 
 def set_stream(stream):
@@ -180,10 +182,15 @@ def _constant(value):
     return lambda *args, **kwargs: value
 
 
-def _unsupported(what):
+def _unsupported(what, instead):
+    """Refuses whoever asks, also where host code has another way: a real run would take this
+    one."""
     def refuse(*args, **kwargs):
-        raise Unsupported(f"{what} is not supported while a candidate is traced")
+        RECORDER.fail("unsupported", f"{what} is not supported: {instead}")
     return refuse
+
+
+NO_GRAPH = "a trace keeps the launches themselves, so launch the kernels in forward as they are"
 
 
 def rng_state(*args):
@@ -222,9 +229,9 @@ def install():
         max_memory_reserved=_constant(0), reset_peak_memory_stats=_constant(None),
         memory_stats=lambda *args: dict(STATS), get_rng_state=rng_state, set_rng_state=_constant(None),
         manual_seed=_constant(None), manual_seed_all=_constant(None), is_current_stream_capturing=_constant(False),
-        can_device_access_peer=_constant(False), CUDAGraph=_unsupported("torch.cuda.CUDAGraph"),
-        graph=_unsupported("torch.cuda.graph"),
-        make_graphed_callables=_unsupported("torch.cuda.make_graphed_callables"),
+        can_device_access_peer=_constant(False), CUDAGraph=_unsupported("torch.cuda.CUDAGraph", NO_GRAPH),
+        graph=_unsupported("torch.cuda.graph", NO_GRAPH),
+        make_graphed_callables=_unsupported("torch.cuda.make_graphed_callables", NO_GRAPH),
     )
     for name, value in answers.items():
         shows(value, getattr(torch.cuda, name, None))

@@ -117,6 +117,7 @@ def install():
     torch.cuda.default_generators = (torch.default_generator,)
     torch.Tensor.pin_memory = lambda self, *device: self
     disguise(seed, "seed", "torch.random")
+    disguise(torch.compile, "compile", "torch")
     unseen(torch._C, MODES)
     unseen(torch.utils._python_dispatch, MODE_NAMES)
     type(torch.backends.cudnn).__dict__["enabled"].getter = lambda: True

@@ -32,7 +32,7 @@ import tracer_source
 from tracer_record import ADDRESS_SHIFT
 from tracer_ttir import written_arguments
 from tracer_source import recipe_of, recipe_text
-from ttir_compile import TRITON_FOLDER, Refusal, make_backend, parse_options, target, ttir_text
+from ttir_compile import Refusal, make_backend, parse_options, target, ttir_text, without_folders
 
 IR_NAME = re.compile(r"tt\.func public @([\w$.-]+)\(")
 GRID_MAX = (2**31 - 1, 65535, 65535)
@@ -209,7 +209,7 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
             raise CompileFailed(src, error) from error
         # Where Triton is installed says nothing about a kernel, and tapes are compared by hash
         # across machines.
-        text = text.replace(TRITON_FOLDER, "triton/").replace(tracer_source.OWN_NAME, tracer_source.RECIPES_NAME)
+        text = without_folders(text).replace(tracer_source.OWN_NAME, tracer_source.RECIPES_NAME)
         if is_whole:
             TEXTS[key] = text
     found = IR_NAME.search(text)
@@ -280,16 +280,10 @@ def pointer_argument(value, index):
     if isinstance(value, torch.Tensor) and value.device.type != "cuda":
         raise ValueError(f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)")
     address = whole(value if isinstance(value, int) else value.data_ptr())
-    found = SHELL.buffer_at(address) if SHELL is not None else buffer_at(address)
+    found = (SHELL if SHELL is not None else RECORDER).buffer_at(address)
     if found is None:
         raise ValueError(f"Pointer argument (at {index}) is {address:#x}, which is no tensor's address")
     return {"buffer": found[0], "offset": found[1]}
-
-
-def buffer_at(address):
-    """(buffer, offset) of a synthetic address, or None."""
-    number = (address >> ADDRESS_SHIFT) - 1
-    return (RECORDER.order[number], address & ((1 << ADDRESS_SHIFT) - 1)) if 0 <= number < len(RECORDER.order) else None
 
 
 def integer_argument(value):

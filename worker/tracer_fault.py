@@ -13,5 +13,5 @@ class Fault(Exception):
 
 
 class Unsupported(NotImplementedError):
-    """Something that exists on a GPU machine and not here. An ordinary exception to the candidate,
-    which may have another way."""
+    """Something that exists on a GPU machine and not on `hone vm`. An ordinary exception to the
+    script, which may have another way."""

@@ -168,6 +168,11 @@ class Recorder:
                 buf.origin = None   # the row stands in init_rows, which every tape repeats
         return buf.number
 
+    def buffer_at(self, address):
+        """(buffer, offset) of a synthetic address, or None."""
+        number = (address >> ADDRESS_SHIFT) - 1
+        return (self.order[number], address & ((1 << ADDRESS_SHIFT) - 1)) if 0 <= number < len(self.order) else None
+
     def read(self, buf):
         buf.read_epoch = self.epoch
 

@@ -11,7 +11,9 @@ A look takes some microseconds: it is at words of memory, a function's code, def
 and the number that CPython changes whenever a dict changes. No reference is counted, so no page is
 copied that a fork shares with the zygote.
 """
+import contextlib
 import ctypes
+import enum
 import functools
 import gc
 import os
@@ -60,6 +62,7 @@ ENVIRONMENT = ("TRITON_", "PTXAS", "LLVM_", "MLIR_", "DISABLE_", "NVPTX_", "LD_"
 FREE = {"TRITON_CACHE_DIR", "TRITON_PRINT_AUTOTUNING", "TRITON_CACHE_AUTOTUNING", "TRITON_HOME", "TRITON_DEBUG",
         "TRITON_ALWAYS_COMPILE", "TRITON_BACKENDS_IN_TREE"}
 FREE_KNOBS = {"triton.knobs.autotuning", "triton.knobs.cache"}      # they print, and name folders
+FLAG_BITS_MAX = 10
 LATER_SEAL = LAUNCH_SEAL = FRONT_SEAL = None
 ENVIRONMENT_THEN = HANDLERS_THEN = None
 LISTENERS = []       # hooks that host code has given to the interpreter
@@ -266,6 +269,17 @@ def handlers():
             sys.gettrace(), sys.getprofile(), list(sys.meta_path), list(sys.path_hooks))
 
 
+def make_flags(things):
+    """A class of flags keeps each combination that anybody has asked for (re.VERBOSE | re.I). All
+    there can be are made before the seal, or the first to ask would break it."""
+    for thing in things:
+        if isinstance(thing, enum.EnumMeta) and issubclass(thing, enum.Flag) and is_of(thing.__module__, LATER + FRONT):
+            bits = [m.value for m in thing]
+            for number in range(1 << len(bits) if len(bits) <= FLAG_BITS_MAX else 0):
+                with contextlib.suppress(ValueError):
+                    thing(sum(bit for i, bit in enumerate(bits) if number >> i & 1))
+
+
 def install():
     """In the zygote, when everything is in its place."""
     global LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL, ENVIRONMENT_THEN, HANDLERS_THEN
@@ -279,6 +293,7 @@ def install():
     for thing in gc.get_objects():      # a comprehension would be a function among them, and gone
         if issubclass(type(thing), (types.FunctionType, type)):
             things.append(thing)
+    make_flags(things)
     LATER_SEAL, LAUNCH_SEAL, FRONT_SEAL = (Seal(prefixes, things) for prefixes in (LATER, LAUNCH, FRONT))
     ENVIRONMENT_THEN, HANDLERS_THEN = environment(), handlers()
 

@@ -33,6 +33,7 @@ from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from tracer_record import SOURCE_NAME
+from ttir_compile import HELPERS
 
 LIBRARY = ("triton", "triton.language", "math")      # modules that the rebuilding process may hold itself
 DEPTH_MAX = 16
@@ -107,6 +108,8 @@ class Recipe:
         """A function of Triton's by name, one of the candidate's by place."""
         place = library_place(v)
         if place is not None:
+            # no seal is over a helper, so both sides compile it
+            self.is_plain = self.is_plain and place[0] not in HELPERS
             return ["library", *place]
         if isinstance(v, type) and getattr(v, "__triton_aggregate__", False):
             self.is_plain = False
@@ -181,9 +184,10 @@ def cell_value(cell):
 
 
 def library_place(v):
-    """(module, name) of what an installed Triton has under that name, or None."""
+    """(module, name) of what an installed Triton has under that name, or TorchInductor's helpers
+    for kernels; None for all else."""
     module, name = getattr(v, "__module__", None), getattr(v, "__name__", None)
-    if isinstance(module, str) and isinstance(name, str) and is_library_name(module):
+    if isinstance(module, str) and isinstance(name, str) and (is_library_name(module) or module in HELPERS):
         if getattr(sys.modules.get(module), name, None) is v:
             return module, name
     return None

@@ -20,8 +20,8 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from tracer_fault import Unsupported
-from tracer_record import DTYPE_NAMES, number_text
+import tracer_cuda
+from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, number_text
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -60,7 +60,8 @@ class TraceTensor(torch.Tensor):
 
     def data_ptr(self):
         rec = self._tracer.rec
-        return ((rec.number(self._buffer) + 1) << 40) + self.storage_offset() * self.dtype.itemsize
+        self._tracer.refuse_addresses(self)
+        return ((rec.number(self._buffer) + 1) << ADDRESS_SHIFT) + self.storage_offset() * self.dtype.itemsize
 
     def numpy(self, *args, **kwargs):
         return self._tracer.read_value(self, "numpy()").numpy(*args, **kwargs)
@@ -122,8 +123,18 @@ class Engine:
         return self._real.run_backward(tensors, *args, **kwargs)
 
 
+def compile_nothing(*args, **kwargs):
+    """In place of torch.compile. Inside what it returns, host code could do other work than outside
+    (torch.compiler.is_compiling), and kernels that it makes are the compiler's."""
+    TRACER.rec.fail("unsupported",
+                    "torch.compile is not supported: its kernels would be the compiler's, not the answer's; call the "
+                    "function as it is, and write as a Triton kernel what the compiler should fuse")
+
+
 def install():
     """Once, in the zygote."""
+    tracer_cuda.shows(compile_nothing, torch.compile)
+    torch.compile = compile_nothing
     torch.Tensor.data = property(_DATA.__get__, _set_data)
     torch.autograd.Variable._execution_engine = Engine(torch.autograd.Variable._execution_engine)
 
@@ -156,6 +167,7 @@ VIEWED_IN_PLACE = {"aten::squeeze_", "aten::unsqueeze_", "aten::transpose_", "at
 
 
 FLOPS_A_BYTE = 12       # a product's operations that take as long as moving a byte, in fp32 on the GPUs of the table
+POINTERS_MAX = 1 << 16  # elements of a constant that are looked at for addresses
 PASSES = 4              # over its operands, by an operator that is neither element-wise nor a product
 
 
@@ -215,6 +227,20 @@ class Tracer:
         if self.phase == "forward":
             self.rec.constant_made(copy.numel() * copy.element_size())
         return self.wrap(copy)
+
+    def refuse_addresses(self, t):
+        """A table of pointers would reach a kernel as plain numbers, which no trial could fill in.
+        To be asked while the table is still known."""
+        if t.dtype not in (torch.int64, torch.uint64) or not t._buffer.known or t.numel() > POINTERS_MAX:
+            return
+        with no_dispatch():
+            values = [v for v in t.inner().flatten().tolist() if v]
+        if values and all(map(self.rec.buffer_at, values)):
+            self.rec.fail(
+                "unsupported",
+                "host code makes a tensor of other tensors' addresses (data_ptr()), and a launch reaches the buffers "
+                "of its own arguments alone: give the kernel the tensors themselves, each as an argument or several in "
+                "a tuple, and launch once for each group where their number is open")
 
     def draw(self, func, args, kwargs):
         """The reference's own draw in place of the candidate's, where it is the next one and has
@@ -353,7 +379,7 @@ class Tracer:
                 self.rec.fail("data-dependent",
                               f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
             if isinstance(error, NotImplementedError):
-                raise Unsupported(f"{func.name()} has no shape function: {error}") from None
+                self.rec.fail("unsupported", f"{func.name()} cannot be traced, torch has no shapes for it: {error}")
             raise
         origin = self.origin(name, func, args, kwargs, out)
         result = self.rewrap(out, inputs, origin)

@@ -4,9 +4,9 @@ file or another process.
 Shared by the tracer (tracer_driver.py), which records launches, and by `hone vm` (vm_driver.py),
 which runs them.
 """
+import importlib.util
 import os
 
-import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError
@@ -14,8 +14,17 @@ from triton.runtime.jit import JITFunction
 from triton._C.libtriton import ir
 
 WARP = 32
-# where Triton is installed says nothing about a kernel: texts have "triton/" instead
-TRITON_FOLDER = os.path.dirname(triton.__file__) + os.sep
+# modules beside Triton's whose kernel functions a candidate may call, as the installed library has
+# them: what TorchInductor writes into the kernels that it prints
+HELPERS = ("torch._inductor.runtime.triton_helpers",)
+FOLDERS = {os.path.dirname(importlib.util.find_spec(name).origin) + os.sep: f"{name}/" for name in ("triton", "torch")}
+
+
+def without_folders(text):
+    """Where libraries are installed says nothing about a kernel: texts have "triton/" instead."""
+    for folder, name in FOLDERS.items():
+        text = text.replace(folder, name)
+    return text
 
 
 def target(capability):

@@ -111,13 +111,17 @@ static unsigned tags_of_view(const struct tape_view *v, const uint8_t *origin, s
 enum tape_lineage tape_lineage_outputs(
 	const struct tape *t, uint8_t *const *origin, uint64_t may_be_given, struct tape_place *place)
 {
+	/* Worse than an output without a kernel's byte is one that nobody wrote, or torch did. */
+	int given = -1;
 	for (int i = 0; i < t->noutputs; i++) {
 		*place = (struct tape_place){.output = i};
 		if (!tape_view_elements(&t->outputs[i])) continue;
 		unsigned tags = tags_of_view(&t->outputs[i], origin[t->outputs[i].buffer], place);
 		if (tags & 1u << TAPE_ORIGIN_NONE) return TAPE_LINEAGE_OUTPUT_UNWRITTEN;
 		if (tags & 1u << TAPE_ORIGIN_LIBRARY) return TAPE_LINEAGE_LIBRARY;
-		if (!(tags & 1u << TAPE_ORIGIN_KERNEL) && !(may_be_given >> i & 1)) return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;
+		if (!(tags & 1u << TAPE_ORIGIN_KERNEL) && !(may_be_given >> i & 1) && given < 0) given = i;
 	}
-	return TAPE_LINEAGE_OK;
+	if (given < 0) return TAPE_LINEAGE_OK;
+	*output = given;
+	return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;
 }

@@ -130,7 +130,21 @@ FAULTS = [
      forward("copy_kernel[(1,)](self.w, x, 4, BLOCK=64)\nreturn x", "self.w = nn.Parameter(torch.ones(11 << 20))")),
     ("too many outputs", "too-large", "65", forward("return [launch(x) for _ in range(65)]")),
     ("huge tensor", "too-large", "bytes", forward("return launch(torch.empty(1 << 40, device=x.device))")),
-    ("CUDA graph", "unsupported", "CUDAGraph", forward("g = torch.cuda.CUDAGraph()\nreturn launch(x)")),
+    ("CUDA graph", "unsupported", "launch the kernels in forward",
+     forward("g = torch.cuda.CUDAGraph()\nreturn launch(x)")),
+    ("a CUDA graph that is caught", "unsupported", "CUDAGraph",
+     forward("try:\n    torch.cuda.CUDAGraph()\nexcept Exception:\n    pass\nreturn launch(x)")),
+    ("torch.compile", "unsupported", "call the function as it is",
+     "launch = torch.compile(launch)\n" + forward("return launch(x)")),
+    ("a compiled method that is caught", "unsupported", "torch.compile",
+     forward("try:\n    torch.nn.Identity().compile()\nexcept Exception:\n    pass\nreturn launch(x)")),
+    ("a table of addresses", "unsupported", "addresses",
+     forward("y = torch.empty_like(x)\nt = torch.tensor([x.data_ptr(), y.data_ptr(), 0], device=x.device)\n"
+             "copy_kernel[(1,)](t, torch.empty_like(t), 2, BLOCK=64)\nreturn launch(x)")),
+    ("TorchInductor's launcher", "unsupported", "launch them as kernel[grid]",
+     "from torch._inductor.runtime import triton_heuristics\n" + forward(
+         "triton_heuristics.pointwise(size_hints={'x': 64}, filename='candidate.py', triton_meta={}, inductor_meta={})"
+         "(copy_kernel).run(x, x, 64, stream=0)\nreturn launch(x)")),
     ("IR from a file", "unsupported", "ir_override",
      forward("copy_kernel[(1,)](x, x, 4, BLOCK=64, ir_override='/etc/passwd')\nreturn launch(x)")),
     ("another card", "unsupported", "arch",

@@ -107,6 +107,7 @@ ELSEWHERE = {
     'torch.utils._python_dispatch._get_current_dispatch_mode()': None,
     'torch._C._only_lift_cpu_tensors()': False,
     'torch.backends.cudnn.enabled': True,
+    'torch.compile.__module__, torch.compile.__name__': ('torch', 'compile'),
     'torch.cuda.initial_seed() >= 0': True,
     "torch.empty(2, device='cpu').pin_memory().numel()": 2,
 }
@@ -120,6 +121,8 @@ REFUSED = [
     "pathlib.Path('/proc/uptime').exists()",
     "os.access('/root', 4)",
     'os.stat(0)',
+    "importlib.metadata.FastPath('/etc').children()",
+    "importlib.metadata.FastPath('/proc').mtime",
     'socket.socket()',
     "subprocess.run(['true'])",
     'os.kill(os.getpid(), 0)',
@@ -140,8 +143,10 @@ ALLOWED = [
     "hash('x')",
     'id(x)',
     'sys.version',
+    "importlib.metadata.version('triton')",
+    "importlib.metadata.distribution('torch').read_text('METADATA')",
 ]
-SOURCE = """import ctypes, datetime, gc, inspect, multiprocessing, numpy, os, pathlib, platform
+SOURCE = """import ctypes, datetime, gc, importlib.metadata, inspect, multiprocessing, numpy, os, pathlib, platform
 import random, resource, socket, subprocess, sys, threading, time
 import torch
 import triton

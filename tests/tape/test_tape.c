@@ -405,6 +405,20 @@ static void test_lineage_outputs(void **state)
 	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
 	assert_int_equal(tape_lineage_outputs(t, origin, 2, &place), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
 	assert_int_equal(tape_lineage_outputs(t, origin, 1, &place), TAPE_LINEAGE_OK);
+	/* An output that nobody wrote is named before one that no kernel did. */
+	struct tape_view *one = t->outputs;
+	struct tape_view two[2] = {one[0], one[0]};
+	two[0].buffer = 0;
+	memset(tags, TAPE_ORIGIN_NONE, sizeof(tags));
+	t->outputs = two;
+	t->noutputs = 2;
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_UNWRITTEN);
+	assert_int_equal(place.output, 1);
+	memset(tags, TAPE_ORIGIN_KERNEL, sizeof(tags));
+	assert_int_equal(tape_lineage_outputs(t, origin, 0, &place), TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL);
+	assert_int_equal(place.output, 0);
+	t->outputs = one;
+	t->noutputs = 1;
 	/* A strided view is judged by its own elements. */
 	memset(tags, TAPE_ORIGIN_NONE, sizeof(tags));
 	memset(tags + 4, TAPE_ORIGIN_KERNEL, 4);

@@ -53,6 +53,22 @@ chances = oracle_inputs.certain_rows(torch.rand(ROWS, 50, generator=generator(5)
 check("all at one place, at two, and everywhere", {1, 2, 50} <= {r[r == r.max()].numel() for r in chances}
       and (chances.sum(1) - 1).abs().max() < 1e-5)
 
+# Halves of rows that are the same, side by side or in turn, as in tables of a rotary embedding.
+angles = torch.rand(ROWS, 8, generator=generator(6))
+beside, turns = angles.repeat(1, 2), angles.repeat_interleave(2, 1)
+other = torch.rand(ROWS, 16, generator=generator(6))
+kept = {name: oracle_inputs.keep_structure(x, torch.randn(x.shape, generator=generator(7)))
+        for name, x in (("beside", beside), ("turns", turns), ("other", other), ("ones", torch.ones(ROWS, 16)))}
+check("equal halves stay", torch.equal(kept["beside"][:, :8], kept["beside"][:, 8:])
+      and kept["beside"][0].unique().numel() == 8)
+check("equal neighbours stay", torch.equal(kept["turns"][:, ::2], kept["turns"][:, 1::2])
+      and kept["turns"][0].unique().numel() == 8)
+check("other rows have none, and one number throughout is no halves",
+      all(kept[name][0].unique().numel() == 16 for name in ("other", "ones")))
+fixed = oracle_inputs.other_default(beside, oracle_inputs.Domain(beside, beside), generator(8))
+check("a table that no seed changes keeps them",
+      torch.equal(fixed[:, :8], fixed[:, 8:]) and not torch.equal(fixed, beside))
+
 # Integers by what was asked for.
 with Asked() as asked:
     tokens, offset = torch.randint(0, 5000, (ROWS,)), torch.randint(3, 9, (4,)) + 100

@@ -254,9 +254,9 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	const struct vm_launch_options *o, const struct vm_memory *m);
 void vm_race_free(struct vm_check *k, const struct vm_memory *m);
 /* Before the rows of one access: its pointers as a block. a: an affine pointer of the given shape;
- * else `address`, n of them. */
+ * else `address`, of info->count elements. */
 void vm_race_block_affine(struct vm_check *k, const struct affine *a, const struct vm_value_info *info);
-void vm_race_block(struct vm_check *k, const int64_t *address, int64_t n, size_t size);
+void vm_race_block(struct vm_check *k, const int64_t *address, const struct vm_value_info *info);
 /* Lanes of one store that have one address and different values. 1 when the program stops. */
 int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask,
 	const uint8_t *value, int64_t n, size_t size);

@@ -505,16 +505,34 @@ void vm_race_block_affine(struct vm_check *k, const struct affine *a, const stru
 	k->block.hash = hash_step(h, (uint64_t)size);
 }
 
-void vm_race_block(struct vm_check *k, const int64_t *address, int64_t n, size_t size)
+/* Whether addresses that were spelt out have one stride a dimension, and which. */
+static bool is_affine(const int64_t *address, const struct vm_value_info *info, struct affine *a)
 {
-	uint64_t h = hash_step((uint64_t)n, (uint64_t)address[0]);
-	/* a row with one step that was spelt out is the same block as the affine one */
-	int64_t step = n > 1 ? address[1] - address[0] : 0, i = 2;
-	while (i < n && address[i] - address[i - 1] == step) i++;
-	if (n > 1 && i >= n) h = hash_step(hash_step(h, (uint64_t)step), (uint64_t)n);
-	else
-		for (i = 1; i < n; i++) h = hash_step(h, (uint64_t)address[i]);
-	k->block = (struct check_block){hash_step(h, (uint64_t)size), n, n > 1};
+	if (info->ndim > VM_LAZY_DIMS) return false;
+	*a = (struct affine){.base = address[0]};
+	int64_t step = 1;
+	for (int d = info->ndim - 1; d >= 0; step *= info->shape[d--])
+		if (info->shape[d] > 1) a->stride[d] = address[step] - address[0];
+	for (int64_t i = 1; i < info->count; i++) {
+		int64_t at = a->base, rest = i;
+		for (int d = info->ndim - 1; d >= 0; rest /= info->shape[d--]) at += rest % info->shape[d] * a->stride[d];
+		if (address[i] != at) return false;
+	}
+	return true;
+}
+
+void vm_race_block(struct vm_check *k, const int64_t *address, const struct vm_value_info *info)
+{
+	/* An affine block whose mask is none is spelt out, and the same block all the same. */
+	struct affine a;
+	if (is_affine(address, info, &a)) {
+		vm_race_block_affine(k, &a, info);
+	} else {
+		uint64_t h = hash_step((uint64_t)info->count, (uint64_t)address[0]);
+		for (int64_t i = 1; i < info->count; i++) h = hash_step(h, (uint64_t)address[i]);
+		k->block = (struct check_block){.hash = hash_step(h, elem_bytes(info->elem)), .lanes = info->count};
+	}
+	k->block.may_overlap = info->count > 1;
 }
 
 int vm_race_lanes(struct vm_ctx *c, const struct vm_instr *in, const int64_t *address, const uint8_t *mask,

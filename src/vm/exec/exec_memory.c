@@ -381,13 +381,15 @@ static int check_box(struct vm_ctx *c, const struct vm_instr *in, const struct b
 /* Address by address; neighbours make one row. What lies outside its buffer is the access's own
  * fault. */
 static int check_each(struct vm_ctx *c, const struct vm_instr *in, int mask, const uint8_t *value, int64_t value_step,
-	int64_t n, size_t size, enum check_kind kind)
+	const struct vm_value_info *info, enum check_kind kind)
 {
+	int64_t n = info->count;
+	size_t size = elem_bytes(info->elem);
 	bool failed = false;
 	const int64_t *address = vm_dense(c, in, vm_src(c, in, 0), n);
 	const uint8_t *m = address ? mask_bytes(c, in, mask, n, &failed) : NULL;
 	if (!address || failed) return 1;
-	vm_race_block(c->check, address, n, size);
+	vm_race_block(c->check, address, info);
 	/* Lanes of one store can only race when their values may differ: with step 0 all have the
 	 * same. */
 	if (kind == CHECK_WRITE && value_step && vm_race_lanes(c, in, address, m, value, n, size)) return 1;
@@ -430,15 +432,15 @@ static int check_races(struct vm_ctx *c, const struct vm_instr *in, int mask, in
 	}
 	/* The walk by rows needs an affine pointer and a mask that is a box. */
 	if (!vm_affine_of(c, vm_src(c, in, 0), &a) || !mask_box(c, mask, info, &b))
-		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+		return check_each(c, in, mask, value, value_step, info, kind);
 	vm_race_block_affine(c->check, &a, info);
 	/* When lanes may meet at one address, their values are compared, which is done address by
 	 * address. */
 	if (c->check->block.may_overlap && kind == CHECK_WRITE)
-		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+		return check_each(c, in, mask, value, value_step, info, kind);
 	if (is_empty(&b, info->ndim) || (info->ndim == 0 && mask >= 0 && !c->values[mask].splat[0])) return 0;
 	if (!prepare(c, info, &a, &b, (size_t)size, kind == CHECK_WRITE, &w, &mem, &start))
-		return check_each(c, in, mask, value, value_step, info->count, (size_t)size, kind);
+		return check_each(c, in, mask, value, value_step, info, kind);
 	/* The walk begins at the first element that the mask lets through. */
 	int64_t address = a.base;
 	for (int d = 0; d < info->ndim; d++) address += a.stride[d] * b.lo[d];

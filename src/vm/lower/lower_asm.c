@@ -97,7 +97,7 @@ int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct 
 	const struct ttir_attr *names = lower_attr(op, "constraints");
 	int64_t pack;
 	int src[64], dst[64];
-	char why[160] = "";
+	char why[256] = "";
 	if (op->nliterals != 1 || op->literals[0].kind != ATTR_STRING || !names || names->kind != ATTR_STRING ||
 		op->nuses > 64 || op->nresult_types > 64 || op->ntypes != op->nuses + op->nresult_types || !op->nresult_types)
 		return lower_fail(lo, ERR_FORMAT, "%s needs a text, constraints, operands and results with types", row->name);

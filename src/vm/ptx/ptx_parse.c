@@ -40,7 +40,11 @@ struct ptx_parser {
 
 static int fail(struct ptx_parser *p, int code, const char *what, const char *word)
 {
-	if (!p->code) snprintf(p->why, p->why_len, "%s '%.60s' in inline assembly", what, word);
+	/* What the vm lacks is said with what it has, since another way to write it exists. */
+	const char *hint = code == ERR_UNSUPPORTED ? ": assembly may work on registers alone, without memory, jumps and "
+												 "thread numbers (use tl.load, tl.store, tl.program_id)"
+											   : "";
+	if (!p->code) snprintf(p->why, p->why_len, "%s '%.60s' in inline assembly%s", what, word, hint);
 	p->code = p->code ? p->code : code;
 	return p->code;
 }

@@ -126,6 +126,20 @@ def normalises_in_place(x, W: tl.constexpr):
 
 
 @triton.jit
+def rows_in_place_where_odd(x, W: tl.constexpr, H: tl.constexpr):
+    i = tl.arange(0, H)[:, None] * (2 * W) + tl.arange(0, W)[None, :]
+    v = tl.load(x + i)
+    tl.store(x + i, v + 1, mask=i % 3 == 1)
+
+
+@triton.jit
+def rows_turned_in_place_where_odd(x, W: tl.constexpr, H: tl.constexpr):
+    r, c = tl.arange(0, H)[:, None], tl.arange(0, W)[None, :]
+    v = tl.load(x + r * W + c)
+    tl.store(x + c * H + r, v + 1, mask=(r * W + c) % 3 == 1)   # BUG race
+
+
+@triton.jit
 def last_program_sums(x, part, count, o, W: tl.constexpr):
     pid = tl.program_id(0)
     i = tl.arange(0, W)
@@ -173,6 +187,8 @@ for k in (scalar_after_an_atomic_with_a_result, scalar_after_an_atomic_without_o
     case(k, 1, dict(x=f32(W), o=zeros(W), flags=i32(0), W=W))
 for k in (reverses_in_place, normalises_in_place):
     case(k, 1, dict(x=f32(W), W=W))
+for k in (rows_in_place_where_odd, rows_turned_in_place_where_odd):
+    case(k, 1, dict(x=f32(2 * W), W=16, H=16))
 for k in (last_program_sums, last_program_sums_after_a_barrier):
     case(k, 4, dict(x=f32(4 * W), part=zeros(4 * W), count=i32(0), o=zeros(W), W=W), empty=("part",))
 for k in (assumes_what_holds, assumes_what_does_not):
