@@ -109,6 +109,7 @@ static void names_and_sizes(void **state)
 		{DTYPE_U8, "uint8", "U8", 1, false}, {DTYPE_U16, "uint16", "U16", 2, false},
 		{DTYPE_U32, "uint32", "U32", 4, false}, {DTYPE_U64, "uint64", "U64", 8, false},
 		{DTYPE_BOOL, "bool", "BOOL", 1, false}};
+	/* Each type has its row here, and each name leads back to its type. */
 	assert_int_equal(ARRAY_LEN(rows), DTYPE_COUNT);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		enum dtype found = DTYPE_COUNT;
