@@ -463,9 +463,74 @@ static void rows_around_a_launch(void **state)
 	}
 }
 
+/* An answer goes out and comes back with every field; what another process says wrongly is
+ * refused. */
+static void results_come_back(void **state)
+{
+	static const char *const names[] = {"proved", "not proved", "refuted", "outside"};
+	struct prove_result back;
+	struct err err = {0};
+	for (int a = 0; a < PROVE_ANSWER_COUNT; a++) {
+		bool is_proved = a == PROVE_PROVED;
+		struct prove_result r = {.answer = (enum prove_answer)a,
+			.text = "words",
+			.line = 12,
+			.rounds = 3,
+			.undecided = 4,
+			.elements = 5000000000,
+			.degree = 6.5,
+			.bound = 1e-17,
+			.is_theorem = true,
+			.nsides = 2,
+			.sides = {{7, "less, greater"}, {0, "equal"}},
+			.seconds = 0.25};
+		json_t *o = prove_result_json(&r);
+		assert_string_equal(json_string_value(json_object_get(o, "answer")), names[a]);
+		assert_true(json_number_value(json_object_get(o, "seconds")) == 0.25);
+		/* What only a proof has is there only then. */
+		assert_int_equal(json_object_size(o), is_proved ? 11 : 8);
+		assert_int_equal(prove_result_parse(o, &back, &err), 0);
+		assert_int_equal(back.answer, a);
+		assert_string_equal(back.text, "words");
+		assert_true(back.line == 12 && back.rounds == 3 && back.undecided == 4 && back.elements == 5000000000);
+		assert_true(back.degree == (is_proved ? 6.5 : 0) && back.bound == (is_proved ? 1e-17 : 0));
+		assert_int_equal(back.is_theorem, is_proved);
+		assert_true(back.nsides == 2 && back.sides[0].line == 7 && back.sides[1].line == 0);
+		assert_string_equal(back.sides[0].text, "less, greater");
+		assert_string_equal(back.sides[1].text, "equal");
+		/* A conjecture says so; a line that is none is 0. */
+		if (is_proved) json_object_set_new(o, "guarantee", json_string("conjecture"));
+		json_object_set_new(json_array_get(json_object_get(o, "one_sided"), 0), "line", json_integer(-1));
+		json_object_set_new(
+			json_array_get(json_object_get(o, "one_sided"), 1), "line", json_integer((json_int_t)1 << 31));
+		assert_int_equal(prove_result_parse(o, &back, &err), 0);
+		assert_true(!back.is_theorem && back.sides[0].line == 0 && back.sides[1].line == 0);
+		json_decref(o);
+	}
+	/* More sides than there is room for are cut. */
+	struct prove_result r = {.answer = PROVE_OUTSIDE, .nsides = PROVE_SIDES_MAX};
+	json_t *o = prove_result_json(&r), *sides = json_object_get(o, "one_sided");
+	json_array_append(sides, json_array_get(sides, 0));
+	assert_int_equal(prove_result_parse(o, &back, &err), 0);
+	assert_int_equal(back.nsides, PROVE_SIDES_MAX);
+	/* Each field that has to be there, taken away or out of its range. */
+	static const char *const needed[] = {"answer", "text", "line", "rounds", "undecided", "elements"};
+	for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
+		json_t *kept = json_incref(json_object_get(o, needed[i]));
+		json_object_set_new(o, needed[i], json_integer(-1));
+		assert_true(prove_result_parse(o, &back, &err) < 0);
+		assert_non_null(strstr(err.text, needed[i]));
+		json_object_set_new(o, needed[i], kept);
+	}
+	json_object_set_new(o, "answer", json_string("maybe"));
+	assert_int_equal(prove_result_parse(o, &back, &err), ERR_FORMAT);
+	assert_string_equal(err.text, "proof: no such answer: maybe");
+	json_decref(o);
+}
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 12];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 13];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -481,6 +546,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_are_bounded);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(rows_around_a_launch);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(results_come_back);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }
