@@ -216,14 +216,14 @@ static void test_refusals(void **state)
 static void loc_text(const struct ttir_module *m, int id, struct str *out)
 {
 	if (id < 0) {
-		str_puts(out, "-");
+		str_puts(out, id == -1 ? "-" : "?");
 		return;
 	}
 	const struct ttir_loc *l = &m->locs[id];
 	static const char *const kinds[] = {"unknown", "file", "named", "callsite", "alias"};
 	str_printf(out, "%s", kinds[l->kind]);
 	if (l->kind == LOC_FILE) str_printf(out, " %.*s:%d:%d", (int)l->file.len, l->file.data, l->line, l->column);
-	if (l->a < 0 && l->b < 0) return;
+	if (l->a == -1 && l->b == -1) return;
 	str_puts(out, "(");
 	loc_text(m, l->a, out);
 	str_puts(out, ", ");
@@ -238,6 +238,9 @@ static void test_locations(void **state)
 		const char *written, *read;
 	} cases[] = {
 		{"\"k.py\":3:14", "file k.py:3:14"},
+		{"\"k.py\":3:14 to 5:6", "file k.py:3:14"},
+		{"\"k.py\":3:14 to :16", "file k.py:3:14"},
+		{"#no_such", "alias"},
 		{"unknown", "unknown"},
 		{"\"x\"(\"k.py\":3:4)", "named(file k.py:3:4, -)"},
 		{"callsite(\"a.py\":1:2 at \"b.py\":3:4)", "callsite(file a.py:1:2, file b.py:3:4)"},
@@ -258,6 +261,31 @@ static void test_locations(void **state)
 		str_release(&text);
 		free(body);
 	}
+}
+
+/* Many names of locations, written before and behind the functions, each found again; of two of one
+ * name the first counts. */
+static void test_aliases(void **state)
+{
+	enum { COUNT = 300 };
+	struct str text = {0};
+	struct ttir_module m = {.funcs = NULL};
+	struct err err = {0};
+	for (int i = 0; i < COUNT / 2; i++) str_printf(&text, "#l%d = loc(\"k.py\":%d:1)\n", i, i + 1);
+	str_puts(&text, "#l7 = loc(\"k.py\":1000:1)\ntt.func @k() {\n");
+	for (int i = 0; i < COUNT; i++) str_printf(&text, "  a.b loc(#l%d)\n", i);
+	str_puts(&text, "}\n");
+	for (int i = COUNT / 2; i < COUNT; i++) str_printf(&text, "#l%d = loc(\"k.py\":%d:1)\n", i, i + 1);
+	if (ttir_parse(text.data, text.len, &m, &err)) fail_msg("%s", err.text);
+	int line = 1;
+	for (const struct ttir_op *op = m.funcs->body.first->first; op; op = op->next, line++) {
+		const struct ttir_loc *alias = &m.locs[op->loc];
+		assert_int_equal(alias->kind, LOC_ALIAS);
+		assert_int_equal(m.locs[alias->a].line, line);
+	}
+	assert_int_equal(line, COUNT + 1);
+	ttir_release(&m);
+	str_release(&text);
 }
 
 /* ---- a whole module, as a text that shows every field ---- */
@@ -344,7 +372,7 @@ static void show_op(const struct ttir_module *m, const struct ttir_op *op, int d
 	}
 	const struct ttir_loc *loc = op->loc < 0 ? NULL : &m->locs[op->loc];
 	if (loc) str_printf(out, " loc %d", loc->kind == LOC_ALIAS ? m->locs[loc->a].line : loc->line);
-	str_puts(out, "\n");
+	str_puts(out, op->nregions > 2 ? " too many\n" : "\n");
 	for (int i = 0; i < op->nregions; i++) show_region(m, &op->regions[i], depth + 1, out);
 }
 
@@ -382,7 +410,7 @@ static const char whole[] =
 	"    %0:2 = tt.call @\"inner one\"(%x, %p) : (f32, !tt.ptr<f16>) -> (f32, i1) loc(\"k.py\":5:1)\n"
 	"    tt.return %0#0, %0#1 : f32, i1 loc(#loc)\n"
 	"  } loc(\"k.py\":1:1)\n"
-	"  tt.func @declared(%a: index, %b: !tt.tensordesc<tensor<2x4xsi32>>)\n"
+	"  tt.func @declared(%a: index, %b: !tt.tensordesc<tensor<2x4xsi32>>, %c: ui8)\n"
 	"  tt.func public @k(%a: i32, %t: !tt.ptr<tensor<8xf32>>) {\n"
 	"    %r:2, %s = scf.while (%u = %a, %v = %a#3) : (i32, f64) -> (i32, f64, i1) {\n"
 	"      scf.condition(%u) %u, %v : i32, f64\n"
@@ -433,7 +461,7 @@ static const char shown[] =
 	" ^(x f32/1 by 16, p !tt.ptr<f16>/1)\n"
 	"  5:12 0#2@0 = tt.call x#0@0, p#0@0 @inner one : f32/1, !tt.ptr<f16>/1 | f32/1, i1/1 loc 5\n"
 	"  6:5 tt.return 0#0@0, 0#1@0 : f32/1, i1/1 loc 70\n"
-	"public declared(a i64/1, b desc of !tt.tensordesc<tensor<2x4xi32>>/1) declared\n"
+	"public declared(a i64/1, b desc of !tt.tensordesc<tensor<2x4xi32>>/1, c i8/1) declared\n"
 	"public k(a i32/1, t block of !tt.ptr<tensor<8xf32>>/1)\n"
 	" ^(a i32/1, t block of !tt.ptr<tensor<8xf32>>/1)\n"
 	"  10:16 r#2@0, s#1@0 = scf.while a#0@1, a#3@1 deep=number 3 '3' of i32/1 : i32/1, f64/1 | i32/1, "
@@ -508,11 +536,15 @@ static void test_messages(void **state)
 		{"#x = loc(\"a\":1:-1)\n", ERR_FORMAT, "ttir:1:16: expected a small number"},
 		{"#x = loc(\"a\":1234567890:1)\n", ERR_FORMAT, "ttir:1:14: expected a small number"},
 		{"#x = loc(\"a\":1.5:1)\n", ERR_FORMAT, "ttir:1:14: expected a small number"},
+		{"#x = loc(\"a\":1:2 to 5)\n", ERR_FORMAT, "ttir:1:22: expected ':', found ')'"},
+		{"#x = loc(\"a\":1:2 to 5:x)\n", ERR_FORMAT, "ttir:1:23: expected a small number"},
 		{"#x = loc(callsite(unknown in unknown))\n", ERR_FORMAT, "ttir:1:27: expected 'at' in a callsite location"},
 		{"#x = loc(callsite(unknown at unknown]\n", ERR_FORMAT, "ttir:1:37: expected ')', found ']'"},
 		{"#x = loc(fused(unknown))\n", ERR_FORMAT, "ttir:1:15: expected '[', found '('"},
 		{"module {\n} extra", ERR_FORMAT, "ttir:2:3: expected the end of the text, found 'extra'"},
 		{"module {\n", ERR_FORMAT, "ttir:2:1: expected '}', found ''"},
+		{"a123456789b123456789c123456789d123456789e1", ERR_FORMAT,
+			"ttir:1:1: expected the end of the text, found 'a123456789b123456789c123456789d123456789'"},
 		{"modul {\n}", ERR_FORMAT, "ttir:1:1: expected the end of the text, found 'modul'"},
 		{"tt.func k(%a: i32)", ERR_FORMAT, "ttir:1:10: expected the name of a function"},
 		{"tt.func @k", ERR_FORMAT, "ttir:1:11: expected '(', found ''"},
@@ -520,6 +552,8 @@ static void test_messages(void **state)
 		{"tt.func @k(%a i32)", ERR_FORMAT, "ttir:1:15: expected ':', found 'i32'"},
 		{"tt.func @k(%a: i33)", ERR_UNSUPPORTED, "ttir:1:16: type 'i33'"},
 		{"tt.func @k(%a: !llvm.ptr)", ERR_UNSUPPORTED, "ttir:1:16: type '!llvm.ptr'"},
+		{"tt.func @k(%a: aui32)", ERR_UNSUPPORTED, "ttir:1:16: type 'aui32'"},
+		{"tt.func @k(%a: ui)", ERR_UNSUPPORTED, "ttir:1:16: type 'ui'"},
 		{"tt.func @k(%a: 7)", ERR_FORMAT, "ttir:1:16: expected a type, found '7'"},
 		{"tt.func @k(%a: !tt.ptr<f32, 3>)", ERR_UNSUPPORTED, "ttir:1:29: pointer in an address space other than 1"},
 		{"tt.func @k(%a: !tt.ptr<!tt.ptr<tensor<4xf32>>>)", ERR_UNSUPPORTED, "ttir:1:47: pointer to a block pointer"},
@@ -663,6 +697,7 @@ static void everything(void *ctx)
 	test_elements(NULL);
 	test_refusals(NULL);
 	test_locations(NULL);
+	test_aliases(NULL);
 	test_every_form(NULL);
 	test_messages(NULL);
 	test_limits(NULL);
@@ -676,8 +711,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_dense),
 		cmocka_unit_test(test_loop), cmocka_unit_test(test_types), cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_operands), cmocka_unit_test(test_elements), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_locations), cmocka_unit_test(test_every_form), cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_limits), cmocka_unit_test(test_table_is_full), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_locations), cmocka_unit_test(test_aliases), cmocka_unit_test(test_every_form),
+		cmocka_unit_test(test_messages), cmocka_unit_test(test_limits), cmocka_unit_test(test_table_is_full),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
