@@ -545,6 +545,7 @@ static void numbers_that_move(void **state)
 		struct tape *t = moves_tape(rows[i].from, rows[i].value, rows[i].to, rows[i].shape, rows[i].returns);
 		struct prove_draw d = {.graph = graph, .tables = (const uint8_t *)places, .table_bytes = sizeof places};
 		if (prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, &r, &err)) fail_msg("row %zu: %s", i, err.text);
+		/* The answer and all of its words. */
 		if (r.answer != rows[i].answer || strcmp(r.text, rows[i].says))
 			fail_msg("row %zu: %s: %s", i, prove_answer_name(r.answer), r.text);
 		json_decref(graph);
