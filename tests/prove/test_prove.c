@@ -472,6 +472,7 @@ static struct tape *moves_tape(const char *from, const char *value, const char *
 	struct str text = {0};
 	static const char view[] =
 		"{\"buffer\": %d, \"offset\": 0, \"dtype\": \"%s\", \"shape\": [%s], \"stride\": [%d, 1]}";
+	/* Views that are dense: a row as long as the shape's second number. */
 	int across = shape[3] - '0';
 	str_printf(&text,
 		"{\"version\": %d, \"buffers\": [{\"kind\": \"temp\", \"bytes\": 48}, {\"kind\": \"temp\", "
