@@ -144,7 +144,26 @@ static void test_measured_limit(void **state)
 	expect_render("{{limit}}", &in,
 		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
 		"for shared memory and shuffles, 4.0 cycles an instruction)");
-	/* Bytes add up over the launches. */
+	/* The same where the launches that say nothing come first; one unit alone is no limit. */
+	d->nprofiles = 3;
+	d->profiles[2] = d->profiles[0];
+	d->profiles[0].counters[COUNTER_TIME] = 0;
+	expect_render("{{limit}}", &in,
+		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
+		"for shared memory and shuffles, 4.0 cycles an instruction)");
+	struct verdict half = v;
+	half.device.nprofiles = 1;
+	half.device.profiles[0] = half.device.profiles[2];
+	half.device.profiles[0].counters[COUNTER_DRAM_USE] = NAN;
+	in.profile = &half;
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	half.device.profiles[0].counters[COUNTER_DRAM_USE] = 20;
+	half.device.profiles[0].counters[COUNTER_SM_USE] = NAN;
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	in.profile = &v;
+	d->profiles[0] = d->profiles[2];
+	d->nprofiles = 2;
+	/* Bytes add up over the launches, where each has all of them. */
 	struct str out = {0};
 	for (int i = 0; i < 2; i++) {
 		double *c = d->profiles[i].counters;
@@ -156,6 +175,16 @@ static void test_measured_limit(void **state)
 	prompt_cost_table(&v, &out);
 	assert_non_null(
 		strstr(out.data, "counters: 2001 bytes read from DRAM, 400 written, 10000 through L2, occupancy 50 %\n"));
+	static const enum verdict_counter needed[] = {COUNTER_DRAM_READ, COUNTER_DRAM_WRITE, COUNTER_L2, COUNTER_OCCUPANCY};
+	for (size_t i = 0; i <= ARRAY_LEN(needed); i++) {
+		half = v;
+		/* Last of all a verdict whose kernels nobody profiled. */
+		if (i == ARRAY_LEN(needed)) half.device.nprofiles = 0;
+		else half.device.profiles[0].counters[needed[i]] = half.device.profiles[1].counters[needed[i]] = NAN;
+		str_clear(&out);
+		prompt_cost_table(&half, &out);
+		if (strstr(out.data, "counters:")) fail_msg("%zu: %s", i, out.data);
+	}
 	str_release(&out);
 }
 
