@@ -1,5 +1,6 @@
 /* Errors, allocation, arenas and strings. */
 #include "base_test.h"
+#include "base/gpu_uuid.h"
 #include <math.h>
 
 static void err_set_returns_its_code_and_accepts_null(void **state)
@@ -255,6 +256,20 @@ static void slices_are_compared(void **state)
 	assert_false(text_ends_in("gz", ".gz") || text_ends_in("name.gzz", ".gz") || text_ends_in("", "x"));
 }
 
+/* A GPU's number as nvidia-smi writes it, and what fits of it. */
+static void names_of_gpus(void **state)
+{
+	unsigned char bytes[16];
+	char text[64], cut[12];
+	for (int i = 0; i < 16; i++) bytes[i] = (unsigned char)(i * 17);
+	gpu_uuid_text(bytes, "NVIDIA H200", text, sizeof text);
+	assert_string_equal(text, "GPU-00112233-4455-6677-8899-aabbccddeeff");
+	gpu_uuid_text(bytes, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", text, sizeof text);
+	assert_string_equal(text, "MIG-00112233-4455-6677-8899-aabbccddeeff");
+	gpu_uuid_text(bytes, "NVIDIA MIGHTY", cut, sizeof cut);
+	assert_string_equal(cut, "GPU-0011223");
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(err_set_returns_its_code_and_accepts_null),
 	cmocka_unit_test(err_prefix_keeps_the_code_and_text),
@@ -272,5 +287,6 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(str_printf_of_every_length_around_the_capacity),
 	cmocka_unit_test(text_for_terminals),
 	cmocka_unit_test(slices_are_compared),
+	cmocka_unit_test(names_of_gpus),
 };
 TAP_MAIN(tests)
