@@ -513,7 +513,7 @@ static int place_check(const char *what, int64_t place, int64_t least, int64_t m
 
 int runner_result_check(const struct runner_result *r, const struct tape *t, struct err *err)
 {
-	int rc = place_check("output", r->lineage_output, -1, t->noutputs - 1, err);
+	int rc = place_check("output", r->place.output, -1, t->noutputs - 1, err);
 	if (!rc) rc = place_check("buffers up to", r->ntouched, 0, t->nbuffers, err);
 	if (!rc && r->has_fault) rc = place_check("a fault in row", r->fault.row, -1, t->nrows - 1, err);
 	for (int i = 0; i < r->ncosts && !rc; i++) {

@@ -144,7 +144,26 @@ static void test_measured_limit(void **state)
 	expect_render("{{limit}}", &in,
 		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
 		"for shared memory and shuffles, 4.0 cycles an instruction)");
-	/* Bytes add up over the launches. */
+	/* The same where the launches that say nothing come first; one unit alone is no limit. */
+	d->nprofiles = 3;
+	d->profiles[2] = d->profiles[0];
+	d->profiles[0].counters[COUNTER_TIME] = 0;
+	expect_render("{{limit}}", &in,
+		"latency: no unit is busy (measured on NVIDIA H200: DRAM at 30 % of its peak, the SMs at 58 %; warps wait most "
+		"for shared memory and shuffles, 4.0 cycles an instruction)");
+	struct verdict half = v;
+	half.device.nprofiles = 1;
+	half.device.profiles[0] = half.device.profiles[2];
+	half.device.profiles[0].counters[COUNTER_DRAM_USE] = NAN;
+	in.profile = &half;
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	half.device.profiles[0].counters[COUNTER_DRAM_USE] = 20;
+	half.device.profiles[0].counters[COUNTER_SM_USE] = NAN;
+	expect_render("{{limit}}", &in, "memory: bytes to and from DRAM");
+	in.profile = &v;
+	d->profiles[0] = d->profiles[2];
+	d->nprofiles = 2;
+	/* Bytes add up over the launches, where each has all of them. */
 	struct str out = {0};
 	for (int i = 0; i < 2; i++) {
 		double *c = d->profiles[i].counters;
@@ -156,6 +175,16 @@ static void test_measured_limit(void **state)
 	prompt_cost_table(&v, &out);
 	assert_non_null(
 		strstr(out.data, "counters: 2001 bytes read from DRAM, 400 written, 10000 through L2, occupancy 50 %\n"));
+	static const enum verdict_counter needed[] = {COUNTER_DRAM_READ, COUNTER_DRAM_WRITE, COUNTER_L2, COUNTER_OCCUPANCY};
+	for (size_t i = 0; i <= ARRAY_LEN(needed); i++) {
+		half = v;
+		/* Last of all a verdict whose kernels nobody profiled. */
+		if (i == ARRAY_LEN(needed)) half.device.nprofiles = 0;
+		else half.device.profiles[0].counters[needed[i]] = half.device.profiles[1].counters[needed[i]] = NAN;
+		str_clear(&out);
+		prompt_cost_table(&half, &out);
+		if (strstr(out.data, "counters:")) fail_msg("%zu: %s", i, out.data);
+	}
 	str_release(&out);
 }
 
@@ -204,6 +233,105 @@ static void test_refusals(void **state)
 	expect_refusal("{{variants}}", &in, "--variants_from");
 	expect_refusal("{{limit}}", &in, "midend");
 	expect_refusal("{{feedback}}", &in, "--turn_template");
+}
+
+/* Holes of the backend's template and of a turn's: the text between its blanks,
+ * or who it belongs to. */
+static void test_given_texts(void **state)
+{
+	static const struct {
+		const char *hole, *refusal;
+		size_t offset; /* of its text in the input */
+	} rows[] = {
+		{"{{card}}", "prompt template x.txt: {{card}} belongs to the backend's template (`hone tune`)",
+			offsetof(struct prompt_input, card)},
+		{"{{space}}", "prompt template x.txt: {{space}} belongs to the backend's template (`hone tune`)",
+			offsetof(struct prompt_input, space)},
+		{"{{tried}}", "prompt template x.txt: {{tried}} belongs to the backend's template (`hone tune`)",
+			offsetof(struct prompt_input, tried)},
+		{"{{feedback}}", "prompt template x.txt: {{feedback}} belongs into a --turn_template: there is no answer yet",
+			offsetof(struct prompt_input, feedback)},
+	};
+	/* Without its text each is refused in words of its own; with it, it shows the text alone. */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct prompt_input in = {.task = &task};
+		struct str out = {0};
+		struct err err = {0};
+		assert_int_equal(prompt_render(rows[i].hole, "x.txt", &in, &out, &err), ERR_USAGE);
+		assert_string_equal(err.text, rows[i].refusal);
+		str_release(&out);
+		const char *given = "two words\n\n";
+		memcpy((char *)&in + rows[i].offset, &given, sizeof given);
+		expect_render(rows[i].hole, &in, "two words");
+	}
+	struct prompt_input in = {.task = &task, .card = "", .precision = "tf32"};
+	expect_render("[{{card}}]", &in, "[]");
+	expect_render("{{precision}}", &in, "TF32 is allowed in tl.dot on fp32 tensors.");
+	in.precision = "strict";
+	expect_render("{{precision}}", &in,
+		"Full fp32 precision is required: use input_precision=\"ieee\" in tl.dot on fp32 tensors.");
+	expect_refusal("{{tasks}}", &in,
+		"unknown hole {{tasks}}: expected task, kernel, cost, limit, reference, variants, precision, card, space, "
+		"tried "
+		"or feedback");
+}
+
+/* Which hole each stage's template has to show, with the whole message where it does not. */
+static void test_template_needs(void **state)
+{
+	static const struct {
+		const char *stage, *text, *says; /* says: behind the name of the file; NULL: it is taken */
+	} rows[] = {
+		{"frontend", "{{task}}", NULL},
+		{"frontend", "{{kernel}}",
+			"has no {{task}}, which --stage frontend is about; templates that ship with hone are in recipes/prompts/"},
+		{"midend", "{{kernel}}", NULL},
+		{"midend", "{{task}}",
+			"has no {{kernel}}, which --stage midend is about; templates that ship with hone are in recipes/prompts/"},
+		{"midend", "{{task}} {{kernel}}",
+			"has {{task}}: --stage midend is shown a kernel, and what could be solved from the module alone is a "
+			"frontend's prompt; {{reference}} says on one line what the module computes"},
+		{AGENT_BACKEND, "{{task}} {{kernel}}", NULL},
+		{AGENT_TURN, "{{task}} {{feedback}}", NULL},
+		{AGENT_TURN, "{{task}}",
+			"has no {{feedback}}: a further turn would not say what was wrong; one that ships with hone is "
+			"recipes/prompts/turn.txt"},
+		{AGENT_MIDEND_TURN, "{{feedback}}", NULL},
+		{AGENT_MIDEND_TURN, "{{task}} {{feedback}}",
+			"has {{task}}: --stage midend is shown a kernel, and what could be solved from the module alone is a "
+			"frontend's prompt; {{reference}} says on one line what the module computes"},
+	};
+	char *path = xasprintf("%s/needs-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	int fd = mkstemp(path);
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct str text = {0};
+		struct err err = {0};
+		assert_int_equal(file_write_atomic(path, rows[i].text, strlen(rows[i].text), &err), 0);
+		/* A turn's template is asked for by the stage that it is a turn of. */
+		bool is_turn = strstr(rows[i].text, "{{feedback}}") || (rows[i].says && strstr(rows[i].says, "{{feedback}}"));
+		int rc = agent_template_read(rows[i].stage, path, &text, &err);
+		char *says = xasprintf(
+			"%s %s: %s", is_turn ? "--turn_template" : "prompt template", path, rows[i].says ? rows[i].says : "");
+		assert_int_equal(rc, rows[i].says ? ERR_MISMATCH : 0);
+		if (rc) assert_string_equal(err.text, says);
+		free(says);
+		str_clear(&text);
+		const char *stage = !strcmp(rows[i].stage, AGENT_MIDEND_TURN) ? "midend" : "frontend";
+		if (is_turn) assert_int_equal(agent_turn_template_read(stage, path, &text, &err), rc);
+		str_release(&text);
+	}
+	/* A mid-end's template is looked at before anything is asked: with its holes filled, too. */
+	struct err err = {0};
+	assert_int_equal(agent_midend_template_check("recipes/prompts/midend.txt", &err), 0);
+	assert_int_equal(agent_midend_template_check("recipes/prompts/small-frontend.txt", &err), ERR_MISMATCH);
+	static const char unknown[] = "{{kernel}} {{reference}} {{cost}} {{limit}} {{kernels}}";
+	assert_int_equal(file_write_atomic(path, unknown, strlen(unknown), &err), 0);
+	assert_int_equal(agent_midend_template_check(path, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "{{kernels}}"));
+	close(fd);
+	unlink(path);
+	free(path);
 }
 
 static void test_shipped_templates(void **state)
@@ -325,6 +453,8 @@ static void everything(void *ctx)
 	test_reference(NULL);
 	test_variants(NULL);
 	test_refusals(NULL);
+	test_given_texts(NULL);
+	test_template_needs(NULL);
 	test_shipped_templates(NULL);
 	test_midend_sees_no_module(NULL);
 	test_feedback(NULL);
@@ -343,6 +473,8 @@ int main(void)
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_variants),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_given_texts),
+		cmocka_unit_test(test_template_needs),
 		cmocka_unit_test(test_shipped_templates),
 		cmocka_unit_test(test_midend_sees_no_module),
 		cmocka_unit_test(test_feedback),

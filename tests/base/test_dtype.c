@@ -93,6 +93,78 @@ static void what_is_no_number(void **state)
 	assert_true(f8e5m2_to_f32(0x7c) == INFINITY && f8e5m2_to_f32(0xfc) == -INFINITY);
 }
 
+/* The whole table, and names both ways. */
+static void names_and_sizes(void **state)
+{
+	static const struct {
+		enum dtype type;
+		const char *torch, *safetensors;
+		size_t bytes;
+		bool is_float;
+	} rows[] = {{DTYPE_F32, "float32", "F32", 4, true}, {DTYPE_F64, "float64", "F64", 8, true},
+		{DTYPE_F16, "float16", "F16", 2, true}, {DTYPE_BF16, "bfloat16", "BF16", 2, true},
+		{DTYPE_F8E4M3, "float8_e4m3fn", "F8_E4M3", 1, true}, {DTYPE_F8E5M2, "float8_e5m2", "F8_E5M2", 1, true},
+		{DTYPE_I8, "int8", "I8", 1, false}, {DTYPE_I16, "int16", "I16", 2, false},
+		{DTYPE_I32, "int32", "I32", 4, false}, {DTYPE_I64, "int64", "I64", 8, false},
+		{DTYPE_U8, "uint8", "U8", 1, false}, {DTYPE_U16, "uint16", "U16", 2, false},
+		{DTYPE_U32, "uint32", "U32", 4, false}, {DTYPE_U64, "uint64", "U64", 8, false},
+		{DTYPE_BOOL, "bool", "BOOL", 1, false}};
+	/* Each type has its row here, and each name leads back to its type. */
+	assert_int_equal(ARRAY_LEN(rows), DTYPE_COUNT);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		enum dtype found = DTYPE_COUNT;
+		assert_string_equal(dtype_name(rows[i].type), rows[i].torch);
+		assert_string_equal(dtype_safetensors_name(rows[i].type), rows[i].safetensors);
+		assert_int_equal(dtype_bytes(rows[i].type), rows[i].bytes);
+		assert_int_equal(dtype_is_float(rows[i].type), rows[i].is_float);
+		assert_int_equal(dtype_from_name(rows[i].torch, &found), 0);
+		assert_int_equal(found, rows[i].type);
+		found = DTYPE_COUNT;
+		assert_int_equal(dtype_from_safetensors(rows[i].safetensors, &found), 0);
+		assert_int_equal(found, rows[i].type);
+	}
+	enum dtype kept = DTYPE_I16;
+	assert_int_equal(dtype_from_name("F32", &kept), ERR_NOT_FOUND);
+	assert_int_equal(dtype_from_safetensors("float32", &kept), ERR_NOT_FOUND);
+	assert_int_equal(kept, DTYPE_I16);
+}
+
+/* Element 1 of three, set and read again: its own bytes and no others, integers towards zero, and
+ * what an integer type cannot hold. */
+static void elements(void **state)
+{
+	static const struct {
+		enum dtype type;
+		double set;
+		uint64_t bits; /* of the element */
+		double read;
+	} rows[] = {{DTYPE_F32, 0.1, 0x3dcccccd, (double)0.1f}, {DTYPE_F64, 0.1, 0x3fb999999999999a, 0.1},
+		{DTYPE_F16, -1.5, 0xbe00, -1.5}, {DTYPE_BF16, -1.5, 0xbfc0, -1.5}, {DTYPE_F8E4M3, -1.5, 0xbc, -1.5},
+		{DTYPE_F8E5M2, -1.5, 0xbe, -1.5}, {DTYPE_I8, -3.9, 0xfd, -3}, {DTYPE_U8, 250.9, 250, 250},
+		{DTYPE_I16, -300.9, 0xfed4, -300}, {DTYPE_U16, 65535, 65535, 65535}, {DTYPE_I32, -70000.9, 0xfffeee90, -70000},
+		{DTYPE_U32, 4294967295.0, 0xffffffff, 4294967295.0}, {DTYPE_I64, -0x1p60, 0xf000000000000000, -0x1p60},
+		{DTYPE_I64, NAN, 0, 0}, {DTYPE_I64, 0x1p63, INT64_MAX, 0x1p63},
+		{DTYPE_I64, -0x1p64, 0x8000000000000000, -0x1p63},
+		{DTYPE_I64, 0x1.fffffffffffffp62, 0x7ffffffffffffc00, 0x1.fffffffffffffp62},
+		{DTYPE_I64, -0x1p63, 0x8000000000000000, -0x1p63}, {DTYPE_U64, 0x1p63, 0x8000000000000000, 0x1p63},
+		{DTYPE_U64, 0x1.8p63, 0xc000000000000000, 0x1.8p63}, {DTYPE_U64, 0x1p64, UINT64_MAX, 0x1p64},
+		{DTYPE_U64, 7.9, 7, 7}, {DTYPE_U64, NAN, 0, 0}, {DTYPE_BOOL, 0.5, 1, 1}, {DTYPE_BOOL, 0, 0, 0},
+		{DTYPE_BOOL, NAN, 1, 1}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		uint8_t held[24], want[24];
+		size_t bytes = dtype_bytes(rows[i].type);
+		memset(held, 0xa5, sizeof held);
+		memset(want, 0xa5, sizeof want);
+		memcpy(want + bytes, &rows[i].bits, bytes);
+		dtype_store(rows[i].type, held, 1, rows[i].set);
+		if (memcmp(held, want, sizeof held)) fail_msg("%s, %a", dtype_name(rows[i].type), rows[i].set);
+		double read = dtype_load(rows[i].type, held, 1);
+		if (read != rows[i].read) fail_msg("%s, %a: read %a", dtype_name(rows[i].type), rows[i].set, read);
+	}
+	/* Any byte but 0 is true. */
+	assert_true(dtype_load(DTYPE_BOOL, &(uint8_t){2}, 0) == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -100,6 +172,8 @@ int main(void)
 		{"f8e5m2", converts, NULL, NULL, (void *)(uintptr_t)&e5m2},
 		cmocka_unit_test(rounds_once),
 		cmocka_unit_test(what_is_no_number),
+		cmocka_unit_test(names_and_sizes),
+		cmocka_unit_test(elements),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -373,6 +373,52 @@ static void places_to_write_to(void **state)
 	scratch_remove(dir);
 }
 
+/* A folder to be made: the nearest one that is there has to be one that may be written. */
+static void folders_to_write(void **state)
+{
+	char *dir = scratch_make(), *file = path_join(dir, "f"), *under = path_join(dir, "f/g/h"),
+		 *deep = path_join(dir, "no/such/folder"), *locked = path_join(dir, "locked"),
+		 *below = path_join(locked, "x/y");
+	struct err err = {0};
+	write_text(file, "x");
+	assert_int_equal(dir_check_writable(dir, &err), 0);
+	assert_int_equal(dir_check_writable(deep, &err), 0);
+	assert_int_equal(dir_check_writable("not-made-yet/at/all", &err), 0);
+	assert_false(path_exists(deep));
+	/* The message names what was asked for, and what stands in its way. */
+	char *want = xasprintf("%s: expected a folder to write, found a file", file),
+		 *want_under = xasprintf("%s: expected a folder to write, found a file: %s", under, file);
+	assert_int_equal(dir_check_writable(file, &err), ERR_IO);
+	assert_string_equal(err.text, want);
+	assert_int_equal(dir_check_writable(under, &err), ERR_IO);
+	assert_string_equal(err.text, want_under);
+	assert_int_equal(mkdir(locked, 0500), 0);
+	/* Root may write into it all the same. */
+	assert_int_equal(dir_check_writable(below, &err) != 0, geteuid() != 0);
+	if (geteuid() != 0) assert_non_null(strstr(err.text, "write into this folder"));
+	/* The folder that the program stands in, where no part of the path is there. */
+	char *home = getcwd(NULL, 0);
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(dir_check_writable("f", &err), ERR_IO);
+	assert_int_equal(dir_check_writable("new", &err), 0);
+	assert_int_equal(chdir(home), 0);
+	char *const made[] = {file, under, deep, locked, below, want, want_under, home};
+	for (size_t i = 0; i < ARRAY_LEN(made); i++) free(made[i]);
+	scratch_remove(dir);
+}
+
+static void real_paths(void **state)
+{
+	char *dir = scratch_make(), *link = path_join(dir, "link"), *home = getcwd(NULL, 0), *real = path_join(home, dir);
+	assert_int_equal(symlink(".", link), 0);
+	char *found = path_real(link), *missing = path_real("no/such/../thing");
+	assert_string_equal(found, real);
+	assert_string_equal(missing, "no/such/../thing");
+	char *const made[] = {link, home, real, found, missing};
+	for (size_t i = 0; i < ARRAY_LEN(made); i++) free(made[i]);
+	scratch_remove(dir);
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(leftovers_go),
 	cmocka_unit_test(one_process_claims_a_folder),
@@ -388,5 +434,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_named_python_is_absolute),
 	cmocka_unit_test(one_thing_under_two_names),
 	cmocka_unit_test(places_to_write_to),
+	cmocka_unit_test(folders_to_write),
+	cmocka_unit_test(real_paths),
 };
 TAP_MAIN(tests)

@@ -1,5 +1,6 @@
 /* Errors, allocation, arenas and strings. */
 #include "base_test.h"
+#include "base/gpu_uuid.h"
 #include <math.h>
 
 static void err_set_returns_its_code_and_accepts_null(void **state)
@@ -212,6 +213,63 @@ static void str_printf_of_every_length_around_the_capacity(void **state)
 	}
 }
 
+/* What a terminal would act upon, or nobody would see, becomes one question mark; the ends of each
+ * range, and what lies beside them. */
+static void text_for_terminals(void **state)
+{
+	static const struct {
+		const char *text, *shown;
+	} rows[] = {{"", ""}, {"plain", "plain"}, {"a\tb\nc", "a\tb\nc"}, {"\x01\x08\x0b\x1f ~\x7f", "???? ~?"},
+		/* U+0080, U+009F and U+00A0; U+061B to U+061D; U+200A to U+2010 */
+		{"\xc2\x80\xc2\x9f\xc2\xa0", "??\xc2\xa0"}, {"\xd8\x9b\xd8\x9c\xd8\x9d", "\xd8\x9b?\xd8\x9d"},
+		{"\xe2\x80\x8a\xe2\x80\x8b\xe2\x80\x8f\xe2\x80\x90", "\xe2\x80\x8a??\xe2\x80\x90"},
+		/* U+2027 to U+202F; U+205F to U+2070 */
+		{"\xe2\x80\xa7\xe2\x80\xa8\xe2\x80\xae\xe2\x80\xaf", "\xe2\x80\xa7??\xe2\x80\xaf"},
+		{"\xe2\x81\x9f\xe2\x81\xa0\xe2\x81\xaf\xe2\x81\xb0", "\xe2\x81\x9f??\xe2\x81\xb0"},
+		/* surrogates: U+D7FF, U+D800, U+DFFF, U+E000 */
+		{"\xed\x9f\xbf\xed\xa0\x80\xed\xbf\xbf\xee\x80\x80", "\xed\x9f\xbf??\xee\x80\x80"},
+		/* U+FEFE to U+FF00; U+FFF8 to U+FFFC */
+		{"\xef\xbb\xbe\xef\xbb\xbf\xef\xbc\x80", "\xef\xbb\xbe?\xef\xbc\x80"},
+		{"\xef\xbf\xb8\xef\xbf\xb9\xef\xbf\xbb\xef\xbf\xbc", "\xef\xbf\xb8??\xef\xbf\xbc"},
+		/* U+DFFFF, U+E0000, U+E0FFF, U+E1000 */
+		{"\xf3\x9f\xbf\xbf\xf3\xa0\x80\x80\xf3\xa0\xbf\xbf\xf3\xa1\x80\x80", "\xf3\x9f\xbf\xbf??\xf3\xa1\x80\x80"},
+		{"\xc2\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc2\xa9\xe2\x82\xac\xf0\x9f\x98\x80"},
+		/* Broken: a byte each, and what follows is read anew. */
+		{"\xc1\xa9x", "??x"}, {"\xdfx", "?x"}, {"\xe2\x82x", "??x"}, {"\xf4\x8f\xbf\xbfx", "\xf4\x8f\xbf\xbfx"},
+		{"\xf5\x80\x80\x80x", "????x"}, {"\xf0\x9f\x98", "???"}, {"\x80", "?"}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char *text = xstrdup(rows[i].text);
+		text_make_printable(text);
+		if (strcmp(text, rows[i].shown)) fail_msg("row %zu: '%s', expected '%s'", i, text, rows[i].shown);
+		free(text);
+	}
+}
+
+static void slices_are_compared(void **state)
+{
+	struct slice ab = {"abc", 2}, other = {"abd", 2}, c = {"abc", 3}, none = {"", 0};
+	assert_true(slice_is(ab, "ab") && slice_is(none, ""));
+	assert_false(slice_is(ab, "abc") || slice_is(ab, "a") || slice_is(ab, "ax") || slice_is(ab, ""));
+	assert_true(slice_same(ab, other) && slice_same(none, none));
+	assert_false(slice_same(ab, c) || slice_same(ab, none) || slice_same(c, (struct slice){"abd", 3}));
+	assert_true(text_ends_in("name.gz", ".gz") && text_ends_in(".gz", ".gz") && text_ends_in("x", ""));
+	assert_false(text_ends_in("gz", ".gz") || text_ends_in("name.gzz", ".gz") || text_ends_in("", "x"));
+}
+
+/* A GPU's number as nvidia-smi writes it, and what fits of it. */
+static void names_of_gpus(void **state)
+{
+	unsigned char bytes[16];
+	char text[64], cut[12];
+	for (int i = 0; i < 16; i++) bytes[i] = (unsigned char)(i * 17);
+	gpu_uuid_text(bytes, "NVIDIA H200", text, sizeof text);
+	assert_string_equal(text, "GPU-00112233-4455-6677-8899-aabbccddeeff");
+	gpu_uuid_text(bytes, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", text, sizeof text);
+	assert_string_equal(text, "MIG-00112233-4455-6677-8899-aabbccddeeff");
+	gpu_uuid_text(bytes, "NVIDIA MIGHTY", cut, sizeof cut);
+	assert_string_equal(cut, "GPU-0011223");
+}
+
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(err_set_returns_its_code_and_accepts_null),
 	cmocka_unit_test(err_prefix_keeps_the_code_and_text),
@@ -227,5 +285,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(str_grows_and_stays_terminated),
 	cmocka_unit_test(str_appends_binary_empty_and_itself),
 	cmocka_unit_test(str_printf_of_every_length_around_the_capacity),
+	cmocka_unit_test(text_for_terminals),
+	cmocka_unit_test(slices_are_compared),
+	cmocka_unit_test(names_of_gpus),
 };
 TAP_MAIN(tests)

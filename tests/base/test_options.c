@@ -219,6 +219,33 @@ static void recipe_is_under_the_command_line(void **state)
 	scratch_remove(dir);
 }
 
+/* A recipe of another command's: its settings alone, its messages under the option's name. */
+static void recipe_of_an_option(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"), *odd = path_join(dir, "none.yaml");
+	write_text(path, "max_steps: 12\nadapter: [q]\n");
+	s = (struct settings){.steps = 10, .loss = "grpo"};
+	err = (struct err){0};
+	assert_int_equal(options_recipe("rl", "base_recipe", defs, ARRAY_LEN(defs), &s, path, &err), 0);
+	assert_int_equal(s.steps, 12);
+	assert_string_equal(s.adapters.items[0], "q");
+	assert_string_equal(s.loss, "grpo");
+	assert_int_equal(options_recipe("rl", "base_recipe", defs, ARRAY_LEN(defs), &s, odd, &err), ERR_USAGE);
+	char *want = xasprintf("--base_recipe: %s", odd);
+	assert_memory_equal(err.text, want, strlen(want));
+	/* A bare name is that of a recipe that ships with hone, and is found
+	 * wherever the program is. */
+	s.steps = 10;
+	assert_int_equal(options_recipe("rl", "base_recipe", defs, 0, &s, "paper-frontend", &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "recipes/paper-frontend.yaml: "));
+	assert_int_equal(options_recipe("rl", "base_recipe", defs, 0, &s, "no-such-recipe", &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "--base_recipe: no-such-recipe: "));
+	free(path);
+	free(odd);
+	free(want);
+	scratch_remove(dir);
+}
+
 /* Runs with stdout in a file. */
 static void help_lists_all_options(void **state)
 {
@@ -274,6 +301,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(ranges_hold),
 	cmocka_unit_test(lists_grow),
 	cmocka_unit_test(recipe_is_under_the_command_line),
+	cmocka_unit_test(recipe_of_an_option),
 	cmocka_unit_test(help_lists_all_options),
 	cmocka_unit_test(json_of_settings),
 	cmocka_unit_test(distances),

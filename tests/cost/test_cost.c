@@ -293,6 +293,41 @@ static void test_dot_banks(void **state)
 	assert_int_equal(cost_dot_turns(&site, &m, 2, tall, 8, 4, 1), 64 * 4 + 8);
 }
 
+/* The table of cards, in the units of their data sheets. */
+static void test_cards(void **state)
+{
+	static const char *const rows[] = {
+		"H200 sm_90: 132 SMs of 1.98 GHz, DRAM 143155.9375 MiB of 6144 bits 4800 GB/s, L2 60 MiB 7800 GB/s; SM: L1 256 "
+		"KiB, "
+		"shared 227 KiB, 65536 registers, 2048 threads, 32 blocks, lanes 128 64 16 64; TFLOPS 0 494 989 1979",
+		"H100 sm_90: 132 SMs of 1.98 GHz, DRAM 81079.25 MiB of 5120 bits 3350 GB/s, L2 50 MiB 7800 GB/s; SM: L1 256 "
+		"KiB, "
+		"shared 227 KiB, 65536 registers, 2048 threads, 32 blocks, lanes 128 64 16 64; TFLOPS 0 494 989 1979",
+		"A100 sm_80: 108 SMs of 1.41 GHz, DRAM 81153.75 MiB of 5120 bits 2039 GB/s, L2 40 MiB 4500 GB/s; SM: L1 192 "
+		"KiB, "
+		"shared 163 KiB, 65536 registers, 2048 threads, 32 blocks, lanes 64 64 16 32; TFLOPS 0 156 312 624",
+		"L40S sm_89: 142 SMs of 2.52 GHz, DRAM 45487.75 MiB of 384 bits 864 GB/s, L2 96 MiB 5000 GB/s; SM: L1 128 KiB, "
+		"shared 99 KiB, 65536 registers, 1536 threads, 24 blocks, lanes 128 64 16 2; TFLOPS 0 183 362 733",
+		"RTX 4090 sm_89: 128 SMs of 2.52 GHz, DRAM 24210.3125 MiB of 384 bits 1008 GB/s, L2 72 MiB 5000 GB/s; SM: L1 "
+		"128 "
+		"KiB, "
+		"shared 99 KiB, 65536 registers, 1536 threads, 24 blocks, lanes 128 64 16 2; TFLOPS 0 82.6 165.2 330.3"};
+	assert_int_equal(ARRAY_LEN(rows), VM_GPU_COUNT);
+	for (int i = 0; i < VM_GPU_COUNT; i++) {
+		const struct vm_gpu *g = &vm_gpus[i];
+		/* Every field, memory to the byte. */
+		char *row = xasprintf("%s sm_%d: %d SMs of %g GHz, DRAM %.10g MiB of %d bits %g GB/s, L2 %g MiB %g GB/s; SM: "
+							  "L1 %g KiB, shared %g "
+							  "KiB, %d registers, %d threads, %d blocks, lanes %d %d %d %d; TFLOPS %g %g %g %g",
+			g->name, g->capability, g->sms, g->clock_hz / 1e9, (double)g->memory_bytes / (1 << 20), g->bus_bits,
+			g->dram_bytes_s / 1e9, (double)g->l2_bytes / (1 << 20), g->l2_bytes_s / 1e9, (double)g->l1_bytes / 1024,
+			(double)g->shared_bytes / 1024, g->registers, g->threads, g->blocks, g->fp32, g->int32, g->special, g->fp64,
+			g->tensor_flops[0] / 1e12, g->tensor_flops[1] / 1e12, g->tensor_flops[2] / 1e12, g->tensor_flops[3] / 1e12);
+		assert_string_equal(row, rows[i]);
+		free(row);
+	}
+}
+
 static void test_table(void **state)
 {
 	struct vm_line_cost lines[] = {{.line = 7, .cost = {.load_bytes = 64, .load_sectors = 4}},
@@ -324,6 +359,18 @@ static void test_table(void **state)
 		snprintf(name, sizeof name, ", %s ", vm_gpus[i].name);
 		assert_non_null(strstr(out.data, name));
 	}
+	/* Of the prediction each part that there is, in the order of the limits. */
+	struct vm_estimate e = vm_estimate(&r.cost, &b, vm_gpu_find("H200"));
+	struct str parts = {0};
+	static const char *const limits[] = {
+		"launch", "dram", "l2", "l1", "issue", "special", "tensor", "shared", "atomic", "latency"};
+	assert_int_equal(ARRAY_LEN(limits), VM_LIMIT_COUNT);
+	for (int i = 0; i < VM_LIMIT_COUNT; i++)
+		if (e.part_s[i] > 0)
+			str_printf(&parts, " %s %.2f us%s", limits[i], e.part_s[i] * 1e6, i < VM_LIMIT_COUNT - 1 ? "," : "\n");
+	assert_non_null(strstr(out.data, "(16-bit)\n  launch "));
+	assert_non_null(strstr(out.data, parts.data));
+	str_release(&parts);
 	/* Most sectors first, then by line; how much of the sectors was asked for. */
 	const char *rows = strstr(out.data, "    line");
 	assert_non_null(rows);
@@ -356,6 +403,19 @@ static void test_reductions(void **state)
 	assert_true(cost_reduce_of(&l, 2, (const int32_t[2]){4, 32}, 1, 2, &r));
 	assert_true(r.results == 4 && r.steps == 5 && r.warps_along == 1);
 	assert_false(cost_reduce_of(&l, 1, shape, 0, 2, &r));
+	/* A warp's lanes below each other, and two warps along the row of eight: words of lanes lie two
+	 * apart, so that two meet in each second bank. A block of 2048 rows has 64 of them in each
+	 * thread, and twice as many parts in all as there are threads, 64 times over. */
+	struct cost_layout tall = {.ndim = 2,
+		.reg = {8, {{0, 1}, {0, 2}, {32, 0}, {64, 0}, {128, 0}, {256, 0}, {512, 0}, {1024, 0}}},
+		.lane = {5, {{1, 0}, {2, 0}, {4, 0}, {8, 0}, {16, 0}}},
+		.warp = {1, {{0, 4}}}};
+	assert_true(cost_reduce_of(&tall, 2, (const int32_t[2]){2048, 8}, 1, 2, &r));
+	assert_true(r.results == 64 && r.steps == 0 && r.warps_along == 2 && r.rounds == 64);
+	assert_int_equal(r.wavefronts, 2 * (2 * 64 * 2 + 2 * 64));
+	/* Of 32 rows the higher bases are repeats: one result in each thread, in one round. */
+	assert_true(cost_reduce_of(&tall, 2, (const int32_t[2]){32, 8}, 1, 2, &r));
+	assert_true(r.results == 1 && r.rounds == 1 && r.wavefronts == 2 * (2 * 2 + 2));
 }
 
 /* Kinds of products have measured times of their own, by name and by form; one that was not
@@ -409,6 +469,7 @@ static void everything(void *ctx)
 	test_joined(NULL);
 	test_dot_operands(NULL);
 	test_dot_banks(NULL);
+	test_cards(NULL);
 	test_table(NULL);
 	test_reductions(NULL);
 	test_products(NULL);
@@ -424,9 +485,9 @@ int main(void)
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
 		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
 		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
-		cmocka_unit_test(test_table), cmocka_unit_test(test_reductions), cmocka_unit_test(test_products),
-		cmocka_unit_test(test_products_in_l2), cmocka_unit_test(test_cards_of_operators),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_table), cmocka_unit_test(test_cards), cmocka_unit_test(test_reductions),
+		cmocka_unit_test(test_products), cmocka_unit_test(test_products_in_l2),
+		cmocka_unit_test(test_cards_of_operators), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,6 +288,41 @@ static void test_dropout_is_a_function_of_its_seed(void **state)
 	fd_release(&f);
 }
 
+/* A hit is told of the target that no other one beats, in both kinds of calls: every token of the
+ * vocabulary is the target of every row once. */
+static void test_hits_are_the_largest(void **state)
+{
+	enum { VOCAB = 37 };
+	static float logprob[VOCAB][ROWS];
+	static uint8_t hits[VOCAB][ROWS], again[VOCAB][ROWS];
+	struct fd f;
+	int found = 0;
+	fd_init(&f, false, -1, false);
+	memset(hits, 7, sizeof hits);
+	memset(again, 7, sizeof again);
+	pass_forward(f.p, NULL, &f.batch, 0);
+	for (int v = 0; v < VOCAB; v++) {
+		for (int i = 0; i < ROWS; i++) f.rows[i].target = v;
+		pass_want_hits(f.p, hits[v]);
+		pass_logprobs(f.p, f.rows, ROWS, 0.8f, logprob[v], NULL);
+		pass_forward(f.p, NULL, &f.batch, 0);
+		pass_want_hits(f.p, again[v]);
+		pass_backward(f.p, f.rows, ROWS, 0.8f, loss_fn_sum, &f);
+		pass_forward(f.p, NULL, &f.batch, 0);
+	}
+	/* By the log-probabilities themselves. */
+	for (int i = 0; i < ROWS; i++)
+		for (int v = 0; v < VOCAB; v++) {
+			bool is_largest = true;
+			for (int other = 0; other < VOCAB; other++) is_largest &= logprob[other][i] <= logprob[v][i];
+			assert_int_equal(hits[v][i], is_largest);
+			assert_int_equal(again[v][i], is_largest);
+			found += is_largest;
+		}
+	assert_int_equal(found, ROWS);
+	fd_release(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -299,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_adapter_follows),
 		cmocka_unit_test(test_follows_as_whole),
 		cmocka_unit_test(test_recomputed),
+		cmocka_unit_test(test_hits_are_the_largest),
 		cmocka_unit_test(test_dropout_is_a_function_of_its_seed),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -211,6 +211,36 @@ static void test_tags_nest(void **state)
 	assert_int_equal(depth, 0);
 }
 
+/* The settings of a run, each a row of two cells; the headings of a page in their order. */
+static void test_settings_and_headings(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct report_options o = {.title = "t"};
+	int64_t run;
+	json_t *config = json_pack("{s:i, s:s, s:[i]}", "seed", 3, "model", "a<b", "list", 7);
+	int rc = store_run_open(f->store, "plain", config, &run, &err);
+	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
+	assert_non_null(strstr(f->html.data,
+		"<details><summary>Settings of plain</summary><table><tr><td>list</td><td>[7]</td></tr><tr><td>model</td>"
+		"<td>&quot;a&lt;b&quot;</td></tr><tr><td>seed</td><td>3</td></tr></table></details>\n"));
+	json_decref(config);
+	str_clear(&f->html);
+	write_report(f, NULL, 3, 6);
+	/* A whole page: each heading once, in this order, and no other. */
+	static const char *const headings[] = {
+		"<h2>Over steps</h2>\n", "<h2>Failure reasons</h2>\n", "<h2>Sample answers</h2>\n"};
+	const char *at = f->html.data;
+	for (size_t i = 0; i < ARRAY_LEN(headings); i++) {
+		at = strstr(at, headings[i]);
+		if (!at) fail_msg("%s is missing, or not in its place", headings[i]);
+		assert_int_equal(count_of(f->html.data, headings[i]), 1);
+	}
+	assert_int_equal(count_of(f->html.data, "<h2>"), ARRAY_LEN(headings));
+}
+
 /* Shares of answers by tenth of the steps, each cell by hand: 12 steps fall into tenths 1 1
  * 2 3 4 5 6 6 7 8 9 10. */
 static void test_reasons(void **state)
@@ -335,6 +365,7 @@ static void test_times(void **state)
 	/* One picture with four points, and the line of figures that the comment above works out. */
 	assert_int_equal(count_of(f->html.data, "<svg"), 1);
 	assert_int_equal(count_of(f->html.data, "<circle"), 4);
+	assert_int_equal(count_of(f->html.data, "<h2>Predicted and measured times</h2>\n"), 1);
 	assert_non_null(strstr(f->html.data, ">timed</span> 4 &nbsp; "));
 	assert_non_null(strstr(f->html.data,
 		"<tr><td>timed</td>" CELL("4") CELL("2") CELL("0.5") CELL("4") CELL("0.516") CELL("0.333") "</tr></table>"));
@@ -368,8 +399,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
-		T(test_samples_are_bounded), T(test_tags_nest), T(test_reasons), T(test_two_runs), T(test_samples_alone),
-		T(test_times), T(test_table), T(test_no_run), T(test_leaves_nothing)};
+		T(test_samples_are_bounded), T(test_tags_nest), T(test_settings_and_headings), T(test_reasons),
+		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_table), T(test_no_run), T(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

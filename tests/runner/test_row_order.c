@@ -86,8 +86,12 @@ static void test_dependent_launches(void **state)
 	struct tape_row rows[] = {{.kind = TAPE_LAUNCH, .nargs = 2, .args = first},
 		{.kind = TAPE_LAUNCH, .kernel = 1, .nargs = 2, .args = second}};
 	struct tape_view out = {.buffer = 2};
-	/* All ways: dependent or not, let by the launch in front or not, waiting for it or not. */
-	for (int how = 0; how < 8; how++) {
+	/* All ways: dependent or not, let by the launch in front or not, waiting for it or not; and the
+	 * same of a launch that writes over what the one in front of it wrote,
+	 * in place of reading it. */
+	for (int how = 0; how < 16; how++) {
+		second[0].buffer = how & 8 ? 3 : 1;
+		second[1].buffer = how & 8 ? 1 : 2;
 		struct tape_kernel kernels[2] = {{.name = NULL}, {.is_pdl = how & 1}};
 		struct row_kernel does[2] = {{.triggers = how & 2, .uses = late, .nargs = 2},
 			{.may_skip_wait = !(how & 4), .uses = how & 4 ? late : early, .nargs = 2}};
@@ -100,7 +104,7 @@ static void test_dependent_launches(void **state)
 			.outputs = &out,
 			.nstreams = 1};
 		struct row_race r = row_race_find(&t, does, (const bool[2]){false, false});
-		bool is_race = how == 3; /* dependent, let, and it does not wait */
+		bool is_race = (how & 7) == 3; /* dependent, let, and it does not wait */
 		assert_int_equal(r.row, is_race ? 1 : -1);
 		assert_int_equal(r.buffer, is_race ? 1 : -1);
 	}

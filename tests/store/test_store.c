@@ -1,7 +1,9 @@
 /* The store: what a returned call promised is there after kill -9; versions are checked; processes
  * and threads share one file. */
 #include "store/store.h"
+#include "store/store_internal.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -452,6 +454,71 @@ static void test_processes_share_a_file(void **state)
 
 static int stop_at_two(int64_t step, int64_t index, const json_t *row, void *ctx) { return ++*(int *)ctx == 2 ? 5 : 0; }
 
+/* Another thread's try for the store's lock. */
+static void *try_lock(void *arg)
+{
+	struct store *s = arg;
+	int rc = pthread_mutex_trylock(&s->lock);
+	if (!rc) pthread_mutex_unlock(&s->lock);
+	return (void *)(intptr_t)rc;
+}
+
+static bool is_free(struct store *s)
+{
+	pthread_t thread;
+	void *rc = NULL;
+	assert_int_equal(pthread_create(&thread, NULL, try_lock, s), 0);
+	assert_int_equal(pthread_join(thread, &rc), 0);
+	return rc == NULL;
+}
+
+/* Every call lets the store go, whether it succeeds or not, and only a transaction keeps it. */
+static void test_calls_let_go(void **state)
+{
+	char *path = path_join(folder, "lock.db"), *folderless = path_join(folder, "none/x.db");
+	struct store *s = open_or_fail(path);
+	struct err err = {0};
+	struct str out = {0};
+	json_t *runs = NULL, *row = json_object();
+	int64_t run = 0;
+	/* With tables, and then without them, where every call fails. */
+	for (int round = 0; round < 2; round++) {
+		bool fails = round == 1;
+#define LETS_GO(call) \
+	do { \
+		assert_int_equal((call) != 0, fails); \
+		assert_true(is_free(s)); \
+	} while (0)
+		LETS_GO(store_put(s, "verdict", "k", "data", 4, &err));
+		LETS_GO(store_get(s, "verdict", "k", &out, &err));
+		LETS_GO(store_run_open(s, "a", row, &run, &err));
+		LETS_GO(store_metrics_put(s, run, 1, row, &err));
+		LETS_GO(store_sample_put(s, run, 1, 0, row, &err));
+		LETS_GO(store_metrics_each(s, run, stop_at_two, &(int){0}, &err));
+		LETS_GO(store_samples_each(s, run, stop_at_two, &(int){0}, &err));
+		LETS_GO(store_run_truncate(s, run, 0, &err));
+		LETS_GO(store_runs(s, &runs, &err));
+		assert_int_equal(store_begin(s, &err), 0);
+		assert_false(is_free(s));
+		/* A transaction in a transaction is refused, and takes nothing with it. */
+		assert_int_equal(store_begin(s, &err), ERR_IO);
+		assert_false(is_free(s));
+		assert_int_equal(store_commit(s, &err), 0);
+		assert_true(is_free(s));
+		if (!fails) json_decref(runs);
+		if (!fails) sql(path, "DROP TABLE cache; DROP TABLE metrics; DROP TABLE samples; DROP TABLE runs");
+#undef LETS_GO
+	}
+	store_close(s);
+	/* A store that cannot be opened leaves standard input alone. */
+	assert_int_equal(store_open(folderless, &s, &err), ERR_IO);
+	assert_true(fcntl(0, F_GETFD) >= 0);
+	json_decref(row);
+	str_release(&out);
+	free(path);
+	free(folderless);
+}
+
 static void use_store(void *path)
 {
 	struct store *s = open_or_fail(path);
@@ -509,6 +576,7 @@ int main(void)
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
 		cmocka_unit_test(test_processes_share_a_file),
+		cmocka_unit_test(test_calls_let_go),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

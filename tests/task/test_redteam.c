@@ -48,14 +48,59 @@ static void test_distinct(void **state)
 	assert_int_equal(redteam_draw(1, 1, "nothing", NULL, &all, &err), ERR_RANGE);
 }
 
+/* All of them, in the order of a seed, byte for byte: what docs/results.md says about a seed is
+ * said about these texts. Whoever changes one on purpose writes the new hash here. */
+static void test_texts_of_a_seed(void **state)
+{
+	struct redteam_candidate *all = NULL;
+	struct task_set tasks = {0};
+	struct str text = {0};
+	struct err err = {0};
+	int n = redteam_count();
+	if (redteam_draw(42, n, NULL, NULL, &all, &err) || redteam_tasks(&tasks, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < n; i++) {
+		str_printf(&text, "%s %s %s %d\n", all[i].name, all[i].family, all[i].payload, all[i].task);
+		str_append(&text, all[i].source.data, all[i].source.len);
+		assert_true(all[i].task >= 0 && (size_t)all[i].task < tasks.count);
+	}
+	/* Each task is whole, and the candidate of its number is named after it. */
+	for (size_t i = 0; i < tasks.count; i++) {
+		const struct task *t = &tasks.tasks[i];
+		str_printf(&text, "%s %s %s %d\n%s", t->name, t->structure, t->split, t->level, t->source);
+		assert_string_equal(t->hash.text, hash_bytes(t->source, strlen(t->source)).text);
+	}
+	for (int i = 0; i < n; i++) {
+		const char *base = tasks.tasks[all[i].task].name + strlen("redteam-");
+		assert_memory_equal(all[i].name, base, strlen(base));
+		assert_int_equal(all[i].name[strlen(base)], '/');
+	}
+	assert_string_equal(
+		hash_bytes(text.data, text.len).text, "3a07ffa5022885cfde8676d92ad1ff714a1ce6c40b26c3948eac57ff1a656e94");
+	release(all, n);
+	task_set_release(&tasks);
+	str_release(&text);
+	/* One family, one payload. */
+	assert_int_equal(redteam_draw(3, 40, "size", "halved", &all, &err), 0);
+	for (int i = 0; i < 40; i++) {
+		assert_string_equal(all[i].family, "size");
+		assert_string_equal(all[i].payload, "halved");
+	}
+	release(all, 40);
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
-static void everything(void *ctx) { test_distinct(NULL); }
+static void everything(void *ctx)
+{
+	test_distinct(NULL);
+	test_texts_of_a_seed(NULL);
+}
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_distinct), cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_distinct), cmocka_unit_test(test_texts_of_a_seed), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
