@@ -84,6 +84,23 @@ static const struct option_def defs[] = {
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_INT, oracle_timeout_ms, "processor time of one reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED("top_k top_p", "temperature>0"),
+	OPTIONS_NEED("variants_from", "variants>0"),
+	OPTIONS_NEED("midend_adapter midend_template midend_samples", "pipeline"),
+	OPTIONS_NEED("turn_refines turn_template max_feedback_length", "num_turns>1"),
+	OPTIONS_NEED("timings baseline", "results | from_runs"),
+	OPTIONS_NEED("verify_profile", "verify_device=cuda*"),
+	POLICY_NOT_OUTSIDE("max_prompt_length top_k top_p midend_adapter"),
+	OPTIONS_NEED("temperature max_completion_length", "!policy_answers"),
+	OPTIONS_NEED("verify_seed verify_threads verify_device verify_profile gpu num_correct_trials cost_size "
+				 "oracle_timeout_ms store",
+		"judge"),
+	OPTIONS_NEED(
+		"split limit stage prompt_template chat_template chat_date num_samples temperature top_k top_p variants "
+		"variants_from pipeline midend_adapter midend_template midend_samples num_turns turn_refines "
+		"turn_template max_feedback_length max_prompt_length max_completion_length seed device cuda_libs memory "
+		"cuda_card threads batch_invariant",
+		"!from_runs"),
 };
 
 struct eval {
@@ -112,17 +129,6 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
-	const char *alone = o->midend_adapter             ? "adapter"
-		: o->midend_samples                           ? "samples"
-		: strcmp(o->midend_template, MIDEND_TEMPLATE) ? "template"
-													  : NULL;
-	if (alone && !o->pipeline)
-		return err_set(
-			err, ERR_USAGE, "--midend_%s needs --pipeline: it is the mid-end's that is given the kernels", alone);
-	if (o->variants_from.count && !o->variants)
-		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
-	if (o->turn_refines && o->num_turns == 1)
-		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (o->pipeline && (o->num_turns > 1 || strcmp(o->stage, "frontend") || o->temperature <= 0))
 		return err_set(err, ERR_USAGE,
 			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
@@ -224,8 +230,6 @@ static int eval_open(struct eval *e, struct err *err)
 		return err_set(err, ERR_USAGE,
 			"--model is missing (or --policy_command, --policy_answers: another policy; or --from_runs: kernels that "
 			"are there)");
-	if ((o->timings || o->baseline) && !o->results)
-		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare) /* Before the long part, as all that can fail. */
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(), err);

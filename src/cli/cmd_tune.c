@@ -65,6 +65,10 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, out, "write the fastest kernel here", NULL),
 	O(OPTION_STR, store, "SQLite file for caches: verdicts, and what a search found", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED("adapter chat_template chat_date device cuda_libs memory cuda_card threads max_completion_length "
+				 "temperature policy_roles policy_timeout policy_requests prompt_template",
+		"search=policy"),
+	OPTIONS_NEED("temperature max_completion_length", "!policy_answers"),
 };
 
 struct tune {

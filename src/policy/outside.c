@@ -492,8 +492,6 @@ int outside_open(const struct policy_options *o, struct outside **out, struct er
 {
 	if (o->policy_command && o->policy_answers)
 		return err_set(err, ERR_USAGE, "--policy_command and --policy_answers exclude each other");
-	if (o->policy_roles && !o->policy_command)
-		return err_set(err, ERR_USAGE, "--policy_roles asks a --policy_command, and there is none");
 	if (o->model || o->adapter || o->adapters.count)
 		return err_set(err, ERR_USAGE, "--model and adapters: with %s the answers come from there; choose one",
 			o->policy_command ? "--policy_command" : "--policy_answers");

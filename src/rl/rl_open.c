@@ -138,17 +138,7 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
 	rc = learning_check(l, err);
-	if (!rc && o->variants_from.count && !o->variants)
-		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
-	if (!rc && o->turn_refines && o->num_turns == 1)
-		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
-	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
-		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
-	if (!rc && o->level_admission > 0 && !o->level_weights)
-		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
-	if (!rc && o->replay_pairs && o->replay_updates == 0)
-		return err_set(err, ERR_USAGE, "--replay_pairs without --replay_updates: nothing would be drawn from them");
 	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
 		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
@@ -434,14 +424,21 @@ static int open_run(struct loop *l, struct err *err)
 	return rc;
 }
 
-/* Kernels whose times are predicted for another card: nothing that is gained
+/* Kernels whose times are predicted for another card, or at other sizes: nothing that is gained
  * over them would be seen. */
-static int kernels_check_card(const struct loop *l, struct err *err)
+static int kernels_check_times(const struct loop *l, struct err *err)
 {
-	const char *card = verifier_card_name(l->verifier);
+	const char *card = verifier_card_name(l->verifier), *sizes = l->o->cost_size;
+	bool is_judged = !strcmp(sizes, "judged");
 	for (size_t i = 0; i < l->prompts.count; i++) {
 		const struct prompt_row *r = &l->prompts.rows[i];
-		if (!r->kernel || !*r->profile.gpu || !strcmp(r->profile.gpu, card)) continue;
+		if (!r->kernel) continue;
+		if (is_judged != !*r->profile.cost_size)
+			return err_set(err, ERR_MISMATCH,
+				"task %s: its kernel's time is predicted at %s sizes and this run's at %s: no gain would be seen; set "
+				"--cost_size, or make the kernels' verdicts anew",
+				r->task.name, is_judged ? "other than the judged" : "the judged", sizes);
+		if (!*r->profile.gpu || !strcmp(r->profile.gpu, card)) continue;
 		return err_set(err, ERR_MISMATCH,
 			"task %s: its kernel's time is predicted for %s and this run's are for %s: no gain would be seen; set "
 			"--gpu, "
@@ -473,7 +470,7 @@ static int open_store(struct loop *l, struct err *err)
 		.store = l->store,
 	};
 	if (!rc) rc = verifier_create(&v, &l->verifier, err);
-	if (!rc && !l->rule.is_measured) rc = kernels_check_card(l, err);
+	if (!rc && !l->rule.is_measured) rc = kernels_check_times(l, err);
 	free(device);
 	return rc;
 }

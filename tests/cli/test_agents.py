@@ -287,9 +287,13 @@ def test_pipeline():
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
           and metrics[0]["midend/fused"] == 1, metrics)
-    p = run(hone, "rl", *command[:2], "--stage", "midend", "--tasks", f"{work}/p/midend.jsonl", "--prompt_template",
-            "recipes/prompts/small-midend.txt", "--num_generations", "2", "--generation_batch_size", "4", "--max_steps",
-            "1", "--gpu", "A100", "--output_dir", f"{work}/card")
+    timed = (hone, "rl", *command[:2], "--stage", "midend", "--tasks", f"{work}/p/midend.jsonl", "--prompt_template",
+             "recipes/prompts/small-midend.txt", "--num_generations", "2", "--generation_batch_size", "4",
+             "--max_steps", "1", "--output_dir", f"{work}/card")
+    p = run(*timed, "--cost_size", "65536")
+    check("and so are kernels that are timed at other sizes, of which no answer would be paid",
+          p.returncode == 1 and "the judged sizes" in p.stderr and "--cost_size" in p.stderr, p.stderr)
+    p = run(*timed, "--gpu", "A100")
     check("kernels that are timed for another card are refused: leaving them as they are would be a gain",
           p.returncode == 1 and "for H200 and this run's are for A100" in p.stderr, p.stderr)
     # What is wrong with the second run is said to be so: its settings are other

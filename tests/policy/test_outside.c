@@ -379,13 +379,10 @@ static void test_roles_without_answer(void **state)
 	folder_remove(folder);
 }
 
-static void roles_refused(const char *const *files, const char *command, const char *expected)
+static void roles_refused(const char *const *files, const char *expected)
 {
 	char *folder = roles_folder(files);
-	struct policy_options o = {.policy_command = command,
-		.policy_answers = command ? NULL : "x",
-		.policy_roles = folder,
-		.policy_requests = 1};
+	struct policy_options o = {.policy_command = "cat", .policy_roles = folder, .policy_requests = 1};
 	struct outside *x;
 	struct err err = {0};
 	int rc = outside_open(&o, &x, &err);
@@ -395,13 +392,11 @@ static void roles_refused(const char *const *files, const char *command, const c
 
 static void test_roles_refused(void **state)
 {
-	roles_refused((const char *[]){"plan", "{{request}}", NULL}, "cat", "code.txt");
-	roles_refused((const char *[]){"code", "{{request}} {{plan}}", NULL}, "cat", "hole {{plan}}");
-	roles_refused(
-		(const char *[]){"test", "{{request}} {{code}}", "code", "{{request}}", NULL}, "cat", "hole {{code}}");
-	roles_refused((const char *[]){"code", "{{request", NULL}, "cat", "hole {{}}");
-	roles_refused((const char *[]){"code", "do it", NULL}, "cat", "has no {{request}}");
-	roles_refused((const char *[]){"code", "{{request}}", NULL}, NULL, "--policy_roles asks a --policy_command");
+	roles_refused((const char *[]){"plan", "{{request}}", NULL}, "code.txt");
+	roles_refused((const char *[]){"code", "{{request}} {{plan}}", NULL}, "hole {{plan}}");
+	roles_refused((const char *[]){"test", "{{request}} {{code}}", "code", "{{request}}", NULL}, "hole {{code}}");
+	roles_refused((const char *[]){"code", "{{request", NULL}, "hole {{}}");
+	roles_refused((const char *[]){"code", "do it", NULL}, "has no {{request}}");
 	/* Those that ship with hone are whole. */
 	struct policy_options o = {.policy_command = "cat", .policy_roles = "recipes/prompts/roles", .policy_requests = 1};
 	struct outside *x;
