@@ -145,6 +145,9 @@ int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx
 #define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
+/* The same for lines as they stand in the file, blank ones among them. */
+typedef int jsonl_line_fn(void *ctx, const char *line, size_t len, const char *where, struct err *err);
+int jsonl_lines(const char *path, size_t line_max, jsonl_line_fn *fn, void *ctx, struct err *err);
 void jsonl_put(struct str *text, const json_t *row); /* one line, sorted keys */
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);

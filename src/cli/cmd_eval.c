@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MIDEND_TEMPLATE "recipes/prompts/midend.txt"
 #define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
@@ -91,7 +92,7 @@ static const struct option_def defs[] = {
 	OPTIONS_NEED("timings baseline", "results | from_runs"),
 	OPTIONS_NEED("verify_profile", "verify_device=cuda*"),
 	POLICY_NOT_OUTSIDE("max_prompt_length top_k top_p midend_adapter"),
-	OPTIONS_NEED("temperature max_completion_length", "!policy_answers"),
+	OPTIONS_NEED("max_completion_length", "!policy_answers"),
 	OPTIONS_NEED("verify_seed verify_threads verify_device verify_profile gpu num_correct_trials cost_size "
 				 "oracle_timeout_ms store",
 		"judge"),
@@ -118,6 +119,7 @@ struct eval {
 	struct str final_rows;    /* for --out */
 	struct str midend_rows;   /* for --out */
 	struct chain *chains;     /* (tasks * num_samples) best of n beside them; NULL: greedy, or no turns */
+	char *kept;               /* where a command's answers are kept until --out is written; NULL: nowhere */
 	json_t *rates;            /* of --compare: task -> [answers, genuine, solved samples] */
 	int level;                /* of --results */
 	struct kernelbench_times times;
@@ -220,6 +222,36 @@ static int results_level(struct eval *e, struct err *err)
 	return rc ? rc : kernelbench_times_load(e->o->results, e->o->timings, e->o->baseline, e->level, &e->times, err);
 }
 
+/* Answers of a command may be dear, and it may end before the last one: they are kept beside --out
+ * as they come, with their verdicts where no store keeps these. */
+static int eval_keep(struct eval *e, struct err *err)
+{
+	const struct eval_options *o = e->o;
+	if (!o->policy.policy_command || !o->out) return 0;
+	e->kept = xasprintf("%s.partial", o->out);
+	int rc = outside_keep(e->author.outside, e->kept, err);
+	char *store = xasprintf("%s.db", e->kept);
+	if (!rc && o->judge && !o->store) rc = store_open(store, &e->store, err);
+	free(store);
+	return rc;
+}
+
+/* All that is kept stands in --out now. */
+static void eval_kept_remove(struct eval *e)
+{
+	static const char *const ends[] = {"", ".db", ".db-wal", ".db-shm", ".db-lock"};
+	if (!e->kept) return;
+	verifier_free(e->verifier);
+	store_close(e->store);
+	e->verifier = NULL;
+	e->store = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		char *path = xasprintf("%s%s", e->kept, ends[i]);
+		unlink(path);
+		free(path);
+	}
+}
+
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
@@ -268,6 +300,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (rc) return rc;
 	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
+	if (!rc) rc = eval_keep(e, err);
 	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
 	/* What can still be refused is asked here, before the first answer is generated. */
@@ -614,6 +647,11 @@ int cmd_eval(int argc, char **argv)
 	if (!rc) rc = eval_write(&e, &err);
 	if (!rc && !o.judge) printf("%s: answers to %zu tasks, not judged\n", o.out, e.prompts.count);
 	else if (!rc) rc = eval_report(&e, &err);
+	/* What a command has answered is not lost with the rest. */
+	if (!rc) eval_kept_remove(&e);
+	else if (e.kept) log_info("%s: the answers so far; the same command goes on behind them", e.kept);
+	else if (o.policy.policy_command && e.episodes) log_info("with --out FILE the answers so far would have been kept");
+	free(e.kept);
 	eval_release(&e);
 	return rc ? cli_fail("eval", &err) : 0;
 }

@@ -196,6 +196,10 @@ static int outside_ask(struct tune *t, int64_t number, const struct chat_message
 		.seed = (uint64_t)t->o->seed + (uint64_t)number};
 	int rc = outside_submit(t->outside, &q, err);
 	if (!rc) rc = outside_take(t->outside, -1, &is_there, &a, err);
+	if (a.is_broken) {
+		free(a.text);
+		a.text = NULL;
+	}
 	*text = a.text;
 	return rc;
 }

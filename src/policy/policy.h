@@ -154,14 +154,21 @@ struct outside_answer {
 	int64_t id;
 	char *text; /* NULL: the policy says that it has none, `problem` why; caller frees */
 	size_t len;
-	int tokens;  /* as the policy counts them; where it does not, bytes of the text */
-	bool is_cut; /* by its length */
+	int tokens;     /* as the policy counts them; where it does not, bytes of the text */
+	bool is_cut;    /* by its length */
+	bool is_broken; /* held what no text does (NUL, half of a surrogate pair, bytes that are no UTF-8), now U+FFFD */
 	char problem[200];
 };
 bool policy_is_outside(const struct policy_options *o);
 /* Options of a model beside those of an outside policy, or both kinds of the
  * latter, are ERR_USAGE. */
 int outside_open(const struct policy_options *o, struct outside **out, struct err *err);
+/* From now on the answers of a command are kept in this file as they come, and a request that it
+ * has an answer to, from an earlier run that ended before it was done, is not asked again: the same
+ * command, roles and request. A set of answers keeps none. */
+int outside_keep(struct outside *x, const char *path, struct err *err);
+/* What was kept is needed no more: the file is emptied. */
+int outside_forget(struct outside *x, struct err *err);
 void outside_close(struct outside *x);
 /* Queues: a command is written to as fast as it reads. Of a set the answer must be there:
  * ERR_NOT_FOUND names it. */

@@ -323,6 +323,7 @@ static void open_history(struct loop *l)
 		.hack = o->guard_hack,
 		.clipped = o->guard_truncation,
 		.malformed = o->guard_format,
+		.collapse = o->guard_collapse,
 	};
 	guard_init(&l->guard, &g);
 }
@@ -396,9 +397,31 @@ static int open_folder(struct loop *l, struct err *err)
 	char *text = json_dumps(settings, JSON_SORT_KEYS);
 	int rc = ranks_agree(l->ranks, "settings", text, err);
 	if (!rc) rc = dir_make(o->output_dir, err);
-	if (!rc && loop_is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
+	if (!rc && loop_is_first(l) && !l->author.outside) rc = rl_settings_settle(o->output_dir, -1, settings, err);
 	if (!rc && loop_is_first(l)) rc = run_folder_claim(o->output_dir, err);
 	free(text);
+	json_decref(settings);
+	return rc;
+}
+
+static int count_step(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	(void)step;
+	(void)index;
+	(void)row;
+	++*(int64_t *)ctx;
+	return 0;
+}
+
+/* A policy outside has no checkpoints: its run is what the store has of it. One that was refused
+ * before its first step binds nobody to its settings. */
+static int settle_outside(struct loop *l, struct err *err)
+{
+	int64_t steps = 0;
+	if (!l->author.outside) return 0;
+	json_t *settings = rl_settings_json(l);
+	int rc = store_metrics_each(l->store, l->run, count_step, &steps, err);
+	if (!rc) rc = rl_settings_settle(l->o->output_dir, steps, settings, err);
 	json_decref(settings);
 	return rc;
 }
@@ -453,6 +476,7 @@ static int open_store(struct loop *l, struct err *err)
 	const struct rl_options *o = l->o;
 	int rc = open_folder(l, err);
 	if (!rc) rc = open_run(l, err);
+	if (!rc) rc = settle_outside(l, err);
 	/* Verdicts are cached in the same store. */
 	char *device = ranks_device(l->ranks, o->verify_device);
 	struct verify_options v = {
@@ -469,6 +493,11 @@ static int open_store(struct loop *l, struct err *err)
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
+	if (!rc && l->author.outside) {
+		char *kept = path_join(o->output_dir, "answers.partial");
+		rc = outside_keep(l->author.outside, kept, err);
+		free(kept);
+	}
 	if (!rc) rc = verifier_create(&v, &l->verifier, err);
 	if (!rc && !l->rule.is_measured) rc = kernels_check_times(l, err);
 	free(device);
