@@ -591,6 +591,7 @@ int outside_submit(struct outside *x, const struct outside_request *r, struct er
 	if (!x->command) return set_answer(x, r, err);
 	json_t *row = request_row(r);
 	if (!row) return err_set(err, ERR_FORMAT, "task %s: a text of its conversation is not UTF-8", r->task);
+	/* What an earlier run was answered is there at once; else a ticket waits for its turn. */
 	int rc = 0;
 	struct sha256_hex key = x->kept_fd >= 0 ? request_key(x, row) : (struct sha256_hex){0};
 	if (x->kept_fd >= 0 && answer_known(x, &key, r->id, &rc, err)) {

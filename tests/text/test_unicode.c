@@ -87,6 +87,7 @@ static void test_json_repair(void **state)
 		{"\"\\ud800\\u00", "\"\xef\xbf\xbd\\u00"},
 		{"\\", "\\"},
 	};
+	/* Each as a text of its own; a byte of zero needs its length said. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct str out = {0};
 		json_repair(cases[i].text, strlen(cases[i].text), &out);
