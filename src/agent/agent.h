@@ -99,14 +99,15 @@ struct reward_rule {
 	bool is_split;             /* plan and code tokens have advantages of their own */
 	double alpha;              /* split: weight of the plan part; else the factor of the speedup; 0: the row has none */
 	double beta;               /* what being genuine earns beside speed; 0: the row has none */
-	double failure;            /* what every other verdict earns */
+	double failure;            /* what every other verdict earns, and a mid-end's regression */
 	double speedup_clip;       /* 0: raw */
 	bool is_against_reference; /* s is reference / kernel always, also where the prompt showed a kernel, and without the
 								  noise band: the paper's ratio */
 	bool is_stock;             /* KernelBench's own check decides in place of our verdict: the reward that is hacked */
-	bool is_gain;              /* s is what was gained over the kernel that the prompt showed, -1 for a slower one */
-	bool is_measured;          /* s is of times on a GPU in place of the cost model's; no time, no speed */
-	const char *formula;       /* for --help and the docs */
+	bool pays_slower;    /* a mid-end's genuine answer is paid where it is slower than the kernel that was given */
+	bool is_gain;        /* s is what was gained over the kernel that the prompt showed, -1 for a slower one */
+	bool is_measured;    /* s is of times on a GPU in place of the cost model's; no time, no speed */
+	const char *formula; /* for --help and the docs */
 };
 /* The row of that name with a recipe's constants in place of its own; below 0: the row's own. A
  * constant that the row does not have is ERR_USAGE. */

@@ -2,6 +2,7 @@
  * that names an unknown hole is refused rather than sent to a model with the braces still in it. */
 #include "agent/agent.h"
 #include "base/base.h"
+#include "tape/tape_ir.h"
 #include "task/task.h"
 #include "verify/verdict.h"
 
@@ -92,8 +93,9 @@ static int hole_variants(const struct prompt_input *in, struct str *out, struct 
 		return err_set(err, ERR_USAGE, "{{variants}} needs kernels to show: --variants and --variants_from");
 	for (int i = 0; i < in->nvariants; i++) {
 		const struct prompt_variant *v = &in->variants[i];
-		str_printf(out, "%sVariant %d: %.2f us, %d launches, %lld bytes; waits for %s.\n\n```python\n", i ? "\n\n" : "",
-			i + 1, v->cost_s * 1e6, v->launches, (long long)v->bytes, limit_text(v->limit));
+		str_printf(out, "%sVariant %d: %.2f us, %d launches, %lld bytes; waits for %s.\n\n```%s\n", i ? "\n\n" : "",
+			i + 1, v->cost_s * 1e6, v->launches, (long long)v->bytes, limit_text(v->limit),
+			tape_ir_is(v->source, strlen(v->source)) ? "ttir" : "python");
 		put_trimmed(out, v->source);
 		str_puts(out, "\n```");
 	}

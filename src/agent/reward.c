@@ -1,7 +1,9 @@
 /* Rewards: one table, a row a rule. C is 1 for a genuine verdict and 0 for any other, s the speedup
  * after clipping and noise band. Formulas and their sources: docs/rewards.md. Wrong and cheating
  * answers earn the same: a larger penalty flattens the differences among the rest of the group
- * under mean/std advantages (the paper's rows keep their -10 to be compared with). */
+ * under mean/std advantages (the paper's rows keep their -10 to be compared with). A
+ * mid-end's answer that is slower than the kernel it was given earns what a failure
+ * does, whatever the row. */
 #include "agent/agent.h"
 #include "base/base.h"
 #include "verify/verdict.h"
@@ -33,7 +35,8 @@ static const struct reward_rule rules[] = {
 		.formula = "C (beta + alpha clip(s, 0, clip))"},
 	{"paper-frontend", only_genuine, only_genuine, .failure = -10, .formula = "1 if C, else -10"},
 	{"paper-midend", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 1, .failure = -10,
-		.is_against_reference = true, .formula = "beta + alpha reference / kernel (raw) if C, else -10"},
+		.is_against_reference = true, .pays_slower = true,
+		.formula = "beta + alpha reference / kernel (raw) if C, else -10"},
 	{"tritonrl", genuine_speedup, only_genuine, .is_split = true, .alpha = 0.1, .speedup_clip = 2.0,
 		.formula = "plan: C clip(s, 0, clip), weighted by alpha; code: C (TritonRL v2)"},
 	{"kevin", genuine_plus_speedup, genuine_plus_speedup, .alpha = 1, .beta = 0.3,
@@ -127,6 +130,23 @@ double reward_speedup(const struct reward_rule *rule, const struct reward_input 
 	return rule->speedup_clip > 0 ? fmin(s, rule->speedup_clip) : s;
 }
 
+/* How many times as fast as the kernel that was given, without a bound; 0: not known. */
+static double speedup_over_given(const struct reward_rule *rule, const struct reward_input *in)
+{
+	struct reward_rule raw = *rule;
+	raw.speedup_clip = 0;
+	raw.is_against_reference = false;
+	return reward_speedup(&raw, in);
+}
+
+/* A right kernel that is slower than the one that stood in the prompt, or not known to be as fast,
+ * is worth less than nothing done: who is paid for it learns to write frontends' answers. */
+static bool is_regression(const struct reward_rule *rule, const struct reward_input *in)
+{
+	return in->baseline && !rule->pays_slower && in->verdict->class == VERDICT_GENUINE &&
+		speedup_over_given(rule, in) < 1;
+}
+
 /* Against the kernel that was given, and what that is worth against the reference: two times
  * nothing is little, a step from half of the reference's time to a quarter is much. */
 static double reward_gain(const struct reward_rule *rule, const struct reward_input *in)
@@ -134,7 +154,7 @@ static double reward_gain(const struct reward_rule *rule, const struct reward_in
 	const struct reward_input now = {.verdict = in->verdict}, before = {.verdict = in->baseline};
 	struct reward_rule raw = *rule;
 	raw.speedup_clip = 0;
-	double over_given = reward_speedup(&raw, in), clip = rule->speedup_clip > 0 ? rule->speedup_clip : INFINITY;
+	double over_given = speedup_over_given(rule, in), clip = rule->speedup_clip > 0 ? rule->speedup_clip : INFINITY;
 	if (!in->baseline || over_given < 1) return -1;
 	if (over_given == 1) return 0;
 	double over_reference = fmin(reward_speedup(&raw, &now), clip) - fmin(reward_speedup(&raw, &before), clip);
@@ -167,7 +187,8 @@ bool reward_compute(const struct reward_rule *rule, const struct reward_input *i
 {
 	if (in->verdict && in->verdict->class == VERDICT_INFRA) return false;
 	bool genuine = in->verdict &&
-		(rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE);
+		(rule->is_stock ? in->verdict->kernelbench == 1 : in->verdict->class == VERDICT_GENUINE) &&
+		!is_regression(rule, in);
 	double s = rule->is_gain ? reward_gain(rule, in) : reward_speedup(rule, in);
 	*out = (struct reward){rule->plan(rule, genuine, s), rule->code(rule, genuine, s)};
 	return true;

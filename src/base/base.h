@@ -145,6 +145,9 @@ int dir_each(const char *path, int (*fn)(const char *name, void *ctx), void *ctx
 #define JSONL_LINE_MAX ((size_t)16 << 20)   /* for rows of prompts and answers; task sets have their own */
 typedef int jsonl_fn(void *ctx, const json_t *row, const char *where, struct err *err);
 int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err);
+/* The same for lines as they stand in the file, blank ones among them. */
+typedef int jsonl_line_fn(void *ctx, const char *line, size_t len, const char *where, struct err *err);
+int jsonl_lines(const char *path, size_t line_max, jsonl_line_fn *fn, void *ctx, struct err *err);
 void jsonl_put(struct str *text, const json_t *row); /* one line, sorted keys */
 /* Atomic. gzip when the name ends in .gz, without a time stamp: equal rows are equal bytes. */
 int jsonl_write(const char *path, const struct str *text, struct err *err);
@@ -308,7 +311,8 @@ enum option_type {
 	OPTION_INT,
 	OPTION_FLOAT,
 	OPTION_STR,
-	OPTION_LIST
+	OPTION_LIST,
+	OPTION_NEEDS /* no option: what others need (OPTIONS_NEED) */
 }; /* fields: bool, int64_t, double, const char *, struct option_list */
 /* Texts of an option that is given several times, or of a list in a recipe, which the first one on
  * the command line replaces. */
@@ -325,6 +329,22 @@ struct option_def {
 	const char *help;    /* one line, with unit */
 	const char *choices; /* of a text "a|b|c", of a number "0 to 4096" or "0 or more" (ends belong to it); NULL: any */
 };
+/* A row of the table that is no option: those that `names` lists, with blanks between, do something
+ * only where the condition holds, which is one or more of these with " | " between:
+ *
+ *   name        the option is set: a text, a list, a number other than 0, a switch that is on
+ *   name>N      its number is above N
+ *   name=TEXT   its text is this one; TEXT* begins so
+ *   name!=TEXT  its text is another one
+ *   @WORD       the first positional word is this one
+ *   $NAME       the environment has this variable
+ *   !name       the option is not set; where the first is so, all are, and all have to hold
+ *   #WORDS      alone: never, and why
+ *
+ * One of them on the command line is refused where it does not, unless it is switched
+ * off (false, 0, an empty text); a recipe's is named on stderr and stands idle. An
+ * option may be in several rows. */
+#define OPTIONS_NEED(names, condition) { names, OPTION_NEEDS, 0, condition, NULL }
 /* Sets fields from a recipe (--recipe FILE, whose keys are option names) and then from argv;
  * --name=value and --name value both work, a bool takes no value or true/false, --no-name clears
  * it. Positional arguments are left in argv[1..*npos]. --help prints and returns 1. ERR_USAGE names

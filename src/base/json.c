@@ -9,6 +9,12 @@ int json_parse(const char *text, size_t len, const char *what, json_t **out, str
 	json_error_t e;
 	*out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
 	if (*out) return 0;
+	/* What jansson says of characters is about its own switches. */
+	const char *character = strstr(e.text, "JSON_ALLOW_NUL") ? "an escaped NUL, which no text may hold"
+		: strstr(e.text, "invalid Unicode")                  ? "half of a surrogate pair, which is no character"
+															 : NULL;
+	if (character)
+		return err_set(err, ERR_FORMAT, "%s: line %d, column %d: %s; take it out", what, e.line, e.column, character);
 	return err_set(err, ERR_FORMAT, "%s: line %d, column %d: %s", what, e.line, e.column, e.text);
 }
 

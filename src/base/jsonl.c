@@ -8,13 +8,19 @@
 
 #define FILE_BYTES_MAX ((size_t)4 << 30)   /* unpacked: a small gzip file may hold any amount */
 
-static int row_pass(const struct str *line, const char *where, jsonl_fn *fn, void *ctx, struct err *err)
+struct rows {
+	jsonl_fn *fn;
+	void *ctx;
+};
+
+static int row_pass(void *ctx, const char *line, size_t len, const char *where, struct err *err)
 {
+	const struct rows *r = ctx;
 	json_t *row = NULL;
-	if (!line->len || !line->data[strspn(line->data, " \t\r\n")]) return 0;
-	int rc = json_parse(line->data, line->len, where, &row, err);
+	if (!len || !line[strspn(line, " \t\r\n")]) return 0;
+	int rc = json_parse(line, len, where, &row, err);
 	if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object", where);
-	if (!rc) rc = fn(ctx, row, where, err);
+	if (!rc) rc = r->fn(r->ctx, row, where, err);
 	json_decref(row);
 	return rc;
 }
@@ -41,7 +47,7 @@ static int end_check(gzFile f, const char *where, struct err *err)
 		err, ERR_FORMAT, "%s: %s; the file is damaged or cut short", where, zrc == Z_ERRNO ? "cannot be read" : text);
 }
 
-static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
+static int lines_read(gzFile f, const char *path, size_t line_max, jsonl_line_fn *fn, void *ctx, struct err *err)
 {
 	struct str line = {0};
 	char where[1024];
@@ -57,7 +63,7 @@ static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, 
 				line_max >> 20, FILE_BYTES_MAX >> 20);
 		if (!rc && at_end) rc = end_check(f, where, err); /* before what may be the half of a row is read as one */
 		if (rc || (!at_end && line.data[line.len - 1] != '\n')) continue;
-		rc = row_pass(&line, where, fn, ctx, err);
+		rc = fn(ctx, line.len ? line.data : "", line.len, where, err);
 		number++;
 		str_clear(&line);
 	}
@@ -65,7 +71,7 @@ static int rows_read(gzFile f, const char *path, size_t line_max, jsonl_fn *fn, 
 	return rc;
 }
 
-int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
+int jsonl_lines(const char *path, size_t line_max, jsonl_line_fn *fn, void *ctx, struct err *err)
 {
 	struct stat st;
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
@@ -73,9 +79,15 @@ int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struc
 	gzFile f = gzopen(path, "rb");
 	if (!f) return err_set(err, ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
 	gzbuffer(f, 1 << 17);
-	int rc = rows_read(f, path, line_max, fn, ctx, err);
+	int rc = lines_read(f, path, line_max, fn, ctx, err);
 	gzclose_r(f);
 	return rc;
+}
+
+int jsonl_each(const char *path, size_t line_max, jsonl_fn *fn, void *ctx, struct err *err)
+{
+	struct rows r = {fn, ctx};
+	return jsonl_lines(path, line_max, row_pass, &r, err);
 }
 
 /* ---- writing ---- */

@@ -2,6 +2,7 @@
  * recipe is laid over, then the command line, so that what is nearest to the user wins. Strings are
  * kept in one list until the process ends, because settings outlive everything. */
 #include "base/base.h"
+#include "base/options_idle.h"
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -13,8 +14,14 @@ struct parse {
 	const struct option_def *defs;
 	size_t count;
 	void *settings;
+	uint8_t *given; /* (count) enum option_given; NULL: nobody asks */
 	struct err *err;
 };
+
+static void mark(const struct parse *p, const struct option_def *d, enum option_given by)
+{
+	if (p->given) p->given[d - p->defs] = (uint8_t)by;
+}
 
 /* ---- strings that live as long as the process ---- */
 
@@ -48,7 +55,7 @@ static bool same_name(const char *a, size_t len, const char *b)
 static const struct option_def *find(const struct parse *p, const char *name, size_t len)
 {
 	for (size_t i = 0; i < p->count; i++)
-		if (same_name(name, len, p->defs[i].name)) return &p->defs[i];
+		if (p->defs[i].type != OPTION_NEEDS && same_name(name, len, p->defs[i].name)) return &p->defs[i];
 	return NULL;
 }
 
@@ -76,7 +83,7 @@ static int unknown(const struct parse *p, const char *where, const char *name, s
 	const char *best = NULL;
 	int best_distance = 1 + (int)len / 2;
 	for (size_t i = 0; i < p->count; i++) {
-		int d = name_distance(name, len, p->defs[i].name);
+		int d = p->defs[i].type == OPTION_NEEDS ? best_distance : name_distance(name, len, p->defs[i].name);
 		if (d < best_distance) {
 			best_distance = d;
 			best = p->defs[i].name;
@@ -181,6 +188,7 @@ static int set_text(const struct parse *p, const char *where, const struct optio
 		*(const char **)at = keep(value);
 		return 0;
 	case OPTION_LIST: return list_add(p, where, d, value);
+	case OPTION_NEEDS: break;
 	}
 	/* All types return above; what comes here is a wrong table, not a wrong command line. */
 	CHECKF(false, "option %s has type %d", d->name, (int)d->type);
@@ -248,6 +256,7 @@ static int apply_recipe(const struct parse *p, const char *option, const char *n
 		const struct option_def *d = find(p, key, strlen(key));
 		rc = d ? set_json(p, where, d, value) : unknown(p, where, key, strlen(key));
 		if (rc) break;
+		if (!json_is_null(value)) mark(p, d, GIVEN_RECIPE);
 	}
 	json_decref(recipe);
 	free(where);
@@ -263,7 +272,8 @@ static void print_default(const struct option_def *d, const void *at)
 	case OPTION_BOOL: printf(" [%s]", *(const bool *)at ? "true" : "false"); break;
 	case OPTION_INT: printf(" [%lld]", (long long)*(const int64_t *)at); break;
 	case OPTION_FLOAT: printf(" [%g]", *(const double *)at); break;
-	case OPTION_LIST: break;
+	case OPTION_LIST:
+	case OPTION_NEEDS: break;
 	case OPTION_STR:
 		if (*(const char *const *)at) printf(" [%s]", *(const char *const *)at);
 		break;
@@ -280,6 +290,7 @@ static void print_help(const struct parse *p, const char *summary)
 	printf("hone %s: %s\n\noptions (each is also a recipe key; --no-NAME clears a switch):\n", p->command, summary);
 	for (size_t i = 0; i < p->count; i++) {
 		const struct option_def *d = &p->defs[i];
+		if (d->type == OPTION_NEEDS) continue;
 		int width = printf("  --%s%s", d->name, types[d->type]);
 		printf("%*s%s", width < 34 ? 34 - width : 2, "", d->help);
 		if (d->choices) printf(" (%s)", d->choices);
@@ -289,6 +300,7 @@ static void print_help(const struct parse *p, const char *summary)
 	printf("  --recipe TEXT                   YAML file with option names as keys, or the name of a recipe that ships "
 		   "with hone\n"
 		   "  --help                          print this\n");
+	options_needs_print(p->command, p->defs, p->count);
 }
 
 /* One option from the command line, split at '='. */
@@ -333,6 +345,7 @@ static int apply_arg(const struct parse *p, int argc, char **argv, int *i)
 		return 0;
 	}
 	if (!d) return unknown(p, "", a.name, a.len);
+	mark(p, d, GIVEN_LINE);
 	if (d->type == OPTION_BOOL && !a.value && !(*i + 1 < argc && is_bool_word(argv[*i + 1])))
 		return set_text(p, "", d, "true");
 	int rc = value_of(p, &a, argc, argv, i, &value);
@@ -360,14 +373,10 @@ static int first_pass(const struct parse *p, const char *summary, int argc, char
 	return 0;
 }
 
-int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
-	int argc, char **argv, int *npos, struct err *err)
+/* The command line behind its recipe; *npos: the positional words, left in argv[1..*npos]. */
+static int line_parse(const struct parse *p, int argc, char **argv, int *npos)
 {
-	struct parse p = {command, defs, count, settings, err};
 	int found = 0;
-	/* Recipes are applied first, so that what stands on the command line wins over them. */
-	int rc = first_pass(&p, summary, argc, argv);
-	if (rc) return rc;
 	for (int i = 1; i < argc; i++) {
 		char *text = argv[i];
 		/* Behind a lone -- everything is positional, whatever it begins with. */
@@ -380,24 +389,36 @@ int options_parse(const char *command, const char *summary, const struct option_
 			continue;
 		}
 		if (text[1] != '-')
-			return err_set(err, ERR_USAGE,
+			return err_set(p->err, ERR_USAGE,
 				"%s: unknown option; options begin with --, and positional words that begin with - follow a lone --",
 				text);
 		struct arg a = split(text);
 		/* The recipe was applied in the first pass; only its value has to be stepped over. */
 		const char *ignored;
-		rc = same_name(a.name, a.len, "recipe") ? value_of(&p, &a, argc, argv, &i, &ignored)
-												: apply_arg(&p, argc, argv, &i);
+		int rc = same_name(a.name, a.len, "recipe") ? value_of(p, &a, argc, argv, &i, &ignored)
+													: apply_arg(p, argc, argv, &i);
 		if (rc) return rc;
 	}
 	*npos = found;
 	return 0;
 }
 
+int options_parse(const char *command, const char *summary, const struct option_def *defs, size_t count, void *settings,
+	int argc, char **argv, int *npos, struct err *err)
+{
+	struct parse p = {command, defs, count, settings, xcalloc(count + 1, 1), err};
+	/* Recipes are applied first, so that what stands on the command line wins over them. */
+	int rc = first_pass(&p, summary, argc, argv);
+	if (!rc) rc = line_parse(&p, argc, argv, npos);
+	if (!rc) rc = options_idle(command, defs, count, settings, p.given, *npos > 0 ? argv[1] : NULL, err);
+	free(p.given);
+	return rc;
+}
+
 int options_recipe(const char *command, const char *option, const struct option_def *defs, size_t count, void *settings,
 	const char *recipe, struct err *err)
 {
-	struct parse p = {command, defs, count, settings, err};
+	struct parse p = {command, defs, count, settings, NULL, err};
 	return apply_recipe(&p, option, recipe);
 }
 
@@ -412,6 +433,7 @@ json_t *options_json(const struct option_def *defs, size_t count, const void *se
 {
 	json_t *o = json_object();
 	for (size_t i = 0; i < count; i++) {
+		if (defs[i].type == OPTION_NEEDS) continue;
 		const void *at = (const char *)settings + defs[i].offset;
 		const char *text = defs[i].type == OPTION_STR ? *(const char *const *)at : NULL;
 		json_t *v = NULL;
@@ -421,6 +443,7 @@ json_t *options_json(const struct option_def *defs, size_t count, const void *se
 		case OPTION_FLOAT: v = json_real(*(const double *)at); break;
 		case OPTION_STR: v = text ? json_string(text) : json_null(); break;
 		case OPTION_LIST: v = list_json(at); break;
+		case OPTION_NEEDS: break;
 		}
 		json_object_set_new(o, defs[i].name, v ? v : json_null());
 	}

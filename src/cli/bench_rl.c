@@ -33,6 +33,11 @@ static const struct option_def own_defs[] = {
 		"others use too",
 		NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED(
+		"learning_rate max_seconds save_steps save_total_limit eval_steps eval_limit eval_patience guard "
+		"guard_patience guard_gap guard_kl guard_degenerate guard_hack guard_truncation guard_format guard_collapse "
+		"output_dir",
+		"#steps are timed at learning rate 0, and nothing of them is kept"),
 };
 
 /* Sums over the steps of one run. */

@@ -62,6 +62,8 @@ static const struct option_def defs[] = {
 	O(OPTION_BOOL, cpu_time,
 		"count processor seconds instead of wall clock: for --threads 1 on a machine that others use too", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED("hidden_size num_hidden_layers vocab_size sequences length train_steps", "!model"),
+	OPTIONS_NEED("peer", "python"),
 };
 
 enum figure { FIGURE_TRAIN, FIGURE_GENERATE_16, FIGURE_GENERATE_1, FIGURE_COUNT };

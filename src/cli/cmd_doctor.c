@@ -357,7 +357,8 @@ static const struct option_def defs[] = {
 		"measure first what the GPU can do at most (copies, products), and keep it: what kernels' floors are made from",
 		NULL},
 	{"device", OPTION_STR, offsetof(struct doctor_settings, device), "of --calibrate: cuda, cuda:N", NULL},
-	{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL}};
+	{"json", OPTION_BOOL, offsetof(struct doctor_settings, json), "print one JSON object", NULL},
+	OPTIONS_NEED("device", "calibrate")};
 
 int cmd_doctor(int argc, char **argv)
 {

@@ -17,6 +17,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MIDEND_TEMPLATE "recipes/prompts/midend.txt"
 #define O(type, field, help, choices) { #field, type, offsetof(struct eval_options, field), help, choices }
@@ -84,6 +85,23 @@ static const struct option_def defs[] = {
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_INT, oracle_timeout_ms, "processor time of one reference, over all trials; 0: 120000", "0 to 2147483647"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED("top_k top_p", "temperature>0"),
+	OPTIONS_NEED("variants_from", "variants>0"),
+	OPTIONS_NEED("midend_adapter midend_template midend_samples", "pipeline"),
+	OPTIONS_NEED("turn_refines turn_template max_feedback_length", "num_turns>1"),
+	OPTIONS_NEED("timings baseline", "results | from_runs"),
+	OPTIONS_NEED("verify_profile", "verify_device=cuda*"),
+	POLICY_NOT_OUTSIDE("max_prompt_length top_k top_p midend_adapter"),
+	OPTIONS_NEED("max_completion_length", "!policy_answers"),
+	OPTIONS_NEED("verify_seed verify_threads verify_device verify_profile gpu num_correct_trials cost_size "
+				 "oracle_timeout_ms store",
+		"judge"),
+	OPTIONS_NEED(
+		"split limit stage prompt_template chat_template chat_date num_samples temperature top_k top_p variants "
+		"variants_from pipeline midend_adapter midend_template midend_samples num_turns turn_refines "
+		"turn_template max_feedback_length max_prompt_length max_completion_length seed device cuda_libs memory "
+		"cuda_card threads batch_invariant",
+		"!from_runs"),
 };
 
 struct eval {
@@ -101,6 +119,7 @@ struct eval {
 	struct str final_rows;    /* for --out */
 	struct str midend_rows;   /* for --out */
 	struct chain *chains;     /* (tasks * num_samples) best of n beside them; NULL: greedy, or no turns */
+	char *kept;               /* where a command's answers are kept until --out is written; NULL: nowhere */
 	json_t *rates;            /* of --compare: task -> [answers, genuine, solved samples] */
 	int level;                /* of --results */
 	struct kernelbench_times times;
@@ -112,17 +131,6 @@ static int eval_check(const struct eval_options *o, struct err *err)
 	if (o->num_samples > 1 && o->temperature <= 0 && !policy_is_outside(&o->policy))
 		return err_set(err, ERR_USAGE, "--num_samples %lld at --temperature 0 gives equal answers; set a temperature",
 			(long long)o->num_samples);
-	const char *alone = o->midend_adapter             ? "adapter"
-		: o->midend_samples                           ? "samples"
-		: strcmp(o->midend_template, MIDEND_TEMPLATE) ? "template"
-													  : NULL;
-	if (alone && !o->pipeline)
-		return err_set(
-			err, ERR_USAGE, "--midend_%s needs --pipeline: it is the mid-end's that is given the kernels", alone);
-	if (o->variants_from.count && !o->variants)
-		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
-	if (o->turn_refines && o->num_turns == 1)
-		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (o->pipeline && (o->num_turns > 1 || strcmp(o->stage, "frontend") || o->temperature <= 0))
 		return err_set(err, ERR_USAGE,
 			"--pipeline begins with --stage frontend, and is compared with independent answers: it takes a "
@@ -214,6 +222,36 @@ static int results_level(struct eval *e, struct err *err)
 	return rc ? rc : kernelbench_times_load(e->o->results, e->o->timings, e->o->baseline, e->level, &e->times, err);
 }
 
+/* Answers of a command may be dear, and it may end before the last one: they are kept beside --out
+ * as they come, with their verdicts where no store keeps these. */
+static int eval_keep(struct eval *e, struct err *err)
+{
+	const struct eval_options *o = e->o;
+	if (!o->policy.policy_command || !o->out) return 0;
+	e->kept = xasprintf("%s.partial", o->out);
+	int rc = outside_keep(e->author.outside, e->kept, err);
+	char *store = xasprintf("%s.db", e->kept);
+	if (!rc && o->judge && !o->store) rc = store_open(store, &e->store, err);
+	free(store);
+	return rc;
+}
+
+/* All that is kept stands in --out now. */
+static void eval_kept_remove(struct eval *e)
+{
+	static const char *const ends[] = {"", ".db", ".db-wal", ".db-shm", ".db-lock"};
+	if (!e->kept) return;
+	verifier_free(e->verifier);
+	store_close(e->store);
+	e->verifier = NULL;
+	e->store = NULL;
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		char *path = xasprintf("%s%s", e->kept, ends[i]);
+		unlink(path);
+		free(path);
+	}
+}
+
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
@@ -224,8 +262,6 @@ static int eval_open(struct eval *e, struct err *err)
 		return err_set(err, ERR_USAGE,
 			"--model is missing (or --policy_command, --policy_answers: another policy; or --from_runs: kernels that "
 			"are there)");
-	if ((o->timings || o->baseline) && !o->results)
-		return err_set(err, ERR_USAGE, "--timings and --baseline need --results: they enter what is written there");
 	int rc = 0;
 	if (o->compare) /* Before the long part, as all that can fail. */
 		rc = jsonl_each(o->compare, JSONL_LINE_MAX, rate_add, e->rates = json_object(), err);
@@ -264,6 +300,7 @@ static int eval_open(struct eval *e, struct err *err)
 	if (rc) return rc;
 	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
+	if (!rc) rc = eval_keep(e, err);
 	/* The verifier's caches lie in the store, where there is one. */
 	struct verify_options v = eval_verify_options(o, e->store);
 	/* What can still be refused is asked here, before the first answer is generated. */
@@ -610,6 +647,11 @@ int cmd_eval(int argc, char **argv)
 	if (!rc) rc = eval_write(&e, &err);
 	if (!rc && !o.judge) printf("%s: answers to %zu tasks, not judged\n", o.out, e.prompts.count);
 	else if (!rc) rc = eval_report(&e, &err);
+	/* What a command has answered is not lost with the rest. */
+	if (!rc) eval_kept_remove(&e);
+	else if (e.kept) log_info("%s: the answers so far; the same command goes on behind them", e.kept);
+	else if (o.policy.policy_command && e.episodes) log_info("with --out FILE the answers so far would have been kept");
+	free(e.kept);
 	eval_release(&e);
 	return rc ? cli_fail("eval", &err) : 0;
 }

@@ -56,6 +56,8 @@ static const struct option_def defs[] = {
 	POLICY_DEVICE_OPTIONS(generate_options),
 	POLICY_INVARIANT_OPTION(generate_options),
 	O(OPTION_BOOL, json, "print one JSON object: completions with text, tokens, logprobs, finish", NULL),
+	OPTIONS_NEED("chat_template chat_date", "chat"),
+	OPTIONS_NEED("top_k top_p min_p", "temperature>0"),
 };
 
 struct generate {
@@ -76,11 +78,6 @@ static int options_check(const struct generate_options *o, struct err *err)
 	for (int i = 0; i < o->stop_strings.count; i++)
 		if (!*o->stop_strings.items[i])
 			return err_set(err, ERR_USAGE, "--stop_strings \"\": an answer would end before it begins; name a text");
-	if (!o->chat && strcmp(o->policy.chat_template, "auto"))
-		return err_set(err, ERR_USAGE, "--chat_template %s without --chat: the prompt is taken as it is; add --chat",
-			o->policy.chat_template);
-	if (!o->chat && o->policy.chat_date)
-		return err_set(err, ERR_USAGE, "--chat_date without --chat: the prompt is taken as it is; add --chat");
 	return 0;
 }
 

@@ -75,6 +75,9 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, cost_size,
 		"sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	O(OPTION_STR, store, "SQLite file for caches", NULL),
+	OPTIONS_NEED("tasks out form prompt_template chat_template chat_date styles style choices", "@synth"),
+	OPTIONS_NEED("pairs fraction", "@check"),
+	OPTIONS_NEED("verify_profile", "verify_device=cuda*"),
 };
 
 struct pair {

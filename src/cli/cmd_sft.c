@@ -43,6 +43,7 @@ const struct option_def sft_option_defs[] = {
 	POLICY_DEVICE_OPTIONS(sft_cmd),
 	RANKS_OPTIONS(sft_cmd),
 	B(dry_run, "print token counts, steps and the memory plan, and stop"),
+	OPTIONS_NEED("patience", "stop_at_eval_minimum"),
 };
 const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
 

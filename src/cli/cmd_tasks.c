@@ -78,6 +78,18 @@ static const struct option_def defs[] = {
 		"0 to 2147483647"),
 	O(OPTION_INT, verify_threads, "audit: references that run at once; 0: cores", "0 to 4096"),
 	O(OPTION_BOOL, json, "one JSON object on stdout", NULL),
+	OPTIONS_NEED("count_train count_dev count_test level_min level_max rungs operators operators_min", "@synth"),
+	OPTIONS_NEED("level_min level_max", "!rungs"),
+	OPTIONS_NEED("seed", "@synth | @audit"),
+	OPTIONS_NEED("out", "@synth | @import"),
+	OPTIONS_NEED("size_max", "@import"),
+	OPTIONS_NEED("level split", "@list | @import | @audit"),
+	OPTIONS_NEED("answer style choice slow", "@show"),
+	OPTIONS_NEED("style choice slow", "answer"),
+	OPTIONS_NEED("choice", "!slow"),
+	OPTIONS_NEED("precision verify_device gpu sandbox allow_unsandboxed num_correct_trials oracle_timeout_ms "
+				 "oracle_work_ms verify_threads",
+		"@audit"),
 };
 
 struct verb {

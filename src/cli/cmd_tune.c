@@ -65,6 +65,10 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, out, "write the fastest kernel here", NULL),
 	O(OPTION_STR, store, "SQLite file for caches: verdicts, and what a search found", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
+	OPTIONS_NEED("adapter chat_template chat_date device cuda_libs memory cuda_card threads max_completion_length "
+				 "temperature policy_roles policy_timeout policy_requests prompt_template",
+		"search=policy"),
+	OPTIONS_NEED("temperature max_completion_length", "!policy_answers"),
 };
 
 struct tune {
@@ -192,6 +196,10 @@ static int outside_ask(struct tune *t, int64_t number, const struct chat_message
 		.seed = (uint64_t)t->o->seed + (uint64_t)number};
 	int rc = outside_submit(t->outside, &q, err);
 	if (!rc) rc = outside_take(t->outside, -1, &is_there, &a, err);
+	if (a.is_broken) {
+		free(a.text);
+		a.text = NULL;
+	}
 	*text = a.text;
 	return rc;
 }

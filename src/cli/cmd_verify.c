@@ -100,6 +100,8 @@ static const struct option_def DEFS[] = {
 		NULL),
 	O(OPTION_BOOL, audit, "judge the task instead: does its reference run, does it tell right from wrong", NULL),
 	O(OPTION_BOOL, json, "print JSON", NULL),
+	OPTIONS_NEED("num_perf_trials skip_timing live sanitize profile references comparison", "device=cuda*"),
+	OPTIONS_NEED("num_perf_trials references comparison", "!skip_timing"),
 };
 
 struct file_list {

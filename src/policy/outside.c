@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "policy/roles.h"
 #include "text/text.h"
+#include "text/unicode.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +21,15 @@
 #include <unistd.h>
 
 #define ANSWER_BYTES_MAX ((size_t)16 << 20)
+#define ANSWER_BROKEN "\xef\xbf\xbd" /* key of rows that were repaired */
 enum { READ_BYTES = 1 << 16, CLOSE_MS = 5000 };
 
 struct ticket { /* of a request that has no answer yet */
 	int64_t id;
-	char *line;           /* what is sent; NULL once it was handed over */
-	uint64_t deadline_ns; /* 0: not sent yet */
-	char name[160];       /* "task T, sample 3, turn 1" */
+	struct sha256_hex key; /* of the request; set where answers are kept */
+	char *line;            /* what is sent; NULL once it was handed over */
+	uint64_t deadline_ns;  /* 0: not sent yet */
+	char name[160];        /* "task T, sample 3, turn 1" */
 	/* With roles: whose turn it is, the request that they all share, and what came so far. */
 	int role;
 	json_t *request; /* NULL: without roles */
@@ -56,6 +59,9 @@ struct outside {
 	int ready_cap;
 	struct roles *roles; /* NULL: each request is one question */
 	int unit;            /* 0: no answer yet, 1: tokens, -1: bytes */
+	int kept_fd;         /* outside_keep's file; -1: none */
+	json_t *kept;        /* key of a request -> row */
+	char *named;         /* command and roles: whose answers the kept ones are */
 };
 
 bool policy_is_outside(const struct policy_options *o) { return o->policy_command || o->policy_answers; }
@@ -85,6 +91,24 @@ static int unit_settle(struct outside *x, bool has_tokens, const char *what, str
 		what, has_tokens ? "has" : "has no", has_tokens ? "had none" : "had them");
 }
 
+/* A line of a policy's. One whose text holds what no text does is a row with a mark in place of it:
+ * a model may write anything, and one answer is no reason to end a run. */
+static int row_parse(const char *line, size_t len, const char *what, json_t **row, struct err *err)
+{
+	struct str clean = {0};
+	struct err later = {0};
+	int rc = json_parse(line, len, what, row, err);
+	if (!rc) return 0;
+	json_repair(line, len, &clean);
+	bool is_broken = clean.len && !json_parse(clean.data, clean.len, what, row, &later) && json_is_object(*row);
+	if (is_broken) {
+		json_object_set_new(*row, ANSWER_BROKEN, json_true());
+		rc = 0;
+	}
+	str_release(&clean);
+	return rc;
+}
+
 /* From a row with "answer" (and "tokens", "finish"), or with "error". */
 static int answer_read(
 	struct outside *x, const json_t *row, const char *what, int64_t id, struct outside_answer *out, struct err *err)
@@ -97,7 +121,9 @@ static int answer_read(
 	if (!rc) rc = json_opt_int(row, what, "tokens", 0, INT32_MAX, &tokens, err);
 	if (!rc && !problem) rc = unit_settle(x, tokens >= 0, what, err);
 	if (rc) return rc;
-	*out = (struct outside_answer){.id = id, .is_cut = finish && !strcmp(finish, "length")};
+	*out = (struct outside_answer){.id = id,
+		.is_cut = finish && !strcmp(finish, "length"),
+		.is_broken = json_object_get(row, ANSWER_BROKEN) != NULL};
 	if (problem) {
 		snprintf(out->problem, sizeof out->problem, "%s", problem);
 		return 0;
@@ -115,9 +141,8 @@ static char *set_key(const char *task, int64_t sample, int64_t turn, const char 
 	return xasprintf("%s\n%lld\n%lld\n%s", task, (long long)sample, (long long)turn, stage);
 }
 
-static int set_add(void *ctx, const json_t *row, const char *where, struct err *err)
+static int set_add(struct outside *x, const json_t *row, const char *where, struct err *err)
 {
-	struct outside *x = ctx;
 	const char *task, *answer, *stage = "";
 	int64_t sample = 0, turn = 0;
 	int rc = json_opt_str(row, where, "stage", &stage, err);
@@ -136,6 +161,17 @@ static int set_add(void *ctx, const json_t *row, const char *where, struct err *
 						(long long)sample, (long long)turn);
 }
 
+static int set_line(void *ctx, const char *line, size_t len, const char *where, struct err *err)
+{
+	json_t *row = NULL;
+	if (!len || !line[strspn(line, " \t\r\n")]) return 0;
+	int rc = row_parse(line, len, where, &row, err);
+	if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object", where);
+	if (!rc) rc = set_add(ctx, row, where, err);
+	json_decref(row);
+	return rc;
+}
+
 static int set_open(struct outside *x, const char *path, struct err *err)
 {
 	size_t len = strlen(path);
@@ -143,7 +179,7 @@ static int set_open(struct outside *x, const char *path, struct err *err)
 	if (!path_exists(path))
 		return err_set(err, ERR_NOT_FOUND, "--policy_answers %s: there is no such file or folder", path);
 	x->answers = json_object();
-	if (is_file) return jsonl_each(path, JSONL_LINE_MAX, set_add, x, err);
+	if (is_file) return jsonl_lines(path, JSONL_LINE_MAX, set_line, x, err);
 	x->folder = xstrdup(path);
 	return 0;
 }
@@ -340,12 +376,14 @@ static bool role_next(struct outside *x, struct ticket *t, struct outside_answer
 	return true;
 }
 
+static int answer_keep(struct outside *x, const struct ticket *t, const struct outside_answer *a, struct err *err);
+
 static int line_read(struct outside *x, const char *line, size_t len, struct err *err)
 {
 	json_t *row = NULL;
 	struct outside_answer a = {0};
 	int64_t id = 0;
-	int at = -1, rc = json_parse(line, len, "a line of --policy_command", &row, err);
+	int at = -1, rc = row_parse(line, len, "a line of --policy_command", &row, err);
 	if (!rc) rc = json_get_int(row, "a line of --policy_command", "id", INT64_MIN, INT64_MAX, &id, err);
 	if (!rc && (at = ticket_of(x, id)) < 0)
 		rc = err_set(err, ERR_FORMAT,
@@ -356,10 +394,11 @@ static int line_read(struct outside *x, const char *line, size_t len, struct err
 	if (rc) return rc;
 	x->sent_count--;
 	if (role_next(x, &x->tickets[at], &a)) return 0;
+	rc = answer_keep(x, &x->tickets[at], &a, err);
 	ticket_release(&x->tickets[at]);
 	memmove(x->tickets + at, x->tickets + at + 1, (size_t)(--x->count - at) * sizeof *x->tickets);
 	ready_push(x, a);
-	return 0;
+	return rc;
 }
 
 /* All whole lines that have arrived; what they leave moves to the front. */
@@ -446,6 +485,90 @@ int outside_take(struct outside *x, int wake_fd, bool *is_there, struct outside_
 	return 0;
 }
 
+/* ---- answers that outlive a run ---- */
+
+static struct sha256_hex request_key(const struct outside *x, const json_t *row)
+{
+	/* The id is a place in a batch, and not the question's. */
+	json_t *question = json_copy((json_t *)(uintptr_t)row);
+	json_object_del(question, "id");
+	char *text = json_dumps(question, JSON_COMPACT | JSON_SORT_KEYS);
+	const struct slice parts[2] = {{x->named, strlen(x->named)}, {text, strlen(text)}};
+	struct sha256_hex key = hash_parts(parts, 2);
+	free(text);
+	json_decref(question);
+	return key;
+}
+
+/* The row of an answer as a command writes it, with the count of all roles. */
+static int answer_keep(struct outside *x, const struct ticket *t, const struct outside_answer *a, struct err *err)
+{
+	if (x->kept_fd < 0) return 0;
+	struct str line = {0};
+	json_t *row = json_pack("{s:s, s:i}", "key", t->key.text, "count", a->tokens);
+	if (a->text) json_object_set_new(row, "answer", json_string(a->text));
+	else json_object_set_new(row, "error", json_string(a->problem));
+	if (a->text && x->unit > 0) json_object_set_new(row, "tokens", json_integer(a->tokens));
+	if (a->is_cut) json_object_set_new(row, "finish", json_string("length"));
+	if (a->is_broken) json_object_set_new(row, ANSWER_BROKEN, json_true());
+	jsonl_put(&line, row);
+	int rc = fd_write(x->kept_fd, line.data, line.len) || fdatasync(x->kept_fd)
+		? err_set(err, ERR_IO, "an answer of --policy_command cannot be kept: %s", strerror(errno))
+		: 0;
+	json_decref(row);
+	str_release(&line);
+	return rc;
+}
+
+/* Whether an earlier run has the answer; then it is ready. */
+static bool answer_known(struct outside *x, const struct sha256_hex *key, int64_t id, int *rc, struct err *err)
+{
+	const json_t *row = json_object_get(x->kept, key->text);
+	struct outside_answer a;
+	if (!row) return false;
+	*rc = answer_read(x, row, "an answer that was kept", id, &a, err);
+	if (*rc) return true;
+	a.tokens = (int)json_integer_value(json_object_get(row, "count"));
+	ready_push(x, a);
+	return true;
+}
+
+int outside_keep(struct outside *x, const char *path, struct err *err)
+{
+	struct str text = {0};
+	if (!x->command) return 0;
+	int rc = path_exists(path) ? file_read(path, SIZE_MAX >> 1, &text, err) : 0;
+	if (rc) return rc;
+	/* A kill may have left half a line at the end: the answer is asked for again. */
+	size_t whole = text.len;
+	while (whole && text.data[whole - 1] != '\n') whole--;
+	x->kept = json_object();
+	for (size_t at = 0, end; at < whole; at = end + 1) {
+		struct err later;
+		json_t *row = NULL;
+		end = (size_t)((char *)memchr(text.data + at, '\n', whole - at) - text.data);
+		if (!json_parse(text.data + at, end - at, path, &row, &later) && json_is_object(row))
+			json_object_set(x->kept, json_string_value(json_object_get(row, "key")), row);
+		json_decref(row);
+	}
+	str_release(&text);
+	x->kept_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (x->kept_fd < 0 || ftruncate(x->kept_fd, (off_t)whole))
+		return err_set(err, ERR_IO, "%s: cannot be written, and answers of --policy_command are kept there: %s", path,
+			strerror(errno));
+	if (json_object_size(x->kept))
+		log_info(
+			"%s: %zu answers of an earlier run are there and not asked for again", path, json_object_size(x->kept));
+	return 0;
+}
+
+int outside_forget(struct outside *x, struct err *err)
+{
+	if (x->kept_fd < 0) return 0;
+	json_object_clear(x->kept);
+	return ftruncate(x->kept_fd, 0) ? err_set(err, ERR_IO, "answers that were kept: %s", strerror(errno)) : 0;
+}
+
 /* ---- requests ---- */
 
 /* NULL: a text in it is no UTF-8. A number of JSON has 63 bits, so the seed loses its last. */
@@ -468,12 +591,19 @@ int outside_submit(struct outside *x, const struct outside_request *r, struct er
 	if (!x->command) return set_answer(x, r, err);
 	json_t *row = request_row(r);
 	if (!row) return err_set(err, ERR_FORMAT, "task %s: a text of its conversation is not UTF-8", r->task);
+	/* What an earlier run was answered is there at once; else a ticket waits for its turn. */
+	int rc = 0;
+	struct sha256_hex key = x->kept_fd >= 0 ? request_key(x, row) : (struct sha256_hex){0};
+	if (x->kept_fd >= 0 && answer_known(x, &key, r->id, &rc, err)) {
+		json_decref(row);
+		return rc;
+	}
 	if (x->count == x->cap) {
 		x->cap = MAX(16, 2 * x->cap);
 		x->tickets = xrealloc(x->tickets, size_mul((size_t)x->cap, sizeof *x->tickets));
 	}
 	struct ticket *t = &x->tickets[x->count++];
-	*t = (struct ticket){.id = r->id};
+	*t = (struct ticket){.id = r->id, .key = key};
 	if (x->roles) {
 		t->request = row;
 		t->role = roles_next(x->roles, -1);
@@ -492,13 +622,12 @@ int outside_open(const struct policy_options *o, struct outside **out, struct er
 {
 	if (o->policy_command && o->policy_answers)
 		return err_set(err, ERR_USAGE, "--policy_command and --policy_answers exclude each other");
-	if (o->policy_roles && !o->policy_command)
-		return err_set(err, ERR_USAGE, "--policy_roles asks a --policy_command, and there is none");
 	if (o->model || o->adapter || o->adapters.count)
 		return err_set(err, ERR_USAGE, "--model and adapters: with %s the answers come from there; choose one",
 			o->policy_command ? "--policy_command" : "--policy_answers");
 	struct outside *x = xcalloc(1, sizeof *x);
-	*x = (struct outside){.in = -1, .out = -1, .child = {.pid = -1, .reaped = true}};
+	*x = (struct outside){.in = -1, .out = -1, .kept_fd = -1, .child = {.pid = -1, .reaped = true}};
+	x->named = xasprintf("%s\n%s", o->policy_command ? o->policy_command : "", o->policy_roles ? o->policy_roles : "");
 	x->requests_max = (int)o->policy_requests;
 	x->timeout_ns = (uint64_t)o->policy_timeout * 1000000000u;
 	int rc = o->policy_roles ? roles_open(o->policy_roles, &x->roles, err) : 0;
@@ -515,6 +644,9 @@ void outside_close(struct outside *x)
 	struct err later;
 	if (x->in >= 0) close(x->in);
 	if (x->out >= 0) close(x->out);
+	if (x->kept_fd >= 0) close(x->kept_fd);
+	json_decref(x->kept);
+	free(x->named);
 	if (x->command && child_wait(&x->child, CLOSE_MS, &later)) child_kill(&x->child);
 	for (int i = 0; i < x->count; i++) ticket_release(&x->tickets[i]);
 	roles_free(x->roles);

@@ -51,6 +51,8 @@ struct policy_options {
 
 #define POLICY_OPTION(settings, type, field, help, choices) \
 	{ #field, OPTION_##type, offsetof(struct settings, policy.field), help, choices }
+/* Options of a model: a policy outside has none of it. */
+#define POLICY_NOT_OUTSIDE(names) OPTIONS_NEED(names, "!policy_command | !policy_answers")
 #define POLICY_MODEL_OPTION(settings) POLICY_OPTION(settings, STR, model, "model folder (with tokenizer.json)", NULL)
 #define POLICY_ADAPTER_OPTION(settings, help) POLICY_OPTION(settings, STR, adapter, help, NULL)
 #define POLICY_DEVICE_OPTIONS(settings) \
@@ -61,15 +63,19 @@ struct policy_options {
 			"most memory that the device may give, as 24GiB; default: what it has", NULL), \
 		POLICY_OPTION(settings, STR, cuda_card, \
 			"hold the GPU to what this card has (a100, rtx4090, ...): kernels, shared memory and memory", NULL), \
-		POLICY_OPTION(settings, INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096")
+		POLICY_OPTION(settings, INT, threads, "threads of the engine on the CPU; 0: cores", "0 to 4096"), \
+		OPTIONS_NEED("cuda_libs cuda_card", "device=cuda*"), \
+		POLICY_NOT_OUTSIDE("device cuda_libs cuda_card memory threads")
 #define POLICY_INVARIANT_OPTION(settings) \
 	POLICY_OPTION( \
-		settings, BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL)
+		settings, BOOL, batch_invariant, "values that do not depend on what else is computed with them", NULL), \
+		POLICY_NOT_OUTSIDE("batch_invariant")
 #define POLICY_CHAT_OPTIONS(settings) \
 	POLICY_OPTION(settings, STR, chat_template, "form of the chat; auto: what the model's folder says", \
 		"auto|" CHAT_TEMPLATE_NAMES), \
 		POLICY_OPTION(settings, STR, chat_date, \
-			"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL)
+			"of chat templates that write the date into the prompt, as \"26 Jul 2024\", which is the default", NULL), \
+		POLICY_NOT_OUTSIDE("chat_template chat_date")
 #define POLICY_OUTSIDE_OPTIONS(settings) \
 	POLICY_OPTION(settings, STR, policy_command, \
 		"in place of a model: a command of yours, which hone trusts; JSON lines in and out (docs/agents.md)", NULL), \
@@ -80,7 +86,8 @@ struct policy_options {
 			NULL), \
 		POLICY_OPTION( \
 			settings, INT, policy_timeout, "seconds that an answer of policy_command may take", "1 to 86400"), \
-		POLICY_OPTION(settings, INT, policy_requests, "requests that policy_command has at once", "1 to 4096")
+		POLICY_OPTION(settings, INT, policy_requests, "requests that policy_command has at once", "1 to 4096"), \
+		OPTIONS_NEED("policy_roles policy_timeout policy_requests", "policy_command")
 #define POLICY_OUTSIDE_DEFAULTS .policy_timeout = 600, .policy_requests = 8
 #define POLICY_LORA_OPTIONS(settings) \
 	POLICY_OPTION(settings, BOOL, use_peft, "train a LoRA adapter; --no-use_peft trains all weights", NULL), \
@@ -88,7 +95,10 @@ struct policy_options {
 		POLICY_OPTION(settings, FLOAT, lora_alpha, "adapter scaling numerator", "1e-6 or more"), \
 		POLICY_OPTION( \
 			settings, FLOAT, lora_dropout, "dropout on the adapter's input in the gradient pass alone", "0 to 0.999"), \
-		POLICY_OPTION(settings, STR, lora_target_modules, "comma list of projections; default: all seven", NULL)
+		POLICY_OPTION(settings, STR, lora_target_modules, "comma list of projections; default: all seven", NULL), \
+		OPTIONS_NEED("lora_r lora_alpha lora_dropout lora_target_modules", "use_peft"), \
+		OPTIONS_NEED("lora_r lora_alpha lora_target_modules", "!adapter"), \
+		POLICY_NOT_OUTSIDE("use_peft lora_r lora_alpha lora_dropout lora_target_modules")
 
 struct policy {
 	struct model_config config; /* of the model's folder */
@@ -144,14 +154,21 @@ struct outside_answer {
 	int64_t id;
 	char *text; /* NULL: the policy says that it has none, `problem` why; caller frees */
 	size_t len;
-	int tokens;  /* as the policy counts them; where it does not, bytes of the text */
-	bool is_cut; /* by its length */
+	int tokens;     /* as the policy counts them; where it does not, bytes of the text */
+	bool is_cut;    /* by its length */
+	bool is_broken; /* held what no text does (NUL, half of a surrogate pair, bytes that are no UTF-8), now U+FFFD */
 	char problem[200];
 };
 bool policy_is_outside(const struct policy_options *o);
 /* Options of a model beside those of an outside policy, or both kinds of the
  * latter, are ERR_USAGE. */
 int outside_open(const struct policy_options *o, struct outside **out, struct err *err);
+/* From now on the answers of a command are kept in this file as they come, and a request that it
+ * has an answer to, from an earlier run that ended before it was done, is not asked again: the same
+ * command, roles and request. A set of answers keeps none. */
+int outside_keep(struct outside *x, const char *path, struct err *err);
+/* What was kept is needed no more: the file is emptied. */
+int outside_forget(struct outside *x, struct err *err);
 void outside_close(struct outside *x);
 /* Queues: a command is written to as fast as it reads. Of a set the answer must be there:
  * ERR_NOT_FOUND names it. */

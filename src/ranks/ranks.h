@@ -49,7 +49,8 @@ struct ranks_options {
 			"port at which rank 0 waits for the others; 0: MASTER_PORT + 1, or made from the Slurm job's number", \
 			"0 to 65535"), \
 		RANKS_OPTION(settings, FLOAT, "ranks_timeout", timeout_s, \
-			"seconds that a rank may keep the others waiting before the job ends", "1 to 1000000")
+			"seconds that a rank may keep the others waiting before the job ends", "1 to 1000000"), \
+		OPTIONS_NEED("ranks_transport ranks_port ranks_timeout", "$WORLD_SIZE | $SLURM_PROCID")
 #define RANKS_DEFAULTS {.transport = "auto", .timeout_s = 1800}
 
 /* ---- the job ---- */

@@ -306,6 +306,7 @@ struct rl_options {
 	double guard_hack;
 	double guard_truncation;
 	double guard_format;
+	double guard_collapse;
 	double sanitize_share;
 	int64_t top_k;
 	/* No settings, for `hone bench rl`: rows and sequences apart, to measure what sharing saves;

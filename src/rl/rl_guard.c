@@ -11,18 +11,22 @@ struct rule {
 	const char *metric; /* of the step */
 	size_t threshold;   /* offset of a double in guard_options; SIZE_MAX: above 0 */
 	bool is_stop;       /* the run ends; else it is told */
+	bool is_fall;       /* broken below so much of the best mean so far; else above the threshold */
 	const char *what;   /* for people */
 };
 #define AT(field) offsetof(struct guard_options, field)
 static const struct rule rules[] = {
-	{"not-finite", "guard/not_finite", SIZE_MAX, true, "gradients are not finite and updates are skipped"},
-	{"spikes", "guard/spikes", SIZE_MAX, true, "gradient norms keep leaping over max_grad_ratio"},
-	{"gap", "sampling/trained_logp_difference/mean", AT(gap), false, "sampler and trainer disagree"},
-	{"kl", "kl", AT(kl), false, "the policy is far from its reference"},
-	{"degenerate", "completions/degenerate_ratio", AT(degenerate), false, "answers go in circles"},
-	{"hack", "hack", AT(hack), false, "answers cheat (hack/REASON says how)"},
-	{"truncation", "completions/clipped_ratio", AT(clipped), false, "answers are cut by length"},
-	{"format", "completions/malformed_ratio", AT(malformed), false, "answers have no plan and closed code block"},
+	{"not-finite", "guard/not_finite", SIZE_MAX, true, false, "gradients are not finite and updates are skipped"},
+	{"spikes", "guard/spikes", SIZE_MAX, true, false, "gradient norms keep leaping over max_grad_ratio"},
+	{"gap", "sampling/trained_logp_difference/mean", AT(gap), false, false, "sampler and trainer disagree"},
+	{"kl", "kl", AT(kl), false, false, "the policy is far from its reference"},
+	{"degenerate", "completions/degenerate_ratio", AT(degenerate), false, false, "answers go in circles"},
+	{"hack", "hack", AT(hack), false, false, "answers cheat (hack/REASON says how)"},
+	{"truncation", "completions/clipped_ratio", AT(clipped), false, false, "answers are cut by length"},
+	{"collapse", "paid", AT(collapse), true, true,
+		"hardly an answer is paid any more; an earlier checkpoint may be sound"},
+	{"format", "completions/malformed_ratio", AT(malformed), false, false,
+		"answers have no plan and closed code block"},
 };
 _Static_assert(ARRAY_LEN(rules) == GUARD_RULES, "a streak for each rule");
 
@@ -35,11 +39,21 @@ static double threshold_of(const struct guard *g, const struct rule *r)
 	return x;
 }
 
+/* A policy that was ruined: next to nothing is paid where at least a handful was to be expected. */
+static bool has_fallen(const struct guard *g, double limit, const json_t *value, const json_t *metrics)
+{
+	enum { EXPECTED_MIN = 8 };
+	double answers = json_number_value(json_object_get(metrics, "answers"));
+	return json_is_number(value) && g->best_paid * answers >= EXPECTED_MIN &&
+		json_number_value(value) < limit * g->best_paid;
+}
+
 static bool is_broken(const struct guard *g, const struct rule *r, const json_t *metrics)
 {
 	const json_t *value = json_object_get(metrics, r->metric);
 	double limit = threshold_of(g, r);
 	if (r->threshold != SIZE_MAX && limit <= 0) return false; /* switched off */
+	if (r->is_fall) return has_fallen(g, limit, value, metrics);
 	/* null is a number that was not finite */
 	return value && (json_is_null(value) || json_number_value(value) > limit);
 }
@@ -67,6 +81,16 @@ static bool dev_add(struct guard *g, int64_t step, const json_t *metrics)
 		g->bad_evals = now < g->best_dev && g->reward > g->reward_at_best ? g->bad_evals + 1 : 0;
 	}
 	return true;
+}
+
+/* Behind the rules, so that a step is held against those before it. */
+static void paid_add(struct guard *g, const json_t *metrics)
+{
+	const json_t *paid = json_object_get(metrics, "paid");
+	if (!json_is_number(paid)) return; /* a run of before there was this metric */
+	g->paid_steps++;
+	g->paid += (json_number_value(paid) - g->paid) / (double)MIN(g->paid_steps, 10);
+	g->best_paid = fmax(g->best_paid, g->paid);
 }
 
 /* Several alarms may begin with one step: each is said, behind those before it. */
@@ -105,6 +129,7 @@ void guard_add(struct guard *g, int64_t step, const json_t *metrics, json_t *ala
 			say(begins, begins_size, step, rules[i].name, "%s (%s) for %d steps", rules[i].what, rules[i].metric,
 				g->o.patience);
 	}
+	paid_add(g, metrics);
 	/* The dev rate, which has no row of its own: between two evaluations its alarm lasts. */
 	if (g->o.eval_patience <= 0 || g->bad_evals < g->o.eval_patience) return;
 	if (alarms) json_array_append_new(alarms, json_string("dev-falls"));

@@ -18,13 +18,17 @@ struct guard_options {
 	double hack;
 	double clipped;
 	double malformed;
+	double collapse; /* least share of the best mean of what is paid; 0: off */
 };
-enum { GUARD_RULES = 8 };
+enum { GUARD_RULES = 9 };
 struct guard {
 	struct guard_options o;
 	int streak[GUARD_RULES]; /* steps in a row in which the rule was broken */
 	double reward;           /* decaying mean over steps */
 	int64_t steps;
+	double paid;        /* decaying mean over steps of the share of answers that are paid */
+	double best_paid;   /* the most that it was */
+	int64_t paid_steps; /* that had such a share */
 	double best_dev;
 	double reward_at_best;
 	int64_t best_step; /* 0: no evaluation yet */

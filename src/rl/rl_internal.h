@@ -97,10 +97,10 @@ void put_number(json_t *m, const char *key, double x);
  * of the files that options name: prompts, and dev tasks, turn_template and replay_pairs where they
  * are used. New reference. */
 json_t *rl_settings_json(const struct loop *l);
-/* A folder with checkpoints (of a policy outside: with settings.json) must have been
+/* A folder with checkpoints (steps -1), or with so many steps of a policy outside, must have been
  * written with the same settings (ERR_MISMATCH names option and both values); any other
  * folder gets settings.json. */
-int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err);
+int rl_settings_settle(const char *output_dir, int64_t steps, json_t *settings, struct err *err);
 /* The store is the source; metrics.jsonl is a copy for people, written anew at every
  * start. Fails when the store lacks steps that the checkpoint has behind it. */
 int rl_metrics_open(

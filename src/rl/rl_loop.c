@@ -119,6 +119,8 @@ static int record(struct loop *l, const json_t *rows, const json_t *metrics, str
 	if (!rc) rc = store_metrics_put(l->store, l->run, l->step, metrics, err);
 	if (!rc) rc = store_commit(l->store, err);
 	if (!rc) rl_metrics_put(l->metrics_file, metrics);
+	/* A step that the store has is not asked for again. */
+	if (!rc && l->author.outside) rc = outside_forget(l->author.outside, err);
 	return rc;
 }
 

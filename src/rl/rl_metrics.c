@@ -14,6 +14,7 @@ struct rollout_stats {
 	double reward;
 	double reward_sq; /* of the rewards' squares */
 	double genuine;
+	double paid;              /* more than a failure is */
 	double length;            /* tokens */
 	double terminated_length; /* tokens of the answers that ended by themselves */
 	double speedup;           /* as the reward's row counts it */
@@ -72,6 +73,7 @@ static struct rollout_stats stats_of(
 		struct reward_input in = {.verdict = &r[i].verdict, .baseline = p->kernel ? &p->profile : NULL};
 		double reward = reward_total(rule, &r[i].reward);
 		s.n++;
+		s.paid += reward > reward_total(rule, &(struct reward){rule->failure, rule->failure});
 		s.reward += reward;
 		s.reward_sq += reward * reward;
 		s.plan += r[i].reward.plan;
@@ -155,6 +157,7 @@ static void put_rewards(json_t *m, const struct reward_rule *rule, const struct 
 	}
 	put_number(m, "speedup", per(s->speedup, s->genuine));
 	put_number(m, "genuine", per(s->genuine, s->n));
+	put_number(m, "paid", per(s->paid, s->n));
 }
 
 static void put_answers(json_t *m, const struct rollout_stats *s)

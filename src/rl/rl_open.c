@@ -138,17 +138,7 @@ static int options_check(const struct rl_options *o, struct loop *l, struct err 
 			o->filter_groups ? "filter_groups" : "num_generations_first");
 	/* Settings that need another one are refused without it, and are not silently ignored. */
 	rc = learning_check(l, err);
-	if (!rc && o->variants_from.count && !o->variants)
-		return err_set(err, ERR_USAGE, "--variants_from without --variants: no kernel would be shown");
-	if (!rc && o->turn_refines && o->num_turns == 1)
-		return err_set(err, ERR_USAGE, "--turn_refines without --num_turns above 1: an answer has no turn behind it");
 	if (!rc) rc = level_weights_parse(o->level_weights, l->level_weights, err);
-	if (!rc && o->level_weights && strcmp(o->prompt_selection, "promise"))
-		return err_set(err, ERR_USAGE, "--level_weights: levels are drawn by --prompt_selection promise alone");
-	if (!rc && o->level_admission > 0 && !o->level_weights)
-		return err_set(err, ERR_USAGE, "--level_admission: name the levels and their shares with --level_weights");
-	if (!rc && o->replay_pairs && o->replay_updates == 0)
-		return err_set(err, ERR_USAGE, "--replay_pairs without --replay_updates: nothing would be drawn from them");
 	if (!rc && o->policy_weight == 0 && o->replay_updates == 0)
 		return err_set(err, ERR_USAGE, "--policy_weight 0 without --replay_updates: nothing would train");
 	return rc;
@@ -333,6 +323,7 @@ static void open_history(struct loop *l)
 		.hack = o->guard_hack,
 		.clipped = o->guard_truncation,
 		.malformed = o->guard_format,
+		.collapse = o->guard_collapse,
 	};
 	guard_init(&l->guard, &g);
 }
@@ -406,9 +397,31 @@ static int open_folder(struct loop *l, struct err *err)
 	char *text = json_dumps(settings, JSON_SORT_KEYS);
 	int rc = ranks_agree(l->ranks, "settings", text, err);
 	if (!rc) rc = dir_make(o->output_dir, err);
-	if (!rc && loop_is_first(l)) rc = rl_settings_settle(o->output_dir, l->author.outside, settings, err);
+	if (!rc && loop_is_first(l) && !l->author.outside) rc = rl_settings_settle(o->output_dir, -1, settings, err);
 	if (!rc && loop_is_first(l)) rc = run_folder_claim(o->output_dir, err);
 	free(text);
+	json_decref(settings);
+	return rc;
+}
+
+static int count_step(int64_t step, int64_t index, const json_t *row, void *ctx)
+{
+	(void)step;
+	(void)index;
+	(void)row;
+	++*(int64_t *)ctx;
+	return 0;
+}
+
+/* A policy outside has no checkpoints: its run is what the store has of it. One that was refused
+ * before its first step binds nobody to its settings. */
+static int settle_outside(struct loop *l, struct err *err)
+{
+	int64_t steps = 0;
+	if (!l->author.outside) return 0;
+	json_t *settings = rl_settings_json(l);
+	int rc = store_metrics_each(l->store, l->run, count_step, &steps, err);
+	if (!rc) rc = rl_settings_settle(l->o->output_dir, steps, settings, err);
 	json_decref(settings);
 	return rc;
 }
@@ -434,14 +447,21 @@ static int open_run(struct loop *l, struct err *err)
 	return rc;
 }
 
-/* Kernels whose times are predicted for another card: nothing that is gained
+/* Kernels whose times are predicted for another card, or at other sizes: nothing that is gained
  * over them would be seen. */
-static int kernels_check_card(const struct loop *l, struct err *err)
+static int kernels_check_times(const struct loop *l, struct err *err)
 {
-	const char *card = verifier_card_name(l->verifier);
+	const char *card = verifier_card_name(l->verifier), *sizes = l->o->cost_size;
+	bool is_judged = !strcmp(sizes, "judged");
 	for (size_t i = 0; i < l->prompts.count; i++) {
 		const struct prompt_row *r = &l->prompts.rows[i];
-		if (!r->kernel || !*r->profile.gpu || !strcmp(r->profile.gpu, card)) continue;
+		if (!r->kernel) continue;
+		if (is_judged != !*r->profile.cost_size)
+			return err_set(err, ERR_MISMATCH,
+				"task %s: its kernel's time is predicted at %s sizes and this run's at %s: no gain would be seen; set "
+				"--cost_size, or make the kernels' verdicts anew",
+				r->task.name, is_judged ? "other than the judged" : "the judged", sizes);
+		if (!*r->profile.gpu || !strcmp(r->profile.gpu, card)) continue;
 		return err_set(err, ERR_MISMATCH,
 			"task %s: its kernel's time is predicted for %s and this run's are for %s: no gain would be seen; set "
 			"--gpu, "
@@ -456,6 +476,7 @@ static int open_store(struct loop *l, struct err *err)
 	const struct rl_options *o = l->o;
 	int rc = open_folder(l, err);
 	if (!rc) rc = open_run(l, err);
+	if (!rc) rc = settle_outside(l, err);
 	/* Verdicts are cached in the same store. */
 	char *device = ranks_device(l->ranks, o->verify_device);
 	struct verify_options v = {
@@ -472,8 +493,13 @@ static int open_store(struct loop *l, struct err *err)
 		.references = l->rule.is_measured ? "eager" : NULL,
 		.store = l->store,
 	};
+	if (!rc && l->author.outside) {
+		char *kept = path_join(o->output_dir, "answers.partial");
+		rc = outside_keep(l->author.outside, kept, err);
+		free(kept);
+	}
 	if (!rc) rc = verifier_create(&v, &l->verifier, err);
-	if (!rc && !l->rule.is_measured) rc = kernels_check_card(l, err);
+	if (!rc && !l->rule.is_measured) rc = kernels_check_times(l, err);
 	free(device);
 	return rc;
 }

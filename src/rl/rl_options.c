@@ -120,6 +120,7 @@ const struct option_def rl_option_defs[] = {
 	F(guard_hack, "alarm: share of answers that cheat; 0: off", "0 to 1"),
 	F(guard_truncation, "alarm: share of answers cut by length; 0: off", "0 to 1"),
 	F(guard_format, "alarm: share of answers without plan and code block; 0: off", "0 to 1"),
+	F(guard_collapse, "stop: share of answers that are paid below so much of the run's best mean; 0: off", "0 to 1"),
 	I(seed, "of prompts, sampling and hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(rl_options),
 	RANKS_OPTIONS(rl_options),
@@ -135,6 +136,31 @@ const struct option_def rl_option_defs[] = {
 	S(cost_size, "sizes of the predicted time: judged, stock, or elements that the largest input has at least", NULL),
 	B(dry_run,
 		"print the memory plan, token counts and what would run, and stop; needs neither weights nor the device"),
+	OPTIONS_NEED("variants_from", "variants>0"),
+	OPTIONS_NEED("pipeline_kernels", "pipeline"),
+	OPTIONS_NEED("turn_refines turn_gamma turn_template max_feedback_length", "num_turns>1"),
+	OPTIONS_NEED("negative_weight", "policy_weight>0"),
+	OPTIONS_NEED("max_num_gen_batches", "filter_groups"),
+	OPTIONS_NEED("promise_decay promise_floor", "prompt_selection=promise | filter_groups | num_generations_first>0"),
+	OPTIONS_NEED("level_weights", "prompt_selection=promise"),
+	OPTIONS_NEED("level_admission", "level_weights"),
+	OPTIONS_NEED("truncate_prompts", "max_prompt_length>0"),
+	/* With one update for each batch of answers the ratio is 1, which no clip holds back. */
+	OPTIONS_NEED("epsilon delta", "num_iterations>1 | steps_per_generation>1 | importance_sampling_mode!=off"),
+	OPTIONS_NEED(
+		"epsilon_high", "num_iterations>1 | steps_per_generation>1 | importance_sampling_mode!=off | loss_type=cispo"),
+	OPTIONS_NEED("importance_sampling_clip_max", "importance_sampling_mode!=off"),
+	OPTIONS_NEED("overlong_penalty_factor", "overlong_buffer_len>0"),
+	OPTIONS_NEED("replay_pairs replay_batch_size replay_min replay_rate replay_weight", "replay_updates>0"),
+	OPTIONS_NEED("eval_limit eval_patience", "eval_steps>0"),
+	OPTIONS_NEED("guard_patience guard_gap guard_kl guard_degenerate guard_hack guard_truncation guard_format "
+				 "guard_collapse",
+		"guard!=off"),
+	OPTIONS_NEED("verify_profile sanitize_share", "verify_device=cuda*"),
+	POLICY_NOT_OUTSIDE("max_prompt_length truncate_prompts max_tokens max_sequences"),
+	POLICY_NOT_OUTSIDE("policy_weight negative_weight loss_type steps_per_generation num_iterations max_grad_ratio "
+					   "epsilon epsilon_high delta importance_sampling_mode importance_sampling_clip_max beta "
+					   "mask_truncated_completions save_steps save_total_limit guard_gap guard_kl"),
 };
 const size_t rl_option_count = ARRAY_LEN(rl_option_defs);
 
@@ -194,6 +220,7 @@ void rl_options_default(struct rl_options *o)
 		.guard_degenerate = 0.5,
 		.guard_hack = 0.2,
 		.guard_truncation = 0.5,
+		.guard_collapse = 0.1,
 		.max_tokens = 16384,
 		.max_sequences = 64,
 		.max_completion_length = 8192,

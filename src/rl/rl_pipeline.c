@@ -89,8 +89,47 @@ int pipeline_rows(struct store *s, int64_t run, const struct prompt_set *tasks, 
 
 /* ---- the two runs ---- */
 
+/* Kernels that a step of the mid-end asks about. */
+static int64_t groups_of(const struct rl_options *mid) { return mid->generation_batch_size / mid->num_generations; }
+
+/* Before the frontend trains: whether its tasks can give the mid-end as many kernels as a step
+ * needs, if it solves them all. */
+static int tasks_check(const struct rl_options *front, const struct rl_options *mid, struct err *err)
+{
+	struct task_set set = {0};
+	int64_t tasks = 0;
+	int rc = task_set_load(front->tasks, &set, err);
+	for (size_t i = 0; i < set.count; i++)
+		tasks += (!front->split || !*front->split || !strcmp(set.tasks[i].split, front->split)) &&
+			(!front->level || set.tasks[i].level == front->level);
+	if (front->limit > 0) tasks = MIN(tasks, front->limit);
+	task_set_release(&set);
+	if (rc || tasks * front->pipeline_kernels >= groups_of(mid)) return rc;
+	return err_set(err, ERR_RANGE,
+		"--pipeline %s: %lld tasks with at most %lld kernels each are %lld for the mid-end, and its steps ask about "
+		"%lld; give more tasks, raise --pipeline_kernels, or lower generation_batch_size in the recipe",
+		front->pipeline, (long long)tasks, (long long)front->pipeline_kernels,
+		(long long)(tasks * front->pipeline_kernels), (long long)groups_of(mid));
+}
+
+/* Behind it: whether it found them. */
+static int found_check(const struct rl_options *o, int count, int64_t groups, struct err *err)
+{
+	if (!count)
+		return err_set(err, ERR_NOT_FOUND,
+			"%s: the frontend found no genuine kernel, so there is nothing for the mid-end; train it for longer, or "
+			"start from a better model",
+			o->output_dir);
+	if (count >= groups) return 0;
+	return err_set(err, ERR_RANGE,
+		"%s: the frontend found %d genuine kernels, and a step of the mid-end asks about %lld; the same command with "
+		"a larger --max_steps (or --max_seconds) trains it on, a larger --pipeline_kernels takes more of each task, "
+		"and in the recipe of the mid-end a smaller generation_batch_size asks about fewer",
+		o->output_dir, count, (long long)groups);
+}
+
 /* The tasks that the frontend was asked, for their sources and splits: no template, no tokens. */
-static int tasks_file_make(const struct rl_options *o, const char *path, struct err *err)
+static int tasks_file_make(const struct rl_options *o, int64_t groups, const char *path, struct err *err)
 {
 	struct task_set set = {0};
 	struct store *s = NULL;
@@ -111,11 +150,7 @@ static int tasks_file_make(const struct rl_options *o, const char *path, struct 
 		rc = pipeline_rows(
 			s, json_integer_value(json_object_get(run, "id")), &tasks, (int)o->pipeline_kernels, &rows, &count, err);
 	}
-	if (!rc && !count)
-		rc = err_set(err, ERR_NOT_FOUND,
-			"%s: the frontend found no genuine kernel, so there is nothing for the mid-end; train it for longer, or "
-			"start from a better model",
-			o->output_dir);
+	if (!rc) rc = found_check(o, count, groups, err);
 	if (!rc) rc = jsonl_write(path, &rows, err);
 	if (!rc) log_info("%s: %d kernels of the frontend for the mid-end", path, count);
 	free(tasks.rows);
@@ -173,9 +208,10 @@ int rl_pipeline(const struct rl_options *o, metrics_fn *metrics, void *ctx, stru
 	mid.tasks = tasks;
 	/* What is wrong with the second run is said before the first one begins. */
 	rc = rl_midend_check(&mid, err);
+	if (!rc) rc = tasks_check(&front, &mid, err);
 	if (!rc) rc = dir_make(o->output_dir, err);
 	if (!rc) rc = rl_run(&front, metrics, ctx, err);
-	if (!rc) rc = tasks_file_make(&front, tasks, err);
+	if (!rc) rc = tasks_file_make(&front, groups_of(&mid), tasks, err);
 	if (!rc && (rc = rl_run(&mid, metrics, ctx, err)))
 		err_prefix(
 			err, "the mid-end's run, whose settings are those of --pipeline %s over the frontend's", o->pipeline);

@@ -110,12 +110,12 @@ static int settings_compare(const char *dir, const json_t *was, json_t *is, stru
 	return 0;
 }
 
-int rl_settings_settle(const char *output_dir, bool is_outside, json_t *settings, struct err *err)
+int rl_settings_settle(const char *output_dir, int64_t steps, json_t *settings, struct err *err)
 {
 	char *path = path_join(output_dir, "settings.json");
-	bool has_checkpoint = is_outside && path_exists(path);
+	bool has_checkpoint = steps > 0 && path_exists(path);
 	json_t *recorded = NULL;
-	int rc = is_outside ? 0 : checkpoint_exists(output_dir, &has_checkpoint, err);
+	int rc = steps >= 0 ? 0 : checkpoint_exists(output_dir, &has_checkpoint, err);
 	if (!rc && !has_checkpoint) rc = json_save(path, settings, err);
 	else if (!rc && !path_exists(path))
 		rc = err_set(err, ERR_MISMATCH,

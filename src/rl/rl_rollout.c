@@ -295,6 +295,8 @@ static int take_outside(struct collect *c, struct err *err)
 	r->text = a.text;
 	r->text_len = a.len;
 	r->answer = answer_parse(r->text, r->text_len);
+	/* Its text is not what the policy wrote, so no code of it is judged. */
+	if (a.is_broken) r->answer = (struct answer){.problem = "not-text", .plan_end = r->text_len};
 	return rollout_grade(c, a.id, err);
 }
 

@@ -121,7 +121,8 @@ int chat_encode(const struct tokenizer *t, const struct chat_text *text, struct 
 /* An answer taken apart; offsets are bytes into the text. */
 struct answer {
 	bool well_formed;    /* a closed block after the reasoning is the code */
-	const char *problem; /* when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code" */
+	const char *problem; /* when not: "no-code-block", "unclosed-code-block", "unclosed-think", "empty-code"; of a
+							policy outside also "not-text" */
 	size_t plan_begin;   /* everything before the code's fence; all of the text when not well formed */
 	size_t plan_end;
 	size_t code_begin; /* inside the fence */

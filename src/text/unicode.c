@@ -60,6 +60,44 @@ void utf8_repair(const char *text, size_t len, struct str *out)
 	}
 }
 
+/* The number behind \u at p, -1 where there is none. */
+static int escape_code(const char *p, size_t left)
+{
+	int code = 0;
+	if (left < 6 || p[0] != '\\' || p[1] != 'u') return -1;
+	for (int i = 2; i < 6; i++) {
+		const char *digits = "0123456789abcdefABCDEF", *at = p[i] ? strchr(digits, p[i]) : NULL;
+		if (!at) return -1;
+		code = 16 * code + (int)(at - digits < 16 ? at - digits : at - digits - 6);
+	}
+	return code;
+}
+
+static bool is_low_half(int code) { return code >= 0xdc00 && code < 0xe000; }
+
+void json_repair(const char *text, size_t len, struct str *out)
+{
+	struct str clean = {0};
+	utf8_repair(text, len, &clean);
+	for (size_t i = 0; i < clean.len;) {
+		const char *p = clean.data + i;
+		size_t left = clean.len - i, step = *p == '\\' && left > 1 ? 2 : 1;
+		int code = escape_code(p, left);
+		bool is_half = code >= 0xd800 && code < 0xe000, is_broken = code == 0 || is_half;
+		/* An escape counts as a whole, a pair of halves as one character. */
+		if (code >= 0) step = 6;
+		if (is_half && !is_low_half(code) && is_low_half(escape_code(p + 6, left - 6))) {
+			is_broken = false;
+			step = 12;
+		}
+		is_broken |= (unsigned char)*p < 0x20 && !strchr("\t\r\n", *p);
+		if (is_broken || !*p) str_puts(out, "\xef\xbf\xbd");
+		else str_append(out, p, step);
+		i += step;
+	}
+	str_release(&clean);
+}
+
 size_t utf8_last(const char *text, size_t end)
 {
 	size_t i = end - 1;

@@ -51,6 +51,9 @@ size_t utf8_valid_prefix(const char *text, size_t len);
  * do not finish becomes one U+FFFD, as do bytes that begin nothing. This is Unicode's practice
  * ("maximal subparts"), and so what transformers and Python's "replace" write. */
 void utf8_repair(const char *text, size_t len, struct str *out);
+/* A JSON text whose strings hold what no text of ours does: bytes that are no UTF-8, control bytes,
+ * an escaped NUL, half of an escaped surrogate pair. Each becomes U+FFFD. */
+void json_repair(const char *text, size_t len, struct str *out);
 /* Offset of the character that ends at `end` (> 0) of valid text. */
 size_t utf8_last(const char *text, size_t end);
 /* Writes c (a valid code point) into out; returns its bytes. */

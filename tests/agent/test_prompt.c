@@ -223,6 +223,17 @@ static void test_variants(void **state)
 		"Variant 2: 1.00 us, 2 launches, 8 bytes; waits for memory: bytes to and from DRAM.\n\n```python\nSECOND\n```");
 }
 
+/* A kernel in IR stands in a block that says so: a policy answers in the language it is shown. */
+static void test_variants_in_ir(void **state)
+{
+	const struct prompt_variant one = {
+		.source = (char *)"// memory a input 0\n", .cost_s = 1e-6, .launches = 1, .bytes = 8, .limit = "dram"};
+	struct prompt_input in = {.task = &task, .variants = &one, .nvariants = 1};
+	expect_render("{{variants}}", &in,
+		"Variant 1: 1.00 us, 1 launches, 8 bytes; waits for memory: bytes to and from DRAM.\n\n"
+		"```ttir\n// memory a input 0\n```");
+}
+
 static void test_refusals(void **state)
 {
 	struct prompt_input in = {.task = &task};
@@ -452,6 +463,7 @@ static void everything(void *ctx)
 	test_limits(NULL);
 	test_reference(NULL);
 	test_variants(NULL);
+	test_variants_in_ir(NULL);
 	test_refusals(NULL);
 	test_given_texts(NULL);
 	test_template_needs(NULL);
@@ -472,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_variants),
+		cmocka_unit_test(test_variants_in_ir),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_given_texts),
 		cmocka_unit_test(test_template_needs),

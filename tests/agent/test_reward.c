@@ -194,6 +194,34 @@ static void test_measured(void **state)
 	assert_true(reward_speedup(&rule, &in) == 0);
 }
 
+/* No row but the paper's pays a mid-end for a kernel that is slower than the one it was given, or
+ * whose time does not compare with that one's; keeping it is paid as before. A cheat that stock's
+ * check passes is paid by stock alone, at any speed. */
+static void test_no_row_pays_a_regression(void **state)
+{
+	struct verdict given = verdict_of(VERDICT_GENUINE, 2.0, 1e-6), slower = verdict_of(VERDICT_GENUINE, 1.9, 1.1e-6),
+				   kept = verdict_of(VERDICT_GENUINE, 2.0, 1e-6), other = verdict_of(VERDICT_GENUINE, 9.0, 1e-7);
+	snprintf(other.cost_size, sizeof other.cost_size, "stock");
+	slower.kernelbench = kept.kernelbench = other.kernelbench = 1;
+	for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+		const struct reward_rule *row = reward_rule_find(NAMES[i]);
+		bool pays = !strcmp(NAMES[i], "paper-midend");
+		const struct verdict *found[] = {&slower, &other, &kept};
+		for (size_t k = 0; k < ARRAY_LEN(found); k++) {
+			struct reward_input in = {.verdict = found[k], .baseline = &given};
+			struct reward r;
+			assert_true(reward_compute(row, &in, &r));
+			bool is_paid = r.plan > row->failure && r.code > row->failure;
+			if (is_paid != (pays || found[k] == &kept)) fail_msg("%s, case %zu: %g %g", NAMES[i], k, r.plan, r.code);
+		}
+	}
+	struct verdict cheat = verdict_of(VERDICT_CHEAT, 1.0, 1e-3);
+	struct reward_input in = {.verdict = &cheat, .baseline = &given};
+	struct reward r;
+	cheat.kernelbench = 1;
+	assert_true(reward_compute(reward_rule_find("stock"), &in, &r) && r.code == 1);
+}
+
 /* What a mid-end earns: 0.1 for keeping, nothing for a regression or a failure, and the mean of
  * what it gained over the kernel that was given and against the reference. */
 static void test_midend_gain(void **state)
@@ -263,6 +291,7 @@ static void test_midend_change(void **state)
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
+	test_no_row_pays_a_regression(NULL);
 	test_midend_gain(NULL);
 	test_midend_change(NULL);
 	test_names(NULL);
@@ -284,6 +313,7 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_row_pays_a_regression),
 		cmocka_unit_test(test_midend_gain),
 		cmocka_unit_test(test_midend_change),
 		cmocka_unit_test(test_names),

@@ -21,6 +21,27 @@ static const struct option_def defs[] = {
 	{"adapter", OPTION_LIST, offsetof(struct settings, adapters), "folders", NULL},
 };
 
+/* The same options where some do nothing without others. */
+static const struct option_def needy[] = {
+	{"flag", OPTION_BOOL, offsetof(struct settings, flag), "a switch", NULL},
+	{"json", OPTION_BOOL, offsetof(struct settings, json), "one JSON object", NULL},
+	{"max_steps", OPTION_INT, offsetof(struct settings, steps), "number of updates", NULL},
+	{"top_p", OPTION_FLOAT, offsetof(struct settings, share), "nucleus mass", NULL},
+	{"threads", OPTION_INT, offsetof(struct settings, threads), "threads", NULL},
+	{"loss_type", OPTION_STR, offsetof(struct settings, loss), "which loss", NULL},
+	{"output_dir", OPTION_STR, offsetof(struct settings, path), "folder", NULL},
+	{"adapter", OPTION_LIST, offsetof(struct settings, adapters), "folders", NULL},
+	OPTIONS_NEED("top_p adapter", "max_steps>10 | flag"),
+	OPTIONS_NEED("adapter", "loss_type!=dapo"),
+	OPTIONS_NEED("json", "loss_type=d* | $HONE_TEST_NEEDS"),
+	OPTIONS_NEED("threads json absent", "!output_dir"),
+	OPTIONS_NEED("threads", "@run | @walk"),
+	OPTIONS_NEED("flag", "@run | @sit"),
+	OPTIONS_NEED("top_p", "!absent | !threads"),
+};
+
+static const struct option_def *table = defs;
+static size_t table_count = ARRAY_LEN(defs);
 static struct settings s;
 static struct err err;
 static int npos;
@@ -37,7 +58,7 @@ static int parse(const char *line)
 	s = (struct settings){.steps = 10, .rate = 1e-6, .loss = "grpo"};
 	err = (struct err){0};
 	npos = -1;
-	return options_parse("rl", "train", defs, ARRAY_LEN(defs), &s, argc, argv_left, &npos, &err);
+	return options_parse("rl", "train", table, table_count, &s, argc, argv_left, &npos, &err);
 }
 
 static void ways_to_write_values(void **state)
@@ -292,7 +313,75 @@ static void distances(void **state)
 	assert_true(name_distance(big, sizeof(big), "a") > 30);
 }
 
+/* What would do nothing is refused by name with what it needs, and nothing else is. */
+static void idle_options_are_refused(void **state)
+{
+	static const struct {
+		const char *line, *says; /* NULL: accepted */
+	} rows[] = {
+		{"--max_steps 11 --top_p 0.5", NULL},
+		{"--flag --top_p 0.5", NULL},
+		{"--top_p 0.5", "--top_p does nothing without --max_steps above 10 or --flag: add that, or leave --top_p out"},
+		{"--flag --top_p 0.5 --threads 1", "--top_p does nothing beside --absent or --threads: leave one of them out"},
+		{"--top_p 0", NULL}, /* switched off */
+		{"--flag --no-flag --top_p 1", "--top_p does nothing without"},
+		{"--flag --adapter a", NULL},
+		{"--flag --adapter a --loss_type dapo", "--adapter does nothing without --loss_type other than dapo"},
+		{"--json", "--json does nothing without --loss_type d or $HONE_TEST_NEEDS"},
+		{"--json --loss_type dapo", NULL},
+		{"--json false", NULL},
+		{"--json --loss_type dapo --output_dir x", "--json does nothing beside --output_dir: leave one of them out"},
+		{"--json --loss_type dapo --output_dir=", NULL},
+		{"run --flag --threads 3", NULL},
+		{"walk --threads 3", NULL},
+		{"sit --threads 3", "--threads is for `hone rl run` or `hone rl walk` and does nothing here: leave it out"},
+		{"walk --flag", "--flag is for `hone rl run` or `hone rl sit`"},
+		{"--threads 3", NULL}, /* a word that is missing, or that nobody knows, is the command's to name */
+		{"stand --threads 3", NULL},
+	};
+	table = needy;
+	table_count = ARRAY_LEN(needy);
+	unsetenv("HONE_TEST_NEEDS");
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		int rc = parse(rows[i].line);
+		if (rc != (rows[i].says ? ERR_USAGE : 0) || (rows[i].says && !strstr(err.text, rows[i].says)))
+			fail_msg("%s: %d, %s", rows[i].line, rc, err.text);
+	}
+	setenv("HONE_TEST_NEEDS", "1", 1);
+	assert_int_equal(parse("--json"), 0);
+	unsetenv("HONE_TEST_NEEDS");
+	/* They are no options themselves. */
+	usage("--absent 1", "unknown option");
+	json_t *o = options_json(needy, ARRAY_LEN(needy), &s);
+	assert_int_equal(json_object_size(o), 8);
+	json_decref(o);
+	table = defs;
+	table_count = ARRAY_LEN(defs);
+}
+
+/* A recipe's keys may stand idle, because a command line may switch off what they are about; the
+ * command line's own may not. */
+static void idle_keys_of_a_recipe_stand(void **state)
+{
+	char *dir = scratch_make(), *path = path_join(dir, "r.yaml"), *line = xasprintf("--recipe %s", path),
+		 *both = xasprintf("--recipe %s --top_p 0.5", path);
+	write_text(path, "top_p: 0.25\nadapter: [a]\n");
+	table = needy;
+	table_count = ARRAY_LEN(needy);
+	assert_int_equal(parse(line), 0);
+	assert_true(s.share == 0.25 && s.adapters.count == 1);
+	usage(both, "--top_p does nothing without");
+	table = defs;
+	table_count = ARRAY_LEN(defs);
+	free(line);
+	free(both);
+	free(path);
+	scratch_remove(dir);
+}
+
 static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(idle_options_are_refused),
+	cmocka_unit_test(idle_keys_of_a_recipe_stand),
 	cmocka_unit_test(ways_to_write_values),
 	cmocka_unit_test(switches),
 	cmocka_unit_test(positional_words_move_to_the_front),

@@ -114,6 +114,96 @@ def test_eval():
         check(f"a command beside {more[0]} is refused", p.returncode == 2 and word in p.stderr, p.stderr)
 
 
+DIES = """
+import json, os, sys
+exec(open(sys.argv[1]).read().split("# Right and wrong")[0])
+limit = int(open(sys.argv[2]).read())
+for n, line in enumerate(sys.stdin):
+    if n == limit:
+        sys.exit(5)
+    r = json.loads(line)
+    print(line.rstrip(), file=open(sys.argv[2] + ".asked", "a"))
+    text = KERNEL.replace("EXPRESSION", "x + 1.0" if r["sample"] else "tl.maximum(x, 0.0)")
+    print(json.dumps({"id": r["id"], "answer": text, "tokens": 7 + r["sample"]}), flush=True)
+"""
+BROKEN = r"""
+import json, sys
+for n, line in enumerate(sys.stdin):
+    text = ["a \\u0000 b", "half \\ud800 pair", "byte \xff here", "```python\\nimport torch\\u0000\\n```"][n % 4]
+    sys.stdout.buffer.write(b'{"id": %d, "answer": "%s"}\n' % (json.loads(line)["id"], text.encode("latin1")))
+    sys.stdout.flush()
+"""
+
+
+def test_dies():
+    """What a command has answered, and what the verifier has said of it, outlives it: the same
+    command asks for the rest alone, and ends with the rows of a run in one go."""
+    open(f"{work}/dies.py", "w").write(DIES)
+    limit = lambda n: open(f"{work}/limit", "w").write(str(n))
+    args = ("--policy_command", f"{sys.executable} {work}/dies.py {work}/policy.py {work}/limit", "--policy_requests",
+            "1", "--tasks", f"{work}/two.jsonl", "--out")
+    asked = lambda: [json.loads(x) for x in open(f"{work}/limit.asked")]
+    # Without a store of the user's, verdicts are kept beside the answers.
+    ask = lambda *more: run(hone, "eval", "--split", "train", "--prompt_template", f"{work}/template.txt", "--json",
+                            "--num_samples", "2", "--num_correct_trials", "1", "--verify_threads", "1", *more)
+    limit(99)
+    whole = ask(*args, f"{work}/whole.jsonl")
+    check("a command that stays: nothing is left beside its rows", whole.returncode == 0 and len(asked()) == 4
+          and not [f for f in os.listdir(work) if f.startswith("whole.jsonl.")], whole.stderr)
+    os.unlink(f"{work}/limit.asked")
+    limit(3)
+    p = ask(*args, f"{work}/dies.jsonl")
+    check("a command that dies: its answers are kept, and it is said where", p.returncode == 1 and "exit 5" in p.stderr
+          and "dies.jsonl.partial: the answers so far" in p.stderr and len(asked()) == 3
+          and len(open(f"{work}/dies.jsonl.partial").readlines()) == 3
+          and os.path.exists(f"{work}/dies.jsonl.partial.db")
+          and not os.path.exists(f"{work}/dies.jsonl"),
+          p.stderr)
+    with open(f"{work}/dies.jsonl.partial", "a") as f:
+        f.write('{"answer": "half a li')   # as a kill leaves it
+    limit(99)
+    p = ask(*args, f"{work}/dies.jsonl")
+    check("the same command asks for the rest, and has the same rows and summary", p.returncode == 0
+          and [(r["task"], r["sample"]) for r in asked()] == [("relu", 0), ("relu", 1), ("twice", 0), ("twice", 1)]
+          and p.stdout == whole.stdout and open(f"{work}/dies.jsonl").read() == open(f"{work}/whole.jsonl").read()
+          and not [f for f in os.listdir(work) if f.startswith("dies.jsonl.")], p.stdout + p.stderr)
+    # rl: answers of a step that was not whole
+    os.unlink(f"{work}/limit.asked")
+    rl = (hone, "rl", *args[:6], "--prompt_template", f"{work}/template.txt", "--num_generations", "2",
+          "--generation_batch_size", "4", "--max_steps", "2", "--num_correct_trials", "1", "--output_dir",
+          f"{work}/dying")
+    limit(7)
+    p = run(*rl)
+    kept = open(f"{work}/dying/answers.partial").readlines() if p.returncode == 1 else []
+    limit(99)
+    p = run(*rl)
+    questions = [json.dumps({k: v for k, v in r.items() if k != "id"}) for r in asked()]
+    check("rl: a step that was not whole is asked for no answer twice", p.returncode == 0 and len(kept) == 3
+          and len(questions) == len(set(questions)) == 8 and os.path.getsize(f"{work}/dying/answers.partial") == 0,
+          (p.stderr, kept, len(questions)))
+
+
+def test_broken():
+    """An answer with what no text holds is an invalid answer, and the run goes on."""
+    open(f"{work}/broken.py", "w").write(BROKEN)
+    p = evaluate("--policy_command", f"{sys.executable} {work}/broken.py", "--out", f"{work}/broken.jsonl")
+    rows = [json.loads(line) for line in open(f"{work}/broken.jsonl")] if p.returncode == 0 else []
+    check("NUL, half of a pair and bytes that are no UTF-8: invalid answers", len(rows) == 6
+          and all(r["verdict"]["verdict"] == "invalid" and r["verdict"]["reason"] == "not-text"
+                  and "\ufffd" in r["answer"] for r in rows), p.stdout + p.stderr)
+    with open(f"{work}/broken-set.jsonl", "w") as f:
+        f.writelines('{"task": "%s", "sample": %d, "answer": "a \\u0000 b"}\n' % (t, s)
+                     for t in ("relu", "twice", "square") for s in (0, 1))
+    p = evaluate("--policy_answers", f"{work}/broken-set.jsonl")
+    s = json.loads(p.stdout) if p.returncode == 0 else {}
+    check("and in a file of answers", s.get("reasons") == {"invalid/not-text": 6}, p.stdout + p.stderr)
+    with open(f"{work}/broken-tasks.jsonl", "w") as f:
+        f.write(open(f"{work}/two.jsonl").readline() + '{"name": "b\\ud800", "source": "x"}\n')
+    p = evaluate("--policy_command", "cat", "--tasks", f"{work}/broken-tasks.jsonl")
+    check("a task with half of a pair is refused with its line", p.returncode == 1
+          and "broken-tasks.jsonl:2" in p.stderr and "half of a surrogate pair" in p.stderr, p.stderr)
+
+
 def test_alone():
     """Options that another one gives their meaning are refused without it, by both commands."""
     model = ("--model", "recipes/demo/start", "--tasks", f"{work}/tasks.jsonl")
@@ -287,9 +377,13 @@ def test_pipeline():
     metrics = [json.loads(line) for line in open(f"{work}/p/midend/metrics.jsonl")] if given else []
     check("metrics say by which change", metrics and metrics[0]["midend/faster"] == metrics[0]["midend/slower"] == 0.5
           and metrics[0]["midend/fused"] == 1, metrics)
-    p = run(hone, "rl", *command[:2], "--stage", "midend", "--tasks", f"{work}/p/midend.jsonl", "--prompt_template",
-            "recipes/prompts/small-midend.txt", "--num_generations", "2", "--generation_batch_size", "4", "--max_steps",
-            "1", "--gpu", "A100", "--output_dir", f"{work}/card")
+    timed = (hone, "rl", *command[:2], "--stage", "midend", "--tasks", f"{work}/p/midend.jsonl", "--prompt_template",
+             "recipes/prompts/small-midend.txt", "--num_generations", "2", "--generation_batch_size", "4",
+             "--max_steps", "1", "--output_dir", f"{work}/card")
+    p = run(*timed, "--cost_size", "65536")
+    check("and so are kernels that are timed at other sizes, of which no answer would be paid",
+          p.returncode == 1 and "the judged sizes" in p.stderr and "--cost_size" in p.stderr, p.stderr)
+    p = run(*timed, "--gpu", "A100")
     check("kernels that are timed for another card are refused: leaving them as they are would be a gain",
           p.returncode == 1 and "for H200 and this run's are for A100" in p.stderr, p.stderr)
     # What is wrong with the second run is said to be so: its settings are other
@@ -349,6 +443,19 @@ def test_pipeline_refused():
                 "--pipeline", f"{work}/midend.yaml")
     check("rl: a frontend without a genuine kernel ends the pipeline", p.returncode == 1
           and "found no genuine kernel" in p.stderr and not os.path.exists(f"{work}/none/midend"), p.stderr)
+    # More kernels than there are to be had, before the frontend is asked; and more than were found.
+    open(f"{work}/wide.yaml", "w").write("prompt_template: recipes/prompts/small-midend.txt\n"
+                                         "generation_batch_size: 16\n")
+    p = collect("wide", "--max_steps", "1", "--generation_batch_size", "2", "--pipeline", f"{work}/wide.yaml")
+    check("rl: a mid-end whose step asks about more kernels than the tasks can give", p.returncode == 1
+          and "2 tasks with at most 2 kernels each are 4 for the mid-end, and its steps ask about 8" in p.stderr
+          and not os.path.exists(f"{work}/wide"), p.stderr)
+    open(f"{work}/wide.yaml", "a").write("num_generations: 4\n")
+    p = collect("wide", "--max_steps", "1", "--generation_batch_size", "2", "--pipeline", f"{work}/wide.yaml")
+    check("rl: or than the frontend found: how many, and what gives more", p.returncode == 1
+          and "found 1 genuine kernels, and a step of the mid-end asks about 4" in p.stderr
+          and "--max_steps" in p.stderr and "--pipeline_kernels" in p.stderr
+          and not os.path.exists(f"{work}/wide/midend"), p.stderr)
     # A template with a hole that nobody fills, by both commands.
     open(f"{work}/bad.txt", "w").write("{{kernel}}\n{{colour}}\n")
     policy = ("--policy_command", f"tee {work}/asked | {sys.executable} {work}/pipeline.py {work}/slow.py")
@@ -483,6 +590,8 @@ def main():
     p = prepare()
     if p.returncode == 0:
         test_eval()
+        test_dies()
+        test_broken()
         test_alone()
         test_turns()
         test_rl()

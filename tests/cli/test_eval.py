@@ -9,10 +9,11 @@ work = work_folder("eval_command")
 
 
 def evaluate(*more, model=None, tasks=None):
+    judged = ("--num_correct_trials", "1", "--verify_threads", "1", "--store", f"{work}/cache.db")
     return run(hone, "eval", "--model", model or f"{policy}/sft/final", "--tasks", tasks or f"{policy}/tasks.jsonl",
                "--split", "train", "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain",
-               "--max_completion_length", "170", "--num_correct_trials", "1", "--threads", "1", "--verify_threads", "1",
-               "--store", f"{work}/cache.db", "--json", *more)
+               "--max_completion_length", "170", "--threads", "1", *(() if "--no-judge" in more else judged),
+               "--json", *more)
 
 
 def rows(name):

@@ -2,7 +2,7 @@
 the status is 2 for wrong usage and 1 for the world's faults, stdout stays empty, and nothing is
 written that looks like a result. Beside it: values that are no numbers, other folders, names that
 are not ASCII, and what a kill leaves."""
-import glob, json, os, shutil, signal, struct, subprocess, sys, time
+import glob, json, os, re, shutil, signal, struct, subprocess, sys, time
 sys.path.insert(0, "tests")
 from command import build, check, done, hone, run, work_folder
 
@@ -63,9 +63,60 @@ write("threads.yaml", "threads: 5000\n")
 expect(2, "threads.yaml: threads: expected an integer, 0 to 4096, found 5000", *generate,
        "--recipe", path("threads.yaml"))
 
+# options that would do nothing in their combination: each by its name and what it needs
+outside = ("--policy_command", "cat")
+for command, given, needs in (
+        ("rl", ("--turn_template", "x"), "--num_turns above 1"), ("rl", ("--max_feedback_length", "64"), "--num_turns"),
+        ("rl", ("--turn_refines",), "--num_turns"), ("rl", ("--turn_gamma", "0.5"), "--num_turns"),
+        ("rl", ("--policy_requests", "4"), "--policy_command"), ("rl", ("--policy_timeout", "4"), "--policy_command"),
+        ("rl", ("--cuda_libs", "x"), "--device cuda"), ("rl", ("--cuda_card", "a100"), "--device cuda"),
+        ("rl", ("--replay_rate", "2"), "--replay_updates"), ("rl", ("--eval_limit", "5"), "--eval_steps"),
+        ("rl", ("--guard_hack", "0.1", "--guard", "off"), "--guard other than off"),
+        ("rl", ("--epsilon", "0.1"), "--num_iterations above 1"), ("rl", ("--warmup_steps", "5"), "constant"),
+        ("rl", ("--promise_decay", "0.9"), "--prompt_selection promise"),
+        ("rl", ("--pipeline_kernels", "3"), "--pipeline"),
+        ("rl", ("--lora_r", "4", "--no-use_peft"), "--use_peft"), ("rl", ("--ranks_port", "4000"), "$WORLD_SIZE"),
+        ("rl", ("--learning_rate", "1", *outside), "--policy_command"),
+        ("rl", ("--device", "cuda", *outside), "beside"),
+        ("rl", ("--sanitize_share", "1"), "--verify_device cuda"),
+        ("rl", ("--verify_profile",), "--verify_device cuda"),
+        ("eval", ("--turn_template", "x"), "--num_turns"), ("eval", ("--max_feedback_length", "64"), "--num_turns"),
+        ("eval", ("--midend_samples", "2"), "--pipeline"), ("eval", ("--top_p", "0.5"), "--temperature above 0"),
+        ("eval", ("--num_samples", "2", "--from_runs", "x"), "--from_runs"),
+        ("eval", ("--verify_seed", "2", "--no-judge", "--out", "x"), "--judge"),
+        ("eval", ("--max_completion_length", "9", "--policy_answers", "x"), "--policy_answers"),
+        ("eval", ("--policy_timeout", "5", "--policy_answers", "x"), "--policy_command"),
+        ("tune", ("--temperature", "0.5"), "--search policy"), ("tune", ("--policy_requests", "4"), "--policy_command"),
+        ("sft", ("--patience", "3"), "--stop_at_eval_minimum"), ("sft", ("--cuda_libs", "x"), "--device cuda"),
+        ("distill", ("--lora_r", "4", "--adapter", "x"), "--adapter"),
+        ("generate", ("--cuda_card", "a100"), "--device cuda"),
+        ("generate", ("--top_k", "5", "--temperature", "0"), "above 0"),
+        ("score", ("--cuda_libs", "x"), "--device cuda"), ("verify", ("--num_perf_trials", "5"), "--device cuda"),
+        ("tasks", ("list", "x", "--count_train", "5"), "`hone tasks synth`"),
+        ("tasks", ("synth", "--level", "1"), "`hone tasks list`"), ("tasks", ("show", "x", "--slow"), "--answer"),
+        ("pairs", ("check", "--styles", "2"), "`hone pairs synth`"), ("pairs", ("synth", "--fraction", "1"), "check`"),
+        ("redteam", ("--timeout_s", "5"), "--against"), ("doctor", ("--device", "cuda:1"), "--calibrate"),
+        ("bench", ("cpu", "--hidden_size", "64", "--model", "x"), "--model"),
+        ("bench", ("rl", "--learning_rate", "1"), "learning rate 0")):
+    name = next(g for g in given if g.startswith("--"))
+    p = run(hone, command, *given)
+    check(f"{command} {' '.join(given)}: does nothing", p.returncode == 2 and f"{name} " in p.stderr
+          and "does nothing" in p.stderr and needs in p.stderr and not p.stdout, p.stderr)
+# the lists of --help speak of options that some command has, in both directions
+known, listed = set(), set()
+for command in ("rl", "eval", "tune", "sft", "distill", "generate", "score", "verify", "tasks", "pairs", "redteam",
+                "doctor", "bench", "bench rl"):
+    for line in run(hone, *command.split(), "--help").stdout.splitlines():
+        found = re.match(r"(?:only with|only for|not beside|never,) ([^:]*):(.*)", line)
+        if line.startswith("  --"):
+            known.add(line.split()[0][2:])
+        elif found:
+            listed.update(found[2].replace(",", "").split() + re.findall(r"--(\w+)", found[1]))
+check("the lists of --help name options", len(listed) > 100 and listed <= known, listed - known)
+
 # options that contradict each other, inputs that are not what they should be
-expect(2, "without --chat", *generate, "--chat_template", "chatml")
-expect(2, "--chat_date without --chat", *generate, "--chat_date", "05 Nov 2026")
+expect(2, "--chat_template does nothing without --chat", *generate, "--chat_template", "chatml")
+expect(2, "--chat_date does nothing without --chat", *generate, "--chat_date", "05 Nov 2026")
 expect(2, '--chat_date "05 Nov 2026": chat template plain has no date', *generate, "--chat",
        "--chat_date", "05 Nov 2026")
 expect(1, "--max_new_tokens 64 are more than the model's 64 positions", *generate, "--max_new_tokens", "64")

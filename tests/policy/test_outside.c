@@ -59,6 +59,27 @@ static int failure(const char *command, int64_t timeout_s, const char *expected)
 	return rc;
 }
 
+/* What a model may write and a text may not hold marks the answer and does not end the run. */
+static void test_broken_text(void **state)
+{
+	struct policy_options o = {
+		.policy_command = "read -r l; printf '%s\\n' '{\"id\":3,\"answer\":\"a\\u0000b\\ud800\"}'; cat >/dev/null",
+		.policy_timeout = 60,
+		.policy_requests = 4};
+	struct outside *x;
+	struct outside_answer a;
+	struct err err = {0};
+	if (outside_open(&o, &x, &err)) fail_msg("%s", err.text);
+	ask(x, 3, "q");
+	assert_int_equal(take(x, &a, &err), 0);
+	assert_true(a.is_broken && a.id == 3);
+	assert_string_equal(a.text,
+		"a\xef\xbf\xbd"
+		"b\xef\xbf\xbd");
+	free(a.text);
+	outside_close(x);
+}
+
 /* A thread that has written to a command is as it was: the signal of a broken
  * pipe is not left blocked. */
 static void expect_signals(void)
@@ -131,12 +152,9 @@ static void test_failures(void **state)
 		ERR_RANGE);
 	assert_int_equal(
 		failure("head -c 17000000 /dev/zero | tr '\\0' x; cat >/dev/null", 60, "a line of more than"), ERR_LIMIT);
-	/* Zeros are no line of JSON, written as they are or as an escape. */
+	/* Zeros are no line of JSON. */
 	assert_int_equal(
 		failure("printf '{\"id\":3,\\0}\\n'; cat >/dev/null", 60, "a line of --policy_command"), ERR_FORMAT);
-	assert_int_equal(
-		failure("echo '{\"id\":3,\"answer\":\"a\\u0000b\"}'; cat >/dev/null", 60, "a line of --policy_command"),
-		ERR_FORMAT);
 	/* Lines that say nothing come faster than they are read, and the deadline
 	 * is seen all the same. */
 	assert_int_equal(failure("yes ''", 1, "within 1 s"), ERR_TIMEOUT);
@@ -379,13 +397,10 @@ static void test_roles_without_answer(void **state)
 	folder_remove(folder);
 }
 
-static void roles_refused(const char *const *files, const char *command, const char *expected)
+static void roles_refused(const char *const *files, const char *expected)
 {
 	char *folder = roles_folder(files);
-	struct policy_options o = {.policy_command = command,
-		.policy_answers = command ? NULL : "x",
-		.policy_roles = folder,
-		.policy_requests = 1};
+	struct policy_options o = {.policy_command = "cat", .policy_roles = folder, .policy_requests = 1};
 	struct outside *x;
 	struct err err = {0};
 	int rc = outside_open(&o, &x, &err);
@@ -395,13 +410,11 @@ static void roles_refused(const char *const *files, const char *command, const c
 
 static void test_roles_refused(void **state)
 {
-	roles_refused((const char *[]){"plan", "{{request}}", NULL}, "cat", "code.txt");
-	roles_refused((const char *[]){"code", "{{request}} {{plan}}", NULL}, "cat", "hole {{plan}}");
-	roles_refused(
-		(const char *[]){"test", "{{request}} {{code}}", "code", "{{request}}", NULL}, "cat", "hole {{code}}");
-	roles_refused((const char *[]){"code", "{{request", NULL}, "cat", "hole {{}}");
-	roles_refused((const char *[]){"code", "do it", NULL}, "cat", "has no {{request}}");
-	roles_refused((const char *[]){"code", "{{request}}", NULL}, NULL, "--policy_roles asks a --policy_command");
+	roles_refused((const char *[]){"plan", "{{request}}", NULL}, "code.txt");
+	roles_refused((const char *[]){"code", "{{request}} {{plan}}", NULL}, "hole {{plan}}");
+	roles_refused((const char *[]){"test", "{{request}} {{code}}", "code", "{{request}}", NULL}, "hole {{code}}");
+	roles_refused((const char *[]){"code", "{{request", NULL}, "hole {{}}");
+	roles_refused((const char *[]){"code", "do it", NULL}, "has no {{request}}");
 	/* Those that ship with hone are whole. */
 	struct policy_options o = {.policy_command = "cat", .policy_roles = "recipes/prompts/roles", .policy_requests = 1};
 	struct outside *x;
@@ -413,9 +426,10 @@ static void test_roles_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
-		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
-		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles),
-		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused)};
+		cmocka_unit_test(test_broken_text), cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8),
+		cmocka_unit_test(test_problem), cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds),
+		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
+		cmocka_unit_test(test_roles_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

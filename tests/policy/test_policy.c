@@ -315,13 +315,16 @@ static void test_options(void **state)
 	static const struct option_def defs[] = {POLICY_MODEL_OPTION(settings), POLICY_ADAPTER_OPTION(settings, "adapter"),
 		POLICY_DEVICE_OPTIONS(settings), POLICY_INVARIANT_OPTION(settings), POLICY_CHAT_OPTIONS(settings),
 		POLICY_LORA_OPTIONS(settings)};
-	char *argv[] = {"t", "--model", "m", "--adapter", "a", "--device", "cuda:1", "--cuda_libs", "l", "--threads", "3",
+	char *argv[] = {"t", "--model", "m", "--device", "cuda:1", "--cuda_libs", "l", "--threads", "3",
 		"--batch_invariant", "--chat_template", "plain", "--chat_date", "d", "--use_peft", "--lora_r", "7",
 		"--lora_alpha", "0.5", "--lora_dropout", "0.25", "--lora_target_modules", "q_proj"};
 	struct settings s = {.before = 1};
 	struct err err = {0};
 	int npos;
-	if (options_parse("t", "t", defs, ARRAY_LEN(defs), &s, ARRAY_LEN(argv), argv, &npos, &err))
+	char *named[] = {"t", "--adapter", "a"};
+	/* An adapter that is there has its own rank, so it is named on a line of its own. */
+	if (options_parse("t", "t", defs, ARRAY_LEN(defs), &s, ARRAY_LEN(argv), argv, &npos, &err) ||
+		options_parse("t", "t", defs, ARRAY_LEN(defs), &s, ARRAY_LEN(named), named, &npos, &err))
 		fail_msg("%s", err.text);
 	const struct policy_options *o = &s.policy;
 	assert_string_equal(o->model, "m");

@@ -100,6 +100,46 @@ static void test_not_finite_and_spikes_stop(void **state)
 		}
 }
 
+/* A step of so many answers, of which a share is paid; whether the alarm is on. */
+static bool paid(struct guard *g, int64_t step, int answers, double share)
+{
+	json_t *m = json_pack("{s:f, s:i, s:f}", "reward", share, "answers", answers, "paid", share),
+		   *alarms = json_array();
+	guard_add(g, step, m, alarms, NULL, 0);
+	bool is_on = json_array_size(alarms) > 0;
+	json_decref(alarms);
+	json_decref(m);
+	return is_on;
+}
+
+/* A policy that one step ruined is paid for hardly anything any more: the run stops at the third
+ * such step, whatever its answers look like. A slow decline, a single bad step, a share so small
+ * that nothing was to be expected of a step, and a run that never was any better, are none. */
+static void test_collapse(void **state)
+{
+	struct guard_options o = usual;
+	struct guard g;
+	int64_t step = 0;
+	o.collapse = 0.1;
+	guard_init(&g, &o);
+	for (int i = 0; i < 6; i++) assert_false(paid(&g, ++step, 64, 0.4));
+	assert_false(paid(&g, ++step, 64, 0) || paid(&g, ++step, 64, 0));
+	assert_false(paid(&g, ++step, 64, 0.4) || paid(&g, ++step, 64, 0) || paid(&g, ++step, 64, 0.03));
+	assert_false(g.stops);
+	assert_true(paid(&g, ++step, 64, 0));
+	assert_true(g.stops && strstr(g.why, "collapse"));
+	guard_init(&g, &o);
+	for (double share = 0.5; share > 0.06; share *= 0.9) assert_false(paid(&g, ++step, 64, share));
+	assert_false(g.stops);
+	guard_init(&g, &o);
+	for (int i = 0; i < 20; i++) assert_false(paid(&g, ++step, 64, i < 10 ? 0.1 : 0));
+	guard_init(&g, &o);
+	for (int i = 0; i < 20; i++) assert_false(paid(&g, ++step, 64, 0));
+	o.collapse = 0;
+	guard_init(&g, &o);
+	for (int i = 0; i < 20; i++) assert_false(paid(&g, ++step, 64, i < 10 ? 0.4 : 0));
+}
+
 static void evaluate(struct guard *g, int64_t step, double reward, double dev)
 {
 	json_t *m = json_pack("{s:f, s:f}", "reward", reward, "eval/genuine", dev);
@@ -200,6 +240,7 @@ static void everything(void *ctx)
 	test_alarms(NULL);
 	test_said_once(NULL);
 	test_not_finite_and_spikes_stop(NULL);
+	test_collapse(NULL);
 	test_dev_falls(NULL);
 	test_said_together(NULL);
 	test_dev_falls_is_said(NULL);
@@ -215,6 +256,7 @@ int main(void)
 		cmocka_unit_test(test_alarms),
 		cmocka_unit_test(test_said_once),
 		cmocka_unit_test(test_not_finite_and_spikes_stop),
+		cmocka_unit_test(test_collapse),
 		cmocka_unit_test(test_dev_falls),
 		cmocka_unit_test(test_said_together),
 		cmocka_unit_test(test_dev_falls_is_said),

@@ -19,7 +19,7 @@ static void test_defaults(void **state)
 	assert_string_equal(o.reward, "frontend");
 	assert_string_equal(o.guard, "stop");
 	assert_true(o.guard_patience == 3 && o.guard_gap == 0.01 && o.guard_degenerate == 0.5 && o.guard_hack == 0.2 &&
-		o.guard_truncation == 0.5 && o.guard_kl == 0 && o.guard_format == 0);
+		o.guard_truncation == 0.5 && o.guard_kl == 0 && o.guard_format == 0 && o.guard_collapse == 0.1);
 	assert_true(o.eval_limit == 50 && o.eval_patience == 3 && o.eval_steps == 0 && o.replay_weight == 1);
 	assert_int_equal(o.max_tokens, 16384);
 	assert_int_equal(o.max_completion_length, 8192);

@@ -13,12 +13,12 @@ work = work_folder("rl_resume")
 
 
 def command(out, *more):
+    adapter = () if "--no-use_peft" in more else ("--lora_r", "4", "--lora_dropout", "0.1")
     return [hone, "rl", "--model", f"{policy}/sft/final", "--tasks", f"{work}/tasks.jsonl",
             "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "4",
             "--generation_batch_size", "8", "--max_completion_length", "170", "--max_tokens", "1024",
             "--max_steps", "4", "--save_steps", "1", "--num_correct_trials", "1", "--learning_rate", "1e-4",
-            "--lora_r", "4", "--lora_dropout", "0.1", "--seed", "1", "--threads", "1", "--verify_threads", "1",
-            "--output_dir", f"{work}/{out}", *more]
+            *adapter, "--seed", "1", "--threads", "1", "--verify_threads", "1", "--output_dir", f"{work}/{out}", *more]
 
 
 def lines(out):
@@ -131,7 +131,7 @@ def test_adapter():
 
 
 def test_weights():
-    more = ("--no-use_peft", "--max_steps", "2", "--lora_dropout", "0")
+    more = ("--no-use_peft", "--max_steps", "2")
     p = run(*command("full_a", *more))
     check("all weights: the run ends, its final/ opens as a model", p.returncode == 0 and run(hone,
         "eval", "--model", f"{work}/full_a/final", "--tasks", f"{policy}/tasks.jsonl", "--split", "train",

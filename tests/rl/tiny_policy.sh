@@ -74,7 +74,7 @@ tiny_make() { # folder
 	"$BUILD/hone" init --text "$1/pairs.jsonl" --vocab_size 448 --hidden_size 64 --num_hidden_layers 2 --num_attention_heads 4 --num_key_value_heads 2 \
 		--head_dim 16 --intermediate_size 128 --max_position_embeddings 1024 --rope_theta 10000 --seed 3 --out "$1/init" &&
 	"$BUILD/hone" sft --no-use_peft --model "$1/init" --data "$1/pairs.jsonl" --output_dir "$1/sft" --max_tokens 1024 --learning_rate 5e-3 \
-		--lr_scheduler_type constant --warmup_steps 10 --num_train_epochs 0 --max_steps "${2:-120}" --logging_steps 20 --save_steps 0 --seed 1 --threads 1 &&
+		--lr_scheduler_type constant --num_train_epochs 0 --max_steps "${2:-120}" --logging_steps 20 --save_steps 0 --seed 1 --threads 1 &&
 		touch "$1/done"
 }
 tiny_policy() {

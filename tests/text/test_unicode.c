@@ -68,10 +68,44 @@ static void everything(void *ctx)
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 
+/* What a model may write into a JSON line and our texts do not hold; backslashes that escape
+ * backslashes, and whole pairs, stay. */
+static void test_json_repair(void **state)
+{
+	static const struct {
+		const char *text, *expected;
+	} cases[] = {
+		{"{\"a\": \"x\\u0000y\"}", "{\"a\": \"x\xef\xbf\xbdy\"}"},
+		{"\"\\ud800\"", "\"\xef\xbf\xbd\""},
+		{"\"\\uDC00\\ud83d\\uDE00\"", "\"\xef\xbf\xbd\\ud83d\\uDE00\""},
+		{"\"\\ud83d\\ud83d\\ude00\"", "\"\xef\xbf\xbd\\ud83d\\ude00\""},
+		{"\"\\\\u0000 \\\" \\u00e9\"", "\"\\\\u0000 \\\" \\u00e9\""},
+		{"\"a\xff"
+		 "b\x01\t\"",
+			"\"a\xef\xbf\xbd"
+			"b\xef\xbf\xbd\t\""},
+		{"\"\\ud800\\u00", "\"\xef\xbf\xbd\\u00"},
+		{"\\", "\\"},
+	};
+	/* Each as a text of its own; a byte of zero needs its length said. */
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct str out = {0};
+		json_repair(cases[i].text, strlen(cases[i].text), &out);
+		assert_string_equal(out.data, cases[i].expected);
+		str_release(&out);
+	}
+	struct str out = {0};
+	json_repair("a\0b", 3, &out);
+	assert_string_equal(out.data,
+		"a\xef\xbf\xbd"
+		"b");
+	str_release(&out);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tables), cmocka_unit_test(test_cuts), cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_json_repair), cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_cuts), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
