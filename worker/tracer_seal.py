@@ -275,7 +275,8 @@ def make_flags(things):
     for thing in things:
         if isinstance(thing, enum.EnumMeta) and issubclass(thing, enum.Flag) and is_of(thing.__module__, LATER + FRONT):
             bits = [m.value for m in thing]
-            for number in range(1 << len(bits) if len(bits) <= FLAG_BITS_MAX else 0):
+            # One without members (enum.Flag itself) would make a new class of it.
+            for number in range(1 << len(bits) if 0 < len(bits) <= FLAG_BITS_MAX else 0):
                 with contextlib.suppress(ValueError):
                     thing(sum(bit for i, bit in enumerate(bits) if number >> i & 1))
 

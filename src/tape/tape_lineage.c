@@ -122,6 +122,6 @@ enum tape_lineage tape_lineage_outputs(
 		if (!(tags & 1u << TAPE_ORIGIN_KERNEL) && !(may_be_given >> i & 1) && given < 0) given = i;
 	}
 	if (given < 0) return TAPE_LINEAGE_OK;
-	*output = given;
+	*place = (struct tape_place){.output = given};
 	return TAPE_LINEAGE_OUTPUT_NOT_FROM_KERNEL;
 }

@@ -45,11 +45,11 @@ static int result(const json_t *o, struct err *err)
 	const struct tape t = {.nrows = 4, .nkernels = 2, .nbuffers = 3, .noutputs = OUTPUTS};
 	int rc = runner_result_parse(o, &r, err);
 	if (rc) return rc;
-	CHECK(r.lineage >= 0 && r.lineage < TAPE_LINEAGE_COUNT && r.lineage_output >= -1 && r.run_ns >= 0);
+	CHECK(r.lineage >= 0 && r.lineage < TAPE_LINEAGE_COUNT && r.place.output >= -1 && r.run_ns >= 0);
 	costs_check(&r);
 	if (!runner_result_check(&r, &t, &ignored)) {
 		for (int i = 0; i < r.ncosts; i++) CHECK(r.costs[i].row < t.nrows);
-		CHECK(r.ntouched <= t.nbuffers && r.lineage_output < t.noutputs);
+		CHECK(r.ntouched <= t.nbuffers && r.place.output < t.noutputs);
 	}
 	json_t *written = runner_result_json(&r);
 	CHECKF(!runner_result_parse(written, &back, &ignored), "%s", ignored.text);

@@ -475,19 +475,19 @@ static void test_result_is_of_its_tape(void **state)
 			struct runner_row_cost cost = {.row = what == 0 ? 3 + over : 0, .kind = TAPE_LAUNCH};
 			struct runner_site site = {.kernel = what == 2 ? 2 + over : 0};
 			struct runner_touched touched[3] = {{0}};
-			struct runner_result r = {.ncosts = 1, .costs = &cost, .touched = touched, .lineage_output = -1};
+			struct runner_result r = {.ncosts = 1, .costs = &cost, .touched = touched, .place.output = -1};
 			struct err err = {0};
 			r.coverage.nsites = 1, r.coverage.sites = &site;
 			if (what == 1) cost.kernel = 2 + over;
 			if (what == 3) r.ntouched = 2 + over;
-			if (what == 4) r.lineage_output = 1 + over;
+			if (what == 4) r.place.output = 1 + over;
 			if (what == 5) r.has_fault = true, r.fault.row = 3 + over;
 			assert_int_equal(runner_result_check(&r, &t, &err), over ? ERR_FORMAT : 0);
 			assert_true(!over || strstr(err.text, "the runner's answer speaks of"));
 		}
 	/* Of a tape without anything nothing can be said; a row that moves has no kernel. */
 	struct runner_row_cost cost = {.kind = TAPE_LAUNCH};
-	struct runner_result r = {.ncosts = 1, .costs = &cost, .lineage_output = -1}, nothing = {.lineage_output = -1};
+	struct runner_result r = {.ncosts = 1, .costs = &cost, .place.output = -1}, nothing = {.place.output = -1};
 	struct err err = {0};
 	assert_int_equal(runner_result_check(&r, &empty, &err), ERR_FORMAT);
 	assert_int_equal(runner_result_check(&nothing, &empty, &err), 0);
