@@ -85,12 +85,12 @@ class Refusal:
 
 def author_functions(kernel):
     """The kernel and the jitted functions that it reaches by names of its own, by their text; not
-    those of Triton's library."""
+    those of a library."""
     found, more = {kernel.src: kernel}, [kernel]
     while more:
         for value in list(more.pop().fn.__globals__.values()):
             if isinstance(value, JITFunction) and value.src not in found:
-                if not value.fn.__code__.co_filename.startswith(TRITON_FOLDER):
+                if not value.fn.__code__.co_filename.startswith(tuple(FOLDERS)):
                     found[value.src] = value
                     more.append(value)
     return found
