@@ -7,6 +7,9 @@ CC     := gcc
 endif
 VENV   := build/venv
 DEPS   := build/deps
+# What must be there before anything compiles. They stand here and not in tools/setup.mk, for rules
+# take them at once, in whatever order the files are read.
+SETUP_STAMPS := $(VENV)/setup.stamp $(DEPS)/setup.stamp
 include src/rooms.mk
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-format-truncation -Werror

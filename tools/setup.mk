@@ -1,7 +1,5 @@
-# What must be installed before anything compiles: tools/setup.sh. Both stamps
-# come from one run of it.
-SETUP_STAMPS := $(VENV)/setup.stamp $(DEPS)/setup.stamp
-
+# What must be installed before anything compiles: tools/setup.sh. Both stamps come from one run of
+# it.
 $(SETUP_STAMPS) &: tools/setup.sh
 	tools/setup.sh
 
