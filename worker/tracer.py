@@ -717,8 +717,8 @@ def warm():
     imported and every table built."""
     import numpy
     import torch._prims_common
-    import torch.nn.functional
-    import triton.language.extra.libdevice
+    import torch.nn.functional    # imported in front of all forks, as the next
+    import triton.language.extra.libdevice    # candidates' too
     del numpy
     remember_libraries()
     tracer_cuda.install()

@@ -14,7 +14,6 @@ import functools
 import json
 import operator
 import re
-import types
 
 import torch
 import triton

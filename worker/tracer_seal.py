@@ -26,7 +26,7 @@ import triton
 import triton.backends.nvidia.compiler
 import triton.backends.nvidia.driver
 import triton.runtime.build
-import triton.runtime.cache
+import triton.runtime.cache    # sealed by its name, in LATER
 
 from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
 

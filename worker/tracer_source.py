@@ -26,7 +26,6 @@ import textwrap
 import types
 
 import torch
-import triton
 import triton.language as tl
 from triton._utils import is_namedtuple
 from triton.compiler.compiler import ASTSource

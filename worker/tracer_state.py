@@ -19,7 +19,6 @@ import hashlib
 import io
 import itertools
 import logging
-import math
 import os
 import random
 import re

@@ -20,7 +20,7 @@ if settings["cuda_shim"]:
                           + os.environ.get("PATH", ""))
 sys.path[0] = os.path.dirname(os.path.abspath(__file__))
 try:
-    import torch
+    import torch    # asked for here, so that a Python without it is told in one line
     import triton
 except ImportError as error:
     sys.exit(f"hone vm: {sys.executable} has no torch or triton: {error}; name another Python in HONE_PYTHON")

@@ -75,7 +75,7 @@ def main(folder):
         passed.update(s for s, n in zip(seeds, counts) if n)
         print(f"| {task} | {sum(n > 0 for n in counts)} of {len(seeds)} | {counts} | {greedy or ''} |")
     reached = [s for s in seeds if passed[s] >= BAR_TASKS]
-    print(f"\npassed at k = 8: " + ", ".join(f"seed {s} {passed[s]}" for s in seeds))
+    print("\npassed at k = 8: " + ", ".join(f"seed {s} {passed[s]}" for s in seeds))
     print(f"bar ({BAR_TASKS} tasks in {BAR_SEEDS} seeds): {len(reached)} of {len(seeds)} seeds have as many: "
           + ("reached" if len(reached) >= BAR_SEEDS else "not reached"))
 

@@ -18,7 +18,6 @@ import collections
 import json
 import os
 import signal
-import sys
 import time
 
 FLOOR, FACTOR, USABLE = 5e-5, 8, 2e-4
@@ -173,8 +172,7 @@ def record_of(out):
 
 
 def run(args):
-    # Imported once, in front of all forks; the GPU is opened behind them alone.
-    import torch  # noqa: F401
+    import torch    # imported once, in front of all forks; the GPU is opened behind them alone
     folder = lambda k: os.path.join(args.checkout, "KernelBench", f"level{k}")
     waiting = [(f"level{k}/{name[:-3]}", os.path.join(folder(k), name)) for k in args.levels.split(",")
                for name in sorted(os.listdir(folder(k))) if name.endswith(".py")][::-1]

@@ -3,7 +3,8 @@
 # Python's docstrings and in Markdown; code, lines with columns of their own and what tests/run.sh
 # reads stay as they are.
 # tools/format.sh --check names a wide line of prose that is planted in the sources, and a long
-# function without a word (tools/steps.py).
+# function without a word (tools/steps.py), and a name of Python's that means nothing
+# (tools/names.py).
 set -uo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -119,4 +120,10 @@ rm "$work/tree/tools/new.mk"
 echo "$words" >"$work/tree/docs/page.md"
 ! bash "$work/tree/tools/format.sh" --check >"$work/planted" && grep -q '^docs/page.md:1: prose over 100 columns' "$work/planted"
 check $? "it names a wide line of a page"
+rm "$work/tree/docs/page.md"
+printf 'import os\nimport re    # for what it does\n\n\ndef f(x):\n    if x:\n        raise ValueErorr(x)\n' >"$work/tree/worker/a.py"
+! bash "$work/tree/tools/format.sh" --check >"$work/planted" &&
+	[ "$(grep -c '^worker/a.py' "$work/planted")" -eq 2 ] && grep -q "^worker/a.py:1: 'os' imported but unused" "$work/planted" &&
+	grep -q "^worker/a.py:7: undefined name 'ValueErorr'" "$work/planted"
+check $? "it names a name of Python's that means nothing and an import that nobody uses, none that says why it is there"
 echo "1..$number"

@@ -2,7 +2,7 @@
 in one file or in shards, in float32 or rounded once to bfloat16."""
 import glob, json, os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
-from command import *
+from command import build, check, done, hone, run, work_folder
 import numpy as np
 
 folder = f"{build}/ref/model/tied"

@@ -2,9 +2,9 @@
 the status is 2 for wrong usage and 1 for the world's faults, stdout stays empty, and nothing is
 written that looks like a result. Beside it: values that are no numbers, other folders, names that
 are not ASCII, and what a kill leaves."""
-import glob, json, os, re, shutil, signal, struct, subprocess, sys, time
+import glob, json, os, re, shutil, struct, subprocess, sys, time
 sys.path.insert(0, "tests")
-from command import build, check, done, hone, run, work_folder
+from command import check, done, hone, run, work_folder
 
 dir = work_folder("wrong use \u00fc")
 path = lambda name: f"{dir}/{name}"

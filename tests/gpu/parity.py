@@ -255,7 +255,7 @@ def compare(torch, got, truth, peer, begin, layers, unit):
     found.append(("loss", e <= allowed,
                   f"{got['loss'][0]:.6f}, truth {truth['loss'][0]:.6f}, error {e:.1e}, allowed {allowed:.1e}, the "
                   f"peer's {p:.1e}"))
-    gradient, worst = math.sqrt(3) * logit, {}
+    gradient = math.sqrt(3) * logit
     for kind, factor in (("grad.", 1), ("step.", 2)):
         bad, errors = [], []
         for name in truth:

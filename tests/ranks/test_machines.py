@@ -8,7 +8,7 @@ machine, each with one of two GPUs, between which NCCL goes over the cable too."
 import json, os, shutil, subprocess, sys, time
 
 sys.path.append("tests")
-from command import build, check, done, hone, run, work_folder
+from command import check, done, hone, run, work_folder
 
 work = os.path.abspath(work_folder("ranks_machines"))
 children = []

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from vm_corpus import EPS, TINY, add
+from vm_corpus import EPS, add
 
 gen = torch.Generator().manual_seed(3)
 F32, F64, F16, BF16 = torch.float32, torch.float64, torch.float16, torch.bfloat16

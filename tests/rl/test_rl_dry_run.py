@@ -1,10 +1,10 @@
 """hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer,
 no weights; the recipes' values; one step with each on a tiny policy.
 timeout: 600"""
-import glob, gzip, json, os, re, sqlite3, sys
+import glob, json, os, re, sqlite3, sys
 
 sys.path.append("tests")
-from command import build, check, done, hone, run, tiny_policy, work_folder
+from command import check, done, hone, run, tiny_policy, work_folder
 
 work = work_folder("rl_dry_run")
 MIB = 1 << 20

@@ -160,7 +160,7 @@ def second_trace(source):
 def main():
     tracer.warm()
     cases = [(f"flag = int({e})", "", "unsupported") for e in REFUSED]
-    cases += [(f"flag = self.flag", f"self.flag = int({e})", "unsupported") for e in REFUSED[::7] if "x" not in e]
+    cases += [("flag = self.flag", f"self.flag = int({e})", "unsupported") for e in REFUSED[::7] if "x" not in e]
     cases += [(*lines, "") for lines in HONEST]
     print(f"1..{len(cases)}")
     failed = 0

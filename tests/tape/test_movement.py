@@ -12,8 +12,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import zygote_client as client
 
 import torch
-import torch.nn as nn
-import torch.nn.functional as F
 
 # (body of forward(self, x, y), expected kinds of rows or None). x is (4, 6, 10) float32, y is (6,
 # 4) int64; self.w is a parameter (3, 5), self.t a plain tensor made in __init__.

@@ -4,7 +4,6 @@ in both what an ordinary process shows, or refused.
 Both traces run here as the zygote's jobs do, forked from one warm process, without a sandbox. A
 candidate evaluates the expressions below in its forward."""
 import builtins
-import ctypes
 import gc
 import json
 import os

@@ -6,7 +6,6 @@ number of values bounds the time that a CPU needs."""
 import glob
 import importlib.util
 import os
-import sys
 
 import torch
 

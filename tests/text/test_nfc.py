@@ -2,7 +2,6 @@
 """Where tokenizers' NFC, which hone follows, is not Unicode 16's: at the characters of NFC_BREAKS
 (tools/unicode_tables.py) and nowhere else. That hone's NFC is tokenizers' is test_tokenizer_hf's
 part. A newer tokenizers with newer data shows up here."""
-import os
 import sys
 
 sys.path[:0] = ["tests", "tools"]

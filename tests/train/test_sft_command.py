@@ -279,7 +279,7 @@ def test_weights():
 
 def main():
     try:
-        import peft, torch, transformers
+        import peft, torch, transformers    # peft: of the oracles below
     except ImportError:
         print("1..1\nok 1 - sft # SKIP transformers and peft are not in build/venv")
         return

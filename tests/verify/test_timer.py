@@ -3,7 +3,7 @@
 and hands back what forward made of them; replays start from them again; a job on a machine without
 a GPU says so from inside its sandbox, and leaves no folder behind. What the clock shows is
 test-gpu's."""
-import hashlib, json, mmap, os, socket, struct, sys, tempfile
+import hashlib, mmap, os, socket, sys, tempfile
 sys.path.insert(0, "tests")
 sys.path.insert(0, "worker")
 from command import check, done, work_folder

@@ -2,7 +2,6 @@
 # packages: gemlite
 import torch
 from corpus import Case
-import gemlite
 from gemlite.core import GemLiteLinear, DType, set_autotune
 from gemlite.helper import A16W8_INT8, A8W8_INT8_dynamic, A8W8_FP8_dynamic, A16W8_FP8
 

@@ -1,6 +1,5 @@
 """stanford-stk: products of dense and block-sparse matrices."""
 # packages: stanford-stk
-import importlib
 import torch
 from corpus import Case
 import stk

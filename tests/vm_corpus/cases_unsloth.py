@@ -19,7 +19,6 @@ def calculate_settings(n):
     return block, 32 if block >= 32768 else 16 if block >= 8192 else 8 if block >= 2048 else 4
 
 
-import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
