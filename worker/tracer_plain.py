@@ -71,6 +71,8 @@ class Shell:
         self.plain = {}           # id of a buffer -> storage
         self.starts = []          # addresses of the memory, sorted, with their buffers
         self.place = DRAWN.randrange(PLACES)
+        # of memory at its begin, in its middle and at its end, from a drawn place on
+        self.contents = torch.frombuffer(bytearray(DRAWN.randbytes(2 * PAGE)), dtype=torch.uint8)
         self.calls = 0            # of forward
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
         self.is_leaf = False      # inputs are parameters, as in training
@@ -87,9 +89,8 @@ class Shell:
             head = self.heads[id(buf)] = self.head if buf.kind == "input" else 0
             data = memory_at(max(buf.bytes, 1) + 2 * head, self.place)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
-                piece = data[start:start + PAGE]
-                piece.copy_(torch.frombuffer(bytearray(random.Random(id(buf) ^ start).randbytes(piece.numel())),
-                                             dtype=torch.uint8)) if piece.numel() else None
+                piece, other = data[start:start + PAGE], DRAWN.randrange(PAGE)
+                piece.copy_(self.contents[other:other + piece.numel()])
             storage = data.untyped_storage()
             self.plain[id(buf)] = storage
             self.by_storage[storage._cdata] = (buf, storage)
@@ -487,7 +488,7 @@ def install_process():
     sys.flags = collections.namedtuple("flags", flags)(**flags)
     # From here on what the sandbox would refuse is watched, and refuses the candidate.
     install_threads(pid)
-    sys.addaudithook(watch)
+    events_watch(watch, CANDIDATE_FILE.encode())
     for module in (os, posix):
         for name in REAL:
             setattr(module, name, watched(REAL[name], "files", is_readable))
@@ -704,6 +705,8 @@ def watch_frames():
 
 
 watch.is_busy, watch.frame_of = False, sys._getframe
+events_watch = ctypes.PyDLL(None).events_watch    # sys.addaudithook, for what is worth a call (worker/events.c)
+events_watch.argtypes = ctypes.py_object, ctypes.c_char_p
 FRAME_NAMES = ("f_code", "tb_frame", "gi_frame", "cr_frame", "ag_frame", "gi_code", "cr_code", "ag_code")
 CODE_NAMES = ("__code__", "__defaults__", "__kwdefaults__")
 GLOBALS = {}   # the candidate's
