@@ -13,14 +13,18 @@ FDS_MAX = 8
 BYTES_MAX = 256 << 20
 
 
+def send_fds(sock, data, fds):
+    """Sends bytes of one system call, with descriptors that stay open on this side."""
+    return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+
+
 def send_bytes(sock, data, fds=()):
     """Sends one message. `fds` stay open on this side."""
     head = struct.pack("<I", len(data))
     # The header goes with the first piece of the payload: one system call for a small message.
     first = head + data[:65536]
     if fds:
-        anc = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-        sent = sock.sendmsg([first], anc)
+        sent = send_fds(sock, first, fds)
     else:
         sent = sock.send(first)
     if sent < len(first):

@@ -7,6 +7,7 @@
 Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no
 stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the keeper of its
 jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
+Where many jobs come it lets a template fork in its place, whose memory nobody writes to.
 
 A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct
 sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life), GPU (its jobs may use
@@ -28,11 +29,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "worker"))
 
 import ctypes
+import errno
 import gc
 import importlib
+import json
 import select
 import signal
 import socket
+import struct
 
 import wire
 
@@ -109,6 +113,52 @@ class Sandbox:
         return pid, ""
 
 
+class Template:
+    """A fork of the zygote that does nothing but fork (src/sandbox/sandbox_fork.c): the zygote asks
+    it for the processes of its jobs, which are the zygote's children."""
+
+    def __init__(self, zygote):
+        self.orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        api = ctypes.pythonapi
+        api.PyOS_BeforeFork()
+        self.pid = zygote.sandbox.call("sandbox_template_fork")
+        if self.pid == 0:
+            self.serve(zygote, theirs.fileno())
+        api.PyOS_AfterFork_Parent()
+        theirs.close()
+
+    def start(self, data, level, data_fd, entered_w):
+        """The pid of a job's process, which gets `data`, the request."""
+        memory = os.memfd_create("request", os.MFD_CLOEXEC)
+        try:
+            with open(memory, "wb", closefd=False) as f:
+                f.write(data)
+            wire.send_fds(self.orders, struct.pack("i", level), (data_fd, entered_w, memory))
+        finally:
+            os.close(memory)
+        answer = self.orders.recv(4)
+        pid = struct.unpack("i", answer)[0] if answer else -errno.ECHILD
+        if pid < 0:
+            raise OSError(-pid, "forking a job's process from the template")
+        return pid
+
+    def serve(self, zygote, orders):
+        """In the template; never returns. To Python it is in the midst of a fork, whose other side
+        each job's process is."""
+        options, fds, text = zygote.options({"sandbox": "none"}), (ctypes.c_int * 3)(), zygote.sandbox.text
+        try:
+            signal.set_wakeup_fd(-1)
+            zygote.sandbox.lib.sandbox_template_serve(orders, ctypes.byref(options), fds, text,
+                                                      ctypes.c_size_t(len(text)))
+            ctypes.pythonapi.PyOS_AfterFork_Child()
+            data_fd, entered_w, memory = fds
+            request = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
+            zygote.child(request["job"], data_fd, entered_w, zygote.options(request),
+                         text.value.decode(errors="replace"))
+        finally:
+            os._exit(1)
+
+
 class Job:
     """A running job process as the zygote sees it."""
 
@@ -125,13 +175,16 @@ class Zygote:
         self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
         self.module.warm()
-        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
         if getattr(self.module, "GPU", False):
             read_paths += self.gpu_read_paths()
         self.read_paths = c_paths(read_paths)
         self.before_job = getattr(self.module, "before_job", lambda options: None)
         self.after_job = getattr(self.module, "after_job", lambda token: None)
+        # Who makes something for each job, and jobs that hold a GPU, are
+        # not forked from a template.
+        self.has_template = not hasattr(self.module, "before_job") and not getattr(self.module, "GPU", False)
+        self.template = None
         self.jobs = {}            # pid -> Job
         self.started = 0          # jobs
         self.pieces = []          # of memory, still in small pages
@@ -180,10 +233,10 @@ class Zygote:
             for fd, events in found:
                 if fd == CONTROL_FD:
                     try:
-                        request, fds = wire.recv(self.control)
+                        data, fds = wire.recv_bytes(self.control)
                     except (EOFError, OSError):
                         return
-                    self.start(request, fds)
+                    self.start(data, fds)
                 elif fd == wake_r:
                     os.read(wake_r, 4096)
                     self.reap()
@@ -191,11 +244,15 @@ class Zygote:
                     self.supervisor_left(by_fd[fd])
 
     def collapse(self):
-        """One more piece of memory into a huge page, where the kernel has one."""
+        """One more piece of memory into a huge page, where the kernel has one; behind the last, the
+        template that keeps them."""
         self.madvise(self.pieces.pop(), HUGE_PAGE, MADV_COLLAPSE)
+        if not self.pieces and self.has_template:
+            self.template = Template(self)
 
-    def start(self, request, fds):
+    def start(self, data, fds):
         """Forks one job. Without both sockets there is nobody to tell: the request is dropped."""
+        request = json.loads(data)
         if len(fds) != 2:
             for fd in fds:
                 os.close(fd)
@@ -207,7 +264,8 @@ class Zygote:
         try:
             options = self.options(request)
             token = self.before_job(options)
-            pid, error = self.sandbox.fork(options)
+            pid, error = ((self.template.start(data, options.level, data_fd, entered_w), "") if self.template
+                          else self.sandbox.fork(options))
         except Exception as e:
             # no process, or a request that makes no sense: the supervisor learns it as a job that
             # never entered
@@ -219,7 +277,7 @@ class Zygote:
                 os.close(fd)
             return
         if pid == 0:
-            self.child(request["job"], data_fd, status, entered_w, options, error)
+            self.child(request["job"], data_fd, entered_w, options, error)
         os.close(data_fd)
         os.close(entered_w)
         self.started += 1
@@ -244,6 +302,8 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            if self.template and pid == self.template.pid:
+                self.template = None      # the zygote forks by itself again
             job = self.jobs.pop(pid, None)
             if job is None:
                 continue
@@ -258,7 +318,7 @@ class Zygote:
 
     # ---- the job's process ----
 
-    def child(self, job, data_fd, status, entered_w, options, error):
+    def child(self, job, data_fd, entered_w, options, error):
         """Never returns."""
         code = 1
         try:
@@ -266,8 +326,9 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
+            null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
             for fd in (0, 1, 2):
-                os.dup2(self.null, fd)
+                os.dup2(null, fd)
             keep = {data_fd, entered_w}
             close_others(keep)
             # The sandbox, then word of it to the zygote; without it nothing runs.

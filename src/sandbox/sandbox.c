@@ -26,8 +26,6 @@
 
 #define NOBODY 65534
 #define OPEN_FILES_MAX 256
-#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)
-#define PR_GET_TID_ADDRESS_OPTION 40
 
 const char *sandbox_level_name(int level)
 {
@@ -80,9 +78,7 @@ static int write_file(const char *path, const char *content)
 	return rc;
 }
 
-/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from
- * the parent's. */
-static int settle_namespaces(unsigned uid, unsigned gid, char *text, size_t len)
+int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len)
 {
 	char uid_map[64], gid_map[64];
 	snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", uid, uid);
@@ -103,48 +99,7 @@ int sandbox_unshare(const struct sandbox_options *o, char *text, size_t len)
 	if (rc) return rc;
 	unsigned uid = geteuid(), gid = getegid();
 	if (unshare(NAMESPACES)) return sandbox_fail(text, len, errno, "unshare(user, pid, net, mount, ipc)");
-	return settle_namespaces(uid, gid, text, len);
-}
-
-/* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows
- * where. */
-static void refresh_thread_id(void)
-{
-	int *place = NULL;
-	if (prctl(PR_GET_TID_ADDRESS_OPTION, &place, 0, 0, 0) == 0 && place) *place = (int)syscall(SYS_gettid);
-}
-
-/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the
- * writing end, is dead. PR_SET_PDEATHSIG alone misses a parent that died before the call, and
- * inside a pid namespace the parent's pid does not show. */
-static int life[2] = {-1, -1};
-
-static void die_with_parent(void)
-{
-	close(life[1]);
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	struct pollfd p = {.fd = life[0], .events = POLLIN};
-	if (poll(&p, 1, 0) > 0) _exit(1);
-	close(life[0]);
-	life[0] = life[1] = -1;
-}
-
-int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
-{
-	unsigned uid = geteuid(), gid = getegid();
-	if (len) *text = 0;
-	if (o->level == SANDBOX_FULL && uid == 0) return sandbox_fail(text, len, EPERM, "sandbox_fork as root");
-	if (life[0] < 0 && pipe2(life, O_CLOEXEC)) return sandbox_fail(text, len, errno, "pipe2");
-	/* The first process of a namespace is number 1 there. */
-	if (o->level == SANDBOX_FULL) sandbox_seccomp_prepare(o, 1);
-	long flags = o->level == SANDBOX_FULL ? NAMESPACES : 0;
-	long pid = syscall(SYS_clone, flags | SIGCHLD, NULL, NULL, NULL, 0);
-	if (pid < 0) return sandbox_fail(text, len, errno, "clone");
-	if (pid > 0) return (int)pid;
-	refresh_thread_id();
-	if (o->level == SANDBOX_FULL) settle_namespaces(uid, gid, text, len);
-	die_with_parent();
-	return 0;
+	return sandbox_settle(uid, gid, text, len);
 }
 
 void sandbox_allow_gpu(struct sandbox_options *o)

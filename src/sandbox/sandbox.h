@@ -56,4 +56,15 @@ int sandbox_drop_root(char *text, size_t len);
  * sandbox_unshare. Returns the child's pid, 0 in the child, or -errno; text is not empty in a child
  * whose namespaces could not be settled (it must end at once). The child dies with its parent. */
 int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
+
+/* A template: a fork of a zygote that only forks, so that the huge pages of its memory stay whole.
+ * sandbox_template_fork returns its pid, 0 in it, or -errno. In it, sandbox_template_serve takes
+ * orders from a SOCK_SEQPACKET socket: an int, the level of the next job's process, with
+ * SANDBOX_ORDER_FDS descriptors for it; the answer is an int, that process's pid (a child of the
+ * zygote's) or -errno. It ends when the other side of the socket does, dies with the zygote, and
+ * returns in each job's process alone, with the descriptors in fds and what sandbox_fork leaves in
+ * text. Of `o` all but the level is the same for all jobs. */
+#define SANDBOX_ORDER_FDS 3
+int sandbox_template_fork(char *text, size_t len);
+void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], char *text, size_t len);
 #endif

@@ -4,8 +4,14 @@
 #define HONE_SANDBOX_INTERNAL_H
 #include "sandbox/sandbox.h"
 
+/* of sched.h, which the files that use it include */
+#define NAMESPACES (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWNS | CLONE_NEWIPC)
+
 /* text = "what: reason of err"; returns -err. */
 int sandbox_fail(char *text, size_t len, int err, const char *what);
+/* Inside a new user namespace: maps this user, and no other, to itself; and cuts mounts off from
+ * the parent's. */
+int sandbox_settle(unsigned uid, unsigned gid, char *text, size_t len);
 /* 0, or -errno. */
 int sandbox_landlock(const struct sandbox_options *o, char *text, size_t len);
 int sandbox_landlock_abi(void); /* 0: the kernel has none */

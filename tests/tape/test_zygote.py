@@ -41,8 +41,23 @@ def running_job(zygote):
     return pid, data, status
 
 
-def test_ends(tap):
-    zygote = client.Zygote("tracer")
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return list(map(int, f.read().split()))
+
+
+def template_of(zygote, seconds=60):
+    """The child that forks for the zygote, once it is there."""
+    end = time.monotonic() + seconds
+    while not children(zygote.process.pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    found = children(zygote.process.pid)
+    return found[0] if len(found) == 1 else None
+
+
+def test_ends(tap, *more):
+    """`more`: "many", where all jobs are forked from a template."""
+    zygote = client.Zygote("tracer", *more)
     pid, data, status = running_job(zygote)
     status.close()
     tap.check(gone(pid), "closing the status socket kills the job")
@@ -54,17 +69,44 @@ def test_ends(tap):
     pid, data, status = running_job(zygote)
     code = zygote.close()
     tap.check(code == 0 and gone(pid), "closing the control socket ends the zygote and its jobs", code)
-    zygote = client.Zygote("tracer")
+    zygote = client.Zygote("tracer", *more)
+    template = template_of(zygote) if more else None
     pid, data, status = running_job(zygote)
     zygote.process.kill()
     zygote.process.wait()
-    tap.check(gone(pid), "a job dies with its zygote")
+    tap.check(gone(pid) and (not more or template and gone(template)), "a job dies with its zygote, a template too",
+              template)
+
+
+def test_template(tap):
+    """What forks in the zygote's place."""
+    zygote = client.Zygote("tracer", "many")
+    template = template_of(zygote)
+    pid, data, status = running_job(zygote)
+    found = children(zygote.process.pid)
+    tap.check(template in found and len(found) == 2,
+              "a job forked from a template is the zygote's child", found)
+    os.kill(pid, signal.SIGKILL)
+    last = client.drain(status)[-1]
+    tap.check(last["status"] == signal.SIGKILL and last["entered"] and last["max_rss_bytes"] > 0,
+              "and the zygote reports its end", last)
+    # A request beyond what one message of a socket holds.
+    messages, status = zygote.run(job(GOOD + "#" * (1 << 20)))
+    tap.check("tape" in messages[-1] and status[-1]["entered"], "a request of a megabyte reaches its job", status)
+    os.kill(template, signal.SIGKILL)
+    gone(template)
+    time.sleep(0.1)
+    messages, status = zygote.run(job(GOOD))
+    tap.check("tape" in messages[-1] and not children(zygote.process.pid),
+              "without its template a zygote forks by itself", status)
+    zygote.close()
 
 
 def test_no_leak(tap, zygote):
-    for _ in range(3):
+    for _ in range(5):
         zygote.run(job(GOOD))
-    pid = zygote.process.pid
+    pid, template = zygote.process.pid, template_of(zygote)
+    time.sleep(0.1)
     before = len(os.listdir(f"/proc/{pid}/fd"))
     for _ in range(25):
         zygote.run(job(GOOD))
@@ -79,9 +121,10 @@ def test_no_leak(tap, zygote):
     time.sleep(0.1)
     after = len(os.listdir(f"/proc/{pid}/fd"))
     tap.check(before == after, "31 jobs later the zygote has the same descriptors", f"{before}, now {after}")
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        children = f.read()
-    tap.check(children.strip() == "", "and no child left, zombies included", children)
+    found = children(pid)
+    tap.check(found == [template], "and no child but its template left, zombies included", found)
+    left = sorted(os.listdir(f"/proc/{template}/fd"), key=int)
+    tap.check(len(left) == 5, "a template has its orders and the zygote's sign of life open, beside 0 to 2", left)
 
 
 def test_requests(tap, zygote):
@@ -172,6 +215,8 @@ def test_forbidden(tap, zygote):
 def main():
     tap = client.Tap()
     test_ends(tap)
+    test_ends(tap, "many")
+    test_template(tap)
     zygote = client.Zygote("tracer")
     test_no_leak(tap, zygote)
     test_requests(tap, zygote)

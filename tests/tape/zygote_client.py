@@ -27,13 +27,13 @@ KNOWN_GOOD = sorted(os.path.join(os.path.dirname(p), "")
 
 
 class Zygote:
-    def __init__(self, kind):
+    def __init__(self, kind, *more):
         self.control, theirs = socket.socketpair()
         # The child gets its end as descriptor 3, whatever number it has here.
         self.process = subprocess.Popen(
             ["bash", "-c", f"exec 3<&{theirs.fileno()} {theirs.fileno()}<&-; exec \"$@\""
              if theirs.fileno() != 3 else "exec \"$@\"", "zygote", os.path.join(ROOT, "build/venv/bin/python"),
-             "-I", os.path.join(ROOT, "worker/zygote.py"), kind, LIBRARY],
+             "-I", os.path.join(ROOT, "worker/zygote.py"), kind, LIBRARY, *more],
             pass_fds=(theirs.fileno(),), cwd="/", env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.DEVNULL)
         theirs.close()
         self.control.settimeout(120)

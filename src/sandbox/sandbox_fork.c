@@ -1,0 +1,122 @@
+/* sandbox_fork: processes of jobs, from a zygote with many of them; and the template that forks in
+ * its place.
+ *
+ * A zygote's memory lies in huge pages, for a fork copies an entry for each page. But a zygote that
+ * reads requests and waits for its jobs writes to its memory between two forks, a little in many
+ * places, and where it writes a huge page comes apart into 512 small ones. A template is a process
+ * that does nothing but wait in this file and fork: its pages stay what they are. */
+#include "sandbox/sandbox_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PR_GET_TID_ADDRESS_OPTION 40
+#define FILES_MAX 1024 /* descriptors that a zygote may have */
+
+/* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows
+ * where. */
+static void refresh_thread_id(void)
+{
+	int *place = NULL;
+	if (prctl(PR_GET_TID_ADDRESS_OPTION, &place, 0, 0, 0) == 0 && place) *place = (int)syscall(SYS_gettid);
+}
+
+/* A pipe that nobody writes to: its reading end hangs up when the parent, the only holder of the
+ * writing end, is dead. PR_SET_PDEATHSIG alone misses a parent that died before the call, and
+ * inside a pid namespace the parent's pid does not show. */
+static int life[2] = {-1, -1};
+
+static int life_make(void) { return life[0] < 0 ? pipe2(life, O_CLOEXEC) : 0; }
+
+static void die_with_parent(void)
+{
+	close(life[1]);
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	struct pollfd p = {.fd = life[0], .events = POLLIN};
+	if (poll(&p, 1, 0) > 0) _exit(1);
+	close(life[0]);
+	life[0] = life[1] = -1;
+}
+
+/* CLONE_PARENT in a template: its children are the zygote's, which waits for them. */
+static long siblings;
+
+int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
+{
+	unsigned uid = geteuid(), gid = getegid();
+	if (len) *text = 0;
+	if (o->level == SANDBOX_FULL && uid == 0) return sandbox_fail(text, len, EPERM, "sandbox_fork as root");
+	if (life_make()) return sandbox_fail(text, len, errno, "pipe2");
+	/* The first process of a namespace is number 1 there. */
+	if (o->level == SANDBOX_FULL) sandbox_seccomp_prepare(o, 1);
+	long flags = o->level == SANDBOX_FULL ? NAMESPACES : 0;
+	long pid = syscall(SYS_clone, flags | siblings | SIGCHLD, NULL, NULL, NULL, 0);
+	if (pid < 0) return sandbox_fail(text, len, errno, "clone");
+	if (pid > 0) return (int)pid;
+	siblings = 0;
+	refresh_thread_id();
+	if (o->level == SANDBOX_FULL) sandbox_settle(uid, gid, text, len);
+	die_with_parent();
+	return 0;
+}
+
+/* ---- the template ---- */
+
+int sandbox_template_fork(char *text, size_t len)
+{
+	if (life_make()) return sandbox_fail(text, len, errno, "pipe2");
+	long pid = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, 0);
+	if (pid < 0) return sandbox_fail(text, len, errno, "clone");
+	if (pid > 0) return (int)pid;
+	refresh_thread_id();
+	/* Its children hear of the zygote's end by the pipe that it made, of which they have the
+	 * reading end from here. */
+	close(life[1]);
+	life[1] = -1;
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	siblings = CLONE_PARENT;
+	return 0;
+}
+
+/* One order: a level, with descriptors that are put into fds. False: the zygote is gone, or sent
+ * something else. */
+static bool order_take(int orders, int *level, int fds[SANDBOX_ORDER_FDS])
+{
+	union {
+		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
+		struct cmsghdr head;
+	} control;
+	struct iovec piece = {level, sizeof *level};
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	ssize_t n;
+	do n = recvmsg(orders, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	if (n != sizeof *level || !c || c->cmsg_len != CMSG_LEN(SANDBOX_ORDER_FDS * sizeof(int))) return false;
+	memcpy(fds, CMSG_DATA(c), SANDBOX_ORDER_FDS * sizeof(int));
+	return true;
+}
+
+void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], char *text, size_t len)
+{
+	/* Nothing else of the zygote's stays open here: who waits for its end would wait for ours. */
+	for (int fd = 3; fd < FILES_MAX; fd++)
+		if (fd != orders && fd != life[0]) close(fd);
+	for (;;) {
+		if (!order_take(orders, &o->level, fds)) _exit(0);
+		int pid = sandbox_fork(o, text, len);
+		if (pid == 0) break;
+		for (int i = 0; i < SANDBOX_ORDER_FDS; i++) close(fds[i]);
+		if (send(orders, &pid, sizeof pid, MSG_NOSIGNAL) != sizeof pid) _exit(0);
+	}
+	/* From here on this is a job's process. */
+	close(orders);
+}
