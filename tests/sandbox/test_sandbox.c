@@ -14,6 +14,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -649,6 +650,99 @@ static void test_fork(void **state)
 	assert_true(ended);
 }
 
+/* ---- a template ---- */
+
+/* One order: the pid of the job's process, or a negative number. */
+static int order(int orders, int level, const int fds[SANDBOX_ORDER_FDS])
+{
+	union {
+		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
+		struct cmsghdr head;
+	} control = {{0}};
+	struct iovec piece = {&level, sizeof level};
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int pid = -EIO;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(SANDBOX_ORDER_FDS * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, SANDBOX_ORDER_FDS * sizeof(int));
+	if (sendmsg(orders, &m, MSG_NOSIGNAL) < 0) return -errno;
+	return read_soon(orders, &pid, sizeof pid) == sizeof pid ? pid : -EIO;
+}
+
+/* What a job's process says on the first descriptor of its order. */
+struct said {
+	bool is_child;   /* of the zygote, as far as the namespace lets it see */
+	bool is_settled; /* without a word about its namespaces */
+	int level;
+};
+
+/* The template; in each job's process it says something, and then waits to be killed. */
+static void template_main(int orders, pid_t zygote)
+{
+	char text[256] = "";
+	int fds[SANDBOX_ORDER_FDS];
+	struct sandbox_options o = options_for(SANDBOX_NONE);
+	sandbox_template_serve(orders, &o, fds, text, sizeof text);
+	struct said said = {
+		.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote), .is_settled = !*text, .level = o.level};
+	if (write(fds[0], &said, sizeof said) != sizeof said) _exit(1);
+	poll(NULL, 0, 30000);
+	_exit(0);
+}
+
+/* The zygote: has its template start a job at each level, waits for the first one's end, tells the
+ * test what became of them, and stays until it is killed. */
+static void zygote_main(int fd)
+{
+	char text[256] = "";
+	int pair[2], status = 0, good = 0;
+	pid_t zygote = getpid();
+	if (sandbox_drop_root(text, sizeof text) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair)) _exit(1);
+	int template = sandbox_template_fork(text, sizeof text);
+	if (template == 0) template_main(pair[1], zygote);
+	close(pair[1]);
+	int highest = sandbox_level_probe(text, sizeof text);
+	for (int level = SANDBOX_NONE; level <= highest; level += SANDBOX_FULL) {
+		int words[2];
+		struct said said = {0};
+		if (pipe(words)) _exit(1);
+		/* Every job has the test's pipe: it hangs up when the last of them is dead. */
+		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
+		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
+			said.level == level;
+		if (level == SANDBOX_NONE && pid > 0) {
+			kill(pid, SIGKILL);
+			good += waitpid(pid, &status, 0) == pid && WIFSIGNALED(status); /* it is this process's to wait for */
+		}
+	}
+	char result = (char)(good == 2 + (highest == SANDBOX_FULL));
+	if (write(fd, &result, 1) != 1) _exit(1);
+	close(fd);
+	for (;;) pause();
+}
+
+/* Jobs are the zygote's children, not the template's; they and the template die with it. */
+static void test_template(void **state)
+{
+	char result = 0, more;
+	int fds[2], status;
+	assert_return_code(pipe(fds), errno);
+	pid_t zygote = fork();
+	if (zygote == 0) zygote_main(fds[1]);
+	close(fds[1]);
+	size_t have = read_soon(fds[0], &result, 1);
+	kill(zygote, SIGKILL);
+	waitpid(zygote, &status, 0);
+	struct pollfd p = {.fd = fds[0], .events = POLLIN};
+	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0;
+	close(fds[0]);
+	assert_int_equal(have, 1);
+	assert_true(result);
+	assert_true(ended);
+}
+
 static void test_names(void **state)
 {
 	assert_string_equal(sandbox_level_name(SANDBOX_FULL), "full");
@@ -693,6 +787,7 @@ int main(void)
 		cmocka_unit_test(test_tool),
 		cmocka_unit_test(test_uid_map),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_template),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, setup, teardown);
