@@ -308,6 +308,7 @@ static const char TUNED[] =
 #define CONFIG(block, least, warps) "triton.Config({'B': " #block ", 'LEAST': " #least "}, num_warps=" #warps ")"
 #define SLOW CONFIG(128, -1, 8)
 #define FAST CONFIG(64, -1, 2)
+#define MORE CONFIG(32, -1, 4) "," CONFIG(64, -1, 8) "," CONFIG(128, -1, 4)
 
 /* behind: what the text has behind its last line; emit: the file for the module, or NULL. */
 static void grade_tuned(struct verifier *v, const char *prune, const char *configs, const char *behind,
@@ -341,11 +342,11 @@ static void test_autotuned(void **state)
 		{"configs[1:]", CONFIG(32, 0.5, 1) "," SLOW "," FAST, "genuine/ok", "", 1, 2},
 		/* Wrong and slow: another card may choose it. The vm finds what half of the inputs show. */
 		{"configs", SLOW "," FAST "," CONFIG(32, 0.5, 4), "wrong/fragile", "another of the autotuner's", -1, 0},
-		/* Large inputs alone show it, on the GPU. */
-		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4), "wrong/fragile",
-			"in configuration 3 of 3 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
+		/* Large inputs alone show it, on the GPU: of six the vm has a sample of three, without it. */
+		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4) "," MORE, "wrong/fragile",
+			"in configuration 3 of 6 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
 			"large",
-			0, 3},
+			0, 6},
 		/* Fast, and wrong at other sizes than the first trials': it is judged on all of them. */
 		{"configs", SLOW "," CONFIG(32, -7, 1), "wrong/fragile",
 			"in configuration 2 of 2 of the autotuner of timed_kernel(384,float32,float32), the fastest here", 1, 2},
