@@ -264,12 +264,6 @@ int launch_limits_check(struct grading *g, const struct tape *t, int kernel, con
 /* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
 int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
- * contents are those of a reference's parameter that the tape does not have by name, it is that
- * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each
- * buffer of the tape the index of that parameter, or -1. */
-void params_stand_in(
-	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
 /* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
  * Never settles the verdict. */
 int prove_step(struct grading *g, const struct trace *stock, struct err *err);
@@ -277,18 +271,10 @@ int prove_step(struct grading *g, const struct trace *stock, struct err *err);
  * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
  * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
 int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* What the counts of a replay or a price make of the record, beside a reference's
- * {"eager", "fused"}. A trial that is cheaper than one before it leaves the record as it
- * is: the dearest counts. */
-void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them.
  * GRADE_END where it is refused.
  */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
-/* Number, dtypes and shapes of what forward returned; settles the verdict where they
- * are not the reference's. */
-int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial);
-
 /* ---- library_step.c ---- */
 
 /* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
@@ -324,41 +310,8 @@ void compiled_release(struct compiled *c);
 /* Compiles what is not in the cache. GRADE_END when a kernel does not compile. */
 int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err);
 
-/* One replay of one trial by one runner. */
-struct attempt {
-	const struct trace *trace;
-	const struct oracle_trial *trial;
-	int deadline_ms; /* 0: replay_timeout_ms */
-	bool want_cost;
-	bool is_overlapped;
-	const struct runner_asker *asker; /* on a GPU: who asks for times */
-	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
-	const struct runner_trial *aims;  /* likewise: of its fields aims and those beside them; NULL: none */
-	bool is_crosswise;                /* the second on the vm, after the first was right */
-	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */
-	int order_line;                   /* of what the second is for */
-	uint64_t may_be_given;            /* outputs that the reference itself does not compute */
-};
-struct attempt_result {
-	struct runner_result result;
-	const uint8_t *outputs; /* mapped */
-	int64_t bytes;
-	int64_t offset[TAPE_OUTPUTS_MAX];
-	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
-	struct gpu_seen seen; /* of one that was timed: who else was on the GPU in its window */
-};
-/* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
-int attempt_run(
-	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
-void attempt_release(struct attempt_result *r);
-/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs;
- * heap, NULL: there are none. Both in state_compare.c. */
-int64_t *state_ask(const struct oracle_trial *t, struct runner_given *params, int nparams, int64_t *bytes);
-int state_compare(struct grading *g, const struct attempt *a, const struct attempt_result *r);
-/* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
-const char *attempt_reason(const struct oracle_trial *t, const char *plain);
-void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len);
-
+struct attempt;
+struct attempt_result;
 /* All counted trials of one variant on the GPU, after they passed on the vm. */
 int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
 /* A trial that was made for this candidate and passed on the vm, on the GPU. */

@@ -342,7 +342,8 @@ static void test_autotuned(void **state)
 		{"configs[1:]", CONFIG(32, 0.5, 1) "," SLOW "," FAST, "genuine/ok", "", 1, 2},
 		/* Wrong and slow: another card may choose it. The vm finds what half of the inputs show. */
 		{"configs", SLOW "," FAST "," CONFIG(32, 0.5, 4), "wrong/fragile", "another of the autotuner's", -1, 0},
-		/* Large inputs alone show it, on the GPU: of six the vm has a sample of three, without it. */
+		/* Large inputs alone show it, on the GPU: the vm has a sample of three
+		 * of the six, without it. */
 		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4) "," MORE, "wrong/fragile",
 			"in configuration 3 of 6 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
 			"large",
