@@ -298,6 +298,22 @@ int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err 
 	return 0;
 }
 
+const struct oracle_trial *oracle_first_trial(const struct oracle_data *d)
+{
+	for (int i = 0; i < d->ntrials; i++)
+		if (d->trials[i].counts && d->trials[i].variant == 0) return &d->trials[i];
+	return NULL;
+}
+
+const struct oracle_trial *oracle_hidden_trial(const struct oracle_data *d)
+{
+	/* Of the first trials the last that counts: its values and parameters are hidden. */
+	enum { LAST = 2 };
+	for (int i = MIN(d->ntrials - 1, LAST); i >= 0; i--)
+		if (d->trials[i].counts && d->trials[i].variant == 0) return &d->trials[i];
+	return NULL;
+}
+
 const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t)
 {
 	return t->sized ? t->sized : &d->variants[t->variant];

@@ -263,9 +263,7 @@ static int trial_read(const struct stock_job *s, json_t *message, const int *fds
 static int params_add(const struct trace *judged, const struct trace *large, const struct oracle_data *d,
 	const struct stock_trial *t, struct runner_given *params)
 {
-	const struct oracle_trial *small = NULL;
-	for (int i = 0; i < d->ntrials && !small; i++)
-		if (d->trials[i].counts && d->trials[i].variant == 0) small = &d->trials[i];
+	const struct oracle_trial *small = oracle_first_trial(d);
 	int *of = xcalloc((size_t)judged->tape->nbuffers + 1, sizeof *of), added = 0;
 	if (small) params_stand_in(judged->tape, d->variants[0].state, small->params, small->nparams, of);
 	for (int b = 0; b < large->tape->nbuffers && small && added >= 0; b++) {

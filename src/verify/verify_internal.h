@@ -296,8 +296,6 @@ int mode_step(struct grading *g, const json_t *modes, struct err *err);
 
 /* Trials of other configurations that an autotuner may choose (config_step.c). */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
-/* A hidden trial at the judged sizes, or the first; NULL: none counts. */
-const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d);
 
 /* A tape's kernels as binaries, ready for a GPU's runner. */
 struct compiled {
