@@ -1,7 +1,7 @@
 /* compile_step: every launched kernel is really compiled for the target. The result of a kernel
  * (resources or error text) depends on its IR, its options and the compiler's version alone, so it
  * is kept by hash: in memory for this process, in the store for all. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"

@@ -6,7 +6,7 @@
  * Runners are warm: one serves many candidates, one after another, and proves after each that the
  * GPU still answers. A fault, a deadline or a touched canary costs the runner, whether or not its
  * context lived through it. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"

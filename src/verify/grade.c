@@ -12,7 +12,7 @@
  *                 own sizes (price), a second trace in another process (again), and on a GPU the
  *                 choice of an autotuner (tune), times, and the tools that watch a run
  *   grade         what stands beside the verdict: a run of the file itself, KernelBench's check */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "lint/lint.h"
 #include "prove/prove.h"

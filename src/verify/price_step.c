@@ -15,7 +15,7 @@
  * But for the task's own sizes: those are looked at whether costs are asked for or not,
  * wherever values are judged at smaller ones. What fails there is wrong; what does other work
  * there was never judged. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"

@@ -9,7 +9,7 @@
  * A kernel that does something whose order Triton leaves open (a reduction by a function that is no
  * known operation, tl.cat, ...) runs each trial twice, the second time in another order
  * (docs/vm.md): what is right in one order alone is right by luck, for a GPU has its own. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"

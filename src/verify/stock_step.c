@@ -13,7 +13,7 @@
  * the fp64 reference needs itself, which is computed in slices of the batch where it does not fit.
  * One such job at a time has the room, by a lock of its own beside the GPU's; the GPU's is held
  * shared, as by any replay. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"

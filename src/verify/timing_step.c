@@ -10,7 +10,7 @@
  * References that were timed before on the same GPU need no session, as long as the runner's
  * control, timed with the candidate, is within 1 % of what it was in theirs; where it is not,
  * they are timed again. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"

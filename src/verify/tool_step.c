@@ -6,7 +6,7 @@
  * (sandbox_enter_tool). The runner's allocations are exact: no canary hides an access beside a
  * buffer, and memory that nobody wrote is left so.
  */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "runner/runner.h"
 #include "verify/gpu_lock.h"

@@ -13,7 +13,7 @@
  * judged sizes. What does not compile, or does not fit the card, is no choice, as in Triton. An
  * autotuner is chosen for one key at a time, the first launched first; at other sizes than the
  * judged ones the choice for its first key holds. */
-#include "verify/attempt.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "runner/runner.h"
 #include "tape/tape.h"

@@ -3,7 +3,6 @@
 #ifndef HONE_VERIFY_INTERNAL_H
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
-#include "base/dtype.h"
 #include "cost/cost.h"
 #include "prove/prove.h"
 #include "runner/runner.h"
@@ -68,38 +67,44 @@ struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
+	/* Where processes come from. */
 	struct zygote *tracer;
 	struct zygote *compiler;
 	struct zygote *oracle;
-	struct oracle_cache *oracles;
-	struct compile_cache *compiles;
-	struct rebuild_cache *rebuilds;
+	struct zygote *timer; /* references on the GPU; NULL: none are timed */
 	struct runner_pool *runners;
 	int ngpus;                               /* 0: the vm alone */
 	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
-	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
+
+	/* What is remembered. */
+	struct store *store; /* may be NULL */
+	struct oracle_cache *oracles;
+	struct compile_cache *compiles;
+	struct rebuild_cache *rebuilds;
 	struct reference_cache *references;
 	struct choice_cache *choices; /* of autotuners, by what they choose among */
-	bool is_live;                 /* candidates' files are run for real too */
-	char *sanitizer;              /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
-	double sanitize_share;        /* of right candidates, chosen by their text */
-	char *profiler;               /* Nsight Compute's place; NULL: not asked for */
-	bool is_paired;               /* references are timed turn by turn with each candidate */
-	unsigned reference_mask;      /* of enum verdict_reference_kind: 1 << kind */
-	unsigned final_mask;          /* of those, what is timed beside a final best */
-	struct vm_gpu gpu;            /* the card that kernels are made for */
-	int run_capability;           /* of the device, where it stands for that card; 0: it is one */
-	struct store *store;          /* may be NULL */
+
+	/* What was asked for. */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
+	int num_trials;
 	bool tf32;
 	bool screens; /* the first trial before machine code */
 	bool skip_compile;
 	bool skip_replay;
-	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
-	uint64_t cost_seed; /* of samples */
-	int time_repeats;   /* timed replays on the GPU; 0: none */
-	int num_trials;
+	struct vm_gpu gpu;       /* the card that kernels are made for */
+	int run_capability;      /* of the device, where it stands for that card; 0: it is one */
+	bool wants_price;        /* costs at other sizes than the judged ones */
+	uint64_t cost_seed;      /* of samples */
+	bool is_live;            /* candidates' files are run for real too */
+	int time_repeats;        /* timed replays on the GPU; 0: none */
+	bool is_paired;          /* references are timed turn by turn with each candidate */
+	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
+	unsigned final_mask;     /* of those, what is timed beside a final best */
+	char *sanitizer;         /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
+	double sanitize_share;   /* of right candidates, chosen by their text */
+	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
+
 	char *versions; /* text for cache keys */
 	struct verify_times times;
 	pthread_mutex_t times_lock;
@@ -137,56 +142,62 @@ void trace_release(struct trace *t);
 enum ir_kind { IR_NONE, IR_TAPE, IR_TEXT };
 
 struct library;
+/* One verdict on its way. A second attempt, and a second pass with an autotuner's choices, begin
+ * with a new one (grade.c). */
 struct grading {
-	struct prove_result *proof; /* asked for: filled by prove_step; NULL: not asked for */
 	struct verify_shared *s;
+	struct verdict *v;
+
+	/* What was asked (struct verify_request). */
 	const struct task *task;
 	const char *source;
 	size_t source_len;
-	bool is_final; /* of a best that will be published: nothing is sampled, nothing comes from a cache of times */
+	enum ir_kind ir;            /* what the answer is when it is IR: its own source */
+	bool is_final;              /* of a best that will be published: nothing is sampled, and no time is a cached one */
+	struct str *ir_form;        /* where a genuine candidate's answer in IR goes; NULL: nobody wants it */
+	const char *emit;           /* file for the module of a genuine candidate; NULL: nobody wants it */
+	struct prove_result *proof; /* filled by prove_step; NULL: no proof is asked for */
+	int attempt;                /* 0, or 1 behind a fault of our own */
+	json_t *choices; /* label or kernel of an autotuner -> its configuration (tune_step.c); NULL: the first */
 	const struct oracle_data *oracle;
+
+	/* The candidate's processes. */
 	struct job tracer;
 	bool has_tracer;
-	bool is_traced_again;
-	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool is_traced_again; /* the tracer is the second trace's */
+	int next_other;       /* of the tracer's other sizes: the next that it makes, from 1 */
+	struct job builder;   /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
-	int asked; /* recipes that the tracer asked the builder for */
-	struct runner runner;
+	int asked;            /* recipes that the tracer asked the builder for */
+	int64_t compile_ms;   /* CPU time that the candidate's compilations took so far, in this attempt */
+	struct runner runner; /* of the vm */
 	bool has_runner;
-	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
-	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
-	struct runner_result
-		judged;            /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
-	int64_t vm_ns;         /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
+	struct runner_library computes; /* of library */
+
+	/* What is known so far. */
+	bool is_partial; /* torch's own work stands between inputs and outputs: line and name of the first such */
+	int library_line;
+	char library_op[104];
+	json_t *compiled; /* (the stock tape's kernels) what their costs are counted with (compile_step.c); NULL */
+	bool cost_varies; /* what the stock tape costs depends on data, so every trial is metered */
+	struct runner_result judged; /* the stock trial's replay: costs and touched, for price_step; zeros: none yet */
+	struct guided *guided;       /* sides of comparisons that trials took (guided.h); NULL before the first */
+	bool is_left_out[ORACLE_VARIANTS_MAX];    /* sizes that the candidate is not for */
+	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, for delivery */
+
+	/* On a GPU. */
 	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	bool is_gpu_full;  /* the last tape had no room there, for others' use of it */
-	bool has_gpu_lock; /* shared, for longer than a replay (stock_step.c): whoever asked again would wait for himself */
-	struct sha256_hex gpu_loaded;                /* text of the tape that gpu_runner has; "": none */
-	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
-	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
-													asked */
-	enum ir_kind ir;                             /* the answer is IR: its own source */
-	bool is_left_out[ORACLE_VARIANTS_MAX];       /* sizes that the candidate is not for */
-	struct str *ir_form; /* where the answer in IR of a genuine candidate goes; NULL: nobody wants it */
-	const char *emit;    /* file for the module of a genuine candidate; NULL: nobody wants it */
-	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
-	int library_line;
-	char library_op[104];
-	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
-	struct runner_library computes; /* of library */
-	struct trace
-		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is delivered */
-	int attempt;
-	json_t *choices; /* of autotuners (tune_step.c), for the tracer: label or kernel -> which configuration; NULL: none
-						is made, the first that compiles is judged */
-	struct verdict *v;
-	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
-	int64_t compile_ms;    /* CPU time that the candidate's compilations took so far, in this attempt */
-	/* A list over the stock tape's kernels: what their costs are counted with
-	 * (compile_step.c); NULL. */
-	json_t *compiled;
+	struct sha256_hex gpu_loaded; /* text of the tape that gpu_runner has; "": none */
+	bool is_gpu_full;             /* the last tape had no room there, for others' use of it */
+	bool has_gpu_lock;    /* shared, for longer than a replay (stock_step.c): asking again would be a deadlock */
+	int64_t vm_ns;        /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	bool is_uncontracted; /* kernels are compiled without contraction of products and sums */
+	/* By variant, on large inputs (gpu_cause.c): 1 it is right, -1 it is not, 0 not asked. */
+	int8_t is_right_scaled[ORACLE_VARIANTS_MAX];
+
 	struct lap lap;
 };
 
@@ -297,81 +308,6 @@ int mode_step(struct grading *g, const json_t *modes, struct err *err);
 /* Trials of other configurations that an autotuner may choose (config_step.c). */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
 
-/* A tape's kernels as binaries, ready for a GPU's runner. */
-struct compiled {
-	int count;
-	int fd;                         /* memfd with all binaries, -1 */
-	struct runner_binary *binaries; /* strings point into results */
-	json_t *results;                /* what the compile worker said about each */
-};
-void compiled_release(struct compiled *c);
-/* Compiles what is not in the cache. GRADE_END when a kernel does not compile. */
-int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err);
-
-struct attempt;
-struct attempt_result;
-/* All counted trials of one variant on the GPU, after they passed on the vm. */
-int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
-/* A trial that was made for this candidate and passed on the vm, on the GPU. */
-int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_trial *trial, struct err *err);
-/* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or
- * alone where it is timed. GRADE_END for faults; *r is to be released on 0. */
-int gpu_start(struct grading *g, const struct trace *t, struct err *err);
-int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err);
-/* The worst error and the first text of a difference; 0 when all outputs agree. */
-int gpu_outputs_differ(
-	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
-/* What a fault of its runner means for the verdict (trial may be NULL); and
- * what an end of it means. */
-int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *trial, struct err *err);
-int gpu_runner_lost(struct grading *g, int rc, struct err *err);
-/* The candidate is done with it. And more of them ahead of need. Both compute on the GPU,
- * so they hold its lock. */
-void gpu_runner_done(struct grading *g);
-void gpu_runners_refill(struct verify_gpu *on);
-/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c).
- * Due: somebody has to ask. begin: starts the process that makes them; it computes while the
- * candidate is traced at these sizes. step: the candidate's tape of these sizes beside them;
- * GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing more could be judged,
- * skipped: a trial that the reference is of no use for. */
-struct stock_job;
-struct stock_result {
-	char why[320];
-	char skipped[200];
-};
-bool stock_is_due(const struct grading *g);
-int stock_begin(struct grading *g, struct stock_job **out, struct err *err);
-int stock_step(struct grading *g, struct stock_job *s, const struct trace *judged, const struct trace *large,
-	struct stock_result *out, struct err *err);
-void stock_end(struct grading *g, struct stock_job *s);
-void stock_forget(struct verify_gpu *on);
-/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause
- * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where
- * none does, why: what spoke against one. worst: the error that counts then (gpu_cause.c). */
-int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
-/* Zeros for what is subnormal in fp32; whether there was any. */
-bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
-double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
-/* A right candidate's autotuners on the GPU: every configuration is timed, and
- * compared; the fastest are chosen, into g->choices (tune_step.c). After price_step, in
- * the tracer that stayed. */
-int tune_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The stock tape's time on the GPU beside the references', and its outputs once
- * more (timing_step.c). */
-int timing_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate's file, run for real on the GPU, where that was asked for: after
- * the verdict is settled. */
-int live_step(struct grading *g, struct err *err);
-/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and
- * under Nsight Compute (tool_step.c). */
-int sanitize_step(struct grading *g, const struct trace *stock, struct err *err);
-int profile_step(struct grading *g, const struct trace *stock, struct err *err);
-char *tool_find(const char *name);      /* in PATH and where the toolkit lies; heap, NULL: nowhere */
-int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
-void sanitizer_text(const char *said, char *text, size_t len);
-int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
-/* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
-void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
 /* What the text alone settles (stages format and static): true when it did. Needs no worker. */
 bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
 /* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
