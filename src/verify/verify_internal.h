@@ -44,11 +44,6 @@ struct device_list {
 	int count;
 	int numbers[VERIFY_GPUS_MAX];
 };
-int setup_devices(const char *text, struct device_list *out, struct err *err);
-/* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
- * a device its own figures where they are smaller. A device may stand for an older card that is
- * named: kernels are compiled for the card, and what comes of that is translated for the device. */
-int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
 
@@ -201,22 +196,39 @@ struct grading {
 	struct lap lap;
 };
 
-/* times.c: what passed since the last call belongs to the step that was named then. */
+/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
+ * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and
+ * the candidate is to be judged from the start with them. The steps below stand in the order in
+ * which a verdict takes them; those on a GPU are in gpu_steps.h. */
+enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
+
+/* ---- grade.c: the sequence ---- */
+
+/* What the text alone settles (stages format and static): true when it did. Needs no worker. */
+bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
+/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
+ * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that can be
+ * replayed; or NULL. */
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
+	struct prove_result *proof);
+/* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
+void grade_kernelbench(
+	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
+int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
+	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* What the tape alone shows: no launch, outputs that no launch made, torch's own work. */
+int lineage_step(struct grading *g, const struct tape *t);
+
+/* ---- times.c ---- */
+
+/* What passed since the last call belongs to the step that was named then. */
 void times_lap(struct grading *g, enum verify_step next);
 void times_child(struct grading *g, enum verify_step step, double cpu_s);
 /* At a verdict's end: into the verifier's sums. */
 void times_add(struct grading *g);
 
-/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
-void tracer_end(struct grading *g, enum verify_step step);
-
-/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
- * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and
- * the candidate is to be judged from the start with them. */
-enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
-/* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
-int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
-	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* ---- trace_step.c: the candidate's tapes ---- */
 
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
@@ -229,37 +241,44 @@ int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
-/* In place of these for an answer in IR: its tape at the judged sizes; at those of a variant, or
- * behind the last one at those of the cost. Sizes that it is not for are invalid/other-sizes. */
+/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
+void tracer_end(struct grading *g, enum verify_step step);
+
+/* ---- ir_step.c: in place of a trace, for an answer in IR ---- */
+
 enum ir_kind ir_kind_of(const char *source, size_t len);
+/* Its tape at the judged sizes; at those of a variant, or behind the last one at those of the cost.
+ * Sizes that it is not for are invalid/other-sizes. */
 int ir_step(struct grading *g, struct trace *out);
 int ir_other_step(struct grading *g, int variant, struct trace *out);
 /* Appends the answer in IR that the tapes of a genuine candidate come from. ERR_MISMATCH:
  * the form cannot say it. */
 int ir_form(struct grading *g, const struct trace *stock, struct str *out, struct err *err);
-int lineage_step(struct grading *g, const struct tape *t);
-int compile_step(struct grading *g, const struct tape *t, struct err *err);
-/* Each kernel's IR against what a clean process makes from the candidate's text. */
+
+/* ---- rebuild_step.c: each kernel's IR against what a clean process makes from the text ---- */
+
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
-/* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
-int line_of_kernel(const struct tape *t, int kernel);
-/* What it found before (rebuild_cache.c): whether this claim is known for this text; one more,
- * which depends on the text's first `until` lines (0: on all). */
+/* For a tracer: the IR that a clean process makes by a recipe, heap; NULL where that says
+ * nothing. */
+int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err);
+
+/* ---- rebuild_cache.c: what that found before ---- */
+
+struct rebuild_cache *rebuild_cache_create(void);
+void rebuild_cache_free(struct rebuild_cache *c);
+/* Whether this claim is known for this text; one more, which depends on the text's first `until`
+ * lines (0: on all). */
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
 void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
 /* An IR that was made before by this recipe from lines that the text begins with, heap; NULL. */
 char *rebuild_made_take(const struct grading *g, const char *recipe);
 void rebuild_made_add(const struct grading *g, const char *recipe, const char *ttir, int until);
-/* For a tracer: the IR that a clean process makes by a recipe, heap; NULL where that says nothing
- * (rebuild_step.c). */
-int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err);
-/* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock
- * may be without a tape. */
-void kernelbench_step(struct grading *g, struct trace *stock);
-/* The part of it that a reason alone decides. */
-bool kernelbench_refused(struct verdict *v);
-/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
-int emit_step(struct grading *g, const struct trace *stock, struct err *err);
+
+/* ---- compile_step.c: machine code ---- */
+
+struct compile_cache *compile_cache_create(int entries);
+void compile_cache_free(struct compile_cache *c);
+int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its
  * answer in *text (and descriptors in fds, nfds: room before, count after; may be NULL).
  * ERR_TIMEOUT: the budget is spent; ERR_CHILD: the process ended or did not make sense, inside its
@@ -270,71 +289,74 @@ int compile_job(
  * later ones are sent to it. */
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
 void builder_end(struct grading *g);
-/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
+/* Of the candidate, where it launches that kernel first; 0: nowhere. */
+int line_of_kernel(const struct tape *t, int kernel);
+/* The launches of one kernel against what a driver accepts (launch_limits.c); result: what its
+ * compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
+
+/* ---- replay_step.c: values, by the vm ---- */
+
 /* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
 int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
- * Never settles the verdict. */
-int prove_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that
- * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
- * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
-int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Gives a tape to the vm's runner, and its library rows to somebody who computes them.
- * GRADE_END where it is refused.
- */
+/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END
+ * where it is refused. */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
-/* ---- library_step.c ---- */
-
-/* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
-int library_start(struct grading *g, const struct tape *t, struct err *err);
-void library_end(struct grading *g);
-
 /* One guided trial on the vm, with the variant's tape loaded. */
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
 	const struct runner_trial *aims, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
-/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial
- * took (sized_step.c); what none can take is listed in the record. After replay_step, in
- * its runner and tracer. */
-int sized_step(struct grading *g, struct err *err);
-/* Trials of the tapes that forward leaves in other modes: with gradients, under autocast, in
- * train() for eval() (mode_step.c). */
-int mode_step(struct grading *g, const json_t *modes, struct err *err);
 
-/* Trials of other configurations that an autotuner may choose (config_step.c). */
+/* ---- library_step.c: torch's rows of a partial tape ---- */
+
+/* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
+int library_start(struct grading *g, const struct tape *t, struct err *err);
+void library_end(struct grading *g);
+
+/* ---- steps with a file of their own name, of a candidate that is right so far ---- */
+
+/* Trials of other configurations that an autotuner may choose. */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took; what
+ * none can take is listed in the record. After replay_step, in its runner and tracer. */
+int sized_step(struct grading *g, struct err *err);
+/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that
+ * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
+ * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
+int price_step(struct grading *g, const struct trace *stock, struct err *err);
+/* Trials of the tapes that forward leaves in other modes: with gradients, under autocast, in
+ * train() for eval(). */
+int mode_step(struct grading *g, const json_t *modes, struct err *err);
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
+ * Never settles the verdict. */
+int prove_step(struct grading *g, const struct trace *stock, struct err *err);
+/* KernelBench's own verdict beside ours, once that is settled. stock may be without a tape. */
+void kernelbench_step(struct grading *g, struct trace *stock);
+/* The part of it that a reason alone decides. */
+bool kernelbench_refused(struct verdict *v);
+/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
+int emit_step(struct grading *g, const struct trace *stock, struct err *err);
 
-/* What the text alone settles (stages format and static): true when it did. Needs no worker. */
-bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
-/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
- * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that
- * can be replayed; or NULL.
- */
-void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
-	struct prove_result *proof);
-/* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
-void grade_kernelbench(
-	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* ---- audit.c ---- */
 
-/* setup.c: where things lie; options checked and filled in. places are released by the caller, also
- * on failure. */
+int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
+
+/* ---- setup.c: options checked and filled in, and where things lie ---- */
+
+int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);
+int setup_devices(const char *text, struct device_list *out, struct err *err);
+/* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
+ * a device its own figures where they are smaller. A device may stand for an older card that is
+ * named: kernels are compiled for the card, and what comes of that is translated for the device. */
+int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 struct verify_places {
 	char *root;
 	char *runner;
 	char *library;
 };
+/* The caller releases the places, also on failure. */
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);
-int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);
-
-int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
-
-struct rebuild_cache *rebuild_cache_create(void);
-void rebuild_cache_free(struct rebuild_cache *c);
-struct compile_cache *compile_cache_create(int entries);
-void compile_cache_free(struct compile_cache *c);
 #endif
