@@ -54,3 +54,18 @@ uint32_t rng_below(struct rng *r, uint32_t n)
 	while ((uint32_t)m < reject_below) m = (uint64_t)rng_next(r) * n;
 	return (uint32_t)(m >> 32);
 }
+
+/* Fisher and Yates, from the end: the last place gets any of the items, the one before it any of
+ * those that are left. */
+void rng_shuffle(struct rng *r, void *items, size_t count, size_t size)
+{
+	uint8_t *at = items, *kept = xmalloc(size);
+	CHECK(count <= UINT32_MAX);
+	for (size_t i = count; i > 1; i--) {
+		uint8_t *last = at + (i - 1) * size, *other = at + rng_below(r, (uint32_t)i) * size;
+		memcpy(kept, last, size);
+		memmove(last, other, size);
+		memcpy(other, kept, size);
+	}
+	free(kept);
+}

@@ -404,7 +404,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		is_filled = !rc;
 	}
 	/* What is given takes the machine's time to copy: the rows' own begins here. */
-	if (trial->deadline_ms > 0) how.deadline_ns = clock_ns() + (uint64_t)trial->deadline_ms * 1000000u;
+	if (trial->deadline_ms > 0) how.deadline_ns = deadline_in_ms(trial->deadline_ms);
 	if (!rc && given->begun) given->begun();
 	if (!rc) rc = rows_run(r, &how, out, &out->fault);
 

@@ -160,7 +160,7 @@ int attempt_run(
 
 	/* An unchecked run may write where it likes; the answer has ATTEMPT_GRACE_MS to arrive. */
 	if (a->is_unchecked) rt.inputs = given_free(&rt);
-	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + ATTEMPT_GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(rt.deadline_ms + ATTEMPT_GRACE_MS);
 	struct runner_data data = {t->given_fd, fd, runner == &g->runner && g->library ? &g->computes : NULL, a->asker};
 	int rc = runner_try(runner, &rt, tr->tape->noutputs, &data, deadline, &out->result, err);
 	if (!rc) rc = runner_result_check(&out->result, tr->tape, err);

@@ -120,7 +120,7 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 	struct runner_load l = {
 		.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
 	if (!rc) {
-		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + ATTEMPT_GPU_GRACE_MS) * 1000000u;
+		uint64_t deadline = deadline_in_ms(g->s->limits.replay_timeout_ms + ATTEMPT_GPU_GRACE_MS);
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
 		g->is_gpu_full = rc == ERR_MISMATCH && !strcmp(fault.code, "no-room");

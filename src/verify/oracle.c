@@ -406,7 +406,7 @@ struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadli
 {
 	struct job_limits l = o->limits;
 	l.cpu_s = (o->timeout_ms + 999) / 1000;
-	*deadline = clock_ns() + (uint64_t)o->timeout_ms * WALL_TIMES * 1000000u;
+	*deadline = deadline_in_ms((int64_t)o->timeout_ms * WALL_TIMES);
 	return l;
 }
 

@@ -238,7 +238,7 @@ static int runner_ask(
 		.deadline_ms = g->s->limits.replay_timeout_ms,
 		.want_cost = true,
 		.seed = g->s->cost_seed};
-	uint64_t deadline = clock_ns() + (uint64_t)(t.deadline_ms + ATTEMPT_GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(t.deadline_ms + ATTEMPT_GRACE_MS);
 	int rc = runner_price(&g->runner, large->text.data, large->text.len, &t, deadline, out, err);
 	if (!rc) rc = runner_result_check(out, large->tape, err);
 	if (!rc) return 0;

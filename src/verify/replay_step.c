@@ -46,7 +46,7 @@ static bool has_library_rows(const struct tape *t)
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err)
 {
 	struct runner_fault fault = {0};
-	uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + ATTEMPT_GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(g->s->limits.replay_timeout_ms + ATTEMPT_GRACE_MS);
 	struct runner_load l = {.tape = t->text.data, .len = t->text.len, .binaries_fd = -1};
 	*loaded = (struct runner_loaded){-1, -1, -1, -1, -1};
 	int rc = runner_load(&g->runner, &l, deadline, loaded, &fault, err);

@@ -161,7 +161,7 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 	s->room = room_fd;
 	s->is_done = false;
 	s->is_coarse = g->oracle->has_dot && g->s->tf32;
-	s->deadline = clock_ns() + (uint64_t)g->s->limits.oracle_timeout_ms * 1000000u;
+	s->deadline = deadline_in_ms(g->s->limits.oracle_timeout_ms);
 	g->has_gpu_lock = true;
 	if (rc) stock_end(g, s);
 	else *out = s;
@@ -311,7 +311,7 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 
 	/* A runner that failed is not used again, unless memory merely could not be
 	 * mapped: nothing ran then. */
-	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + ATTEMPT_GPU_GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(rt.deadline_ms + ATTEMPT_GPU_GRACE_MS);
 	struct runner_data data = {t->fds[0], t->fds[1], NULL, NULL};
 	struct runner_result r = {0};
 	int rc = runner_try(&g->gpu_runner, &rt, large->tape->noutputs, &data, deadline, &r, err);

@@ -239,7 +239,7 @@ static int tune(struct grading *g, const struct trace *stock, int i, uint64_t un
 int tune_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	struct verdict_device *d = &g->v->device;
-	uint64_t until = clock_ns() + (uint64_t)TUNE_MS * 1000000u;
+	uint64_t until = deadline_in_ms(TUNE_MS);
 	int rc = GRADE_ON;
 	if (!stock->ntuned || !oracle_first_trial(g->oracle)) return GRADE_ON;
 	g->choices = json_object();
