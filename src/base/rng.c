@@ -5,6 +5,7 @@
  * ten lines. tests/base/test_rng.c holds the paper's known answers. */
 #include "base/base.h"
 #include <math.h>
+#include <stdlib.h>
 
 #define PHILOX_M0 0xd2511f53u
 #define PHILOX_M1 0xcd9e8d57u
