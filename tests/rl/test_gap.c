@@ -1,5 +1,5 @@
-/* The three numbers of docs/design.md, One walk over the model, measured with the engine as sampler
- * and the training pass as trainer, both on the base model and with an adapter:
+/* The three numbers of docs/training.md, measured with the engine as sampler and the
+ * training pass as trainer, both on the base model and with an adapter:
  *   a  the ratio of the trainer's recomputation on the first update: exactly 1
  *   b  |sampler - trainer| of the recorded log-probabilities, mean and max: printed, and bounded by
  *   fp32 rounding
