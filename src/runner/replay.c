@@ -440,7 +440,7 @@ void replay_price(struct replay *r, const struct runner_trial *trial, struct run
 		.compiled = trial->compiled,
 		.gpu = trial->gpu,
 		.seed = trial->seed,
-		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
+		.deadline_ns = trial->deadline_ms > 0 ? deadline_in_ms(trial->deadline_ms) : 0};
 	*out = (struct runner_result){.place = {.output = -1}};
 	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;

@@ -94,7 +94,7 @@ int oracle_given_read(
 		const char *dtype = "";
 		int rc = is_named ? json_get_str(e, "parameter", "name", &g->name, err) : 0;
 		if (!rc) rc = json_get_int(e, "given", "offset", 0, bytes, &g->offset, err);
-		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - (rc ? 0 : g->offset), &g->bytes, err);
+		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - g->offset, &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, "given", "changes", &g->may_change, err);
 		if (!rc) rc = json_opt_str(e, "given", "dtype", &dtype, err);
 		if (rc) return rc;
