@@ -3,7 +3,7 @@
 given).
 
 unicodedata2 16.0.0 is the version whose categories equal those of the tokenizers package (its
-regular expressions and \\w); tests/text/test_tokenizer_hf.py compares every code point, so a newer
+regular expressions and \\w); tests/text/test_tokenizer_hf.c compares every code point, so a newer
 tokenizers shows up there. The composition data behind tokenizers' NFC is older: it stops at Unicode
 9. A character that got its combining class or its composition later is a plain starter there, which
 NFC_BREAKS lists; src/text/tokenizer_nfc.c cuts the text at them."""

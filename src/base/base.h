@@ -191,7 +191,8 @@ void progress_end(struct progress *p);
 
 /* ---- time ---- */
 
-uint64_t clock_ns(void); /* monotonic */
+uint64_t clock_ns(void);             /* monotonic */
+uint64_t deadline_in_ms(int64_t ms); /* clock_ns() of that much later; of a negative time: now */
 void sleep_ms(int ms);
 
 /* ---- random numbers: counter-based (Philox4x32-10, Salmon et al. 2011). The value is a pure
@@ -213,6 +214,8 @@ struct rng {
 };
 uint32_t rng_next(struct rng *r);
 uint32_t rng_below(struct rng *r, uint32_t n); /* [0, n), unbiased; n > 0 */
+/* An array of `count` items of `size` bytes in an order of which all are equally likely. */
+void rng_shuffle(struct rng *r, void *items, size_t count, size_t size);
 float rng_next_uniform(struct rng *r);
 
 /* ---- hashing (SHA-256 by nettle) ---- */

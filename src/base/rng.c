@@ -5,6 +5,7 @@
  * ten lines. tests/base/test_rng.c holds the paper's known answers. */
 #include "base/base.h"
 #include <math.h>
+#include <stdlib.h>
 
 #define PHILOX_M0 0xd2511f53u
 #define PHILOX_M1 0xcd9e8d57u
@@ -53,4 +54,19 @@ uint32_t rng_below(struct rng *r, uint32_t n)
 	uint32_t reject_below = (uint32_t)-n % n;
 	while ((uint32_t)m < reject_below) m = (uint64_t)rng_next(r) * n;
 	return (uint32_t)(m >> 32);
+}
+
+/* Fisher and Yates, from the end: the last place gets any of the items, the one before it any of
+ * those that are left. */
+void rng_shuffle(struct rng *r, void *items, size_t count, size_t size)
+{
+	uint8_t *at = items, *kept = xmalloc(size);
+	CHECK(count <= UINT32_MAX);
+	for (size_t i = count; i > 1; i--) {
+		uint8_t *last = at + (i - 1) * size, *other = at + rng_below(r, (uint32_t)i) * size;
+		memcpy(kept, last, size);
+		memmove(last, other, size);
+		memcpy(other, kept, size);
+	}
+	free(kept);
 }

@@ -59,7 +59,7 @@ json_t *clean_proof(const json_t *request, const int *fds, int nfds)
 	const char **const_names = xcalloc((size_t)t->nbuffers + 1, sizeof *const_names);
 	for (int b = 0; b < t->nbuffers; b++) const_names[b] = json_string_value(json_array_get(names, (size_t)b));
 	struct prove_options o = {.seed = (uint64_t)json_integer_value(json_object_get(request, "seed")),
-		.deadline_ns = clock_ns() + (uint64_t)json_integer_value(json_object_get(request, "ms")) * 1000000u,
+		.deadline_ns = deadline_in_ms(json_integer_value(json_object_get(request, "ms"))),
 		.const_names = const_names};
 	rc = prove_run(t, draws, ndraws, &o, &result, &err);
 	for (int i = 0; i < ndraws; i++) {

@@ -150,11 +150,7 @@ static int64_t *points_shuffle(const struct tune *t)
 	int64_t *order = xmalloc(size_mul((size_t)t->space.points, sizeof *order));
 	struct rng rng = {.seed = (uint64_t)t->o->seed, .stream = 0x74756e65};
 	for (int64_t i = 0; i < t->space.points; i++) order[i] = i;
-	for (int64_t i = t->space.points; i > 1; i--) {
-		int64_t j = rng_below(&rng, (uint32_t)i), swap = order[i - 1];
-		order[i - 1] = order[j];
-		order[j] = swap;
-	}
+	rng_shuffle(&rng, order, (size_t)t->space.points, sizeof *order);
 	return order;
 }
 

@@ -38,12 +38,21 @@ static const char SUMMARY[] =
 	"unsandboxed, with your rights.\n"
 	"Exit status: the script's; 1 when a kernel did what it must not";
 
+/* Whether the word behind this one is its value. */
+static bool takes_value(const char *arg)
+{
+	bool takes = !strcmp(arg, "--recipe");
+	for (size_t i = 0; i < ARRAY_LEN(DEFS); i++)
+		takes |= DEFS[i].type != OPTION_BOOL && !strncmp(arg, "--", 2) && !strcmp(arg + 2, DEFS[i].name);
+	return takes;
+}
+
 /* Options end at the script's name; what follows is the script's. */
 static int script_index(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
 		if (argv[i][0] != '-') return i;
-		if (!strcmp(argv[i], "--threads") || !strcmp(argv[i], "--configs") || !strcmp(argv[i], "--recipe")) i++;
+		i += takes_value(argv[i]);
 	}
 	return argc;
 }

@@ -178,21 +178,6 @@ static bool shapes_agree(struct proof *p, const struct prove_outputs *want, cons
 	return !p->is_settled;
 }
 
-/* The place of an element in its output: "[3, 17]". */
-static void place_text(const struct prove_output *o, int64_t at, char *text, size_t len)
-{
-	int64_t index[TAPE_DIMS_MAX];
-	size_t used = 1;
-	for (int d = o->ndim - 1; d >= 0; d--) {
-		index[d] = at % o->shape[d];
-		at /= o->shape[d];
-	}
-	text[0] = '[';
-	for (int d = 0; d < o->ndim && used < len; d++)
-		used += (size_t)snprintf(text + used, len - used, "%s%lld", d ? ", " : "", (long long)index[d]);
-	snprintf(text + MIN(used, len - 2), 2, "]");
-}
-
 static void float_compare(struct proof *p, const struct field *f, int i, const struct prove_output *a,
 	const struct prove_output *b, int64_t k)
 {
@@ -222,7 +207,7 @@ static void float_compare(struct proof *p, const struct field *f, int i, const s
 	default: break;
 	}
 	/* They differ at a random point, so they are no equal expressions. */
-	place_text(a, k, place, sizeof place);
+	tape_index_text(a->ndim, a->shape, k, place, sizeof place);
 	settle(p, PROVE_NOT_PROVED, 0,
 		"output %d at %s is another expression: about %.9g there, the reference's about %.9g", i, place,
 		(y->lo + y->hi) / 2, (x->lo + x->hi) / 2);
@@ -251,7 +236,7 @@ static bool outputs_compare(
 			} else if (a->ints[k] == b->ints[k]) {
 				p->agreed[i][k] = (uint8_t)MIN(p->agreed[i][k] + 1, AGREEMENTS);
 			} else {
-				place_text(a, k, place, sizeof place);
+				tape_index_text(a->ndim, a->shape, k, place, sizeof place);
 				settle(p, PROVE_NOT_PROVED, 0, "output %d at %s is %lld, the reference's %lld", i, place,
 					(long long)b->ints[k], (long long)a->ints[k]);
 			}

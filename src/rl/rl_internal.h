@@ -47,6 +47,16 @@ struct loop {
 	FILE *metrics_file;
 };
 
+/* ---- settings (rl_check.c) ---- */
+
+/* Whether l->o's settings go together; sets l's reward, advantage and loss from their names. */
+int rl_options_check(struct loop *l, struct err *err);
+/* What cannot be done by several ranks; after ranks_open. */
+int rl_ranks_check(const struct loop *l, struct err *err);
+/* What is wrong with the settings and templates of a pipeline's mid-end: asked before the frontend
+ * trains, when there are no kernels yet. */
+int rl_midend_check(const struct rl_options *o, struct err *err);
+
 /* ---- opening a run (rl_open.c) ---- */
 
 /* All that the steps need, from l->o; not yet where an earlier start left off. l is to be released
@@ -55,9 +65,6 @@ int loop_open(struct loop *l, struct err *err);
 void loop_release(struct loop *l);
 /* Whether this process has the run's folder and store. */
 static inline bool loop_is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }
-/* What is wrong with the settings and templates of a pipeline's mid-end: asked before the frontend
- * trains, when there are no kernels yet. */
-int rl_midend_check(const struct rl_options *o, struct err *err);
 
 /* ---- a step's answers (rl_step.c) ---- */
 

@@ -124,12 +124,7 @@ static bool row_fits(struct prompt_set *s, struct prompt_row *r, const struct pr
 static void set_shuffle(struct prompt_set *s, uint64_t seed)
 {
 	struct rng rng = {.seed = seed, .stream = 0x70726f6d70747331};
-	for (size_t i = s->count; i > 1; i--) {
-		size_t j = rng_below(&rng, (uint32_t)i);
-		struct prompt_row tmp = s->rows[i - 1];
-		s->rows[i - 1] = s->rows[j];
-		s->rows[j] = tmp;
-	}
+	rng_shuffle(&rng, s->rows, s->count, sizeof *s->rows);
 }
 
 /* Drops rows of other splits and levels, and where variants are wanted those that have nothing to

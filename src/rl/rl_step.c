@@ -21,11 +21,7 @@ void epoch_prompts(uint64_t seed, int prompts, int64_t step, int groups, int *in
 	int *order = xmalloc((size_t)prompts * sizeof *order);
 	struct rng rng = {.seed = seed, .stream = 0x65706f6368000000 + (uint64_t)epoch};
 	for (int i = 0; i < prompts; i++) order[i] = i;
-	for (int i = prompts; i > 1; i--) {
-		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
-		order[i - 1] = order[j];
-		order[j] = tmp;
-	}
+	rng_shuffle(&rng, order, (size_t)prompts, sizeof *order);
 	memcpy(index, order + chunk * groups, (size_t)groups * sizeof *index);
 	free(order);
 }

@@ -196,11 +196,7 @@ static int *counted_order(const struct updater *u, const struct rollout *r, int 
 	for (int i = 0; i < n; i++)
 		if (rollout_counts(&r[i])) order[k++] = i;
 	struct rng rng = {.seed = u->o.seed, .stream = 0x6d696e6962617463 + (uint64_t)optimizer_steps(u->optimizer)};
-	for (int i = k; u->o.steps_per_generation > 1 && i > 1; i--) {
-		int j = (int)rng_below(&rng, (uint32_t)i), tmp = order[i - 1];
-		order[i - 1] = order[j];
-		order[j] = tmp;
-	}
+	if (u->o.steps_per_generation > 1) rng_shuffle(&rng, order, (size_t)k, sizeof *order);
 	*count = k;
 	return order;
 }

@@ -404,7 +404,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		is_filled = !rc;
 	}
 	/* What is given takes the machine's time to copy: the rows' own begins here. */
-	if (trial->deadline_ms > 0) how.deadline_ns = clock_ns() + (uint64_t)trial->deadline_ms * 1000000u;
+	if (trial->deadline_ms > 0) how.deadline_ns = deadline_in_ms(trial->deadline_ms);
 	if (!rc && given->begun) given->begun();
 	if (!rc) rc = rows_run(r, &how, out, &out->fault);
 
@@ -440,7 +440,7 @@ void replay_price(struct replay *r, const struct runner_trial *trial, struct run
 		.compiled = trial->compiled,
 		.gpu = trial->gpu,
 		.seed = trial->seed,
-		.deadline_ns = trial->deadline_ms > 0 ? start + (uint64_t)trial->deadline_ms * 1000000u : 0};
+		.deadline_ns = trial->deadline_ms > 0 ? deadline_in_ms(trial->deadline_ms) : 0};
 	*out = (struct runner_result){.place = {.output = -1}};
 	out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 	out->has_fault = rows_run(r, &how, out, &out->fault) != 0;

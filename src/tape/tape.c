@@ -21,6 +21,24 @@ int64_t tape_view_elements(const struct tape_view *v)
 	return n;
 }
 
+void tape_dims_text(int ndim, const int64_t *dims, char *text, size_t len)
+{
+	size_t used = (size_t)snprintf(text, len, "[");
+	for (int d = 0; d < ndim && used < len; d++)
+		used += (size_t)snprintf(text + used, len - used, "%s%lld", d ? ", " : "", (long long)dims[d]);
+	if (used < len) snprintf(text + used, len - used, "]");
+}
+
+void tape_index_text(int ndim, const int64_t *shape, int64_t element, char *text, size_t len)
+{
+	int64_t index[TAPE_DIMS_MAX];
+	for (int d = ndim - 1; d >= 0; d--) {
+		index[d] = shape[d] ? element % shape[d] : 0;
+		element = shape[d] ? element / shape[d] : 0;
+	}
+	tape_dims_text(ndim, index, text, len);
+}
+
 /* In row-major order without gaps; the stride of a dimension of size 1 does not matter. */
 bool tape_view_is_contiguous(const struct tape_view *v)
 {

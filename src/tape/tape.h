@@ -151,6 +151,10 @@ void tape_free(struct tape *t);
  * written elsewhere has the same. */
 struct sha256_hex tape_program_hash(const struct tape *t);
 int64_t tape_view_elements(const struct tape_view *v);
+/* A shape or an index as "[3, 17]"; and the index of an element that is counted in row-major
+ * order. */
+void tape_dims_text(int ndim, const int64_t *dims, char *text, size_t len);
+void tape_index_text(int ndim, const int64_t *shape, int64_t element, char *text, size_t len);
 bool tape_view_is_contiguous(const struct tape_view *v);
 /* Where a library row's operands lie when they are handed to whoever computes it: the reads, then
  * the writes, each dense in row-major order and 64-byte aligned. offset: (nreads + nwrites), or

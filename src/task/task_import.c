@@ -60,7 +60,7 @@ static int pipe_read(struct reader *r, int i, struct err *err)
  * the other is waited for. */
 static int reader_wait(struct reader *r, struct err *err)
 {
-	uint64_t deadline = clock_ns() + (uint64_t)READER_TIMEOUT_MS * 1000000;
+	uint64_t deadline = deadline_in_ms(READER_TIMEOUT_MS);
 	int rc = ERR_OK;
 	while (!rc && (r->pipes[0].fd >= 0 || r->pipes[1].fd >= 0)) {
 		uint64_t now = clock_ns();

@@ -2,9 +2,9 @@
  *
  * All of them are a list of alternatives tried in order at one place, and together they match any
  * text, so splitting is "how long is the first word?" again and again. No engine is needed, and
- * none that is at hand knows the right Unicode version (docs/design.md). What a pattern means in
- * each function stands beside its branch. A pattern that is not in the table is refused when the
- * file is read. */
+ * none that is at hand knows the right Unicode version (docs/tokenizers.md). What a pattern
+ * means in each function stands beside its branch. A pattern that is not in the table is refused
+ * when the file is read. */
 #include "text/tokenizer_internal.h"
 #include "base/base.h"
 #include "text/unicode.h"

@@ -21,11 +21,7 @@ void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, s
 	p->n = n;
 	p->nmicro = 0;
 	for (size_t i = 0; i < n; i++) p->order[i] = (uint32_t)i;
-	for (size_t i = n; shuffle && i > 1; i--) { /* Fisher and Yates */
-		uint32_t k = rng_below(&rng, (uint32_t)i), t = p->order[i - 1];
-		p->order[i - 1] = p->order[k];
-		p->order[k] = t;
-	}
+	if (shuffle) rng_shuffle(&rng, p->order, n, sizeof *p->order);
 	for (size_t i = 0; i < n; i++) {
 		int count = examples[p->order[i]].count;
 		if (i == 0 || used + count > max_tokens) {

@@ -220,19 +220,6 @@ static double element_error(double y, double r, double f, double scale)
 	return isfinite(y) && isfinite(finite) ? scaled(y, finite, scale) : INFINITY;
 }
 
-void compare_index_text(const struct compare_output *o, int64_t element, char *text, size_t len)
-{
-	int64_t index[TAPE_DIMS_MAX];
-	for (int i = o->ndim - 1; i >= 0; i--) {
-		index[i] = element % o->shape[i];
-		element /= o->shape[i];
-	}
-	size_t used = (size_t)snprintf(text, len, "[");
-	for (int i = 0; i < o->ndim && used < len; i++)
-		used += (size_t)snprintf(text + used, len - used, "%s%lld", i ? ", " : "", (long long)index[i]);
-	if (used < len) snprintf(text + used, len - used, "]");
-}
-
 static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
 {
 	int64_t v = 0;
@@ -278,7 +265,7 @@ static void sentence(
 {
 	char at[160], expected[48], got[48];
 	int64_t n = compare_elements(o), bad = out->first_bad;
-	compare_index_text(o, bad, at, sizeof at);
+	tape_index_text(o->ndim, o->shape, bad, at, sizeof at);
 	value_text(o->dtype, o->plain, o->exact, bad, expected, sizeof expected);
 	value_text(o->dtype, found, NULL, bad, got, sizeof got);
 	int used = snprintf(out->text, sizeof out->text,

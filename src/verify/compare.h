@@ -23,8 +23,6 @@ struct compare_output {
 							 element of the row; NULL: not asked for */
 };
 int64_t compare_elements(const struct compare_output *o);
-/* The index of an element that is counted in row-major order, as "[1, 0]". */
-void compare_index_text(const struct compare_output *o, int64_t element, char *text, size_t len);
 
 struct compare_bound {
 	double scale;     /* mean of |r| over the output */

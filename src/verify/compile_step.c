@@ -1,7 +1,7 @@
 /* compile_step: every launched kernel is really compiled for the target. The result of a kernel
  * (resources or error text) depends on its IR, its options and the compiler's version alone, so it
  * is kept by hash: in memory for this process, in the store for all. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"
@@ -163,7 +163,7 @@ static int answer_take(struct grading *g, struct job *job, int64_t left_ms, size
 	int *fds, int *nfds, struct err *err)
 {
 	struct err said = {0};
-	int rc = job_next(job, bytes_max, text, fds, nfds, clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
+	int rc = job_next(job, bytes_max, text, fds, nfds, deadline_in_ms(left_ms * WALL_FACTOR), &said);
 	if (rc == ERR_TIMEOUT)
 		return err_set(err, ERR_TIMEOUT, "the compiler did not finish in time (%d ms for all kernels together)",
 			g->s->limits.compile_timeout_ms);
@@ -208,8 +208,7 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 		char *ask = json_dumps(task, JSON_COMPACT);
 		CHECKF(ask, "a request that is not JSON");
 		json_decref(task);
-		rc = msg_send(g->builder.data_fd, ask, strlen(ask), NULL, 0,
-			clock_ns() + (uint64_t)left_ms * WALL_FACTOR * 1000000u, &said);
+		rc = msg_send(g->builder.data_fd, ask, strlen(ask), NULL, 0, deadline_in_ms(left_ms * WALL_FACTOR), &said);
 		free(ask);
 		if (rc) rc = compiler_died(g, &g->builder, said.text, err);
 	}

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 #define TURNS_MAX 3  /* configurations that are tried */
-#define TRIAL_LAST 2 /* of the first trials the one that is used: values and parameters are hidden */
 
 /* How many configurations the autotuners of this tape's kernels have at most. */
 static int configurations(const struct tape *t)
@@ -25,14 +24,6 @@ static int configurations(const struct tape *t)
 	for (size_t k = 0; k < json_array_size(kernels); k++)
 		most = MAX(most, json_integer_value(json_object_get(json_array_get(kernels, k), "configs")));
 	return (int)most;
-}
-
-const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d)
-{
-	const struct oracle_trial *found = NULL;
-	for (int i = 0; i < d->ntrials && i <= TRIAL_LAST; i++)
-		if (d->trials[i].variant == 0 && d->trials[i].counts) found = &d->trials[i];
-	return found;
 }
 
 /* Hidden inputs, and at a first call the search for those that its own comparisons lead to: which
@@ -97,7 +88,7 @@ static int turn_judge(struct grading *g, const struct trace *stock, const struct
 int config_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	int rc = GRADE_ON, count = configurations(stock->tape);
-	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
+	const struct oracle_trial *trial = oracle_hidden_trial(g->oracle);
 	if (count < 2 || !trial) return rc;
 	/* All of a few, and a few of many. */
 	int first = (int)(g->s->cost_seed % (uint64_t)count);

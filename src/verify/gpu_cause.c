@@ -6,7 +6,7 @@
  * Neither is believed because it might be: the same trial is run again without the cause, and has
  * to be right then. What a kernel could make of a cause (it tells it that it runs on a GPU) is kept
  * small: both hold for inputs alone that no task's own data are like. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"

@@ -55,7 +55,7 @@ int gpu_lock_take(const char *folder, const char *uuid, bool alone, int timeout_
 {
 	const char *named = getenv("HONE_LOCKS");
 	char *path = xasprintf("%s/hone-%s.lock", folder ? folder : named ? named : "/tmp", uuid);
-	uint64_t deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(timeout_ms);
 	int fd = file_open(path, err);
 	free(path);
 	if (fd < 0) return fd;

@@ -6,7 +6,7 @@
  * Runners are warm: one serves many candidates, one after another, and proves after each that the
  * GPU still answers. A fault, a deadline or a touched canary costs the runner, whether or not its
  * context lived through it. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"
@@ -21,7 +21,6 @@
 #define TRIAL_MS 3000
 #define TIMES_THE_VM 2
 #define LOCK_MS 120000 /* for the GPU's lock: timings of others are in front */
-#define GRACE_MS 5000 /* from the runner's own deadline to ours: a GPU is not interrupted between two launches */
 
 /* Faults of a GPU's runner and what they mean for a verdict. All others are the machine's. */
 static const struct {
@@ -121,7 +120,7 @@ int gpu_start(struct grading *g, const struct trace *tr, struct err *err)
 	struct runner_load l = {
 		.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
 	if (!rc) {
-		uint64_t deadline = clock_ns() + (uint64_t)(g->s->limits.replay_timeout_ms + GRACE_MS) * 1000000u;
+		uint64_t deadline = deadline_in_ms(g->s->limits.replay_timeout_ms + ATTEMPT_GPU_GRACE_MS);
 		rc = runner_load(&g->gpu_runner, &l, deadline, &loaded, &fault, err);
 		g->gpu_runner.is_tainted |= rc != 0;
 		g->is_gpu_full = rc == ERR_MISMATCH && !strcmp(fault.code, "no-room");

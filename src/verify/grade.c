@@ -1,10 +1,18 @@
 /* grade: the sequence of one verdict. Each step either passes or settles the verdict with a reason
  * code; docs/verifier.md lists them.
  *
- * The order inside is chosen so that the cheap things come first and nothing hostile is done twice:
- * size and syntax, trace, what the tape alone shows (no launch, library rows), compile, replay on
- * stock inputs, replay on hidden ones, a second trace for other sizes, cost. */
-#include "verify/verify_internal.h"
+ * The order is chosen so that the cheap things come first and what costs most is spent on
+ * candidates that are right so far:
+ *
+ *   grade_text    size, UTF-8, syntax, a jitted function that is used: no process is needed
+ *   steps         the task's own data (oracle), the candidate's tape (trace), what the tape alone
+ *                 shows (lineage), whether its IR is the source's (rebuild), machine code
+ *                 (compile), values on stock and hidden inputs and at other sizes (replay), other
+ *                 configurations and sizes that the text names (config, sized), costs at the task's
+ *                 own sizes (price), a second trace in another process (again), and on a GPU the
+ *                 choice of an autotuner (tune), times, and the tools that watch a run
+ *   grade         what stands beside the verdict: a run of the file itself, KernelBench's check */
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "lint/lint.h"
 #include "prove/prove.h"
@@ -257,27 +265,37 @@ static void verdict_clear(const struct verify_shared *s, const struct verify_gpu
 	out->device.driver = on ? on->device.driver : 0;
 }
 
+/* What the steps begin with: the request, and nothing that an earlier pass over them left. */
+static struct grading grading_begin(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r,
+	struct verdict *out, struct prove_result *proof)
+{
+	verdict_clear(s, on, out);
+	return (struct grading){.s = s,
+		.on = on,
+		.task = r->task,
+		.source = r->source,
+		.source_len = r->source_len,
+		.is_final = r->is_final,
+		.ir = ir_kind_of(r->source, r->source_len),
+		.ir_form = r->ir_form,
+		.emit = r->emit,
+		.v = out,
+		.proof = proof};
+}
+
 /* From the start once more, with the configurations that were chosen: everything that is said of
  * the candidate is said of these. What tuning found stays in the record. */
-static int steps_tuned(struct grading *g, struct trace *stock, struct err *err)
+static int steps_tuned(struct grading *g, const struct verify_request *r, struct trace *stock, struct err *err)
 {
 	struct verdict *v = g->v;
 	struct verdict_device was = v->device;
-	struct grading again = {.proof = g->proof,
-		.s = g->s,
-		.on = g->on,
-		.task = g->task,
-		.source = g->source,
-		.source_len = g->source_len,
-		.is_final = g->is_final,
-		.attempt = g->attempt,
-		.choices = g->choices,
-		.lap = g->lap,
-		.v = v};
+	/* Released before the new one is made, which keeps what the attempt is, took and chose. */
 	grading_release(g, stock);
+	struct grading again = grading_begin(g->s, g->on, r, v, g->proof);
+	again.attempt = g->attempt;
 	again.lap = g->lap;
+	again.choices = g->choices;
 	*g = again;
-	verdict_clear(g->s, g->on, v);
 	v->device.ntuned = was.ntuned;
 	memcpy(v->device.tuned, was.tuned, sizeof was.tuned);
 	int rc = steps(g, stock, err);
@@ -314,34 +332,21 @@ void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_r
 		/* An attempt begins with nothing of the one before: a fault of the machine may have left
 		 * half a verdict. */
 		struct trace stock = {0};
-		verdict_clear(s, on, out);
-		struct grading g = {.proof = proof,
-			.s = s,
-			.on = on,
-			.task = r->task,
-			.source = r->source,
-			.source_len = r->source_len,
-			.is_final = r->is_final,
-			.attempt = attempt,
-			.v = out};
-		g.ir = ir_kind_of(r->source, r->source_len);
-		g.ir_form = r->ir_form;
-		g.emit = r->emit;
+		struct grading g = grading_begin(s, on, r, out, proof);
+		g.attempt = attempt;
 		rc = steps(&g, &stock, &err);
-		if (rc == GRADE_TUNED) rc = steps_tuned(&g, &stock, &err);
+		if (rc == GRADE_TUNED) rc = steps_tuned(&g, r, &stock, &err);
+		if (rc == GRADE_END && live_step(&g, &err)) rc = -1;
 		/* Negative is our own failure, not the candidate's: it is tried again, and the last
-		 * attempt's stands as `infra`, which is no judgement. */
+		 * attempt's stands as `infra`, which is no judgement. KernelBench's own number is asked for
+		 * whatever the verdict was. */
 		if (rc < 0) {
 			log_warn("verify: %s (attempt %d of %d)", err.text, attempt + 1, ATTEMPTS);
 			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
+		} else {
+			kernelbench_step(&g, &stock);
 		}
-		/* KernelBench's own number is asked for whatever the verdict was. Then the attempt's time
-		 * is noted, since processes end in grading_release. */
-		if (rc == GRADE_END && live_step(&g, &err)) {
-			rc = -1;
-			grade_end(&g, VERDICT_INFRA, out->stage, "infra", 0, "%.900s", err.text);
-		}
-		if (rc == GRADE_END) kernelbench_step(&g, &stock);
+		/* The attempt's time is noted before its processes end. */
 		times_lap(&g, STEP_END);
 		grading_release(&g, &stock);
 		json_decref(g.choices);

@@ -15,7 +15,7 @@
  *     process there and not here: the verdict is about the values that its forward leaves.
  * A candidate that is genuine has trial 1 compared so and no more: the other trials of ours are
  * stricter than these four. */
-#include "verify/verify_internal.h"
+#include "verify/attempt.h"
 #include "base/base.h"
 #include "tape/tape.h"
 

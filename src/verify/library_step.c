@@ -117,7 +117,7 @@ int library_start(struct grading *g, const struct tape *t, struct err *err)
 	/* The process of the references, since it has torch; the candidate's code is not in it. */
 	struct library *l = xcalloc(1, sizeof *l);
 	struct job_limits limits = {g->s->level, g->s->limits.replay_memory_bytes, CPU_S};
-	uint64_t deadline = clock_ns() + (uint64_t)g->s->limits.replay_timeout_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(g->s->limits.replay_timeout_ms);
 	*l = (struct library){.g = g, .fd = memfd_make("operands", (size_t)bytes, err)};
 	int rc = l->fd < 0 ? err_set(err, ERR_INFRA, "no memory for %lld bytes of operands", (long long)bytes)
 					   : job_start(g->s->oracle, &limits, json_incref(job), &l->job, err);

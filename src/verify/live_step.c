@@ -5,7 +5,7 @@
  * cannot say) may be right all the same: such a one becomes `partial/live-right` or
  * `partial/live-wrong`, never more, because its host code met the data. A genuine one's record says
  * whether its file gives what its tape gave. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "verify/gpu_lock.h"
 #include "verify/reference.h"

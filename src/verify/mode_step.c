@@ -59,7 +59,7 @@ static int one_mode(
 int mode_step(struct grading *g, const json_t *modes, struct err *err)
 {
 	int rc = GRADE_ON;
-	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
+	const struct oracle_trial *trial = oracle_hidden_trial(g->oracle);
 	for (size_t i = 0; trial && i + 1 < json_array_size(modes) && i < 2 * MODES_MAX && !rc; i += 2) {
 		const char *name = json_string_value(json_array_get(modes, i));
 		if (!name || is_free(g, name)) continue;

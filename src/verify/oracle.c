@@ -94,7 +94,7 @@ int oracle_given_read(
 		const char *dtype = "";
 		int rc = is_named ? json_get_str(e, "parameter", "name", &g->name, err) : 0;
 		if (!rc) rc = json_get_int(e, "given", "offset", 0, bytes, &g->offset, err);
-		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - (rc ? 0 : g->offset), &g->bytes, err);
+		if (!rc) rc = json_get_int(e, "given", "bytes", 0, bytes - g->offset, &g->bytes, err);
 		if (!rc) rc = json_opt_bool(e, "given", "changes", &g->may_change, err);
 		if (!rc) rc = json_opt_str(e, "given", "dtype", &dtype, err);
 		if (rc) return rc;
@@ -298,6 +298,22 @@ int oracle_variant_read(const json_t *o, struct oracle_variant *out, struct err 
 	return 0;
 }
 
+const struct oracle_trial *oracle_first_trial(const struct oracle_data *d)
+{
+	for (int i = 0; i < d->ntrials; i++)
+		if (d->trials[i].counts && d->trials[i].variant == 0) return &d->trials[i];
+	return NULL;
+}
+
+const struct oracle_trial *oracle_hidden_trial(const struct oracle_data *d)
+{
+	/* Of the first trials the last that counts: its values and parameters are hidden. */
+	enum { LAST = 2 };
+	for (int i = MIN(d->ntrials - 1, LAST); i >= 0; i--)
+		if (d->trials[i].counts && d->trials[i].variant == 0) return &d->trials[i];
+	return NULL;
+}
+
 const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t)
 {
 	return t->sized ? t->sized : &d->variants[t->variant];
@@ -390,7 +406,7 @@ struct job_limits oracle_limits(const struct oracle_options *o, uint64_t *deadli
 {
 	struct job_limits l = o->limits;
 	l.cpu_s = (o->timeout_ms + 999) / 1000;
-	*deadline = clock_ns() + (uint64_t)o->timeout_ms * WALL_TIMES * 1000000u;
+	*deadline = deadline_in_ms((int64_t)o->timeout_ms * WALL_TIMES);
 	return l;
 }
 

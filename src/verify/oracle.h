@@ -180,6 +180,10 @@ int oracle_sized_ask(struct oracle_session *s, int number, const struct oracle_s
 /* The next trial of what was asked; 1 behind the last, with the reason in why where some sizes did
  * not work. Any negative code: the process is of no more use. The caller releases the trial. */
 int oracle_sized_next(struct oracle_session *s, struct oracle_sized *out, char *why, size_t len, struct err *err);
+/* Of the trials at the judged sizes that count: the first, of the task's own inputs with the seed's
+ * parameters; and one with hidden values and parameters, or the first. NULL: none counts. */
+const struct oracle_trial *oracle_first_trial(const struct oracle_data *d);
+const struct oracle_trial *oracle_hidden_trial(const struct oracle_data *d);
 /* The sizes and layouts that a trial has. */
 const struct oracle_variant *oracle_variant_of(const struct oracle_data *d, const struct oracle_trial *t);
 #endif

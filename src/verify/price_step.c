@@ -15,7 +15,7 @@
  * But for the task's own sizes: those are looked at whether costs are asked for or not,
  * wherever values are judged at smaller ones. What fails there is wrong; what does other work
  * there was never judged. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"
@@ -25,7 +25,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define GRACE_MS 3000
 #define NEARLY 0.98        /* of an input's bytes, where all of them were read: granules at edges */
 #define PRODUCTS_MIN 0.45  /* of the reference's products: a causal mask halves them */
 
@@ -239,7 +238,7 @@ static int runner_ask(
 		.deadline_ms = g->s->limits.replay_timeout_ms,
 		.want_cost = true,
 		.seed = g->s->cost_seed};
-	uint64_t deadline = clock_ns() + (uint64_t)(t.deadline_ms + GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(t.deadline_ms + ATTEMPT_GRACE_MS);
 	int rc = runner_price(&g->runner, large->text.data, large->text.len, &t, deadline, out, err);
 	if (!rc) rc = runner_result_check(out, large->tape, err);
 	if (!rc) return 0;

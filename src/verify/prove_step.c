@@ -1,7 +1,7 @@
 /* prove_step: the oracle's process tells the reference as a graph of exact steps at a few real
  * points; the tape is proved against it (prove.h). What comes from the oracle is a stranger's word,
  * like all of its messages: prove_run checks it. */
-#include "verify/verify_internal.h"
+#include "verify/attempt.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "prove/prove.h"

@@ -60,7 +60,7 @@ static int answer_take(
 {
 	struct str text = {0};
 	*out = NULL;
-	uint64_t deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(timeout_ms);
 	int rc = job_next(&r->job, ANSWER_BYTES_MAX, &text, NULL, NULL, deadline, err);
 	if (!rc) rc = json_parse(text.data, text.len, "timer's answer", out, err);
 	str_release(&text);
@@ -80,7 +80,7 @@ static int ask(
 	char *text = json_dumps(question, JSON_COMPACT);
 	CHECKF(text, "a question that is not JSON");
 	json_decref(question);
-	uint64_t deadline = clock_ns() + (uint64_t)r->options.question_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(r->options.question_ms);
 	int rc = msg_send(r->job.data_fd, text, strlen(text), NULL, 0, deadline, err);
 	free(text);
 	return rc ? lost(r, rc, why, len, err) : answer_take(r, field, r->options.question_ms, out, why, len, err);
@@ -115,7 +115,7 @@ static int start(const struct reference_options *o, json_t *job, const struct or
 	if (r->is_counted) atomic_fetch_add(o->njobs, 1);
 	/* A process that is gone already shows when its first answer is waited for. */
 	int fds[2] = {trial->given_fd, r->outputs_fd};
-	if (!rc) msg_send(r->job.data_fd, "{}", 2, fds, 2, clock_ns() + (uint64_t)o->question_ms * 1000000u, NULL);
+	if (!rc) msg_send(r->job.data_fd, "{}", 2, fds, 2, deadline_in_ms(o->question_ms), NULL);
 	if (rc) reference_end(r);
 	else *out = r;
 	return rc;

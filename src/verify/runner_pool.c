@@ -105,8 +105,7 @@ static int settle(struct runner_pool *p, struct runner *r, int ready_ms, struct 
 {
 	struct str text = {0};
 	json_t *o = NULL;
-	int rc = msg_recv(
-		r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, clock_ns() + (uint64_t)ready_ms * 1000000u, err);
+	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, deadline_in_ms(ready_ms), err);
 	if (!rc) rc = json_parse(text.data, text.len, "runner's hello", &o, err);
 	if (!rc && !json_is_true(json_object_get(o, "ready")))
 		rc = err_set(err, ERR_INFRA, "the runner could not start: %.400s", text.data);

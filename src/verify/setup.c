@@ -1,6 +1,6 @@
 /* setup: from a caller's options to what is in force: where the workers lie, which sandbox level,
  * deadlines, bounds. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"

@@ -343,7 +343,7 @@ static bool are_sizes(const json_t *sets, int nnames)
  * task's own. GRADE_ON: it is right so, or why says what came of it. */
 static int force_judge(struct grading *g, const json_t *results, char *why, size_t len, struct err *err)
 {
-	const struct oracle_trial *trial = trial_at_own_sizes(g->oracle);
+	const struct oracle_trial *trial = oracle_hidden_trial(g->oracle);
 	struct trace tr = {0};
 	struct verdict *kept = g->v, *said = xmalloc(sizeof *said);
 	json_t *job = json_copy((json_t *)(uintptr_t)g->oracle->variants[0].job);

@@ -1,7 +1,7 @@
 /* What a candidate leaves in the buffers that the reference's forward changes (running statistics).
  * forward's result is what a task asks for, so a candidate that leaves all of them as they were is
  * right; one that writes any of them has to leave in all of them what the reference does. */
-#include "verify/verify_internal.h"
+#include "verify/attempt.h"
 #include "base/base.h"
 #include "runner/runner.h"
 #include "verify/compare.h"

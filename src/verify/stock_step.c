@@ -13,7 +13,7 @@
  * the fp64 reference needs itself, which is computed in slices of the batch where it does not fit.
  * One such job at a time has the room, by a lock of its own beside the GPU's; the GPU's is held
  * shared, as by any replay. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "runner/runner.h"
@@ -27,7 +27,6 @@
 
 #define LOCK_MS 240000  /* timings are in front */
 #define ROOM_MS 1800000 /* others' jobs are, of all threads and processes, some seconds each */
-#define GRACE_MS 5000
 #define AGAIN_MS 3000
 #define ANSWER_BYTES_MAX ((size_t)4 << 20)
 #define CPU_S 600
@@ -162,7 +161,7 @@ int stock_begin(struct grading *g, struct stock_job **out, struct err *err)
 	s->room = room_fd;
 	s->is_done = false;
 	s->is_coarse = g->oracle->has_dot && g->s->tf32;
-	s->deadline = clock_ns() + (uint64_t)g->s->limits.oracle_timeout_ms * 1000000u;
+	s->deadline = deadline_in_ms(g->s->limits.oracle_timeout_ms);
 	g->has_gpu_lock = true;
 	if (rc) stock_end(g, s);
 	else *out = s;
@@ -264,9 +263,7 @@ static int trial_read(const struct stock_job *s, json_t *message, const int *fds
 static int params_add(const struct trace *judged, const struct trace *large, const struct oracle_data *d,
 	const struct stock_trial *t, struct runner_given *params)
 {
-	const struct oracle_trial *small = NULL;
-	for (int i = 0; i < d->ntrials && !small; i++)
-		if (d->trials[i].counts && d->trials[i].variant == 0) small = &d->trials[i];
+	const struct oracle_trial *small = oracle_first_trial(d);
 	int *of = xcalloc((size_t)judged->tape->nbuffers + 1, sizeof *of), added = 0;
 	if (small) params_stand_in(judged->tape, d->variants[0].state, small->params, small->nparams, of);
 	for (int b = 0; b < large->tape->nbuffers && small && added >= 0; b++) {
@@ -314,7 +311,7 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 
 	/* A runner that failed is not used again, unless memory merely could not be
 	 * mapped: nothing ran then. */
-	uint64_t deadline = clock_ns() + (uint64_t)(rt.deadline_ms + GRACE_MS) * 1000000u;
+	uint64_t deadline = deadline_in_ms(rt.deadline_ms + ATTEMPT_GPU_GRACE_MS);
 	struct runner_data data = {t->fds[0], t->fds[1], NULL, NULL};
 	struct runner_result r = {0};
 	int rc = runner_try(&g->gpu_runner, &rt, large->tape->noutputs, &data, deadline, &r, err);
@@ -336,22 +333,16 @@ static int trial_replay(struct grading *g, const struct trace *judged, const str
 static void difference_text(
 	const json_t *told, int output, const struct tape_view *v, double tolerance, char *text, size_t len)
 {
-	int64_t n = tape_view_elements(v), at = json_integer_value(json_object_get(told, "first")), index[TAPE_DIMS_MAX];
 	const char *expected = json_string_value(json_object_get(told, "expected")),
 			   *found = json_string_value(json_object_get(told, "found"));
-	int64_t wrong = json_integer_value(json_object_get(told, "mismatches"));
-	for (int d = v->ndim - 1; d >= 0; d--) {
-		index[d] = v->shape[d] ? at % v->shape[d] : 0;
-		at = v->shape[d] ? at / v->shape[d] : 0;
-	}
-	size_t used = (size_t)snprintf(
-		text, len, "output %d: %lld of %lld elements differ, first at [", output, (long long)wrong, (long long)n);
-	for (int d = 0; d < v->ndim && used < len; d++)
-		used += (size_t)snprintf(text + used, len - used, "%s%lld", d ? ", " : "", (long long)index[d]);
-	if (used < len)
-		snprintf(text + used, len - used, "]: expected %.24s, found %.24s (scaled error %.3g, bound %.3g)",
-			expected ? expected : "?", found ? found : "?", json_real_or(json_object_get(told, "error"), INFINITY),
-			tolerance);
+	char place[320];
+	tape_index_text(v->ndim, v->shape, json_integer_value(json_object_get(told, "first")), place, sizeof place);
+	snprintf(text, len,
+		"output %d: %lld of %lld elements differ, first at %s: expected %.24s, found %.24s (scaled error %.3g, bound "
+		"%.3g)",
+		output, (long long)json_integer_value(json_object_get(told, "mismatches")), (long long)tape_view_elements(v),
+		place, expected ? expected : "?", found ? found : "?", json_real_or(json_object_get(told, "error"), INFINITY),
+		tolerance);
 	text_make_printable(text);
 }
 

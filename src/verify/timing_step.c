@@ -10,7 +10,7 @@
  * References that were timed before on the same GPU need no session, as long as the runner's
  * control, timed with the candidate, is within 1 % of what it was in theirs; where it is not,
  * they are timed again. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"
@@ -459,10 +459,8 @@ static void floor_set(const struct grading *g, const struct tape *stock, struct 
 
 int timing_step(struct grading *g, const struct trace *stock, struct err *err)
 {
-	const struct oracle_trial *t = NULL;
+	const struct oracle_trial *t = oracle_first_trial(g->oracle);
 	struct verdict_device *d = &g->v->device;
-	for (int i = 0; i < g->oracle->ntrials && !t; i++)
-		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) t = &g->oracle->trials[i];
 	g->v->stage = STAGE_TIMING;
 	if (!t) return GRADE_ON;
 	unsigned mask = !g->s->timer ? 0 : g->is_final ? g->s->final_mask : g->s->reference_mask, cached = 0;

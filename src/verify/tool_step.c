@@ -6,7 +6,7 @@
  * (sandbox_enter_tool). The runner's allocations are exact: no canary hides an access beside a
  * buffer, and memory that nobody wrote is left so.
  */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "runner/runner.h"
 #include "verify/gpu_lock.h"
@@ -70,7 +70,7 @@ static int run(struct grading *g, const struct trace *tr, const char *const *wor
 	if (!rc && !started) {
 		struct runner_load l = {
 			.tape = tr->text.data, .len = tr->text.len, .count = c.count, .binaries = c.binaries, .binaries_fd = c.fd};
-		int ran = runner_load(&r, &l, clock_ns() + (uint64_t)LOAD_MS * 1000000u, &loaded, &fault, &local);
+		int ran = runner_load(&r, &l, deadline_in_ms(LOAD_MS), &loaded, &fault, &local);
 		if (!ran && !attempt_run(g, &r, &a, &result, &local)) attempt_release(&result);
 		runner_end_under(g->on->runners, &r, ENDS_MS);
 	}

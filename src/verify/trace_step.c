@@ -187,8 +187,8 @@ static int recipe_answer(struct grading *g, const char *recipe, struct err *err)
 	if (!rc) {
 		json_t *answer = json_pack("{s:s?}", "ttir", ttir);
 		char *text = json_dumps(answer, JSON_COMPACT);
-		if (msg_send(g->tracer.data_fd, text, strlen(text), NULL, 0,
-				clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
+		if (msg_send(
+				g->tracer.data_fd, text, strlen(text), NULL, 0, deadline_in_ms(g->s->limits.trace_timeout_ms), &local))
 			rc = death_end(g, &g->tracer, 0, local.text, err);
 		free(text);
 		json_decref(answer);
@@ -243,7 +243,7 @@ static int listen(struct grading *g, struct trace *out, struct err *err)
 	uint64_t deadline = 0;
 	g->v->stage = STAGE_TRACE;
 	while (!done && rc == GRADE_ON) {
-		if (phase != before) deadline = clock_ns() + (uint64_t)timeout_ms * 1000000u;
+		if (phase != before) deadline = deadline_in_ms(timeout_ms);
 		before = phase;
 		rc = job_next(&g->tracer, TAPE_BYTES_MAX, &text, NULL, NULL, deadline, &local);
 		if (rc == ERR_TIMEOUT) rc = timeout_end(g, phase, timeout_ms);
@@ -371,8 +371,7 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 static int trace_ask(struct grading *g, const char *ask, struct trace *out, struct err *err)
 {
 	struct err local = {0};
-	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0,
-			clock_ns() + (uint64_t)g->s->limits.trace_timeout_ms * 1000000u, &local))
+	if (msg_send(g->tracer.data_fd, ask, strlen(ask), NULL, 0, deadline_in_ms(g->s->limits.trace_timeout_ms), &local))
 		return death_end(g, &g->tracer, 0, local.text, err);
 	return listen(g, out, err);
 }

@@ -13,7 +13,7 @@
  * judged sizes. What does not compile, or does not fit the card, is no choice, as in Triton. An
  * autotuner is chosen for one key at a time, the first launched first; at other sizes than the
  * judged ones the choice for its first key holds. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
@@ -38,14 +38,6 @@ static int next(void *ctx, int64_t ns, enum runner_clock *question, struct err *
 	if (ns > 0 && s->n < SPANS) s->seconds[s->n++] = 1e-9 * (double)ns;
 	*question = s->n < SPANS ? RUNNER_SPAN : RUNNER_END;
 	return 0;
-}
-
-/* The task's own inputs with the seed's parameters. */
-static const struct oracle_trial *first_trial(const struct grading *g)
-{
-	for (int i = 0; i < g->oracle->ntrials; i++)
-		if (g->oracle->trials[i].counts && g->oracle->trials[i].variant == 0) return &g->oracle->trials[i];
-	return NULL;
 }
 
 /* The tape's time, NaN where it has none, with its outputs compared. is_alone: nobody else is known
@@ -175,7 +167,7 @@ static int config_time(
 	*seconds = NAN;
 	*was = *g->v;
 	int rc = tape_with(g, choices, t->at, c, &tr, err);
-	if (!rc) rc = tape_time(g, &tr, first_trial(g), seconds, &is_alone, err);
+	if (!rc) rc = tape_time(g, &tr, oracle_first_trial(g->oracle), seconds, &is_alone, err);
 	t->is_alone &= is_alone;
 	if (rc == GRADE_END) rc = config_judge(g, tuned, c, was);
 	else if (!rc) *g->v = *was;
@@ -247,9 +239,9 @@ static int tune(struct grading *g, const struct trace *stock, int i, uint64_t un
 int tune_step(struct grading *g, const struct trace *stock, struct err *err)
 {
 	struct verdict_device *d = &g->v->device;
-	uint64_t until = clock_ns() + (uint64_t)TUNE_MS * 1000000u;
+	uint64_t until = deadline_in_ms(TUNE_MS);
 	int rc = GRADE_ON;
-	if (!stock->ntuned || !first_trial(g)) return GRADE_ON;
+	if (!stock->ntuned || !oracle_first_trial(g->oracle)) return GRADE_ON;
 	g->choices = json_object();
 	for (int i = 0; i < stock->ntuned && !rc; i++) {
 		rc = tune(g, stock, i, until, err);

@@ -7,7 +7,7 @@
  * Closing: workers may be waiting for a child. verifier_free stops the zygotes and kills the
  * runners in use, which wakes every wait; what was being graded ends as an infrastructure fault
  * that nobody collects. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "prove/prove.h"

@@ -3,7 +3,6 @@
 #ifndef HONE_VERIFY_INTERNAL_H
 #define HONE_VERIFY_INTERNAL_H
 #include "base/base.h"
-#include "base/dtype.h"
 #include "cost/cost.h"
 #include "prove/prove.h"
 #include "runner/runner.h"
@@ -45,11 +44,6 @@ struct device_list {
 	int count;
 	int numbers[VERIFY_GPUS_MAX];
 };
-int setup_devices(const char *text, struct device_list *out, struct err *err);
-/* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
- * a device its own figures where they are smaller. A device may stand for an older card that is
- * named: kernels are compiled for the card, and what comes of that is translated for the device. */
-int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 
 struct gpu_identity gpu_identity_of(const struct runner_device *d); /* calibrate.c */
 
@@ -68,38 +62,44 @@ struct compile_cache;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
+	/* Where processes come from. */
 	struct zygote *tracer;
 	struct zygote *compiler;
 	struct zygote *oracle;
-	struct oracle_cache *oracles;
-	struct compile_cache *compiles;
-	struct rebuild_cache *rebuilds;
+	struct zygote *timer; /* references on the GPU; NULL: none are timed */
 	struct runner_pool *runners;
 	int ngpus;                               /* 0: the vm alone */
 	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
-	struct zygote *timer;                    /* references on the GPU; NULL: none are timed */
+
+	/* What is remembered. */
+	struct store *store; /* may be NULL */
+	struct oracle_cache *oracles;
+	struct compile_cache *compiles;
+	struct rebuild_cache *rebuilds;
 	struct reference_cache *references;
 	struct choice_cache *choices; /* of autotuners, by what they choose among */
-	bool is_live;                 /* candidates' files are run for real too */
-	char *sanitizer;              /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
-	double sanitize_share;        /* of right candidates, chosen by their text */
-	char *profiler;               /* Nsight Compute's place; NULL: not asked for */
-	bool is_paired;               /* references are timed turn by turn with each candidate */
-	unsigned reference_mask;      /* of enum verdict_reference_kind: 1 << kind */
-	unsigned final_mask;          /* of those, what is timed beside a final best */
-	struct vm_gpu gpu;            /* the card that kernels are made for */
-	int run_capability;           /* of the device, where it stands for that card; 0: it is one */
-	struct store *store;          /* may be NULL */
+
+	/* What was asked for. */
 	struct verify_limits limits;
 	int level; /* of the sandbox */
+	int num_trials;
 	bool tf32;
 	bool screens; /* the first trial before machine code */
 	bool skip_compile;
 	bool skip_replay;
-	bool wants_price;   /* costs at other sizes than the judged ones were asked for */
-	uint64_t cost_seed; /* of samples */
-	int time_repeats;   /* timed replays on the GPU; 0: none */
-	int num_trials;
+	struct vm_gpu gpu;       /* the card that kernels are made for */
+	int run_capability;      /* of the device, where it stands for that card; 0: it is one */
+	bool wants_price;        /* costs at other sizes than the judged ones */
+	uint64_t cost_seed;      /* of samples */
+	bool is_live;            /* candidates' files are run for real too */
+	int time_repeats;        /* timed replays on the GPU; 0: none */
+	bool is_paired;          /* references are timed turn by turn with each candidate */
+	unsigned reference_mask; /* of enum verdict_reference_kind: 1 << kind */
+	unsigned final_mask;     /* of those, what is timed beside a final best */
+	char *sanitizer;         /* compute-sanitizer's place; NULL: it is not there, or no GPU is */
+	double sanitize_share;   /* of right candidates, chosen by their text */
+	char *profiler;          /* Nsight Compute's place; NULL: not asked for */
+
 	char *versions; /* text for cache keys */
 	struct verify_times times;
 	pthread_mutex_t times_lock;
@@ -137,75 +137,98 @@ void trace_release(struct trace *t);
 enum ir_kind { IR_NONE, IR_TAPE, IR_TEXT };
 
 struct library;
+/* One verdict on its way. A second attempt, and a second pass with an autotuner's choices, begin
+ * with a new one (grade.c). */
 struct grading {
-	struct prove_result *proof; /* asked for: filled by prove_step; NULL: not asked for */
 	struct verify_shared *s;
+	struct verdict *v;
+
+	/* What was asked (struct verify_request). */
 	const struct task *task;
 	const char *source;
 	size_t source_len;
-	bool is_final; /* of a best that will be published: nothing is sampled, nothing comes from a cache of times */
+	enum ir_kind ir;            /* what the answer is when it is IR: its own source */
+	bool is_final;              /* of a best that will be published: nothing is sampled, and no time is a cached one */
+	struct str *ir_form;        /* where a genuine candidate's answer in IR goes; NULL: nobody wants it */
+	const char *emit;           /* file for the module of a genuine candidate; NULL: nobody wants it */
+	struct prove_result *proof; /* filled by prove_step; NULL: no proof is asked for */
+	int attempt;                /* 0, or 1 behind a fault of our own */
+	json_t *choices; /* label or kernel of an autotuner -> its configuration (tune_step.c); NULL: the first */
 	const struct oracle_data *oracle;
+
+	/* The candidate's processes. */
 	struct job tracer;
 	bool has_tracer;
-	bool is_traced_again;
-	struct job builder; /* makes kernels' IR from the text (rebuild_step.c) */
+	bool is_traced_again; /* the tracer is the second trace's */
+	int next_other;       /* of the tracer's other sizes: the next that it makes, from 1 */
+	struct job builder;   /* makes kernels' IR from the text (rebuild_step.c) */
 	bool has_builder;
-	int asked; /* recipes that the tracer asked the builder for */
-	struct runner runner;
+	int asked;            /* recipes that the tracer asked the builder for */
+	int64_t compile_ms;   /* CPU time that the candidate's compilations took so far, in this attempt */
+	struct runner runner; /* of the vm */
 	bool has_runner;
-	bool cost_varies; /* of the stock tape: what it costs depends on data, so every trial is metered */
-	int next_other;   /* of the tracer's other sizes: the next that it makes, from 1 */
-	struct runner_result
-		judged;            /* of the stock trial's replay: costs and touched, for price_step; has_fault: none yet */
-	int64_t vm_ns;         /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
+	struct runner_library computes; /* of library */
+
+	/* What is known so far. */
+	bool is_partial; /* torch's own work stands between inputs and outputs: line and name of the first such */
+	int library_line;
+	char library_op[104];
+	json_t *compiled; /* (the stock tape's kernels) what their costs are counted with (compile_step.c); NULL */
+	bool cost_varies; /* what the stock tape costs depends on data, so every trial is metered */
+	struct runner_result judged; /* the stock trial's replay: costs and touched, for price_step; zeros: none yet */
+	struct guided *guided;       /* sides of comparisons that trials took (guided.h); NULL before the first */
+	bool is_left_out[ORACLE_VARIANTS_MAX];    /* sizes that the candidate is not for */
+	struct trace others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, for delivery */
+
+	/* On a GPU. */
 	struct verify_gpu *on; /* where its kernels run beside the vm; NULL: nowhere */
 	struct runner gpu_runner;
 	bool has_gpu_runner;
-	bool is_gpu_full;  /* the last tape had no room there, for others' use of it */
-	bool has_gpu_lock; /* shared, for longer than a replay (stock_step.c): whoever asked again would wait for himself */
-	struct sha256_hex gpu_loaded;                /* text of the tape that gpu_runner has; "": none */
-	bool is_uncontracted;                        /* kernels are compiled without contraction of products and sums */
-	int8_t is_right_scaled[ORACLE_VARIANTS_MAX]; /* on a GPU, on large inputs (gpu_cause.c): 1, -1 it is not, 0 not
-													asked */
-	enum ir_kind ir;                             /* the answer is IR: its own source */
-	bool is_left_out[ORACLE_VARIANTS_MAX];       /* sizes that the candidate is not for */
-	struct str *ir_form; /* where the answer in IR of a genuine candidate goes; NULL: nobody wants it */
-	const char *emit;    /* file for the module of a genuine candidate; NULL: nobody wants it */
-	bool is_partial;     /* torch's own work stands between inputs and outputs: the line and name of the first such */
-	int library_line;
-	char library_op[104];
-	struct library *library;        /* who computes the loaded tape's library rows; NULL: it has none */
-	struct runner_library computes; /* of library */
-	struct trace
-		others[ORACLE_VARIANTS_MAX]; /* by variant: what was judged beside the stock tape, where it is delivered */
-	int attempt;
-	json_t *choices; /* of autotuners (tune_step.c), for the tracer: label or kernel -> which configuration; NULL: none
-						is made, the first that compiles is judged */
-	struct verdict *v;
-	struct guided *guided; /* sides of comparisons that trials took (guided.h); NULL before the first */
-	int64_t compile_ms;    /* CPU time that the candidate's compilations took so far, in this attempt */
-	/* A list over the stock tape's kernels: what their costs are counted with
-	 * (compile_step.c); NULL. */
-	json_t *compiled;
+	struct sha256_hex gpu_loaded; /* text of the tape that gpu_runner has; "": none */
+	bool is_gpu_full;             /* the last tape had no room there, for others' use of it */
+	bool has_gpu_lock;    /* shared, for longer than a replay (stock_step.c): asking again would be a deadlock */
+	int64_t vm_ns;        /* the vm's longest trial so far: a GPU is allowed a time beside it */
+	bool is_uncontracted; /* kernels are compiled without contraction of products and sums */
+	/* By variant, on large inputs (gpu_cause.c): 1 it is right, -1 it is not, 0 not asked. */
+	int8_t is_right_scaled[ORACLE_VARIANTS_MAX];
+
 	struct lap lap;
 };
 
-/* times.c: what passed since the last call belongs to the step that was named then. */
+/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
+ * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and
+ * the candidate is to be judged from the start with them. The steps below stand in the order in
+ * which a verdict takes them; those on a GPU are in gpu_steps.h. */
+enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
+
+/* ---- grade.c: the sequence ---- */
+
+/* What the text alone settles (stages format and static): true when it did. Needs no worker. */
+bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
+/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
+ * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that can be
+ * replayed; or NULL. */
+void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
+	struct prove_result *proof);
+/* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
+void grade_kernelbench(
+	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
+int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
+	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* What the tape alone shows: no launch, outputs that no launch made, torch's own work. */
+int lineage_step(struct grading *g, const struct tape *t);
+
+/* ---- times.c ---- */
+
+/* What passed since the last call belongs to the step that was named then. */
 void times_lap(struct grading *g, enum verify_step next);
 void times_child(struct grading *g, enum verify_step step, double cpu_s);
 /* At a verdict's end: into the verifier's sums. */
 void times_add(struct grading *g);
 
-/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
-void tracer_end(struct grading *g, enum verify_step step);
-
-/* Steps return GRADE_ON to go on, GRADE_END when the verdict is settled, or a negative code: an
- * infrastructure fault, to be tried again. GRADE_TUNED, of tune_step alone: choices were made, and
- * the candidate is to be judged from the start with them. */
-enum { GRADE_ON = 0, GRADE_END = 1, GRADE_TUNED = 2 };
-/* Settles the verdict. reason may come from elsewhere (a fault's code): it is cut to its field. */
-int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
-	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+/* ---- trace_step.c: the candidate's tapes ---- */
 
 /* The stock sizes, in a new tracer, which stays; then the other sizes, in the same. */
 int trace_step(struct grading *g, struct trace *out, struct err *err);
@@ -218,37 +241,44 @@ int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
-/* In place of these for an answer in IR: its tape at the judged sizes; at those of a variant, or
- * behind the last one at those of the cost. Sizes that it is not for are invalid/other-sizes. */
+/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
+void tracer_end(struct grading *g, enum verify_step step);
+
+/* ---- ir_step.c: in place of a trace, for an answer in IR ---- */
+
 enum ir_kind ir_kind_of(const char *source, size_t len);
+/* Its tape at the judged sizes; at those of a variant, or behind the last one at those of the cost.
+ * Sizes that it is not for are invalid/other-sizes. */
 int ir_step(struct grading *g, struct trace *out);
 int ir_other_step(struct grading *g, int variant, struct trace *out);
 /* Appends the answer in IR that the tapes of a genuine candidate come from. ERR_MISMATCH:
  * the form cannot say it. */
 int ir_form(struct grading *g, const struct trace *stock, struct str *out, struct err *err);
-int lineage_step(struct grading *g, const struct tape *t);
-int compile_step(struct grading *g, const struct tape *t, struct err *err);
-/* Each kernel's IR against what a clean process makes from the candidate's text. */
+
+/* ---- rebuild_step.c: each kernel's IR against what a clean process makes from the text ---- */
+
 int rebuild_step(struct grading *g, const struct tape *t, struct err *err);
-/* Of the candidate, where it launches that kernel first; 0: nowhere (compile_step.c). */
-int line_of_kernel(const struct tape *t, int kernel);
-/* What it found before (rebuild_cache.c): whether this claim is known for this text; one more,
- * which depends on the text's first `until` lines (0: on all). */
+/* For a tracer: the IR that a clean process makes by a recipe, heap; NULL where that says
+ * nothing. */
+int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err);
+
+/* ---- rebuild_cache.c: what that found before ---- */
+
+struct rebuild_cache *rebuild_cache_create(void);
+void rebuild_cache_free(struct rebuild_cache *c);
+/* Whether this claim is known for this text; one more, which depends on the text's first `until`
+ * lines (0: on all). */
 bool rebuild_is_known(const struct grading *g, const struct tape_kernel *k);
 void rebuild_known_add(const struct grading *g, const struct tape_kernel *k, int until);
 /* An IR that was made before by this recipe from lines that the text begins with, heap; NULL. */
 char *rebuild_made_take(const struct grading *g, const char *recipe);
 void rebuild_made_add(const struct grading *g, const char *recipe, const char *ttir, int until);
-/* For a tracer: the IR that a clean process makes by a recipe, heap; NULL where that says nothing
- * (rebuild_step.c). */
-int rebuild_answer(struct grading *g, const char *recipe, char **ttir, struct err *err);
-/* KernelBench's own verdict beside ours, once that is settled (kernelbench_step.c). stock
- * may be without a tape. */
-void kernelbench_step(struct grading *g, struct trace *stock);
-/* The part of it that a reason alone decides. */
-bool kernelbench_refused(struct verdict *v);
-/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
-int emit_step(struct grading *g, const struct trace *stock, struct err *err);
+
+/* ---- compile_step.c: machine code ---- */
+
+struct compile_cache *compile_cache_create(int entries);
+void compile_cache_free(struct compile_cache *c);
+int compile_step(struct grading *g, const struct tape *t, struct err *err);
 /* One job of the compile worker, out of the candidate's budget; takes over `task`. 0 with its
  * answer in *text (and descriptors in fds, nfds: room before, count after; may be NULL).
  * ERR_TIMEOUT: the budget is spent; ERR_CHILD: the process ended or did not make sense, inside its
@@ -259,195 +289,74 @@ int compile_job(
  * later ones are sent to it. */
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
 void builder_end(struct grading *g);
-/* The launches of one kernel against what a driver accepts; result: what its compilation said. */
+/* Of the candidate, where it launches that kernel first; 0: nowhere. */
+int line_of_kernel(const struct tape *t, int kernel);
+/* The launches of one kernel against what a driver accepts (launch_limits.c); result: what its
+ * compilation said. */
 int launch_limits_check(struct grading *g, const struct tape *t, int kernel, const json_t *result);
+
+/* ---- replay_step.c: values, by the vm ---- */
+
 /* The first trial alone, without costs: settles the verdict of a candidate that is wrong there. */
 int screen_step(struct grading *g, const struct trace *stock, struct err *err);
 int replay_step(struct grading *g, const struct trace *stock, struct err *err);
-/* A parameter that the candidate calls otherwise is a named constant on the tape. Where its
- * contents are those of a reference's parameter that the tape does not have by name, it is that
- * parameter, and gets its values. Equal contents (all ones) are paired in order. of: for each
- * buffer of the tape the index of that parameter, or -1. */
-void params_stand_in(
-	const struct tape *t, const json_t *state, const struct runner_given *params, int nparams, int *of);
-/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
- * Never settles the verdict. */
-int prove_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that
- * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
- * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
-int price_step(struct grading *g, const struct trace *stock, struct err *err);
-/* What the counts of a replay or a price make of the record, beside a reference's
- * {"eager", "fused"}. A trial that is cheaper than one before it leaves the record as it
- * is: the dearest counts. */
-void cost_keep(struct grading *g, const json_t *reference, const struct runner_result *r);
-/* Gives a tape to the vm's runner, and its library rows to somebody who computes them.
- * GRADE_END where it is refused.
- */
+/* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END
+ * where it is refused. */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
-/* Number, dtypes and shapes of what forward returned; settles the verdict where they
- * are not the reference's. */
-int outputs_check(struct grading *g, const struct tape *t, const struct oracle_trial *trial);
-
-/* ---- library_step.c ---- */
-
-/* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
-int library_start(struct grading *g, const struct tape *t, struct err *err);
-void library_end(struct grading *g);
-
 /* One guided trial on the vm, with the variant's tape loaded. */
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
 	const struct runner_trial *aims, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err);
-/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial
- * took (sized_step.c); what none can take is listed in the record. After replay_step, in
- * its runner and tracer. */
-int sized_step(struct grading *g, struct err *err);
-/* Trials of the tapes that forward leaves in other modes: with gradients, under autocast, in
- * train() for eval() (mode_step.c). */
-int mode_step(struct grading *g, const json_t *modes, struct err *err);
 
-/* Trials of other configurations that an autotuner may choose (config_step.c). */
+/* ---- library_step.c: torch's rows of a partial tape ---- */
+
+/* Starts the process that computes the library rows of a tape, in place of an earlier tape's. */
+int library_start(struct grading *g, const struct tape *t, struct err *err);
+void library_end(struct grading *g);
+
+/* ---- steps with a file of their own name, of a candidate that is right so far ---- */
+
+/* Trials of other configurations that an autotuner may choose. */
 int config_step(struct grading *g, const struct trace *stock, struct err *err);
-/* A hidden trial at the judged sizes, or the first; NULL: none counts. */
-const struct oracle_trial *trial_at_own_sizes(const struct oracle_data *d);
+/* Trials at sizes on the sides of the candidate's comparisons with a size that no trial took; what
+ * none can take is listed in the record. After replay_step, in its runner and tracer. */
+int sized_step(struct grading *g, struct err *err);
+/* The candidate at the task's own sizes, where values were judged at smaller ones, or at those that
+ * costs are asked for; after replay_step and in its runner and tracer. What fails at the task's own
+ * sizes, or was not judged, settles the verdict; what cannot be predicted is said in the record. */
+int price_step(struct grading *g, const struct trace *stock, struct err *err);
+/* Trials of the tapes that forward leaves in other modes: with gradients, under autocast, in
+ * train() for eval(). */
+int mode_step(struct grading *g, const json_t *modes, struct err *err);
+/* Asks the oracle for the reference as a graph and proves the tape against it, into g->proof.
+ * Never settles the verdict. */
+int prove_step(struct grading *g, const struct trace *stock, struct err *err);
+/* KernelBench's own verdict beside ours, once that is settled. stock may be without a tape. */
+void kernelbench_step(struct grading *g, struct trace *stock);
+/* The part of it that a reason alone decides. */
+bool kernelbench_refused(struct verdict *v);
+/* Writes the module of a genuine candidate; what went wrong is said in the verdict's detail. */
+int emit_step(struct grading *g, const struct trace *stock, struct err *err);
 
-/* A tape's kernels as binaries, ready for a GPU's runner. */
-struct compiled {
-	int count;
-	int fd;                         /* memfd with all binaries, -1 */
-	struct runner_binary *binaries; /* strings point into results */
-	json_t *results;                /* what the compile worker said about each */
-};
-void compiled_release(struct compiled *c);
-/* Compiles what is not in the cache. GRADE_END when a kernel does not compile. */
-int compile_binaries(struct grading *g, const struct tape *t, struct compiled *out, struct err *err);
+/* ---- audit.c ---- */
 
-/* One replay of one trial by one runner. */
-struct attempt {
-	const struct trace *trace;
-	const struct oracle_trial *trial;
-	int deadline_ms; /* 0: replay_timeout_ms */
-	bool want_cost;
-	bool is_overlapped;
-	const struct runner_asker *asker; /* on a GPU: who asks for times */
-	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
-	const struct runner_trial *aims;  /* likewise: of its fields aims and those beside them; NULL: none */
-	bool is_crosswise;                /* the second on the vm, after the first was right */
-	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */
-	int order_line;                   /* of what the second is for */
-	uint64_t may_be_given;            /* outputs that the reference itself does not compute */
-};
-struct attempt_result {
-	struct runner_result result;
-	const uint8_t *outputs; /* mapped */
-	int64_t bytes;
-	int64_t offset[TAPE_OUTPUTS_MAX];
-	int64_t *state; /* where the trial's changed buffers lie (struct oracle_trial's after); heap; NULL: not asked for */
-	struct gpu_seen seen; /* of one that was timed: who else was on the GPU in its window */
-};
-/* 0, ERR_INFRA, or runner_try's codes (the runner is lost then). */
-int attempt_run(
-	struct grading *g, struct runner *r, const struct attempt *a, struct attempt_result *out, struct err *err);
-void attempt_release(struct attempt_result *r);
-/* Where the last contents of the buffers that the reference changes go, behind *bytes of outputs;
- * heap, NULL: there are none. Both in state_compare.c. */
-int64_t *state_ask(const struct oracle_trial *t, struct runner_given *params, int nparams, int64_t *bytes);
-int state_compare(struct grading *g, const struct attempt *a, const struct attempt_result *r);
-/* What a failing trial tells, given that all before it passed; and what a trial is, in words. */
-const char *attempt_reason(const struct oracle_trial *t, const char *plain);
-void attempt_text(const struct grading *g, const struct oracle_trial *t, char *text, size_t len);
+int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
 
-/* All counted trials of one variant on the GPU, after they passed on the vm. */
-int gpu_step(struct grading *g, const struct trace *t, int variant, struct err *err);
-/* A trial that was made for this candidate and passed on the vm, on the GPU. */
-int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_trial *trial, struct err *err);
-/* The GPU's runner with a tape in it; and one replay by it, with the GPU's lock held shared, or
- * alone where it is timed. GRADE_END for faults; *r is to be released on 0. */
-int gpu_start(struct grading *g, const struct trace *t, struct err *err);
-int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err);
-/* The worst error and the first text of a difference; 0 when all outputs agree. */
-int gpu_outputs_differ(
-	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);
-/* What a fault of its runner means for the verdict (trial may be NULL); and
- * what an end of it means. */
-int gpu_fault_end(struct grading *g, const struct runner_fault *f, const struct oracle_trial *trial, struct err *err);
-int gpu_runner_lost(struct grading *g, int rc, struct err *err);
-/* The candidate is done with it. And more of them ahead of need. Both compute on the GPU,
- * so they hold its lock. */
-void gpu_runner_done(struct grading *g);
-void gpu_runners_refill(struct verify_gpu *on);
-/* Values at the task's own sizes on the GPU, where they are judged at smaller ones (stock_step.c).
- * Due: somebody has to ask. begin: starts the process that makes them; it computes while the
- * candidate is traced at these sizes. step: the candidate's tape of these sizes beside them;
- * GRADE_END with the verdict in g->v; GRADE_ON with out->why where nothing more could be judged,
- * skipped: a trial that the reference is of no use for. */
-struct stock_job;
-struct stock_result {
-	char why[320];
-	char skipped[200];
-};
-bool stock_is_due(const struct grading *g);
-int stock_begin(struct grading *g, struct stock_job **out, struct err *err);
-int stock_step(struct grading *g, struct stock_job *s, const struct trace *judged, const struct trace *large,
-	struct stock_result *out, struct err *err);
-void stock_end(struct grading *g, struct stock_job *s);
-void stock_forget(struct verify_gpu *on);
-/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause
- * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where
- * none does, why: what spoke against one. worst: the error that counts then (gpu_cause.c). */
-int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
-/* Zeros for what is subnormal in fp32; whether there was any. */
-bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
-double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */
-/* A right candidate's autotuners on the GPU: every configuration is timed, and
- * compared; the fastest are chosen, into g->choices (tune_step.c). After price_step, in
- * the tracer that stayed. */
-int tune_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The stock tape's time on the GPU beside the references', and its outputs once
- * more (timing_step.c). */
-int timing_step(struct grading *g, const struct trace *stock, struct err *err);
-/* The candidate's file, run for real on the GPU, where that was asked for: after
- * the verdict is settled. */
-int live_step(struct grading *g, struct err *err);
-/* A right candidate's stock tape under compute-sanitizer, whose findings settle the verdict, and
- * under Nsight Compute (tool_step.c). */
-int sanitize_step(struct grading *g, const struct trace *stock, struct err *err);
-int profile_step(struct grading *g, const struct trace *stock, struct err *err);
-char *tool_find(const char *name);      /* in PATH and where the toolkit lies; heap, NULL: nowhere */
-int sanitizer_errors(const char *said); /* -1: it did not come to a summary */
-void sanitizer_text(const char *said, char *text, size_t len);
-int profile_read(char *said, struct verdict_profile *out, int max); /* spoils `said`; how many launches */
-/* The vm found `t` to differ: whether the GPU finds so too goes into the record. Never fails. */
-void gpu_second_opinion(struct grading *g, const struct trace *tr, const struct oracle_trial *t);
-/* What the text alone settles (stages format and static): true when it did. Needs no worker. */
-bool grade_text(struct verify_shared *s, const char *source, size_t source_len, struct verdict *out);
-/* The rest of the sequence, with one repetition after an infrastructure fault. Never fails: what
- * cannot be judged is VERDICT_INFRA. proof: asked for beside it, where the tape is one that
- * can be replayed; or NULL.
- */
-void grade(struct verify_shared *s, struct verify_gpu *on, const struct verify_request *r, struct verdict *out,
-	struct prove_result *proof);
-/* KernelBench's verdict for a cheat that the text alone settled. Never fails. */
-void grade_kernelbench(
-	struct verify_shared *s, const struct task *task, const char *source, size_t source_len, struct verdict *out);
+/* ---- setup.c: options checked and filled in, and where things lie ---- */
 
-/* setup.c: where things lie; options checked and filled in. places are released by the caller, also
- * on failure. */
+int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);
+int setup_devices(const char *text, struct device_list *out, struct err *err);
+/* The card of the table that an option names, or that a device is ("NVIDIA H200 NVL": "H200"); with
+ * a device its own figures where they are smaller. A device may stand for an older card that is
+ * named: kernels are compiled for the card, and what comes of that is translated for the device. */
+int setup_gpu(const char *name, const struct runner_device *device, struct vm_gpu *out, struct err *err);
 struct verify_places {
 	char *root;
 	char *runner;
 	char *library;
 };
+/* The caller releases the places, also on failure. */
 int setup_places(const struct verify_options *o, struct verify_places *out, struct err *err);
 void setup_places_release(struct verify_places *p);
-int setup_shared(const struct verify_options *o, struct verify_shared *s, struct err *err);
-
-int audit_run(struct verify_shared *s, const struct task *task, json_t **out, struct err *err);
-
-struct rebuild_cache *rebuild_cache_create(void);
-void rebuild_cache_free(struct rebuild_cache *c);
-struct compile_cache *compile_cache_create(int entries);
-void compile_cache_free(struct compile_cache *c);
 #endif

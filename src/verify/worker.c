@@ -46,8 +46,6 @@ struct zygote {
 	int64_t next_id;
 };
 
-static uint64_t deadline_after(int ms) { return clock_ns() + (uint64_t)ms * 1000000u; }
-
 static int spawn(struct zygote *z, struct err *err)
 {
 	int pair[2];
@@ -144,7 +142,7 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX) rc = spawn(z, err);
 	if (!rc)
 		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
-							: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_after(timeout_ms), err);
+							: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_in_ms(timeout_ms), err);
 	if (!rc) rc = json_parse(text.data, text.len, "ready message", &hello, err);
 	if (!rc && !json_is_true(json_object_get(hello, "ready"))) {
 		const char *why = json_string_value(json_object_get(hello, "text"));
@@ -192,7 +190,7 @@ static json_t *request(struct zygote *z, const struct job_limits *l, json_t *tas
 static int send_request(struct zygote *z, const char *text, const int fds[2], struct err *err)
 {
 	int rc = ready_locked(z, RESTART_READY_MS, err);
-	return rc ? rc : msg_send(z->control, text, strlen(text), fds, 2, deadline_after(SEND_TIMEOUT_MS), err);
+	return rc ? rc : msg_send(z->control, text, strlen(text), fds, 2, deadline_in_ms(SEND_TIMEOUT_MS), err);
 }
 
 int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct job *out, struct err *err)
@@ -278,7 +276,7 @@ int job_poll(struct job *j, uint64_t deadline_ns, struct err *err)
 		int n = poll(p, 2, ms);
 		if (n < 0 && errno != EINTR) return err_set(err, ERR_INFRA, "waiting for a job: %s", strerror(errno));
 		if (n <= 0) continue;
-		if (p[1].revents) status_take(j, deadline_after(STATUS_TIMEOUT_MS), NULL);
+		if (p[1].revents) status_take(j, deadline_in_ms(STATUS_TIMEOUT_MS), NULL);
 		if (p[0].revents) return 0;
 	}
 }
@@ -292,7 +290,7 @@ int job_next(
 
 void job_wait(struct job *j, int timeout_ms)
 {
-	uint64_t deadline = deadline_after(timeout_ms);
+	uint64_t deadline = deadline_in_ms(timeout_ms);
 	while (j->status_fd >= 0 && !j->ended) {
 		struct pollfd p = {.fd = j->status_fd, .events = POLLIN};
 		uint64_t now = clock_ns();
@@ -353,7 +351,7 @@ void job_stop(struct job *j)
 void job_end(struct job *j)
 {
 	job_stop(j);
-	uint64_t deadline = deadline_after(STATUS_TIMEOUT_MS);
+	uint64_t deadline = deadline_in_ms(STATUS_TIMEOUT_MS);
 	if (j->status_fd >= 0 && !j->ended) {
 		if (j->pid_fd < 0) status_take(j, deadline, NULL);
 		if (j->pid_fd >= 0 && !j->ended) syscall(SYS_pidfd_send_signal, j->pid_fd, SIGKILL, NULL, 0);

@@ -27,15 +27,15 @@ struct launch {
 	struct vm_memory memory;
 	_Atomic int64_t faulted; /* lowest program number with a fault; INT64_MAX: none */
 	int threads;
-	struct vm_ctx **ctx;             // (threads), made when a thread runs its first program
-	struct vm_report *reports;       // (threads)
-	struct vm_report *passed_over;   // (threads)
-	struct vm_cost **costs;          // (threads, lines)
-	uint8_t **read_map;              // (buffer index): granules that loads touched, a byte each
-	uint8_t **write_map;             // (buffer index): and stores
-	struct vm_check *check;          /* NULL unless checks are asked for */
-	struct vm_cost_plans *plans;     /* want_cost */
-	struct vm_meter **meters;        // (threads)
+	struct vm_ctx **ctx;           /* (threads), made when a thread runs its first program */
+	struct vm_report *reports;     /* (threads) */
+	struct vm_report *passed_over; /* (threads) */
+	struct vm_cost **costs;        /* (threads, lines) */
+	uint8_t **read_map;            /* (buffer index): granules that loads touched, a byte each */
+	uint8_t **write_map;           /* (buffer index): and stores */
+	struct vm_check *check;        /* NULL unless checks are asked for */
+	struct vm_cost_plans *plans;   /* want_cost */
+	struct vm_meter **meters;      /* (threads) */
 };
 
 static int set_memory(struct launch *l, struct err *err)
@@ -314,6 +314,49 @@ static void take_passed_over(const struct launch *l, struct vm_report *report)
 	}
 }
 
+/* How many programs run side by side. Atomics, checks and prints need programs in order, on one
+ * thread. */
+static int launch_threads(const struct launch *l, int64_t programs, bool takes_turns)
+{
+	const struct vm_launch_options *o = l->o;
+	bool is_serial = !o->pool || o->sample || l->p->has_atomics || o->checks || o->coverage || o->aim ||
+		(o->print && l->p->has_prints);
+	if (o->sample) return 2; /* a second one follows branches */
+	if (takes_turns) return (int)MIN(programs, VM_RESIDENT_MAX);
+	return is_serial ? 1 : pool_threads(o->pool);
+}
+
+/* What the threads fill in, and what checks and costs keep. */
+static void launch_begin(struct launch *l, int threads)
+{
+	size_t n = (size_t)threads;
+	l->threads = threads;
+	atomic_init(&l->faulted, INT64_MAX);
+	l->ctx = xcalloc(n, sizeof *l->ctx);
+	l->costs = xcalloc(n, sizeof *l->costs);
+	l->reports = xcalloc(n, sizeof *l->reports);
+	l->passed_over = xcalloc(n, sizeof *l->passed_over);
+	l->meters = xcalloc(n, sizeof *l->meters);
+	if (l->o->checks) l->check = vm_check_create(l->k, l->p, l->o, &l->memory);
+	if (!l->o->want_cost) return;
+	make_maps(l);
+	l->plans = vm_cost_plans_create(l->p, l->o->compiled, &l->memory);
+}
+
+/* The report is that of the lowest program with a fault; with checks, what the one thread found. */
+static void take_report(struct launch *l, struct vm_report *report)
+{
+	int64_t first = atomic_load(&l->faulted);
+	for (int t = 0; t < l->threads; t++)
+		if (l->reports[t].fault != VM_FAULT_NONE && program_number(l->o, &l->reports[t]) == first)
+			*report = l->reports[t];
+	if (l->check && l->ctx[0]) {
+		vm_check_finish(l->ctx[0], &l->reports[0], first != INT64_MAX);
+		*report = l->reports[0];
+	}
+	if (report->fault == VM_FAULT_NONE) take_passed_over(l, report);
+}
+
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err)
 {
 	struct launch l = {.k = k, .p = o->fma_contract ? &k->contracted : &k->program, .o = o};
@@ -321,43 +364,18 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	int rc = check_launch(&l, err);
 	if (!rc) rc = set_memory(&l, err);
 	if (rc) return rc;
-	/* Atomics, checks and prints need programs in order, on one thread. */
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	if (o->programs_max) programs = MIN(programs, o->programs_max);
-	bool is_serial = !o->pool || o->sample || l.p->has_atomics || o->checks || o->coverage || o->aim ||
-		(o->print && l.p->has_prints);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
-	l.threads = o->sample ? 2
-		: takes_turns     ? (int)MIN(programs, VM_RESIDENT_MAX)
-		: is_serial       ? 1
-						  : pool_threads(o->pool);
-	atomic_init(&l.faulted, INT64_MAX);
-	l.ctx = xcalloc((size_t)l.threads, sizeof *l.ctx);
-	l.costs = xcalloc((size_t)l.threads, sizeof *l.costs);
-	l.reports = xcalloc((size_t)l.threads, sizeof *l.reports);
-	l.passed_over = xcalloc((size_t)l.threads, sizeof *l.passed_over);
-	if (o->checks) l.check = vm_check_create(k, l.p, o, &l.memory);
-	l.meters = xcalloc((size_t)l.threads, sizeof *l.meters);
-	if (o->want_cost) {
-		make_maps(&l);
-		l.plans = vm_cost_plans_create(l.p, o->compiled, &l.memory);
-	}
-	/* Run, in pieces small enough to spread. */
+	launch_begin(&l, launch_threads(&l, programs, takes_turns));
+	/* Run, on several threads in pieces small enough to spread. */
 	int rc_sample = 0;
 	if (o->sample && programs) rc_sample = run_sampled(&l, programs, report, err);
 	else if (takes_turns && programs) run_scheduled(&l, programs);
-	else if (is_serial && programs) run_programs(&l, 0, programs, 0);
+	else if (l.threads == 1 && programs) run_programs(&l, 0, programs, 0);
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
-	/* The report is that of the lowest program with a fault; with checks, what one thread found. */
-	int64_t first = atomic_load(&l.faulted);
-	for (int t = 0; t < l.threads; t++)
-		if (l.reports[t].fault != VM_FAULT_NONE && program_number(o, &l.reports[t]) == first) *report = l.reports[t];
-	if (l.check && programs) {
-		vm_check_finish(l.ctx[0], &l.reports[0], atomic_load(&l.faulted) != INT64_MAX);
-		*report = l.reports[0];
-	}
-	if (report->fault == VM_FAULT_NONE) take_passed_over(&l, report);
+	take_report(&l, report);
 	bool is_scaled = o->sample && report->sampled < programs; /* its counts are there already */
 	if (!o->sample) report->sampled = programs;
 	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);

@@ -1,4 +1,4 @@
-/* The three numbers of docs/design.md, section 8, measured with the engine as sampler and the
+/* The three numbers of docs/training.md, measured with the engine as sampler and the
  * training pass as trainer, both on the base model and with an adapter:
  *   a  the ratio of the trainer's recomputation on the first update: exactly 1
  *   b  |sampler - trainer| of the recorded log-probabilities, mean and max: printed, and bounded by

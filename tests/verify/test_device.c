@@ -1,6 +1,6 @@
 /* Which device and which card a verifier takes: what options mean, what they
  * must not mean together. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"

@@ -308,14 +308,15 @@ static const char TUNED[] =
 #define CONFIG(block, least, warps) "triton.Config({'B': " #block ", 'LEAST': " #least "}, num_warps=" #warps ")"
 #define SLOW CONFIG(128, -1, 8)
 #define FAST CONFIG(64, -1, 2)
+#define MORE CONFIG(32, -1, 4) "," CONFIG(64, -1, 8) "," CONFIG(128, -1, 4)
 
-/* behind: what the text has behind its last line. */
-static void grade_tuned(
-	struct verifier *v, const char *prune, const char *configs, const char *behind, struct verdict *out)
+/* behind: what the text has behind its last line; emit: the file for the module, or NULL. */
+static void grade_tuned(struct verifier *v, const char *prune, const char *configs, const char *behind,
+	const char *emit, struct verdict *out)
 {
 	char *text = xasprintf(TASK, STEP), *source = xasprintf(TUNED, prune, configs, behind);
 	struct task task = {.name = (char *)(uintptr_t)"tuned", .source = text, .hash = hash_bytes(text, strlen(text))};
-	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source)};
+	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .emit = emit};
 	struct err err = {0};
 	int64_t id;
 	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, out, &err)) fail_msg("%s", err.text);
@@ -341,11 +342,12 @@ static void test_autotuned(void **state)
 		{"configs[1:]", CONFIG(32, 0.5, 1) "," SLOW "," FAST, "genuine/ok", "", 1, 2},
 		/* Wrong and slow: another card may choose it. The vm finds what half of the inputs show. */
 		{"configs", SLOW "," FAST "," CONFIG(32, 0.5, 4), "wrong/fragile", "another of the autotuner's", -1, 0},
-		/* Large inputs alone show it, on the GPU. */
-		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4), "wrong/fragile",
-			"in configuration 3 of 3 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
+		/* Large inputs alone show it, on the GPU: the vm has a sample of three
+		 * of the six, without it. */
+		{"configs", SLOW "," FAST "," CONFIG(32, -5, 4) "," MORE, "wrong/fragile",
+			"in configuration 3 of 6 of the autotuner of timed_kernel(384,float32,float32), which a GPU may choose: "
 			"large",
-			0, 3},
+			0, 6},
 		/* Fast, and wrong at other sizes than the first trials': it is judged on all of them. */
 		{"configs", SLOW "," CONFIG(32, -7, 1), "wrong/fragile",
 			"in configuration 2 of 2 of the autotuner of timed_kernel(384,float32,float32), the fastest here", 1, 2},
@@ -368,7 +370,7 @@ static void test_autotuned(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct verdict d;
 		char said[128];
-		grade_tuned(v, cases[i].prune, cases[i].configs, "", &d);
+		grade_tuned(v, cases[i].prune, cases[i].configs, "", NULL, &d);
 		const struct verdict_tuned *t = &d.device.tuned[0];
 		snprintf(said, sizeof said, "%s/%s", verdict_class_name(d.class), d.reason);
 		bool is_right = cases[i].verdict[0] == '!' ? d.class != VERDICT_INFRA
@@ -386,6 +388,33 @@ static void test_autotuned(void **state)
 	}
 	assert_int_equal(failed, 0);
 	verifier_free(v);
+}
+
+/* The module that is asked for is of the configuration that was chosen. */
+static void test_chosen_is_emitted(void **state)
+{
+	char path[128];
+	struct verify_options o = {.device = "cuda",
+		.threads = 1,
+		.seed = 7,
+		.references = "",
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
+	struct verifier *v = NULL;
+	struct verdict d;
+	struct str module = {0};
+	struct err err = {0};
+	snprintf(path, sizeof path, "%s/tuned.py", folder);
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	grade_tuned(v, "configs", SLOW "," FAST, "", path, &d);
+	verifier_free(v);
+	if (d.class != VERDICT_GENUINE || !strstr(d.detail, "emitted to ")) fail_msg("%s: %s", d.reason, d.detail);
+	assert_int_equal(d.device.tuned[0].chosen, 1);
+	if (file_read(path, 1 << 20, &module, &err)) fail_msg("%s", err.text);
+	/* FAST has two warps, SLOW eight. */
+	assert_non_null(strstr(module.data, "num_warps=2"));
+	assert_null(strstr(module.data, "num_warps=8"));
+	str_release(&module);
 }
 
 /* A choice is made once for what it is made among: another candidate with the same configurations
@@ -429,7 +458,7 @@ static void test_choices_are_kept(void **state)
 			v = NULL;
 			if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
 		}
-		grade_tuned(v, "configs", cases[i].configs, cases[i].behind, &d);
+		grade_tuned(v, "configs", cases[i].configs, cases[i].behind, NULL, &d);
 		const struct verdict_tuned *t = &d.device.tuned[0];
 		bool is_right = d.class == VERDICT_GENUINE && !d.cached && d.device.ntuned == 1 &&
 			t->chosen == cases[i].chosen && t->is_kept == cases[i].is_kept && t->first_s >= t->chosen_s;
@@ -489,6 +518,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_profiles_take_turns),
 		cmocka_unit_test(test_choices_are_kept),
 		cmocka_unit_test(test_autotuned),
+		cmocka_unit_test(test_chosen_is_emitted),
 		cmocka_unit_test(test_timed_alone),
 		cmocka_unit_test(test_final),
 		cmocka_unit_test(test_final_without_the_tool),

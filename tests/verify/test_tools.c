@@ -1,6 +1,6 @@
 /* What is read from the tools of the CUDA toolkit: a sanitizer's summary and first finding, a
  * profiler's table. Their words here are shortened from real runs. */
-#include "verify/verify_internal.h"
+#include "verify/gpu_steps.h"
 #include "base/base.h"
 #include <math.h>
 #include <setjmp.h>

@@ -107,7 +107,7 @@ static void *abort_run(void *ctx)
 static bool group_abort(struct nccl *n)
 {
 	struct abort *a = xcalloc(1, sizeof *a);
-	uint64_t deadline = clock_ns() + (uint64_t)n->abort_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(n->abort_ms);
 	pthread_t thread;
 	a->n = *n;
 	n->comm = NULL;
@@ -133,7 +133,7 @@ static int group_end(struct nccl *n, struct err *err)
  * connection knows its name: the watch is asked for a while before NCCL's word is taken. */
 static int group_failed(struct nccl *n, const char *what, int status, struct nccl_watch w, struct err *err)
 {
-	uint64_t deadline = clock_ns() + (uint64_t)n->named_ms * 1000000u;
+	uint64_t deadline = deadline_in_ms(n->named_ms);
 	bool is_named = w.is_lost(w.ctx, err);
 	for (; !is_named && clock_ns() < deadline; is_named = w.is_lost(w.ctx, err)) usleep(NAP_US);
 	if (!is_named) nccl_error(n, what, status, err);

@@ -86,9 +86,16 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	return a;
 }
 
+static void shadow_drop(struct aim_shadow *s)
+{
+	free(s->origin);
+	free(s->far);
+	*s = (struct aim_shadow){.n = 0};
+}
+
 static void shadows_clear(struct aim_kernel *f)
 {
-	for (int i = 0; i < f->p->nvalues; i++) aim_shadow_drop(&f->shadows[i]);
+	for (int i = 0; i < f->p->nvalues; i++) shadow_drop(&f->shadows[i]);
 }
 
 void vm_aim_free(struct vm_aim *a)
@@ -165,13 +172,6 @@ struct vm_aim_lane *vm_aim_lanes(struct vm_aim *a, int *n)
 
 /* ---- along operations ---- */
 
-void aim_shadow_drop(struct aim_shadow *s)
-{
-	free(s->origin);
-	free(s->far);
-	*s = (struct aim_shadow){.n = 0};
-}
-
 /* Lane i of the result is lane first + i * step of one operand. */
 void aim_shadow_copy(struct aim_shadow *to, const struct aim_shadow *from, int64_t first, int64_t step)
 {
@@ -216,7 +216,7 @@ static struct aim_shadow shadow_make(struct vm_ctx *c, const struct vm_instr *in
 	} else if (aim_is_compare(in)) {
 		if (a->lot) aim_origins_map(a, in, &to);
 		to.far = xmalloc((size_t)to.n * sizeof *to.far);
-		if (!aim_compare_far(c, in, in->imm[3], to.n, to.far, NULL)) aim_shadow_drop(&to);
+		if (!aim_compare_far(c, in, in->imm[3], to.n, to.far, NULL)) shadow_drop(&to);
 	} else if (is_cast || in->op == OP_RESHAPE) {
 		aim_shadow_copy(&to, from, 0, 1);
 	} else if (in->op == OP_SPLAT || in->op == OP_UNSPLAT) {
@@ -268,7 +268,7 @@ static void follow(struct vm_ctx *c, const struct vm_instr *in)
 	}
 	for (int d = 0; d < in->ndst; d++) {
 		if (!a->is_needed[aim_dst(a, in, d)]) continue;
-		aim_shadow_drop(&a->shadows[aim_dst(a, in, d)]);
+		shadow_drop(&a->shadows[aim_dst(a, in, d)]);
 		a->shadows[aim_dst(a, in, d)] = new[d];
 	}
 	if (new != some) free(new);

@@ -104,7 +104,6 @@ static inline bool aim_is_store(const struct vm_instr *in) { return in->op == OP
 
 /* ---- check_aim.c ---- */
 
-void aim_shadow_drop(struct aim_shadow *s);
 /* Lane i of the result is lane first + i * step of the other. */
 void aim_shadow_copy(struct aim_shadow *to, const struct aim_shadow *from, int64_t first, int64_t step);
 
