@@ -370,6 +370,14 @@ def tuning_label(self, kwargs):
     return name, f"{name}({','.join(key)})"[:LABEL_MAX]
 
 
+def tuning_key(self, kwargs):
+    """What Triton's own autotuner keeps a configuration for: later calls with this key get it
+    unasked, whatever other sizes they have."""
+    values = {name: v for name, v in {**self.nargs, **kwargs}.items() if name in self.arg_names}
+    return (*(values[name] for name in self.keys if name in values),
+            *(str(v.dtype) for v in values.values() if hasattr(v, "dtype")))
+
+
 def autotuner_run(self, *args, **kwargs):
     """Autotuner.run without measurement: of the configurations that survive pruning the chosen one,
     where it compiles; else the first that does. A turn asks for one by its number, behind launches
@@ -377,7 +385,9 @@ def autotuner_run(self, *args, **kwargs):
     # Which configuration is asked for: by the turn's number, by the choice of an earlier timing, or
     # the first.
     self.nargs = dict(zip(self.arg_names, args))
-    configs = list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
+    key = tuning_key(self, kwargs)
+    kept = self.cache.get(key) if len(self.configs) > 1 and not TURN else None
+    configs = [kept] if kept else list(self.prune_configs(kwargs)) if len(self.configs) > 1 else self.configs
     name, label = tuning_label(self, kwargs)
     wanted = (TURN - 1) % max(len(configs), 1) if TURN else CHOICES.get(label, CHOICES.get(name, 0))
     order = sorted(range(len(configs)), key=lambda i: i != wanted)
@@ -403,7 +413,9 @@ def autotuner_run(self, *args, **kwargs):
         # The choice, as a later launch and the record want to know it.
         self.best_config = config
         self.nargs = None
-        TUNED.setdefault(label, [len(configs), index])
+        if not kept:
+            self.cache[key] = config
+            TUNED.setdefault(label, [len(configs), index])
         return result
     raise failure
 

@@ -16,6 +16,7 @@ import math
 import sys
 import types
 
+import numpy
 import torch
 
 from tracer_record import SOURCE_NAME
@@ -302,7 +303,16 @@ class Open(Exception):
 
 SHIM_CALLS = {"cdiv": lambda a, b: -(-a // b), "minimum": min, "maximum": max, "min": min, "max": max, "abs": abs,
               "int": int, "bool": bool, "where": lambda c, a, b: a if c else b, "constexpr": lambda v: v,
-              "next_power_of_2": lambda n: 1 << max(n - 1, 0).bit_length(), "static_assert": None}
+              "next_power_of_2": lambda n: 1 << max(n - 1, 0).bit_length(), "static_assert": None,
+              "floor": math.floor, "ceil": math.ceil, "sqrt": math.sqrt, "exp": math.exp, "exp2": lambda x: 2.0 ** x,
+              "log": math.log, "log2": math.log2, "sin": math.sin, "cos": math.cos}
+# What makes one number of a block of places: their count under a mask is a size.
+BLOCK_CALLS = {"sum": lambda x: x.sum().item(), "max": lambda x: x.max().item(), "min": lambda x: x.min().item(),
+               "xor_sum": lambda x: int(numpy.bitwise_xor.reduce(x)), "argmax": lambda x: x.argmax().item(),
+               "argmin": lambda x: x.argmin().item()}
+IN_BLOCK_CALLS = {"arange": lambda a, b: numpy.arange(a, min(b, a + BLOCK_MAX)), "where": numpy.where,
+                  "minimum": numpy.minimum, "maximum": numpy.maximum, "abs": numpy.abs}
+BLOCK_MAX = 1 << 16
 EXTREMES = {"minimum": "min", "maximum": "max", "min": "min", "max": "max"}
 
 
@@ -311,6 +321,7 @@ class Resolver(ast.NodeTransformer):
 
     def __init__(self, bound, own, local, module):
         self.bound, self.own, self.local, self.module, self.depth = bound, own, local, module, 0
+        self.in_block = False
 
     def visit_Name(self, node):
         if node.id in self.bound:
@@ -336,6 +347,14 @@ class Resolver(ast.NodeTransformer):
             return self.visit(node.func.value)
         if name == "num_programs" and len(node.args) == 1 and isinstance(node.args[0], ast.Constant):
             return ast.Name(f"{GRID}{node.args[0].value}", ast.Load())
+        if name in BLOCK_CALLS and isinstance(node.func, ast.Attribute) and not self.in_block and node.args and (
+                len(node.args) + len(node.keywords) < 3):
+            self.in_block = True
+            made = ast.Call(ast.Name(f"__block_{name}", ast.Load()), [self.visit(node.args[0])], [])
+            self.in_block = False
+            return made
+        if self.in_block and name in IN_BLOCK_CALLS and not node.keywords:
+            return ast.Call(ast.Name(f"__in_{name}", ast.Load()), [self.visit(a) for a in node.args], [])
         if SHIM_CALLS.get(name) is None or node.keywords:
             raise Open
         return ast.Call(ast.Name(f"__{name}", ast.Load()), [self.visit(a) for a in node.args], [])
@@ -380,6 +399,8 @@ class Kernel:
                 self.add(node, "value", bound, own, local, module)
             elif isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+                if name in ("floor", "ceil"):
+                    self.add(node, "value", bound, own, local, module)
                 if name in EXTREMES and len(node.args) == 2:
                     self.add(ast.copy_location(ast.Compare(node.args[0], [ast.Lt()], [node.args[1]]), node), "way",
                              bound, own, local, module)
@@ -423,4 +444,6 @@ class Text:
 
 
 SHIMS = {f"__{name}": f for name, f in SHIM_CALLS.items() if f}
+SHIMS |= {f"__block_{name}": f for name, f in BLOCK_CALLS.items()}
+SHIMS |= {f"__in_{name}": f for name, f in IN_BLOCK_CALLS.items()}
 SHIMS["math"] = math

@@ -37,7 +37,7 @@ static int list_read(struct list *l, struct err *err)
 	return rc;
 }
 
-static int submit(struct verifier *v, const json_t *line, int id, struct err *err)
+static int submit(struct verifier *v, const json_t *line, int id, const char *emit, struct err *err)
 {
 	const char *task = NULL, *candidate = NULL;
 	struct task_set tasks = {0};
@@ -46,8 +46,11 @@ static int submit(struct verifier *v, const json_t *line, int id, struct err *er
 	if (!rc) rc = json_get_str(line, "line", "candidate", &candidate, err);
 	if (!rc) rc = task_set_load(task, &tasks, err);
 	if (!rc) rc = file_read(candidate, SOURCE_BYTES_MAX, &source, err);
-	struct verify_request r = {
-		.task = tasks.tasks, .source = source.data ? source.data : "", .source_len = source.len, .id = id};
+	struct verify_request r = {.task = tasks.tasks,
+		.source = source.data ? source.data : "",
+		.source_len = source.len,
+		.id = id,
+		.emit = emit};
 	if (!rc) rc = verifier_submit(v, &r, err);
 	task_set_release(&tasks);
 	str_release(&source);
@@ -82,14 +85,13 @@ int main(int argc, char **argv)
 	struct verify_options o = {.threads = atoi(argv[1]),
 		.seed = strtoull(argv[2], NULL, 10),
 		.cost_size = argc > 3 ? argv[3] : NULL,
-		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0,
-		.emit = argc > 5 ? argv[5] : NULL};
+		.oracle_work_ms = argc > 4 ? atoi(argv[4]) : 0};
 	int rc = list_read(&list, &err), handed = 0, done = 0;
 	if (!rc) rc = verifier_create(&o, &v, &err);
 	/* A window is outstanding at any time: the sources of a long list are not all held at once. */
 	while (!rc && done < list.count) {
 		while (!rc && handed < list.count && handed - done < WINDOW) {
-			rc = submit(v, list.lines[handed], handed, &err);
+			rc = submit(v, list.lines[handed], handed, argc > 5 ? argv[5] : NULL, &err);
 			handed++;
 		}
 		if (!rc) rc = collect(v, &list, &err);

@@ -217,8 +217,8 @@ struct scan {
 	int nordered;
 	int naliases;
 	int nlocs;
-	bool in_reduce;         /* between the lines of a tt.reduce */
-	bool is_depth_first[2]; /* of the next dot, as a cost_site's */
+	const struct op_row *region; /* between the lines of a tt.reduce or tt.scan: which */
+	bool is_depth_first[2];      /* of the next dot, as a cost_site's */
 	struct slice transposed[NEST_MAX];
 	struct slice kernel_file;
 	struct shared_order ordered[ORDERS_MAX];
@@ -413,29 +413,35 @@ struct op_row {
 	enum cost_site_kind kind;
 	bool is_async;  /* a copy that goes on while the program does */
 	bool is_result; /* shape and layout are the result's, not the operand's */
+	bool is_bulk;
 };
 static const struct op_row op_rows[] = {
-	{"tt.load", COST_SITE_LOAD, false, false},
-	{"tt.store", COST_SITE_STORE, false, false},
-	{"tt.atomic_rmw", COST_SITE_ATOMIC, false, false},
-	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false},
-	{"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false},
-	{"ttg.convert_layout", COST_SITE_CONVERT, false, false},
-	{"ttg.local_store", COST_SITE_CONVERT, false, false},
-	{"ttg.local_alloc", COST_SITE_CONVERT, false, false},
-	{"tt.dot", COST_SITE_DOT, false, true},
-	{"ttng.warp_group_dot", COST_SITE_DOT, false, true},
+	{"tt.load", COST_SITE_LOAD, false, false, false},
+	{"tt.store", COST_SITE_STORE, false, false, false},
+	{"tt.atomic_rmw", COST_SITE_ATOMIC, false, false, false},
+	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false, false},
+	{"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false, false},
+	{"ttng.async_tma_copy_global_to_local", COST_SITE_LOAD, false, false, true},
+	{"ttg.convert_layout", COST_SITE_CONVERT, false, false, false},
+	{"ttg.local_store", COST_SITE_CONVERT, false, false, false},
+	{"ttg.local_alloc", COST_SITE_CONVERT, false, false, false},
+	{"tt.dot", COST_SITE_DOT, false, true, false},
+	{"ttng.warp_group_dot", COST_SITE_DOT, false, true, false},
+	{"tt.gather", COST_SITE_GATHER, false, false, false},
 };
 
-/* The types and the place of a reduction stand behind its region. */
-static const struct op_row *reduce_of_line(struct scan *sc, struct slice line)
+/* The types and the place of a reduction or scan stand behind its region. */
+static const struct op_row *region_of_line(struct scan *sc, struct slice line)
 {
-	static const struct op_row row = {"tt.reduce", COST_SITE_REDUCE, false, false};
-	if (sc->in_reduce && starts(line, "})")) {
-		sc->in_reduce = false;
-		return &row;
+	static const struct op_row rows[] = {{"\"tt.reduce\"(", COST_SITE_REDUCE, false, false, false},
+		{"\"tt.scan\"(", COST_SITE_SCAN, false, false, false}};
+	if (sc->region && starts(line, "})")) {
+		const struct op_row *row = sc->region;
+		sc->region = NULL;
+		return row;
 	}
-	sc->in_reduce |= find(line, "\"tt.reduce\"(") != NULL;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (find(line, rows[i].name)) sc->region = &rows[i];
 	return NULL;
 }
 
@@ -504,11 +510,11 @@ static void scan_op(struct scan *sc, struct slice line)
 	scan_stages(sc, line);
 	scan_operand(sc, line);
 	const struct op_row *row = op_of_line(line);
-	if (!row) row = reduce_of_line(sc, line);
+	if (!row) row = region_of_line(sc, line);
 	if (!row || sc->out->nsites >= SITES_MAX) return;
 	/* Where it is: in the kernel's own file, or wherever it is. */
 	struct slice place = last_loc(line), types = line;
-	struct cost_site site = {.kind = row->kind, .layout = -1, .is_async = row->is_async};
+	struct cost_site site = {.kind = row->kind, .layout = -1, .is_async = row->is_async, .is_bulk = row->is_bulk};
 	struct cost_layout layout;
 	bool has_layout = false;
 	struct loc_text inl = loc_read(place);
@@ -520,7 +526,7 @@ static void scan_op(struct scan *sc, struct slice line)
 		return;
 	/* Shape and layout are those of the operand, or of the result where the row says so. */
 	if (has_layout && layout.ndim == site.ndim) site.layout = layout_keep(sc->out, &layout);
-	site.is_scattered = is_scattered(sc, line);
+	site.is_scattered = !row->is_bulk && is_scattered(sc, line);
 	site.line = at->line;
 	site.column = at->column;
 	if (row->kind == COST_SITE_DOT) {

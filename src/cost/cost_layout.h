@@ -20,6 +20,8 @@ enum cost_site_kind {
 	COST_SITE_CONVERT,
 	COST_SITE_DOT,
 	COST_SITE_REDUCE,
+	COST_SITE_SCAN,
+	COST_SITE_GATHER,
 	COST_SITE_KINDS
 };
 struct cost_bases {
@@ -42,6 +44,7 @@ struct cost_site {
 	int layout;        /* into layouts; -1: not known */
 	bool is_async;     /* copied to shared memory behind the program's back: a load that a pipelined loop waits for
 						  iterations later */
+	bool is_bulk;      /* by the unit that copies boxes of a tensor, which has no order with what threads store */
 	bool is_scattered; /* into shared memory that is transposed for a 32-bit wgmma operand: one element after another,
 						  all lanes in one bank */
 	bool is_depth_first[2]; /* of a dot on the fp32 pipes: neighbours of this operand in shared memory lie along K */

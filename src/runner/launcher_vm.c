@@ -380,6 +380,13 @@ static void coverage_report(struct launcher_vm *v, struct runner_coverage *out)
 				if (taken && out->nsites < RUNNER_SITES_MAX) site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
 				continue;
 			}
+			/* Nor is a sum's term, unless it counted for nothing. */
+			if (sites[i].kind == SITE_TERM) {
+				bool is_told = !taken || sites[i].is_told;
+				if (is_told && out->nsites < RUNNER_SITES_MAX)
+					site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
+				continue;
+			}
 			out->sides += __builtin_popcount(sites[i].wanted);
 			out->taken += __builtin_popcount(taken);
 			if (sites[i].wanted && out->nsites < RUNNER_SITES_MAX)

@@ -225,7 +225,9 @@ static int64_t int_at(enum dtype t, const uint8_t *base, int64_t i)
 	int64_t v = 0;
 	size_t size = dtype_bytes(t);
 	memcpy(&v, base + (size_t)i * size, size);
-	if (t == DTYPE_BOOL) return (v & 0xff) != 0;
+	/* A truth value is a byte of 0 or 1: any other is true to one operator and a number to the
+	 * next. */
+	if (t == DTYPE_BOOL) return v & 0xff;
 	int shift = 64 - 8 * (int)size;
 	bool is_signed = t == DTYPE_I8 || t == DTYPE_I16 || t == DTYPE_I32;
 	return is_signed ? (int64_t)((uint64_t)v << shift) >> shift : v;

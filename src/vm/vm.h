@@ -183,11 +183,13 @@ struct vm_finding {
 /* ---- coverage: which sides of its comparisons on data a kernel took ---- */
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
- * end's d is the operand itself; a truth's is 1 and -1. */
+ * end's d is the operand itself; a truth's is 1 and -1; of a sum, how much of the larger operand
+ * the smaller is, less VM_TERM. */
+#define VM_TERM 0x1p-8 /* a smaller share of a sum counts for nothing */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch") \
-	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate")
+	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate") X(SITE_TERM, "sum")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
@@ -202,10 +204,13 @@ struct vm_site {
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
 	int line;
 	int column;
-	bool by_size;     /* an end: d is the operand's magnitude */
-	bool is_equality; /* a comparison by == or != */
-	uint8_t wanted;   /* enum vm_side, or'ed: the sides that it has */
-	uint8_t taken;    /* of those, the ones that were taken */
+	bool by_size;        /* an end: d is the operand's magnitude */
+	bool is_equality;    /* a comparison by == or != */
+	bool first_is_known; /* of a sum: the operand is a constant */
+	bool second_is_known;
+	bool is_told;   /* it was open at the end of some trial */
+	uint8_t wanted; /* enum vm_side, or'ed: the sides that it has */
+	uint8_t taken;  /* of those, the ones that were taken */
 	double low;
 	double high;
 	double constant;

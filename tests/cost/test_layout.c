@@ -135,6 +135,13 @@ static void test_sites(void **state)
 		{"%d = ttng.warp_group_dot %a, %b, %c : !ttg.memdesc<64x32xf16> * !ttg.memdesc<32x8xf16> -> "
 		 "tensor<64x8xf32, #tile> loc(#loc1)",
 			COST_SITE_DOT, 64, 32, true},
+		{"%g = tt.gather %v[%i] {axis = 0 : i32} : (tensor<64xf32, #row>, tensor<32xi32, #row>) -> tensor<32xf32, "
+		 "#row> "
+		 "loc(#loc1)",
+			COST_SITE_GATHER, 64, 32, true},
+		{"%t = ttng.async_tma_copy_global_to_local %d[%i, %j] %m, %b, %p : !tt.tensordesc<tensor<1x32xf32, #s>>, "
+		 "!ttg.memdesc<1xi64, #b> -> !ttg.memdesc<1x32xf32, #s> loc(#loc1)",
+			COST_SITE_LOAD, 1, 32, false},
 		/* No such layout, or one of other dimensions; a block without any. */
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #none> loc(#loc1)", COST_SITE_LOAD, 128, 32, false},
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #tile> loc(#loc1)", COST_SITE_LOAD, 128, 32, false},
@@ -171,6 +178,13 @@ static void test_sites(void **state)
 		" tt.reduce.return %a : f32 loc(#loc)\n}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n"
 		"}) : (tensor<256xf32, #row>) -> f32 loc(#loc1)\n");
 	assert_true(l->nsites == 1 && l->sites[0].kind == COST_SITE_REDUCE && l->sites[0].shape[0] == 256);
+	vm_layouts_free(l);
+	/* So do a scan's. */
+	l = read_text(
+		"#row = " ROW "\n#loc = loc(\"k.py\":1:0)\n#loc1 = loc(\"k.py\":7:9)\n"
+		"%r = \"tt.scan\"(%v) <{axis = 0 : i32, reverse = false}> ({\n ^bb0(%a: f32, %b: f32):\n"
+		" tt.scan.return %a : f32 loc(#loc)\n}) : (tensor<128xf32, #row>) -> tensor<128xf32, #row> loc(#loc1)\n");
+	assert_true(l->nsites == 1 && l->sites[0].kind == COST_SITE_SCAN && l->sites[0].shape[0] == 128);
 	vm_layouts_free(l);
 }
 

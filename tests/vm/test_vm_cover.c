@@ -72,6 +72,44 @@ static void aim_launch(struct body_kernel *b, struct vm_aim *a, uint64_t lot, in
 	vm_report_release(&r);
 }
 
+/* A sum whose smaller operand is below 2^-8 of the larger in all lanes is open, and its aim counts
+ * powers of two; a constant that is the smaller is known. */
+static void test_terms_of_a_sum(void **state)
+{
+	const float far[N] = {1000, 2000, 4096, -5000, 1e6f, 600, 1e9f, 1e4f}, near[N] = {1000, 200};
+	struct body_kernel b = make(LOADED CONSTANT("c", "1.0") "%r = arith.addf %v, %c : tensor<8xf32>" AT(5) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	assert_int_equal(vm_coverage_sites(c, &s), 1);
+	assert_int_equal(s->kind, SITE_TERM);
+	launch(&b, c, far);
+	assert_int_equal(s->taken, SIDE_ABOVE);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+	/* Behind a reciprocal the data are the smaller. */
+	b = make(LOADED CONSTANT("c", "1.0") "%d = arith.divf %c, %v : tensor<8xf32>" AT(
+		4) "%r = arith.addf %d, %c : tensor<8xf32>" AT(5) STORED);
+	c = vm_coverage_create(b.k);
+	int n = vm_coverage_sites(c, &s), term = 0;
+	while (term < n && s[term].kind != SITE_TERM) term++;
+	assert_true(term < n);
+	launch(&b, c, far);
+	assert_int_equal(s[term].taken, 0);
+	assert_true(fabs(s[term].most - (1.0 / 600 - VM_TERM)) < 1e-9);
+	struct vm_aim *a = vm_aim_create(b.k, c, term, SIDE_ABOVE);
+	int found;
+	assert_non_null(a);
+	aim_launch(&b, a, 7, N);
+	const struct vm_aim_lane *lanes = vm_aim_lanes(a, &found);
+	assert_int_equal(found, N);
+	assert_true(fabs(lanes[2].far - 4) < 1e-5); /* 2^-12 is four powers of two away */
+	vm_aim_free(a);
+	launch(&b, c, near);
+	assert_int_equal(s[term].taken, SIDE_ABOVE);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
 /* A mask of two comparisons: what both lack is added up, and each lane hangs on its own element. */
 static void test_far_from_a_mask(void **state)
 {
@@ -260,6 +298,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_terms_of_a_sum),
 		cmocka_unit_test(test_far_from_a_mask),
 		cmocka_unit_test(test_far_from_a_count),
 		cmocka_unit_test(test_ends_and_extremes),

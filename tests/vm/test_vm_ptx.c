@@ -166,6 +166,42 @@ static void test_words(void **state)
 	}
 }
 
+/* An approximation is off by what PTX lets it be, and by no more: half of that is asked for here,
+ * so that a correctly rounded value fails. */
+static void test_approximations(void **state)
+{
+	static const struct {
+		const char *text;
+		float x;
+		double exact;
+		double error; /* PTX's */
+	} rows[] = {
+		{"tanh.approx.f32 $0, $1;", 0.5f, 0.46211715726, 0x1p-11 * 0.4621},
+		{"tanh.approx.f32 $0, $1;", -0.75f, -0.63514895238, 0x1p-11 * 0.6351},
+		{"sin.approx.f32 $0, $1;", 1.0f, 0.84147098481, 0x1p-21},
+		{"cos.approx.ftz.f32 $0, $1;", 4096.0f, 0.80399061349, 0x1p-14 * 4096 / 314.159},
+		{"lg2.approx.f32 $0, $1;", 1.0001f, 0.00014428622869, 0x1p-22},
+	};
+	/* One value in all lanes is enough: neighbours err alike. */
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct err err = {0};
+		float x[N], y[N] = {0}, r[N];
+		for (int k = 0; k < N; k++) x[k] = rows[i].x;
+		assert_int_equal(run(rows[i].text, "=f,f,f", 32, 1, x, y, r, &err), 0);
+		double off = fabs((double)r[0] - rows[i].exact);
+		if (off < rows[i].error / 2 || off > rows[i].error * 1.1)
+			fail_msg("%s of %g: %.9g, off by %g; expected about %g", rows[i].text, (double)rows[i].x, (double)r[0], off,
+				rows[i].error);
+	}
+	struct err err = {0};
+	double x[N] = {3, 3, 3, 3, 3, 3, 3, 3}, y[N] = {0}, r[N];
+	assert_int_equal(run("rcp.approx.ftz.f64 $0, $1;", "=d,d,d", 64, 1, x, y, r, &err), 0);
+	assert_true(fabs(r[0] * 3 - 1) > 0x1p-21 && fabs(r[0] * 3 - 1) < 0x1.1p-20);
+	float zero[N] = {0}, s[N];
+	assert_int_equal(run("sin.approx.f32 $0, $1;", "=f,f,f", 32, 1, zero, zero, s, &err), 0);
+	assert_true(s[0] == 0);
+}
+
 /* Four bytes share a register, of a pack of two elements half of it is used; wider elements have a
  * register each. */
 static void test_packs(void **state)
@@ -300,8 +336,8 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_packs),
-		cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_leaves_nothing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_approximations),
+		cmocka_unit_test(test_packs), cmocka_unit_test(test_packs_crosswise), cmocka_unit_test(test_unset),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_leaves_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,9 @@ struct check_record {
 	uint32_t stamp;       /* atomics of the launch so far */
 	uint32_t covers;      /* another program's atomic that this came on top of */
 	uint32_t epoch;       /* barriers of the program so far */
-	uint32_t collectives; /* exchanges between lanes of the program so far */
+	uint32_t collectives; /* exchanges between all threads of the program so far */
+	uint32_t turn;        /* of the program's loops, where the compiled code reads ahead in them; else 0 */
+	uint64_t threads;     /* which thread has which lane, as a hash; 0: not known */
 	bool is_atomic;
 	bool is_write;
 	bool is_single; /* a scalar written by one thread, the same that does the program's scalar atomics */
@@ -134,8 +136,10 @@ struct vm_check {
 	bool is_incomplete;
 	const char *incomplete_why;
 	int64_t threads;          /* of a program */
+	uint8_t *spreads;         // (ninstrs): more lanes use what a load gave than it has: 0 not known, 1 no, 2 yes
 	uint32_t epoch;           /* of the running program */
 	struct check_block block; /* of the running access */
+	struct vm_code code;      /* likewise */
 	int64_t *lane_of;         // (lane_slots): open hash from address to the first lane of a store that has it
 	int64_t lane_slots;
 
@@ -190,6 +194,8 @@ void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site 
 /* (nvalues), heap: what a load or an atomic gave, and all that comes of it. */
 bool *vm_data_find(const struct vm_program *p);
 /* Marks all that comes of what is marked. */
+/* How much of the larger operand of a sum the smaller is; 1 where a constant is the smaller. */
+double vm_term_share(double a, double b, bool first_is_known, bool second_is_known);
 void vm_flow_forward(const struct vm_program *p, bool *marked);
 struct vm_coverage {
 	int nsites;

@@ -81,7 +81,12 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	if (!is_known || (s->kind != SITE_COMPARE && side == SIDE_EQUAL)) return NULL;
 	struct vm_aim *a = xcalloc(1, sizeof *a);
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
-	*a = (struct vm_aim){.instr = instr, .kind = s->kind, .operand = is_truth ? (int)s->constant : 0, .side = side};
+	*a = (struct vm_aim){.first_is_known = s->first_is_known,
+		.second_is_known = s->second_is_known,
+		.instr = instr,
+		.kind = s->kind,
+		.operand = is_truth ? (int)s->constant : 0,
+		.side = side};
 	followed_of(a, p);
 	return a;
 }
@@ -276,11 +281,30 @@ static void follow(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- at the site ---- */
 
+#define TERM_FAR 2000 /* of a term that is zero: farther than any that is not */
+
 /* far and bits of each of n lanes. */
 static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, double *far, uint64_t *bits)
 {
 	const struct vm_aim *a = c->aim;
 	if (a->kind == SITE_COMPARE || a->kind == SITE_EXTREME) return aim_compare_far(c, in, a->side, n, far, bits);
+	if (a->kind == SITE_TERM) {
+		struct vm_reader x, y, z;
+		bool is_made = vm_reader_make(c, in, 0, n, &x) && vm_reader_make(c, in, 1, n, &y) &&
+			(in->nsrc < 3 || vm_reader_make(c, in, 2, n, &z));
+		for (int64_t at = 0; is_made && at < n; at += VM_STRIP) {
+			int64_t m = MIN(n - at, VM_STRIP);
+			const double *p = vm_reader_strip(&x, at, m), *q = vm_reader_strip(&y, at, m),
+						 *sum = in->nsrc < 3 ? NULL : vm_reader_strip(&z, at, m);
+			/* In powers of two, so that a share of a millionth is on its way. */
+			for (int64_t i = 0; i < m; i++) {
+				double share = vm_term_share(
+					sum ? p[i] * q[i] : p[i], sum ? sum[i] : q[i], a->first_is_known, a->second_is_known);
+				far[at + i] = share > 0 ? log2(VM_TERM / share) : TERM_FAR;
+			}
+		}
+		return is_made;
+	}
 	if (a->kind == SITE_CLAMP) {
 		struct vm_reader x, bound;
 		bool is_made = vm_reader_make(c, in, 0, n, &x) &&

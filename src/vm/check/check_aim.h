@@ -65,6 +65,8 @@ struct vm_aim {
 	const uint64_t *on_tape;
 	int instr; /* the site's */
 	enum vm_site_kind kind;
+	bool first_is_known; /* as a vm_site's */
+	bool second_is_known;
 	int operand; /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;     /* by which origins are kept; 0: none are, distances alone */

@@ -256,6 +256,27 @@ static void map_add(struct vm_coverage *c, const struct vm_program *p, int i, co
 	}
 }
 
+/* A sum one operand of which was next to nothing in all lanes of all trials: what it is where it
+ * counts, nobody knows. It needs no comparison (1 / (1 + (x - c) ** 2 * 1e9)). A constant that is
+ * next to nothing (an epsilon) is known. */
+static void term_add(
+	struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker, const bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	bool is_joined = in->map_op == MAP_FMA; /* a product and a sum */
+	bool is_sum = in->op == OP_MAP && in->result_elem == ELEM_F32 &&
+		(in->map_op == MAP_ADDF || in->map_op == MAP_SUBF || is_joined);
+	if (!is_sum || c->at[i] >= 0) return;
+	int a = src_id(p, in, 0), b = src_id(p, in, is_joined ? 2 : 1);
+	bool is_any = is_data[a] || is_data[b] || (is_joined && is_data[src_id(p, in, 1)]);
+	if (!is_any || (a == b && !is_joined)) return;
+	vm_maker_of(p, maker, &a);
+	vm_maker_of(p, maker, &b);
+	struct vm_site *s = vm_site_add(c, p, i, SITE_TERM, SIDE_ABOVE);
+	s->first_is_known = !is_joined && !isnan(vm_constant_of(p, a));
+	s->second_is_known = !isnan(vm_constant_of(p, b));
+}
+
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 {
 	const struct vm_program *p = &k->program;
@@ -287,6 +308,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	for (int i = 0; i < nwatched; i++)
 		if (c->at[watched[i]] < 0) vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
 	vm_gates_find(c, p, maker, is_data);
+	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
 	free(watched);
 	free(is_data);
 	free(maker);
@@ -305,6 +327,7 @@ void vm_coverage_free(struct vm_coverage *c)
 void vm_coverage_begin(struct vm_coverage *c)
 {
 	for (int i = 0; i < c->nsites; i++) {
+		c->sites[i].is_told |= isfinite(c->sites[i].most) && !(c->sites[i].taken & c->sites[i].wanted);
 		c->sites[i].least = c->sites[i].nearest = INFINITY;
 		c->sites[i].most = -INFINITY;
 		c->sites[i].lanes_now = 0;
@@ -387,6 +410,22 @@ static void take_sizes(struct vm_site *s, const double *a, int64_t n)
 	}
 }
 
+double vm_term_share(double a, double b, bool first_is_known, bool second_is_known)
+{
+	double x = fabs(a), y = fabs(b);
+	if ((first_is_known && x <= y) || (second_is_known && y <= x)) return 1;
+	return isfinite(x) && isfinite(y) && MAX(x, y) > 0 ? MIN(x, y) / MAX(x, y) : 0;
+}
+
+/* sum: of a product and a sum, what is added to the product of the other two; else NULL. */
+static void take_terms(struct vm_site *s, const double *a, const double *b, const double *sum, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double x = sum ? a[i] * b[i] : a[i], y = sum ? sum[i] : b[i];
+		s->most = MAX(s->most, vm_term_share(x, y, s->first_is_known, s->second_is_known) - VM_TERM);
+	}
+}
+
 static void take_truths(struct vm_site *s, const double *a, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
@@ -411,9 +450,10 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
-		: s->kind == SITE_CLAMP                                                            ? 3
-																						   : 1;
+	int count = s->kind == SITE_TERM                                                 ? in->nsrc
+		: s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
+		: s->kind == SITE_CLAMP                                                      ? 3
+																					 : 1;
 	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
@@ -431,6 +471,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		if (s->kind == SITE_GATE) continue;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
+		else if (s->kind == SITE_TERM) take_terms(s, x, y, count == 3 ? vm_reader_strip(&r[2], at, m) : NULL, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
 	}

@@ -132,9 +132,27 @@ static void numbers_watch(struct vm_coverage *c, const struct vm_program *p, int
 	if (c->at[i] >= 0) c->sites[c->at[i]].is_gate = c->sites[c->at[i]].is_number;
 }
 
+/* Products that a loop takes again and again, as hashes of many elements are made: what one turn
+ * gives is a factor of the next. */
+static void hashes_find(const struct vm_program *p, const bool *is_data, uint8_t *mix)
+{
+	bool *marked = xmalloc((size_t)p->nvalues + 1);
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op != OP_MAP || in->map_op != MAP_MULI || !is_data[dst_id(p, in, 0)]) continue;
+		memset(marked, 0, (size_t)p->nvalues + 1);
+		marked[dst_id(p, in, 0)] = true;
+		vm_flow_forward(p, marked);
+		for (int s = 0; s < in->nsrc; s++)
+			if (marked[src_id(p, in, s)]) mix[dst_id(p, in, 0)] |= MIX_PRODUCT | MIX_XOR;
+	}
+	free(marked);
+}
+
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
 {
 	uint8_t *mix = xcalloc((size_t)p->nvalues + 1, sizeof *mix);
+	hashes_find(p, is_data, mix);
 	for (bool changed = true; changed;) {
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= mix_step(p, i, is_data, mix);
@@ -144,7 +162,8 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 		const struct vm_instr *in = &p->instrs[i];
 		bool is_compare = c->at[i] >= 0 && c->sites[c->at[i]].kind == SITE_COMPARE;
 		bool is_equality = is_compare && c->sites[c->at[i]].is_equality, any = false;
-		if (in->op != OP_MAP || in->ndst != 1 || !elem_is_int((enum elem)in->result_elem)) continue;
+		bool is_number = in->op == OP_MAP || in->op == OP_DIVIDE;
+		if (!is_number || in->ndst != 1 || !elem_is_int((enum elem)in->result_elem)) continue;
 		for (int s = 0; s < in->nsrc; s++) any |= is_mixed(mix[src_id(p, in, s)], is_equality);
 		if (!any) continue;
 		struct vm_site *s = c->at[i] >= 0 ? &c->sites[c->at[i]] : vm_site_add(c, p, i, SITE_GATE, 0);

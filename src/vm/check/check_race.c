@@ -22,6 +22,7 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	k->is_tracked = xcalloc((size_t)m->index_max + 1, sizeof *k->is_tracked);
 	k->shadows = xcalloc((size_t)m->index_max + 1, sizeof *k->shadows);
 	k->record_of = xcalloc((size_t)p->ninstrs + 1, sizeof *k->record_of);
+	k->spreads = xcalloc((size_t)p->ninstrs + 1, sizeof *k->spreads);
 	bool writes_anywhere = p->plan.writes_anywhere || kernel->nargs > TAPE_ARGS_MAX;
 	for (int i = 0; i < MIN(kernel->nargs, TAPE_ARGS_MAX); i++) {
 		uint64_t index = (uint64_t)o->args[i].i >> TAPE_ADDRESS_SHIFT;
@@ -51,6 +52,7 @@ void vm_race_free(struct vm_check *k, const struct vm_memory *m)
 	free(k->records);
 	free(k->record_of);
 	free(k->lane_of);
+	free(k->spreads);
 	free(k->order.nodes);
 	free(k->order.mark);
 	free(k->order.places);
@@ -166,8 +168,9 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 	uint32_t id = k->record_of[instr];
 	const struct check_record *r = &k->records[id];
 	/* the same access again, as far as anyone can tell */
+	uint32_t turn = k->code.has_pipeline ? c->turns : 0;
 	if (id >= k->first && r->stamp == k->order.nnodes && r->epoch == k->epoch && r->block == k->block.hash &&
-		!k->block.may_overlap && (kind != CHECK_READ || r->collectives == c->collectives))
+		r->turn == turn && !k->block.may_overlap && (kind != CHECK_READ || r->collectives == c->collectives))
 		return id;
 	/* A new record. Where there is no room the search is incomplete, and says so. */
 	if (k->nrecords >= CHECK_RECORDS_MAX) {
@@ -188,6 +191,8 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		.stamp = k->order.nnodes,
 		.epoch = k->epoch,
 		.collectives = c->collectives,
+		.turn = turn,
+		.threads = k->code.threads,
 		.is_atomic = is_atomic,
 		.is_write = kind != CHECK_READ,
 		.is_single = kind != CHECK_READ && k->block.lanes == 1};
@@ -297,20 +302,64 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
 }
 
+/* A load that the compiled code makes turns of its loop ahead of its place comes before what the
+ * loop stored meanwhile: a pipeline does not ask whether addresses are the same. */
+static bool is_ahead(const struct visit *v, const struct check_record *stored)
+{
+	int turns = v->c->check->code.ahead;
+	if (!turns || v->c->turns - stored->turn > (uint32_t)turns) return false;
+	/* The innermost loop around the load is the one that is pipelined. */
+	const struct vm_instr *all = v->c->program->instrs;
+	int at = (int)(v->in - all);
+	for (int i = at; i < v->c->program->ninstrs; i++)
+		if (all[i].op == OP_JUMP && all[i].target <= at)
+			return (int)stored->instr >= all[i].target && (int)stored->instr <= i;
+	return false;
+}
+
+/* Whether blocks of more lanes are made of what a load gave: then threads that do not store to its
+ * place need it too. */
+static bool spreads(const struct visit *v, uint32_t instr)
+{
+	uint8_t *known = &v->c->check->spreads[instr];
+	const struct vm_program *p = v->c->program;
+	if (*known) return *known == 2;
+	bool *marked = xcalloc((size_t)p->nvalues + 1, sizeof *marked);
+	int own = p->ids[p->instrs[instr].dst];
+	marked[own] = true;
+	vm_flow_forward(p, marked);
+	*known = 1;
+	for (int i = 0; i < p->nvalues; i++)
+		if (marked[i] && p->values[i].count > p->values[own].count) *known = 2;
+	free(marked);
+	return *known == 2;
+}
+
 /* The running program's access and an earlier one of its own, perhaps by another lane. Which thread
  * has which lane is the compiler's choice, so lanes are ordered by barriers alone; but equal blocks
- * of pointers get equal layouts, and then the same thread has both lanes. A block of fewer lanes
- * than threads is loaded by several threads and stored by one of them: its own loads may come
- * before that store. Between a load and a store lies an order too where the lanes exchanged values
- * in between, since what is stored may wait for what was loaded. */
+ * of pointers with equal layouts, as far as compiled code says, have one thread for both lanes. A
+ * block of fewer lanes than threads is loaded by several threads and stored by one of them: its own
+ * load may come before that store, the others' behind it. Between a load and a store lies an order
+ * too where the lanes exchanged values in between, since what is stored may wait for what was
+ * loaded. */
 static bool lanes_conflict(const struct visit *v, uint32_t own)
 {
 	const struct vm_check *k = v->c->check;
 	if (own < k->first || own == v->record) return false;
 	const struct check_record *a = &k->records[own], *b = &k->records[v->record];
-	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
 	bool is_load = v->kind == CHECK_READ;
-	if (a->block == b->block) return a->is_write && is_load && k->block.lanes < k->threads;
+	/* A unit of its own fetches it: what threads stored is not on its way
+	 * there yet, barrier or not. */
+	if (is_load && a->is_write && k->code.is_bulk) return true;
+	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
+	if (a->block == b->block) {
+		/* What was loaded by one thread and is stored by another went from one to the other. */
+		bool is_moved = a->threads && b->threads && a->threads != b->threads;
+		if (!a->is_write)
+			return k->block.lanes < k->threads && a->collectives == v->c->collectives && !b->is_atomic &&
+				spreads(v, a->instr);
+		return is_moved || (is_load && (k->block.lanes < k->threads || is_ahead(v, a)));
+	}
 	if (a->is_single && b->is_single) return false;
 	return a->is_write || a->collectives == v->c->collectives;
 }

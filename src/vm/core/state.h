@@ -100,6 +100,16 @@ struct vm_findings {
 	int64_t program;         /* number of the running one */
 };
 
+/* What the compiled code says of an access, where a launch has it: which thread has which lane, as
+ * a hash (0: not known); how many turns of its loop a load is made ahead of its place; whether some
+ * load is; whether it is done by the unit that copies boxes of a tensor. */
+struct vm_code {
+	uint64_t threads;
+	int ahead;
+	bool has_pipeline;
+	bool is_bulk;
+};
+
 struct vm_ctx {
 	const struct vm_kernel *kernel;
 	const struct vm_program *program;
@@ -132,7 +142,8 @@ struct vm_ctx {
 	const uint8_t *watch;         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
 	struct vm_aim *aim;           /* NULL unless the lanes of one site are followed */
-	uint32_t collectives;         /* operations so far in which the lanes of the program exchange values */
+	uint32_t collectives;         /* operations so far in which all threads of the program exchange values */
+	uint32_t turns;               /* jumps back so far: turns of the program's loops */
 	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
 	bool yields;      /* a program that waits for another is no fault: others are resident (vm_schedule.c) */
 	bool is_waiting;  /* it says so by this */

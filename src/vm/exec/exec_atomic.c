@@ -107,7 +107,9 @@ static int check_all(
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 0), mask_id, in->n, true)) return 1;
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 1), mask_id, in->n, false)) return 1;
 	if (!(k->checks & VM_CHECK_RACE)) return 0;
+	/* Element by element: each is in order with the others' at its own address. */
 	uint32_t epoch = in->n > 1 ? UINT32_MAX : k->epoch;
+	k->code = vm_plan_code(c, in);
 	vm_race_block(k, address, &c->program->values[vm_dst(c, in, 0)]);
 	for (int64_t i = 0; i < in->n; i++) {
 		int64_t at = vm_address(c, address[i]);

@@ -73,6 +73,7 @@ int exec_move(struct vm_ctx *c, const struct vm_instr *in)
 int exec_jump(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->next = c->program->instrs + in->target;
+	c->turns += c->next <= in;
 	if (c->next <= in && c->program->has_atomics) return vm_spin_check(c, in);
 	return 0;
 }

@@ -3,9 +3,10 @@
  * Floats are widened to f32 (products of f16, bf16, tf32 and f8 operands are exact there) and
  * accumulated with fma in f32, in rising k, starting from c: one fixed order. f32 operands are used
  * whole (ieee), truncated to tf32's 10 bits (tf32), or split into a sum of tf32 or bf16 parts whose
- * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. f64 and
- * i8 have plain loops. */
+ * products are added smallest first (tf32x3, bf16x3, bf16x6), as the hardware sequences do. A sum
+ * in f16 is rounded as often as a tensor core does. f64 and i8 have plain loops. */
 #include "vm/exec/exec.h"
+#include "base/base.h"
 #include "base/dtype.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
@@ -114,6 +115,21 @@ static void gemm_split(
 	}
 }
 
+/* Sums in fp16: a tensor core adds the products of DEPTH columns at once and rounds what it has
+ * then. */
+#define DEPTH 16
+static void gemm_f16(float *d, const float *a, const float *b, int m, int n, int k, float *ta, uint16_t *rounded)
+{
+	for (int p = 0; p < k; p += DEPTH) {
+		int depth = MIN(DEPTH, k - p);
+		for (int i = 0; i < m; i++)
+			memcpy(ta + (size_t)i * (size_t)depth, a + (size_t)i * (size_t)k + p, (size_t)depth * sizeof *ta);
+		gemm_f32(d, ta, b + (size_t)p * (size_t)n, m, n, depth);
+		map_narrow(ELEM_F16, rounded, d, (int64_t)m * n);
+		map_widen(ELEM_F16, d, rounded, (int64_t)m * n);
+	}
+}
+
 /* ---- other element types ---- */
 
 static void gemm_f64(double *d, const double *a, const double *b, int m, int n, int k)
@@ -187,16 +203,17 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 				*b = a ? as_f32(c, in, 1, (int64_t)batch * k * n, &temp[TEMP_B]) : NULL;
 	float *sum = (float *)d->data;
 	int rc = !b;
-	/* A narrow sum is widened once, and rounded once at the end. */
+	/* A narrow sum is widened once. */
 	if (!rc && e != ELEM_F32) {
 		temp[TEMP_D] = vm_buf_get(c, in, (size_t)total * sizeof(float));
 		rc = !temp[TEMP_D];
 		if (!rc) map_widen(e, sum = (float *)temp[TEMP_D]->data, d->data, total);
 	}
-	/* tf32 and its like split operands into parts, which need room. */
-	if (!rc && in->special) {
+	/* tf32 and its like split operands into parts, and a sum in f16 is rounded on the way: both
+	 * need room. */
+	if (!rc && (in->special || e == ELEM_F16)) {
 		temp[TEMP_PART_A] = vm_buf_get(c, in, (size_t)m * (size_t)k * sizeof(float));
-		temp[TEMP_PART_B] = vm_buf_get(c, in, (size_t)k * (size_t)n * sizeof(float));
+		temp[TEMP_PART_B] = vm_buf_get(c, in, (size_t)MAX(k, m) * (size_t)n * sizeof(float));
 		rc = !temp[TEMP_PART_A] || !temp[TEMP_PART_B];
 	}
 	for (int i = 0; i < batch && !rc; i++) {
@@ -204,6 +221,9 @@ static int dot_f32(struct vm_ctx *c, const struct vm_instr *in, struct vm_buf *d
 		if (in->special)
 			gemm_split(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data,
 				(float *)temp[TEMP_PART_B]->data, &schemes[in->special]);
+		else if (e == ELEM_F16)
+			gemm_f16(sum + (size_t)i * m * n, pa, pb, m, n, k, (float *)temp[TEMP_PART_A]->data,
+				(uint16_t *)temp[TEMP_PART_B]->data);
 		else gemm_f32(sum + (size_t)i * m * n, pa, pb, m, n, k);
 	}
 	if (!rc && e != ELEM_F32) map_narrow(e, d->data, sum, total);

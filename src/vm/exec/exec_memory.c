@@ -455,6 +455,7 @@ static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 0), mask, info->count, true)) return 1;
 	if (c->is_tainted && stored >= 0 && vm_taint_use(c, in, stored, mask, info->count, false)) return 1;
 	if (!(checks & VM_CHECK_RACE)) return 0;
+	c->check->code = vm_plan_code(c, in);
 	struct affine a;
 	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a))
 		vm_order_atomic(c->check, (uint64_t)vm_address(c, a.base), true, false, false, c->check->epoch);

@@ -454,7 +454,7 @@ static int reduce_region(struct combine *k)
 
 int exec_reduce(struct vm_ctx *c, const struct vm_instr *in)
 {
-	c->collectives++;
+	vm_plan_exchange(c, in);
 	struct combine k;
 	if (combine_init(&k, c, in)) return 1;
 	count_pairs(c, in, k.shape.outer * k.shape.inner * (k.shape.len - 1));
@@ -466,7 +466,7 @@ int exec_reduce(struct vm_ctx *c, const struct vm_instr *in)
 
 int exec_scan(struct vm_ctx *c, const struct vm_instr *in)
 {
-	c->collectives++;
+	vm_plan_exchange(c, in);
 	struct combine k;
 	struct vm_buf *cur[OPERANDS_MAX];
 	if (combine_init(&k, c, in)) return 1;

@@ -5,6 +5,7 @@
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
+#include "vm/meter/meter.h"
 
 static const struct vm_value_info *info_src(const struct vm_ctx *c, const struct vm_instr *in, int i)
 {
@@ -261,7 +262,7 @@ int exec_split(struct vm_ctx *c, const struct vm_instr *in)
 
 int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 {
-	c->collectives++;
+	vm_plan_exchange(c, in);
 	const struct vm_value_info *from = info_src(c, in, 0), *index = info_src(c, in, 1);
 	const uint8_t *s = source(c, in, 0), *x = source(c, in, 1);
 	uint8_t *d = s && x ? vm_result(c, in, 0, in->n) : NULL;

@@ -80,6 +80,8 @@ const struct ttir_attr *lower_attr(const struct ttir_op *op, const char *key);
 int lower_attr_int(
 	struct lowerer *lo, const struct ttir_op *op, const char *key, int64_t min, int64_t max, int64_t *out);
 int lower_const(struct lowerer *lo, int value, const void *bits);
+/* One element of each operand through PTX of our own, which uses $0 for the result. */
+int lower_asm_of(struct lowerer *lo, const struct ttir_op *op, const char *text, const int *src);
 /* Notes that the result of the last instruction may depend on an order that Triton leaves open. */
 void lower_note_order(struct lowerer *lo);
 int lower_patch_jumps(struct lowerer *lo);

@@ -92,6 +92,23 @@ static int find_slots(struct lowerer *lo, const struct ttir_op *op, struct asm_b
 	return 0;
 }
 
+int lower_asm_of(struct lowerer *lo, const struct ttir_op *op, const char *text, const int *src)
+{
+	int dst[1];
+	char why[256] = "";
+	struct asm_block *b = arena_alloc(&lo->k->arena, sizeof *b);
+	*b = (struct asm_block){.pack = 1};
+	if (find_slots(lo, op, b, src, dst)) return lo->code;
+	CHECKF(!ptx_parse(text, b->nslots, &lo->k->arena, &b->code, why, sizeof why), "%s: %s", text, why);
+	struct vm_instr *in = lower_emit(lo, OP_INLINE_ASM, dst, 1, src, op->nuses);
+	if (!in) return lo->code;
+	in->extra = b;
+	in->weight *= b->code.ninstrs;
+	in->flops = (uint8_t)b->code.flops;
+	in->special = (uint8_t)b->code.special;
+	return 0;
+}
+
 int lower_inline_asm(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *names = lower_attr(op, "constraints");

@@ -241,6 +241,26 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		in->imm[2] = class;
 		return 0;
 	}
+	/* What libdevice makes of instructions that are far off. */
+	static const struct {
+		const char *symbol;
+		int nsrc;
+		const char *text;
+	} far_off[] = {
+		{"__nv_fast_sinf", 1, "sin.approx.ftz.f32 $0, $1;"},
+		{"__nv_fast_cosf", 1, "cos.approx.ftz.f32 $0, $1;"},
+		{"__nv_fast_tanf", 1,
+			"{ .reg .f32 s, c; sin.approx.ftz.f32 s, $1; cos.approx.ftz.f32 c, $1; div.approx.ftz.f32 $0, s, c; }"},
+		{"__nv_fast_dividef", 2, "div.approx.ftz.f32 $0, $1, $2;"},
+		{"__nv_fast_log2f", 1, "lg2.approx.ftz.f32 $0, $1;"},
+		{"__nv_fast_logf", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3F317218; }"},
+		{"__nv_fast_log10f", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3E9A209B; }"},
+		{"__nv_fast_powf", 2,
+			"{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 t, t, $2; ex2.approx.ftz.f32 $0, t; }"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(far_off); i++)
+		if (op->nuses == far_off[i].nsrc && slice_is(symbol->text, far_off[i].symbol) && a.elem == ELEM_F32)
+			return lower_asm_of(lo, op, far_off[i].text, src);
 	/* All others are element-wise operations of the tables. */
 	const struct symbol *s = find_symbol(symbol->text, a.elem);
 	if (!s || s->nsrc != op->nuses || result != a.type || !map_kernel((enum map_op)s->op, a.elem))

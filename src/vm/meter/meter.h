@@ -38,6 +38,8 @@ struct cost_plan {
 	bool is_hoisted; /* made once, before the loop */
 	bool is_folded;  /* index arithmetic that becomes a step of an address */
 	bool is_async;
+	bool is_bulk;                     /* as a cost_site's */
+	bool is_within_warps;             /* an exchange of lanes for which no warp waits for another */
 	bool has_sides;                   /* an integer comparison that follows from no data: what it gave is noted */
 	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
 	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
@@ -45,6 +47,7 @@ struct cost_plan {
 	int64_t operand_turns;            /* of a dot on the fp32 pipes: of shared memory, to read its operands */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */
+	uint64_t threads;                 /* of an access: which thread has which lane, as a hash; 0: not known */
 	const struct cost_lanes *lanes;   /* NULL: neighbours */
 	const struct cost_reduce *reduce; /* NULL: layout not known */
 };
@@ -103,6 +106,12 @@ struct vm_touched {
 	int64_t *low[2];   /* the lowest granule of all programs that ran */
 	int64_t *high[2];  /* the highest */
 };
+
+/* ---- meter_plan.c ---- */
+/* Of an access to memory, for who looks at its order with others. */
+struct vm_code vm_plan_code(const struct vm_ctx *c, const struct vm_instr *in);
+/* Lanes exchange values, by this instruction. */
+void vm_plan_exchange(struct vm_ctx *c, const struct vm_instr *in);
 
 /* ---- meter_divide.c ---- */
 /* Integer divisions whose divisor the compiler knows more of, after all plans have

@@ -217,6 +217,15 @@ static const struct vm_value_info *block_of(const struct vm_program *p, const st
 	return in->nsrc ? &p->values[p->ids[in->src]] : NULL;
 }
 
+/* Registers may come in any order: it is the thread that counts. */
+static uint64_t threads_of(const struct cost_lanes *l)
+{
+	uint64_t h = 1;
+	for (int i = 0; i < 32; i++) h = (h ^ (uint64_t)l->lane[i]) * 0x9e3779b97f4a7c15u;
+	for (int i = 0; i < l->nwarp; i++) h = ((h ^ h >> 32) + (uint64_t)l->warp[i]) * 0x9e3779b97f4a7c15u;
+	return h | 1;
+}
+
 static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan)
 {
 	static const enum cost_site_kind site_of[] = {
@@ -235,9 +244,37 @@ static void memory_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 		: NULL;
 	struct cost_lanes *lanes = arena_alloc(&plans->arena, sizeof *lanes);
 	plan->is_async = site && site->is_async;
+	plan->is_bulk = site && site->is_bulk;
 	plan->scattered = site && site->is_scattered ? info->count : 0;
 	if (cost_lanes_of(layout, info->ndim, info->shape, (int)elem_bytes(element->elem), plans->warps, lanes))
 		plan->lanes = lanes;
+	if (plan->lanes && layout) plan->threads = threads_of(lanes);
+}
+
+/* An exchange along an axis that no two warps share is made of shuffles: no warp waits for another
+ * there. */
+static void exchange_plan(
+	struct vm_cost_plans *plans, const struct vm_instr *in, struct cost_plan *plan, enum cost_site_kind kind, int axis)
+{
+	const struct vm_program *p = plans->program;
+	const struct vm_value_info *info = &p->values[p->ids[in->src]];
+	const struct vm_source *at = &p->locs[in->loc];
+	const struct cost_site *site = cost_site_find(plans->layouts, kind, at->line, at->column, info->ndim, info->shape);
+	struct cost_reduce reduce;
+	if (!site || site->layout < 0 || site->ndim != info->ndim || plans->warps < 2 ||
+		memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape))
+		return;
+	plan->is_within_warps |= cost_reduce_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, axis,
+								 plans->warps, &reduce) &&
+		reduce.warps_along == 1;
+}
+
+/* The axis of a reduction or scan, of which the program keeps how many elements lie behind it. */
+static int axis_of(const struct vm_value_info *info, const struct region_shape *s)
+{
+	int axis = info->ndim - 1;
+	for (int64_t inner = 1; inner < s->inner && axis > 0; axis--) inner *= info->shape[axis];
+	return axis;
 }
 
 /* By which unit, and what its operands cost. Without a TTGIR: what the compiler does with a block
@@ -264,17 +301,16 @@ static void reduce_plan(struct vm_cost_plans *plans, const struct vm_instr *in, 
 	const struct vm_program *p = plans->program;
 	const struct vm_value_info *info = &p->values[p->ids[in->src]];
 	const struct vm_source *at = &p->locs[in->loc];
-	const struct region_shape *s = in->extra;
 	const struct cost_site *site = cost_site_find(
 		plans->layouts, COST_SITE_REDUCE, at->line, at->column, info->ndim, info->shape);
 	if (!site || site->layout < 0 || site->ndim != info->ndim ||
 		memcmp(site->shape, info->shape, (size_t)info->ndim * sizeof *info->shape))
 		return;
-	int axis = info->ndim - 1;
-	for (int64_t inner = 1; inner < s->inner && axis > 0; axis--) inner *= info->shape[axis];
+	int axis = axis_of(info, in->extra);
 	struct cost_reduce *reduce = arena_alloc(&plans->arena, sizeof *reduce);
 	if (cost_reduce_of(&plans->layouts->layouts[site->layout], info->ndim, info->shape, axis, plans->warps, reduce))
 		plan->reduce = reduce;
+	plan->is_within_warps |= plan->reduce && reduce->warps_along == 1 && plans->warps > 1;
 }
 
 /* An element's share of inline assembly: its instructions, each on its own pipe. */
@@ -361,7 +397,12 @@ struct vm_cost_plans *vm_cost_plans_create(
 		const struct vm_source *at = &p->locs[in->loc];
 		if (p->has_hints && compiled && (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE))
 			plan->joined = vm_joined_bytes(compiled, at->line, at->column);
+		/* Warps meet in shared memory alone. */
+		plan->is_within_warps = plans->layouts && plans->warps > 1 && !compiled->binary.shared_bytes;
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
+		if (in->op == OP_SCAN)
+			exchange_plan(plans, in, plan, COST_SITE_SCAN, axis_of(&p->values[p->ids[in->src]], in->extra));
+		if (in->op == OP_GATHER) exchange_plan(plans, in, plan, COST_SITE_GATHER, in->imm[0]);
 		if (plan->kind == PLAN_DOT) dot_plan(plans, in, plan);
 	}
 	vm_cost_divisions(plans);
@@ -382,4 +423,19 @@ void vm_cost_plans_free(struct vm_cost_plans *plans)
 	free(plans->plans);
 	arena_release(&plans->arena);
 	free(plans);
+}
+
+/* ---- what it says of an order between threads ---- */
+
+struct vm_code vm_plan_code(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	if (!c->meter) return (struct vm_code){0};
+	const struct cost_plan *plan = vm_cost_plan(c, in);
+	int stages = c->meter->plans->stages;
+	return (struct vm_code){plan->threads, plan->is_async ? MAX(stages, 1) : 0, stages > 0, plan->is_bulk};
+}
+
+void vm_plan_exchange(struct vm_ctx *c, const struct vm_instr *in)
+{
+	if (!c->meter || !vm_cost_plan(c, in)->is_within_warps) c->collectives++;
 }

@@ -5,7 +5,8 @@
  * ptx_ops.c): moves, integer and floating-point arithmetic, comparisons with predicates,
  * conversions, permutations. Memory, jumps, and what depends on which thread asks are refused by
  * name. Instructions that only order or announce (griddepcontrol, bar, fence) do nothing, as
- * barriers do elsewhere in the vm. Approximate instructions give the correctly rounded value. */
+ * barriers do elsewhere in the vm. Approximate instructions are as far off as PTX lets them be,
+ * where that is more than a few units in the last place of fp32. */
 #ifndef HONE_VM_PTX_H
 #define HONE_VM_PTX_H
 #include "base/base.h"
@@ -38,7 +39,8 @@ enum ptx_modifier {
 	PTX_LEFT = 1 << 16,
 	PTX_RIGHT = 1 << 17,
 	PTX_WRAP = 1 << 18,
-	PTX_CLAMP = 1 << 19
+	PTX_CLAMP = 1 << 19,
+	PTX_FULL = 1 << 20
 };
 
 /* kind: b(its), u(nsigned), s(igned), f(loat), p(redicate). A register holds `lanes` elements of

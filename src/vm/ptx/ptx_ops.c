@@ -55,7 +55,7 @@ unsigned ptx_modifier_find(const char *name)
 		{"sat", PTX_SAT},
 		{"satfinite", PTX_SATFINITE},
 		{"approx", PTX_APPROX},
-		{"full", PTX_APPROX},
+		{"full", PTX_FULL},
 		{"lo", PTX_LO},
 		{"hi", PTX_HI},
 		{"wide", PTX_WIDE},
@@ -67,7 +67,7 @@ unsigned ptx_modifier_find(const char *name)
 		{"wrap", PTX_WRAP},
 		{"clamp", PTX_CLAMP},
 	};
-	/* "full" is an approximation with more bits, "abs" the second half of ".xorsign.abs". */
+	/* "abs" is the second half of ".xorsign.abs". */
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		if (!strcmp(rows[i].name, name)) return rows[i].bit;
 	return 0;
@@ -241,6 +241,56 @@ static uint64_t int_bfe(const struct ptx_instr *in, uint64_t a, uint64_t b, uint
 	return at >= bits ? 0 : low_bits(low_bits(a, bits) >> at, MIN(len, 63));
 }
 
+/* What an approximation promises is its error and no value, so it is as wrong as PTX lets it be.
+ * Neighbours err to one side, as a table's do: a sum does not average that away. */
+static double off_by(double y, double a, double error)
+{
+	float f = (float)a;
+	uint32_t bits;
+	memcpy(&bits, &f, sizeof bits);
+	bool is_below = (bits >> 18) * 0x9e3779b1u >> 31;
+	return is_below ? y - error : y + error;
+}
+
+static double approximate_tanh(const struct ptx_instr *in, double a)
+{
+	double y = tanh(a),
+		   error = in->type->elem == ELEM_F16 ? fmin(0x1p-11, 0x1p-10 * fabs(y))
+		: in->type->elem == ELEM_BF16         ? 0x1p-8 * fabs(y)
+											  : 0x1p-11 * fabs(y);
+	return isfinite(a) ? off_by(y, a, fmin(error, 1 - fabs(y))) : y;
+}
+
+/* The angle is divided by a whole turn first, in fp32: what is left of it has no more digits than
+ * that. */
+#define TURNS_50 314.15926535897932
+static double approximate_turn(double y, double a)
+{
+	double z = off_by(y, a, fmax(fmin(0x1p-21, 0x1p-14 * fabs(y)), 0x1p-14 * fabs(a) / TURNS_50));
+	return isfinite(a) && a != 0 ? fmax(fmin(z, 1), -1) : y;
+}
+
+static double approximate_ex2(const struct ptx_instr *in, double a)
+{
+	double y = exp2(a);
+	return in->type->elem == ELEM_F32 || !isfinite(y)
+		? y
+		: off_by(y, a, y * (in->type->elem == ELEM_F16 ? 0x1p-10 : 0x1p-7));
+}
+
+static double approximate_lg2(double a)
+{
+	double y = log2(a);
+	return a > 0.5 && a < 2 && a != 1 ? off_by(y, a, 0x1p-22) : y;
+}
+
+/* Of fp64 an approximation has the upper half alone. */
+static double approximate_f64(const struct ptx_instr *in, double y, double a)
+{
+	bool is_rough = in->type->elem == ELEM_F64 && (in->modifiers & PTX_APPROX) && isfinite(y);
+	return is_rough ? off_by(y, a, 0x1p-20 * fabs(y)) : y;
+}
+
 #define FLOAT_OP(name, expression) \
 	static double name(const struct ptx_instr *in, double a, double b, double c) \
 	{ \
@@ -250,18 +300,18 @@ static uint64_t int_bfe(const struct ptx_instr *in, uint64_t a, uint64_t b, uint
 FLOAT_OP(float_add, a + b)
 FLOAT_OP(float_sub, a - b)
 FLOAT_OP(float_mul, a *b)
-FLOAT_OP(float_div, a / b)
+FLOAT_OP(float_div, (in->modifiers & PTX_APPROX) && fabs(b) > 0x1p126 && isfinite(a) ? copysign(0, a / b) : a / b)
 FLOAT_OP(float_fma, in->type->elem == ELEM_F32 ? (double)fmaf((float)a, (float)b, (float)c) : fma(a, b, c))
 FLOAT_OP(float_neg, -a)
 FLOAT_OP(float_abs, fabs(a))
-FLOAT_OP(float_rcp, 1 / a)
+FLOAT_OP(float_rcp, approximate_f64(in, 1 / a, a))
 FLOAT_OP(float_sqrt, sqrt(a))
-FLOAT_OP(float_rsqrt, 1 / sqrt(a))
-FLOAT_OP(float_ex2, exp2(a))
-FLOAT_OP(float_lg2, log2(a))
-FLOAT_OP(float_sin, sin(a))
-FLOAT_OP(float_cos, cos(a))
-FLOAT_OP(float_tanh, tanh(a))
+FLOAT_OP(float_rsqrt, approximate_f64(in, 1 / sqrt(a), a))
+FLOAT_OP(float_ex2, approximate_ex2(in, a))
+FLOAT_OP(float_lg2, approximate_lg2(a))
+FLOAT_OP(float_sin, approximate_turn(sin(a), a))
+FLOAT_OP(float_cos, approximate_turn(cos(a), a))
+FLOAT_OP(float_tanh, approximate_tanh(in, a))
 FLOAT_OP(float_copysign, copysign(b, a))
 
 static double float_choose(const struct ptx_instr *in, double a, double b, bool want_max)
@@ -474,7 +524,7 @@ static const struct ptx_row rows[] = {
 	{"mad24", eval_row, 3, "us", PTX_LO | PTX_HI, int_mad24, NULL, 0, 0},
 	{"sad", eval_row, 3, "us", 0, int_sad, NULL, 0, 0},
 	{"fma", eval_row, 3, "f", ROUNDING, NULL, float_fma, 2, 0},
-	{"div", eval_row, 2, "usf", ROUNDING | PTX_APPROX, int_div, float_div, 1, 1},
+	{"div", eval_row, 2, "usf", ROUNDING | PTX_APPROX | PTX_FULL, int_div, float_div, 1, 1},
 	{"rem", eval_row, 2, "us", 0, int_rem, NULL, 0, 0},
 	{"neg", eval_row, 1, "sf", PTX_FTZ, int_neg, float_neg, 1, 0},
 	{"abs", eval_row, 1, "sf", PTX_FTZ, int_abs, float_abs, 1, 0},

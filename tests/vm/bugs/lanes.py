@@ -36,6 +36,28 @@ def fewer_lanes_than_threads(x, o, W: tl.constexpr):
 
 
 @triton.jit
+def scalar_is_stored_over(x, o, W: tl.constexpr):
+    i = tl.arange(0, W)
+    s = tl.load(x)
+    tl.store(o + i, i * s)
+    tl.store(x, s + 1)   # BUG race
+
+
+@triton.jit
+def scalar_is_stored_over_behind_a_barrier(x, o, W: tl.constexpr):
+    i = tl.arange(0, W)
+    s = tl.load(x)
+    tl.store(o + i, i * s)
+    tl.debug_barrier()
+    tl.store(x, s + 1)
+
+
+@triton.jit
+def scalar_is_counted_up(x, o, W: tl.constexpr):
+    tl.store(x, tl.load(x) + 1)
+
+
+@triton.jit
 def lanes_load_a_row(x, o, W: tl.constexpr):
     i = tl.arange(0, W)
     tl.store(o + i, tl.load(x + i) * 2)
@@ -179,7 +201,8 @@ def assumes_what_does_not(x, o, n, W: tl.constexpr):
 
 
 W = 256
-for k in (lanes_swap, lanes_swap_after_a_barrier, lanes_load_their_own, fewer_lanes_than_threads, lanes_load_a_row,
+for k in (lanes_swap, lanes_swap_after_a_barrier, lanes_load_their_own, fewer_lanes_than_threads,
+          scalar_is_stored_over, scalar_is_stored_over_behind_a_barrier, scalar_is_counted_up, lanes_load_a_row,
           one_address_two_values, one_address_one_value, one_address_by_broadcast, overlapping_rows, stores_twice,
           stores_twice_after_a_barrier, scalar_then_row, scalar_then_row_after_a_barrier):
     case(k, 1, dict(x=f32(2 * W), o=zeros(2 * W), W=W))

@@ -369,6 +369,7 @@ def ticket_queue(x, o, queue, tiles, B: tl.constexpr):
 @triton.jit
 def ticket_queue_read_plainly(x, o, queue, tiles, B: tl.constexpr):
     tile = tl.load(queue)   # BUG race
+    tl.debug_barrier()
     tl.store(queue, tile + 1)
     i = tile * B + tl.arange(0, B)
     tl.store(o + i, tl.load(x + i), mask=i < tiles * B)

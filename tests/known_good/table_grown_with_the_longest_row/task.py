@@ -1,0 +1,18 @@
+import torch
+import torch.nn as nn
+
+ROWS = 24
+COLS = 72
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * torch.cos(torch.arange(x.shape[1]).float())
+
+
+def get_inputs():
+    return [torch.randn(ROWS, COLS)]
+
+
+def get_init_inputs():
+    return []
