@@ -161,6 +161,13 @@ static void test_levels(void **state)
 	assert_int_equal(level_weights_parse("1=0.75", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("1:-2", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("12:1", unused, &err), ERR_USAGE);
+	/* Shares of levels that have prompts, and some share. */
+	assert_int_equal(level_weights_check("1:0.75,2:0.25", o.level_weights, &f->prompts, &err), 0);
+	assert_int_equal(level_weights_check(NULL, (double[LEVELS_MAX]){0}, &f->prompts, &err), 0);
+	assert_int_equal(level_weights_check("1:0", (double[LEVELS_MAX]){0}, &f->prompts, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "expected a weight above 0"));
+	assert_int_equal(level_weights_check("1:1,3:1", (double[LEVELS_MAX]){0, 1, 0, 1}, &f->prompts, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "no task is of level 3"));
 	/* Before anything is known. */
 	o.level_admission = 0.5;
 	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
@@ -168,6 +175,13 @@ static void test_levels(void **state)
 	for (int round = 0; round < 400; round++) {
 		history_draw(h, 1, round, NULL, 0, 1, index);
 		assert_true(index[0] % STRUCTURES < 6); /* nothing is known of level 1: level 2 waits */
+	}
+	/* It waits too where a step asks for more prompts than level 1 has structures, or they were
+	 * taken. */
+	int many[20], taken[6] = {0, 1, 2, 3, 4, 5};
+	for (int round = 0; round < 40; round++) {
+		history_draw(h, 1, round, taken, round % 7, 20, many);
+		for (int i = 0; i < 20; i++) assert_true(many[i] % STRUCTURES < 6);
 	}
 	/* Two thirds of level 1 are genuine: level 2 comes as often as its share says. */
 	for (int i = 0; i < 30; i++) add(h, 1, i % 6, "x", i % 3 ? "genuine" : "wrong");
