@@ -72,8 +72,7 @@ json_t *rl_settings_json(const struct loop *l)
 
 static int mismatch(const char *dir, const char *key, const json_t *was, const json_t *is, struct err *err)
 {
-	const size_t form = JSON_ENCODE_ANY |
-		JSON_REAL_PRECISION(15); /* as people write them: 0.1, not 0.10000000000000001 */
+	const size_t form = JSON_ENCODE_ANY | JSON_AS_WRITTEN;
 	char *old = was ? json_dumps(was, form) : NULL, *now = is ? json_dumps(is, form) : NULL;
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
 		: !strcmp(key, "dev")                  ? "dev (hash of the rendered dev tasks)"
