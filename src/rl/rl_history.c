@@ -204,6 +204,11 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 	struct ids ids = {0};
 	for (size_t i = 0; i < p->ids.count; i++) ids_push(&ids, p->ids.data[i]);
 	int rc = tokenizer_encode(h->tokenizer, answer, strlen(answer), true, &ids, err);
+	for (size_t i = p->ids.count; i < ids.count && !rc; i++)
+		if (ids.data[i] >= h->o.vocab_size)
+			rc = err_set(err, ERR_MISMATCH,
+				"task %s: the tokenizer gives id %d to its answer, the model has %d; they do not belong together",
+				p->task.name, ids.data[i], h->o.vocab_size);
 	ids_push(&ids, h->o.stop_id);
 	if (rc || ids.count > (size_t)h->o.max_tokens || p->ids.count == 0) {
 		ids_release(&ids);

@@ -27,6 +27,7 @@ struct history_options {
 	double level_admission;           /* success rate at which the level above is admitted; 0: all are from the start */
 	int max_tokens;                   /* answers that are longer with their prompt are not kept */
 	int32_t stop_id;
+	int vocab_size; /* of the model: an id of the tokenizer beyond it is refused */
 	bool is_stock; /* a success is what KernelBench's own check passes, where that is what is paid; else what is genuine
 					*/
 	const struct sft_example *pairs; /* (npairs) borrowed: drawn beside the buffer, each as a structure of its own */

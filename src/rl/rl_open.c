@@ -304,6 +304,7 @@ static void open_history(struct loop *l)
 		.level_admission = o->level_admission,
 		.max_tokens = (int)o->max_tokens,
 		.stop_id = l->policy.stop_id,
+		.vocab_size = l->policy.config.vocab_size,
 		.pairs = l->pairs.train.v,
 		.npairs = (int)l->pairs.train.count,
 		.is_stock = l->rule.is_stock,

@@ -59,7 +59,7 @@ static int teardown(void **state)
 }
 
 static const struct history_options usual = {
-	.seed = 5, .decay = 0.9, .floor = 0.01, .num_generations = 8, .max_tokens = 64, .stop_id = 256};
+	.seed = 5, .decay = 0.9, .floor = 0.01, .num_generations = 8, .max_tokens = 64, .stop_id = 256, .vocab_size = 258};
 
 static void add(struct history *h, int64_t step, int prompt, const char *answer, const char *verdict)
 {
@@ -245,6 +245,23 @@ static void test_buffer(void **state)
 	history_free(h);
 }
 
+/* An answer is cut by the tokenizer again, which may know tokens that the model does not: they are
+ * refused by number, and never reach its table of embeddings. */
+static void test_ids_of_another_model(void **state)
+{
+	struct fixture *f = *state;
+	struct history_options o = usual;
+	struct err err = {0};
+	o.vocab_size = 1;
+	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	json_t *row = json_pack("{s:s, s:s, s:{s:s}}", "task", "task-03", "answer", "one", "verdict", "verdict", "genuine");
+	assert_int_equal(history_add(h, 1, row, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "task-03: the tokenizer gives id "));
+	assert_int_equal(history_unique(h), 0);
+	json_decref(row);
+	history_free(h);
+}
+
 /* Pairs stand beside the buffer, each as a structure of its own: they are there
  * before any answer is. */
 static void test_pairs(void **state)
@@ -347,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_draws),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_buffer),
+		cmocka_unit_test(test_ids_of_another_model),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_fold_again),
