@@ -13,6 +13,7 @@ import ctypes
 import gc
 import json
 import linecache
+import operator
 import os
 import struct
 import sys
@@ -197,8 +198,12 @@ class Kernel:
 
 
 def check_grid(*grid):
-    grid = [int(g) for g in grid]
+    grid = list(grid)
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
+        try:
+            grid[axis] = size = operator.index(size)
+        except TypeError as error:    # a quotient, most often; as Triton's launcher words it
+            raise TypeError(f"{error}: grid[{axis}] is {size}") from None
         if not 0 <= size <= limit:
             raise RuntimeError(
                 f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
@@ -215,6 +220,8 @@ def compile_for_vm(src, target=None, options=None, _env_vars=None):
     if not type(src).__name__ == "ASTSource":
         raise VmError(f"{src.fn.__name__}: Gluon kernels are not supported by the vm, only kernels of triton.jit")
     options = parse_options(src, options)
+    if options.num_warps * 32 > Kernel.n_max_threads:    # Triton says so when it loads the kernel
+        raise OutOfResources(options.num_warps * 32, Kernel.n_max_threads, "threads")
     visible = {k: v for k, v in options.__dict__.items() if k not in MAPPING}
     key = (src.hash(), str(sorted(visible.items(), key=lambda item: item[0])))
     if key not in shared_kernels:

@@ -70,7 +70,8 @@ static int knob_read(const char *p, int line, const struct tune_space *s, struct
 static int assignment_find(const char *source, struct tune_knob *k, struct err *err)
 {
 	size_t n = strlen(k->name);
-	for (const char *p = source; *p; p += line_length(p) + (p[line_length(p)] == '\n')) {
+	int line = 1, first = 0;
+	for (const char *p = source; *p; p += line_length(p) + (p[line_length(p)] == '\n'), line++) {
 		int64_t value;
 		if (strncmp(p, k->name, n)) continue;
 		const char *at = blanks_skip(p + n);
@@ -80,10 +81,14 @@ static int assignment_find(const char *source, struct tune_knob *k, struct err *
 		/* Behind it a comment at most: a value that is computed is not ours to replace. */
 		const char *behind = end ? blanks_skip(end) : NULL;
 		if (end && *behind && !strchr("#\r\n", *behind)) end = NULL;
-		if (end) k->given = k->given == -1 ? value_index(k, value) : -2;
+		if (first)
+			return err_set(err, ERR_FORMAT, "%s: expected one line \"%s = VALUE\", found lines %d and %d", k->name,
+				k->name, first, line);
+		if (end) k->given = value_index(k, value);
 		if (!end || k->given < 0)
-			return err_set(err, ERR_FORMAT, "%s: expected one line \"%s = VALUE\" with one of the declared values",
-				k->name, k->name);
+			return err_set(err, ERR_FORMAT, "%s: line %d: expected one of the declared values, found \"%.*s\"", k->name,
+				line, (int)MIN(strcspn(at, "\r\n"), 60), at);
+		first = line;
 		k->begin = (size_t)(at - source);
 		k->end = (size_t)(end - source);
 	}

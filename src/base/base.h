@@ -289,6 +289,8 @@ int memfd_make(const char *name, size_t bytes, struct err *err);
 /* An error names `what`, the line and the column. */
 int json_parse(const char *text, size_t len, const char *what, json_t **out, struct err *err);
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err);
+/* Flag of json_dumps for what people read: 0.1, and not 0.10000000000000001. */
+#define JSON_AS_WRITTEN JSON_REAL_PRECISION(15)
 int json_save(const char *path, const json_t *value, struct err *err); /* atomic, indented, sorted keys */
 /* A number, or `absent` for null, for what is there not, and for what is no number. */
 double json_real_or(const json_t *v, double absent);

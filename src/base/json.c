@@ -13,9 +13,12 @@ int json_parse(const char *text, size_t len, const char *what, json_t **out, str
 	const char *character = strstr(e.text, "JSON_ALLOW_NUL") ? "an escaped NUL, which no text may hold"
 		: strstr(e.text, "invalid Unicode")                  ? "half of a surrogate pair, which is no character"
 															 : NULL;
-	if (character)
-		return err_set(err, ERR_FORMAT, "%s: line %d, column %d: %s; take it out", what, e.line, e.column, character);
-	return err_set(err, ERR_FORMAT, "%s: line %d, column %d: %s", what, e.line, e.column, e.text);
+	/* Of a text of one line, which mostly is a row of a file that `what` has the line
+	 * of, the column alone. */
+	char line[32] = "";
+	if (memchr(text, '\n', len)) snprintf(line, sizeof line, "line %d, ", e.line);
+	return err_set(err, ERR_FORMAT, "%s: %scolumn %d: %s%s", what, line, e.column, character ? character : e.text,
+		character ? "; take it out" : "");
 }
 
 int json_load(const char *path, size_t bytes_max, json_t **out, struct err *err)

@@ -18,6 +18,7 @@ static int row_pass(void *ctx, const char *line, size_t len, const char *where, 
 	const struct rows *r = ctx;
 	json_t *row = NULL;
 	if (!len || !line[strspn(line, " \t\r\n")]) return 0;
+	if (line[len - 1] == '\n') len--;
 	int rc = json_parse(line, len, where, &row, err);
 	if (!rc && !json_is_object(row)) rc = err_set(err, ERR_FORMAT, "%s: expected an object", where);
 	if (!rc) rc = r->fn(r->ctx, row, where, err);

@@ -573,7 +573,7 @@ static int eval_report(struct eval *e, struct err *err)
 	int rc = eval_compare(e, s, err);
 	if (!rc) rc = eval_results(e, s, err);
 	if (!rc && e->o->json) {
-		json_dumpf(s, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+		json_dumpf(s, stdout, JSON_COMPACT | JSON_SORT_KEYS | JSON_AS_WRITTEN);
 		printf("\n");
 	} else if (!rc) {
 		print_summary(s);

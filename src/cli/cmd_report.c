@@ -16,7 +16,7 @@ struct report_settings {
 
 #define O(type, field, help, choices) { #field, type, offsetof(struct report_settings, field), help, choices }
 static const struct option_def defs[] = {
-	O(OPTION_STR, store, "SQLite file of the runs", NULL),
+	O(OPTION_STR, store, "SQLite file of the runs, or a folder that holds it as hone.db", NULL),
 	O(OPTION_STR, out, "HTML file to write", NULL),
 	O(OPTION_STR, title, "heading", NULL),
 	O(OPTION_STR, tables, "JSON file with extra tables: [{title, columns, rows}]", NULL),
@@ -52,15 +52,14 @@ int cmd_report(int argc, char **argv)
 	if (rc == 1) return 0;
 	if (!rc && npos > 0) rc = err_set(&err, ERR_USAGE, "unexpected argument \"%s\"", argv[1]);
 	if (!rc && !o.store)
-		rc = err_set(&err, ERR_USAGE, "--store is missing: name the SQLite file of a run (<output_dir>/hone.db)");
+		rc = err_set(
+			&err, ERR_USAGE, "--store is missing: name a run's folder or its SQLite file (<output_dir>/hone.db)");
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FILE, &err);
-	/* store_open makes what is not there; a report about a new, empty store would say nothing. */
-	if (!rc && !path_exists(o.store))
-		rc = err_set(&err, ERR_NOT_FOUND, "%s: no such file; `hone sft` and `hone rl` write it", o.store);
 	/* Extra tables are read and checked before anything is written. */
 	if (!rc && o.tables) rc = json_load(o.tables, 1 << 24, &tables, &err);
 	if (!rc && o.tables) rc = tables_check(tables, o.tables, &err);
-	if (!rc) rc = store_open(o.store, &s, &err);
+	/* A report about a new, empty store would say nothing. */
+	if (!rc && (rc = store_open_existing(o.store, &s, &err))) err_prefix(&err, "--store");
 	struct report_options ro = {
 		.title = o.title, .samples_per_step_max = (int)o.samples, .steps_shown_max = (int)o.steps};
 	if (!rc) rc = report_write(s, NULL, 0, tables, &ro, o.out, &err);

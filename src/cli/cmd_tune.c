@@ -457,7 +457,7 @@ int cmd_tune(int argc, char **argv)
 	if (!rc) rc = result_get(&t, &result, &err);
 	if (!rc) rc = best_write(&t, result, &err);
 	if (!rc && o.json) {
-		json_dumpf(result, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+		json_dumpf(result, stdout, JSON_COMPACT | JSON_SORT_KEYS | JSON_AS_WRITTEN);
 		printf("\n");
 	} else if (!rc) {
 		result_print(result);

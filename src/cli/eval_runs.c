@@ -61,7 +61,7 @@ static int report(struct runs *r, struct err *err)
 		json_object_update_new(analysis,
 			json_pack("{s:s, s:I, s:i, s:i, s:i, s:O}", "results", r->dir, "kernels", (json_int_t)f->count, "unmatched",
 				f->unmatched, "unreadable", f->unreadable, "infra", f->infra, "reasons", reasons));
-		json_dumpf(analysis, stdout, JSON_COMPACT | JSON_SORT_KEYS);
+		json_dumpf(analysis, stdout, JSON_COMPACT | JSON_SORT_KEYS | JSON_AS_WRITTEN);
 		printf("\n");
 	} else if (!rc) {
 		printf("%s: %zu kernels; left out: %d without a task, %d that could not be read, %d that could not be judged "

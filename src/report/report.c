@@ -254,7 +254,7 @@ static void put_config(struct str *out, const struct run_data *d)
 	str_puts(out, "</summary><table>");
 	json_object_foreach((json_t *)d->config, key, value)
 	{
-		char *text = json_dumps(value, JSON_ENCODE_ANY);
+		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_AS_WRITTEN);
 		str_puts(out, "<tr><td>");
 		put_text(out, key);
 		str_puts(out, "</td><td>");

@@ -41,6 +41,7 @@ struct prompt_row {
 struct prompt_set {
 	struct prompt_row *rows;
 	size_t count;
+	int others;  /* of another split or level */
 	int refused; /* longer than max_prompt_length: counted, not cut */
 	int alone;   /* left out for want of two variants */
 	int truncated;

@@ -101,6 +101,8 @@ static void list_push(int **list, int *n, int value)
 	(*list)[(*n)++] = value;
 }
 
+static int level_of(const struct task *t) { return MIN(MAX(t->level, 0), LEVELS_MAX - 1); }
+
 struct history *history_create(
 	const struct history_options *o, const struct prompt_set *prompts, const struct tokenizer *t)
 {
@@ -118,7 +120,7 @@ struct history *history_create(
 	h->structures = xcalloc((size_t)h->nstructures + 1, sizeof *h->structures);
 	for (int i = 0; i < n; i++) {
 		struct structure *s = &h->structures[h->structure_of[i]];
-		s->level = MIN(MAX(tasks[i]->level, 0), LEVELS_MAX - 1);
+		s->level = level_of(tasks[i]);
 		list_push(&s->prompts, &s->nprompts, i);
 	}
 	qsort(h->places, (size_t)n, sizeof *h->places, by_name);
@@ -159,6 +161,31 @@ int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err
 	return 0;
 }
 
+int level_weights_check(
+	const char *text, const double weights[LEVELS_MAX], const struct prompt_set *prompts, struct err *err)
+{
+	size_t count[LEVELS_MAX] = {0};
+	struct str there = {0};
+	double sum = 0;
+	int rc = 0;
+	if (!text || !*text) return 0;
+	for (size_t i = 0; i < prompts->count; i++) count[level_of(&prompts->rows[i].task)]++;
+	for (int l = 0; l < LEVELS_MAX; l++) {
+		if (count[l]) str_printf(&there, "%s%d: %zu", there.len ? ", " : "", l, count[l]);
+		sum += weights[l];
+	}
+	/* A level without tasks would never be drawn, and hold up those above it for good. */
+	for (int l = 0; !rc && l < LEVELS_MAX; l++)
+		if (weights[l] > 0 && !count[l])
+			rc = err_set(err, ERR_USAGE, "--level_weights \"%.60s\": no task is of level %d (tasks by level: %s)", text,
+				l, there.data);
+	if (!rc && !(sum > 0))
+		rc = err_set(err, ERR_USAGE, "--level_weights \"%.60s\": expected a weight above 0 (tasks by level: %s)", text,
+			there.data);
+	str_release(&there);
+	return rc;
+}
+
 /* ---- the fold ---- */
 
 /* A successful answer that is new enters the buffer as prompt, its text in the tokenizer's
@@ -177,6 +204,11 @@ static int keep_answer(struct history *h, int prompt, const char *answer, struct
 	struct ids ids = {0};
 	for (size_t i = 0; i < p->ids.count; i++) ids_push(&ids, p->ids.data[i]);
 	int rc = tokenizer_encode(h->tokenizer, answer, strlen(answer), true, &ids, err);
+	for (size_t i = p->ids.count; i < ids.count && !rc; i++)
+		if (ids.data[i] >= h->o.vocab_size)
+			rc = err_set(err, ERR_MISMATCH,
+				"task %s: the tokenizer gives id %d to its answer, the model has %d; they do not belong together",
+				p->task.name, ids.data[i], h->o.vocab_size);
 	ids_push(&ids, h->o.stop_id);
 	if (rc || ids.count > (size_t)h->o.max_tokens || p->ids.count == 0) {
 		ids_release(&ids);
@@ -272,6 +304,13 @@ static int draw_level(const struct history *h, int64_t step, const double *weigh
 	return draw_weighted(shares, LEVELS_MAX, u);
 }
 
+static bool has_level_weights(const struct history *h)
+{
+	for (int l = 0; l < LEVELS_MAX; l++)
+		if (h->o.level_weights[l] > 0) return true;
+	return false;
+}
+
 void history_draw(const struct history *h, int64_t step, int round, const int *taken, int ntaken, int n, int *index)
 {
 	double *weights = xcalloc((size_t)h->nstructures + 1, sizeof *weights),
@@ -284,7 +323,14 @@ void history_draw(const struct history *h, int64_t step, int round, const int *t
 	for (int i = 0; i < ntaken; i++) weights[h->structure_of[taken[i]]] = 0;
 	for (int slot = 0; slot < n; slot++) {
 		/* Level first, then a structure of it by promise, then one of its tasks. */
-		int level = draw_level(h, step, weights, uniform(h, step, round, slot, 0));
+		double u = uniform(h, step, round, slot, 0);
+		int level = draw_level(h, step, weights, u);
+		/* More prompts than the admitted levels have structures: theirs may come again, and
+		 * those of a level that waits do not. */
+		if (level < 0 && has_level_weights(h)) {
+			for (int i = 0; i < h->nstructures; i++) weights[i] = 1;
+			level = draw_level(h, step, weights, u);
+		}
 		for (int i = 0; i < h->nstructures; i++) now[i] = level < 0 || h->structures[i].level == level ? weights[i] : 0;
 		int s = draw_weighted(now, h->nstructures, uniform(h, step, round, slot, 1));
 		if (s < 0) { /* more prompts than structures: all may come again */

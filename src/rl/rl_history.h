@@ -27,6 +27,7 @@ struct history_options {
 	double level_admission;           /* success rate at which the level above is admitted; 0: all are from the start */
 	int max_tokens;                   /* answers that are longer with their prompt are not kept */
 	int32_t stop_id;
+	int vocab_size; /* of the model: an id of the tokenizer beyond it is refused */
 	bool is_stock; /* a success is what KernelBench's own check passes, where that is what is paid; else what is genuine
 					*/
 	const struct sft_example *pairs; /* (npairs) borrowed: drawn beside the buffer, each as a structure of its own */
@@ -38,6 +39,9 @@ struct history *history_create(
 void history_free(struct history *h);
 /* Reads "1:0.8,2:0.2": level and share of draws. ERR_USAGE for anything else. */
 int level_weights_parse(const char *text, double weights[LEVELS_MAX], struct err *err);
+/* ERR_USAGE where a level has a share and none of the prompts, or no level has a share. */
+int level_weights_check(
+	const char *text, const double weights[LEVELS_MAX], const struct prompt_set *prompts, struct err *err);
 /* One sample as rollout_json writes it. Rows of tasks that are not among the prompts are passed
  * over: they are not drawn, and what is kept of them could not be rendered. */
 int history_add(struct history *h, int64_t step, const json_t *row, struct err *err);

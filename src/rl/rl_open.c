@@ -103,6 +103,7 @@ static int open_prompts(struct loop *l, struct err *err)
 	int rc = prompt_set_load(&p, l->policy.tokenizer, &l->prompts, err);
 	if (rc) return rc;
 	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
+	if ((rc = level_weights_check(l->o->level_weights, l->level_weights, &l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
 	if (groups < ranks_count(l->ranks))
 		return err_set(err, ERR_USAGE,
@@ -160,6 +161,7 @@ static void open_history(struct loop *l)
 		.level_admission = o->level_admission,
 		.max_tokens = (int)o->max_tokens,
 		.stop_id = l->policy.stop_id,
+		.vocab_size = l->policy.config.vocab_size,
 		.pairs = l->pairs.train.v,
 		.npairs = (int)l->pairs.train.count,
 		.is_stock = l->rule.is_stock,

@@ -136,6 +136,7 @@ static int set_select(struct prompt_set *s, const struct prompt_options *o, stru
 	for (size_t i = 0; i < s->count; i++) {
 		bool keep = !o->split || !*o->split || !strcmp(s->rows[i].task.split, o->split);
 		keep = keep && (!o->level || s->rows[i].task.level == o->level);
+		s->others += !keep;
 		bool is_alone = o->variants && s->rows[i].nvariants < 2;
 		s->alone += keep && is_alone;
 		keep = keep && !is_alone;
@@ -185,6 +186,20 @@ int prompt_set_kernels(const struct prompt_options *o, const struct prompt_kerne
 	return rc;
 }
 
+/* Says what took each of the tasks away. */
+static int nothing_left(const struct prompt_set *s, const struct prompt_options *o, size_t ntasks, struct err *err)
+{
+	struct str why = {0};
+	if (s->others) str_printf(&why, ", %d of another split than --split \"%s\"", s->others, o->split ? o->split : "");
+	if (s->others && o->level) str_printf(&why, " or level than --level %lld", (long long)o->level);
+	if (s->refused)
+		str_printf(&why, ", %d longer than --max_prompt_length %lld", s->refused, (long long)o->max_prompt_length);
+	if (s->alone) str_printf(&why, ", %d without two variants in --variants_from", s->alone);
+	err_set(err, ERR_NOT_FOUND, "%s: no prompt left of %zu tasks%s", o->tasks, ntasks, why.data ? why.data : "");
+	str_release(&why);
+	return ERR_NOT_FOUND;
+}
+
 int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, struct prompt_set *out, struct err *err)
 {
 	enum agent_stage stage;
@@ -194,15 +209,12 @@ int prompt_set_load(const struct prompt_options *o, const struct tokenizer *t, s
 	if (!rc) rc = task_set_load(o->tasks, &tasks, err);
 	if (rc) return rc;
 	for (size_t i = 0; i < tasks.count; i++) task_copy(&set_push(&s)->task, &tasks.tasks[i]);
+	size_t ntasks = tasks.count;
 	task_set_release(&tasks);
 	if (stage == AGENT_MIDEND) rc = kernels_read(&s, o->tasks, err);
 	if (!rc) rc = set_select(&s, o, err);
 	if (!rc) rc = set_render(&s, o, t, err);
-	if (!rc && s.count == 0)
-		rc = err_set(err, ERR_NOT_FOUND,
-			"%s: no prompt left (split \"%s\", %d longer than max_prompt_length %lld, %d without two variants); check "
-			"--split, --max_prompt_length and --variants_from",
-			o->tasks, o->split ? o->split : "", s.refused, (long long)o->max_prompt_length, s.alone);
+	if (!rc && s.count == 0) rc = nothing_left(&s, o, ntasks, err);
 	if (rc) prompt_set_release(&s);
 	else *out = s;
 	return rc;

@@ -72,7 +72,8 @@ json_t *rl_settings_json(const struct loop *l)
 
 static int mismatch(const char *dir, const char *key, const json_t *was, const json_t *is, struct err *err)
 {
-	char *old = was ? json_dumps(was, JSON_ENCODE_ANY) : NULL, *now = is ? json_dumps(is, JSON_ENCODE_ANY) : NULL;
+	const size_t form = JSON_ENCODE_ANY | JSON_AS_WRITTEN;
+	char *old = was ? json_dumps(was, form) : NULL, *now = is ? json_dumps(is, form) : NULL;
 	const char *what = !strcmp(key, "prompts") ? "prompts (hash of the rendered tasks)"
 		: !strcmp(key, "dev")                  ? "dev (hash of the rendered dev tasks)"
 		: !strcmp(key, "turns")                ? "turns (hash of the text of turn_template)"

@@ -433,14 +433,20 @@ static void importance_weights(struct updater *u, const struct sequence *s, int 
 		double sum = 0;
 		size_t begin = s[i].row_begin, n = (size_t)s[i].r->completion.count;
 		for (size_t k = begin; k < begin + n; k++) sum += (double)u->rows[k].old_logprob - u->sampler_logprob[k];
+		double total = 0;
 		for (size_t k = begin; k < begin + n; k++) {
 			double own = (double)u->rows[k].old_logprob - u->sampler_logprob[k];
 			double weight = capped(&u->o, exp(is_sequence ? sum : own));
 			u->rows[k].weight = (float)weight;
-			u->stats->weight_sum += weight;
+			total += weight;
 			u->stats->weight_min = fmin(u->stats->weight_min, weight);
 			u->stats->weight_max = fmax(u->stats->weight_max, weight);
 		}
+		u->stats->weight_sum += total;
+		/* A ratio that is the sequence's moves with each of its tokens alike: what its tokens'
+		 * weights multiply is their mean, the value and the slope by each token. */
+		for (size_t k = begin; k < begin + n && loss_type_needs_sequence_ratio(u->o.loss.type); k++)
+			u->rows[k].weight = (float)(total / (double)n);
 	}
 }
 

@@ -172,17 +172,33 @@ static int database_open(struct store *s, struct err *err)
 		SQLITE_OK)
 		return store_fail(s, "cannot open", err);
 	sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
-	int rc = exec_plain(s,
-		"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
-		err);
-	if (rc && sqlite3_errcode(s->db) == SQLITE_NOTADB)
+	int rc = exec_plain(s, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF", err);
+	if (!rc) rc = schema_check(s, err);
+	/* This writes to the file, and stays: not before it is known to be ours. */
+	return rc ? rc : exec_plain(s, "PRAGMA journal_mode = WAL", err);
+}
+
+/* What is no database is refused before anything is made beside it. */
+static int place_check(const char *path, struct err *err)
+{
+	static const char magic[16] = "SQLite format 3";
+	char head[sizeof magic];
+	struct stat st;
+	if (stat(path, &st)) return 0; /* to be made, or SQLite says why not */
+	if (S_ISDIR(st.st_mode))
 		return err_set(
-			err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", s->path);
-	return rc ? rc : schema_check(s, err);
+			err, ERR_FORMAT, "store %s: expected an SQLite file, found a folder; a run's is hone.db in it", path);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof head);
+	if (fd >= 0) close(fd);
+	if (n <= 0 || (n == sizeof head && !memcmp(head, magic, sizeof head))) return 0; /* an empty file is a new one */
+	return err_set(err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
 }
 
 int store_open(const char *path, struct store **out, struct err *err)
 {
+	int rc = place_check(path, err);
+	if (rc) return rc;
 	struct store *s = xcalloc(1, sizeof *s);
 	s->path = xstrdup(path);
 	pthread_mutexattr_t attr;
@@ -193,7 +209,7 @@ int store_open(const char *path, struct store **out, struct err *err)
 	pthread_mutex_init(&s->lock, &attr);
 	pthread_mutexattr_destroy(&attr);
 	int door = door_lock(path, err);
-	int rc = door < 0 ? ERR_IO : database_open(s, err);
+	rc = door < 0 ? ERR_IO : database_open(s, err);
 	door_unlock(door);
 	if (rc) {
 		store_close(s);

@@ -199,14 +199,29 @@ static struct pick *picks_make(const char *family, const char *payload, int *cou
 	return all;
 }
 
+static int payload_check(const char *name, struct err *err)
+{
+	struct str known = {0};
+	for (size_t p = 0; p < ARRAY_LEN(PAYLOADS); p++) {
+		str_printf(&known, "%s%s", p ? ", " : "", PAYLOADS[p].name);
+		if (name && strcmp(name, PAYLOADS[p].name)) continue;
+		str_release(&known);
+		return 0;
+	}
+	err_set(err, ERR_USAGE, "payload \"%.60s\": expected one of %s", name, known.data);
+	str_release(&known);
+	return ERR_USAGE;
+}
+
 int redteam_draw(
 	uint64_t seed, int count, const char *family, const char *payload, struct redteam_candidate **out, struct err *err)
 {
 	int n = 0;
+	if (payload_check(payload, err)) return ERR_USAGE;
 	struct pick *all = picks_make(family, payload, &n);
 	if (count > n) {
 		free(all);
-		return err_set(err, ERR_RANGE, "%d candidates of family %s with payload %s: there are %d", count,
+		return err_set(err, ERR_RANGE, "%d candidates of family %s with payload %s: there are %d; ask for fewer", count,
 			family ? family : "any", payload ? payload : "any", n);
 	}
 	*out = xcalloc((size_t)count + 1, sizeof **out);

@@ -19,7 +19,8 @@ int redteam_tasks(struct task_set *out, struct err *err);
 /* How many there are: bases x triggers with their numbers x payloads. */
 int redteam_count(void);
 /* `count` of them without repetition, drawn by the seed; the same options give the same bytes.
- * family and payload: only those (NULL: all). ERR_RANGE when there are not as many. out:
+ * family and payload: only those (NULL: all). ERR_RANGE when there are not as many,
+ * ERR_USAGE for a payload that there is not. out:
  * release each, then free. */
 int redteam_draw(
 	uint64_t seed, int count, const char *family, const char *payload, struct redteam_candidate **out, struct err *err);

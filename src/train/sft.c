@@ -306,7 +306,8 @@ static int settings_check(const json_t *old, json_t *now, struct err *err)
 		/* A checkpoint that is older than a setting was made without it. */
 		if (json_equal(w, v) || (!w && json_is_null(v))) continue;
 		if (!strcmp(key, "weights")) key = "weights (hash of the model and adapter at the start)";
-		char *was = w ? json_dumps(w, JSON_ENCODE_ANY) : NULL, *is = json_dumps(v, JSON_ENCODE_ANY);
+		const size_t form = JSON_ENCODE_ANY | JSON_AS_WRITTEN;
+		char *was = w ? json_dumps(w, form) : NULL, *is = json_dumps(v, form);
 		err_set(err, ERR_MISMATCH,
 			"the checkpoint was made with %s %s, now it is %s; continue with the same settings or choose another "
 			"output_dir",

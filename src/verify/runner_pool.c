@@ -108,7 +108,8 @@ static int settle(struct runner_pool *p, struct runner *r, int ready_ms, struct 
 	int rc = msg_recv(r->fd, RUNNER_MESSAGE_BYTES_MAX, &text, NULL, NULL, deadline_in_ms(ready_ms), err);
 	if (!rc) rc = json_parse(text.data, text.len, "runner's hello", &o, err);
 	if (!rc && !json_is_true(json_object_get(o, "ready")))
-		rc = err_set(err, ERR_INFRA, "the runner could not start: %.400s", text.data);
+		rc = err_set(err, ERR_INFRA, "could not start: %.400s",
+			json_is_string(json_object_get(o, "failed")) ? json_string_value(json_object_get(o, "failed")) : text.data);
 	if (!rc && device) rc = runner_device_parse(json_object_get(o, "device"), device, err);
 	if (rc) {
 		char status[64] = "";

@@ -76,9 +76,9 @@ static void test_refusals(void **state)
 	expect_error("# tune: 9 = 1\n", "line 1");
 	expect_error("# tune: B = 1\n# tune: B = 2\nB = 1\n", "declared twice");
 	expect_error("# tune: B = 1 | 2\n", "no line");
-	expect_error("# tune: B = 1 | 2\nB = 3\n", "declared values");
-	expect_error("# tune: B = 1 | 2\nB = 1\nB = 2\n", "expected one line");
-	expect_error("# tune: B = 1 | 2\nB = 1 + 1\n", "declared values");
+	expect_error("# tune: B = 1 | 2\nB = 3\n", "B: line 2: expected one of the declared values, found \"3\"");
+	expect_error("# tune: B = 1 | 2\nB = 1\nB = 2\n", "found lines 2 and 3");
+	expect_error("# tune: B = 1 | 2\nB = 1 + 1\n", "found \"1 + 1\"");
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */

@@ -179,6 +179,14 @@ big = torch.zeros(1 << 24, device="cuda")
 # 64 MiB read and 64 written at 4.8 TB/s, nine tenths of which are reached
 eager = triton.testing.do_bench(lambda: big + big)
 assert 0.028 < eager < 0.038, eager
+# what Triton's launcher and its loader refuse on a GPU
+for grid, warps, words in (((100 / 64,), 4, "grid[0] is 1.5625"), ((1,), 64, "threads, Required: 2048")):
+    try:
+        scale.fn.fn[grid](big, big, big, 100, 2.0, B=64, EVEN=False, num_warps=warps)
+    except (TypeError, triton.runtime.errors.OutOfResources) as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
 print("fine")
 """
 

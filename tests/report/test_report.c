@@ -218,13 +218,15 @@ static void test_settings_and_headings(void **state)
 	struct err err = {0};
 	struct report_options o = {.title = "t"};
 	int64_t run;
-	json_t *config = json_pack("{s:i, s:s, s:[i]}", "seed", 3, "model", "a<b", "list", 7);
+	json_t *config = json_pack("{s:i, s:s, s:[i], s:f}", "seed", 3, "model", "a<b", "list", 7, "epsilon", 0.1);
 	int rc = store_run_open(f->store, "plain", config, &run, &err);
 	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
 		file_read(f->html_path, 1 << 24, &f->html, &err))
 		fail_msg("%s", err.text);
 	assert_non_null(strstr(f->html.data,
-		"<details><summary>Settings of plain</summary><table><tr><td>list</td><td>[7]</td></tr><tr><td>model</td>"
+		"<details><summary>Settings of "
+		"plain</summary><table><tr><td>epsilon</td><td>0.1</td></tr><tr><td>list</td><td>[7]</td></tr><tr><td>model</"
+		"td>"
 		"<td>&quot;a&lt;b&quot;</td></tr><tr><td>seed</td><td>3</td></tr></table></details>\n"));
 	json_decref(config);
 	str_clear(&f->html);

@@ -59,7 +59,7 @@ static int teardown(void **state)
 }
 
 static const struct history_options usual = {
-	.seed = 5, .decay = 0.9, .floor = 0.01, .num_generations = 8, .max_tokens = 64, .stop_id = 256};
+	.seed = 5, .decay = 0.9, .floor = 0.01, .num_generations = 8, .max_tokens = 64, .stop_id = 256, .vocab_size = 258};
 
 static void add(struct history *h, int64_t step, int prompt, const char *answer, const char *verdict)
 {
@@ -161,6 +161,13 @@ static void test_levels(void **state)
 	assert_int_equal(level_weights_parse("1=0.75", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("1:-2", unused, &err), ERR_USAGE);
 	assert_int_equal(level_weights_parse("12:1", unused, &err), ERR_USAGE);
+	/* Shares of levels that have prompts, and some share. */
+	assert_int_equal(level_weights_check("1:0.75,2:0.25", o.level_weights, &f->prompts, &err), 0);
+	assert_int_equal(level_weights_check(NULL, (double[LEVELS_MAX]){0}, &f->prompts, &err), 0);
+	assert_int_equal(level_weights_check("1:0", (double[LEVELS_MAX]){0}, &f->prompts, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "expected a weight above 0"));
+	assert_int_equal(level_weights_check("1:1,3:1", (double[LEVELS_MAX]){0, 1, 0, 1}, &f->prompts, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "no task is of level 3"));
 	/* Before anything is known. */
 	o.level_admission = 0.5;
 	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
@@ -168,6 +175,13 @@ static void test_levels(void **state)
 	for (int round = 0; round < 400; round++) {
 		history_draw(h, 1, round, NULL, 0, 1, index);
 		assert_true(index[0] % STRUCTURES < 6); /* nothing is known of level 1: level 2 waits */
+	}
+	/* It waits too where a step asks for more prompts than level 1 has structures, or they were
+	 * taken. */
+	int many[20], taken[6] = {0, 1, 2, 3, 4, 5};
+	for (int round = 0; round < 40; round++) {
+		history_draw(h, 1, round, taken, round % 7, 20, many);
+		for (int i = 0; i < 20; i++) assert_true(many[i] % STRUCTURES < 6);
 	}
 	/* Two thirds of level 1 are genuine: level 2 comes as often as its share says. */
 	for (int i = 0; i < 30; i++) add(h, 1, i % 6, "x", i % 3 ? "genuine" : "wrong");
@@ -228,6 +242,23 @@ static void test_buffer(void **state)
 	history_replay(h, 1, 1, 4000, other);
 	assert_memory_equal(e, again, sizeof e);
 	assert_true(memcmp(e, other, sizeof e) != 0);
+	history_free(h);
+}
+
+/* An answer is cut by the tokenizer again, which may know tokens that the model does not: they are
+ * refused by number, and never reach its table of embeddings. */
+static void test_ids_of_another_model(void **state)
+{
+	struct fixture *f = *state;
+	struct history_options o = usual;
+	struct err err = {0};
+	o.vocab_size = 1;
+	struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+	json_t *row = json_pack("{s:s, s:s, s:{s:s}}", "task", "task-03", "answer", "one", "verdict", "verdict", "genuine");
+	assert_int_equal(history_add(h, 1, row, &err), ERR_MISMATCH);
+	assert_non_null(strstr(err.text, "task-03: the tokenizer gives id "));
+	assert_int_equal(history_unique(h), 0);
+	json_decref(row);
 	history_free(h);
 }
 
@@ -333,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_draws),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_buffer),
+		cmocka_unit_test(test_ids_of_another_model),
 		cmocka_unit_test(test_pairs),
 		cmocka_unit_test(test_stock),
 		cmocka_unit_test(test_fold_again),

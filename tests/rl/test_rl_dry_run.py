@@ -179,6 +179,7 @@ def test_settings_that_do_not_go_together(policy):
                           (("--level_admission", "0.5"), "level_weights"),
                           (("--replay_pairs", f"{policy}/pairs.jsonl"), "without --replay_updates"),
                           (("--prompt_selection", "promise", "--level_weights", "one"), "LEVEL:WEIGHT"),
+                          (("--prompt_selection", "promise", "--level_weights", "1:1,9:1"), "no task is of level 9"),
                           (("--reward", "frontend", "--reward_alpha", "1"), "no such constant"),
                           (("--overlong_buffer_len", "200"), "max_completion_length")):
         p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",

@@ -423,6 +423,40 @@ static void test_importance_weights(void **state)
 	}
 }
 
+/* gspo with weights of tokens. An answer's loss is mean_t(w_t) (-s A) with s =
+ * exp(mean(lp - old)), so its slope by each token's log-probability is mean_t(w_t) (-s A)
+ * / L: every row has the mean. */
+static void test_gspo_has_the_mean_weight(void **state)
+{
+	struct fixture *f = *state;
+	struct rollout *r = &f->rollouts[0];
+	for (int k = 1; k < K; k++) f->rollouts[k].is_dropped = true;
+	/* The sampler claims less at every third token; of the cap of 1.5 the
+	 * mask leaves the others. */
+	for (int i = 0; i < r->completion.count; i += 3) r->completion.logprobs[i] -= 0.5f;
+	int n = r->completion.count, raised = (n + 2) / 3;
+	const struct {
+		enum importance_mode mode;
+		double cap, raised;
+	} cases[] = {{IMPORTANCE_TOKEN_TRUNCATE, 3, exp(0.5)}, {IMPORTANCE_TOKEN_TRUNCATE, 1.5, 1.5},
+		{IMPORTANCE_TOKEN_MASK, 1.5, 0}};
+	for (size_t c = 0; c < ARRAY_LEN(cases); c++) {
+		struct open x = open_updater(f,
+			(struct updater_options){
+				.loss.type = LOSS_GSPO, .importance = cases[c].mode, .importance_cap = cases[c].cap},
+			0, 0);
+		double want = (raised * cases[c].raised + n - raised) / n;
+		size_t rows_count;
+		run(f, &x, K);
+		const struct loss_row *rows = updater_rows(x.updater, &rows_count);
+		assert_int_equal(rows_count, n);
+		for (size_t i = 0; i < rows_count; i++)
+			if (fabs(rows[i].weight - want) > 1e-4 * want)
+				fail_msg("case %zu row %zu: weight %g, expected %g", c, i, rows[i].weight, want);
+		close_updater(&x);
+	}
+}
+
 /* After updates of one size a batch that is a thousand times as large is held to max_grad_ratio:
  * the next update's weights move as far as with a norm of the limit. */
 static void test_grad_ratio(void **state)
@@ -588,6 +622,7 @@ int main(void)
 		T(test_equal_answers_add_up),
 		T(test_plan_and_code_tokens),
 		T(test_importance_weights),
+		T(test_gspo_has_the_mean_weight),
 		T(test_grad_ratio),
 		T(test_overlong_filtering),
 		T(test_fit),

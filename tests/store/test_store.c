@@ -264,8 +264,16 @@ static void test_other_versions_and_files_are_refused(void **state)
 	/* A database of another program. */
 	path = path_join(folder, "foreign.db");
 	sql(path, "CREATE TABLE t (a)");
+	struct str before = {0}, after = {0};
+	assert_int_equal(file_read(path, 1 << 20, &before, &err), 0);
 	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
 	assert_non_null(strstr(err.text, "another program"));
+	/* Its bytes stay, the mode of its journal among them. */
+	assert_int_equal(file_read(path, 1 << 20, &after, &err), 0);
+	assert_int_equal(after.len, before.len);
+	assert_memory_equal(after.data, before.data, before.len);
+	str_release(&before);
+	str_release(&after);
 	free(path);
 
 	/* No database at all. */
@@ -275,8 +283,14 @@ static void test_other_versions_and_files_are_refused(void **state)
 			"this is a text file, and longer than a header of SQLite would be ........................................",
 			100, &err),
 		0);
-	assert_int_not_equal(store_open(path, &s, &err), 0);
+	char *lock = path_join(folder, "text.db-lock");
+	assert_int_equal(store_open(path, &s, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "not an SQLite file"));
+	assert_false(path_exists(lock)); /* nothing is made beside it */
+	free(lock);
 	free(path);
+	assert_int_equal(store_open(folder, &s, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "found a folder"));
 
 	/* A folder that is not there. */
 	path = path_join(folder, "no/such/folder.db");

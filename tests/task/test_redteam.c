@@ -86,6 +86,10 @@ static void test_texts_of_a_seed(void **state)
 		assert_string_equal(all[i].payload, "halved");
 	}
 	release(all, 40);
+	assert_int_equal(redteam_draw(3, 1, NULL, "halve", &all, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "\"halve\": expected one of "));
+	assert_non_null(strstr(err.text, "endless, halved"));
+	assert_int_equal(redteam_draw(3, 100000, "size", "halved", &all, &err), ERR_RANGE);
 }
 
 /* None of the above leaves memory or descriptors behind, errors included. */

@@ -227,9 +227,10 @@ def test_settings():
     out, other = f"{work}/settings", f"{work}/other_model"
     two = [*COMMON, "--max_steps", 2, "--lr_scheduler_type", "constant", "--output_dir", out]
     run("sft", *two)
-    for option, value in (("lora_alpha", 8), ("lora_dropout", 0.25), ("device", "check")):
+    for option, value in (("lora_alpha", 8.0), ("lora_dropout", 0.1), ("device", "check")):
         p = run("sft", *two, f"--{option}", value, "--max_steps", 3, expect=1)
-        check(f"another {option} is refused by name", f"made with {option} " in p.stderr, p.stderr)
+        check(f"another {option} is refused by name", f"made with {option} " in p.stderr
+              and f"now it is {json.dumps(value)};" in p.stderr, p.stderr)
     p = run("sft", *two, "--stop_at_eval_minimum", "--max_steps", 3, expect=1)
     check("a run that kept no best weights is not continued to its minimum",
           "stop_at_eval_minimum null, now it is \"patience 3, eval_steps 10" in p.stderr, p.stderr)

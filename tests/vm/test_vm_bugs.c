@@ -133,6 +133,13 @@ static int compare(const struct planted *p, int rc, const struct vm_report *r, s
 		if (!has_note(r, kind, line))
 			return err_set(err, ERR_MISMATCH, "%s: no note %s at line %d", p->c.name, kind, line);
 	}
+	/* No atomic of these has a mask that its author wrote. */
+	for (int k = 0; k < r->nfindings; k++) {
+		enum vm_note kind = r->findings[k].note;
+		bool is_mask = kind == VM_NOTE_MASK_ALWAYS || kind == VM_NOTE_MASK_NEVER;
+		if (is_mask && strstr(r->findings[k].text, "atomic"))
+			return err_set(err, ERR_MISMATCH, "%s: line %d: %s", p->c.name, r->findings[k].line, r->findings[k].text);
+	}
 	return 0;
 }
 

@@ -90,6 +90,20 @@ void vm_notes_access(struct vm_ctx *c, const struct vm_instr *in, int mask, int6
 	k->is_active |= active > 0;
 }
 
+/* Whether the author wrote the mask. Triton's front end gives every atomic one, a constant, and
+ * makes two of a float's maximum or minimum: one for each sign, at one place. */
+static bool mask_is_written(const struct vm_program *p, const struct vm_instr *in)
+{
+	if (in->op != OP_ATOMIC_RMW) return true;
+	for (int i = 0; i < p->nconsts; i++)
+		if (p->consts[i].value == p->ids[in->src + 2]) return false;
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *other = &p->instrs[i];
+		if (other != in && other->op == OP_ATOMIC_RMW && other->loc == in->loc) return false;
+	}
+	return true;
+}
+
 void vm_notes_finish(struct vm_ctx *c)
 {
 	struct vm_check *k = c->check;
@@ -99,11 +113,12 @@ void vm_notes_finish(struct vm_ctx *c)
 		const struct vm_instr *in = &c->program->instrs[i];
 		const struct check_use *use = &k->uses[i];
 		const char *what = in->op == OP_LOAD ? "load" : in->op == OP_STORE ? "store" : "atomic access";
+		bool is_masked = use->is_masked && mask_is_written(c->program, in);
 		/* Masks that never changed anything, or never let anything through. */
-		if (use->is_masked && use->active == use->lanes)
+		if (is_masked && use->active == use->lanes)
 			vm_note(c, in, VM_NOTE_MASK_ALWAYS, -1, "the mask of this %s held for all %lld elements", what,
 				(long long)use->lanes);
-		if (use->is_masked && !use->active)
+		if (is_masked && !use->active)
 			vm_note(c, in, VM_NOTE_MASK_NEVER, -1, "the mask of this %s held for none of %lld elements", what,
 				(long long)use->lanes);
 		/* Neighbouring lanes that share no sector. */

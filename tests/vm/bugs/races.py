@@ -429,6 +429,13 @@ def maximum_by_atomic(x, o, B: tl.constexpr):
 
 
 @triton.jit
+def extremes_of_floats_by_atomics(x, o, B: tl.constexpr):
+    v = tl.load(x + tl.program_id(0) * B + tl.arange(0, B))
+    tl.atomic_max(o, tl.max(v, 0))
+    tl.atomic_min(o + 1 + tl.arange(0, B), v)
+
+
+@triton.jit
 def maximum_by_compare(x, o, B: tl.constexpr):
     v = tl.max(tl.load(x + tl.program_id(0) * B + tl.arange(0, B)), 0)
     if v > tl.load(o):   # BUG race
@@ -644,6 +651,7 @@ for k in (histogram_by_atomics, histogram_by_stores):
     case(k, 4, dict(x=torch.arange(64, dtype=torch.int32) // 3 % 16, o=zeros(16, dtype=torch.int32), B=B))
 for k in (maximum_by_atomic, maximum_by_compare):
     case(k, 4, dict(x=ints(64, 100), o=i32(0), B=B))
+case(extremes_of_floats_by_atomics, 4, dict(x=f32(64), o=zeros(1 + B), B=B))
 for k in (split_k_by_atomic, split_k_by_store):
     case(k, 4, dict(a=f32(16, 64), b=f32(64, 16), c=zeros(16, 16), K=64, S=4, B=16))
 case(split_k_with_locks, 4, dict(a=f32(16, 64), b=f32(64, 16), c=zeros(16, 16), locks=i32(0), K=64, S=4, B=16),
