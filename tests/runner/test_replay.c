@@ -262,6 +262,94 @@ static void test_lineage(void **state)
 	runner_result_release(&r);
 }
 
+#define CAST(line, to, wide, from, type) "{\"op\": \"copy\", \"line\": " #line ", \"dst\": {\"buffer\": " #to ", \"offset\": " \
+	"0, \"dtype\": \"" wide "\", \"shape\": [8], \"stride\": [1]}, \"src\": {\"buffer\": " #from ", \"offset\": 0, \"dtype\": \"" \
+	type "\", \"shape\": [8], \"stride\": [1]}}"
+#define KERNEL(body) "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\n" \
+	"%f = arith.constant 1.0 : f32\n%t = arith.constant true\n%v = tt.load %x : !tt.ptr<f32>\n" body \
+	"tt.return\n  }\n}\n"
+#define OF_LINE(n) " loc(\"k.py\":" #n ":1)\n"
+#define PRODUCT(type, more, n) "%p = arith.constant dense<1.0> : tensor<32x32x" type ">\n%z = arith.constant dense<0.0> : " \
+	"tensor<32x32xf32>\n%d = tt.dot %p, %p, %z" more " : tensor<32x32x" type "> * tensor<32x32x" type \
+	"> -> tensor<32x32xf32>" OF_LINE(n)
+
+/* What is asked of a tape's kernels and casts is answered by those on the way to an output: with
+ * the line of the first, -1 where there is none. A row's kernel is ADD_ONE or what it says. */
+static void test_lines(void **state)
+{
+	static const char tf32[] = KERNEL(PRODUCT("f32", ", inputPrecision = tf32", 31)),
+					  fp8[] = KERNEL(PRODUCT("f8E5M2", " {maxNumImpreciseAcc = 32 : i32}", 32)),
+					  order[] = KERNEL(
+						  "%o = tt.atomic_rmw exch, relaxed, gpu, %y, %f, %t : (!tt.ptr<f32>, f32, i1) -> f32" OF_LINE(
+							  33)),
+					  data[] = KERNEL("%i = arith.fptosi %v : f32 to i32\n%q = tt.addptr %y, %i : !tt.ptr<f32>, i32\n"
+									  "tt.store %q, %f : !tt.ptr<f32>" OF_LINE(34)),
+					  narrow[] = KERNEL(
+						  "%h = arith.truncf %v : f32 to f16" OF_LINE(35) "%w = arith.extf %h : f16 to f32\n"
+																		  "tt.store %y, %w : !tt.ptr<f32>\n"),
+					  nowhere[] = KERNEL("%h = arith.truncf %v : f32 to f16\n%w = arith.extf %h : f16 to f32\n"
+										 "tt.store %y, %w : !tt.ptr<f32>\n");
+	enum { QUESTIONS = RUNNER_FP8 + 1 };
+	static const struct {
+		const char *text;
+		const char *kernel;
+		int lines[QUESTIONS]; /* less one, so that 0 says none */
+	} rows[] = {
+		{TAPE(LAUNCH(0, 1, 16), 1), NULL, {0}},
+		/* Each question has its own answer; a kernel beside the way has none. */
+		{TAPE(FILL(1, 0) ", " LAUNCH(0, 1, 16), 1), tf32, {[RUNNER_TF32] = 32}},
+		{TAPE(LAUNCH(0, 1, 16), 1), fp8, {[RUNNER_FP8] = 33}},
+		{TAPE(LAUNCH(0, 1, 16) ", " FILL(2, 1), 2), tf32, {0}},
+		{TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(0, 2, 16), 2), order, {[RUNNER_ORDER] = 34}},
+		{TAPE(LAUNCH(0, 1, 16), 1), data, {[RUNNER_DATA] = 35}},
+		{TAPE(LAUNCH(0, 1, 16), 1), narrow, {[RUNNER_NARROW] = 36}},
+		{TAPE(LAUNCH(0, 1, 16) ", " FILL(2, 1), 2), narrow, {0}},
+		/* Casts by the host: the first that loses digits, wherever it stands. */
+		{TAPE(LAUNCH(0, 1, 16) ", " CAST(8, 2, "float16", 1, "float32"), 2), NULL, {[RUNNER_NARROW] = 9}},
+		{TAPE(CAST(8, 2, "bfloat16", 0, "float64") ", " LAUNCH(2, 1, 16), 1), NULL, {[RUNNER_NARROW] = 9}},
+		{TAPE(FILL(1, 0) ", " COPY(1, 0) ", " CAST(9, 2, "float16", 1, "float32") ", " CAST(
+				  10, 2, "float16", 1, "float32"),
+			 2),
+			NULL, {[RUNNER_NARROW] = 10}},
+		{TAPE(CAST(7, 2, "float16", 0, "float32") ", " CAST(8, 1, "bfloat16", 0, "float32"), 1), NULL,
+			{[RUNNER_NARROW] = 9}},
+		{TAPE(CAST(7, 2, "float16", 0, "float32") ", " COPY(1, 0), 1), NULL, {0}},
+		{TAPE(CAST(0, 1, "float16", 0, "float32"), 1), NULL, {[RUNNER_NARROW] = 1}},
+		/* None of these does. */
+		{TAPE(CAST(8, 1, "float32", 0, "float64"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float64", 0, "float32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "int16", 0, "float32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float16", 0, "int32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "bfloat16", 0, "float16"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float16", 0, "float16"), 1), NULL, {0}},
+		/* A kernel speaks before a cast, and where it has no line says 0. */
+		{TAPE(CAST(8, 2, "float16", 0, "float32") ", " LAUNCH(2, 1, 16), 1), narrow, {[RUNNER_NARROW] = 36}},
+		{TAPE(LAUNCH(0, 1, 16), 1), nowhere, {[RUNNER_NARROW] = 1}},
+	};
+	int bad = 0;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct err err = {0};
+		struct runner_fault fault = {0};
+		struct replay *r = NULL;
+		json_t *o = NULL;
+		if (json_parse(rows[i].text, strlen(rows[i].text), "tape", &o, &err)) fail_msg("row %zu: %s", i, err.text);
+		if (rows[i].kernel)
+			json_object_set_new(json_array_get(json_object_get(o, "kernels"), 0), "ttir", json_string(rows[i].kernel));
+		char *text = json_dumps(o, JSON_COMPACT);
+		if (replay_create(parse(text), launcher_vm_create(MIB), NULL, &r, &fault))
+			fail_msg("row %zu: %s", i, fault.text);
+		for (int q = 0; q < QUESTIONS; q++) {
+			int line = replay_line(r, (enum runner_question)q), expected = rows[i].lines[q] - 1;
+			if (line != expected) print_message("# row %zu, question %d: line %d, not %d\n", i, q, line, expected);
+			bad += line != expected;
+		}
+		replay_free(r);
+		free(text);
+		json_decref(o);
+	}
+	assert_int_equal(bad, 0);
+}
+
 /* A library row that cannot reach an output does not run, nor does what it feeds. */
 static void test_dead_library_rows_are_skipped(void **state)
 {
@@ -540,6 +628,7 @@ int main(void)
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),
 		cmocka_unit_test(test_lineage),
+		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),
