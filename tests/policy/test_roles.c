@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "../leaks.h"
 
 static char folder[] = "/tmp/hone-roles-XXXXXX";
 
@@ -131,13 +132,27 @@ static void test_filled(void **state)
 		str_release(&out);
 	}
 	roles_free(r);
-	assert_int_equal(dir_remove(folder, &err), 0);
+}
+
+/* None of the above leaves memory or descriptors behind, errors included. */
+static void everything(void *ctx)
+{
+	test_holes(NULL);
+	test_order(NULL);
+	test_filled(NULL);
+}
+
+static void test_leaves_nothing(void **state)
+{
+	leaves_nothing(everything, NULL);
+	assert_int_equal(dir_remove(folder, NULL), 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_holes),
-		cmocka_unit_test(test_order), cmocka_unit_test(test_filled)};
+		cmocka_unit_test(test_order), cmocka_unit_test(test_filled),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (!mkdtemp(folder)) return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);

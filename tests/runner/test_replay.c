@@ -262,16 +262,16 @@ static void test_lineage(void **state)
 	runner_result_release(&r);
 }
 
-#define CAST(line, to, wide, from, type) "{\"op\": \"copy\", \"line\": " #line ", \"dst\": {\"buffer\": " #to ", \"offset\": " \
-	"0, \"dtype\": \"" wide "\", \"shape\": [8], \"stride\": [1]}, \"src\": {\"buffer\": " #from ", \"offset\": 0, \"dtype\": \"" \
-	type "\", \"shape\": [8], \"stride\": [1]}}"
+#define EIGHT(b, type) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"" type "\", \"shape\": [8], \"stride\": [1]}"
+#define CAST(line, to, wide, from, type) "{\"op\": \"copy\", \"line\": " #line ", " \
+	"\"dst\": " EIGHT(to, wide) ", \"src\": " EIGHT(from, type) "}"
 #define KERNEL(body) "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\n" \
 	"%f = arith.constant 1.0 : f32\n%t = arith.constant true\n%v = tt.load %x : !tt.ptr<f32>\n" body \
 	"tt.return\n  }\n}\n"
 #define OF_LINE(n) " loc(\"k.py\":" #n ":1)\n"
-#define PRODUCT(type, more, n) "%p = arith.constant dense<1.0> : tensor<32x32x" type ">\n%z = arith.constant dense<0.0> : " \
-	"tensor<32x32xf32>\n%d = tt.dot %p, %p, %z" more " : tensor<32x32x" type "> * tensor<32x32x" type \
-	"> -> tensor<32x32xf32>" OF_LINE(n)
+#define PRODUCT(type, more, n) "%p = arith.constant dense<1.0> : tensor<32x32x" type ">\n" \
+	"%z = arith.constant dense<0.0> : tensor<32x32xf32>\n%d = tt.dot %p, %p, %z" more \
+	" : tensor<32x32x" type "> * tensor<32x32x" type "> -> tensor<32x32xf32>" OF_LINE(n)
 
 /* What is asked of a tape's kernels and casts is answered by those on the way to an output: with
  * the line of the first, -1 where there is none. A row's kernel is ADD_ONE or what it says. */

@@ -246,8 +246,8 @@ static void test_narrows(void **state)
 			5},
 		{LOAD_A DOWN("f16", 5) UP "%rest = arith.subf %f, %u : f32\n" STORE("b", "rest") "\n", 5},
 	/* A pattern cut by a mask of ten bits and more, not of nine, not of the exponent. */
-#define CUT(mask) LOAD_A "%m = arith.constant " mask " : i32\n%x = tt.bitcast %v : f32 -> i32\n%z = arith.andi %x, %m " \
-	": i32" AT(11) "%s = tt.bitcast %z : i32 -> f32\n" STORE("b", "s") "\n"
+#define CUT(mask) LOAD_A "%m = arith.constant " mask " : i32\n%x = tt.bitcast %v : f32 -> i32\n" \
+	"%z = arith.andi %x, %m : i32" AT(11) "%s = tt.bitcast %z : i32 -> f32\n" STORE("b", "s") "\n"
 		{CUT("-1024"), 11},
 		{CUT("-8192"), 11},
 		{CUT("-65536"), 11},
@@ -359,10 +359,10 @@ static void test_data(void **state)
 
 /* ---- order ---- */
 
-#define RMW(name, kind, line) "%" name " = tt.atomic_rmw " kind ", relaxed, gpu, %a, %f, %t : (!tt.ptr<f32>, f32, i1) " \
-	"-> f32" AT(line)
-#define RMWI(name, kind, line) "%" name " = tt.atomic_rmw " kind ", relaxed, gpu, %ai, %one, %t : (!tt.ptr<i32>, i32, " \
-	"i1) -> i32" AT(line)
+#define RMW(name, kind, line) "%" name " = tt.atomic_rmw " kind ", relaxed, gpu, %a, %f, %t : " \
+	"(!tt.ptr<f32>, f32, i1) -> f32" AT(line)
+#define RMWI(name, kind, line) "%" name " = tt.atomic_rmw " kind ", relaxed, gpu, %ai, %one, %t : " \
+	"(!tt.ptr<i32>, i32, i1) -> i32" AT(line)
 #define INTS "%ai = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i32>\n"
 #define REDUCE(body) "%x = tt.splat %f : f32 -> tensor<8xf32>\n%s = \"tt.reduce\"(%x) <{axis = 0 : i32}> ({\n" \
 	"^bb0(%p: f32, %q: f32):\n" body "tt.reduce.return %r : f32\n}) : (tensor<8xf32>) -> f32" AT(5)
