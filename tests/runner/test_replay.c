@@ -350,6 +350,58 @@ static void test_lines(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* Questions of a clock by their names, and how much room an output has: whole lines of 64 bytes. */
+static void test_names_and_sizes(void **state)
+{
+	static const struct {
+		int64_t elements;
+		enum dtype dtype;
+		int64_t bytes;
+	} sizes[] = {{0, DTYPE_F32, 0}, {1, DTYPE_F32, 64}, {16, DTYPE_F32, 64}, {17, DTYPE_F32, 128}, {64, DTYPE_I8, 64},
+		{65, DTYPE_I8, 128}, {8, DTYPE_F64, 64}, {33, DTYPE_BF16, 128}};
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		struct tape_view v = {.dtype = sizes[i].dtype, .ndim = 1, .shape = {sizes[i].elements}, .stride = {1}};
+		assert_int_equal(runner_output_bytes(&v), sizes[i].bytes);
+	}
+	enum runner_clock found;
+	for (int i = 0; i < RUNNER_CLOCK_COUNT; i++) {
+		assert_int_equal(runner_clock_find(runner_clock_name((enum runner_clock)i), &found), 0);
+		assert_int_equal(found, i);
+	}
+	assert_int_equal(runner_clock_find("no such", &found), ERR_NOT_FOUND);
+	assert_int_equal(runner_clock_find("", &found), ERR_NOT_FOUND);
+	assert_int_equal(runner_clock_find(NULL, &found), ERR_NOT_FOUND);
+}
+
+/* A price needs no data: rows that launch have costs in their order. */
+static void test_prices(void **state)
+{
+	static const struct runner_binaries none = {0};
+	struct runner_trial trial = {.gpu = "H200", .seed = 7, .deadline_ms = 60000};
+	struct runner_fault fault = {0};
+	struct runner_result priced, run;
+	struct replay *r = NULL;
+	static const char text[] = TAPE(LAUNCH(0, 2, 16) ", " LAUNCH(2, 1, 16), 1);
+	assert_int_equal(replay_create(parse(text), launcher_vm_create_sampling(), &none, &r, &fault), 0);
+	replay_price(r, &trial, &priced);
+	assert_false(priced.has_fault);
+	assert_true(priced.place.output == -1 && priced.run_ns > 0);
+	/* What it says of a small kernel is what a run counts: 64 bytes read and 64 written. */
+	replay_text(text, X, &run);
+	assert_int_equal(priced.ncosts, 2);
+	assert_int_equal(run.ncosts, 2);
+	for (int i = 0; i < 2; i++) {
+		const struct runner_row_cost *a = &priced.costs[i], *b = &run.costs[i];
+		assert_true(a->row == i && a->kind == TAPE_LAUNCH && a->kernel == 0 && a->error == 0);
+		assert_true(a->programs == 1 && a->bytes == 128 && a->footprint_bytes == 128);
+		assert_true(a->sectors == b->sectors && a->flops == b->flops && a->special == 0 && a->dot_flops == 0);
+		assert_memory_equal(&a->counts, &b->counts, sizeof a->counts);
+	}
+	runner_result_release(&run);
+	runner_result_release(&priced);
+	replay_free(r);
+}
+
 /* A library row that cannot reach an output does not run, nor does what it feeds. */
 static void test_dead_library_rows_are_skipped(void **state)
 {
@@ -628,7 +680,8 @@ int main(void)
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),
 		cmocka_unit_test(test_lineage),
-		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_lines), cmocka_unit_test(test_names_and_sizes),
+		cmocka_unit_test(test_prices),
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),
