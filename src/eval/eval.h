@@ -19,7 +19,7 @@
 #include "verify/verdict.h"
 #include "verify/verify.h"
 
-/* Unbiased pass@k of n samples with c successes (Chen et al. 2021, eq. 1). */
+/* Unbiased pass@k of n samples, at least k, with c successes (Chen et al. 2021, eq. 1). */
 double pass_at_k(int n, int c, int k);
 
 /* ---- results ---- */

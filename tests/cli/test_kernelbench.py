@@ -230,6 +230,8 @@ def test_runs():
           found == want and s.get("infra") == 2 and s.get("unmatched") == 1 and s.get("unreadable") == 1
           and s.get("reasons", {}).get("infra/task-too-large") == 2 and
           "problem 99" in p.stderr, (found, s, p.stderr))
+    n = len(found) + s.get("infra", 0)
+    check("the last line of progress counts all that were graded", f" {n}/{n} kernels" in p.stderr, p.stderr)
     keys = {"sample_id", "compiled", "correctness", "metadata", "runtime", "runtime_stats"}
     check("KernelBench's shape, ids in order, no time is made up", list(results) == ["3", "12"]
           and all(set(e) == keys and e["runtime"] == -1.0 and e["runtime_stats"] == {} and e["correctness"]

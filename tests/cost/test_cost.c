@@ -61,6 +61,11 @@ static void test_library_launches(void **state)
 	 * runs on one SM of 132. */
 	EXPECT(L(.bytes = 1, .dot_flops = 1e15), COST_DOT_HALF, 1e15 / (0.75 * 989e12));
 	EXPECT(L(.bytes = 1, .flops = 1e12), COST_DOT_HALF, 132 * 1e12 / 128 / SM_CYCLES);
+	/* Without products it does not matter, to the bit, how products are made. */
+	struct cost_launch plain = L(.bytes = 1, .flops = 10);
+	double seconds = cost_launch_s(&plain, COST_DOT_FP32, vm_gpu_find("H200"));
+	assert_true(seconds == cost_launch_s(&plain, COST_DOT_HALF, vm_gpu_find("H200")));
+	assert_true(seconds == cost_launch_s(&plain, COST_DOT_TF32, vm_gpu_find("H200")));
 }
 
 /* A product whose operands L2 holds saves what DRAM would have taken for them (85 % of the data

@@ -347,6 +347,42 @@ static void test_memory_sizes(void **state)
 	assert_int_equal(cap, 0);
 }
 
+/* The spare columns behind a projection's input hold three adapters' ranks beside each other, in
+ * steps of 64: of the largest that will be there. */
+static void test_tails(void **state)
+{
+	static const struct {
+		int new_rank;
+		int saved_rank; /* of a folder; 0: there is none, -1: it says no rank */
+		int tail;
+	} rows[] = {{0, 0, 0}, {1, 0, 64}, {21, 0, 64}, {22, 0, 128}, {42, 0, 128}, {43, 0, 192}, {64, 0, 192},
+		{256, 0, 768}, {0, 21, 64}, {0, 22, 128}, {21, 22, 128}, {22, 21, 128}, {0, -1, 0}, {22, -1, 128}};
+	char dir[] = "/tmp/hone-tails-XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct ops ops;
+		struct err err = {0};
+		size_t cap;
+		char *path = path_join(dir, "adapter_config.json"),
+			 *text = rows[i].saved_rank > 0 ? xasprintf("{\"r\": %d}", rows[i].saved_rank) : xstrdup("{}");
+		assert_int_equal(file_write_atomic(path, text, strlen(text), &err), 0);
+		const char *const folders[] = {NULL, dir, NULL};
+		struct device_options o = {.device = "cuda",
+			.new_rank = rows[i].new_rank,
+			.adapters = folders,
+			.nadapters = rows[i].saved_rank ? 3 : 1};
+		assert_int_equal(device_describe(&o, &ops, &cap, &err), 0);
+		if (ops.tail != rows[i].tail) fail_msg("row %zu: a tail of %d", i, ops.tail);
+		/* The CPU has none. */
+		o.device = "cpu";
+		assert_int_equal(device_describe(&o, &ops, &cap, &err), 0);
+		assert_int_equal(ops.tail, 0);
+		free(text);
+		free(path);
+	}
+	assert_int_equal(dir_remove(dir, NULL), 0);
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
@@ -357,6 +393,7 @@ static void everything(void *ctx)
 	test_room(NULL);
 	test_first_values(NULL);
 	test_memory_sizes(NULL);
+	test_tails(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -365,7 +402,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
 		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
-		cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes),
+		cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes), cmocka_unit_test(test_tails),
 		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

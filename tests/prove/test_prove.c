@@ -292,6 +292,60 @@ static void tied_parameters(void **state)
 	expect_answer("%ov = arith.addf %xv, %yv" T, TIED(84), PROVE_NOT_PROVED);
 }
 
+/* Elements that a task makes as constants: x is 2 everywhere, so that the kernel's 2 y is the
+ * reference's x y where the table at `fixed` says that all of x is constant, and there alone. A
+ * parameter is never constant, whatever stands in the tables. */
+static void constant_elements(void **state)
+{
+#define FIXED(kind, more) "{\"nodes\": [{\"kind\": \"" kind "\", \"count\": 21, " more "}, " INPUT(1) ", " \
+	MAP("mul", "0, 1") "], " MEMORIES ", " OUTPUT(2) ", \"params\": [" WEIGHT("a", 0) "]}"
+#define CONSTANT(at) FIXED("input", "\"index\": 0, \"fixed\": " #at)
+	static const struct {
+		const char *graph;
+		int begin; /* of the table, bytes; */
+		int end;   /* those between are 1, */
+		int bytes; /* of so many */
+		enum prove_answer answer;
+		const char *error; /* NULL: there is an answer */
+	} rows[] = {
+		{CONSTANT(0), 0, 21, 21, PROVE_PROVED, NULL},
+		{CONSTANT(0), 0, 20, 21, PROVE_NOT_PROVED, NULL},
+		{CONSTANT(0), 1, 21, 21, PROVE_NOT_PROVED, NULL},
+		{CONSTANT(5), 5, 26, 26, PROVE_PROVED, NULL},
+		{CONSTANT(5), 5, 26, 30, PROVE_PROVED, NULL},
+		{CONSTANT(5), 4, 25, 30, PROVE_NOT_PROVED, NULL},
+		{CONSTANT(5), 5, 25, 25, PROVE_PROVED, "the table of an input's constants is not there"},
+		{CONSTANT(25), 0, 25, 25, PROVE_PROVED, "the table of an input's constants is not there"},
+		{CONSTANT(26), 0, 25, 25, PROVE_PROVED, "step: field \"fixed\": expected -1 .. 4, found 26"},
+		{CONSTANT(-1), 0, 25, 25, PROVE_NOT_PROVED, NULL},
+		{FIXED("param", "\"name\": \"a\""), 0, 25, 25, PROVE_NOT_PROVED, NULL},
+	};
+	float given[2 * N];
+	for (int i = 0; i < 2 * N; i++) given[i] = i < N ? 2 : 0.2f + rng_uniform(3, 1, (uint64_t)i);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		/* Exactly as many bytes as the row says, so that one more would be read beside them. */
+		uint8_t *tables = xcalloc((size_t)rows[i].bytes, 1);
+		for (int k = rows[i].begin; k < rows[i].end; k++) tables[k] = 1;
+		struct prove_result r;
+		struct err err = {0};
+		json_t *graph = NULL;
+		if (json_parse(rows[i].graph, strlen(rows[i].graph), "graph", &graph, &err)) fail_msg("%s", err.text);
+		struct tape *t = tape_make("%c = arith.constant dense<2.0>" T "%ov = arith.mulf %yv, %c" T, N);
+		struct prove_draw d = {.graph = graph,
+			.given = (const uint8_t *)given,
+			.given_bytes = sizeof given,
+			.tables = tables,
+			.table_bytes = rows[i].bytes};
+		int rc = prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, &r, &err);
+		if (rows[i].error) assert_string_equal(rc ? err.text : "an answer", rows[i].error);
+		else if (rc || r.answer != rows[i].answer)
+			fail_msg("row %zu: %s", i, rc ? err.text : prove_answer_name(r.answer));
+		json_decref(graph);
+		tape_free(t);
+		free(tables);
+	}
+}
+
 /* A sorted row holds what the row held: the sums are the same, so that x plus
  * their difference is x. */
 static void sorted_rows_keep_their_elements(void **state)
@@ -641,7 +695,7 @@ static void results_come_back(void **state)
 
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 15];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 16];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -650,6 +704,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_that_make_no_sense);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(bad_outputs);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(tied_parameters);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(constant_elements);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(scattered_sums);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(fill_is_the_first_step);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sorted_rows_keep_their_elements);

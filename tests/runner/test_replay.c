@@ -262,6 +262,146 @@ static void test_lineage(void **state)
 	runner_result_release(&r);
 }
 
+#define EIGHT(b, type) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"" type "\", \"shape\": [8], \"stride\": [1]}"
+#define CAST(line, to, wide, from, type) "{\"op\": \"copy\", \"line\": " #line ", " \
+	"\"dst\": " EIGHT(to, wide) ", \"src\": " EIGHT(from, type) "}"
+#define KERNEL(body) "module {\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) {\n" \
+	"%f = arith.constant 1.0 : f32\n%t = arith.constant true\n%v = tt.load %x : !tt.ptr<f32>\n" body \
+	"tt.return\n  }\n}\n"
+#define OF_LINE(n) " loc(\"k.py\":" #n ":1)\n"
+#define PRODUCT(type, more, n) "%p = arith.constant dense<1.0> : tensor<32x32x" type ">\n" \
+	"%z = arith.constant dense<0.0> : tensor<32x32xf32>\n%d = tt.dot %p, %p, %z" more \
+	" : tensor<32x32x" type "> * tensor<32x32x" type "> -> tensor<32x32xf32>" OF_LINE(n)
+
+/* What is asked of a tape's kernels and casts is answered by those on the way to an output: with
+ * the line of the first, -1 where there is none. A row's kernel is ADD_ONE or what it says. */
+static void test_lines(void **state)
+{
+	static const char tf32[] = KERNEL(PRODUCT("f32", ", inputPrecision = tf32", 31)),
+					  fp8[] = KERNEL(PRODUCT("f8E5M2", " {maxNumImpreciseAcc = 32 : i32}", 32)),
+					  order[] = KERNEL(
+						  "%o = tt.atomic_rmw exch, relaxed, gpu, %y, %f, %t : (!tt.ptr<f32>, f32, i1) -> f32" OF_LINE(
+							  33)),
+					  data[] = KERNEL("%i = arith.fptosi %v : f32 to i32\n%q = tt.addptr %y, %i : !tt.ptr<f32>, i32\n"
+									  "tt.store %q, %f : !tt.ptr<f32>" OF_LINE(34)),
+					  narrow[] = KERNEL(
+						  "%h = arith.truncf %v : f32 to f16" OF_LINE(35) "%w = arith.extf %h : f16 to f32\n"
+																		  "tt.store %y, %w : !tt.ptr<f32>\n"),
+					  nowhere[] = KERNEL("%h = arith.truncf %v : f32 to f16\n%w = arith.extf %h : f16 to f32\n"
+										 "tt.store %y, %w : !tt.ptr<f32>\n");
+	enum { QUESTIONS = RUNNER_FP8 + 1 };
+	static const struct {
+		const char *text;
+		const char *kernel;
+		int lines[QUESTIONS]; /* less one, so that 0 says none */
+	} rows[] = {
+		{TAPE(LAUNCH(0, 1, 16), 1), NULL, {0}},
+		/* Each question has its own answer; a kernel beside the way has none. */
+		{TAPE(FILL(1, 0) ", " LAUNCH(0, 1, 16), 1), tf32, {[RUNNER_TF32] = 32}},
+		{TAPE(LAUNCH(0, 1, 16), 1), fp8, {[RUNNER_FP8] = 33}},
+		{TAPE(LAUNCH(0, 1, 16) ", " FILL(2, 1), 2), tf32, {0}},
+		{TAPE(LAUNCH(0, 1, 16) ", " LAUNCH(0, 2, 16), 2), order, {[RUNNER_ORDER] = 34}},
+		{TAPE(LAUNCH(0, 1, 16), 1), data, {[RUNNER_DATA] = 35}},
+		{TAPE(LAUNCH(0, 1, 16), 1), narrow, {[RUNNER_NARROW] = 36}},
+		{TAPE(LAUNCH(0, 1, 16) ", " FILL(2, 1), 2), narrow, {0}},
+		/* Casts by the host: the first that loses digits, wherever it stands. */
+		{TAPE(LAUNCH(0, 1, 16) ", " CAST(8, 2, "float16", 1, "float32"), 2), NULL, {[RUNNER_NARROW] = 9}},
+		{TAPE(CAST(8, 2, "bfloat16", 0, "float64") ", " LAUNCH(2, 1, 16), 1), NULL, {[RUNNER_NARROW] = 9}},
+		{TAPE(FILL(1, 0) ", " COPY(1, 0) ", " CAST(9, 2, "float16", 1, "float32") ", " CAST(
+				  10, 2, "float16", 1, "float32"),
+			 2),
+			NULL, {[RUNNER_NARROW] = 10}},
+		{TAPE(CAST(7, 2, "float16", 0, "float32") ", " CAST(8, 1, "bfloat16", 0, "float32"), 1), NULL,
+			{[RUNNER_NARROW] = 9}},
+		{TAPE(CAST(7, 2, "float16", 0, "float32") ", " COPY(1, 0), 1), NULL, {0}},
+		{TAPE(CAST(0, 1, "float16", 0, "float32"), 1), NULL, {[RUNNER_NARROW] = 1}},
+		/* None of these does. */
+		{TAPE(CAST(8, 1, "float32", 0, "float64"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float64", 0, "float32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "int16", 0, "float32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float16", 0, "int32"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "bfloat16", 0, "float16"), 1), NULL, {0}},
+		{TAPE(CAST(8, 1, "float16", 0, "float16"), 1), NULL, {0}},
+		/* A kernel speaks before a cast, and where it has no line says 0. */
+		{TAPE(CAST(8, 2, "float16", 0, "float32") ", " LAUNCH(2, 1, 16), 1), narrow, {[RUNNER_NARROW] = 36}},
+		{TAPE(LAUNCH(0, 1, 16), 1), nowhere, {[RUNNER_NARROW] = 1}},
+	};
+	int bad = 0;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct err err = {0};
+		struct runner_fault fault = {0};
+		struct replay *r = NULL;
+		json_t *o = NULL;
+		if (json_parse(rows[i].text, strlen(rows[i].text), "tape", &o, &err)) fail_msg("row %zu: %s", i, err.text);
+		if (rows[i].kernel)
+			json_object_set_new(json_array_get(json_object_get(o, "kernels"), 0), "ttir", json_string(rows[i].kernel));
+		char *text = json_dumps(o, JSON_COMPACT);
+		if (replay_create(parse(text), launcher_vm_create(MIB), NULL, &r, &fault))
+			fail_msg("row %zu: %s", i, fault.text);
+		for (int q = 0; q < QUESTIONS; q++) {
+			int line = replay_line(r, (enum runner_question)q), expected = rows[i].lines[q] - 1;
+			if (line != expected) print_message("# row %zu, question %d: line %d, not %d\n", i, q, line, expected);
+			bad += line != expected;
+		}
+		replay_free(r);
+		free(text);
+		json_decref(o);
+	}
+	assert_int_equal(bad, 0);
+}
+
+/* Questions of a clock by their names, and how much room an output has: whole lines of 64 bytes. */
+static void test_names_and_sizes(void **state)
+{
+	static const struct {
+		int64_t elements;
+		enum dtype dtype;
+		int64_t bytes;
+	} sizes[] = {{0, DTYPE_F32, 0}, {1, DTYPE_F32, 64}, {16, DTYPE_F32, 64}, {17, DTYPE_F32, 128}, {64, DTYPE_I8, 64},
+		{65, DTYPE_I8, 128}, {8, DTYPE_F64, 64}, {33, DTYPE_BF16, 128}};
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		struct tape_view v = {.dtype = sizes[i].dtype, .ndim = 1, .shape = {sizes[i].elements}, .stride = {1}};
+		assert_int_equal(runner_output_bytes(&v), sizes[i].bytes);
+	}
+	enum runner_clock found;
+	for (int i = 0; i < RUNNER_CLOCK_COUNT; i++) {
+		assert_int_equal(runner_clock_find(runner_clock_name((enum runner_clock)i), &found), 0);
+		assert_int_equal(found, i);
+	}
+	assert_int_equal(runner_clock_find("no such", &found), ERR_NOT_FOUND);
+	assert_int_equal(runner_clock_find("", &found), ERR_NOT_FOUND);
+	assert_int_equal(runner_clock_find(NULL, &found), ERR_NOT_FOUND);
+}
+
+/* A price needs no data: rows that launch have costs in their order. */
+static void test_prices(void **state)
+{
+	static const struct runner_binaries none = {0};
+	struct runner_trial trial = {.gpu = "H200", .seed = 7, .deadline_ms = 60000};
+	struct runner_fault fault = {0};
+	struct runner_result priced, run;
+	struct replay *r = NULL;
+	static const char text[] = TAPE(LAUNCH(0, 2, 16) ", " LAUNCH(2, 1, 16), 1);
+	assert_int_equal(replay_create(parse(text), launcher_vm_create_sampling(), &none, &r, &fault), 0);
+	replay_price(r, &trial, &priced);
+	assert_false(priced.has_fault);
+	assert_true(priced.place.output == -1 && priced.run_ns > 0);
+	/* What it says of a small kernel is what a run counts: 64 bytes read and 64 written. */
+	replay_text(text, X, &run);
+	assert_int_equal(priced.ncosts, 2);
+	assert_int_equal(run.ncosts, 2);
+	for (int i = 0; i < 2; i++) {
+		const struct runner_row_cost *a = &priced.costs[i], *b = &run.costs[i];
+		assert_true(a->row == i && a->kind == TAPE_LAUNCH && a->kernel == 0 && a->error == 0);
+		assert_true(a->programs == 1 && a->bytes == 128 && a->footprint_bytes == 128);
+		assert_true(a->sectors == b->sectors && a->flops == b->flops && a->special == 0 && a->dot_flops == 0);
+		assert_memory_equal(&a->counts, &b->counts, sizeof a->counts);
+	}
+	runner_result_release(&run);
+	runner_result_release(&priced);
+	replay_free(r);
+}
+
 /* A library row that cannot reach an output does not run, nor does what it feeds. */
 static void test_dead_library_rows_are_skipped(void **state)
 {
@@ -540,6 +680,8 @@ int main(void)
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),
 		cmocka_unit_test(test_lineage),
+		cmocka_unit_test(test_lines), cmocka_unit_test(test_names_and_sizes),
+		cmocka_unit_test(test_prices),
 		cmocka_unit_test(test_dead_library_rows_are_skipped),
 		cmocka_unit_test(test_library_rows_are_asked_for),
 		cmocka_unit_test(test_wire),

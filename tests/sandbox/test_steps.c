@@ -15,6 +15,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -156,10 +157,38 @@ static void test_probe_where_a_step_is_missing(void **state)
 	}
 }
 
+/* The filter that is prepared before the child is there needs a file in memory; where there is
+ * none, or none can be read, the child makes its own, and is fenced in as well. */
+static void test_without_a_prepared_filter(void **state)
+{
+	static const int calls[] = {SCMP_SYS(memfd_create), SCMP_SYS(lseek), SCMP_SYS(pread64)};
+	char text[256];
+	if (sandbox_level_probe(text, sizeof text) < SANDBOX_FULL) skip();
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+		int status = 0;
+		pid_t pid = fork();
+		assert_return_code(pid, errno);
+		if (pid == 0) {
+			static const char *const read_paths[] = {"/usr", NULL};
+			const struct step s = {.call = calls[i], .at = -1};
+			struct sandbox_options o = {
+				.level = SANDBOX_FULL, .read_paths = read_paths, .memory_bytes = (int64_t)256 << 20, .cpu_s = 60};
+			if (refuse(&s) || sandbox_drop_root(text, sizeof text)) _exit(2);
+			int inner = sandbox_fork(&o, text, sizeof text);
+			if (inner) _exit(waitpid(inner, &status, 0) == inner && WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+			if (*text || sandbox_enter(&o, text, sizeof text)) _exit(4);
+			/* The filter is there: without it a new network would have such a socket. */
+			_exit(socket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EPERM ? 0 : 5);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (status) fail_msg("call %zu: status %x", i, (unsigned)status);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_step), cmocka_unit_test(test_probe_where_a_step_is_missing)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_step),
+		cmocka_unit_test(test_probe_where_a_step_is_missing), cmocka_unit_test(test_without_a_prepared_filter)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include "task/task.h"
 #include "task/task_graph.h"
+#include "../leaks.h"
 #include <math.h>
 
 static int dump(int argc, char **argv)
@@ -517,6 +518,31 @@ static void an_empty_space_is_given_up(void **state)
 		"one"));
 }
 
+/* Tasks of every level and rung, and each of their answers. */
+static void everything(void *ctx)
+{
+	static const struct task_synth_options ways[] = {
+		{.seed = 1, .count = {[TASK_TRAIN] = 12, [TASK_TEST] = 1}, .level_min = 1, .level_max = 3},
+		{.seed = 2, .count = {[TASK_TRAIN] = 12}, .rungs = "T2"}};
+	for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
+		struct err err = {0};
+		struct task_set set;
+		if (task_synth(&ways[w], &set, &err)) continue;
+		for (size_t i = 0; i < set.count; i++)
+			for (int k = 0; k < 4 * task_answer_styles(); k++) {
+				struct str plan = {0}, code = {0};
+				int style = k % task_answer_styles(), kind = k / task_answer_styles();
+				if (kind == 3) task_answer_slow(&set.tasks[i], style, &plan, &code, &err);
+				else task_answer_choice(&set.tasks[i], style, kind, &plan, &code, &err);
+				str_release(&plan);
+				str_release(&code);
+			}
+		task_set_release(&set);
+	}
+}
+
+static void nothing_is_left(void **state) { leaves_nothing(everything, NULL); }
+
 int main(int argc, char **argv)
 {
 	if (argc == 6 && !strcmp(argv[1], "--dump")) return dump(argc, argv);
@@ -536,6 +562,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(choices_follow_sizes),
 		cmocka_unit_test(bad_options_are_refused),
 		cmocka_unit_test(an_empty_space_is_given_up),
+		cmocka_unit_test(nothing_is_left),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

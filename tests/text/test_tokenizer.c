@@ -557,6 +557,25 @@ static void test_long_words(void **state)
 	tokenizer_free(t);
 }
 
+/* Text that is surely composed is left alone, at every place of a word of eight bytes; a mark
+ * behind its base, or what composes with what stands before it, is looked at. */
+static void test_plain(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_plain;
+	} rows[] = {{"", true}, {"a", true}, {"abcdefgh", true}, {"abcdefghi\x7f", true}, {"\xc3\xa9", true},
+		{"\xcb\xbf", true} /* U+02FF, before the first mark */, {"\xcc\x80", false}, {"e\xcc\x81", false},
+		{"\xe4\xb8\xad", true}, {"\xf0\x9f\x98\x80", true}, {"\xe1\x85\xa1", false} /* a vowel of Hangul */,
+		{"\xe2\x84\xab", false} /* the unit that is a letter */};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (int before = 0; before < 18; before++) {
+			char *text = xasprintf("%.*s%s.", before, "xxxxxxxxxxxxxxxxxx", rows[i].text);
+			if (nfc_is_plain(text, strlen(text)) != rows[i].is_plain) fail_msg("row %zu behind %d bytes", i, before);
+			free(text);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -572,6 +591,7 @@ int main(void)
 		cmocka_unit_test(test_long_words),
 		cmocka_unit_test(test_affixes),
 		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_plain),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, set_up, tear_down);
