@@ -32,7 +32,9 @@ int replay_reset(struct replay *r, struct runner_fault *fault);
  *   RUNNER_ORDER   an operation whose order is open (vm_kernel_may_depend_on_order)
  *   RUNNER_NARROW  what rounds fp32 to less on its way to memory (vm_kernel_narrows),
  *                  or such a cast by the host
- *   RUNNER_DATA    what makes costs depend on data (vm_kernel_cost_depends_on_data) */
+ *   RUNNER_DATA    what makes costs depend on data (vm_kernel_cost_depends_on_data)
+ *   RUNNER_FP8     a dot on fp8 operands that leaves its sums in the tensor
+ *                  core (vm_kernel_sums_fp8) */
 int replay_line(const struct replay *r, enum runner_question question);
 /* The launcher cannot be used any more: this process must end. */
 bool replay_is_spent(const struct replay *r);

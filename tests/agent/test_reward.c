@@ -188,6 +188,30 @@ static void test_measured(void **state)
 	assert_true(reward_speedup(&rule, &over) == 2);
 	b.device.references[REFERENCE_EAGER].speedup = (struct verdict_measure){2.9, 2.8, 3.2};
 	assert_true(reward_speedup(&rule, &over) == 1);
+	/* Kernels slower than their reference compare as well; a given one without a time does not. The
+	 * ends of the interval belong to it: lowest over highest, and the other way round. */
+	static const struct {
+		struct verdict_measure given;
+		struct verdict_measure found;
+		double expected;
+	} rows[] = {
+		{{0.5, 0.4, 0.6}, {1.25, 1.2, 1.3}, 2.5},
+		{{0.5, 0.25, 0.75}, {0.25, 0.125, 0.375}, 1},
+		{{0.5, 0.4375, 0.5625}, {0.125, 0.0625, 0.1875}, 0.25},
+		{{0.5, 0, 0.6}, {3, 2.9, 3.1}, 0},
+		{{0.5, -1, 0.6}, {3, 2.9, 3.1}, 0},
+		{{1, 1, 2}, {2, 2, 4}, 1},
+		{{1, 1, 2}, {2.5, 2.25, 4}, 2.5},
+		{{1, 0.5, 1}, {0.5, 0.25, 0.5}, 1},
+		{{1, 0.5, 1}, {0.5, 0.25, 0.375}, 0.5},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		b.device.references[REFERENCE_EAGER].speedup = rows[i].given;
+		r->speedup = rows[i].found;
+		double found = reward_speedup(&rule, &over);
+		if (found != rows[i].expected) fail_msg("row %zu: %g, not %g", i, found, rows[i].expected);
+	}
+	b.device.references[REFERENCE_EAGER].speedup = (struct verdict_measure){1.5, 1.4, 1.6};
 	snprintf(b.device.name, sizeof b.device.name, "NVIDIA A100");
 	assert_true(reward_speedup(&rule, &over) == 0);
 	r->agrees = false;

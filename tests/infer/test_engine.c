@@ -654,11 +654,21 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* How a sample ended, as records have it. */
+static void test_reason_names(void **state)
+{
+	assert_string_equal(finish_reason_name(FINISH_EOS), "eos");
+	assert_string_equal(finish_reason_name(FINISH_STOP), "stop");
+	assert_string_equal(finish_reason_name(FINISH_LENGTH), "length");
+	assert_string_equal(finish_reason_name(FINISH_NAN), "nan");
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mix),
+		cmocka_unit_test(test_reason_names),
 		cmocka_unit_test(test_fused),
 		cmocka_unit_test(test_few_pages),
 		cmocka_unit_test(test_sharing_saves_prefill),

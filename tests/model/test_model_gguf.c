@@ -248,7 +248,8 @@ static void test_refusals(void **state)
 		{{.value = {"llama.attention.sliding_window", WHOLE, 9, NULL}}, "is 9, which is not supported; expected 0"},
 		{{.value = {"llama.attention.layer_norm_rms_epsilon", ABSENT, 0, NULL}},
 			"metadata 'llama.attention.layer_norm_rms_epsilon' is missing"},
-		{{.value = {"llama.rope.scaling.type", TEXT, 0, "yarn"}}, "is \"yarn\", which is not supported; only \"none\" is"},
+		{{.value = {"llama.rope.scaling.type", TEXT, 0, "yarn"}},
+			"is \"yarn\", which is not supported; only \"none\" is"},
 		{{.value = {"llama.attention.scale", REAL, 1, NULL}},
 			"metadata 'llama.attention.scale' is not known and could change what the model computes"},
 		{{.value = {"tokenizer.ggml.bos_token_id", WHOLE, 5, NULL}}, "is 5, but the embedding has 5 rows"},
@@ -274,7 +275,8 @@ static void test_refusals(void **state)
 		{{.adds = "blk.0.attn_q.bias"}, "tensor 'blk.0.attn_q.bias' is not part of this architecture"},
 		{{.value = {"llama.block_count", WHOLE, 2, NULL}}, "tensor 'blk.1.attn_norm.weight' is missing"},
 		{{.value = {"llama.feed_forward_length", WHOLE, 11, NULL}},
-			"tensor 'blk.0.ffn_gate.weight': 2 dimensions, 96 values, the first dimension 12; the metadata ask for 2, 88 and "
+			"tensor 'blk.0.ffn_gate.weight': 2 dimensions, 96 values, the first dimension 12; the metadata ask for 2, "
+			"88 and "
 			"11"},
 		{{.adds = "rope_freqs.weight"}, "tensor 'rope_freqs.weight'"},
 	};
@@ -307,7 +309,8 @@ static void weights_check(const char *arch, enum dtype dtype, const char *dir)
 		const char *ours;
 		const char *theirs;
 	} names[] = {{"model.embed_tokens.weight", "token_embd.weight"}, {"lm_head.weight", "output.weight"},
-		{"model.norm.weight", "output_norm.weight"}, {"model.layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"},
+		{"model.norm.weight", "output_norm.weight"},
+		{"model.layers.0.input_layernorm.weight", "blk.0.attn_norm.weight"},
 		{"model.layers.0.post_attention_layernorm.weight", "blk.0.ffn_norm.weight"},
 		{"model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight"},
 		{"model.layers.0.self_attn.k_proj.weight", "blk.0.attn_k.weight"},

@@ -456,8 +456,9 @@ static struct outside *keeper_open(const char *command, const char *roles, const
 	return x;
 }
 
-/* Answers that are kept outlive the run: each comes back as it was, with whatever number it is asked
- * for, and the command is not asked again. Another question, command or role is another key. */
+/* Answers that are kept outlive the run: each comes back as it was, with whatever
+ * number it is asked for, and the command is not asked again. Another question, command
+ * or role is another key. */
 static void test_kept(void **state)
 {
 	static const struct {
@@ -466,8 +467,8 @@ static void test_kept(void **state)
 		int tokens;
 		bool is_cut;
 		bool is_broken;
-	} rows[] = {
-		{"q", "A", 5, false, false}, {"c", "C", 6, true, false}, {"b", "x\xef\xbf\xbd", 7, false, true}, {"e", NULL, 0, false, false}};
+	} rows[] = {{"q", "A", 5, false, false}, {"c", "C", 6, true, false}, {"b", "x\xef\xbf\xbd", 7, false, true},
+		{"e", NULL, 0, false, false}};
 	char *folder = roles_folder((const char *[]){"code", "{{request}}", NULL}), *asked = path_join(folder, "asked"),
 		 *kept = path_join(folder, "kept.jsonl");
 	char *command = xasprintf("tee -a %s | sed -u -e 's/.*\"id\":\\([0-9]*\\).*\"content\":\"q\".*/"
@@ -495,8 +496,8 @@ static void test_kept(void **state)
 		assert_int_equal(lines_in(asked), ARRAY_LEN(rows));
 		assert_int_equal(lines_in(kept), ARRAY_LEN(rows));
 	}
-	/* Half a line at the end is cut off, and what it would have said is asked again; lines that are no
-	 * rows stay and say nothing. */
+	/* Half a line at the end is cut off, and what it would have said is asked again; lines that are
+	 * no rows stay and say nothing. */
 	FILE *f = fopen(kept, "a");
 	assert_non_null(f);
 	fputs("no row\n[1]\n{\"key\":\"", f);
@@ -578,8 +579,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
 		cmocka_unit_test(test_broken_text), cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8),
 		cmocka_unit_test(test_problem), cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds),
-		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer),
-		cmocka_unit_test(test_roles_refused), cmocka_unit_test(test_kept), cmocka_unit_test(test_words_of_options)};
+		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused),
+		cmocka_unit_test(test_kept), cmocka_unit_test(test_words_of_options)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

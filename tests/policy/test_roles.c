@@ -151,8 +151,7 @@ static void test_leaves_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_holes),
-		cmocka_unit_test(test_order), cmocka_unit_test(test_filled),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_order), cmocka_unit_test(test_filled), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (!mkdtemp(folder)) return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);

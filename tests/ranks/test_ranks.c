@@ -6,8 +6,11 @@
 #include "../leaks.h"
 
 #include <math.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 enum { WORLD = 3 };
 static const struct ranks_options options = {.transport = "auto", .timeout_s = 60};
@@ -179,6 +182,48 @@ static void test_rounds(void **state)
 {
 	int status[WORLD];
 	ranks_run(WORLD, rounds, NULL, status);
+	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+}
+
+/* Each connection is asked whether the other side lives, and sends what is small at once. */
+static int sockets_look(int rank, void *ctx)
+{
+	static const struct {
+		int level;
+		int name;
+		int value;
+	} options_expected[] = {{IPPROTO_TCP, TCP_NODELAY, 1}, {SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, 20}, {IPPROTO_TCP, TCP_KEEPINTVL, 10}, {IPPROTO_TCP, TCP_KEEPCNT, 4},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT, 60000}};
+	struct ranks *r;
+	struct err err = {0};
+	int connected = 0;
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	for (int fd = 3; fd < 256; fd++) {
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof peer;
+		if (getpeername(fd, (struct sockaddr *)&peer, &len) ||
+			(peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+			continue;
+		connected++;
+		for (size_t i = 0; i < ARRAY_LEN(options_expected); i++) {
+			int value = -1;
+			len = sizeof value;
+			NEED(!getsockopt(fd, options_expected[i].level, options_expected[i].name, &value, &len), "option %zu", i);
+			NEED(value == options_expected[i].value, "option %zu is %d", i, value);
+		}
+	}
+	/* Of the first rank with every other, and of those with it. */
+	NEED(connected == (rank ? 1 : WORLD - 1), "%d connections", connected);
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_sockets(void **state)
+{
+	int status[WORLD];
+	ranks_run(WORLD, sockets_look, NULL, status);
 	for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
 }
 
@@ -528,6 +573,7 @@ int main(void)
 		cmocka_unit_test(test_slurm),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_sockets),
 		cmocka_unit_test(test_broadcast),
 		cmocka_unit_test(test_agree),
 		cmocka_unit_test(test_sums),

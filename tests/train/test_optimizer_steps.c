@@ -16,7 +16,7 @@
 static void test_steps(void **state)
 {
 	static const struct {
-		double fixed; /* limit of every gradient's norm; 0: none */
+		double fixed;      /* limit of every gradient's norm; 0: none */
 		double rate_scale; /* of this step, and its own limit; 0: not said */
 		double next_norm;
 		double gradient;
@@ -55,10 +55,8 @@ static void test_steps(void **state)
 		if (model_create(&c, 1, ops, &m, &err)) fail_msg("%s", err.text);
 		model_enable_grad(m, NULL);
 		struct param *p = model_params(m, &n);
-		struct optimizer_options oo = {.learning_rate = 0.5,
-			.adam_epsilon = 1,
-			.max_grad_norm = rows[i].fixed,
-			.lr_scheduler_type = "constant"};
+		struct optimizer_options oo = {
+			.learning_rate = 0.5, .adam_epsilon = 1, .max_grad_norm = rows[i].fixed, .lr_scheduler_type = "constant"};
 		struct optimizer *o = optimizer_create(ops, p, n, &oo);
 		float *weights = (float *)(void *)p[2].w.w, *gradients = (float *)(void *)p[2].w.grad;
 		/* Twice: the second step has only what holds for every one. A step that is skipped between
