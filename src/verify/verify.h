@@ -1,14 +1,15 @@
 /* verify: the verifier that cannot be fooled. Record hostile, replay clean
  * (docs/verifier.md):
  *
- *   static       lint of the source: rejects the hopeless early, writes notes
+ *   static       lint of the source: rejects the hopeless early
  *   trace        the candidate runs in a sandboxed tracer without data; out comes a tape
- *   compile      every launched kernel is really compiled for the target
+ *   lineage      the tape alone: kernels have a part in what is returned; and by a clean process:
+ *                their IR is what the candidate's text gives
+ *   compile      every launched kernel is really compiled for the card
  *   correctness  hone-runner (C, sandboxed) replays the tape on fresh inputs; outputs are compared
- *                here with what the oracle's process computed in fp64
- *   lineage      from the tape and the origin tags: the outputs were computed by the candidate's
- *                kernels; and by a clean process: their IR is what the candidate's text gives
- *   timing       cost model of the card that `gpu` names
+ *                here with the oracle's fp64, and origin tags say who wrote them
+ *   trace again  in another process, which has to leave the same tape
+ *   timing       by the cost model; on a GPU by the clock, beside the reference
  *
  * With a CUDA device each trial that the vm passed is replayed on that GPU too, from the compiled
  * kernels, and compared in the same way: the GPU adds to the vm and never replaces it.

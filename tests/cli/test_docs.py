@@ -79,9 +79,28 @@ def operators():
     check("docs/tasks.md names every operator and no other", len(rows) > 60 and rows == named, rows ^ named)
 
 
+def reasons():
+    """The table of docs/verifier.md has every reason that the verifier's steps give: those written
+    where a verdict is settled, and the tables of what a tracer's and a runner's faults mean."""
+    text = "".join(open(path).read() for path in sorted(glob.glob("src/verify/*.c")))
+    given = set(re.findall(r'STAGE_\w+,\s*"([a-z0-9-]+)"', text))
+    given |= set(re.findall(r'attempt_reason\(\w+, "([a-z0-9-]+)"\)', text))
+    tracer = re.search(r"FAULT_CODES\[\] = \{(.*?)\};", text, re.S).group(1)
+    given |= set(re.findall(r'"([a-z-]+)"', tracer))
+    runner = re.search(r"FAULTS\[\] = \{(.*?)\n\};", text, re.S).group(1)
+    given |= {other or code for code, other in re.findall(r'\{"([a-z-]+)", (?:NULL|"([a-z-]+)")', runner)}
+    page = open("docs/verifier.md").read()
+    begin = page.index("| stage | class/reason | when |")
+    named = set()
+    for row in page[begin:page.index("\n\n", begin)].split("\n"):
+        named |= set(re.findall(r"[a-z][a-z0-9-]+", row.split("|")[2]))
+    check("docs/verifier.md names every reason", len(given) > 50 and given <= named, given - named)
+
+
 def main():
     selftest()
     operators()
+    reasons()
     for path in ["README.md", *sorted(glob.glob("docs/**/*.md", recursive=True))]:
         found = blocks(open(path).read()) if os.path.exists(path) else []
         folder, broken = f"{root}/{build}/ref/docs/{path.replace('/', '_')}", False
