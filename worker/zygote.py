@@ -250,6 +250,17 @@ class Zygote:
         if not self.pieces and self.has_template:
             self.template = Template(self)
 
+    def fork(self, data, options, data_fd, entered_w):
+        """As the sandbox's, from the template where there is one that can: it may have died, and a
+        kernel may not let it make the zygote's children."""
+        if self.template:
+            try:
+                return self.template.start(data, options.level, data_fd, entered_w), ""
+            except OSError:
+                self.template.orders.close()
+                self.template = None
+        return self.sandbox.fork(options)
+
     def start(self, data, fds):
         """Forks one job. Without both sockets there is nobody to tell: the request is dropped."""
         request = json.loads(data)
@@ -264,8 +275,7 @@ class Zygote:
         try:
             options = self.options(request)
             token = self.before_job(options)
-            pid, error = ((self.template.start(data, options.level, data_fd, entered_w), "") if self.template
-                          else self.sandbox.fork(options))
+            pid, error = self.fork(data, options, data_fd, entered_w)
         except Exception as e:
             # no process, or a request that makes no sense: the supervisor learns it as a job that
             # never entered
@@ -302,8 +312,6 @@ class Zygote:
                 return
             if pid == 0:
                 return
-            if self.template and pid == self.template.pid:
-                self.template = None      # the zygote forks by itself again
             job = self.jobs.pop(pid, None)
             if job is None:
                 continue
