@@ -27,7 +27,9 @@ from tracer_fault import Fault
 from tracer_record import DTYPES
 
 ELDERS = (6, 12)                # objects that are made before the one that counts
-CALLED = 4                      # of them are called
+# Those that are called: two have the same draws mirrored, so that whatever has two equal sides goes
+# the other way in one of them, and two have draws so large that bounds of weights are met.
+SPREADS = (1, -1, 4096, -4096)
 STATE_BYTES_MAX = 4 << 20       # of a task whose parameters are drawn for them, too
 HEAD = 512                      # bytes; a view that begins further inside is as well aligned
 THREADS_OWN = "thread.local."    # how CPython names what a threading.local holds in a thread
@@ -52,13 +54,16 @@ def elders(job, module, rec, tracer):
     size = sum(math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
                for e in job.get("state", {}).values() if e["dtype"] in DTYPES)
     is_small = size <= STATE_BYTES_MAX
-    made, tapes = len(rec.init_rows), []
+    made, tapes, seed = len(rec.init_rows), [], 0
     for number in range(tracer_plain.DRAWN.randint(*ELDERS) if is_small else 1):
+        tracer_plain.SHELL.spread = SPREADS[number] if number < len(SPREADS) else 1
+        seed = seed if tracer_plain.SHELL.spread < 0 else tracer_plain.DRAWN.randrange(1 << 32, 1 << 40)
         with contextlib.suppress(Exception):
             values = contextlib.nullcontext() if is_small else TRACER.without_values()
             with values:
-                elder = TRACER.build(job, module, seed=tracer_plain.DRAWN.randrange(1 << 32, 1 << 40))
-            if number < CALLED:
+                elder = TRACER.build(job, module, seed=seed)
+            tracer_plain.SHELL.spread = 1
+            if number < len(SPREADS):
                 TRACER.place(job, elder, tracer)
                 tapes.append(called(job, rec, tracer, elder))
         # What it left is not the next one's.
@@ -68,6 +73,7 @@ def elders(job, module, rec, tracer):
         if refused and refused[0].code == "unsupported":
             rec.fault = refused
             raise refused[0]
+    tracer_plain.SHELL.spread = 1
     return tapes if is_small else []
 
 

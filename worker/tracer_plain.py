@@ -77,6 +77,7 @@ class Shell:
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
         self.is_leaf = False      # inputs are parameters, as in training
         self.heads = {}           # id of a buffer -> its head
+        self.spread = 1           # what random values have as distance from their middle, times what was drawn
 
     def turn(self):
         """New inputs follow: every bit of an address beyond its alignment is another than at the
@@ -159,6 +160,12 @@ class Shell:
 
 
 TENSOR_OFFSET = torch._C.TensorBase.storage_offset
+# The middle of what torch draws, from a function's arguments behind the first; all weights of
+# modules come from these.
+MIDDLES = {"aten::normal_": lambda mean=0.0, std=1.0, **kwargs: mean,
+           "aten::uniform_": lambda low=0.0, high=1.0, **kwargs: (kwargs.get("from", low) + kwargs.get("to", high)) / 2,
+           "aten::randn": lambda *args, **kwargs: 0.0, "aten::randn_like": lambda *args, **kwargs: 0.0,
+           "aten::rand": lambda *args, **kwargs: 0.5, "aten::rand_like": lambda *args, **kwargs: 0.5}
 SHELL = None
 
 
@@ -178,7 +185,11 @@ class PlainMode(TorchDispatchMode):
                 return func.decompose(*args, **(kwargs or {}))
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
-        return SHELL.outwards(tracer_tensor.TRACER.dispatch(func, args, kwargs), back)
+        out = tracer_tensor.TRACER.dispatch(func, args, kwargs)
+        if SHELL.spread != 1 and func._schema.name in MIDDLES and out.device.type == "cpu":
+            middle = MIDDLES[func._schema.name](*args[1:], **kwargs)
+            out.sub_(middle).mul_(SHELL.spread).add_(middle)
+        return SHELL.outwards(out, back)
 
 
 # ---- what a tensor says of itself ----
