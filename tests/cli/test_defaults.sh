@@ -16,10 +16,10 @@ while read -r command; do
 	# shellcheck disable=SC2086  # a command is one word or two
 	"$HONE" $command --help 2>/dev/null | awk -v command="$command" '/^  --/ {
 		kind = $2 ~ /^(N|X|TEXT)$/ ? " " $2 : ""
-		bounds = default = ""
-		if (match($0, / \[[^]]*\]$/)) { default = substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
+		bounds = preset = ""
+		if (match($0, / \[[^]]*\]$/)) { preset = substr($0, RSTART); $0 = substr($0, 1, RSTART - 1) }
 		if (match($0, / \([^()]*\)$/) && substr($0, RSTART) ~ /\|| to | or more/) bounds = substr($0, RSTART)
-		print command " " $1 kind bounds default
+		print command " " $1 kind bounds preset
 	}'
 done <"$WORK/commands" | LC_ALL=C sort >"$WORK/found"
 [ "${1:-}" = --print ] && { cat "$WORK/found"; exit; }

@@ -131,7 +131,7 @@ static void test_length(void **state)
 		.chat_template = p.chat_template,
 		.max_prompt_length = 1};
 	assert_int_equal(prompt_set_load(&p, t, &set, &err), ERR_NOT_FOUND);
-	assert_non_null(strstr(err.text, "3 longer than max_prompt_length 1"));
+	assert_non_null(strstr(err.text, "no prompt left of 3 tasks, 3 longer than --max_prompt_length 1"));
 	/* One level, and no more than the limit. */
 	p.max_prompt_length = 0;
 	p.level = 2;

@@ -11,6 +11,7 @@ sys.path.append("tests")
 from command import check, done, hone, run, work_folder
 
 work = work_folder("verify_cards")
+GPU = os.environ.get("HONE_GPU_DEVICE")
 TASK = """import torch
 import torch.nn as nn
 
@@ -50,8 +51,7 @@ class ModelNew(nn.Module):
 def verdicts(card):
     """Of all candidates, by name."""
     p = run(hone, "verify", "--task", f"{work}/task.py", "--candidate", f"{work}/all", "--gpu", card, "--threads", 1,
-            "--num_correct_trials", 1, "--seed", 3, "--json", "--skip_timing", "--device",
-            os.environ.get("HONE_GPU_DEVICE", "cpu"))
+            "--num_correct_trials", 1, "--seed", 3, "--json", *(["--device", GPU, "--skip_timing"] if GPU else []))
     rows = [json.loads(line) for line in p.stdout.splitlines() if line.startswith("{")]
     return {os.path.basename(r.get("candidate", "")).removesuffix(".py"): r for r in rows}
 

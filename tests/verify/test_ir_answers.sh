@@ -101,7 +101,7 @@ said "it is genuine itself" good "^genuine$"
 said "at other sizes too" good "trials agree (an answer in IR);"
 # The line of a fault is the answer's own.
 said "a load without its mask" unmasked "^wrong (out-of-bounds"
-said "is found at line $load of the answer" unmasked "candidate.py:$load:"
+said "is found at line $load of the answer" unmasked "unmasked.py:$load:"
 said "another operation" other "^wrong (mismatch"
 said "a number in place of an expression is right for one size alone" fixed "^wrong (fragile"
 said "an answer for one size is genuine" small "^genuine$"
