@@ -10,6 +10,8 @@ DEPS   := build/deps
 # What must be there before anything compiles. They stand here and not in tools/setup.mk, for rules
 # take them at once, in whatever order the files are read.
 SETUP_STAMPS := $(VENV)/setup.stamp $(DEPS)/setup.stamp
+# The folders of bench/ with programs in C; as early, for the same reason.
+BENCH_SUBJECTS := cost gpu verify vm
 include src/rooms.mk
 
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-format-truncation -Werror
@@ -90,7 +92,7 @@ $(BUILD)/bench/$(1)/%: $(BUILD)/obj/bench/$(1)/%.o $(call libs,$(BENCH_ROOM_$(1)
 	$$(call say,LD,$$@)
 	$(Q)$(CC) $$(LDFLAGS) $$< -Wl,--start-group $(call libs,$(BENCH_ROOM_$(1))) -Wl,--end-group $(LDLIBS) -o $$@
 endef
-$(foreach s,cost gpu verify vm,$(eval $(call bench_rules,$(s))))
+$(foreach s,$(BENCH_SUBJECTS),$(eval $(call bench_rules,$(s))))
 
 .PHONY: clean
 clean: ## remove what this CONFIG built

@@ -5,6 +5,11 @@ TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*
 .PHONY: tests test test-asan test-tsan sanitize-cpu arrows format format-check help
 tests: $(TEST_PROGRAMS) ## build the C tests
 
+# Nobody runs them every day, so a change that breaks one would go unseen.
+BENCH_PROGRAMS := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard $(BENCH_SUBJECTS:%=bench/%/*.c)))
+.PHONY: benches
+benches: $(BENCH_PROGRAMS) ## build the C benchmarks
+
 test: setup ## build everything and run all tests; FILTER=room/name for some
 	@$(MAKE) --no-print-directory programs tests
 	@BUILD=$(BUILD) tests/run.sh --filter '$(FILTER)'

@@ -13,7 +13,7 @@ out=$(tools/setup.sh 2>&1); status=$?
 [ "$before" = "$(stat -c %i build/venv/setup.stamp build/deps/setup.stamp)" ]; check $? "the stamps stay"
 make -q setup; check $? "make has nothing to do for setup"
 # make's own list of rules: what compiles a source of ours says behind a bar what it waits for.
-rules=$(make -pn programs tests 2>/dev/null | grep -E "^${BUILD:-build/release}/obj/(src|tests|bench)/[^ ]*\.o: [^ ]*\.(c|cu) ")
+rules=$(make -pn programs tests benches 2>/dev/null | grep -E "^${BUILD:-build/release}/obj/(src|tests|bench)/[^ ]*\.o: [^ ]*\.(c|cu) ")
 early=$(grep -vE '\|.*build/venv/setup.stamp' <<<"$rules" | cut -d: -f1)
 [ "$(wc -l <<<"$rules")" -gt 100 ] && [ -z "$early" ]; check $? "no source is compiled before set-up is done"
 [ -z "$early" ] || head -5 <<<"$early" | sed 's/^/# /'
