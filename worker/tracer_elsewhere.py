@@ -57,7 +57,9 @@ def elders(job, module, rec, tracer):
     made, tapes, seed = len(rec.init_rows), [], 0
     for number in range(tracer_plain.DRAWN.randint(*ELDERS) if is_small else 1):
         tracer_plain.SHELL.spread = SPREADS[number] if number < len(SPREADS) else 1
-        seed = seed if tracer_plain.SHELL.spread < 0 else tracer_plain.DRAWN.randrange(1 << 32, 1 << 40)
+        tracer_plain.SHELL.spreads = 0
+        if tracer_plain.SHELL.spread > 0:
+            seed = tracer_plain.SHELL.seed = tracer_plain.DRAWN.randrange(1 << 32, 1 << 40)
         with contextlib.suppress(Exception):
             values = contextlib.nullcontext() if is_small else TRACER.without_values()
             with values:

@@ -47,6 +47,7 @@ from tracer_drawn import address_of, drawn, first_drawn, is_asked, stand_for, to
 from tracer_tensor import CUDA, TraceTensor
 
 PAGE = 4096
+SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
 STEP, PLACES = 512, 256
 # taken before any candidate's code runs: what this process shows of itself is drawn, or a candidate
 # would know it
@@ -77,7 +78,9 @@ class Shell:
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
         self.is_leaf = False      # inputs are parameters, as in training
         self.heads = {}           # id of a buffer -> its head
-        self.spread = 1           # what random values have as distance from their middle, times what was drawn
+        # what random values have as distance from their middle, times what
+        # was drawn under this seed
+        self.spread, self.seed, self.spreads = 1, None, 0
 
     def turn(self):
         """New inputs follow: every bit of an address beyond its alignment is another than at the
@@ -186,10 +189,18 @@ class PlainMode(TorchDispatchMode):
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
         out = tracer_tensor.TRACER.dispatch(func, args, kwargs)
-        if SHELL.spread != 1 and func._schema.name in MIDDLES and out.device.type == "cpu":
+        if SHELL.spread != 1 and func._schema.name in MIDDLES and is_of_the_seed(out, kwargs.get("generator")):
             middle = MIDDLES[func._schema.name](*args[1:], **kwargs)
             out.sub_(middle).mul_(SHELL.spread).add_(middle)
+            SHELL.spreads += 1
         return SHELL.outwards(out, back)
+
+
+def is_of_the_seed(drawn, generator):
+    """Whether an object's seed decides what was drawn. What comes from a generator of the
+    constructor's own, or behind a seed of its own, are constants."""
+    return (drawn.device.type == "cpu" and generator in (None, torch.default_generator)
+            and torch.default_generator.initial_seed() == SHELL.seed and SHELL.spreads < SPREADS_MAX)
 
 
 # ---- what a tensor says of itself ----
