@@ -32,6 +32,7 @@ import tracer_probe
 import tracer_record
 import tracer_seal
 import tracer_sites
+import tracer_sizes
 import tracer_source
 import tracer_state
 import tracer_tensor
@@ -44,11 +45,6 @@ TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
 OUTPUTS_MAX = 64
 INDUCTOR = os.path.join("torch", "_inductor", "runtime", "triton_heuristics.py")
-FIRST = [None]     # the tape of the process' first call, without contents of constants
-RETURNED = []       # that the task's own sizes were called behind others (check_return)
-SIZES_ALONE = 3
-STATE_NUMBERS_MAX = 1 << 20
-OF_SIZES = ("inputs", "input_kwargs", "draws", "init_args", "init_kwargs", "state", "training", "shapes_only")
 PADS = []      # memory between the objects of one trace and the next
 
 
@@ -68,7 +64,7 @@ def run(job, sock):
     asks: for the next of the job's `others`, or, where the job says that it stays, for sizes that
     come with the question."""
     tracer_cuda.DRAWN.seed()
-    FIRST[0] = None
+    tracer_sizes.FIRST[0] = None
     if job.get("plain"):
         tracer_plain.install(job["plain"])
         tracer_seal.begin(tracer_driver.TracedKernel, functools._lru_cache_wrapper, triton.testing)
@@ -125,9 +121,8 @@ def trace(job, rec, announce):
     torch._C._set_only_lift_cpu_tensors(True)
     with torch.no_grad(), tracer.mode():
         announce("import")
-        if "earlier" in job and not RETURNED:
-            RETURNED.append(True)
-            check_return(job["earlier"], {k: job[k] for k in OF_SIZES if k in job}, rec, tracer)
+        if "earlier" in job:
+            tracer_sizes.check_return_once(job, rec, tracer)
         module = guarded(rec, "import-error", lambda: load_candidate(job["source"], code_of(job)))
         guarded(rec, "unsupported", lambda: tracer_drawn.check_generators(is_seeded=True))
         announce("init")
@@ -136,94 +131,14 @@ def trace(job, rec, announce):
         if tracer_plain.SHELL:
             before = guarded(rec, "init-error", lambda: tracer_elsewhere.elders(job, module, rec, tracer))
         earlier = job.get("earlier")
-        model = call_at(job, earlier, None, module, rec, tracer) if earlier and not job.get("shapes_only") else None
+        is_behind = earlier and not job.get("shapes_only")
+        model = tracer_sizes.call_at(job, earlier, module, rec, tracer) if is_behind else None
         if model is None:
             model = guarded(rec, "init-error", lambda: build(job, module))
             place(job, model, tracer)
         announce("forward")
         rec.epoch, tracer.phase = rec.calls, "forward"
         return trace_forwards(job, rec, tracer, model, before)
-
-
-def call_at(job, sizes, model, module, rec, tracer):
-    """One call at other sizes, which a caller has made before those of `job`: what it leaves of
-    them (a grid, a block, a configuration) is there. Its object, which is the next call's too where
-    the constructor takes the same at both; None: it takes others, or there was no call."""
-    made = len(rec.init_rows)
-    same = all(sizes.get(k) == job.get(k) for k in ("init_args", "init_kwargs", "state", "training"))
-    try:
-        if model is None or not same:
-            model = build(sizes, module)
-            place(sizes, model, tracer)
-        rec.epoch, tracer.phase = rec.calls, "forward"
-        calls = Calls(sizes, rec, tracer, model)
-        calls.prepare("fresh")
-        calls.disturb()
-    except BaseException:       # what is wrong there is said of the tape of those sizes
-        model = None
-    tracer.phase, rec.epoch, rec.fault = "import", 0, None
-    if model is None or not same:
-        del rec.init_rows[made:]
-        return None
-    return model
-
-
-def smaller_ones(job, other):
-    """The job with the inputs' sizes of `other`: each alone, two exchanged, at last all of them."""
-    def replaced(value, sizes):
-        if isinstance(value, list):
-            return [replaced(v, sizes) for v in value]
-        if not isinstance(value, dict):
-            return value
-        if "tensor" not in value:
-            return {k: replaced(v, sizes) for k, v in value.items()}
-        shape = [sizes.get(n, n) for n in value["tensor"]["shape"]]
-        return {"tensor": {k: v for k, v in dict(value["tensor"], shape=shape).items() if k != "stride"}}
-
-    def shapes(value):
-        if isinstance(value, list):
-            return [n for v in value for n in shapes(v)]
-        if isinstance(value, dict):
-            return value["tensor"]["shape"] if "tensor" in value else shapes(list(value.values()))
-        return []
-    here, there = (shapes([j["inputs"], j.get("input_kwargs", {})]) for j in (job, other))
-    sizes = {a: b for a, b in zip(here, there) if a != b} if len(here) == len(there) else {}
-    # One for the other too: their sum and product are the same then.
-    few = [{a: b} for a, b in list(sizes.items())[:SIZES_ALONE]] + [{a: b, b: a} for a, b in [list(sizes)[:2]]
-                                                                   ] if len(sizes) > 1 else []
-    alone = [dict(job, **{k: replaced(job[k], changed) for k in ("inputs", "input_kwargs") if k in job})
-             for changed in few]
-    return [*alone, dict(job, **other)]
-
-
-def check_return(job, other, rec, tracer):
-    """Behind a call at smaller sizes the job's own have the tape that they have without: nothing of
-    another call's sizes is kept. At larger ones a block that one call needs would do for the next,
-    too."""
-    small = [] if other.get("shapes_only") else smaller_ones(job, other)
-    # Other objects cost what their parameters do.
-    if sum(math.prod(e["shape"]) for e in job.get("state", {}).values()) > STATE_NUMBERS_MAX:
-        small = small[-1:]
-    for sizes in small:
-        tracer.phase, rec.epoch = "import", 0
-        rec.init_rows.clear()
-        module = guarded(rec, "import-error", lambda: load_candidate(job["source"], code_of(job)))
-        model = call_at(job, sizes, None, module, rec, tracer)
-        if model is None:
-            model = guarded(rec, "init-error", lambda: build(job, module))
-            place(job, model, tracer)
-        # The call that counts, as the first one did.
-        rec.epoch, tracer.phase = rec.calls, "forward"
-        calls = Calls(job, rec, tracer, model)
-        calls.prepare("fresh")
-        tape = calls.tape()
-        calls.finish()
-        if tape != FIRST[0]:
-            stop = difference(FIRST[0], tape, 1)
-            raise Stop("nondeterministic", "Fault", "behind a call at smaller sizes " + stop.fault["text"],
-                       stop.fault["line"])
-    tracer.phase, rec.epoch = "import", 0
-    rec.init_rows.clear()
 
 
 def move_memory():
@@ -663,7 +578,7 @@ def trace_forwards(job, rec, tracer, model, before=()):
         if first is None:
             if any(elders != tape for elders in before):
                 raise tracer_elsewhere.difference()
-            FIRST[0] = FIRST[0] or dict(tape, rows=list(tape["rows"]))
+            tracer_sizes.FIRST[0] = tracer_sizes.FIRST[0] or dict(tape, rows=list(tape["rows"]))
             bare, first = tape, dict(tape, buffers=[dict(b) for b in tape["buffers"]])
             guarded(rec, "too-large", lambda: tracer_record.add_constants(rec, first))
             continue
@@ -764,7 +679,7 @@ def flatten_into(out, views):
         raise Stop("output-not-tensor", "TypeError", f"forward returned {type(out).__name__}, expected a tensor")
 
 
-tracer_elsewhere.TRACER = sys.modules[__name__]
+tracer_elsewhere.TRACER = tracer_sizes.TRACER = sys.modules[__name__]
 
 
 # ---- warming, in the zygote ----

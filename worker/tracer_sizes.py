@@ -1,0 +1,103 @@
+"""tracer_sizes: what host code keeps of the sizes of other calls.
+
+A grid of the first call, a block kept under half of a shape's sizes or a configuration under a key
+without a size is the next call's mistake. So each trace at other sizes begins with a call at the
+task's own, and the task's own sizes are traced again behind calls at smaller ones.
+"""
+import math
+
+FIRST = [None]     # the tape of the process' first call, without contents of constants
+RETURNED = []      # that the task's own sizes were called behind others
+SIZES_ALONE = 3
+STATE_NUMBERS_MAX = 1 << 20
+OF_SIZES = ("inputs", "input_kwargs", "draws", "init_args", "init_kwargs", "state", "training", "shapes_only")
+
+
+def call_at(job, sizes, module, rec, tracer):
+    """One call at other sizes, which a caller has made before those of `job`: what it leaves of
+    them (a grid, a block, a configuration) is there. Its object, which is the next call's too where
+    the constructor takes the same at both; None: it takes others, or there was no call."""
+    made = len(rec.init_rows)
+    same = all(sizes.get(k) == job.get(k) for k in ("init_args", "init_kwargs", "state", "training"))
+    try:
+        model = TRACER.build(sizes, module)
+        TRACER.place(sizes, model, tracer)
+        rec.epoch, tracer.phase = rec.calls, "forward"
+        calls = TRACER.Calls(sizes, rec, tracer, model)
+        calls.prepare("fresh")
+        calls.disturb()
+    except BaseException:       # what is wrong there is said of the tape of those sizes
+        model = None
+    tracer.phase, rec.epoch, rec.fault = "import", 0, None
+    if model is None or not same:
+        del rec.init_rows[made:]
+        return None
+    return model
+
+
+def smaller_ones(job, other):
+    """The job with the inputs' sizes of `other`: each alone, two exchanged, at last all of them."""
+    def replaced(value, sizes):
+        if isinstance(value, list):
+            return [replaced(v, sizes) for v in value]
+        if not isinstance(value, dict):
+            return value
+        if "tensor" not in value:
+            return {k: replaced(v, sizes) for k, v in value.items()}
+        shape = [sizes.get(n, n) for n in value["tensor"]["shape"]]
+        return {"tensor": {k: v for k, v in dict(value["tensor"], shape=shape).items() if k != "stride"}}
+
+    def shapes(value):
+        if isinstance(value, list):
+            return [n for v in value for n in shapes(v)]
+        if isinstance(value, dict):
+            return value["tensor"]["shape"] if "tensor" in value else shapes(list(value.values()))
+        return []
+    here, there = (shapes([j["inputs"], j.get("input_kwargs", {})]) for j in (job, other))
+    sizes = {a: b for a, b in zip(here, there) if a != b} if len(here) == len(there) else {}
+    # One for the other too: their sum and product are the same then.
+    few = [{a: b} for a, b in list(sizes.items())[:SIZES_ALONE]] + [{a: b, b: a} for a, b in [list(sizes)[:2]]
+                                                                   ] if len(sizes) > 1 else []
+    alone = [dict(job, **{k: replaced(job[k], changed) for k in ("inputs", "input_kwargs") if k in job})
+             for changed in few]
+    return [*alone, dict(job, **other)]
+
+
+def check_return(job, other, rec, tracer):
+    """Behind a call at smaller sizes the job's own have the tape that they have without: nothing of
+    another call's sizes is kept. At larger ones a block that one call needs would do for the next,
+    too."""
+    small = [] if other.get("shapes_only") else smaller_ones(job, other)
+    # Other objects cost what their parameters do.
+    if sum(math.prod(e["shape"]) for e in job.get("state", {}).values()) > STATE_NUMBERS_MAX:
+        small = small[-1:]
+    for sizes in small:
+        tracer.phase, rec.epoch = "import", 0
+        rec.init_rows.clear()
+        module = TRACER.guarded(rec, "import-error", lambda: TRACER.load_candidate(job["source"], TRACER.code_of(job)))
+        model = call_at(job, sizes, module, rec, tracer)
+        if model is None:
+            model = TRACER.guarded(rec, "init-error", lambda: TRACER.build(job, module))
+            TRACER.place(job, model, tracer)
+        # The call that counts, as the first one did.
+        rec.epoch, tracer.phase = rec.calls, "forward"
+        calls = TRACER.Calls(job, rec, tracer, model)
+        calls.prepare("fresh")
+        tape = calls.tape()
+        calls.finish()
+        if tape != FIRST[0]:
+            stop = TRACER.difference(FIRST[0], tape, 1)
+            raise TRACER.Stop("nondeterministic", "Fault", "behind a call at smaller sizes " + stop.fault["text"],
+                              stop.fault["line"])
+    tracer.phase, rec.epoch = "import", 0
+    rec.init_rows.clear()
+
+
+def check_return_once(job, rec, tracer):
+    """In front of the first trace at other sizes."""
+    if not RETURNED:
+        RETURNED.append(True)
+        check_return(job["earlier"], {k: job[k] for k in OF_SIZES if k in job}, rec, tracer)
+
+
+TRACER = None      # the module tracer, which imports this one
