@@ -27,8 +27,7 @@
 #define READY_TIMEOUT_MS 180000
 #define SILENT_SHARE 4               /* of a reference's time: a task has four trials at least */
 #define SILENT_LEAST_MS 5000
-#define KNOWN 4096                   /* verdicts kept in memory, in buckets by key */
-#define BUCKET 8
+#define KNOWN 4096                   /* verdicts kept in memory */
 #define ORACLE_TASKS_MAX 48
 #define ORACLE_BYTES_MAX ((int64_t)2 << 30)
 
@@ -54,6 +53,12 @@ struct finished {
 	struct finished *next;
 };
 
+struct known {
+	struct sha256_hex key;
+	struct verdict *verdict; /* NULL: free */
+	struct known *next;      /* of those with the same place */
+};
+
 struct verifier {
 	struct verify_shared s;
 	struct verify_places places;
@@ -73,10 +78,10 @@ struct verifier {
 	bool is_closing;
 	bool is_ready;
 	pthread_mutex_t ready_lock;
-	struct verdict **known;
-	struct sha256_hex *known_keys; /* (nknown), buckets of BUCKET by key */
+	struct known *known;        /* (nknown) used in turn, so that the oldest makes room */
+	struct known **known_heads; /* (nknown) lists by key */
 	size_t nknown;
-	unsigned known_turn;
+	size_t known_turn;
 };
 
 /* ---- readiness: the zygotes import while the first request is on its way ---- */
@@ -113,17 +118,37 @@ int verifier_versions(struct verifier *v, const char **out, struct err *err)
 
 /* ---- known verdicts ---- */
 
-/* The key's place in its bucket; where it has none, one to put it: an empty one, or one in turn. */
-static struct verdict **known_slot(struct verifier *v, const struct sha256_hex *key, bool *is_there)
+static struct known **known_head(struct verifier *v, const struct sha256_hex *key)
 {
-	size_t first = (size_t)hash_place(key, (uint32_t)(v->nknown / BUCKET)) * BUCKET;
-	size_t at = first + v->known_turn++ % BUCKET;
-	*is_there = false;
-	for (size_t i = first; i < first + BUCKET && !*is_there; i++) {
-		*is_there = v->known[i] && !strcmp(v->known_keys[i].text, key->text);
-		if (*is_there || (!v->known[i] && v->known[at])) at = i;
+	return &v->known_heads[hash_place(key, (uint32_t)v->nknown)];
+}
+
+static struct known *known_find(struct verifier *v, const struct sha256_hex *key)
+{
+	struct known *e = *known_head(v, key);
+	while (e && strcmp(e->key.text, key->text)) e = e->next;
+	return e;
+}
+
+/* In the place of the oldest where all are taken, so that the last nknown verdicts are there. */
+static void known_keep(struct verifier *v, const struct sha256_hex *key, const struct verdict *d)
+{
+	struct known *e = known_find(v, key);
+	if (!e) {
+		e = &v->known[v->known_turn++ % v->nknown];
+		if (e->verdict) {
+			struct known **p = known_head(v, &e->key);
+			while (*p != e) p = &(*p)->next;
+			*p = e->next;
+		} else {
+			e->verdict = xmalloc(sizeof *e->verdict);
+		}
+		struct known **head = known_head(v, key);
+		e->key = *key;
+		e->next = *head;
+		*head = e;
 	}
-	return &v->known[at];
+	*e->verdict = *d;
 }
 
 /* Time limits depend on how busy the machine is; infra is nobody's verdict. Neither outlives this
@@ -237,13 +262,7 @@ static void publish(struct verifier *v, struct work *w, const struct verdict *d)
 			break;
 		}
 	for (struct waiter *x = w->waiters; x; x = x->next) finished_push(v, x->id, d, x->is_duplicate);
-	if (d->class != VERDICT_INFRA) {
-		bool is_there;
-		struct verdict **slot = known_slot(v, &w->key, &is_there);
-		if (!*slot) *slot = xmalloc(sizeof **slot);
-		**slot = *d;
-		memcpy(v->known_keys[slot - v->known].text, w->key.text, sizeof w->key.text);
-	}
+	if (d->class != VERDICT_INFRA) known_keep(v, &w->key, d);
 }
 
 static void *worker_main(void *arg)
@@ -405,7 +424,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (rc) return rc;
 	struct verifier *v = xcalloc(1, sizeof *v);
 	v->s = shared;
-	v->nknown = (size_t)MAX(o->num_kept > 0 ? o->num_kept : KNOWN, BUCKET) / BUCKET * BUCKET;
+	v->nknown = (size_t)(o->num_kept > 0 ? o->num_kept : KNOWN);
 	v->s.compiles = compile_cache_create((int)v->nknown);
 	v->s.rebuilds = rebuild_cache_create();
 	v->s.references = reference_cache_create(v->s.store);
@@ -419,7 +438,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	v->finished_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(v->nknown, sizeof *v->known);
-	v->known_keys = xcalloc(v->nknown, sizeof *v->known_keys);
+	v->known_heads = xcalloc(v->nknown, sizeof *v->known_heads);
 	int threads = o->threads > 0 ? o->threads : cpu_count();
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	if (!rc) rc = setup_places(o, &v->places, err);
@@ -449,9 +468,9 @@ static void lists_free(struct verifier *v)
 		free(v->finished);
 		v->finished = next;
 	}
-	for (size_t i = 0; v->known && i < v->nknown; i++) free(v->known[i]);
+	for (size_t i = 0; v->known && i < v->nknown; i++) free(v->known[i].verdict);
 	free(v->known);
-	free(v->known_keys);
+	free(v->known_heads);
 }
 
 void verifier_free(struct verifier *v)
@@ -544,14 +563,13 @@ int verifier_submit(struct verifier *v, const struct verify_request *r, struct e
 	 * else it is queued. */
 	pthread_mutex_lock(&v->lock);
 	v->outstanding++;
-	bool is_known;
-	struct verdict **known = known_slot(v, &key, &is_known);
+	struct known *known = known_find(v, &key);
 	struct work *same = list_find(v->queue, &key);
 	if (!same) same = list_find(v->running, &key);
 	/* Whoever wants it in another form has that made from the tapes. */
-	if (r->ir_form || r->emit) is_known = false, same = NULL;
-	if (is_known) {
-		struct verdict again = **known;
+	if (r->ir_form || r->emit) known = NULL, same = NULL;
+	if (known) {
+		struct verdict again = *known->verdict;
 		again.seconds = 0;
 		finished_push(v, r->id, &again, true);
 	} else if (same) {

@@ -62,7 +62,7 @@ struct verify_options {
 	bool skip_compile;   /* for tests of later stages only: recorded, and never genuine */
 	bool skip_replay;    /* verifier_prove alone: the tape is proved and not replayed, so that nothing is refuted */
 	struct store *store; /* caches; may be NULL */
-	int num_kept;        /* verdicts, and as many compiled kernels, that are kept in memory; 0: 4096 */
+	int num_kept;        /* the last verdicts, and places for compiled kernels, that memory holds; 0: 4096 */
 };
 struct verifier;
 int verifier_create(const struct verify_options *o, struct verifier **out, struct err *err);

@@ -1,5 +1,5 @@
 /* timeout: 600. Verdicts of a GPU that are kept, and tapes that a GPU's runner is given one after
- * another: over a GPU that is none (pretend_gpu.c). */
+ * another: over a GPU that is none (pretend_gpu.c). And how many verdicts are kept in memory. */
 #include "base/base.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -126,9 +126,44 @@ static void test_kept(void **state)
 	unlink(path);
 }
 
+/* Whether the verdict of a candidate that is no Python, and needs no process, was kept. */
+static bool is_kept(struct verifier *v, int number)
+{
+	char source[32];
+	struct task task = {
+		.name = (char *)(uintptr_t)"kept", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
+	struct verify_request r = {.task = &task, .source = source};
+	struct verdict d;
+	struct err err = {0};
+	int64_t id;
+	r.source_len = (size_t)snprintf(source, sizeof source, "def f%d(:\n", number);
+	if (verifier_submit(v, &r, &err) || verifier_collect(v, COLLECT_MS, &id, &d, &err)) fail_msg("%s", err.text);
+	if (d.class != VERDICT_INVALID) fail_msg("%d: %s: %s", number, d.reason, d.detail);
+	return d.cached;
+}
+
+/* As many as were asked for are kept in memory, whatever their keys: the last ones. */
+static void test_last_ones(void **state)
+{
+	enum { KEPT = 64 };
+	struct verify_options o = {.device = "cpu", .threads = 1, .num_kept = KEPT};
+	struct verifier *v = NULL;
+	struct err err = {0};
+	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
+	for (int i = 0; i < 2 * KEPT; i++)
+		if (is_kept(v, i)) fail_msg("%d was kept before it was graded", i);
+	for (int i = KEPT; i < 2 * KEPT; i++)
+		if (!is_kept(v, i)) fail_msg("%d of %d was not kept", i, 2 * KEPT);
+	/* The oldest made room, and does so again. */
+	assert_false(is_kept(v, KEPT - 1));
+	assert_false(is_kept(v, KEPT));
+	assert_true(is_kept(v, 2 * KEPT - 1) && is_kept(v, KEPT - 1));
+	verifier_free(v);
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_last_ones)};
 	move_beside(argv);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("gpu kept", tests, NULL, NULL);
