@@ -230,6 +230,47 @@ static void test_empty_and_scalar(void **state)
 	assert_true(r.is_equal);
 }
 
+/* Values of a half format in fp32: a few may be the next one, since the exact value lay between
+ * two; more, further away, not of the format, or whole numbers are wrong. */
+static void test_values_of_a_half_format(void **state)
+{
+	enum { FEW = N / 64 };
+	struct fixture f;
+	for (int format = 0; format < 2; format++) {
+		prepare(&f, 1);
+		for (int i = 0; i < N; i++) {
+			float v = format ? bf16_to_f32(f32_to_bf16(f.plain[i])) : f16_to_f32(f32_to_f16(f.plain[i]));
+			f.exact[i] = f.plain[i] = f.found[i] = v;
+		}
+		for (int i = 0; i < FEW; i++) {
+			uint16_t bits = format ? f32_to_bf16(f.plain[i * 64]) : f32_to_f16(f.plain[i * 64]);
+			f.found[i * 64] = format ? bf16_to_f32(bits + 1) : f16_to_f32(bits + 1);
+		}
+		assert_true(run(&f));
+		float was = f.found[0];
+		/* half a step, two steps, the next value of the other sign, one more */
+		f.found[0] = (f.plain[0] + was) / 2;
+		assert_false(run(&f));
+		f.found[0] = f.plain[0] + 2 * (was - f.plain[0]);
+		assert_false(run(&f));
+		f.found[0] = -was;
+		assert_false(run(&f));
+		f.found[0] = was;
+		f.found[1] = format ? bf16_to_f32(f32_to_bf16(f.plain[1]) + 1) : f16_to_f32(f32_to_f16(f.plain[1]) + 1);
+		assert_false(run(&f));
+	}
+	/* Places between 1024 and 2047 are all values of fp16, one step apart. */
+	prepare(&f, 1);
+	for (int i = 0; i < N; i++) f.exact[i] = f.plain[i] = f.found[i] = (float)(1024 + i);
+	f.found[7] += 1;
+	assert_false(run(&f));
+	/* So are eighths, which lie many steps apart. */
+	prepare(&f, 1);
+	for (int i = 0; i < N; i++) f.exact[i] = f.plain[i] = f.found[i] = roundf(f.plain[i] * 8) / 8;
+	f.exact[7] = f.plain[7] = 1, f.found[7] = f16_to_f32(f32_to_f16(1) + 1);
+	assert_false(run(&f));
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -243,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_integers_and_bools_are_exact),
 		cmocka_unit_test(test_noise_of_a_row),
 		cmocka_unit_test(test_usual_size_of_each_place),
+		cmocka_unit_test(test_values_of_a_half_format),
 		cmocka_unit_test(test_empty_and_scalar),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@ import torch
 import oracle_size
 import stock
 
-RULES = {"shares": [0.002, 0.02, 0.2, 1.0], "calm": 0.25, "averaged_min": 8, "coarse": False,
-         "floors": {"float32": 5e-5, "float16": 2e-3}, "usable": {"float32": 2e-4, "float16": 1e-2}}
+RULES = {"shares": [0.002, 0.02, 0.2, 1.0], "calm": 0.25, "averaged_min": 8, "coarse": False, "flips": 64,
+         "last_place": 4, "floors": {"float32": 5e-5, "float16": 2e-3}, "usable": {"float32": 2e-4, "float16": 1e-2}}
 
 
 def plainly(f, r, y, tolerance):
@@ -88,6 +88,24 @@ for chunk in (1 << 25, 64, 7):
             told = e.compare(found, 5e-5)
             got = (e.error, told["error"], told["mismatches"], told["first"])
             check(f"{what}, {shape} in pieces of {chunk}", all(near(a, b) for a, b in zip(got, want)), (got, want))
+# A half format's values: a few may be the next one, which lies a step away and is the format's too.
+for chunk in (1 << 25, 7):
+    stock.CHUNK = chunk
+    for narrow in (torch.float16, torch.bfloat16):
+        half = torch.randn(16, 24).to(narrow)
+        f = half.float()
+        near_by = (half.view(torch.int16) + 1).view(narrow).float()
+        for what, found, wrong in (("a few", torch.where(torch.arange(384).reshape(16, 24) % 64 == 5, near_by, f), 0),
+                                   ("half a step", torch.where(torch.arange(384).reshape(16, 24) == 5,
+                                                               (near_by + f) / 2, f), 1),
+                                   ("more", torch.where(torch.arange(384).reshape(16, 24) % 48 == 5, near_by, f), 8)):
+            told = stock.Expected(f, f.double(), RULES).compare(found, 5e-5)
+            check(f"{narrow}, {what} in pieces of {chunk}", told["mismatches"] == wrong, told)
+places = torch.arange(1024.0, 1408.0).reshape(16, 24)
+other = places.clone()
+other[0, 7] += 1
+told = stock.Expected(places, places.double(), RULES).compare(other, 5e-5)
+check("whole numbers are no half format's values", told["mismatches"] == 1, told)
 stock.CHUNK = 5
 whole, other = torch.arange(24).reshape(4, 6), torch.arange(24).reshape(4, 6)
 other[2, 3] = 7
