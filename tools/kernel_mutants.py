@@ -629,6 +629,7 @@ def main():
         return
     o.out = os.path.abspath(o.out)
     if o.list:
+        os.makedirs(os.path.dirname(os.path.abspath(o.list)), exist_ok=True)
         with open(o.list, "w") as f:
             f.writelines(json.dumps(line) + "\n"
                          for line in batch(o, drawn(o.seed, cases, o.family), results(o.out), o.count))

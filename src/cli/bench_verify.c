@@ -7,8 +7,10 @@
  *   large task    an element-wise task of 6 GiB, its reference known; judged at the
  *                 sizes that the record names
  *   cache hits    verdicts that were given before
- *   alone         with several GPUs and --alone: correctness and timing with the first of them and
- *                 as many threads, and how many times as fast all of them are
+ *   alone         with several GPUs and --alone: correctness and timing with the first of them, on
+ *                 its share of the cores and on all of them, and how many times as fast all GPUs
+ *                 are. Only beside the share is there a bar: where the cores decide how many
+ *                 candidates a second are graded, another GPU that brings none adds nothing
  *
  * A figure is printed when it is known, and a series ends with its count or after --seconds, so
  * that a call with a limit of time leaves what it came to. Candidates differ in a constant inside
@@ -19,10 +21,14 @@
 #include "verify/verdict.h"
 #include "verify/measure.h"
 #include "verify/verify.h"
+#include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define COLLECT_MS 100000
+#define SERIES_KEPT 4096
 #define SHARE_OF_EACH 0.95 /* of a GPU's speed that each of several has to add: two give 1.9 times one */
 
 /* Values of the options below, whose help says what each is. */
@@ -53,7 +59,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, timed, "candidates graded side by side and timed; 0: none", "0 to 100000"),
 	O(OPTION_INT, hits, "verdicts asked for again", "1 to 10000000"),
 	O(OPTION_INT, seconds, "after which a series begins nothing more; 0: it goes through", "0 to 100000"),
-	O(OPTION_BOOL, alone, "with several GPUs: the first of them alone too, and the quotient", NULL),
+	O(OPTION_BOOL, alone, "with several GPUs: the first alone too, with its share of the cores and with all", NULL),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
 
@@ -86,6 +92,10 @@ enum figure {
 	HIT_RATE,
 	LARGE_LATENCY,
 	TIMED_RATE,
+	SHARE_RATE,
+	SHARE_TIMED_RATE,
+	TIMES_SHARE,
+	TIMES_SHARE_TIMED,
 	ALONE_RATE,
 	ALONE_TIMED_RATE,
 	TIMES_ALONE,
@@ -179,17 +189,20 @@ static const struct {
 	[HIT_RATE] = {"hits_per_s", "cache hits", "a second", 5000, false},
 	[LARGE_LATENCY] = {"large_median_s", "element-wise task of 6 GiB, median", "s", 4, true},
 	[TIMED_RATE] = {"timed_per_s", "with timing, all cores", "a second", 4, false},
-	[ALONE_RATE] = {"alone_correctness_per_s", "correctness, the first GPU alone", "a second", 0, false},
-	[ALONE_TIMED_RATE] = {"alone_timed_per_s", "with timing, the first GPU alone", "a second", 0, false},
-	/* The bar is for each GPU. */
-	[TIMES_ALONE] = {"times_alone", "all GPUs beside the first, correctness", "times", SHARE_OF_EACH, false},
-	[TIMES_ALONE_TIMED] = {"times_alone_timed", "all GPUs beside the first, with timing", "times", SHARE_OF_EACH,
-		false},
+	/* One GPU beside all; the bar is for each GPU. */
+	[SHARE_RATE] = {"share_correctness_per_s", "the first GPU on its share of the cores", "a second", 0, false},
+	[SHARE_TIMED_RATE] = {"share_timed_per_s", "the same, with timing", "a second", 0, false},
+	[TIMES_SHARE] = {"times_share", "all GPUs and cores beside that", "times", SHARE_OF_EACH, false},
+	[TIMES_SHARE_TIMED] = {"times_share_timed", "the same, with timing", "times", SHARE_OF_EACH, false},
+	[ALONE_RATE] = {"alone_correctness_per_s", "the first GPU on all cores", "a second", 0, false},
+	[ALONE_TIMED_RATE] = {"alone_timed_per_s", "the same, with timing", "a second", 0, false},
+	[TIMES_ALONE] = {"times_alone", "all GPUs beside that", "times", 0, false},
+	[TIMES_ALONE_TIMED] = {"times_alone_timed", "the same, with timing", "times", 0, false},
 };
 
 static double bar_of(const struct bench *b, enum figure f)
 {
-	return f == TIMES_ALONE || f == TIMES_ALONE_TIMED ? b->ngpus * figures[f].bar : figures[f].bar;
+	return f == TIMES_SHARE || f == TIMES_SHARE_TIMED ? b->ngpus * figures[f].bar : figures[f].bar;
 }
 
 static bool is_met(const struct bench *b, enum figure f)
@@ -239,7 +252,9 @@ static struct verify_options options_of(const struct bench *b, const char *devic
 		.threads = b->threads,
 		.skip_timing = !is_timed,
 		.references = is_timed ? "eager" : NULL,
-		.comparison = "cached"};
+		.comparison = "cached",
+		/* A whole series can be asked for again. */
+		.num_kept = (int)MAX(b->o->many, SERIES_KEPT)};
 }
 
 static struct task task_of(const char *name, const char *source)
@@ -305,16 +320,39 @@ static int rate_measure(
 	return rc;
 }
 
-/* The first GPU alone, with as many threads as all of them have together. */
-static int measure_alone(struct bench *b, struct err *err)
+/* The first GPU alone, with `b->threads`; the figures are `rate`, the same with times, and how many
+ * times as fast all of them are. */
+static int measure_first(struct bench *b, enum figure rate, struct err *err)
 {
 	char *device = xstrdup(b->o->device);
 	device[strcspn(device, ",")] = 0;
-	int rc = rate_measure(b, device, false, (int)b->o->many, ALONE_RATE, err);
-	if (!rc) tell(b, TIMES_ALONE, b->value[RATE] / b->value[ALONE_RATE]);
-	if (!rc && b->o->timed) rc = rate_measure(b, device, true, (int)b->o->timed, ALONE_TIMED_RATE, err);
-	if (!rc && b->o->timed) tell(b, TIMES_ALONE_TIMED, b->value[TIMED_RATE] / b->value[ALONE_TIMED_RATE]);
+	enum figure timed_rate = rate + 1, times = rate + 2, times_timed = rate + 3;
+	int rc = rate_measure(b, device, false, (int)b->o->many, rate, err);
+	if (!rc) tell(b, times, b->value[RATE] / b->value[rate]);
+	if (!rc && b->o->timed) rc = rate_measure(b, device, true, (int)b->o->timed, timed_rate, err);
+	if (!rc && b->o->timed) tell(b, times_timed, b->value[TIMED_RATE] / b->value[timed_rate]);
 	free(device);
+	return rc;
+}
+
+/* The first GPU with as many cores as each has of all, then with all of them. The share is held by
+ * the affinity of this process, which the verifier's threads and workers inherit. */
+static int measure_alone(struct bench *b, struct err *err)
+{
+	cpu_set_t all, share;
+	int threads = b->threads, left = MAX(cpu_count() / b->ngpus, 1), rc = 0;
+	if (sched_getaffinity(0, sizeof all, &all)) rc = err_set(err, ERR_IO, "sched_getaffinity: %s", strerror(errno));
+	CPU_ZERO(&share);
+	for (int cpu = 0; cpu < CPU_SETSIZE && left && !rc; cpu++)
+		if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &share), left--;
+	if (!rc && sched_setaffinity(0, sizeof share, &share))
+		rc = err_set(err, ERR_IO, "sched_setaffinity: %s", strerror(errno));
+	b->threads = MAX(threads / b->ngpus, 1);
+	if (!rc) rc = measure_first(b, SHARE_RATE, err);
+	b->threads = threads;
+	if (!rc && sched_setaffinity(0, sizeof all, &all))
+		rc = err_set(err, ERR_IO, "sched_setaffinity: %s", strerror(errno));
+	if (!rc) rc = measure_first(b, ALONE_RATE, err);
 	return rc;
 }
 

@@ -1,6 +1,6 @@
 /* corpus: grades every candidate under a folder on one device with one verifier, all cores at work.
  *
- *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [CARD]]
+ *   corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [seed=N] [CARD]]
  *
  * <folder>/<name>/candidate.py is graded against <folder>/<name>/task.py, and so is twin.py where
  * there is one: the honest twin of an exploit. A case without expect.txt has to be genuine, with
@@ -11,7 +11,8 @@
  *
  * SHARE of the right ones runs under compute-sanitizer. untimed: nothing is timed, so others may
  * compute on the GPU. live: the files of genuine ones are run for real as well, and have to give
- * what is right (those that draw at random are left out).
+ * what is right (those that draw at random are left out). seed: of the hidden inputs, for runs that
+ * are to see others than the last.
  *
  * CARD (a100, rtx4090, ...): kernels are compiled for that card and held to it (--gpu), untimed.
  * What is honest is genuine then too, or refused by the card's name for shared memory that it
@@ -200,8 +201,8 @@ static bool has_word(int argc, char **argv, const char *word)
 
 int main(int argc, char **argv)
 {
-	if (argc < 5 || argc > 9) {
-		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [CARD]]\n");
+	if (argc < 5 || argc > 10) {
+		fprintf(stderr, "usage: corpus DEVICE SANDBOX FOLDER LOG [SHARE [untimed] [live] [seed=N] [CARD]]\n");
 		return 2;
 	}
 	struct err err = {0};
@@ -218,6 +219,8 @@ int main(int argc, char **argv)
 		.skip_timing = has_word(argc, argv, "untimed"),
 		.live = has_word(argc, argv, "live")};
 	r->is_live = o.live;
+	for (int i = 6; i < argc; i++)
+		if (!strncmp(argv[i], "seed=", 5)) o.seed = strtoull(argv[i] + 5, NULL, 10);
 	for (int i = 6; i < argc && !r->card; i++) r->card = vm_gpu_find(argv[i]);
 	if (r->card) o.gpu = r->card->name, o.skip_timing = true;
 	FILE *log = fopen(argv[4], "w");
