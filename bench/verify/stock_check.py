@@ -67,8 +67,8 @@ def kernelbench(checkout):
 
 def precision_of(task):
     import torch
-    found = re.search(r"torch\.(float16|half|bfloat16)\b", task)
-    return getattr(torch, HALVES[found.group(1)] if found else "float32")
+    found = re.search(r"torch\.(float16|half|bfloat16)\b|\.(half|bfloat16)\(\)", task)
+    return getattr(torch, HALVES[found.group(1) or found.group(2)] if found else "float32")
 
 
 def judge(module, task, candidate, trials, fd):
