@@ -425,6 +425,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (!rc) rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
 	if (!rc) options_text_set(v, o);
+	if (!rc) rc = endings_create(&v->s, &v->s.endings, err);
 	/* Threads start last, since they use all of the above, and are counted one by one: after a
 	 * failure those that run are joined. */
 	while (!rc && v->nthreads < threads) {
@@ -462,6 +463,7 @@ void verifier_free(struct verifier *v)
 	v->is_closing = true;
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
+	endings_wait(v->s.endings);
 	/* Threads at work wait for a child: its end wakes them, and no new one starts. */
 	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler, v->s.timer};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
@@ -469,7 +471,8 @@ void verifier_free(struct verifier *v)
 	if (v->s.runners) runner_pool_stop(v->s.runners);
 	for (int i = 0; i < v->s.ngpus; i++) runner_pool_stop(v->s.gpus[i].runners);
 	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
-	/* What the threads share is freed when none of them is left. */
+	/* What the threads share is freed when none of them is left, and none of their processes. */
+	endings_free(v->s.endings);
 	runner_pool_free(v->s.runners);
 	for (int i = 0; i < v->s.ngpus; i++) runner_pool_free(v->s.gpus[i].runners);
 	free(v->s.sanitizer);
@@ -612,6 +615,7 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 
 void verifier_times(struct verifier *v, struct verify_times *out)
 {
+	endings_wait(v->s.endings);
 	pthread_mutex_lock(&v->s.times_lock);
 	*out = v->s.times;
 	pthread_mutex_unlock(&v->s.times_lock);

@@ -115,6 +115,7 @@ struct verify_times {
 	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
 	int64_t count;                        /* verdicts */
 };
+/* Waits for the ends of processes whose verdicts are out. */
 void verifier_times(struct verifier *v, struct verify_times *out);
 
 /* Grades one candidate, on the calling thread and without the caches, and proves the tape

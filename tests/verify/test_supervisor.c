@@ -68,27 +68,47 @@ static struct verdict run(struct verifier *v, const char *source)
 	return d;
 }
 
+/* Of a process; 0: it is gone. */
+static int parent_of(int pid)
+{
+	char path[300], stat[512] = "";
+	int parent = 0;
+	/* The parent is the second field after the name, which may itself hold brackets. */
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	FILE *f = fopen(path, "r");
+	size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
+	if (f) fclose(f);
+	stat[n] = 0;
+	char *after = strrchr(stat, ')');
+	return after && sscanf(after + 2, "%*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Processes that the zygotes forked and that are not gone: jobs, and templates. */
+static int forked(void)
+{
+	DIR *d = opendir("/proc");
+	int count = 0;
+	for (struct dirent *e; (e = readdir(d));) {
+		int pid = atoi(e->d_name);
+		count += pid > 0 && parent_of(parent_of(pid)) == getpid();
+	}
+	closedir(d);
+	return count;
+}
+
 /* Kills every child of this process whose command line holds `word`. */
 static int kill_children(const char *word)
 {
 	DIR *d = opendir("/proc");
 	int killed = 0;
 	for (struct dirent *e; (e = readdir(d));) {
-		char path[300], stat[512] = "", line[2048] = "";
-		int parent = 0, pid = atoi(e->d_name);
-		if (pid <= 0) continue;
-		/* The parent is the second field after the name, which may itself hold brackets. */
-		snprintf(path, sizeof path, "/proc/%d/stat", pid);
-		FILE *f = fopen(path, "r");
-		size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
-		if (f) fclose(f);
-		stat[n] = 0;
-		char *after = strrchr(stat, ')');
-		if (!after || sscanf(after + 2, "%*c %d", &parent) != 1 || parent != getpid()) continue;
+		char path[300], line[2048] = "";
+		int pid = atoi(e->d_name);
+		if (pid <= 0 || parent_of(pid) != getpid()) continue;
 		/* The command line's arguments are separated by NUL. */
 		snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-		f = fopen(path, "r");
-		n = f ? fread(line, 1, sizeof line - 1, f) : 0;
+		FILE *f = fopen(path, "r");
+		size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
 		if (f) fclose(f);
 		for (size_t i = 0; i < n; i++)
 			if (!line[i]) line[i] = ' ';
@@ -341,6 +361,27 @@ static void test_nothing_stays_open(void **state)
 	if (after > before) fail_msg("%d descriptors are open, %d verdicts ago %d", after, (int)ARRAY_LEN(sources), before);
 }
 
+/* Processes end behind the verdict that they worked for, and all of them: whoever asks where the
+ * time went waits for that, and finds each counted. */
+static void test_processes_end_behind_their_verdict(void **state)
+{
+	struct verify_times before, after;
+	verifier_times(shared, &before);
+	int resting = forked();
+	for (int i = 0; i < 6; i++) {
+		char *source = xasprintf("%s# %s, number %d\n", i % 2 ? GOOD : BAD, __func__, i);
+		assert_int_equal(run(shared, source).class, i % 2 ? VERDICT_GENUINE : VERDICT_WRONG);
+		free(source);
+	}
+	verifier_times(shared, &after);
+	assert_int_equal(forked(), resting);
+	/* A wrong one is traced once, a right one twice; each has a runner. */
+	assert_int_equal(after.processes[STEP_TRACE] - before.processes[STEP_TRACE], 6);
+	assert_int_equal(after.processes[STEP_AGAIN] - before.processes[STEP_AGAIN], 3);
+	assert_int_equal(after.processes[STEP_REPLAY] - before.processes[STEP_REPLAY], 6);
+	assert_true(after.cpu_s[STEP_AGAIN] > before.cpu_s[STEP_AGAIN]);
+}
+
 static void test_options_are_checked(void **state)
 {
 	const struct verify_options bad[] = {
@@ -371,6 +412,7 @@ int main(void)
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
 		cmocka_unit_test(test_nothing_stays_open),
+		cmocka_unit_test(test_processes_end_behind_their_verdict),
 		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);
