@@ -365,6 +365,18 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", false, &v->s.timer, err);
 }
 
+/* How many candidates are judged at once. Each of them has one process at work at a time, and
+ * between two of these nobody runs for a moment, a fifth of its time: so one more is under way for
+ * each four processors. One processor has one, in the order of submission, and a GPU's candidates
+ * wait for the GPU anyway. */
+static int judges(const struct verify_options *o)
+{
+	struct device_list gpus;
+	int processors = o->threads > 0 ? o->threads : cpu_count();
+	bool is_alone = processors == 1 || setup_devices(o->device, &gpus, NULL) || gpus.count;
+	return is_alone ? processors : processors + (processors + 3) / 4;
+}
+
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
 	/* Zygotes first: they import what every job needs while the rest is set up. */
@@ -420,7 +432,7 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(v->nknown, sizeof *v->known);
 	v->known_keys = xcalloc(v->nknown, sizeof *v->known_keys);
-	int threads = o->threads > 0 ? o->threads : cpu_count();
+	int threads = judges(o);
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	if (!rc) rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);

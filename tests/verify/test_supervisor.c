@@ -108,6 +108,14 @@ static int forked(const char *zygote)
 	return count;
 }
 
+static void forked_kill(const char *zygote)
+{
+	DIR *d = opendir("/proc");
+	for (struct dirent *e; (e = readdir(d));)
+		if (is_child(parent_of(atoi(e->d_name)), zygote)) kill(atoi(e->d_name), SIGKILL);
+	closedir(d);
+}
+
 /* Kills every child of this process whose command line holds `word`. */
 static int kill_children(const char *word)
 {
@@ -384,6 +392,34 @@ static void test_processes_end_behind_their_verdict(void **state)
 	assert_true(after.cpu_s[STEP_AGAIN] > before.cpu_s[STEP_AGAIN]);
 }
 
+/* For two processors three candidates are under way, and the fourth is not. All wait for ever; then
+ * the zygote's children are killed, the template among them, which nobody misses. */
+static void test_one_more_is_under_way(void **state)
+{
+	struct err err = {0};
+	enum { COUNT = 4 };
+	int least = 1 + COUNT, most = 0;
+	for (int i = 0; i < COUNT; i++) {
+		char *source = xasprintf("%swhile True:\n    pass\n# %d\n", GOOD, i);
+		struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .id = i};
+		assert_int_equal(verifier_submit(shared, &r, &err), 0);
+		free(source);
+	}
+	for (int waits = 0; waits < 200 && forked("zygote.py tracer") != 1 + COUNT - 1; waits++) sleep_ms(50);
+	for (int i = 0; i < 10; i++, sleep_ms(20)) {
+		least = MIN(least, forked("zygote.py tracer"));
+		most = MAX(most, forked("zygote.py tracer"));
+	}
+	assert_int_equal(least, COUNT);
+	assert_int_equal(most, COUNT);
+	for (int left = COUNT; left;) {
+		struct verdict d;
+		int64_t id;
+		forked_kill("zygote.py tracer");
+		left -= verifier_collect(shared, 100, &id, &d, &err) == 0;
+	}
+}
+
 static void test_options_are_checked(void **state)
 {
 	const struct verify_options bad[] = {
@@ -415,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_audit),
 		cmocka_unit_test(test_nothing_stays_open),
 		cmocka_unit_test(test_processes_end_behind_their_verdict),
+		cmocka_unit_test(test_one_more_is_under_way),
 		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);
