@@ -54,7 +54,7 @@ def read_paths():
 
 scratch = Scratch("hone-compile-")
 start, stop = scratch.make, scratch.remove       # start: in the zygote, after it dropped root
-before_job, after_job = scratch.before_job, scratch.after_job
+before_job, begin, after_job = scratch.before_job, scratch.begin, scratch.after_job
 
 
 # ---- the job ----

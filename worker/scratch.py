@@ -31,11 +31,14 @@ class Scratch:
 
     # ---- around each job, in the zygote (zygote.py) ----
 
-    def before_job(self, options):
-        """A folder for the next job, which inherits its name."""
-        self.folder = tempfile.mkdtemp(dir=self.root)
-        options.scratch = self.folder.encode()
-        return self.folder
+    def before_job(self):
+        """A folder for the next job."""
+        return tempfile.mkdtemp(dir=self.root)
+
+    def begin(self, options, folder):
+        """Wherever the job's process is forked, which inherits the name."""
+        self.folder = folder
+        options.scratch = folder.encode()
 
     def after_job(self, folder):
         shutil.rmtree(folder, ignore_errors=True)

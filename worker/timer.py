@@ -72,7 +72,8 @@ def read_paths():
 # ---- a folder for each job, for torch.compile ----
 
 scratch = Scratch("hone-timer-")
-stop, before_job, after_job = scratch.remove, scratch.before_job, scratch.after_job
+stop = scratch.remove
+before_job, begin, after_job = scratch.before_job, scratch.begin, scratch.after_job
 
 
 def start():

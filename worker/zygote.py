@@ -11,8 +11,8 @@ Where many jobs come it lets a template fork in its place, whose memory nobody w
 
 A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct
 sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life), GPU (its jobs may use
-one), `before_job(options)` and `after_job(token)` (in the zygote, around each job; the token is
-what before_job returned).
+one), `before_job()` and `after_job(token)` (in the zygote, around each job; the token is the text
+that before_job returned), `begin(options, token)` (in whoever forks the job, before that).
 """
 import os
 import sys
@@ -127,12 +127,12 @@ class Template:
         api.PyOS_AfterFork_Parent()
         theirs.close()
 
-    def start(self, data, level, data_fd, entered_w):
-        """The pid of a job's process, which gets `data`, the request."""
+    def start(self, data, token, level, data_fd, entered_w):
+        """The pid of a job's process, which gets `data`, the request, behind its token."""
         memory = os.memfd_create("request", os.MFD_CLOEXEC)
         try:
             with open(memory, "wb", closefd=False) as f:
-                f.write(data)
+                f.write(json.dumps(token).encode() + b"\n" + data)
             wire.send_fds(self.orders, struct.pack("i", level), (data_fd, entered_w, memory))
         finally:
             os.close(memory)
@@ -145,15 +145,16 @@ class Template:
     def serve(self, zygote, orders):
         """In the template; never returns. To Python it is in the midst of a fork, whose other side
         each job's process is."""
-        options, fds, text = zygote.options({"sandbox": "none"}), (ctypes.c_int * 3)(), zygote.sandbox.text
+        # With a token like a job's: a filter for system calls is kept by what options ask for.
+        options, fds, text = zygote.options({"sandbox": "none"}, ""), (ctypes.c_int * 3)(), zygote.sandbox.text
         try:
             signal.set_wakeup_fd(-1)
             zygote.sandbox.lib.sandbox_template_serve(orders, ctypes.byref(options), fds, text,
                                                       ctypes.c_size_t(len(text)))
             ctypes.pythonapi.PyOS_AfterFork_Child()
             data_fd, entered_w, memory = fds
-            request = json.loads(os.pread(memory, os.fstat(memory).st_size, 0))
-            zygote.child(request["job"], data_fd, entered_w, zygote.options(request),
+            token, request = map(json.loads, os.pread(memory, os.fstat(memory).st_size, 0).split(b"\n", 1))
+            zygote.child(request["job"], data_fd, entered_w, zygote.options(request, token),
                          text.value.decode(errors="replace"))
         finally:
             os._exit(1)
@@ -179,11 +180,10 @@ class Zygote:
         if getattr(self.module, "GPU", False):
             read_paths += self.gpu_read_paths()
         self.read_paths = c_paths(read_paths)
-        self.before_job = getattr(self.module, "before_job", lambda options: None)
+        self.before_job = getattr(self.module, "before_job", lambda: "")
+        self.begin = getattr(self.module, "begin", lambda options, token: None)
         self.after_job = getattr(self.module, "after_job", lambda token: None)
-        # Who makes something for each job, and jobs that hold a GPU, are
-        # not forked from a template.
-        self.has_template = not hasattr(self.module, "before_job") and not getattr(self.module, "GPU", False)
+        self.has_template = not getattr(self.module, "GPU", False)      # jobs that hold one are forked here
         self.template = None
         self.jobs = {}            # pid -> Job
         self.started = 0          # jobs
@@ -199,7 +199,7 @@ class Zygote:
             paths.append(o.read_paths[len(paths)].decode())
         return paths
 
-    def options(self, request):
+    def options(self, request, token):
         o = SandboxOptions(level=LEVELS[request["sandbox"]])
         limits = request.get("limits", {})
         o.memory_bytes = int(limits.get("memory_bytes", 0))
@@ -209,6 +209,7 @@ class Zygote:
         o.cpu_s = int(limits.get("cpu_s", 0))
         for name, value in getattr(self.module, "SANDBOX", {}).items():
             setattr(o, name, c_paths(value) if name == "exec_paths" else value)
+        self.begin(o, token)
         return o
 
     # ---- main loop ----
@@ -250,12 +251,12 @@ class Zygote:
         if not self.pieces and self.has_template:
             self.template = Template(self)
 
-    def fork(self, data, options, data_fd, entered_w):
+    def fork(self, data, token, options, data_fd, entered_w):
         """As the sandbox's, from the template where there is one that can: it may have died, and a
         kernel may not let it make the zygote's children."""
         if self.template:
             try:
-                return self.template.start(data, options.level, data_fd, entered_w), ""
+                return self.template.start(data, token, options.level, data_fd, entered_w), ""
             except OSError:
                 self.template.orders.close()
                 self.template = None
@@ -271,11 +272,11 @@ class Zygote:
         data_fd, status_fd = fds
         entered_r, entered_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         status = socket.socket(fileno=status_fd)
-        token = None
+        token = ""
         try:
-            options = self.options(request)
-            token = self.before_job(options)
-            pid, error = self.fork(data, options, data_fd, entered_w)
+            token = self.before_job()
+            options = self.options(request, token)
+            pid, error = self.fork(data, token, options, data_fd, entered_w)
         except Exception as e:
             # no process, or a request that makes no sense: the supervisor learns it as a job that
             # never entered

@@ -110,12 +110,12 @@ static bool measure(
 	struct verifier *v, const struct task *task, const char *name, int first, int count, int threads, bool new_kernels)
 {
 	struct verify_times before, after;
+	verifier_times(v, &before); /* behind which nothing of earlier candidates runs */
 	double latency = 0, cpu = tree_cpu_s();
-	verifier_times(v, &before);
 	double wall = grade_many(v, task, first, count, new_kernels, &latency);
 	if (wall < 0) return false;
-	cpu = tree_cpu_s() - cpu;
 	verifier_times(v, &after);
+	cpu = tree_cpu_s() - cpu;
 	printf("%-24s %7.1f verdicts/s (%d candidates, %d threads, mean latency %.0f ms), %.1f ms of processor time each\n",
 		name, count / wall, count, threads, latency * 1e3, cpu / count * 1e3);
 	double rest = cpu;

@@ -52,7 +52,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, device, "cuda, cuda:N, cuda:N,M: with those GPUs; cpu: the vm alone, nothing is timed", NULL),
 	O(OPTION_STR, sandbox, "level; the strongest that works when empty", NULL),
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
-	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_INT, threads, "processors that grading keeps busy; 0: cores", "0 to 4096"),
 	O(OPTION_INT, single, "candidates graded one after another", "1 to 100000"),
 	O(OPTION_INT, many, "candidates graded side by side", "1 to 100000"),
 	O(OPTION_INT, large, "candidates for the task of 6 GiB, one after another; 0: none", "0 to 100000"),

@@ -61,7 +61,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, verify_seed, "of hidden inputs", NULL),
 	POLICY_DEVICE_OPTIONS(eval_options),
 	POLICY_INVARIANT_OPTION(eval_options),
-	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_INT, verify_threads, "processors that grading keeps busy; 0: cores", "0 to 4096"),
 	O(OPTION_STR, verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	O(OPTION_BOOL, verify_profile,
 		"on --verify_device cuda, right answers run under Nsight Compute too: the mid-end's prompt shows what its "

@@ -41,7 +41,7 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, precision, "fp32 rule", "strict|tf32"),
 	O(OPTION_INT, num_correct_trials, "trials per verdict; 0: default", "0 to 32"),
 	O(OPTION_INT, verify_seed, "of the hidden inputs; 0: random", NULL),
-	O(OPTION_INT, verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_INT, verify_threads, "processors that grading keeps busy; 0: cores", "0 to 4096"),
 	OPTIONS_NEED("timeout_s", "against"),
 	OPTIONS_NEED("precision num_correct_trials verify_seed verify_threads", "!out"),
 };

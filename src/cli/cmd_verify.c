@@ -62,7 +62,7 @@ static const struct option_def DEFS[] = {
 	O(OPTION_BOOL, allow_unsandboxed, "accept level none", NULL),
 	O(OPTION_STR, store, "SQLite file that keeps verdicts and compiled kernels", NULL),
 	O(OPTION_STR, root, "folder with worker/; found from this program when empty", NULL),
-	O(OPTION_INT, threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	O(OPTION_INT, threads, "processors that grading keeps busy; 0: cores", "0 to 4096"),
 	O(OPTION_INT, num_correct_trials, "trials, stock and hidden; 0: 16", "0 to 32"),
 	O(OPTION_INT, num_perf_trials, "timed replays on a GPU; 0: 30", "0 to 1000"),
 	O(OPTION_BOOL, skip_timing, "no timed replays on a GPU", NULL),

@@ -125,7 +125,7 @@ const struct option_def rl_option_defs[] = {
 	POLICY_DEVICE_OPTIONS(rl_options),
 	RANKS_OPTIONS(rl_options),
 	POLICY_INVARIANT_OPTION(rl_options),
-	I(verify_threads, "candidates graded at once; 0: cores", "0 to 4096"),
+	I(verify_threads, "processors that grading keeps busy; 0: cores", "0 to 4096"),
 	S(verify_device, "cpu: the vm alone; cuda, cuda:N, cuda:N,M: with those GPUs", NULL),
 	B(verify_profile,
 		"on --verify_device cuda, right answers run under Nsight Compute too: the mid-end's prompt shows what its "

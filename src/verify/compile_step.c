@@ -193,6 +193,16 @@ int compile_job(
 	return rc;
 }
 
+/* One that answers no more; what it took stays off the budget. */
+static void builder_end(struct grading *g)
+{
+	if (!g->has_builder) return;
+	job_end(&g->builder);
+	g->has_builder = false;
+	g->compile_ms += g->builder.cpu_ms;
+	times_child(g, STEP_REBUILD, (double)g->builder.cpu_ms * 1e-3);
+}
+
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err)
 {
 	int64_t left_ms;
@@ -215,15 +225,6 @@ int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *t
 	if (!rc) rc = answer_take(g, &g->builder, left_ms, bytes_max, text, NULL, NULL, err);
 	if (rc) builder_end(g);
 	return rc;
-}
-
-void builder_end(struct grading *g)
-{
-	if (!g->has_builder) return;
-	job_end(&g->builder);
-	g->has_builder = false;
-	g->compile_ms += g->builder.cpu_ms;
-	times_child(g, STEP_REBUILD, (double)g->builder.cpu_ms * 1e-3);
 }
 
 /* Asks the compile worker. 0 with *result; a fault of the compiler on this

@@ -225,17 +225,14 @@ static void grading_release(struct grading *g, struct trace *stock)
 	json_decref(g->compiled);
 	g->compiled = NULL;
 	runner_result_release(&g->judged);
-	/* All are told before the first is waited for: a process that was forked
-	 * takes milliseconds to end. */
-	if (g->has_tracer) job_stop(&g->tracer);
-	if (g->has_builder) job_stop(&g->builder);
-	tracer_end(g, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
+	/* The verdict waits for none of its processes' ends. */
+	if (g->has_tracer) ending_job(g, &g->tracer, g->is_traced_again ? STEP_AGAIN : STEP_TRACE);
+	if (g->has_builder) ending_job(g, &g->builder, STEP_REBUILD);
+	if (g->has_runner) ending_runner(g, &g->runner, STEP_REPLAY);
+	else if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
+	g->has_tracer = g->has_builder = g->has_runner = false;
 	library_end(g);
-	builder_end(g);
-	if (g->has_runner) runner_end(g->s->runners, &g->runner, NULL, 0, NULL);
-	if (g->runner.child.pid > 0) times_child(g, STEP_REPLAY, (double)g->runner.child.cpu_us * 1e-6);
 	gpu_runner_done(g);
-	g->has_runner = false;
 	oracle_cache_put(g->s->oracles, g->oracle);
 	g->oracle = NULL;
 }

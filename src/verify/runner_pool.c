@@ -285,10 +285,15 @@ void runner_pool_stop(struct runner_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
+void runner_stop(struct runner *r)
+{
+	if (r->fd >= 0) close(r->fd);
+	r->fd = -1;
+}
+
 static void end(struct runner_pool *p, struct runner *r, int ms)
 {
-	close(r->fd);
-	r->fd = -1;
+	runner_stop(r);
 	pthread_mutex_lock(&p->lock);
 	taken_remove(p, r->child.pid);
 	pthread_mutex_unlock(&p->lock);

@@ -46,6 +46,8 @@ void runner_pool_settle(struct runner_pool *p);
 /* When its candidate is done: a GPU's runner that is not tainted drops what it was given, proves
  * that the GPU still answers and waits for the next one; every other is ended. */
 void runner_give_back(struct runner_pool *p, struct runner *r);
+/* Closes the socket: the process ends by itself; runner_end is still due. */
+void runner_stop(struct runner *r);
 /* Ends the process and closes the socket; status_text (may be NULL) tells how it ended. */
 void runner_end(struct runner_pool *p, struct runner *r, char *status_text, size_t len, int *status);
 /* Kills the runners that are in use, so that whoever waits for one is woken, and refuses to start

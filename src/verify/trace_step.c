@@ -255,14 +255,6 @@ static int listen(struct grading *g, struct trace *out, struct err *err)
 	return rc;
 }
 
-void tracer_end(struct grading *g, enum verify_step step)
-{
-	if (!g->has_tracer) return;
-	job_end(&g->tracer);
-	g->has_tracer = false;
-	times_child(g, step, (double)g->tracer.cpu_ms * 1e-3);
-}
-
 int trace_step(struct grading *g, struct trace *out, struct err *err)
 {
 	struct job_limits limits = {g->s->level, g->s->limits.trace_memory_bytes, CPU_S};
@@ -339,19 +331,12 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 	json_object_del(job, "asks");
 	json_object_set_new(job, "kernels", kernels_json(stock->tape));
 	json_object_set_new(job, "plain", json_integer((json_int_t)(clock_ns() & 0x7fffffff) + 1));
-	/* In a process of its own, while the first one ends: that takes as long as
-	 * some calls of forward. */
-	struct job before = g->tracer;
-	bool had_tracer = g->has_tracer;
-	if (had_tracer) job_stop(&before);
+	/* In a process of its own, while the first one ends. */
+	if (g->has_tracer) ending_job(g, &g->tracer, STEP_TRACE);
 	g->is_traced_again = true;
 	int rc = job_start(g->s->tracer, &limits, job, &g->tracer, err);
 	g->has_tracer = rc == 0;
 	if (!rc) rc = listen(g, &again, err);
-	if (had_tracer) {
-		job_end(&before);
-		times_child(g, STEP_TRACE, (double)before.cpu_ms * 1e-3);
-	}
 	if (rc == GRADE_END) {
 		char detail[sizeof g->v->detail], reason[sizeof g->v->reason];
 		snprintf(detail, sizeof detail, "%s: %.600s", g->v->reason, g->v->detail);

@@ -384,6 +384,18 @@ static int device_start(struct verifier *v, const struct verify_options *o, int 
 	return rc ? rc : zygote_create(v->places.root, v->places.library, "timer", false, &v->s.timer, err);
 }
 
+/* How many candidates are judged at once. Each of them has one process at work at a time, and
+ * between two of these nobody runs for a moment, a fifth of its time: so one more is under way for
+ * each four processors. One processor has one, in the order of submission, and a GPU's candidates
+ * wait for the GPU anyway. */
+static int judges(const struct verify_options *o)
+{
+	struct device_list gpus;
+	int processors = o->threads > 0 ? o->threads : cpu_count();
+	bool is_alone = processors == 1 || setup_devices(o->device, &gpus, NULL) || gpus.count;
+	return is_alone ? processors : processors + (processors + 3) / 4;
+}
+
 static int children_start(struct verifier *v, const struct verify_options *o, int spare, struct err *err)
 {
 	/* Zygotes first: they import what every job needs while the rest is set up. */
@@ -439,11 +451,12 @@ int verifier_create(const struct verify_options *o, struct verifier **out, struc
 	if (v->finished_fd < 0) rc = err_set(err, ERR_INFRA, "no eventfd for the verdicts: %s", strerror(errno));
 	v->known = xcalloc(v->nknown, sizeof *v->known);
 	v->known_heads = xcalloc(v->nknown, sizeof *v->known_heads);
-	int threads = o->threads > 0 ? o->threads : cpu_count();
+	int threads = judges(o);
 	v->threads = xcalloc((size_t)threads, sizeof *v->threads);
 	if (!rc) rc = setup_places(o, &v->places, err);
 	if (!rc) rc = children_start(v, o, threads, err);
 	if (!rc) options_text_set(v, o);
+	if (!rc) rc = endings_create(&v->s, &v->s.endings, err);
 	/* Threads start last, since they use all of the above, and are counted one by one: after a
 	 * failure those that run are joined. */
 	while (!rc && v->nthreads < threads) {
@@ -481,6 +494,7 @@ void verifier_free(struct verifier *v)
 	v->is_closing = true;
 	pthread_cond_broadcast(&v->has_work);
 	pthread_mutex_unlock(&v->lock);
+	endings_wait(v->s.endings);
 	/* Threads at work wait for a child: its end wakes them, and no new one starts. */
 	struct zygote *zygotes[] = {v->s.tracer, v->s.oracle, v->s.compiler, v->s.timer};
 	for (size_t i = 0; i < ARRAY_LEN(zygotes); i++)
@@ -488,7 +502,8 @@ void verifier_free(struct verifier *v)
 	if (v->s.runners) runner_pool_stop(v->s.runners);
 	for (int i = 0; i < v->s.ngpus; i++) runner_pool_stop(v->s.gpus[i].runners);
 	for (int i = 0; i < v->nthreads; i++) pthread_join(v->threads[i], NULL);
-	/* What the threads share is freed when none of them is left. */
+	/* What the threads share is freed when none of them is left, and none of their processes. */
+	endings_free(v->s.endings);
 	runner_pool_free(v->s.runners);
 	for (int i = 0; i < v->s.ngpus; i++) runner_pool_free(v->s.gpus[i].runners);
 	free(v->s.sanitizer);
@@ -630,6 +645,7 @@ int verifier_collect(struct verifier *v, int timeout_ms, int64_t *id, struct ver
 
 void verifier_times(struct verifier *v, struct verify_times *out)
 {
+	endings_wait(v->s.endings);
 	pthread_mutex_lock(&v->s.times_lock);
 	*out = v->s.times;
 	pthread_mutex_unlock(&v->s.times_lock);

@@ -34,7 +34,7 @@ struct verify_options {
 	const char *precision;  /* "strict" or "tf32" */
 	const char *sandbox;    /* NULL: the strongest that works; "full", "lsm", "none" (needs allow_unsandboxed) */
 	bool allow_unsandboxed; /* without it "none" is refused */
-	int threads;            /* candidates graded at once; 0: cores */
+	int threads;            /* processors that grading keeps busy; 0: cores */
 	int num_correct_trials; /* 0: default (docs/verifier.md) */
 	int num_perf_trials;    /* timed replays on a GPU; 0: 30 */
 	bool skip_timing;       /* no timed replays */
@@ -115,6 +115,7 @@ struct verify_times {
 	int64_t processes[VERIFY_STEP_COUNT]; /* that were started */
 	int64_t count;                        /* verdicts */
 };
+/* Waits for the ends of processes whose verdicts are out. */
 void verifier_times(struct verifier *v, struct verify_times *out);
 
 /* Grades one candidate, on the calling thread and without the caches, and proves the tape

@@ -59,6 +59,7 @@ struct verify_gpu {
 };
 
 struct compile_cache;
+struct endings;
 struct rebuild_cache;
 /* What worker threads use; everything here is thread-safe or constant after create. */
 struct verify_shared {
@@ -68,6 +69,7 @@ struct verify_shared {
 	struct zygote *oracle;
 	struct zygote *timer; /* references on the GPU; NULL: none are timed */
 	struct runner_pool *runners;
+	struct endings *endings;                 /* who waits for processes that are done */
 	int ngpus;                               /* 0: the vm alone */
 	struct verify_gpu gpus[VERIFY_GPUS_MAX]; /* all of one kind; each thread has its own, in turn */
 
@@ -227,6 +229,18 @@ void times_lap(struct grading *g, enum verify_step next);
 void times_child(struct grading *g, enum verify_step step, double cpu_s);
 /* At a verdict's end: into the verifier's sums. */
 void times_add(struct grading *g);
+/* Into them, of a process that ended later. */
+void times_late(struct verify_shared *s, enum verify_step step, double cpu_s);
+
+/* ---- endings.c: processes of verdicts that are out ---- */
+
+int endings_create(struct verify_shared *s, struct endings **out, struct err *err);
+void endings_free(struct endings *e); /* waits for all; nothing is handed over any more */
+void endings_wait(struct endings *e); /* for all that were handed over */
+/* Takes a process over: kills the job, or ends the runner's stream, and has its end waited
+ * for. Its processor time counts for `step`, behind the verdict. */
+void ending_job(struct grading *g, struct job *j, enum verify_step step);
+void ending_runner(struct grading *g, struct runner *r, enum verify_step step);
 
 /* ---- trace_step.c: the candidate's tapes ---- */
 
@@ -241,8 +255,6 @@ int trace_probe_step(struct grading *g, json_t *probe, struct trace *out, struct
 /* The stock sizes once more, in a new tracer on plain tensors: the tape must be the same. Ends the
  * tracer that stayed. */
 int trace_again_step(struct grading *g, const struct trace *stock, struct err *err);
-/* Ends the candidate's tracer if there is one; its processor time counts for `step`. */
-void tracer_end(struct grading *g, enum verify_step step);
 
 /* ---- ir_step.c: in place of a trace, for an answer in IR ---- */
 
@@ -288,7 +300,6 @@ int compile_job(
 /* The same of the job that stays until the candidate is judged: the first task starts it,
  * later ones are sent to it. */
 int builder_ask(struct grading *g, json_t *task, size_t bytes_max, struct str *text, struct err *err);
-void builder_end(struct grading *g);
 /* Of the candidate, where it launches that kernel first; 0: nowhere. */
 int line_of_kernel(const struct tape *t, int kernel);
 /* The launches of one kernel against what a driver accepts (launch_limits.c); result: what its

@@ -68,34 +68,63 @@ static struct verdict run(struct verifier *v, const char *source)
 	return d;
 }
 
+/* Of a process; 0: it is gone. */
+static int parent_of(int pid)
+{
+	char path[300], stat[512] = "";
+	int parent = 0;
+	/* The parent is the second field after the name, which may itself hold brackets. */
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	FILE *f = fopen(path, "r");
+	size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
+	if (f) fclose(f);
+	stat[n] = 0;
+	char *after = strrchr(stat, ')');
+	return after && sscanf(after + 2, "%*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Whether it is a child of this process whose command line holds `word`. */
+static bool is_child(int pid, const char *word)
+{
+	char path[300], line[2048] = "";
+	if (pid <= 0 || parent_of(pid) != getpid()) return false;
+	/* The command line's arguments are separated by NUL. */
+	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+	FILE *f = fopen(path, "r");
+	size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
+	if (f) fclose(f);
+	for (size_t i = 0; i < n; i++)
+		if (!line[i]) line[i] = ' ';
+	return strstr(line, word);
+}
+
+/* Processes that a zygote forked and that are not gone: jobs, and its template. */
+static int forked(const char *zygote)
+{
+	DIR *d = opendir("/proc");
+	int count = 0;
+	for (struct dirent *e; (e = readdir(d));) count += is_child(parent_of(atoi(e->d_name)), zygote);
+	closedir(d);
+	return count;
+}
+
+static void forked_kill(const char *zygote)
+{
+	DIR *d = opendir("/proc");
+	for (struct dirent *e; (e = readdir(d));)
+		if (is_child(parent_of(atoi(e->d_name)), zygote)) kill(atoi(e->d_name), SIGKILL);
+	closedir(d);
+}
+
 /* Kills every child of this process whose command line holds `word`. */
 static int kill_children(const char *word)
 {
 	DIR *d = opendir("/proc");
 	int killed = 0;
 	for (struct dirent *e; (e = readdir(d));) {
-		char path[300], stat[512] = "", line[2048] = "";
-		int parent = 0, pid = atoi(e->d_name);
-		if (pid <= 0) continue;
-		/* The parent is the second field after the name, which may itself hold brackets. */
-		snprintf(path, sizeof path, "/proc/%d/stat", pid);
-		FILE *f = fopen(path, "r");
-		size_t n = f ? fread(stat, 1, sizeof stat - 1, f) : 0;
-		if (f) fclose(f);
-		stat[n] = 0;
-		char *after = strrchr(stat, ')');
-		if (!after || sscanf(after + 2, "%*c %d", &parent) != 1 || parent != getpid()) continue;
-		/* The command line's arguments are separated by NUL. */
-		snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
-		f = fopen(path, "r");
-		n = f ? fread(line, 1, sizeof line - 1, f) : 0;
-		if (f) fclose(f);
-		for (size_t i = 0; i < n; i++)
-			if (!line[i]) line[i] = ' ';
-		if (strstr(line, word)) {
-			kill(pid, SIGKILL);
-			killed++;
-		}
+		if (!is_child(atoi(e->d_name), word)) continue;
+		kill(atoi(e->d_name), SIGKILL);
+		killed++;
 	}
 	closedir(d);
 	return killed;
@@ -341,6 +370,56 @@ static void test_nothing_stays_open(void **state)
 	if (after > before) fail_msg("%d descriptors are open, %d verdicts ago %d", after, (int)ARRAY_LEN(sources), before);
 }
 
+/* Processes end behind the verdict that they worked for, and all of them: whoever asks where the
+ * time went waits for that, and finds each counted. */
+static void test_processes_end_behind_their_verdict(void **state)
+{
+	struct verify_times before, after;
+	verifier_times(shared, &before);
+	for (int i = 0; i < 6; i++) {
+		char *source = xasprintf("%s# %s, number %d\n", i % 2 ? GOOD : BAD, __func__, i);
+		assert_int_equal(run(shared, source).class, i % 2 ? VERDICT_GENUINE : VERDICT_WRONG);
+		free(source);
+	}
+	verifier_times(shared, &after);
+	/* What is left are templates: these two zygotes expect many jobs. */
+	assert_int_equal(forked("zygote.py tracer"), 1);
+	assert_int_equal(forked("zygote.py compile"), 1);
+	/* A wrong one is traced once, a right one twice; each has a runner. */
+	assert_int_equal(after.processes[STEP_TRACE] - before.processes[STEP_TRACE], 6);
+	assert_int_equal(after.processes[STEP_AGAIN] - before.processes[STEP_AGAIN], 3);
+	assert_int_equal(after.processes[STEP_REPLAY] - before.processes[STEP_REPLAY], 6);
+	assert_true(after.cpu_s[STEP_AGAIN] > before.cpu_s[STEP_AGAIN]);
+}
+
+/* For two processors three candidates are under way, and the fourth is not. All wait for ever; then
+ * the zygote's children are killed, the template among them, which nobody misses. */
+static void test_one_more_is_under_way(void **state)
+{
+	struct err err = {0};
+	enum { COUNT = 4 };
+	int least = 1 + COUNT, most = 0;
+	for (int i = 0; i < COUNT; i++) {
+		char *source = xasprintf("%swhile True:\n    pass\n# %d\n", GOOD, i);
+		struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .id = i};
+		assert_int_equal(verifier_submit(shared, &r, &err), 0);
+		free(source);
+	}
+	for (int waits = 0; waits < 200 && forked("zygote.py tracer") != 1 + COUNT - 1; waits++) sleep_ms(50);
+	for (int i = 0; i < 10; i++, sleep_ms(20)) {
+		least = MIN(least, forked("zygote.py tracer"));
+		most = MAX(most, forked("zygote.py tracer"));
+	}
+	assert_int_equal(least, COUNT);
+	assert_int_equal(most, COUNT);
+	for (int left = COUNT; left;) {
+		struct verdict d;
+		int64_t id;
+		forked_kill("zygote.py tracer");
+		left -= verifier_collect(shared, 100, &id, &d, &err) == 0;
+	}
+}
+
 static void test_options_are_checked(void **state)
 {
 	const struct verify_options bad[] = {
@@ -371,6 +450,8 @@ int main(void)
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
 		cmocka_unit_test(test_nothing_stays_open),
+		cmocka_unit_test(test_processes_end_behind_their_verdict),
+		cmocka_unit_test(test_one_more_is_under_way),
 		cmocka_unit_test(test_options_are_checked),
 	};
 	return cmocka_run_group_tests(tests, start, end);
