@@ -95,6 +95,8 @@ def snapshot(model, module, inputs=(), is_first=True):
     kinds = list(map(type, young))
     walk = Walk(places := set(map(id, young)))
     walk.out["what is frozen"] = FREEZES.look(places)
+    if isinstance(model, torch.nn.Module):
+        walk.on_tape = {id(t) for t in (*model.parameters(), *model.buffers()) if t.is_cuda}
     walk.visit("model", model, 0)
     walk.visit("inputs", inputs, 0)
     names = vars(module)
@@ -332,6 +334,7 @@ class Walk:
         self.seen = set()
         self.kept = []           # what was made to be looked at: another object may not take its place
         self.unseen = None       # the first thing whose contents cannot be looked at
+        self.on_tape = frozenset()      # identities of tensors of the device that forward may update
 
     def names(self, name, table, depth):
         for key, value in list(table.items()):
@@ -423,8 +426,9 @@ class Walk:
             self.visit(f"{path} (waits)", getattr(value, WAITS[prefix]), depth + 1)
 
     def tensor(self, path, value, depth):
-        # How often an input was written to is on the tape, and the second trace's count is another.
-        written = "" if path.startswith("inputs") else value._version
+        # How often an input or the model's state was written to is on the tape, as in torch's batch
+        # normalisation, which counts its batches; the second trace's count is another.
+        written = "" if path.startswith("inputs") or id(value) in self.on_tape else value._version
         self.out[path] = f"{tuple(value.shape)} {value.stride()} {value.dtype} {value.requires_grad} {written}"
         if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
             self.out[path] += digest(repr(value.tolist()))

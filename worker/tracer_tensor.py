@@ -213,12 +213,19 @@ class Tracer:
         return TraceTensor(inner, buf, self)
 
     def read_value(self, t, how):
-        """The contents of a known tensor as a CPU tensor; a fault for an unknown one."""
-        if t._buffer.known:
+        """The contents of a known tensor, or of one that is a single value so far, as a CPU tensor;
+        a fault for an unknown one."""
+        if self.rec.is_plain_fill(t._buffer):
+            self.now_known(t._buffer)
             return t.inner().clone()
         self.rec.fail("data-dependent",
                       f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides "
                       f"and types only")
+
+    def now_known(self, buf):
+        if self.phase == "forward" and not buf.known:
+            self.rec.constant_made(buf.bytes)     # its fill, of which no row tells now
+        self.rec.to_known(buf)
 
     def lift(self, cpu):
         """A CPU tensor's contents as a constant on the device."""
@@ -310,9 +317,7 @@ class Tracer:
                 return out
         if tensors and is_pure(func) and all(self.rec.is_plain_fill(t._buffer) for t in tensors):
             for t in tensors:
-                if self.phase == "forward" and not t._buffer.known:
-                    self.rec.constant_made(t._buffer.bytes)     # its fill, of which no row tells now
-                self.rec.to_known(t._buffer)
+                self.now_known(t._buffer)
             return self.run_known(func, args, kwargs)
         # Everything else is torch's work on data: a library row.
         return self.run_unknown(func, args, kwargs)

@@ -218,9 +218,15 @@ void oracle_trial_calibrate(const struct oracle_data *d, struct oracle_trial *t,
 	for (int i = 0; i < t->nafter; i++) compare_calibrate(&t->after[i].want, d->has_dot, tf32, &t->after[i].bound);
 	for (int j = 0; j < t->noutputs; j++) {
 		compare_calibrate(&t->outputs[j], d->has_dot, tf32, &t->bounds[j]);
-		if (t->counts && !t->is_edge && !t->is_stock && !t->bounds[j].is_usable) {
+		/* A stock trial says less than others where the error is large, and nothing
+		 * where the reference itself would be wrong: a mean of what was normalised is
+		 * nothing but its roundings. */
+		const struct compare_bound *b = &t->bounds[j];
+		bool is_noise = b->nonfinite == 0 && b->reference_error > b->tolerance;
+		bool is_told = t->is_stock ? !is_noise : b->is_usable;
+		if (t->counts && !t->is_edge && !is_told) {
 			t->counts = false;
-			snprintf(t->why, sizeof t->why, "the reference's own error there is %.2g", t->bounds[j].reference_error);
+			snprintf(t->why, sizeof t->why, "the reference's own error there is %.2g", b->reference_error);
 		}
 	}
 }

@@ -219,12 +219,14 @@ struct vm_site {
 	double nearest;
 	/* Of SITE_DIGITS, whose only side is that digits were lost: over all
 	 * launches, but for lanes_now. */
-	int lanes;        /* that were looked at */
-	int lanes_now;    /* since the last vm_coverage_begin */
-	int same;         /* whose last digits are `last` */
-	int kept;         /* that have digits of their own to the end */
-	uint64_t last;    /* last bits of the first lane */
-	uint64_t leading; /* classes of leading digits that were seen, a bit each */
+	int lanes;           /* that were looked at */
+	int lanes_now;       /* since the last vm_coverage_begin */
+	int same;            /* whose last digits are `last` */
+	int kept;            /* that have digits of their own to the end */
+	uint64_t last;       /* last bits of the first lane */
+	uint64_t leading;    /* classes of leading digits that were seen, a bit each */
+	int taken_back;      /* is_beside_data: where little of the first operand is left */
+	bool is_beside_data; /* a constant beside a sum of data */
 	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */
 	bool is_gate;
 	uint8_t results; /* that were seen over all launches: none, one, 2: several */

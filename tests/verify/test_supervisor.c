@@ -331,6 +331,16 @@ static void test_audit(void **state)
 	assert_false(json_is_true(json_object_get(o, "discriminates")));
 	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "the first input");
 	json_decref(o);
+	/* What the reference returns is its own roundings: no trial tells anything. */
+	struct task noise = {.name = (char *)(uintptr_t)"n",
+		.source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+									 "    def forward(self, x):\n"
+									 "        return torch.nn.functional.layer_norm(x, (400,)).mean(dim=1)\n"
+									 "def get_inputs(): return [torch.randn(8, 400)]\n"
+									 "def get_init_inputs(): return []\n"};
+	assert_int_equal(verifier_audit(v, &noise, &o, &err), 0);
+	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "anything");
+	json_decref(o);
 	struct task broken = {.name = (char *)(uintptr_t)"b", .source = (char *)(uintptr_t)"def get_inputs(:"};
 	assert_int_equal(verifier_audit(v, &broken, &o, &err), 0);
 	assert_false(json_is_true(json_object_get(o, "runs")));

@@ -189,6 +189,9 @@ int vm_digits_find(const struct vm_program *p, const bool *is_data, int32_t *out
 bool vm_has_rest(const struct vm_program *p, int value, const bool *is_data);
 /* Looks at what such an instruction has made. */
 void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
+/* Whether a sum is one of a constant and a sum of data; of such the operands are looked at too. */
+bool vm_digits_sum_of_data(const struct vm_program *p, const struct vm_instr *in, const bool *is_data);
+void vm_digits_operands(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
 
 /* ---- check_cover.c ---- */
 /* (nvalues), heap: what a load or an atomic gave, and all that comes of it. */

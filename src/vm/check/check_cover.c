@@ -305,8 +305,11 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 		if (c->at[i] >= 0 && !c->sites[c->at[i]].wanted) c->at[i] = -1;
 	int32_t *watched = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *watched));
 	int nwatched = vm_digits_find(p, is_data, watched);
-	for (int i = 0; i < nwatched; i++)
-		if (c->at[watched[i]] < 0) vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
+	for (int i = 0; i < nwatched; i++) {
+		if (c->at[watched[i]] >= 0) continue;
+		struct vm_site *s = vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
+		s->is_beside_data = vm_digits_sum_of_data(p, &p->instrs[watched[i]], is_data);
+	}
 	vm_gates_find(c, p, maker, is_data);
 	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
 	free(watched);
@@ -446,6 +449,7 @@ static void take_clamp(struct vm_site *s, const double *x, const double *low, co
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
+	if (s->kind == SITE_DIGITS && s->is_beside_data && !c->coverage->is_turned) vm_digits_operands(c, in, s);
 	/* What the instruction makes is looked at behind it. */
 	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;

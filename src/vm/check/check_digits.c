@@ -16,6 +16,7 @@
 #include "vm/core/state.h"
 #include "vm/map/map.h"
 #include "vm/vm.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define LANES_MAX 512   /* that are looked at in one trial */
@@ -24,6 +25,7 @@
 #define DIFFERENT_MIN 40 /* of 64 classes of leading digits: fewer are masks, counts and powers of two */
 #define LOST_SHARE 4    /* lost: fewer than one lane in so many has all digits */
 #define STEPS_MAX 64    /* rounds of a flow */
+#define TAKEN_BACK 0x1p-8 /* of an operand is left where the last eight bits were taken back */
 
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
@@ -105,6 +107,17 @@ static bool is_there_and_back(const struct vm_program *p, const struct vm_instr 
 	return is_map(right, MAP_SUBF) && src_id(p, right, 0) == a;
 }
 
+bool vm_digits_sum_of_data(const struct vm_program *p, const struct vm_instr *in, const bool *is_data)
+{
+	if (!is_map(in, MAP_SUBF) && !is_map(in, MAP_ADDF)) return false;
+	for (int i = 0; i < 2; i++) {
+		const struct vm_instr *sum = maker_of(p, src_id(p, in, i));
+		if (is_data[src_id(p, in, 1 - i)] || (!is_map(sum, MAP_ADDF) && !is_map(sum, MAP_SUBF))) continue;
+		if (is_data[src_id(p, sum, 0)] && is_data[src_id(p, sum, 1)]) return true;
+	}
+	return false;
+}
+
 static bool is_rounding(const struct vm_instr *in)
 {
 	switch (in->op == OP_MAP ? in->map_op : -1) {
@@ -172,6 +185,23 @@ static bool digits_of(enum elem e, const uint8_t *at, uint64_t *last, uint32_t *
 	return (bits & INT64_MAX) && (bits >> 52 & 0x7ff) != 0x7ff;
 }
 
+void vm_digits_operands(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
+{
+	struct vm_reader r[2];
+	int64_t n = in->n ? in->n : c->lanes;
+	if (!vm_reader_make(c, in, 0, n, &r[0]) || !vm_reader_make(c, in, 1, n, &r[1])) return;
+	if (r[0].is_splat && r[1].is_splat) n = 1;
+	n = MIN(n, LANES_MAX - s->lanes_now);
+	for (int64_t at = 0; at < n; at += VM_STRIP) {
+		int64_t m = MIN(n - at, VM_STRIP);
+		const double *x = vm_reader_strip(&r[0], at, m), *y = vm_reader_strip(&r[1], at, m);
+		for (int64_t i = 0; i < m; i++) {
+			double left = in->map_op == MAP_SUBF ? x[i] - y[i] : x[i] + y[i];
+			s->taken_back += left != 0 && fabs(left) <= TAKEN_BACK * fabs(x[i]);
+		}
+	}
+}
+
 void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s)
 {
 	if (s->lanes_now >= LANES_MAX || s->kept >= KEPT_ENOUGH) return;
@@ -195,5 +225,9 @@ void vm_digits_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site 
 	}
 	bool is_lost = s->lanes >= LANES_MIN && __builtin_popcountll(s->leading) >= DIFFERENT_MIN &&
 		s->kept * LOST_SHARE < s->lanes;
+	/* A difference of data, x - y, has few digits where the two are near each other, and none were
+	 * rounded away: it is exact. A constant beside it takes digits only
+	 * where it is near it, too. */
+	if (s->is_beside_data) is_lost &= s->taken_back * LOST_SHARE >= s->lanes;
 	s->taken = is_lost ? SIDE_ABOVE : 0;
 }
