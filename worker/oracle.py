@@ -5,6 +5,7 @@ The task's source is a stranger's code too, so this process is forked and sandbo
 it never sees a candidate. Bulk data leaves in sealed memfds: `given` (inputs and parameters, which
 the runner may see) and `expected` (which only the supervisor sees). docs/verifier.md has the
 messages."""
+import inspect
 import linecache
 import sys
 import traceback
@@ -47,6 +48,9 @@ class Variant:
         with Asked() as asked:
             first = reference.inputs(probe_seed).tensors()
         self.domains = [oracle_inputs.Domain(a, b, asked.range_of(a)) for a, b in zip(first, second)]
+        free = [d for d in self.domains if d.kind == "free"]
+        for number, domain in enumerate(free):
+            domain.is_other = number % 2 == 1
 
     def fresh_model(self):
         model = self.reference.model
@@ -67,7 +71,8 @@ class Variant:
                 self.modes = [(m, False) for m, _ in self.modes]
             inputs = self.reference.inputs(seed)
             runs = [self.probe(inputs, noise) for noise in (1, 2)]
-            self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0])
+            self.returns_positions = runs[0][1].is_open and any(
+                not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0])
             if same_bytes(runs[0][0], runs[1][0]):
                 self.check_plain(seed)
                 return self.fresh_model().training
@@ -124,9 +129,15 @@ class Variant:
                         "state": self.reference.state(), "training": self.training, "tuple": self.is_tuple,
                         "modeless": self.is_modeless(call), "form": self.form,
                         "inputs": [describe(v) for v in call.args], "input_kwargs": names(call.kwargs),
+                        "names": argument_names(self.reference.model),
                         "draws": [dict(describe(t)["tensor"], drawn=how) for t, how in zip(self.draws, self.drawn)]},
                 "kind": self.kind, "source": self.reference.source,
                 "changed": {n: list(v) for n, v in self.changed.items()}}
+
+
+def argument_names(model):
+    """Of forward's arguments, as whoever calls it by name has them."""
+    return [p.name for p in inspect.signature(model.forward).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def strided_call(call, anything):
@@ -276,6 +287,8 @@ def is_exact(result):
             error = ((f.double() - r).abs() / (r.abs() + scale)).nan_to_num(0.0).max().item()
             if error > USABLE.get(f.dtype, 1.0):
                 return False
+        elif not f.is_floating_point() and not torch.equal(f, r.to(f.dtype)):
+            return False
     return True
 
 

@@ -19,6 +19,7 @@ import oracle_size
 # this many exact zeros in a stock float tensor are structure (triangular, diagonal, masked), not
 # chance
 ZERO_FRACTION = 0.1
+ADDED_BELOW = -1e4      # what a mask that is added keeps out is at most this
 VARIANT_ATTEMPTS = 9
 VARIANT_CONSTANT_MAX = 1 << 20
 
@@ -34,12 +35,19 @@ class Domain:
         self.kind = kind_of(x)
         self.values = "other"
         self.asked = asked
+        self.is_other = False      # another input of floats comes before it
         if x.numel() and not x.is_complex():
             v = x.detach().float() if x.is_floating_point() else x.detach()
             self.range = asked or (v.min().item(), v.max().item())
             distinct = set(torch.unique(v.flatten()[:4096]).tolist())
             self.values = ("zeros" if distinct == {0} else "mask" if distinct <= {0, 1} else "signs"
-                           if distinct <= {-1, 1} else "other")
+                           if distinct <= {-1, 1} else "additive" if is_additive(distinct) else "other")
+
+
+def is_additive(distinct):
+    """Whether these are a mask's that is added to logits: nothing, or so far below that an
+    exponential of it vanishes."""
+    return 0 in distinct and len(distinct) == 2 and min(distinct) <= ADDED_BELOW
 
 
 def kind_of(x):
@@ -100,12 +108,15 @@ def rows(x, generator, ties):
         return (flat * 10.0 ** (what - 3)).reshape(x.shape)
     place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
     place = torch.where(where == 0, 0, torch.where(where == 1, flat.shape[1] - 1, place))
-    # sums of equal elements are exact in every order: rows without variance show no rounding
+    # Sums of equal elements are exact in every order: rows without variance show no
+    # rounding. Of half of those rows they are not, since a variance that comes out below
+    # zero there is nobody's rounding.
     first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4
+    equal = torch.where(sign == 0, first, flat[:, :1])
     lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
     lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
     flat = torch.where(what == 4, in_shape(flat, deck // 5), flat)
-    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, first.expand_as(flat)),
+    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, equal.expand_as(flat)),
                           (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
     # a row that follows an ordinary one may be the same again
@@ -115,11 +126,12 @@ def rows(x, generator, ties):
 
 def in_shape(flat, number):
     """Ordinary rows in the shapes that data have of themselves and draws never: in order, of signs
-    that take turns, of whole numbers, half of zeros as behind a relu, next to nothing; those that
-    are left stay."""
+    that take turns, of whole numbers, half of zeros as behind a relu, next to nothing, of whole
+    numbers and halves of a fixed point (which rounding has to choose between); those that are left
+    stay."""
     turns = torch.arange(flat.shape[1]) % 2 * 2.0 - 1
     shapes = (flat.sort(1).values, flat.sort(1, descending=True).values, flat.abs() * turns, (flat * 4).round(),
-              flat.clamp_min(0), flat * 2.0 ** -30)
+              flat.clamp_min(0), flat * 2.0 ** -30, (flat * 32).round() / 32)
     for i, values in enumerate(shapes):
         flat = torch.where(number % 8 == i, values, flat)
     return flat
@@ -165,7 +177,7 @@ KINDS = {
 }
 # "large" goes up to 2^power. A product of four such values stays below 2^100, so a sum of honest
 # terms overflows in no order.
-LARGE_POWERS = (24, 16, 10, 8, 6.3, 5, 4)
+LARGE_POWERS = (24, 16, 10, 9, 8, 6.3, 5, 4)
 # Where positions are returned, the attempt of a kind from which the others may not differ in them:
 # which of several elements that became equal a position names is nobody's contract.
 PLAINEST = {"large": (False, LARGE_POWERS[-1]), "negative": (False, 0)}
@@ -210,6 +222,8 @@ def transform(x, domain, kind, generator, positive, power):
         values = torch.softmax(logits, -1)
         return like(x, certain_rows(values) if kind == "rows" and not positive else values)
     values = KINDS[kind](x, generator, power)
+    # What two inputs that lie on two sides of zero give in products is far below it.
+    values = -values if kind == "shifted" and domain.is_other else values
     values = values.abs() if positive else values
     return like(x, keep_structure(x, values))
 
@@ -256,7 +270,9 @@ def mask_rows(x, generator, may_be_empty):
 def extremes_outside(x, domain, largest_first, generator):
     """The same integers with the largest and the smallest at the two ends, where a maximum must not
     miss them. Sorted ones (offsets) stay sorted. With a generator, and of what the task itself
-    asked one for: the ends of the range that it named, and half equal to the one before."""
+    asked one for: the ends of the range that it named, and half equal to the one before; where the
+    largest comes first, some rows are one number throughout, also the largest, which a sum or a
+    count of them must hold."""
     flat = x.flatten()
     if (x.dtype == torch.bool or domain.is_fixed or domain.values != "other" or flat.numel() < 3
             or (flat[1:] >= flat[:-1]).all()):
@@ -265,11 +281,20 @@ def extremes_outside(x, domain, largest_first, generator):
     if domain.asked and generator:
         flat = torch.where(torch.rand(flat.shape, generator=generator) < 0.5, flat.roll(1), flat)
         flat[0], flat[-1] = domain.asked[largest_first], domain.asked[not largest_first]
-        return like(x, flat.reshape(x.shape))
+        values = flat.reshape(x.shape)
+        return like(x, one_number(values, domain, generator) if largest_first and x.dim() > 1 else values)
     for place, at in ((0, flat.argmax() if largest_first else flat.argmin()), (-1, None)):
         at = (flat[1:].argmin() if largest_first else flat[1:].argmax()) + 1 if at is None else at
         flat[place], flat[at] = flat[at].clone(), flat[place].clone()
     return like(x, flat.reshape(x.shape))
+
+
+def one_number(values, domain, generator):
+    """Some rows of whole numbers are the largest, the smallest or their own first throughout."""
+    deck = torch.randperm(values[..., 0].numel(), generator=generator).reshape(values.shape[:-1])[..., None]
+    for number, row in ((0, values[..., :1]), (1, domain.asked[0]), (2, domain.asked[1])):
+        values = torch.where(deck % 6 == number, row, values)
+    return values
 
 
 def keep_structure(x, values):
@@ -302,16 +327,41 @@ def other_default(x, domain, generator):
         if mask.dim() > 0 and mask.numel() and mask.shape[-1] > 1:
             mask[..., 0] = True           # no row is masked as a whole: what a softmax gives there is nobody's contract
         return like(x, mask.to(x.dtype))
+    if domain.values == "additive":
+        # What it keeps out stays out, since kernels may leave that out unread; of the rest, the
+        # first of each row stays.
+        more = (torch.rand(x.shape, generator=generator) < 0.4) & (x == 0)
+        if x.dim():
+            more &= (x == 0).cumsum(-1) > 1
+        return like(x, torch.where(more, x.min(), x))
     if domain.values == "signs":
         return like(x, torch.where(torch.rand(x.shape, generator=generator) < 0.5, -1, 1).to(x.dtype))
     if x.is_floating_point():
         return like(x, keep_structure(x, normal(x, generator))) if domain.kind == "free" else None
     lowest, highest = domain.range
     flat = x.flatten()
+    if x.dim() == 1 and are_offsets(flat):
+        return like(x, other_offsets(flat, generator))
     # arange and other orders: a permutation keeps what it indexes
     if flat.numel() == torch.unique(flat).numel():
         return like(x, flat[torch.randperm(flat.numel(), generator=generator)].reshape(x.shape))
     return like(x, torch.randint(int(lowest), int(highest) + 1, x.shape, generator=generator).to(x.dtype))
+
+
+def are_offsets(flat):
+    """Whether whole numbers say where parts begin: in order, and not one after another."""
+    steps = flat[1:] - flat[:-1]
+    return flat.numel() > 1 and bool((steps >= 0).all()) and not bool((steps == 1).all()) and bool(steps.any())
+
+
+def other_offsets(flat, generator):
+    """Parts of other lengths between the same ends, with empty ones where there were such."""
+    inner, lowest, highest = flat.numel() - 2, int(flat[0]), int(flat[-1])
+    if (flat[1:] == flat[:-1]).any():
+        between = torch.randint(lowest, highest + 1, (inner,), generator=generator)
+    else:
+        between = lowest + 1 + torch.randperm(highest - lowest - 1, generator=generator)[:inner]
+    return torch.cat([flat[:1], between.sort().values.to(flat.dtype), flat[-1:]])
 
 
 def like(x, values):
@@ -458,10 +508,12 @@ def smaller(value, draw):
 
 def larger(value, draw, share):
     """A secret larger size, up to the next power of two; share (0 to 1) of the way at most. A power
-    of two grows by a little."""
+    of two grows by a little, an odd size to an even one."""
     power = 1 << (value - 1).bit_length()
     room = power - value if value < power else max(1, value // 16)
-    return value + draw.randint(1, max(1, int(room * share)))
+    size = value + draw.randint(1, max(1, int(room * share)))
+    # smaller sizes are odd, so where the task's own is as well this one is even
+    return size - 1 if value % 2 and size % 2 else size
 
 
 def rounds_up_alike(stock, other):

@@ -165,15 +165,34 @@ class Draws(TorchDispatchMode):
                  "multinomial", "randperm"}
     IN_PLACE = {"normal_", "uniform_", "random_", "exponential_", "log_normal_", "cauchy_", "geometric_", "bernoulli_"}
 
+    # Operators that say where something was found, among equals too, and those that round floats to
+    # nothing or by one operation: whole numbers that are made with others may honestly differ.
+    PLACES = {"argmax", "argmin", "sort", "argsort", "topk", "kthvalue", "mode", "median", "nanmedian", "nonzero",
+              "cummax", "cummin", "unique", "multinomial"}
+    PLAIN = {"mul", "add", "sub", "rsub", "neg", "abs", "sign", "clamp", "clamp_min", "clamp_max", "relu", "threshold",
+             "threshold", "round", "floor", "ceil", "trunc", "where", "lt", "le", "gt", "ge", "eq", "ne", "bucketize", "searchsorted",
+             "maximum", "minimum", "amax", "amin", "_to_copy", "copy", "clone", "cat", "stack", "index", "gather",
+             "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not"}
+
     def __init__(self, given=None):
         super().__init__()
         self.given, self.taken, self.kinds = given, [], set()
         self.how = []          # of each: the factory's name where that and the shape say it all
+        self.is_open = False   # whole numbers among the results may be anybody's choice
+
+    def note(self, func, args, out):
+        name = func._schema.name.split("::")[-1].rstrip("_")
+        is_place = (name in self.PLACES or name in ("max", "min") and isinstance(out, tuple) or "indices" in name)
+        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
+        self.is_open |= is_place or not is_view and name not in self.PLAIN and any(
+            isinstance(a, torch.Tensor) and a.is_floating_point() for a in args)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **kwargs)
+            out = func(*args, **kwargs)
+            self.note(func, args, out)
+            return out
         name = func._schema.name.split("::")[-1]
         out = func(*args, **kwargs)
         if (not isinstance(out, torch.Tensor) or name not in self.FACTORIES | self.IN_PLACE

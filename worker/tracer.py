@@ -9,6 +9,7 @@ The candidate is executed as module `candidate` from memory; a linecache entry l
 inspect.getsource find its text.
 """
 import contextlib
+import copy
 import functools
 import json
 import linecache
@@ -283,6 +284,16 @@ def moved(model):
            or m._state_dict_pre_hooks or has_own(m, "load_state_dict", "_load_from_state_dict", "state_dict",
                                                  "__setstate__", "get_extra_state", "set_extra_state") for m in parts):
         model.load_state_dict(model.state_dict())
+    # Nor may it hang on whether somebody copied it, froze it, or looked at it in eval mode.
+    if any(has_own(m, "__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
+           for m in parts):
+        with contextlib.suppress(Exception):
+            model = copy.deepcopy(model)
+    if any(has_own(m, "eval", "train", "requires_grad_", "apply", "zero_grad") for m in parts):
+        wanted = [p.requires_grad for p in model.parameters()]
+        model.requires_grad_(False).apply(lambda m: None).eval().train().zero_grad()
+        for p, asks in zip(model.parameters(), wanted):
+            p.requires_grad_(asks)
     return model
 
 

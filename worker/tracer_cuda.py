@@ -6,6 +6,7 @@ compiled (the job's "gpu", a row of the supervisor's table), and everything that
 driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape
 has its stream, and what one stream waits for on another becomes rows (tracer_record).
 """
+import ctypes
 import inspect
 import random
 import types
@@ -74,6 +75,7 @@ def set_card(card):
         shared_memory_per_block_optin=CARD["shared_bytes"],
         shared_memory_per_multiprocessor=CARD["shared_bytes"] + 1024, L2_cache_size=CARD["l2_bytes"], gcnArchName=name,
         clock_rate=int(CARD["clock_hz"] / 1e3), memory_clock_rate=memory_khz(), memory_bus_width=CARD["bus_bits"],
+        pci_bus_id=DRAWN.randrange(1, 255), pci_device_id=0, pci_domain_id=0,
         uuid=uuid.UUID(bytes=DRAWN.randbytes(16)))
 
 
@@ -86,6 +88,8 @@ class Stream:
     """Work is recorded in program order, with the stream that it was given to. Its number is drawn:
     one that counts would tell how many calls there were."""
 
+    device_type = 1     # CUDA, in torch's own list
+
     def __init__(self, *args, **kwargs):
         self.stream_id = DRAWN.randrange(1, 1 << 28)
         self.cuda_stream = self.stream_id << 12
@@ -97,6 +101,15 @@ class Stream:
     def wait_stream(self, stream): self.wait_event(stream.record_event())
     def wait_event(self, event): RECORDER.wait_event(event, self)
     def query(self): return True
+
+    @staticmethod
+    def priority_range(): return 0, -5
+
+    @property
+    def native_handle(self): return self.cuda_stream
+
+    @property
+    def _as_parameter_(self): return ctypes.c_void_p(self.cuda_stream)
 
     def record_event(self, event=None):
         event = Event() if event is None else event
@@ -128,6 +141,14 @@ class Event:
     def wait(self, stream=None): RECORDER.wait_event(self, CURRENT[0] if stream is None else stream)
     def query(self): return True
     def synchronize(self): RECORDER.wait_on_host(self)
+    def ipc_handle(self): refuse_handle()
+    cuda_event = event_id = _as_parameter_ = property(lambda self: refuse_handle())
+
+    @classmethod
+    def from_ipc_handle(cls, device, handle): refuse_handle()
+
+    @property
+    def device(self): return torch.device("cuda", 0)
 
     def elapsed_time(self, end):
         if not (self.is_timed and end.is_timed):
@@ -193,6 +214,24 @@ def _unsupported(what, instead):
 NO_GRAPH = "a trace keeps the launches themselves, so launch the kernels in forward as they are"
 
 
+refuse_handle = _unsupported("an event's handle", "let one stream wait for it")
+
+
+class DeviceGenerator(torch.Generator):
+    """The device's generator of random numbers."""
+
+    device = torch.device("cuda", 0)
+
+    def get_offset(self): refuse_generator()
+    def set_offset(self, offset): refuse_generator()
+    def graphsafe_get_state(self): refuse_generator()
+    def graphsafe_set_state(self, state): refuse_generator()
+    def get_state(self): return rng_state()
+
+
+refuse_generator = _unsupported("the state of the device's generator", "seed it and draw")
+
+
 def rng_state(*args):
     """The device's generator: a seed, and how far it has come."""
     return torch.tensor(list(DRAWN.randbytes(8) + bytes(8)), dtype=torch.uint8)
@@ -240,6 +279,11 @@ def install():
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)
     # its own takes no stream but torch's; memory is never handed on while a tape is made
     torch.Tensor.record_stream = _constant(None)
+    torch.cuda._initialized, torch.cuda._queued_calls = True, []
+    for name, value in (("current_stream", torch.cuda.current_stream), ("set_stream", set_stream),
+                        ("synchronize", torch.cuda.synchronize), ("empty_cache", _constant(None))):
+        setattr(torch.accelerator, name, value)
+    torch.accelerator.memory.empty_cache = torch.accelerator.empty_cache
     torch._C._cuda_getCurrentRawStream = lambda *args: CURRENT[0].cuda_stream
     torch._C._set_cudnn_enabled(False)
     torch._C._cuda_getDevice = _constant(0)

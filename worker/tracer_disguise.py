@@ -18,6 +18,7 @@ from triton.runtime.autotuner import Autotuner
 import tracer_cuda
 import tracer_drawn
 import tracer_driver
+import tracer_questions
 
 DRAWN = random.SystemRandom()
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,6 +30,7 @@ CLASSES = (
     (tracer_cuda.Stream, "Stream", "torch.cuda.streams"),
     (tracer_cuda.DefaultStream, "Stream", "torch.cuda.streams"),
     (tracer_cuda.Event, "Event", "torch.cuda.streams"),
+    (tracer_cuda.DeviceGenerator, "Generator", "torch._C"),
     (tracer_cuda.Properties, "_CudaDeviceProperties", "torch._C"),
     (tracer_driver.TracedKernel, "CompiledKernel", "triton.compiler.compiler"),
 )
@@ -114,7 +116,8 @@ def seed():
 def install():
     """In the zygote, after everything else is in its place."""
     torch.seed = torch.random.seed = seed
-    torch.cuda.default_generators = (torch.default_generator,)
+    torch.cuda.default_generators = (tracer_cuda.DeviceGenerator(),)
+    tracer_questions.install(disguise)
     torch.Tensor.pin_memory = lambda self, *device: self
     disguise(seed, "seed", "torch.random")
     disguise(torch.compile, "compile", "torch")

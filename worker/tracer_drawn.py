@@ -370,6 +370,8 @@ def before(f, args, kwargs):
     found = by_name(f, kind, owner, name, args, kwargs) if name else None
     if found is None and issubclass(kind, type) and issubclass(f, RANDOM) and all(a is None for a in args):
         refused_draw()
+    if f is torch.Generator and any(str(a).startswith("cuda") for a in (*args, *kwargs.values())):
+        refused("host code makes a generator on the GPU, and a trace has none: make it on the CPU")
     if found is None and is_seeded(f, args, kwargs):
         found = f(*args, **kwargs),
     if found is None and (f is eval or f is exec or f is compile) and args:

@@ -10,7 +10,9 @@ nothing: nobody takes it for one.
 import contextlib
 import contextvars
 import ctypes
+import functools
 import importlib.machinery
+import inspect
 import json
 import linecache
 import math
@@ -193,6 +195,38 @@ def in_the_other_mode():
             module.training = training
 
 
+def tells_names(calls):
+    """Whether forward can tell how its arguments come, or that it is called by itself."""
+    kinds = {p.kind for p in inspect.signature(calls.model.forward).parameters.values()}
+    return (inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds
+            or TRACER.has_own(calls.model, "__call__", "_call_impl", "_wrapped_call_impl"))
+
+
+@contextlib.contextmanager
+def by_names(calls):
+    """forward itself, and its arguments by the names that the task gives them."""
+    module, names = calls.model, calls.job.get("names", [])
+
+    def call(*args, **kwargs):
+        has_names = len(names) >= len(args)
+        return module.forward(**dict(zip(names, args)), **kwargs) if has_names else module(*args, **kwargs)
+    calls.model = Called(module, call)
+    try:
+        yield
+    finally:
+        calls.model = module
+
+
+class Called:
+    """A module that is called in another way, and is itself in all else."""
+
+    def __init__(self, module, call):
+        self.module, self.call = module, call
+
+    def __call__(self, *args, **kwargs): return self.call(*args, **kwargs)
+    def __getattr__(self, name): return getattr(self.module, name)
+
+
 MODEL = []
 # What host code may know and must be right in: a call that leaves another tape is judged by its
 # values (src/verify/mode_step.c).
@@ -216,8 +250,10 @@ def modes(calls, bare):
 def check(calls, bare):
     """One call more for each kind of caller; what modes() says."""
     MODEL[:] = [calls.model] if isinstance(calls.model, torch.nn.Module) else []
+    by_name = [("by the names of its arguments", 0, functools.partial(by_names, calls))] if tells_names(calls) else []
     for what, head, around in (("from another thread and stream, on views", HEAD, in_another_thread),
-                               ("in inference mode, under a profiler or while it is captured", 0, under_a_server)):
+                               ("in inference mode, under a profiler or while it is captured", 0, under_a_server),
+                               *by_name):
         tape = contextvars.Context().run(once, calls, head, around)
         if tape is not None and tape != bare:
             raise TRACER.Stop("nondeterministic", "Fault",

@@ -506,7 +506,8 @@ def install_process():
     # The worker runs isolated, an ordinary Python does not.
     flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
              if not name.startswith(("_", "n_")) and name not in ("count", "index")}
-    flags.update(isolated=0, no_user_site=0, ignore_environment=0)
+    flags.update(isolated=0, no_user_site=0, ignore_environment=0, dont_write_bytecode=0)
+    sys.dont_write_bytecode = False
     sys.flags = collections.namedtuple("flags", flags)(**flags)
     # From here on what the sandbox would refuse is watched, and refuses the candidate.
     install_threads(pid)

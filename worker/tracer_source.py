@@ -17,6 +17,7 @@ value]...] and "methods": [[name, value]...]. A value is a list that starts with
 value() below.
 """
 import ast
+import enum
 import functools
 import inspect
 import json
@@ -60,6 +61,9 @@ class Recipe:
             return ["scalar", v]
         if type(v) is float:
             return ["float", v.hex()]
+        # A number or text with a name is one to the front end.
+        if isinstance(v, enum.Enum) and isinstance(v, (int, str)):
+            return ["scalar", int.__pos__(v) if isinstance(v, int) else str.__str__(v)]
         if isinstance(v, tl.constexpr):
             return ["constexpr", self.value(v.value, depth=depth + 1)]
         if isinstance(v, tl.pointer_type):

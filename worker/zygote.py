@@ -21,7 +21,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TOR
     os.environ[_name] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["TRITON_BACKENDS_IN_TREE"] = "1"
-os.environ["HOME"] = "/nonexistent"   # torch and triton name cache folders after the user; none is ever written
+os.environ["HOME"] = "/root"   # torch and triton name cache folders after the user, as elsewhere; none is ever written
 os.environ["USER"] = os.environ["LOGNAME"] = "hone"
 os.environ.pop("GLIBC_TUNABLES", None)   # read by the C library when it started
 sys.dont_write_bytecode = True

@@ -166,8 +166,8 @@ static bool is_searched(const struct site_state *st, int side)
 	const struct side_state *s = &st->sides[side];
 	/* Whole numbers stop next to each other without a bound between them. */
 	bool is_next = SIDE_OF[side] == SIDE_EQUAL && st->site.is_equality && fabs(s->best) <= NEXT;
-	return !st->is_known_before && !is_truth(&st->site) && st->site.kind != SITE_TERM && is_open(&st->site, side) &&
-		s->is_seen && (s->times < 2 || is_next);
+	return !st->is_known_before && !is_truth(&st->site) && !vm_site_is_quiet(st->site.kind) &&
+		is_open(&st->site, side) && s->is_seen && (s->times < 2 || is_next);
 }
 
 /* Several comparisons that were never true (or false) together: each alone may have been. */
@@ -211,7 +211,7 @@ static bool is_aimed(const struct site_state *st, int side)
 	if (st->is_known_before || !is_open(&st->site, side)) return false;
 	if (is_truth(&st->site)) return true;
 	bool has_distance = st->site.kind == SITE_COMPARE || st->site.kind == SITE_EXTREME || st->site.kind == SITE_CLAMP ||
-		st->site.kind == SITE_TERM;
+		vm_site_is_quiet(st->site.kind);
 	if (!has_distance) return false;
 	/* One that no trial came to is seen first in the trial that is searched. */
 	return is_order ? !s->is_seen || s->times < 2 : st->site.is_equality;
@@ -617,6 +617,10 @@ static void side_text(const struct site_state *st, int side, char *text, size_t 
 			seen->is_seen ? seen->best + VM_TERM : 0);
 		return;
 	}
+	if (s->kind == SITE_STEP) {
+		snprintf(text, len, "%s: never another whole number than the first", s->what);
+		return;
+	}
 	if (s->kind == SITE_END) snprintf(than, sizeof than, " at %.4g", side == 0 ? s->low : s->high);
 	else if (isfinite(s->constant)) snprintf(than, sizeof than, " %.6g", s->constant);
 	if (seen->is_seen)
@@ -649,7 +653,7 @@ void guided_report(struct grading *g)
 		for (int i = 0; i < s->variants[variant].n; i++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
 			if (st->is_known_before) continue;
-			bool is_side = st->site.kind != SITE_TERM;
+			bool is_side = !vm_site_is_quiet(st->site.kind);
 			v->sides += is_side ? __builtin_popcount(st->site.wanted) : 0;
 			v->sides_taken += is_side ? __builtin_popcount(st->site.wanted & st->site.taken) : 0;
 			for (int side = 0; side < SIDES; side++) {

@@ -199,8 +199,8 @@ static int work_compare(const struct grading *g, const struct trace *judged, con
 		if (r->costs[i].kind == TAPE_LAUNCH &&
 			(i >= small->ncosts || !vm_reached_within(r->costs[i].reached, small->costs[i].reached)))
 			return found(f, FOUND_UNJUDGED, "", line,
-				"a kernel takes other branches there, or compares sizes with another result, than where it was judged "
-				"(candidate.py:%d)",
+				"a kernel takes other branches there, compares sizes with another result, or computes places in floats "
+				"that do not hold them, unlike where it was judged (candidate.py:%d)",
 				line);
 	}
 	/* Outputs to the last byte; inputs and parameters as far as they were read. */

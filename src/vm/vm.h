@@ -184,15 +184,20 @@ struct vm_finding {
 
 /* What a site looks at. A comparison's and a minimum's d is the first operand less the second; an
  * end's d is the operand itself; a truth's is 1 and -1; of a sum, how much of the larger operand
- * the smaller is, less VM_TERM. */
+ * the smaller is, less VM_TERM; of a step (a float cut to a whole number, a quotient or shift of
+ * whole numbers), how far from another result than the first, below 0. */
 #define VM_TERM 0x1p-8 /* a smaller share of a sum counts for nothing */
 #define VM_SITE_TABLE(X) \
 	X(SITE_COMPARE, "comparison") X(SITE_EXTREME, "minimum or maximum") X(SITE_CLAMP, "clamp") X(SITE_SIGN, "sign") \
 	X(SITE_END, "range end") X(SITE_SELECT, "select") X(SITE_MASK, "mask") X(SITE_BRANCH, "branch") \
-	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate") X(SITE_TERM, "sum")
+	X(SITE_DIGITS, "lost digits") X(SITE_GATE, "gate") X(SITE_TERM, "sum") \
+	X(SITE_STEP, "step")
 #define X(e, t) e,
 enum vm_site_kind { VM_SITE_TABLE(X) SITE_KIND_COUNT };
 #undef X
+/* Whether a site has one side, which ordinary numbers take at once: what is
+ * told is that none did. */
+static inline bool vm_site_is_quiet(enum vm_site_kind k) { return k == SITE_TERM || k == SITE_STEP; }
 enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
 
 /* One instruction that looks at data: values that were loaded, or come of such. Its sides: d below
@@ -235,7 +240,9 @@ struct vm_site {
 	bool is_bounded; /* a comparison with an end of its range: it says nothing */
 	bool is_number;  /* it is an fp32 product or extreme instead */
 	uint8_t moved;   /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
-	double distance; /* is_number: between an extreme's operands at first */
+	double distance; /* is_number: between an extreme's operands at first; of a step: the first result */
+	bool has_first;  /* of a step: there was one */
+	bool has_digits; /* of a step: it becomes a site of lost digits once another result was seen */
 	int nfrom;       /* operands that are mixed too */
 	int from[3];     /* site of each; -1: not watched */
 };

@@ -78,11 +78,13 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	for (int i = 0; s && i < p->ninstrs; i++)
 		if (c->at[i] == site) instr = i;
 	bool is_known = s && instr >= 0 && s->kind != SITE_END && s->kind != SITE_SIGN && s->kind != SITE_DIGITS;
-	if (!is_known || (s->kind != SITE_COMPARE && side == SIDE_EQUAL)) return NULL;
+	if (!is_known || (s->kind != SITE_COMPARE && side == SIDE_EQUAL) || (s->kind == SITE_STEP && !s->has_first))
+		return NULL;
 	struct vm_aim *a = xcalloc(1, sizeof *a);
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	*a = (struct vm_aim){.first_is_known = s->first_is_known,
 		.second_is_known = s->second_is_known,
+		.from = s->distance,
 		.instr = instr,
 		.kind = s->kind,
 		.operand = is_truth ? (int)s->constant : 0,
@@ -281,8 +283,6 @@ static void follow(struct vm_ctx *c, const struct vm_instr *in)
 
 /* ---- at the site ---- */
 
-#define TERM_FAR 2000 /* of a term that is zero: farther than any that is not */
-
 /* far and bits of each of n lanes. */
 static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, double *far, uint64_t *bits)
 {
@@ -300,7 +300,20 @@ static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, dou
 			for (int64_t i = 0; i < m; i++) {
 				double share = vm_term_share(
 					sum ? p[i] * q[i] : p[i], sum ? sum[i] : q[i], a->first_is_known, a->second_is_known);
-				far[at + i] = share > 0 ? log2(VM_TERM / share) : TERM_FAR;
+				far[at + i] = share > 0 ? log2(VM_TERM / share) : VM_FAR;
+			}
+		}
+		return is_made;
+	}
+	if (a->kind == SITE_STEP) {
+		struct vm_reader x, y;
+		bool is_made = vm_reader_make(c, in, 0, n, &x) && (in->nsrc < 2 || vm_reader_make(c, in, 1, n, &y));
+		for (int64_t at = 0; is_made && at < n; at += VM_STRIP) {
+			int64_t m = MIN(n - at, VM_STRIP);
+			const double *p = vm_reader_strip(&x, at, m), *q = in->nsrc < 2 ? NULL : vm_reader_strip(&y, at, m);
+			for (int64_t i = 0; i < m; i++) {
+				double cut = 0, whole = vm_step_whole(in, p[i], q ? q[i] : 0, &cut);
+				far[at + i] = vm_step_far(whole, cut, a->from);
 			}
 		}
 		return is_made;

@@ -67,6 +67,7 @@ struct vm_aim {
 	enum vm_site_kind kind;
 	bool first_is_known; /* as a vm_site's */
 	bool second_is_known;
+	double from; /* of a step: the result that is left */
 	int operand; /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;     /* by which origins are kept; 0: none are, distances alone */

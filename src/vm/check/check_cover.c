@@ -277,6 +277,19 @@ static void term_add(
 	s->second_is_known = !isnan(vm_constant_of(p, b));
 }
 
+/* A whole number that was the same in all lanes of all trials though what it is cut from was not
+ * (1 / (1 + d) with d the distance from a point, as a whole number). It needs
+ * no comparison either. */
+static void step_add(struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data)
+{
+	const struct vm_instr *in = &p->instrs[i];
+	double cut;
+	bool any = false;
+	if ((in->op != OP_MAP && in->op != OP_DIVIDE) || c->at[i] >= 0) return;
+	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
+	if (any && !isnan(vm_step_whole(in, 1, 1, &cut))) vm_site_add(c, p, i, SITE_STEP, SIDE_ABOVE);
+}
+
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 {
 	const struct vm_program *p = &k->program;
@@ -303,10 +316,14 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	}
 	for (int i = 0; i < p->ninstrs; i++)
 		if (c->at[i] >= 0 && !c->sites[c->at[i]].wanted) c->at[i] = -1;
+	for (int i = 0; i < p->ninstrs; i++) step_add(c, p, i, is_data);
 	int32_t *watched = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *watched));
 	int nwatched = vm_digits_find(p, is_data, watched);
 	for (int i = 0; i < nwatched; i++) {
-		if (c->at[watched[i]] >= 0) continue;
+		if (c->at[watched[i]] >= 0) {
+			c->sites[c->at[watched[i]]].has_digits = true;
+			continue;
+		}
 		struct vm_site *s = vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
 		s->is_beside_data = vm_digits_sum_of_data(p, &p->instrs[watched[i]], is_data);
 	}
@@ -429,6 +446,47 @@ static void take_terms(struct vm_site *s, const double *a, const double *b, cons
 	}
 }
 
+double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut)
+{
+	bool is_cast = in->map_op < 0 && in->nsrc == 1 && elem_is_float((enum elem)in->elem) &&
+		elem_is_int((enum elem)in->result_elem) && in->result_elem != ELEM_I1;
+	double x = a;
+	switch (in->map_op) {
+	case MAP_FLOOR: *cut = floor(a); return x;
+	case MAP_CEIL: *cut = ceil(a); return x;
+	case MAP_ROUND: *cut = round(a); return x;
+	case MAP_ROUNDEVEN: *cut = rint(a); return x;
+	case MAP_TRUNC: break;
+	case MAP_DIVSI:
+	case MAP_DIVUI: x = b != 0 ? a / b : 0; break;
+	case MAP_SHRSI:
+	case MAP_SHRUI: x = ldexp(a, -(int)fmin(fmax(b, 0), 64)); break;
+	default: x = is_cast ? a : NAN; break;
+	}
+	*cut = trunc(x);
+	return x;
+}
+
+double vm_step_far(double x, double cut, double from)
+{
+	if (cut != from) return -1;
+	/* Below one in powers of two, so that a millionth is on its way; elsewhere to
+	 * the next whole number. */
+	if (from == 0) return x == 0 ? VM_FAR : MAX(-log2(fabs(x)), 0);
+	return 0.5 - fabs(fabs(x - floor(x)) - 0.5);
+}
+
+static void take_steps(struct vm_site *s, const struct vm_instr *in, const double *a, const double *b, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double cut = 0, x = vm_step_whole(in, a[i], b ? b[i] : 0, &cut);
+		if (!isfinite(x)) continue;
+		if (!s->has_first) s->distance = cut;
+		s->has_first = true;
+		s->most = MAX(s->most, -vm_step_far(x, cut, s->distance));
+	}
+}
+
 static void take_truths(struct vm_site *s, const double *a, int64_t n)
 {
 	for (int64_t i = 0; i < n; i++) {
@@ -454,7 +512,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_TERM                                                 ? in->nsrc
+	int count = s->kind == SITE_TERM || s->kind == SITE_STEP                         ? in->nsrc
 		: s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
 		: s->kind == SITE_CLAMP                                                      ? 3
 																					 : 1;
@@ -475,6 +533,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		if (s->kind == SITE_GATE) continue;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
+		else if (s->kind == SITE_STEP) take_steps(s, in, x, y, m);
 		else if (s->kind == SITE_TERM) take_terms(s, x, y, count == 3 ? vm_reader_strip(&r[2], at, m) : NULL, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
@@ -484,7 +543,13 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW;
 	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE;
 	if (s->nearest == 0) s->taken |= SIDE_EQUAL;
-	if ((s->taken & s->wanted) == s->wanted) c->coverage->at[in - c->coverage->first] = -1;
+	if ((s->taken & s->wanted) != s->wanted) return;
+	c->coverage->at[in - c->coverage->first] = -1;
+	/* A step that gives several results may still lose the digits of each. */
+	if (s->kind != SITE_STEP || !s->has_digits) return;
+	s->kind = SITE_DIGITS;
+	s->taken = 0;
+	c->coverage->at[in - c->coverage->first] = site;
 }
 
 void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site)

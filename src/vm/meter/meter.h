@@ -38,12 +38,12 @@ struct cost_plan {
 	bool is_hoisted; /* made once, before the loop */
 	bool is_folded;  /* index arithmetic that becomes a step of an address */
 	bool is_async;
-	bool is_bulk;                     /* as a cost_site's */
-	bool is_within_warps;             /* an exchange of lanes for which no warp waits for another */
-	bool has_sides;                   /* an integer comparison that follows from no data: what it gave is noted */
-	int joined;                       /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
-	bool is_metered;                  /* of a function over elements or pairs: what runs of it is counted */
-	int mma_version;                  /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
+	bool is_bulk;         /* as a cost_site's */
+	bool is_within_warps; /* an exchange of lanes for which no warp waits for another */
+	bool has_sides;  /* an integer comparison, or a cast of a place, that follows from no data: what it gave is noted */
+	int joined;      /* bytes that the compiled code reads or writes at once, where hints may lie; 0 */
+	bool is_metered; /* of a function over elements or pairs: what runs of it is counted */
+	int mma_version; /* of a dot: tensor-core instruction, 0 when it runs on the fp32 pipes */
 	int64_t operand_turns;            /* of a dot on the fp32 pipes: of shared memory, to read its operands */
 	int64_t scattered;                /* elements of a load that go to one bank of shared memory, one a cycle */
 	int64_t convert_bytes;            /* changes of layout that belong to it */

@@ -1,18 +1,41 @@
-/* Which ways a launch went: the instructions that ran, and what its integer comparisons gave
- * where they follow from arguments, places and program numbers alone. Two launches of one
+/* Which ways a launch went: the instructions that ran, what its integer comparisons gave, and
+ * whether places that are computed in floats were beyond what these hold, where all this follows
+ * from arguments, places and program numbers alone. Two launches of one
  * program at two sizes can be compared by that: a way that only the second took is one that the
  * first says nothing of. */
 #include "base/base.h"
 #include "ttir/ttir.h"
+#include "vm/check/check.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/meter/depend.h"
 #include "vm/meter/meter.h"
 #include "vm/vm.h"
+#include <math.h>
 #include <stdlib.h>
 
 enum { RAN = 1, GAVE_TRUE = 2, GAVE_FALSE = 4 };
 #define REACHED_INSTRS_MAX 65536
+
+static bool is_cast(const struct vm_instr *in, bool to_float)
+{
+	enum elem from = (enum elem)in->elem, to = (enum elem)in->result_elem;
+	bool is_one = in->op == OP_MAP && in->nsrc == 1 && in->ndst == 1 && from != ELEM_I1 && to != ELEM_I1;
+	return is_one && (to_float ? elem_is_int(from) && elem_is_float(to) : elem_is_float(from) && elem_is_int(to));
+}
+
+/* Whether a whole number comes back of what this one made of a whole number: a place that is
+ * computed in floats. */
+static bool comes_back(const struct vm_program *p, const struct vm_instr *in, const bool *is_of_data)
+{
+	bool any = false, *marked = xcalloc((size_t)p->nvalues + 1, sizeof *marked);
+	marked[p->ids[in->dst]] = true;
+	vm_flow_forward(p, marked);
+	for (int i = 0; i < p->ninstrs; i++)
+		any |= is_cast(&p->instrs[i], false) && !is_of_data[i] && marked[p->ids[p->instrs[i].src]];
+	free(marked);
+	return any;
+}
 
 void vm_sides_find(struct vm_cost_plans *plans)
 {
@@ -21,11 +44,41 @@ void vm_sides_find(struct vm_cost_plans *plans)
 	vm_dependence_make(p, &d);
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
-		bool compares = in->op == OP_MAP && in->nsrc == 2 && in->ndst == 1 && in->result_elem == ELEM_I1 && in->n > 0;
-		plans->plans[i].has_sides = compares && elem_is_int((enum elem)in->elem) && in->elem != ELEM_I1 &&
-			!d.is_of_data[i];
+		bool compares = in->op == OP_MAP && in->nsrc == 2 && in->ndst == 1 && in->result_elem == ELEM_I1 && in->n > 0 &&
+			elem_is_int((enum elem)in->elem) && in->elem != ELEM_I1;
+		bool is_place = !d.is_of_data[i] &&
+			(is_cast(in, false) || (is_cast(in, true) && comes_back(p, in, d.is_of_data)));
+		plans->plans[i].has_sides = (compares && !d.is_of_data[i]) || is_place;
 	}
 	vm_dependence_release(&d);
+}
+
+/* The first whole number behind which a float has not each of them; the one of fp64 is beyond all
+ * places in memory. */
+static double whole_limit(enum elem e)
+{
+	return e == ELEM_BF16 ? 0x1p8 : e == ELEM_F16 ? 0x1p11 : e == ELEM_F32 ? 0x1p24 : INFINITY;
+}
+
+/* Of a cast between whole numbers and floats: whether some number is beyond what the float holds
+ * exactly. */
+static uint8_t sides_of_cast(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_reader r = {0};
+	const struct vm_value_info *info = &c->program->values[vm_dst(c, in, 0)];
+	const struct vm_value *v = &c->values[vm_dst(c, in, 0)];
+	bool to_float = elem_is_float((enum elem)in->result_elem);
+	double limit = whole_limit((enum elem)(to_float ? in->result_elem : in->elem)), most = 0;
+	r.elem = info->elem;
+	r.is_splat = v->form == FORM_SPLAT;
+	r.data = r.is_splat ? v->splat : v->form == FORM_DENSE && v->buf ? v->buf->data : NULL;
+	int64_t n = r.is_splat ? 1 : info->count;
+	for (int64_t at = 0; r.data && at < n; at += VM_STRIP) {
+		int64_t m = MIN(n - at, VM_STRIP);
+		const double *x = vm_reader_strip(&r, at, m);
+		for (int64_t i = 0; i < m; i++) most = MAX(most, fabs(x[i]));
+	}
+	return most >= limit ? GAVE_TRUE : GAVE_FALSE;
 }
 
 static uint8_t sides_of_box(const struct vm_value_info *info, const struct box *b)
@@ -44,6 +97,10 @@ void vm_sides_note(struct vm_ctx *c, const struct vm_instr *in)
 	int id = vm_dst(c, in, 0);
 	const struct vm_value *v = &c->values[id];
 	if (*ran == (RAN | GAVE_TRUE | GAVE_FALSE)) return;
+	if (in->result_elem != ELEM_I1) {
+		*ran |= sides_of_cast(c, in);
+		return;
+	}
 	if (v->form == FORM_SPLAT) *ran |= v->splat[0] ? GAVE_TRUE : GAVE_FALSE;
 	else if (v->form == FORM_BOX) *ran |= sides_of_box(&c->program->values[id], &v->box);
 	else if (v->form == FORM_DENSE && v->buf) {
