@@ -169,10 +169,11 @@ class Draws(TorchDispatchMode):
     # nothing or by one operation: whole numbers that are made with others may honestly differ.
     PLACES = {"argmax", "argmin", "sort", "argsort", "topk", "kthvalue", "mode", "median", "nanmedian", "nonzero",
               "cummax", "cummin", "unique", "multinomial"}
-    PLAIN = {"mul", "add", "sub", "rsub", "neg", "abs", "sign", "clamp", "clamp_min", "clamp_max", "relu", "threshold",
-             "threshold", "round", "floor", "ceil", "trunc", "where", "lt", "le", "gt", "ge", "eq", "ne", "bucketize", "searchsorted",
-             "maximum", "minimum", "amax", "amin", "_to_copy", "copy", "clone", "cat", "stack", "index", "gather",
-             "isnan", "isinf", "isfinite", "signbit", "logical_and", "logical_or", "logical_not"}
+    PLAIN = {"mul", "add", "sub", "rsub", "neg", "abs", "sign", "clamp", "clamp_min", "clamp_max", "relu",
+             "threshold", "round", "floor", "ceil", "trunc", "where", "lt", "le", "gt", "ge", "eq", "ne",
+             "bucketize", "searchsorted", "maximum", "minimum", "amax", "amin", "_to_copy", "copy",
+             "clone", "cat", "stack", "index", "gather", "isnan", "isinf", "isfinite", "signbit",
+             "logical_and", "logical_or", "logical_not"}
 
     def __init__(self, given=None):
         super().__init__()
