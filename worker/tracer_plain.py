@@ -635,7 +635,7 @@ def is_candidates_doing():
         name = frame.f_code.co_filename
         if name == CANDIDATE_FILE:
             return True
-        if name.startswith(HERE) or name.startswith(MACHINERY) and is_import(inner, frame):
+        if name.startswith(HERE) or name.startswith(MACHINERY) and (is_import(inner, frame) or is_cache(frame)):
             return False
         inner, frame = frame, frame.f_back
     return False
@@ -649,6 +649,15 @@ def is_import(inner, frame):
     behind = frame.f_back
     return (frame.f_code.co_name == "_call_with_frames_removed" and behind is not None
             and behind.f_code.co_filename.startswith(MACHINERY) and behind.f_code.co_name == "create_module")
+
+
+def is_cache(frame):
+    """A library's loader that writes what it has compiled beside the source, where nobody did so
+    before; it goes on without where it may not."""
+    behind = frame.f_back
+    return (frame.f_code.co_name == "_cache_bytecode" and behind is not None
+            and behind.f_code.co_filename.startswith(MACHINERY) and behind.f_code.co_name == "get_code"
+            and type(behind.f_locals.get("self")) in LOADERS and is_readable(behind.f_locals.get("source_path")))
 
 
 def is_foreign_code(event, args):

@@ -7,7 +7,9 @@ import builtins
 import gc
 import json
 import os
+import shutil
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/release"))
@@ -144,6 +146,7 @@ ALLOWED = [
     'sys.version',
     "importlib.metadata.version('triton')",
     "importlib.metadata.distribution('torch').read_text('METADATA')",
+    '__import__("hone_never_compiled").ANSWER',
 ]
 SOURCE = """import ctypes, datetime, gc, importlib.metadata, inspect, multiprocessing, numpy, os, pathlib, platform
 import random, resource, socket, subprocess, sys, threading, time
@@ -213,6 +216,12 @@ def check(ok, name):
     print(f"{'ok' if ok else 'not ok'} {count} - {name}", flush=True)
 
 
+# A library that nobody has compiled to bytecode: its loader writes a file beside it, or tries to.
+library = tempfile.mkdtemp()
+with open(os.path.join(library, "hone_never_compiled.py"), "w") as f:
+    f.write("ANSWER = 42\n")
+sys.path.append(library)
+tracer_plain.READABLE += (library,)
 tracer.warm()
 first, second = run(False), run(True)
 for e in OTHER:
@@ -227,4 +236,6 @@ for e in REFUSED:
 for e in ALLOWED:
     value, fault = second.get(e, ("raised", None))
     check(fault is None and not value.startswith("raised"), f"{e} is allowed: {value} {fault}")
+check(os.path.isdir(os.path.join(library, "__pycache__")), "the library was compiled meanwhile")
+shutil.rmtree(library)
 print(f"1..{count}")
