@@ -31,6 +31,7 @@
 #define LAST 64 /* replays that stay for the last pass */
 #define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
 #define NEAR_STEPS 12
+#define FOUND_MAX 2 /* values of other elements that are tried in an element's place */
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -256,6 +257,13 @@ static void points_make(struct search *s, struct hunter *h)
 		point_add(h, c - 1);
 	}
 	if (is_float) point_add(h, order_near(h->elem, 0));
+	/* What another side was reached with: a count of elements that are so rises one by one. */
+	for (int i = s->ntouched - 1, found = 0; i >= 0 && found < FOUND_MAX; i--) {
+		const struct touched *t = &s->touched[i], *own = &s->touched[h->touched];
+		if (t->buffer != own->buffer || t->elem != h->elem || t->kept == t->original) continue;
+		point_add(h, order_of(h->elem, t->kept));
+		found++;
+	}
 	for (int e = PASSES[s->pass].exponent_low; e <= PASSES[s->pass].exponent_high; e += PASSES[s->pass].exponent_step) {
 		double x = ldexp(1 + (double)lot(s) * 0x1p-32, e + (int)(lot(s) & 1));
 		if (is_float) point_add(h, order_near(h->elem, x));
