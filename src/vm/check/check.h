@@ -15,7 +15,6 @@
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
 #define HONE_VM_CHECK_H
-#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 
@@ -196,7 +195,6 @@ void vm_digits_operands(struct vm_ctx *c, const struct vm_instr *in, struct vm_s
 /* ---- check_cover.c ---- */
 /* (nvalues), heap: what a load or an atomic gave, and all that comes of it. */
 bool *vm_data_find(const struct vm_program *p);
-/* Marks all that comes of what is marked. */
 /* How much of the larger operand of a sum the smaller is; 1 where a constant is the smaller. */
 #define VM_FAR 2000 /* of a term, or a number to be cut, that is zero: farther than any that is not */
 double vm_term_share(double a, double b, bool first_is_known, bool second_is_known);
@@ -204,7 +202,6 @@ double vm_term_share(double a, double b, bool first_is_known, bool second_is_kno
  * how far that is from another result than `from`, -1 where it is another. */
 double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut);
 double vm_step_far(double x, double cut, double from);
-void vm_flow_forward(const struct vm_program *p, bool *marked);
 struct vm_coverage {
 	int nsites;
 	struct vm_site *sites;
@@ -223,18 +220,6 @@ const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *ma
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
 /* And what it has made. */
 void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site);
-/* One operand as doubles, a strip at a time. */
-struct vm_reader {
-	const uint8_t *data;
-	enum elem elem;
-	bool is_splat;
-	double strip[VM_STRIP];
-};
-/* n: of a block; false after a fault. */
-bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r);
-/* m elements from element `at` on. */
-const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m);
-
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);

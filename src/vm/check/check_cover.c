@@ -58,48 +58,6 @@ const char *vm_site_kind_name(enum vm_site_kind kind) { return KIND_NAMES[kind];
 
 /* ---- what is data ---- */
 
-/* One step of the flow: whether something was added. A region's operands come from the instruction
- * before it, and its last instruction has the results of the whole. */
-static bool flow_step(const struct vm_program *p, int i, bool *is_data)
-{
-	const struct vm_instr *in = &p->instrs[i];
-	bool any = false, changed = false;
-	/* A loop's or branch's values move in parallel, each to its own place. */
-	if (in->op == OP_MOVE) {
-		for (int s = 0; s < in->nsrc; s++) {
-			if (!is_data[src_id(p, in, s)] || is_data[dst_id(p, in, s)]) continue;
-			changed = is_data[dst_id(p, in, s)] = true;
-		}
-		return changed;
-	}
-	/* Elsewhere every result depends on every operand. */
-	for (int s = 0; s < in->nsrc; s++) any |= is_data[src_id(p, in, s)];
-	/* A region's own operands are what it is called with, and its results those of the whole
-	 * instruction. */
-	if ((in->op == OP_REDUCE || in->op == OP_SCAN || in->op == OP_MAP_REGION) && in->target > i) {
-		const struct vm_instr *begin = in + 1, *end = &p->instrs[in->target - 1];
-		/* What is data now and was not before makes another round necessary. */
-		for (int d = 0; any && d < begin->ndst; d++) {
-			changed |= !is_data[dst_id(p, begin, d)];
-			is_data[dst_id(p, begin, d)] = true;
-		}
-		for (int s = 0; s < end->nsrc; s++) any |= is_data[src_id(p, end, s)];
-	}
-	for (int d = 0; any && d < in->ndst; d++) {
-		changed |= !is_data[dst_id(p, in, d)];
-		is_data[dst_id(p, in, d)] = true;
-	}
-	return changed;
-}
-
-void vm_flow_forward(const struct vm_program *p, bool *marked)
-{
-	for (bool changed = true; changed;) {
-		changed = false;
-		for (int i = 0; i < p->ninstrs; i++) changed |= flow_step(p, i, marked);
-	}
-}
-
 bool *vm_data_find(const struct vm_program *p)
 {
 	bool *is_data = xcalloc((size_t)p->nvalues + 1, sizeof *is_data);
@@ -361,49 +319,6 @@ int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
 }
 
 /* ---- recording ---- */
-
-bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r)
-{
-	int id = vm_src(c, in, operand);
-	const struct vm_value *v = &c->values[id];
-	r->elem = c->program->values[id].elem;
-	r->is_splat = v->form == FORM_SPLAT;
-	r->data = r->is_splat ? v->splat : vm_dense(c, in, id, n);
-	return r->data != NULL;
-}
-
-static void read_ints(const uint8_t *data, enum elem e, int64_t n, double *out)
-{
-	size_t size = elem_bytes(e);
-	int shift = e == ELEM_I1 ? 0 : 64 - 8 * (int)size;
-	for (int64_t i = 0; i < n; i++) {
-		int64_t bits = 0;
-		memcpy(&bits, data + (size_t)i * size, size);
-		out[i] = (double)((int64_t)((uint64_t)bits << shift) >> shift);
-	}
-}
-
-const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m)
-{
-	float wide[VM_STRIP];
-	const uint8_t *from = r->data + (r->is_splat ? 0 : (size_t)at * elem_bytes(r->elem));
-	int64_t n = r->is_splat ? 1 : m;
-	if (r->is_splat && at) return r->strip; /* as it was read the first time */
-	if (r->elem == ELEM_F64) {
-		memcpy(r->strip, from, (size_t)n * sizeof *r->strip);
-	} else if (elem_is_float(r->elem)) {
-		const float *f = (const void *)from;
-		if (r->elem != ELEM_F32) {
-			map_widen(r->elem, wide, from, n);
-			f = wide;
-		}
-		for (int64_t i = 0; i < n; i++) r->strip[i] = (double)f[i];
-	} else {
-		read_ints(from, r->elem, n, r->strip);
-	}
-	for (int64_t i = 1; r->is_splat && i < VM_STRIP; i++) r->strip[i] = r->strip[0];
-	return r->strip;
-}
 
 /* The comparisons leave NaN out. */
 static void take(struct vm_site *s, const double *a, const double *b, int64_t n)

@@ -191,4 +191,7 @@ static inline bool vm_arg_is_pointer(const struct vm_kernel *k, int i)
 }
 /* What poison and masked-off loads hold. */
 void vm_pattern(enum elem e, uint8_t bits[8]);
+
+/* Marks, of (nvalues), all that comes of what is marked (flow.c). */
+void vm_flow_forward(const struct vm_program *p, bool *marked);
 #endif

@@ -219,4 +219,17 @@ void vm_copy_strided(
 void vm_fill(void *d, const void *bits, size_t elem_size, int64_t n);
 void vm_ctx_init(struct vm_ctx *c, const struct vm_kernel *k, const struct vm_program *p);
 void vm_ctx_release(struct vm_ctx *c);
+
+/* ---- reader.c ---- */
+/* One operand as doubles, a strip at a time. */
+struct vm_reader {
+	const uint8_t *data;
+	enum elem elem;
+	bool is_splat;
+	double strip[VM_STRIP];
+};
+/* n: of a block; false after a fault. */
+bool vm_reader_make(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, struct vm_reader *r);
+/* m elements from element `at` on. */
+const double *vm_reader_strip(struct vm_reader *r, int64_t at, int64_t m);
 #endif

@@ -5,7 +5,6 @@
  * first says nothing of. */
 #include "base/base.h"
 #include "ttir/ttir.h"
-#include "vm/check/check.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/meter/depend.h"
