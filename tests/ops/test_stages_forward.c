@@ -110,7 +110,7 @@ static const struct tail_case tail_cases[] = {{72, 0, 1, 0, 0}, {576, 4, 3, 2, 0
 
 static void test_norm_and_gate(bool is_gate)
 {
-	static const int T_cases[] = {1, 3, 16, 17, 65, 300};
+	static const int T_cases[] = {1, 3, 16, 17, 65, 250, 300};
 	for (size_t k = 0; k < ARRAY_LEN(tail_cases) * ARRAY_LEN(T_cases); k++) {
 		const struct tail_case *q = &tail_cases[k / ARRAY_LEN(T_cases)];
 		int T = T_cases[k % ARRAY_LEN(T_cases)], C = q->in, ld = C + ops->tail, out[] = {16, 8, 8};

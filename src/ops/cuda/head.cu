@@ -72,6 +72,17 @@ static __device__ __forceinline__ struct row row_load(team &cluster, float *segm
 	return {segment, base, min(warp * span, count), min((warp + 1) * span, count), lane, warp};
 }
 
+/* The largest of N lanes' logits, and the lowest id that has it. */
+template <int N> static __device__ __forceinline__ void top_of_lanes(float *best, int *at)
+{
+#pragma unroll
+	for (int d = N / 2; d; d /= 2) {
+		float other = __shfl_xor_sync(ALL_LANES, *best, d);
+		int other_at = __shfl_xor_sync(ALL_LANES, *at, d);
+		if (other > *best || (other == *best && other_at < *at)) *best = other, *at = other_at;
+	}
+}
+
 /* The largest logit and the lowest id that has it; NaN is no logit. */
 static __device__ __forceinline__ void row_top(
 	team &cluster, struct shared_row *s, const struct row &r, float *top, int *id)
@@ -83,27 +94,24 @@ static __device__ __forceinline__ void row_top(
 #pragma unroll 8
 	for (int i = r.begin + r.lane; i < r.end; i += WARP)
 		if (r.x[i] > best) best = r.x[i], at = r.base + i;
-	/* Lanes interleave, so here a tie has to be decided by the id. */
-	for (int d = WARP / 2; d; d /= 2) {
-		float other = __shfl_xor_sync(ALL_LANES, best, d);
-		int other_at = __shfl_xor_sync(ALL_LANES, at, d);
-		if (other > best || (other == best && other_at < at)) best = other, at = other_at;
-	}
+	top_of_lanes<WARP>(&best, &at);
 	if (r.lane == 0) s->top[r.warp] = best, s->top_id[r.warp] = at;
 	__syncthreads();
-	/* Warps hold their spans in the order of ids, so a later one has to be larger to win. */
-	if (threadIdx.x == 0) {
-		for (int w = 1; w < WARPS; w++)
-			if (s->top[w] > s->top[0]) s->top[0] = s->top[w], s->top_id[0] = s->top_id[w];
-		s->block_top = s->top[0], s->block_top_id = s->top_id[0];
+	if (r.warp == 0) {
+		best = r.lane < WARPS ? s->top[r.lane] : -INFINITY, at = r.lane < WARPS ? s->top_id[r.lane] : INT32_MAX;
+		top_of_lanes<WARPS>(&best, &at);
+		if (r.lane == 0) s->block_top = best, s->block_top_id = at;
 	}
 	cluster.sync();
-	/* Every block reads the results of all, in order, so all threads end with the same answer. */
-	*top = -INFINITY, *id = 0;
-	for (int b = 0; b < (int)cluster.num_blocks(); b++) {
-		const struct shared_row *o = cluster.map_shared_rank(s, b);
-		if (o->block_top > *top) *top = o->block_top, *id = o->block_top_id;
+	/* Every warp reads the results of all blocks, a lane a block: one after the other each would
+	 * cost the way there and back. So all threads end with the same answer. */
+	best = -INFINITY, at = INT32_MAX;
+	if (r.lane < (int)cluster.num_blocks()) {
+		const struct shared_row *o = cluster.map_shared_rank(s, r.lane);
+		best = o->block_top, at = o->block_top_id;
 	}
+	top_of_lanes<WARP>(&best, &at);
+	*top = best, *id = best > -INFINITY ? at : 0;
 }
 
 /* exp((x - top) / T); NaN and infinities weigh nothing. */
@@ -140,15 +148,22 @@ static __device__ __forceinline__ void row_sums(team &cluster, struct shared_row
 	if (r.lane == 0) s->sum[r.warp] = a, s->weighted[r.warp] = b;
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		s->block_sum = s->block_weighted = 0;
-		for (int w = 0; w < WARPS; w++) s->block_sum += s->sum[w], s->block_weighted += s->weighted[w];
+		a = b = 0;
+#pragma unroll
+		for (int w = 0; w < WARPS; w++) a += s->sum[w], b += s->weighted[w];
+		s->block_sum = a, s->block_weighted = b;
 	}
 	cluster.sync();
-	*sum = *weighted = 0;
-	for (int b2 = 0; b2 < (int)cluster.num_blocks(); b2++) {
-		const struct shared_row *o = cluster.map_shared_rank(s, b2);
-		*sum += o->block_sum, *weighted += o->block_weighted;
+	/* A lane a block, added in the order of blocks. */
+	a = b = 0;
+	if (r.lane < (int)cluster.num_blocks()) {
+		const struct shared_row *o = cluster.map_shared_rank(s, r.lane);
+		a = o->block_sum, b = o->block_weighted;
 	}
+	*sum = *weighted = 0;
+#pragma unroll
+	for (int i = 0; i < CLUSTER_MAX; i++)
+		*sum += __shfl_sync(ALL_LANES, a, i), *weighted += __shfl_sync(ALL_LANES, b, i);
 }
 
 /* ---- log-probabilities ---- */
@@ -317,22 +332,22 @@ static __device__ __forceinline__ unsigned long long ties_before(
 static __device__ __forceinline__ void masses_gather(team &cluster, struct shared_row *s, const struct row &r,
 	unsigned long long mass, unsigned long long *total, unsigned long long *before)
 {
-	unsigned long long all = 0;
-	*total = *before = 0;
+	unsigned long long all = 0, own = 0;
+	*before = 0;
 	if (r.lane == 0) s->mass[r.warp] = mass;
 	__syncthreads();
-#pragma unroll 4
+#pragma unroll
 	for (int w = 0; w < WARPS; w++) {
-		if (w < r.warp) *before += s->mass[w];
-		all += s->mass[w];
+		unsigned long long its = s->mass[w];
+		if (w < r.warp) *before += its;
+		all += its;
 	}
 	if (threadIdx.x == 0) s->block_mass = all;
 	cluster.sync();
-	for (int b = 0; b < (int)cluster.num_blocks(); b++) {
-		unsigned long long its = cluster.map_shared_rank(s, b)->block_mass;
-		if (b < (int)cluster.block_rank()) *before += its;
-		*total += its;
-	}
+	/* A lane a block. */
+	if (r.lane < (int)cluster.num_blocks()) own = cluster.map_shared_rank(s, r.lane)->block_mass;
+	*total = lanes_sum_mass(own);
+	*before += lanes_sum_mass(r.lane < (int)cluster.block_rank() ? own : 0);
 }
 
 /* The token is out; its row moves on, unless it was its last. */

@@ -433,6 +433,7 @@ template <enum source SOURCE> static void rows_run(struct ops_context *c, struct
 	size_t bytes;
 	CHECKF(a->width % 8 == 0, "rows of %d columns; the CUDA backend takes multiples of 8", a->width);
 	if (!a->T) return;
+	if (SOURCE == SOURCE_PLAIN && cuda_thin_few(c, a)) return;
 	rows_shape(a, c->sms, &cluster);
 	/* Attention is ours and lets this begin early. Elsewhere A goes first where there are
 	 * few rows to read: measured.

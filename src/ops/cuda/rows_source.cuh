@@ -181,4 +181,7 @@ static inline void rows_slices(struct rows_args *a, int *cluster)
 #define ROWS_FEW_COLUMNS 4096   /* of a row that it takes */
 /* false: too wide, or too many rows; nothing was done. Rows alone, without the thin product. */
 bool cuda_rows_few(struct ops_context *, enum source, const struct rows_args *, int cluster);
+/* The tail of rows that stand (thin_few.cu). false: not this form, or with
+ * dropout; nothing was done. */
+bool cuda_thin_few(struct ops_context *, const struct rows_args *);
 #endif
