@@ -12,11 +12,11 @@
  *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
  *   break   as add, and from then on the memory does not keep what is written to it
  * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing,
- * hone_move moves one dense row. Then there are gates, and a clock: a thousandth of a millisecond
- * for each launch since the event before; fake_gate tells whether a launch found the gate open
- * that it should have waited behind. Memory that another process shares is a file: what is
- * imported is its descriptor. fake_mapped counts the mappings there are, fake_read_only those that
- * were made for reading alone. fake_left counts the buffers that were freed with something in
+ * hone_move moves as its parameter says. Then there are gates, and a clock: a thousandth of a
+ * millisecond for each launch since the event before; fake_gate tells whether a launch found the
+ * gate open that it should have waited behind. Memory that another process shares is a file: what
+ * is imported is its descriptor. fake_mapped counts the mappings there are, fake_read_only those
+ * that were made for reading alone. fake_left counts the buffers that were freed with something in
  * them; fake_loaded the modules there are. What cannot be told apart from the real driver by the
  * launcher is left out. */
 #include "runner/cuda/driver.h"
@@ -240,10 +240,15 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 		if (memcmp(*(void **)p[0], *(void **)p[1], bytes)) **(uint32_t **)p[3] = 1;
 	} else if (!strcmp(name, "hone_move")) {
 		const struct cuda_move *m = p[0];
-		for (uint64_t i = 0; i < m->count; i++) {
-			char *to = (char *)(uintptr_t)(m->dst + i * m->dst_step[m->ndim - 1]);
-			memcpy(to, m->src ? (char *)(uintptr_t)(m->src + i * m->src_step[m->ndim - 1]) : (const char *)&m->value,
-				m->size);
+		for (uint32_t i = 0; i < m->count; i++) {
+			uint32_t rest = i;
+			uint64_t to = m->dst, from = m->src;
+			for (uint32_t d = m->ndim; d-- > 0;) {
+				uint32_t quotient = ((uint32_t)((uint64_t)rest * m->magic[d] >> 32) + rest) >> m->shift[d];
+				uint32_t at = rest - quotient * m->shape[d];
+				to += at * m->dst_step[d], from += at * m->src_step[d], rest = quotient;
+			}
+			memcpy((void *)(uintptr_t)to, m->src ? (const void *)(uintptr_t)from : &m->value, m->size);
 		}
 		/* Then kernels of a candidate, by name: faults of every kind, and sums that are right or
 		 * not. */

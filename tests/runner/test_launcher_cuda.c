@@ -27,6 +27,7 @@ static float input[16];
 static uint8_t output[1024];
 
 static bool is_exact;     /* allocations, in what follows */
+static bool takes_ptx;    /* the driver, so that strided rows are the launcher's own kernel's */
 static int image_tail_at; /* where the image's header has a table that lies 8 bytes too far; 0: nowhere */
 
 static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
@@ -42,6 +43,7 @@ static void replay_kind(
 	struct runner_device device;
 	/* A fresh fake driver, and the launcher on it. */
 	((void (*)(void))dlsym(library, "fake_reset"))();
+	((void (*)(int))dlsym(library, "fake_takes_ptx"))(takes_ptx);
 	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
 	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) fail_msg("%s", said);
 	assert_int_equal(device.capability, 90);
@@ -125,6 +127,41 @@ static void test_movement(void **state)
 	memcpy(half, output + 448, sizeof half);
 	assert_true(half[0] == 0xff80 && half[2] == 0xff80 && half[3] == 0xffff);
 	runner_result_release(&r);
+}
+
+/* Where the own kernel moves, dimensions are sorted, joined and divided by: the same bytes as by
+ * the vm's code. */
+static void test_strided(void **state)
+{
+	/* shape, steps of dst, steps of src, in bytes of uint8 */
+	static const char *const copies[][3] = {{"3, 4, 5", "20, 5, 1", "1, 3, 12"}, /* all the other way round */
+		{"3, 4, 5", "1, 3, 12", "20, 5, 1"}, {"2, 3, 1, 7", "21, 7, 99, 1", "32, 7, 5, 1"}, /* two of four join */
+		{"4, 16", "16, 1", "0, 1"}, {"64", "1", "0"}, {"1, 1", "7, 7", "3, 3"}, {"7, 9", "9, 1", "1, 7"},
+		{"2, 2, 2, 2, 2, 2", "32, 16, 8, 4, 2, 1", "1, 2, 4, 8, 16, 32"}, {"13, 2, 2", "4, 2, 1", "4, 1, 2"}};
+	for (size_t i = 0; i < ARRAY_LEN(copies); i++) {
+		struct runner_result r;
+		struct runner_binary b = binary_of(ADD_ARGS, 3);
+		uint8_t by_host[64];
+		char *text = xasprintf(
+			TAPE("",
+				"{\"op\": \"fill\", \"line\": 1, \"dst\": {\"buffer\": 1, \"offset\": 0, \"dtype\": \"uint8\", "
+				"\"shape\": [64], \"stride\": [1]}, \"value\": 9}, "
+				"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 1, \"offset\": 0, \"dtype\": \"uint8\", "
+				"\"shape\": [%s], \"stride\": [%s]}, \"src\": {\"buffer\": 0, \"offset\": 0, \"dtype\": \"uint8\", "
+				"\"shape\": [%s], \"stride\": [%s]}}",
+				"{\"buffer\": 1, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [64], \"stride\": [1]}"),
+			copies[i][0], copies[i][1], copies[i][0], copies[i][2]);
+		for (int own = 0; own < 2; own++) {
+			takes_ptx = own;
+			replay_kind("add", text, &b, &r, NULL);
+			if (r.has_fault) fail_msg("copy %zu: %s: %s", i, r.fault.code, r.fault.text);
+			runner_result_release(&r);
+			if (!own) memcpy(by_host, output, sizeof by_host);
+		}
+		takes_ptx = false;
+		if (memcmp(by_host, output, sizeof by_host)) fail_msg("copy %zu moves other bytes by the own kernel", i);
+		free(text);
+	}
 }
 
 /* Triton's order: the IR's arguments in their own sizes, then two scratch pointers; the grid times
@@ -628,6 +665,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
+		cmocka_unit_test(test_strided),
 		cmocka_unit_test(test_launch_has_tritons_form),
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_half_a_binary),

@@ -86,6 +86,18 @@ bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
 /* One of the launcher's own kernels over `count` units of work. */
 int cuda_own_launch(
 	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault);
+/* Bits that go from one view to another of the same shape; steps in bytes. */
+struct cuda_strided {
+	cu_address dst;
+	cu_address src; /* 0: all become `value` */
+	uint64_t value;
+	uint64_t size; /* of an element: 1, 2, 4 or 8 */
+	int ndim;
+	uint64_t shape[TAPE_DIMS_MAX];
+	uint64_t dst_step[TAPE_DIMS_MAX];
+	uint64_t src_step[TAPE_DIMS_MAX];
+};
+int cuda_strided_run(struct cuda *c, const struct cuda_strided *m, cu_stream s, int row, struct runner_fault *fault);
 /* Loads them, once; CU_OK too where this driver cannot compile them, and then
  * c->has_own stays false. */
 cu_result cuda_own_load(struct cuda *c);

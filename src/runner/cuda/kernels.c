@@ -3,20 +3,39 @@
 #include "runner/cuda/kernels.h"
 #include <stddef.h>
 
-_Static_assert(
-	offsetof(struct cuda_move, src) == 8 && offsetof(struct cuda_move, count) == 16, "hone_move's parameter");
-_Static_assert(
-	offsetof(struct cuda_move, value) == 24 && offsetof(struct cuda_move, size) == 32, "hone_move's parameter");
-_Static_assert(
-	offsetof(struct cuda_move, ndim) == 40 && offsetof(struct cuda_move, shape) == 48, "hone_move's parameter");
-_Static_assert(offsetof(struct cuda_move, dst_step) == 144 && offsetof(struct cuda_move, src_step) == 240 &&
-		sizeof(struct cuda_move) == 336,
-	"hone_move's parameter");
+#define AT(member, offset) _Static_assert(offsetof(struct cuda_move, member) == offset, "hone_move's parameter")
+AT(src, 8);
+AT(value, 16);
+AT(count, 24);
+AT(size, 28);
+AT(ndim, 32);
+AT(shape, 40);
+AT(magic, 88);
+AT(shift, 136);
+AT(dst_step, 184);
+AT(src_step, 280);
+_Static_assert(sizeof(struct cuda_move) == 376, "hone_move's parameter");
 
 /* The index of this thread in %i, and the number of threads of the grid in %step. */
 #define THREAD_INDEX \
 	"	mov.u32 %a, %ctaid.x;\n	mov.u32 %b, %ntid.x;\n	mov.u32 %c, %tid.x;\n	mov.u32 %e, %nctaid.x;\n" \
 	"	mul.wide.u32 %i, %a, %b;\n	cvt.u64.u32 %t, %c;\n	add.u64 %i, %i, %t;\n	mul.wide.u32 %step, %e, %b;\n"
+
+/* Element E of a thread: its index and addresses; whether there is one; a dimension; its bits,
+ * which stand in a wider register. */
+#define MOVE_BEGIN(E, apart) \
+	"	add.u32 %i" E ", %i0, " apart ";\n	mov.u64 %d" E ", %d0;\n	mov.u64 %s" E ", %s0;\n" \
+	"	mov.u64 %v" E ", %v0;\n"
+#define MOVE_LIVE(E) "	setp.lt.u32 %live" E ", %i" E ", %n;\n	selp.u32 %i" E ", %i" E ", 0, %live" E ";\n"
+#define MOVE_STEP(E) \
+	"	mul.hi.u32 %q, %i" E ", %magic;\n	add.u32 %q, %q, %i" E ";\n	shr.u32 %q, %q, %shift;\n" \
+	"	mul.lo.u32 %r, %q, %shape;\n	sub.u32 %r, %i" E ", %r;\n	mov.u32 %i" E ", %q;\n	cvt.u64.u32 %at, %r;\n" \
+	"	mad.lo.u64 %d" E ", %at, %step, %d" E ";\n	mad.lo.u64 %s" E ", %at, %from, %s" E ";\n"
+#define MOVE_LOAD(E, type) "	@%live" E " ld.global." type " %v" E ", [%s" E "];\n"
+#define MOVE_STORE(E, type) "	@%live" E " st.global." type " [%d" E "], %v" E ";\n"
+#define MOVE_FOUR(move, type) move("0", type) move("1", type) move("2", type) move("3", type)
+#define MOVE_SIZE(store, type) \
+	"	@%is bra " store ";\n" MOVE_FOUR(MOVE_LOAD, type) store ":\n" MOVE_FOUR(MOVE_STORE, type) "	ret;\n"
 
 const char cuda_own_ptx[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
@@ -57,30 +76,28 @@ const char cuda_own_ptx[] =
 	"	add.u64 %i, %i, %step;\n	bra AGAIN;\n"
 	"END:\n	setp.eq.u32 %done, %s, 0;\n	@%done ret;\n"
 	"	mov.u32 %s, 1;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
-	/* One element a step: its index is taken apart from the innermost dimension outwards. */
-	".visible .entry hone_move(.param .align 8 .b8 move[336])\n{\n"
-	"	.reg .b32 %a, %b, %c, %e, %v32;\n	.reg .b16 %v16;\n"
-	"	.reg .b64 %i, %t, %step, %dst, %src, %n, %value, %size, %ndim, %k;\n"
-	"	.reg .b64 %rest, %shape, %quot, %r, %d, %s, %at, %v64;\n"
-	"	.reg .pred %done, %fill, %one, %two, %four;\n"
-	"	ld.param.u64 %dst, [move];\n	ld.param.u64 %src, [move+8];\n	ld.param.u64 %n, [move+16];\n"
-	"	ld.param.u64 %value, [move+24];\n	ld.param.u64 %size, [move+32];\n	ld.param.u64 %ndim, [move+40];\n"
-	"	setp.eq.u64 %fill, %src, 0;\n	setp.eq.u64 %one, %size, 1;\n	setp.eq.u64 %two, %size, 2;\n"
-	"	setp.eq.u64 %four, %size, 4;\n" THREAD_INDEX "AGAIN:\n	setp.ge.u64 %done, %i, %n;\n	@%done ret;\n"
-	"	mov.u64 %rest, %i;\n	mov.u64 %d, %dst;\n	mov.u64 %s, %src;\n	mov.u64 %k, %ndim;\n"
-	"DIM:\n	setp.eq.u64 %done, %k, 0;\n	@%done bra PLACED;\n"
-	"	sub.u64 %k, %k, 1;\n	shl.b64 %at, %k, 3;\n	mov.b64 %t, move;\n	add.u64 %at, %t, %at;\n"
-	"	ld.param.u64 %shape, [%at+48];\n	div.u64 %quot, %rest, %shape;\n"
-	"	mul.lo.u64 %r, %quot, %shape;\n	sub.u64 %r, %rest, %r;\n"
-	"	mov.u64 %rest, %quot;\n"
-	"	ld.param.u64 %t, [%at+144];\n	mad.lo.u64 %d, %r, %t, %d;\n"
-	"	ld.param.u64 %t, [%at+240];\n	mad.lo.u64 %s, %r, %t, %s;\n	bra DIM;\n"
-	"PLACED:\n	add.u64 %i, %i, %step;\n	mov.u64 %v64, %value;\n"
-	"	@%one bra ONE;\n	@%two bra TWO;\n	@%four bra FOUR;\n"
-	"	@!%fill ld.global.u64 %v64, [%s];\n	st.global.u64 [%d], %v64;\n	bra AGAIN;\n"
-	"ONE:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u8 %v16, [%s];\n"
-	"	st.global.u8 [%d], %v16;\n	bra AGAIN;\n"
-	"TWO:\n	cvt.u16.u64 %v16, %v64;\n	@!%fill ld.global.u16 %v16, [%s];\n"
-	"	st.global.u16 [%d], %v16;\n	bra AGAIN;\n"
-	"FOUR:\n	cvt.u32.u64 %v32, %v64;\n	@!%fill ld.global.u32 %v32, [%s];\n"
-	"	st.global.u32 [%d], %v32;\n	bra AGAIN;\n}\n";
+	/* Four elements a thread, 256 apart; the dimensions are taken off their indices from the
+	 * innermost one on. Those behind the last are element 0, which is not moved. */
+	".visible .entry hone_move(.param .align 8 .b8 move[376])\n{\n"
+	"	.reg .b32 %a, %c, %k, %n, %size, %shape, %magic, %shift, %q, %r, %i<4>;\n"
+	"	.reg .b64 %t, %at, %step, %from, %src, %d<4>, %s<4>, %v<4>;\n"
+	"	.reg .pred %is, %live<4>;\n"
+	"	ld.param.u64 %d0, [move];\n	ld.param.u64 %src, [move+8];\n	ld.param.u64 %v0, [move+16];\n"
+	"	ld.param.u32 %n, [move+24];\n	ld.param.u32 %size, [move+28];\n	ld.param.u32 %k, [move+32];\n"
+	"	mov.u64 %s0, %src;\n	mov.u32 %a, %ctaid.x;\n	mov.u32 %c, %tid.x;\n"
+	"	mad.lo.u32 %i0, %a, 1024, %c;\n" MOVE_BEGIN("1", "256") MOVE_BEGIN("2", "512") MOVE_BEGIN("3", "768")
+		MOVE_LIVE("0") MOVE_LIVE("1") MOVE_LIVE("2") MOVE_LIVE(
+			"3") "DIM:\n	sub.u32 %k, %k, 1;\n	mul.wide.u32 %at, %k, 4;\n	mov.b64 %t, move;\n	add.u64 %at, %t, "
+				 "%at;\n"
+				 "	ld.param.u32 %shape, [%at+40];\n	ld.param.u32 %magic, [%at+88];\n	ld.param.u32 %shift, "
+				 "[%at+136];\n"
+				 "	mul.wide.u32 %at, %k, 8;\n	add.u64 %at, %t, %at;\n"
+				 "	ld.param.u64 %step, [%at+184];\n	ld.param.u64 %from, [%at+280];\n" MOVE_STEP("0") MOVE_STEP("1")
+					 MOVE_STEP("2") MOVE_STEP(
+						 "3") "	setp.ne.u32 %is, %k, 0;\n	@%is bra DIM;\n"
+							  "	setp.eq.u32 %is, %size, 1;\n	@%is bra ONE;\n	setp.eq.u32 %is, %size, 2;\n	@%is "
+							  "bra TWO;\n"
+							  "	setp.eq.u32 %is, %size, 4;\n	@%is bra FOUR;\n	setp.eq.u64 %is, %src, "
+							  "0;\n" MOVE_SIZE("EIGHT", "u64") "ONE:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE(
+								  "STORE_ONE", "u8") "TWO:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_TWO",
+								  "u16") "FOUR:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_FOUR", "u32") "}\n";

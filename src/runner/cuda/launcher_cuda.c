@@ -342,12 +342,13 @@ static cu_result probe(struct cuda *c)
 	if (!r) r = c->cu.MemsetD8Async(p, c->has_own ? 0 : LAUNCHER_CANARY, sizeof back, c->streams[0]);
 
 	/* A fill by the own kernel, word by word, in the order of the stream. */
-	struct cuda_move fill = {
-		.dst = p, .count = PROBE_BYTES / 4, .value = 0x01010101u * LAUNCHER_CANARY, .size = 4, .ndim = 1};
-	fill.shape[0] = fill.count;
-	fill.dst_step[0] = fill.size;
-	if (!r && c->has_own && cuda_own_launch(c, c->move, fill.count, (void *[]){&fill}, c->streams[0], -1, &ignored))
-		r = CU_ECC_UNCORRECTABLE;
+	struct cuda_strided fill = {.dst = p,
+		.value = 0x01010101u * LAUNCHER_CANARY,
+		.size = 4,
+		.ndim = 1,
+		.shape = {PROBE_BYTES / 4},
+		.dst_step = {4}};
+	if (!r && c->has_own && cuda_strided_run(c, &fill, c->streams[0], -1, &ignored)) r = CU_ECC_UNCORRECTABLE;
 	uint64_t deadline = clock_ns() + RESET_NS;
 	while (!r && (r = c->cu.StreamQuery(c->streams[0])) == CU_NOT_READY)
 		r = clock_ns() < deadline ? CU_OK : CU_LAUNCH_TIMEOUT;

@@ -99,22 +99,92 @@ static bool is_plain_copy(const struct tape_row *row)
 	return b <= x || y <= a;
 }
 
+/* ---- strided rows ---- */
+
+/* Dimensions in the order of where they write, the nearest last, as torch has them: neighbouring
+ * threads write neighbouring elements. Those of one element go, and one that continues the next
+ * inner one on both sides joins it. At least one stays. */
+static void strided_simplify(struct cuda_strided *m)
+{
+	int n = 0;
+	for (int i = 0; i < m->ndim; i++) {
+		uint64_t shape = m->shape[i], dst = m->dst_step[i], src = m->src_step[i];
+		if (shape == 1) continue;
+		int at = n++;
+		for (; at > 0 && m->dst_step[at - 1] < dst; at--)
+			m->shape[at] = m->shape[at - 1], m->dst_step[at] = m->dst_step[at - 1],
+			m->src_step[at] = m->src_step[at - 1];
+		m->shape[at] = shape, m->dst_step[at] = dst, m->src_step[at] = src;
+	}
+	int last = MIN(n, 1);
+	for (int i = 1; i < n; i++) {
+		uint64_t inner = m->shape[i];
+		bool joins = m->dst_step[last - 1] == inner * m->dst_step[i] && m->src_step[last - 1] == inner * m->src_step[i];
+		if (joins) m->shape[last - 1] *= inner;
+		else m->shape[last++] = inner;
+		m->dst_step[last - 1] = m->dst_step[i], m->src_step[last - 1] = m->src_step[i];
+	}
+	m->ndim = MAX(last, 1);
+	if (!last) m->shape[0] = 1, m->dst_step[0] = m->src_step[0] = m->size;
+}
+
+/* (magic, shift) of a division by d, 1 to 2^31 - 1. */
+static void divide_by(uint32_t d, uint32_t *magic, uint32_t *shift)
+{
+	for (*shift = 0; (uint64_t)1 << *shift < d;) ++*shift;
+	*magic = (uint32_t)((((uint64_t)1 << 32) * (((uint64_t)1 << *shift) - d)) / d + 1);
+}
+
+static int strided_launch(
+	struct cuda *c, const struct cuda_strided *m, uint64_t count, cu_stream s, int row, struct runner_fault *fault)
+{
+	uint32_t each = CUDA_OWN_THREADS * CUDA_MOVE_EACH;
+	struct cuda_move k = {.dst = m->dst,
+		.src = m->src,
+		.value = m->value,
+		.count = (uint32_t)count,
+		.size = (uint32_t)m->size,
+		.ndim = (uint32_t)m->ndim};
+	for (int i = 0; i < m->ndim; i++) {
+		k.shape[i] = (uint32_t)m->shape[i], k.dst_step[i] = m->dst_step[i], k.src_step[i] = m->src_step[i];
+		divide_by(k.shape[i], &k.magic[i], &k.shift[i]);
+	}
+	struct cu_launch_config config = {
+		.grid = {(k.count + each - 1) / each, 1, 1}, .block = {CUDA_OWN_THREADS, 1, 1}, .stream = s};
+	return cuda_check(c, c->cu.LaunchKernelEx(&config, c->move, (void *[]){&k}, NULL), "moving", row, fault);
+}
+
+int cuda_strided_run(struct cuda *c, const struct cuda_strided *all, cu_stream s, int row, struct runner_fault *fault)
+{
+	struct cuda_strided m = *all;
+	uint64_t count = 1;
+	strided_simplify(&m);
+	for (int i = 0; i < m.ndim; i++) count *= m.shape[i];
+	if (count <= INT32_MAX) return strided_launch(c, &m, count, s, row, fault);
+	/* The kernel counts in 31 bits: one half after the other. */
+	uint64_t half = m.shape[0] / 2, rest = m.shape[0] - half;
+	m.shape[0] = half;
+	int rc = cuda_strided_run(c, &m, s, row, fault);
+	m.shape[0] = rest, m.dst += half * m.dst_step[0];
+	if (m.src) m.src += half * m.src_step[0];
+	return rc ? rc : cuda_strided_run(c, &m, s, row, fault);
+}
+
 static int move_strided(struct cuda *c, const struct tape_row *row, int index, cu_stream s, struct runner_fault *fault)
 {
 	bool is_copy = row->kind == TAPE_COPY;
 	uint64_t size = dtype_bytes(row->dst.dtype);
-	struct cuda_move m = {.dst = view_address(c, &row->dst),
+	struct cuda_strided m = {.dst = view_address(c, &row->dst),
 		.src = is_copy ? view_address(c, &row->src) : 0,
-		.count = (uint64_t)tape_view_elements(&row->dst),
 		.value = is_copy ? 0 : fill_bits(row),
 		.size = size,
-		.ndim = (uint64_t)row->dst.ndim};
+		.ndim = row->dst.ndim};
 	for (int i = 0; i < row->dst.ndim; i++) {
 		m.shape[i] = (uint64_t)row->dst.shape[i];
 		m.dst_step[i] = (uint64_t)row->dst.stride[i] * size;
 		m.src_step[i] = is_copy ? (uint64_t)row->src.stride[i] * size : 0;
 	}
-	return cuda_own_launch(c, c->move, m.count, (void *[]){&m}, s, index, fault);
+	return cuda_strided_run(c, &m, s, index, fault);
 }
 
 /* ---- what the host does ---- */

@@ -135,7 +135,7 @@ int cuda_output_share(struct launcher *l, int i, int64_t offset, struct runner_f
 	if (!c->has_own) return unshared(c, fault, CU_OK, "handing over an output with gaps");
 
 	/* Element by element: dense there, as the view says here. */
-	struct cuda_move m = {.dst = to, .src = from, .count = bytes / size, .size = size, .ndim = (uint64_t)v->ndim};
+	struct cuda_strided m = {.dst = to, .src = from, .size = size, .ndim = v->ndim};
 	uint64_t step = size;
 	for (int d = v->ndim - 1; d >= 0; d--) {
 		m.shape[d] = (uint64_t)v->shape[d];
@@ -143,6 +143,6 @@ int cuda_output_share(struct launcher *l, int i, int64_t offset, struct runner_f
 		m.dst_step[d] = step;
 		step *= (uint64_t)v->shape[d];
 	}
-	int rc = cuda_own_launch(c, c->move, m.count, (void *[]){&m}, c->streams[0], -1, fault);
+	int rc = cuda_strided_run(c, &m, c->streams[0], -1, fault);
 	return rc ? rc : cuda_wait(c, c->streams[0], 0, -1, fault);
 }
