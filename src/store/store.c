@@ -223,6 +223,7 @@ static int open_as(const char *path, bool may_write, struct store **out, struct 
 	if (rc) return rc;
 	struct store *s = xcalloc(1, sizeof *s);
 	s->path = xstrdup(path);
+	s->is_written = may_write;
 	pthread_mutexattr_t attr;
 	pthread_mutexattr_init(&attr);
 	/* Recursive: store_begin keeps the lock until store_commit, so that no other thread's write
@@ -276,7 +277,7 @@ void store_close(struct store *s)
 {
 	if (!s) return;
 	/* The last to leave folds the WAL into the file and removes it: nobody may enter meanwhile. */
-	int door = s->db ? door_lock(s->path, NULL) : -1;
+	int door = s->db && s->is_written ? door_lock(s->path, NULL) : -1;
 	sqlite3_close(s->db);
 	door_unlock(door);
 	pthread_mutex_destroy(&s->lock);

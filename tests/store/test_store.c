@@ -493,6 +493,30 @@ static void test_kill_inside_a_transaction(void **state)
 	free(path);
 }
 
+/* A commit that SQLite refuses takes all of its transaction back, and the next one begins anew. */
+static void test_commit_that_fails(void **state)
+{
+	char *path = path_join(folder, "refused.db");
+	struct store *s = open_or_fail(path);
+	struct str out = {0};
+	struct err err = {0};
+	for (int is_bad = 1; is_bad >= 0; is_bad--) {
+		assert_int_equal(store_begin(s, &err), 0);
+		assert_int_equal(store_put(s, "compile", "a", "1", 1, &err), 0);
+		/* A metric of a run that is not there, which only the commit looks at. */
+		if (is_bad) {
+			assert_int_equal(store_exec(s, &err, "PRAGMA defer_foreign_keys = ON", ""), 0);
+			assert_int_equal(store_exec(s, &err, "INSERT INTO metrics VALUES (99, 1, 'x')", ""), 0);
+		}
+		assert_int_equal(store_commit(s, &err), is_bad ? ERR_IO : 0);
+		if (is_bad && !strstr(err.text, "refused.db: COMMIT: FOREIGN KEY")) fail_msg("%s", err.text);
+		assert_int_equal(store_get(s, "compile", "a", &out, NULL), is_bad ? ERR_NOT_FOUND : 0);
+	}
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
 static int write_rows(const char *path, int process, int rows)
 {
 	struct store *s = NULL;
@@ -670,6 +694,7 @@ int main(void)
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
+		cmocka_unit_test(test_commit_that_fails),
 		cmocka_unit_test(test_processes_share_a_file),
 		cmocka_unit_test(test_calls_let_go),
 		cmocka_unit_test(test_leaves_nothing),
