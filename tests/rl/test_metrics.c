@@ -160,9 +160,14 @@ static void test_training(void **state)
 		o.replay_updates = cases[i].replay;
 		compare(step_metrics(&o, reward_rule_find("frontend"), &prompts, &b, &update), cases[i].want);
 	}
+	/* Of one token that trained there are weights. */
+	struct update_stats one = {.loss = {.rows = 1}, .weight_sum = 2, .weight_min = 2, .weight_max = 2};
+	o.importance_sampling_mode = "token_truncate";
+	json_t *m = step_metrics(&o, reward_rule_find("frontend"), &prompts, &b, &one);
+	assert_true(json_number_value(json_object_get(m, "sampling/importance_sampling_ratio/mean")) == 2);
+	json_decref(m);
 	/* Where nothing trained there are no weights, and means are 0; what is no number is null. */
 	struct update_stats none = {.loss = {.loss = NAN}, .grad_norm = INFINITY};
-	o.importance_sampling_mode = "token_truncate";
 	o.beta = 0;
 	o.replay_updates = 0;
 	compare(step_metrics(&o, reward_rule_find("frontend"), &prompts, &b, &none),
