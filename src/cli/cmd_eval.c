@@ -252,6 +252,16 @@ static void eval_kept_remove(struct eval *e)
 	}
 }
 
+static struct turn_options turn_options_of(const struct eval *e, int most)
+{
+	return (struct turn_options){.most = most,
+		.is_refining = e->o->turn_refines,
+		.max_feedback = (int)e->o->max_feedback_length,
+		.template_text = e->turn_template.data,
+		.template_name = e->o->turn_template,
+		.precision = e->o->precision};
+}
+
 static int eval_open(struct eval *e, struct err *err)
 {
 	const struct eval_options *o = e->o;
@@ -297,6 +307,8 @@ static int eval_open(struct eval *e, struct err *err)
 	if (!rc && o->pipeline) rc = agent_midend_template_check(o->midend_template, err);
 	if (!rc && !is_outside)
 		rc = rl_positions_check((int64_t)longest, behind, o->num_turns, e->policy.config.max_position_embeddings, err);
+	struct turn_options turns = turn_options_of(e, (int)o->num_turns);
+	if (!rc && o->num_turns > 1) rc = turns_check(&turns, is_outside ? NULL : &e->policy, &e->prompts, err);
 	if (rc) return rc;
 	if (!is_outside) rc = engine_create(e->policy.model, &eo, &e->author.engine, err);
 	if (!rc && o->store) rc = store_open(o->store, &e->store, err);
@@ -319,12 +331,7 @@ static struct rollout_options answer_options(const struct eval *e, int samples, 
 			.top_k = (int)o->top_k,
 			.top_p = (float)o->top_p,
 			.seed = (uint64_t)o->seed},
-		.turns = {.most = turns,
-			.is_refining = o->turn_refines,
-			.max_feedback = (int)o->max_feedback_length,
-			.template_text = e->turn_template.data,
-			.template_name = o->turn_template,
-			.precision = o->precision},
+		.turns = turn_options_of(e, turns),
 		.max_new_tokens = (int)o->max_completion_length,
 		.stop_ids = &e->policy.stop_id,
 		.nstop = 1,

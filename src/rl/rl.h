@@ -208,6 +208,10 @@ int episode_best(const struct rollout *episode, int T);
  * context. *next is replaced, and to be released whatever this returns. */
 int turn_begin(const struct turn_options *o, const struct policy *p, const struct prompt_row *prompt,
 	const struct rollout *r, struct rollout *next, struct err *err);
+/* Before a run: whether each task's turn fits o->max_feedback where nothing is told. ERR_LIMIT,
+ * with the first task that does not. p as turn_begin's. */
+int turns_check(
+	const struct turn_options *o, const struct policy *p, const struct prompt_set *prompts, struct err *err);
 /* The reward that is published: the code part plus the weighted plan part. */
 double reward_total(const struct reward_rule *rule, const struct reward *r);
 

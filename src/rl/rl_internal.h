@@ -80,6 +80,8 @@ struct step_batch {
 	int kept;   /* rollouts of the groups that train: the first ones */
 	int rounds; /* of generation: more than one with filter_groups */
 };
+/* Of l's options and the template that was read; of one turn where there are no more. */
+struct turn_options loop_turn_options(const struct loop *l);
 int step_collect(struct loop *l, struct step_batch *b, struct err *err);
 void step_batch_release(struct step_batch *b);
 /* Prompts of a step: the next ones of the epoch's permutation, whole chunks

@@ -126,6 +126,9 @@ static int open_prompts(struct loop *l, struct err *err)
 		rc = rl_positions_check(longest, behind, l->o->num_turns, l->policy.config.max_position_embeddings, err);
 	if (!rc && l->o->num_turns > 1)
 		rc = agent_turn_template_read(l->o->stage, l->o->turn_template, &l->turn_template, err);
+	/* A turn that cannot fit would end the run at the first answer that fails. */
+	struct turn_options turns = loop_turn_options(l);
+	if (!rc && l->o->num_turns > 1) rc = turns_check(&turns, l->author.outside ? NULL : &l->policy, &l->prompts, err);
 	if (rc) return rc;
 	if (l->prompts.alone && loop_is_first(l)) log_info("%d tasks without two variants were left out", l->prompts.alone);
 	if (l->prompts.refused && loop_is_first(l))

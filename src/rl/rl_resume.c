@@ -1,7 +1,7 @@
 /* What a run folder remembers. A second start with other settings would mix two runs in one folder
  * and call the result a continuation, so settings.json is compared before any checkpoint is loaded.
- * Paths are compared as they are written, contents by hashes: the prompts and pairs in full, the
- * weights by their fingerprint. */
+ * Paths are the same as they are written or where they lead to the same place, contents by hashes:
+ * the prompts and pairs in full, the weights by their fingerprint. */
 #include "rl/rl_internal.h"
 #include "base/base.h"
 #include "model/model.h"
@@ -90,6 +90,26 @@ static int mismatch(const char *dir, const char *key, const json_t *was, const j
 	return ERR_MISMATCH;
 }
 
+/* The same value, or two ways to write the path of one file or folder: what is in it is compared by
+ * its hash. */
+static bool is_same(const json_t *was, const json_t *is)
+{
+	if (json_equal(was, is)) return true;
+	if (json_is_array(was) && json_is_array(is) && json_array_size(was) == json_array_size(is)) {
+		bool same = true;
+		for (size_t i = 0; i < json_array_size(is); i++)
+			same = same && is_same(json_array_get(was, i), json_array_get(is, i));
+		return same;
+	}
+	const char *a = json_string_value(was), *b = json_string_value(is);
+	if (!a || !b || !path_exists(a) || !path_exists(b)) return false;
+	char *from = path_real(a), *to = path_real(b);
+	bool same = !strcmp(from, to);
+	free(from);
+	free(to);
+	return same;
+}
+
 static int settings_compare(const char *dir, const json_t *was, json_t *is, struct err *err)
 {
 	static const char *const hashes[] = {"prompts", "dev", "turns", "pairs",
@@ -102,7 +122,7 @@ static int settings_compare(const char *dir, const json_t *was, json_t *is, stru
 		for (size_t i = 0; i < ARRAY_LEN(hashes); i++) is_hash = is_hash || !strcmp(key, hashes[i]);
 		const json_t *old = json_object_get(was, key);
 		bool is_newer = !old && json_is_null(v); /* an option that the run did not know, and that is not set */
-		if (!is_hash && !is_newer && !json_equal(old, v)) return mismatch(dir, key, old, v, err);
+		if (!is_hash && !is_newer && !is_same(old, v)) return mismatch(dir, key, old, v, err);
 	}
 	for (size_t i = 0; i < ARRAY_LEN(hashes); i++) {
 		json_t *a = json_object_get(was, hashes[i]), *b = json_object_get(is, hashes[i]);

@@ -46,6 +46,16 @@ static void round_prompts(const struct loop *l, int round, const int *taken, int
 	else history_draw(l->history, l->step + 1, round, taken, ntaken, n, index);
 }
 
+struct turn_options loop_turn_options(const struct loop *l)
+{
+	return (struct turn_options){.most = (int)l->o->num_turns,
+		.is_refining = l->o->turn_refines,
+		.max_feedback = (int)l->o->max_feedback_length,
+		.template_text = l->turn_template.data,
+		.template_name = l->o->turn_template,
+		.precision = l->o->precision};
+}
+
 /* How a step's answers are drawn: `samples` to each prompt. */
 static struct rollout_options collect_options(const struct loop *l, int samples, int64_t id_base)
 {
@@ -91,12 +101,7 @@ static int round_collect(struct loop *l, const int *index, int n, int64_t id_bas
 	ro.pays = group_pays;
 	ro.pays_ctx = l;
 	ro.times = &l->times;
-	ro.turns = (struct turn_options){.most = (int)l->o->num_turns,
-		.is_refining = l->o->turn_refines,
-		.max_feedback = (int)l->o->max_feedback_length,
-		.template_text = l->turn_template.data,
-		.template_name = l->o->turn_template,
-		.precision = l->o->precision};
+	ro.turns = loop_turn_options(l);
 	int rc = rollouts_share(l->ranks, &l->author, l->verifier, &l->prompts, index, n, &ro, out, sizes, err);
 	if (rc) {
 		rollouts_release(out, n * K * T);

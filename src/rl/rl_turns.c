@@ -34,6 +34,34 @@ static int message_make(const struct turn_options *o, const struct policy *p, co
 	return rc;
 }
 
+/* A turn that says nothing and is longer than it may be. */
+static int too_long(const struct turn_options *o, size_t len, struct err *err)
+{
+	return err_set(err, ERR_LIMIT,
+		"--turn_template %s: without any feedback a turn has %zu tokens, --max_feedback_length is %d; raise it",
+		o->template_name, len, o->max_feedback);
+}
+
+int turns_check(const struct turn_options *o, const struct policy *p, const struct prompt_set *prompts, struct err *err)
+{
+	/* An answer of no tokens brings no end of its own, so its turn is the longest. */
+	static const struct rollout no_answer = {0};
+	struct str message = {0};
+	struct ids ids = {0};
+	int rc = 0;
+	for (size_t i = 0; i < prompts->count && !rc; i++) {
+		const struct task *task = &prompts->rows[i].task;
+		ids.count = 0;
+		rc = message_make(o, p, task, &no_answer, "", &message, p ? &ids : NULL, err);
+		size_t len = p ? ids.count : message.len;
+		if (!rc && len > (size_t)o->max_feedback) rc = too_long(o, len, err);
+		if (rc) err_prefix(err, "task %s", task->name);
+	}
+	ids_release(&ids);
+	str_release(&message);
+	return rc;
+}
+
 /* Cuts the last line off; false when there is nothing left. */
 static bool line_drop(struct str *s)
 {
@@ -58,9 +86,7 @@ static int message_fit(const struct turn_options *o, const struct policy *p, con
 		size_t len = ids ? ids->count - before : out->len;
 		if (rc || len <= (size_t)o->max_feedback) break;
 		if (is_empty) {
-			rc = err_set(err, ERR_LIMIT,
-				"--turn_template %s: without any feedback a turn has %zu tokens, --max_feedback_length is %d; raise it",
-				o->template_name, len, o->max_feedback);
+			rc = too_long(o, len, err);
 			break;
 		}
 		if (ids) ids->count = before;

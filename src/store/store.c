@@ -9,6 +9,7 @@
  * is a fair next step. */
 #include "store/store_internal.h"
 #include "base/base.h"
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -104,7 +105,7 @@ static int exec_plain(struct store *s, const char *sql, struct err *err)
 
 /* Creates the tables of an empty file, or checks the version of another. Inside one IMMEDIATE
  * transaction, so that two processes that create the same file at once do not both try. */
-static int schema_check(struct store *s, struct err *err)
+static int schema_check(struct store *s, bool may_write, struct err *err)
 {
 	int64_t version = 0, application = 0, tables = 0;
 	int rc = exec_plain(s, "BEGIN IMMEDIATE", err);
@@ -114,7 +115,7 @@ static int schema_check(struct store *s, struct err *err)
 	if (!rc) rc = pragma_get(s, "SELECT count(*) FROM sqlite_master", &tables, err);
 	/* Only a file that holds nothing at all is new; its number marks it as a store of this
 	 * version. */
-	if (!rc && version == 0 && tables == 0) {
+	if (!rc && may_write && version == 0 && tables == 0) {
 		char text[128];
 		snprintf(text, sizeof text, "PRAGMA user_version = %d; PRAGMA application_id = %d", STORE_SCHEMA,
 			STORE_APPLICATION_ID);
@@ -166,6 +167,27 @@ static void door_unlock(int fd)
 	close(fd);
 }
 
+/* A store where this process can write nothing. SQLite makes a file beside a database in WAL mode
+ * even to read it, unless it is told that nobody writes; where a -wal is left somebody may. */
+static int database_read(struct store *s, struct err *err)
+{
+	struct str wal = {0}, uri = {0};
+	str_printf(&wal, "%s-wal", s->path);
+	str_puts(&uri, "file:");
+	/* What means something in a URI is written by its number. */
+	for (const char *c = s->path; *c; c++) {
+		if (isalnum((unsigned char)*c) || strchr("/._-", *c)) str_putc(&uri, *c);
+		else str_printf(&uri, "%%%02x", (unsigned char)*c);
+	}
+	if (!path_exists(wal.data)) str_puts(&uri, "?immutable=1");
+	int failed = sqlite3_open_v2(uri.data, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+	str_release(&wal);
+	str_release(&uri);
+	if (failed) return store_fail(s, "cannot open", err);
+	sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
+	return schema_check(s, false, err);
+}
+
 static int database_open(struct store *s, struct err *err)
 {
 	if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
@@ -173,7 +195,7 @@ static int database_open(struct store *s, struct err *err)
 		return store_fail(s, "cannot open", err);
 	sqlite3_busy_timeout(s->db, STORE_BUSY_MS);
 	int rc = exec_plain(s, "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF", err);
-	if (!rc) rc = schema_check(s, err);
+	if (!rc) rc = schema_check(s, true, err);
 	/* This writes to the file, and stays: not before it is known to be ours. */
 	return rc ? rc : exec_plain(s, "PRAGMA journal_mode = WAL", err);
 }
@@ -195,12 +217,13 @@ static int place_check(const char *path, struct err *err)
 	return err_set(err, ERR_FORMAT, "store %s: not an SQLite file; name a new file, or one that hone wrote", path);
 }
 
-int store_open(const char *path, struct store **out, struct err *err)
+static int open_as(const char *path, bool may_write, struct store **out, struct err *err)
 {
 	int rc = place_check(path, err);
 	if (rc) return rc;
 	struct store *s = xcalloc(1, sizeof *s);
 	s->path = xstrdup(path);
+	s->is_written = may_write;
 	pthread_mutexattr_t attr;
 	pthread_mutexattr_init(&attr);
 	/* Recursive: store_begin keeps the lock until store_commit, so that no other thread's write
@@ -208,9 +231,13 @@ int store_open(const char *path, struct store **out, struct err *err)
 	pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
 	pthread_mutex_init(&s->lock, &attr);
 	pthread_mutexattr_destroy(&attr);
-	int door = door_lock(path, err);
-	rc = door < 0 ? ERR_IO : database_open(s, err);
-	door_unlock(door);
+	if (may_write) {
+		int door = door_lock(path, err);
+		rc = door < 0 ? ERR_IO : database_open(s, err);
+		door_unlock(door);
+	} else {
+		rc = database_read(s, err);
+	}
 	if (rc) {
 		store_close(s);
 		return rc;
@@ -219,13 +246,25 @@ int store_open(const char *path, struct store **out, struct err *err)
 	return 0;
 }
 
+int store_open(const char *path, struct store **out, struct err *err) { return open_as(path, true, out, err); }
+
+/* Whether the file and its folder can be written: both are where a store is open. */
+static bool is_writable(const char *path)
+{
+	char *folder = xstrdup(path), *slash = strrchr(folder, '/');
+	if (slash) slash[slash == folder] = 0;
+	bool can = !access(path, W_OK) && !access(slash ? folder : ".", W_OK);
+	free(folder);
+	return can;
+}
+
 int store_open_existing(const char *from, struct store **out, struct err *err)
 {
 	struct stat st;
 	char *inside = path_join(from, "hone.db");
 	const char *path = path_exists(inside) ? inside : from;
 	bool is_file = !stat(path, &st) && !S_ISDIR(st.st_mode);
-	int rc = is_file ? store_open(path, out, err) : ERR_NOT_FOUND;
+	int rc = is_file ? open_as(path, is_writable(path), out, err) : ERR_NOT_FOUND;
 	if (!is_file)
 		err_set(err, ERR_NOT_FOUND,
 			"%s: no store and no folder with hone.db; the stages of a pipeline share the one in the folder above them",
@@ -238,7 +277,7 @@ void store_close(struct store *s)
 {
 	if (!s) return;
 	/* The last to leave folds the WAL into the file and removes it: nobody may enter meanwhile. */
-	int door = s->db ? door_lock(s->path, NULL) : -1;
+	int door = s->db && s->is_written ? door_lock(s->path, NULL) : -1;
 	sqlite3_close(s->db);
 	door_unlock(door);
 	pthread_mutex_destroy(&s->lock);

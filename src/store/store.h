@@ -10,8 +10,8 @@ struct store;
 /* Makes the file where it is absent. A schema of another version is refused;
  * the message names both. */
 int store_open(const char *path, struct store **out, struct err *err);
-/* The store of a run's folder, or the one of that name. ERR_NOT_FOUND where there is none: nothing
- * is made. */
+/* The store of a run's folder, or the one of that name, to be read. ERR_NOT_FOUND where there is
+ * none: nothing is made. Where it cannot be written, writing into it fails. */
 int store_open_existing(const char *from, struct store **out, struct err *err);
 void store_close(struct store *s);
 int store_begin(struct store *s, struct err *err);  /* other threads wait until the commit */

@@ -11,6 +11,7 @@ struct store {
 	sqlite3 *db;
 	pthread_mutex_t lock;
 	char *path;
+	bool is_written; /* else it was opened to be read alone */
 };
 
 void store_lock(struct store *s);

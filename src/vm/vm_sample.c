@@ -25,6 +25,8 @@
 #define STRATA_MAX 64
 #define CORNERS_MAX 8
 #define SHARED_OUT 96             /* programs that are drawn beyond two a stratum */
+_Static_assert(CORNERS_MAX + 2 * STRATA_MAX + SHARED_OUT == 232, "docs/cost-model.md names how many run at most");
+_Static_assert(CORNERS_MAX + 2 * STRATA_MAX + SHARED_OUT <= VM_SAMPLE_MAX, "each has a number in a granule's byte");
 #define ALL_WORK_DEFAULT ((int64_t)1 << 28)
 #define WORK_MAX_DEFAULT ((int64_t)1 << 33)
 #define WORK_WANTED ((int64_t)1 << 30)      /* a sample of more is made smaller, as far as two a stratum */

@@ -66,6 +66,9 @@ def test_later():
         p = evaluate("--no-judge", *more)
         check(f"--no-judge {' '.join(more[2:3])}: refused by message",
               p.returncode == 2 and "--no-judge writes answers to --out" in p.stderr, (p.returncode, p.stderr))
+    p = evaluate("--num_turns", "2", "--max_feedback_length", "16")
+    check("a turn that cannot fit is refused before the first answer",
+          p.returncode == 1 and "without any feedback a turn has" in p.stderr and "task " in p.stderr, p.stderr)
 
 
 def test_sampled():

@@ -177,6 +177,24 @@ static void test_spills(void **state)
 	if (!(fabs(times - 2) < 1e-6)) fail_msg("%.9g times what they move", times);
 }
 
+/* Blocks that fit on an H200's SM, by each thing that runs out: 2048 threads, 65536 registers that
+ * are given by eights, 228 KiB of which a block takes one beside its own, 32 places. */
+static void test_fit(void **state)
+{
+	static const struct {
+		int warps;
+		int registers;
+		int64_t shared_bytes;
+		int64_t fit;
+	} cases[] = {{4, 16, 0, 16}, {8, 16, 0, 8}, {4, 64, 0, 8}, {4, 65, 0, 7}, {4, 72, 0, 7}, {4, 73, 0, 6},
+		{1, 1, 0, 32}, {0, 0, -5, 32}, {4, 16, 100 << 10, 2}, {4, 16, 75 << 10, 3}, {4, 16, 227 << 10, 1},
+		{4, 16, (227 << 10) + 1, 0}, {4, 16, INT64_MAX, 0}, {32, 64, 0, 1}, {32, 65, 0, 0}, {32, 32, 0, 2}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		int64_t fit = vm_gpu_fit(vm_gpu_find("H200"), cases[i].warps, cases[i].registers, cases[i].shared_bytes);
+		if (fit != cases[i].fit) fail_msg("row %zu: %lld, not %lld", i, (long long)fit, (long long)cases[i].fit);
+	}
+}
+
 static void test_resources(void **state)
 {
 	json_t *o = json_pack(
@@ -489,9 +507,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_library_launches),
 		cmocka_unit_test(test_units_of_products), cmocka_unit_test(test_counts_there_and_back),
 		cmocka_unit_test(test_parts_of_a_prediction), cmocka_unit_test(test_spills), cmocka_unit_test(test_resources),
-		cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands), cmocka_unit_test(test_dot_banks),
-		cmocka_unit_test(test_table), cmocka_unit_test(test_cards), cmocka_unit_test(test_reductions),
-		cmocka_unit_test(test_products), cmocka_unit_test(test_products_in_l2),
+		cmocka_unit_test(test_fit), cmocka_unit_test(test_joined), cmocka_unit_test(test_dot_operands),
+		cmocka_unit_test(test_dot_banks), cmocka_unit_test(test_table), cmocka_unit_test(test_cards),
+		cmocka_unit_test(test_reductions), cmocka_unit_test(test_products), cmocka_unit_test(test_products_in_l2),
 		cmocka_unit_test(test_cards_of_operators), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/dtype.h"
 #include "tensor/tensor.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -76,6 +77,9 @@ static void tensor_put(struct parts *p, const char *name, int rows, int columns,
 	p->ntensors++;
 }
 
+/* By what the two frequencies of a head are divided; 0: the file does not say. */
+static float divisors[2];
+
 /* Two heads of four over one of keys, eight columns, twelve of the gate, five tokens. */
 static struct gguf *file_make(const struct change *c)
 {
@@ -120,6 +124,10 @@ static struct gguf *file_make(const struct change *c)
 		tensor_put(&p, "blk.0.attn_k_norm.weight", 4, 0, c);
 	}
 	if (c->adds) tensor_put(&p, c->adds, 4, 0, c);
+	if (divisors[0] != 0) {
+		tensor_put(&p, "rope_freqs.weight", 2, 0, c);
+		memcpy(p.data.data + p.data.len - sizeof divisors, divisors, sizeof divisors);
+	}
 	str_puts(&whole, "GGUF");
 	put(&whole, 3, 4);
 	put(&whole, (uint64_t)p.ntensors, 8);
@@ -293,6 +301,45 @@ static void test_refusals(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* Divisors of frequencies are Llama 3's or none: its constants are not in the file. A head of four
+ * has two frequencies; with this base the fast one stays and the slow one is divided by it all. */
+static void test_rope_divisors(void **state)
+{
+	static const struct {
+		float divisors[2];
+		double factor; /* -1: refused */
+	} cases[] = {{{1, 1}, 0}, {{1, 8}, 8}, {{1, 64}, 64}, {{1, 65}, -1}, {{1, 0.5f}, -1}, {{1, 1.5f}, 1.5},
+		{{1.0002f, 8}, -1}, {{0.9998f, 8}, -1}, {{1.00005f, 8}, 8}, {{8, 8}, -1}, {{8, 1}, -1}, {{1, NAN}, -1},
+		{{NAN, 8}, -1}};
+	const struct change slow = {.value = {"llama.rope.freq_base", REAL, 1e8, NULL}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct model_config c;
+		struct err err = {0};
+		memcpy(divisors, cases[i].divisors, sizeof divisors);
+		struct gguf *g = file_make(&slow);
+		int rc = model_config_from_gguf(g, &c, &err);
+		gguf_close(g);
+		if (cases[i].factor < 0) {
+			assert_int_equal(rc, ERR_UNSUPPORTED);
+			assert_non_null(strstr(err.text, "is not that of Llama 3 (factors 1 and 4, 8192 positions)"));
+			continue;
+		}
+		if (rc) fail_msg("row %zu: %s", i, err.text);
+		bool is_plain = cases[i].factor == 0;
+		assert_true(c.rope_factor == cases[i].factor && c.rope_low_freq_factor == (is_plain ? 0 : 1) &&
+			c.rope_high_freq_factor == (is_plain ? 0 : 4) && c.rope_original_positions == (is_plain ? 0 : 8192));
+	}
+	/* With the usual base the slow one lies between the two bounds: its whole factor stands nowhere. */
+	divisors[0] = 1;
+	divisors[1] = 8;
+	struct model_config c;
+	struct err err = {0};
+	struct gguf *g = file_make(&(struct change){.arch = NULL});
+	assert_int_equal(model_config_from_gguf(g, &c, &err), ERR_UNSUPPORTED);
+	gguf_close(g);
+	divisors[0] = divisors[1] = 0;
+}
+
 /* ---- weights ---- */
 
 /* llama's rows 0 1 2 3 of a head of four are pairs side by side: ours are 0 2 1 3. */
@@ -388,7 +435,8 @@ static void test_leaves_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_config), cmocka_unit_test(test_fields),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_weights), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_rope_divisors), cmocka_unit_test(test_weights),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	if (!mkdtemp(folder)) return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);

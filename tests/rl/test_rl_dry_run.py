@@ -185,6 +185,11 @@ def test_settings_that_do_not_go_together(policy):
         p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",
                 "--max_completion_length", "100", "--dry_run", *options, expect=2)
         check(f"refused: {' '.join(options)}", p.returncode == 2 and said in p.stderr, p.stderr)
+    p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl", "--max_completion_length",
+            "100", "--dry_run", "--num_turns", "2", "--max_feedback_length", "16", "--num_generations", "2",
+            "--generation_batch_size", "4", expect=1)
+    check("refused: a turn that cannot fit, before the first answer",
+          p.returncode == 1 and "without any feedback a turn has" in p.stderr, p.stderr)
     # the two that exclude turns, without them
     p = run(hone, "rl", "--model", f"{policy}/init", "--tasks", f"{policy}/tasks.jsonl",
             "--max_completion_length", "100", "--max_steps", "1", "--generation_batch_size", "16", "--dry_run",

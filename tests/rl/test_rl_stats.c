@@ -85,9 +85,17 @@ static int advantages(struct rollout *r, int n, int K, const char *rule, enum ad
 {
 	int sizes[8];
 	for (int g = 0; g < n; g++) sizes[g] = K;
+	/* What stands behind the answers is none of them. */
+	struct rollout more[64];
+	for (int i = 0; i < n * K; i++) more[i] = r[i];
+	memset(&more[n * K], 0x5a, sizeof more[0]);
 	const struct advantage_options o = {
 		.rule = reward_rule_find(rule), .type = type, .weight = 1, .negative_weight = 1};
-	return rollouts_advantages(r, sizes, n, &o, &prompts, NULL);
+	int dropped = rollouts_advantages(more, sizes, n, &o, &prompts, NULL);
+	const uint8_t *behind = (const uint8_t *)&more[n * K];
+	for (size_t i = 0; i < sizeof more[0]; i++) assert_int_equal(behind[i], 0x5a);
+	for (int i = 0; i < n * K; i++) r[i] = more[i];
+	return dropped;
 }
 
 /* Leave-one-out over rewards {1, 0, 0, 1}: a pass sees 1 - 1/3, a failure 0 - 2/3. */

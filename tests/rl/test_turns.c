@@ -194,6 +194,38 @@ static void test_tokens(void **state)
 	assert_int_equal(turn_begin(&o, &p, &prompt, &r, &next, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "--max_feedback_length is 16"));
 	rollouts_release(&next, 1);
+	/* Before a run it is asked of each task: what a turn has without feedback, behind an answer
+	 * that brings no end of its own, is the least, to the token. */
+	struct prompt_row two[] = {prompt, prompt};
+	two[1].task.name = (char *)"second";
+	two[1].task.source = (char *)"longer";
+	struct prompt_set both = {.rows = two, .count = 2};
+	o.template_text = "<{{feedback}}>{{task}}";
+	struct prompt_set second = {.rows = two + 1, .count = 1};
+	int needed = 0;
+	o.max_feedback = 1;
+	assert_int_equal(turns_check(&o, &p, &second, &err), ERR_LIMIT);
+	assert_int_equal(sscanf(strstr(err.text, "a turn has"), "a turn has %d", &needed), 1);
+	o.max_feedback = needed;
+	assert_int_equal(turns_check(&o, &p, &both, &err), 0);
+	r.completion.count = 1;
+	r.verdict.detail[0] = 0;
+	o.max_feedback = needed - 1;
+	assert_int_equal(turns_check(&o, &p, &both, &err), ERR_LIMIT);
+	if (!strstr(err.text, "task second: --turn_template t: ") || !strstr(err.text, "raise it"))
+		fail_msg("%s", err.text);
+	assert_int_equal(turn_begin(&o, &p, &two[1], &r, &next, &err), ERR_LIMIT);
+	rollouts_release(&next, 1);
+	o.max_feedback = needed;
+	if (turn_begin(&o, &p, &two[1], &r, &next, &err)) fail_msg("%s", err.text);
+	assert_int_equal(next.context.count, 3 + 1 + needed);
+	rollouts_release(&next, 1);
+	/* Of a policy outside bytes are counted. */
+	o.max_feedback = 7;
+	assert_int_equal(turns_check(&o, NULL, &both, &err), ERR_LIMIT);
+	o.max_feedback = 8;
+	assert_int_equal(turns_check(&o, NULL, &both, &err), 0);
+	o.template_text = "<{{feedback}}>";
 	/* A policy outside reads the message alone. */
 	o.max_feedback = 400;
 	assert_int_equal(turn_begin(&o, NULL, &prompt, &r, &next, &err), 0);

@@ -236,9 +236,30 @@ static bool keeps_no_descriptor(const void *ctx)
 		descriptors() == before;
 }
 
+/* All fences together keep none either, nor does the look for other threads. */
+static bool entered_keeps_no_descriptor(const void *ctx)
+{
+	char why[256];
+	int before = descriptors();
+	return !sandbox_enter(ctx, why, sizeof why) && descriptors() == before;
+}
+
+/* Where the standard input is closed the rules get its number. */
+static bool holds_as_descriptor_zero(const void *ctx)
+{
+	char why[256];
+	const char *const paths[] = {readable, NULL};
+	close(0);
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+		!sandbox_landlock(&(struct sandbox_options){.level = SANDBOX_LSM, .read_paths = paths}, why, sizeof why) &&
+		open(readable, O_RDONLY) == 0 && close(0) == 0 && open_closed() == EACCES;
+}
+
 static void test_landlock_keeps_no_descriptor(void **state)
 {
 	if (kernel_abi() < 1) skip();
+	assert_true(in_child(entered_keeps_no_descriptor, &(struct sandbox_options){.level = SANDBOX_LSM}));
+	assert_true(in_child(holds_as_descriptor_zero, NULL));
 	assert_true(in_child(keeps_no_descriptor, &PLAIN));
 	assert_true(in_child(keeps_no_descriptor, &WORKER));
 }

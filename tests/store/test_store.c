@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -173,6 +174,85 @@ static void sql(const char *path, const char *text)
 	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
 	sqlite3_close(db);
+}
+
+/* Reads a store as a user who may write neither its folder nor the file: 0, or a number for what
+ * went otherwise. */
+static int read_as_other(const char *from, const char *path)
+{
+	struct store *s = NULL, *again = NULL;
+	struct err err = {0};
+	struct str out = {0};
+	if (!geteuid() && (setgid(65534) || setuid(65534))) return 1;
+	if (store_open_existing(from, &s, &err)) return 2;
+	if (store_get(s, "verdict", "k", &out, &err) || strcmp(out.data, "kept")) return 3;
+	/* Writing fails by name, and a store that is to be written does not open there. */
+	if (store_put(s, "verdict", "k", "other", 5, &err) != ERR_IO || !strstr(err.text, "readonly")) return 4;
+	if (store_open(path, &again, &err) != ERR_IO || !strstr(err.text, "-lock: ")) return 5;
+	store_close(s);
+	str_release(&out);
+	return 0;
+}
+
+/* A store is read where nothing can be written, whatever letters its path has: closed, and with
+ * rows that a writer has not yet folded in. Nothing appears beside it. */
+static void test_read_only(void **state)
+{
+	static const char *const names[] = {"plain", "a b?c#d%41&e", "r\xc3\xa9"};
+	struct err err = {0};
+	assert_int_equal(chmod(folder, 0755), 0);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		char *place = path_join(folder, names[i]), *path = path_join(place, "hone.db"),
+			 *wal = xasprintf("%s-wal", path), *lock = xasprintf("%s-lock", path);
+		assert_int_equal(dir_make(place, &err), 0);
+		for (int is_open = 0; is_open < 2; is_open++) {
+			struct store *s = open_or_fail(path);
+			assert_int_equal(store_put(s, "verdict", "k", "kept", 4, &err), 0);
+			if (!is_open) store_close(s);
+			assert_int_equal(path_exists(wal), is_open);
+			unlink(lock);
+			/* Both ways to name it; the folder, the file or both are not to be written. */
+			for (int k = 0; k < 4; k++) {
+				assert_int_equal(chmod(path, k == 2 ? 0666 : 0444), 0);
+				assert_int_equal(chmod(place, k == 3 ? 0777 : 0555), 0);
+				pid_t pid = fork();
+				int status = 0;
+				if (!pid) _exit(read_as_other(k == 1 ? path : place, k == 3 ? "/proc/none.db" : path));
+				assert_int_equal(waitpid(pid, &status, 0), pid);
+				if (!WIFEXITED(status) || WEXITSTATUS(status)) fail_msg("%s, %d: status %x", names[i], is_open, status);
+			}
+			assert_int_equal(path_exists(wal), is_open);
+			assert_false(path_exists(lock));
+			assert_int_equal(chmod(place, 0755), 0);
+			assert_int_equal(chmod(path, 0644), 0);
+			if (is_open) store_close(s);
+		}
+		free(place);
+		free(path);
+		free(wal);
+		free(lock);
+	}
+	/* What is no store of this version is refused there too. */
+	char *other = path_join(folder, "plain/other.db"), *empty = path_join(folder, "plain/empty.db"),
+		 *place = path_join(folder, "plain");
+	sql(other, "CREATE TABLE other (x); PRAGMA application_id = 3");
+	sql(empty, "");
+	assert_int_equal(chmod(place, 0555), 0);
+	pid_t pid = fork();
+	int status = 0;
+	if (!pid) {
+		struct store *s = NULL;
+		if (!geteuid() && (setgid(65534) || setuid(65534))) _exit(1);
+		bool ok = store_open_existing(other, &s, &err) == ERR_FORMAT && strstr(err.text, "application id 3");
+		ok = ok && store_open_existing(empty, &s, &err) == ERR_FORMAT;
+		_exit(ok ? 0 : 2);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(chmod(place, 0755), 0);
+	free(other);
+	free(empty);
+	free(place);
 }
 
 static void test_runs_metrics_and_samples(void **state)
@@ -413,6 +493,30 @@ static void test_kill_inside_a_transaction(void **state)
 	free(path);
 }
 
+/* A commit that SQLite refuses takes all of its transaction back, and the next one begins anew. */
+static void test_commit_that_fails(void **state)
+{
+	char *path = path_join(folder, "refused.db");
+	struct store *s = open_or_fail(path);
+	struct str out = {0};
+	struct err err = {0};
+	for (int is_bad = 1; is_bad >= 0; is_bad--) {
+		assert_int_equal(store_begin(s, &err), 0);
+		assert_int_equal(store_put(s, "compile", "a", "1", 1, &err), 0);
+		/* A metric of a run that is not there, which only the commit looks at. */
+		if (is_bad) {
+			assert_int_equal(store_exec(s, &err, "PRAGMA defer_foreign_keys = ON", ""), 0);
+			assert_int_equal(store_exec(s, &err, "INSERT INTO metrics VALUES (99, 1, 'x')", ""), 0);
+		}
+		assert_int_equal(store_commit(s, &err), is_bad ? ERR_IO : 0);
+		if (is_bad && !strstr(err.text, "refused.db: COMMIT: FOREIGN KEY")) fail_msg("%s", err.text);
+		assert_int_equal(store_get(s, "compile", "a", &out, NULL), is_bad ? ERR_NOT_FOUND : 0);
+	}
+	store_close(s);
+	str_release(&out);
+	free(path);
+}
+
 static int write_rows(const char *path, int process, int rows)
 {
 	struct store *s = NULL;
@@ -582,6 +686,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cache_keeps_bytes),
 		cmocka_unit_test(test_values_of_two_gigabytes),
+		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_door_is_descriptor_zero),
 		cmocka_unit_test(test_signals_at_the_door),
 		cmocka_unit_test(test_runs_metrics_and_samples),
@@ -589,6 +694,7 @@ int main(void)
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
 		cmocka_unit_test(test_kill_in_the_middle_of_writes),
 		cmocka_unit_test(test_kill_inside_a_transaction),
+		cmocka_unit_test(test_commit_that_fails),
 		cmocka_unit_test(test_processes_share_a_file),
 		cmocka_unit_test(test_calls_let_go),
 		cmocka_unit_test(test_leaves_nothing),

@@ -499,6 +499,36 @@ static void everything(void *ctx)
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
 
+/* Shapes and places as texts, cut where there is no more room. */
+static void test_index_texts(void **state)
+{
+	static const int64_t shape[3] = {2, 3, 4}, empty[2] = {3, 0};
+	static const struct {
+		int64_t element;
+		const char *text;
+	} places[] = {{0, "[0, 0, 0]"}, {3, "[0, 0, 3]"}, {4, "[0, 1, 0]"}, {12, "[1, 0, 0]"}, {23, "[1, 2, 3]"}};
+	char text[32];
+	for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+		tape_index_text(3, shape, places[i].element, text, sizeof text);
+		assert_string_equal(text, places[i].text);
+	}
+	tape_index_text(2, empty, 5, text, sizeof text);
+	assert_string_equal(text, "[0, 0]");
+	tape_dims_text(0, shape, text, sizeof text);
+	assert_string_equal(text, "[]");
+	tape_dims_text(1, shape, text, sizeof text);
+	assert_string_equal(text, "[2]");
+	/* Whatever the room is, nothing is written beside it. */
+	static const char whole[] = "[2, 3, 4]";
+	for (size_t room = 1; room <= sizeof whole; room++) {
+		memset(text, 'x', sizeof text);
+		tape_dims_text(3, shape, text, room);
+		assert_int_equal(strlen(text), room - 1);
+		assert_memory_equal(text, whole, room - 1);
+		assert_int_equal(text[room], 'x');
+	}
+}
+
 int main(int argc, char **argv)
 {
 	/* With files as arguments it looks at those: tests in Python hand over what a tracer
@@ -520,6 +550,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_huge_text),
 		cmocka_unit_test(test_too_many_rows),
 		cmocka_unit_test(test_view_questions),
+		cmocka_unit_test(test_index_texts),
 		cmocka_unit_test(test_lineage_static),
 		cmocka_unit_test(test_data_path),
 		cmocka_unit_test(test_lineage_outputs),

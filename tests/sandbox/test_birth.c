@@ -1,0 +1,212 @@
+/* How processes come into a sandbox and end: the map of users, a child that dies with its parent,
+ * and a template whose jobs are the zygote's. */
+#include "sandbox/sandbox.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static struct sandbox_options options_for(int level)
+{
+	return (struct sandbox_options){.level = level, .memory_bytes = (int64_t)256 << 20, .cpu_s = 60};
+}
+
+/* The uid map, read by the parent from outside: one line, which does not name outer uid 0. */
+static void test_uid_map(void **state)
+{
+	char text[256] = "", path[64], map[128] = "";
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	int fds[2], go[2], status;
+	assert_return_code(pipe(fds), errno);
+	assert_return_code(pipe(go), errno);
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	pid_t pid = fork();
+	/* The child enters the namespaces and waits until the map was read. */
+	if (pid == 0) {
+		char c;
+		int rc = sandbox_unshare(&o, text, sizeof(text));
+		_exit(write(fds[1], "x", 1) != 1 || read(go[0], &c, 1) != 1 || rc);
+	}
+	char c;
+	/* The map as the parent's namespace sees it. */
+	assert_int_equal(read(fds[0], &c, 1), 1);
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	int fd = open(path, O_RDONLY);
+	ssize_t n = read(fd, map, sizeof(map) - 1);
+	close(fd);
+	assert_true(n > 0);
+	unsigned inner, outer, count;
+	assert_int_equal(sscanf(map, "%u %u %u", &inner, &outer, &count), 3);
+	assert_int_not_equal(outer, 0);
+	assert_int_equal(count, 1);
+	assert_ptr_equal(strchr(map, '\n'), map + n - 1);
+	/* The child lived through it and ends well. */
+	assert_int_equal(write(go[1], "x", 1), 1);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* Reads n bytes within ten seconds; how many came. */
+static size_t read_soon(int fd, void *data, size_t n)
+{
+	size_t have = 0;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	while (have < n && poll(&p, 1, 10000) == 1) {
+		ssize_t got = read(fd, (char *)data + have, n - have);
+		if (got <= 0) break;
+		have += (size_t)got;
+	}
+	return have;
+}
+
+/* The process between the test and sandbox_fork's child; never returns. The child says on fd
+ * whether it is inside. */
+static void keeper_main(int fd)
+{
+	char text[256] = "";
+	struct sandbox_options o = options_for(SANDBOX_FULL);
+	if (sandbox_drop_root(text, sizeof(text))) _exit(1);
+	int pid = sandbox_fork(&o, text, sizeof(text));
+	if (pid < 0) _exit(1);
+	if (pid == 0) {
+		char inside = !*text && getpid() == 1 && sandbox_enter(&o, text, sizeof(text)) == 0;
+		if (write(fd, &inside, 1) != 1) _exit(1);
+		poll(NULL, 0, 30000); /* not for ever: a child that outlives its parent is what this test looks for */
+		_exit(0);
+	}
+	close(fd);
+	for (;;) pause();
+}
+
+/* sandbox_fork: the child is inside, and dies with its parent. */
+static void test_fork(void **state)
+{
+	char text[256] = "", inside = 0, more;
+	int fds[2], status;
+	if (sandbox_level_probe(text, sizeof(text)) < SANDBOX_FULL) skip();
+	assert_return_code(pipe(fds), errno);
+	pid_t keeper = fork();
+	if (keeper == 0) keeper_main(fds[1]);
+	close(fds[1]);
+	size_t have = read_soon(fds[0], &inside, 1);
+	kill(keeper, SIGKILL);
+	waitpid(keeper, &status, 0);
+	struct pollfd p = {.fd = fds[0], .events = POLLIN};
+	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0; /* the child, the last writer, is dead */
+	close(fds[0]);
+	assert_int_equal(have, 1);
+	assert_true(inside);
+	assert_true(ended);
+}
+
+/* ---- a template ---- */
+
+/* One order: the pid of the job's process, or a negative number. */
+static int order(int orders, int level, const int fds[SANDBOX_ORDER_FDS])
+{
+	union {
+		char bytes[CMSG_SPACE(SANDBOX_ORDER_FDS * sizeof(int))];
+		struct cmsghdr head;
+	} control = {{0}};
+	struct iovec piece = {&level, sizeof level};
+	struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int pid = -EIO;
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(SANDBOX_ORDER_FDS * sizeof(int));
+	memcpy(CMSG_DATA(c), fds, SANDBOX_ORDER_FDS * sizeof(int));
+	if (sendmsg(orders, &m, MSG_NOSIGNAL) < 0) return -errno;
+	return read_soon(orders, &pid, sizeof pid) == sizeof pid ? pid : -EIO;
+}
+
+/* What a job's process says on the first descriptor of its order. */
+struct said {
+	bool is_child;   /* of the zygote, as far as the namespace lets it see */
+	bool is_settled; /* without a word about its namespaces */
+	int level;
+};
+
+/* The template; in each job's process it says something, and then waits to be killed. */
+static void template_main(int orders, pid_t zygote)
+{
+	char text[256] = "";
+	int fds[SANDBOX_ORDER_FDS];
+	struct sandbox_options o = options_for(SANDBOX_NONE);
+	sandbox_template_serve(orders, &o, fds, text, sizeof text);
+	struct said said = {
+		.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote), .is_settled = !*text, .level = o.level};
+	if (write(fds[0], &said, sizeof said) != sizeof said) _exit(1);
+	poll(NULL, 0, 30000);
+	_exit(0);
+}
+
+/* The zygote: has its template start a job at each level, waits for the first one's end, tells the
+ * test what became of them, and stays until it is killed. */
+static void zygote_main(int fd)
+{
+	char text[256] = "";
+	int pair[2], status = 0, good = 0;
+	pid_t zygote = getpid();
+	if (sandbox_drop_root(text, sizeof text) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair)) _exit(1);
+	int template = sandbox_template_fork(text, sizeof text);
+	if (template == 0) template_main(pair[1], zygote);
+	close(pair[1]);
+	int highest = sandbox_level_probe(text, sizeof text);
+	for (int level = SANDBOX_NONE; level <= highest; level += SANDBOX_FULL) {
+		int words[2];
+		struct said said = {0};
+		if (pipe(words)) _exit(1);
+		/* Every job has the test's pipe: it hangs up when the last of them is dead. */
+		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
+		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
+			said.level == level;
+		if (level == SANDBOX_NONE && pid > 0) {
+			kill(pid, SIGKILL);
+			good += waitpid(pid, &status, 0) == pid && WIFSIGNALED(status); /* it is this process's to wait for */
+		}
+	}
+	char result = (char)(good == 2 + (highest == SANDBOX_FULL));
+	if (write(fd, &result, 1) != 1) _exit(1);
+	close(fd);
+	for (;;) pause();
+}
+
+/* Jobs are the zygote's children, not the template's; they and the template die with it. */
+static void test_template(void **state)
+{
+	char result = 0, more;
+	int fds[2], status;
+	assert_return_code(pipe(fds), errno);
+	pid_t zygote = fork();
+	if (zygote == 0) zygote_main(fds[1]);
+	close(fds[1]);
+	size_t have = read_soon(fds[0], &result, 1);
+	kill(zygote, SIGKILL);
+	waitpid(zygote, &status, 0);
+	struct pollfd p = {.fd = fds[0], .events = POLLIN};
+	int ended = poll(&p, 1, 10000) == 1 && read(fds[0], &more, 1) == 0;
+	close(fds[0]);
+	assert_int_equal(have, 1);
+	assert_true(result);
+	assert_true(ended);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_uid_map), cmocka_unit_test(test_fork), cmocka_unit_test(test_template)};
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
