@@ -486,6 +486,12 @@ static void test_nothing_is_placed(void **state)
 			100, 100},
 		{"none but the last", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
 			SIDE_EQUAL, 0, 64},
+		{"of a type that has no order here",
+			{"f8E5M2", "float8_e5m2", 1,
+				CONSTANT("c", "40000.0", "f32") "%u = tt.fp_to_fp %v : tensor<16xf8E5M2> -> tensor<16xf32>\n" COMPARE_F(
+					"ogt", "%u", "%c", "f32"),
+				AS_INPUT},
+			SIDE_ABOVE, 2000, 3},
 		{"no number",
 			{F32,
 				CONSTANT("c", "0.0", "f32") "%u = arith.mulf %v, %v : tensor<16xf32>\n" COMPARE_F(
