@@ -374,7 +374,7 @@ static void test_times(void **state)
 	json_decref(config);
 }
 
-/* The order of two answers is one pair: in order, against it, and none where either side is equal. */
+/* The order of two answers is one pair: in order, against it, or none where a side is equal. */
 static void test_two_times(void **state)
 {
 	static const struct {

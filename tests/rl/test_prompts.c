@@ -225,6 +225,7 @@ static void test_kernels(void **state)
 		char *tasks = make_file(dir, "tasks.jsonl", rows.data);
 		struct prompt_options p = {
 			.tasks = tasks, .stage = "midend", .prompt_template = "recipes/prompts/midend.txt", .precision = "strict"};
+		/* What is right is kept with its verdict and shown; all else is told by its line. */
 		int rc = prompt_set_load(&p, NULL, &set, &err);
 		if (!cases[i].said) {
 			if (rc) fail_msg("%s", err.text);

@@ -37,6 +37,7 @@ struct trial_of {
 /* The tape's text: one launch, which loads the elements and stores whether the comparison holds. */
 static char *tape_text(const struct trial_of *t)
 {
+	/* The kernel around the body, then the buffer that is searched and the row that reads it. */
 	char *kernel = xasprintf("module {\n  tt.func public @k(%%x: !tt.ptr<%s>, %%y: !tt.ptr<i32>) {\n"
 							 "%%i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
 							 "%%xs = tt.splat %%x : !tt.ptr<%s> -> tensor<16x!tt.ptr<%s>>\n"
@@ -345,7 +346,7 @@ static void test_one_element(void **state)
 					"oeq", "%v", "%z", "f32"),
 				AS_INPUT},
 			SIDE_EQUAL, 0.25, 0.26, 74},
-		/* Of so many elements at once, none is set beyond four times the constant: the last pass may. */
+		/* Of so many elements at once none is set beyond four times the constant; the last pass may. */
 		{"beyond the bound",
 			{F32,
 				CONSTANT("c", "1.0e5", "f32") CONSTANT(
