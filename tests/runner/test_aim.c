@@ -346,7 +346,7 @@ static void test_one_element(void **state)
 					"oeq", "%v", "%z", "f32"),
 				AS_INPUT},
 			SIDE_EQUAL, 0.25, 0.26, 74},
-		/* Of so many elements at once none is set beyond four times the constant; the last pass may. */
+		/* None of so many is set beyond four times the constant; that of the last pass may be. */
 		{"beyond the bound",
 			{F32,
 				CONSTANT("c", "1.0e5", "f32") CONSTANT(
