@@ -151,8 +151,8 @@ static void test_switches_and_numbers(void **state)
 	assert_int_equal(bad, 0);
 }
 
-#define LLAMA3(factor, low, high, more) "{\"rope_type\": \"llama3\", \"factor\": " factor ", \"low_freq_factor\": " low \
-	", \"high_freq_factor\": " high more "}"
+#define LLAMA3(factor, low, high, more) "{\"rope_type\": \"llama3\", \"factor\": " factor \
+	", \"low_freq_factor\": " low ", \"high_freq_factor\": " high more "}"
 #define POSITIONS(n) ", \"original_max_position_embeddings\": " n
 
 /* Angles stretched as Llama 3's: under either name, with theta and positions in either place. */
@@ -221,6 +221,7 @@ static void test_tokens(void **state)
 {
 	struct model_config c;
 	struct err err;
+	/* None, one each, null, and a list in which some stand twice. */
 	assert_int_equal(load("{}", &c, &err), 0);
 	assert_true(c.bos_token_id == -1 && c.eos_token_id == -1 && c.pad_token_id == -1 && c.neos_extra == 0);
 	assert_int_equal(load("{\"eos_token_id\": 0, \"bos_token_id\": 49, \"pad_token_id\": 0}", &c, &err), 0);

@@ -329,7 +329,7 @@ static void test_rope_divisors(void **state)
 		assert_true(c.rope_factor == cases[i].factor && c.rope_low_freq_factor == (is_plain ? 0 : 1) &&
 			c.rope_high_freq_factor == (is_plain ? 0 : 4) && c.rope_original_positions == (is_plain ? 0 : 8192));
 	}
-	/* With the usual base the slow one lies between the two bounds: its whole factor stands nowhere. */
+	/* With the usual base the slow one lies between both bounds: its factor stands nowhere. */
 	divisors[0] = 1;
 	divisors[1] = 8;
 	struct model_config c;

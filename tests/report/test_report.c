@@ -374,6 +374,44 @@ static void test_times(void **state)
 	json_decref(config);
 }
 
+/* The order of two answers is one pair: in order, against it, or none where a side is equal. */
+static void test_two_times(void **state)
+{
+	static const struct {
+		double measured;
+		double predicted;
+		const char *cells;
+	} cases[] = {{3e-6, 2e-6, CELL("2") CELL("1.5") CELL("1") CELL("1.5") CELL("1.000")},
+		{0.5e-6, 2e-6, CELL("2") CELL("1") CELL("0.25") CELL("1") CELL("-1.000")},
+		{1e-6, 2e-6, CELL("2") CELL("1") CELL("0.5") CELL("1") "<td></td>"},
+		{2e-6, 1e-6, CELL("2") CELL("2") CELL("1") CELL("2") "<td></td>"}};
+	struct fixture *f = *state;
+	struct report_options o = {.title = "t"};
+	json_t *config = json_object();
+	/* The first answer of each run took the microsecond that was predicted. */
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct err err = {0};
+		int64_t run;
+		char name[8];
+		snprintf(name, sizeof name, "two%zu", i);
+		int rc = store_run_open(f->store, name, config, &run, &err);
+		for (int k = 0; !rc && k < 2; k++) {
+			json_t *row = json_pack("{s:{s:s, s:f, s:{s:f, s:f}}}", "verdict", "verdict", "genuine", "cost_s", 1.0,
+				"device", "predicted_s", k ? cases[i].predicted : 1e-6, "time_s", k ? cases[i].measured : 1e-6);
+			rc = store_sample_put(f->store, run, 1, k, row, &err);
+			json_decref(row);
+		}
+		str_clear(&f->html);
+		if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+			file_read(f->html_path, 1 << 24, &f->html, &err))
+			fail_msg("%s", err.text);
+		char *line = xasprintf("<tr><td>%s</td>%s<td></td></tr>", name, cases[i].cells);
+		if (!strstr(f->html.data, line)) fail_msg("%s: %s", line, strstr(f->html.data, "<tr><td>two"));
+		free(line);
+	}
+	json_decref(config);
+}
+
 /* Numbers to the right with four digits, strings escaped, anything else an empty cell. */
 static void test_table(void **state)
 {
@@ -402,7 +440,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
 		T(test_samples_are_bounded), T(test_tags_nest), T(test_settings_and_headings), T(test_reasons),
-		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_table), T(test_no_run), T(test_leaves_nothing)};
+		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_two_times), T(test_table), T(test_no_run),
+		T(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

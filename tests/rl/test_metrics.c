@@ -105,8 +105,9 @@ static void compare(json_t *m, const char *want)
 	assert_int_equal(bad, 0);
 }
 
-/* Of the five that count: rewards 1 0 0 1 -1, whose squares sum to 3. The whole batch has 96 tokens;
- * of the first group's an answer shares its first two with an earlier one, and the row behind. */
+/* Of the five that count: rewards 1 0 0 1 -1, whose squares sum to 3. The whole batch has 96
+ * tokens; of the first group's an answer shares its first two with an earlier one, and the row
+ * behind. */
 #define ANSWERS "\"reward\": 0.2, \"reward_std\": 0.8366600265340756, \"rewards/frontend/mean\": 0.2, " \
 	"\"rewards/frontend/std\": 0.8366600265340756, \"speedup\": 2, \"genuine\": 0.4, \"paid\": 0.4, " \
 	"\"completions/min_length\": 3, \"completions/max_length\": 40, \"completions/mean_length\": 11.2, " \
@@ -196,9 +197,9 @@ static void test_nothing_counts(void **state)
 		"\"hack\": 0, \"dropped\": 6, \"answers\": 6, \"frac_reward_zero_std\": 0, \"discoveries\": 0}");
 }
 
-/* A mid-end's answers beside the kernel that each was given: fused into fewer launches, fewer bytes,
- * other blocks, other in no way that is seen, slower, as fast within the noise, of other sizes, and
- * a wrong one that would have been fast. */
+/* A mid-end's answers beside the kernel that each was given: fused into fewer launches, fewer
+ * bytes, other blocks, other in no way that is seen, slower, as fast within the noise, of other
+ * sizes, and a wrong one that would have been fast. */
 static void test_midend(void **state)
 {
 	static const struct {
@@ -270,6 +271,7 @@ static void test_turns(void **state)
 	struct rl_options o;
 	rl_options_default(&o);
 	o.num_turns = 3;
+	/* Group behind group: all first turns, then the second ones, then the third. */
 	for (int i = 0; i < WRITTEN; i++) {
 		all[i] = answer(written[i].class, 0, plain, 5);
 		all[i].prompt = written[i].prompt;

@@ -195,6 +195,55 @@ static void put_answer(struct str *rows, const char *task, const char *code, dou
 	put_answer_on(rows, task, code, cost_s, class, "H200");
 }
 
+/* A mid-end starts from a kernel and a genuine verdict on it: rows without one of them, or with
+ * another verdict, are refused by name and line. */
+static void test_kernels(void **state)
+{
+	static const struct {
+		const char *kernel;
+		int class; /* of the profile; -1: none */
+		const char *said;
+	} cases[] = {{"def k(): pass", VERDICT_GENUINE, NULL}, {NULL, VERDICT_GENUINE, "no field \"kernel\""},
+		{"k", -1, "no field \"profile\""}, {NULL, -1, "no field \"profile\""},
+		{"k", VERDICT_WRONG, "profile is wrong: the midend starts from genuine kernels"},
+		{"k", VERDICT_CHEAT, "profile is cheat"}, {"k", VERDICT_INFRA, "profile is infra"}};
+	const char *build = getenv("BUILD");
+	char *dir = path_join(build ? build : "build/release", "ref/rl-prompts-kernels");
+	struct err err = {0};
+	assert_int_equal(dir_make(dir, &err), 0);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct str rows = {0};
+		struct prompt_set set;
+		json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i}", "name", "t", "source",
+			"class Model:\n    def forward(self, x):\n        return x + 1\ndef get_inputs():\n    return []\ndef "
+			"get_init_inputs():\n    return []\n",
+			"split", "train", "level", 1, "seed", 1);
+		struct verdict v = {.class = (enum verdict_class)MAX(cases[i].class, 0), .cost_s = 7};
+		if (cases[i].kernel) json_object_set_new(row, "kernel", json_string(cases[i].kernel));
+		if (cases[i].class >= 0) json_object_set_new(row, "profile", verdict_json(&v));
+		jsonl_put(&rows, row);
+		char *tasks = make_file(dir, "tasks.jsonl", rows.data);
+		struct prompt_options p = {
+			.tasks = tasks, .stage = "midend", .prompt_template = "recipes/prompts/midend.txt", .precision = "strict"};
+		/* What is right is kept with its verdict and shown; all else is told by its line. */
+		int rc = prompt_set_load(&p, NULL, &set, &err);
+		if (!cases[i].said) {
+			if (rc) fail_msg("%s", err.text);
+			assert_int_equal(set.count, 1);
+			assert_string_equal(set.rows[0].kernel, cases[i].kernel);
+			assert_true(set.rows[0].profile.cost_s == 7 && set.rows[0].profile.class == VERDICT_GENUINE);
+			assert_non_null(strstr(set.rows[0].text, cases[i].kernel));
+			prompt_set_release(&set);
+		} else if (!rc || !strstr(err.text, cases[i].said) || !strstr(err.text, "tasks.jsonl:1")) {
+			fail_msg("row %zu: %d %s", i, rc, err.text);
+		}
+		str_release(&rows);
+		json_decref(row);
+		free(tasks);
+	}
+	free(dir);
+}
+
 /* A prompt shows kernels of its own task that are genuine, each once; a task with fewer than two
  * goes, also where the template shows none: with and without are asked of the same tasks. */
 static void test_variants(void **state)
@@ -275,7 +324,8 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_injection), cmocka_unit_test(test_length),
-		cmocka_unit_test(test_variants_choice), cmocka_unit_test(test_variants), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_kernels), cmocka_unit_test(test_variants_choice), cmocka_unit_test(test_variants),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ struct trial_of {
 /* The tape's text: one launch, which loads the elements and stores whether the comparison holds. */
 static char *tape_text(const struct trial_of *t)
 {
+	/* The kernel around the body, then the buffer that is searched and the row that reads it. */
 	char *kernel = xasprintf("module {\n  tt.func public @k(%%x: !tt.ptr<%s>, %%y: !tt.ptr<i32>) {\n"
 							 "%%i = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>\n"
 							 "%%xs = tt.splat %%x : !tt.ptr<%s> -> tensor<16x!tt.ptr<%s>>\n"
@@ -345,7 +346,7 @@ static void test_one_element(void **state)
 					"oeq", "%v", "%z", "f32"),
 				AS_INPUT},
 			SIDE_EQUAL, 0.25, 0.26, 74},
-		/* Of so many elements at once, none is set beyond four times the constant: the last pass may. */
+		/* None of so many is set beyond four times the constant; that of the last pass may be. */
 		{"beyond the bound",
 			{F32,
 				CONSTANT("c", "1.0e5", "f32") CONSTANT(
@@ -486,6 +487,12 @@ static void test_nothing_is_placed(void **state)
 			100, 100},
 		{"none but the last", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
 			SIDE_EQUAL, 0, 64},
+		{"of a type that has no order here",
+			{"f8E5M2", "float8_e5m2", 1,
+				CONSTANT("c", "40000.0", "f32") "%u = tt.fp_to_fp %v : tensor<16xf8E5M2> -> tensor<16xf32>\n" COMPARE_F(
+					"ogt", "%u", "%c", "f32"),
+				AS_INPUT},
+			SIDE_ABOVE, 2000, 3},
 		{"no number",
 			{F32,
 				CONSTANT("c", "0.0", "f32") "%u = arith.mulf %v, %v : tensor<16xf32>\n" COMPARE_F(
