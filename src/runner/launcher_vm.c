@@ -359,6 +359,7 @@ static void site_report(const struct vm_site *s, int id, int kernel, struct runn
 		.least = s->least,
 		.most = s->most,
 		.nearest = s->nearest};
+	to->nfixed = vm_site_fixed(s, to->fixed);
 	snprintf(to->what, sizeof to->what, "%s", s->what);
 }
 
@@ -445,6 +446,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
+	if (o.coverage) vm_coverage_row(o.coverage);
 	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
 	if (v->pattern) {

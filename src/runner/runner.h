@@ -238,6 +238,8 @@ struct runner_site {
 	double least;
 	double most;
 	double nearest;
+	int nfixed; /* what it compares with, where the text does not say it */
+	double fixed[VM_FIXED_MAX];
 	char what[32];
 };
 /* An element of an input or parameter, and the bits that it should have. */

@@ -531,6 +531,8 @@ static void test_wire(void **state)
 		.least = 10,
 		.most = 11,
 		.nearest = 12,
+		.nfixed = 2,
+		.fixed = {0.5, -13},
 		.what = "mask"};
 	struct runner_line_cost line = {9, 10, 11, 12};
 	struct runner_result r =
@@ -568,7 +570,7 @@ static void test_wire(void **state)
 	assert_true(s.coverage.sides == 9 && s.coverage.taken == 8 && s.coverage.nsites == 1 && at->id == 1 &&
 		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->wanted == 5 &&
 		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
-		at->nearest == 12);
+		at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
 	assert_string_equal(at->what, "mask");
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
 		s.lines[0].flops == 12);
