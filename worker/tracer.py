@@ -103,7 +103,8 @@ def result_of(job, sock):
             return {"probe": guarded(tracer_record.Recorder(), "unsupported",
                                      lambda: tracer_probe.probe(job, sys.modules[__name__]))}
         rec = tracer_record.Recorder()
-        return {"tape": trace(job, rec, announce), "tuned": tracer_driver.tuned(), "modes": rec.modes}
+        return {"tape": trace(job, rec, announce), "tuned": tracer_driver.tuned(), "modes": rec.modes,
+                "empty": rec.empty}
     except Stop as stop:
         return {"fault": dict(stop.fault, phase=phase[0])}
 

@@ -247,6 +247,8 @@ def record_launch(kernel, grid, args):
     if grid[0] * grid[1] * grid[2] > 0:
         RECORDER.launch(kernel, grid, row_args,
                         kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
+    else:
+        RECORDER.launch_nothing(kernel, grid)
 
 
 def append_argument(out, kind, value, index):

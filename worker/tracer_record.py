@@ -95,6 +95,7 @@ class Recorder:
         self.caught_up = {}         # by stream: how many of those it waits for already
         self.order = []             # buffers of the current tape by number
         self.made = []              # what this forward computed of constants: (line, bytes) of each operator
+        self.empty = None           # the first launch of a grid without programs: (line, kernel, grid)
         self.modes = []             # [name, tape, ...] of modes in which forward does other work (tracer_elsewhere.py)
 
     # ---- faults ----
@@ -263,6 +264,11 @@ class Recorder:
             self.add_row({"op": "copy", "dst": dst, "src": src})
             self.read(src[0])
             self.written(dst[0], True)
+
+    def launch_nothing(self, kernel, grid):
+        """A launch of no program is no row; a verdict that finds no launch
+        says that there was one."""
+        self.empty = self.empty or [candidate_line(), kernel.name[:80], *grid]
 
     def launch(self, kernel, grid, args, has_allocator=False):
         index = 0      # into the IR's arguments

@@ -33,6 +33,7 @@ struct launcher_vm {
 	uint8_t **origin;              /* (tape->nbuffers) */
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
+	struct vm_progress progress;   /* of all launches so far */
 	int trials;                    /* so far: each lays buffers out in another way */
 	uint8_t *pattern;              /* of a launcher that samples: what all its buffers read; else NULL */
 };
@@ -48,6 +49,7 @@ static void release_compiled(struct launcher_vm *v)
 
 static void release_tape(struct launcher_vm *v)
 {
+	v->progress = (struct vm_progress){.ended = 0};
 	release_compiled(v);
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
@@ -191,6 +193,7 @@ static void lines_add(struct runner_result *out, const struct vm_report *report)
  * that memory was. */
 static const char *fault_code(const struct launcher_vm *v, const struct vm_report *report, const struct tape_row *row)
 {
+	if (report->is_slow) return RUNNER_SLOW;
 	if (report->fault != VM_FAULT_READ_ONLY) return vm_fault_name(report->fault);
 	for (int a = 0; a < row->nargs; a++)
 		if (tape_arg_has_buffer(&row->args[a]) && v->memory[row->args[a].buffer].is_read_only &&
@@ -435,6 +438,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.buffers = own.buffers,
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,
+		.progress = &v->progress,
 		.want_cost = trial->want_cost,
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
@@ -463,6 +467,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	struct vm_report report = {0};
 	struct err err = {0};
 	int rc = vm_launch(kernel, &o, &report, &err);
+	if (rc && report.is_slow)
+		snprintf(report.text, sizeof report.text,
+			"%lld programs had ended, and more were ending, when the time of the trial was spent: larger blocks make "
+			"fewer of them, and --replay_timeout_ms gives them more time",
+			(long long)v->progress.ended);
 	if (rc && report.fault != VM_FAULT_NONE)
 		launcher_fault(fault, fault_code(v, &report, row), index, report.line, report.text);
 	else if (rc)

@@ -327,7 +327,7 @@ static int rows_run(
 	for (int i = 0; i < r->tape->nrows && !rc; i++) {
 		if (r->is_skipped[i]) continue;
 		if (how->deadline_ns && clock_ns() > how->deadline_ns)
-			rc = launcher_fault(fault, vm_fault_name(VM_FAULT_TIMEOUT), i, r->tape->rows[i].line,
+			rc = launcher_fault(fault, RUNNER_SLOW, i, r->tape->rows[i].line,
 				"the replay's time was spent before this row");
 		if (!rc && r->tape->rows[i].kind == TAPE_LIBRARY && !how->library)
 			rc = launcher_fault(fault, "library-row", i, r->tape->rows[i].line, r->tape->rows[i].op);

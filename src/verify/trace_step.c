@@ -162,6 +162,18 @@ static void tuned_take(const json_t *list, struct trace *out)
 	}
 }
 
+/* [line, kernel, x, y, z] */
+static void empty_take(const json_t *list, struct empty_launch *out)
+{
+	const char *kernel = json_string_value(json_array_get(list, 1));
+	if (!kernel) return;
+	snprintf(out->kernel, sizeof out->kernel, "%s", kernel);
+	text_make_printable(out->kernel);
+	out->line = (int)MIN(MAX(json_integer_value(json_array_get(list, 0)), 0), INT32_MAX);
+	for (size_t i = 0; i < ARRAY_LEN(out->grid); i++)
+		out->grid[i] = MAX(json_integer_value(json_array_get(list, i + 2)), 0);
+}
+
 /* A message of megabytes of tiny values would cost many times its size to parse: what our tracer
  * says is a handful of values. */
 static bool has_few_values(const struct str *text)
@@ -224,6 +236,7 @@ static int message_take(
 	} else if (json_object_get(m, "tape") && !out->is_probe) {
 		rc = tape_take(g, json_object_get(m, "tape"), out);
 		if (!rc) tuned_take(json_object_get(m, "tuned"), out);
+		if (!rc) empty_take(json_object_get(m, "empty"), &out->empty);
 		if (json_array_size(json_object_get(m, "modes"))) out->modes = json_incref(json_object_get(m, "modes"));
 	} else {
 		rc = fault_end(g, json_object_get(m, "fault"));

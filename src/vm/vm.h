@@ -321,14 +321,24 @@ struct vm_arg {
 	double f;
 	bool nan_padding;
 };
+/* Programs that ended, over as many launches as it is given to: what tells a slow kernel from one
+ * that does not end. */
+struct vm_progress {
+	int64_t ended;
+	uint64_t longest_ns;
+	uint64_t spent_ns; /* by all of them */
+	uint64_t begun_ns; /* vm_launch's own: when the running one began */
+};
+#define VM_STEADY 8 /* times as long as any that ended: a program that takes no longer may end as well */
 struct vm_launch_options {
 	uint32_t grid[3];
 	const struct vm_arg *args;
 	int nargs;
 	struct vm_buffer *buffers;
-	int nbuffers;         /* sorted by address */
-	struct pool *pool;    /* NULL: the calling thread alone */
-	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
+	int nbuffers;                 /* sorted by address */
+	struct pool *pool;            /* NULL: the calling thread alone */
+	uint64_t deadline_ns;         /* absolute; 0: none. Checked inside loops too. */
+	struct vm_progress *progress; /* NULL: nobody asks */
 	bool want_cost;
 	/* want_cost: of the same IR (cost.h); NULL: 4 warps, row-major blocks, 32 KiB of L1 */
 	const struct vm_compiled *compiled;
@@ -371,6 +381,7 @@ struct vm_report {
 	const char *file;     /* of line and column; lives as long as the kernel */
 	const char *access;   /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
 	int buffer;           /* index into the launch's buffers; -1: the address is in none */
+	bool is_slow;         /* of a timeout: with `progress`, programs were ending */
 	bool is_passed_over;  /* the fault stopped nothing (load_granule): vm_launch returns 0 */
 	int64_t offset;       /* of the access in the buffer; may be negative or beyond the end */
 	int64_t access_bytes; /* of one element */
