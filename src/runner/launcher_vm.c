@@ -257,8 +257,8 @@ static int descriptor_words(uint64_t address, const struct tape_arg *a, bool is_
 	return n;
 }
 
-int launcher_arguments(
-	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args)
+int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
+	const double *value, struct vm_arg *args)
 {
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {
@@ -270,9 +270,19 @@ int launcher_arguments(
 		}
 		args[n] = (struct vm_arg){.i = ta->i, .f = ta->f};
 		if (ta->kind == TAPE_ARG_POINTER) args[n].i = (int64_t)address[a];
+		if (ta->kind == TAPE_ARG_VALUE) args[n].f = value[a];
 		n++;
 	}
 	return n;
+}
+
+/* What the host had read of parameters, which no row writes to (replay.c); a number where there is
+ * no memory. */
+static void row_values(const struct launcher_vm *v, const struct tape_row *row, double *value)
+{
+	for (int a = 0; a < row->nargs; a++)
+		if (row->args[a].kind == TAPE_ARG_VALUE)
+			value[a] = v->pattern ? 1 : tape_arg_value(&row->args[a], buffer_data(v, row->args[a].buffer));
 }
 
 /* Where each argument points in this launch. */
@@ -431,10 +441,12 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;
 	uint64_t address[TAPE_ARGS_MAX];
+	double value[TAPE_ARGS_MAX];
 	reach_make(v, row, &own);
+	row_values(v, row, value);
 	reach_addresses(&own, row, address);
 	struct vm_launch_options o = {.args = args,
-		.nargs = launcher_arguments(kernel, row, address, args),
+		.nargs = launcher_arguments(kernel, row, address, value, args),
 		.buffers = own.buffers,
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,

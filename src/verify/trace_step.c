@@ -356,7 +356,8 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
 		/* A machine that is too slow, or too small, says nothing about the candidate's honesty; and
 		 * what is refused by name keeps its name. */
-		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory") && strcmp(reason, "unsupported"))
+		bool is_named = !strcmp(reason, "unsupported") || !strcmp(reason, "data-dependent");
+		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory") && !is_named)
 			rc = differs_end(g, g->v->line, detail);
 	}
 	/* Two tapes of one text: what differs came from somewhere that the host code may not look. */
