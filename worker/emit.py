@@ -299,6 +299,8 @@ class Emitter:
         if "buffer" in arg:
             dtype = DTYPES[kind.lstrip("*").removeprefix("k")]
             return f"_view(b{arg['buffer']}, {arg['offset']}, torch.{dtype}, (1,), (1,))"
+        if "value" in arg:
+            return value_name(arg["value"])
         if "float" in arg:
             return literal(float(arg["float"]))
         return repr(bool(arg["int"])) if kind in ("i1", "u1") else repr(arg["int"])
@@ -332,6 +334,15 @@ class Emitter:
         if indices is None or any("descriptor" in arg for arg in row["args"]):
             return buffers_of(row)
         return [arg["buffer"] for i, arg in enumerate(row["args"]) if i in indices and "buffer" in arg]
+
+    def values(self):
+        """The lines that read parameters for launches, each element once, and the rows that stand
+        for these reads at the tape's end."""
+        found = {value_name(arg["value"]): arg["value"] for row in self.tape["rows"] for arg in row.get("args", ())
+                 if row["op"] == "launch" and "value" in arg}
+        lines = [f"{name} = _view(b{v['buffer']}, {v['offset']}, torch.{v['dtype']}, (1,), (1,)).item()"
+                 for name, v in found.items()]
+        return lines, self.tape["rows"][len(self.tape["rows"]) - len(lines):]
 
     def streams(self):
         """The tape's streams, and the temporaries of this call that more than the current one uses:
@@ -414,8 +425,13 @@ class Emitter:
         """(what the table says of one tape, lines of the constructor, the method that is its
         forward)."""
         drawn = self.draws(job)
-        rows = [drawn[id(row)] if id(row) in drawn else self.row(row) for row in self.tape["rows"]]
+        # What stands for reads of parameters happens again where these are read.
+        values, reads = self.values()
+        rows = [drawn[id(row)] if id(row) in drawn else self.row(row) for row in self.tape["rows"]
+                if not any(row is r for r in reads)]
         made, used = self.buffers(number)
+        nobodys = {f"b{b}" for row in reads for b in buffers_of(row)}
+        used = [line for line in used if line.split(" = ")[0] not in nobodys] + values
         streams, kept = self.streams()
         tensors, others = [], []
         leaves([job["inputs"], list(job.get("input_kwargs", {}).values())], tensors, others)
@@ -468,6 +484,10 @@ def draw(t):
     if t.get("drawn") not in ("randn", "rand"):
         raise Unsupported("the task's forward draws random numbers of another distribution than randn and rand")
     return f"torch.{t['drawn']}({tuple(t['shape'])!r}, dtype=torch.{t['dtype']}, device='cuda')"
+
+
+def value_name(v):
+    return f"v{v['buffer']}_{v['offset']}"
 
 
 def buffers_of(row):

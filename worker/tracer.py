@@ -103,7 +103,8 @@ def result_of(job, sock):
             return {"probe": guarded(tracer_record.Recorder(), "unsupported",
                                      lambda: tracer_probe.probe(job, sys.modules[__name__]))}
         rec = tracer_record.Recorder()
-        return {"tape": trace(job, rec, announce), "tuned": tracer_driver.tuned(), "modes": rec.modes}
+        return {"tape": trace(job, rec, announce), "tuned": tracer_driver.tuned(), "modes": rec.modes,
+                "empty": rec.empty}
     except Stop as stop:
         return {"fault": dict(stop.fault, phase=phase[0])}
 
@@ -499,7 +500,7 @@ class Calls:
     def tape(self):
         """One counted call: its tape without the contents of constants."""
         before = self.surroundings()
-        out = guarded(self.rec, "forward-error", lambda: self.model(*self.args, **self.kwargs))
+        out = guarded(self.rec, "forward-error", self.forward)
         for what, then, now in zip(SURROUNDINGS, before, self.surroundings()):
             if then != now:
                 raise Stop("unsupported", "Fault", f"forward changes {what}, which its caller finds changed")
@@ -514,6 +515,12 @@ class Calls:
         found = guarded(self.rec, "unsupported", lambda: tracer_record.tape_json(self.rec, outputs, is_tuple, form))
         self.ended = len(self.rec.rows)
         return found
+
+    def forward(self):
+        try:
+            return self.model(*self.args, **self.kwargs)
+        finally:
+            self.rec.values.check(self.rec)
 
     def surroundings(self):
         """What a call of forward leaves as it was, beside all memory."""

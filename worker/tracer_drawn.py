@@ -28,6 +28,7 @@ import torch
 
 import tracer_driver
 import tracer_sites
+import tracer_value
 from tracer_record import SOURCE_NAME
 
 CALL = "<call>"              # the file of what stands between host code and what it calls
@@ -111,7 +112,8 @@ class Drawn:
 
     def __sub__(self, other):
         mine, theirs = facts_of(self), facts_of(other) if type(other) is Drawn else None
-        if theirs and mine.plain is not None and theirs.plain is not None and mine.key[:2] == theirs.key[:2]:
+        is_address = theirs and mine.kind is int and mine.plain is not None and theirs.plain is not None
+        if is_address and mine.key[:2] == theirs.key[:2]:
             return mine.plain - theirs.plain
         return moved(self, other, -1)
 
@@ -138,7 +140,7 @@ def derived(operands, kind=None, key=None):
 def moved(value, by, sign):
     """An address further on is one of the same memory."""
     facts = facts_of(value)
-    if facts.plain is None or type(by) is not int:
+    if facts.plain is None or facts.kind is not int or type(by) is not int:
         return derived((value, by), facts.kind if facts.kind in (int, float, str) else None)
     by *= sign
     return drawn(facts.source, int, (*facts.key[:2], facts.key[2] + by), None, None, facts.step,
@@ -166,6 +168,8 @@ def compared(name, is_less, is_equal):
 
 def refuse(value, *args):
     """Whoever gets here lets a drawn value decide."""
+    if facts_of(value).source is tracer_value.SOURCE:
+        tracer_driver.RECORDER.fail("data-dependent", tracer_value.DECIDES)
     return refused(DECIDES.format(facts_of(value).source))
 
 
@@ -382,8 +386,16 @@ def before(f, args, kwargs):
     for thing in args:
         if isinstance(thing, (set, frozenset)) and (id(f) in ORDER or name == "join" or kwargs and f in (min, max)):
             ordered(thing)
-    value = first_drawn((*args, *kwargs.values()) if kwargs else args)
+    value = PARAMETER[0](args[0]) if f is float and args and isinstance(args[0], torch.Tensor) else None
+    if value is not None:
+        return value,
+    value = first_drawn((*args, *kwargs.values()) if kwargs else args, DEPTH, (Drawn, tracer_value.Value))
+    if TYPE(value) is tracer_value.Value:
+        value.refuse()
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+PARAMETER = [lambda t: None]     # the value of a tensor that is a parameter's element, drawn, or None
 
 
 def is_seeded(f, args, kwargs):
@@ -457,17 +469,17 @@ def plain_address(value):
     return facts_of(value).plain if type(value) is Drawn and facts_of(value).plain is not None else value
 
 
-def first_drawn(values, depth=DEPTH):
+def first_drawn(values, depth=DEPTH, kinds=(Drawn,)):
     """A drawn value among these or in the containers among them, or None."""
     for value in values:
         kind = TYPE(value)
-        if kind is Drawn:
+        if kind in kinds:
             return value
         found = None
         if kind in (list, tuple, set, frozenset) and depth:
-            found = first_drawn(value, depth - 1)
+            found = first_drawn(value, depth - 1, kinds)
         elif kind is dict and depth:
-            found = first_drawn((*value.values(), *value), depth - 1)
+            found = first_drawn((*value.values(), *value), depth - 1, kinds)
         if found is not None:
             return found
     return None

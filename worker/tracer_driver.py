@@ -247,6 +247,8 @@ def record_launch(kernel, grid, args):
     if grid[0] * grid[1] * grid[2] > 0:
         RECORDER.launch(kernel, grid, row_args,
                         kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
+    else:
+        RECORDER.launch_nothing(kernel, grid)
 
 
 def append_argument(out, kind, value, index):
@@ -260,7 +262,9 @@ def append_argument(out, kind, value, index):
     elif kind[0] == "*":
         out.append(pointer_argument(value, index))
     elif kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
-        out.append({"float": fraction(value)})
+        number = fraction(value)
+        place = RECORDER.values.launched(RECORDER, number)
+        out.append({"float": number} if place is None else {"value": place})
     elif kind.startswith("tensordesc"):
         out.append({"descriptor": descriptor_argument(value, index)})
     else:

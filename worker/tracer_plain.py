@@ -43,6 +43,7 @@ import tracer_drawn
 import tracer_driver
 import tracer_seal
 import tracer_tensor
+import tracer_value
 from tracer_drawn import address_of, drawn, first_drawn, is_asked, stand_for, told
 from tracer_tensor import CUDA, TraceTensor
 
@@ -218,7 +219,7 @@ def install_tensor():
     real_device = torch._C.TensorBase.device
     real = {name: getattr(tensor, name)
             for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type",
-                         "data_ptr")}
+                         "data_ptr", "item")}
     device = lambda self: CUDA if stands_for_cuda(self) else real_device.__get__(self)
 
     # .to() and its kin: a tensor that stands for one of a GPU stays on it, and whoever moves it to
@@ -258,6 +259,20 @@ def install_tensor():
     tensor.tolist = lambda self: read(self, "tolist()").tolist() if stands_for_cuda(self) else real["tolist"](self)
     tensor.__array__ = lambda self, *a, **k: read(self, "numpy conversion").numpy() if stands_for_cuda(
         self) else real["__array__"](self, *a, **k)
+
+    def value(t):
+        trace = SHELL.trace_of(t) if stands_for_cuda(t) else None
+        number = None if trace is None else tracer_tensor.TRACER.value_number(trace)
+        if number is None:
+            return None
+        refuse = lambda: tracer_driver.RECORDER.fail("data-dependent", tracer_value.DECIDES)
+        return drawn(tracer_value.SOURCE, float, ("value", number), plain=tracer_value.value_of(number, refuse))
+    tracer_drawn.PARAMETER[0] = value
+
+    def item(self):
+        found = value(self) if is_asked() else None
+        return real["item"](self) if found is None else found
+    tensor.item = item
 
     def type_of(self, dtype=None, *args, **kwargs):
         text = real["type"](self, dtype, *args, **kwargs)

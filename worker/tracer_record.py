@@ -20,6 +20,7 @@ import sys
 import torch
 
 import tracer_cuda
+import tracer_value
 from tracer_fault import Fault
 
 ADDRESS_SHIFT = 40
@@ -95,6 +96,8 @@ class Recorder:
         self.caught_up = {}         # by stream: how many of those it waits for already
         self.order = []             # buffers of the current tape by number
         self.made = []              # what this forward computed of constants: (line, bytes) of each operator
+        self.values = tracer_value.Values()
+        self.empty = None           # the first launch of a grid without programs: (line, kernel, grid)
         self.modes = []             # [name, tape, ...] of modes in which forward does other work (tracer_elsewhere.py)
 
     # ---- faults ----
@@ -264,6 +267,11 @@ class Recorder:
             self.read(src[0])
             self.written(dst[0], True)
 
+    def launch_nothing(self, kernel, grid):
+        """A launch of no program is no row; a verdict that finds no launch
+        says that there was one."""
+        self.empty = self.empty or [candidate_line(), kernel.name[:80], *grid]
+
     def launch(self, kernel, grid, args, has_allocator=False):
         index = 0      # into the IR's arguments
         for arg in args:
@@ -273,6 +281,9 @@ class Recorder:
                 self.read(buf)
                 if kernel.may_write(index):
                     self.written(buf)
+            if "value" in arg:
+                self.number(arg["value"][0])
+                self.read(arg["value"][0])
             index += 1 + 2 * len(arg["descriptor"][0][3]) if "descriptor" in arg else 1
         self.add_row({"op": "launch", "kernel": kernel, "grid": list(grid), "args": args, "allocator": has_allocator})
 
@@ -296,6 +307,7 @@ class Recorder:
         self.caught_up = {}
         self.order = []
         self.made = []
+        self.values.begin()
         for buf in inputs:
             self.number(buf)
         for row in self.init_rows:
@@ -421,6 +433,9 @@ def arg_json(arg):
         return descriptor_json(*arg["descriptor"])
     if "buffer" in arg:
         return {"buffer": arg["buffer"].number, "offset": arg["offset"]}
+    if "value" in arg:
+        buf, offset, dtype = arg["value"]
+        return {"value": {"buffer": buf.number, "offset": offset, "dtype": DTYPE_NAMES[dtype]}}
     if "float" in arg:
         return {"float": number_text(arg["float"])}
     return arg

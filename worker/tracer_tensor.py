@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 import tracer_cuda
-from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, number_text
+from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, candidate_line, number_text
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -220,7 +220,11 @@ class Tracer:
             return t.inner().clone()
         self.rec.fail("data-dependent",
                       f"{how} reads the contents of a CUDA tensor; a kernel's host code may depend on shapes, strides "
-                      f"and types only")
+                      f"and types only (a parameter's .item() or float() may go to a launch as it is)")
+
+    def value_number(self, t):
+        """The number that stands for a parameter's value (tracer_value.py), or None."""
+        return self.rec.values.read(self.rec, t, candidate_line()) if self.phase == "forward" else None
 
     def now_known(self, buf):
         if self.phase == "forward" and not buf.known:
@@ -297,6 +301,10 @@ class Tracer:
         if name in IGNORED_OPS:
             return None
         if name == "aten::_local_scalar_dense":
+            # In the second trace tracer_plain.py has answered host code that asks itself.
+            number = self.value_number(args[0]) if self.shell is None else None
+            if number is not None:
+                return number
             return self.read_value(
                 args[0], "reading a value (.item(), bool(), int(), float(), if or while on a tensor)").item()
         if name == "aten::_to_copy" and kwargs.get("device") is not None and not to_cuda:

@@ -346,6 +346,9 @@ static int row_launch(
 	struct vm_exact_buffer *exact[TAPE_ARGS_MAX];
 	uint64_t address[TAPE_ARGS_MAX] = {0};
 	int n = 0, first = (int)(f->seed % 7), step = 2 + (int)((f->seed >> 8) % 7);
+	for (int a = 0; a < row->nargs; a++)
+		if (row->args[a].kind == TAPE_ARG_VALUE)
+			return prove_stop_at(stop, PROVE_LEFT, row->line, "a launch is given a parameter's value as a number");
 	/* At other places in each round: a distance between two buffers is no number
 	 * that a kernel may know. */
 	for (int b = 0; b < s->t->nbuffers && n < TAPE_ARGS_MAX; b++) {
@@ -362,7 +365,7 @@ static int row_launch(
 	}
 	/* The launch itself. */
 	struct vm_exact_options o = {.args = args,
-		.nargs = launcher_arguments(k, row, address, args),
+		.nargs = launcher_arguments(k, row, address, NULL, args),
 		.buffers = own,
 		.nbuffers = n,
 		.exact = exact,

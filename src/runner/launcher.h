@@ -126,12 +126,13 @@ struct launcher *launcher_vm_create(int64_t memory_bytes);
 struct launcher *launcher_vm_create_sampling(void);
 
 /* A launch row's arguments as the IR's function takes them: room for 2 * TAPE_ARGS_MAX + 1.
- * address: where each of the row's arguments points (rows' order; others' are not looked at).
+ * address: where each of the row's arguments points (rows' order; others' are not looked at);
+ * value: likewise what a value is.
  * Returns how many there are. */
 struct vm_kernel;
 struct vm_arg;
-int launcher_arguments(
-	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args);
+int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
+	const double *value, struct vm_arg *args);
 
 /* Bytes that lie before and behind each buffer, and what is in them. */
 #define LAUNCHER_CANARY 0xa5

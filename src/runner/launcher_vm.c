@@ -33,6 +33,7 @@ struct launcher_vm {
 	uint8_t **origin;              /* (tape->nbuffers) */
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
+	struct vm_progress progress;   /* of all launches so far */
 	int trials;                    /* so far: each lays buffers out in another way */
 	uint8_t *pattern;              /* of a launcher that samples: what all its buffers read; else NULL */
 };
@@ -48,6 +49,7 @@ static void release_compiled(struct launcher_vm *v)
 
 static void release_tape(struct launcher_vm *v)
 {
+	v->progress = (struct vm_progress){.ended = 0};
 	release_compiled(v);
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
@@ -191,6 +193,7 @@ static void lines_add(struct runner_result *out, const struct vm_report *report)
  * that memory was. */
 static const char *fault_code(const struct launcher_vm *v, const struct vm_report *report, const struct tape_row *row)
 {
+	if (report->is_slow) return RUNNER_SLOW;
 	if (report->fault != VM_FAULT_READ_ONLY) return vm_fault_name(report->fault);
 	for (int a = 0; a < row->nargs; a++)
 		if (tape_arg_has_buffer(&row->args[a]) && v->memory[row->args[a].buffer].is_read_only &&
@@ -254,8 +257,8 @@ static int descriptor_words(uint64_t address, const struct tape_arg *a, bool is_
 	return n;
 }
 
-int launcher_arguments(
-	const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address, struct vm_arg *args)
+int launcher_arguments(const struct vm_kernel *k, const struct tape_row *row, const uint64_t *address,
+	const double *value, struct vm_arg *args)
 {
 	int n = 0;
 	for (int a = 0; a < row->nargs; a++) {
@@ -267,9 +270,19 @@ int launcher_arguments(
 		}
 		args[n] = (struct vm_arg){.i = ta->i, .f = ta->f};
 		if (ta->kind == TAPE_ARG_POINTER) args[n].i = (int64_t)address[a];
+		if (ta->kind == TAPE_ARG_VALUE) args[n].f = value[a];
 		n++;
 	}
 	return n;
+}
+
+/* What the host had read of parameters, which no row writes to (replay.c); a number where there is
+ * no memory. */
+static void row_values(const struct launcher_vm *v, const struct tape_row *row, double *value)
+{
+	for (int a = 0; a < row->nargs; a++)
+		if (row->args[a].kind == TAPE_ARG_VALUE)
+			value[a] = v->pattern ? 1 : tape_arg_value(&row->args[a], buffer_data(v, row->args[a].buffer));
 }
 
 /* Where each argument points in this launch. */
@@ -359,6 +372,7 @@ static void site_report(const struct vm_site *s, int id, int kernel, struct runn
 		.least = s->least,
 		.most = s->most,
 		.nearest = s->nearest};
+	to->nfixed = vm_site_fixed(s, to->fixed);
 	snprintf(to->what, sizeof to->what, "%s", s->what);
 }
 
@@ -427,13 +441,16 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	struct vm_arg args[2 * TAPE_ARGS_MAX + 1]; /* lowered descriptors take twice the tape's words */
 	struct reach own;
 	uint64_t address[TAPE_ARGS_MAX];
+	double value[TAPE_ARGS_MAX];
 	reach_make(v, row, &own);
+	row_values(v, row, value);
 	reach_addresses(&own, row, address);
 	struct vm_launch_options o = {.args = args,
-		.nargs = launcher_arguments(kernel, row, address, args),
+		.nargs = launcher_arguments(kernel, row, address, value, args),
 		.buffers = own.buffers,
 		.nbuffers = own.n,
 		.deadline_ns = trial->deadline_ns,
+		.progress = &v->progress,
 		.want_cost = trial->want_cost,
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
@@ -445,6 +462,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
 	memcpy(o.grid, row->grid, sizeof o.grid);
+	if (o.coverage) vm_coverage_row(o.coverage);
 	/* Priced sizes have a pattern instead of data, and a sample of their programs runs. */
 	struct vm_sample_options sample = {.seed = trial->seed + (uint64_t)index};
 	if (v->pattern) {
@@ -461,6 +479,11 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	struct vm_report report = {0};
 	struct err err = {0};
 	int rc = vm_launch(kernel, &o, &report, &err);
+	if (rc && report.is_slow)
+		snprintf(report.text, sizeof report.text,
+			"%lld programs had ended, and more were ending, when the time of the trial was spent: larger blocks make "
+			"fewer of them, and --replay_timeout_ms gives them more time",
+			(long long)v->progress.ended);
 	if (rc && report.fault != VM_FAULT_NONE)
 		launcher_fault(fault, fault_code(v, &report, row), index, report.line, report.text);
 	else if (rc)

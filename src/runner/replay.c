@@ -26,6 +26,7 @@ struct replay {
 	bool *is_skipped;   /* (tape->nrows): dead library rows and what they feed */
 	int32_t *given;     /* (tape->nbuffers): index into the trial's inputs or parameters, -1 */
 	bool *is_read_only; /* (tape->nbuffers) */
+	bool *has_value;    /* (tape->nbuffers): some launch is given an element of it as a number */
 };
 
 int launcher_fault(struct runner_fault *f, const char *code, int row, int line, const char *text)
@@ -53,9 +54,10 @@ static void release_tape(struct replay *r)
 	free(r->is_skipped);
 	free(r->given);
 	free(r->is_read_only);
+	free(r->has_value);
 	tape_free(r->tape);
 	r->tape = NULL;
-	r->on_path = r->is_skipped = r->is_read_only = NULL;
+	r->on_path = r->is_skipped = r->is_read_only = r->has_value = NULL;
 	r->given = NULL;
 }
 
@@ -136,6 +138,8 @@ int replay_reload(struct replay *r, struct tape *t, const struct runner_binaries
 	if (!rc) rc = order_check(r, fault);
 	r->given = xcalloc((size_t)t->nbuffers + 1, sizeof *r->given);
 	r->is_read_only = xcalloc((size_t)t->nbuffers + 1, sizeof *r->is_read_only);
+	r->has_value = xcalloc((size_t)t->nbuffers + 1, sizeof *r->has_value);
+	for (int b = 0; b < t->nbuffers; b++) r->has_value[b] = tape_has_value_of(t, b);
 	if (rc) release_tape(r);
 	return rc;
 }
@@ -235,7 +239,12 @@ static int memory_fill(
 			: g                                  ? given->data + g->offset
 			: tb->kind == TAPE_CONST             ? tb->data
 												 : NULL;
-		r->is_read_only[b] = g && !g->may_change;
+		/* What the host reads for an argument is there before the first row, and stays. */
+		bool has_value = r->has_value[b];
+		if (has_value && g && g->may_change)
+			return launcher_fault(fault, "unsupported", -1, 0,
+				"a launch is given the value of a parameter that the reference itself writes to");
+		r->is_read_only[b] = has_value || (g && !g->may_change);
 		if (g && given->shared)
 			rc = r->launcher->buffer_set_shared(r->launcher, b, g->offset, r->is_read_only[b], fault);
 		else rc = r->launcher->buffer_set(r->launcher, b, data, r->is_read_only[b], fault);
@@ -327,8 +336,8 @@ static int rows_run(
 	for (int i = 0; i < r->tape->nrows && !rc; i++) {
 		if (r->is_skipped[i]) continue;
 		if (how->deadline_ns && clock_ns() > how->deadline_ns)
-			rc = launcher_fault(fault, vm_fault_name(VM_FAULT_TIMEOUT), i, r->tape->rows[i].line,
-				"the replay's time was spent before this row");
+			rc = launcher_fault(
+				fault, RUNNER_SLOW, i, r->tape->rows[i].line, "the replay's time was spent before this row");
 		if (!rc && r->tape->rows[i].kind == TAPE_LIBRARY && !how->library)
 			rc = launcher_fault(fault, "library-row", i, r->tape->rows[i].line, r->tape->rows[i].op);
 		if (!rc) rc = target_check(r, i, fault);

@@ -173,6 +173,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   bad-ir           a kernel's IR does not parse
  *   unsupported-op   the IR, or a row, has an operation that is not known here
  *   memory           buffers over the bound
+ *   slow             the trial's time was spent, but programs and rows were ending
  *   library-row      a torch operator stands on the data path, and nobody computes it
  *   input-modified   a row wrote to an input that the reference leaves alone
  *   param-modified   likewise to a parameter
@@ -186,6 +187,7 @@ enum runner_question { RUNNER_TF32, RUNNER_ORDER, RUNNER_NARROW, RUNNER_DATA, RU
  *   bad-binary       the driver does not take the binary, or it does not fit the tape
  *   unshared         memory that another process shares cannot be mapped here
  *   unknown-card     costs are asked for, of no card of the table */
+#define RUNNER_SLOW "slow"
 struct runner_fault {
 	char code[32];
 	char text[1024];
@@ -238,6 +240,8 @@ struct runner_site {
 	double least;
 	double most;
 	double nearest;
+	int nfixed; /* what it compares with, where the text does not say it */
+	double fixed[VM_FIXED_MAX];
 	char what[32];
 };
 /* An element of an input or parameter, and the bits that it should have. */

@@ -318,10 +318,12 @@ static json_t *coverage_json(const struct runner_coverage *c)
 	json_t *open = json_array();
 	for (int i = 0; i < c->nsites; i++) {
 		const struct runner_site *s = &c->sites[i];
+		json_t *fixed = json_array();
+		for (int k = 0; k < s->nfixed; k++) json_array_append_new(fixed, real_json(s->fixed[k]));
 		json_array_append_new(open,
-			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b]", s->id, s->kernel, s->line, s->column,
+			json_pack("[i, i, i, i, i, i, i, o, o, o, o, o, o, s, b, o]", s->id, s->kernel, s->line, s->column,
 				(int)s->kind, s->wanted, s->taken, real_json(s->low), real_json(s->high), real_json(s->constant),
-				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality));
+				real_json(s->least), real_json(s->most), real_json(s->nearest), s->what, s->is_equality, fixed));
 	}
 	json_t *placed = json_array();
 	for (int i = 0; i < c->nplaced; i++)
@@ -368,6 +370,9 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.least = json_real_or(json_array_get(row, 10), NAN),
 			.most = json_real_or(json_array_get(row, 11), NAN),
 			.nearest = json_real_or(json_array_get(row, 12), NAN)};
+		const json_t *fixed = json_array_get(row, 15);
+		for (size_t k = 0; k < json_array_size(fixed) && s->nfixed < VM_FIXED_MAX; k++)
+			s->fixed[s->nfixed++] = json_real_or(json_array_get(fixed, k), NAN);
 		snprintf(s->what, sizeof s->what, "%s", what ? what : "");
 		text_make_printable(s->what);
 	}

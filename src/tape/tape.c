@@ -51,6 +51,19 @@ bool tape_view_is_contiguous(const struct tape_view *v)
 	return true;
 }
 
+double tape_arg_value(const struct tape_arg *a, const uint8_t *data)
+{
+	return dtype_load(a->dtype, data + a->offset_bytes, 0);
+}
+
+bool tape_has_value_of(const struct tape *t, int buffer)
+{
+	for (int r = 0; r < t->nrows; r++)
+		for (int a = 0; a < t->rows[r].nargs; a++)
+			if (t->rows[r].args[a].kind == TAPE_ARG_VALUE && t->rows[r].args[a].buffer == buffer) return true;
+	return false;
+}
+
 int64_t tape_library_layout(const struct tape_row *r, int64_t *offset)
 {
 	int64_t at = 0;

@@ -66,11 +66,12 @@ struct tape_descriptor {
 	bool nan_padding;                        /* what lies outside is NaN, not 0 */
 };
 
-enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT, TAPE_ARG_DESCRIPTOR };
+enum tape_arg_kind { TAPE_ARG_POINTER, TAPE_ARG_INT, TAPE_ARG_FLOAT, TAPE_ARG_DESCRIPTOR, TAPE_ARG_VALUE };
 struct tape_arg {
 	enum tape_arg_kind kind;
-	int buffer;           /* pointer, descriptor */
-	int64_t offset_bytes; /* pointer, descriptor: of its base */
+	int buffer;           /* pointer, descriptor, value */
+	int64_t offset_bytes; /* pointer, value; descriptor: of its base */
+	enum dtype dtype;     /* value: of the element, a float */
 	int64_t i;            /* int */
 	double f;             /* float */
 	const struct tape_descriptor *descriptor;
@@ -167,6 +168,11 @@ static inline int tape_arg_width(const struct tape_arg *a)
 {
 	return a->kind == TAPE_ARG_DESCRIPTOR ? 1 + 2 * a->descriptor->view.ndim : 1;
 }
+/* What a value is, from the bytes of its buffer. */
+double tape_arg_value(const struct tape_arg *a, const uint8_t *data);
+/* Whether some argument is a value of this buffer. */
+bool tape_has_value_of(const struct tape *t, int buffer);
+/* Memory that the launch reaches: a value's was read before it. */
 static inline bool tape_arg_has_buffer(const struct tape_arg *a)
 {
 	return a->kind == TAPE_ARG_POINTER || a->kind == TAPE_ARG_DESCRIPTOR;

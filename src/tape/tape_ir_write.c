@@ -387,7 +387,8 @@ static int arg_text(struct writer *w, int row, int arg)
 		same &= a->kind != TAPE_ARG_POINTER || b->offset_bytes % size == 0;
 		is_zero &= n[s] == 0;
 	}
-	if (!same || a->kind == TAPE_ARG_DESCRIPTOR) return cannot(w, "an argument that the form has no word for");
+	if (!same || a->kind == TAPE_ARG_DESCRIPTOR || a->kind == TAPE_ARG_VALUE)
+		return cannot(w, "an argument that the form has no word for");
 	/* A float shows a point or an exponent, so that it reads as one. */
 	if (a->kind == TAPE_ARG_FLOAT) {
 		char text[40];

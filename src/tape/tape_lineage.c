@@ -18,6 +18,7 @@ static void each_touch(const struct tape *t, const struct tape_row *r, touch_fn 
 			const struct tape_arg *a = &r->args[i];
 			int64_t high = (a->i >> TAPE_ADDRESS_SHIFT) - 1;
 			if (tape_arg_has_buffer(a)) fn(ctx, a->buffer, true, true);
+			else if (a->kind == TAPE_ARG_VALUE) fn(ctx, a->buffer, true, false);
 			else if (a->kind == TAPE_ARG_INT && high >= 0 && high < t->nbuffers) fn(ctx, (int)high, true, true);
 		}
 		break;

@@ -55,9 +55,35 @@ static int read_descriptor(struct tape *t, const json_t *o, const char *what, st
 	return 0;
 }
 
+/* An element of a parameter or constant, whose floating value the launch is given. */
+static int read_value(struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
+{
+	static const char *const keys[] = {"buffer", "offset", "dtype", NULL};
+	int64_t buffer;
+	const char *name;
+	int rc = tape_check_object(o, what, keys, err);
+	if (!rc) rc = tape_get_int(o, what, "buffer", 0, t->nbuffers - 1, &buffer, err);
+	if (!rc) rc = tape_get_name(o, what, "dtype", &name, err);
+	if (rc) return rc;
+	if (dtype_from_name(name, &a->dtype) || !dtype_is_float(a->dtype))
+		return err_set(err, ERR_FORMAT, "tape: %s.dtype: \"%.40s\" is no floating type", what, name);
+	/* What an input holds is open until the kernel runs. */
+	enum tape_buffer_kind kind = t->buffers[buffer].kind;
+	if (kind != TAPE_PARAM && kind != TAPE_CONST)
+		return err_set(err, ERR_FORMAT, "tape: %s.buffer: a value is a parameter's or a constant's", what);
+	int64_t size = (int64_t)dtype_bytes(a->dtype);
+	rc = tape_get_int(o, what, "offset", 0, t->buffers[buffer].bytes - size, &a->offset_bytes, err);
+	if (!rc && a->offset_bytes % size)
+		return err_set(err, ERR_FORMAT, "tape: %s.offset: %lld is no multiple of %lld", what,
+			(long long)a->offset_bytes, (long long)size);
+	a->kind = TAPE_ARG_VALUE;
+	a->buffer = (int)buffer;
+	return rc;
+}
+
 static int read_arg(struct tape *t, const json_t *o, const char *what, struct tape_arg *a, struct err *err)
 {
-	static const char *const keys[] = {"buffer", "offset", "int", "float", "descriptor", NULL};
+	static const char *const keys[] = {"buffer", "offset", "int", "float", "descriptor", "value", NULL};
 	int64_t buffer;
 	int rc = tape_check_object(o, what, keys, err);
 	if (rc) return rc;
@@ -83,8 +109,10 @@ static int read_arg(struct tape *t, const json_t *o, const char *what, struct ta
 	}
 	if (n == 1 && json_object_get(o, "descriptor"))
 		return read_descriptor(t, json_object_get(o, "descriptor"), tape_path_at(what, "descriptor", -1).text, a, err);
+	if (n == 1 && json_object_get(o, "value"))
+		return read_value(t, json_object_get(o, "value"), tape_path_at(what, "value", -1).text, a, err);
 	return err_set(err, ERR_FORMAT,
-		"tape: %s: expected {\"buffer\", \"offset\"}, {\"int\"}, {\"float\"} or {\"descriptor\"}", what);
+		"tape: %s: expected {\"buffer\", \"offset\"}, {\"int\"}, {\"float\"}, {\"value\"} or {\"descriptor\"}", what);
 }
 
 static int read_launch(struct tape *t, const json_t *o, const char *what, struct tape_row *r, struct err *err)

@@ -33,6 +33,7 @@ static const struct {
 	{"canary", "gpu-out-of-bounds", VERDICT_WRONG},
 	{"assert", "gpu-assert", VERDICT_WRONG},
 	{"timeout", "timeout-gpu", VERDICT_WRONG},
+	{RUNNER_SLOW, "timeout-gpu", VERDICT_WRONG},
 	{"gpu-fault", "gpu-fault", VERDICT_WRONG},
 	{"input-modified", "input-modified", VERDICT_WRONG},
 	{"param-modified", "param-modified", VERDICT_WRONG},

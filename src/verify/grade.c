@@ -65,8 +65,9 @@ static int format_step(struct grading *g)
 	return GRADE_ON;
 }
 
-int lineage_step(struct grading *g, const struct tape *t)
+int lineage_step(struct grading *g, const struct trace *tr)
 {
+	const struct tape *t = tr->tape;
 	int row = -1, launches = 0;
 	enum tape_lineage l = tape_lineage_static(t, &row);
 	if (l == TAPE_LINEAGE_OK) return GRADE_ON;
@@ -78,6 +79,18 @@ int lineage_step(struct grading *g, const struct tape *t)
 		g->is_partial = true;
 		return GRADE_ON;
 	}
+	/* A size divided by a block, rounded down: what the kernel would do is not seen here, and
+	 * that there is none is not shown. */
+	const struct empty_launch *e = &tr->empty;
+	const char *changed = g->oracle->variants[0].changed;
+	if (e->kernel[0])
+		return grade_end(g, VERDICT_INVALID, STAGE_LINEAGE, "empty-grid", e->line,
+			"candidate.py:%d: kernel %.80s is launched with a grid of %lld x %lld x %lld, which runs no program, at "
+			"%s%s; "
+			"a grid has to hold at every size: round it up (triton.cdiv), or make the block no larger than what it "
+			"divides",
+			e->line, e->kernel, (long long)e->grid[0], (long long)e->grid[1], (long long)e->grid[2],
+			changed[0] ? "the judged sizes: " : "the task's own sizes", changed);
 	if (!launches)
 		return grade_end(g, VERDICT_CHEAT, STAGE_LINEAGE, tape_lineage_reason(TAPE_LINEAGE_NO_LAUNCH), 0,
 			"forward launches no Triton kernel");
@@ -172,7 +185,7 @@ static int steps(struct grading *g, struct trace *stock, struct err *err)
 	int rc = oracle_step(g, err);
 	times_lap(g, STEP_TRACE);
 	if (!rc) rc = g->ir ? ir_step(g, stock) : trace_step(g, stock, err);
-	if (!rc) rc = lineage_step(g, stock->tape);
+	if (!rc) rc = lineage_step(g, stock);
 	times_lap(g, STEP_REBUILD);
 	if (!rc) rc = rebuild_step(g, stock->tape, err);
 	/* A proof needs no more than that. */

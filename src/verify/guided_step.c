@@ -26,7 +26,7 @@
 #define NEXT 4.0 /* of numbers that are compared for equality: nearer is no bound, where they are whole */
 #define SAME 1e-6          /* relative distance of two trials that stopped at one bound */
 #define NEARER 0.95        /* a step that leaves this part of a distance is worth another */
-#define VALUES_MAX 12      /* compared constants in one recipe */
+#define VALUES_MAX 24      /* compared constants in one recipe */
 #define REPEATS 3
 #define ROOTS_MAX 3        /* sites that are searched by themselves */
 #define ROOT_PROBES 6
@@ -253,25 +253,31 @@ static json_t *edit_values(const char *op, const double *values, int n)
 	return json_pack("{s:s, s:o}", "op", op, "values", list);
 }
 
-/* The numbers that open sides are compared with, each with those from which a product by
- * two or a half makes it. */
+static int value_add(double v, double *out, int n)
+{
+	bool is_new = isfinite(v) && n < VALUES_MAX;
+	for (int k = 0; k < n; k++) is_new &= out[k] != v;
+	if (is_new) out[n] = v;
+	return n + is_new;
+}
+
+/* The numbers that open sides are compared with, whether the text or an argument says them, and
+ * behind them those from which a product by two or a half makes one. */
 static int values_find(const struct guided *s, int variant, double *out)
 {
+	static const double BY[] = {1, 2, 0.5, -1};
 	int n = 0;
 	bool is_truth_wanted = false;
 	for (int i = 0; i < s->variants[variant].n; i++) is_truth_wanted |= is_truth_open(&s->variants[variant].sites[i]);
-	for (int i = 0; i < s->variants[variant].n && n < VALUES_MAX; i++) {
-		const struct site_state *st = &s->variants[variant].sites[i];
-		bool any = is_truth_wanted || is_unreached(s, st);
-		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
-		if (!any) continue;
-		double c = st->site.constant;
-		if (st->site.kind == SITE_END || !isfinite(c)) continue;
-		bool is_new = true;
-		for (int k = 0; k < n; k++) is_new &= out[k] != c;
-		const double more[] = {c, 2 * c, c / 2, -c};
-		for (size_t k = 0; is_new && k < (c == 0 ? 1 : ARRAY_LEN(more)) && n < VALUES_MAX; k++) out[n++] = more[k];
-	}
+	for (size_t k = 0; k < ARRAY_LEN(BY); k++)
+		for (int i = 0; i < s->variants[variant].n; i++) {
+			const struct site_state *st = &s->variants[variant].sites[i];
+			bool any = is_truth_wanted || is_unreached(s, st);
+			for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
+			if (!any || st->site.kind == SITE_END) continue;
+			n = value_add(BY[k] * st->site.constant, out, n);
+			for (int f = 0; f < st->site.nfixed; f++) n = value_add(BY[k] * st->site.fixed[f], out, n);
+		}
 	return n;
 }
 
@@ -452,9 +458,12 @@ static void aims_find(const struct grading *g, const struct tape *t, int variant
 		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
 			if (!is_aimed(st, side)) continue;
+			bool is_fixed = isnan(st->site.constant) && st->site.nfixed;
 			out->aims[out->naims++] = (struct runner_aim){.site = st->site.id,
 				.side = (enum vm_side)SIDE_OF[side],
-				.constant = is_truth(&st->site) ? NAN : st->site.constant};
+				.constant = is_truth(&st->site) ? NAN
+					: is_fixed                  ? st->site.fixed[0]
+												: st->site.constant};
 		}
 	/* Behind an operator of torch each of these replays would have to ask torch again. */
 	if (g->is_partial) out->naims = 0;

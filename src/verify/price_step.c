@@ -128,7 +128,8 @@ static bool args_are_alike(const struct tape_row *a, const struct tape_row *b)
 	if (a->nargs != b->nargs) return false;
 	for (int i = 0; i < a->nargs; i++)
 		if (a->args[i].kind != b->args[i].kind ||
-			(tape_arg_has_buffer(&a->args[i]) && a->args[i].buffer != b->args[i].buffer))
+			((tape_arg_has_buffer(&a->args[i]) || a->args[i].kind == TAPE_ARG_VALUE) &&
+				a->args[i].buffer != b->args[i].buffer))
 			return false;
 	return true;
 }

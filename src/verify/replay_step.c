@@ -185,7 +185,7 @@ static int other_trace(struct grading *g, const struct oracle_variant *variant, 
 			"right for the task's own %s only; with %s: %s: %.700s", is_strided ? "strides" : "sizes",
 			is_strided ? "inputs that are not contiguous" : variant->changed, reason, detail);
 	}
-	if (!rc && (rc = lineage_step(g, tr->tape)) == GRADE_END) {
+	if (!rc && (rc = lineage_step(g, tr)) == GRADE_END) {
 		size_t used = strlen(g->v->detail);
 		snprintf(g->v->detail + used, sizeof g->v->detail - used, " (at other %s: %s)",
 			is_strided ? "strides" : "sizes", variant->changed);

@@ -162,6 +162,18 @@ static void tuned_take(const json_t *list, struct trace *out)
 	}
 }
 
+/* [line, kernel, x, y, z] */
+static void empty_take(const json_t *list, struct empty_launch *out)
+{
+	const char *kernel = json_string_value(json_array_get(list, 1));
+	if (!kernel) return;
+	snprintf(out->kernel, sizeof out->kernel, "%s", kernel);
+	text_make_printable(out->kernel);
+	out->line = (int)MIN(MAX(json_integer_value(json_array_get(list, 0)), 0), INT32_MAX);
+	for (size_t i = 0; i < ARRAY_LEN(out->grid); i++)
+		out->grid[i] = MAX(json_integer_value(json_array_get(list, i + 2)), 0);
+}
+
 /* A message of megabytes of tiny values would cost many times its size to parse: what our tracer
  * says is a handful of values. */
 static bool has_few_values(const struct str *text)
@@ -224,6 +236,7 @@ static int message_take(
 	} else if (json_object_get(m, "tape") && !out->is_probe) {
 		rc = tape_take(g, json_object_get(m, "tape"), out);
 		if (!rc) tuned_take(json_object_get(m, "tuned"), out);
+		if (!rc) empty_take(json_object_get(m, "empty"), &out->empty);
 		if (json_array_size(json_object_get(m, "modes"))) out->modes = json_incref(json_object_get(m, "modes"));
 	} else {
 		rc = fault_end(g, json_object_get(m, "fault"));
@@ -343,7 +356,8 @@ int trace_again_step(struct grading *g, const struct trace *stock, struct err *e
 		snprintf(reason, sizeof reason, "%s", g->v->reason);
 		/* A machine that is too slow, or too small, says nothing about the candidate's honesty; and
 		 * what is refused by name keeps its name. */
-		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory") && strcmp(reason, "unsupported"))
+		bool is_named = !strcmp(reason, "unsupported") || !strcmp(reason, "data-dependent");
+		if (strncmp(reason, "timeout", 7) && strcmp(reason, "memory") && !is_named)
 			rc = differs_end(g, g->v->line, detail);
 	}
 	/* Two tapes of one text: what differs came from somewhere that the host code may not look. */

@@ -124,11 +124,18 @@ struct tuned {
 	int configs;
 	int chosen;
 };
+/* A launch of a grid without programs, which is no row of the tape. */
+struct empty_launch {
+	char kernel[96]; /* "": there was none */
+	int line;
+	int64_t grid[3];
+};
 struct trace {
 	struct str text;
 	struct tape *tape;
 	int ntuned; /* with a choice, in the order of their first launch */
 	struct tuned tuned[VERDICT_TUNED_MAX];
+	struct empty_launch empty; /* the first */
 	json_t *modes; /* [name, tape, ...] of modes in which forward does other work, NULL: none (mode_step.c) */
 	bool is_probe; /* asked for: no tape but the text that trace_probe_step wants */
 };
@@ -220,7 +227,7 @@ void grade_kernelbench(
 int grade_end(struct grading *g, enum verdict_class class, enum verdict_stage stage, const char *reason, int line,
 	const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 /* What the tape alone shows: no launch, outputs that no launch made, torch's own work. */
-int lineage_step(struct grading *g, const struct tape *t);
+int lineage_step(struct grading *g, const struct trace *t);
 
 /* ---- times.c ---- */
 

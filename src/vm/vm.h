@@ -204,6 +204,17 @@ enum vm_side { SIDE_BELOW = 1, SIDE_EQUAL = 2, SIDE_ABOVE = 4 };
  * `low`, d equal to 0, d above `high`. `taken` is over all launches; least, most and nearest (of
  * |d|) are over those since the last vm_coverage_begin, infinite where nothing was seen.
  * `constant`: the other operand, where the program text fixes it; else NaN. */
+/* What a comparison's operands were, where it was looked at: by operand, the
+ * same looks in each trial. */
+#define VM_FIXED_LOOKS 64
+#define VM_FIXED_MAX 8
+struct vm_fixed {
+	int64_t looks; /* in this launch */
+	int nnow;      /* numbers, since the last vm_coverage_begin */
+	int n;         /* over all launches */
+	bool varies[2];
+	double numbers[2][VM_FIXED_LOOKS];
+};
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
@@ -234,17 +245,18 @@ struct vm_site {
 	bool is_beside_data; /* a constant beside a sum of data */
 	/* Of a result that comes of mixed data, whatever the kind (vm_coverage_gates). */
 	bool is_gate;
-	uint8_t results; /* that were seen over all launches: none, one, 2: several */
-	uint64_t result; /* the one */
-	uint8_t turn;    /* enum vm_turn */
-	bool is_bounded; /* a comparison with an end of its range: it says nothing */
-	bool is_number;  /* it is an fp32 product or extreme instead */
-	uint8_t moved;   /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
-	double distance; /* is_number: between an extreme's operands at first; of a step: the first result */
-	bool has_first;  /* of a step: there was one */
-	bool has_digits; /* of a step: it becomes a site of lost digits once another result was seen */
-	int nfrom;       /* operands that are mixed too */
-	int from[3];     /* site of each; -1: not watched */
+	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
+	uint64_t result;       /* the one */
+	uint8_t turn;          /* enum vm_turn */
+	bool is_bounded;       /* a comparison with an end of its range: it says nothing */
+	bool is_number;        /* it is an fp32 product or extreme instead */
+	uint8_t moved;         /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
+	double distance;       /* is_number: between an extreme's operands at first; of a step: the first result */
+	bool has_first;        /* of a step: there was one */
+	bool has_digits;       /* of a step: it becomes a site of lost digits once another result was seen */
+	int nfrom;             /* operands that are mixed too */
+	int from[3];           /* site of each; -1: not watched */
+	struct vm_fixed fixed; /* a comparison without a constant that is still open */
 };
 struct vm_coverage;
 /* One for each kernel that is to be followed, which outlives it. A launch that is given one runs
@@ -252,7 +264,12 @@ struct vm_coverage;
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k);
 void vm_coverage_free(struct vm_coverage *c);
 void vm_coverage_begin(struct vm_coverage *c);
+/* Before each launch of several. */
+void vm_coverage_row(struct vm_coverage *c);
 int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
+/* Different numbers that one operand of a comparison was in all trials, though the other's were
+ * not; how many there are. */
+int vm_site_fixed(const struct vm_site *s, double out[VM_FIXED_MAX]);
 const char *vm_site_kind_name(enum vm_site_kind kind);
 /* Gates: results of mixed data (products and bits of it, so that no search comes nearer to a value)
  * that were the same in all lanes of all launches, though what they are made of was not. How many,
@@ -304,14 +321,24 @@ struct vm_arg {
 	double f;
 	bool nan_padding;
 };
+/* Programs that ended, over as many launches as it is given to: what tells a slow kernel from one
+ * that does not end. */
+struct vm_progress {
+	int64_t ended;
+	uint64_t longest_ns;
+	uint64_t spent_ns; /* by all of them */
+	uint64_t begun_ns; /* vm_launch's own: when the running one began */
+};
+#define VM_STEADY 8 /* times as long as any that ended: a program that takes no longer may end as well */
 struct vm_launch_options {
 	uint32_t grid[3];
 	const struct vm_arg *args;
 	int nargs;
 	struct vm_buffer *buffers;
-	int nbuffers;         /* sorted by address */
-	struct pool *pool;    /* NULL: the calling thread alone */
-	uint64_t deadline_ns; /* absolute; 0: none. Checked inside loops too. */
+	int nbuffers;                 /* sorted by address */
+	struct pool *pool;            /* NULL: the calling thread alone */
+	uint64_t deadline_ns;         /* absolute; 0: none. Checked inside loops too. */
+	struct vm_progress *progress; /* NULL: nobody asks */
 	bool want_cost;
 	/* want_cost: of the same IR (cost.h); NULL: 4 warps, row-major blocks, 32 KiB of L1 */
 	const struct vm_compiled *compiled;
@@ -354,6 +381,7 @@ struct vm_report {
 	const char *file;     /* of line and column; lives as long as the kernel */
 	const char *access;   /* "load", "store", ...; NULL when the fault is no access. The four below are set with it. */
 	int buffer;           /* index into the launch's buffers; -1: the address is in none */
+	bool is_slow;         /* of a timeout: with `progress`, programs were ending */
 	bool is_passed_over;  /* the fault stopped nothing (load_granule): vm_launch returns 0 */
 	int64_t offset;       /* of the access in the buffer; may be negative or beyond the end */
 	int64_t access_bytes; /* of one element */

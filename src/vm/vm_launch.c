@@ -36,6 +36,7 @@ struct launch {
 	struct vm_check *check;        /* NULL unless checks are asked for */
 	struct vm_cost_plans *plans;   /* want_cost */
 	struct vm_meter **meters;      /* (threads) */
+	struct vm_progress *progress;  /* (threads) */
 };
 
 static int set_memory(struct launch *l, struct err *err)
@@ -152,11 +153,22 @@ static void program_set(const struct launch *l, struct vm_ctx *c, int64_t i)
 	c->id[2] = (uint32_t)(i / l->o->grid[0] / l->o->grid[1]);
 }
 
+/* One more program of this thread ended; what it took. */
+static void program_ended(struct vm_progress *p)
+{
+	uint64_t now = clock_ns();
+	p->longest_ns = MAX(p->longest_ns, now - p->begun_ns);
+	p->spent_ns += now - p->begun_ns;
+	p->ended++;
+	p->begun_ns = now;
+}
+
 static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 {
 	struct launch *l = arg;
 	struct vm_ctx *c = ctx_of(l, thread);
 	const struct vm_instr *first = l->p->instrs;
+	if (l->o->progress) l->progress[thread].begun_ns = clock_ns();
 	for (int64_t i = begin; i < end; i++) {
 		if (i > atomic_load_explicit(&l->faulted, memory_order_relaxed)) return;
 		program_set(l, c, i);
@@ -166,12 +178,14 @@ static void run_programs(void *arg, int64_t begin, int64_t end, int thread)
 		if (c->want_cost) vm_cost_program_begin(c);
 		bool faulted = vm_run(c, first, first + l->p->ninstrs);
 		if (c->want_cost) vm_cost_program_end(c);
+		if (!faulted && l->o->progress) program_ended(&l->progress[thread]);
 		if (!faulted) continue;
 		int64_t lowest = atomic_load(&l->faulted);
 		while (i < lowest && !atomic_compare_exchange_weak(&l->faulted, &lowest, i)) {}
 		if (i > lowest && before.fault != VM_FAULT_NONE) *c->report = before;
 		return;
 	}
+	l->progress[thread].begun_ns = 0; /* a thread without a program waits for others' */
 }
 
 /* Programs in turns, on contexts of their own. */
@@ -293,6 +307,7 @@ static void launch_release(struct launch *l)
 	free(l->costs);
 	free(l->reports);
 	free(l->passed_over);
+	free(l->progress);
 	free(l->memory.by_index);
 }
 
@@ -337,6 +352,7 @@ static void launch_begin(struct launch *l, int threads)
 	l->reports = xcalloc(n, sizeof *l->reports);
 	l->passed_over = xcalloc(n, sizeof *l->passed_over);
 	l->meters = xcalloc(n, sizeof *l->meters);
+	l->progress = xcalloc(n, sizeof *l->progress);
 	if (l->o->checks) l->check = vm_check_create(l->k, l->p, l->o, &l->memory);
 	if (!l->o->want_cost) return;
 	make_maps(l);
@@ -357,6 +373,23 @@ static void take_report(struct launch *l, struct vm_report *report)
 	if (report->fault == VM_FAULT_NONE) take_passed_over(l, report);
 }
 
+/* Whether a launch whose time was spent might have ended. In turns no program has a time of its
+ * own: there the launch may take as long as all others did. */
+static void take_progress(const struct launch *l, bool takes_turns, uint64_t begun_ns, struct vm_report *report)
+{
+	struct vm_progress *all = l->o->progress;
+	uint64_t now = clock_ns(), running = takes_turns ? now - begun_ns : 0;
+	for (int t = 0; t < l->threads; t++) {
+		const struct vm_progress *own = &l->progress[t];
+		all->ended += own->ended;
+		all->spent_ns += own->spent_ns;
+		all->longest_ns = MAX(all->longest_ns, own->longest_ns);
+		if (own->begun_ns) running = MAX(running, now - own->begun_ns);
+	}
+	uint64_t known = takes_turns ? all->spent_ns : all->longest_ns;
+	report->is_slow = report->fault == VM_FAULT_TIMEOUT && all->ended && running <= VM_STEADY * known;
+}
+
 int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, struct vm_report *report, struct err *err)
 {
 	struct launch l = {.k = k, .p = o->fma_contract ? &k->contracted : &k->program, .o = o};
@@ -367,6 +400,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	int64_t programs = (int64_t)o->grid[0] * o->grid[1] * o->grid[2];
 	if (o->programs_max) programs = MIN(programs, o->programs_max);
 	bool takes_turns = o->schedule && l.p->plan.order_instr >= 0 && !o->checks && !o->want_cost;
+	uint64_t begun_ns = o->progress ? clock_ns() : 0;
 	launch_begin(&l, launch_threads(&l, programs, takes_turns));
 	/* Run, on several threads in pieces small enough to spread. */
 	int rc_sample = 0;
@@ -376,6 +410,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	else if (programs) pool_run(o->pool, programs, MAX(programs / (8 * l.threads), 1), run_programs, &l);
 
 	take_report(&l, report);
+	if (o->progress) take_progress(&l, takes_turns, begun_ns, report);
 	bool is_scaled = o->sample && report->sampled < programs; /* its counts are there already */
 	if (!o->sample) report->sampled = programs;
 	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);

@@ -192,6 +192,32 @@ static void test_launch_has_tritons_form(void **state)
 	runner_result_release(&r);
 }
 
+#define VALUE(b) "{\"value\": {\"buffer\": " #b ", \"offset\": 4, \"dtype\": \"float32\"}}"
+#define VALUE_TAPE(kind) "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, " \
+	"{\"kind\": \"temp\", \"bytes\": 512}, " kind "], " KERNEL("") ", \"rows\": [" \
+	LAUNCH("{\"buffer\": 1, \"offset\": 0}, " VALUE(2) ", " VALUE(2)) "], \"outputs\": [{\"buffer\": 1, " \
+	"\"offset\": 0, \"dtype\": \"int64\", \"shape\": [64], \"stride\": [1]}], \"tuple\": false}"
+static const char *const VALUE_ARGS[] = {"*f32", "f32", "f16"};
+
+/* What the host reads of a constant, in the type that the kernel takes; never where it takes a
+ * whole number. */
+static void test_values(void **state)
+{
+	struct runner_result r;
+	struct runner_binary b = binary_of(VALUE_ARGS, 3);
+	const char *text = VALUE_TAPE("{\"kind\": \"const\", \"bytes\": 8, \"data\": \"AAAAAAAAwD8=\"}");
+	replay_kind("echo", text, &b, &r, NULL);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	const int64_t *w = (const int64_t *)output;
+	assert_true((uint32_t)w[0] == 0x3fc00000 && (uint16_t)w[1] == 0x3e00);
+	runner_result_release(&r);
+	static const char *const whole[] = {"*f32", "i32", "f16"};
+	b = binary_of(whole, 3);
+	replay_kind("echo", text, &b, &r, NULL);
+	assert_true(r.has_fault && !strcmp(r.fault.code, "argument"));
+	runner_result_release(&r);
+}
+
 static void check_fault(
 	const char *kind, const char *tape, const struct runner_binary *b, const char *code, bool is_spent)
 {
@@ -330,7 +356,8 @@ static void test_reset(void **state)
 
 /* One trial in memory of another process's: a file of four pages with the inputs behind the first
  * 64 bytes, and one for the outputs. What is found goes into `output`. */
-static void replay_shared(const char *kind, bool has_own, const char *rows, const char *view, struct runner_result *out)
+static void replay_shared_text(
+	const char *kind, bool has_own, struct runner_binary b, const char *text, struct runner_result *out)
 {
 	struct tape *t = NULL;
 	struct err err = {0};
@@ -339,13 +366,10 @@ static void replay_shared(const char *kind, bool has_own, const char *rows, cons
 	struct runner_device device;
 	struct runner_fault fault = {0};
 	struct replay *r = NULL;
-	struct runner_binary b = binary_of(ADD_ARGS, 3);
 	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &b};
 	((void (*)(void))dlsym(library, "fake_reset"))();
 	if (has_own) ((void (*)(int))dlsym(library, "fake_takes_ptx"))(1);
-	char *text = xasprintf(TAPE("", "%s", "%s"), rows, view);
 	if (tape_parse(text, strlen(text), &t, &err)) fail_msg("%s", err.text);
-	free(text);
 	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
 	snprintf(image + 4, sizeof image - 4, "%s", kind);
 	b.bytes = sizeof image;
@@ -354,9 +378,14 @@ static void replay_shared(const char *kind, bool has_own, const char *rows, cons
 	struct launcher_shared shared = {memfd_make("given", 16384, &err), 16384, memfd_make("outputs", 8192, &err), 8192};
 	for (int i = 0; i < 16; i++) input[i] = (float)i;
 	assert_int_equal(pwrite(shared.given_fd, input, sizeof input, 64), sizeof input);
-	struct runner_given given = {.offset = 64, .bytes = 64};
-	struct runner_trial trial = {
-		.ninputs = 1, .inputs = &given, .deadline_ms = 300, .output_offset = {128}, .shared_given_bytes = 16384};
+	struct runner_given given = {.offset = 64, .bytes = 64}, param = {.name = "w", .offset = 64, .bytes = 8};
+	struct runner_trial trial = {.ninputs = 1,
+		.inputs = &given,
+		.nparams = 1,
+		.params = &param,
+		.deadline_ms = 300,
+		.output_offset = {128},
+		.shared_given_bytes = 16384};
 	replay_run(r, &trial, &(struct replay_given){NULL, 16384, NULL, NULL, &shared, NULL}, NULL, 8192, out);
 	assert_true(pread(shared.outputs_fd, output, sizeof output, 128) > 0);
 	/* A lost context takes its mappings with it. */
@@ -364,6 +393,25 @@ static void replay_shared(const char *kind, bool has_own, const char *rows, cons
 	close(shared.given_fd);
 	close(shared.outputs_fd);
 	replay_free(r);
+}
+
+static void replay_shared(const char *kind, bool has_own, const char *rows, const char *view, struct runner_result *out)
+{
+	char *text = xasprintf(TAPE("", "%s", "%s"), rows, view);
+	replay_shared_text(kind, has_own, binary_of(ADD_ARGS, 3), text, out);
+	free(text);
+}
+
+/* Values of a parameter that lies there. */
+static void test_shared_values(void **state)
+{
+	struct runner_result r;
+	replay_shared_text("echo", false, binary_of(VALUE_ARGS, 3),
+		VALUE_TAPE("{\"kind\": \"param\", \"bytes\": 8, \"name\": \"w\"}"), &r);
+	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
+	const int64_t *w = (const int64_t *)output;
+	assert_true((uint32_t)w[0] == 0x3f800000 && (uint16_t)w[1] == 0x3c00); /* the second of 0, 1, 2, ... */
+	runner_result_release(&r);
 }
 
 /* Inputs come from there and outputs go there, with gaps closed; the input, which is mapped for
@@ -662,11 +710,14 @@ static void test_wire(void **state)
 
 int main(void)
 {
+	/* All on the fake driver, which is loaded below. */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_strided),
 		cmocka_unit_test(test_launch_has_tritons_form),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_shared_values),
 		cmocka_unit_test(test_exact),
 		cmocka_unit_test(test_half_a_binary),
 		cmocka_unit_test(test_faults),

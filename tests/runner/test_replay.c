@@ -128,6 +128,27 @@ static void test_outputs_fit(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* Memory that the host reads an argument of stays what it is while rows run. */
+static void test_values_stay(void **state)
+{
+#define VALUE_TAPE(more) "{\"version\": 2, \"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, " \
+	"{\"kind\": \"temp\", \"bytes\": 64}, {\"kind\": \"const\", \"bytes\": 4, \"data\": \"AADAPw==\"}], " KERNELS \
+	", \"rows\": [" LAUNCH(0, 1, 16) more ", {\"op\": \"fill\", \"line\": 5, \"dst\": {\"buffer\": 2, " \
+	"\"offset\": 0, \"dtype\": \"float32\", \"shape\": [1], \"stride\": [1]}, \"value\": 0}], \"outputs\": [" \
+	VIEW(1) "], \"tuple\": false}"
+	struct runner_result r;
+	replay_text(VALUE_TAPE(""), X, &r);
+	assert_false(r.has_fault);
+	runner_result_release(&r);
+	replay_text(VALUE_TAPE(", {\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [1, 1, 1], \"args\": "
+						   "[{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"value\": {\"buffer\": "
+						   "2, \"offset\": 0, \"dtype\": \"float32\"}}]}"),
+		X, &r);
+	assert_true(r.has_fault);
+	assert_string_equal(r.fault.code, "param-modified");
+	runner_result_release(&r);
+}
+
 /* A descriptor's words: the address and what every descriptor has; before a kernel that knows none,
  * the compiler's own part too. */
 static void test_words_of_a_descriptor(void **state)
@@ -158,7 +179,7 @@ static void test_words_of_a_descriptor(void **state)
 		struct vm_arg words[2 * TAPE_ARGS_MAX + 1] = {{0}};
 		char *text = xasprintf("module {\n  tt.func public @k(%s) {\n    tt.return\n  }\n}\n", cases[i].arguments);
 		if (vm_kernel_create(text, strlen(text), &k, &err)) fail_msg("%s", err.text);
-		assert_int_equal(launcher_arguments(k, &row, address, words), cases[i].count);
+		assert_int_equal(launcher_arguments(k, &row, address, NULL, words), cases[i].count);
 		for (int w = 0; w < cases[i].count; w++) assert_int_equal(words[w].i, cases[i].words[w]);
 		assert_true(words[1].nan_padding);
 		vm_kernel_free(k);
@@ -531,6 +552,8 @@ static void test_wire(void **state)
 		.least = 10,
 		.most = 11,
 		.nearest = 12,
+		.nfixed = 2,
+		.fixed = {0.5, -13},
 		.what = "mask"};
 	struct runner_line_cost line = {9, 10, 11, 12};
 	struct runner_result r =
@@ -568,7 +591,7 @@ static void test_wire(void **state)
 	assert_true(s.coverage.sides == 9 && s.coverage.taken == 8 && s.coverage.nsites == 1 && at->id == 1 &&
 		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->wanted == 5 &&
 		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
-		at->nearest == 12);
+		at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
 	assert_string_equal(at->what, "mask");
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
 		s.lines[0].flops == 12);
@@ -676,6 +699,7 @@ int main(void)
 		cmocka_unit_test(test_rows_do_their_work),
 		cmocka_unit_test(test_outputs_fit),
 		cmocka_unit_test(test_words_of_a_descriptor),
+		cmocka_unit_test(test_values_stay),
 		cmocka_unit_test(test_trials_are_independent),
 		cmocka_unit_test(test_faults_have_codes),
 		cmocka_unit_test(test_costs_need_a_card),

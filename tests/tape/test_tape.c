@@ -83,6 +83,23 @@ static void test_hash(void **state)
 #define DESCRIPTOR(off, dt, shape, stride, block, padding) LAUNCH_ARGS("[1, 1, 1]", \
 	DESCRIPTOR_ARG(off, dt, shape, stride, block, padding))
 
+#define VALUE(b, off, dt) "{\"value\": {\"buffer\": " #b ", \"offset\": " #off ", \"dtype\": \"" dt "\"}}"
+
+/* A number that the host reads of a parameter or constant: no memory that the launch reaches. */
+static void test_values(void **state)
+{
+	struct tape *t = parse_good(LAUNCH_ARGS(
+		"[1, 1, 1]", VALUE(2, 4, "float32") ", " VALUE(3, 2, "bfloat16") ", {\"buffer\": 1, \"offset\": 0}"));
+	const struct tape_arg *a = t->rows[0].args;
+	assert_true(a[0].kind == TAPE_ARG_VALUE && a[0].buffer == 2 && a[0].offset_bytes == 4 && a[0].dtype == DTYPE_F32);
+	assert_false(tape_arg_has_buffer(&a[0]));
+	assert_int_equal(tape_arg_width(&a[0]), 1);
+	const float data[2] = {0, -2.5f};
+	assert_true(tape_arg_value(&a[0], (const uint8_t *)data) == -2.5);
+	assert_true(tape_has_value_of(t, 2) && tape_has_value_of(t, 3) && !tape_has_value_of(t, 1));
+	tape_free(t);
+}
+
 /* Streams and events: the order between rows; a descriptor stands for 1 + 2 n of the IR's
  * arguments. */
 static void test_order_and_descriptors(void **state)
@@ -164,6 +181,14 @@ static const struct {
 	{ORDER("record", "\"event\": 1024"), ERR_RANGE, "rows[0].event"},
 	{ORDER("record", "\"event\": 0, \"kernel\": 0"), ERR_FORMAT, "rows[0]"},
 	{ORDER("wait", "\"event\": 0"), ERR_RANGE, "rows[0].event"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(0, 0, "float32")), ERR_FORMAT, "a parameter's or a constant's"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(1, 0, "float32")), ERR_FORMAT, "a parameter's or a constant's"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(4, 0, "float32")), ERR_RANGE, "value.buffer"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(2, 0, "int32")), ERR_FORMAT, "value.dtype"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(2, 8, "float32")), ERR_RANGE, "value.offset"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(2, -4, "float32")), ERR_RANGE, "value.offset"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(2, 2, "float32")), ERR_FORMAT, "value.offset"},
+	{LAUNCH_ARGS("[1, 1, 1]", VALUE(3, 0, "float64")), ERR_RANGE, "value.offset"},
 	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[3]", "zero"), ERR_RANGE, "descriptor.block[0]"},
 	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[2, 2]", "zero"), ERR_LIMIT, "descriptor.block"},
 	{DESCRIPTOR(0, "float32", "[2]", "[1]", "[2]", "none"), ERR_FORMAT, "descriptor.padding"},
@@ -485,6 +510,7 @@ static void everything(void *ctx)
 	test_library_layout(NULL);
 	test_hash_of_cut_locations(NULL);
 	test_hash(NULL);
+	test_values(NULL);
 	test_order_and_descriptors(NULL);
 	test_bad_rows(NULL);
 	test_kernel_options(NULL);
@@ -543,6 +569,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_library_layout),
 		cmocka_unit_test(test_hash_of_cut_locations),
 		cmocka_unit_test(test_hash),
+		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_order_and_descriptors),
 		cmocka_unit_test(test_bad_rows),
 		cmocka_unit_test(test_kernel_options),

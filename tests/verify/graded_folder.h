@@ -73,7 +73,11 @@ static int graded_submit(const char *name, void *ctx)
 static int graded_run(const char *folder)
 {
 	struct err err = {0};
-	struct verify_options o = {.threads = 2, .seed = 20240917, .trace_timeout_ms = 60000, .replay_timeout_ms = 60000};
+	const char *secret = getenv("GRADED_SEED"); /* for a person: what is right by luck of the seed shows */
+	struct verify_options o = {.threads = 2,
+		.seed = secret ? strtoull(secret, NULL, 10) : 20240917,
+		.trace_timeout_ms = 60000,
+		.replay_timeout_ms = 60000};
 	struct verifier *v = NULL;
 	int rc = verifier_create(&o, &v, &err);
 	struct graded_walk w = {folder, v};

@@ -117,6 +117,16 @@ static const struct {
 				  "i.to(tl.float32))",
 			"pass", "spin[(1,)](x, torch.empty_like(x), x.numel())"),
 		"wrong/timeout-kernel"},
+	{"one endless program of many",
+		CANDIDATE("@triton.jit\ndef spin(x, y, n):\n    i = tl.where(tl.program_id(0) == 40, 0, n)\n    while i < n:\n"
+				  "        i = i - 1\n    tl.store(y + tl.program_id(0), i.to(tl.float32))",
+			"pass", "spin[(64,)](x, torch.empty_like(x), x.numel())"),
+		"wrong/timeout-kernel"},
+	{"programs that end, too many of them",
+		CANDIDATE("@triton.jit\ndef slow(x, y, n):\n    v = tl.load(x)\n    for i in range(20000):\n"
+				  "        v = v * 0.5 + 1.0\n    tl.store(y + tl.program_id(0), v)",
+			"pass", "slow[(100000,)](x, torch.empty(100000, device='cuda'), x.numel())"),
+		"invalid/too-slow"},
 	{"a message of 4 GB", IMPORT("send(b'', 0xffffffff)\ntime.sleep(60)"), "invalid/no-result"},
 	{"half a message", IMPORT("send(b'{\"ta', 1000)\ntime.sleep(60)"), "invalid/timeout-import"},
 	{"no JSON", IMPORT("send(b'\\xff\\x00garbage')\ntime.sleep(60)"), "invalid/bad-tape"},

@@ -29,6 +29,8 @@ check("sorted rows", everywhere(lambda r: (r[1:] > r[:-1]).all()) and everywhere
 check("signs that take turns", everywhere(lambda r: (r[1:] * r[:-1] < 0).all()))
 check("whole numbers", everywhere(lambda r: (r == r.round()).all() and r.max() > r.min() + 1))
 check("tiny ones", everywhere(lambda r: 0 < r.abs().max() < 1e-7))
+few = [oracle_inputs.rows(torch.zeros(n, COLUMNS), generator(seed), True) for n in (1, 2) for seed in range(200)]
+check("but not where all other rows are zeros", all(x.abs().max() > 1e-3 or not x.any() for x in few))
 sets = [oracle_inputs.rows(torch.zeros(ROWS, COLUMNS), generator(seed), True) for seed in range(20)]
 half = [sum(100 < (r == 0).sum() < 200 for r in rows) for rows in sets]
 again = [sum(bool(torch.equal(a, b) and a.std() > 0.1) for a, b in zip(rows, rows[1:])) for rows in sets]

@@ -58,6 +58,66 @@ static void test_sides_of_a_comparison(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* What data is compared with is told where the text does not say it, as soon as the data was
+ * other: a number made of an argument, and entries of a table in the order of the lanes. */
+static void test_numbers_that_stay(void **state)
+{
+	const float one[N] = {1, 2, 3, -4, 5, 6, 7, 9}, other[N] = {3, 2, 1, 4, 5, 6, 7, 9};
+	float table[N] = {0.5f, 0.25f, 0.5f, 0.125f, 0.5f, 0.25f, 0.5f, 0.125f};
+	double fixed[VM_FIXED_MAX];
+	struct body_kernel b = make(
+		LOADED "%f = arith.sitofp %n : i32 to f32\n%y = tt.splat %f : f32 -> tensor<8xf32>\n"
+			   "%m = arith.cmpf ogt, %v, %y : tensor<8xf32>" AT(
+				   5) "%r = arith.select %m, %y, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
+	struct vm_coverage *c = vm_coverage_create(b.k);
+	const struct vm_site *s;
+	assert_int_equal(vm_coverage_sites(c, &s), 1);
+	launch(&b, c, one);
+	launch(&b, c, one);
+	assert_int_equal(vm_site_fixed(s, fixed), 0);
+	launch(&b, c, other);
+	assert_int_equal(vm_site_fixed(s, fixed), 1);
+	assert_true(fixed[0] == N);
+	/* Another launch has another argument, which the first one's programs do not hide. */
+	vm_coverage_free(c);
+	c = vm_coverage_create(b.k);
+	for (int trial = 0; trial < 2; trial++) {
+		struct vm_report r;
+		struct err err = {0};
+		struct vm_launch_options o = {
+			.grid = {3, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .coverage = c};
+		memcpy(b.buffers[0].data, trial ? other : one, sizeof one);
+		vm_coverage_begin(c);
+		for (int row = 2; row < 4; row++) {
+			b.args[3].i = row * N;
+			vm_coverage_row(c);
+			assert_int_equal(vm_launch(b.k, &o, &r, &err), 0);
+			vm_report_release(&r);
+		}
+	}
+	vm_coverage_sites(c, &s);
+	assert_int_equal(vm_site_fixed(s, fixed), 2);
+	assert_true(fixed[0] == 2 * N && fixed[1] == 3 * N);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+	/* A table, until it is seen to be data too. */
+	b = make(LOADED POINTERS("t", "c") "%y = tt.load %t : tensor<8x!tt.ptr<f32>>" AT(
+		4) "%m = arith.cmpf ogt, %v, %y : tensor<8xf32>" AT(5) "%r = arith.select %m, %y, %v : tensor<8xi1>, "
+															   "tensor<8xf32>" AT(6) STORED);
+	c = vm_coverage_create(b.k);
+	memcpy(b.buffers[2].data, table, sizeof table);
+	launch(&b, c, one);
+	launch(&b, c, other);
+	vm_coverage_sites(c, &s);
+	assert_int_equal(vm_site_fixed(s, fixed), 3);
+	assert_true(fixed[0] == 0.5 && fixed[1] == 0.25 && fixed[2] == 0.125);
+	((float *)(void *)b.buffers[2].data)[7] = 2;
+	launch(&b, c, one);
+	assert_int_equal(vm_site_fixed(s, fixed), 0);
+	vm_coverage_free(c);
+	vm_kernel_free(b.k);
+}
+
 /* Runs the aim over the buffers as they are. */
 static void aim_launch(struct body_kernel *b, struct vm_aim *a, uint64_t lot, int choose)
 {
@@ -179,6 +239,7 @@ static void test_far_from_a_count(void **state)
 	/* two of three, and the nearest lacks 0.25 */
 	assert_true(fabs(lanes[0].far - 0.25 / 1.25) < 1e-12);
 	assert_int_equal(lanes[0].address, b.buffers[0].address + 6 * sizeof *values);
+	assert_int_equal(lanes[0].bits, 0); /* which bits of a count differ solves nothing */
 	vm_aim_free(a);
 	vm_coverage_free(c);
 	vm_kernel_free(b.k);
@@ -298,6 +359,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_numbers_that_stay),
 		cmocka_unit_test(test_terms_of_a_sum),
 		cmocka_unit_test(test_far_from_a_mask),
 		cmocka_unit_test(test_far_from_a_count),

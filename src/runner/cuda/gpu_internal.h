@@ -22,6 +22,7 @@ struct cuda_buffer {
 	bool is_read_only;
 	const uint8_t *given; /* what it starts with, and a read-only one must still hold at the end; NULL: unwritten */
 	cu_address shared;    /* the same in another process's memory on the GPU, in place of `given`; 0: none */
+	uint8_t *host;        /* the same on the host, where a launch is given a value of it and `given` is not there */
 	cu_address master;    /* the same on the GPU while the tape is timed; 0: none */
 };
 /* Another process's memory on the GPU, mapped here. */

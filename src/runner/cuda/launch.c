@@ -227,6 +227,13 @@ static int descriptor_add(struct cuda *c, struct params *p, const struct tape_ar
 	return rc;
 }
 
+/* An element of what a parameter or constant starts with: no row writes to it (replay.c). */
+static double value_of(const struct cuda *c, const struct tape_arg *a)
+{
+	const struct cuda_buffer *b = &c->buffers[a->buffer];
+	return tape_arg_value(a, b->given ? b->given : b->host);
+}
+
 /* Each argument against the type of the IR's: a tape whose arguments are others than the kernel's
  * would make the driver read what is not there. */
 static int params_make(struct cuda *c, const struct tape_row *row, int index, const struct cuda_kernel *k,
@@ -243,6 +250,7 @@ static int params_make(struct cuda *c, const struct tape_row *row, int index, co
 		/* A descriptor that became no tensor map begins with its base, a pointer. */
 		bool fits = a->kind == TAPE_ARG_POINTER ? is_pointer
 			: a->kind == TAPE_ARG_FLOAT         ? is_float
+			: a->kind == TAPE_ARG_VALUE         ? is_float
 			: a->kind == TAPE_ARG_INT           ? type[0] == 'i' || is_pointer
 												: is_descriptor || is_pointer;
 		if (!fits) {
@@ -253,6 +261,7 @@ static int params_make(struct cuda *c, const struct tape_row *row, int index, co
 		}
 		if (a->kind == TAPE_ARG_DESCRIPTOR) rc = descriptor_add(c, p, a, b, index, fault);
 		else if (a->kind == TAPE_ARG_POINTER) word_add(p, cuda_data(c, a->buffer) + (uint64_t)a->offset_bytes);
+		else if (a->kind == TAPE_ARG_VALUE) word_add(p, float_bits(value_of(c, a), type));
 		else word_add(p, a->kind == TAPE_ARG_FLOAT ? float_bits(a->f, type) : (uint64_t)a->i);
 	}
 	/* Too few words would make the driver read behind them. */

@@ -116,6 +116,7 @@ static void release_tape(struct cuda *c)
 		if (c->buffers[b].block) c->cu.MemFree(c->buffers[b].block);
 	for (int e = 0; e < c->nevents && !c->is_spent; e++)
 		if (c->events[e]) c->cu.EventDestroy(c->events[e]);
+	for (int b = 0; b < c->nbuffers; b++) free(c->buffers[b].host);
 	free(c->buffers);
 	free(c->events);
 	free(c->kernels);

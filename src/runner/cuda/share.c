@@ -71,6 +71,13 @@ int cuda_buffer_set_shared(struct launcher *l, int b, int64_t offset, bool is_re
 	buffer->is_read_only = is_read_only;
 	buffer->given = NULL;
 	buffer->shared = c->given.at + (uint64_t)offset;
+	/* Values of it go into launches, which cannot wait for a copy. */
+	if (buffer->bytes && tape_has_value_of(c->tape, b)) {
+		buffer->host = xrealloc(buffer->host, (size_t)buffer->bytes);
+		int rc = cuda_check(
+			c, c->cu.MemcpyDtoH(buffer->host, buffer->shared, (size_t)buffer->bytes), "reading a parameter", -1, fault);
+		if (rc) return rc;
+	}
 	return cuda_buffer_fill(c, b, fault);
 }
 

@@ -220,6 +220,9 @@ const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *ma
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
 /* And what it has made. */
 void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site);
+/* ---- check_fixed.c ---- */
+/* Looks at the operands of a comparison. */
+void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t n);
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);

@@ -47,7 +47,9 @@ bool aim_compare_far(struct vm_ctx *c, const struct vm_instr *in, int orders, in
 		for (int64_t i = 0; i < m; i++) {
 			far[at + i] = aim_far_of_orders(p[i] - q[i], orders);
 			if (count->far) far[at + i] = far_of_count(far[at + i], p[i] - q[i], orders, aim_far_at(count, at + i));
-			if (bits) bits[at + i] = is_int ? (uint64_t)(int64_t)p[i] ^ (uint64_t)(int64_t)q[i] : 0;
+			/* A count is no sum of an element's bits: nothing solves it. */
+			bool has_bits = is_int && !count->far;
+			if (bits) bits[at + i] = has_bits ? (uint64_t)(int64_t)p[i] ^ (uint64_t)(int64_t)q[i] : 0;
 		}
 	}
 	return true;

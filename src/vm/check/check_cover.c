@@ -304,11 +304,13 @@ void vm_coverage_free(struct vm_coverage *c)
 
 void vm_coverage_begin(struct vm_coverage *c)
 {
+	vm_coverage_row(c);
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].is_told |= isfinite(c->sites[i].most) && !(c->sites[i].taken & c->sites[i].wanted);
 		c->sites[i].least = c->sites[i].nearest = INFINITY;
 		c->sites[i].most = -INFINITY;
 		c->sites[i].lanes_now = 0;
+		c->sites[i].fixed.nnow = 0;
 	}
 }
 
@@ -452,6 +454,8 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		else if (s->kind == SITE_TERM) take_terms(s, x, y, count == 3 ? vm_reader_strip(&r[2], at, m) : NULL, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
+		/* Only an order stays open for long: its operands are seldom equal. */
+		if (s->kind == SITE_COMPARE && isnan(s->constant) && !at) vm_fixed_look(s, x, y, m);
 	}
 	if (s->kind == SITE_GATE) return;
 	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */

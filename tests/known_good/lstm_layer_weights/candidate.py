@@ -2,6 +2,7 @@ import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -24,10 +25,10 @@ def lstm_whole(x, wi, wh, bi, bh, out, hn, cn, T, I, H, BI: tl.constexpr, BH: tl
         xt = tl.load(x + (b * T + t) * I + i, mask=i < I, other=0.0)
         gi = tl.sigmoid(gate_sum(xt, h, wi, wh, bi, bh, j, ok, I, H, i, j))
         gf = tl.sigmoid(gate_sum(xt, h, wi, wh, bi, bh, H + j, ok, I, H, i, j))
-        gg = 2.0 * tl.sigmoid(2.0 * gate_sum(xt, h, wi, wh, bi, bh, 2 * H + j, ok, I, H, i, j)) - 1.0
+        gg = libdevice.tanh(gate_sum(xt, h, wi, wh, bi, bh, 2 * H + j, ok, I, H, i, j))
         go = tl.sigmoid(gate_sum(xt, h, wi, wh, bi, bh, 3 * H + j, ok, I, H, i, j))
         c = gf * c + gi * gg
-        h = go * (2.0 * tl.sigmoid(2.0 * c) - 1.0)
+        h = go * libdevice.tanh(c)
         h = tl.where(ok, h, 0.0)
         tl.store(out + (b * T + t) * H + j, h, mask=ok)
     tl.store(hn + b * H + j, h, mask=ok)
