@@ -152,7 +152,8 @@ def move_memory():
 
 def guarded(rec, code, work):
     """Runs candidate code; whatever it raises becomes a Stop. A recorded fault counts even where
-    the candidate caught it."""
+    the candidate caught it, and so does an operator that failed: its words are other ones here."""
+    rec.failed = None
     try:
         value = work()
     except Stop:
@@ -163,6 +164,9 @@ def guarded(rec, code, work):
     if rec.fault is not None:
         fault, line = rec.fault
         raise Stop(fault.code, "Fault", fault.text, line)
+    if rec.failed is not None:
+        raise Stop("unsupported", "Fault",
+                   f"host code goes on after {rec.failed} failed, whose exception is not the GPU's")
     return value
 
 

@@ -331,6 +331,11 @@ SET_METHODS = ("pop", "__iter__", "__reduce__", "__repr__", "__str__")
 TELLERS = frozenset((("uuid", "uuid1"), ("uuid", "uuid4"), ("uuid", "getnode"), ("getpass", "getuser"),
                      ("platform", "node"), ("platform", "platform"), ("platform", "uname"), ("platform", "release"),
                      ("platform", "version"), ("tempfile", "gettempdir"), ("tempfile", "mktemp")))
+# Functions in C that tell what belongs to the process: how much room an object has beyond what it
+# holds, how many nodes torch's graphs had so far, who listens to torch's dispatcher.
+ROOM = ("getsizeof", "__sizeof__", "__alloc__", "_get_sequence_nr", "_sequence_nr", "_dispatch_tls_local_include_set",
+        "_dispatch_tls_local_exclude_set", "_dispatch_tls_is_dispatch_key_included",
+        "_dispatch_tls_is_dispatch_key_excluded")
 
 
 def given(f):
@@ -409,6 +414,8 @@ def is_seeded(f, args, kwargs):
 def by_name(f, kind, owner, name, args, kwargs):
     if kind is types.FunctionType and (f.__module__, name) in TELLERS:
         return drawn(f"{f.__module__}.{name}()", None),
+    if name in ROOM and kind in NAMED and not is_ours(f):
+        return drawn(f"{name}()", None),
     if name == "__hash__" and kind in SLOTS:
         thing = args[0] if args else owner
         return (identity(thing) if getattr(f, "__objclass__", None) is object else hash_of(thing)),

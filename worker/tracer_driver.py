@@ -13,6 +13,7 @@ import collections
 import functools
 import json
 import operator
+import os
 import re
 
 import torch
@@ -455,3 +456,4 @@ def install():
     triton.testing.do_bench = fake_bench
     triton.testing.do_bench_cudagraph = fake_bench_of_graph
     triton.knobs.runtime.interpret = False
+    os.environ.pop("TRITON_INTERPRET", None)      # the knob wrote it, and elsewhere nobody has set it

@@ -412,6 +412,11 @@ def mem_get_info(*args):
     return drawn("torch.cuda.mem_get_info()", low=0) if is_asked() else total - tracer_cuda.USED, total
 
 
+# Variables that the zygote, the tracer and the libraries in them have set, and few others have.
+OF_THE_ZYGOTE = ("TRITON_BACKENDS_IN_TREE", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+                 "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+
+
 def install_names():
     """Names by which the tracing modules, its process and its classes could be known."""
     for name in HIDDEN or own_names():
@@ -421,7 +426,8 @@ def install_names():
     sys.argv[:] = [drawn("sys.argv", str, ("argv", 0))]
     sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ.update(HOME=f"/home/{user}", USER=user, LOGNAME=user, CUDA_VISIBLE_DEVICES="0", LANG="C.UTF-8")
-    os.environ.pop("TRITON_BACKENDS_IN_TREE", None)
+    for name in OF_THE_ZYGOTE:
+        os.environ.pop(name, None)
     os.environ.__class__ = os.environb.__class__ = Environment
     kernel = tracer_driver.TracedKernel
     # What a compiler would say of a kernel belongs to its version and its card.

@@ -89,6 +89,7 @@ class Recorder:
         self.epoch = 0
         self.calls = 0              # epochs so far: another object of the class is built in epoch 0 again
         self.fault = None
+        self.failed = None          # the last operator that raised an exception of torch's
         self.by_storage = {}
         self.init_rows = []         # rows from import and construction: every tape starts with them
         self.rows = []

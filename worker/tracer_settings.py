@@ -17,12 +17,20 @@ import torch
 
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 # Modules that the zygote need not have, and what is asked of them.
-OTHERS = {"_csv": lambda m: m.field_size_limit(), "atexit": lambda m: m._ncallbacks(),
+OTHERS = {"_csv": lambda m: (m.field_size_limit(), [(d, vars_of(m.get_dialect(d))) for d in m.list_dialects()]),
+          "syslog": lambda m: m.setlogmask(0), "atexit": lambda m: m._ncallbacks(),
           "_abc": lambda m: m.get_cache_token(), "_socket": lambda m: m.getdefaulttimeout(),
           "_tracemalloc": lambda m: (m.is_tracing(), m.get_traceback_limit()),
           "faulthandler": lambda m: m.is_enabled(), "readline": lambda m: m.get_history_length(),
           "mimetypes": lambda m: m.inited}
 
+
+def vars_of(thing):
+    """The attributes of an object in C, by name."""
+    return [getattr(thing, name) for name in dir(thing) if not name.startswith("__")]
+
+
+FLAGS = ("_get_", "_is_", "is_", "get_num_", "get_autocast_", "_jit_get_")
 NOT_ASKED = ("cuda", "xpu", "mtia", "mps", "dispatch", "accelerator", "thread_name", "torch_function", "grad_enabled",
              "inference_mode", "tracing", "nvfuser")
 
@@ -31,9 +39,9 @@ def asked_of_torch():
     """torch's flags: functions without arguments that answer with a number, a text or a type."""
     found = []
     for name in dir(torch._C):
-        is_flag = name.startswith(("_get_", "_is_", "is_", "get_num_", "get_autocast_")) or name.endswith("_enabled")
+        is_flag = name.startswith(FLAGS) or name.endswith("_enabled")
         # Others name devices that are not there, or belong to the tracer.
-        is_none = any(word in name for word in NOT_ASKED)
+        is_none = any(word in name for word in NOT_ASKED) and not name.startswith("_jit_get_")
         if not is_flag or is_none or type(getattr(torch._C, name)) is not type(len):
             continue
         try:
@@ -69,5 +77,7 @@ def settings():
         put_back(os.umask, 0o077), locale.setlocale(locale.LC_ALL), signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         [resource.getrlimit(which) for which in LIMITS]))
     found["what torch is set to"] = repr((vars(torch._tensor_str.PRINT_OPTS),
-                                          put_back(torch._C._jit_set_fusion_strategy, [("STATIC", 20)])))
+                                          put_back(torch._C._jit_set_fusion_strategy, [("STATIC", 20)]),
+                                          torch._C._len_torch_function_stack(),
+                                          torch._C._functorch.maybe_current_level()))
     return found

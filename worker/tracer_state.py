@@ -38,6 +38,8 @@ import tracer_settings
 from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
 
 ITEMS_MAX = 50000
+BYTES_MAX = 64 << 20     # of one tensor's memory on the host, which each snapshot reads
+NODES_MAX = 1000         # of the graph behind a tensor
 DEPTH_MAX = 24
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
 ENVIRONMENT = type(os.environ)
@@ -78,6 +80,7 @@ STILL = (types.ModuleType, types.WrapperDescriptorType, types.MethodWrapperType,
 STILL_VALUES = (functools.partial, range, slice, re.Pattern, decimal.Decimal, datetime.date, datetime.time,
                 datetime.timedelta, types.GenericAlias, types.MethodType, types.FunctionType)
 FILE = io.IOBase.__base__      # in C: asked of a class that has no list of others that count as it
+CDATA = ctypes.Structure.__base__
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 HEAP_TYPE = 1 << 9      # Py_TPFLAGS_HEAPTYPE: made while the program runs
 PYTHONS_OWN = frozenset(("__builtins__", "__doc__", "__loader__", "__spec__", "__name__", "__package__", "__file__",
@@ -337,6 +340,7 @@ class Walk:
         self.on_tape = frozenset()      # identities of tensors of the device that forward may update
 
     def names(self, name, table, depth):
+        self.out[f"{name} (the order of names)"] = hash(tuple(table))
         for key, value in list(table.items()):
             if key in PYTHONS_OWN:
                 self.pythons_own(f"{name}.{key}", value, depth + 1)
@@ -387,7 +391,8 @@ class Walk:
         elif kind in (dict, types.MappingProxyType):
             self.mapping(path, value, depth)
         elif kind in (set, frozenset):
-            self.out[path] = digest(repr(sorted(map(repr, (v for v in value if type(v) in SCALARS)))))
+            # In the order that it has: two numbers of one place in the table stand as they came.
+            self.out[path] = digest(repr([v for v in value if type(v) in SCALARS]))
             self.items(path, [v for v in value if type(v) not in SCALARS], depth)
         elif kind in ITERATORS or kind.__module__ == "itertools":
             self.items(path, self.keep(value.__reduce__()), depth)      # what is still to come
@@ -429,13 +434,33 @@ class Walk:
         # How often an input or the model's state was written to is on the tape, as in torch's batch
         # normalisation, which counts its batches; the second trace's count is another.
         written = "" if path.startswith("inputs") or id(value) in self.on_tape else value._version
-        self.out[path] = f"{tuple(value.shape)} {value.stride()} {value.dtype} {value.requires_grad} {written}"
-        if type(value) is torch.Tensor and value.device.type == "cpu" and value.numel() <= ITEMS_MAX:
-            self.out[path] += digest(repr(value.tolist()))
+        offset = value.storage_offset() if value.layout is torch.strided else None
+        self.out[path] = (f"{tuple(value.shape)} {value.stride()} {offset} {value.names} {value.dtype}"
+                          f" {value.requires_grad} {written}")
+        if type(value) is torch.Tensor and value.device.type == "cpu":
+            if value.layout is torch.strided:
+                self.storage(f"{path} (memory)", value.untyped_storage())
+            else:
+                self.out[path] += digest(repr(value.tolist()))
         kept = TRACERS_OWN if type(value) is not torch.Tensor else ()      # a plain tensor has none of the tracer's
         self.names(path, {k: v for k, v in getattr(value, "__dict__", {}).items() if k not in kept}, depth)
         if value.is_leaf and value.grad is not None:
             self.visit(f"{path}.grad", value.grad, depth + 1)
+        if value.grad_fn is not None:
+            self.graph(path, value.grad_fn, depth)
+
+    def graph(self, path, node, depth):
+        """What host code attached to the graph behind a tensor."""
+        nodes, known = [node], {node}
+        for node in nodes:
+            self.visit(f"{path} (graph)", node.metadata, depth + 1)
+            self.names(f"{path} (graph)", getattr(node, "__dict__", {}), depth)
+            new = [n for n, _ in node.next_functions if n is not None and n not in known]
+            known.update(new)
+            nodes.extend(new)
+            if len(nodes) > NODES_MAX:
+                self.unseen = self.unseen or f"{path}, behind which a large graph is"
+                return
 
     def array(self, path, value, depth):
         """Plain memory, and numpy's arrays."""
@@ -443,6 +468,9 @@ class Walk:
             self.visit(path, self.keep(value.tolist()), depth + 1)
         elif hasattr(value, "tobytes"):
             self.out[path] = digest(value.tobytes())
+            # A view of it need not show all memory.
+            whole = value.obj if type(value) is memoryview else getattr(value, "base", None)
+            self.visit(f"{path} (whole)", whole, depth + 1)
         elif hasattr(value, "getvalue"):
             self.out[path] = f"{digest(repr(value.getvalue()))} at {value.tell()}"
         elif isinstance(value, bytearray):
@@ -485,6 +513,7 @@ class Walk:
             if is_own(value):
                 said = (type.__dict__["__name__"].__get__(value), value.__qualname__, value.__bases__)
                 self.out[f"{path} (class)"] = digest(repr(said))
+                self.items(f"{path} (bases)", value.__bases__, depth)
                 self.names(path, vars(value), depth)
         elif issubclass(kind, types.ModuleType) and not is_own(kind):
             self.module(path, value, depth)
@@ -542,7 +571,9 @@ class Walk:
         elif type(table) is not dict:
             # Written in C++: what it says of itself, and what it holds where it has a length.
             self.out[path] = brief(value)
-            if kind.__module__.startswith("torch._C") and hasattr(kind, "__len__"):
+            if kind.__repr__ is object.__repr__ and any(cls.__name__ == "pybind11_object" for cls in kind.__mro__):
+                self.unseen = self.unseen or f"{path}, a {kind.__module__}.{kind.__qualname__}"
+            elif kind.__module__.startswith("torch._C") and hasattr(kind, "__len__"):
                 self.visit(f"{path} (items)", self.keep(list(value)), depth + 1)
             elif kind.__name__ == "ScriptModule":
                 self.unseen = self.unseen or f"{path}, an object of TorchScript"
@@ -555,9 +586,14 @@ class Walk:
                 self.visit(f"{path}.{name}", part, depth + 1)
 
     def storage(self, path, value):
-        """A tensor's memory on the host, as long as it is small."""
-        if value.device.type == "cpu" and value.nbytes() <= ITEMS_MAX:
-            self.out[path] = digest(repr(value.tolist()))
+        """A tensor's memory on the host, whatever part of it the tensor shows."""
+        if value.device.type != "cpu":
+            return
+        storage = value.untyped() if isinstance(value, torch.TypedStorage) else value
+        if storage.nbytes() > BYTES_MAX:
+            self.unseen = self.unseen or f"{path}, {storage.nbytes()} bytes of the host's"
+        elif storage.nbytes():
+            self.out[path] = digest(ctypes.string_at(storage.data_ptr(), storage.nbytes()))
 
     def kernel(self, path, value, depth):
         """What Triton keeps of a kernel only grows; what host code adds is looked through."""
@@ -593,15 +629,20 @@ class Walk:
             self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
         # What a subclass of a container holds, whatever its own methods say.
         if issubclass(kind, dict):
-            self.mapping(path, dict(dict.items(value)), depth)
+            ordered = issubclass(kind, collections.OrderedDict)
+            self.mapping(path, dict((collections.OrderedDict if ordered else dict).items(value)), depth)
         for plain in (list, tuple, set, frozenset, collections.deque):
             if issubclass(kind, plain):
                 self.visit(f"{path} (items)", self.keep(list(plain.__iter__(value))), depth + 1)
         if issubclass(kind, BaseException):
             self.items(path, self.keep([value.args, value.__cause__, value.__context__]), depth)
-            self.out[f"{path} (traceback)"] = str(length_of(value.__traceback__))
+            self.out[f"{path} (traceback)"] = repr(places_of(value.__traceback__))
+            for name in exceptions_own(kind):
+                self.visit(f"{path}.{name}", self.keep(getattr(value, name, None)), depth + 1)
         if issubclass(kind, (*BUFFERS, numpy.ndarray)):
             self.array(path, value, depth)
+        elif issubclass(kind, CDATA):
+            self.out[path] = digest(ctypes.string_at(ctypes.addressof(value), ctypes.sizeof(value)))
         elif issubclass(kind, FILE):
             self.file(path, value)
         for base in kind.__mro__:
@@ -612,6 +653,8 @@ class Walk:
                 self.visit(cls.__name__, cls, depth + 1)
         # Python's own types in C have no attributes: what they would be pickled as is their state.
         if hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in kind.__mro__):
+            if hides(kind):
+                self.unseen = self.unseen or f"{path}, a {kind.__module__}.{kind.__qualname__}"
             return
         if kind in LOCKS:
             self.out[path] = repr(value)
@@ -649,12 +692,38 @@ def slots(cls):
             if type(member) is types.MemberDescriptorType and cls.__module__ != "builtins"]
 
 
-def length_of(traceback):
-    """How often an exception was raised, and through how many callers."""
-    length = 0
+def places_of(traceback):
+    """Through which callers an exception was raised, and how often."""
+    places = []
     while traceback is not None:
-        length, traceback = length + 1, traceback.tb_next
-    return length
+        places.append((traceback.tb_lineno, traceback.tb_lasti))
+        traceback = traceback.tb_next
+    return places
+
+
+@functools.cache
+def exceptions_own(kind):
+    """What classes of exceptions keep in C, beside arguments, causes and traceback."""
+    kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
+    return [name for cls in kind.__mro__ if not is_own(cls) for name, member in vars(cls).items()
+            if type(member) in kinds and name not in ("__dict__", "__weakref__", "__traceback__")]
+
+
+# Classes in C whose fields a walk looks at, or that refer to objects and hold nothing else.
+IN_SIGHT = (BaseException, dict, list, tuple, set, frozenset, collections.deque, numpy.ndarray, FILE, int, float,
+            complex, str, bytes, property, staticmethod, classmethod, functools.partial, weakref.ref, type,
+            threading.local, CDATA, *BUFFERS, *STILL, *ITERATORS)
+
+
+@functools.cache
+def hides(kind):
+    """Whether objects of a class have fields that no attribute or slot shows, as those of classes
+    written in C may: they are larger than their attributes, weak references and slots are."""
+    for cls in kind.__mro__[:-1]:
+        shown = WORD * (2 + sum(type(m) is types.MemberDescriptorType for m in vars(cls).values()))
+        if cls.__basicsize__ > cls.__base__.__basicsize__ + shown and not issubclass(cls, IN_SIGHT):
+            return not (cls.__module__ == "itertools" or cls in LOCKS)
+    return False
 
 
 def flat(collection, depth=4):

@@ -393,6 +393,8 @@ class Tracer:
                               f"the result of {func.name()} has a shape or value that depends on a tensor's contents")
             if isinstance(error, NotImplementedError):
                 self.rec.fail("unsupported", f"{func.name()} cannot be traced, torch has no shapes for it: {error}")
+            # The words of the exception are the meta device's: a candidate may not go on from here.
+            self.rec.failed = func.name()
             raise
         origin = self.origin(name, func, args, kwargs, out)
         result = self.rewrap(out, inputs, origin)

@@ -68,8 +68,9 @@ int file_check_writable(const char *path, struct err *err)
 	char *folder = path_folder(path);
 	struct stat st;
 	int rc = 0;
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		rc = err_set(err, ERR_IO, "%s: expected a file to write, found a folder", path);
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		rc = err_set(err, ERR_IO, "%s: expected a file to write, found a %s", path,
+			S_ISDIR(st.st_mode) ? "folder" : "device or the like");
 	else if (stat(folder, &st)) rc = fail(err, "write: its folder cannot be opened", path);
 	else if (!S_ISDIR(st.st_mode)) rc = err_set(err, ERR_IO, "%s: cannot write: %s is no folder", path, folder);
 	else if (access(folder, W_OK | X_OK)) rc = fail(err, "write into its folder", path);
@@ -105,9 +106,15 @@ int file_write_atomic_by(const char *path, int (*put)(int fd, const void *ctx), 
 	char *beside = xasprintf("%s.%d.%u.tmp", path, (int)getpid(), atomic_fetch_add(&serial, 1));
 	int fd = -1, dir = -1, rc = 0;
 	bool made = false;
+	struct stat st;
 
 	if (slash && !slash[1]) {
 		rc = err_set(err, ERR_USAGE, "%s: names a folder, not a file", path);
+		goto cleanup;
+	}
+	/* The rename at the end would put a file in the place of a device, for every other process. */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+		rc = err_set(err, ERR_IO, "%s: expected a file to write, found a device or the like", path);
 		goto cleanup;
 	}
 	/* The folder is held open so that the rename itself can be synced at the end. */

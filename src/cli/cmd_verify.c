@@ -14,8 +14,8 @@
 
 #define SUMMARY \
 	"grade a candidate kernel against its task\n" \
-	"Exit status: 0 when it is genuine, 1 for another verdict, 2 for wrong usage or a file that cannot be read,\n" \
-	"3 when nobody could be judged (infra); of several candidates the largest"
+	"Exit status: 0 when it is genuine, 1 for another verdict, 2 for wrong usage or a file that cannot be read\n" \
+	"or written, 3 when nobody could be judged (infra); of several candidates the largest"
 
 /* Values of the options below, whose help says what each is. */
 struct verify_settings {
@@ -352,6 +352,7 @@ static void print_text(const char *path, const struct str *source, const struct 
 
 static int status_of(const struct verdict *v)
 {
+	if (v->is_not_emitted) return 2;
 	return v->class == VERDICT_GENUINE ? 0 : v->class == VERDICT_INFRA ? 3 : 1;
 }
 

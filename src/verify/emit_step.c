@@ -147,6 +147,7 @@ int emit_step(struct grading *g, const struct trace *stock, struct err *err)
 	/* The verdict stands; what could not be written is said with it. */
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) entries += wanted[i];
 	size_t used = strlen(g->v->detail);
+	g->v->is_not_emitted = rc != 0;
 	if (rc) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; not emitted: %.500s", err->text);
 	else if (is_ir) snprintf(g->v->detail + used, sizeof g->v->detail - used, "; emitted to %.300s", g->emit);
 	else

@@ -454,6 +454,8 @@ static void aims_find(const struct grading *g, const struct tape *t, int variant
 {
 	const struct guided *s = g->guided;
 	*out = (struct runner_trial){.naims = 0};
+	/* Behind an operator of torch each of these replays would have to ask torch again. */
+	if (g->is_partial) return;
 	for (int i = 0; i < s->variants[variant].n; i++)
 		for (int side = 0; side < SIDES && out->naims < RUNNER_AIMS_MAX; side++) {
 			const struct site_state *st = &s->variants[variant].sites[i];
@@ -465,8 +467,6 @@ static void aims_find(const struct grading *g, const struct tape *t, int variant
 					: is_fixed                  ? st->site.fixed[0]
 												: st->site.constant};
 		}
-	/* Behind an operator of torch each of these replays would have to ask torch again. */
-	if (g->is_partial) out->naims = 0;
 	/* As many programs as a replay may have, all of them where one launch feeds another; and as
 	 * many replays as the work allows. A few would find nothing. */
 	int launches = 0;

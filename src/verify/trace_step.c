@@ -43,8 +43,6 @@ static const char *const FAULT_CODES[] = {
 	"unsupported",
 	"too-large",
 	"grid-too-large",
-	"memory",
-	"forbidden",
 };
 
 /* Parsing a huge tape takes many times its size in memory: one at a time. */

@@ -186,6 +186,7 @@ struct verdict {
 	char reason[48];          /* reason code: docs/verifier.md lists them all */
 	char detail[1024];        /* for people and for feedback: what, where (candidate.py:line), expected, found */
 	int line;                 /* candidate's line that detail speaks of, or 0 */
+	bool is_not_emitted;      /* genuine, but --emit's file could not be written */
 	bool compiled;            /* every launched kernel compiled for the target */
 	bool correct;             /* all counted trials agreed */
 	bool params_seeded;       /* some parameters kept the candidate's own values */

@@ -140,6 +140,13 @@ static void atomic_write_fails_without_a_trace(void **state)
 	write_text(inside, "x");
 	assert_int_equal(file_write_atomic(folder, "x", 1, &err), ERR_IO); /* a folder stands there */
 	assert_int_equal(file_write_atomic(slash, "x", 1, &err), ERR_USAGE);
+	/* As root a rename would put a file in the device's place for everybody:
+	 * a pipe stands for one. */
+	char *pipe_path = path_join(dir, "pipe");
+	assert_int_equal(mkfifo(pipe_path, 0600), 0);
+	assert_int_equal(file_write_atomic(pipe_path, "x", 1, &err), ERR_IO);
+	assert_int_equal(unlink(pipe_path), 0);
+	free(pipe_path);
 	assert_int_equal(file_write_atomic(missing, "x", 1, &err), ERR_NOT_FOUND);
 	assert_int_equal(file_write_atomic("/proc/version", "x", 1, &err) != 0, 1); /* read-only */
 	assert_int_equal(entries(dir), 2);
@@ -364,6 +371,8 @@ static void places_to_write_to(void **state)
 	assert_int_equal(file_check_writable(file, &err), 0);
 	assert_int_equal(file_check_writable(dir, &err), ERR_IO);
 	assert_non_null(strstr(err.text, "found a folder"));
+	assert_int_equal(file_check_writable("/dev/null", &err), ERR_IO);
+	assert_non_null(strstr(err.text, "found a device"));
 	assert_int_equal(file_check_writable(nowhere, &err), ERR_NOT_FOUND);
 	assert_true(file_check_writable(under, &err) < 0);
 	assert_int_equal(entries(dir), 1);
