@@ -1,11 +1,17 @@
 /* Programs of one launch in turns. A GPU admits programs in the order of the grid and runs many at
  * once; here a few are resident, and one of them runs until it stands before an atomic (or a
- * volatile load), where another may go on. Only there can it matter who comes first: all else that
- * two programs share is a race. Which one goes on is drawn from a seed, so a launch gives the same
- * result again. After a bounded number of switches the residents end in order. */
+ * volatile load), or before a store behind one, where another may go on. Only there can it matter
+ * who comes first: all else that two programs share is a race. The store counts for locks that are
+ * not waited for to the end. Which one goes on is drawn from a seed, so a launch gives the same
+ * result again. Who stands before such a store sleeps, as if it had lost its turn inside what it
+ * has locked: as long as another can go on, and for a bounded number of switches, since a wait that
+ * counts its turns is not known for one. Later the residents end in order. */
 #include "vm/vm_schedule.h"
 #include "base/base.h"
 #include "vm/core/program.h"
+
+#define SLEEP_MAX 4096                 /* switches while one sleeps */
+#define SLEEPS_MAX (4 * SLEEP_MAX)     /* while any does */
 
 struct turns {
 	struct vm_ctx *const *ctx; /* (n) */
@@ -16,15 +22,23 @@ struct turns {
 	int64_t admitted;                           /* of them: those that were begun */
 	int64_t number[VM_RESIDENT_MAX];            /* program of each resident, -1: none */
 	const struct vm_instr *at[VM_RESIDENT_MAX]; /* where it goes on */
+	bool has_met[VM_RESIDENT_MAX];              /* an atomic lies behind it */
 	bool is_fresh[VM_RESIDENT_MAX]; /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */
 	uint64_t waits_since[VM_RESIDENT_MAX]; /* changes of memory when it was found waiting */
 	bool is_waiting[VM_RESIDENT_MAX];
 	uint64_t draws;
+	int sleeper;          /* -1: nobody sleeps */
+	int slept, slept_all; /* switches: of this one, and of all */
 };
 
 static bool is_meeting(const struct vm_instr *in)
 {
 	return in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS || (in->op == OP_LOAD && (in->imm[3] & ORDER_VOLATILE));
+}
+
+static bool is_stop(const struct turns *t, int slot, const struct vm_instr *in)
+{
+	return is_meeting(in) || (t->has_met[slot] && in->op == OP_STORE);
 }
 
 static uint64_t changes(const struct turns *t)
@@ -46,7 +60,7 @@ static void admit(struct turns *t, int slot)
 	memset(c->spins, 0, sizeof c->spins);
 	t->at[slot] = t->p->instrs;
 	t->is_fresh[slot] = true;
-	t->is_waiting[slot] = false;
+	t->is_waiting[slot] = t->has_met[slot] = false;
 }
 
 /* Some resident that can go on; the first one where `draws` is over; -1:
@@ -65,6 +79,9 @@ static int choose(struct turns *t, bool is_drawn)
 	}
 	if (n == 0) return -1;
 	struct rng_block b = rng_philox(t->o->schedule, 0x7475726e73u, t->draws++);
+	if (t->sleeper >= 0 && n > 1 && t->slept++ < SLEEP_MAX && t->slept_all++ < SLEEPS_MAX)
+		return can[can[0] == t->sleeper]; /* the oldest of the others: whoever waits long enough goes on */
+	t->sleeper = -1;
 	return can[is_drawn ? b.v[0] % (uint32_t)n : 0];
 }
 
@@ -76,13 +93,18 @@ static int run(struct turns *t, int slot)
 	bool may_stop = t->is_fresh[slot];
 	t->is_fresh[slot] = t->is_waiting[slot] = c->is_waiting = false;
 	for (; in != end; in = c->next, may_stop = true) {
-		if (may_stop && is_meeting(in)) {
+		if (may_stop && is_stop(t, slot, in)) {
 			t->at[slot] = in;
 			t->is_waiting[slot] = c->is_waiting;
 			t->waits_since[slot] = changes(t);
+			if (in->op == OP_STORE && t->sleeper < 0) {
+				t->sleeper = slot;
+				t->slept = 0;
+			}
 			return 0;
 		}
 		if (vm_step(c, in)) return 1;
+		t->has_met[slot] |= is_meeting(in);
 	}
 	admit(t, slot);
 	return 0;
@@ -91,7 +113,7 @@ static int run(struct turns *t, int slot)
 int vm_schedule(const struct vm_launch_options *o, const struct vm_program *p, struct vm_ctx *const *ctx, int n,
 	int64_t programs, int64_t *faulted)
 {
-	struct turns t = {.ctx = ctx, .n = n, .o = o, .p = p, .programs = programs};
+	struct turns t = {.ctx = ctx, .n = n, .o = o, .p = p, .programs = programs, .sleeper = -1};
 	for (int i = 0; i < n; i++) {
 		ctx[i]->yields = true;
 		admit(&t, i);
