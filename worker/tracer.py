@@ -750,6 +750,7 @@ def warm():
     trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = None
     tracer_driver.RECORDER = None
+    tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()
     tracer_seal.install()
