@@ -759,8 +759,7 @@ def warm():
     job = {"source": WARM_SOURCE, "init_args": [], "state": {},
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
     trace(job, tracer_record.Recorder(), lambda name: None)
-    tracer_tensor.TRACER = None
-    tracer_driver.RECORDER = None
+    tracer_tensor.TRACER = tracer_driver.RECORDER = tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()
     tracer_seal.install()

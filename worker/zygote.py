@@ -147,10 +147,12 @@ class Template:
         each job's process is."""
         # With a token like a job's: a filter for system calls is kept by what options ask for.
         options, fds, text = zygote.options({"sandbox": "none"}, ""), (ctypes.c_int * 3)(), zygote.sandbox.text
+        pieces = large_pieces()
+        pieces = (ctypes.c_void_p * (len(pieces) + 1))(*pieces)
         try:
             signal.set_wakeup_fd(-1)
-            zygote.sandbox.lib.sandbox_template_serve(orders, ctypes.byref(options), fds, text,
-                                                      ctypes.c_size_t(len(text)))
+            zygote.sandbox.lib.sandbox_template_serve(orders, ctypes.byref(options), fds, pieces,
+                                                      text, ctypes.c_size_t(len(text)))
             ctypes.pythonapi.PyOS_AfterFork_Child()
             data_fd, entered_w, memory = fds
             token, request = map(json.loads, os.pread(memory, os.fstat(memory).st_size, 0).split(b"\n", 1))

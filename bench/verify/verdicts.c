@@ -45,35 +45,56 @@ static double rusage_s(int who)
 	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* Processor time of a living child and of what it waited for, in clock ticks; 0 for a stranger. */
-static long child_ticks(const char *pid)
+/* A process as /proc shows it. */
+struct process {
+	long pid, parent, ticks; /* processor time of it and of what it waited for */
+};
+
+static bool process_read(const char *pid, struct process *p)
 {
 	char path[280], text[1024] = "";
-	long parent = 0, t[4] = {0};
+	long t[4] = {0};
 	snprintf(path, sizeof path, "/proc/%s/stat", pid);
 	FILE *f = fopen(path, "r");
-	if (!f) return 0;
+	if (!f) return false;
 	size_t n = fread(text, 1, sizeof text - 1, f);
 	fclose(f);
 	text[n] = 0;
 	/* The name may hold anything, and ends at the last parenthesis. */
 	const char *after = strrchr(text, ')');
-	if (!after ||
-		sscanf(after + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &parent, &t[0], &t[1], &t[2],
-			&t[3]) != 5)
-		return 0;
-	return parent == (long)getpid() ? t[0] + t[1] + t[2] + t[3] : 0;
+	p->pid = atol(pid);
+	int found = after ? sscanf(after + 1, " %*c %ld %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld %ld %ld", &p->parent,
+							&t[0], &t[1], &t[2], &t[3])
+					  : 0;
+	p->ticks = t[0] + t[1] + t[2] + t[3];
+	return found == 5;
+}
+
+/* Whether `pid` is below this process, however far: a zygote's template is its child, forks all its
+ * jobs, and is waited for by nobody. */
+static bool is_below(const struct process *all, size_t n, long pid)
+{
+	size_t i = 0;
+	for (size_t up = 0; up < n && pid > 1 && pid != (long)getpid(); up++) {
+		for (i = 0; i < n && all[i].pid != pid;) i++;
+		pid = i < n ? all[i].parent : 0;
+	}
+	return pid == (long)getpid();
 }
 
 /* Processor time of this process and of all below it so far. */
 static double tree_cpu_s(void)
 {
+	static struct process all[4096];
+	size_t n = 0;
 	double sum = rusage_s(RUSAGE_SELF) + rusage_s(RUSAGE_CHILDREN);
 	DIR *d = opendir("/proc");
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
-			sum += (double)child_ticks(e->d_name) / (double)sysconf(_SC_CLK_TCK);
+	for (struct dirent *e; d && (e = readdir(d)) && n < sizeof all / sizeof *all;)
+		n += e->d_name[0] >= '1' && e->d_name[0] <= '9' && process_read(e->d_name, &all[n]);
 	if (d) closedir(d);
+	for (size_t i = 0; i < n; i++)
+		if (all[i].pid != (long)getpid() && is_below(all, n, all[i].pid))
+			sum += (double)all[i].ticks / (double)sysconf(_SC_CLK_TCK);
 	return sum;
 }
 

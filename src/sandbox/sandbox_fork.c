@@ -8,11 +8,14 @@
 #include "sandbox/sandbox_internal.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,6 +23,14 @@
 
 #define PR_GET_TID_ADDRESS_OPTION 40
 #define FILES_MAX 1024 /* descriptors that a zygote may have */
+#define MXFAST_OF_GLIBC 128
+#define MALLOC_STEP ((size_t)16)        /* between two sizes of pieces */
+#define SMALL_REQUEST ((size_t)1 << 11) /* larger than pieces of which each size has a list of its own */
+#define LARGE_REQUEST ((size_t)1 << 16) /* below what malloc maps apart */
+#define HUGE_PAGE ((size_t)2 << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 /* The C library keeps the thread's id in a place that only its own fork() updates; the kernel knows
  * where. */
@@ -70,6 +81,31 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
 
 /* ---- the template ---- */
 
+/* Takes the holes of about this size below `top` for good. */
+static void fill_holes(size_t size, const char *top, size_t *left)
+{
+	char *volatile piece;
+	while ((piece = malloc(size)) && piece < top && *left > size) *left -= size;
+	free(piece);
+}
+
+/* Leaves malloc nothing but what lies behind all that is in use. A job's process would take its
+ * memory from what was freed here and there, and copy a page for each piece; and at its first large
+ * request malloc would join and sort all of these, hundreds of pages. */
+static void settle_malloc(void)
+{
+	/* What is free is joined by the setting, whatever it was, and sorted by the large request. */
+	mallopt(M_MXFAST, MXFAST_OF_GLIBC);
+	void *volatile large = malloc(LARGE_REQUEST);
+	free(large);
+	/* From the large holes to the small ones, of which malloc has a list for each size. */
+	struct mallinfo2 now = mallinfo2();
+	const char *top = (const char *)sbrk(0) - now.keepcost;
+	size_t left = now.fordblks;
+	for (size_t size = LARGE_REQUEST; size > SMALL_REQUEST; size -= size / 8) fill_holes(size, top, &left);
+	for (size_t size = SMALL_REQUEST; size; size -= MALLOC_STEP) fill_holes(size, top, &left);
+}
+
 int sandbox_template_fork(char *text, size_t len)
 {
 	if (life_make()) return sandbox_fail(text, len, errno, "pipe2");
@@ -105,11 +141,17 @@ static bool order_take(int orders, int *level, int fds[SANDBOX_ORDER_FDS])
 	return true;
 }
 
-void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], char *text, size_t len)
+void sandbox_template_serve(
+	int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void *const *pieces, char *text, size_t len)
 {
 	/* Nothing else of the zygote's stays open here: who waits for its end would wait for ours. */
 	for (int fd = 3; fd < FILES_MAX; fd++)
 		if (fd != orders && fd != life[0]) close(fd);
+	/* What it would write to later it writes to now. Huge pages came apart wherever it has been on
+	 * its way here, and are made whole before the first fork. */
+	sandbox_seccomp_prepare(o, 1);
+	settle_malloc();
+	for (; pieces && *pieces; pieces++) madvise(*pieces, HUGE_PAGE, MADV_COLLAPSE);
 	for (;;) {
 		if (!order_take(orders, &o->level, fds)) _exit(0);
 		int pid = sandbox_fork(o, text, len);

@@ -12,10 +12,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#define HUGE_PAGE (2 << 20)
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#define HOLES 1000 /* pieces that the template's memory has, every second one free */
+#define HOLE_BYTES 40
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_OTHER_MALLOC true
+#else
+#define HAS_OTHER_MALLOC false
+#endif
 
 static struct sandbox_options options_for(int level)
 {
@@ -135,18 +148,60 @@ static int order(int orders, int level, const int fds[SANDBOX_ORDER_FDS])
 struct said {
 	bool is_child;   /* of the zygote, as far as the namespace lets it see */
 	bool is_settled; /* without a word about its namespaces */
+	bool is_whole;   /* a huge page that came apart in the template */
+	bool is_behind;  /* what malloc gives lies behind the holes of the template's memory */
 	int level;
 };
+
+/* Kilobytes of huge pages in the mapping that begins here. */
+static long huge_kb(const char *at)
+{
+	char begin[32], line[512];
+	bool is_there = false;
+	long kb = -1;
+	snprintf(begin, sizeof begin, "%lx-", (unsigned long)(uintptr_t)at);
+	FILE *f = fopen("/proc/self/smaps", "r");
+	while (f && kb < 0 && fgets(line, sizeof line, f)) {
+		is_there |= !strncmp(line, begin, strlen(begin));
+		if (is_there && !strncmp(line, "AnonHugePages:", 14)) kb = atol(line + 14);
+	}
+	if (f) fclose(f);
+	return kb;
+}
+
+/* A huge page of which a part was made anew, so that it is one no longer; NULL where the kernel has
+ * none. */
+static char *apart(void)
+{
+	char *room = mmap(NULL, 3 * HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (room == MAP_FAILED) _exit(1);
+	char *at = room + (HUGE_PAGE - (uintptr_t)room % HUGE_PAGE);
+	if (mprotect(at, HUGE_PAGE, PROT_READ | PROT_WRITE)) _exit(1);
+	memset(at, 1, HUGE_PAGE);
+	if (madvise(at, HUGE_PAGE, MADV_COLLAPSE) || huge_kb(at) != HUGE_PAGE >> 10) return NULL;
+	madvise(at, 4096, MADV_DONTNEED);
+	*at = 2;
+	if (huge_kb(at)) _exit(1);
+	return at;
+}
 
 /* The template; in each job's process it says something, and then waits to be killed. */
 static void template_main(int orders, pid_t zygote)
 {
-	char text[256] = "";
+	char text[256] = "", *huge = apart(), *made[HOLES], *given = NULL;
 	int fds[SANDBOX_ORDER_FDS];
 	struct sandbox_options o = options_for(SANDBOX_NONE);
-	sandbox_template_serve(orders, &o, fds, text, sizeof text);
-	struct said said = {
-		.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote), .is_settled = !*text, .level = o.level};
+	/* Every second piece is given back. */
+	for (int i = 0; i < HOLES; i++) made[i] = malloc(HOLE_BYTES);
+	for (int i = 0; i < HOLES; i += 2) free(made[i]);
+	const char *last = made[HOLES - 1];
+	sandbox_template_serve(orders, &o, fds, (void *[]){huge, NULL}, text, sizeof text);
+	for (int i = 0; i < HOLES / 4 && (!i || given > last); i++) given = malloc(HOLE_BYTES);
+	struct said said = {.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote),
+		.is_settled = !*text,
+		.is_whole = !huge || huge_kb(huge) == HUGE_PAGE >> 10,
+		.is_behind = given > last || HAS_OTHER_MALLOC,
+		.level = o.level};
 	if (write(fds[0], &said, sizeof said) != sizeof said) _exit(1);
 	poll(NULL, 0, 30000);
 	_exit(0);
@@ -171,7 +226,7 @@ static void zygote_main(int fd)
 		/* Every job has the test's pipe: it hangs up when the last of them is dead. */
 		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
 		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
-			said.level == level;
+			said.is_whole && said.is_behind && said.level == level;
 		if (level == SANDBOX_NONE && pid > 0) {
 			kill(pid, SIGKILL);
 			good += waitpid(pid, &status, 0) == pid && WIFSIGNALED(status); /* it is this process's to wait for */
