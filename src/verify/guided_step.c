@@ -261,23 +261,24 @@ static int value_add(double v, double *out, int n)
 	return n + is_new;
 }
 
-/* The numbers that open sides are compared with, whether the text or an argument says them, and
- * behind them those from which a product by two or a half makes one. */
+/* The numbers that open sides are compared with, whether the text or an argument says them, each
+ * with those from which a product by two or a half makes it. */
 static int values_find(const struct guided *s, int variant, double *out)
 {
 	static const double BY[] = {1, 2, 0.5, -1};
 	int n = 0;
 	bool is_truth_wanted = false;
 	for (int i = 0; i < s->variants[variant].n; i++) is_truth_wanted |= is_truth_open(&s->variants[variant].sites[i]);
-	for (size_t k = 0; k < ARRAY_LEN(BY); k++)
-		for (int i = 0; i < s->variants[variant].n; i++) {
-			const struct site_state *st = &s->variants[variant].sites[i];
-			bool any = is_truth_wanted || is_unreached(s, st);
-			for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
-			if (!any || st->site.kind == SITE_END) continue;
+	for (int i = 0; i < s->variants[variant].n; i++) {
+		const struct site_state *st = &s->variants[variant].sites[i];
+		bool any = is_truth_wanted || is_unreached(s, st);
+		for (int side = 0; side < SIDES; side++) any |= is_searched(st, side);
+		if (!any || st->site.kind == SITE_END) continue;
+		for (size_t k = 0; k < ARRAY_LEN(BY); k++) {
 			n = value_add(BY[k] * st->site.constant, out, n);
 			for (int f = 0; f < st->site.nfixed; f++) n = value_add(BY[k] * st->site.fixed[f], out, n);
 		}
+	}
 	return n;
 }
 
