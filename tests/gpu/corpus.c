@@ -24,7 +24,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define CASES_MAX 1024
+#define CASES_MAX 4096
 #define SOURCE_MAX ((size_t)4 << 20)
 #define COLLECT_MS 300000
 

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#define GRADED_MAX 1024
+#define GRADED_MAX 4096
 #define GRADED_SOURCE_MAX ((size_t)4 << 20)
 
 struct graded {
