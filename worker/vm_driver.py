@@ -249,6 +249,9 @@ def compile_result(kernel):
             if fault.code == "out-of-resources":
                 raise OutOfResources(fault.required, job["shared_bytes"], "shared memory") from None
             raise VmError(f"{kernel.name}: {fault}") from None
+        except RuntimeError as error:      # a pass that failed, which says no more
+            card = tracer_cuda.CARD["name"]
+            raise VmError(f"{kernel.name}: Triton does not compile it for {card}: {error}") from None
 
 
 def make_handle(src, ttir):

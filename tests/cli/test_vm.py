@@ -100,6 +100,16 @@ assert triton.testing.nvsmi(["clocks.max.sm", "clocks.max.memory"]) == [1980, 32
 memory = subprocess.check_output(["nvidia-smi", "--query-gpu=memory.total,name"], text=True)
 assert memory == "143156 MiB, NVIDIA H200\\n"
 """
+UNLOWERED = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def widen(x, y):
+    tl.store(y + tl.arange(0, 64), tl.load(x + tl.arange(0, 64)).to(tl.float64))
+
+x = torch.zeros(64, device="cuda").to(torch.float8_e4m3fn)
+widen[(1,)](x, torch.empty(64, device="cuda", dtype=torch.float64))
+"""
 REFUSED = """
 import torch, triton, triton.language as tl
 
@@ -387,6 +397,10 @@ def test_beyond():
     p = run(hone, "vm", "--cuda-shim", "--cost", write("beyond.py", BEYOND.replace("AHEAD", "200")))
     check("costs are counted beside it, in no footprint",
           p.returncode == 1 and p.stdout.startswith("went on\n") and "  line " in p.stdout, p.stdout + p.stderr)
+    p = run(hone, "vm", "--cuda-shim", "--cost", write("unlowered.py", UNLOWERED))
+    check("what Triton compiles for no GPU, though its IR is right, is named",
+          p.returncode == 1 and "widen: Triton does not compile it for H200" in p.stderr
+          and "Traceback" not in p.stderr, p.stdout + p.stderr)
     p = run(hone, "vm", "--cuda-shim", write("beyond.py", BEYOND.replace("AHEAD", "1000000")))
     check("a load beyond them ends the script",
           p.returncode == 1 and p.stdout == "" and "error: out-of-bounds load" in p.stderr, p.stdout + p.stderr)
