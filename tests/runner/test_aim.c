@@ -212,6 +212,28 @@ static double value_of(const struct trial_of *t, uint64_t bits)
 #define I32 "i32", "int32", 4
 #define I64 "i64", "int64", 8
 
+/* The three sides of a constant; `next` is as near as the search comes to it. */
+#define FLOAT_CASES(name, type, next) \
+	{"beyond " name, {type, CONSTANT("c", "100.5", name) COMPARE_F("ogt", "%v", "%c", name), AS_INPUT}, SIDE_ABOVE, \
+		100.5, next, 46}, \
+	{"below " name, {type, CONSTANT("c", "-100.5", name) COMPARE_F("olt", "%v", "%c", name), AS_INPUT}, SIDE_BELOW, \
+		-(next), -100.5, 22}, \
+	{"equal " name, {type, CONSTANT("c", "100.5", name) COMPARE_F("oeq", "%v", "%c", name), AS_INPUT}, SIDE_EQUAL, \
+		100.5, 100.5, 45}
+/* Equality by itself, behind bits that are turned, and behind 5 v + 4. */
+#define INTEGER_CASES(name, type, odd_replays) \
+	{"equal " name, {type, CONSTANT("c", "77", name) COMPARE_I("eq", "%v", "%c", name), AS_INPUT}, SIDE_EQUAL, 77, 77, \
+		28}, \
+	{"xor " name, \
+		{type, CONSTANT("c", "8", name) CONSTANT("w", "90", name) "%u = arith.xori %v, %w : tensor<16x" name ">\n" \
+			COMPARE_I("eq", "%u", "%c", name), AS_INPUT}, \
+		SIDE_EQUAL, 82, 82, 35}, \
+	{"odd " name, \
+		{type, CONSTANT("c", "49", name) CONSTANT("w", "5", name) CONSTANT("e", "4", name) \
+			"%p = arith.muli %v, %w : tensor<16x" name ">\n%u = arith.addi %p, %e : tensor<16x" name ">\n" \
+			COMPARE_I("eq", "%u", "%c", name), AS_INPUT}, \
+		SIDE_EQUAL, 9, 9, odd_replays}
+
 /* Each way to a side, and each type: one element is placed, the others stay what they were, and it
  * lies between `low` and `high`: a constant itself, or as near to it as twelve halvings of what
  * lies between the element and what was found bring it. The search is the same every time, so the
@@ -226,90 +248,14 @@ static void test_one_element(void **state)
 		double high;
 		int replays;
 	} cases[] = {
-		{"beyond f32", {F32, CONSTANT("c", "100.5", "f32") COMPARE_F("ogt", "%v", "%c", "f32"), AS_INPUT}, SIDE_ABOVE,
-			100.5, 100.64, 46},
-		{"below f32", {F32, CONSTANT("c", "-100.5", "f32") COMPARE_F("olt", "%v", "%c", "f32"), AS_INPUT}, SIDE_BELOW,
-			-100.64, -100.5, 22},
-		{"equal f32", {F32, CONSTANT("c", "100.5", "f32") COMPARE_F("oeq", "%v", "%c", "f32"), AS_INPUT}, SIDE_EQUAL,
-			100.5, 100.5, 45},
-		{"beyond f64", {F64, CONSTANT("c", "100.5", "f64") COMPARE_F("ogt", "%v", "%c", "f64"), AS_INPUT}, SIDE_ABOVE,
-			100.5, 100.64, 46},
-		{"below f64", {F64, CONSTANT("c", "-100.5", "f64") COMPARE_F("olt", "%v", "%c", "f64"), AS_INPUT}, SIDE_BELOW,
-			-100.64, -100.5, 22},
-		{"equal f64", {F64, CONSTANT("c", "100.5", "f64") COMPARE_F("oeq", "%v", "%c", "f64"), AS_INPUT}, SIDE_EQUAL,
-			100.5, 100.5, 45},
-		{"beyond f16", {F16, CONSTANT("c", "100.5", "f16") COMPARE_F("ogt", "%v", "%c", "f16"), AS_INPUT}, SIDE_ABOVE,
-			100.5, 100.5625, 46},
-		{"below f16", {F16, CONSTANT("c", "-100.5", "f16") COMPARE_F("olt", "%v", "%c", "f16"), AS_INPUT}, SIDE_BELOW,
-			-100.5625, -100.5, 22},
-		{"equal f16", {F16, CONSTANT("c", "100.5", "f16") COMPARE_F("oeq", "%v", "%c", "f16"), AS_INPUT}, SIDE_EQUAL,
-			100.5, 100.5, 45},
-		{"beyond bf16", {BF16, CONSTANT("c", "100.5", "bf16") COMPARE_F("ogt", "%v", "%c", "bf16"), AS_INPUT},
-			SIDE_ABOVE, 100.5, 101, 46},
-		{"below bf16", {BF16, CONSTANT("c", "-100.5", "bf16") COMPARE_F("olt", "%v", "%c", "bf16"), AS_INPUT},
-			SIDE_BELOW, -101, -100.5, 22},
-		{"equal bf16", {BF16, CONSTANT("c", "100.5", "bf16") COMPARE_F("oeq", "%v", "%c", "bf16"), AS_INPUT},
-			SIDE_EQUAL, 100.5, 100.5, 45},
-		{"equal i8", {I8, CONSTANT("c", "77", "i8") COMPARE_I("eq", "%v", "%c", "i8"), AS_INPUT}, SIDE_EQUAL, 77, 77,
-			28},
-		{"xor i8",
-			{I8,
-				CONSTANT("c", "8", "i8") CONSTANT("w", "90", "i8") "%u = arith.xori %v, %w : tensor<16xi8>\n" COMPARE_I(
-					"eq", "%u", "%c", "i8"),
-				AS_INPUT},
-			SIDE_EQUAL, 82, 82, 35},
-		{"odd i8",
-			{I8,
-				CONSTANT("c", "49", "i8") CONSTANT("w", "5", "i8")
-					CONSTANT("e", "4", "i8") "%p = arith.muli %v, %w : tensor<16xi8>\n%u = arith.addi %p, %e : "
-											 "tensor<16xi8>\n" COMPARE_I("eq", "%u", "%c", "i8"),
-				AS_INPUT},
-			SIDE_EQUAL, 9, 9, 46},
-		{"equal i16", {I16, CONSTANT("c", "77", "i16") COMPARE_I("eq", "%v", "%c", "i16"), AS_INPUT}, SIDE_EQUAL, 77,
-			77, 28},
-		{"xor i16",
-			{I16,
-				CONSTANT("c", "8", "i16") CONSTANT(
-					"w", "90", "i16") "%u = arith.xori %v, %w : tensor<16xi16>\n" COMPARE_I("eq", "%u", "%c", "i16"),
-				AS_INPUT},
-			SIDE_EQUAL, 82, 82, 35},
-		{"odd i16",
-			{I16,
-				CONSTANT("c", "49", "i16") CONSTANT("w", "5", "i16")
-					CONSTANT("e", "4", "i16") "%p = arith.muli %v, %w : tensor<16xi16>\n%u = arith.addi %p, %e : "
-											  "tensor<16xi16>\n" COMPARE_I("eq", "%u", "%c", "i16"),
-				AS_INPUT},
-			SIDE_EQUAL, 9, 9, 51},
-		{"equal i32", {I32, CONSTANT("c", "77", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT}, SIDE_EQUAL, 77,
-			77, 28},
-		{"xor i32",
-			{I32,
-				CONSTANT("c", "8", "i32") CONSTANT(
-					"w", "90", "i32") "%u = arith.xori %v, %w : tensor<16xi32>\n" COMPARE_I("eq", "%u", "%c", "i32"),
-				AS_INPUT},
-			SIDE_EQUAL, 82, 82, 35},
-		{"odd i32",
-			{I32,
-				CONSTANT("c", "49", "i32") CONSTANT("w", "5", "i32")
-					CONSTANT("e", "4", "i32") "%p = arith.muli %v, %w : tensor<16xi32>\n%u = arith.addi %p, %e : "
-											  "tensor<16xi32>\n" COMPARE_I("eq", "%u", "%c", "i32"),
-				AS_INPUT},
-			SIDE_EQUAL, 9, 9, 67},
-		{"equal i64", {I64, CONSTANT("c", "77", "i64") COMPARE_I("eq", "%v", "%c", "i64"), AS_INPUT}, SIDE_EQUAL, 77,
-			77, 28},
-		{"xor i64",
-			{I64,
-				CONSTANT("c", "8", "i64") CONSTANT(
-					"w", "90", "i64") "%u = arith.xori %v, %w : tensor<16xi64>\n" COMPARE_I("eq", "%u", "%c", "i64"),
-				AS_INPUT},
-			SIDE_EQUAL, 82, 82, 35},
-		{"odd i64",
-			{I64,
-				CONSTANT("c", "49", "i64") CONSTANT("w", "5", "i64")
-					CONSTANT("e", "4", "i64") "%p = arith.muli %v, %w : tensor<16xi64>\n%u = arith.addi %p, %e : "
-											  "tensor<16xi64>\n" COMPARE_I("eq", "%u", "%c", "i64"),
-				AS_INPUT},
-			SIDE_EQUAL, 9, 9, 100},
+		FLOAT_CASES("f32", F32, 100.64),
+		FLOAT_CASES("f64", F64, 100.64),
+		FLOAT_CASES("f16", F16, 100.5625),
+		FLOAT_CASES("bf16", BF16, 101),
+		INTEGER_CASES("i8", I8, 46),
+		INTEGER_CASES("i16", I16, 51),
+		INTEGER_CASES("i32", I32, 67),
+		INTEGER_CASES("i64", I64, 100),
 		{"-39 of -40 to 110", {I32, CONSTANT("c", "-39", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
 			SIDE_EQUAL, -39, -39, 23},
 		{"109 of -40 to 110", {I32, CONSTANT("c", "109", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
