@@ -29,7 +29,8 @@ _Static_assert(sizeof(struct cuda_move) == 376, "hone_move's parameter");
 #define MOVE_LIVE(E) "	setp.lt.u32 %live" E ", %i" E ", %n;\n	selp.u32 %i" E ", %i" E ", 0, %live" E ";\n"
 #define MOVE_STEP(E) \
 	"	mul.hi.u32 %q, %i" E ", %magic;\n	add.u32 %q, %q, %i" E ";\n	shr.u32 %q, %q, %shift;\n" \
-	"	mul.lo.u32 %r, %q, %shape;\n	sub.u32 %r, %i" E ", %r;\n	mov.u32 %i" E ", %q;\n	cvt.u64.u32 %at, %r;\n" \
+	"	mul.lo.u32 %r, %q, %shape;\n	sub.u32 %r, %i" E ", %r;\n	mov.u32 %i" E ", %q;\n" \
+	"	cvt.u64.u32 %at, %r;\n" \
 	"	mad.lo.u64 %d" E ", %at, %step, %d" E ";\n	mad.lo.u64 %s" E ", %at, %from, %s" E ";\n"
 #define MOVE_LOAD(E, type) "	@%live" E " ld.global." type " %v" E ", [%s" E "];\n"
 #define MOVE_STORE(E, type) "	@%live" E " st.global." type " [%d" E "], %v" E ";\n"
@@ -78,6 +79,7 @@ const char cuda_own_ptx[] =
 	"	mov.u32 %s, 1;\n	st.global.u32 [%q], %s;\n	ret;\n}\n"
 	/* Four elements a thread, 256 apart; the dimensions are taken off their indices from the
 	 * innermost one on. Those behind the last are element 0, which is not moved. */
+	/* clang-format off */
 	".visible .entry hone_move(.param .align 8 .b8 move[376])\n{\n"
 	"	.reg .b32 %a, %c, %k, %n, %size, %shape, %magic, %shift, %q, %r, %i<4>;\n"
 	"	.reg .b64 %t, %at, %step, %from, %src, %d<4>, %s<4>, %v<4>;\n"
@@ -85,19 +87,23 @@ const char cuda_own_ptx[] =
 	"	ld.param.u64 %d0, [move];\n	ld.param.u64 %src, [move+8];\n	ld.param.u64 %v0, [move+16];\n"
 	"	ld.param.u32 %n, [move+24];\n	ld.param.u32 %size, [move+28];\n	ld.param.u32 %k, [move+32];\n"
 	"	mov.u64 %s0, %src;\n	mov.u32 %a, %ctaid.x;\n	mov.u32 %c, %tid.x;\n"
-	"	mad.lo.u32 %i0, %a, 1024, %c;\n" MOVE_BEGIN("1", "256") MOVE_BEGIN("2", "512") MOVE_BEGIN("3", "768")
-		MOVE_LIVE("0") MOVE_LIVE("1") MOVE_LIVE("2") MOVE_LIVE(
-			"3") "DIM:\n	sub.u32 %k, %k, 1;\n	mul.wide.u32 %at, %k, 4;\n	mov.b64 %t, move;\n	add.u64 %at, %t, "
-				 "%at;\n"
-				 "	ld.param.u32 %shape, [%at+40];\n	ld.param.u32 %magic, [%at+88];\n	ld.param.u32 %shift, "
-				 "[%at+136];\n"
-				 "	mul.wide.u32 %at, %k, 8;\n	add.u64 %at, %t, %at;\n"
-				 "	ld.param.u64 %step, [%at+184];\n	ld.param.u64 %from, [%at+280];\n" MOVE_STEP("0") MOVE_STEP("1")
-					 MOVE_STEP("2") MOVE_STEP(
-						 "3") "	setp.ne.u32 %is, %k, 0;\n	@%is bra DIM;\n"
-							  "	setp.eq.u32 %is, %size, 1;\n	@%is bra ONE;\n	setp.eq.u32 %is, %size, 2;\n	@%is "
-							  "bra TWO;\n"
-							  "	setp.eq.u32 %is, %size, 4;\n	@%is bra FOUR;\n	setp.eq.u64 %is, %src, "
-							  "0;\n" MOVE_SIZE("EIGHT", "u64") "ONE:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE(
-								  "STORE_ONE", "u8") "TWO:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_TWO",
-								  "u16") "FOUR:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_FOUR", "u32") "}\n";
+	"	mad.lo.u32 %i0, %a, 1024, %c;\n"
+	MOVE_BEGIN("1", "256") MOVE_BEGIN("2", "512") MOVE_BEGIN("3", "768")
+	MOVE_LIVE("0") MOVE_LIVE("1") MOVE_LIVE("2") MOVE_LIVE("3")
+	"DIM:\n	sub.u32 %k, %k, 1;\n"
+	"	mul.wide.u32 %at, %k, 4;\n	mov.b64 %t, move;\n	add.u64 %at, %t, %at;\n"
+	"	ld.param.u32 %shape, [%at+40];\n	ld.param.u32 %magic, [%at+88];\n"
+	"	ld.param.u32 %shift, [%at+136];\n"
+	"	mul.wide.u32 %at, %k, 8;\n	add.u64 %at, %t, %at;\n"
+	"	ld.param.u64 %step, [%at+184];\n	ld.param.u64 %from, [%at+280];\n"
+	MOVE_STEP("0") MOVE_STEP("1") MOVE_STEP("2") MOVE_STEP("3")
+	"	setp.ne.u32 %is, %k, 0;\n	@%is bra DIM;\n"
+	"	setp.eq.u32 %is, %size, 1;\n	@%is bra ONE;\n"
+	"	setp.eq.u32 %is, %size, 2;\n	@%is bra TWO;\n"
+	"	setp.eq.u32 %is, %size, 4;\n	@%is bra FOUR;\n"
+	"	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("EIGHT", "u64")
+	"ONE:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_ONE", "u8")
+	"TWO:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_TWO", "u16")
+	"FOUR:\n	setp.eq.u64 %is, %src, 0;\n" MOVE_SIZE("STORE_FOUR", "u32")
+	"}\n";
+/* clang-format on */
