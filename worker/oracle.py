@@ -242,6 +242,7 @@ def run_call(variant, trial, call, has_equal=False):
     if trial["parameters"] == "random":
         oracle_inputs.randomise_state(model, trial["seed"], trial.get("wide", 0))
     oracle_inputs.place_state(model, trial.get("placed", ()))
+    oracle_inputs.dominate_state(model, trial.get("dominant", ()))
     params = [(n, t.detach().clone()) for n, t in named_tensors(model)]
     draws = Draws() if variant.draws else None
     given = call.map(clone_tensor)

@@ -35,8 +35,10 @@ def serve(job, sock):
 
 def answer(variant, recipe, sock):
     name = name_of(recipe["edits"])
-    placed = [p for e in recipe["edits"] for p in e.get("at", ()) if isinstance(p[0], str)]
-    trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random", "placed": placed}
+    named = lambda op: [p for e in recipe["edits"] if e["op"] == op for p in e["at"] if isinstance(p[0], str)]
+    trial = {"seed": recipe["seed"], "distribution": DISTRIBUTION, "parameters": "random", "placed": named("place"),
+             "dominant": [(name, at, shares(e)[i] * e["by"]) for e in recipe["edits"] if e["op"] == "dominate"
+                          for i, (name, at, _) in enumerate(e["at"]) if isinstance(name, str)]}
     skip = lambda why: wire.send(sock, {"trial": {"distribution": name, "skipped": why[:300]}})
     try:
         call = edited(variant, trial, recipe["edits"])
@@ -72,15 +74,16 @@ def edited(variant, trial, edits):
     start = tensors
     for e in edits:
         is_scale = e["op"] == "scale" and SCALES[0] <= abs(e["by"]) <= SCALES[1]
-        if variant.returns_positions and e["op"] != "place" and not is_scale:
+        if variant.returns_positions and e["op"] not in SINGLE and not is_scale:
             return None
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
             tensors = oracle_inputs.shared(tensors, domains, generator, True)
-    is_placed = any(e["op"] == "place" for e in edits)
+    is_placed = any(e["op"] in SINGLE and any(isinstance(p[0], str) for p in e["at"]) or e["op"] == "place"
+                    for e in edits)
     if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):
         return None
-    if variant.returns_positions and is_placed:
+    if variant.returns_positions and any(e["op"] in SINGLE for e in edits):
         tensors = [in_order(s, t) for s, t in zip(start, tensors)]
     tensors = [t if t is s else oracle_inputs.like(b, oracle_inputs.keep_structure(b, t))
                for t, s, b in zip(tensors, start, before)]
@@ -144,10 +147,42 @@ def place(x, domain, index, e):
     return flat.reshape(x.shape)
 
 
+def shares(e):
+    """No two elements that dominate are alike: of equal ones a maximum hides all but one. Those
+    that stand first are the largest, and, below all others, the last."""
+    n = len(e["at"])
+    return [1 - (i if e["by"] > 0 else n - 1 - i) / (4 * n) for i in range(n)]
+
+
+def dominate(x, domain, index, e):
+    """Single elements as many times as large as the largest of all, or as far below zero; whole
+    numbers are the largest or smallest of their range."""
+    own = [(at, share) for (number, at, size), share in zip(e["at"], shares(e))
+           if number == index and size == x.element_size() and at < x.numel()]
+    dense = x.numel() == 1 + sum(stride * (n - 1) for stride, n in zip(x.stride(), x.shape)) and x.numel() > 0
+    if not own or not dense or x.is_complex():
+        return x
+    where, share = (torch.tensor(v) for v in zip(*own))
+    new = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(x)
+    flat = new.as_strided((x.numel(),), (1,))
+    if not x.is_floating_point():
+        if may_vary(x, domain):
+            flat[where] = domain.range[e["by"] > 0]
+        return new
+    if domain.kind == "probability":
+        flat[where] = (share * 0.9 / len(own) if e["by"] > 0 else share * 0).to(x.dtype)
+        return with_rest(new.flatten(), x, where).reshape(x.shape) if x.is_contiguous() else x
+    if domain.kind == "free":
+        flat[where] = (share * e["by"] * x.abs().max().float()).to(x.dtype)
+    return new
+
+
 def one(x, domain, index, e, generator):
     """One input after one edit."""
     if e["op"] == "place":
         return place(x, domain, index, e)
+    if e["op"] == "dominate":
+        return dominate(x, domain, index, e)
     if e.get("input", -1) not in (-1, index) or x.numel() == 0 or x.dim() == 0 and e["op"] == "ties":
         return x
     if not x.is_floating_point():
@@ -239,6 +274,8 @@ EDITS = {
 }
 # Behind these some rows have equal elements, of which rounding may be all that is left.
 EQUAL = {"fill", "uniform", "ties"}
+# Edits of single elements.
+SINGLE = {"place", "dominate"}
 # Where the reference returns positions nothing may make elements equal, or so large that a function
 # saturates: which of equal elements a position names is for the reference's documentation to say,
 # and it mostly does not.

@@ -474,6 +474,20 @@ def place_state(model, placed):
                 p.view(-1)[at] = value[0]
 
 
+def dominate_state(model, dominant):
+    """Elements of parameters that are as many times as large as the largest of all, or as far below
+    zero: (name, place, times). A variance stays above zero."""
+    named = dict(model.named_parameters(remove_duplicate=True))
+    named.update((n, b) for n, b in model.named_buffers() if n.endswith(("running_var", "running_mean")))
+    with torch.no_grad():
+        for name, at, times in dominant:
+            p = named.get(name)
+            if p is None or not p.is_floating_point() or not p.is_contiguous() or at >= p.numel():
+                continue
+            value = times * parameter_values(p, torch.Generator().manual_seed(at)).abs().max()
+            p.view(-1)[at] = value.abs() if name.endswith("running_var") else value
+
+
 def widened(values, generator, far):
     """A quarter with the other sign and a quarter larger; far: some of those by more, and some
     nothing at all."""

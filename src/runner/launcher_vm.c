@@ -13,6 +13,9 @@
 #define CANARY_BYTES 256
 #define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
 #define DISTANCES 5
+#define MADE_BYTES_MAX 65536 /* of a temporary of which it is kept what stores were made of */
+#define MADE_MAX 16          /* such temporaries of a tape */
+#define UNREAD_MAX 32        /* elements of a buffer that are reported */
 #define RUNNER_SITE_STRIDE 65536 /* between the sites of two kernels */
 
 struct cached_kernel {
@@ -32,6 +35,7 @@ struct launcher_vm {
 	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
 	uint8_t **origin;              /* (tape->nbuffers) */
 	struct vm_buffer *memory;      /* (tape->nbuffers) */
+	struct vm_followed *followed;  /* (tape->nbuffers), in a trial that asks what launches do not use; else NULL */
 	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
 	struct vm_progress progress;   /* of all launches so far */
 	int trials;                    /* so far: each lays buffers out in another way */
@@ -47,10 +51,22 @@ static void release_compiled(struct launcher_vm *v)
 	v->compiled = NULL;
 }
 
+static void release_followed(struct launcher_vm *v)
+{
+	for (int b = 0; v->followed && b < v->nbuffers; b++) {
+		free(v->followed[b].is_read);
+		free(v->followed[b].made_of);
+		v->memory[b].followed = NULL;
+	}
+	free(v->followed);
+	v->followed = NULL;
+}
+
 static void release_tape(struct launcher_vm *v)
 {
 	v->progress = (struct vm_progress){.ended = 0};
 	release_compiled(v);
+	release_followed(v);
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
 		free(v->origin[b]);
@@ -348,6 +364,66 @@ static void touched_move(const struct launcher_vm *v, const struct tape_row *row
 	from->read = MIN(from->read + bytes, v->tape->buffers[row->src.buffer].bytes);
 }
 
+/* What was given and stays is followed, and small temporaries, which lead back to it. */
+static void followed_make(struct launcher_vm *v)
+{
+	const struct tape *t = v->tape;
+	v->followed = xcalloc((size_t)t->nbuffers + 1, sizeof *v->followed);
+	for (int b = 0, made = 0; b < t->nbuffers; b++) {
+		struct vm_followed *f = &v->followed[b];
+		bool is_made = t->buffers[b].kind == TAPE_TEMP && t->buffers[b].bytes <= MADE_BYTES_MAX && made < MADE_MAX;
+		if (!v->memory[b].is_read_only && !is_made) continue;
+		*f = (struct vm_followed){.name = tape_buffer_address(b)};
+		f->is_read = xcalloc((size_t)t->buffers[b].bytes + 1, 1);
+		if (is_made) f->made_of = xcalloc((size_t)t->buffers[b].bytes + 1, sizeof *f->made_of);
+		made += is_made;
+		v->memory[b].followed = f;
+	}
+}
+
+/* A whole copy is what it is a copy of; anything else that a row moves is not followed. */
+static void followed_move(struct launcher_vm *v, const struct tape_row *row)
+{
+	const struct tape_view *from = &row->src, *to = &row->dst;
+	struct vm_followed *f = &v->followed[to->buffer];
+	int64_t bytes = v->tape->buffers[to->buffer].bytes;
+	bool is_whole = row->kind == TAPE_COPY && from->dtype == to->dtype && !from->offset_bytes && !to->offset_bytes &&
+		tape_view_is_contiguous(from) && tape_view_is_contiguous(to) && v->followed[from->buffer].is_read &&
+		!v->followed[from->buffer].made_of && bytes == v->tape->buffers[from->buffer].bytes &&
+		tape_view_elements(to) * (int64_t)dtype_bytes(to->dtype) == bytes;
+	free(f->made_of);
+	free(f->is_read);
+	*f = (struct vm_followed){.name = 0};
+	v->memory[to->buffer].followed = NULL;
+	if (!is_whole) return;
+	f->name = v->followed[from->buffer].name;
+	f->is_read = xcalloc((size_t)bytes + 1, 1);
+	v->memory[to->buffer].followed = f;
+}
+
+static void missed_add(struct runner_coverage *out, struct vm_missed_at at)
+{
+	if (!at.size || out->nmissed == RUNNER_MISSED_MAX) return;
+	for (int i = 0; i < out->nmissed; i++)
+		if (out->missed[i].name == at.name) return;
+	if (!out->missed) out->missed = xcalloc(RUNNER_MISSED_MAX, sizeof *out->missed);
+	out->missed[out->nmissed++] = (struct runner_missed){.name = at.name, .size = at.size, .line = at.line};
+}
+
+/* Elements that no launch has read, of buffers of which others were. */
+static void unread_report(const struct launcher_vm *v, struct runner_coverage *out)
+{
+	for (int b = 0; b < v->nbuffers; b++) {
+		const struct vm_followed *f = &v->followed[b];
+		int64_t size = f->size, n = size ? v->tape->buffers[b].bytes / size : 0, left = 0;
+		for (int64_t i = 0; i < n; i++) left += !f->is_read[i * size];
+		int64_t stride = MAX((left + UNREAD_MAX - 1) / UNREAD_MAX, 1), at = 0;
+		for (int64_t i = 0; i < n && left; i++)
+			if (!f->is_read[i * size] && at++ % stride == 0)
+				missed_add(out, vm_followed_at(f, i * size, (int)size, f->line));
+	}
+}
+
 static struct vm_coverage *coverage_of(struct launcher_vm *v, int kernel)
 {
 	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
@@ -470,6 +546,9 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		o.checks = 0;
 	}
 
+	bool keeps_made = false;
+	for (int i = 0; v->followed && i < own.n; i++) keeps_made |= v->followed[own.ids[i]].made_of != NULL;
+	if (v->followed) o.missed = vm_missed_create(kernel, keeps_made);
 	uint64_t on_tape[TAPE_ARGS_MAX];
 	for (int i = 0; i < own.n; i++) on_tape[i] = tape_buffer_address(own.ids[i]);
 	if (trial->aim && vm_aim_row(trial->aim, kernel, index, own.address, on_tape, own.n)) o.aim = trial->aim;
@@ -499,6 +578,10 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		touched_add(v, &own, &report, out);
 	}
 	if (!rc && trial->want_cost) lines_add(out, &report);
+	const struct vm_missed_at *missed = NULL;
+	int nmissed = !rc && o.missed ? vm_missed_list(o.missed, &missed) : 0;
+	for (int i = 0; i < nmissed; i++) missed_add(&out->coverage, missed[i]);
+	vm_missed_free(o.missed);
 	vm_report_release(&report);
 	return rc ? ERR_MISMATCH : 0;
 }
@@ -530,6 +613,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	const struct tape_row *row = &v->tape->rows[index];
+	if (trial->want_missed && !v->followed) followed_make(v);
 	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
 	if (row->kind == TAPE_LIBRARY) return row_library(v, index, trial->library, fault);
 	if (tape_row_is_order(row->kind)) return 0;
@@ -538,6 +622,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 		launcher_cost_add(out, index, row, NULL);
 		return 0;
 	}
+	if (v->followed) followed_move(v, row);
 	int to = row->dst.buffer;
 	struct memory_view dst = {buffer_data(v, to), v->origin[to]};
 	if (row->kind == TAPE_FILL) movement_fill(&row->dst, dst, row->fill, row->fill_int);
@@ -566,6 +651,8 @@ static int vm_finish(
 	v->trials++;
 	release_compiled(v);
 	if (trial->want_coverage) coverage_report(v, &out->coverage);
+	if (v->followed) unread_report(v, &out->coverage);
+	release_followed(v);
 	if (!canaries_hold(v))
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");

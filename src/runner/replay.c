@@ -385,6 +385,24 @@ static void gates_turn(struct replay *r, const struct runner_trial *trial, const
 	free(other);
 }
 
+/* Addresses of what launches did not use as elements of what the trial was given; others go. */
+static void missed_name(const struct replay *r, const struct runner_trial *trial, struct runner_coverage *c)
+{
+	int kept = 0;
+	for (int i = 0; i < c->nmissed; i++) {
+		struct runner_missed m = c->missed[i];
+		int b = (int)(m.name >> TAPE_ADDRESS_SHIFT) - 1;
+		int64_t offset = (int64_t)(m.name & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
+		if (b < 0 || b >= r->tape->nbuffers || r->given[b] < 0) continue;
+		bool is_input = r->tape->buffers[b].kind == TAPE_INPUT;
+		m.input = is_input ? r->given[b] : -1;
+		m.param_offset = is_input ? 0 : trial->params[r->given[b]].offset;
+		m.element = offset / m.size;
+		c->missed[kept++] = m;
+	}
+	c->nmissed = kept;
+}
+
 void replay_run(struct replay *r, const struct runner_trial *trial, const struct replay_given *given, uint8_t *outputs,
 	int64_t outputs_bytes, struct runner_result *out)
 {
@@ -399,7 +417,8 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.crosswise = trial->crosswise,
 		.is_overlapped = trial->is_overlapped,
 		.may_be_given = trial->may_be_given,
-		.want_coverage = trial->want_coverage};
+		.want_coverage = trial->want_coverage,
+		.want_missed = trial->want_missed};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 
 	/* Memory is filled, then rows run in the tape's order. */
@@ -424,6 +443,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		rc = ERR_MISMATCH;
 		if (is_first) out->fault = last;
 	}
+	missed_name(r, trial, &out->coverage);
 	/* Timing repeats the rows, so it comes after the checked run and is checked like it. */
 	if (!rc && trial->is_timed && given->clock && l->time) {
 		rc = l->time(l, r->is_skipped, given->clock, out, &out->fault);

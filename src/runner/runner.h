@@ -100,6 +100,7 @@ struct runner_trial {
 	struct runner_aim aims[RUNNER_AIMS_MAX];
 	int aim_replays;      /* for all of them together */
 	int64_t aim_programs; /* of each launch, where there is one alone */
+	bool want_missed;     /* want_coverage: which elements of what was given launches do not use */
 	bool want_turned;     /* want_coverage: gates are turned behind the trial, to see whether outputs hang on them */
 };
 
@@ -252,6 +253,16 @@ struct runner_placed {
 	int size; /* bytes */
 	uint64_t bits;
 };
+/* An element of an input or parameter that launches leave out, or single out by an index. */
+#define RUNNER_MISSED_MAX 64
+struct runner_missed {
+	uint64_t name;        /* the launcher's: an address of the tape. The rest follows from it: */
+	int input;            /* -1: a parameter */
+	int64_t param_offset; /* as in struct runner_placed */
+	int64_t element;
+	int size; /* bytes */
+	int line; /* of the candidate */
+};
 struct runner_coverage {
 	int sides; /* over all sites of the tape's kernels */
 	int taken; /* of them, in all trials so far */
@@ -259,6 +270,8 @@ struct runner_coverage {
 	struct runner_site *sites; /* heap; the first RUNNER_SITES_MAX */
 	int nplaced;
 	struct runner_placed *placed; /* heap: with these the trial takes sides that were aimed at */
+	int nmissed;
+	struct runner_missed *missed; /* want_missed: heap */
 	int gate_line;                /* of a gate of the kernels (vm.h) that no trial so far has opened; 0: none */
 	bool gate_matters;            /* want_turned: an output is another where the gates are */
 };

@@ -57,6 +57,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->naims) json_object_set_new(o, "aim", aims_json(t));
 	if (t->want_turned) json_object_set_new(o, "want_turned", json_true());
+	if (t->want_missed) json_object_set_new(o, "want_missed", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
 	return o;
@@ -111,6 +112,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_turned", &t.want_turned, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "want_missed", &t.want_missed, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);
 	if (!rc) rc = json_opt_str(o, "trial", "gpu", &t.gpu, err);
@@ -330,8 +332,13 @@ static json_t *coverage_json(const struct runner_coverage *c)
 		json_array_append_new(placed,
 			json_pack("[i, I, i, I, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
 				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset));
-	return json_pack("{s:i, s:i, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open, "placed",
-		placed, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
+	json_t *missed = json_array();
+	for (int i = 0; i < c->nmissed; i++)
+		json_array_append_new(missed,
+			json_pack("[i, I, i, i, I]", c->missed[i].input, (json_int_t)c->missed[i].element, c->missed[i].size,
+				c->missed[i].line, (json_int_t)c->missed[i].param_offset));
+	return json_pack("{s:i, s:i, s:o, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open,
+		"placed", placed, "missed", missed, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
 }
 
 static int int_at(const json_t *row, size_t i, int max)
@@ -386,6 +393,18 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
 			.size = int_at(row, 2, 8),
 			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),
+			.param_offset = json_integer_value(json_array_get(row, 4))};
+	}
+	const json_t *missed = json_object_get(o, "missed");
+	n = MIN(json_array_size(missed), (size_t)RUNNER_MISSED_MAX);
+	out->missed = xcalloc(n + 1, sizeof *out->missed);
+	for (size_t i = 0; i < n; i++) {
+		const json_t *row = json_array_get(missed, i);
+		out->missed[out->nmissed++] = (struct runner_missed){
+			.input = json_integer_value(json_array_get(row, 0)) < 0 ? -1 : int_at(row, 0, INT32_MAX),
+			.element = MAX(json_integer_value(json_array_get(row, 1)), 0),
+			.size = int_at(row, 2, 8),
+			.line = int_at(row, 3, INT32_MAX),
 			.param_offset = json_integer_value(json_array_get(row, 4))};
 	}
 }
@@ -539,5 +558,6 @@ void runner_result_release(struct runner_result *r)
 	free(r->lines);
 	free(r->coverage.sites);
 	free(r->coverage.placed);
+	free(r->coverage.missed);
 	*r = (struct runner_result){0};
 }

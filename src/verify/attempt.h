@@ -21,6 +21,7 @@ struct attempt {
 	bool is_overlapped;
 	const struct runner_asker *asker; /* on a GPU: who asks for times */
 	bool want_coverage;               /* on the vm: which sides of its comparisons the candidate takes */
+	bool want_missed;                 /* likewise: which elements of its inputs it does not use */
 	const struct runner_trial *aims;  /* likewise: of its fields aims and those beside them; NULL: none */
 	bool is_crosswise;                /* the second on the vm, after the first was right */
 	bool is_unchecked;                /* as a GPU runs it: no race is looked for, and inputs may be written to */

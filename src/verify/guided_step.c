@@ -9,6 +9,10 @@
  * A side at which two trials stopped at the same value, however different they were, has a bound
  * there (a softmax never gives exp more than 0) and is not searched for.
  *
+ * Before all that come the elements of inputs that the first trial's launches left out, or singled
+ * out by an index (vm.h, missed): they are made larger than all others, which a maximum or a long sum
+ * must not leave unseen.
+ *
  * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it:
  * what is compared there is tried too where there is one. */
 #include "verify/guided.h"
@@ -67,6 +71,8 @@ struct guided {
 	} variants[ORACLE_VARIANTS_MAX];
 	int nplaced; /* elements that the last trial's aims found */
 	struct runner_placed *placed;
+	int nmissed; /* elements that the first trial's launches did not use */
+	struct runner_missed *missed;
 };
 
 void guided_free(struct guided *s)
@@ -74,6 +80,7 @@ void guided_free(struct guided *s)
 	if (!s) return;
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) free(s->variants[i].sites);
 	free(s->placed);
+	free(s->missed);
 	free(s);
 }
 
@@ -141,6 +148,11 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 	}
 	g->guided->variants[variant].gate_line = c->gate_line;
 	g->guided->variants[variant].gate_matters |= c->gate_matters;
+	if (c->nmissed && !g->guided->nmissed) {
+		g->guided->nmissed = c->nmissed;
+		g->guided->missed = xmalloc((size_t)c->nmissed * sizeof *c->missed);
+		memcpy(g->guided->missed, c->missed, (size_t)c->nmissed * sizeof *c->missed);
+	}
 	g->guided->nplaced = c->nplaced;
 	g->guided->placed = xrealloc(g->guided->placed, size_mul((size_t)c->nplaced + 1, sizeof *c->placed));
 	if (c->nplaced) memcpy(g->guided->placed, c->placed, (size_t)c->nplaced * sizeof *c->placed);
@@ -236,7 +248,9 @@ static int gate_line(const struct guided *s, int variant)
 
 bool guided_wants(const struct grading *g, int variant)
 {
-	return is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) || gate_line(g->guided, variant);
+	bool has_missed = variant == 0 && g->guided && g->guided->nmissed;
+	return has_missed || is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) ||
+		gate_line(g->guided, variant);
 }
 
 /* ---- recipes ---- */
@@ -487,15 +501,70 @@ static int sides_taken(const struct guided *s, int variant)
 	return n;
 }
 
+/* ---- what was not used ---- */
+
+/* Which input, by number, or which parameter, by the reference's name; NULL: none that it knows. */
+static json_t *whose(int input, int64_t param_offset, const struct runner_given *params, int nparams)
+{
+	json_t *which = input >= 0 ? json_integer(input) : NULL;
+	for (int p = 0; p < nparams && !which; p++)
+		if (params[p].offset == param_offset) which = json_string(params[p].name);
+	return which;
+}
+
+/* The verdict says which elements were large. */
+static void missed_tell(struct grading *g, const struct runner_missed *m)
+{
+	struct verdict *v = g->v;
+	size_t used = strlen(v->detail);
+	if (v->class != VERDICT_WRONG) return;
+	if (!v->line) v->line = m->line;
+	snprintf(v->detail + used, sizeof v->detail - used,
+		"; larger than all others there is what candidate.py:%d leaves out, or singles out by an index: element %lld of %s%d%s",
+		m->line, (long long)m->element, m->input >= 0 ? "input " : "a parameter", MAX(m->input, 0),
+		g->guided->nmissed > 1 ? ", and others" : "");
+}
+
+/* The elements that launches did not use stand far above all others, then far below. A trial that
+ * the reference does not take so far is made with less. */
+static int missed_search(
+	struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
+{
+	static const double BY[] = {64, 3};
+	struct guided *s = g->guided;
+	const struct oracle_trial *first = &g->oracle->trials[0];
+	int rc = GRADE_ON;
+	json_t *at = json_array();
+	for (int i = 0; i < s->nmissed; i++) {
+		json_t *which = whose(s->missed[i].input, s->missed[i].param_offset, first->params, first->nparams);
+		if (which)
+			json_array_append_new(
+				at, json_pack("[o, I, i]", which, (json_int_t)s->missed[i].element, s->missed[i].size));
+	}
+	for (int sign = 1; sign >= -1 && !rc && json_array_size(at); sign -= 2) {
+		bool counts = false;
+		for (size_t i = 0; i < ARRAY_LEN(BY) && !counts && !rc; i++) {
+			struct oracle_trial t;
+			struct err local = {0};
+			json_t *edits = json_pack("[{s:s, s:f, s:O}]", "op", "dominate", "by", sign * BY[i], "at", at);
+			if (oracle_session_trial(session, s->searches++, edits, &t, &local)) break;
+			counts = t.counts && t.ninputs == first->ninputs;
+			if (counts) rc = guided_trial(g, tr, &t, NULL, err);
+			if (rc == GRADE_END) missed_tell(g, &s->missed[0]);
+			oracle_trial_release(&t);
+		}
+	}
+	json_decref(at);
+	return rc;
+}
+
 /* Inputs by number, parameters by the reference's name. */
 static json_t *places(const json_t *before, const struct guided *s, const struct runner_given *params, int nparams)
 {
 	json_t *at = json_copy((json_t *)(uintptr_t)before);
 	for (int i = 0; i < s->nplaced; i++) {
 		const struct runner_placed *e = &s->placed[i];
-		json_t *which = e->input >= 0 ? json_integer(e->input) : NULL;
-		for (int p = 0; p < nparams && !which; p++)
-			if (params[p].offset == e->param_offset) which = json_string(params[p].name);
+		json_t *which = whose(e->input, e->param_offset, params, nparams);
 		if (!which) continue;
 		json_array_append_new(
 			at, json_pack("[o, I, i, I]", which, (json_int_t)e->element, e->size, (json_int_t)e->bits));
@@ -573,6 +642,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	int allowed = probes_allowed(g->v), repeats = 0, ninputs = g->oracle->trials[0].ninputs;
 	json_t *kept = json_array();
 	bool is_over = false, is_over_early = false;
+	if (variant == 0 && g->guided->nmissed) rc = missed_search(g, session, tr, err);
 	/* A step that helped is taken once more on top of itself; else the next one is tried. */
 	for (int k = 0, n = 0; n < allowed && !rc && !is_over && is_any_searched(g->guided, variant, k); n++) {
 		json_t *step = ladder(g->guided, variant, ninputs, k), *edits = json_copy(kept);

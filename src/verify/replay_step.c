@@ -155,6 +155,7 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 			.trial = t,
 			.want_cost = variant == 0 && !t->is_edge && (first || g->cost_varies),
 			.want_coverage = !t->is_edge,
+			.want_missed = variant == 0 && !t->is_edge && first,
 			.may_be_given = given};
 		struct attempt crosswise = {
 			.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line, .may_be_given = given};

@@ -83,6 +83,7 @@ bool vm_kernel_may_depend_on_order(const struct vm_kernel *k, int *line);
  * `data` has four periods: what is read at an offset is the first two's at its remainder, what is
  * written goes to the last two and is never read. Bounds are those of `bytes` all the same. origin
  * is NULL then. vm_pattern_fill makes the first two. */
+struct vm_followed;
 struct vm_buffer {
 	uint64_t address;
 	int64_t bytes;
@@ -90,6 +91,7 @@ struct vm_buffer {
 	uint8_t *origin;
 	bool is_read_only;
 	int64_t period;
+	struct vm_followed *followed; /* NULL: nobody asks what of it is used */
 };
 #define VM_PERIOD_BYTES ((int64_t)8 << 20)
 void vm_pattern_fill(uint8_t *data, int64_t period); /* finite and not zero in every type, and different by offset */
@@ -314,6 +316,32 @@ bool vm_aim_row(struct vm_aim *a, const struct vm_kernel *k, int row, const uint
 /* The chosen lanes, in order; valid until the next begin. */
 struct vm_aim_lane *vm_aim_lanes(struct vm_aim *a, int *n);
 
+/* ---- missed: what a kernel could use of its buffers and does not ---- */
+
+/* An element that a launch left out, as the caller names its address, and the line that did so. */
+struct vm_missed_at {
+	uint64_t name;
+	int size;
+	int line;
+};
+/* What is kept of a buffer over all launches of a trial. */
+struct vm_followed {
+	uint64_t name;                 /* what the caller calls the buffer's first byte */
+	uint8_t *is_read;              // (bytes): some load has read it
+	struct vm_missed_at *made_of;  // (bytes), at an element's first: one that was read for what stands there; NULL: given
+	int size;                      /* of the smallest element that was read; 0: none was */
+	int line;                      /* of the last load */
+};
+struct vm_missed;
+/* Of one launch, whose programs run on one thread then. keeps_made: some of its buffers have made_of. */
+struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made);
+void vm_missed_free(struct vm_missed *m);
+/* After the launch: elements that an index singles out after they were read, or that a load leaves
+ * out which reads nearly all others. The list is the launch's. */
+int vm_missed_list(const struct vm_missed *m, const struct vm_missed_at **out);
+/* An element of a followed buffer, or what it was made of; size 0: not known. */
+struct vm_missed_at vm_followed_at(const struct vm_followed *f, int64_t offset, int size, int line);
+
 /* Pointer, or base of a descriptor: address in i; integers in i; floats in f. nan_padding: of a
  * descriptor, what lies outside is NaN, not 0. */
 struct vm_arg {
@@ -364,6 +392,7 @@ struct vm_launch_options {
 	int num_warps;                /* checks: of a program; 0: 4 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
 	struct vm_aim *aim;           /* likewise */
+	struct vm_missed *missed;     /* likewise */
 	int64_t programs_max;         /* the grid's first programs alone run; 0: all of them */
 	/* With checks. 0: the launch stops at its first error and no list is kept. Else errors are
 	 * passed over where that is possible (a lane is left out), so that one run lists many. */

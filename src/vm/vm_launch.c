@@ -129,6 +129,7 @@ static struct vm_ctx *ctx_of(struct launch *l, int thread)
 	c->print = l->o->print;
 	c->coverage = l->p == &l->k->program ? l->o->coverage : NULL;
 	c->aim = l->p == &l->k->program ? l->o->aim : NULL;
+	c->missed = l->p == &l->k->program ? l->o->missed : NULL;
 	c->report = &l->reports[thread];
 	c->passed_over = &l->passed_over[thread];
 	c->load_granule = l->o->load_granule;
@@ -289,6 +290,7 @@ static void make_maps(struct launch *l)
 static void launch_release(struct launch *l)
 {
 	for (int t = 0; t < l->threads; t++) {
+		if (l->ctx[t] && l->ctx[t]->missed) vm_missed_release(l->ctx[t]);
 		if (l->ctx[t]) vm_ctx_release(l->ctx[t]);
 		free(l->ctx[t]);
 		free(l->costs[t]);
@@ -334,7 +336,7 @@ static void take_passed_over(const struct launch *l, struct vm_report *report)
 static int launch_threads(const struct launch *l, int64_t programs, bool takes_turns)
 {
 	const struct vm_launch_options *o = l->o;
-	bool is_serial = !o->pool || o->sample || l->p->has_atomics || o->checks || o->coverage || o->aim ||
+	bool is_serial = !o->pool || o->sample || l->p->has_atomics || o->checks || o->coverage || o->aim || o->missed ||
 		(o->print && l->p->has_prints);
 	if (o->sample) return 2; /* a second one follows branches */
 	if (takes_turns) return (int)MIN(programs, VM_RESIDENT_MAX);
@@ -416,6 +418,7 @@ int vm_launch(const struct vm_kernel *k, const struct vm_launch_options *o, stru
 	if (o->want_cost && !is_scaled) gather_cost(&l, report, programs);
 	if (o->want_cost) report->reached = vm_sides_text(l.p, l.meters, l.threads);
 	launch_release(&l);
+	if (o->missed) vm_missed_end(o->missed);
 	if (rc_sample) return rc_sample;
 	if (report->fault == VM_FAULT_NONE || report->is_passed_over) return 0;
 	return err_set(err, ERR_MISMATCH, "%s", report->text);

@@ -11,6 +11,7 @@
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone
  *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
+ *   check_missed.c  what of its inputs a kernel does not use
  *   check_report.c  the life of all this
  *   check_spin.c    loops that wait for another program (in every launch) */
 #ifndef HONE_VM_CHECK_H
@@ -235,6 +236,15 @@ void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s
 void vm_aim_program(struct vm_aim *a, int64_t number); /* a program starts */
 /* Follows what an instruction is about to do; at the aim's own it looks at the lanes. */
 void vm_aim_step(struct vm_ctx *c, const struct vm_instr *in);
+
+/* ---- check_missed.c ---- */
+/* Before a load of n elements, and before a store; mask: its value, or -1. */
+void vm_missed_load(struct vm_ctx *c, const struct vm_instr *in, int mask, int64_t n, size_t size);
+void vm_missed_store(struct vm_ctx *c, const struct vm_instr *in, int mask, int64_t n);
+/* Looks at the operands of an instruction. */
+void vm_missed_step(struct vm_ctx *c, const struct vm_instr *in);
+void vm_missed_release(struct vm_ctx *c); /* what it keeps of a context, before that goes */
+void vm_missed_end(struct vm_missed *m);  /* the launch ended */
 
 /* ---- check_report.c ---- */
 struct vm_check *vm_check_create(const struct vm_kernel *k, const struct vm_program *p,

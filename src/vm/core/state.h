@@ -142,6 +142,7 @@ struct vm_ctx {
 	const uint8_t *watch;         /* of the program's plan; NULL unless the launch follows lanes (overflow, division) */
 	struct vm_coverage *coverage; /* NULL unless sides are to be recorded */
 	struct vm_aim *aim;           /* NULL unless the lanes of one site are followed */
+	struct vm_missed *missed;     /* NULL unless it is asked what is left out */
 	uint32_t collectives;         /* operations so far in which all threads of the program exchange values */
 	uint32_t turns;               /* jumps back so far: turns of the program's loops */
 	bool is_tainted;              /* some lane is being followed: every instruction is looked at */

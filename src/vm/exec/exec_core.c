@@ -37,6 +37,7 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 		int32_t site = c->coverage ? c->coverage->at[in - c->program->instrs] : -1;
 		if (site >= 0) vm_cover_step(c, in, site);
 		if (c->aim) vm_aim_step(c, in);
+		if (c->missed) vm_missed_step(c, in);
 		if (in->exec(c, in)) return 1;
 		if (site >= 0) vm_cover_result(c, in, site);
 		if (c->want_cost) vm_cost_step(c, in);

@@ -475,6 +475,7 @@ int exec_load(struct vm_ctx *c, const struct vm_instr *in)
 	int rc = c->check ? check_access(c, in, mask, -1, info, CHECK_READ) : 0;
 	if (!rc) rc = load_box(c, in, mask, other, buf);
 	if (rc < 0) rc = load_scattered(c, in, mask, other, buf);
+	if (!rc && c->missed) vm_missed_load(c, in, mask, info->count, elem_bytes(info->elem));
 	if (!rc && c->want_cost && c->report->fault == VM_FAULT_NONE)
 		rc = count_access(c, in, mask, info->count, elem_bytes(info->elem), false);
 	if (!rc) return set_result(c, in, buf);
@@ -572,6 +573,7 @@ int exec_store(struct vm_ctx *c, const struct vm_instr *in)
 	const struct vm_value_info *info = &c->program->values[vm_src(c, in, 1)];
 	int rc = c->check ? check_access(c, in, mask, vm_src(c, in, 1), info, CHECK_WRITE) : 0;
 	c->version++;
+	if (!rc && c->missed) vm_missed_store(c, in, mask, info->count);
 	if (!rc) rc = store_box(c, in, mask);
 	if (rc < 0) rc = store_scattered(c, in, mask);
 	if (!rc && c->want_cost && c->report->fault == VM_FAULT_NONE)
