@@ -263,6 +263,17 @@ def ties(x, e, generator):
     return torch.where(torch.rand(x.shape, generator=generator) < 0.5, x.roll(1, -1), x)
 
 
+def tiny(x, e, generator):
+    """Rows of the size at which a small number counts beside them, beside their squares, and beside
+    sums of many of either."""
+    by = e["by"]
+    rungs = torch.tensor([by ** 0.5, by ** 0.5 / 64, by, by / 4096])
+    if x.dim() == 0:
+        return x.float() * rungs[0]
+    deck = torch.randperm(x[..., 0].numel(), generator=generator).reshape(x.shape[:-1])[..., None]
+    return x.float() * rungs[deck % 4]
+
+
 EDITS = {
     "scale": lambda x, e, g: x.float() * e["by"],
     "shift": lambda x, e, g: x.float() + e["by"],
@@ -271,6 +282,8 @@ EDITS = {
     "lone": lone,
     "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
+    "tiny": tiny,
+    "tiny-positive": lambda x, e, g: tiny(x, e, g).abs(),
 }
 # Behind these some rows have equal elements, of which rounding may be all that is left.
 EQUAL = {"fill", "uniform", "ties"}

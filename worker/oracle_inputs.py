@@ -115,13 +115,27 @@ def rows(x, generator, ties):
     equal = torch.where(sign == 0, first, flat[:, :1])
     lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
     lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
-    flat = torch.where(what == 4, in_shape(flat, deck // 5), flat)
+    flat = torch.where(what == 4, in_shape(flat, shapes_dealt(what == 4, deck // 5 % SHAPES)), flat)
     for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, equal.expand_as(flat)),
                           (3, flat.sign() * first.abs())):
         flat = torch.where(what == number, value, flat)
     # a row that follows an ordinary one may be the same again
-    again = ((what == 4) & (deck // 5 % 8 > 5)).roll(1, 0) & (what != 4)
+    again = ((what == 4) & (deck // 5 % SHAPES > 5)).roll(1, 0) & (what != 4)
     return torch.where(again, flat.roll(1, 0), flat).reshape(x.shape)
+
+
+SHAPES = 8              # of in_shape, with the rows that stay
+NEEDED_SHAPES = (5, 6)  # next to nothing, and what a rounding chooses between: nothing else shows these
+
+
+def shapes_dealt(chosen, number):
+    """The shape of each chosen row, among which the needed ones are, where there are so many."""
+    number, rows = number.clone(), chosen[:, 0].nonzero()[:, 0]
+    missing = [s for s in NEEDED_SHAPES if not (number[rows] == s).any()]
+    spare = [r for r in rows.tolist() if int(number[r, 0]) not in NEEDED_SHAPES]
+    for row, shape in zip(spare, missing):
+        number[row] = shape
+    return number
 
 
 def in_shape(flat, number):
@@ -135,7 +149,7 @@ def in_shape(flat, number):
     shapes = (flat.sort(1).values, flat.sort(1, descending=True).values, flat.abs() * turns, (flat * 4).round(),
               flat.clamp_min(0), tiny, (flat * 32).round() / 32)
     for i, values in enumerate(shapes):
-        flat = torch.where(number % 8 == i, values, flat)
+        flat = torch.where(number == i, values, flat)
     return flat
 
 

@@ -14,7 +14,8 @@
  * solve it), and one that sums and products of odd numbers move hangs on no higher bit (solved from
  * the lowest on).
  *
- * A side that some lane reached is kept with all elements as they were in that replay. */
+ * A side that some lane reached is kept with all elements as they were in that replay, and no later
+ * search changes those that it needs. */
 #include "runner/aim.h"
 #include "base/base.h"
 #include "tape/tape.h"
@@ -28,7 +29,7 @@
 #define GOLDEN_STEPS 64  /* bring 2^32 numbers down to NEAR_MAX */
 #define NEAR_MAX 5
 #define TURNS 8 /* elements of the same lanes, one after another */
-#define LAST 64 /* replays that stay for the last pass */
+#define LAST 64 /* replays that stay for the last pass, of as many again for the others */
 #define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
 #define NEAR_STEPS 12
 #define FOUND_MAX 2 /* values of other elements that are tried in an element's place */
@@ -279,6 +280,8 @@ static bool hunter_make(struct search *s, int lane, const struct vm_aim_lane *at
 	int f = at->address ? format_of(at->elem) : -1;
 	int touched = f < 0 ? -1 : touched_of(s, at->address, elem_bytes(at->elem));
 	if (touched < 0 || at->far == 0 || isinf(at->far)) return false;
+	/* What an earlier aim has found stays: that side would be lost again. */
+	if (s->touched[touched].kept != s->touched[touched].original) return false;
 	for (int i = 0; i < s->nhunters; i++)
 		if (s->hunters[i].touched == touched) return false;
 	*h = (struct hunter){.lane = lane, .elem = at->elem, .touched = touched};
@@ -562,14 +565,15 @@ static void side_search(struct search *s, const struct runner_aim *target)
 	s->aim = s->at->launcher->aim(s->at->launcher, target->site, target->side);
 	s->how.aim = s->aim;
 	s->constant = target->constant;
-	/* The last pass has replays of its own, however many the others spent. */
+	/* The last pass has replays of its own, however many the others spend. */
+	int last = MIN(LAST, s->replays / 2);
 	for (size_t i = 0; s->aim && i < ARRAY_LEN(PASSES); i++) {
 		bool is_last = i + 1 == ARRAY_LEN(PASSES);
 		if (is_last) s->is_broken = false;
 		s->pass = (int)i;
-		s->replays -= is_last ? 0 : LAST;
+		s->replays -= is_last ? 0 : last;
 		bool is_found = lanes_search(s, PASSES[i].lanes);
-		s->replays = MAX(s->replays, 0) + (is_last ? 0 : LAST);
+		s->replays = MAX(s->replays, 0) + (is_last ? 0 : last);
 		if (is_found) keep_needed(s);
 		for (int t = 0; t < s->ntouched; t++) {
 			struct touched *e = &s->touched[t];

@@ -410,6 +410,13 @@ static void missed_add(struct runner_coverage *out, struct vm_missed_at at)
 	out->missed[out->nmissed++] = (struct runner_missed){.name = at.name, .size = at.size, .line = at.line};
 }
 
+static void small_add(struct runner_coverage *out, double x)
+{
+	bool is_new = out->nsmall < VM_SMALL_MAX;
+	for (int i = 0; i < out->nsmall; i++) is_new &= out->small[i] != x;
+	if (is_new) out->small[out->nsmall++] = x;
+}
+
 /* Elements that no launch has read, of buffers of which others were. */
 static void unread_report(const struct launcher_vm *v, struct runner_coverage *out)
 {
@@ -581,6 +588,9 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 	const struct vm_missed_at *missed = NULL;
 	int nmissed = !rc && o.missed ? vm_missed_list(o.missed, &missed) : 0;
 	for (int i = 0; i < nmissed; i++) missed_add(&out->coverage, missed[i]);
+	const double *small = NULL;
+	int nsmall = !rc && o.missed ? vm_missed_small(o.missed, &small) : 0;
+	for (int i = 0; i < nsmall; i++) small_add(&out->coverage, small[i]);
 	vm_missed_free(o.missed);
 	vm_report_release(&report);
 	return rc ? ERR_MISMATCH : 0;

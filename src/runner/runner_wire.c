@@ -337,8 +337,10 @@ static json_t *coverage_json(const struct runner_coverage *c)
 		json_array_append_new(missed,
 			json_pack("[i, I, i, i, I]", c->missed[i].input, (json_int_t)c->missed[i].element, c->missed[i].size,
 				c->missed[i].line, (json_int_t)c->missed[i].param_offset));
-	return json_pack("{s:i, s:i, s:o, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open,
-		"placed", placed, "missed", missed, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
+	json_t *small = json_array();
+	for (int i = 0; i < c->nsmall; i++) json_array_append_new(small, json_real(c->small[i]));
+	return json_pack("{s:i, s:i, s:o, s:o, s:o, s:o, s:i, s:b}", "sides", c->sides, "taken", c->taken, "sites", open,
+		"placed", placed, "missed", missed, "small", small, "gate_line", c->gate_line, "gate_matters", c->gate_matters);
 }
 
 static int int_at(const json_t *row, size_t i, int max)
@@ -395,6 +397,9 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.bits = (uint64_t)json_integer_value(json_array_get(row, 3)),
 			.param_offset = json_integer_value(json_array_get(row, 4))};
 	}
+	const json_t *small = json_object_get(o, "small");
+	for (size_t i = 0; i < json_array_size(small) && out->nsmall < VM_SMALL_MAX; i++)
+		out->small[out->nsmall++] = json_real_or(json_array_get(small, i), NAN);
 	const json_t *missed = json_object_get(o, "missed");
 	n = MIN(json_array_size(missed), (size_t)RUNNER_MISSED_MAX);
 	out->missed = xcalloc(n + 1, sizeof *out->missed);

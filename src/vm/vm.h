@@ -339,6 +339,9 @@ void vm_missed_free(struct vm_missed *m);
 /* After the launch: elements that an index singles out after they were read, or that a load leaves
  * out which reads nearly all others. The list is the launch's. */
 int vm_missed_list(const struct vm_missed *m, const struct vm_missed_at **out);
+/* Small numbers that are no data and were added to it, or compared with it as a bound. */
+#define VM_SMALL_MAX 4
+int vm_missed_small(const struct vm_missed *m, const double **out);
 /* An element of a followed buffer, or what it was made of; size 0: not known. */
 struct vm_missed_at vm_followed_at(const struct vm_followed *f, int64_t offset, int size, int line);
 

@@ -383,6 +383,34 @@ static void test_two_aims(void **state)
 	replay_free(r);
 }
 
+/* Two sides of one comparison, which the same elements could take: the second search leaves the
+ * first one's element alone. */
+static void test_same_elements(void **state)
+{
+	static const struct trial_of one = {
+		F32, CONSTANT("c", "100.5", "f32") COMPARE_F("ogt", "%v", "%c", "f32"), AS_INPUT};
+	static const struct trial_of other = {F32,
+		CONSTANT("c", "100.5", "f32") COMPARE_F("ogt", "%v", "%c", "f32") CONSTANT(
+			"e", "-100.5", "f32") "%o = arith.cmpf olt, %v, %e : tensor<16xf32>" AT(
+			6) "%g = arith.extui %o : tensor<16xi1> to tensor<16xi32>\ntt.store %yp, %g : tensor<16x!tt.ptr<i32>>\n",
+		AS_INPUT};
+	struct runner_result seen, found;
+	given_fill(&one);
+	struct replay *r = replay_of(&other);
+	trial_run(r, &other, NULL, 0, 0, &seen);
+	const struct runner_site *first = site_of(&seen, 5), *second = site_of(&seen, 6);
+	assert_true(first && second);
+	const struct runner_aim aims[2] = {
+		{first->id, SIDE_ABOVE, first->constant}, {second->id, SIDE_BELOW, second->constant}};
+	trial_run(r, &other, aims, 2, 2000, &found);
+	assert_int_equal(found.coverage.nplaced, 2);
+	assert_int_not_equal(found.coverage.placed[0].element, found.coverage.placed[1].element);
+	assert_true(takes(&one, &found.coverage, SIDE_ABOVE));
+	runner_result_release(&seen);
+	runner_result_release(&found);
+	replay_free(r);
+}
+
 /* Of two aims each has half of the replays, and the second what the first left. */
 static void test_shares(void **state)
 {
@@ -413,7 +441,7 @@ static void test_shares(void **state)
 }
 
 /* Where no element may be another, or none that the input has room for would do, nothing is placed,
- * and the search ends within the replays that it was given: the last pass has 64 in any case. */
+ * and the search ends within the replays that it was given. */
 static void test_nothing_is_placed(void **state)
 {
 	static const struct {
@@ -431,8 +459,9 @@ static void test_nothing_is_placed(void **state)
 			SIDE_EQUAL, 2000, 1324},
 		{"few replays", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT}, SIDE_EQUAL,
 			100, 100},
-		{"none but the last", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
-			SIDE_EQUAL, 0, 64},
+		{"fewer than the last pass has", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT},
+			SIDE_EQUAL, 10, 10},
+		{"none", {I32, CONSTANT("c", "111", "i32") COMPARE_I("eq", "%v", "%c", "i32"), AS_INPUT}, SIDE_EQUAL, 0, 0},
 		{"of a type that has no order here",
 			{"f8E5M2", "float8_e5m2", 1,
 				CONSTANT("c", "40000.0", "f32") "%u = tt.fp_to_fp %v : tensor<16xf8E5M2> -> tensor<16xf32>\n" COMPARE_F(
@@ -463,7 +492,7 @@ static void test_nothing_is_placed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_element), cmocka_unit_test(test_two_elements),
-		cmocka_unit_test(test_two_aims), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
+		cmocka_unit_test(test_two_aims), cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,14 +10,19 @@
  * such operand most have one value; the others are singled out. Of a scalar it is the programs, or
  * the turns of a loop, whose value is the rarer of two. From a lane of the data beside it the
  * instructions lead back to a load, whose last addresses and mask are kept. What was stored in a
- * buffer that only the launches share leads further back, to what that was made of. */
+ * buffer that only the launches share leads further back, to what that was made of.
+ *
+ * Small constants beside data (an epsilon) are told as well: where all data is large they are used
+ * as little as an element that is left out. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "tape/tape.h"
 #include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
+#include "vm/map/map.h"
 #include "vm/vm.h"
+#include <math.h>
 #include <stdlib.h>
 
 #define MAPS_BYTES_MAX ((size_t)64 << 20) /* of all loads of a launch together */
@@ -28,6 +33,7 @@
 #define REDUCED_LOTS 4  /* lanes of a reduction that are asked for one */
 #define JOIN_SOURCES 3
 #define JOIN_USES 8 /* values of a branch */
+#define SMALL 2e-3  /* largest epsilon that anybody adds */
 
 /* Which elements of one buffer one load has read. */
 struct missed_map {
@@ -71,6 +77,9 @@ struct vm_missed {
 	struct missed_map *maps;
 	size_t bytes;
 	uint64_t lots;
+	bool *is_sum; // (ninstrs): data and something else are added, or the larger is taken
+	int nsmall;
+	double small[VM_SMALL_MAX];
 	int nlist;
 	struct vm_missed_at *list;
 };
@@ -106,6 +115,17 @@ static void makers_find(struct vm_missed *m)
 			int32_t *maker = &m->maker[dst_id(p, in, d)];
 			if (*maker < 0 || in->op != OP_MOVE || m->is_data[src_id(p, in, d)]) *maker = i;
 		}
+}
+
+static bool is_sum(const struct vm_missed *m, const struct vm_instr *in)
+{
+	static const int16_t ops[] = {MAP_ADDF, MAP_SUBF, MAP_FMA, MAP_FMS, MAP_MAXIMUMF, MAP_MAXNUMF, MAP_MINIMUMF,
+		MAP_MINNUMF, MAP_CLAMPF, MAP_CLAMPF_NAN};
+	int ndata = 0;
+	bool is_listed = false;
+	for (size_t i = 0; i < ARRAY_LEN(ops); i++) is_listed |= in->map_op == ops[i];
+	for (int s = 0; s < in->nsrc; s++) ndata += m->is_data[src_id(m->p, in, s)];
+	return in->op == OP_MAP && is_listed && ndata && ndata < in->nsrc;
 }
 
 static bool joins_lanes(const struct vm_instr *in)
@@ -169,8 +189,10 @@ struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made)
 	m->is_kept = xcalloc((size_t)p->ninstrs + 1, sizeof *m->is_kept);
 	m->kept = xcalloc(2 * (size_t)p->ninstrs + 1, sizeof *m->kept);
 	for (int i = 0; i < 2 * p->ninstrs; i++) m->kept[i].form = FORM_SPLAT;
+	m->is_sum = xcalloc((size_t)p->ninstrs + 1, sizeof *m->is_sum);
 	makers_find(m);
 	joins_find(m);
+	for (int i = 0; i < p->ninstrs; i++) m->is_sum[i] = is_sum(m, &p->instrs[i]);
 	for (int i = 0; i < p->ninstrs; i++)
 		m->is_kept[i] = p->instrs[i].op == OP_LOAD && (m->njoins || keeps_made);
 	return m;
@@ -186,6 +208,7 @@ void vm_missed_free(struct vm_missed *m)
 	free(m->maker);
 	free(m->is_data);
 	free(m->is_kept);
+	free(m->is_sum);
 	free(m->kept);
 	free(m->list);
 	free(m);
@@ -438,10 +461,26 @@ static void block_look(struct vm_ctx *c, const struct vm_instr *in, struct misse
 	}
 }
 
+/* Once: what is no data is the same in all programs, or comes of indices. */
+static void sum_look(struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct vm_missed *m = c->missed;
+	m->is_sum[in - m->p->instrs] = false;
+	for (int s = 0; s < in->nsrc; s++) {
+		int value = vm_src(c, in, s);
+		if (m->is_data[value] || c->values[value].form != FORM_SPLAT) continue;
+		double x = fabs(vm_float_of((enum elem)in->elem, c->values[value].splat));
+		bool is_new = x > 0 && x <= SMALL && m->nsmall < VM_SMALL_MAX;
+		for (int i = 0; i < m->nsmall; i++) is_new &= m->small[i] != x;
+		if (is_new) m->small[m->nsmall++] = x;
+	}
+}
+
 void vm_missed_step(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_missed *m = c->missed;
 	int32_t at = m->join_of[in - m->p->instrs];
+	if (m->is_sum[in - m->p->instrs]) sum_look(c, in);
 	if (at < 0) return;
 	struct missed_join *j = &m->joins[at];
 	for (int s = 0; s < in->nsrc; s++) {
@@ -532,6 +571,12 @@ void vm_missed_end(struct vm_missed *m)
 				if (j->met[s][side] <= j->met[s][1 - side]) picks_add(m, &j->sides[s][side]);
 		picks_add(m, &j->few);
 	}
+}
+
+int vm_missed_small(const struct vm_missed *m, const double **out)
+{
+	*out = m->small;
+	return m->nsmall;
 }
 
 int vm_missed_list(const struct vm_missed *m, const struct vm_missed_at **out)
