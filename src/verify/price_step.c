@@ -100,7 +100,8 @@ static const char *line_skip(const char *p, const char *end)
 }
 
 /* The next character of an IR text that is not a number's; hints about arguments, which sizes
- * decide, are left out, and so are lines that only say a number or a place. */
+ * decide, are left out, and so are lines that only say a number or a place. Behind a name or a
+ * letter, numbers are read before this is asked. */
 static const char *text_next(const char *p, const char *start, const char *end)
 {
 	static const char hint[] = "tt.divisibility = 16 : i32";
@@ -112,15 +113,146 @@ static const char *text_next(const char *p, const char *start, const char *end)
 	}
 }
 
+/* One of two texts that are compared. */
+struct ir_text {
+	const char *start;
+	const char *at;
+	const char *end;
+	json_t *constants; /* names of values that a left-out line makes */
+	json_t *others;    /* what the other text calls this one's names */
+};
+#define NAME_MAX_BYTES 256
+
+/* A name (%v_3, @f, @"f<4>") behind its mark; returns what follows it. Longer ones are cut. */
+static const char *name_read(const char *p, const char *end, char name[NAME_MAX_BYTES])
+{
+	size_t n = 0;
+	bool is_quoted = p + 1 < end && p[1] == '"';
+	for (name[n++] = *p++; p < end; p++) {
+		bool is_end = is_quoted ? n > 1 && *p == '"' && n > 2 : !isalnum((unsigned char)*p) && !strchr("_$.-", *p);
+		if (is_end) break;
+		if (n < NAME_MAX_BYTES - 1) name[n++] = *p;
+	}
+	name[n] = 0;
+	return p + (is_quoted && p < end);
+}
+
+/* Values that lines make which are left out: numbers, of which one text may have more. */
+static void constants_find(struct ir_text *t)
+{
+	t->constants = json_object();
+	t->others = json_object();
+	for (const char *p = t->start, *next; p < t->end; p = next) {
+		const char *line_end = memchr(p, '\n', (size_t)(t->end - p));
+		char name[NAME_MAX_BYTES];
+		next = line_end ? line_end + 1 : t->end;
+		if (line_skip(p, t->end) == p) continue;
+		while (p < next && *p == ' ') p++;
+		if (p == next || *p != '%') continue;
+		name_read(p, t->end, name);
+		json_object_set_new(t->constants, name, json_true());
+	}
+}
+
+static void ir_text_release(struct ir_text *t)
+{
+	json_decref(t->constants);
+	json_decref(t->others);
+}
+
+/* Names are numbered anew where there are more constants, so each stands for one of the other's,
+ * from where it is defined on. */
+static bool names_are_alike(struct ir_text *x, struct ir_text *y)
+{
+	char a[NAME_MAX_BYTES], b[NAME_MAX_BYTES];
+	x->at = name_read(x->at, x->end, a);
+	y->at = name_read(y->at, y->end, b);
+	bool is_constant = json_object_get(x->constants, a) != NULL;
+	if (is_constant || json_object_get(y->constants, b)) return is_constant && json_object_get(y->constants, b);
+	const char *to = json_string_value(json_object_get(x->others, a));
+	const char *from = json_string_value(json_object_get(y->others, b));
+	bool is_defined = x->at < x->end &&
+		(*x->at == ':' || ((size_t)(x->end - x->at) > 2 && !memcmp(x->at, " =", 2) && x->at[2] != '='));
+	if (is_defined || (!to && !from)) {
+		json_object_set_new(x->others, a, json_string(b));
+		json_object_set_new(y->others, b, json_string(a));
+		return true;
+	}
+	return to && from && !strcmp(to, b) && !strcmp(from, a);
+}
+
+/* As many characters of both as are the same digits; false where one goes on. */
+static bool digits_are_alike(struct ir_text *x, struct ir_text *y)
+{
+	for (; x->at < x->end && isdigit((unsigned char)*x->at); x->at++, y->at++)
+		if (y->at >= y->end || *x->at != *y->at) return false;
+	return y->at >= y->end || !isdigit((unsigned char)*y->at);
+}
+
+static bool until_is_alike(struct ir_text *x, struct ir_text *y, char last)
+{
+	for (; x->at < x->end && y->at < y->end; x->at++, y->at++) {
+		if (*x->at != *y->at) return false;
+		if (*x->at == last) break;
+	}
+	return true;
+}
+
+/* What stands at both: numbers are left out, but not those that say what is computed: which value,
+ * which of several results, the width of a type, an axis, an order of dimensions, text. */
+static bool next_is_alike(struct ir_text *x, struct ir_text *y)
+{
+	static const char axis[] = "axis = ", array[] = "array<i32:", place[] = "#loc";
+	size_t left = (size_t)(x->end - x->at);
+	if (*x->at != *y->at) return false;
+	if (*x->at == '%' || *x->at == '@') {
+		if (!names_are_alike(x, y)) return false;
+		bool has_result = x->at < x->end && *x->at == '#';
+		if (has_result != (y->at < y->end && *y->at == '#')) return false;
+		x->at += has_result;
+		y->at += has_result;
+		return !has_result || digits_are_alike(x, y);
+	}
+	if (left >= sizeof place - 1 && !memcmp(x->at, place, sizeof place - 1)) {
+		struct ir_text *both[] = {x, y};
+		for (int i = 0; i < 2; i++)
+			while (both[i]->at < both[i]->end && (isalnum((unsigned char)*both[i]->at) || *both[i]->at == '#'))
+				both[i]->at++;
+		return true;
+	}
+	bool is_axis = left >= sizeof axis - 1 && !memcmp(x->at, axis, sizeof axis - 1);
+	if (is_axis && (size_t)(y->end - y->at) >= sizeof axis - 1 && !memcmp(y->at, axis, sizeof axis - 1)) {
+		x->at += sizeof axis - 1;
+		y->at += sizeof axis - 1;
+		return digits_are_alike(x, y);
+	}
+	if (left >= sizeof array - 1 && !memcmp(x->at, array, sizeof array - 1)) return until_is_alike(x, y, '>');
+	bool is_text = *x->at == '"', is_width = isalpha((unsigned char)*x->at) && *x->at != 'x';
+	x->at++;
+	y->at++;
+	if (is_text && !until_is_alike(x, y, '"')) return false;
+	x->at += is_text && x->at < x->end;
+	y->at += is_text && y->at < y->end;
+	return !is_width || digits_are_alike(x, y);
+}
+
 static bool ir_is_alike(const struct tape_kernel *a, const struct tape_kernel *b)
 {
-	const char *x = a->ttir, *y = b->ttir, *x_end = x + a->ttir_len, *y_end = y + b->ttir_len;
-	for (;; x++, y++) {
-		x = text_next(x, a->ttir, x_end);
-		y = text_next(y, b->ttir, y_end);
-		if (x >= x_end || y >= y_end) return x >= x_end && y >= y_end;
-		if (*x != *y) return false;
+	struct ir_text x = {a->ttir, a->ttir, a->ttir + a->ttir_len, NULL, NULL};
+	struct ir_text y = {b->ttir, b->ttir, b->ttir + b->ttir_len, NULL, NULL};
+	bool is_alike = true;
+	constants_find(&x);
+	constants_find(&y);
+	while (is_alike) {
+		x.at = text_next(x.at, x.start, x.end);
+		y.at = text_next(y.at, y.start, y.end);
+		if (x.at >= x.end || y.at >= y.end) break;
+		is_alike = next_is_alike(&x, &y);
 	}
+	is_alike &= x.at >= x.end && y.at >= y.end;
+	ir_text_release(&x);
+	ir_text_release(&y);
+	return is_alike;
 }
 
 static bool args_are_alike(const struct tape_row *a, const struct tape_row *b)

@@ -77,7 +77,7 @@ struct vm_missed {
 	struct missed_map *maps;
 	size_t bytes;
 	uint64_t lots;
-	bool *is_sum; // (ninstrs): data and something else are added, or the larger is taken
+	bool *is_sum; // (ninstrs): data and something else are added, or the larger is taken, before a steep function
 	int nsmall;
 	double small[VM_SMALL_MAX];
 	int nlist;
@@ -115,6 +115,35 @@ static void makers_find(struct vm_missed *m)
 			int32_t *maker = &m->maker[dst_id(p, in, d)];
 			if (*maker < 0 || in->op != OP_MOVE || m->is_data[src_id(p, in, d)]) *maker = i;
 		}
+}
+
+/* Marks what comes to a function that is steep at zero: a root, a logarithm, a divisor. */
+static bool *steep_find(const struct vm_program *p)
+{
+	static const struct {
+		int16_t op;
+		int operand;
+	} steep[] = {{MAP_SQRT, 0}, {MAP_PRECISE_SQRT, 0}, {MAP_RSQRT, 0}, {MAP_RCP, 0}, {MAP_LOG, 0}, {MAP_LOG2, 0},
+		{MAP_LOG10, 0}, {MAP_DIVF, 1}, {MAP_PRECISE_DIVF, 1}, {MAP_POWF, 0}};
+	bool *is_steep = xcalloc((size_t)p->nvalues + 1, sizeof *is_steep);
+	for (int i = 0; i < p->ninstrs; i++)
+		for (size_t k = 0; k < ARRAY_LEN(steep); k++)
+			if (p->instrs[i].op == OP_MAP && p->instrs[i].map_op == steep[k].op)
+				is_steep[src_id(p, &p->instrs[i], steep[k].operand)] = true;
+	/* Backwards until nothing is new: loops lead round. */
+	for (bool changed = true; changed;) {
+		changed = false;
+		for (int i = p->ninstrs - 1; i >= 0; i--) {
+			const struct vm_instr *in = &p->instrs[i];
+			bool any = false;
+			for (int d = 0; d < in->ndst; d++) any |= is_steep[dst_id(p, in, d)];
+			for (int s = 0; any && s < in->nsrc; s++) {
+				changed |= !is_steep[src_id(p, in, s)];
+				is_steep[src_id(p, in, s)] = true;
+			}
+		}
+	}
+	return is_steep;
 }
 
 static bool is_sum(const struct vm_missed *m, const struct vm_instr *in)
@@ -192,7 +221,10 @@ struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made)
 	m->is_sum = xcalloc((size_t)p->ninstrs + 1, sizeof *m->is_sum);
 	makers_find(m);
 	joins_find(m);
-	for (int i = 0; i < p->ninstrs; i++) m->is_sum[i] = is_sum(m, &p->instrs[i]);
+	bool *is_steep = steep_find(p);
+	for (int i = 0; i < p->ninstrs; i++)
+		m->is_sum[i] = is_sum(m, &p->instrs[i]) && is_steep[dst_id(p, &p->instrs[i], 0)];
+	free(is_steep);
 	for (int i = 0; i < p->ninstrs; i++)
 		m->is_kept[i] = p->instrs[i].op == OP_LOAD && (m->njoins || keeps_made);
 	return m;
