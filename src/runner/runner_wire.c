@@ -398,8 +398,10 @@ static void coverage_parse(const json_t *o, struct runner_coverage *out)
 			.param_offset = json_integer_value(json_array_get(row, 4))};
 	}
 	const json_t *small = json_object_get(o, "small");
-	for (size_t i = 0; i < json_array_size(small) && out->nsmall < VM_SMALL_MAX; i++)
-		out->small[out->nsmall++] = json_real_or(json_array_get(small, i), NAN);
+	for (size_t i = 0; i < json_array_size(small) && out->nsmall < VM_SMALL_MAX; i++) {
+		double x = json_real_or(json_array_get(small, i), NAN);
+		if (isfinite(x) && x > 0) out->small[out->nsmall++] = x;
+	}
 	const json_t *missed = json_object_get(o, "missed");
 	n = MIN(json_array_size(missed), (size_t)RUNNER_MISSED_MAX);
 	out->missed = xcalloc(n + 1, sizeof *out->missed);

@@ -576,7 +576,6 @@ static int small_search(struct grading *g, struct oracle_session *session, const
 		for (size_t k = 0; k < ARRAY_LEN(OPS) && !counts && !rc; k++) {
 			struct oracle_trial t;
 			struct err local = {0};
-			if (!isfinite(s->small[i])) continue;
 			json_t *edits = json_pack("[o]", edit(OPS[k], -1, s->small[i]));
 			if (oracle_session_trial(session, s->searches++, edits, &t, &local)) return rc;
 			counts = t.counts && t.ninputs == g->oracle->trials[0].ninputs;

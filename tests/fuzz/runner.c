@@ -35,6 +35,12 @@ static void costs_check(const struct runner_result *r)
 		const struct runner_placed *p = &r->coverage.placed[i];
 		CHECK(p->input >= -1 && p->element >= 0 && p->size >= 0 && p->size <= 8);
 	}
+	for (int i = 0; i < r->coverage.nmissed; i++) {
+		const struct runner_missed *m = &r->coverage.missed[i];
+		CHECK(m->input >= -1 && m->element >= 0 && m->size >= 0 && m->size <= 8 && m->line >= 0);
+	}
+	for (int i = 0; i < r->coverage.nsmall; i++) CHECK(r->coverage.small[i] > 0);
+	CHECK(r->coverage.nmissed <= RUNNER_MISSED_MAX && r->coverage.nsmall <= VM_SMALL_MAX);
 	CHECK(r->ncosts <= TAPE_ROWS_MAX && r->ntouched <= TAPE_BUFFERS_MAX && r->coverage.nplaced <= RUNNER_PLACED_MAX);
 }
 

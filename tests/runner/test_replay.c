@@ -555,6 +555,7 @@ static void test_wire(void **state)
 		.nfixed = 2,
 		.fixed = {0.5, -13},
 		.what = "mask"};
+	struct runner_missed missed = {.input = -1, .param_offset = 64, .element = 1777, .size = 4, .line = 12};
 	struct runner_line_cost line = {9, 10, 11, 12};
 	struct runner_result r =
 							 {
@@ -572,7 +573,14 @@ static void test_wire(void **state)
 								 .untimed = "none",
 								 .ntouched = 2,
 								 .touched = touched,
-								 .coverage = {.sides = 9, .taken = 8, .nsites = 1, .sites = &site},
+								 .coverage = {.sides = 9,
+									 .taken = 8,
+									 .nsites = 1,
+									 .sites = &site,
+									 .nmissed = 1,
+									 .missed = &missed,
+									 .nsmall = 1,
+									 .small = {1e-12}},
 							 },
 						 s;
 	o = runner_result_json(&r);
@@ -593,6 +601,9 @@ static void test_wire(void **state)
 		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
 		at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
 	assert_string_equal(at->what, "mask");
+	const struct runner_missed *left = s.coverage.missed;
+	assert_true(s.coverage.nmissed == 1 && left->input == -1 && left->element == 1777 && left->size == 4 &&
+		left->line == 12 && left->param_offset == 64 && s.coverage.nsmall == 1 && s.coverage.small[0] == 1e-12);
 	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
 		s.lines[0].flops == 12);
 	runner_result_release(&s);
