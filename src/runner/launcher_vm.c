@@ -364,14 +364,29 @@ static void touched_move(const struct launcher_vm *v, const struct tape_row *row
 	from->read = MIN(from->read + bytes, v->tape->buffers[row->src.buffer].bytes);
 }
 
-/* What was given and stays is followed, and small temporaries, which lead back to it. */
+/* Whether several launches use a buffer, so that one may read what another made. */
+static bool is_shared(const struct tape *t, int buffer)
+{
+	int launches = 0;
+	for (int i = 0; i < t->nrows && launches < 2; i++) {
+		bool uses = false;
+		for (int a = 0; t->rows[i].kind == TAPE_LAUNCH && a < t->rows[i].nargs; a++)
+			uses |= tape_arg_has_buffer(&t->rows[i].args[a]) && t->rows[i].args[a].buffer == buffer;
+		launches += uses;
+	}
+	return launches > 1;
+}
+
+/* What was given and stays is followed, and small temporaries between launches, which lead back to
+ * it. */
 static void followed_make(struct launcher_vm *v)
 {
 	const struct tape *t = v->tape;
 	v->followed = xcalloc((size_t)t->nbuffers + 1, sizeof *v->followed);
 	for (int b = 0, made = 0; b < t->nbuffers; b++) {
 		struct vm_followed *f = &v->followed[b];
-		bool is_made = t->buffers[b].kind == TAPE_TEMP && t->buffers[b].bytes <= MADE_BYTES_MAX && made < MADE_MAX;
+		bool is_made = t->buffers[b].kind == TAPE_TEMP && t->buffers[b].bytes <= MADE_BYTES_MAX && made < MADE_MAX &&
+			is_shared(t, b);
 		if (!v->memory[b].is_read_only && !is_made) continue;
 		*f = (struct vm_followed){.name = tape_buffer_address(b)};
 		f->is_read = xcalloc((size_t)t->buffers[b].bytes + 1, 1);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Elements that a guided trial places (worker/oracle_guided.py): exact bits where the input may
-have them, and nothing elsewhere."""
+"""Single elements that a guided trial sets (worker/oracle_guided.py): exact bits where the input may
+have them, larger or smaller than all others, and nothing elsewhere; rows next to nothing."""
 import os
 import sys
 
@@ -14,6 +14,17 @@ import oracle_inputs
 def placed(x, y, at):
     """x after the edit; y is its draw under another seed."""
     return oracle_guided.one(x, oracle_inputs.Domain(x, y), 1, {"op": "place", "at": at}, None)
+
+
+def dominated(x, y, at, by):
+    return oracle_guided.one(x, oracle_inputs.Domain(x, y), 1, {"op": "dominate", "at": at, "by": by}, None)
+
+
+def others(x, *at):
+    """x without some elements, flat."""
+    keep = torch.ones(x.numel(), dtype=torch.bool)
+    keep[list(at)] = False
+    return x.flatten()[keep]
 
 
 def bits(value, dtype, whole):
@@ -39,6 +50,28 @@ CASES = [
     ("whole numbers in their range", placed(numbers, numbers + 1, [[1, 0, 8, 8]]), torch.tensor([8, 9, 4, 4, 7])),
     ("and none beyond it", placed(numbers, numbers + 1, [[1, 0, 8, 10]]), numbers),
     ("no positions", placed(order, order.flip(0), [[1, 0, 8, 1]]), order),
+]
+far, low = dominated(x, y, [[1, 7, 4], [1, 3, 4]], 64), dominated(x, y, [[1, 7, 4], [1, 3, 4]], -64)
+column = dominated(x.T, y.T, [[1, 7, 4]], 64)      # element 7 of the memory, whatever the strides
+certain = dominated(chances, chances.flip(0), [[1, 5, 4]], 64)
+flat = torch.arange(12)[:, None] * 0
+dealt = oracle_inputs.shapes_dealt(flat == 0, flat)[:, 0].tolist()
+rows = oracle_guided.tiny(torch.ones(8, 3), {"by": 1e-12}, torch.Generator().manual_seed(1))
+yes = torch.tensor(True)
+CASES += [
+    ("above all others, each by itself", (far[1, 2] > far[0, 3]) & (far[0, 3] > 40 * x.abs().max()), yes),
+    ("and all others stay", others(far, 7, 3), others(x, 7, 3)),
+    ("below all others, the last furthest", (low[0, 3] < low[1, 2]) & (low[1, 2] < -40 * x.abs().max()), yes),
+    ("by its place in memory", column.T[1, 2] > 40 * x.abs().max(), yes),
+    ("of this input alone, too", dominated(x, y, [[0, 7, 4]], 64), x),
+    ("a probability", (certain.sum(-1) - 1).abs().max() < 1e-5, yes),
+    ("that is most of its row", certain[1, 1] > 0.8, yes),
+    ("whole numbers at the end of their range", dominated(numbers, numbers + 1, [[1, 0, 8]], -64),
+     torch.tensor([3, 9, 4, 4, 7])),
+    ("or at the other", dominated(numbers, numbers + 1, [[1, 0, 8]], 64), torch.tensor([9, 9, 4, 4, 7])),
+    ("no positions are taken", dominated(order, order.flip(0), [[1, 0, 8]], 64), order),
+    ("shapes that nothing else shows are dealt", torch.tensor([dealt.count(5), dealt.count(6)]), torch.tensor([1, 1])),
+    ("rows of four sizes", rows[:, 0].unique(), torch.tensor([1e-12 / 4096, 1e-12, 1e-6 / 64, 1e-6])),
 ]
 print(f"1..{len(CASES)}")
 failed = False
