@@ -9,9 +9,9 @@
  * A side at which two trials stopped at the same value, however different they were, has a bound
  * there (a softmax never gives exp more than 0) and is not searched for.
  *
- * Before all that come the elements of inputs that the first trial's launches left out, or singled
- * out by an index (vm.h, missed): they are made larger than all others, which a maximum or a long sum
- * must not leave unseen.
+ * Before all that come the elements of inputs that launches left out, or singled out by an index
+ * (vm.h, missed): they are made larger than all others, which a maximum or a long sum must not leave
+ * unseen. Those of the first variant that has any stand for all.
  *
  * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it:
  * what is compared there is tried too where there is one. */
@@ -71,7 +71,8 @@ struct guided {
 	} variants[ORACLE_VARIANTS_MAX];
 	int nplaced; /* elements that the last trial's aims found */
 	struct runner_placed *placed;
-	int nmissed; /* elements that the first trial's launches did not use */
+	int nmissed; /* elements that the launches of some variant's first trial did not use */
+	int missed_variant;
 	struct runner_missed *missed;
 	int nsmall; /* numbers next to nothing that they add to data */
 	double small[VM_SMALL_MAX];
@@ -152,10 +153,11 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 	g->guided->variants[variant].gate_matters |= c->gate_matters;
 	if (c->nmissed && !g->guided->nmissed) {
 		g->guided->nmissed = c->nmissed;
+		g->guided->missed_variant = variant;
 		g->guided->missed = xmalloc((size_t)c->nmissed * sizeof *c->missed);
 		memcpy(g->guided->missed, c->missed, (size_t)c->nmissed * sizeof *c->missed);
 	}
-	if (c->nsmall) {
+	if (c->nsmall && variant == 0) {
 		g->guided->nsmall = c->nsmall;
 		memcpy(g->guided->small, c->small, sizeof c->small);
 	}
@@ -254,8 +256,9 @@ static int gate_line(const struct guided *s, int variant)
 
 bool guided_wants(const struct grading *g, int variant)
 {
-	bool has_missed = variant == 0 && g->guided && (g->guided->nmissed || g->guided->nsmall);
-	return has_missed || is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) ||
+	const struct guided *s = g->guided;
+	bool has_missed = s && s->nmissed && variant == s->missed_variant, has_small = s && s->nsmall && variant == 0;
+	return has_missed || has_small || is_any_searched(g->guided, variant, 0) || is_any_aimed(g, variant) ||
 		gate_line(g->guided, variant);
 }
 
@@ -538,7 +541,9 @@ static int missed_search(
 {
 	static const double BY[] = {64, 3};
 	struct guided *s = g->guided;
-	const struct oracle_trial *first = &g->oracle->trials[0];
+	/* The trial that found them lays parameters out. */
+	const struct oracle_trial *first = g->oracle->trials;
+	while (first->variant != s->missed_variant || first->given_fd < 0) first++;
 	int rc = GRADE_ON;
 	json_t *at = json_array();
 	for (int i = 0; i < s->nmissed; i++) {
@@ -670,7 +675,7 @@ int guided_search(struct grading *g, const struct trace *tr, int variant, struct
 	int allowed = probes_allowed(g->v), repeats = 0, ninputs = g->oracle->trials[0].ninputs;
 	json_t *kept = json_array();
 	bool is_over = false, is_over_early = false;
-	if (variant == 0 && g->guided->nmissed) rc = missed_search(g, session, tr, err);
+	if (variant == g->guided->missed_variant && g->guided->nmissed) rc = missed_search(g, session, tr, err);
 	if (variant == 0 && !rc) rc = small_search(g, session, tr, err);
 	/* A step that helped is taken once more on top of itself; else the next one is tried. */
 	for (int k = 0, n = 0; n < allowed && !rc && !is_over && is_any_searched(g->guided, variant, k); n++) {

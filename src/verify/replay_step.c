@@ -117,6 +117,8 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 	struct attempt a = {.trace = tr,
 		.trial = t,
 		.want_coverage = true,
+		/* Of another configuration nothing is known yet. */
+		.want_missed = !g->guided,
 		.aims = aims,
 		.may_be_given = attempt_given(g->oracle, tr->tape->noutputs)};
 	/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
@@ -155,7 +157,8 @@ static int variant_run(struct grading *g, const struct trace *tr, int variant, s
 			.trial = t,
 			.want_cost = variant == 0 && !t->is_edge && (first || g->cost_varies),
 			.want_coverage = !t->is_edge,
-			.want_missed = variant == 0 && !t->is_edge && first,
+			/* What lies between strided elements is nobody's. */
+			.want_missed = !t->is_edge && first && strcmp(g->oracle->variants[variant].kind, "strided"),
 			.may_be_given = given};
 		struct attempt crosswise = {
 			.trace = tr, .trial = t, .is_crosswise = true, .order_line = order_line, .may_be_given = given};
