@@ -79,6 +79,8 @@ def edited(variant, trial, edits):
         tensors = [one(t, d, i, e, generator) for i, (t, d) in enumerate(zip(tensors, domains))]
         if e["op"] == "ties":
             tensors = oracle_inputs.shared(tensors, domains, generator, True)
+    # Single elements may be a parameter's, or already what they should be: other inputs are no sign
+    # of an edit then.
     is_placed = any(e["op"] in SINGLE and any(isinstance(p[0], str) for p in e["at"]) or e["op"] == "place"
                     for e in edits)
     if not is_placed and all(a is b or torch.equal(a, b) for a, b in zip(start, tensors)):

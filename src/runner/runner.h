@@ -274,8 +274,8 @@ struct runner_coverage {
 	struct runner_missed *missed; /* want_missed: heap */
 	int nsmall;
 	double small[VM_SMALL_MAX]; /* want_missed: numbers next to nothing that launches add to data */
-	int gate_line;                /* of a gate of the kernels (vm.h) that no trial so far has opened; 0: none */
-	bool gate_matters;            /* want_turned: an output is another where the gates are */
+	int gate_line;              /* of a gate of the kernels (vm.h) that no trial so far has opened; 0: none */
+	bool gate_matters;          /* want_turned: an output is another where the gates are */
 };
 struct runner_result {
 	bool has_fault;

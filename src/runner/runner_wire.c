@@ -332,6 +332,7 @@ static json_t *coverage_json(const struct runner_coverage *c)
 		json_array_append_new(placed,
 			json_pack("[i, I, i, I, I]", c->placed[i].input, (json_int_t)c->placed[i].element, c->placed[i].size,
 				(json_int_t)c->placed[i].bits, (json_int_t)c->placed[i].param_offset));
+	/* What launches do not use, and the small numbers that they add. */
 	json_t *missed = json_array();
 	for (int i = 0; i < c->nmissed; i++)
 		json_array_append_new(missed,

@@ -10,8 +10,8 @@
  * there (a softmax never gives exp more than 0) and is not searched for.
  *
  * Before all that come the elements of inputs that launches left out, or singled out by an index
- * (vm.h, missed): they are made larger than all others, which a maximum or a long sum must not leave
- * unseen. Those of the first variant that has any stand for all.
+ * (vm.h, missed): they are made larger than all others, which a maximum or a long sum must not
+ * leave unseen. Those of the first variant that has any stand for all.
  *
  * A comparison that no trial came to stands in a branch that the vm never takes. A GPU may take it:
  * what is compared there is tried too where there is one. */
@@ -151,6 +151,7 @@ void guided_note(struct grading *g, int variant, const struct runner_coverage *c
 	}
 	g->guided->variants[variant].gate_line = c->gate_line;
 	g->guided->variants[variant].gate_matters |= c->gate_matters;
+	/* The first variant that has any stands for all. */
 	if (c->nmissed && !g->guided->nmissed) {
 		g->guided->nmissed = c->nmissed;
 		g->guided->missed_variant = variant;
@@ -529,15 +530,15 @@ static void missed_tell(struct grading *g, const struct runner_missed *m)
 	if (v->class != VERDICT_WRONG) return;
 	if (!v->line) v->line = m->line;
 	snprintf(v->detail + used, sizeof v->detail - used,
-		"; larger than all others there is what candidate.py:%d leaves out, or singles out by an index: element %lld of %s%d%s",
+		"; larger than all others there is what candidate.py:%d leaves out, or singles out by an index: element %lld "
+		"of %s%d%s",
 		m->line, (long long)m->element, m->input >= 0 ? "input " : "a parameter", MAX(m->input, 0),
 		g->guided->nmissed > 1 ? ", and others" : "");
 }
 
 /* The elements that launches did not use stand far above all others, then far below. A trial that
  * the reference does not take so far is made with less. */
-static int missed_search(
-	struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
+static int missed_search(struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
 {
 	static const double BY[] = {64, 3};
 	struct guided *s = g->guided;
@@ -569,8 +570,8 @@ static int missed_search(
 	return rc;
 }
 
-/* All data comes down to where an epsilon counts: another one than the reference's, or another place
- * for it, shows there. Where the reference wants numbers above zero they are. */
+/* All data comes down to where an epsilon counts: another one than the reference's, or another
+ * place for it, shows there. Where the reference wants numbers above zero they are. */
 static int small_search(struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
 {
 	static const char *const OPS[] = {"tiny", "tiny-positive"};

@@ -205,6 +205,7 @@ static bool next_is_alike(struct ir_text *x, struct ir_text *y)
 	static const char axis[] = "axis = ", array[] = "array<i32:", place[] = "#loc";
 	size_t left = (size_t)(x->end - x->at);
 	if (*x->at != *y->at) return false;
+	/* Names, with the number of one of several results. */
 	if (*x->at == '%' || *x->at == '@') {
 		if (!names_are_alike(x, y)) return false;
 		bool has_result = x->at < x->end && *x->at == '#';
@@ -213,6 +214,7 @@ static bool next_is_alike(struct ir_text *x, struct ir_text *y)
 		y->at += has_result;
 		return !has_result || digits_are_alike(x, y);
 	}
+	/* Places in the source are numbered anew. */
 	if (left >= sizeof place - 1 && !memcmp(x->at, place, sizeof place - 1)) {
 		struct ir_text *both[] = {x, y};
 		for (int i = 0; i < 2; i++)
@@ -227,6 +229,7 @@ static bool next_is_alike(struct ir_text *x, struct ir_text *y)
 		return digits_are_alike(x, y);
 	}
 	if (left >= sizeof array - 1 && !memcmp(x->at, array, sizeof array - 1)) return until_is_alike(x, y, '>');
+	/* Anything else: text as it is, and digits behind a letter with it. */
 	bool is_text = *x->at == '"', is_width = isalpha((unsigned char)*x->at) && *x->at != 'x';
 	x->at++;
 	y->at++;

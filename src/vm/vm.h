@@ -326,14 +326,16 @@ struct vm_missed_at {
 };
 /* What is kept of a buffer over all launches of a trial. */
 struct vm_followed {
-	uint64_t name;                 /* what the caller calls the buffer's first byte */
-	uint8_t *is_read;              // (bytes): some load has read it
-	struct vm_missed_at *made_of;  // (bytes), at an element's first: one that was read for what stands there; NULL: given
-	int size;                      /* of the smallest element that was read; 0: none was */
-	int line;                      /* of the last load */
+	uint64_t name;      /* what the caller calls the buffer's first byte */
+	uint8_t *is_read;   // (bytes): some load has read it
+	struct vm_missed_at
+		*made_of;   // (bytes), at an element's first: one that was read for what stands there; NULL: given
+	int size;       /* of the smallest element that was read; 0: none was */
+	int line;       /* of the last load */
 };
 struct vm_missed;
-/* Of one launch, whose programs run on one thread then. keeps_made: some of its buffers have made_of. */
+/* Of one launch, whose programs run on one thread then. keeps_made: some of its
+ * buffers have made_of. */
 struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made);
 void vm_missed_free(struct vm_missed *m);
 /* After the launch: elements that an index singles out after they were read, or that a load leaves

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Single elements that a guided trial sets (worker/oracle_guided.py): exact bits where the input may
-have them, larger or smaller than all others, and nothing elsewhere; rows next to nothing."""
+"""Single elements that a guided trial sets (worker/oracle_guided.py): exact bits where the input
+may have them, larger or smaller than all others, and nothing elsewhere; rows next to nothing."""
 import os
 import sys
 

@@ -67,8 +67,8 @@ static void test_elements(void **state)
 		{"half of them is none of a few", BEGIN LOAD("%in") SUM("%v") STORE, N / 2, 0},
 		{"selected away", BEGIN LOAD("%in") "%w = arith.select %m, %v, %z : " B ", " F "\n" SUM("%w") STORE, N, 1 << 5},
 		{"selected away among those that were not read",
-			BEGIN LOAD("%in") "%k = arith.andi %in, %m : " B "\n%w = arith.select %k, %v, %z : " B ", " F "\n" SUM(
-				"%w") STORE,
+			BEGIN LOAD("%in") "%k = arith.andi %in, %m : " B "\n%w = arith.select %k, %v, %z : " B ", " F "\n" SUM("%w")
+				STORE,
 			N - 1, 1 << 5 | 1 << 7},
 		{"the rest of a block that was not read",
 			BEGIN LOAD("%in") "%w = arith.select %in, %v, %z : " B ", " F "\n" SUM("%w") STORE, N / 2, 0},
@@ -76,14 +76,15 @@ static void test_elements(void **state)
 			BEGIN LOAD("%in") "%u = arith.uitofp %m : " B " to " F "\n%w = arith.mulf %v, %u : " F "\n" SUM("%w") STORE,
 			N, 1 << 5},
 		{"behind other operations",
-			BEGIN LOAD("%in") "%e = arith.mulf %v, %v : " F "\n%w = arith.select %m, %e, %z : " B ", " F "\n" SUM(
-				"%w") STORE,
+			BEGIN LOAD("%in") "%e = arith.mulf %v, %v : " F "\n%w = arith.select %m, %e, %z : " B ", " F "\n" SUM("%w")
+				STORE,
 			N, 1 << 5},
 		{"no lane is alone among all that differ",
 			BEGIN LOAD("%in") "%u = arith.sitofp %i : " I " to " F "\n%w = arith.mulf %v, %u : " F "\n" SUM("%w") STORE,
 			N, 0},
 	};
 	int bad = 0;
+	/* All rows are told, so that a change shows whole. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		double small[VM_SMALL_MAX];
 		int nsmall;
@@ -102,6 +103,7 @@ static void test_what_was_made(void **state)
 		sizeof data[0], sizeof data[0], N);
 	uint8_t is_read[2][sizeof data[0]] = {{0}};
 	struct vm_missed_at made[sizeof data[0]] = {{0}};
+	/* What is given has a name alone; a temporary keeps what each element was made of. */
 	struct vm_followed given = {.name = 0x1000, .is_read = is_read[0]};
 	struct vm_followed temporary = {.name = 0x2000, .is_read = is_read[1], .made_of = made};
 	struct vm_report r;
@@ -147,6 +149,7 @@ static void test_small_numbers(void **state)
 			0},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		/* As many as there should be, to the digits of fp32. */
 		double small[VM_SMALL_MAX] = {0};
 		int nsmall;
 		missed_of(cases[i].body, N, small, &nsmall);
@@ -157,8 +160,8 @@ static void test_small_numbers(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_elements), cmocka_unit_test(test_what_was_made),
-		cmocka_unit_test(test_small_numbers)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_elements), cmocka_unit_test(test_what_was_made), cmocka_unit_test(test_small_numbers)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

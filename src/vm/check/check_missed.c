@@ -1,14 +1,14 @@
 /* What a kernel could use of its inputs and does not: elements that a load leaves out which reads
- * nearly all others of their buffer, and lanes that an index singles out, by a select, a factor or a
- * branch, after they were loaded.
+ * nearly all others of their buffer, and lanes that an index singles out, by a select, a factor or
+ * a branch, after they were loaded.
  *
  * Neither is an error: a bound, a causal mask or an empty part do so. But a maximum or a long sum
  * hardly shows one element less, whatever the others are, so whoever asks makes just these elements
  * large and looks at the outputs.
  *
- * A *join* is an instruction at which numbers that come of indices meet data. Among the lanes of one
- * such operand most have one value; the others are singled out. Of a scalar it is the programs, or
- * the turns of a loop, whose value is the rarer of two. From a lane of the data beside it the
+ * A *join* is an instruction at which numbers that come of indices meet data. Among the lanes of
+ * one such operand most have one value; the others are singled out. Of a scalar it is the programs,
+ * or the turns of a loop, whose value is the rarer of two. From a lane of the data beside it the
  * instructions lead back to a load, whose last addresses and mask are kept. What was stored in a
  * buffer that only the launches share leads further back, to what that was made of.
  *
@@ -42,7 +42,7 @@ struct missed_map {
 	const struct vm_buffer *buffer; /* NULL: nobody follows it */
 	int shift;
 	int64_t n;
-	uint8_t *is_read; // (n); NULL: there was no room
+	uint8_t *is_read;   // (n); NULL: there was no room
 };
 /* Some of many, each with the same chance (Vitter 1985). */
 struct missed_pick {
@@ -54,30 +54,30 @@ struct missed_join {
 	int instr;
 	int nuses; /* values whose lanes may be lost */
 	int32_t uses[JOIN_USES];
-	uint8_t by;                                   /* operands that come of indices, a bit each */
-	int nvalues[JOIN_SOURCES];                    /* different ones that a scalar operand had; 3: more than two */
+	uint8_t by;                /* operands that come of indices, a bit each */
+	int nvalues[JOIN_SOURCES]; /* different ones that a scalar operand had; 3: more than two */
 	uint64_t values[JOIN_SOURCES][2];
 	int64_t met[JOIN_SOURCES][2];
-	struct missed_pick sides[JOIN_SOURCES][2];    /* where it had the first, and the second */
-	struct missed_pick alone;                     /* lanes that both neighbours differ from */
-	struct missed_pick few;                       /* lanes of another value than most */
+	struct missed_pick sides[JOIN_SOURCES][2]; /* where it had the first, and the second */
+	struct missed_pick alone;                  /* lanes that both neighbours differ from */
+	struct missed_pick few;                    /* lanes of another value than most */
 };
 struct vm_missed {
 	const struct vm_program *p;
 	int32_t *join_of;   // (ninstrs): into joins, or -1
 	int njoins;
 	struct missed_join *joins;
-	int32_t *maker;     // (nvalues): the last instruction that makes it from data; else any; -1: none
-	bool *is_data;      // (nvalues)
-	bool *is_kept;      // (ninstrs): a load that a join may lead back to
-	bool keeps_made;    /* some buffer wants to know what stores were made of */
-	struct vm_value *kept; // (2 * ninstrs): addresses and mask of each such load
+	int32_t *maker;          // (nvalues): the last instruction that makes it from data; else any; -1: none
+	bool *is_data;           // (nvalues)
+	bool *is_kept;           // (ninstrs): a load that a join may lead back to
+	bool keeps_made;         /* some buffer wants to know what stores were made of */
+	struct vm_value *kept;   // (2 * ninstrs): addresses and mask of each such load
 	int nmaps;
 	int last; /* map that was used last */
 	struct missed_map *maps;
 	size_t bytes;
 	uint64_t lots;
-	bool *is_sum; // (ninstrs): data and something else are added, or the larger is taken, before a steep function
+	bool *is_sum;   // (ninstrs): data and something else are added, or the larger is taken, before a steep function
 	int nsmall;
 	double small[VM_SMALL_MAX];
 	int nlist;
@@ -225,8 +225,7 @@ struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made)
 	for (int i = 0; i < p->ninstrs; i++)
 		m->is_sum[i] = is_sum(m, &p->instrs[i]) && is_steep[dst_id(p, &p->instrs[i], 0)];
 	free(is_steep);
-	for (int i = 0; i < p->ninstrs; i++)
-		m->is_kept[i] = p->instrs[i].op == OP_LOAD && (m->njoins || keeps_made);
+	for (int i = 0; i < p->ninstrs; i++) m->is_kept[i] = p->instrs[i].op == OP_LOAD && (m->njoins || keeps_made);
 	return m;
 }
 
@@ -343,17 +342,16 @@ static bool load_lead(struct trail *t, const struct vm_instr *in, int64_t lane)
 	int64_t offset = (int64_t)(address & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1));
 	if (!b || !b->followed || offset >= b->bytes) return false;
 	const struct vm_followed *f = b->followed;
-	t->found = f->made_of
-		? f->made_of[offset]
-		: (struct vm_missed_at){.name = f->name + (uint64_t)offset,
-			  .size = (int)elem_bytes((enum elem)in->result_elem)};
+	t->found = f->made_of ? f->made_of[offset]
+						  : (struct vm_missed_at){.name = f->name + (uint64_t)offset,
+								.size = (int)elem_bytes((enum elem)in->result_elem)};
 	t->found.line = p->locs[in->loc].line;
 	return t->found.size != 0;
 }
 
 /* A lane of the result as one of the first operand. order: of dimensions that changed places. */
-static int64_t lane_strided(const struct vm_value_info *from, const struct vm_value_info *to, const int32_t *order,
-	int64_t lane)
+static int64_t lane_strided(
+	const struct vm_value_info *from, const struct vm_value_info *to, const int32_t *order, int64_t lane)
 {
 	int64_t at[TTIR_DIMS_MAX] = {0}, out = 0;
 	for (int d = to->ndim - 1; d >= 0; d--) {
