@@ -42,7 +42,7 @@ struct missed_map {
 	const struct vm_buffer *buffer; /* NULL: nobody follows it */
 	int shift;
 	int64_t n;
-	uint8_t *is_read;   // (n); NULL: there was no room
+	uint8_t *is_read;   // (n); NULL: no room, the buffer's account alone is kept
 };
 /* Some of many, each with the same chance (Vitter 1985). */
 struct missed_pick {
@@ -73,7 +73,7 @@ struct vm_missed {
 	bool keeps_made;         /* some buffer wants to know what stores were made of */
 	struct vm_value *kept;   // (2 * ninstrs): addresses and mask of each such load
 	int nmaps;
-	int last; /* map that was used last */
+	int32_t *map_at;   // (ninstrs): the map that each load used last, or -1
 	struct missed_map *maps;
 	size_t bytes;
 	uint64_t lots;
@@ -218,6 +218,8 @@ struct vm_missed *vm_missed_create(const struct vm_kernel *k, bool keeps_made)
 	m->is_kept = xcalloc((size_t)p->ninstrs + 1, sizeof *m->is_kept);
 	m->kept = xcalloc(2 * (size_t)p->ninstrs + 1, sizeof *m->kept);
 	for (int i = 0; i < 2 * p->ninstrs; i++) m->kept[i].form = FORM_SPLAT;
+	m->map_at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *m->map_at));
+	memset(m->map_at, 0xff, ((size_t)p->ninstrs + 1) * sizeof *m->map_at);
 	m->is_sum = xcalloc((size_t)p->ninstrs + 1, sizeof *m->is_sum);
 	makers_find(m);
 	joins_find(m);
@@ -234,6 +236,7 @@ void vm_missed_free(struct vm_missed *m)
 	if (!m) return;
 	for (int i = 0; i < m->nmaps; i++) free(m->maps[i].is_read);
 	free(m->maps);
+	free(m->map_at);
 	free(m->joins);
 	free(m->join_of);
 	free(m->maker);
@@ -256,9 +259,13 @@ static struct missed_map *map_of(struct vm_ctx *c, int instr, uint64_t address, 
 {
 	struct vm_missed *m = c->missed;
 	uint64_t index = address >> TAPE_ADDRESS_SHIFT;
-	for (int i = 0; i < m->nmaps; i++)
-		if (m->maps[i].instr == instr && m->maps[i].index == index) return &m->maps[i];
+	/* Mostly it is the one that this load used last; a text may have thousands of loads. */
+	struct missed_map *last = m->map_at[instr] < 0 ? NULL : &m->maps[m->map_at[instr]];
+	if (last && last->index == index) return last;
+	for (int i = 0; last && i < m->nmaps; i++)
+		if (m->maps[i].instr == instr && m->maps[i].index == index) return &m->maps[m->map_at[instr] = i];
 	m->maps = xrealloc(m->maps, size_mul((size_t)m->nmaps + 1, sizeof *m->maps));
+	m->map_at[instr] = m->nmaps;
 	struct missed_map *map = &m->maps[m->nmaps++];
 	const struct vm_buffer *b = vm_buffer_at(c->memory, index);
 	*map = (struct missed_map){.instr = instr, .index = index, .shift = __builtin_ctzll(size)};
@@ -267,6 +274,10 @@ static struct missed_map *map_of(struct vm_ctx *c, int instr, uint64_t address, 
 	map->n = b->bytes >> map->shift;
 	if ((size_t)map->n > MAPS_BYTES_MAX - m->bytes) return map;
 	m->bytes += (size_t)map->n;
+	/* Lots follow the data, which no candidate knows. */
+	uint64_t bits = 0;
+	memcpy(&bits, b->data + b->bytes / 2, (size_t)MIN(b->bytes - b->bytes / 2, (int64_t)sizeof bits));
+	m->lots ^= bits;
 	map->is_read = xcalloc((size_t)map->n + 1, 1);
 	return map;
 }
@@ -294,6 +305,7 @@ void vm_missed_load(struct vm_ctx *c, const struct vm_instr *in, int mask, int64
 		if (!map || a >> TAPE_ADDRESS_SHIFT != map->index) map = map_of(c, instr, a, size);
 		int64_t at = (int64_t)(a & (((uint64_t)1 << TAPE_ADDRESS_SHIFT) - 1)) >> map->shift;
 		if (map->is_read && at < map->n) map->is_read[at] = 1;
+		else if (at < map->n) memset(map->buffer->followed->is_read + (at << map->shift), 1, size);
 		if (!step) break;
 	}
 	if (!m->is_kept[instr]) return;
@@ -576,11 +588,9 @@ static void map_end(struct vm_missed *m, const struct missed_map *map)
 	struct vm_followed *f = map->buffer->followed;
 	int line = m->p->locs[m->p->instrs[map->instr].loc].line;
 	int64_t size = (int64_t)1 << map->shift, read = 0;
-	/* Without room for what was read, all of it is. */
-	for (int64_t i = 0; i < map->n; i++) {
-		bool is_read = !map->is_read || map->is_read[i];
-		read += is_read;
-		if (is_read) memset(f->is_read + i * size, 1, (size_t)size);
+	for (int64_t i = 0; i < map->n && map->is_read; i++) {
+		read += map->is_read[i];
+		if (map->is_read[i]) memset(f->is_read + i * size, 1, (size_t)size);
 	}
 	f->line = line;
 	f->size = f->size ? MIN(f->size, (int)size) : (int)size;
