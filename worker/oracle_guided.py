@@ -267,13 +267,14 @@ def ties(x, e, generator):
 
 def tiny(x, e, generator):
     """Rows of the size at which a small number counts beside them, beside their squares, and beside
-    sums of many of either."""
-    by = e["by"]
+    sums of many of either. Fewer rows than sizes take one turn after another; more need the first
+    alone."""
+    by, turn = e["by"], e["turn"]
     rungs = torch.tensor([by ** 0.5, by ** 0.5 / 64, by, by / 4096])
     if x.dim() == 0:
-        return x.float() * rungs[0]
+        return x.float() * rungs[turn]
     deck = torch.randperm(x[..., 0].numel(), generator=generator).reshape(x.shape[:-1])[..., None]
-    return x.float() * rungs[deck % 4]
+    return x.float() * rungs[(deck + turn) % 4] if turn == 0 or deck.numel() < 4 else x
 
 
 EDITS = {
@@ -285,7 +286,7 @@ EDITS = {
     "uniform": lambda x, e, g: torch.full_like(x, e["by"]),
     "ties": ties,
     "tiny": tiny,
-    "tiny-positive": lambda x, e, g: tiny(x, e, g).abs(),
+    "tiny-positive": lambda x, e, g: x if (t := tiny(x, e, g)) is x else t.abs(),
 }
 # Behind these some rows have equal elements, of which rounding may be all that is left.
 EQUAL = {"fill", "uniform", "ties"}

@@ -38,6 +38,7 @@
 #define EDITS_MAX 6
 #define FAR_MAX 1024 /* of a lone value */
 #define AIM_TURNS 4
+#define SMALL_TURNS 4 /* sizes that small data has (worker/oracle_guided.py, tiny) */
 #define AIM_WORK 60e6       /* of all replays of one search, as WORK_MAX has it */
 #define AIM_REPLAY_WORK 6e4 /* of one of them, in as many programs */
 #define AIM_REPLAYS_MIN 60
@@ -577,12 +578,14 @@ static int small_search(struct grading *g, struct oracle_session *session, const
 	static const char *const OPS[] = {"tiny", "tiny-positive"};
 	struct guided *s = g->guided;
 	int rc = GRADE_ON;
-	for (int i = 0; i < s->nsmall && !rc; i++) {
+	for (int i = 0; i < s->nsmall * SMALL_TURNS && !rc; i++) {
 		bool counts = false;
+		/* Of many rows the first turn has all sizes, and no further one is a trial. */
 		for (size_t k = 0; k < ARRAY_LEN(OPS) && !counts && !rc; k++) {
 			struct oracle_trial t;
 			struct err local = {0};
-			json_t *edits = json_pack("[o]", edit(OPS[k], -1, s->small[i]));
+			json_t *edits = json_pack(
+				"[{s:s, s:f, s:i}]", "op", OPS[k], "by", s->small[i / SMALL_TURNS], "turn", i % SMALL_TURNS);
 			if (oracle_session_trial(session, s->searches++, edits, &t, &local)) return rc;
 			counts = t.counts && t.ninputs == g->oracle->trials[0].ninputs;
 			if (counts) rc = guided_trial(g, tr, &t, NULL, err);

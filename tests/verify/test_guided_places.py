@@ -56,7 +56,8 @@ column = dominated(x.T, y.T, [[1, 7, 4]], 64)      # element 7 of the memory, wh
 certain = dominated(chances, chances.flip(0), [[1, 5, 4]], 64)
 flat = torch.arange(12)[:, None] * 0
 dealt = oracle_inputs.shapes_dealt(flat == 0, flat)[:, 0].tolist()
-rows = oracle_guided.tiny(torch.ones(8, 3), {"by": 1e-12}, torch.Generator().manual_seed(1))
+rows, few, many = (oracle_guided.tiny(torch.ones(n, 3), {"by": 1e-12, "turn": turn}, torch.Generator().manual_seed(1))
+                   for n, turn in ((8, 0), (1, 2), (8, 2)))
 yes = torch.tensor(True)
 CASES += [
     ("above all others, each by itself", (far[1, 2] > far[0, 3]) & (far[0, 3] > 40 * x.abs().max()), yes),
@@ -71,6 +72,8 @@ CASES += [
     ("or at the other", dominated(numbers, numbers + 1, [[1, 0, 8]], 64), torch.tensor([9, 9, 4, 4, 7])),
     ("no positions are taken", dominated(order, order.flip(0), [[1, 0, 8]], 64), order),
     ("shapes that nothing else shows are dealt", torch.tensor([dealt.count(5), dealt.count(6)]), torch.tensor([1, 1])),
+    ("one row takes one size after another", few, torch.full((1, 3), 1e-12)),
+    ("many rows take all in the first turn", many, torch.ones(8, 3)),
     ("rows of four sizes", rows[:, 0].unique(), torch.tensor([1e-12 / 4096, 1e-12, 1e-6 / 64, 1e-6])),
 ]
 print(f"1..{len(CASES)}")
