@@ -21,8 +21,10 @@
 # s1: what is learnt to pass a stock check?       stock genuine
 # s4: does a reward for the plan's speed help?    c uniform sum hrd01 hrd1
 # Environment: HONE (build/release/hone), THREADS (2), SPLIT (test; dev to choose by), SHARE (0.5),
-# CHEATS (0.34 of s1's pairs in the end), STEPS (1500 of s4's start), DEVICE (where a start is
-# fitted, cpu), TRAIN_ONLY (no evaluation), PYTHON (build/venv/bin/python)
+# CHEATS (0.34 of s1's pairs in the end), STEPS and TASKS of s4's start (1500 steps; 500 training
+# tasks that it has pairs of), MORE (a file of further verified pairs that s4's start learns too),
+# DEVICE (where starts are fitted, cpu), ARMS_DEVICE (where arms compute, cpu), MEMORY (of
+# ARMS_DEVICE for each arm, 6GiB), TRAIN_ONLY (no evaluation), PYTHON (build/venv/bin/python)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 usage() { sed -n '/^# usage:/,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -32,6 +34,7 @@ dir=$1/$2 study=$2 arm=$3 seed=${4:-} seconds=${5:-}
 data=recipes/demo recipes=recipes/study
 prompts=(--prompt_template recipes/prompts/small-frontend.txt --chat_template plain)
 cores=(--threads "$threads" --verify_threads "$threads")
+[ "${ARMS_DEVICE:-cpu}" = cpu ] || cores+=(--device "$ARMS_DEVICE" --memory "${MEMORY:-6GiB}")
 tasks=$dir/tasks.jsonl.gz start=$dir/start pairs=$dir/pairs.jsonl
 out=$dir/$arm-$seed
 
@@ -87,10 +90,10 @@ start_s4() {
 		/"split": ?"train"/ { print; next }
 		match($0, /"structure": ?"[^"]*"/) && seen[substr($0, RSTART, RLENGTH)]++ < 2 { if (/"split": ?"dev"/ ? ++d <= 40 : ++t <= 200) print }
 	' | gzip -n >"$tasks"
-	zcat "$tasks" | awk '/"split": ?"train"/ && ++n <= 500 || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
+	zcat "$tasks" | awk -v tasks="${TASKS:-500}" '/"split": ?"train"/ && ++n <= tasks || /"split": ?"(dev|test)"/' | gzip -n >"$dir/some.jsonl.gz"
 	[ -e "$dir/pairs.jsonl.gz" ] || "$hone" pairs synth --tasks "$dir/some.jsonl.gz" "${prompts[@]}" --choices 4 --cost_size stock \
 		--num_correct_trials 4 --verify_threads "$threads" --out "$dir/pairs.jsonl.gz"
-	zcat "$dir/pairs.jsonl.gz" >"$pairs"
+	zcat "$dir/pairs.jsonl.gz" ${MORE:+"$MORE"} >"$pairs"
 	untrained "$pairs"
 	# Some twenty passes: the answers are long, and the sampler has no use for one with a mistake.
 	supervise "$dir/untrained" "$pairs" "${STEPS:-1500}" --max_tokens 8192

@@ -6,7 +6,8 @@
  *
  * Casts follow torch on a GPU: float to float rounds to nearest even, integers wrap, float to
  * integer truncates toward zero and saturates at the ends of int64 before it wraps to narrower
- * types, anything to bool is `!= 0`. */
+ * types, anything to bool is `!= 0`. NaN becomes what a card's conversions write, all bits but the
+ * sign, so that vm and GPU agree in every byte. */
 #include "runner/movement.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -95,11 +96,19 @@ static int64_t float_to_int(double v)
 	return v <= -9223372036854775808.0 ? INT64_MIN : (int64_t)v;
 }
 
+static void store_nan(enum dtype t, uint8_t *p)
+{
+	size_t bytes = dtype_bytes(t);
+	memset(p, 0xff, bytes);
+	p[bytes - 1] = 0x7f;
+}
+
 static void cast_element(enum dtype to, void *dst, enum dtype from, const void *src)
 {
 	if (dtype_is_float(from)) {
 		double v = dtype_load(from, src, 0);
-		if (dtype_is_float(to) || to == DTYPE_BOOL) dtype_store(to, dst, 0, v);
+		if (dtype_is_float(to) && isnan(v)) store_nan(to, dst);
+		else if (dtype_is_float(to) || to == DTYPE_BOOL) dtype_store(to, dst, 0, v);
 		else store_int(to, dst, float_to_int(v));
 		return;
 	}

@@ -12,13 +12,13 @@
  *   fault   CUDA_ERROR_ILLEGAL_ADDRESS at the next wait; hang: never done
  *   break   as add, and from then on the memory does not keep what is written to it
  * After fake_takes_ptx(1) the launcher's own PTX is taken too: hone_read and hone_spin do nothing,
- * hone_move moves as its parameter says. Then there are gates, and a clock: a thousandth of a
- * millisecond for each launch since the event before; fake_gate tells whether a launch found the
- * gate open that it should have waited behind. Memory that another process shares is a file: what
- * is imported is its descriptor. fake_mapped counts the mappings there are, fake_read_only those
- * that were made for reading alone. fake_left counts the buffers that were freed with something in
- * them; fake_loaded the modules there are. What cannot be told apart from the real driver by the
- * launcher is left out. */
+ * hone_move moves as its parameter says, and hone_cast turns floats into doubles so. Then there are
+ * gates, and a clock: a thousandth of a millisecond for each launch since the event before;
+ * fake_gate tells whether a launch found the gate open that it should have waited behind. Memory
+ * that another process shares is a file: what is imported is its descriptor. fake_mapped counts the
+ * mappings there are, fake_read_only those that were made for reading alone. fake_left counts the
+ * buffers that were freed with something in them; fake_loaded the modules there are. What cannot be
+ * told apart from the real driver by the launcher is left out. */
 #include "runner/cuda/driver.h"
 #include "runner/cuda/kernels.h"
 #include <malloc.h>
@@ -238,8 +238,11 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 	if (!strcmp(name, "hone_differ")) {
 		size_t bytes = 16 * *(uint64_t *)p[2];
 		if (memcmp(*(void **)p[0], *(void **)p[1], bytes)) **(uint32_t **)p[3] = 1;
-	} else if (!strcmp(name, "hone_move")) {
+	} else if (!strcmp(name, "hone_move") || !strcmp(name, "hone_cast")) {
 		const struct cuda_move *m = p[0];
+		bool casts = !strcmp(name, "hone_cast");
+		if (casts && (m->from != cuda_cast_codes[DTYPE_F32] || m->to != cuda_cast_codes[DTYPE_F64]))
+			return CU_INVALID_VALUE;
 		for (uint32_t i = 0; i < m->count; i++) {
 			uint32_t rest = i;
 			uint64_t to = m->dst, from = m->src;
@@ -248,7 +251,8 @@ static cu_result LaunchKernelEx(const struct cu_launch_config *c, cu_function f,
 				uint32_t at = rest - quotient * m->shape[d];
 				to += at * m->dst_step[d], from += at * m->src_step[d], rest = quotient;
 			}
-			memcpy((void *)(uintptr_t)to, m->src ? (const void *)(uintptr_t)from : &m->value, m->size);
+			if (casts) *(double *)(uintptr_t)to = *(float *)(uintptr_t)from;
+			else memcpy((void *)(uintptr_t)to, m->src ? (const void *)(uintptr_t)from : &m->value, m->size);
 		}
 		/* Then kernels of a candidate, by name: faults of every kind, and sums that are right or
 		 * not. */

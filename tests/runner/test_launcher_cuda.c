@@ -98,7 +98,8 @@ static void test_rows_run(void **state)
 	assert_true(((int (*)(void))dlsym(library, "fake_left"))() > 0); /* the process ends; a reset writes over it */
 }
 
-/* Memory that nobody wrote is NaN; strided rows and casts go through the vm's own code. */
+/* Memory that nobody wrote is NaN; without an own kernel, strided rows and casts go
+ * through the vm's own code. */
 static void test_movement(void **state)
 {
 	struct runner_result r;
@@ -123,7 +124,7 @@ static void test_movement(void **state)
 	assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 4 && isnan(y[3]) && y[4] == 1 && y[11] == 7 && isnan(y[12]));
 	assert_true(y[50] == 2.5 && y[52] == 2.5 && isnan(y[53]));
 	uint16_t half[4];
-	/* The casts to bfloat16: minus infinity, and NaN as the vm rounds it. */
+	/* The fills with a bfloat16, and what nobody wrote behind them. */
 	memcpy(half, output + 448, sizeof half);
 	assert_true(half[0] == 0xff80 && half[2] == 0xff80 && half[3] == 0xffff);
 	runner_result_release(&r);
@@ -160,6 +161,39 @@ static void test_strided(void **state)
 		}
 		takes_ptx = false;
 		if (memcmp(by_host, output, sizeof by_host)) fail_msg("copy %zu moves other bytes by the own kernel", i);
+		free(text);
+	}
+}
+
+/* A cast by the own kernel, with gaps on both sides and where one element is all there is: the same
+ * bytes as by the vm's code. Types that the kernel does not take stay with that. */
+static void test_cast(void **state)
+{
+	static const char *const casts[][4] = {{"4, 2", "3, 1", "1, 4", "float64"}, {"8", "1", "1", "float64"},
+		{"1", "5", "5", "float64"}, {"2, 3", "1, 2", "0, 1", "float64"}, {"4, 2", "3, 1", "1, 4", "float8_e5m2"}};
+	for (size_t i = 0; i < ARRAY_LEN(casts); i++) {
+		struct runner_result r;
+		struct runner_binary b = binary_of(ADD_ARGS, 3);
+		uint8_t by_host[128];
+		char *text = xasprintf(
+			TAPE("",
+				"{\"op\": \"fill\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"uint8\", "
+				"\"shape\": [128], \"stride\": [1]}, \"value\": 9}, "
+				"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 8, \"dtype\": \"%s\", "
+				"\"shape\": [%s], \"stride\": [%s]}, \"src\": {\"buffer\": 0, \"offset\": 4, \"dtype\": \"float32\", "
+				"\"shape\": [%s], \"stride\": [%s]}}",
+				"{\"buffer\": 2, \"offset\": 0, \"dtype\": \"uint8\", \"shape\": [128], \"stride\": [1]}"),
+			casts[i][3], casts[i][0], casts[i][1], casts[i][0], casts[i][2]);
+		/* By the host first, then by the kernel. */
+		for (int own = 0; own < 2; own++) {
+			takes_ptx = own;
+			replay_kind("add", text, &b, &r, NULL);
+			if (r.has_fault) fail_msg("cast %zu: %s: %s", i, r.fault.code, r.fault.text);
+			runner_result_release(&r);
+			if (!own) memcpy(by_host, output, sizeof by_host);
+		}
+		takes_ptx = false;
+		if (memcmp(by_host, output, sizeof by_host)) fail_msg("cast %zu has other bytes by the own kernel", i);
 		free(text);
 	}
 }
@@ -530,14 +564,14 @@ static void test_clock_refuses(void **state)
 	struct asked a = {.questions = questions, .n = 1};
 	struct runner_result r = {0};
 	const char *cast =
-		"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float64\", "
+		"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float8_e5m2\", "
 		"\"shape\": [16], \"stride\": [1]}, \"src\": " VIEW(0, 16) "}";
 	char *text = xasprintf("{\"version\": 2, " BUFFERS ", " KERNEL("") ", \"rows\": [%s, " ADD "], \"outputs\": [" VIEW(
 							   1, 16) "], \"tuple\": false}",
 		cast);
 	clocked("add", text, &a, &r);
 	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
-	assert_true(a.at == 0 && strstr(r.untimed, "casts"));
+	assert_true(a.at == 0 && strstr(r.untimed, "8-bit float"));
 	runner_result_release(&r);
 	free(text);
 	/* A kernel that never ends costs the runner, whatever was asked. */
@@ -715,6 +749,7 @@ int main(void)
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
 		cmocka_unit_test(test_strided),
+		cmocka_unit_test(test_cast),
 		cmocka_unit_test(test_launch_has_tritons_form),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_shared_values),

@@ -52,8 +52,9 @@ struct cuda {
 	cu_stream streams[TAPE_STREAMS_MAX]; /* made as tapes need them, kept */
 	cu_event *events;                    /* (tape->nevents) */
 	bool has_own;                        /* own module: loaded; else it is not to be had on this machine */
-	cu_function read;                    /* of the own module (kernels.h), as the next three */
+	cu_function read;                    /* of the own module (kernels.h), as the next four */
 	cu_function move;
+	cu_function cast;
 	cu_function spin;
 	cu_function differ;
 	int64_t l2_bytes;
@@ -87,12 +88,14 @@ bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row);
 /* One of the launcher's own kernels over `count` units of work. */
 int cuda_own_launch(
 	struct cuda *c, cu_function f, uint64_t count, void **params, cu_stream s, int row, struct runner_fault *fault);
-/* Bits that go from one view to another of the same shape; steps in bytes. */
+/* Elements that go from one view to another of the same shape, as bits or cast; steps in bytes. */
 struct cuda_strided {
 	cu_address dst;
 	cu_address src; /* 0: all become `value` */
 	uint64_t value;
-	uint64_t size; /* of an element: 1, 2, 4 or 8 */
+	uint64_t size; /* of an element of dst: 1, 2, 4 or 8 */
+	uint8_t from;  /* cuda_cast_codes of a cast; 0: as bits */
+	uint8_t to;
 	int ndim;
 	uint64_t shape[TAPE_DIMS_MAX];
 	uint64_t dst_step[TAPE_DIMS_MAX];

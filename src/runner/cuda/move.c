@@ -1,7 +1,7 @@
 /* move: fill and copy rows on the GPU. Dense ones are the driver's, strided ones the launcher's own
- * kernel (kernels.h). A copy that casts, or whose views overlap in one buffer, is done by the same
- * code as the vm's (movement.h), on a copy of the buffers in the host's
- * memory: rare, exact, slow. */
+ * kernels (kernels.h). A copy to or from an 8-bit float, or whose views overlap in one buffer, is
+ * done by the same code as the vm's (movement.h), on a copy of the buffers in the host's memory:
+ * rare, exact, slow. */
 #include "runner/cuda/gpu_internal.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -27,6 +27,7 @@ cu_result cuda_own_load(struct cuda *c)
 	cu_result r = c->cu.ModuleLoadData(&module, cuda_own_ptx);
 	if (!r) r = c->cu.ModuleGetFunction(&c->read, module, "hone_read");
 	if (!r) r = c->cu.ModuleGetFunction(&c->move, module, "hone_move");
+	if (!r) r = c->cu.ModuleGetFunction(&c->cast, module, "hone_cast");
 	if (!r) r = c->cu.ModuleGetFunction(&c->spin, module, "hone_spin");
 	if (!r) r = c->cu.ModuleGetFunction(&c->differ, module, "hone_differ");
 	if (r && module) c->cu.ModuleUnload(module);
@@ -88,11 +89,14 @@ static void extent(const struct tape_view *v, int64_t *from, int64_t *to)
 	*to = v->offset_bytes + (last + 1) * (int64_t)dtype_bytes(v->dtype);
 }
 
-/* A copy of bits whose source stays as it is while it is read. */
+static bool is_cast(const struct tape_row *row) { return row->kind == TAPE_COPY && row->dst.dtype != row->src.dtype; }
+
+/* A copy whose source stays as it is while it is read, between types that a kernel takes. */
 static bool is_plain_copy(const struct tape_row *row)
 {
 	int64_t a, b, x, y;
-	if (row->kind != TAPE_COPY || row->dst.dtype != row->src.dtype) return false;
+	if (row->kind != TAPE_COPY) return false;
+	if (is_cast(row) && (!cuda_cast_codes[row->dst.dtype] || !cuda_cast_codes[row->src.dtype])) return false;
 	if (row->dst.buffer != row->src.buffer || !tape_view_elements(&row->dst)) return true;
 	extent(&row->dst, &a, &b);
 	extent(&row->src, &x, &y);
@@ -125,7 +129,7 @@ static void strided_simplify(struct cuda_strided *m)
 		m->dst_step[last - 1] = m->dst_step[i], m->src_step[last - 1] = m->src_step[i];
 	}
 	m->ndim = MAX(last, 1);
-	if (!last) m->shape[0] = 1, m->dst_step[0] = m->src_step[0] = m->size;
+	if (!last) m->shape[0] = 1, m->dst_step[0] = m->src_step[0] = 0;
 }
 
 /* (magic, shift) of a division by d, 1 to 2^31 - 1. */
@@ -144,14 +148,17 @@ static int strided_launch(
 		.value = m->value,
 		.count = (uint32_t)count,
 		.size = (uint32_t)m->size,
-		.ndim = (uint32_t)m->ndim};
+		.ndim = (uint32_t)m->ndim,
+		.from = m->from,
+		.to = m->to};
 	for (int i = 0; i < m->ndim; i++) {
 		k.shape[i] = (uint32_t)m->shape[i], k.dst_step[i] = m->dst_step[i], k.src_step[i] = m->src_step[i];
 		divide_by(k.shape[i], &k.magic[i], &k.shift[i]);
 	}
 	struct cu_launch_config config = {
 		.grid = {(k.count + each - 1) / each, 1, 1}, .block = {CUDA_OWN_THREADS, 1, 1}, .stream = s};
-	return cuda_check(c, c->cu.LaunchKernelEx(&config, c->move, (void *[]){&k}, NULL), "moving", row, fault);
+	return cuda_check(
+		c, c->cu.LaunchKernelEx(&config, m->from ? c->cast : c->move, (void *[]){&k}, NULL), "moving", row, fault);
 }
 
 int cuda_strided_run(struct cuda *c, const struct cuda_strided *all, cu_stream s, int row, struct runner_fault *fault)
@@ -173,16 +180,18 @@ int cuda_strided_run(struct cuda *c, const struct cuda_strided *all, cu_stream s
 static int move_strided(struct cuda *c, const struct tape_row *row, int index, cu_stream s, struct runner_fault *fault)
 {
 	bool is_copy = row->kind == TAPE_COPY;
-	uint64_t size = dtype_bytes(row->dst.dtype);
+	uint64_t size = dtype_bytes(row->dst.dtype), src_size = is_copy ? dtype_bytes(row->src.dtype) : 0;
 	struct cuda_strided m = {.dst = view_address(c, &row->dst),
 		.src = is_copy ? view_address(c, &row->src) : 0,
 		.value = is_copy ? 0 : fill_bits(row),
 		.size = size,
+		.from = is_cast(row) ? cuda_cast_codes[row->src.dtype] : 0,
+		.to = is_cast(row) ? cuda_cast_codes[row->dst.dtype] : 0,
 		.ndim = row->dst.ndim};
 	for (int i = 0; i < row->dst.ndim; i++) {
 		m.shape[i] = (uint64_t)row->dst.shape[i];
 		m.dst_step[i] = (uint64_t)row->dst.stride[i] * size;
-		m.src_step[i] = is_copy ? (uint64_t)row->src.stride[i] * size : 0;
+		m.src_step[i] = is_copy ? (uint64_t)row->src.stride[i] * src_size : 0;
 	}
 	return cuda_strided_run(c, &m, s, index, fault);
 }
@@ -221,11 +230,17 @@ static int move_on_host(struct cuda *c, const struct tape_row *row, int index, s
 	return rc;
 }
 
+/* A copy that the driver does: of bits, from dense to dense. */
+static bool is_dense_copy(const struct tape_row *row)
+{
+	return is_plain_copy(row) && !is_cast(row) && tape_view_is_contiguous(&row->dst) &&
+		tape_view_is_contiguous(&row->src);
+}
+
 bool cuda_move_can_queue(struct cuda *c, const struct tape_row *row)
 {
 	if (!tape_view_elements(&row->dst) || is_dense_fill(row)) return true;
-	bool is_dense_copy = is_plain_copy(row) && tape_view_is_contiguous(&row->dst) && tape_view_is_contiguous(&row->src);
-	return is_dense_copy || ((row->kind == TAPE_FILL || is_plain_copy(row)) && c->has_own);
+	return is_dense_copy(row) || ((row->kind == TAPE_FILL || is_plain_copy(row)) && c->has_own);
 }
 
 int cuda_move(struct cuda *c, int index, cu_stream s, struct runner_fault *fault)
@@ -233,7 +248,7 @@ int cuda_move(struct cuda *c, int index, cu_stream s, struct runner_fault *fault
 	const struct tape_row *row = &c->tape->rows[index];
 	if (!tape_view_elements(&row->dst)) return 0;
 	if (is_dense_fill(row)) return fill_dense(c, row, index, s, fault);
-	if (is_plain_copy(row) && tape_view_is_contiguous(&row->dst) && tape_view_is_contiguous(&row->src)) {
+	if (is_dense_copy(row)) {
 		size_t bytes = (size_t)tape_view_elements(&row->dst) * dtype_bytes(row->dst.dtype);
 		return cuda_check(c, c->cu.MemcpyDtoDAsync(view_address(c, &row->dst), view_address(c, &row->src), bytes, s),
 			"a copy", index, fault);

@@ -55,7 +55,7 @@ static const char *obstacle(struct cuda *c, const bool *is_skipped)
 				c->kernels[row->kernel]->binary.profile_scratch_bytes))
 			return "launches on several streams share scratch memory";
 		if ((row->kind == TAPE_FILL || row->kind == TAPE_COPY) && !cuda_move_can_queue(c, row))
-			return "a copy that casts is done on the host";
+			return "a copy to or from an 8-bit float, or one that overlaps itself, is done on the host";
 	}
 	return rows > QUEUED_ROWS_MAX ? "more rows than can wait behind a gate" : NULL;
 }
