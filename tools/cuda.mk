@@ -9,7 +9,7 @@ CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu
 CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-fno-strict-aliasing,-Werror
 CUDA_SOURCES := $(wildcard src/ops/cuda/*.cu)
-CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES)) $(BUILD)/obj/src/ops/cuda/nccl.plugin.o
+CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES)) $(patsubst %.c,$(BUILD)/obj/%.plugin.o,$(wildcard src/ops/cuda/*.c))
 
 $(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
