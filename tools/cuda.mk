@@ -3,13 +3,17 @@
 # xcalloc) are the program's; cudart is inside; cuBLASLt is opened at run time. CUDA_ARCH is what
 # nvcc makes code for: Hopper, and every other card from 8.0 on (sm_80 runs on 8.0, 8.6 and 8.9;
 # later cards translate compute_80).
-NVCC := $(or $(shell command -v nvcc 2>/dev/null),$(wildcard build/cuda/nvidia/cu13/bin/nvcc))
+# An nvcc of another CUDA is none: the rest builds beside it as where there is no nvcc.
+cuda_13 = $(shell $(1) --version 2>/dev/null | grep -q 'release 13\.' && echo $(1))
+NVCC := $(firstword $(foreach n,$(shell command -v nvcc 2>/dev/null) $(wildcard build/cuda/nvidia/cu13/bin/nvcc),$(call cuda_13,$(n))))
 CUDA_ARCH ?= -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_80,code=[sm_80,compute_80]
-CUDA_SITE := $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/cu13))
-CUDA_FLAGS := -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
+# Where torch's headers and libraries lie: asked when they are needed, since the first make of a
+# clone installs them on its way.
+CUDA_SITE = $(firstword $(shell ls -d $(VENV)/lib/python3*/site-packages/nvidia/cu13 2>/dev/null))
+CUDA_FLAGS = -std=c++20 -O3 -g -lineinfo $(CUDA_ARCH) -Werror all-warnings -Isrc -I$(CUDA_SITE)/include \
 	-Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra,-Wno-unused-parameter,-Wno-missing-field-initializers,-fno-strict-aliasing,-Werror
 CUDA_SOURCES := $(wildcard src/ops/cuda/*.cu)
-CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES)) $(BUILD)/obj/src/ops/cuda/nccl.plugin.o
+CUDA_OBJS := $(patsubst %.cu,$(BUILD)/obj/%.cu.o,$(CUDA_SOURCES)) $(patsubst %.c,$(BUILD)/obj/%.plugin.o,$(wildcard src/ops/cuda/*.c))
 
 $(BUILD)/obj/%.cu.o: %.cu src/ops/ops.h | $(SETUP_STAMPS)
 	@mkdir -p $(@D)
@@ -29,7 +33,7 @@ $(BUILD)/libhone_cuda.so: $(CUDA_OBJS)
 
 .PHONY: cuda
 cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_cuda.so), where there is an nvcc
-	$(if $(NVCC),,@echo 'make cuda: no nvcc on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
+	$(if $(NVCC),,@echo 'make cuda: no nvcc of CUDA 13 on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
 
 .PHONY: bench-decode
 bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor

@@ -13,4 +13,4 @@ CFLAGS_ops_open := -DHONE_OPS_ABI='"$(OPS_ABI)"'
 $(BUILD)/tests/ops/libnccl.so.2: $(BUILD)/obj/tests/ops/fake_nccl.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -shared $< -o $@
-$(BUILD)/tests/ops/test_nccl: | $(BUILD)/tests/ops/libnccl.so.2
+$(BUILD)/tests/ops/test_nccl $(BUILD)/tests/ops/test_libraries: | $(BUILD)/tests/ops/libnccl.so.2

@@ -10,7 +10,8 @@
 #define GPU_RANK 16         /* of the adapter that is always on */
 #define GPU_BATCHES_MAX 8
 #define GPU_FIGURES_MAX 32
-#define GPU_SKIPS_MAX 4
+#define GPU_SKIPS_MAX (GPU_BATCHES_MAX + 8)
+#define GPU_SKIP_TEXT 400
 
 struct gpu_options {
 	const char *device;
@@ -84,8 +85,8 @@ struct gpu_bench {
 	struct ranks *ranks; /* that make the same steps with their gradients summed; NULL: this process is alone */
 	struct figure figures[GPU_FIGURES_MAX];
 	int count;
-	int told;                         /* figures that were printed, and 1 for their heading; 0: nothing was */
-	char skipped[GPU_SKIPS_MAX][120]; /* parts that this machine cannot show, and why */
+	int told;                                   /* figures that were printed, and 1 for their heading; 0: nothing was */
+	char skipped[GPU_SKIPS_MAX][GPU_SKIP_TEXT]; /* what this machine cannot show, and why */
 	int nskipped;
 };
 

@@ -148,19 +148,45 @@ static double decode_floor(const struct gpu_bench *b, int batch)
 	return ((double)(model_config_params(c) - embeddings) + keys) * b->ops->elem_bytes / b->copy;
 }
 
+static struct step_options decode_step(const struct gpu_bench *b, int batch)
+{
+	int context = context_of(b), k = engine_fused_steps(b->ops, &b->c, batch, context);
+	return (struct step_options){.rows = batch,
+		.sequences = batch,
+		.pages = (context + k - 1 + OPS_PAGE - 1) / OPS_PAGE,
+		.wanted = batch,
+		.steps = k};
+}
+
+/* Whether the device has what such steps take, beside the weights that stand there. */
+static int decode_check(const struct gpu_bench *b, int batch, struct err *err)
+{
+	struct step_options so = decode_step(b, batch);
+	int64_t pages = (int64_t)batch * so.pages;
+	bool is_counted = pages <= INT32_MAX / OPS_PAGE;
+	struct device_plan d = {.step = so, .kv_pages = is_counted ? (int)pages : 0};
+	double mib = 1.0 / (1 << 20), kv = mib * (double)pages * (double)kv_bytes(b->ops, &b->c, 1),
+		   step = mib * (double)(step_bytes(b->ops, &b->c, &so) + plan_device_bytes(b->ops, &b->c, &d)),
+		   has = mib * (double)model_memory(b->m);
+	if (is_counted && kv + step <= has) return 0;
+	return err_set(err, ERR_LIMIT,
+		"decode, batch %d, context %d: %.0f MiB of keys and values + %.0f MiB of a step = %.0f MiB, but %.0f MiB are "
+		"free beside the weights; fewer in --batches, or a shorter --context",
+		batch, context_of(b), kv, step, kv + step, has);
+}
+
 /* Steps of sequences that all have this context, as many in one go as the engine makes; their
  * newest tokens' places are written again and again. */
 static double decode_seconds(struct gpu_bench *b, int batch, double *low, double *high)
 {
-	int context = context_of(b), repeats = (int)b->o->repeats, k = engine_fused_steps(b->ops, &b->c, batch, context);
-	int pages = (context + k - 1 + OPS_PAGE - 1) / OPS_PAGE;
+	struct step_options so = decode_step(b, batch);
+	int context = context_of(b), repeats = (int)b->o->repeats, k = so.steps, pages = so.pages;
 	size_t n = (size_t)batch;
 	int32_t *ids = xcalloc(n, 4), *pos = xcalloc(n, 4), *row = xcalloc(n, 4), *drawn = xcalloc(n * (size_t)k, 4),
 			*left = xcalloc(n, 4), *table = xcalloc(n * (size_t)pages, 4);
 	float *logprob = xcalloc(n * (size_t)k, sizeof *logprob);
 	struct ops_draw *draw = xcalloc(n, sizeof *draw);
 	double *seconds = xcalloc((size_t)repeats, sizeof *seconds);
-	struct step_options so = {.rows = batch, .sequences = batch, .pages = pages, .wanted = batch, .steps = k};
 	struct kv *kv = kv_create(b->m, batch * pages);
 	struct step *step = step_create(b->m, &so);
 	struct ops_rows rows = {
@@ -207,11 +233,29 @@ static int batches_of(const struct gpu_bench *b, int out[GPU_BATCHES_MAX], struc
 	return 0;
 }
 
+/* What was asked for by name is refused where the device has no room for it; what a shape brings by
+ * itself is left out and told, so that a smaller card shows what it can. */
+static int left_out(struct gpu_bench *b, const char *named, int rc, struct err *err)
+{
+	if (rc != ERR_LIMIT || named || !b->m) return rc; /* without a model nothing that follows could go on */
+	gpu_skip(b, "%s", err->text);
+	*err = (struct err){0};
+	return 0;
+}
+
 static int bench_decode(struct gpu_bench *b, struct err *err)
 {
 	int batches[GPU_BATCHES_MAX] = {0}, rc = batches_of(b, batches, err);
+	bool fits[GPU_BATCHES_MAX] = {false};
+	/* All are looked at before the first one is measured, which may take its time. */
+	for (int i = 0; i < GPU_BATCHES_MAX && batches[i] && !rc; i++) {
+		rc = decode_check(b, batches[i], err);
+		fits[i] = !rc;
+		rc = left_out(b, b->o->batches, rc, err);
+	}
 	for (int i = 0; i < GPU_BATCHES_MAX && batches[i] && !rc; i++) {
 		char key[32], title[80];
+		if (!fits[i]) continue;
 		double low, high, seconds = decode_seconds(b, batches[i], &low, &high);
 		snprintf(key, sizeof key, "decode_%d", batches[i]);
 		snprintf(title, sizeof title, "decode, batch %d, context %d", batches[i], context_of(b));
@@ -336,8 +380,8 @@ static int trainer_open(struct gpu_bench *b, struct trainer *r, struct err *err)
 	model_enable_grad(b->m, b->a);
 	struct param *params = adapter_params(b->a, &n);
 	/* As a run does: what does not fit whole keeps less for the backward pass. */
-	po.recompute = pass_bytes(b->ops, &b->c, &po) > model_memory(b->m);
 	r->optimizer = optimizer_create(b->ops, params, n, &oo);
+	po.recompute = pass_bytes(b->ops, &b->c, &po) > model_memory(b->m);
 	return pass_create(b->m, &po, &r->pass, err);
 }
 
@@ -461,9 +505,12 @@ static int bench_invariant(struct gpu_bench *b, struct err *err)
 	double fast = 0, low, high;
 	for (int i = 0; i < b->count; i++)
 		if (!strcmp(b->figures[i].key, "decode_64")) fast = b->figures[i].value;
+	int rc = decode_check(b, BATCH, err);
+	if (rc) return rc;
 	if (!fast) fast = BATCH / decode_seconds(b, BATCH, &low, &high);
 	model_drop(b);
-	int rc = model_make(b, true, err);
+	rc = model_make(b, true, err);
+	if (!rc) rc = decode_check(b, BATCH, err);
 	if (rc) return rc;
 	double seconds = decode_seconds(b, BATCH, &low, &high);
 	struct figure *f = gpu_figure_add(
@@ -504,11 +551,11 @@ int gpu_parts_run(struct gpu_bench *b, struct err *err)
 	/* Each part's rows are told when it ends. */
 	if (!rc && is_wanted(b, "decode")) rc = bench_decode(b, err);
 	if (!rc) gpu_tell(b);
-	if (!rc && is_wanted(b, "prefill")) rc = bench_prefill(b, err);
+	if (!rc && is_wanted(b, "prefill")) rc = left_out(b, b->o->parts, bench_prefill(b, err), err);
 	if (!rc) gpu_tell(b);
-	if (!rc && trains) rc = bench_training(b, err);
+	if (!rc && trains) rc = left_out(b, b->o->parts, bench_training(b, err), err);
 	if (!rc) gpu_tell(b);
-	if (!rc && is_wanted(b, "invariant")) rc = bench_invariant(b, err);
+	if (!rc && is_wanted(b, "invariant")) rc = left_out(b, b->o->parts, bench_invariant(b, err), err);
 	if (!rc) gpu_tell(b);
 	char path[64] = "";
 	if (!rc && is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);

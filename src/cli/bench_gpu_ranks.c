@@ -40,7 +40,7 @@ static bool has_devices(const struct gpu_options *o, char *why, size_t room)
 	if (strcmp(o->device, "cuda")) return true;
 	snprintf(name, sizeof name, "cuda:%d", (int)o->ranks - 1);
 	int rc = ops_open(name, &(struct ops_options){.cuda_libs = o->cuda_libs}, &ops, &err);
-	if (rc) snprintf(why, room, "ranks: needs %d GPUs (%.80s)", (int)o->ranks, err.text);
+	if (rc) snprintf(why, room, "ranks: needs %d GPUs (%.300s)", (int)o->ranks, err.text);
 	ops_free(ops);
 	return !rc;
 }
@@ -88,6 +88,7 @@ static int process_start(
 		tokens, "--answer", answer};
 	int at = 16;
 	if (o->cuda_libs) argv[at++] = "--cuda_libs", argv[at++] = (char *)(uintptr_t)o->cuda_libs;
+	if (o->cuda_card) argv[at++] = "--cuda_card", argv[at++] = (char *)(uintptr_t)o->cuda_card;
 	if (o->memory) argv[at++] = "--memory", argv[at++] = (char *)(uintptr_t)o->memory;
 	char **env = variables(k, world, port);
 	struct child_options co = {
@@ -142,7 +143,7 @@ static int step_seconds(const struct gpu_bench *b, int world, double *seconds, s
 
 int gpu_ranks_run(struct gpu_bench *b, struct err *err)
 {
-	char why[120], title[80];
+	char why[GPU_SKIP_TEXT], title[80];
 	double alone, together;
 	int world = (int)b->o->ranks;
 	if (!has_devices(b->o, why, sizeof why)) {

@@ -1,6 +1,6 @@
 """hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
 arithmetic, what has a bar and what has none, what is refused."""
-import glob, json, resource, signal, subprocess, sys
+import glob, json, re, resource, signal, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
@@ -81,6 +81,22 @@ check("ranks: two processes beside one, whose rate is the ceiling",
 p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json")
 check("without so many GPUs it is skipped, by name and counted",
       len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
+check("and the whole reason is told",
+      shape.get("skipped") and ("--device cpu)" in shape["skipped"][0] or "this machine has" in shape["skipped"][0]),
+      shape)
+# a smaller card shows what it can: what a shape brings by itself is left out and told with its
+# sum, what was named is refused with it
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--memory", "60MiB", "--repeats", "1", "--json")
+left = (shape.get("skipped") or [""])[0]
+kv, step, total, has = ([float(w) for w in re.findall(r"([\d.]+) MiB", left)] + [0] * 4)[:4]
+check("a batch that does not fit is left out, with the sum",
+      shape.get("figures") == {} and left.startswith("decode, batch 1024, context 300: ")
+      and kv == 1024 * 10 * 32 * 4 * 2 * 64 * 4 / 2**20 and kv + step == total > has == 60, p.stdout + p.stderr)
+p, _ = bench(*SMALL, "--memory", "60MiB", "--batches", "2,4096", expect=1)
+check("one that was named is refused, before anything is measured",
+      p.returncode == 1 and "decode, batch 4096, context 40: " in p.stderr and not p.stdout, p.stdout + p.stderr)
+p, _ = bench(*SMALL, "--batches", "65536", "--context", "1048576", expect=1)
+check("so is one of more pages than there are numbers", p.returncode == 1 and "batch 65536" in p.stderr, p.stderr)
 for args, said in ((("--shapes", "70b"), "demo,135m,8b"), (("--parts", "decode,all"), "prefill"),
                    (("--batches", "0"), "numbers of 1 to 65536"), (("--device", "tpu"), "expected cpu, cuda or cuda:N"),
                    (("more",), "unexpected argument")):

@@ -1,6 +1,7 @@
 /* nccl: opening the library, and waiting for it without being lost in it. */
 #include "ops/cuda/nccl.h"
 #include "base/base.h"
+#include "ops/cuda/libraries.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -18,38 +19,17 @@ enum { NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7, NCCL_FLOAT32 = 7 };
 
 /* ---- opening ---- */
 
-static void *library_try(const char *folder, const char *below, struct str *tried)
-{
-	char path[4200];
-	snprintf(path, sizeof path, "%s%s%slibnccl.so.2", folder ? folder : "", folder ? "/" : "", below);
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) str_printf(tried, "%s%s", tried->len ? ", " : "", path);
-	return library;
-}
-
-/* Beside nvidia/cu13/lib of a Python's packages lies nvidia/nccl/lib. */
-static void *library_open(const char *cuda_libs, struct str *tried)
-{
-	void *library = NULL;
-	const char *python = getenv("HONE_PYTHON"), *slash = python ? strrchr(python, '/') : NULL;
-	if (cuda_libs) library = library_try(cuda_libs, "", tried);
-	if (!library && cuda_libs) library = library_try(cuda_libs, "../../nccl/lib/", tried);
-	for (int minor = 9; !library && slash && minor < 20; minor++) {
-		char folder[4096];
-		snprintf(folder, sizeof folder, "%.*s/../lib/python3.%d/site-packages/nvidia/nccl/lib", (int)(slash - python),
-			python, minor);
-		if (access(folder, X_OK) == 0) library = library_try(folder, "", tried);
-	}
-	return library ? library : library_try(NULL, "", tried);
-}
-
 int nccl_open(const char *cuda_libs, void (*enter)(int device), int device, struct nccl **out, struct err *err)
 {
 	struct str tried = {0};
 	*out = NULL;
 	/* Values are gathered and added here in rank order: multicast over NVLink would add nothing. */
 	setenv("NCCL_NVLS_ENABLE", "0", 1);
-	void *library = library_open(cuda_libs, &tried);
+	static const char *const names[] = {"libnccl.so.2", NULL};
+	/* Beside nvidia/cu13/lib of a Python's packages lies nvidia/nccl/lib. */
+	const struct library_places places = {
+		.names = names, .named = cuda_libs, .beside = "../../nccl/lib", .packages = "nvidia/nccl/lib"};
+	void *library = library_open(&places, &tried);
 	int rc = library
 		? 0
 		: err_set(err, ERR_NOT_FOUND,

@@ -52,8 +52,8 @@ struct nccl_watch {
 	void *ctx;
 };
 
-/* In cuda_libs (NULL: none) and where a Python's packages lie from there, in those of HONE_PYTHON,
- * on the loader's path. */
+/* In cuda_libs (NULL: none) and where a Python's packages lie from there, among those of the Python
+ * that runs candidates, on the loader's path. */
 int nccl_open(const char *cuda_libs, void (*enter)(int device), int device, struct nccl **out, struct err *err);
 /* id (OPS_RANKS_ID bytes) becomes that of a group to come: one rank's part, for all. */
 int nccl_id_make(struct nccl *n, void *id, struct err *err);

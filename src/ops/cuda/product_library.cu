@@ -2,21 +2,15 @@
  * is described to it. It is column-major: our row-major d = a b is its d' = b' a'. */
 #include "product.cuh"
 #include <dlfcn.h>
-#include <unistd.h>
+extern "C" {
+#include "base/base.h"
+#include "ops/cuda/libraries.h"
+}
 
 #define PLANS_FIRST 1024 /* places of the hash table of shapes, at first */
+#define LT_MAJOR 13      /* whose functions and numbers are called here */
 
 /* ---- opening ---- */
-
-static void *library_try(const char *folder, const char *name, struct str *tried)
-{
-	char path[4096];
-	if (folder) snprintf(path, sizeof path, "%s/%s", folder, name);
-	else snprintf(path, sizeof path, "%s", name);
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!library) str_printf(tried, "%s%s", tried->len ? ", " : "", path);
-	return library;
-}
 
 /* The folder that this library lies in. */
 static bool own_folder(char *folder, size_t room)
@@ -30,37 +24,14 @@ static bool own_folder(char *folder, size_t room)
 	return slash != NULL;
 }
 
-/* nvidia/cu13/lib of a Python environment: HONE_PYTHON is .../bin/python, its packages
- * lie in .../lib/python3.x/site-packages. */
-static bool python_folder(char *folder, size_t room)
+static void *lt_library(const char *cuda_libs, struct str *tried)
 {
-	const char *python = getenv("HONE_PYTHON");
-	const char *slash = python ? strrchr(python, '/') : NULL;
-	if (!slash) return false;
-	for (int minor = 9; minor < 20; minor++) {
-		snprintf(
-			folder, room, "%.*s/../lib/python3.%d/site-packages/nvidia/cu13/lib", (int)(slash - python), python, minor);
-		if (access(folder, X_OK) == 0) return true;
-	}
-	return false;
-}
-
-static void *library_open(const char *cuda_libs, struct str *tried)
-{
-	static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so"};
-	char own[4000], python[4000];
-	const char *folders[4];
-	int n = 0;
-	if (cuda_libs) folders[n++] = cuda_libs;
-	if (own_folder(own, sizeof own)) folders[n++] = own;
-	if (python_folder(python, sizeof python)) folders[n++] = python;
-	folders[n++] = NULL;
-	for (int i = 0; i < n; i++)
-		for (size_t j = 0; j < ARRAY_LEN(names); j++) {
-			void *library = library_try(folders[i], names[j], tried);
-			if (library) return library;
-		}
-	return NULL;
+	static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so", NULL};
+	char own[4000];
+	struct library_places places = {};
+	places.names = names, places.named = cuda_libs, places.only_named = true, places.packages = "nvidia/cu13/lib";
+	if (own_folder(own, sizeof own)) places.own = own;
+	return library_open(&places, tried);
 }
 
 int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
@@ -69,12 +40,12 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 	struct lt *lt = (struct lt *)xcalloc(1, sizeof *lt);
 	/* The context owns this from here on: a caller that sees an error frees it with the context. */
 	c->lt = lt;
-	lt->library = library_open(cuda_libs, &tried);
+	lt->library = lt_library(cuda_libs, &tried);
 	int rc = 0;
 	if (!lt->library)
 		rc = err_set(err, ERR_NOT_FOUND,
 			"device cuda: cuBLASLt of CUDA 13 was not found (%s); name its folder with --cuda_libs, or HONE_PYTHON as "
-			"a Python with torch",
+			"a Python with torch for CUDA 13",
 			tried.data);
 	str_release(&tried);
 	if (rc) return rc;
@@ -85,6 +56,13 @@ int lt_open(struct ops_context *c, const char *cuda_libs, struct err *err)
 			"device cuda: the cuBLASLt that was found has no cublasLt" #name "; expected version 13");
 	LT_FUNCTIONS(X)
 #undef X
+	/* A file without the number in its name may be of any. */
+	size_t version = lt->GetVersion();
+	if (version / 10000 != LT_MAJOR)
+		return err_set(err, ERR_MISMATCH,
+			"device cuda: the cuBLASLt that was found is %zu.%zu, expected one of CUDA %d; name its folder with "
+			"--cuda_libs",
+			version / 10000, version / 100 % 100, LT_MAJOR);
 	cublasStatus_t status = lt->Create(&lt->handle);
 	if (status != CUBLAS_STATUS_SUCCESS)
 		return err_set(err, ERR_INFRA,
