@@ -275,10 +275,24 @@ static int lint_files(void)
 	return 0;
 }
 
+/* What verdicts call each code. */
+static void names(void **state)
+{
+	static const char *const NAMES[] = {"too-large", "syntax-error", "no-model-new", "no-jit", "jit-unused",
+		"syntax-doubt", "try-except", "torch-compute", "module-call", "matmul-operator", "suspicious-import",
+		"dynamic-code", "inherits-model", "jit-idle"};
+	assert_int_equal(ARRAY_LEN(NAMES), LINT_CODE_COUNT);
+	for (int i = 0; i < LINT_CODE_COUNT; i++) {
+		assert_string_equal(lint_code_name((enum lint_code)i), NAMES[i]);
+		assert_int_equal(lint_is_error((enum lint_code)i), i < 5);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "--files")) return lint_files();
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names),
 		cmocka_unit_test(legal_forms_pass),
 		cmocka_unit_test(hopeless_ones_are_named),
 		cmocka_unit_test(notes_name_lines),
