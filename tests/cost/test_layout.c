@@ -325,8 +325,8 @@ static void test_bounds(void **state)
 		/* Behind the 256th no name is known. */
 		str_puts(&s, "#row = " ROW "\n");
 		for (int k = 0; k < 255 + over; k++) str_printf(&s, "#l%d = " TILE "\n", k);
-		str_printf(&s, "#loc = loc(\"k.py\":1:0)\n%%v = tt.load %%p : tensor<4x4x!tt.ptr<f32>, #l%d> loc(#loc)\n",
-			254 + over);
+		str_printf(
+			&s, "#loc = loc(\"k.py\":1:0)\n%%v = tt.load %%p : tensor<4x4x!tt.ptr<f32>, #l%d> loc(#loc)\n", 254 + over);
 		struct vm_layouts *l = read_text(s.data);
 		assert_int_equal(l->nsites, 1);
 		assert_int_equal(l->sites[0].layout >= 0, !over);
@@ -360,7 +360,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_not_understood),
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_names), cmocka_unit_test(test_places),
-		cmocka_unit_test(test_lanes), cmocka_unit_test(test_marks), cmocka_unit_test(test_bounds), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_marks), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -598,18 +598,28 @@ static void test_fused_steps(void **state)
 	static const struct {
 		int layers, kv_heads, head_dim, context, sequences, elem_bytes, steps;
 	} rows[] = {
-		{26, 1, 1, 1, 1, 2, 16}, {27, 1, 1, 1, 1, 2, 8}, {52, 1, 1, 1, 1, 2, 8}, {53, 1, 1, 1, 1, 2, 4},
-		{104, 1, 1, 1, 1, 2, 4}, {105, 1, 1, 1, 1, 2, 2}, {208, 1, 1, 1, 1, 2, 2}, {209, 1, 1, 1, 1, 2, 1},
+		{26, 1, 1, 1, 1, 2, 16},
+		{27, 1, 1, 1, 1, 2, 8},
+		{52, 1, 1, 1, 1, 2, 8},
+		{53, 1, 1, 1, 1, 2, 4},
+		{104, 1, 1, 1, 1, 2, 4},
+		{105, 1, 1, 1, 1, 2, 2},
+		{208, 1, 1, 1, 1, 2, 2},
+		{209, 1, 1, 1, 1, 2, 1},
 		{9999, 1, 1, 1, 1, 2, 1},
-		/* 2 x 5 x 7 x 1000 elements a sequence: 225,375,000 of two bytes fit, half as many of four */
-		{1, 5, 7, 1000, 3219, 2, 16}, {1, 5, 7, 1000, 3220, 2, 8}, {1, 5, 7, 1000, 1609, 4, 16},
-		{1, 5, 7, 1000, 1610, 4, 8}, {1, 5, 7, 1610, 1000, 4, 8}, {2, 5, 7, 1000, 1545, 2, 16},
+		/* 2 x 5 x 7 x 1000 elements a sequence: 225,375,000 of two bytes
+		 * fit, half as many of four */
+		{1, 5, 7, 1000, 3219, 2, 16},
+		{1, 5, 7, 1000, 3220, 2, 8},
+		{1, 5, 7, 1000, 1609, 4, 16},
+		{1, 5, 7, 1000, 1610, 4, 8},
+		{1, 5, 7, 1610, 1000, 4, 8},
+		{2, 5, 7, 1000, 1545, 2, 16},
 		{2, 5, 7, 1000, 1548, 2, 8},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		struct model_config c = {.num_hidden_layers = rows[i].layers,
-			.num_key_value_heads = rows[i].kv_heads,
-			.head_dim = rows[i].head_dim};
+		struct model_config c = {
+			.num_hidden_layers = rows[i].layers, .num_key_value_heads = rows[i].kv_heads, .head_dim = rows[i].head_dim};
 		struct ops ops = {.name = "cuda", .elem_bytes = (size_t)rows[i].elem_bytes}, cpu = {.host_memory = true};
 		int k = engine_fused_steps(&ops, &c, rows[i].sequences, rows[i].context);
 		if (k != rows[i].steps) fail_msg("row %zu: %d steps", i, k);

@@ -597,7 +597,10 @@ static int open_within(int room)
 	limit.rlim_cur = 3 + (rlim_t)room;
 	if (setrlimit(RLIMIT_NOFILE, &limit)) return 3;
 	int rc = outside_open(&o, &x, &err);
-	if (rc) return (rc == ERR_INFRA || rc == ERR_CHILD) && strstr(err.text, "--policy_command") && open_descriptors() == 7 ? 1 : 4;
+	if (rc)
+		return (rc == ERR_INFRA || rc == ERR_CHILD) && strstr(err.text, "--policy_command") && open_descriptors() == 7
+			? 1
+			: 4;
 	outside_close(x);
 	return open_descriptors() == 7 ? 0 : 5;
 }

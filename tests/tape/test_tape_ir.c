@@ -495,7 +495,8 @@ static void test_write_differs(void **state)
 		tape_free(first); \
 		tape_free(t); \
 	} while (0)
-	/* Unchanged it is the same program; then options, numbers of parts, rows, memory, what is given. */
+	/* Unchanged it is the same program; then options, numbers of parts, rows,
+	 * memory, what is given. */
 	OTHER(, false);
 	OTHER(k[0].num_warps = 2, true);
 	OTHER(k[1].num_stages = 4, true);

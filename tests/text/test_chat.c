@@ -237,7 +237,8 @@ static void test_queries(void **state)
 		struct err err = {0};
 		assert_int_equal(chat_render(row("qwen3"), NULL, messages, 4, false, &out, &err), 0);
 		assert_non_null(strstr(out.text.data, "second thought"));
-		if (!strstr(out.text.data, "first thought") != cases[i].is_query) fail_msg("%s:\n%s", cases[i].content, out.text.data);
+		if (!strstr(out.text.data, "first thought") != cases[i].is_query)
+			fail_msg("%s:\n%s", cases[i].content, out.text.data);
 		chat_text_release(&out);
 	}
 }
@@ -371,7 +372,8 @@ int main(void)
 		cmocka_unit_test(test_config),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_dates),
-		cmocka_unit_test(test_contents), cmocka_unit_test(test_queries),
+		cmocka_unit_test(test_contents),
+		cmocka_unit_test(test_queries),
 		cmocka_unit_test(test_no_injection),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_end_ids),
