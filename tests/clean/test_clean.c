@@ -56,9 +56,10 @@ static char *tape_text(void)
 	"\", \"sources\": [0, 1]}], \"inputs\": [" MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": " \
 	"[{\"node\": 2, \"dtype\": \"float32\", \"shape\": [16]}]}"
 /* The same, where x comes through a table at `at` of the point's tables. */
-#define TAKEN(at) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"take\", \"count\": 16, \"sources\": [0], \"at\": " #at \
-	", \"width\": 8, \"fill\": -1}, {\"kind\": \"map\", \"count\": 16, \"op\": \"add\", \"sources\": [2, 1]}], \"inputs\": [" \
-	MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": [{\"node\": 3, \"dtype\": \"float32\", \"shape\": [16]}]}"
+#define TAKE(at) "{\"kind\": \"take\", \"count\": 16, \"sources\": [0], \"at\": " #at ", \"width\": 8, \"fill\": -1}"
+#define TAKEN(at) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " TAKE(at) ", {\"kind\": \"map\", \"count\": 16, \"op\": " \
+	"\"add\", \"sources\": [2, 1]}], \"inputs\": [" MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": " \
+	"[{\"node\": 3, \"dtype\": \"float32\", \"shape\": [16]}]}"
 #define WORDS(graphs) "{\"graphs\": [" graphs "], \"names\": [null, null, null]}"
 
 /* ---- the process ---- */

@@ -282,6 +282,7 @@ static void test_marks(void **state)
 		int stages;
 	} rows[] = {
 		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc)", false, false, false, 0},
+		/* Into plain memory, transposed, of another name, of 16 bits, and not transposed. */
 		{COPY "s, #smem> loc(#loc)", true, false, false, 0},
 		{COPY "t, #smem> loc(#loc)", true, false, true, 0},
 		{COPY "t1, #smem> loc(#loc)", true, false, false, 0},

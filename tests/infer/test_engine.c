@@ -637,6 +637,7 @@ static void test_sizes(void **state)
 		int code;
 		const char *says;
 	} rows[] = {
+		/* Rows, positions (which the model has fewer of than an engine), rows of prompts, pages. */
 		{{.max_sequences = 0, .max_context = 2}, ERR_RANGE, "engine: max_sequences is 0, expected 1..65536"},
 		{{.max_sequences = 65537, .max_context = 2}, ERR_RANGE, "engine: max_sequences is 65537, expected 1..65536"},
 		{{.max_sequences = 1, .max_context = 1}, ERR_RANGE, "engine: max_context is 1, expected 2..4194304"},

@@ -222,6 +222,7 @@ static void test_queries(void **state)
 		bool is_query;
 	} cases[] = {
 		{"user", "why?", true},
+		/* One tool's answer, an empty one; a query beside one; halves of one. */
 		{"user", "<tool_response>\n7\n</tool_response>", false},
 		{"user", "<tool_response></tool_response>", false},
 		{"user", "<tool_response>7</tool_response> why?", true},
