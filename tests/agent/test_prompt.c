@@ -486,10 +486,14 @@ static void test_feedback(void **state)
 
 static void test_stage_names(void **state)
 {
+	static const char *const names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
 	enum agent_stage s;
 	struct err err = {0};
-	assert_int_equal(agent_stage_from_name("midend", &s, &err), 0);
-	assert_int_equal(s, AGENT_MIDEND);
+	for (int i = 0; i < AGENT_STAGE_COUNT; i++) {
+		s = AGENT_STAGE_COUNT;
+		assert_int_equal(agent_stage_from_name(names[i], &s, &err), 0);
+		assert_int_equal(s, i);
+	}
 	assert_int_equal(agent_stage_from_name("backendd", &s, &err), ERR_USAGE);
 }
 
