@@ -24,7 +24,6 @@ enum scope_kind { SCOPE_CLASS, SCOPE_FUNCTION };
 struct scope {
 	enum scope_kind kind;
 	uint32_t depth;
-	bool is_model_new;
 	bool is_init;
 	bool is_jit;
 };

@@ -74,7 +74,6 @@ static void enter(struct walk *w)
 	struct slice name = node_text(w, node_field(n, "name"));
 	w->scopes[w->nscopes++] = (struct scope){.kind = is_class ? SCOPE_CLASS : SCOPE_FUNCTION,
 		.depth = w->depth,
-		.is_model_new = is_class && slice_is(name, "ModelNew"),
 		.is_init = is_function && slice_is(name, "__init__")};
 }
 

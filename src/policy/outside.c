@@ -242,7 +242,7 @@ static int set_answer(struct outside *x, const struct outside_request *r, struct
 static int pipe_ends(int ends[2], struct err *err)
 {
 	if (!pipe2(ends, O_CLOEXEC)) return 0;
-	return err_set(err, ERR_INFRA, "--policy_command: cannot make a pipe: %s", strerror(errno));
+	return err_set(err, ERR_INFRA, "cannot make a pipe: %s", strerror(errno));
 }
 
 /* The shell gets its standard input as descriptor 3, which is how child_spawn passes one on. */

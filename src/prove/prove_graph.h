@@ -79,29 +79,29 @@ static inline int64_t take_place(const struct node *n, int64_t at)
 	return wide;
 }
 
-/* The step and place that a take's element stands for; false: outside all sources. */
-static inline bool take_look(
+/* The step and place that a take's element stands for: each place was looked at
+ * when the take was made. */
+static inline void take_look(
 	const struct graph *g, const struct node *n, int64_t at, const struct node **from, int64_t *place)
 {
 	*place = take_place(n, at);
 	if (*place < 0) {
-		*from = n->fill >= 0 ? &g->nodes[n->fill] : NULL;
+		*from = &g->nodes[n->fill];
 		*place = 0;
-		return *from;
+		return;
 	}
 	for (int s = 0; s < n->nsources; s++) {
 		*from = &g->nodes[n->sources[s]];
-		if (*place < (*from)->count) return true;
+		if (*place < (*from)->count) return;
 		*place -= (*from)->count;
 	}
-	return false;
 }
 
 static inline const struct field_value *node_float(const struct graph *g, const struct node *n, int64_t at)
 {
 	const struct node *from = n;
 	int64_t place = n->count == 1 ? 0 : at;
-	if (n->is_take) take_look(g, n, place, &from, &place); /* checked when the take was made */
+	if (n->is_take) take_look(g, n, place, &from, &place);
 	return &from->f[place];
 }
 

@@ -56,7 +56,7 @@ int parse_enter(struct parser *p);           /* depth check; pair with p->depth-
 int parse_type(struct parser *p);            /* id, or a negative code */
 int parse_loc(struct parser *p);             /* after the word loc: ( ... ); id, or a negative code */
 int parse_loc_optional(struct parser *p);    /* id, -1 when there is none, or an error code below -1 with p->code set */
-int parse_loc_alias(struct parser *p, struct slice name, int loc);
+void parse_loc_alias(struct parser *p, struct slice name, int loc);
 int parse_loc_resolve(struct parser *p);
 int parse_attr_value(struct parser *p, struct ttir_attr *a);
 int parse_attr_dict(struct parser *p, struct ttir_op *op); /* { ... }; op NULL: discarded */

@@ -111,9 +111,8 @@ int parse_loc_optional(struct parser *p)
 	return parse_loc(p);
 }
 
-int parse_loc_alias(struct parser *p, struct slice name, int loc)
+void parse_loc_alias(struct parser *p, struct slice name, int loc)
 {
-	if (p->nalias >= TTIR_LOCS_MAX) return parse_fail(p, ERR_LIMIT, "more than %d location aliases", TTIR_LOCS_MAX);
 	if (p->nalias == p->alias_cap) {
 		p->alias_cap = MAX(p->alias_cap * 2, 64);
 		p->alias = xrealloc(p->alias, size_mul((size_t)p->alias_cap, sizeof *p->alias));
@@ -121,7 +120,6 @@ int parse_loc_alias(struct parser *p, struct slice name, int loc)
 	}
 	p->alias[p->nalias] = name;
 	p->alias_loc[p->nalias++] = loc;
-	return 0;
 }
 
 /* Links every LOC_ALIAS to its definition through an open hash table of the aliases. */

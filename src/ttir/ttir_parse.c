@@ -505,7 +505,8 @@ static int parse_alias(struct parser *p)
 			(int)MIN(name.len, 40), name.data);
 	lexer_next(&p->lx);
 	int loc = parse_loc(p);
-	return p->code ? p->code : parse_loc_alias(p, name, loc);
+	if (!p->code) parse_loc_alias(p, name, loc); /* as many as there are locations at most */
+	return p->code;
 }
 
 static int parse_functions(struct parser *p)

@@ -99,6 +99,45 @@ static void test_midend_holes(void **state)
 	str_release(&out);
 }
 
+/* One short launch: its counters are the means, whatever its time; each cause of waiting has its
+ * word, and of two units that are as busy memory is named. */
+static void test_measured_words(void **state)
+{
+	static const struct {
+		enum verdict_counter counter;
+		const char *text;
+	} rows[] = {
+		{COUNTER_STALL_MEMORY, "loads from global memory"},
+		{COUNTER_STALL_SHARED, "shared memory and shuffles"},
+		{COUNTER_STALL_BARRIER, "each other at barriers"},
+		{COUNTER_STALL_MATH, "a busy arithmetic pipe"},
+		{COUNTER_STALL_QUEUE, "room in the queue of loads and stores"},
+		{COUNTER_STALL_WAIT, "their own last instruction"},
+	};
+	static const double times[] = {0.5, 1, 4000};
+	struct verdict v = profile;
+	struct prompt_input in = {.task = &task, .kernel = "k", .profile = &v};
+	double *c = v.device.profiles[0].counters;
+	snprintf(v.device.name, sizeof v.device.name, "NVIDIA H200");
+	v.device.nprofiles = 1;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (size_t t = 0; t < ARRAY_LEN(times); t++) {
+			char expected[256];
+			/* Of causes without a counter, and of one that is there and less. */
+			for (int k = 0; k < COUNTER_COUNT; k++) c[k] = NAN;
+			c[COUNTER_TIME] = times[t];
+			c[COUNTER_DRAM_USE] = 60;
+			c[COUNTER_SM_USE] = t ? 60 : 61;
+			c[rows[(i + 1) % ARRAY_LEN(rows)].counter] = 0.25;
+			c[rows[i].counter] = 0.5;
+			snprintf(expected, sizeof expected,
+				"%s (measured on NVIDIA H200: DRAM at 60 %% of its peak, the SMs at %d %%; warps wait most for %s, 0.5 "
+				"cycles an instruction)",
+				t ? "memory: bytes to and from DRAM" : "the units of the SMs", t ? 60 : 61, rows[i].text);
+			expect_render("{{limit}}", &in, expected);
+		}
+}
+
 /* By a GPU's counters: the busy unit, else what warps wait for; launches weigh by their times. A
  * kernel that nobody profiled has the cost model's limit. */
 static void test_measured_limit(void **state)
@@ -447,10 +486,14 @@ static void test_feedback(void **state)
 
 static void test_stage_names(void **state)
 {
+	static const char *const names[AGENT_STAGE_COUNT] = {"frontend", "midend"};
 	enum agent_stage s;
 	struct err err = {0};
-	assert_int_equal(agent_stage_from_name("midend", &s, &err), 0);
-	assert_int_equal(s, AGENT_MIDEND);
+	for (int i = 0; i < AGENT_STAGE_COUNT; i++) {
+		s = AGENT_STAGE_COUNT;
+		assert_int_equal(agent_stage_from_name(names[i], &s, &err), 0);
+		assert_int_equal(s, i);
+	}
 	assert_int_equal(agent_stage_from_name("backendd", &s, &err), ERR_USAGE);
 }
 
@@ -460,6 +503,7 @@ static void everything(void *ctx)
 	test_holes(NULL);
 	test_midend_holes(NULL);
 	test_measured_limit(NULL);
+	test_measured_words(NULL);
 	test_limits(NULL);
 	test_reference(NULL);
 	test_variants(NULL);
@@ -481,6 +525,7 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_midend_holes),
 		cmocka_unit_test(test_measured_limit),
+		cmocka_unit_test(test_measured_words),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_reference),
 		cmocka_unit_test(test_variants),

@@ -55,6 +55,11 @@ static char *tape_text(void)
 #define GRAPH(op) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", {\"kind\": \"map\", \"count\": 16, \"op\": \"" op \
 	"\", \"sources\": [0, 1]}], \"inputs\": [" MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": " \
 	"[{\"node\": 2, \"dtype\": \"float32\", \"shape\": [16]}]}"
+/* The same, where x comes through a table at `at` of the point's tables. */
+#define TAKE(at) "{\"kind\": \"take\", \"count\": 16, \"sources\": [0], \"at\": " #at ", \"width\": 8, \"fill\": -1}"
+#define TAKEN(at) "{\"nodes\": [" INPUT(0) ", " INPUT(1) ", " TAKE(at) ", {\"kind\": \"map\", \"count\": 16, \"op\": " \
+	"\"add\", \"sources\": [2, 1]}], \"inputs\": [" MEMORY(0) ", " MEMORY(64) "], \"params\": [], \"outputs\": " \
+	"[{\"node\": 3, \"dtype\": \"float32\", \"shape\": [16]}]}"
 #define WORDS(graphs) "{\"graphs\": [" graphs "], \"names\": [null, null, null]}"
 
 /* ---- the process ---- */
@@ -229,14 +234,20 @@ static void a_tape_is_loaded_and_replayed(void **state)
 }
 
 /* A proof of x + y against the graphs in `words`, whose every point has its pair of
- * descriptors: the answer. */
+ * descriptors: the answer. The tables of point i have the places of all elements in order behind
+ * 16 i that are none. */
 static json_t *proof(int fd, const char *words, int points)
 {
 	float given[2 * N];
+	int64_t places[4 * N];
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
 	char *tape = tape_text();
 	int fds[CHILD_FDS_MAX] = {memory_of(tape, strlen(tape)), memory_of(words, strlen(words))}, n = 2 + 2 * points;
-	for (int i = 2; i < n; i++) fds[i] = memory_of(given, i % 2 ? 0 : sizeof given);
+	for (int i = 0; i < points; i++) {
+		for (int k = 0; k < (i + 1) * N; k++) places[k] = k < i * N ? 99 : k - i * N;
+		fds[2 + 2 * i] = memory_of(given, sizeof given);
+		fds[3 + 2 * i] = memory_of(places, (size_t)((i + 1) * N) * sizeof places[0]);
+	}
 	json_t *o = ask(fd, "{\"proof\": {\"seed\": 5, \"ms\": 60000}}", fds, n);
 	for (int i = 0; i < n; i++) close(fds[i]);
 	free(tape);
@@ -287,6 +298,9 @@ static void proofs_over_the_wire(void **state)
 	expect_no_proof(fd, WORDS(GRAPH("add") ", " GRAPH("add")), 1, "1 pairs of descriptors for 2 graphs");
 	expect_no_proof(fd, WORDS(GRAPH("add")), 2, "2 pairs of descriptors for 1 graphs");
 	expect_no_proof(fd, "no words", 1, "the reference's graphs");
+	/* Each point has tables of its own. */
+	expect_proof(fd, WORDS(TAKEN(0) ", " TAKEN(128) ", " TAKEN(256)), 3, PROVE_PROVED);
+	expect_no_proof(fd, WORDS(TAKEN(0) ", " TAKEN(0)), 2, "place 99 of 16 elements");
 	assert_int_equal(mapped(c.pid), 0);
 	expect_end(&c, fd);
 }

@@ -269,6 +269,79 @@ static void test_lanes(void **state)
 	assert_true(lanes.lane[1] == 8 && lanes.lane[31] == 248 && lanes.warp[1] == 512);
 }
 
+/* What stands beside a site's place and shape: copies behind the program's back, by threads or by
+ * the unit for boxes; into memory that lies transposed for 32-bit operands; buffers of a loop. */
+static void test_marks(void **state)
+{
+#define COPY "ttg.async_copy_global_to_local %p, %m : tensor<128x!tt.ptr<f32>, #row> -> <128xf32, #"
+#define BOX "ttng.async_tma_copy_global_to_local %d[%i] %m, %b, %p : !tt.tensordesc<tensor<32xf32, #s>>, " \
+	"!ttg.memdesc<1xi64, #b> -> !ttg.memdesc<32xf32, #"
+	static const struct {
+		const char *line;
+		bool is_async, is_bulk, is_scattered;
+		int stages;
+	} rows[] = {
+		{"%v = tt.load %p : tensor<128x!tt.ptr<f32>, #row> loc(#loc)", false, false, false, 0},
+		/* Into plain memory, transposed, of another name, of 16 bits, and not transposed. */
+		{COPY "s, #smem> loc(#loc)", true, false, false, 0},
+		{COPY "t, #smem> loc(#loc)", true, false, true, 0},
+		{COPY "t1, #smem> loc(#loc)", true, false, false, 0},
+		{COPY "u, #smem> loc(#loc)", true, false, false, 0},
+		{COPY "w, #smem> loc(#loc)", true, false, false, 0},
+		{BOX "t, #smem> loc(#loc)", false, true, false, 0},
+		{"ttg.local_store %v, %m : tensor<64xf32, #row> -> !ttg.memdesc<64xf32, #t, #smem> loc(#loc)", false, false,
+			true, 0},
+		{"%a = ttg.local_alloc : () -> !ttg.memdesc<3x64xf32, #s> loc(#loc)\n"
+		 "%a = ttg.local_alloc : () -> !ttg.memdesc<2x64xf32, #s> loc(#loc)\n"
+		 "tt.store %p, %v : tensor<64x!tt.ptr<f32>, #row> loc(#loc)",
+			false, false, false, 3},
+		{"%a = ttg.local_alloc : () -> !ttg.memdesc<16x64xf32, #s> loc(#loc)\n"
+		 "%a = ttg.local_alloc : () -> !ttg.memdesc<17x64xf32, #s> loc(#loc)\n"
+		 "tt.store %p, %v : tensor<64x!tt.ptr<f32>, #row> loc(#loc)",
+			false, false, false, 16},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char *text = xasprintf("#row = " ROW "\n#s = #ttg.nvmma_shared<{transposed = false, elementBitWidth = 32}>\n"
+							   "#t = #ttg.nvmma_shared<{transposed = true, elementBitWidth = 32}>\n"
+							   "#u = #ttg.nvmma_shared<{transposed = true, elementBitWidth = 16}>\n"
+							   "#w = #ttg.nvmma_shared<{transposed = false, elementBitWidth = 32}>\n"
+							   "#loc = loc(\"k.py\":1:0)\n%s\n",
+			rows[i].line);
+		struct vm_layouts *l = read_text(text);
+		if (l->nsites != 1 || l->sites[0].is_async != rows[i].is_async || l->sites[0].is_bulk != rows[i].is_bulk ||
+			l->sites[0].is_scattered != rows[i].is_scattered || l->stages != rows[i].stages)
+			fail_msg("row %zu: %d sites, async %d, bulk %d, scattered %d, %d stages", i, l->nsites,
+				l->nsites && l->sites[0].is_async, l->nsites && l->sites[0].is_bulk,
+				l->nsites && l->sites[0].is_scattered, l->stages);
+		vm_layouts_free(l);
+		free(text);
+	}
+}
+
+/* As many layouts and bytes as are read, and one more. */
+static void test_bounds(void **state)
+{
+	for (int over = 0; over < 2; over++) {
+		struct str s = {0};
+		/* Behind the 256th no name is known. */
+		str_puts(&s, "#row = " ROW "\n");
+		for (int k = 0; k < 255 + over; k++) str_printf(&s, "#l%d = " TILE "\n", k);
+		str_printf(
+			&s, "#loc = loc(\"k.py\":1:0)\n%%v = tt.load %%p : tensor<4x4x!tt.ptr<f32>, #l%d> loc(#loc)\n", 254 + over);
+		struct vm_layouts *l = read_text(s.data);
+		assert_int_equal(l->nsites, 1);
+		assert_int_equal(l->sites[0].layout >= 0, !over);
+		vm_layouts_free(l);
+		str_release(&s);
+	}
+	/* The text's bytes: none of it is read where it is too long. */
+	struct vm_layouts *l = (struct vm_layouts *)1;
+	struct err err = {0};
+	assert_int_equal(vm_layouts_create("", ((size_t)64 << 20) + 1, &l, &err), ERR_LIMIT);
+	assert_null(l);
+	assert_string_equal(err.text, "the TTGIR has 67108865 bytes, at most 67108864 are read");
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
@@ -278,6 +351,8 @@ static void everything(void *ctx)
 	test_names(NULL);
 	test_places(NULL);
 	test_lanes(NULL);
+	test_marks(NULL);
+	test_bounds(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -286,7 +361,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_not_understood),
 		cmocka_unit_test(test_sites), cmocka_unit_test(test_names), cmocka_unit_test(test_places),
-		cmocka_unit_test(test_lanes), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_lanes), cmocka_unit_test(test_marks), cmocka_unit_test(test_bounds),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

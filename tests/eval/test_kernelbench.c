@@ -3,6 +3,7 @@
 #include "eval/eval.h"
 
 #include <math.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -53,6 +54,10 @@ static void test_run_folder(void **state)
 		"level_1_problem__sample_0_kernel.py", "xlevel_1_problem_3_sample_0_kernel.py",
 		"level_1_problem_1234567890_sample_0_kernel.py", "level_1_problem_3_sample_0.py"};
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) write_file(others[i], "");
+	/* And one that is a folder. */
+	char *place = path_join(folder, "level_1_problem_3_sample_1_kernel.py");
+	assert_int_equal(dir_make(place, &err), 0);
+	free(place);
 	expect_refused(0, ERR_NOT_FOUND, "no file");
 	write_file("level_1_problem_99_sample_0_kernel.py", "");
 	expect_refused(0, ERR_MISMATCH, "no kernel belongs to a task of set");
@@ -154,7 +159,19 @@ static void test_grade(void **state)
 	write_file("level_1_problem_99_sample_0_kernel.py", "x");
 	assert_int_equal(run_folder_open(folder, 0, &set, "set", &r, &err), 0);
 	unlink(r.files[3].path); /* that of problem 9 */
-	assert_int_equal(run_folder_grade(&r, NULL, results, &err), 0);
+	/* All four that were judged are counted for who waits. */
+	char *said = path_join(folder, "said");
+	int log = open(said, O_RDWR | O_CREAT | O_TRUNC, 0600), was = dup(STDERR_FILENO);
+	struct str lines = {0};
+	assert_true(log >= 0 && was >= 0 && dup2(log, STDERR_FILENO) >= 0);
+	int rc = run_folder_grade(&r, NULL, results, &err);
+	assert_true(dup2(was, STDERR_FILENO) >= 0 && !close(log) && !close(was));
+	assert_int_equal(rc, 0);
+	assert_int_equal(file_read(said, 1 << 16, &lines, &err), 0);
+	if (!strstr(lines.data, "eval 4/4 kernels")) fail_msg("%s", lines.data);
+	str_release(&lines);
+	unlink(said);
+	free(said);
 	assert_int_equal(nasked, 4);
 	assert_true(r.unreadable == 1 && r.infra == 1 && !r.files[3].task);
 	static const bool graded[] = {true, true, false, false, true, false};

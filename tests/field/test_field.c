@@ -212,6 +212,7 @@ static void forms_of_constants(void **state)
 							   square = field_mul(&f, v, v);
 			if (differs(square, expected)) fail_msg("row %zu, %d bits: %.9g", i, widths[w], x);
 			counted[i][w] += same(square, expected);
+			assert_true(v.degree == 0);
 			assert_true(v.lo <= x * (1 + 0x1p-23) && x * (1 - 0x1p-23) <= v.hi);
 			/* Its neighbour is another number. */
 			double next = widths[w] == 24 ? (double)nextafterf((float)x, INFINITY) : nextafter(x, INFINITY);

@@ -275,10 +275,49 @@ static int lint_files(void)
 	return 0;
 }
 
+/* What computes is of interest where the host runs it: in functions, and in a class within one; not
+ * where a module is loaded. */
+static void host_code(void **state)
+{
+	static const struct {
+		const char *text;
+		bool is_noted;
+	} rows[] = {
+		{"y = torch.matmul(a, b)\n", false},
+		{"class A:\n    y = torch.matmul(a, b)\n", false},
+		{"def f(a, b):\n    return torch.matmul(a, b)\n", true},
+		{"def f(a, b):\n    class A:\n        y = torch.matmul(a, b)\n", true},
+		{"def f(a, b):\n    pass\ny = torch.matmul(a, b)\n", false},
+		{"class A:\n    def __init__(self, a, b):\n        self.y = torch.matmul(a, b)\n", false},
+		{"class A:\n    def g(self, a, b):\n        self.y = torch.matmul(a, b)\n", true},
+	};
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		char text[2048];
+		snprintf(text, sizeof text, HEAD KERNEL MODEL "%s", rows[i].text);
+		struct lint_report r = lint_text(text);
+		if (has(&r, LINT_TORCH_COMPUTE) != rows[i].is_noted) fail_msg("%s", rows[i].text);
+	}
+}
+
+/* What verdicts call each code. */
+static void names(void **state)
+{
+	static const char *const NAMES[] = {"too-large", "syntax-error", "no-model-new", "no-jit", "jit-unused",
+		"syntax-doubt", "try-except", "torch-compute", "module-call", "matmul-operator", "suspicious-import",
+		"dynamic-code", "inherits-model", "jit-idle"};
+	assert_int_equal(ARRAY_LEN(NAMES), LINT_CODE_COUNT);
+	for (int i = 0; i < LINT_CODE_COUNT; i++) {
+		assert_string_equal(lint_code_name((enum lint_code)i), NAMES[i]);
+		assert_int_equal(lint_is_error((enum lint_code)i), i < 5);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "--files")) return lint_files();
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names),
+		cmocka_unit_test(host_code),
 		cmocka_unit_test(legal_forms_pass),
 		cmocka_unit_test(hopeless_ones_are_named),
 		cmocka_unit_test(notes_name_lines),

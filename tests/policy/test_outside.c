@@ -11,7 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -574,13 +578,56 @@ static void test_words_of_options(void **state)
 	folder_remove(folder);
 }
 
+static int open_descriptors(void)
+{
+	int bits = 0;
+	for (int fd = 0; fd < 24; fd++) bits |= (fcntl(fd, F_GETFD) >= 0) << fd;
+	return bits;
+}
+
+/* Room for so many descriptors beside the first three: 0 where the command ran, 1 where it was
+ * refused with a word of why, more where either left something else open than before. */
+static int open_within(int room)
+{
+	struct policy_options o = {.policy_command = ECHO, .policy_timeout = 60, .policy_requests = 1};
+	struct outside *x = NULL;
+	struct err err = {0};
+	struct rlimit limit;
+	if (close_range(3, ~0u, 0) || getrlimit(RLIMIT_NOFILE, &limit)) return 2;
+	limit.rlim_cur = 3 + (rlim_t)room;
+	if (setrlimit(RLIMIT_NOFILE, &limit)) return 3;
+	int rc = outside_open(&o, &x, &err);
+	if (rc)
+		return (rc == ERR_INFRA || rc == ERR_CHILD) && strstr(err.text, "--policy_command") && open_descriptors() == 7
+			? 1
+			: 4;
+	outside_close(x);
+	return open_descriptors() == 7 ? 0 : 5;
+}
+
+/* Each pipe and process that cannot be made is told, and what was made before it is closed, and
+ * nothing else: standard input is still there. */
+static void test_no_descriptors(void **state)
+{
+	int refused = 0;
+	for (int room = 0; room <= 12; room++) {
+		int status = 0;
+		pid_t pid = fork();
+		if (!pid) _exit(open_within(room));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) fail_msg("room for %d: status %x", room, status);
+		refused += WEXITSTATUS(status);
+	}
+	assert_true(refused > 4 && refused < 13);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
 		cmocka_unit_test(test_broken_text), cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8),
 		cmocka_unit_test(test_problem), cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds),
 		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused),
-		cmocka_unit_test(test_kept), cmocka_unit_test(test_words_of_options)};
+		cmocka_unit_test(test_kept), cmocka_unit_test(test_words_of_options), cmocka_unit_test(test_no_descriptors)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

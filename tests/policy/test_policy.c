@@ -42,9 +42,10 @@ int device_open(const struct device_options *o, struct ops **out, struct err *er
 }
 
 static bool has_no_card;
+static size_t most_room; /* that the options allow; 0: all there is */
 int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err)
 {
-	*cap = 0;
+	*cap = most_room;
 	if (has_no_card) return err_set(err, ERR_USAGE, "no card of that name");
 	return ops_describe(o->device, &(struct ops_options){.threads = o->threads}, out, err);
 }
@@ -284,6 +285,28 @@ static void test_describe(void **state)
 	has_no_card = false;
 }
 
+/* Plans count on what the device has, or on what the options allow where that is less. */
+static void test_room(void **state)
+{
+	struct ops sizes, *ops = NULL;
+	struct err err = {0};
+	size_t room = 0;
+	assert_int_equal(ops_open("cpu", &(struct ops_options){.threads = 1}, &ops, &err), 0);
+	size_t whole = device_room(ops);
+	ops_free(ops);
+	const size_t allowed[] = {0, 12345, SIZE_MAX}, expected[] = {whole, 12345, whole};
+	for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
+		most_room = allowed[i];
+		struct policy p = open((struct policy_options){.model = model});
+		assert_true(p.room == expected[i]);
+		policy_close(&p);
+		/* A plan alone takes the options' word for it. */
+		assert_int_equal(policy_describe(&(struct policy_options){.device = "cpu"}, &sizes, &room, &err), 0);
+		assert_true(room == (allowed[i] ? allowed[i] : whole));
+	}
+	most_room = 0;
+}
+
 static void describe(void *ctx)
 {
 	struct ops sizes;
@@ -349,6 +372,7 @@ int main(void)
 		cmocka_unit_test(test_encode),
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_describe),
 		cmocka_unit_test(test_leaves_nothing),
 	};

@@ -52,6 +52,7 @@ static void test_holes(void **state)
 		{{NULL, "{{request}}", "{{request}}{{test}}", "{{request}}"}, "plan", "hole {{test}}: "},
 		{{NULL, NULL, NULL, "{{request}}{{ request}}"}, "code", "hole {{ request}}: "},
 		{{NULL, NULL, NULL, "{{request}}{{}}"}, "code", "hole {{}}: "},
+		{{NULL, NULL, NULL, "{{request}}{{}}{{request}}"}, "code", "hole {{}}: "},
 		{{NULL, NULL, NULL, "{{request}}{{request"}, "code", "hole {{}}: "},
 		{{NULL, NULL, NULL, "{{request}}{{reques}}"}, "code", "hole {{reques}}: "},
 		{{NULL, NULL, NULL, "{{request}}{{requests}}"}, "code", "hole {{requests}}: "},

@@ -26,23 +26,26 @@ static void expect_chart(const char *title, const struct chart_series *series, s
 #define NAME(colour, name, last) "<span style=\"color:" colour "\">" name "</span> last " last " &nbsp; "
 #define BLUE "#1f6feb"
 #define RED "#d1242f"
+#define GREEN "#1a7f37"
 
 /* Pairs share one range: 0 to 2 is the plot's width and height, and the line
  * of equals its diagonal. */
 static void test_pairs(void **state)
 {
 	const struct chart_point a[] = {{0, 1}, {1, 2}, {NAN, 1}};
-	const struct chart_series series[] = {{"<a>", a, 3}, {"none", a, 0}};
+	const struct chart_series series[] = {{"<a>", a, 3}, {"none", a, 0}, {"c", a + 1, 1}};
 	struct str out = {0};
-	chart_pairs_svg(&out, "t", series, 2);
+	chart_pairs_svg(&out, "t", series, 3);
 	assert_string_equal(out.data,
-		"<figure><figcaption>t</figcaption>" HEAD                                  /**/
-			GRID("176.0") Y_TEXT("179.0", "0") X_TEXT("58.0", "start", "0")        /**/
-		GRID("93.0") Y_TEXT("96.0", "1") X_TEXT("234.0", "middle", "1")            /**/
-		GRID("10.0") Y_TEXT("13.0", "2") X_TEXT("410.0", "end", "2")               /**/
-		"<line x1=\"58.0\" y1=\"176.0\" x2=\"410.0\" y2=\"10.0\" class=\"grid\"/>" /**/
-		DOT(BLUE, "58.0", "93.0") DOT(BLUE, "234.0", "10.0")                       /**/
-		"</svg><p class=\"legend\"><span style=\"color:" BLUE "\">&lt;a&gt;</span> 3 &nbsp; </p></figure>\n");
+		"<figure><figcaption>t</figcaption>" HEAD                                        /**/
+			GRID("176.0") Y_TEXT("179.0", "0") X_TEXT("58.0", "start", "0")              /**/
+		GRID("93.0") Y_TEXT("96.0", "1") X_TEXT("234.0", "middle", "1")                  /**/
+		GRID("10.0") Y_TEXT("13.0", "2") X_TEXT("410.0", "end", "2")                     /**/
+		"<line x1=\"58.0\" y1=\"176.0\" x2=\"410.0\" y2=\"10.0\" class=\"grid\"/>"       /**/
+		DOT(BLUE, "58.0", "93.0") DOT(BLUE, "234.0", "10.0") DOT(GREEN, "234.0", "10.0") /**/
+		"</svg><p class=\"legend\"><span style=\"color:" BLUE "\">&lt;a&gt;</span> 3 &nbsp; <span style=\"color:" GREEN
+		"\">c</span> 1 &nbsp; "
+		"</p></figure>\n");
 	str_release(&out);
 }
 
@@ -98,6 +101,12 @@ static void test_many(void **state)
 	for (int i = 0; i < 61; i++) points[i] = (struct chart_point){i, i};
 	for (int i = 0; i < 7; i++) series[i] = (struct chart_series){"s", points, i == 6 ? 61 : 60};
 	struct str out = {0};
+	chart_pairs_svg(&out, "", series, 7);
+	int pairs = 0;
+	for (const char *p = out.data; (p = strstr(p, "\"" BLUE "\"")); p++) pairs++;
+	assert_int_equal(pairs, 60 + 61);
+	assert_non_null(strstr(out.data, "color:" BLUE "\">s</span> 61 "));
+	str_clear(&out);
 	chart_svg(&out, "", series, 7);
 	int dots = 0, blue = 0;
 	for (const char *p = out.data; (p = strstr(p, "<circle")); p++) dots++;

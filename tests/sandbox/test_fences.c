@@ -337,6 +337,73 @@ static bool sets_what_all_sockets_have(const void *ctx)
 
 static void test_driver_sockets(void **state) { assert_true(in_child(sets_what_all_sockets_have, NULL)); }
 
+/* ---- the filter that is made before the child is there ---- */
+
+/* What a grant is seen by: a call that fails by its arguments where the filter lets it through. */
+static int make_nowhere(void) { return result_of(mkdir("", 0700)); }
+static int make_memfd(void) { return result_of(syscall(SYS_memfd_create, "m", 0)); }
+static int fork_wrongly(void) { return clone_with(CLONE_SIGHAND); }
+static int run_nothing(void) { return result_of(syscall(SYS_execve, "", NULL, NULL)); }
+static int connect_nowhere(void) { return result_of(connect(-1, NULL, 0)); }
+static int thread_wrongly(void) { return clone_with(CLONE_THREAD); }
+
+static const char *const nowhere[] = {"/nowhere", NULL};
+static const struct grant {
+	struct sandbox_options options;
+	int (*run)(void);
+	int granted; /* errno */
+} grants[] = {
+	{{.level = SANDBOX_LSM, .scratch = scratch}, make_nowhere, ENOENT},
+	{{.level = SANDBOX_LSM, .allow_memfd = 1}, make_memfd, 0},
+	{{.level = SANDBOX_LSM, .allow_fork = 1}, fork_wrongly, EINVAL},
+	{{.level = SANDBOX_LSM, .exec_paths = nowhere}, run_nothing, ENOENT},
+	{{.level = SANDBOX_LSM, .device_paths = nowhere}, connect_nowhere, ENOENT},
+	{{.level = SANDBOX_LSM, .allow_threads = 1}, thread_wrongly, EINVAL},
+};
+
+/* One made of the grant serves the grant, in this process; it keeps no descriptor, and a second
+ * one is not made. */
+static bool serves_its_grant(const void *ctx)
+{
+	const struct grant *g = ctx;
+	int before = descriptors();
+	sandbox_seccomp_prepare(&g->options, getpid());
+	sandbox_seccomp_prepare(&g->options, getpid());
+	return descriptors() == before && enter_seccomp(&g->options) && g->run() == g->granted;
+}
+
+/* One that was made without the grant, or for another process, does not. */
+static bool serves_no_other(const void *ctx)
+{
+	const struct grant *g = ctx;
+	sandbox_seccomp_prepare(&ONE_THREAD, getpid());
+	return enter_seccomp(&g->options) && g->run() == g->granted;
+}
+
+static bool grants_nothing_else(const void *ctx)
+{
+	const struct grant *g = ctx;
+	sandbox_seccomp_prepare(&g->options, getpid());
+	return enter_seccomp(&ONE_THREAD) && g->run() == EPERM;
+}
+
+/* The own number is among the filter's rules: a signal to oneself. */
+static bool may_signal_itself(const void *ctx)
+{
+	sandbox_seccomp_prepare(&ONE_THREAD, 1);
+	return enter_seccomp(&ONE_THREAD) && kill(getpid(), 0) == 0 && result_of(kill(1, 0)) == EPERM;
+}
+
+static void test_prepared_filters(void **state)
+{
+	for (size_t i = 0; i < sizeof grants / sizeof *grants; i++) {
+		if (!in_child(serves_its_grant, &grants[i])) fail_msg("grant %zu with its own filter", i);
+		if (!in_child(serves_no_other, &grants[i])) fail_msg("grant %zu with another filter", i);
+		if (!in_child(grants_nothing_else, &grants[i])) fail_msg("no grant, with the filter of %zu", i);
+	}
+	assert_true(in_child(may_signal_itself, NULL));
+}
+
 /* Of what root had nothing is left: every set of capabilities is empty, the ambient one too. */
 static bool has_no_capability(const void *ctx)
 {
@@ -500,6 +567,7 @@ int main(void)
 		cmocka_unit_test(test_landlock_keeps_no_descriptor),
 		cmocka_unit_test(test_landlock_fails_with_its_paths),
 		cmocka_unit_test(test_seccomp_alone),
+		cmocka_unit_test(test_prepared_filters),
 		cmocka_unit_test(test_driver_sockets),
 		cmocka_unit_test(test_root_is_gone),
 		cmocka_unit_test(test_limits),

@@ -232,11 +232,14 @@ static void test_read_only(void **state)
 		free(wal);
 		free(lock);
 	}
-	/* What is no store of this version is refused there too. */
+	/* What is no store of this version is refused there too, and one of which SQLite cannot
+	 * read the tables. */
 	char *other = path_join(folder, "plain/other.db"), *empty = path_join(folder, "plain/empty.db"),
-		 *place = path_join(folder, "plain");
+		 *broken = path_join(folder, "plain/broken.db"), *place = path_join(folder, "plain");
 	sql(other, "CREATE TABLE other (x); PRAGMA application_id = 3");
 	sql(empty, "");
+	store_close(open_or_fail(broken));
+	sql(broken, "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'no table' WHERE name = 'runs'");
 	assert_int_equal(chmod(place, 0555), 0);
 	pid_t pid = fork();
 	int status = 0;
@@ -245,6 +248,7 @@ static void test_read_only(void **state)
 		if (!geteuid() && (setgid(65534) || setuid(65534))) _exit(1);
 		bool ok = store_open_existing(other, &s, &err) == ERR_FORMAT && strstr(err.text, "application id 3");
 		ok = ok && store_open_existing(empty, &s, &err) == ERR_FORMAT;
+		ok = ok && store_open_existing(broken, &s, &err) == ERR_IO && strstr(err.text, "count(*)");
 		_exit(ok ? 0 : 2);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -252,6 +256,7 @@ static void test_read_only(void **state)
 	assert_int_equal(chmod(place, 0755), 0);
 	free(other);
 	free(empty);
+	free(broken);
 	free(place);
 }
 

@@ -312,6 +312,221 @@ static void test_write(void **state)
 	str_release(&out);
 }
 
+/* Each form that a number can have comes back from three sizes as it was written; a product before
+ * a power or a sum, the fewest names first, blocks that the kernel has before others. */
+static void test_write_forms(void **state)
+{
+	static const char *const args[] = {"M", "M * N", "M * 3", "N * 7", "M * N * 2", "cdiv(N, 64)", "cdiv(M * N, 256)",
+		"M * cdiv(N, 256)", "next_pow2(N)", "next_pow2(M)", "M + 7", "N - 2", "N + 1", "12", "0", "-5", "x0 + N",
+		"x1 + 8", "2.0", "1.0000000000000001e-05", "-0.5", "inf"};
+	static const char *const grids[] = {"cdiv(M, 1024)", "2, cdiv(M, 1024), 3", "M, N", "cdiv(M, 1024), cdiv(N, 1024)",
+		"cdiv(N, 1024), cdiv(M, 1024), M * 2"};
+	struct given g[3];
+	struct tape_ir_seen seen[3];
+	struct str text = {0}, out = {0};
+	struct err err = {0};
+	const int64_t m[] = {3, 2, 5}, n[] = {1500, 900, 2100};
+	/* One answer with a launch for each grid and all arguments in each. */
+	str_printf(&text,
+		"%s// param p2 fc.bias f32[N]\n// output y3 f16[M, N, 5]\n// temp t4 f32[M * 6]\n// fill y3 0.5\n",
+		"// input x0 f32[M, N]\n// input x1 f32[M, N]\n");
+	for (size_t i = 0; i < ARRAY_LEN(grids); i++) {
+		str_printf(&text, "// launch k[%s](y3, p2, t4 + 2, y3 + 6", grids[i]);
+		for (size_t a = 0; a < ARRAY_LEN(args); a++) str_printf(&text, ", %s", args[a]);
+		str_printf(
+			&text, ")%s\n", (const char *const[]){"", " warps=8", " stages=1", " ctas=2", " warps=1 stages=5"}[i]);
+	}
+	str_puts(&text, "// fill t4 0\n");
+	/* Each launch has options of its own, and so a kernel: one form of each name can be said. */
+	struct tape *whole[3];
+	for (int i = 0; i < 3; i++) {
+		given_make(&g[i], m[i], n[i], 0);
+		char *first = text.data, *answer;
+		for (int k = 0; (first = strstr(first, "launch k[")); k++) first[7] = (char)('a' + k);
+		answer = xasprintf("%s%s%s%s%s%s", text.data, MODULE("a"), MODULE("b"), MODULE("c"), MODULE("d"), MODULE("e"));
+		whole[i] = read_good(answer, &g[i]);
+		seen[i] = (struct tape_ir_seen){g[i].sizes, whole[i]};
+		free(answer);
+	}
+	if (tape_ir_write(seen, 3, &out, &err)) fail_msg("%s", err.text);
+	/* Line by line, up to the modules. */
+	const char *want = text.data, *found = out.data;
+	while (*want) {
+		size_t a = strcspn(want, "\n") + 1, b = strcspn(found, "\n") + 1;
+		if (a != b || memcmp(want, found, a)) fail_msg("expected %.*sfound %.*s", (int)a, want, (int)b, found);
+		want += a;
+		found += b;
+	}
+	assert_memory_equal(found, "module {", 8);
+	for (int i = 0; i < 3; i++) tape_free(whole[i]);
+	str_release(&text);
+	str_release(&out);
+}
+
+/* A dimension of each of eight sizes has a name; a ninth has none, and the
+ * answer is for one size. */
+static void test_write_names(void **state)
+{
+	for (int ndim = 8; ndim <= 9; ndim++) {
+		struct tape_ir_tensor x[2];
+		struct tape_ir_seen seen[2];
+		struct tape *t[2];
+		struct str out = {0}, tape = {0};
+		struct err err = {0};
+		int line = 0;
+		for (int i = 0; i < 2; i++) {
+			x[i] = (struct tape_ir_tensor){.dtype = DTYPE_I8, .ndim = ndim};
+			/* Sizes that pair off otherwise for each dimension. */
+			static const int64_t other[9] = {1, 2, 3, 1, 2, 3, 1, 2, 3}, pairs[9] = {2, 3, 1, 3, 1, 2, 4, 4, 4};
+			for (int d = 0; d < ndim; d++) x[i].shape[d] = i ? pairs[d] : other[d];
+			for (int d = ndim - 1, step = 1; d >= 0; step *= (int)x[i].shape[d--]) x[i].stride[d] = step;
+			struct tape_ir_sizes sizes = {1, &x[i], 0, NULL};
+			char text[200] = "// input x0 i8[";
+			for (int d = 0; d < ndim; d++) snprintf(text + strlen(text), 8, "%s%c", d ? ", " : "", 'a' + d);
+			char *answer = xasprintf("%s]\n// output y1 f32[1]\n// launch k[1](y1)\n%s", text, MODULE("k"));
+			int rc = tape_ir_read(answer, strlen(answer), &sizes, &tape, &line, &err);
+			if (!rc) rc = tape_parse(tape.data, tape.len, &t[i], &err);
+			if (rc) fail_msg("%s", err.text);
+			seen[i] = (struct tape_ir_seen){sizes, t[i]};
+			free(answer);
+			str_clear(&tape);
+		}
+		if (tape_ir_write(seen, 2, &out, &err)) fail_msg("%s", err.text);
+		const char *want = ndim == 8 ? "// input x0 i8[M, N, K, L, P, Q, R, S]\n"
+									 : "// input x0 i8[1, 2, 3, 1, 2, 3, 1, 2, 3]\n";
+		if (strncmp(out.data, want, strlen(want))) fail_msg("%s", out.data);
+		for (int i = 0; i < 2; i++) tape_free(t[i]);
+		str_release(&out);
+		str_release(&tape);
+	}
+}
+
+/* What the form has no word for is named, and with it the first that is so. */
+static void test_write_cannot(void **state)
+{
+	struct given g;
+	struct err err = {0};
+	struct str out = {0};
+	struct tape *t = NULL;
+	given_make(&g, 3, 1500, 0);
+	static const char text[] = "// input x0 f32[M, N]\n// input x1 f32[M, N]\n// param p2 fc.bias f32[N]\n"
+							   "// output y3 f32[M, N]\n// output y4 i32[M]\n// temp t5 f32[M]\n// fill y3 0\n"
+							   "// launch add[2](x0, x1, t5, M * N, 0.5)\n// launch bias[M, 7](t5, y4)\n" MODULE("add")
+								   MODULE("bias");
+#define CANNOT(change, said) \
+	do { \
+		t = read_good(text, &g); \
+		struct tape_kernel *k = t->kernels; \
+		struct tape_row *r = t->rows; \
+		(void)k, (void)r; \
+		change; \
+		struct tape_ir_seen seen = {g.sizes, t}; \
+		str_clear(&out); \
+		err = (struct err){0}; \
+		int rc = tape_ir_write(&seen, 1, &out, &err); \
+		const char *want = said; \
+		if (rc != (want ? ERR_MISMATCH : 0) || (want && (!strstr(err.text, want) || out.len))) \
+			fail_msg("%s: code %d, %s", #change, rc, err.text); \
+		tape_free(t); \
+	} while (0)
+	CANNOT(, NULL);
+	/* Options of a kernel. */
+	CANNOT(k[0].maxnreg = 1, "an option of add");
+	CANNOT(k[1].no_fp_fusion = true, "an option of bias");
+	CANNOT(k[0].no_reflect_ftz = true, "an option of add");
+	CANNOT(k[0].ptx_options = "-O1", "an option of add");
+	CANNOT(k[0].is_cooperative = true, "an option of add");
+	CANNOT(k[0].is_pdl = true, "an option of add");
+	CANNOT(k[1].name = "add", "add is launched in two forms");
+	CANNOT((k[1].name = "add", r[2].kernel = 0), NULL);
+	/* Rows. */
+	CANNOT(r[1].stream = 1, "streams");
+	CANNOT(r[0].kind = TAPE_RECORD, "streams");
+	CANNOT(r[0].kind = TAPE_COPY, "a copy");
+	CANNOT(r[0].kind = TAPE_LIBRARY, "a library row");
+	CANNOT(r[0].dst.offset_bytes = 4, "a fill of a part of memory");
+	CANNOT(r[0].dst.shape[0] = 2, "a fill of a part of memory");
+	CANNOT(r[0].dst.stride[0] = 2, "a fill of a part of memory");
+	CANNOT(r[0].fill = 1.5, NULL);
+	CANNOT((r[0].fill = 1.5, r[0].dst.dtype = DTYPE_I32), "a fill with 1.5");
+	CANNOT((r[0].fill = 1.5, r[0].dst.buffer = 0), "a fill with 1.5");
+	CANNOT((r[0].fill = 1.5, r[0].dst.buffer = 5, r[0].dst.shape[0] = 3), "a fill with 1.5");
+	CANNOT((r[0].dst.buffer = 5, r[0].dst.shape[0] = 3), NULL);
+	/* Arguments. */
+	CANNOT(r[1].args[0].kind = TAPE_ARG_VALUE, "an argument that the form has no word for");
+	CANNOT(r[1].args[0].kind = TAPE_ARG_DESCRIPTOR, "an argument that the form has no word for");
+	CANNOT(r[1].args[0].offset_bytes = 6, "an argument that the form has no word for");
+	/* Memory. */
+	CANNOT(t->buffers[2].kind = TAPE_CONST, "a constant of 6000 bytes");
+	CANNOT(t->buffers[2].name = "other", "the reference has no parameter other");
+	CANNOT(t->buffers[5].bytes = 13, "memory whose bytes are no multiple of 4");
+	CANNOT(t->outputs[1].buffer = 3, "two outputs lie in one buffer");
+	CANNOT(t->outputs[0].offset_bytes = 4, "output 0 is not memory of its own");
+	CANNOT(t->outputs[1].stride[0] = 2, "output 1 is not memory of its own");
+	CANNOT(t->outputs[1].shape[0] = 2, "output 1 is not memory of its own");
+	CANNOT(t->outputs[1].buffer = 2, "output 1 is not memory of its own");
+	CANNOT(t->buffers[4].bytes = 16, "output 1 is not memory of its own");
+#undef CANNOT
+	str_release(&out);
+}
+
+/* Where the second size's tape is another program, in whatever, the answer
+ * is for the first alone. */
+static void test_write_differs(void **state)
+{
+	struct given g[2];
+	struct err err = {0};
+	struct str out = {0};
+	given_make(&g[0], 3, 1500, 0);
+	given_make(&g[1], 2, 900, 0);
+#define OTHER(change, is_other) \
+	do { \
+		struct tape *first = read_good(ADD, &g[0]), *t = read_good(ADD, &g[1]); \
+		struct tape_kernel *k = t->kernels; \
+		struct tape_row *r = t->rows; \
+		struct tape_ir_tensor x[2] = {g[1].inputs[0], g[1].inputs[1]}; \
+		struct tape_ir_seen seen[2] = {{g[0].sizes, first}, {{2, x, 1, &g[1].param}, t}}; \
+		(void)k, (void)r; \
+		change; \
+		str_clear(&out); \
+		if (tape_ir_write(seen, 2, &out, &err)) fail_msg("%s: %s", #change, err.text); \
+		const char *want = is_other ? "// input x0 f32[3, 1500]\n" : "// input x0 f32[M, N]\n"; \
+		if (strncmp(out.data, want, strlen(want))) fail_msg("%s:\n%s", #change, out.data); \
+		tape_free(first); \
+		tape_free(t); \
+	} while (0)
+	/* Unchanged it is the same program; then options, numbers of parts, rows,
+	 * memory, what is given. */
+	OTHER(, false);
+	OTHER(k[0].num_warps = 2, true);
+	OTHER(k[1].num_stages = 4, true);
+	OTHER(k[0].num_ctas = 2, true);
+	OTHER(k[1].ttir_len--, true);
+	OTHER(t->nkernels--, true);
+	OTHER(t->nrows--, true);
+	OTHER(t->nbuffers--, true);
+	OTHER(t->noutputs--, true);
+	OTHER(r[1].kind = TAPE_FILL, true);
+	OTHER(r[1].nargs--, true);
+	OTHER(r[1].grid[0] = 77, true);
+	OTHER(r[1].grid[1] = 2, true);
+	OTHER(r[1].args[0].kind = TAPE_ARG_INT, true);
+	OTHER(r[1].args[0].buffer = 1, true);
+	OTHER(r[1].args[0].offset_bytes = 1, true);
+	OTHER(r[1].args[3].i++, true);
+	OTHER(r[1].args[4].f = 0.25, true);
+	OTHER(r[0].fill = 1, true);
+	OTHER(r[0].dst.buffer = 4, true);
+	OTHER(t->outputs[0].buffer = 4, true);
+	OTHER(t->outputs[0].ndim = 1, true);
+	OTHER(t->buffers[4].bytes -= 2, true);
+	OTHER(x[0].ndim = 1, true);
+	OTHER(seen[1].sizes.ninputs = 1, true);
+	OTHER(seen[1].sizes.nparams = 0, true);
+#undef OTHER
+	str_release(&out);
+}
+
 /* An integer's divisor follows from one size and is wrong at others; a pointer's stays.
  * Locations and their table go.
  */
@@ -360,6 +575,10 @@ static void everything(void *ctx)
 	test_comments(NULL);
 	test_is(NULL);
 	test_write(NULL);
+	test_write_forms(NULL);
+	test_write_names(NULL);
+	test_write_cannot(NULL);
+	test_write_differs(NULL);
 	test_write_strips(NULL);
 }
 
@@ -370,8 +589,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_head), cmocka_unit_test(test_other_sizes),
 		cmocka_unit_test(test_strided), cmocka_unit_test(test_expressions), cmocka_unit_test(test_many_signs),
 		cmocka_unit_test(test_refusals), cmocka_unit_test(test_many_fills), cmocka_unit_test(test_comments),
-		cmocka_unit_test(test_is), cmocka_unit_test(test_write), cmocka_unit_test(test_write_strips),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_is), cmocka_unit_test(test_write), cmocka_unit_test(test_write_forms),
+		cmocka_unit_test(test_write_names), cmocka_unit_test(test_write_cannot), cmocka_unit_test(test_write_differs),
+		cmocka_unit_test(test_write_strips), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

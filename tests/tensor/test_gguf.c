@@ -108,6 +108,13 @@ static void test_metadata(void **state)
 	assert_true(v->type == GGUF_ARRAY && v->element == GGUF_ARRAY && v->count == 2 && !v->data);
 	v = gguf_find(g, "list.bool");
 	assert_true(v->element == GGUF_BOOL && v->count == 2 && v->data[0] == 1 && v->data[1] == 0);
+	/* All of them, in the order of their keys; each is found by its own. */
+	assert_true(gguf_value_count(g) > 12);
+	for (size_t i = 0; i < gguf_value_count(g); i++) {
+		assert_ptr_equal(gguf_find(g, gguf_value_at(g, i)->key), gguf_value_at(g, i));
+		assert_true(!i || strcmp(gguf_value_at(g, i - 1)->key, gguf_value_at(g, i)->key) < 0);
+	}
+	assert_non_null(strstr(gguf_path(g), "values.gguf"));
 	/* The custom alignment of 64 was followed: otherwise opening fails. */
 	float b[4];
 	gguf_to_f32(gguf_tensor_find(g, "b.weight"), b);

@@ -213,6 +213,37 @@ static void test_contents(void **state)
 	}
 }
 
+/* Reasoning stands in the text behind the last query alone, and a tool's output is no query: a turn
+ * that begins and ends as one, and nothing shorter. */
+static void test_queries(void **state)
+{
+	static const struct {
+		const char *role, *content;
+		bool is_query;
+	} cases[] = {
+		{"user", "why?", true},
+		/* One tool's answer, an empty one; a query beside one; halves of one. */
+		{"user", "<tool_response>\n7\n</tool_response>", false},
+		{"user", "<tool_response></tool_response>", false},
+		{"user", "<tool_response>7</tool_response> why?", true},
+		{"user", "why? <tool_response>7</tool_response>", true},
+		{"user", "<tool_response>", true},
+		{"user", "</tool_response>", true},
+		{"user", "", true},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct chat_message messages[] = {{"user", "u"}, {"assistant", "<think>\nfirst thought\n</think>\n\na"},
+			{cases[i].role, cases[i].content}, {"assistant", "<think>\nsecond thought\n</think>\n\nb"}};
+		struct chat_text out = {0};
+		struct err err = {0};
+		assert_int_equal(chat_render(row("qwen3"), NULL, messages, 4, false, &out, &err), 0);
+		assert_non_null(strstr(out.text.data, "second thought"));
+		if (!strstr(out.text.data, "first thought") != cases[i].is_query)
+			fail_msg("%s:\n%s", cases[i].content, out.text.data);
+		chat_text_release(&out);
+	}
+}
+
 /* Every control token that a content could spell, in every role, under every template:
  * the count of each id is that of the same conversation with harmless contents. */
 static void test_no_injection(void **state)
@@ -343,6 +374,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_dates),
 		cmocka_unit_test(test_contents),
+		cmocka_unit_test(test_queries),
 		cmocka_unit_test(test_no_injection),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_end_ids),
