@@ -538,7 +538,9 @@ static void missed_tell(struct grading *g, const struct runner_missed *m)
 }
 
 /* The elements that launches did not use stand far above all others, then far below. A trial that
- * the reference does not take so far is made with less. */
+ * the reference does not take so far is made with less. The vm alone judges: which elements are used
+ * is no question of a GPU's arithmetic, and so large a score of attention is one beside which fused
+ * `score * scale - maximum` is not small, and its exp is infinite. */
 static int missed_search(struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
 {
 	static const double BY[] = {64, 3};
@@ -562,7 +564,7 @@ static int missed_search(struct grading *g, struct oracle_session *session, cons
 			json_t *edits = json_pack("[{s:s, s:f, s:O}]", "op", "dominate", "by", sign * BY[i], "at", at);
 			if (oracle_session_trial(session, s->searches++, edits, &t, &local)) break;
 			counts = t.counts && t.ninputs == first->ninputs;
-			if (counts) rc = guided_trial(g, tr, &t, NULL, err);
+			if (counts) rc = guided_trial_on_vm(g, tr, &t, NULL, err);
 			if (rc == GRADE_END) missed_tell(g, &s->missed[0]);
 			oracle_trial_release(&t);
 		}
@@ -654,7 +656,8 @@ static int gates_judge(struct grading *g, const struct trace *tr, int variant, s
 		i++;
 	if (!line || i == g->oracle->ntrials || g->is_partial) return GRADE_ON;
 	struct runner_trial turned = {.want_turned = true};
-	int rc = guided_trial(g, tr, &t[i], &turned, err);
+	/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
+	int rc = guided_trial_on_vm(g, tr, &t[i], &turned, err);
 	g->v->trials--; /* it was counted before */
 	if (rc || !g->guided->variants[variant].gate_matters) return rc;
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,

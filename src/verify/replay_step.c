@@ -111,7 +111,7 @@ static int trial_run(struct grading *g, const struct attempt *a, struct err *err
 	return rc;
 }
 
-int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
+int guided_trial_on_vm(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
 	const struct runner_trial *aims, struct err *err)
 {
 	struct attempt a = {.trace = tr,
@@ -121,10 +121,14 @@ int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_
 		.want_missed = !g->guided,
 		.aims = aims,
 		.may_be_given = attempt_given(g->oracle, tr->tape->noutputs)};
-	/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
-	bool is_turned = aims && aims->want_turned;
-	int rc = trial_run(g, &a, err);
-	return !rc && g->on && !g->is_partial && !is_turned ? gpu_guided(g, tr, t, err) : rc;
+	return trial_run(g, &a, err);
+}
+
+int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
+	const struct runner_trial *aims, struct err *err)
+{
+	int rc = guided_trial_on_vm(g, tr, t, aims, err);
+	return !rc && g->on && !g->is_partial ? gpu_guided(g, tr, t, err) : rc;
 }
 
 int sized_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t, struct err *err)

@@ -321,7 +321,10 @@ int replay_step(struct grading *g, const struct trace *stock, struct err *err);
 /* Gives a tape to the vm's runner, and its library rows to somebody who computes them. GRADE_END
  * where it is refused. */
 int replay_load(struct grading *g, const struct trace *t, struct runner_loaded *loaded, struct err *err);
-/* One guided trial on the vm, with the variant's tape loaded. */
+/* One guided trial on the vm, with the variant's tape loaded; guided_trial has what passes there
+ * replayed on the GPU too. */
+int guided_trial_on_vm(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
+	const struct runner_trial *aims, struct err *err);
 int guided_trial(struct grading *g, const struct trace *tr, const struct oracle_trial *t,
 	const struct runner_trial *aims, struct err *err);
 /* One trial at sizes that the candidate names, with the tape that it leaves there. */
