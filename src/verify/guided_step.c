@@ -538,9 +538,9 @@ static void missed_tell(struct grading *g, const struct runner_missed *m)
 }
 
 /* The elements that launches did not use stand far above all others, then far below. A trial that
- * the reference does not take so far is made with less. The vm alone judges: which elements are used
- * is no question of a GPU's arithmetic, and so large a score of attention is one beside which fused
- * `score * scale - maximum` is not small, and its exp is infinite. */
+ * the reference does not take so far is made with less. The vm alone judges: which elements are
+ * used is no question of a GPU's arithmetic, and beside so large a score of attention the fused
+ * score * scale - maximum is far from 0, and its exp infinite. */
 static int missed_search(struct grading *g, struct oracle_session *session, const struct trace *tr, struct err *err)
 {
 	static const double BY[] = {64, 3};
@@ -564,7 +564,10 @@ static int missed_search(struct grading *g, struct oracle_session *session, cons
 			json_t *edits = json_pack("[{s:s, s:f, s:O}]", "op", "dominate", "by", sign * BY[i], "at", at);
 			if (oracle_session_trial(session, s->searches++, edits, &t, &local)) break;
 			counts = t.counts && t.ninputs == first->ninputs;
-			if (counts) rc = guided_trial_on_vm(g, tr, &t, NULL, err);
+			if (counts) {
+				rc = guided_trial_on_vm(g, tr, &t, NULL, err);
+				g->v->device.vm_trials += g->on != NULL;
+			}
 			if (rc == GRADE_END) missed_tell(g, &s->missed[0]);
 			oracle_trial_release(&t);
 		}

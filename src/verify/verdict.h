@@ -122,7 +122,7 @@ struct verdict_device {
 	int driver;    /* CUDA version of its driver: 13000; 0 for the vm */
 	int trials;
 	int trials_failed;
-	int vm_trials;     /* of the verdict's trials those at sizes where torch computes too: the vm alone ran them */
+	int vm_trials;     /* those that the vm alone ran: where torch computes too, and of what a kernel leaves out */
 	int disagreements; /* trials that one of vm and GPU passed and the other did not */
 	int subnormal;     /* guided trials that the GPU passed only with zeros for their subnormal inputs */
 	/* Hidden trials that the GPU passed only with kernels compiled without contraction: a product
