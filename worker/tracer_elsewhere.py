@@ -11,22 +11,22 @@ import contextlib
 import contextvars
 import ctypes
 import functools
-import importlib.machinery
 import inspect
 import json
-import linecache
 import math
-import sys
 import threading
 
 import torch
 
+import tracer_calls
+import tracer_candidate
 import tracer_cuda
 import tracer_plain
 import tracer_record
-import tracer_source
+from tracer_chance import DRAWN
 from tracer_fault import Fault
 from tracer_record import DTYPES
+from tracer_stop import Stop
 
 ELDERS = (6, 12)                # objects that are made before the one that counts
 # Those that are called: two have the same draws mirrored, so that whatever has two equal sides goes
@@ -35,17 +35,6 @@ SPREADS = (1, -1, 4096, -4096)
 STATE_BYTES_MAX = 4 << 20       # of a task whose parameters are drawn for them, too
 HEAD = 512                      # bytes; a view that begins further inside is as well aligned
 THREADS_OWN = "thread.local."    # how CPython names what a threading.local holds in a thread
-
-
-def rename(module):
-    """Whoever imports a module gives it its name, and a file that it is from."""
-    name = f"{tracer_plain.word()}_{tracer_plain.word()}"
-    sys.modules[name] = sys.modules.pop(module.__name__)
-    module.__name__ = tracer_source.OWN_NAME = TRACER.CANDIDATE = name
-    module.__file__ = f"{name}.py"
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=module.__file__)
-    module.__package__ = ""
-    linecache.cache[module.__file__] = linecache.cache[tracer_record.SOURCE_NAME]
 
 
 # ---- other objects of the class ----
@@ -57,18 +46,18 @@ def elders(job, module, rec, tracer):
                for e in job.get("state", {}).values() if e["dtype"] in DTYPES)
     is_small = size <= STATE_BYTES_MAX
     made, tapes, seed = len(rec.init_rows), [], 0
-    for number in range(tracer_plain.DRAWN.randint(*ELDERS) if is_small else 1):
+    for number in range(DRAWN.randint(*ELDERS) if is_small else 1):
         tracer_plain.SHELL.spread = SPREADS[number] if number < len(SPREADS) else 1
         tracer_plain.SHELL.spreads = 0
         if tracer_plain.SHELL.spread > 0:
-            seed = tracer_plain.SHELL.seed = tracer_plain.DRAWN.randrange(1 << 32, 1 << 40)
+            seed = tracer_plain.SHELL.seed = DRAWN.randrange(1 << 32, 1 << 40)
         with contextlib.suppress(Exception):
-            values = contextlib.nullcontext() if is_small else TRACER.without_values()
+            values = contextlib.nullcontext() if is_small else tracer_candidate.without_values()
             with values:
-                elder = TRACER.build(job, module, seed=seed)
+                elder = tracer_candidate.build(job, module, seed=seed)
             tracer_plain.SHELL.spread = 1
             if number < len(SPREADS):
-                TRACER.place(job, elder, tracer)
+                tracer_candidate.place(job, elder, tracer)
                 tapes.append(called(job, rec, tracer, elder))
         # What it left is not the next one's.
         refused = rec.fault
@@ -83,12 +72,12 @@ def elders(job, module, rec, tracer):
 
 def called(job, rec, tracer, elder):
     tracer.phase, rec.epoch = "forward", rec.calls
-    calls = TRACER.Calls(job, rec, tracer, elder)
+    calls = tracer_calls.Calls(job, rec, tracer, elder)
     calls.prepare("fresh")
     tape = calls.tape()
     calls.finish()
     # Whoever finds this object's parameters later has another's.
-    for t in TRACER.tensors_in(list(elder.state_dict(keep_vars=True).values()), []) if isinstance(
+    for t in tracer_calls.tensors_in(list(elder.state_dict(keep_vars=True).values()), []) if isinstance(
             elder, torch.nn.Module) else ():
         buf = tracer_plain.SHELL.buffer_of(t)
         if buf is not None and buf.name is not None:
@@ -97,9 +86,9 @@ def called(job, rec, tracer, elder):
 
 
 def difference():
-    return TRACER.Stop("nondeterministic", "Fault",
-                       "another object of the class, made under another seed and called before, did other work: what "
-                       "forward does may depend neither on the values of parameters nor on other objects")
+    return Stop("nondeterministic", "Fault",
+                "another object of the class, made under another seed and called before, did other work: what "
+                "forward does may depend neither on the values of parameters nor on other objects")
 
 
 # ---- other callers ----
@@ -119,7 +108,7 @@ def in_another_thread():
     own = {key: held.pop(key) for key in list(held) if str(key).startswith(THREADS_OWN)}
     before, stream = dict(active), tracer_cuda.Stream()
     main = threading.main_thread()
-    worker = threading.Thread(name=f"Thread-{tracer_plain.DRAWN.randrange(2, 40)} (run)")
+    worker = threading.Thread(name=f"Thread-{DRAWN.randrange(2, 40)} (run)")
     worker._ident, worker._native_id = main._ident, main._native_id + 1
     worker._started.set()
     active[main._ident ^ 1] = main
@@ -199,7 +188,7 @@ def tells_names(calls):
     """Whether forward can tell how its arguments come, or that it is called by itself."""
     kinds = {p.kind for p in inspect.signature(calls.model.forward).parameters.values()}
     return (inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.VAR_KEYWORD in kinds
-            or TRACER.has_own(calls.model, "__call__", "_call_impl", "_wrapped_call_impl"))
+            or tracer_candidate.has_own(calls.model, "__call__", "_call_impl", "_wrapped_call_impl"))
 
 
 @contextlib.contextmanager
@@ -241,7 +230,7 @@ def modes(calls, bare):
         tape = contextvars.Context().run(once, calls, 0, around)
         if tape is not None and tape != bare:
             tape = dict(tape, buffers=[dict(b) for b in tape["buffers"]])
-            with contextlib.suppress(TRACER.Stop, Fault):
+            with contextlib.suppress(Stop, Fault):
                 tracer_record.add_constants(calls.rec, tape)
                 found += [name, json.dumps(tape, separators=(",", ":"))]
     return found
@@ -256,8 +245,8 @@ def check(calls, bare):
                                *by_name):
         tape = contextvars.Context().run(once, calls, head, around)
         if tape is not None and tape != bare:
-            raise TRACER.Stop("nondeterministic", "Fault",
-                              f"forward did other work when it was called {what}: what it does may not depend on that")
+            raise Stop("nondeterministic", "Fault",
+                       f"forward did other work when it was called {what}: what it does may not depend on that")
     return modes(calls, bare)
 
 
@@ -269,13 +258,10 @@ def once(calls, head, around):
             tracer_plain.SHELL.head = head
             calls.prepare("fresh")
             return calls.tape()
-    except TRACER.Stop:
+    except Stop:
         return None
     finally:
         tracer_plain.SHELL.head = 0
         refused, rec.fault, calls.ended = rec.fault, None, len(rec.rows)
         if refused and refused[0].code == "unsupported" and "belongs to the process" in refused[0].text:
             rec.fault = refused
-
-
-TRACER = None      # the module tracer, which imports this one

@@ -22,8 +22,10 @@ import random
 
 import torch
 
+import tracer_candidate
 import tracer_cuda
 import tracer_driver
+import tracer_movement
 import tracer_record
 import tracer_sites
 import tracer_tensor
@@ -150,14 +152,14 @@ class Run:
 
 
 class Probe:
-    def __init__(self, job, tracer_module, text):
-        self.job, self.ask, self.tracer = job, job["probe"], tracer_module
+    def __init__(self, job, text):
+        self.job, self.ask = job, job["probe"]
         self.names, self.own = self.ask["names"], self.ask["own"]
         template = self.ask.get("template") or {}
         self.template, self.free = template.get("job"), template.get("free", [])
         self.sites, self.runs, self.built = Sites(), {}, None
         self.rec = tracer_record.Recorder()
-        self.tracing = tracer_tensor.Tracer(self.rec, tracer_module.tracer_movement.HANDLERS)
+        self.tracing = tracer_tensor.Tracer(self.rec, tracer_movement.HANDLERS)
         self.random = random.Random(self.ask["seed"])
         self.host, self.kernels = text.host, text.kernels
         self.named = numbers_of(ast.parse(job["source"]))
@@ -184,12 +186,12 @@ class Probe:
         if self.built is None or self.built[0] != init:
             self.sites.begin()
             self.tracing.phase = "init"
-            model = self.tracer.build(dict(job, shapes_only=True), self.module)
-            self.tracer.place(job, model, self.tracing)
+            model = tracer_candidate.build(dict(job, shapes_only=True), self.module)
+            tracer_candidate.place(job, model, self.tracing)
             self.built = init, model, self.sites.taken()
         self.sites.begin(*self.built[2])
         self.tracing.phase = "forward"
-        args, kwargs, draws, buffers = self.tracer.make_inputs(job, self.tracing)
+        args, kwargs, draws, buffers = tracer_candidate.make_inputs(job, self.tracing)
         self.tracing.draws = list(draws)
         self.rec.begin(buffers)
         self.built[1](*args, **kwargs)
@@ -439,7 +441,7 @@ class Probe:
     # ---- the answer ----
 
     def answer(self):
-        self.module = self.tracer.load_candidate(self.job["source"], self.code)
+        self.module = tracer_candidate.load_candidate(self.job["source"], self.code)
         jobs = [self.job, *self.ask.get("variants", [])]
         judged = [self.run(values, job) for values, job in zip(self.ask["sizes"], jobs)]
         if self.template:
@@ -585,17 +587,17 @@ def exponents(form):
     return []
 
 
-def probe(job, tracer_module):
+def probe(job):
     """The answer to {"probe": ...} as text."""
     with tracer_sites.deep():
-        return answer_of(job, tracer_module)
+        return answer_of(job)
 
 
-def answer_of(job, tracer_module):
+def answer_of(job):
     text = tracer_sites.Text(job["source"])
     if not text.host and not any(k.sites for k in text.kernels.values()):
         return "[]"      # nothing in it could tell sizes apart
-    probe = Probe(job, tracer_module, text)
+    probe = Probe(job, text)
     # As one trace, whose calls have many sizes.
     tracer_tensor.TRACER, tracer_driver.RECORDER, tracer_driver.PROBE = probe.tracing, probe.rec, probe.sites
     tracer_cuda.begin(probe.rec)
@@ -604,3 +606,10 @@ def answer_of(job, tracer_module):
             return json.dumps(probe.answer())
     finally:
         tracer_driver.PROBE = None
+
+
+def code_of(job):
+    """Of a job whose host code has to go some ways; None: of its text."""
+    if "force" in job:
+        return tracer_sites.reporting(tracer_sites.Text(job["source"]).tree, Forced(job["force"]))
+    return None

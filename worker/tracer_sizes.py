@@ -6,6 +6,11 @@ task's own, and the task's own sizes are traced again behind calls at smaller on
 """
 import math
 
+import tracer_calls
+import tracer_candidate
+import tracer_probe
+from tracer_stop import Stop, guarded
+
 FIRST = [None]     # the tape of the process' first call, without contents of constants
 RETURNED = []      # that the task's own sizes were called behind others
 SIZES_ALONE = 3
@@ -20,10 +25,10 @@ def call_at(job, sizes, module, rec, tracer):
     made = len(rec.init_rows)
     same = all(sizes.get(k) == job.get(k) for k in ("init_args", "init_kwargs", "state", "training"))
     try:
-        model = TRACER.build(sizes, module)
-        TRACER.place(sizes, model, tracer)
+        model = tracer_candidate.build(sizes, module)
+        tracer_candidate.place(sizes, model, tracer)
         rec.epoch, tracer.phase = rec.calls, "forward"
-        calls = TRACER.Calls(sizes, rec, tracer, model)
+        calls = tracer_calls.Calls(sizes, rec, tracer, model)
         calls.prepare("fresh")
         calls.disturb()
     except BaseException:       # what is wrong there is said of the tape of those sizes
@@ -74,21 +79,22 @@ def check_return(job, other, rec, tracer):
     for sizes in small:
         tracer.phase, rec.epoch = "import", 0
         rec.init_rows.clear()
-        module = TRACER.guarded(rec, "import-error", lambda: TRACER.load_candidate(job["source"], TRACER.code_of(job)))
+        module = guarded(rec, "import-error",
+                         lambda: tracer_candidate.load_candidate(job["source"], tracer_probe.code_of(job)))
         model = call_at(job, sizes, module, rec, tracer)
         if model is None:
-            model = TRACER.guarded(rec, "init-error", lambda: TRACER.build(job, module))
-            TRACER.place(job, model, tracer)
+            model = guarded(rec, "init-error", lambda: tracer_candidate.build(job, module))
+            tracer_candidate.place(job, model, tracer)
         # The call that counts, as the first one did.
         rec.epoch, tracer.phase = rec.calls, "forward"
-        calls = TRACER.Calls(job, rec, tracer, model)
+        calls = tracer_calls.Calls(job, rec, tracer, model)
         calls.prepare("fresh")
         tape = calls.tape()
         calls.finish()
         if tape != FIRST[0]:
-            stop = TRACER.difference(FIRST[0], tape, 1)
-            raise TRACER.Stop("nondeterministic", "Fault", "behind a call at smaller sizes " + stop.fault["text"],
-                              stop.fault["line"])
+            stop = tracer_calls.difference(FIRST[0], tape, 1)
+            raise Stop("nondeterministic", "Fault", "behind a call at smaller sizes " + stop.fault["text"],
+                       stop.fault["line"])
     tracer.phase, rec.epoch = "import", 0
     rec.init_rows.clear()
 
@@ -98,6 +104,3 @@ def check_return_once(job, rec, tracer):
     if not RETURNED:
         RETURNED.append(True)
         check_return(job["earlier"], {k: job[k] for k in OF_SIZES if k in job}, rec, tracer)
-
-
-TRACER = None      # the module tracer, which imports this one

@@ -19,11 +19,12 @@ import zygote
 
 zygote.Sandbox(sys.argv[2])      # before torch, as the zygote does
 import tracer
+import tracer_clocks
 import tracer_cuda
 import tracer_driver
 import tracer_plain
 import tracer_record
-import tracer_state
+import tracer_watch
 
 OTHER = [
     'os.getpid()',
@@ -187,7 +188,7 @@ def run(is_plain):
             write = os.write
             tracer_cuda.DRAWN.seed()      # as a job does, and takes the card
             tracer_cuda.set_card({})
-            tracer_plain.install(77) if is_plain else tracer_state.install_clocks()
+            tracer_plain.install(77) if is_plain else tracer_clocks.install_first()
             builtins.KERNEL = tracer_driver.TracedKernel.__new__(tracer_driver.TracedKernel)
             builtins.KERNEL.asm = dict(tracer_driver.ASM_MORE, ttir="")
             try:
@@ -221,7 +222,7 @@ library = tempfile.mkdtemp()
 with open(os.path.join(library, "hone_never_compiled.py"), "w") as f:
     f.write("ANSWER = 42\n")
 sys.path.append(library)
-tracer_plain.READABLE += (library,)
+tracer_watch.READABLE += (library,)
 tracer.warm()
 first, second = run(False), run(True)
 for e in OTHER:

@@ -1,0 +1,386 @@
+"""tracer_rewrite: the candidate's host code, rewritten so that it asks for whatever it calls.
+
+What is written in C looks at its arguments in ways that no method of the class Drawn hears of
+(tracer_drawn.py). So in the second trace each call of host code's text asks `given` for what it
+calls, and functions that are not its own get no Drawn but by a rule of this file. Values stay what
+they are.
+"""
+import ast
+import collections
+import collections.abc
+import datetime
+import functools
+import operator
+import random
+import sys
+import types
+import warnings
+
+import torch
+
+import tracer_drawn
+import tracer_sites
+import tracer_value
+from tracer_chance import GENERATORS, RANDOM, draws, refused_draw
+from tracer_drawn import (CALL, DATE, DEPTH, FILES, HASH, HERE, IDENTITY, INSTEAD, TYPE, Drawn, address_of,
+                          checked_text, derived, drawn, facts_of, first_drawn, formatted, hash_of, identity, is_fixed,
+                          is_ours, joined, refuse, refused, remainder, text_of)
+from tracer_record import SOURCE_NAME
+
+
+# ---- calls ----
+
+# What looks at the names of its caller.
+FRAMED = frozenset(map(id, (super, locals, globals, vars, dir, sys._getframe, breakpoint, __build_class__)))
+# Functions that hold, find or compare values and do not look into them: called as they are.
+NOT_HELD = ("index", "truth", "length_hint", "call", "indexOf", "countOf")
+HOLDERS = frozenset(map(id, (
+    list, tuple, dict, set, frozenset, isinstance, setattr, getattr, hasattr, callable, iter, next, zip, enumerate,
+    reversed, sorted, min, max, any, all, collections.deque, collections.OrderedDict, collections.defaultdict,
+    types.SimpleNamespace, *(f for name, f in vars(operator).items()
+                             if type(f) is types.BuiltinFunctionType and name not in NOT_HELD))))
+HELD = (list, tuple, dict, set, frozenset, collections.deque, type({}.keys()), type({}.items()), type({}.values()))
+# Functions whose result is made of their arguments and of nothing else, and what it is.
+MAKERS = {IDENTITY(f): kind for f, kind in (
+    (int, int), (float, float), (complex, complex), (bool, bool), (hex, str), (oct, str), (bin, str), (chr, str),
+    (bytes, bytes), (len, int), (ord, int), (abs, None), (round, None), (divmod, None), (pow, None), (sum, None))}
+MAKING_MODULES = ("math", "cmath", "time", "datetime", "posixpath", "decimal", "fractions", "statistics")
+MAKING_CLASSES = (int, float, datetime.date, datetime.timedelta)
+TEXTS = {IDENTITY(str): str, IDENTITY(repr): repr, IDENTITY(ascii): ascii}
+SLOTS = (types.MethodWrapperType, types.WrapperDescriptorType)
+OF_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType, *SLOTS)
+NAMED = (*OF_C, types.MethodType, types.FunctionType)
+# Functions that show in which order a set holds its things.
+ORDER = frozenset(map(id, (list, tuple, iter, zip, map, filter, enumerate, str, repr, collections.deque,
+                           dict.fromkeys, collections.OrderedDict)))
+SET_METHODS = ("pop", "__iter__", "__reduce__", "__repr__", "__str__")
+# Functions of libraries that are there to tell a process from others.
+TELLERS = frozenset((("uuid", "uuid1"), ("uuid", "uuid4"), ("uuid", "getnode"), ("getpass", "getuser"),
+                     ("platform", "node"), ("platform", "platform"), ("platform", "uname"), ("platform", "release"),
+                     ("platform", "version"), ("tempfile", "gettempdir"), ("tempfile", "mktemp")))
+# Functions in C that tell what belongs to the process: how much room an object has beyond what it
+# holds, how many nodes torch's graphs had so far, who listens to torch's dispatcher.
+ROOM = ("getsizeof", "__sizeof__", "__alloc__", "_get_sequence_nr", "_sequence_nr", "_dispatch_tls_local_include_set",
+        "_dispatch_tls_local_exclude_set", "_dispatch_tls_is_dispatch_key_included",
+        "_dispatch_tls_is_dispatch_key_excluded")
+
+
+def given(f):
+    """What host code calls where its text calls `f`."""
+    kind = type(f)
+    inner = (f.__func__ if kind is types.MethodType
+             else getattr(f, "__wrapped__", f) if kind is functools._lru_cache_wrapper else f)
+    if TYPE(inner) is types.FunctionType and inner.__globals__ is tracer_drawn.MODULE:
+        return f
+    if kind is types.FunctionType and is_ours(f):
+        return f
+    if id(f) in FRAMED or kind is Drawn or is_own(f if issubclass(kind, type) else kind):
+        return f
+    instead = INSTEAD.get(id(f))
+    if instead:
+        return instead[1]
+    if f is IDENTITY or f is HASH:
+        return identity if f is IDENTITY else hash_of
+    return types.MethodType(CALLER, f)
+
+
+def is_own(cls):
+    return getattr(cls, "__module__", None) == tracer_drawn.MODULE.get("__name__")
+
+
+def before(f, args, kwargs):
+    """What a function that is not the candidate's own answers, where that is not its own answer:
+    (answer,), or None."""
+    # By name or class: what tells something of the process whatever it is given.
+    kind = type(f)
+    owner = getattr(f, "__self__", None) if kind in NAMED else None
+    if type(owner) is Drawn:
+        return None
+    name = f.__name__ if kind in NAMED else ""
+    found = by_name(f, kind, owner, name, args, kwargs) if name else None
+    if found is None and issubclass(kind, type) and issubclass(f, RANDOM) and all(a is None for a in args):
+        refused_draw()
+    if f is torch.Generator and any(str(a).startswith("cuda") for a in (*args, *kwargs.values())):
+        refused("host code makes a generator on the GPU, and a trace has none: make it on the CPU")
+    if found is None and is_seeded(f, args, kwargs):
+        found = f(*args, **kwargs),
+    if found is None and (f is eval or f is exec or f is compile) and args:
+        found = run_text(f, args, kwargs)
+    if found is not None:
+        return found
+    # By argument: sets that show their order, and drawn values.
+    for thing in args:
+        if isinstance(thing, (set, frozenset)) and (id(f) in ORDER or name == "join" or kwargs and f in (min, max)):
+            ordered(thing)
+    value = PARAMETER[0](args[0]) if f is float and args and isinstance(args[0], torch.Tensor) else None
+    if value is not None:
+        return value,
+    value = first_drawn((*args, *kwargs.values()) if kwargs else args, DEPTH, (Drawn, tracer_value.Value))
+    if TYPE(value) is tracer_value.Value:
+        value.refuse()
+    return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+PARAMETER = [lambda t: None]     # the value of a tensor that is a parameter's element, drawn, or None
+
+
+def is_seeded(f, args, kwargs):
+    """Whether this makes one of numpy's older generators from a seed: it draws one of its own
+    first, which it forgets then."""
+    seed = args[0] if args else kwargs.get("seed")
+    return (isinstance(f, type) and f.__name__ == "RandomState" and f.__module__.startswith("numpy.random")
+            and seed is not None and first_drawn((seed,)) is None)
+
+
+def by_name(f, kind, owner, name, args, kwargs):
+    if kind is types.FunctionType and (f.__module__, name) in TELLERS:
+        return drawn(f"{f.__module__}.{name}()", None),
+    if name in ROOM and kind in NAMED and not is_ours(f):
+        return drawn(f"{name}()", None),
+    if name == "__hash__" and kind in SLOTS:
+        thing = args[0] if args else owner
+        return (identity(thing) if getattr(f, "__objclass__", None) is object else hash_of(thing)),
+    if name in ("now", "utcnow", "today") and isinstance(owner, type) and issubclass(owner, DATE):
+        return drawn(f"{owner.__name__}.{name}()", owner),
+    if name in ("data_ptr", "_data_ptr") and not args and kind is not types.FunctionType and not is_ours(f):
+        address = f()
+        return (address_of(address, address, 1) if type(address) is int else address),
+    # Orders and generators.
+    if name in SET_METHODS and isinstance(owner, (set, frozenset)):
+        ordered(owner)
+    if owner is not None and id(owner) in GENERATORS:
+        draws(owner, name, args)
+    if f is warnings.warn and first_drawn(args) is None:
+        return warned(*args, **kwargs),
+    if f is torch.manual_seed:
+        GENERATORS.pop(id(torch.default_generator), None)
+    if name == "seed" and isinstance(owner, torch.Generator) or f is torch.seed or (
+            f is torch.initial_seed and id(torch.default_generator) in GENERATORS):
+        refused_draw()
+    return None
+
+
+def with_drawn(f, kind, owner, name, value, args, kwargs):
+    """A call with a drawn value among its arguments."""
+    is_direct = any(type(a) is Drawn for a in (*args, *kwargs.values()))
+    of = getattr(f, "__objclass__", None) if kind in OF_C else None
+    module = str(getattr(f, "__module__", None))
+    # What says something of its class, and what writes it down.
+    if f is type:
+        return (args[0].__class__,) if type(args[0]) is Drawn else None
+    if id(f) in TEXTS:
+        return (text_of(args[0], TEXTS[id(f)]) if type(args[0]) is Drawn else derived((value,), str)),
+    if f is format or isinstance(owner, str) or of is str:
+        return derived((value,), str if name in ("join", "format", "__add__", "__format__", "replace") else None),
+    if f is print or f is warnings.warn or module == "logging":
+        return None,
+    # Containers and what only looks for equal ones; what is thrown; arithmetic.
+    if id(f) in HOLDERS:
+        return refuse(value) if f in (getattr, setattr, hasattr) and first_drawn(args[1:2], 0) is not None else None
+    if kind in OF_C and (isinstance(owner, HELD) or of in HELD) or isinstance(owner, collections.abc.MutableMapping):
+        return None
+    if issubclass(kind, type) and issubclass(f, BaseException):
+        return None
+    if id(f) in MAKERS:
+        return (derived((value,), MAKERS[id(f)]),) if is_direct else None
+    if of in (int, float) or module in MAKING_MODULES or isinstance(owner, MAKING_CLASSES):
+        return derived((value,)),
+    # A launch gets the address of memory that is on its tape.
+    if module.startswith("triton.runtime"):
+        args, kwargs = tuple(map(plain_address, args)), {k: plain_address(v) for k, v in kwargs.items()}
+        if first_drawn((*args, *kwargs.values())) is None:
+            return f(*args, **kwargs),
+    return refuse(value)
+
+
+def plain_address(value):
+    return facts_of(value).plain if type(value) is Drawn and facts_of(value).plain is not None else value
+
+
+# The wrapper is a function of the candidate's to whoever looks at frames' names.
+CALL_TEXT = """
+def call(f, /, *args, **kwargs):
+    found = before(f, args, kwargs)
+    if found is not None:
+        return found[0]
+    found = f(*args, **kwargs)
+    return checked_text(found) if type(found) is str else found
+"""
+_names = {"__name__": "candidate", "before": before, "checked_text": checked_text, "type": type, "str": str}
+exec(compile(CALL_TEXT, CALL, "exec"), _names)
+CALLER = _names.pop("call")
+
+
+def run_text(f, args, kwargs):
+    """eval, exec and compile: their text is rewritten like the candidate's own."""
+    text, frame = args[0], sys._getframe(3)
+    is_text = isinstance(text, (str, bytes, ast.AST))
+    if f is compile:
+        name = args[1] if len(args) > 1 else kwargs.get("filename", CALL)
+        FILES.add(name := CALL if name == "<string>" else name)
+        return rewritten(text, name, args[2] if len(args) > 2 else kwargs.get("mode", "exec")),
+    names = [*args[1:], *kwargs.values()] or [frame.f_globals, frame.f_locals]
+    return f(rewritten(text, CALL, f.__name__) if is_text else text, *names),
+
+
+# ---- what was thrown ----
+
+def caught():
+    """Where host code takes hold of an exception: its traceback is what it is elsewhere."""
+    error, seen = sys.exc_info()[1], []
+    if isinstance(error, RecursionError):
+        refused("host code runs out of the stack and goes on: how deep it is belongs to the process")
+    while error is not None and not any(error is e for e in seen):
+        seen.append(error)
+        error.__traceback__ = as_elsewhere(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def as_elsewhere(step):
+    """A traceback without what stands between host code and libraries; what that, or a function of
+    C's, calls to answer is there in a trace alone."""
+    steps, is_hidden = [], False
+    while step is not None:
+        name = step.tb_frame.f_code.co_filename
+        if name == CALL or name.startswith(HERE):
+            is_hidden = name != CALL or isinstance(step.tb_frame.f_locals.get("f"), OF_C)
+        elif name in FILES or not is_hidden:
+            is_hidden = False
+            steps.append(step)
+        step = step.tb_next
+    for one, behind in zip(steps, (*steps[1:], None)):
+        one.tb_next = behind
+    return steps[0] if steps else None
+
+
+def warned(message, category=None, stacklevel=1, source=None, **kwargs):
+    """By host code: this, `by_name`, `before` and `call` stand between."""
+    return warnings.warn(message, category, stacklevel + 4, source, **kwargs)
+
+
+# ---- orders and generators ----
+
+def ordered(things):
+    """Where host code goes through a set: its order belongs to the process."""
+    if isinstance(things, (set, frozenset)) and len(things) > 1 and not all(map(is_fixed, things)):
+        refused("host code goes through a set of texts or objects, whose order belongs to the process and not to the "
+                "task: sort it, or keep a list")
+    return things
+
+
+# ---- the text ----
+
+class Rewriter(ast.NodeTransformer):
+    """Puts `given` and its kin into host code; what a kernel's function holds stays what it is."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def ask(self, name, node, *args):
+        made = ast.Call(ast.Attribute(ast.Constant(self.mark), name, ast.Load()), list(args), [])
+        for part in (made, made.func, made.func.value):
+            ast.copy_location(part, node)
+        return made
+
+    def visit_FunctionDef(self, node):
+        """What a kernel's function holds stays what it is, and so do
+        annotations: they may be texts."""
+        if tracer_sites.is_jitted(node):
+            node.decorator_list = [self.visit(d) for d in node.decorator_list]
+            return node
+        returns, node.returns = node.returns, None
+        self.generic_visit(node)
+        node.returns = returns
+        if node.name in ("__exit__", "__aexit__"):
+            node.body = self.catching(node.body[0], node.body)
+        return node
+
+    def visit_arg(self, node):
+        return node
+
+    def visit_AnnAssign(self, node):
+        node.value = self.visit(node.value) if node.value else None
+        return node
+
+    def visit_Call(self, node):
+        function = node.func
+        is_starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
+        is_super = isinstance(function, ast.Name) and function.id == "super"
+        self.generic_visit(node)
+        if is_super:
+            return node
+        node.func = self.ask("given", function, node.func)
+        # Python says of a method's call that it stands in the line of the method's name.
+        if isinstance(function, ast.Attribute) and not is_starred and function.end_lineno != node.lineno:
+            node.lineno, node.col_offset = function.end_lineno, 0
+        return node
+
+    def visit_JoinedStr(self, node):
+        parts = []
+        for value in node.values:
+            if isinstance(value, ast.Constant):
+                parts.append(value)
+                continue
+            spec = [self.visit(value.format_spec)] if value.format_spec else []
+            parts.append(self.ask("formatted", node, self.visit(value.value),
+                                  ast.copy_location(ast.Constant(value.conversion), node), *spec))
+        return self.ask("joined", node, *parts)
+
+    def visit_BinOp(self, node):
+        self.generic_visit(node)
+        return self.ask("remainder", node, node.left, node.right) if isinstance(node.op, ast.Mod) else node
+
+    def catching(self, node, body):
+        """The statements of a place where an exception may be in hand."""
+        return [ast.copy_location(ast.Expr(self.ask("caught", node)), node), *body]
+
+    def visit_ExceptHandler(self, node):
+        self.generic_visit(node)
+        node.body = self.catching(node, node.body)
+        return node
+
+    def visit_Try(self, node):
+        self.generic_visit(node)
+        if node.finalbody:
+            node.finalbody = self.catching(node.finalbody[0], node.finalbody)
+        return node
+
+    visit_TryStar = visit_Try
+
+    def visit_For(self, node):
+        self.generic_visit(node)
+        node.iter = self.ask("ordered", node.iter, node.iter)
+        return node
+
+    visit_comprehension = visit_For
+
+    def visit_Starred(self, node):
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self.ask("ordered", node.value, node.value)
+        return node
+
+    def visit_Assign(self, node):
+        self.generic_visit(node)
+        if any(isinstance(t, (ast.Tuple, ast.List)) for t in node.targets):
+            node.value = self.ask("ordered", node.value, node.value)
+        return node
+
+
+ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, remainder=remainder, ordered=ordered,
+                              caught=caught)
+
+
+def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):
+    """The code of host code's text, or of its syntax tree, with the functions of this file among
+    its constants: no name leads to them."""
+    mark = f"<{random.SystemRandom().getrandbits(128):x}>"
+    tree = text if isinstance(text, ast.AST) else ast.parse(text, name, mode)
+
+    def with_asked(code):
+        return code.replace(co_consts=tuple(
+            ASKED if TYPE(c) is str and c == mark else with_asked(c) if isinstance(c, types.CodeType) else c
+            for c in code.co_consts))
+    with tracer_sites.deep():
+        tree = ast.fix_missing_locations(Rewriter(mark).visit(tree))
+        return with_asked(compile(tree, name, mode, dont_inherit=True, optimize=optimize))
