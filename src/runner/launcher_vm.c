@@ -1,7 +1,7 @@
 /* launcher_vm: rows on this processor, by the vm. Every buffer stands between two canaries and has
  * an origin tag for each byte: GIVEN for inputs, parameters and constants, NONE for temporaries, so
  * that a load of what nobody wrote is a fault. */
-#include "runner/launcher.h"
+#include "runner/launcher_vm.h"
 #include "base/base.h"
 #include "base/dtype.h"
 #include "cost/cost.h"
@@ -13,34 +13,6 @@
 #define CANARY_BYTES 256
 #define DISTANCE_MIN 3   /* between two buffers of a launch, in steps of a buffer's room */
 #define DISTANCES 5
-#define MADE_BYTES_MAX 65536 /* of a temporary of which it is kept what stores were made of */
-#define MADE_MAX 16          /* such temporaries of a tape */
-#define UNREAD_MAX 32        /* elements of a buffer that are reported */
-#define RUNNER_SITE_STRIDE 65536 /* between the sites of two kernels */
-
-struct cached_kernel {
-	struct sha256_hex hash;
-	struct vm_kernel *kernel;
-	struct vm_coverage *coverage; /* NULL until a trial asks for it */
-};
-struct launcher_vm {
-	struct launcher base;
-	const struct tape *tape;
-	int nbuffers; /* of the tape: what blocks and origin hold */
-	int64_t memory_bytes;
-	int ncached;
-	struct cached_kernel *cached;
-	struct vm_kernel **kernels;    /* (tape->nkernels), owned by cached */
-	int *cached_of;                /* (tape->nkernels): into cached */
-	uint8_t **blocks;              /* (tape->nbuffers): canary, data, canary */
-	uint8_t **origin;              /* (tape->nbuffers) */
-	struct vm_buffer *memory;      /* (tape->nbuffers) */
-	struct vm_followed *followed;  /* (tape->nbuffers), in a trial that asks what launches do not use; else NULL */
-	struct vm_compiled **compiled; /* (tape->nkernels), of the running trial, when it counts costs; else NULL */
-	struct vm_progress progress;   /* of all launches so far */
-	int trials;                    /* so far: each lays buffers out in another way */
-	uint8_t *pattern;              /* of a launcher that samples: what all its buffers read; else NULL */
-};
 
 static uint8_t *buffer_data(const struct launcher_vm *v, int b) { return v->blocks[b] + CANARY_BYTES; }
 
@@ -51,22 +23,11 @@ static void release_compiled(struct launcher_vm *v)
 	v->compiled = NULL;
 }
 
-static void release_followed(struct launcher_vm *v)
-{
-	for (int b = 0; v->followed && b < v->nbuffers; b++) {
-		free(v->followed[b].is_read);
-		free(v->followed[b].made_of);
-		v->memory[b].followed = NULL;
-	}
-	free(v->followed);
-	v->followed = NULL;
-}
-
 static void release_tape(struct launcher_vm *v)
 {
 	v->progress = (struct vm_progress){.ended = 0};
 	release_compiled(v);
-	release_followed(v);
+	launcher_vm_follow_end(v);
 	for (int b = 0; b < v->nbuffers; b++) {
 		free(v->blocks[b]);
 		free(v->origin[b]);
@@ -364,169 +325,6 @@ static void touched_move(const struct launcher_vm *v, const struct tape_row *row
 	from->read = MIN(from->read + bytes, v->tape->buffers[row->src.buffer].bytes);
 }
 
-/* Whether several launches use a buffer, so that one may read what another made. */
-static bool is_shared(const struct tape *t, int buffer)
-{
-	int launches = 0;
-	for (int i = 0; i < t->nrows && launches < 2; i++) {
-		bool uses = false;
-		for (int a = 0; t->rows[i].kind == TAPE_LAUNCH && a < t->rows[i].nargs; a++)
-			uses |= tape_arg_has_buffer(&t->rows[i].args[a]) && t->rows[i].args[a].buffer == buffer;
-		launches += uses;
-	}
-	return launches > 1;
-}
-
-/* What was given and stays is followed, and small temporaries between launches, which lead back to
- * it. */
-static void followed_make(struct launcher_vm *v)
-{
-	const struct tape *t = v->tape;
-	v->followed = xcalloc((size_t)t->nbuffers + 1, sizeof *v->followed);
-	for (int b = 0, made = 0; b < t->nbuffers; b++) {
-		struct vm_followed *f = &v->followed[b];
-		bool is_made = t->buffers[b].kind == TAPE_TEMP && t->buffers[b].bytes <= MADE_BYTES_MAX && made < MADE_MAX &&
-			is_shared(t, b);
-		if (!v->memory[b].is_read_only && !is_made) continue;
-		*f = (struct vm_followed){.name = tape_buffer_address(b)};
-		f->is_read = xcalloc((size_t)t->buffers[b].bytes + 1, 1);
-		if (is_made) f->made_of = xcalloc((size_t)t->buffers[b].bytes + 1, sizeof *f->made_of);
-		made += is_made;
-		v->memory[b].followed = f;
-	}
-}
-
-/* A whole copy is what it is a copy of; anything else that a row moves is not followed. */
-static void followed_move(struct launcher_vm *v, const struct tape_row *row)
-{
-	const struct tape_view *from = &row->src, *to = &row->dst;
-	struct vm_followed *f = &v->followed[to->buffer];
-	int64_t bytes = v->tape->buffers[to->buffer].bytes;
-	bool is_whole = row->kind == TAPE_COPY && from->dtype == to->dtype && !from->offset_bytes && !to->offset_bytes &&
-		tape_view_is_contiguous(from) && tape_view_is_contiguous(to) && v->followed[from->buffer].is_read &&
-		!v->followed[from->buffer].made_of && bytes == v->tape->buffers[from->buffer].bytes &&
-		tape_view_elements(to) * (int64_t)dtype_bytes(to->dtype) == bytes;
-	free(f->made_of);
-	free(f->is_read);
-	*f = (struct vm_followed){.name = 0};
-	v->memory[to->buffer].followed = NULL;
-	if (!is_whole) return;
-	f->name = v->followed[from->buffer].name;
-	f->is_read = xcalloc((size_t)bytes + 1, 1);
-	v->memory[to->buffer].followed = f;
-}
-
-static void missed_add(struct runner_coverage *out, struct vm_missed_at at)
-{
-	if (!at.size || out->nmissed == RUNNER_MISSED_MAX) return;
-	for (int i = 0; i < out->nmissed; i++)
-		if (out->missed[i].name == at.name) return;
-	if (!out->missed) out->missed = xcalloc(RUNNER_MISSED_MAX, sizeof *out->missed);
-	out->missed[out->nmissed++] = (struct runner_missed){.name = at.name, .size = at.size, .line = at.line};
-}
-
-static void small_add(struct runner_coverage *out, double x)
-{
-	bool is_new = out->nsmall < VM_SMALL_MAX;
-	for (int i = 0; i < out->nsmall; i++) is_new &= out->small[i] != x;
-	if (is_new) out->small[out->nsmall++] = x;
-}
-
-/* Elements that no launch has read, of buffers of which others were. */
-static void unread_report(const struct launcher_vm *v, struct runner_coverage *out)
-{
-	for (int b = 0; b < v->nbuffers; b++) {
-		const struct vm_followed *f = &v->followed[b];
-		int64_t size = f->size, n = size ? v->tape->buffers[b].bytes / size : 0, left = 0;
-		for (int64_t i = 0; i < n; i++) left += !f->is_read[i * size];
-		int64_t stride = MAX((left + UNREAD_MAX - 1) / UNREAD_MAX, 1), at = 0;
-		for (int64_t i = 0; i < n && left; i++)
-			if (!f->is_read[i * size] && at++ % stride == 0)
-				missed_add(out, vm_followed_at(f, i * size, (int)size, f->line));
-	}
-}
-
-static struct vm_coverage *coverage_of(struct launcher_vm *v, int kernel)
-{
-	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
-	if (!c->coverage) c->coverage = vm_coverage_create(c->kernel);
-	return c->coverage;
-}
-
-static void site_report(const struct vm_site *s, int id, int kernel, struct runner_coverage *out)
-{
-	struct runner_site *to = &out->sites[out->nsites++];
-	*to = (struct runner_site){.id = id,
-		.kernel = kernel,
-		.line = s->line,
-		.column = s->column,
-		.kind = s->kind,
-		.is_equality = s->is_equality,
-		.wanted = s->wanted,
-		.taken = s->taken,
-		.low = s->low,
-		.high = s->high,
-		.constant = s->constant,
-		.least = s->least,
-		.most = s->most,
-		.nearest = s->nearest};
-	to->nfixed = vm_site_fixed(s, to->fixed);
-	snprintf(to->what, sizeof to->what, "%s", s->what);
-}
-
-/* What the trial showed of the tape's kernels, each once; the next trial starts afresh. */
-static void coverage_report(struct launcher_vm *v, struct runner_coverage *out)
-{
-	out->sites = xcalloc(RUNNER_SITES_MAX, sizeof *out->sites);
-	for (int k = 0; k < v->tape->nkernels; k++) {
-		bool is_first = true;
-		for (int before = 0; before < k; before++) is_first &= v->cached_of[before] != v->cached_of[k];
-		struct vm_coverage *c = v->cached[v->cached_of[k]].coverage;
-		const struct vm_site *sites = NULL;
-		int n = is_first && c ? vm_coverage_sites(c, &sites) : 0, gate_line = 0;
-		if (n && vm_coverage_gates(c, &gate_line)) out->gate_line = MAX(gate_line, 1);
-		for (int i = 0; i < n; i++) {
-			uint8_t taken = sites[i].taken & sites[i].wanted;
-			/* Lost digits are no side that anybody searches for: told where there are any. */
-			if (sites[i].kind == SITE_DIGITS) {
-				if (taken && out->nsites < RUNNER_SITES_MAX) site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
-				continue;
-			}
-			/* Nor is a sum's term, unless it counted for nothing, or a step that
-			 * left its first result. */
-			if (vm_site_is_quiet(sites[i].kind)) {
-				bool is_told = !taken || sites[i].is_told;
-				if (is_told && out->nsites < RUNNER_SITES_MAX)
-					site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
-				continue;
-			}
-			out->sides += __builtin_popcount(sites[i].wanted);
-			out->taken += __builtin_popcount(taken);
-			if (sites[i].wanted && out->nsites < RUNNER_SITES_MAX)
-				site_report(&sites[i], k * RUNNER_SITE_STRIDE + i, k, out);
-		}
-		if (n) vm_coverage_begin(c);
-	}
-}
-
-static struct vm_aim *vm_aim_at(struct launcher *l, int site, enum vm_side side)
-{
-	struct launcher_vm *v = (struct launcher_vm *)l;
-	int kernel = site / RUNNER_SITE_STRIDE;
-	if (kernel >= v->tape->nkernels) return NULL;
-	struct cached_kernel *c = &v->cached[v->cached_of[kernel]];
-	return c->coverage ? vm_aim_create(c->kernel, c->coverage, site % RUNNER_SITE_STRIDE, side) : NULL;
-}
-
-static void vm_turn(struct launcher *l, enum vm_turn turn)
-{
-	struct launcher_vm *v = (struct launcher_vm *)l;
-	for (int k = 0; k < v->tape->nkernels; k++) {
-		struct vm_coverage *c = v->cached[v->cached_of[k]].coverage;
-		if (c) vm_coverage_turn(c, turn);
-	}
-}
-
 static uint8_t *vm_bytes(struct launcher *l, int buffer) { return buffer_data((struct launcher_vm *)l, buffer); }
 
 static int row_launch(struct launcher_vm *v, int index, const struct launcher_trial *trial, struct runner_result *out,
@@ -555,7 +353,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		/* the first replay looked for races; the second is in another order, as
 		 * far as any is left open */
 		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,
-		.coverage = trial->want_coverage ? coverage_of(v, row->kernel) : NULL,
+		.coverage = trial->want_coverage ? launcher_vm_coverage(v, row->kernel) : NULL,
 		.programs_max = trial->programs_max,
 		.schedule = trial->crosswise ? (uint64_t)v->trials + 1 : 0,
 		.crosswise = trial->crosswise};
@@ -600,12 +398,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		touched_add(v, &own, &report, out);
 	}
 	if (!rc && trial->want_cost) lines_add(out, &report);
-	const struct vm_missed_at *missed = NULL;
-	int nmissed = !rc && o.missed ? vm_missed_list(o.missed, &missed) : 0;
-	for (int i = 0; i < nmissed; i++) missed_add(&out->coverage, missed[i]);
-	const double *small = NULL;
-	int nsmall = !rc && o.missed ? vm_missed_small(o.missed, &small) : 0;
-	for (int i = 0; i < nsmall; i++) small_add(&out->coverage, small[i]);
+	if (!rc && o.missed) launcher_vm_missed_report(o.missed, &out->coverage);
 	vm_missed_free(o.missed);
 	vm_report_release(&report);
 	return rc ? ERR_MISMATCH : 0;
@@ -638,7 +431,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 {
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	const struct tape_row *row = &v->tape->rows[index];
-	if (trial->want_missed && !v->followed) followed_make(v);
+	if (trial->want_missed && !v->followed) launcher_vm_follow(v);
 	if (row->kind == TAPE_LAUNCH) return row_launch(v, index, trial, out, fault);
 	if (row->kind == TAPE_LIBRARY) return row_library(v, index, trial->library, fault);
 	if (tape_row_is_order(row->kind)) return 0;
@@ -647,7 +440,7 @@ static int vm_row_run(struct launcher *l, int index, const struct launcher_trial
 		launcher_cost_add(out, index, row, NULL);
 		return 0;
 	}
-	if (v->followed) followed_move(v, row);
+	if (v->followed) launcher_vm_follow_move(v, row);
 	int to = row->dst.buffer;
 	struct memory_view dst = {buffer_data(v, to), v->origin[to]};
 	if (row->kind == TAPE_FILL) movement_fill(&row->dst, dst, row->fill, row->fill_int);
@@ -675,9 +468,9 @@ static int vm_finish(
 	struct launcher_vm *v = (struct launcher_vm *)l;
 	v->trials++;
 	release_compiled(v);
-	if (trial->want_coverage) coverage_report(v, &out->coverage);
-	if (v->followed) unread_report(v, &out->coverage);
-	release_followed(v);
+	if (trial->want_coverage) launcher_vm_coverage_report(v, &out->coverage);
+	if (v->followed) launcher_vm_unread_report(v, &out->coverage);
+	launcher_vm_follow_end(v);
 	if (!canaries_hold(v))
 		return launcher_fault(
 			fault, "canary", -1, 0, "memory beside a buffer changed although every access was checked");
@@ -759,8 +552,8 @@ struct launcher *launcher_vm_create(int64_t memory_bytes)
 		.buffer_read = vm_buffer_read,
 		.line_of = vm_line_of,
 		.kernel_order = vm_kernel_order,
-		.aim = vm_aim_at,
-		.turn = vm_turn,
+		.aim = launcher_vm_aim,
+		.turn = launcher_vm_turn,
 		.bytes = vm_bytes,
 		.is_spent = vm_is_spent,
 		.destroy = vm_destroy};
