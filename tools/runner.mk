@@ -10,6 +10,6 @@ $(BUILD)/hone-runner: $(RUNNER_OBJS) $(call libs,clean)
 $(BUILD)/tests/runner/libcuda.so.1: $(BUILD)/obj/tests/runner/fake_cuda.o $(BUILD)/obj/src/runner/cuda/kernels.o
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 $^ -o $@
-$(BUILD)/tests/runner/test_launcher_cuda: | $(BUILD)/tests/runner/libcuda.so.1
+$(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/runner/test_launcher_cuda*.c)): | $(BUILD)/tests/runner/libcuda.so.1
 # NVIDIA's header of the driver interface comes with Triton.
 CFLAGS_test_driver = -DCUDA_HEADER='"$(firstword $(wildcard $(abspath $(VENV))/lib/python3*/site-packages/triton/backends/nvidia/include/cuda.h))"'

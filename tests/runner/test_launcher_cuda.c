@@ -2,35 +2,13 @@
  * its canaries, what a fault does, and that rows of movement give what they give on the vm. What a
  * real driver and a real GPU make of it is make test-gpu's. */
 #include "runner/cuda/driver.h"
-#include "runner/launcher_cuda.h"
-#include "runner/replay.h"
-#include <dlfcn.h>
+#include "fake_device.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
-
-#define MIB ((int64_t)1 << 20)
-#define VIEW(b, n) "{\"buffer\": " #b ", \"offset\": 0, \"dtype\": \"float32\", \"shape\": [" #n "], \"stride\": [1]}"
-#define KERNEL(more) "\"kernels\": [{\"name\": \"k\", \"ttir\": \"module {}\", \"num_warps\": 4, " \
-	"\"num_stages\": 1, \"num_ctas\": 1" more "}]"
-#define BUFFERS "\"buffers\": [{\"kind\": \"input\", \"bytes\": 64, \"input\": 0}, {\"kind\": \"temp\", " \
-	"\"bytes\": 64}, {\"kind\": \"temp\", \"bytes\": 512}]"
-#define LAUNCH(args) "{\"op\": \"launch\", \"line\": 7, \"kernel\": 0, \"grid\": [2, 3, 4], \"args\": [" args "]}"
-#define ADD LAUNCH("{\"buffer\": 0, \"offset\": 0}, {\"buffer\": 1, \"offset\": 0}, {\"int\": 16}")
-#define TAPE(more, rows, output) "{\"version\": 2, " BUFFERS ", " KERNEL(more) ", \"rows\": [" rows \
-	"], \"outputs\": [" output "], \"tuple\": false}"
-
-static void *library;
-static float input[16];
-static uint8_t output[1024];
 
 static bool is_exact;     /* allocations, in what follows */
 static bool takes_ptx;    /* the driver, so that strided rows are the launcher's own kernel's */
 static int image_tail_at; /* where the image's header has a table that lies 8 bytes too far; 0: nowhere */
-
-static const char *const ADD_ARGS[] = {"*f32", "*f32", "i32"};
 
 /* One replay with one kernel of that kind; *spent tells whether the launcher lived through it. */
 static void replay_kind(
@@ -76,13 +54,6 @@ static void replay_kind(
 		sizeof output, out);
 	if (spent) *spent = replay_is_spent(r);
 	replay_free(r);
-}
-
-static struct runner_binary binary_of(const char *const *args, int n)
-{
-	struct runner_binary b = {.name = "k", .num_warps = 4, .nargs = n};
-	for (int i = 0; i < n; i++) b.args[i] = args[i];
-	return b;
 }
 
 static void test_rows_run(void **state)
@@ -323,13 +294,6 @@ static void test_faults(void **state)
 		&b, "bad-binary", false);
 }
 
-static int fake(const char *function)
-{
-	int (*f)(void) = (int (*)(void))dlsym(library, function);
-	assert_non_null(f);
-	return f();
-}
-
 /* Two candidates in one process: nothing of the first is left for the second, neither memory nor
  * code, though both call their kernel the same. A launcher whose memory
  * forgets is not used again. */
@@ -481,227 +445,6 @@ static void test_shared(void **state)
 	runner_result_release(&r);
 }
 
-/* One trial with questions of time. The driver's clock counts launches, so each answer says what
- * ran between its events: the tape's rows in a span, nothing in `empty`, the launcher's own
- * kernels in `control`. */
-struct asked {
-	const enum runner_clock *questions;
-	int n, at;
-	int64_t ns[32];
-	int ungated[32]; /* launches that no gate held back, since the gate was closed */
-};
-
-static struct asked *asked; /* the one at work */
-static enum runner_clock take_next(const struct launcher_clock *clock, int64_t ns)
-{
-	if (asked->at > 0) {
-		asked->ns[asked->at - 1] = ns;
-		asked->ungated[asked->at - 1] = fake("fake_ungated");
-	}
-	assert_int_equal(clock->deadline_ms, 300);
-	return asked->at < asked->n ? asked->questions[asked->at++] : RUNNER_END;
-}
-
-static void clocked(const char *kind, const char *tape, struct asked *a, struct runner_result *out)
-{
-	char image[128] = "\177ELF", said[256] = "";
-	struct launcher *l = NULL;
-	struct runner_device device;
-	struct runner_fault fault = {0};
-	struct runner_binary b = binary_of(ADD_ARGS, 3);
-	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &b};
-	struct replay *r = NULL;
-	struct tape *t = NULL;
-	struct err err = {0};
-	/* The pretended driver as new, and a kernel of that kind in the form of a binary. */
-	((void (*)(void))dlsym(library, "fake_reset"))();
-	((void (*)(int))dlsym(library, "fake_takes_ptx"))(1);
-	assert_int_equal(launcher_cuda_create(0, MIB, &l, &device, said, sizeof said), 0);
-	b.bytes = sizeof image;
-	snprintf(image + 4, sizeof image - 4, "%s", kind);
-	assert_int_equal(tape_parse(tape, strlen(tape), &t, &err), 0);
-	assert_int_equal(replay_create(t, l, &list, &r, &fault), 0);
-	/* One trial that is timed, by whatever the asker wants to know. */
-	struct runner_given given = {.bytes = 64, .may_change = true};
-	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .is_timed = true, .deadline_ms = 300};
-	struct launcher_clock clock = {take_next, 300};
-	for (int i = 0; i < 16; i++) input[i] = (float)i;
-	memset(output, 0x11, sizeof output);
-	asked = a;
-	replay_run(r, &trial, &(struct replay_given){(const uint8_t *)input, sizeof input, NULL, &clock, NULL, NULL},
-		output, sizeof output, out);
-	replay_free(r);
-	if (!out->has_fault) assert_int_equal(fake("fake_allocated"), 0);
-}
-
-static void test_clock(void **state)
-{
-	static const enum runner_clock questions[] = {
-		RUNNER_EMPTY, RUNNER_SPAN, RUNNER_WALL, RUNNER_CONTROL, RUNNER_SPAN, RUNNER_PAPER};
-	struct asked a = {.questions = questions, .n = ARRAY_LEN(questions)};
-	struct runner_result r = {0};
-	/* Two launches of a kernel that spoils its input: memory that was not made anew would show. */
-	clocked("spoil", TAPE("", ADD ", " ADD, VIEW(1, 16)), &a, &r);
-	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
-	assert_string_equal(r.untimed, "");
-	assert_true(r.memory_bytes >= 64 + 64 + 512);
-	const int64_t found[] = {a.ns[0], a.ns[1], a.ns[3], a.ns[4], a.ns[5]}, want[] = {0, 2000, 3000, 2000, 2000};
-	for (int i = 0; i < 5; i++)
-		if (found[i] / 10 != want[i] / 10)
-			fail_msg("answer %d: expected %lld ns, found %lld", i, (long long)want[i], (long long)found[i]);
-	assert_true(a.ns[2] > 0);
-	for (int i = 0; i < 5; i++) assert_true(i == 2 || a.ungated[i] == 0);
-	/* `paper` replays on memory as it was left: the outputs are those of one more span. The second
-	 * launch reads what the first one spoiled. */
-	assert_true(((float *)output)[0] == 8 && ((float *)output)[1] == 2);
-	runner_result_release(&r);
-}
-
-/* A tape that cannot be queued as a whole is asked nothing, and says why. */
-static void test_clock_refuses(void **state)
-{
-	static const enum runner_clock questions[] = {RUNNER_SPAN};
-	struct asked a = {.questions = questions, .n = 1};
-	struct runner_result r = {0};
-	const char *cast =
-		"{\"op\": \"copy\", \"line\": 1, \"dst\": {\"buffer\": 2, \"offset\": 0, \"dtype\": \"float8_e5m2\", "
-		"\"shape\": [16], \"stride\": [1]}, \"src\": " VIEW(0, 16) "}";
-	char *text = xasprintf("{\"version\": 2, " BUFFERS ", " KERNEL("") ", \"rows\": [%s, " ADD "], \"outputs\": [" VIEW(
-							   1, 16) "], \"tuple\": false}",
-		cast);
-	clocked("add", text, &a, &r);
-	if (r.has_fault) fail_msg("%s: %s", r.fault.code, r.fault.text);
-	assert_true(a.at == 0 && strstr(r.untimed, "8-bit float"));
-	runner_result_release(&r);
-	free(text);
-	/* A kernel that never ends costs the runner, whatever was asked. */
-	clocked("hang", TAPE("", ADD, VIEW(1, 16)), &a, &r);
-	assert_string_equal(r.fault.code, "timeout");
-	runner_result_release(&r);
-}
-
-/* ---- a driver that fails ---- */
-
-/* One whole life: a context, a candidate with a timed trial, its tape of other sizes with a trial
- * in shared memory, a reset, the next candidate. Ends where a real runner would. */
-struct life {
-	char code[32]; /* of the first fault; "": there was none; "start": no launcher came to be */
-	bool is_wrong; /* a trial without a fault had other outputs than it should */
-};
-
-static bool life_trial(struct replay *r, bool is_timed, bool is_shared, struct life *out)
-{
-	static const enum runner_clock questions[] = {RUNNER_CONTROL, RUNNER_SPAN, RUNNER_WALL};
-	struct asked a = {.questions = questions, .n = ARRAY_LEN(questions)};
-	struct err err = {0};
-	struct launcher_clock clock = {take_next, 300};
-	struct launcher_shared shared = {-1, 4096, -1, 4096};
-	struct runner_given given = {.bytes = 64};
-	struct runner_trial trial = {.ninputs = 1, .inputs = &given, .is_timed = is_timed, .deadline_ms = 300};
-	struct runner_result result = {0};
-	asked = &a;
-	for (int i = 0; i < 16; i++) input[i] = (float)i;
-	memset(output, 0x11, sizeof output);
-	/* Shared: inputs and outputs are files of memory, a page each. */
-	if (is_shared) {
-		shared.given_fd = memfd_make("given", 4096, &err);
-		shared.outputs_fd = memfd_make("outputs", 4096, &err);
-		assert_int_equal(pwrite(shared.given_fd, input, sizeof input, 0), sizeof input);
-	}
-	replay_run(r, &trial,
-		&(struct replay_given){
-			(const uint8_t *)input, is_shared ? 4096 : sizeof input, NULL, &clock, is_shared ? &shared : NULL, NULL},
-		output, sizeof output, &result);
-	if (is_shared) {
-		assert_true(pread(shared.outputs_fd, output, sizeof output, 0) > 0);
-		close(shared.given_fd);
-		close(shared.outputs_fd);
-	}
-	/* Whatever way they came, the outputs are the inputs and 1. */
-	for (int i = 0; i < 16 && !result.has_fault; i++) out->is_wrong |= ((float *)output)[i] != (float)i + 1;
-	if (result.has_fault) snprintf(out->code, sizeof out->code, "%s", result.fault.code);
-	runner_result_release(&result);
-	return !out->code[0];
-}
-
-static bool life_load(struct launcher *l, struct replay **r, const char *text, struct life *out)
-{
-	char image[128] = "\177ELF";
-	struct runner_binary b = binary_of(ADD_ARGS, 3);
-	struct runner_binaries list = {(const uint8_t *)image, sizeof image, 1, &b};
-	struct runner_fault fault = {0};
-	struct tape *t = NULL;
-	struct err err = {0};
-	snprintf(image + 4, sizeof image - 4, "add");
-	b.bytes = sizeof image;
-	b.shared_bytes = 100000;
-	b.global_scratch_bytes = *r ? 512 : 128;
-	assert_int_equal(tape_parse(text, strlen(text), &t, &err), 0);
-	if (*r ? replay_reload(*r, t, &list, &fault) : replay_create(t, l, &list, r, &fault))
-		snprintf(out->code, sizeof out->code, "%s", fault.code);
-	return !out->code[0];
-}
-
-static void live(int fails_at, int result, bool lasts, struct life *out)
-{
-	char said[256] = "";
-	struct launcher *l = NULL;
-	struct runner_device device;
-	struct runner_fault fault = {0};
-	struct replay *r = NULL;
-	const char *one = TAPE("", ADD, VIEW(1, 16)), *other = TAPE("", ADD ", " ADD, VIEW(1, 16));
-	*out = (struct life){.code = ""};
-	((void (*)(void))dlsym(library, "fake_reset"))();
-	((void (*)(int))dlsym(library, "fake_takes_ptx"))(1);
-	((void (*)(int, int, int))dlsym(library, "fake_fail"))(fails_at, result, lasts);
-	if (launcher_cuda_create(0, MIB, &l, &device, said, sizeof said)) {
-		snprintf(out->code, sizeof out->code, "start");
-		return;
-	}
-	bool goes_on = life_load(l, &r, one, out) && life_trial(r, true, false, out) && life_load(l, &r, other, out) &&
-		life_trial(r, false, true, out);
-	if (goes_on && replay_reset(r, &fault)) {
-		snprintf(out->code, sizeof out->code, "%s", fault.code);
-		goes_on = false;
-	}
-	if (goes_on) goes_on = life_load(l, &r, one, out) && life_trial(r, false, false, out);
-	if (r) replay_free(r);
-}
-
-/* Each call of the driver fails, one after another: with an error that means nothing to a
- * candidate, with one for an argument that is wrong, and for memory that is not there; once, and
- * from then on. No fault that is the machine's is charged to a candidate, nothing passes that was
- * not computed, and nobody waits for what cannot end. */
-static void test_each_call_fails(void **state)
-{
-	static const struct {
-		int result;
-		const char *codes; /* that it may end with */
-	} errors[] = {{999, "start gpu-lost unshared"}, {CU_INVALID_VALUE, "start argument unshared gpu-lost"},
-		{CU_OUT_OF_MEMORY, "start no-room unshared gpu-lost memory"}};
-	int failed = 0, ended = 0;
-	for (size_t e = 0; e < ARRAY_LEN(errors); e++)
-		for (int lasts = 0; lasts < 2; lasts++)
-			for (int at = 1, is_over = 0; !is_over; at++) {
-				struct life life;
-				live(at, errors[e].result, lasts, &life);
-				is_over = fake("fake_calls") < at;
-				bool is_listed = !life.code[0] || strstr(errors[e].codes, life.code);
-				if (!is_listed || life.is_wrong || fake("fake_stuck") || (is_over && life.code[0])) {
-					print_error("error %d at call %d%s: ended with \"%s\", outputs %s, %d times stuck\n",
-						errors[e].result, at, lasts ? " and behind" : "", life.code, life.is_wrong ? "wrong" : "right",
-						fake("fake_stuck"));
-					failed++;
-				}
-				ended += life.code[0] != 0;
-			}
-	((void (*)(int, int, int))dlsym(library, "fake_fail"))(0, 0, 0);
-	/* Calls that only give back may fail unnoticed; all others end something. */
-	print_message("# %d lives ended early\n", ended);
-	assert_true(ended > 500);
-	assert_int_equal(failed, 0);
-}
-
 /* Binaries and devices through the wire; hostile ones are refused. */
 static void test_wire(void **state)
 {
@@ -744,7 +487,6 @@ static void test_wire(void **state)
 
 int main(void)
 {
-	/* All on the fake driver, which is loaded below. */
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows_run),
 		cmocka_unit_test(test_movement),
@@ -758,16 +500,9 @@ int main(void)
 		cmocka_unit_test(test_faults),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_clock),
-		cmocka_unit_test(test_clock_refuses),
-		cmocka_unit_test(test_each_call_fails),
 		cmocka_unit_test(test_wire),
 	};
-	char path[4096];
-	const char *build = getenv("BUILD");
-	snprintf(path, sizeof path, "%s/tests/runner/libcuda.so.1", build ? build : "build/release");
-	library = dlopen(path, RTLD_NOW);
-	CHECKF(library, "%s", dlerror());
+	fake_open();
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("launcher_cuda", tests, NULL, NULL);
 }

@@ -400,6 +400,188 @@ static void test_small(void **state)
 	}
 }
 
+static void test_values(void **state)
+{
+	struct runner_given inputs[2] =
+		{
+			{.offset = 64, .bytes = 10, .may_change = true},
+			{.offset = 128, .bytes = 20},
+		},
+						params[1] = {{.name = "fc.weight", .bytes = 7}};
+	struct runner_trial t =
+							{
+								.ninputs = 2,
+								.inputs = inputs,
+								.nparams = 1,
+								.params = params,
+								.output_offset = {64, 4096},
+								.want_cost = true,
+								.is_overlapped = true,
+								.is_timed = true,
+								.deadline_ms = 77,
+							},
+						u;
+	struct err err = {0};
+	json_t *o = runner_trial_json(&t, 2);
+	assert_int_equal(runner_trial_parse(o, 2, &u, &err), 0);
+	assert_true(u.ninputs == 2 && u.inputs[0].may_change && !u.inputs[1].may_change && u.inputs[1].offset == 128 &&
+		u.output_offset[1] == 4096 && u.deadline_ms == 77 && u.want_cost && u.is_overlapped && u.is_timed);
+	assert_string_equal(u.params[0].name, "fc.weight");
+	runner_trial_release(&u);
+	assert_int_equal(runner_trial_parse(o, 3, &u, &err), ERR_FORMAT);
+	json_object_set_new(o, "inputs", json_object());
+	assert_int_equal(runner_trial_parse(o, 2, &u, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "trial.inputs"));
+	json_decref(o);
+
+	struct runner_row_cost cost = {
+		.row = 3,
+		.kind = TAPE_COPY,
+		.programs = 1,
+		.bytes = 2,
+		.sectors = 3,
+		.flops = 4,
+		.special = 5,
+		.dot_flops = 6,
+		.footprint_bytes = 7,
+		.kernel = 8,
+		.counts = {.programs = 9, .path_cycles_max = 10, .dot_by[VM_DOT_HALF] = 11},
+		.sampled = 12,
+		.error = 0.25,
+		.reached = (char[]){"1053"},
+	};
+	struct runner_touched touched[2] = {{14, 15}, {16, 17}};
+	struct runner_site site = {.id = 1,
+		.kernel = 2,
+		.line = 3,
+		.column = 4,
+		.kind = 1,
+		.is_equality = true,
+		.wanted = 5,
+		.taken = 6,
+		.low = 7,
+		.high = 8,
+		.constant = 9,
+		.least = 10,
+		.most = 11,
+		.nearest = 12,
+		.nfixed = 2,
+		.fixed = {0.5, -13},
+		.what = "mask"};
+	struct runner_missed missed = {.input = -1, .param_offset = 64, .element = 1777, .size = 4, .line = 12};
+	struct runner_line_cost line = {9, 10, 11, 12};
+	struct runner_result r =
+							 {
+								 .has_fault = true,
+								 .fault = {.code = "timeout", .text = "slow", .line = 5, .row = 6},
+								 .lineage = TAPE_LINEAGE_OUTPUT_UNWRITTEN,
+								 .place = {.output = 1, .unwritten = 18, .first = 19},
+								 .ncosts = 1,
+								 .costs = &cost,
+								 .nlines = 1,
+								 .lines = &line,
+								 .run_ns = 123,
+								 .has_lineage = true,
+								 .memory_bytes = 4,
+								 .untimed = "none",
+								 .ntouched = 2,
+								 .touched = touched,
+								 .coverage = {.sides = 9,
+									 .taken = 8,
+									 .nsites = 1,
+									 .sites = &site,
+									 .nmissed = 1,
+									 .missed = &missed,
+									 .nsmall = 1,
+									 .small = {1e-12}},
+							 },
+						 s;
+	o = runner_result_json(&r);
+	assert_int_equal(runner_result_parse(o, &s, &err), 0);
+	assert_true(s.has_fault && !strcmp(s.fault.code, "timeout") && s.fault.row == 6 && s.lineage == r.lineage &&
+		s.place.output == 1 && s.place.unwritten == 18 && s.place.first == 19 && s.run_ns == 123 && s.has_lineage);
+	assert_true(s.memory_bytes == 4 && !strcmp(s.untimed, "none"));
+	const struct runner_row_cost *c = s.costs;
+	assert_true(s.ncosts == 1 && c->row == 3 && c->kind == TAPE_COPY && c->programs == 1 && c->bytes == 2 &&
+		c->sectors == 3 && c->flops == 4 && c->special == 5 && c->dot_flops == 6 && c->footprint_bytes == 7 &&
+		c->kernel == 8 && c->counts.programs == 9 && c->counts.path_cycles_max == 10 &&
+		c->counts.dot_by[VM_DOT_HALF] == 11 && c->sampled == 12 && c->error == 0.25 && !strcmp(c->reached, "1053"));
+	assert_true(s.ntouched == 2 && s.touched[0].read == 14 && s.touched[0].written == 15 && s.touched[1].read == 16 &&
+		s.touched[1].written == 17);
+	const struct runner_site *at = s.coverage.sites;
+	assert_true(s.coverage.sides == 9 && s.coverage.taken == 8 && s.coverage.nsites == 1 && at->id == 1 &&
+		at->kernel == 2 && at->line == 3 && at->column == 4 && at->kind == 1 && at->is_equality && at->wanted == 5 &&
+		at->taken == 6 && at->low == 7 && at->high == 8 && at->constant == 9 && at->least == 10 && at->most == 11 &&
+		at->nearest == 12 && at->nfixed == 2 && at->fixed[0] == 0.5 && at->fixed[1] == -13);
+	assert_string_equal(at->what, "mask");
+	const struct runner_missed *left = s.coverage.missed;
+	assert_true(s.coverage.nmissed == 1 && left->input == -1 && left->element == 1777 && left->size == 4 &&
+		left->line == 12 && left->param_offset == 64 && s.coverage.nsmall == 1 && s.coverage.small[0] == 1e-12);
+	assert_true(s.nlines == 1 && s.lines[0].line == 9 && s.lines[0].bytes == 10 && s.lines[0].sectors == 11 &&
+		s.lines[0].flops == 12);
+	runner_result_release(&s);
+	/* What a runner that was taken over might say. */
+	json_object_set_new(o, "lineage", json_integer(99));
+	assert_int_not_equal(runner_result_parse(o, &s, &err), 0);
+	json_decref(o);
+	o = json_object();
+	assert_int_not_equal(runner_result_parse(o, &s, &err), 0);
+	json_decref(o);
+}
+
+/* Texts with a candidate's names, of which the end was cut within a letter, travel all the same;
+ * and what a runner says cannot move a terminal's cursor. */
+static void test_texts_of_faults(void **state)
+{
+	struct runner_fault f = {.code = "argument", .row = -1}, back;
+	struct err err = {0};
+	for (size_t cut = 0; cut < 4; cut++) {
+		memset(f.text, 'x', cut);
+		f.text[cut] = 0;
+		while (strlen(f.text) < sizeof f.text - 4) strcat(f.text, "\xd1\x8f");
+		strncat(f.text, "\xf0\x9f\x90\x8d", sizeof f.text - 1 - strlen(f.text));
+		json_t *o = runner_fault_json(&f);
+		assert_non_null(o);
+		assert_int_equal(runner_fault_parse(o, &back, &err), 0);
+		assert_memory_equal(back.text, f.text, sizeof f.text - 8);
+		json_decref(o);
+	}
+	json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "code", "a\x1b[2J", "text", "b\x1b]0;c\x07", "line", 1, "row", 2);
+	assert_int_equal(runner_fault_parse(o, &back, &err), 0);
+	assert_string_equal(back.code, "a?[2J");
+	assert_string_equal(back.text, "b?]0;c?");
+	json_decref(o);
+}
+
+/* A result is held to its tape: each place in it may be the tape's last one, and none behind it. */
+static void test_result_is_of_its_tape(void **state)
+{
+	const struct tape t = {.nrows = 4, .nkernels = 3, .nbuffers = 2, .noutputs = 2}, empty = {0};
+	for (int over = 0; over < 2; over++)
+		for (int what = 0; what < 6; what++) {
+			struct runner_row_cost cost = {.row = what == 0 ? 3 + over : 0, .kind = TAPE_LAUNCH};
+			struct runner_site site = {.kernel = what == 2 ? 2 + over : 0};
+			struct runner_touched touched[3] = {{0}};
+			struct runner_result r = {.ncosts = 1, .costs = &cost, .touched = touched, .place.output = -1};
+			struct err err = {0};
+			r.coverage.nsites = 1, r.coverage.sites = &site;
+			if (what == 1) cost.kernel = 2 + over;
+			if (what == 3) r.ntouched = 2 + over;
+			if (what == 4) r.place.output = 1 + over;
+			if (what == 5) r.has_fault = true, r.fault.row = 3 + over;
+			assert_int_equal(runner_result_check(&r, &t, &err), over ? ERR_FORMAT : 0);
+			assert_true(!over || strstr(err.text, "the runner's answer speaks of"));
+		}
+	/* Of a tape without anything nothing can be said; a row that moves has no kernel. */
+	struct runner_row_cost cost = {.kind = TAPE_LAUNCH};
+	struct runner_result r = {.ncosts = 1, .costs = &cost, .place.output = -1}, nothing = {.place.output = -1};
+	struct err err = {0};
+	assert_int_equal(runner_result_check(&r, &empty, &err), ERR_FORMAT);
+	assert_int_equal(runner_result_check(&nothing, &empty, &err), 0);
+	cost = (struct runner_row_cost){.kind = TAPE_COPY, .kernel = 9};
+	assert_int_equal(runner_result_check(&r, &t, &err), 0);
+}
+
 static void one_again(void *ctx)
 {
 	const struct message *m = ctx;
@@ -436,6 +618,9 @@ int main(void)
 		cmocka_unit_test(test_bounds_of_results),
 		cmocka_unit_test(test_long_lists),
 		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_values),
+		cmocka_unit_test(test_texts_of_faults),
+		cmocka_unit_test(test_result_is_of_its_tape),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
