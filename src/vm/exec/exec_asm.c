@@ -52,6 +52,16 @@ static void move_slot(
 	}
 }
 
+/* All operands' elements to their registers, or all results' back. */
+static void move_slots(const struct asm_block *b, bool is_result, const struct asm_array *arrays, uint64_t *regs,
+	const struct pack *packs, int64_t at, int lanes)
+{
+	for (int i = 0; i < b->nslots; i++) {
+		const struct asm_slot *s = &b->slots[i];
+		if (s->is_result == is_result) move_slot(s, &arrays[s->operand], regs + s->reg * PTX_LANES, packs, at, lanes);
+	}
+}
+
 static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results,
 	const struct asm_array *operands, int64_t n)
 {
@@ -61,15 +71,9 @@ static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *reg
 		int lanes = (int)MIN(count - at, PTX_LANES);
 		scramble(regs, b->code.nregs * PTX_LANES);
 		ptx_preset(&b->code, regs, c->id, c->grid);
-		for (int i = 0; i < b->nslots; i++)
-			if (!b->slots[i].is_result)
-				move_slot(&b->slots[i], &operands[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at,
-					lanes);
+		move_slots(b, false, operands, regs, &packs, at, lanes);
 		ptx_run(&b->code, regs, lanes);
-		for (int i = 0; i < b->nslots; i++)
-			if (b->slots[i].is_result)
-				move_slot(
-					&b->slots[i], &results[b->slots[i].operand], regs + b->slots[i].reg * PTX_LANES, &packs, at, lanes);
+		move_slots(b, true, results, regs, &packs, at, lanes);
 	}
 }
 
