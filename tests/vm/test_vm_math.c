@@ -129,6 +129,92 @@ static void rsqrt_block(float *d, const float *a, int64_t n)
 static double rsqrt_exact(double x) { return 1 / sqrt(x); }
 static void test_rsqrt(void **state) { check("rsqrt", rsqrt_block, rsqrt_exact); }
 
+/* ---- functions that libm does not have ---- */
+
+/* The y of which erf is x, 0 <= x < 1, by halving: where erf is nearly 1, of what it lacks. */
+static long double erfinv_exact(long double x)
+{
+	long double low = 0, high = 8;
+	for (int i = 0; i < 160; i++) {
+		long double y = (low + high) / 2;
+		bool is_low = x < 0.5L ? erfl(y) < x : erfcl(y) > 1 - x;
+		if (is_low) low = y;
+		else high = y;
+	}
+	return low;
+}
+static long double sinpi_exact(long double x)
+{
+	return sinl(3.14159265358979323846264338327950288L * (x > 0.5L ? 1 - x : x));
+}
+static long double cospi_exact(long double x) { return sinpi_exact(fabsl(0.5L - x)) * (x > 0.5L ? -1 : 1); }
+static long double rcbrt_exact(long double x) { return 1 / cbrtl(x); }
+static long double rcp_exact(long double x) { return 1 / x; }
+
+/* Over (0, 1), near both ends and in the middle too, of both signs: in double within a few
+ * roundings, in float within one of what is exact. */
+static void test_own(void **state)
+{
+	static const struct {
+		const char *name;
+		enum map_op op;
+		long double (*exact)(long double);
+		bool is_even;
+	} own[] = {{"erfinv", MAP_ERFINV, erfinv_exact, false}, {"sinpi", MAP_SINPI, sinpi_exact, false},
+		{"cospi", MAP_COSPI, cospi_exact, true}, {"rcbrt", MAP_RCBRT, rcbrt_exact, false},
+		{"rcp", MAP_RCP, rcp_exact, false}};
+	enum { EACH = 200, FROM = 3 };
+	int bad = 0;
+	for (size_t f = 0; f < ARRAY_LEN(own); f++)
+		for (int i = 0; i < FROM * EACH; i++) {
+			/* From 0 on, below 1 and beside a half, by steps that grow from the last place. */
+			double step = ldexp(
+				1 + (double)rng_uniform(4, 0, (uint64_t)i), -2 - (int)(rng_u32(5, 0, (uint64_t)i) % 50));
+			double places[FROM] = {step, 1 - step, 0.5 + (i & 8 ? step : -step)}, x = places[i % FROM];
+			float near = (float)x;
+			if (!(x > 0 && x < 1)) continue;
+			for (int sign = 1; sign >= -1; sign -= 2) {
+				double a = sign * x, d;
+				float b = (float)sign * near, e = 0;
+				long double turn = own[f].is_even ? 1 : sign, want = turn * own[f].exact((long double)x);
+				map_kernel(own[f].op, ELEM_F64)(&d, &a, NULL, NULL, 1, 0);
+				/* Few roundings: of the argument's multiple, of the function, of steps. */
+				if (fabsl((long double)d - want) > 0x1p-50L * fabsl(want)) {
+					print_message("# %s(%.17g) is %.17g, exactly %.20Lg\n", own[f].name, a, d, want);
+					bad++;
+				}
+				if (near >= 1) continue;
+				map_kernel(own[f].op, ELEM_F32)(&e, &b, NULL, NULL, 1, 0);
+				double exactly = (double)(turn * own[f].exact((long double)near));
+				if (error_ulps(e, exactly) > 0.51) {
+					print_message("# %s(%.9g) is %.9g, exactly %.17g\n", own[f].name, (double)b, (double)e, exactly);
+					bad++;
+				}
+			}
+		}
+	assert_int_equal(bad, 0);
+}
+
+/* Where they have no finite value, or a zero of a sign. */
+static void test_own_ends(void **state)
+{
+	static const struct {
+		enum map_op op;
+		double x, want;
+	} ends[] = {{MAP_ERFINV, 1, INFINITY}, {MAP_ERFINV, -1, -INFINITY}, {MAP_ERFINV, 1.5, NAN}, {MAP_ERFINV, -1.5, NAN},
+		{MAP_ERFINV, NAN, NAN}, {MAP_ERFINV, 0, 0.0}, {MAP_ERFINV, -0.0, -0.0}, {MAP_SINPI, 0, 0.0},
+		{MAP_SINPI, -0.0, -0.0}, {MAP_SINPI, 3, 0.0}, {MAP_SINPI, -3, -0.0}, {MAP_SINPI, 2.5, 1}, {MAP_SINPI, 3.5, -1},
+		{MAP_SINPI, -0.5, -1}, {MAP_COSPI, 0, 1}, {MAP_COSPI, 1, -1}, {MAP_COSPI, -1, -1}, {MAP_COSPI, 6, 1},
+		{MAP_COSPI, 0.5, 0.0}, {MAP_COSPI, 1.5, 0.0}, {MAP_COSPI, -0.5, 0.0}, {MAP_SINPI, INFINITY, NAN},
+		{MAP_COSPI, INFINITY, NAN}, {MAP_RCP, 0, INFINITY}, {MAP_RCP, -0.0, -INFINITY}, {MAP_RCBRT, -8, -0.5}};
+	for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+		double d;
+		map_kernel(ends[i].op, ELEM_F64)(&d, &ends[i].x, NULL, NULL, 1, 0);
+		bool is_same = isnan(ends[i].want) ? isnan(d) : d == ends[i].want && !signbit(d) == !signbit(ends[i].want);
+		if (!is_same) fail_msg("row %zu: f(%g) is %g, not %g", i, ends[i].x, d, ends[i].want);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -147,6 +233,8 @@ int main(void)
 		cmocka_unit_test(test_joints),
 		cmocka_unit_test(test_pow),
 		cmocka_unit_test(test_rsqrt),
+		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_own_ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

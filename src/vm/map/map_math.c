@@ -13,8 +13,8 @@
 
 static double erfinv(double x)
 {
-	/* Giles 2010 starts it, two Newton steps on erf finish it. */
 	if (x <= -1 || x >= 1) return x == 1 ? INFINITY : x == -1 ? -INFINITY : NAN;
+	/* Giles 2010 starts it. */
 	double w = -log((1 - x) * (1 + x)), p;
 	if (w < 5) {
 		w -= 2.5;
@@ -27,22 +27,32 @@ static double erfinv(double x)
 		p = 2.83297682 +
 			w * (1.00167406 + w * (0.00943887047 + w * (-0.0076224613 + w * (0.00573950773 + w * -0.00367342844))));
 	}
-	double y = p * x;
-	for (int i = 0; i < 2; i++) y -= (erf(y) - x) / (1.1283791670955126 * exp(-y * y));
-	return y;
+	/* Newton's steps finish it: on erf, and where that is nearly 1 on the logarithm of what it
+	 * lacks, of which no digit is lost. */
+	double y = fabs(p * x), a = fabs(x);
+	for (int i = 0; i < 4; i++) {
+		double slope = 1.1283791670955126 * exp(-y * y);
+		if (a < 0.5) y -= (erf(y) - a) / slope;
+		else y += log(erfc(y) / (1 - a)) * erfc(y) / slope;
+	}
+	return copysign(y, x);
 }
 
 static double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
+
+/* Near their zeros both are the sine of a small angle, of which no digit is lost. */
 static double sinpi_(double x)
 {
 	double r = x - 2 * rint(0.5 * x);
-	return r == rint(r) ? copysign(0, x) : sin(M_PI * r);
+	if (fabs(r) > 0.5) r = copysign(1 - fabs(r), r);
+	return r == 0 ? copysign(0, x) : sin(M_PI * r);
 }
 static double cospi_(double x)
 {
 	double r = fabs(x - 2 * rint(0.5 * x));
-	return r == 0.5 ? 0 : cos(M_PI * r);
+	return r > 0.25 && r < 0.75 ? sin(M_PI * (0.5 - r)) : cos(M_PI * r);
 }
+
 static double rcbrt_(double x) { return 1 / cbrt(x); }
 static double rcp_(double x) { return 1 / x; }
 
