@@ -13,8 +13,6 @@
 #include "field/field_interval.h"
 #include <stdlib.h>
 
-#define FRACTION_TERMS 40
-
 struct fraction {
 	int64_t n;
 	int64_t d; /* above 0 */
@@ -23,9 +21,10 @@ struct fraction {
 /* The simplest fraction within [lo, hi], 0 < lo, by its continued fraction; false: beyond `max`. */
 static bool simplest(long double lo, long double hi, double max, struct fraction *out)
 {
-	/* Convergents of the two ends agree until the first term in which they differ. */
+	/* Convergents of the two ends agree until the first term in which they differ. Each is at least
+	 * the sum of the two before it, so `max` is soon passed. */
 	int64_t n0 = 0, d0 = 1, n1 = 1, d1 = 0;
-	for (int i = 0; i < FRACTION_TERMS; i++) {
+	for (;;) {
 		long double whole = floorl(lo);
 		bool ends = whole == lo || whole + 1 <= hi;
 		long double term = whole == lo ? whole : ends ? whole + 1 : whole;
@@ -43,7 +42,6 @@ static bool simplest(long double lo, long double hi, double max, struct fraction
 		lo = next_lo;
 		hi = next_hi;
 	}
-	return false;
 }
 
 static struct field_value ratio(struct field *f, struct fraction r, int shift)
