@@ -148,6 +148,47 @@ static void test_prepare(void **state)
 	ops_free(ops);
 }
 
+static int binds;
+static const struct ops_lora *loras_bound[64];
+static void count_bind(struct ops_context *c, struct ops_linear *l, const struct ops_lora *lora)
+{
+	loras_bound[binds++ % ARRAY_LEN(loras_bound)] = lora;
+}
+
+/* An adapter's B goes to the backend when it is another's, or has changed, and no oftener: to each
+ * linear of each layer. */
+static void test_bind(void **state)
+{
+	enum { ALL = 2 * LINEAR_COUNT }; /* of two layers */
+	struct ops *ops;
+	struct adapter *a, *b;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
+	struct model *m = make(ops);
+	assert_int_equal(adapter_create(m, &(struct adapter_options){.r = 2, .lora_alpha = 4}, &a, NULL), 0);
+	assert_int_equal(adapter_create(m, &(struct adapter_options){.r = 2, .lora_alpha = 4}, &b, NULL), 0);
+	ops->bind = count_bind;
+	/* Who is bound in turn, and how many of its parameters have changed before. */
+	const struct {
+		struct adapter *a;
+		int changes;
+		int binds;
+	} turns[] = {{NULL, 0, 0}, {a, 0, ALL}, {a, 0, 0}, {a, 1, ALL}, {a, 0, 0}, {b, 0, ALL}, {a, 0, ALL}, {b, 1, ALL},
+		{NULL, 0, ALL}, {NULL, 0, 0}, {b, 0, ALL}, {b, 2, ALL}, {b, 0, 0}};
+	for (size_t i = 0; i < ARRAY_LEN(turns); i++) {
+		int n;
+		binds = 0;
+		if (turns[i].changes) *adapter_params(turns[i].a, &n)[0].changes += (uint64_t)turns[i].changes;
+		model_bind(m, turns[i].a);
+		if (binds != turns[i].binds) fail_msg("turn %zu: %d linears were bound, not %d", i, binds, turns[i].binds);
+		for (int k = 0; k < binds; k++)
+			assert_ptr_equal(loras_bound[k], adapter_lora(turns[i].a, k / LINEAR_COUNT, (enum linear)(k % LINEAR_COUNT)));
+	}
+	adapter_free(b);
+	adapter_free(a);
+	model_free(m);
+	ops_free(ops);
+}
+
 /* One row of a step is not what the model has room for. */
 static int bad_row;
 static void (*bad_edit)(int32_t *ids, int32_t *pos, int32_t *table, int row);
@@ -388,6 +429,7 @@ static void everything(void *ctx)
 {
 	test_fingerprint(NULL);
 	test_prepare(NULL);
+	test_bind(NULL);
 	test_rows_are_checked(NULL);
 	test_limits(NULL);
 	test_room(NULL);
@@ -401,9 +443,9 @@ static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_fingerprint), cmocka_unit_test(test_prepare),
-		cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits), cmocka_unit_test(test_room),
-		cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes), cmocka_unit_test(test_tails),
-		cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(test_bind), cmocka_unit_test(test_rows_are_checked), cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_room), cmocka_unit_test(test_first_values), cmocka_unit_test(test_memory_sizes),
+		cmocka_unit_test(test_tails), cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

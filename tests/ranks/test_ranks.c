@@ -381,6 +381,37 @@ static int loses(int rank, void *ctx)
 	return 0;
 }
 
+/* One rank is gone, and the others hear which, on which machine and as which process. */
+static int names_the_lost(int rank, void *ctx)
+{
+	int gone = (int)(uintptr_t)ctx;
+	struct ranks *r;
+	struct err err = {0};
+	struct str processes[WORLD] = {{0}};
+	char own[32], host[64] = "", expected[160];
+	gethostname(host, sizeof host - 1);
+	int len = snprintf(own, sizeof own, "%d", (int)getpid());
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	NEED(!ranks_gather(r, own, (size_t)len, processes, &err), "%s", err.text);
+	if (rank == gone) _exit(0);
+	NEED(ranks_meet(r, &err) == ERR_CHILD, "%s", err.text);
+	snprintf(expected, sizeof expected, "rank %d of 3 (%s, process %.*s) is gone: its connection closed", gone, host,
+		(int)processes[gone].len, processes[gone].data);
+	NEED(strstr(err.text, expected), "\"%s\" lacks \"%s\"", err.text, expected);
+	for (int k = 0; k < WORLD; k++) str_release(&processes[k]);
+	ranks_close(r, &err);
+	return 0;
+}
+
+static void test_names_of_the_lost(void **state)
+{
+	for (int gone = 0; gone < WORLD; gone++) {
+		int status[WORLD];
+		ranks_run(WORLD, names_the_lost, (void *)(uintptr_t)gone, status);
+		for (int k = 0; k < WORLD; k++) assert_int_equal(status[k], 0);
+	}
+}
+
 static void test_losses(void **state)
 {
 	for (enum loss how = LOSS_EXIT; how <= LOSS_WATCHED; how++) {
@@ -488,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_agree),
 		cmocka_unit_test(test_sums),
 		cmocka_unit_test(test_losses),
+		cmocka_unit_test(test_names_of_the_lost),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_first_fails),
 	};
