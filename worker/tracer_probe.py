@@ -21,6 +21,7 @@ import operator
 import random
 
 import torch
+import triton
 
 import tracer_candidate
 import tracer_cuda
@@ -209,13 +210,14 @@ class Probe:
                 run.results.setdefault(("launch", i, n), []).append(v)
             plain |= programs
             kernel = self.kernels.get(name)
+            known = names_of(function.__globals__) if kernel and kernel.sites else {}
             for k, site in enumerate(kernel.sites if kernel else ()):
                 if all(leaf in plain for leaf in site.leaves):
-                    self.kernel_site(run, (name, k), kernel.codes[k], site, plain, function)
+                    self.kernel_site(run, (name, k), kernel.codes[k], site, plain, known)
 
-    def kernel_site(self, run, key, code, site, plain, function):
+    def kernel_site(self, run, key, code, site, plain, known):
         with contextlib.suppress(Exception):
-            result = eval(code, dict(function.__globals__, **tracer_sites.SHIMS), plain)
+            result = eval(code, known, plain)
             if isinstance(result, PLAIN):
                 found = run.results.setdefault(key, [])
                 if len(found) < HITS_MAX:
@@ -355,7 +357,7 @@ class Probe:
         # Around the task's own sizes, where those come to it.
         at = [r.values for r in having if r.values is not None]
         base = self.own if not at or self.own in at else min(at, key=self.elements)
-        names = dict(self.module.__dict__, **tracer_sites.SHIMS)
+        names = names_of(self.module.__dict__)
         for values in self.scanned(base):
             try:
                 result = eval(code, names, {n: f(values) for n, f in leaves.items()})
@@ -379,7 +381,7 @@ class Probe:
             return
         sides = f"({ast.unparse(tree.left)}) - ({ast.unparse(tree.comparators[0])})"
         code, leaves = self.followed(key, tracer_sites.Site(site.line, "value", sides, site.leaves), having)
-        names = dict(self.module.__dict__, **tracer_sites.SHIMS)
+        names = names_of(self.module.__dict__)
         for (i, k), value in itertools.product(itertools.permutations(self.free, 2), range(1, SCANNED)):
             set_of = lambda n: [value if j == i else n if j == k else v for j, v in enumerate(base)]
             try:
@@ -401,6 +403,8 @@ class Probe:
             form = self.form(values.get(text), having) if text in values else None
             if form is None:
                 binding = site.leaves.get(text)
+                if binding is None and isinstance(key, tuple) and text in self.module.__dict__:
+                    return ast.Name(text, ast.Load())     # what a kernel takes from its module
                 if binding is None or depth == 0:
                     raise tracer_sites.Open
                 return Inline(leaf, depth - 1).whole(binding)
@@ -537,7 +541,14 @@ class Inline(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-BUILTIN_NAMES = frozenset(dir(builtins))
+BUILTIN_NAMES = frozenset(dir(builtins)) | frozenset(tracer_sites.SHIMS)
+
+
+def names_of(module):
+    """What a site's expression is evaluated with: a module's names, and what stands for Triton's
+    functions. Numbers that are wrapped for kernels are plain here, so that results are."""
+    return {name: value.value if isinstance(value, triton.language.constexpr) else value
+            for name, value in module.items()} | tracer_sites.SHIMS
 
 
 def differ(a, b):
