@@ -43,6 +43,7 @@ struct launcher_trial {
 	uint64_t may_be_given;  /* outputs that need no kernel: tape_lineage_outputs */
 	uint64_t seed;          /* of a launcher that samples */
 	bool want_coverage;     /* vm: sides of comparisons are recorded, and reported by finish */
+	bool is_search;         /* want_coverage: inputs were searched for the sides that they take */
 	bool want_missed;       /* vm: elements that launches do not use are reported by finish */
 	struct vm_aim *aim;     /* vm: lanes of one site of a kernel that are followed, or NULL */
 	int64_t programs_max;   /* vm: of each launch the first ones alone; 0: all */

@@ -418,6 +418,7 @@ void replay_run(struct replay *r, const struct runner_trial *trial, const struct
 		.is_overlapped = trial->is_overlapped,
 		.may_be_given = trial->may_be_given,
 		.want_coverage = trial->want_coverage,
+		.is_search = trial->is_search,
 		.want_missed = trial->want_missed};
 	if (how.want_cost) out->costs = xcalloc((size_t)r->tape->nrows + 1, sizeof *out->costs);
 

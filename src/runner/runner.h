@@ -100,6 +100,7 @@ struct runner_trial {
 	struct runner_aim aims[RUNNER_AIMS_MAX];
 	int aim_replays;      /* for all of them together */
 	int64_t aim_programs; /* of each launch, where there is one alone */
+	bool is_search;       /* want_coverage: inputs were searched for the sides that they take */
 	bool want_missed;     /* want_coverage: which elements of what was given launches do not use */
 	bool want_turned;     /* want_coverage: gates are turned behind the trial, to see whether outputs hang on them */
 };

@@ -57,6 +57,7 @@ json_t *runner_trial_json(const struct runner_trial *t, int noutputs)
 	if (t->want_coverage) json_object_set_new(o, "want_coverage", json_true());
 	if (t->naims) json_object_set_new(o, "aim", aims_json(t));
 	if (t->want_turned) json_object_set_new(o, "want_turned", json_true());
+	if (t->is_search) json_object_set_new(o, "is_search", json_true());
 	if (t->want_missed) json_object_set_new(o, "want_missed", json_true());
 	if (t->may_be_given) json_object_set_new(o, "may_be_given", json_integer((json_int_t)t->may_be_given));
 	if (t->seed) json_object_set_new(o, "seed", json_integer((json_int_t)t->seed));
@@ -112,6 +113,7 @@ int runner_trial_parse(const json_t *o, int noutputs, struct runner_trial *out, 
 	if (!rc) rc = json_opt_bool(o, "trial", "overlapped", &t.is_overlapped, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_coverage", &t.want_coverage, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_turned", &t.want_turned, err);
+	if (!rc) rc = json_opt_bool(o, "trial", "is_search", &t.is_search, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "want_missed", &t.want_missed, err);
 	if (!rc) rc = json_get_int(o, "trial", "deadline_ms", 0, INT32_MAX, &deadline, err);
 	if (!rc) rc = json_opt_bool(o, "trial", "timed", &t.is_timed, err);

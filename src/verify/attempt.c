@@ -129,6 +129,7 @@ int attempt_run(
 		.is_overlapped = a->is_overlapped,
 		.may_be_given = a->may_be_given,
 		.want_coverage = a->want_coverage,
+		.is_search = t->is_guided,
 		.want_missed = a->want_missed,
 		.is_timed = a->asker != NULL,
 		.deadline_ms = a->deadline_ms ? a->deadline_ms : g->s->limits.replay_timeout_ms,

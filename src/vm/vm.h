@@ -226,9 +226,10 @@ struct vm_site {
 	bool is_equality;    /* a comparison by == or != */
 	bool first_is_known; /* of a sum: the operand is a constant */
 	bool second_is_known;
-	bool is_told;   /* it was open at the end of some trial */
-	uint8_t wanted; /* enum vm_side, or'ed: the sides that it has */
-	uint8_t taken;  /* of those, the ones that were taken */
+	bool is_told;     /* it was open at the end of some trial */
+	uint8_t wanted;   /* enum vm_side, or'ed: the sides that it has */
+	uint8_t taken;    /* of those, the ones that were taken where it shows */
+	int64_t shown[3]; /* lanes that took each side so: below, equal, above; over all launches */
 	double low;
 	double high;
 	double constant;
@@ -266,8 +267,9 @@ struct vm_coverage;
 struct vm_coverage *vm_coverage_create(const struct vm_kernel *k);
 void vm_coverage_free(struct vm_coverage *c);
 void vm_coverage_begin(struct vm_coverage *c);
-/* Before each launch of several. */
-void vm_coverage_row(struct vm_coverage *c);
+/* Before each launch of several. is_search: its inputs were made to take some side, so that one
+ * lane that takes it is enough. */
+void vm_coverage_row(struct vm_coverage *c, bool is_search);
 int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out);
 /* Different numbers that one operand of a comparison was in all trials, though the other's were
  * not; how many there are. */

@@ -17,7 +17,8 @@ static const char TRIAL[] =
 	"{'name':'','offset':128,'bytes':20,'may_change':false,'for_const':true,'read_offset':3}],"
 	"'params':[{'name':'fc.weight','offset':7,'bytes':8,'may_change':false,'for_const':false,'read_offset':256}],"
 	"'output_offsets':[0,4096],'want_cost':true,'crosswise':false,'unchecked':false,'overlapped':false,'timed':false,"
-	"'deadline_ms':77,'compiled':['c'],'gpu':'H200','shared':[111,222],'want_coverage':true,'want_missed':true,"
+	"'deadline_ms':77,'compiled':['c'],'gpu':'H200','shared':[111,222],'want_coverage':true,'is_search':true,'want_"
+	"missed':true,"
 	"'aim':{'sides':[[5,1,0.5],[6,4,null]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'seed':17}";
 static const char RESULT[] =
 	"{'coverage':{'sides':12,'taken':11,'sites':[[1,2,3,4,1,5,6,7.5,8.5,null,10.5,11.5,12.5,'mask',true,[0.5,-13.5]],"

@@ -14,7 +14,7 @@
 #define STORED "tt.store %q, %r : tensor<8x!tt.ptr<f32>>" AT(9)
 
 /* Launches with `values` in the first buffer, which adds to what the coverage knows. */
-static void launch(struct body_kernel *b, struct vm_coverage *c, const float values[N])
+static void launch_as(struct body_kernel *b, struct vm_coverage *c, const float values[N], bool is_search)
 {
 	struct vm_report r;
 	struct err err = {0};
@@ -22,8 +22,17 @@ static void launch(struct body_kernel *b, struct vm_coverage *c, const float val
 	struct vm_launch_options o = {
 		.grid = {1, 1, 1}, .args = b->args, .nargs = 4, .buffers = b->buffers, .nbuffers = 3, .coverage = c};
 	vm_coverage_begin(c);
+	vm_coverage_row(c, is_search);
 	if (vm_launch(b->k, &o, &r, &err)) fail_msg("%s", err.text);
 	vm_report_release(&r);
+}
+static void launch(struct body_kernel *b, struct vm_coverage *c, const float values[N])
+{
+	launch_as(b, c, values, false);
+}
+static void launch_searched(struct body_kernel *b, struct vm_coverage *c, const float values[N])
+{
+	launch_as(b, c, values, true);
 }
 
 static struct body_kernel make(const char *body)
@@ -34,7 +43,8 @@ static struct body_kernel make(const char *body)
 
 static void test_sides_of_a_comparison(void **state)
 {
-	const float below[N] = {1, 2, 3, -4, 5, 6, 7, 8}, equal[N] = {37.5f}, above[N] = {1e9f}, nan[N] = {NAN};
+	const float below[N] = {1, 2, 3, -4, 5, 6, 7, 8}, equal[N] = {37.5f}, far[N] = {1e9f}, above[N] = {75},
+				nan[N] = {NAN};
 	struct body_kernel b = make(
 		LOADED CONSTANT("c", "3.750000e+01") CONSTANT("z", "0.0") "%m = arith.cmpf ogt, %v, %c : tensor<8xf32>" AT(
 			5) "%r = arith.select %m, %z, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
@@ -52,10 +62,39 @@ static void test_sides_of_a_comparison(void **state)
 	assert_int_equal(s->taken, SIDE_BELOW | SIDE_EQUAL);
 	launch(&b, c, nan);
 	assert_int_equal(s->taken, SIDE_BELOW | SIDE_EQUAL);
+	/* What a kernel does beyond 37.5 need not show at 1e9. */
+	launch(&b, c, far);
+	assert_int_equal(s->taken, SIDE_BELOW | SIDE_EQUAL);
+	assert_true(s->most == 1e9f - 37.5);
 	launch(&b, c, above);
 	assert_int_equal(s->taken, s->wanted);
 	vm_coverage_free(c);
 	vm_kernel_free(b.k);
+}
+
+/* One lane of an equality may be where nothing shows, four are not; inputs that were searched
+ * for it take it by one. */
+static void test_few_lanes(void **state)
+{
+	const float none[N] = {1, 2, 3, 4, 5, 6, 7, 8}, one[N] = {37.5f, 1, 2}, two[N] = {37.5f, 37.5f, 2};
+	for (int is_search = 0; is_search < 2; is_search++) {
+		struct body_kernel b = make(
+			LOADED CONSTANT("c", "3.750000e+01") CONSTANT("z", "0.0") "%m = arith.cmpf oeq, %v, %c : tensor<8xf32>" AT(
+				5) "%r = arith.select %m, %z, %v : tensor<8xi1>, tensor<8xf32>" AT(6) STORED);
+		struct vm_coverage *c = vm_coverage_create(b.k);
+		const struct vm_site *s;
+		vm_coverage_sites(c, &s);
+		launch(&b, c, none);
+		assert_false(s->taken & SIDE_EQUAL);
+		launch(&b, c, one);
+		launch(&b, c, two);
+		assert_false(s->taken & SIDE_EQUAL);
+		if (is_search) launch_searched(&b, c, one);
+		else launch(&b, c, one);
+		assert_true(s->taken & SIDE_EQUAL);
+		vm_coverage_free(c);
+		vm_kernel_free(b.k);
+	}
 }
 
 /* What data is compared with is told where the text does not say it, as soon as the data was
@@ -90,7 +129,7 @@ static void test_numbers_that_stay(void **state)
 		vm_coverage_begin(c);
 		for (int row = 2; row < 4; row++) {
 			b.args[3].i = row * N;
-			vm_coverage_row(c);
+			vm_coverage_row(c, false);
 			assert_int_equal(vm_launch(b.k, &o, &r, &err), 0);
 			vm_report_release(&r);
 		}
@@ -359,6 +398,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_few_lanes),
 		cmocka_unit_test(test_numbers_that_stay),
 		cmocka_unit_test(test_terms_of_a_sum),
 		cmocka_unit_test(test_far_from_a_mask),

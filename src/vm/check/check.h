@@ -209,6 +209,7 @@ struct vm_coverage {
 	int32_t *at;   // (ninstrs): site that is still open, or -1
 	const struct vm_instr *first;
 	bool is_turned; /* some gate is: nothing is recorded meanwhile */
+	bool is_search; /* of this launch (vm_coverage_row) */
 };
 struct vm_site *vm_site_add(
 	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted);

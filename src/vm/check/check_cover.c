@@ -304,7 +304,7 @@ void vm_coverage_free(struct vm_coverage *c)
 
 void vm_coverage_begin(struct vm_coverage *c)
 {
-	vm_coverage_row(c);
+	vm_coverage_row(c, false);
 	for (int i = 0; i < c->nsites; i++) {
 		c->sites[i].is_told |= isfinite(c->sites[i].most) && !(c->sites[i].taken & c->sites[i].wanted);
 		c->sites[i].least = c->sites[i].nearest = INFINITY;
@@ -321,6 +321,35 @@ int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
 }
 
 /* ---- recording ---- */
+
+/* Lanes that take the sides of a comparison where it shows: whose operands are ordinary numbers, or
+ * no further from each other than what is compared with is from zero. What a kernel adds to a value
+ * from 30 on drowns where the only value beyond 30 is 2^24. Beside an
+ * infinity nothing is nearer. */
+#define ORDINARY 64
+static void take_near(struct vm_site *s, const double *a, const double *b, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double d = a[i] - b[i], with = isnan(s->constant) ? fmin(fabs(a[i]), fabs(b[i])) : fabs(s->constant);
+		bool shows = fabs(d) <= fmax(ORDINARY, with) || isinf(d);
+		s->shown[0] += d < 0 && shows;
+		s->shown[1] += d == 0;
+		s->shown[2] += d > 0 && shows;
+	}
+}
+
+/* So few lanes of all trials, among a million, may have been where nothing shows. */
+#define FEW 4
+/* Which sides were taken so that it shows; where inputs were searched for
+ * them any lane is enough. */
+static uint8_t shown_sides(const struct vm_site *s, bool is_search)
+{
+	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
+	if (is_search || (s->kind != SITE_COMPARE && !is_truth)) return SIDE_BELOW | SIDE_EQUAL | SIDE_ABOVE;
+	int64_t order = is_truth ? FEW : 1, equal = s->is_equality ? FEW : 1;
+	return (s->shown[0] >= order ? SIDE_BELOW : 0) | (s->shown[1] >= equal ? SIDE_EQUAL : 0) |
+		(s->shown[2] >= order ? SIDE_ABOVE : 0);
+}
 
 /* The comparisons leave NaN out. */
 static void take(struct vm_site *s, const double *a, const double *b, int64_t n)
@@ -409,6 +438,7 @@ static void take_truths(struct vm_site *s, const double *a, int64_t n)
 	for (int64_t i = 0; i < n; i++) {
 		if (a[i] != 0) s->most = 1;
 		else s->least = -1;
+		s->shown[a[i] != 0 ? 2 : 0]++;
 	}
 }
 
@@ -454,14 +484,16 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		else if (s->kind == SITE_TERM) take_terms(s, x, y, count == 3 ? vm_reader_strip(&r[2], at, m) : NULL, m);
 		else if (count == 3) take_clamp(s, x, y, vm_reader_strip(&r[2], at, m), m);
 		else take(s, x, y, m);
+		if (s->kind == SITE_COMPARE) take_near(s, x, y, m);
 		/* Only an order stays open for long: its operands are seldom equal. */
 		if (s->kind == SITE_COMPARE && isnan(s->constant) && !at) vm_fixed_look(s, x, y, m);
 	}
 	if (s->kind == SITE_GATE) return;
 	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
-	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW;
-	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE;
-	if (s->nearest == 0) s->taken |= SIDE_EQUAL;
+	uint8_t sides = shown_sides(s, c->coverage->is_search);
+	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW & sides;
+	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE & sides;
+	if (s->nearest == 0) s->taken |= SIDE_EQUAL & sides;
 	if ((s->taken & s->wanted) != s->wanted) return;
 	c->coverage->at[in - c->coverage->first] = -1;
 	/* A step that gives several results may still lose the digits of each. */

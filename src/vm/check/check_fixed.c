@@ -27,8 +27,9 @@ void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t 
 	}
 }
 
-void vm_coverage_row(struct vm_coverage *c)
+void vm_coverage_row(struct vm_coverage *c, bool is_search)
 {
+	c->is_search = is_search;
 	for (int i = 0; i < c->nsites; i++) c->sites[i].fixed.looks = 0;
 }
 
