@@ -108,24 +108,41 @@ def rows(x, generator, ties):
         return (flat * 10.0 ** (what - 3)).reshape(x.shape)
     place = torch.randint(0, flat.shape[1], (flat.shape[0], 1), generator=generator)
     place = torch.where(where == 0, 0, torch.where(where == 1, flat.shape[1] - 1, place))
-    # Sums of equal elements are exact in every order: rows without variance show no
-    # rounding. Of half of those rows they are not, since a variance that comes out below
-    # zero there is nobody's rounding.
     first = (flat[:, :1].clamp(-2, 2) * 4).round() / 4
-    equal = torch.where(sign == 0, first, flat[:, :1])
-    lone_value = torch.where(sign == 0, 1.0, -1.0) * first.abs().clamp_min(0.25)
-    lone = torch.zeros_like(flat).scatter_(1, place, lone_value)
-    flat = torch.where(what == 4, in_shape(flat, shapes_dealt(what == 4, deck // 5 % SHAPES)), flat)
-    for number, value in ((0, torch.zeros_like(flat)), (1, lone), (2, equal.expand_as(flat)),
-                          (3, flat.sign() * first.abs())):
-        flat = torch.where(what == number, value, flat)
-    # a row that follows an ordinary one may be the same again
-    again = ((what == 4) & (deck // 5 % SHAPES > 5)).roll(1, 0) & (what != 4)
+    size = first.abs().clamp_min(0.25)
+    lone = torch.zeros_like(flat).scatter_(1, place, torch.where(sign == 0, 1.0, -1.0) * size)
+    # Sums of equal elements of few digits are exact in every order: such rows without variance show
+    # no rounding. Of most of those rows they are not, since a variance that comes out below zero
+    # there is nobody's rounding.
+    number = (what == 2).cumsum(0)
+    is_exact = torch.where(number[-1] > 2, number == 1, sign == 0)
+    equal = torch.where(is_exact, first, flat[:, :1])
+    shape = shapes_dealt(what == 4, deck // 5 % SHAPES)
+    flat = torch.where(what == 4, in_shape(flat, shape), flat)
+    for kind, value in ((0, torch.zeros_like(flat)), (1, lone), (2, equal.expand_as(flat)), (3, flat.sign() * size)):
+        flat = torch.where(what == kind, value, flat)
+    again = repeated(what == 4, shape)
     return torch.where(again, flat.roll(1, 0), flat).reshape(x.shape)
 
 
+def repeated(chosen, shape):
+    """Rows that are to be the one before once more: those behind a chosen one in one of the last
+    shapes. Among ten rows or more there is one."""
+    def behind(rows):
+        found = rows.roll(1, 0) & ~chosen
+        found[0] = False
+        return found
+
+    again = behind(chosen & (shape > TINY_SHAPE))
+    if chosen.shape[0] >= 10 and not again.any():
+        able = behind(chosen & (shape != TINY_SHAPE))
+        again = able & (able.cumsum(0) == 1)
+    return again
+
+
 SHAPES = 8              # of in_shape, with the rows that stay
-NEEDED_SHAPES = (5, 6)  # next to nothing, and what a rounding chooses between: nothing else shows these
+TINY_SHAPE = 5          # next to nothing
+NEEDED_SHAPES = (TINY_SHAPE, 6)  # and what a rounding chooses between: nothing else shows these
 
 
 def shapes_dealt(chosen, number):
