@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "ranks/ranks.h"
 #include "store/store.h"
