@@ -86,6 +86,9 @@ check("and the whole reason is told",
       shape)
 check("nothing was measured: that is a failure, and is said",
       p.returncode == 1 and "hone bench: nothing was measured, 1 skipped; ranks: needs 64 GPUs" in p.stderr, p.stderr)
+p, shape = bench("--device", "cuda:1", "--shapes", "demo", "--parts", "ranks", "--json", expect=1)
+check("one GPU that was named is none for each of several ranks", p.returncode == 1 and len(shape.get("skipped", []))
+      == 1 and shape["skipped"][0].startswith("ranks: --device cuda:1 is one GPU for all of them"), p.stdout + p.stderr)
 # a smaller card shows what it can: what a shape brings by itself is left out and told with its
 # sum, what was named is refused with it
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--memory", "60MiB", "--repeats", "1", "--json", expect=1)

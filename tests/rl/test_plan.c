@@ -486,19 +486,23 @@ static void test_decisions(void **state)
 	rl_options_default(&o);
 	o.max_completion_length = 1984;
 	assert_int_equal(ops_describe("cuda:3", &(struct ops_options){.adapter_columns = 64}, &ops, &err), 0);
-	/* As it is in 139 GiB, with norms computed again in 100. */
+	/* As it is in 139 GiB, with norms computed again in 100: the sums that
+	 * docs/training.md tells. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 139 * gib, &m);
 	assert_false(m.recompute);
+	assert_int_equal(plan_total(&m.plan) / MIB, 116888);
 	assert_string_equal(m.advice, "");
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), 0);
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 100 * gib, &m);
 	assert_true(m.recompute);
+	assert_int_equal(plan_total(&m.plan) / MIB, 94278);
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), 0);
 
 	/* In 80 GiB it needs shorter micro-batches: what is advised fits, and one token more does
 	 * not. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 80 * gib, &m);
 	assert_int_equal(sscanf(m.advice, "with --max_tokens %lld it fits", &tokens), 1);
+	assert_int_equal(tokens, 12851); /* as docs/training.md tells */
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "weights 157")); /* the sum by its lines */
 	assert_non_null(strstr(err.text, " + KV cache 184"));
