@@ -221,7 +221,8 @@ static int open_all(struct run *r, struct err *err)
 	if (d->other_splits && is_first(r))
 		log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
-	return 0;
+	return sft_check(
+		d->train.v, d->train.count, d->heldout.v, d->heldout.count, &r->sft, ranks_planned(&r->o->ranks), err);
 }
 
 static struct training_plan training_plan_of(const struct run *r)

@@ -200,6 +200,15 @@ def test_refused_by_the_plan(policy):
                 f"{work}/tasks.jsonl", "--output_dir", f"{work}/never", *option, expect=None)
         check(f"{option[0]}: refused as the run refuses it", p.returncode == r.returncode != 0 and said in p.stderr
               and p.stderr.splitlines()[-1] == r.stderr.splitlines()[-1], p.stderr + r.stderr)
+    # torchrun's variables speak of several ranks, which the plan knows without them
+    ranks = {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    os.environ.update(ranks)
+    for options, said in ((("--num_generations", "4"), "1 groups a step for 3 ranks"),
+                          (("--num_turns", "2"), "--num_turns above 1: not with several ranks")):
+        p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", *options, expect=2)
+        check(f"ranks: {said}", p.returncode == 2 and said in p.stderr and not p.stdout, p.stdout + p.stderr)
+    for name in ranks:
+        del os.environ[name]
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     p = run(hone, "rl", "--model", f"{work}/qwen3_8b", "--dry_run", "--recipe", "paper-frontend", "--tasks",
             f"{work}/tasks.jsonl", "--device", "cuda", expect=0)

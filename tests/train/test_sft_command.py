@@ -91,6 +91,7 @@ def test_plan():
              for text in (p.stdout, r.stderr)]
     check("and plans the very memory that a run does", r.returncode == 0 and len(parts[0]) > 5 and parts[0] == parts[1],
           parts)
+    open(f"{work}/no_dev.jsonl", "w").write('{"prompt": "a", "completion": "b"}\n')
     # a folder without weights and a device that is not here are enough
     bare = f"{work}/bare"
     os.makedirs(bare)
@@ -122,6 +123,18 @@ def test_plan():
         q = run(*plan[:-5], "--dry_run", option, "--device", "cuda", "--memory", "1024MiB", expect=1)
         check(f"{option}: what fewer tokens do not mend is told apart", q.returncode == 1 and said in q.stderr,
               q.stderr)
+    # what a run refuses before its first step, its plan refuses in the same words
+    two = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for options, variables, said in ((("--num_train_epochs", 0), {}, "the run would never end"),
+                                     (("--stop_at_eval_minimum",), {}, "needs held-out examples"),
+                                     ((), two, "gradient_accumulation_steps 1 with 2 ranks; expected a multiple")):
+        os.environ.update(variables)
+        common = ("sft", "--model", bare, "--data", f"{work}/no_dev.jsonl", *options)
+        q = run(*common, "--dry_run", expect=2)
+        check(f"refused by the plan: {said}", q.returncode == 2 and said in q.stderr and not q.stdout,
+              q.stdout + q.stderr)
+        for name in variables:
+            del os.environ[name]
     json.dump({**config, "head_dim": 20}, open(f"{bare}/config.json", "w"))
     q = run(*plan, "--device", "cuda", "--memory", "80GiB", expect=1)
     check("a shape that a GPU's kernels do not take is refused by the config",
