@@ -152,8 +152,8 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 void rl_memory_settle(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
 	size_t room, struct rl_memory *out);
 void rl_memory_print(const struct rl_options *o, const struct ops *ops, const struct rl_memory *m, FILE *out);
-/* What --dry_run prints. Needs neither weights nor the device. ERR_LIMIT where it does not fit, as
- * the run itself would end. */
+/* What --dry_run prints (out NULL: nothing). Needs neither weights nor the device. ERR_LIMIT where
+ * it does not fit, as the run itself would end. */
 int rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
 	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out, struct err *err);
 

@@ -410,7 +410,8 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rc = open_policy(&l, true, err);
 	if (!rc) rc = policy_check(&o->policy, &l.policy.config, &sizes, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rc = rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out, err);
+	FILE *to = ranks_is_first(&o->ranks) ? out : NULL;
+	if (!rc) rc = rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, to, err);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
 	str_release(&l.turn_template);

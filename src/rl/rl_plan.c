@@ -218,7 +218,9 @@ int rl_plan_print(const struct rl_options *o, const struct model_config *c, cons
 	struct lengths l = lengths_of(prompts);
 	struct rl_memory m;
 	rl_memory_settle(o, c, ops, (int)l.longest, room, &m);
-	rl_memory_print(o, ops, &m, out);
-	run_print(o, prompts, &l, rule, out);
+	if (out) {
+		rl_memory_print(o, ops, &m, out);
+		run_print(o, prompts, &l, rule, out);
+	}
 	return plan_check(&m.plan, policy_room_name(&o->policy, ops), room, m.advice, err);
 }

@@ -207,6 +207,12 @@ def test_refused_by_the_plan(policy):
                           (("--num_turns", "2"), "--num_turns above 1: not with several ranks")):
         p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", *options, expect=2)
         check(f"ranks: {said}", p.returncode == 2 and said in p.stderr and not p.stdout, p.stdout + p.stderr)
+    os.environ["RANK"] = "1"
+    one = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--generation_batch_size", "12")
+    p, _ = plan(*one)
+    little, _ = plan(*one, "--memory", "1GiB", expect=1)
+    check("one rank prints the plan, all end by it", p.returncode == 0 and not p.stdout and little.returncode == 1
+          and not little.stdout and "--memory allows 1024 MiB" in little.stderr, p.stdout + p.stderr + little.stderr)
     for name in ranks:
         del os.environ[name]
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
