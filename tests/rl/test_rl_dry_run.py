@@ -326,12 +326,16 @@ def test_code_temperature(policy):
 
 def test_refused(policy):
     """A run that does not fit ends before it allocates, with the sum."""
-    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
-            "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64",
-            "--output_dir", f"{work}/refused", "--threads", "1", "--memory", "2MiB", expect=1)
+    options = ("--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
+               "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64", "--threads", "1",
+               "--memory", "2MiB")
+    p = run(hone, "rl", *options, "--output_dir", f"{work}/refused", expect=1)
     check("a run is refused by its plan",
           p.returncode == 1 and re.search(r"memory: .*activations \d+.* = \d+ MiB, but --memory allows 2 MiB; ",
                                           p.stderr) and not os.path.exists(f"{work}/refused/settings.json"), p.stderr)
+    planned = run(hone, "rl", *options, "--dry_run", expect=1)
+    check("and its dry run ends in the same words", planned.returncode == 1
+          and planned.stderr.splitlines()[-1] == p.stderr.splitlines()[-1], planned.stderr + p.stderr)
 
 
 policy = tiny_policy()
