@@ -48,8 +48,8 @@ static const struct option_def defs[] = {
 	O(OPTION_STR, batches, "comma list of sequences decoded at once; default: the shape's", NULL),
 	O(OPTION_INT, layers, "layers of the model; 0: the shape's", "0 to 1024"),
 	O(OPTION_INT, context, "tokens of each sequence when it is decoded; 0: the shape's", "0 to 1048576"),
-	O(OPTION_INT, tokens, "packed tokens of a training step", "2 to 4194304"),
-	O(OPTION_INT, prefill, "packed tokens of a prefill", "2 to 4194304"),
+	O(OPTION_INT, tokens, "packed tokens of a training step", PASS_TOKENS_RANGE),
+	O(OPTION_INT, prefill, "packed tokens of a prefill", PASS_TOKENS_RANGE),
 	O(OPTION_INT, answer, "tokens of an answer in the rollout", "1 to 1048576"),
 	O(OPTION_INT, repeats, "steps that the median is of; training takes a quarter of them", "1 to 1000000"),
 	O(OPTION_INT, ranks, "processes of the part ranks, each with a GPU", "2 to 64"),
@@ -199,8 +199,16 @@ bool gpu_is_listed(const char *list, const char *name)
 
 /* ---- the command ---- */
 
+/* What all shapes have shown. */
+struct shown {
+	json_t *shapes;
+	int figures;
+	int skips;
+	char why[GPU_SKIP_TEXT]; /* of the last skip */
+};
+
 static int bench_shape(
-	const struct gpu_options *o, const struct shape *s, struct ranks *ranks, json_t *all, struct err *err)
+	const struct gpu_options *o, const struct shape *s, struct ranks *ranks, struct shown *all, struct err *err)
 {
 	struct gpu_bench b = {.o = o, .shape = s, .c = config_of(s, o), .ranks = ranks};
 	uint64_t begin = clock_ns();
@@ -208,7 +216,10 @@ static int bench_shape(
 	if (rc) return rc;
 	gpu_tell(&b);
 	tell_end(&b, (double)(clock_ns() - begin) * 1e-9);
-	json_array_append_new(all, shape_json(&b));
+	json_array_append_new(all->shapes, shape_json(&b));
+	all->figures += b.count;
+	all->skips += b.nskipped;
+	if (b.nskipped) snprintf(all->why, sizeof all->why, "%s", b.skipped[b.nskipped - 1]);
 	return 0;
 }
 
@@ -246,14 +257,17 @@ int bench_gpu(int argc, char **argv)
 	/* Started by torchrun or srun it is one of several, as the part ranks starts them. */
 	struct ranks *ranks = NULL;
 	if (!rc) rc = ranks_open(&(struct ranks_options)RANKS_DEFAULTS, &ranks, &err);
-	json_t *all = json_array();
+	struct shown all = {.shapes = json_array()};
 	for (size_t i = 0; i < ARRAY_LEN(shapes) && !rc; i++)
-		if (gpu_is_listed(o.shapes, shapes[i].name)) rc = bench_shape(&o, &shapes[i], ranks, all, &err);
+		if (gpu_is_listed(o.shapes, shapes[i].name)) rc = bench_shape(&o, &shapes[i], ranks, &all, &err);
 	if (!rc && o.json && ranks_rank(ranks) == 0) {
-		json_dumpf(all, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
+		json_dumpf(all.shapes, stdout, JSON_SORT_KEYS | JSON_REAL_PRECISION(6));
 		putchar('\n');
 	}
-	json_decref(all);
+	json_decref(all.shapes);
+	/* Who waits for figures is told that there are none. */
+	if (!rc && !all.figures && all.skips)
+		rc = err_set(&err, ERR_NOT_FOUND, "nothing was measured, %d skipped; %s", all.skips, all.why);
 	ranks_close(ranks, rc ? &err : NULL);
 	return rc ? cli_fail("bench", &err) : 0;
 }

@@ -32,7 +32,9 @@ static void wait(struct gpu_bench *b, const struct f32 *of)
 
 static double copy_rate(struct gpu_bench *b)
 {
-	enum { PAGE = 32768, REPEATS = 5 };
+	/* Several copies between two waits: one alone has the list's way to the device and the wait in
+	 * its time, 3 % of it, and a ceiling that is low makes shares of it high. */
+	enum { PAGE = 32768, REPEATS = 5, COPIES = 8 };
 	struct ops *o = b->ops;
 	size_t bytes = o->host_memory ? (size_t)64 << 20 : (size_t)4 << 30;
 	int64_t pages = (int64_t)(bytes / PAGE / (size_t)o->elem_bytes);
@@ -44,9 +46,9 @@ static double copy_rate(struct gpu_bench *b)
 	for (int k = 0; k < REPEATS; k++) {
 		wait(b, (struct f32 *)(void *)block);
 		double begin = now();
-		o->pages_copy(o->ctx, block, 1, 0, PAGE, dst, src, n);
+		for (int copy = 0; copy < COPIES; copy++) o->pages_copy(o->ctx, block, 1, 0, PAGE, dst, src, n);
 		wait(b, (struct f32 *)(void *)block);
-		best = fmax(best, 2.0 * n * PAGE * o->elem_bytes / (now() - begin));
+		best = fmax(best, 2.0 * COPIES * n * PAGE * o->elem_bytes / (now() - begin));
 	}
 	o->release(o->ctx, block);
 	free(dst);

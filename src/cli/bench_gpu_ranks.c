@@ -37,6 +37,11 @@ static bool has_devices(const struct gpu_options *o, char *why, size_t room)
 	char name[32];
 	struct ops *ops = NULL;
 	struct err err = {0};
+	if (!strncmp(o->device, "cuda:", 5)) {
+		snprintf(
+			why, room, "ranks: --device %.40s is one GPU for all of them; --device cuda gives each its own", o->device);
+		return false;
+	}
 	if (strcmp(o->device, "cuda")) return true;
 	snprintf(name, sizeof name, "cuda:%d", (int)o->ranks - 1);
 	int rc = ops_open(name, &(struct ops_options){.cuda_libs = o->cuda_libs}, &ops, &err);

@@ -141,14 +141,25 @@ static char *closed_folder(const char *path)
 	return NULL;
 }
 
+static bool is_program(const char *path)
+{
+	struct stat s;
+	return !stat(path, &s) && S_ISREG(s.st_mode) && !access(path, X_OK);
+}
+
 static void probe_python(struct report *r)
 {
 	static const char *const names[] = {"torch", "triton", "numpy", "transformers", "peft"};
 	static const char fix[] = "make setup, or set HONE_PYTHON to a Python that has it";
-	char *python = path_python(), *lib = python ? packages_of(python) : NULL, version[64] = "";
+	char *python = path_python(), version[64] = "";
+	bool is_there = python && is_program(python);
+	char *lib = is_there ? packages_of(python) : NULL;
 	if (lib) dir_each(lib, match_python, version, NULL);
 	if (!version[0]) {
-		if (python) add(r, "python", STATE_MISSING, fix, "%s is not an environment with packages", python);
+		if (python && !is_there)
+			add(r, "python", STATE_MISSING, "make setup, or set HONE_PYTHON to the path of a Python",
+				"%s is no program that can be started", python);
+		else if (python) add(r, "python", STATE_MISSING, fix, "%s is not an environment with packages", python);
 		else add(r, "python", STATE_MISSING, fix, "no build/venv beside the program, and HONE_PYTHON is not set");
 		free(lib);
 		free(python);

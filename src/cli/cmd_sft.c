@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "policy/policy.h"
 #include "ranks/ranks.h"
 #include "store/store.h"
@@ -26,7 +27,7 @@ const struct option_def sft_option_defs[] = {
 	S(output_dir, "run folder: checkpoints, metrics.jsonl, final/", NULL),
 	S(store, "SQLite file for metrics; default: <output_dir>/hone.db", NULL),
 	POLICY_LORA_OPTIONS(sft_cmd),
-	I(max_tokens, "packed tokens per micro-batch; longer examples are refused", "2 to 4194304"),
+	I(max_tokens, "packed tokens per micro-batch; longer examples are refused", PASS_TOKENS_RANGE),
 	I(gradient_accumulation_steps,
 		"micro-batches per optimiser step, of all ranks together; a multiple of their number", "1 to 1048576"),
 	OPTIMIZER_OPTIONS(sft_cmd),
@@ -42,7 +43,7 @@ const struct option_def sft_option_defs[] = {
 	I(seed, "of order, dropout and the adapter's first weights", NULL),
 	POLICY_DEVICE_OPTIONS(sft_cmd),
 	RANKS_OPTIONS(sft_cmd),
-	B(dry_run, "print token counts, steps and the memory plan, and stop"),
+	B(dry_run, "print token counts, steps and the memory plan, and stop; needs neither weights nor the device"),
 	OPTIONS_NEED("patience", "stop_at_eval_minimum"),
 };
 const size_t sft_option_count = ARRAY_LEN(sft_option_defs);
@@ -73,6 +74,9 @@ struct run {
 	const struct sft_cmd *o;
 	struct ranks *ranks; /* NULL: this process is alone */
 	struct policy policy;
+	struct ops described;  /* in place of the policy's, of a dry run */
+	const struct ops *ops; /* that the plan is of */
+	size_t room;           /* bytes that it may count on; 0: not known */
 	struct sft_data data;
 	struct sft_options sft;
 	struct store *store;
@@ -179,18 +183,36 @@ static struct sft_options sft_options_of(const struct sft_cmd *o)
 	};
 }
 
-static bool is_first(const struct run *r) { return ranks_rank(r->ranks) == 0; }
+static bool is_first(const struct run *r) { return ranks_is_first(&r->o->ranks); }
 
-static int open_all(struct run *r, struct err *err)
+/* A dry run has config, tokenizer and sizes: neither weights nor the device are needed. */
+static int describe_policy(struct run *r, struct err *err)
 {
 	struct policy_options p = r->o->policy;
-	struct sft_data *d = &r->data;
+	p.text_only = true;
+	r->ops = &r->described;
+	int rc = policy_describe(&p, &r->described, &r->room, err);
+	if (!rc) rc = policy_open(&p, &r->policy, err);
+	return rc ? rc : policy_check(&p, &r->policy.config, r->ops, err);
+}
+
+static int open_policy(struct run *r, struct err *err)
+{
+	struct policy_options p = r->o->policy;
 	char *device = ranks_device(r->ranks, p.device);
 	p.lora_seed = (uint64_t)r->o->seed;
 	p.device = device;
 	int rc = policy_open(&p, &r->policy, err);
 	free(device);
-	if (!rc) rc = ranks_join(r->ranks, r->policy.ops, err);
+	r->ops = r->policy.ops;
+	r->room = r->policy.room;
+	return rc ? rc : ranks_join(r->ranks, r->policy.ops, err);
+}
+
+static int open_all(struct run *r, struct err *err)
+{
+	struct sft_data *d = &r->data;
+	int rc = r->o->dry_run ? describe_policy(r, err) : open_policy(r, err);
 	if (!rc) rc = sft_data_load(r->o->data, &r->policy, (int)r->o->max_tokens, d, err);
 	if (rc) return rc;
 	if (d->too_long && is_first(r))
@@ -199,20 +221,50 @@ static int open_all(struct run *r, struct err *err)
 	if (d->other_splits && is_first(r))
 		log_info("%lld rows of other splits were left alone", (long long)d->other_splits);
 	r->total_steps = sft_total_steps(d->train.v, d->train.count, &r->sft);
-	return 0;
+	return sft_check(
+		d->train.v, d->train.count, d->heldout.v, d->heldout.count, &r->sft, ranks_planned(&r->o->ranks), err);
 }
 
-static void memory_plan(const struct run *r, bool recompute, struct memory_plan *out)
+static struct training_plan training_plan_of(const struct run *r)
+{
+	return (struct training_plan){.adapter_rank = policy_rank(&r->o->policy),
+		.target_modules = r->o->policy.lora_target_modules,
+		.pass = {.max_tokens = r->sft.max_tokens, .backward = true, .recompute = r->sft.recompute}};
+}
+
+static void memory_plan(const struct run *r, struct memory_plan *out)
 {
 	const struct model_config *c = &r->policy.config;
-	struct training_plan t = {.adapter_rank = policy_rank(&r->o->policy),
-		.target_modules = r->o->policy.lora_target_modules,
-		.pass = {.max_tokens = (int)r->o->max_tokens, .backward = true, .recompute = recompute}};
+	struct training_plan t = training_plan_of(r);
 	struct device_plan d = {
 		.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank, .ranks = ranks_planned(&r->o->ranks)};
 	*out = (struct memory_plan){0};
-	plan_training(out, r->policy.ops, c, &t);
-	plan_device(out, r->policy.ops, c, &d);
+	plan_training(out, r->ops, c, &t);
+	plan_device(out, r->ops, c, &d);
+}
+
+static bool fits(void *ctx, int64_t max_tokens)
+{
+	struct run *r = ctx;
+	struct memory_plan m;
+	r->sft.max_tokens = (int)max_tokens;
+	memory_plan(r, &m);
+	return plan_total(&m) <= r->room;
+}
+
+/* What to change where the plan does not fit: shorter micro-batches, or what learns and its model
+ * where nothing is short enough. */
+static void advice_make(struct run r, char *text, size_t len)
+{
+	int64_t tokens = plan_largest(2, r.sft.max_tokens, fits, &r);
+	if (tokens >= 2)
+		snprintf(text, len, "with --max_tokens %lld it fits; longer examples are refused then", (long long)tokens);
+	else if (policy_rank(&r.o->policy))
+		snprintf(text, len, "a lower --max_tokens does not help: take a smaller model or more memory");
+	else
+		snprintf(text, len,
+			"a lower --max_tokens does not help, for all weights are trained: train an adapter (--use_peft), take a "
+			"smaller model or more memory");
 }
 
 /* Prints what is trained on and the memory that it takes (to NULL: nothing); norms and gates are
@@ -220,26 +272,26 @@ static void memory_plan(const struct run *r, bool recompute, struct memory_plan 
 static int plan(struct run *r, FILE *to, struct err *err)
 {
 	const struct sft_cmd *o = r->o;
-	struct adapter *a = r->policy.adapter;
+	const struct model_config *c = &r->policy.config;
+	struct training_plan t = training_plan_of(r);
 	struct memory_plan m;
-	const char *room_of = policy_room_name(&o->policy, r->policy.ops);
-	int n = 0;
-	int64_t trained = 0;
-	const struct param *params = a ? adapter_params(a, &n) : model_params(r->policy.model, &n);
-	for (int i = 0; i < n; i++) trained += params[i].count;
-	memory_plan(r, false, &m);
-	r->sft.recompute = plan_total(&m) > r->policy.room;
-	if (r->sft.recompute) memory_plan(r, true, &m);
-	if (!to) return plan_check(&m, room_of, r->policy.room, "lower --max_tokens", err);
+	const char *room_of = policy_room_name(&o->policy, r->ops);
+	char advice[200] = "";
+	memory_plan(r, &m);
+	r->sft.recompute = r->room && plan_total(&m) > r->room;
+	if (r->sft.recompute) memory_plan(r, &m);
+	if (r->room && plan_total(&m) > r->room) advice_make(*r, advice, sizeof advice);
+	if (!to) return plan_check(&m, room_of, r->room, advice, err);
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
 	if (r->total_steps == INT64_MAX) fprintf(to, "steps: until max_seconds %g\n", o->max_seconds);
 	else fprintf(to, "steps: %lld\n", (long long)r->total_steps);
-	fprintf(to, "parameters: %lld, trained %lld\nmemory:\n", (long long)model_config_params(&r->policy.config),
-		(long long)trained);
-	plan_print(&m, room_of, r->policy.room, to);
-	return plan_check(&m, room_of, r->policy.room, "lower --max_tokens", err);
+	/* An adapter of a folder may leave projections out. */
+	fprintf(to, "parameters: %lld, trained %s%lld\nmemory:\n", (long long)model_config_params(c),
+		o->policy.adapter ? "at most " : "", (long long)plan_trained(r->ops, c, &t));
+	plan_print(&m, room_of, r->room, to);
+	return plan_check(&m, room_of, r->room, advice, err);
 }
 
 static int store_begin_run(struct run *r, struct err *err)
@@ -299,7 +351,7 @@ int sft_command(const struct sft_cmd *o, struct err *err)
 {
 	struct run r = {.o = o};
 	int rc = options_check(o, err);
-	if (!rc) rc = ranks_open(&o->ranks, &r.ranks, err);
+	if (!rc && !o->dry_run) rc = ranks_open(&o->ranks, &r.ranks, err);
 	r.sft = sft_options_of(o);
 	r.sft.fixed = fixed_settings(&o->policy);
 	r.sft.ranks = r.ranks;

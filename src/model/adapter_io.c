@@ -187,17 +187,23 @@ static int weights_open(const char *dir, const char *path, struct safetensors **
 	return safetensors_open(path, out, err);
 }
 
+static int config_load(const char *config, json_t **o, struct err *err)
+{
+	int rc = json_load(config, 1 << 20, o, err);
+	if (rc == ERR_NOT_FOUND)
+		err_set(err, rc,
+			"%s: no such file; expected a PEFT adapter folder, as `hone sft` and `hone rl` write one (final/)", config);
+	if (!rc && !json_is_object(*o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
+	return rc;
+}
+
 int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err)
 {
 	char *config = path_join(dir, "adapter_config.json"), *weights = path_join(dir, "adapter_model.safetensors");
 	struct safetensors *s = NULL;
 	json_t *o = NULL;
 	*out = NULL;
-	int rc = json_load(config, 1 << 20, &o, err);
-	if (rc == ERR_NOT_FOUND)
-		err_set(err, rc,
-			"%s: no such file; expected a PEFT adapter folder, as `hone sft` and `hone rl` write one (final/)", config);
-	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
+	int rc = config_load(config, &o, err);
 	if (!rc) rc = keys_check(o, config, err);
 	if (!rc) rc = weights_open(dir, weights, &s, err);
 	if (!rc) rc = config_read(o, config, s, m, out, err);
@@ -218,8 +224,7 @@ int adapter_rank(const char *dir, int *r, struct err *err)
 	char *config = path_join(dir, "adapter_config.json");
 	json_t *o = NULL;
 	int64_t rank = 0;
-	int rc = json_load(config, 1 << 20, &o, err);
-	if (!rc && !json_is_object(o)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", config);
+	int rc = config_load(config, &o, err);
 	if (!rc) rc = json_get_int(o, config, "r", 1, ADAPTER_RANK_MAX, &rank, err);
 	*r = (int)rank;
 	json_decref(o);

@@ -176,6 +176,12 @@ int targets_parse(const char *list, bool targets[PROJ_COUNT], struct err *err)
 	return err_set(err, ERR_USAGE, "target_modules is empty; leave it out for all seven projections");
 }
 
+int adapter_modules_check(const char *list, struct err *err)
+{
+	bool targets[PROJ_COUNT];
+	return targets_parse(list, targets, err);
+}
+
 int adapter_create(struct model *m, const struct adapter_options *o, struct adapter **out, struct err *err)
 {
 	bool targets[PROJ_COUNT];

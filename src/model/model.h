@@ -92,6 +92,8 @@ int device_open(const struct device_options *o, struct ops **out, struct err *er
 /* The same as far as sizes go (ops_describe), on machines without the device too; cap: bytes of
  * `memory`, 0 without it. */
 int device_describe(const struct device_options *o, struct ops *out, size_t *cap, struct err *err);
+/* Whether the backend's kernels are made for such a model; what: its name in messages. */
+int model_limits_check(const struct model_config *c, const struct ops *ops, const char *what, struct err *err);
 /* What a plan may count on, asked before anything is allocated: a host's memory; of a device what
  * is free and what it has taken for itself already. */
 size_t device_room(struct ops *ops);
@@ -140,6 +142,8 @@ int adapter_create(struct model *m, const struct adapter_options *o, struct adap
 int adapter_open(struct model *m, const char *dir, struct adapter **out, struct err *err);
 /* The rank that a PEFT folder states: a backend wants to know it before it is opened. */
 int adapter_rank(const char *dir, int *r, struct err *err);
+/* Whether adapter_options' target_modules may be this list. */
+int adapter_modules_check(const char *list, struct err *err);
 int adapter_save(const struct adapter *a, const char *dir, const char *base_model, struct err *err);
 void adapter_free(struct adapter *a);
 struct param *adapter_params(struct adapter *a, int *count);
@@ -169,9 +173,11 @@ void params_zero_grad(struct ops *ops, struct param *params, int count);
 /* ---- training pass over packed sequences ---- */
 
 struct pass;
+#define PASS_TOKENS_MAX 4194304
+#define PASS_TOKENS_RANGE "2 to 4194304" /* of options that say how many tokens are packed */
 struct pass_options {
-	int max_tokens;
-	int head_rows; /* rows of logits held at once; 0: about 64 MiB of them */
+	int max_tokens; /* PASS_TOKENS_MAX at most */
+	int head_rows;  /* rows of logits held at once; 0: about 64 MiB of them */
 	bool backward;
 	/* Outputs of norms and gates are not kept for the backward pass, which computes them again: the
 	 * same bits, in 70 % of the memory of a Qwen3's layers. */
@@ -279,8 +285,14 @@ size_t plan_total(const struct memory_plan *p);
 /* A line each and the total, held against `room` bytes; room_of: "this
  * machine has"; 0: not known. */
 void plan_print(const struct memory_plan *p, const char *room_of, size_t room, FILE *out);
-/* ERR_LIMIT with the sum by its lines when the total is more than room; advice: what to do then. */
+/* ERR_LIMIT with the sum by its lines when the total is more than room, where that is known;
+ * advice: what to do then. */
 int plan_check(const struct memory_plan *p, const char *room_of, size_t room, const char *advice, struct err *err);
+
+/* The largest number from `least` to `most` with which a plan fits, where it does with every
+ * smaller one too; less than least: with none. */
+typedef bool plan_fits_fn(void *ctx, int64_t number);
+int64_t plan_largest(int64_t least, int64_t most, plan_fits_fn *fits, void *ctx);
 
 /* ops of these: of ops_open or ops_describe. */
 struct training_plan {
@@ -292,6 +304,8 @@ struct training_plan {
 };
 void plan_training(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct training_plan *t);
+/* Values that learn: all weights, or the adapter's. */
+int64_t plan_trained(const struct ops *ops, const struct model_config *c, const struct training_plan *t);
 struct device_plan {          /* what a device takes beside what it is asked for depends on these; 0: there is none */
 	struct pass_options pass; /* max_tokens 0: none */
 	int passes;               /* how many there are: 2 with a reference of its own */

@@ -9,6 +9,8 @@
 
 #define COLUMNS_STEP 64
 
+#define CAP_LEAST 1e6 /* bytes: less holds nothing, and would be told as 0 MiB */
+
 /* "24GiB", "80GB", "512MiB": a number and its unit. */
 static int memory_parse(const char *text, size_t *bytes, struct err *err)
 {
@@ -25,6 +27,8 @@ static int memory_parse(const char *text, size_t *bytes, struct err *err)
 	if (end == text || factor == 0 || !(number > 0 && number * factor < 1e18))
 		return err_set(
 			err, ERR_USAGE, "--memory \"%.40s\": expected a number with MiB, GiB, TiB, MB, GB or TB, as 24GiB", text);
+	if (number * factor < CAP_LEAST)
+		return err_set(err, ERR_USAGE, "--memory \"%.40s\": expected 1MB or more, as 24GiB", text);
 	*bytes = (size_t)(number * factor);
 	return 0;
 }

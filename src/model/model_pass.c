@@ -178,8 +178,8 @@ size_t model_memory(const struct model *m)
 
 static int options_check(const struct model *m, const struct pass_options *o, struct err *err)
 {
-	if (o->max_tokens < 1 || o->max_tokens > 1 << 22)
-		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, 1 << 22);
+	if (o->max_tokens < 1 || o->max_tokens > PASS_TOKENS_MAX)
+		return err_set(err, ERR_RANGE, "max_tokens %d; expected 1 to %d", o->max_tokens, PASS_TOKENS_MAX);
 	/* What stages need of a pass of this size depends on what learns too: that
 	 * of the least adapter. */
 	struct device_plan d = {.pass = *o, .passes = 1, .adapter_rank = 1};

@@ -46,7 +46,7 @@ int plan_check(const struct memory_plan *p, const char *room_of, size_t room, co
 {
 	size_t total = plan_total(p);
 	struct str sum = {0};
-	if (total <= room) return 0;
+	if (!room || total <= room) return 0;
 	for (int i = 0; i < p->count; i++)
 		if (p->lines[i].bytes >= 1 << 20)
 			str_printf(&sum, "%s%s %.0f", sum.len ? " + " : "", p->lines[i].name, (double)p->lines[i].bytes * MIB);
@@ -54,6 +54,17 @@ int plan_check(const struct memory_plan *p, const char *room_of, size_t room, co
 		(double)room * MIB, advice);
 	str_release(&sum);
 	return ERR_LIMIT;
+}
+
+int64_t plan_largest(int64_t least, int64_t most, plan_fits_fn *fits, void *ctx)
+{
+	int64_t low = least - 1;
+	while (low < most) {
+		int64_t middle = (low + most + 1) / 2;
+		if (fits(ctx, middle)) low = middle;
+		else most = middle - 1;
+	}
+	return low;
 }
 
 /* ---- what the parts of a run take ---- */
@@ -96,6 +107,13 @@ static size_t packed_bytes(const struct ops *ops, const struct model_config *c, 
 	int64_t embeddings = c->tie_word_embeddings ? 0 : (int64_t)c->vocab_size * c->hidden_size;
 	size_t bytes = size_mul((size_t)(model_config_params(c) - embeddings), sizeof(float));
 	return is_kept && ops->host_memory ? MIN(bytes, OPS_PREPARED_BYTES_MAX) : 0;
+}
+
+int64_t plan_trained(const struct ops *ops, const struct model_config *c, const struct training_plan *t)
+{
+	size_t unused;
+	return t->adapter_rank ? adapter_values(ops, c, t->adapter_rank, t->target_modules, &unused)
+						   : model_config_params(c);
 }
 
 void plan_training(

@@ -252,8 +252,7 @@ static int room_check(const struct model *m, const char *what, struct err *err)
 		what, needed, m->ops->name, has);
 }
 
-/* Whether the backend's kernels are made for such a model; what: for messages. */
-static int limits_check(const struct model_config *c, const struct ops *ops, const char *what, struct err *err)
+int model_limits_check(const struct model_config *c, const struct ops *ops, const char *what, struct err *err)
 {
 	const struct ops_limits *l = ops->limits;
 	const char *advice = "take another model, or --device cpu";
@@ -296,7 +295,7 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	const struct tensor_info **found = NULL;
 	/* The shape from config.json, and the file's tensors against it. */
 	int rc = model_config_load(dir, &c, err);
-	if (!rc) rc = limits_check(&c, ops, dir, err);
+	if (!rc) rc = model_limits_check(&c, ops, dir, err);
 	if (!rc) rc = safetensors_open(dir, &s, err);
 	if (rc) return rc;
 	m = model_alloc(&c, ops);
@@ -397,7 +396,7 @@ int model_shape_check(const struct model_config *c, struct err *err)
 static int model_shaped(const struct model_config *c, struct ops *ops, struct model **out, struct err *err)
 {
 	int rc = model_shape_check(c, err);
-	if (!rc) rc = limits_check(c, ops, "model", err);
+	if (!rc) rc = model_limits_check(c, ops, "model", err);
 	if (rc) return rc;
 	struct model *m = model_alloc(c, ops);
 	rc = room_check(m, "a model of such a shape", err);

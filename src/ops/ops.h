@@ -366,7 +366,7 @@ int ops_cpu_create(const struct ops_options *, struct ops **out, struct err *);
 int ops_open(const char *device, const struct ops_options *, struct ops **out, struct err *);
 void ops_free(struct ops *);
 /* What ops_open would give as far as sizes go: name, elem_bytes, tail, host_memory,
- * batch_invariant, and no functions. For memory plans, where the device need not be. */
+ * batch_invariant, limits, and no functions. For memory plans, where the device need not be. */
 int ops_describe(const char *device, const struct ops_options *, struct ops *out, struct err *err);
 struct elem *ops_elem_at(const struct ops *, const struct elem *, int64_t elements); /* an address further on */
 #endif

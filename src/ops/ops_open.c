@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "base/base.h"
 #include "cost/cost.h"
+#include "ops/cuda_figures.h"
 #include "ops/ops_check.h"
 
 #define CUDA_LIBRARY "libhone_cuda.so"
@@ -33,7 +34,9 @@ static void *cuda_library(char *error, size_t len)
 		free(path);
 		if (exists) return library;
 	}
-	snprintf(error, len, "it is not beside the program; build it where CUDA's compiler is installed (make help)");
+	snprintf(error, len,
+		"it is not beside the program; make builds it in hone's sources where there is an nvcc of CUDA 13, which "
+		"tools/setup.sh --cuda fetches");
 	return NULL;
 }
 
@@ -99,6 +102,7 @@ int ops_open(const char *device, const struct ops_options *o, struct ops **out, 
 
 int ops_describe(const char *device, const struct ops_options *o, struct ops *out, struct err *err)
 {
+	static const struct ops_limits cuda_limits = CUDA_LIMITS;
 	bool is_cpu = !strcmp(device, "cpu"), is_check = !strcmp(device, "check");
 	int number;
 	if (!is_cpu && !is_check && !cuda_number(device, &number)) return device_unknown(device, err);
@@ -108,7 +112,8 @@ int ops_describe(const char *device, const struct ops_options *o, struct ops *ou
 		.elem_bytes = is_cpu || is_check ? sizeof(float) : sizeof(uint16_t),
 		.tail = is_cpu || is_check ? 0 : o->adapter_columns,
 		.host_memory = is_cpu,
-		.batch_invariant = is_cpu || is_check || o->batch_invariant};
+		.batch_invariant = is_cpu || is_check || o->batch_invariant,
+		.limits = is_cpu || is_check ? NULL : &cuda_limits};
 	return 0;
 }
 

@@ -49,6 +49,15 @@ int policy_describe(const struct policy_options *o, struct ops *out, size_t *roo
 	return 0;
 }
 
+int policy_check(
+	const struct policy_options *o, const struct model_config *c, const struct ops *device, struct err *err)
+{
+	int rank, rc = model_limits_check(c, device, o->model, err);
+	if (rc) return rc;
+	if (o->adapter) return adapter_rank(o->adapter, &rank, err);
+	return o->use_peft ? adapter_modules_check(o->lora_target_modules, err) : 0;
+}
+
 const char *policy_room_name(const struct policy_options *o, const struct ops *ops)
 {
 	return o->memory       ? "--memory allows"

@@ -116,6 +116,11 @@ struct policy {
 /* The device as policy_open would open it, as far as sizes go, and the bytes that a plan may count
  * on: --memory, else those of the device, 0 where it is not here. Nothing stays open. */
 int policy_describe(const struct policy_options *o, struct ops *out, size_t *room, struct err *err);
+/* Refuses by config.json and the options what policy_open would refuse beside them: a shape
+ * that the device (of policy_describe) has no kernels for, an adapter that is not there,
+ * projections that nobody knows. */
+int policy_check(
+	const struct policy_options *o, const struct model_config *c, const struct ops *device, struct err *err);
 /* Whose bytes these are, for plan_print: "this machine has". */
 const char *policy_room_name(const struct policy_options *o, const struct ops *ops);
 /* The rank of what is trained: that of --adapter, else of a fresh adapter; 0: all weights are. */

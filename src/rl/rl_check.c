@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "infer/infer.h"
 #include "policy/policy.h"
+#include "ranks/ranks.h"
 #include "train/train.h"
 
 /* Reward, advantage and loss, from their names and constants. */
@@ -166,6 +167,6 @@ int rl_ranks_check(const struct loop *l, struct err *err)
 		: o->pipeline                   ? "--pipeline"
 		: policy_is_outside(&o->policy) ? "a policy outside of the program"
 										: NULL;
-	if (!l->ranks || !what) return 0;
+	if (ranks_planned(&o->ranks) < 2 || !what) return 0;
 	return err_set(err, ERR_USAGE, "%s: not with several ranks; run one process", what);
 }

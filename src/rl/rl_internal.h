@@ -141,7 +141,7 @@ struct rl_memory {
 	struct memory_plan plan;
 	size_t room;      /* bytes that it is held against; 0: not known */
 	bool recompute;   /* it would not fit otherwise (pass_options) */
-	char advice[200]; /* what to change where it does not fit all the same; else "" */
+	char advice[300]; /* what to change where it does not fit all the same; else "" */
 };
 /* Tokens of a whole episode behind its prompt: answers, and what is said between them. */
 int64_t rl_episode_tokens(const struct rl_options *o);
@@ -152,9 +152,10 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 void rl_memory_settle(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
 	size_t room, struct rl_memory *out);
 void rl_memory_print(const struct rl_options *o, const struct ops *ops, const struct rl_memory *m, FILE *out);
-/* What --dry_run prints. Needs neither weights nor the device. */
-void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
-	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out);
+/* What --dry_run prints (out NULL: nothing). Needs neither weights nor the device. ERR_LIMIT where
+ * it does not fit, as the run itself would end. */
+int rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
+	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out, struct err *err);
 
 /* ---- the pipeline (rl_pipeline.c) ---- */
 

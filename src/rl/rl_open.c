@@ -105,11 +105,11 @@ static int open_prompts(struct loop *l, struct err *err)
 	if ((rc = prompts_check_split(&l->prompts, err))) return rc;
 	if ((rc = level_weights_check(l->o->level_weights, l->level_weights, &l->prompts, err))) return rc;
 	int64_t groups = l->o->generation_batch_size / l->o->num_generations;
-	if (groups < ranks_count(l->ranks))
+	if (groups < ranks_planned(&l->o->ranks))
 		return err_set(err, ERR_USAGE,
 			"%lld groups a step for %d ranks: some would have nothing to do; raise "
 			"--generation_batch_size",
-			(long long)groups, ranks_count(l->ranks));
+			(long long)groups, ranks_planned(&l->o->ranks));
 	if (l->prompts.count < (size_t)groups)
 		return err_set(err, ERR_RANGE, "%s: %zu prompts, a step needs %lld; lower --generation_batch_size", l->o->tasks,
 			l->prompts.count, (long long)groups);
@@ -405,10 +405,13 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	struct ops sizes;
 	size_t room = 0;
 	int rc = rl_options_check(&l, err);
+	if (!rc) rc = rl_ranks_check(&l, err);
 	if (!rc) rc = policy_describe(&o->policy, &sizes, &room, err);
 	if (!rc) rc = open_policy(&l, true, err);
+	if (!rc) rc = policy_check(&o->policy, &l.policy.config, &sizes, err);
 	if (!rc) rc = open_prompts(&l, err);
-	if (!rc) rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, out);
+	FILE *to = ranks_is_first(&o->ranks) ? out : NULL;
+	if (!rc) rc = rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, to, err);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
 	str_release(&l.turn_template);

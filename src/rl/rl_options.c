@@ -2,6 +2,7 @@
  * Names are TRL's where TRL has one. */
 #include "rl/rl.h"
 #include "base/base.h"
+#include "model/model.h"
 #include "policy/policy.h"
 #include "ranks/ranks.h"
 #include "train/train.h"
@@ -82,7 +83,7 @@ const struct option_def rl_option_defs[] = {
 	I(max_prompt_length, "longer prompts are refused and counted; 0: no limit", "0 to 16777216"),
 	B(truncate_prompts, "cut long prompts on the left instead (the paper's setting), counted"),
 	I(max_completion_length, "tokens per answer", "1 to 16777216"),
-	I(max_tokens, "packed tokens per micro-batch", "2 to 16777216"),
+	I(max_tokens, "packed tokens per micro-batch", PASS_TOKENS_RANGE),
 	I(max_sequences, "sequences generated at once, at most", "1 to 65536"),
 	OPTIMIZER_OPTIONS(rl_options),
 	F(max_grad_ratio, "gradient clipping at so many times the mean norm of the updates before; 0: off", "0 or more"),

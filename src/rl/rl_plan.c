@@ -88,51 +88,76 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 	plan_device(out, ops, c, &d);
 }
 
-static bool fits(
-	const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest, size_t room)
+/* Settings that are tried until the plan fits. */
+struct trial {
+	struct rl_options o;
+	const struct model_config *c;
+	const struct ops *ops;
+	int longest;    /* tokens of the longest prompt */
+	size_t room;    /* bytes */
+	int64_t *field; /* of o: what is tried */
+};
+
+static bool fits(void *ctx, int64_t number)
 {
+	struct trial *t = ctx;
 	struct memory_plan p;
-	rl_memory_plan(o, c, ops, longest, true, &p);
-	return plan_total(&p) <= room;
+	*t->field = number;
+	rl_memory_plan(&t->o, t->c, t->ops, t->longest, true, &p);
+	return plan_total(&p) <= t->room;
 }
 
-/* The largest value of *field from `least` on with which the plan fits; less
- * than least: none does. */
-static int64_t largest_fitting(struct rl_options *o, int64_t *field, int64_t least, const struct model_config *c,
-	const struct ops *ops, int longest, size_t room)
+static int64_t largest_fitting(struct trial *t, int64_t *field, int64_t least)
 {
-	int64_t low = least - 1, high = *field;
-	while (low < high) {
-		*field = (low + high + 1) / 2;
-		if (fits(o, c, ops, longest, room)) low = *field;
-		else high = *field - 1;
-	}
-	return low;
+	t->field = field;
+	return plan_largest(least, *field, fits, t);
+}
+
+static int64_t sample_tokens(const struct trial *t) { return t->longest + rl_episode_tokens(&t->o); }
+
+/* One sample, one at a time, with an answer of one token. */
+static bool fits_least(struct trial t)
+{
+	t.o.max_completion_length = t.o.max_sequences = 1;
+	t.field = &t.o.max_tokens;
+	return fits(&t, sample_tokens(&t));
+}
+
+/* What makes room where not even one sample of the trial's finds it. */
+static const char *advice_beyond(const struct trial *t)
+{
+	struct trial alone = *t;
+	alone.o.beta = 0;
+	if (fits_least(*t)) return "take a shorter --max_completion_length, a smaller model or more memory";
+	if (policy_rank(&t->o.policy)) return "shorter answers do not help: take a smaller model or more memory";
+	/* All weights learn: gradients, moments and masters are several times what the model takes. */
+	if (t->o.beta > 0 && fits_least(alone))
+		return "shorter answers do not help, for all weights are trained: set --beta 0, which needs no second copy "
+			   "of them, or train an adapter (--use_peft)";
+	return "shorter answers do not help, for all weights are trained: train an adapter (--use_peft), take a smaller "
+		   "model or more memory";
 }
 
 /* What to change, in the order in which it costs least: shorter micro-batches, then fewer sequences
- * at once too, then nothing of this run's settings is enough. */
-static void advice_make(const struct rl_options *options, const struct model_config *c, const struct ops *ops,
-	int longest, size_t room, char *text, size_t len)
+ * at once too, then what the sum says beyond that. */
+static void advice_make(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	size_t room, char *text, size_t len)
 {
-	struct rl_options o = *options;
-	int64_t sample = longest + rl_episode_tokens(&o),
-			tokens = largest_fitting(&o, &o.max_tokens, sample, c, ops, longest, room);
+	struct trial t = {.o = *o, .c = c, .ops = ops, .longest = longest, .room = room};
+	int64_t sample = sample_tokens(&t), tokens = largest_fitting(&t, &t.o.max_tokens, sample);
 	if (tokens >= sample) {
 		snprintf(text, len, "with --max_tokens %lld it fits", (long long)tokens);
 		return;
 	}
-	o.max_tokens = sample;
-	o.max_sequences = MIN(o.max_sequences, o.generation_batch_size);
-	int64_t sequences = largest_fitting(&o, &o.max_sequences, 1, c, ops, longest, room);
+	t.o.max_tokens = sample;
+	t.o.max_sequences = MIN(t.o.max_sequences, t.o.generation_batch_size);
+	int64_t sequences = largest_fitting(&t, &t.o.max_sequences, 1);
 	if (sequences >= 1)
 		snprintf(text, len, "with --max_tokens %lld and --max_sequences %lld it fits", (long long)sample,
 			(long long)sequences);
 	else
-		snprintf(text, len,
-			"one sample of %lld tokens does not fit beside the weights: take a shorter "
-			"--max_completion_length, a smaller model or more memory",
-			(long long)sample);
+		snprintf(text, len, "one sample of %lld tokens does not fit beside the weights; %s", (long long)sample,
+			advice_beyond(&t));
 }
 
 void rl_memory_settle(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
@@ -187,12 +212,15 @@ static void run_print(const struct rl_options *o, const struct prompt_set *promp
 			(long long)o->replay_updates, (long long)o->replay_batch_size, o->replay_rate);
 }
 
-void rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
-	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out)
+int rl_plan_print(const struct rl_options *o, const struct model_config *c, const struct ops *ops, size_t room,
+	const struct prompt_set *prompts, const struct reward_rule *rule, FILE *out, struct err *err)
 {
 	struct lengths l = lengths_of(prompts);
 	struct rl_memory m;
 	rl_memory_settle(o, c, ops, (int)l.longest, room, &m);
-	rl_memory_print(o, ops, &m, out);
-	run_print(o, prompts, &l, rule, out);
+	if (out) {
+		rl_memory_print(o, ops, &m, out);
+		run_print(o, prompts, &l, rule, out);
+	}
+	return plan_check(&m.plan, policy_room_name(&o->policy, ops), room, m.advice, err);
 }

@@ -426,27 +426,27 @@ static int one_step(struct sft *s, struct err *err)
 	return rc;
 }
 
-static int options_check(const struct sft *s, struct err *err)
+int sft_check(const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
+	const struct sft_options *o, int ranks, struct err *err)
 {
-	const struct sft_options *o = s->o;
-	if (!s->ntrain) return err_set(err, ERR_USAGE, "no training examples");
+	if (!ntrain) return err_set(err, ERR_USAGE, "no training examples");
 	if (o->max_tokens < 2 || o->gradient_accumulation_steps < 1)
 		return err_set(err, ERR_USAGE, "max_tokens %d and gradient_accumulation_steps %d; expected at least 2 and 1",
 			o->max_tokens, o->gradient_accumulation_steps);
-	if (o->gradient_accumulation_steps % ranks_count(o->ranks))
+	if (o->gradient_accumulation_steps % ranks)
 		return err_set(err, ERR_USAGE,
 			"gradient_accumulation_steps %d with %d ranks; expected a multiple: the micro-batches of a step are shared "
 			"out",
-			o->gradient_accumulation_steps, ranks_count(o->ranks));
+			o->gradient_accumulation_steps, ranks);
 	if (o->max_steps <= 0 && o->num_train_epochs <= 0 && o->max_seconds <= 0)
 		return err_set(
 			err, ERR_USAGE, "none of num_train_epochs, max_steps and max_seconds is set: the run would never end");
-	if (o->stop_at_eval_minimum && !s->nheldout)
+	if (o->stop_at_eval_minimum && !nheldout)
 		return err_set(err, ERR_USAGE, "stop_at_eval_minimum needs held-out examples");
 	/* An example that fits no batch is named now, not in the step that meets it. */
 	for (int which = 0; which < 2; which++) {
-		const struct sft_example *e = which ? s->heldout : s->train;
-		for (size_t i = 0; i < (which ? s->nheldout : s->ntrain); i++)
+		const struct sft_example *e = which ? heldout : train;
+		for (size_t i = 0; i < (which ? nheldout : ntrain); i++)
 			if (e[i].count > o->max_tokens || sft_example_rows(&e[i]) < 1)
 				return err_set(err, ERR_LIMIT,
 					"%s example %zu has %d tokens, completion from %d; expected at most max_tokens %d and one token to "
@@ -489,7 +489,7 @@ int sft_run(struct model *m, struct adapter *a, const struct sft_example *train,
 		.metrics = metrics,
 		.metrics_ctx = ctx,
 		.begin_ns = clock_ns()};
-	int rc = options_check(&s, err);
+	int rc = sft_check(train, ntrain, heldout, nheldout, o, ranks_count(o->ranks), err);
 	if (!rc) rc = sft_init(&s, err);
 	if (!rc) rc = clock_read(&s, err);
 	s.ends = s.stopped_early || s.step >= s.total_steps || is_out_of_time(&s);

@@ -215,6 +215,9 @@ typedef int metrics_fn(void *ctx, int64_t step, const json_t *metrics);
 int sft_run(struct model *m, struct adapter *a, const struct sft_example *train, size_t ntrain,
 	const struct sft_example *heldout, size_t nheldout, const struct sft_options *o, metrics_fn *metrics, void *ctx,
 	struct err *err);
+/* What such a run, of so many ranks, is refused for before its first step. */
+int sft_check(const struct sft_example *train, size_t ntrain, const struct sft_example *heldout, size_t nheldout,
+	const struct sft_options *o, int ranks, struct err *err);
 /* Optimiser steps that such a run has; INT64_MAX when only time ends it. */
 int64_t sft_total_steps(const struct sft_example *train, size_t ntrain, const struct sft_options *o);
 #endif

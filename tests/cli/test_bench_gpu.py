@@ -12,7 +12,7 @@ PARTS = ["--parts", "decode,prefill,train,rollout,invariant", "--tokens", "70", 
 
 def bench(*args, expect=0):
     p = run(hone, "bench", "gpu", *args, expect=expect)
-    return p, json.loads(p.stdout)[0] if "--json" in args and p.returncode == 0 else {}
+    return p, json.loads(p.stdout)[0] if "--json" in args and p.stdout else {}
 
 
 p, shape = bench(*SMALL, *PARTS, "--json")
@@ -78,20 +78,27 @@ row = shape.get("figures", {}).get("ranks", {})
 check("ranks: two processes beside one, whose rate is the ceiling",
       row.get("value", 0) > 0 and abs(row["share"] - row["value"] / row["ceiling"]) < 1e-4 * row["share"]
       and "figures" in shape and shape["skipped"] == [], p.stdout + p.stderr)
-p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json")
+p, shape = bench("--device", "cuda", "--shapes", "demo", "--parts", "ranks", "--ranks", "64", "--json", expect=1)
 check("without so many GPUs it is skipped, by name and counted",
       len(shape.get("skipped", [])) == 1 and "needs 64 GPUs" in shape["skipped"][0], p.stdout + p.stderr)
 check("and the whole reason is told",
       shape.get("skipped") and ("--device cpu)" in shape["skipped"][0] or "this machine has" in shape["skipped"][0]),
       shape)
+check("nothing was measured: that is a failure, and is said",
+      p.returncode == 1 and "hone bench: nothing was measured, 1 skipped; ranks: needs 64 GPUs" in p.stderr, p.stderr)
+p, shape = bench("--device", "cuda:1", "--shapes", "demo", "--parts", "ranks", "--json", expect=1)
+check("one GPU that was named is none for each of several ranks", p.returncode == 1 and len(shape.get("skipped", []))
+      == 1 and shape["skipped"][0].startswith("ranks: --device cuda:1 is one GPU for all of them"), p.stdout + p.stderr)
 # a smaller card shows what it can: what a shape brings by itself is left out and told with its
 # sum, what was named is refused with it
-p, shape = bench("--device", "cpu", "--shapes", "demo", "--memory", "60MiB", "--repeats", "1", "--json")
+p, shape = bench("--device", "cpu", "--shapes", "demo", "--memory", "60MiB", "--repeats", "1", "--json", expect=1)
 left = (shape.get("skipped") or [""])[0]
 kv, step, total, has = ([float(w) for w in re.findall(r"([\d.]+) MiB", left)] + [0] * 4)[:4]
 check("a batch that does not fit is left out, with the sum",
       shape.get("figures") == {} and left.startswith("decode, batch 1024, context 300: ")
       and kv == 1024 * 10 * 32 * 4 * 2 * 64 * 4 / 2**20 and kv + step == total > has == 60, p.stdout + p.stderr)
+check("where it was all that was asked for, nothing was measured",
+      p.returncode == 1 and "nothing was measured, 1 skipped; decode, batch 1024" in p.stderr, p.stderr)
 p, _ = bench(*SMALL, "--memory", "60MiB", "--batches", "2,4096", expect=1)
 check("one that was named is refused, before anything is measured",
       p.returncode == 1 and "decode, batch 4096, context 40: " in p.stderr and not p.stdout, p.stdout + p.stderr)

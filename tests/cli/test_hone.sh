@@ -8,7 +8,7 @@ number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; sed 's/^/# /' "$dir/out" "$dir/err"; fi; }
 run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
 
-echo 1..21
+echo 1..24
 run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
 run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
 missing=0
@@ -61,6 +61,12 @@ assert rows["torch"]["value"].split("+")[0] == torch.__version__.split("+")[0], 
 assert rows["triton"]["value"] == triton.__version__ and rows["numpy"]["value"] == numpy.__version__
 PY
 check $? "doctor --json is true: versions are those that Python imports"
+# What HONE_PYTHON names is looked at itself, not only the packages that would lie beside it.
+for named in /nonexistent/python /usr/bin python-of-nowhere; do
+	run env HONE_PYTHON=$named "$hone" doctor
+	[ $status -eq 1 ] && grep "^MISSING  python  *$named is no program that can be started" "$dir/out" >/dev/null && ! grep -q '^ok *python' "$dir/out"
+	check $? "doctor says that HONE_PYTHON=$named is missing"
+done
 # A folder of mktemp is closed to others, as root's home is.
 if [ "$(id -u)" -eq 0 ]; then
 	ln -s "$PWD/build/venv" "$dir/venv"

@@ -26,11 +26,12 @@ COMMANDS = {
 # a GPU that is there is hidden; where the backend was not built its absence is what is told
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 built = os.path.exists(f"{os.path.dirname(hone)}/libhone_cuda.so")
-want = "no NVIDIA GPU or no driver" if built else "it is not beside the program"
+absent = "where there is an nvcc of CUDA 13, which tools/setup.sh --cuda fetches"
+want = "no NVIDIA GPU or no driver" if built else absent
 alone = f"{work}/alone/hone"
 os.makedirs(os.path.dirname(alone))
 shutil.copy(hone, alone)
-for program, what, says in ((hone, "no GPU", want), (alone, "no backend", "it is not beside the program")):
+for program, what, says in ((hone, "no GPU", want), (alone, "no backend", absent)):
     for name, args in COMMANDS.items():
         if not os.path.exists(policy) and name != "bench":
             continue

@@ -76,6 +76,26 @@ static void test_check(void **state)
 	assert_int_equal(plan_check(&p, "this one has", 22 * MIB - 2, "buy more", &err), ERR_LIMIT);
 	assert_int_equal(err.code, ERR_LIMIT);
 	assert_string_equal(err.text, "memory: weights 20 + tables 1 = 22 MiB, but this one has 22 MiB; buy more");
+	/* Room that nobody knows is not too little. */
+	assert_int_equal(plan_check(&p, "this one has", 0, "buy more", &err), 0);
+}
+
+static bool is_at_most(void *ctx, int64_t number)
+{
+	int64_t *bounds = ctx; /* the largest that fits, the least and the most that may be asked for */
+	assert_true(number >= bounds[1] && number <= bounds[2]);
+	return number <= bounds[0];
+}
+
+/* Every answer between the bounds is found, the bounds and none of them too. */
+static void test_largest(void **state)
+{
+	for (int64_t least = 1; least < 4; least++)
+		for (int64_t most = least; most < 40; most++)
+			for (int64_t fits = 0; fits < 42; fits++) {
+				int64_t bounds[] = {fits, least, most}, expected = fits < least ? least - 1 : MIN(fits, most);
+				assert_int_equal(plan_largest(least, most, is_at_most, bounds), expected);
+			}
 }
 
 /* ---- training ---- */
@@ -171,6 +191,10 @@ static void test_training(void **state)
 		c.tie_word_embeddings = r->is_tied;
 		plan_training(&p, &ops, &c, &r->plan);
 		lines_equal(&p, r->lines, ARRAY_LEN(r->lines), i);
+		/* As many values learn as have a gradient. */
+		for (int k = 0; k < p.count; k++)
+			if (!strcmp(p.lines[k].name, "gradients"))
+				assert_int_equal(plan_trained(&ops, &c, &r->plan) * 4, p.lines[k].bytes);
 	}
 }
 
@@ -342,8 +366,8 @@ static void test_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_print), cmocka_unit_test(test_check),
-		cmocka_unit_test(test_training), cmocka_unit_test(test_large), cmocka_unit_test(test_device),
-		cmocka_unit_test(test_ranks), cmocka_unit_test(test_host)};
+		cmocka_unit_test(test_largest), cmocka_unit_test(test_training), cmocka_unit_test(test_large),
+		cmocka_unit_test(test_device), cmocka_unit_test(test_ranks), cmocka_unit_test(test_host)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

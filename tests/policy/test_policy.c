@@ -285,6 +285,35 @@ static void test_describe(void **state)
 	has_no_card = false;
 }
 
+/* What opening would refuse, by the config and the options alone. */
+static void test_check(void **state)
+{
+	struct ops cpu, cuda;
+	struct err err = {0};
+	struct model_config odd = config;
+	struct policy_options o = {.model = "M", .use_peft = true, .lora_r = 2};
+	assert_int_equal(ops_describe("cpu", &(struct ops_options){0}, &cpu, &err), 0);
+	assert_int_equal(ops_describe("cuda", &(struct ops_options){0}, &cuda, &err), 0);
+	assert_int_equal(policy_check(&o, &config, &cuda, &err), 0);
+	odd.head_dim = 12;
+	assert_int_equal(policy_check(&o, &odd, &cpu, &err), 0);
+	assert_int_equal(policy_check(&o, &odd, &cuda, &err), ERR_UNSUPPORTED);
+	assert_string_equal(err.text,
+		"M: heads of 12 elements; device cuda takes multiples of 8 up to 256; take another model, or --device cpu");
+	/* Projections of a fresh adapter, and the folder of one that is there, which has its own. */
+	o.lora_target_modules = "q_proj,z_proj";
+	assert_int_equal(policy_check(&o, &config, &cuda, &err), ERR_USAGE);
+	assert_non_null(strstr(err.text, "\"z_proj\" is unknown"));
+	o.use_peft = false;
+	assert_int_equal(policy_check(&o, &config, &cuda, &err), 0);
+	o.use_peft = true;
+	o.adapter = first;
+	assert_int_equal(policy_check(&o, &config, &cuda, &err), 0);
+	o.adapter = model;
+	assert_int_equal(policy_check(&o, &config, &cuda, &err), ERR_NOT_FOUND);
+	assert_non_null(strstr(err.text, "adapter_config.json: no such file; expected a PEFT adapter folder"));
+}
+
 /* Plans count on what the device has, or on what the options allow where that is less. */
 static void test_room(void **state)
 {
@@ -374,6 +403,7 @@ int main(void)
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_describe),
+		cmocka_unit_test(test_check),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

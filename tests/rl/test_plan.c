@@ -486,19 +486,23 @@ static void test_decisions(void **state)
 	rl_options_default(&o);
 	o.max_completion_length = 1984;
 	assert_int_equal(ops_describe("cuda:3", &(struct ops_options){.adapter_columns = 64}, &ops, &err), 0);
-	/* As it is in 139 GiB, with norms computed again in 100. */
+	/* As it is in 139 GiB, with norms computed again in 100: the sums that
+	 * docs/training.md tells. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 139 * gib, &m);
 	assert_false(m.recompute);
+	assert_int_equal(plan_total(&m.plan) / MIB, 116888);
 	assert_string_equal(m.advice, "");
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), 0);
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 100 * gib, &m);
 	assert_true(m.recompute);
+	assert_int_equal(plan_total(&m.plan) / MIB, 94278);
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), 0);
 
 	/* In 80 GiB it needs shorter micro-batches: what is advised fits, and one token more does
 	 * not. */
 	rl_memory_settle(&o, &qwen3_8b, &ops, 64, 80 * gib, &m);
 	assert_int_equal(sscanf(m.advice, "with --max_tokens %lld it fits", &tokens), 1);
+	assert_int_equal(tokens, 12851); /* as docs/training.md tells */
 	assert_int_equal(plan_check(&m.plan, "the device has", m.room, m.advice, &err), ERR_LIMIT);
 	assert_non_null(strstr(err.text, "weights 157")); /* the sum by its lines */
 	assert_non_null(strstr(err.text, " + KV cache 184"));
@@ -521,14 +525,61 @@ static void test_decisions(void **state)
 	assert_false(fits(&o, &ops, 30 * gib));
 }
 
+/* What is advised where not one sample fits, by what the sum says: shorter answers while they help,
+ * and what else there is where the weights and what they learn by are too much. 8.19 billion
+ * parameters are 15,623 MiB of bf16, and 124,981 MiB of masters, gradients and moments. */
+static void test_advice(void **state)
+{
+	static const struct {
+		bool is_full;
+		double beta;
+		int64_t answer; /* tokens */
+		size_t mib;
+		const char *says;
+	} rows[] = {
+		{false, 0, 20000, 24000, "take a shorter --max_completion_length, a smaller model or more memory"},
+		{false, 0, 20000, 16000, "shorter answers do not help: take a smaller model or more memory"},
+		{true, 0, 20000, 145000, "take a shorter --max_completion_length, a smaller model or more memory"},
+		{true, 0, 1984, 140000,
+			"shorter answers do not help, for all weights are trained: train an adapter (--use_peft), take a smaller "
+			"model or more memory"},
+		{true, 0.1, 1984, 140000,
+			"shorter answers do not help, for all weights are trained: train an adapter (--use_peft), take a smaller "
+			"model or more memory"},
+		{true, 0.1, 1984, 150000,
+			"shorter answers do not help, for all weights are trained: set --beta 0, which needs no second copy of "
+			"them, or train an adapter (--use_peft)"},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct ops ops;
+		struct err err = {0};
+		struct rl_options o;
+		struct rl_memory m;
+		int columns = rows[i].is_full ? 0 : 64;
+		/* The row's run, as its plan would be asked for. */
+		assert_int_equal(ops_describe("cuda", &(struct ops_options){.adapter_columns = columns}, &ops, &err), 0);
+		rl_options_default(&o);
+		o.policy.use_peft = !rows[i].is_full;
+		o.beta = rows[i].beta;
+		o.max_completion_length = rows[i].answer;
+		rl_memory_settle(&o, &qwen3_8b, &ops, 64, rows[i].mib * MIB, &m);
+		char *expected = xasprintf("one sample of %lld tokens does not fit beside the weights; %s",
+			(long long)rows[i].answer + 64, rows[i].says);
+		assert_string_equal(m.advice, expected);
+		free(expected);
+	}
+}
+
 /* A cap is a number with a unit. */
 static void test_caps(void **state)
 {
 	static const struct {
 		const char *text;
 		size_t bytes;
-	} good[] = {{"24GiB", (size_t)24 << 30}, {"80GB", 80000000000}, {"0.5GiB", 1 << 29}, {"512MiB", 512 << 20}},
-	  bad[] = {{"24", 0}, {"GiB", 0}, {"-1GiB", 0}, {"24 gib", 0}, {"24GiBs", 0}, {"nanGiB", 0}, {"infGiB", 0}};
+	} good[] = {{"24GiB", (size_t)24 << 30}, {"80GB", 80000000000}, {"0.5GiB", 1 << 29}, {"512MiB", 512 << 20},
+		{"1MB", 1000000}},
+	  bad[] = {{"24", 0}, {"GiB", 0}, {"-1GiB", 0}, {"24 gib", 0}, {"24GiBs", 0}, {"nanGiB", 0}, {"infGiB", 0},
+		  {"0.999999MB", 0}, {"0.0000001MB", 0}, {"1e-9GiB", 0}};
 	struct ops ops;
 	struct err err = {0};
 	size_t cap;
@@ -593,6 +644,7 @@ int main(void)
 		cmocka_unit_test(test_cuda),
 		cmocka_unit_test(test_cuda_little),
 		cmocka_unit_test(test_decisions),
+		cmocka_unit_test(test_advice),
 		cmocka_unit_test(test_caps),
 		cmocka_unit_test(test_recompute),
 	};

@@ -1,7 +1,7 @@
 """hone rl --dry_run with the paper's recipes and a Qwen3-8B that is a config and a small tokenizer,
 no weights; the recipes' values; one step with each on a tiny policy.
 timeout: 600"""
-import glob, json, os, re, sqlite3, sys
+import glob, json, os, re, shutil, sqlite3, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run, tiny_policy, work_folder
@@ -49,8 +49,10 @@ def adapter(modules, rank=16):
     return 36 * rank * sum(sides[n] for n in modules)
 
 
-def plan(*args, expect=0):
-    p = run(hone, "rl", "--model", f"{work}/qwen3_8b", "--dry-run", *args, expect=expect)
+def plan(*args, model="qwen3_8b", expect=0):
+    if "--memory" not in args and "--cuda_card" not in args:
+        args = (*args, "--memory", "1TiB")    # this machine's own may be too little
+    p = run(hone, "rl", "--model", f"{work}/{model}", "--dry-run", *args, expect=expect)
     return p, {m[1].strip(): float(m[2]) for m in re.finditer(r"^([a-zA-Z ]+?) +([\d.]+) MiB", p.stdout, re.M)}
 
 
@@ -124,13 +126,16 @@ def test_plan(policy):
           and near(m.get("adapter", 0), adapter(every) / 2) and near(m.get("KV cache", 0),
                                                                      36 * 8 * 128 * (4 * 1024 + 32))
           and m.get("driver", 0) > 0 and "--memory allows 142336.0 MiB: it fits" in p.stdout, p.stdout)
-    p, m = plan(*gpu, "30GiB")
+    p, m = plan(*gpu, "30GiB", expect=1)
     check("what does not fit says what would", "computed again in backward" in p.stdout
           and "it does not fit" in p.stdout and re.search(r"with --max_tokens (\d+) it fits", p.stdout), p.stdout)
+    check("and ends as the run would, with the sum", p.returncode == 1 and re.search(
+        r"^hone rl: memory: weights \d+ .* = \d+ MiB, but --memory allows 30720 MiB; with --max_tokens \d+ it fits$",
+        p.stderr, re.M), p.stderr)
     p, m = plan(*gpu, "30GiB", "--max_tokens", re.search(r"with --max_tokens (\d+) it fits", p.stdout)[1])
     check("and then it does", ": it fits" in p.stdout, p.stdout)
     card = (*gpu[:-1], "--cuda_card")
-    p, m = plan(*card, "rtx4090")
+    p, m = plan(*card, "rtx4090", expect=1)
     most = re.search(r"the card has 24210.3 MiB: it does not fit\n.*with --max_tokens (\d+) it fits", p.stdout)
     check("an RTX 4090's 24 GiB hold an 8B's training with fewer tokens at once; the sum says so",
           most and m.get("total", 0) > 24210.3, p.stdout)
@@ -141,7 +146,7 @@ def test_plan(policy):
     check("an A100's 79 GiB hold it as it is",
           "4096 packed tokens, forward and backward\n" in p.stdout and "the card has 81153.8 MiB: it fits" in p.stdout,
           p.stdout)
-    p, m = plan(*card, "a100", "--memory", "30GiB")
+    p, m = plan(*card, "a100", "--memory", "30GiB", expect=1)
     check("the smaller of card and --memory holds", "--memory allows 30720.0 MiB: it does not fit" in p.stdout,
           p.stdout)
     p, _ = plan(*card, "tpu", expect=2)
@@ -149,6 +154,76 @@ def test_plan(policy):
           p.returncode == 2 and "H200, H100, A100" in p.stderr, p.stderr)
     p, _ = plan(*gpu, "40", expect=2)
     check("a cap without a unit is refused", p.returncode == 2 and "as 24GiB" in p.stderr, p.stderr)
+    p, _ = plan(*gpu, "0.0000001MB", expect=2)
+    check("a cap of no byte is no cap: it is refused by the least one",
+          p.returncode == 2 and '"0.0000001MB": expected 1MB or more' in p.stderr and not p.stdout, p.stdout + p.stderr)
+    # All weights, their masters, gradients and moments are 18 bytes a parameter, which no shorter
+    # answer makes less; a second copy of the weights is two more.
+    for cap, beta, said in (("139GiB", "0.1", "train an adapter (--use_peft), take a smaller model or more memory"),
+                            ("139GiB", "0", "train an adapter (--use_peft), take a smaller model or more memory"),
+                            ("150GiB", "0.1",
+                             "set --beta 0, which needs no second copy of them, or train an adapter (--use_peft)")):
+        p, _ = plan(*gpu, cap, "--no-use_peft", "--beta", beta, expect=1)
+        check(f"all weights, {cap}, beta {beta}: shorter answers do not help, and what does is said",
+              p.returncode == 1 and "shorter answers do not help, for all weights are trained: " + said in p.stderr
+              and "--max_completion_length" not in p.stderr, p.stderr)
+    p, _ = plan(*gpu, "16GiB", expect=1)
+    check("an adapter whose weights alone do not fit needs a smaller model",
+          p.returncode == 1 and "shorter answers do not help: take a smaller model or more memory" in p.stderr,
+          p.stderr)
+    p, _ = plan(*gpu[:-1], "--memory", "1TiB", "--max_tokens", "4194305", expect=2)
+    check("more tokens than a pass takes are refused by name", p.returncode == 2 and "max_tokens" in p.stderr
+          and "4194304" in p.stderr and not p.stdout, p.stderr)
+
+
+def test_refused_by_the_plan(policy):
+    """What the run would refuse when it opens weights and adapter, the plan
+    refuses by the config."""
+    odd = {"heads": ({"head_dim": 100}, "heads of 100 elements; device cuda takes multiples of 8 up to 256"),
+           "vocabulary": ({"vocab_size": 393217}, "a vocabulary of 393217 tokens; device cuda takes at most 393216"),
+           "hidden": ({"hidden_size": 12296}, "a hidden size of 12296; device cuda takes multiples of 8 up to 12288"),
+           "mlp": ({"intermediate_size": 12290}, "an MLP of 12290 columns; device cuda takes multiples of 8")}
+    # each is one number away from what a GPU takes, and the CPU takes them all
+    for name, (values, said) in odd.items():
+        shutil.copytree(f"{work}/qwen3_8b", f"{work}/{name}")
+        json.dump({**CONFIG, **values}, open(f"{work}/{name}/config.json", "w"))
+        common = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--device")
+        p, _ = plan(*common, "cuda", model=name, expect=1)
+        check(f"{name}: a GPU's limits hold for its plan",
+              p.returncode == 1 and f"{work}/{name}: {said}" in p.stderr and not p.stdout, p.stdout + p.stderr)
+        p, _ = plan(*common, "cpu", model=name)
+        check(f"{name}: the CPU has none", p.returncode == 0, p.stderr)
+    for option, said in ((("--lora_target_modules", "q_proj,x_proj"), '"x_proj" is unknown'),
+                         (("--adapter", f"{work}/none"), "none/adapter_config.json: no such file; expected a PEFT")):
+        p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", *option, expect=None)
+        r = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks",
+                f"{work}/tasks.jsonl", "--output_dir", f"{work}/never", *option, expect=None)
+        check(f"{option[0]}: refused as the run refuses it", p.returncode == r.returncode != 0 and said in p.stderr
+              and p.stderr.splitlines()[-1] == r.stderr.splitlines()[-1], p.stderr + r.stderr)
+    # torchrun's variables speak of several ranks, which the plan knows without them
+    ranks = {"RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    os.environ.update(ranks)
+    for options, said in ((("--num_generations", "4"), "1 groups a step for 3 ranks"),
+                          (("--num_turns", "2"), "--num_turns above 1: not with several ranks")):
+        p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", *options, expect=2)
+        check(f"ranks: {said}", p.returncode == 2 and said in p.stderr and not p.stdout, p.stdout + p.stderr)
+    os.environ["RANK"] = "1"
+    one = ("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", "--generation_batch_size", "12")
+    p, _ = plan(*one)
+    little, _ = plan(*one, "--memory", "1GiB", expect=1)
+    check("one rank prints the plan, all end by it", p.returncode == 0 and not p.stdout and little.returncode == 1
+          and not little.stdout and "--memory allows 1024 MiB" in little.stderr, p.stdout + p.stderr + little.stderr)
+    for name in ranks:
+        del os.environ[name]
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    p = run(hone, "rl", "--model", f"{work}/qwen3_8b", "--dry_run", "--recipe", "paper-frontend", "--tasks",
+            f"{work}/tasks.jsonl", "--device", "cuda", expect=0)
+    check("without a device and a cap there is nothing to hold the plan against",
+          p.returncode == 0 and "no such device here to compare with" in p.stdout, p.stdout + p.stderr)
+    del os.environ["CUDA_VISIBLE_DEVICES"]
+
+
+def test_plan_midend():
     p, m = plan("--recipe", "paper-midend", "--tasks", "recipes/demo/midend.jsonl.gz", "--split", "train")
     check("the mid-end's plan, on rows with kernel and profile",
           p.returncode == 0 and "beta + alpha reference / kernel (raw) if C, else -10" in p.stdout
@@ -251,12 +326,16 @@ def test_code_temperature(policy):
 
 def test_refused(policy):
     """A run that does not fit ends before it allocates, with the sum."""
-    p = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
-            "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64",
-            "--output_dir", f"{work}/refused", "--threads", "1", "--memory", "2MiB", expect=1)
+    options = ("--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks", f"{work}/tasks.jsonl",
+               "--max_steps", "1", "--max_completion_length", "8", "--max_prompt_length", "64", "--threads", "1",
+               "--memory", "2MiB")
+    p = run(hone, "rl", *options, "--output_dir", f"{work}/refused", expect=1)
     check("a run is refused by its plan",
           p.returncode == 1 and re.search(r"memory: .*activations \d+.* = \d+ MiB, but --memory allows 2 MiB; ",
                                           p.stderr) and not os.path.exists(f"{work}/refused/settings.json"), p.stderr)
+    planned = run(hone, "rl", *options, "--dry_run", expect=1)
+    check("and its dry run ends in the same words", planned.returncode == 1
+          and planned.stderr.splitlines()[-1] == p.stderr.splitlines()[-1], planned.stderr + p.stderr)
 
 
 policy = tiny_policy()
@@ -264,6 +343,8 @@ test_recipes()
 test_arms()
 if policy:
     test_plan(policy)
+    test_plan_midend()
+    test_refused_by_the_plan(policy)
     test_settings_that_do_not_go_together(policy)
     test_step(policy)
     test_code_temperature(policy)

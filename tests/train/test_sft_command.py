@@ -1,7 +1,7 @@
 """hone sft, score and merge as commands, with transformers and peft as oracle.  timeout: 300
 
 A byte-level tokenizer and a tiny random Qwen3 model are made here; nothing is downloaded."""
-import gzip, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
+import gzip, json, os, random, re, shutil, signal, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
 from command import check, done, hone, work_folder
@@ -85,6 +85,61 @@ def test_plan():
     check("a dry run counts examples, refusals and other splits",
           p.returncode == 0 and "train 81 examples" in p.stdout and "held-out 10" in p.stdout
           and "refused 1" in p.stdout and "other splits 2" in p.stdout and "memory:" in p.stdout, p.stdout + p.stderr)
+    # What is planned is what runs: a real run prints the same lines.
+    r = run("sft", *COMMON, "--output_dir", f"{work}/planned", "--max_steps", 1)
+    parts = [[line for line in text.splitlines() if " MiB" in line or line.startswith("parameters")]
+             for text in (p.stdout, r.stderr)]
+    check("and plans the very memory that a run does", r.returncode == 0 and len(parts[0]) > 5 and parts[0] == parts[1],
+          parts)
+    open(f"{work}/no_dev.jsonl", "w").write('{"prompt": "a", "completion": "b"}\n')
+    # a folder without weights and a device that is not here are enough
+    bare = f"{work}/bare"
+    os.makedirs(bare)
+    config = json.load(open(f"{work}/model/config.json"))
+    shutil.copy(f"{work}/model/tokenizer.json", bare)
+    json.dump(config, open(f"{bare}/config.json", "w"))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    plan = ("sft", "--model", bare, *COMMON[2:], "--dry_run")
+    b = run(*plan)
+    check("a dry run needs no weights", b.returncode == 0 and b.stdout == p.stdout, b.stdout + b.stderr)
+    gpu = run(*plan, "--device", "cuda", "--memory", "80GiB")
+    check("nor a device: bf16 weights, fp32 masters, the driver's share",
+          gpu.returncode == 0 and "train 81 examples" in gpu.stdout
+          and re.search(r"^weights .* bf16", gpu.stdout, re.M) and re.search(r"^driver +1024.0 MiB", gpu.stdout, re.M)
+          and "--memory allows 81920.0 MiB: it fits" in gpu.stdout, gpu.stdout + gpu.stderr)
+    gpu = run(*plan, "--device", "cuda")
+    check("without a cap there is nothing to compare with",
+          gpu.returncode == 0 and "no such device here to compare with" in gpu.stdout, gpu.stdout + gpu.stderr)
+    little = run(*plan, "--device", "cuda", "--memory", "1300MiB", "--max_tokens", 4194304, expect=1)
+    most = re.search(r"memory: .* but --memory allows 1300 MiB; with --max_tokens (\d+) it fits", little.stderr)
+    check("what does not fit is refused, and says with how many tokens it would", little.returncode == 1 and most
+          and "it does not fit" in little.stdout, little.stdout + little.stderr)
+    for more, ends in ((0, 0), (1, 1)):
+        q = run(*plan, "--device", "cuda", "--memory", "1300MiB", "--max_tokens",
+                (int(most[1]) if most else 2) + more, expect=ends)
+        check(f"with {more} more it does {'not' if more else ''}", q.returncode == ends, q.stdout + q.stderr)
+    for option, said in (("--use_peft", "does not help: take a smaller model or more memory"),
+                         ("--no-use_peft", "for all weights are trained: train an adapter (--use_peft)")):
+        q = run(*plan[:-5], "--dry_run", option, "--device", "cuda", "--memory", "1024MiB", expect=1)
+        check(f"{option}: what fewer tokens do not mend is told apart", q.returncode == 1 and said in q.stderr,
+              q.stderr)
+    # what a run refuses before its first step, its plan refuses in the same words
+    two = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for options, variables, said in ((("--num_train_epochs", 0), {}, "the run would never end"),
+                                     (("--stop_at_eval_minimum",), {}, "needs held-out examples"),
+                                     ((), two, "gradient_accumulation_steps 1 with 2 ranks; expected a multiple")):
+        os.environ.update(variables)
+        common = ("sft", "--model", bare, "--data", f"{work}/no_dev.jsonl", *options)
+        q = run(*common, "--dry_run", expect=2)
+        check(f"refused by the plan: {said}", q.returncode == 2 and said in q.stderr and not q.stdout,
+              q.stdout + q.stderr)
+        for name in variables:
+            del os.environ[name]
+    json.dump({**config, "head_dim": 20}, open(f"{bare}/config.json", "w"))
+    q = run(*plan, "--device", "cuda", "--memory", "80GiB", expect=1)
+    check("a shape that a GPU's kernels do not take is refused by the config",
+          q.returncode == 1 and "heads of 20 elements; device cuda takes multiples of 8" in q.stderr, q.stderr)
+    del os.environ["CUDA_VISIBLE_DEVICES"]
     with open(f"{work}/mislabelled.jsonl", "w") as f:
         f.write(json.dumps(dict(prompt="p", completion="c", structure="chain:a0", split="train")) + "\n")
     p = run("sft", "--model", f"{work}/model", "--data", f"{work}/mislabelled.jsonl", "--output_dir", f"{work}/x",

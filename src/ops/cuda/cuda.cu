@@ -439,7 +439,7 @@ static int context_fill(struct ops_context *c, struct err *err)
 	return 0;
 }
 
-static const struct ops_limits limits = {CUDA_HEAD_STEP, CUDA_HEAD_MAX, CUDA_VOCAB_MAX, 8, CUDA_HIDDEN_MAX};
+static const struct ops_limits limits = CUDA_LIMITS;
 
 extern "C" __attribute__((visibility("default"))) int hone_cuda_open(
 	const char *abi, int device, const struct ops_options *o, struct ops **out, struct err *err);
