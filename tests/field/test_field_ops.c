@@ -325,6 +325,7 @@ static void functions_differ(void **state)
 	for (int i = 0; i < ALL; i++) {
 		struct field_value x = field_input(f, at[i % 2]);
 		seen[i] = of(f, ops[i / 2], x, (struct field_value){0});
+		/* Residues that both have, of each pair. */
 		for (int k = 0; k < i; k++) {
 			int both = seen[k].flags & seen[i].flags;
 			bool shares = (both & FIELD_Q && seen[k].q == seen[i].q) || (both & FIELD_P && seen[k].p == seen[i].p);

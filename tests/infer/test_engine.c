@@ -83,6 +83,7 @@ static void test_many_stops(void **state)
 		goes_run = 0;
 		assert_int_equal(engine_submit(e, &r, &err), 0);
 		while (active) engine_step(e, &active);
+		/* The tokens, and whether any steps went together. */
 		for (struct completion c; engine_take(e, &c); taken++) {
 			check_alone(&r, &c);
 			completion_release(&c);

@@ -314,6 +314,7 @@ static void test_kernel_bounds(void **state)
 			json_t *kernel = json_array_get(json_object_get(o, "kernels"), 0);
 			json_object_set_new(kernel, fields[i].field, json_integer(values[k]));
 			char *text = json_dumps(o, 0);
+			/* The least and the most are taken, what is beside them is refused by name. */
 			bool is_within = k == 1 || k == 2;
 			int rc = tape_parse(text, strlen(text), &t, &err);
 			if (rc != (is_within ? 0 : ERR_RANGE) || (rc && !strstr(err.text, fields[i].field)))

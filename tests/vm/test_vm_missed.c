@@ -194,6 +194,10 @@ enum { MANY = 64 };
 	" : " T8("!tt.ptr<f32>") AT(9)
 #define SUMS(axis) "%s = \"tt.reduce\"(%v2) <{axis = " #axis " : i32}> ({\n^bb0(%x: f32, %y: f32):\n" \
 	"%xy = arith.addf %x, %y : f32\ntt.reduce.return %xy : f32\n}) : (" T88("f32") ") -> " T8("f32") "\n"
+/* Of the rows' sums those are selected away whose number makes `number` by `lane`. */
+#define FEW(number, lane) SQUARE "%k2 = arith.constant dense<" number "> : " T8("i32") "\n%d = arith." lane " : " \
+	T8("i32") "\n%m = arith.cmpi ne, %d, %k2 : " T8("i32") "\n" SUMS(1) \
+	"%w = arith.select %m, %s, %zero1 : " T8("i1") ", " T8("f32") "\n" ROW_OUT("%w")
 /* Row %k of eight. */
 #define ROW "%at = arith.muli %k, %i8 : i32\n%ap = tt.addptr %a, %at : !tt.ptr<f32>, i32\n" \
 	"%rs = tt.splat %ap : !tt.ptr<f32> -> " T8("!tt.ptr<f32>") "\n" \
@@ -205,6 +209,9 @@ enum { MANY = 64 };
 #define ROWS(turn) NUMBERS "%t = scf.for %k = %i0 to %i8 step %i1 iter_args(%q0 = %zero1) -> (" T8("f32") \
 	") : i32 {\n" ROW turn "}\n" ROW_OUT("%t")
 #define ADDED(value) "%sum = arith.addf %q0, " value " : " T8("f32") "\nscf.yield %sum : " T8("f32") "\n"
+#define GROWN "%g = arith.addf %q0, %v : " T8("f32") "\nscf.yield %g : " T8("f32") "\n"
+#define KEPT "scf.yield %q0 : " T8("f32") "\n"
+#define BRANCH(yes, no) "%w = scf.if %c -> (" T8("f32") ") {\n" yes "} else {\n" no "}\nscf.yield %w : " T8("f32") "\n"
 #define NOT_2 "%c = arith.cmpi ne, %k, %i2 : i32\n"
 /* The elements of a load of 64 whose number fulfils something are left out. */
 #define LOADED(mask) "%i = tt.make_range {end = 64 : i32, start = 0 : i32} : " T64("i32") "\n" \
@@ -297,40 +304,18 @@ static void test_ways_back(void **state)
 				"f32") "\n"
 					   "%w = arith.mulf %v, %us : " T8("f32") "\n" ADDED("%w")),
 			0, 0, 0, 1},
-		{"behind a branch",
-			ROWS(NOT_2
-				"%w = scf.if %c -> (" T8("f32") ") {\n%g = arith.addf %q0, %v : " T8("f32") "\nscf.yield %g : " T8(
-					"f32") "\n} else {\nscf.yield %q0 : " T8("f32") "\n}\nscf.yield %w : " T8("f32") "\n"),
-			row_of(2), 1, 8, 1},
-		{"behind the other side of a branch",
-			ROWS("%c = arith.cmpi eq, %k, %i2 : i32\n%w = scf.if %c -> (" T8("f32") ") {\nscf.yield %q0 : " T8(
-				"f32") "\n} else {\n%g = arith.addf %q0, %v : " T8("f32") "\nscf.yield %g : " T8("f32") "\n}\nscf."
-																										"yield %w "
-																										": " T8("f32") "\n"),
+		{"behind a branch", ROWS(NOT_2 BRANCH(GROWN, KEPT)), row_of(2), 1, 8, 1},
+		{"behind the other side of a branch", ROWS("%c = arith.cmpi eq, %k, %i2 : i32\n" BRANCH(KEPT, GROWN)),
 			row_of(2), 1, 8, 1},
 		{"of one program",
 			NUMBERS "%k = tt.get_program_id x : i32\n" ROW NOT_2
 					"%w = arith.select %c, %v, %zero1 : " T8("f32") "\n" ROW_OUT("%w"),
 			row_of(2), 1, 1, 8},
 		/* Several lanes that are few, at the ends too, and as many as the others. */
-		{"two beside each other",
-			SQUARE "%k2 = arith.constant dense<2> : " T8("i32") "\n%d = arith.divsi %r, %k2 : " T8(
-				"i32") "\n%m = arith.cmpi ne, %d, %k2 : " T8("i32") "\n" SUMS(1) "%w = arith.select %m, %s, %zero1 "
-																				 ": " T8("i1") ", " T8("f32") "\n" ROW_OUT("%w"),
-			row_of(4) | row_of(5), 2, 2, 1},
-		{"the first",
-			SQUARE "%k2 = arith.constant dense<0> : " T8("i32") "\n%m = arith.cmpi ne, %r, %k2 : " T8("i32") "\n" SUMS(
-				1) "%w = arith.select %m, %s, %zero1 : " T8("i1") ", " T8("f32") "\n" ROW_OUT("%w"),
-			row_of(0), 1, 1, 1},
-		{"the last",
-			SQUARE "%k2 = arith.constant dense<7> : " T8("i32") "\n%m = arith.cmpi ne, %r, %k2 : " T8("i32") "\n" SUMS(
-				1) "%w = arith.select %m, %s, %zero1 : " T8("i1") ", " T8("f32") "\n" ROW_OUT("%w"),
-			row_of(7), 1, 1, 1},
-		{"every other one",
-			SQUARE "%k2 = arith.constant dense<1> : " T8("i32") "\n%d = arith.andi %r, %k2 : " T8(
-				"i32") "\n%m = arith.cmpi ne, %d, %k2 : " T8("i32") "\n" SUMS(1) "%w = arith.select %m, %s, %zero1 "
-																				 ": " T8("i1") ", " T8("f32") "\n" ROW_OUT("%w"),
-			0, 0, 0, 1},
+		{"two beside each other", FEW("2", "divsi %r, %k2"), row_of(4) | row_of(5), 2, 2, 1},
+		{"the first", FEW("0", "addi %r, %k2"), row_of(0), 1, 1, 1},
+		{"the last", FEW("7", "andi %r, %k2"), row_of(7), 1, 1, 1},
+		{"every other one", FEW("1", "andi %r, %k2"), 0, 0, 0, 1},
 		/* A load that leaves out many: some of them; none where it reads three quarters. */
 		{"eight of 64", LOADED(REST_IS_NOT("n8", "n3")), column_of(3), 8, 8, 1},
 		{"thirteen of 64", LOADED(REST_IS_NOT("n5", "n3")), 0x1084210842108421u << 3, 6, 7, 1},
