@@ -439,6 +439,12 @@ static void test_reductions(void **state)
 	/* Of 32 rows the higher bases are repeats: one result in each thread, in one round. */
 	assert_true(cost_reduce_of(&tall, 2, (const int32_t[2]){32, 8}, 1, 2, &r));
 	assert_true(r.results == 1 && r.rounds == 1 && r.wavefronts == 2 * (2 * 2 + 2));
+	/* Sixteen rows, two lanes along each: both want one word, so no two words are of one bank. */
+	struct cost_layout pairs = {
+		.ndim = 2, .lane = {5, {{1, 0}, {2, 0}, {4, 0}, {8, 0}, {0, 1}}}, .warp = {1, {{0, 2}}}};
+	assert_true(cost_reduce_of(&pairs, 2, (const int32_t[2]){16, 4}, 1, 2, &r));
+	assert_true(r.results == 1 && r.steps == 1 && r.warps_along == 2 && r.rounds == 1);
+	assert_int_equal(r.wavefronts, 2 * (2 * 1 + 2));
 }
 
 /* Kinds of products have measured times of their own, by name and by form; one that was not

@@ -159,6 +159,11 @@ static void constants(void **state)
 	/* half way between two numbers of fp32: rounded down, and up, to the even one */
 	assert_true(same(C(134221000.0), field_integer(&f, 134221000)));
 	assert_true(same(C(134219000.0), field_integer(&f, 134219000)));
+	/* a whole number is itself while all of its kind are numbers of the type; behind them it may be
+	 * a fraction that was rounded to it: 1024/3 is 342 to 8 digits, 512/3 would be 171 */
+	assert_true(same(field_constant(&f, 171, 8), field_integer(&f, 171)));
+	assert_true(same(field_constant(&f, -255, 8), field_integer(&f, -255)));
+	assert_true(same(field_mul(&f, field_constant(&f, 342, 8), field_integer(&f, 3)), field_integer(&f, 1024)));
 	/* what is near, and not meant */
 	assert_true(differs(field_mul(&f, C(0.3333), field_integer(&f, 3)), one));
 	assert_true(differs(C(0.1), field_constant(&f, nextafterf(0.1f, 1), 24)));

@@ -308,9 +308,41 @@ static void degrees(void **state)
 	field_release(f);
 }
 
+/* A function has another residue at another argument, and at the same one another than the others
+ * have: what two of them share would prove that they are one. */
+static void functions_differ(void **state)
+{
+	static const enum field_op ops[] = {FIELD_EXP_E, FIELD_EXP2, FIELD_EXP10, FIELD_EXPM1, FIELD_LOG_E, FIELD_LOG2,
+		FIELD_LOG10, FIELD_LOG1P, FIELD_TANH, FIELD_SINH, FIELD_COSH, FIELD_ASINH, FIELD_ATANH, FIELD_SIGMOID,
+		FIELD_NORMCDF, FIELD_ERFC, FIELD_ERF, FIELD_SIN, FIELD_COS, FIELD_TAN, FIELD_ASIN, FIELD_ACOS, FIELD_ATAN,
+		FIELD_LGAMMA, FIELD_RECIPROCAL};
+	static const double at[] = {0.37, 0.61};
+	enum { ALL = ARRAY_LEN(ops) * ARRAY_LEN(at) };
+	struct field field, *f = &field;
+	struct field_value seen[ALL];
+	int compared = 0;
+	field_init(f, 29);
+	for (int i = 0; i < ALL; i++) {
+		struct field_value x = field_input(f, at[i % 2]);
+		seen[i] = of(f, ops[i / 2], x, (struct field_value){0});
+		/* Residues that both have, of each pair. */
+		for (int k = 0; k < i; k++) {
+			int both = seen[k].flags & seen[i].flags;
+			bool shares = (both & FIELD_Q && seen[k].q == seen[i].q) || (both & FIELD_P && seen[k].p == seen[i].p);
+			if (shares)
+				fail_msg("%s(%g) and %s(%g) share a residue", field_op_name(ops[k / 2]), at[k % 2],
+					field_op_name(ops[i / 2]), at[i % 2]);
+			compared += both & (FIELD_Q | FIELD_P) ? 1 : 0;
+		}
+	}
+	assert_true(compared > ALL);
+	field_release(f);
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
+	functions_differ(NULL);
 	intervals_of_functions(NULL);
 	intervals_of_two(NULL);
 	identities(NULL);
@@ -326,7 +358,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(intervals_of_functions), cmocka_unit_test(intervals_of_two),
 		cmocka_unit_test(identities), cmocka_unit_test(exact_results), cmocka_unit_test(limits),
-		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(degrees), cmocka_unit_test(test_leaves_nothing)};
+		cmocka_unit_test(undecided_and_outside), cmocka_unit_test(degrees), cmocka_unit_test(functions_differ),
+		cmocka_unit_test(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

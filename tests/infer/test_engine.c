@@ -60,6 +60,40 @@ static void test_fused(void **state)
 	assert_int_equal(goes_run, 0);
 }
 
+/* Steps go together for as many ends as a backend knows, the model's two included; with one more
+ * each goes by itself, and the tokens are the same. */
+static void test_many_stops(void **state)
+{
+	enum { MOST = OPS_STOPS_MAX - 2 };
+	int32_t stops[MOST + 1];
+	for (int i = 0; i <= MOST; i++) stops[i] = 40 + i;
+	for (int n = MOST - 1; n <= MOST + 1; n++) {
+		struct engine *e;
+		struct err err = {0};
+		struct engine_options o = {.max_sequences = 4, .max_context = 128, .fused_steps = 8};
+		assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+		struct request r = {.prompt = prompt_tokens,
+			.nprompt = 20,
+			.num_samples = 4,
+			.sampling = {.temperature = 1, .top_p = 1, .seed = 12},
+			.max_new_tokens = 100,
+			.stop_ids = stops,
+			.nstop = n};
+		int active = 1, taken = 0;
+		goes_run = 0;
+		assert_int_equal(engine_submit(e, &r, &err), 0);
+		while (active) engine_step(e, &active);
+		/* The tokens, and whether any steps went together. */
+		for (struct completion c; engine_take(e, &c); taken++) {
+			check_alone(&r, &c);
+			completion_release(&c);
+		}
+		assert_int_equal(taken, 4);
+		assert_true(n <= MOST ? goes_run > 0 : goes_run == 0);
+		engine_free(e);
+	}
+}
+
 static void test_mix(void **state)
 {
 	copies_made = 0;
@@ -296,6 +330,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_mix),
 		cmocka_unit_test(test_fused),
+		cmocka_unit_test(test_many_stops),
 		cmocka_unit_test(test_few_pages),
 		cmocka_unit_test(test_sharing_saves_prefill),
 		cmocka_unit_test(test_equal_prefixes_once),

@@ -96,6 +96,7 @@ static void hopeless_ones_are_named(void **state)
 		{HEAD KERNEL MODEL "x = = 3\n", LINT_SYNTAX, 12},
 		{"```python\n" HEAD KERNEL MODEL "```\n", LINT_SYNTAX, 1},
 		{HEAD KERNEL MODEL "x = 3 *(4\n", LINT_SYNTAX, 12},
+		{HEAD KERNEL MODEL "x = *", LINT_SYNTAX, 12},
 		{HEAD KERNEL "class Model(nn.Module):\n    def forward(self, x):\n        k[(1,)](x, 3, 16)\n",
 			LINT_NO_MODEL_NEW, 0},
 		{HEAD "# class ModelNew\ns = 'class ModelNew'\n" KERNEL "k[(1,)]()\n", LINT_NO_MODEL_NEW, 0},

@@ -40,6 +40,13 @@ static void test_numbers_are_read(void **state)
 		{"t = cols in (96, 98)", "e96 e98"},
 		{"t = cols in range(100, 200)", "e100 e200"},
 		{"t = cols % 7 == 6", "r6/7"},
+		{"t = cols % 2 == 1", "r1/2"},
+		{"t = cols > 0b1100", "o12"},
+		{"t = cols > 0o17", "o15"},
+		{"t = cols > 0x1f", "o31"},
+		/* the same number is told once at a place, and at each place */
+		{"t = cols in (5, 5)", "e5"},
+		{"t = cols == 5\nu = cols == 5", "e5 e5"},
 		{"t = (cols & 256) != 0", "m256"},
 		{"t = cols ^ 101 == 0", "e101"},
 		{"t = -cols < -100", "o100"},
@@ -118,6 +125,30 @@ static void test_places(void **state)
 	assert_int_equal(s.list[0].column, 16);
 }
 
+/* Sums of a size and numbers are sizes, however they nest; behind the depth that is looked into
+ * nothing is taken for one. */
+static void test_depth_of_pairs(void **state)
+{
+	static const struct {
+		const char *inner;
+		int depth;
+		bool is_pair;
+	} cases[] = {{"cols", 10, true}, {"other", 10, false}, {"other", 40, false}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct lint_sizes s;
+		struct str text = {0};
+		bool is_pair = false;
+		str_puts(&text, "rows, cols = x.shape\nt = rows > ");
+		for (int k = 0; k < cases[i].depth; k++) str_puts(&text, "(1 + ");
+		str_puts(&text, cases[i].inner);
+		for (int k = 0; k < cases[i].depth; k++) str_puts(&text, ")");
+		assert_int_equal(lint_sizes(text.data, text.len, &s), 0);
+		for (int k = 0; k < s.count; k++) is_pair |= s.list[k].kind == LINT_SIZE_PAIR;
+		if (is_pair != cases[i].is_pair) fail_msg("case %zu: %d", i, is_pair);
+		str_release(&text);
+	}
+}
+
 /* More numbers than there is room for are counted; nesting has an end. */
 static void test_hostile_texts(void **state)
 {
@@ -148,7 +179,7 @@ static void test_hostile_texts(void **state)
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_numbers_are_read), cmocka_unit_test(test_places), cmocka_unit_test(test_hostile_texts)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers_are_read), cmocka_unit_test(test_places),
+		cmocka_unit_test(test_depth_of_pairs), cmocka_unit_test(test_hostile_texts)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,8 @@ static void test_bind(void **state)
 		model_bind(m, turns[i].a);
 		if (binds != turns[i].binds) fail_msg("turn %zu: %d linears were bound, not %d", i, binds, turns[i].binds);
 		for (int k = 0; k < binds; k++)
-			assert_ptr_equal(loras_bound[k], adapter_lora(turns[i].a, k / LINEAR_COUNT, (enum linear)(k % LINEAR_COUNT)));
+			assert_ptr_equal(
+				loras_bound[k], adapter_lora(turns[i].a, k / LINEAR_COUNT, (enum linear)(k % LINEAR_COUNT)));
 	}
 	adapter_free(b);
 	adapter_free(a);

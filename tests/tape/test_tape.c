@@ -296,6 +296,36 @@ static void test_kernel_options(void **state)
 	}
 }
 
+/* Each number of a kernel on both sides of its bounds. */
+static void test_kernel_bounds(void **state)
+{
+	static const struct {
+		const char *field;
+		int least;
+		int most;
+	} fields[] = {{"num_warps", 1, 64}, {"num_stages", 0, 64}, {"num_ctas", 1, 16}, {"maxnreg", 1, 255}};
+	for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+		const int values[] = {fields[i].least - 1, fields[i].least, fields[i].most, fields[i].most + 1};
+		for (size_t k = 0; k < ARRAY_LEN(values); k++) {
+			struct tape *t = NULL;
+			struct err err = {0};
+			json_t *o = NULL;
+			assert_int_equal(json_parse(KERNEL(GOOD_KERNEL), strlen(KERNEL(GOOD_KERNEL)), "tape", &o, &err), 0);
+			json_t *kernel = json_array_get(json_object_get(o, "kernels"), 0);
+			json_object_set_new(kernel, fields[i].field, json_integer(values[k]));
+			char *text = json_dumps(o, 0);
+			/* The least and the most are taken, what is beside them is refused by name. */
+			bool is_within = k == 1 || k == 2;
+			int rc = tape_parse(text, strlen(text), &t, &err);
+			if (rc != (is_within ? 0 : ERR_RANGE) || (rc && !strstr(err.text, fields[i].field)))
+				fail_msg("%s %d: code %d, %s", fields[i].field, values[k], rc, err.text);
+			tape_free(t);
+			free(text);
+			json_decref(o);
+		}
+	}
+}
+
 static void test_bad_tapes(void **state)
 {
 	for (size_t i = 0; i < ARRAY_LEN(BAD_TAPES); i++) {
@@ -408,6 +438,26 @@ static void test_data_path(void **state)
 	assert_true(on_path[2]);
 	assert_false(on_path[3]);
 	tape_free(t);
+}
+
+/* What each kind of row reads leads back to who wrote it. */
+static void test_data_path_of_kinds(void **state)
+{
+	static const struct {
+		const char *rows;
+		bool on_path[2];
+	} cases[] = {{LAUNCH_ON(3, 0) "," COPY(V4, IN), {true, true}}, {LAUNCH_ON(3, 0) "," LIB(IN, V4), {true, true}},
+		{LAUNCH_ON(3, 0) "," LAUNCH_ON(0, 1), {true, true}}, {LAUNCH_ON(3, 0) "," FILL(V4, "1"), {false, true}},
+		{LAUNCH_ON(3, 0) "," COPY(IN, V4), {false, false}}, {LAUNCH_ON(3, 0) "," LIB(V4, W), {false, false}},
+		{COPY(IN, V4) "," COPY(V4, IN), {true, true}}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct tape *t = parse_good(cases[i].rows);
+		bool on_path[2];
+		tape_data_path(t, on_path);
+		for (int r = 0; r < 2; r++)
+			if (on_path[r] != cases[i].on_path[r]) fail_msg("case %zu, row %d: %d", i, r, on_path[r]);
+		tape_free(t);
+	}
 }
 
 static void test_lineage_outputs(void **state)
@@ -573,6 +623,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_order_and_descriptors),
 		cmocka_unit_test(test_bad_rows),
 		cmocka_unit_test(test_kernel_options),
+		cmocka_unit_test(test_kernel_bounds),
 		cmocka_unit_test(test_bad_tapes),
 		cmocka_unit_test(test_huge_text),
 		cmocka_unit_test(test_too_many_rows),
@@ -580,6 +631,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_index_texts),
 		cmocka_unit_test(test_lineage_static),
 		cmocka_unit_test(test_data_path),
+		cmocka_unit_test(test_data_path_of_kinds),
 		cmocka_unit_test(test_lineage_outputs),
 		cmocka_unit_test(test_leaves_nothing),
 	};
