@@ -431,7 +431,7 @@ def make_inputs(job, tracer, is_strided=False):
                 return {k: make(v) for k, v in value["dict"].items()}
         return plain_value(value)
 
-    with torch.utils._python_dispatch._disable_current_modes():
+    with tracer_tensor.without_modes():
         args = [make(v) for v in job["inputs"]]
         kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
         # the tracer's own: nobody sees them before they are drawn

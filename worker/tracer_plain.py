@@ -35,7 +35,7 @@ import types
 
 import torch
 import triton.testing
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tracer_cuda
 import tracer_disguise
@@ -45,7 +45,7 @@ import tracer_seal
 import tracer_tensor
 import tracer_value
 from tracer_drawn import address_of, drawn, first_drawn, is_asked, stand_for, told
-from tracer_tensor import CUDA, TraceTensor
+from tracer_tensor import CUDA, TraceTensor, without_modes
 
 PAGE = 4096
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
@@ -112,7 +112,7 @@ class Shell:
 
     def outer(self, t):
         """The plain tensor for a TraceTensor."""
-        with _disable_current_modes():
+        with without_modes():
             storage = self.storage_of(t._buffer)
             head = self.heads[id(t._buffer)] // t.dtype.itemsize
             plain = torch.empty(0, dtype=t.dtype).set_(storage, t.storage_offset() + head, t.shape, t.stride())
@@ -123,7 +123,7 @@ class Shell:
         buf = self.buffer_of(t)
         if buf is None:
             return None
-        with _disable_current_modes():
+        with without_modes():
             storage = buf.storage
             offset = TENSOR_OFFSET(t) - self.heads[id(buf)] // t.dtype.itemsize
             inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, offset, t.shape, t.stride())
