@@ -28,7 +28,8 @@ import triton.backends.nvidia.driver
 import triton.runtime.build
 import triton.runtime.cache    # sealed by its name, in LATER
 
-from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
+from tracer_words import (HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, others_in, place_of,
+                          version_of)
 
 # What runs behind the first IR, and what a launch goes through.
 LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
@@ -201,8 +202,11 @@ class Seal:
         look at all tables would count a reference to each."""
         own = vars(owner) if isinstance(owner, types.ModuleType) else gc.get_referents(owner.__dict__)[0]
         for i in numpy.nonzero(self.versions.at == indices([id(own) + VERSION_AT]))[0]:
-            name, table, _, is_strict = self.tables[i]
-            self.tables[i] = (name, table, dict(table), is_strict)
+            then = self.tables[i][2]
+            for key in others_in(own, then):
+                then[key] = own[key]
+            for key in others_in(then, own):
+                del then[key]
             if HAS_VERSIONS:
                 self.versions.keep(i)
 
@@ -220,8 +224,7 @@ class Seal:
                 self.versions.keep(i)
         if HAS_VERSIONS and version_of(sys.modules) == self.modules_version:
             return None
-        found = next((name for name, m in self.modules.items()
-                      if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
+        found = next((name for name in others_in(self.modules, sys.modules) if not name.startswith(OWN)), None)
         self.modules_version = None if found or not HAS_VERSIONS else version_of(sys.modules)
         return found
 
@@ -242,14 +245,14 @@ def changed_name(name, table, then, is_strict):
     """The first name in a dict that means something else; modules that were imported since are
     none."""
     free = () if is_strict else MEMORY_OF_KERNELS
-    for key, value in table.items():
+    for key in others_in(table, then):
         if key in free or key in APPEARS:
             continue
-        if key not in then and not isinstance(value, types.ModuleType):
+        if key not in then and not isinstance(table[key], types.ModuleType):
             return f"{name}.{key}"
-        if key in then and then[key] is not value and (name, key) not in SEEN:
+        if key in then and (name, key) not in SEEN:
             return f"{name}.{key}"
-    missing = [key for key in then if key not in table]
+    missing = [key for key in others_in(then, table) if key not in table]
     return f"{name}.{missing[0]}" if missing else None
 
 

@@ -35,7 +35,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
 import tracer_settings
-from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, others_in, place_of, version_of
 
 ITEMS_MAX = 50000
 BYTES_MAX = 64 << 20     # of one tensor's memory on the host, which each snapshot reads
@@ -221,8 +221,9 @@ class Tables:
         for i in self.versions.others() if HAS_VERSIONS else range(len(self.tables)):
             name, table, then = self.tables[i]
             # Of the modules only new ones are looked at: a look at each would copy a page for each.
-            new = itertools.islice(reversed(table), max(len(table) - len(then), 0)) if table is sys.modules else table
-            for key in list(new):
+            new = (list(itertools.islice(reversed(table), max(len(table) - len(then), 0))) if table is sys.modules
+                   else others_in(table, then))
+            for key in new:
                 value = table[key]
                 # torch.compile counts what it does in numbers of its own.
                 is_its = name.startswith("torch._dynamo.") and key in then and type(value) in SCALARS
