@@ -11,11 +11,13 @@ A look takes some microseconds: it is at words of memory, a function's code, def
 and the number that CPython changes whenever a dict changes. No reference is counted, so no page is
 copied that a fork shares with the zygote.
 """
+import _signal
 import contextlib
 import ctypes
 import enum
 import functools
 import gc
+import operator
 import os
 import signal
 import sys
@@ -67,6 +69,8 @@ FLAG_BITS_MAX = 10
 LATER_SEAL = LAUNCH_SEAL = FRONT_SEAL = None
 ENVIRONMENT_THEN = HANDLERS_THEN = None
 LISTENERS = []       # hooks that host code has given to the interpreter
+COMPILERS_NAMES = tuple(map(os.fsencode, ENVIRONMENT))
+ENVIRON = type(os.environ)
 
 
 def function_places():
@@ -262,14 +266,28 @@ def is_compilers(name):
 
 
 def environment():
-    return {name: value for name, value in os.environ.items() if is_compilers(name)}
+    """The variables that choose what compiles, as os.environ keeps them, in bytes."""
+    kept = (os.environ._data if type(os.environ) is ENVIRON
+            else {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()})
+    return {name: value for name, value in kept.items()
+            if name.startswith(COMPILERS_NAMES) and is_compilers(os.fsdecode(name))}
 
 
 def handlers():
-    """What the interpreter calls by itself, at moments that a trace does not choose."""
+    """What the interpreter calls by itself, at moments that a trace does not choose: lists of it,
+    and when it does."""
     timers = [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
-    return ([signal.getsignal(number) for number in range(1, signal.NSIG)], timers, list(gc.callbacks),
-            sys.gettrace(), sys.getprofile(), list(sys.meta_path), list(sys.path_hooks))
+    # signal.getsignal() would look for a name of each.
+    of_signals = list(map(_signal.getsignal, range(1, signal.NSIG)))
+    return [of_signals, [sys.gettrace(), sys.getprofile()], list(gc.callbacks), list(sys.meta_path),
+            list(sys.path_hooks)], timers
+
+
+def are_handlers_other():
+    """Whether one of them is another object now, whatever it says that it equals."""
+    (lists, timers), (lists_then, timers_then) = handlers(), HANDLERS_THEN
+    return timers != timers_then or not all(len(now) == len(then) and all(map(operator.is_, now, then))
+                                            for now, then in zip(lists, lists_then))
 
 
 def make_flags(things):
@@ -329,6 +347,6 @@ def broken():
     other moments."""
     if LATER_SEAL and environment() != ENVIRONMENT_THEN:
         return "the environment"
-    if LATER_SEAL and (LISTENERS or handlers() != HANDLERS_THEN):
+    if LATER_SEAL and (LISTENERS or are_handlers_other()):
         return "what the interpreter calls by itself (signals, hooks, tracing)"
     return broken_later()

@@ -6,6 +6,7 @@ that fills: all of them change something that is reachable from the model, the c
 a well-known place. Constants, caches by shape and compiled kernels settle; what goes on changing is
 state.
 """
+import _random
 import array
 import builtins
 import collections
@@ -95,9 +96,11 @@ def snapshot(model, module, inputs=(), is_first=True):
     """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
     that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     young = gc.get_objects()      # the zygote's own are frozen, and not among them
-    kinds = list(map(type, young))
-    walk = Walk(places := set(map(id, young)))
-    walk.out["what is frozen"] = FREEZES.look(places)
+    own = {kind for kind in set(map(type, young)) if is_own(kind)}
+    asked = {*own, types.FunctionType, Mark}
+    found = [thing for thing in young if type(thing) in asked]
+    walk = Walk({id(thing) for thing in found if type(thing) is types.FunctionType})
+    walk.out["what is frozen"] = FREEZES.look([thing for thing in found if type(thing) is Mark])
     if isinstance(model, torch.nn.Module):
         walk.on_tape = {id(t) for t in (*model.parameters(), *model.buffers()) if t.is_cuda}
     walk.visit("model", model, 0)
@@ -105,13 +108,12 @@ def snapshot(model, module, inputs=(), is_first=True):
     names = vars(module)
     walk.names(module.__name__, names, 0)
     # What no name of the module leads to: functions and objects that host code gave away.
-    own = {kind for kind in set(kinds) if is_own(kind)}
     for kind in own:
         if hasattr(kind, "__del__"):
             walk.unseen = f"objects of {kind.__name__}, which do something at their end"
-    own.add(types.FunctionType)
-    for thing, kind in zip(young, kinds):
-        if (kind in own and (kind is not types.FunctionType or thing.__globals__ is names)
+    for thing in found:
+        kind = type(thing)
+        if (kind is not Mark and (kind is not types.FunctionType or thing.__globals__ is names)
                 and id(thing) not in walk.seen):
             walk.visit(f"something of {kind.__name__}", thing, 0)
     for variable, value in contextvars.copy_context().items():
@@ -129,13 +131,22 @@ def snapshot(model, module, inputs=(), is_first=True):
         raise Unseen(walk.unseen)
     walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
                               else digest(repr(sorted(os.environ.items()))))
-    walk.out["the state of the module random"] = random.getstate()
+    walk.out["the state of the module random"] = state_of_random()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, key, *rest = numpy.random.get_state()
         walk.out["the state of numpy's random numbers"] = (kind, key.tobytes(), *rest)
     return walk.out
+
+
+RANDOM = random.getstate.__self__
+
+
+def state_of_random():
+    """What random.getstate() says, as it lies in memory: there it would be an object a word."""
+    first = object.__basicsize__
+    return ctypes.string_at(id(RANDOM) + first, _random.Random.__basicsize__ - first), RANDOM.gauss_next
 
 
 def length_place(kind):
@@ -257,21 +268,26 @@ def install():
     TABLES = Tables()
 
 
+class Mark:
+    """Nothing, of which it matters alone whether it is frozen."""
+
+
 class Freezes:
     """What gc.freeze() and gc.unfreeze() did. gc.get_freeze_count() would say it too, and walks
     over a million of the zygote's objects for it: a third of a verdict's time."""
 
     def __init__(self):
-        self.old = self.young = []      # the zygote freezes it with its own
+        self.old = self.young = Mark()      # the zygote freezes it with its own
         self.count = 0
 
-    def look(self, places):
+    def look(self, marks):
         """(how often what was young at the last look was frozen since, whether the zygote's own are
-        young again)"""
+        young again), from the marks that are young"""
+        marks = set(map(id, marks))
         is_first = self.young is self.old
-        self.count += not is_first and id(self.young) not in places
-        self.young = []
-        return self.count, id(self.old) in places
+        self.count += not is_first and id(self.young) not in marks
+        self.young = Mark()
+        return self.count, id(self.old) in marks
 
 
 FREEZES = Freezes()
@@ -334,7 +350,7 @@ class Walk:
 
     def __init__(self, young=frozenset()):
         self.out = {}
-        self.young = young       # identities of what was made since the zygote
+        self.young = young       # identities of functions that were made since the zygote
         self.seen = set()
         self.kept = []           # what was made to be looked at: another object may not take its place
         self.unseen = None       # the first thing whose contents cannot be looked at
