@@ -41,6 +41,7 @@ import wire
 from tracer_fault import Fault
 from tracer_record import DTYPES, SOURCE_NAME
 from tracer_tensor import TraceTensor
+from ttir_compile import WARM_TIMES
 
 TAPE_TEXT_MAX = 64 << 20
 TEXT_MAX = 2048
@@ -758,7 +759,8 @@ def warm():
     tracer_tensor.install()
     job = {"source": WARM_SOURCE, "init_args": [], "state": {},
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
-    trace(job, tracer_record.Recorder(), lambda name: None)
+    for _ in range(WARM_TIMES):
+        trace(job, tracer_record.Recorder(), lambda name: None)
     tracer_tensor.TRACER = tracer_driver.RECORDER = tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()
