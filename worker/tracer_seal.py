@@ -267,10 +267,10 @@ def is_compilers(name):
 
 def environment():
     """The variables that choose what compiles, as os.environ keeps them, in bytes."""
-    kept = (os.environ._data if type(os.environ) is ENVIRON
-            else {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()})
-    return {name: value for name, value in kept.items()
-            if name.startswith(COMPILERS_NAMES) and is_compilers(os.fsdecode(name))}
+    if type(os.environ) is ENVIRON:
+        return {name: value for name, value in os.environ._data.items()
+                if name.startswith(COMPILERS_NAMES) and is_compilers(os.fsdecode(name))}
+    return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items() if is_compilers(name)}
 
 
 def handlers():
