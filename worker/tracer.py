@@ -760,10 +760,12 @@ def warm():
     tracer_tensor.install()
     job = {"source": WARM_SOURCE, "init_args": [], "state": {},
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
-    gc.freeze()      # a trace looks through what is young, as in a job
+    # A trace looks through all objects that are young, which in a job are few.
+    gc.freeze()
     for _ in range(WARM_TIMES):
         trace(job, tracer_record.Recorder(), lambda name: None)
     gc.unfreeze()
+    # What tells a trace from a run is put away when all of it is there.
     tracer_tensor.TRACER = tracer_driver.RECORDER = tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()

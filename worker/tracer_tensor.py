@@ -25,8 +25,8 @@ from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, candidate_line, number_tex
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 CPU = torch.device("cpu")
-# Operators inside go past all modes, as under torch's _disable_current_modes(), which takes the modes
-# off and puts them on again in Python.
+# Operators inside go past all modes, as under torch's _disable_current_modes(), which takes the
+# modes off and puts them on again in Python.
 without_modes = torch._C._DisableTorchDispatch
 
 
