@@ -10,6 +10,7 @@ ended a trace. The second trace of a candidate goes through the same functions o
 (tracer_plain.py).
 """
 import functools
+import gc
 import json
 import linecache
 import sys
@@ -38,6 +39,7 @@ import tracer_tensor
 import wire
 from tracer_record import SOURCE_NAME
 from tracer_stop import Stop, guarded
+from ttir_compile import WARM_TIMES
 
 TAPE_TEXT_MAX = 64 << 20
 PADS = []      # memory between the objects of one trace and the next
@@ -261,7 +263,12 @@ def warm():
     tracer_tensor.install()
     job = {"source": WARM_SOURCE, "init_args": [], "state": {},
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
-    trace(job, tracer_record.Recorder(), lambda name: None)
+    # A trace looks through all objects that are young, which in a job are few.
+    gc.freeze()
+    for _ in range(WARM_TIMES):
+        trace(job, tracer_record.Recorder(), lambda name: None)
+    gc.unfreeze()
+    # What tells a trace from a run is put away when all of it is there.
     tracer_tensor.TRACER = tracer_driver.RECORDER = tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()

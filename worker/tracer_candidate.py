@@ -17,6 +17,7 @@ import tracer_plain
 import tracer_process
 import tracer_rewrite
 import tracer_source
+import tracer_tensor
 import tracer_watch
 from tracer_record import DTYPES, SOURCE_NAME
 from tracer_stop import Stop
@@ -244,7 +245,7 @@ def make_inputs(job, tracer, is_strided=False):
                 return {k: make(v) for k, v in value["dict"].items()}
         return plain_value(value)
 
-    with torch.utils._python_dispatch._disable_current_modes():
+    with tracer_tensor.without_modes():
         args = [make(v) for v in job["inputs"]]
         kwargs = {k: make(v) for k, v in job.get("input_kwargs", {}).items()}
         # the tracer's own: nobody sees them before they are drawn

@@ -45,6 +45,7 @@ SHELL = None       # the second trace's plain tensors (tracer_plain.py)
 SHARED = 0         # bytes of shared memory that a kernel is said to use
 ASM_MORE = {}      # further texts that a kernel is said to have
 TEXTS = {}         # recipe -> IR: most sizes of a task ask for the same kernels
+NAMED = {}         # (recipe, a kernel's name) -> the text of both
 ASK = None         # asks the supervisor for the IR of a recipe that a clean process makes (tracer.py); None: nobody
 TURN = 0           # which configuration an autotuner shall take, counted from 1; 0: the first that compiles
 IS_LATER = False   # the turn is a call behind the first: no benchmark comes before it
@@ -199,7 +200,7 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     is_known = is_whole and (ASK is not None or key in TEXTS) and not tracer_seal.broken_front()
     text = TEXTS.get(key) if is_known else None
     if text is None and is_known and ASK is not None:
-        text = ASK(recipe_text(recipe, name=src.fn._fn_name.rpartition(".")[2]))
+        text = ASK(named_text(key, recipe, src.fn._fn_name.rpartition(".")[2]))
         if text is not None:
             TEXTS[key] = text
     if text is None:
@@ -213,7 +214,14 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
         if is_whole:
             TEXTS[key] = text
     found = IR_NAME.search(text)
-    return TracedKernel(src, options, text, recipe_text(recipe, name=found.group(1) if found else ""))
+    return TracedKernel(src, options, text, named_text(key, recipe, found.group(1) if found else ""))
+
+
+def named_text(key, recipe, name):
+    """The text of a recipe, which has the key, with the kernel's name."""
+    if (key, name) not in NAMED:
+        NAMED[key, name] = recipe_text(recipe, name=name)
+    return NAMED[key, name]
 
 
 def refuse_changes(what):

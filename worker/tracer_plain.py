@@ -15,7 +15,7 @@ import ctypes
 import mmap
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tracer_chance
 import tracer_clocks
@@ -28,7 +28,7 @@ import tracer_value
 import tracer_watch
 from tracer_chance import DRAWN
 from tracer_drawn import address_of, drawn, first_drawn, is_asked
-from tracer_tensor import CUDA, TraceTensor
+from tracer_tensor import CUDA, TraceTensor, without_modes
 
 PAGE = 4096
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
@@ -91,7 +91,7 @@ class Shell:
 
     def outer(self, t):
         """The plain tensor for a TraceTensor."""
-        with _disable_current_modes():
+        with without_modes():
             storage = self.storage_of(t._buffer)
             head = self.heads[id(t._buffer)] // t.dtype.itemsize
             plain = torch.empty(0, dtype=t.dtype).set_(storage, t.storage_offset() + head, t.shape, t.stride())
@@ -102,7 +102,7 @@ class Shell:
         buf = self.buffer_of(t)
         if buf is None:
             return None
-        with _disable_current_modes():
+        with without_modes():
             storage = buf.storage
             offset = TENSOR_OFFSET(t) - self.heads[id(buf)] // t.dtype.itemsize
             inner = torch.empty(0, dtype=t.dtype, device=storage.device).set_(storage, offset, t.shape, t.stride())

@@ -11,11 +11,13 @@ A look takes some microseconds: it is at words of memory, a function's code, def
 and the number that CPython changes whenever a dict changes. No reference is counted, so no page is
 copied that a fork shares with the zygote.
 """
+import _signal
 import contextlib
 import ctypes
 import enum
 import functools
 import gc
+import operator
 import os
 import signal
 import sys
@@ -28,7 +30,8 @@ import triton.backends.nvidia.driver
 import triton.runtime.build
 import triton.runtime.cache    # sealed by its name, in LATER
 
-from tracer_words import HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, place_of, version_of
+from tracer_words import (HAS_VERSIONS, LOWEST, MEMORY, VERSION_AT, WORD, Words, indices, others_in, place_of,
+                          version_of)
 
 # What runs behind the first IR, and what a launch goes through.
 LATER = ("triton.backends", "triton.compiler.compiler", "triton.runtime.cache", "triton.runtime.build",
@@ -66,6 +69,8 @@ FLAG_BITS_MAX = 10
 LATER_SEAL = LAUNCH_SEAL = FRONT_SEAL = None
 ENVIRONMENT_THEN = HANDLERS_THEN = None
 LISTENERS = []       # hooks that host code has given to the interpreter
+COMPILERS_NAMES = tuple(map(os.fsencode, ENVIRONMENT))
+ENVIRON = type(os.environ)
 
 
 def function_places():
@@ -201,8 +206,11 @@ class Seal:
         look at all tables would count a reference to each."""
         own = vars(owner) if isinstance(owner, types.ModuleType) else gc.get_referents(owner.__dict__)[0]
         for i in numpy.nonzero(self.versions.at == indices([id(own) + VERSION_AT]))[0]:
-            name, table, _, is_strict = self.tables[i]
-            self.tables[i] = (name, table, dict(table), is_strict)
+            then = self.tables[i][2]
+            for key in others_in(own, then):
+                then[key] = own[key]
+            for key in others_in(then, own):
+                del then[key]
             if HAS_VERSIONS:
                 self.versions.keep(i)
 
@@ -220,8 +228,7 @@ class Seal:
                 self.versions.keep(i)
         if HAS_VERSIONS and version_of(sys.modules) == self.modules_version:
             return None
-        found = next((name for name, m in self.modules.items()
-                      if sys.modules.get(name) is not m and not name.startswith(OWN)), None)
+        found = next((name for name in others_in(self.modules, sys.modules) if not name.startswith(OWN)), None)
         self.modules_version = None if found or not HAS_VERSIONS else version_of(sys.modules)
         return found
 
@@ -242,14 +249,14 @@ def changed_name(name, table, then, is_strict):
     """The first name in a dict that means something else; modules that were imported since are
     none."""
     free = () if is_strict else MEMORY_OF_KERNELS
-    for key, value in table.items():
+    for key in others_in(table, then):
         if key in free or key in APPEARS:
             continue
-        if key not in then and not isinstance(value, types.ModuleType):
+        if key not in then and not isinstance(table[key], types.ModuleType):
             return f"{name}.{key}"
-        if key in then and then[key] is not value and (name, key) not in SEEN:
+        if key in then and (name, key) not in SEEN:
             return f"{name}.{key}"
-    missing = [key for key in then if key not in table]
+    missing = [key for key in others_in(then, table) if key not in table]
     return f"{name}.{missing[0]}" if missing else None
 
 
@@ -259,14 +266,28 @@ def is_compilers(name):
 
 
 def environment():
-    return {name: value for name, value in os.environ.items() if is_compilers(name)}
+    """The variables that choose what compiles, as os.environ keeps them, in bytes."""
+    if type(os.environ) is ENVIRON:
+        return {name: value for name, value in os.environ._data.items()
+                if name.startswith(COMPILERS_NAMES) and is_compilers(os.fsdecode(name))}
+    return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items() if is_compilers(name)}
 
 
 def handlers():
-    """What the interpreter calls by itself, at moments that a trace does not choose."""
+    """What the interpreter calls by itself, at moments that a trace does not choose: lists of it,
+    and when it does."""
     timers = [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
-    return ([signal.getsignal(number) for number in range(1, signal.NSIG)], timers, list(gc.callbacks),
-            sys.gettrace(), sys.getprofile(), list(sys.meta_path), list(sys.path_hooks))
+    # signal.getsignal() would look for a name of each.
+    of_signals = list(map(_signal.getsignal, range(1, signal.NSIG)))
+    return [of_signals, [sys.gettrace(), sys.getprofile()], list(gc.callbacks), list(sys.meta_path),
+            list(sys.path_hooks)], timers
+
+
+def are_handlers_other():
+    """Whether one of them is another object now, whatever it says that it equals."""
+    (lists, timers), (lists_then, timers_then) = handlers(), HANDLERS_THEN
+    return timers != timers_then or not all(len(now) == len(then) and all(map(operator.is_, now, then))
+                                            for now, then in zip(lists, lists_then))
 
 
 def make_flags(things):
@@ -326,6 +347,6 @@ def broken():
     other moments."""
     if LATER_SEAL and environment() != ENVIRONMENT_THEN:
         return "the environment"
-    if LATER_SEAL and (LISTENERS or handlers() != HANDLERS_THEN):
+    if LATER_SEAL and (LISTENERS or are_handlers_other()):
         return "what the interpreter calls by itself (signals, hooks, tracing)"
     return broken_later()

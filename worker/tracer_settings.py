@@ -53,7 +53,7 @@ def asked_of_torch():
     return found
 
 
-TORCH = asked_of_torch()
+TORCH_NAMES, TORCH_ASKED = zip(*asked_of_torch())
 
 
 def put_back(change, neutral):
@@ -64,8 +64,8 @@ def put_back(change, neutral):
 
 
 def settings():
-    """{name: value} of what the process keeps."""
-    found = {f"torch._C.{name}": repr(ask()) for name, ask in TORCH}
+    """{name: value} of what the process keeps; a name may be a pair, for the names in one thing."""
+    found = {("torch._C", "flags"): dict(zip(TORCH_NAMES, [ask() for ask in TORCH_ASKED]))}
     for name, ask in OTHERS.items():
         if name in sys.modules:
             found[name] = repr(ask(sys.modules[name]))

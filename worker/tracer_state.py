@@ -6,7 +6,9 @@ that fills: all of them change something that is reachable from the model, the c
 a well-known place. Constants, caches by shape and compiled kernels settle; what goes on changing is
 state. tracer_walk.py looks through it, tracer_tables.py knows what was there before.
 """
+import _random
 import contextvars
+import ctypes
 import gc
 import os
 import random
@@ -17,7 +19,7 @@ import torch
 
 import tracer_settings
 import tracer_tables
-from tracer_tables import FREEZES, Tables, is_own
+from tracer_tables import FREEZES, Mark, Tables, is_own
 from tracer_walk import Walk, digest
 
 ENVIRONMENT = type(os.environ)
@@ -27,9 +29,11 @@ def snapshot(model, module, inputs=(), is_first=True):
     """Of the judged sizes everything, of others what the candidate's own names lead to. Everything
     that could count: {path: value}; a path is a text, or a pair for the names in one thing."""
     young = gc.get_objects()      # the zygote's own are frozen, and not among them
-    kinds = list(map(type, young))
-    walk = Walk(places := set(map(id, young)))
-    walk.out["what is frozen"] = FREEZES.look(places)
+    own = {kind for kind in set(map(type, young)) if is_own(kind)}
+    asked = {*own, types.FunctionType, Mark}
+    found = [thing for thing in young if type(thing) in asked]
+    walk = Walk({id(thing) for thing in found if type(thing) is types.FunctionType})
+    walk.out["what is frozen"] = FREEZES.look([thing for thing in found if type(thing) is Mark])
     if isinstance(model, torch.nn.Module):
         walk.on_tape = {id(t) for t in (*model.parameters(), *model.buffers()) if t.is_cuda}
     walk.visit("model", model, 0)
@@ -37,13 +41,12 @@ def snapshot(model, module, inputs=(), is_first=True):
     names = vars(module)
     walk.names(module.__name__, names, 0)
     # What no name of the module leads to: functions and objects that host code gave away.
-    own = {kind for kind in set(kinds) if is_own(kind)}
     for kind in own:
         if hasattr(kind, "__del__"):
             walk.unseen = f"objects of {kind.__name__}, which do something at their end"
-    own.add(types.FunctionType)
-    for thing, kind in zip(young, kinds):
-        if (kind in own and (kind is not types.FunctionType or thing.__globals__ is names)
+    for thing in found:
+        kind = type(thing)
+        if (kind is not Mark and (kind is not types.FunctionType or thing.__globals__ is names)
                 and id(thing) not in walk.seen):
             walk.visit(f"something of {kind.__name__}", thing, 0)
     for variable, value in contextvars.copy_context().items():
@@ -61,13 +64,22 @@ def snapshot(model, module, inputs=(), is_first=True):
         raise Unseen(walk.unseen)
     walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
                               else digest(repr(sorted(os.environ.items()))))
-    walk.out["the state of the module random"] = random.getstate()
+    walk.out["the state of the module random"] = state_of_random()
     walk.out["the state of torch's random numbers"] = digest(torch._C.default_generator.get_state().numpy().tobytes())
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         kind, key, *rest = numpy.random.get_state()
         walk.out["the state of numpy's random numbers"] = (kind, key.tobytes(), *rest)
     return walk.out
+
+
+RANDOM = random.getstate.__self__
+
+
+def state_of_random():
+    """What random.getstate() says, as it lies in memory: there it would be an object a word."""
+    first = object.__basicsize__
+    return ctypes.string_at(id(RANDOM) + first, _random.Random.__basicsize__ - first), RANDOM.gauss_next
 
 
 class Replaced(Exception):

@@ -10,7 +10,7 @@ import types
 
 import numpy
 
-from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, place_of
+from tracer_words import HAS_VERSIONS, MEMORY, VERSION_AT, WORD, Words, indices, others_in, place_of
 
 PLAIN_SCALARS = frozenset((int, str, bytes, type(None)))
 SCALARS = PLAIN_SCALARS | {float, bool, complex}
@@ -100,8 +100,9 @@ class Tables:
         for i in self.versions.others() if HAS_VERSIONS else range(len(self.tables)):
             name, table, then = self.tables[i]
             # Of the modules only new ones are looked at: a look at each would copy a page for each.
-            new = itertools.islice(reversed(table), max(len(table) - len(then), 0)) if table is sys.modules else table
-            for key in list(new):
+            new = (list(itertools.islice(reversed(table), max(len(table) - len(then), 0))) if table is sys.modules
+                   else others_in(table, then))
+            for key in new:
                 value = table[key]
                 # torch.compile counts what it does in numbers of its own.
                 is_its = name.startswith("torch._dynamo.") and key in then and type(value) in SCALARS
@@ -135,21 +136,26 @@ def install():
     TABLES = Tables()
 
 
+class Mark:
+    """Nothing, of which it matters alone whether it is frozen."""
+
+
 class Freezes:
     """What gc.freeze() and gc.unfreeze() did. gc.get_freeze_count() would say it too, and walks
     over a million of the zygote's objects for it: a third of a verdict's time."""
 
     def __init__(self):
-        self.old = self.young = []      # the zygote freezes it with its own
+        self.old = self.young = Mark()      # the zygote freezes it with its own
         self.count = 0
 
-    def look(self, places):
+    def look(self, marks):
         """(how often what was young at the last look was frozen since, whether the zygote's own are
-        young again)"""
+        young again), from the marks that are young"""
+        marks = set(map(id, marks))
         is_first = self.young is self.old
-        self.count += not is_first and id(self.young) not in places
-        self.young = []
-        return self.count, id(self.old) in places
+        self.count += not is_first and id(self.young) not in marks
+        self.young = Mark()
+        return self.count, id(self.old) in marks
 
 
 FREEZES = Freezes()

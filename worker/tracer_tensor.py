@@ -16,7 +16,6 @@ operator means for the tape:
 import contextlib
 
 import torch
-from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -26,6 +25,9 @@ from tracer_record import ADDRESS_SHIFT, DTYPE_NAMES, candidate_line, number_tex
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 CPU = torch.device("cpu")
+# Operators inside go past all modes, as under torch's _disable_current_modes(), which takes the
+# modes off and puts them on again in Python.
+without_modes = torch._C._DisableTorchDispatch
 
 
 class TraceTensor(torch.Tensor):
@@ -233,7 +235,7 @@ class Tracer:
 
     def lift(self, cpu):
         """A CPU tensor's contents as a constant on the device."""
-        with torch.utils._python_dispatch._disable_current_modes():
+        with without_modes():
             copy = cpu.detach().clone()
         if self.phase == "forward":
             self.rec.constant_made(copy.numel() * copy.element_size())
@@ -244,7 +246,7 @@ class Tracer:
         To be asked while the table is still known."""
         if t.dtype not in (torch.int64, torch.uint64) or not t._buffer.known or t.numel() > POINTERS_MAX:
             return
-        with no_dispatch():
+        with without_modes():
             values = [v for v in t.inner().flatten().tolist() if v]
         if values and all(map(self.rec.buffer_at, values)):
             self.rec.fail(
@@ -480,7 +482,7 @@ def view_in_place(func, args, kwargs):
         t._inner = torch.empty(0, dtype=t.dtype, device=t._buffer.storage.device).set_(t._buffer.storage,
             t.storage_offset(), t.shape, t.stride())
         func(t._inner, *args[1:], **kwargs)
-    with no_dispatch():
+    with without_modes():
         return func(*args, **kwargs)
 
 

@@ -111,7 +111,7 @@ class Walk:
 
     def __init__(self, young=frozenset()):
         self.out = {}
-        self.young = young       # identities of what was made since the zygote
+        self.young = young       # identities of functions that were made since the zygote
         self.seen = set()
         self.kept = []           # what was made to be looked at: another object may not take its place
         self.unseen = None       # the first thing whose contents cannot be looked at

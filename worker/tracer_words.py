@@ -16,6 +16,9 @@ MEMORY = numpy.frombuffer((ctypes.c_uint64 * (1 << 44)).from_address(LOWEST), nu
 words_other = ctypes.PyDLL(None).words_other      # worker/words.c, in libhone_sandbox.so, which is there already
 words_other.argtypes = 3 * [ctypes.c_void_p] + 2 * [ctypes.c_int64]
 words_other.restype = ctypes.c_int64
+words_others_in = ctypes.PyDLL(None).words_others_in
+words_others_in.argtypes = 3 * [ctypes.py_object]
+words_others_in.restype = None
 
 
 def indices(addresses):
@@ -47,6 +50,14 @@ class Words:
     def keep(self, i):
         """What this word is now is what it was."""
         self.then[i] = MEMORY[self.at[i]]
+
+
+def others_in(table, then):
+    """The keys of a dict under which another one has another object, or none. No reference is
+    counted to what it holds."""
+    found = []
+    words_others_in(table, then, found)
+    return found
 
 
 def place_of(thing, part):

@@ -134,6 +134,11 @@ FAULTS = [
      forward("g = torch.cuda.CUDAGraph()\nreturn launch(x)")),
     ("a CUDA graph that is caught", "unsupported", "CUDAGraph",
      forward("try:\n    torch.cuda.CUDAGraph()\nexcept Exception:\n    pass\nreturn launch(x)")),
+    ("a signal's handler that says it equals none", "unsupported", "signals",
+     "import signal\n\n\nclass Equal:\n    def __eq__(self, other):\n        return True\n\n"
+     "    def __hash__(self):\n        return hash(signal.SIG_DFL)\n\n"
+     "    def __call__(self, number, frame):\n        pass\n\n\n"
+     "signal.signal(signal.SIGUSR1, Equal())\n\n\n" + forward("return launch(x)")),
     ("torch.compile", "unsupported", "call the function as it is",
      "launch = torch.compile(launch)\n" + forward("return launch(x)")),
     ("a compiled method that is caught", "unsupported", "torch.compile",

@@ -100,6 +100,28 @@ def test_template(tap):
     zygote.close()
 
 
+def arenas_of(zygote):
+    """Where Python's arenas lie in a zygote: the regions above its heap and below all libraries."""
+    found = []
+    with open(f"/proc/{zygote.process.pid}/maps") as f:
+        for line in f:
+            low, high = (int(n, 16) for n in line.split()[0].split("-"))
+            if 1 << 44 <= low < 1 << 45:
+                found.append((low, high))
+    return found
+
+
+def test_arenas(tap):
+    """Python's memory for small objects is one piece, which large pages fit into."""
+    zygotes = [client.Zygote("compile") for _ in range(2)]
+    found = [arenas_of(zygote) for zygote in zygotes]
+    tap.check(all(len(regions) == 1 and regions[0][0] % (2 << 20) == 0 and regions[0][1] - regions[0][0] > 4 << 20
+                  for regions in found), "arenas lie side by side, from a large page's begin on", found)
+    tap.check(found[0] != found[1], "in each zygote at another place", found)
+    for zygote in zygotes:
+        zygote.close()
+
+
 def test_no_leak(tap, zygote):
     for _ in range(5):
         zygote.run(job(GOOD))
@@ -215,6 +237,7 @@ def main():
     test_ends(tap)
     test_ends(tap, "many")
     test_template(tap)
+    test_arenas(tap)
     zygote = client.Zygote("tracer")
     test_no_leak(tap, zygote)
     test_requests(tap, zygote)
