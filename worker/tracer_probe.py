@@ -399,6 +399,8 @@ class Probe:
         values = {t: [r.leaves[key][i] for r in having] for i, t in enumerate(texts)}
         leaves = {}
 
+        # A leaf is a function of the sizes by what it was at those that were tried; else what it is
+        # bound to stands for it, and of a kernel's names the module's value.
         def leaf(text, depth):
             form = self.form(values.get(text), having) if text in values else None
             if form is None:
@@ -412,6 +414,7 @@ class Probe:
             leaves[name] = form
             return ast.Name(name, ast.Load())
 
+        # What does not follow from sizes at all leaves nothing to look for.
         try:
             tree = ast.Expression(Inline(leaf, tracer_sites.DEPTH).whole(site.text))
             return compile(ast.fix_missing_locations(tree), "site", "eval"), leaves

@@ -9,7 +9,8 @@ them: the seeds are asked the same ones, so that a structure which one arm is go
 certain for having been asked under three seeds. Answers without a verdict (infra) count on neither
 side. Of s1 the shares of verdicts by reason stand below, over the steps of the runs; of s4 the
 regret: how much longer the answer's predicted time is than that of the best choice of the pairs'
-file, and how the speed of answers to the training prompts changed."""
+file, also between arms over the tasks that both answer, and how the speed of answers to the
+training prompts changed."""
 import collections, glob, json, os, re, sys
 
 import numpy as np
@@ -114,17 +115,37 @@ def spread(rng, folder):
         print(f"{arm}: cheats change by {np.mean(c):+.3f} {interval(drawn)} over {len(c)} seeds")
 
 
-def regret(folder, pairs, test):
+def best_times(pairs):
+    """task -> the shortest predicted time of its choices in the pairs' file"""
     best = {}
     for line in open(pairs):
         r = json.loads(line)
         if r.get("cost_s"):
             task = re.sub(r"-c\d+$", "", r["name"])
             best[task] = min(best.get(task, float("inf")), r["cost_s"])
-    x = [np.log(t[2] / best[name]) for name, t in test.items() if t[1] and t[2] and name in best]
-    if x:
-        print(f"{folder}: {len(x)} genuine answers, {np.exp(np.mean(x)):.4f} times the best choice's time, "
-              f"{np.mean(np.array(x) < 0.02):.3f} are as fast")
+    return best
+
+
+def regrets(best, test):
+    """task -> (structure, log of the answer's time over the best choice's), of genuine answers"""
+    return {name: (t[0], np.log(t[2] / best[name])) for name, t in test.items() if t[1] and t[2] and name in best}
+
+
+def regret_table(rng, folder, arms, names):
+    """Of each arm and seed over its own genuine answers, and between arms over the tasks that both
+    answer, so that none gains by what the other cannot do."""
+    best = best_times(f"{folder}/pairs.jsonl")
+    by_arm = {name: {seed: regrets(best, a) for seed, a in arms[name].items()} for name in arms}
+    for name in [*names, *(["start"] if "start" in arms else [])]:
+        for seed, found in sorted(by_arm[name].items()):
+            x = np.array([r for _, r in found.values()])
+            if x.size:
+                print(f"{name}-{seed}: {x.size} genuine answers, {np.exp(x.mean()):.4f} times the best choice's time, "
+                      f"{np.mean(x < 0.02):.3f} are as fast")
+    print("log of the time over the best choice's, of tasks that both answer:")
+    for i, a in enumerate(names):
+        for b in (["start"] if "start" in arms else []) + names[:i]:
+            difference(rng, by_arm, a, b)
 
 
 def gains(folder, control="c", steps=10):
@@ -169,10 +190,8 @@ def main():
         hacks(path[:-len("/run/hone.db")])
     if study == "s1":
         spread(rng, folder)
-    for name in names if study == "s4" else []:
-        for seed, a in sorted(arms[name].items()):
-            regret(f"{name}-{seed}", f"{folder}/pairs.jsonl", a)
     if study == "s4":
+        regret_table(rng, folder, arms, names)
         gains(folder)
 
 

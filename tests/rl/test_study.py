@@ -162,6 +162,25 @@ def test_seeds_share_structures():
           and found[0].startswith("+0.417 [+0.1"), p.stdout + p.stderr)
 
 
+def test_regret():
+    """The best choices take 2 and 4: arm a's answers to both are best, c's takes 8 for the second
+    and has none for the first, so that they are compared by the second alone, where a needs half."""
+    def row(i, cost):
+        return {"task": f"t{i}", "structure": f"s{i}",
+                "verdict": {"verdict": "genuine" if cost else "wrong", "cost_s": cost}}
+    write("s4/pairs.jsonl", [{"name": "t1-c0", "cost_s": 2}, {"name": "t1-c1", "cost_s": 3},
+                             {"name": "t2", "cost_s": 4}, {"name": "t3"}])
+    write("s4/a-1/test.jsonl", [row(1, 2), row(2, 4), row(3, 9)])
+    write("s4/c-1/test.jsonl", [row(1, None), row(2, 8), row(3, 1)])
+    p = script("bench/learning/study_table.py", f"{work}/s4")
+    check("the regret is over genuine answers whose best choice is known",
+          "a-1: 2 genuine answers, 1.0000 times the best choice's time, 1.000 are as fast" in p.stdout
+          and "c-1: 1 genuine answers, 2.0000 times the best choice's time, 0.000 are as fast" in p.stdout,
+          p.stdout + p.stderr)
+    check("arms are compared over what both answer",
+          "c - a: seed 1 +0.693 [+0.693, +0.693]" in p.stdout.split("of tasks that both answer:")[-1], p.stdout)
+
+
 def run_of(arm, seed, verdicts):
     """A run's store with these answers, two a step."""
     os.makedirs(f"{work}/s1/{arm}-{seed}/run", exist_ok=True)
@@ -281,6 +300,7 @@ test_winning_arm()
 test_cheats()
 test_table()
 test_seeds_share_structures()
+test_regret()
 test_hacking()
 test_judge()
 test_chain_table()
