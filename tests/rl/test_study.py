@@ -164,7 +164,7 @@ def test_seeds_share_structures():
 
 def test_regret():
     """The best choices take 2 and 4: arm a's answers to both are best, c's takes 8 for the second
-    and has none for the first, so that they are compared by the second alone, where a needs half."""
+    and has none for the first. They are compared by the second alone, where a needs half."""
     def row(i, cost):
         return {"task": f"t{i}", "structure": f"s{i}",
                 "verdict": {"verdict": "genuine" if cost else "wrong", "cost_s": cost}}
