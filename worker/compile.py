@@ -252,11 +252,11 @@ WARM_TTIR = """module {
 """
 
 
-def warm():
+def warm(times=1):
     """One small compilation, and one small kernel made from its text: what forks need later is
     imported here."""
     rebuild.install()
-    rebuild.warm()
+    rebuild.warm(times)
     scratch.make(may_exist=False)   # before root is dropped: what a killed start left may be root's
     try:
         compile_ttir({"ttir": WARM_TTIR, "num_warps": 4, "arch": 90, "shared_bytes": 49152}, scratch.root)

@@ -540,9 +540,9 @@ def get_init_inputs(): return [N]
 """
 
 
-def warm():
-    """Judges one small task, so that forks find every module imported: the first use of a dispatch
-    mode alone takes a second."""
+def warm(_times):
+    """Judges one small task, once in any case, so that forks find every module imported: the first
+    use of a dispatch mode alone takes a second."""
     trials = [{"seed": 1, "distribution": "sign-mixed", "shape_variant": v, "parameters": "random"} for v in (0, 1, 2)]
     judge({"source": WARM_SOURCE, "init_seed": 1, "trials": trials}, lambda message, fds=(): None)
     sys.modules.pop("task", None)

@@ -30,7 +30,7 @@ from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
-from ttir_compile import HELPERS, WARM_TIMES, make_backend, target, ttir_text, without_folders
+from ttir_compile import HELPERS, make_backend, target, ttir_text, without_folders
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
@@ -625,14 +625,14 @@ def warm(x, n, BLOCK: tl.constexpr):
 """
 
 
-def warm():
-    """In the zygote: the front end's tables are built once."""
+def warm(times):
+    """In the zygote: the front end's tables are built once, and its code runs so often."""
     function = {"kind": "jit", "name": "warm", "qualname": "warm", "module": "candidate", "line": 4, "noinline": False,
                 "defaults": [], "kwdefaults": {}, "names": {"tl": ["module", "triton.language"]}}
     recipe = {"functions": [function], "entry": 0, "name": "warm",
               "signature": [["x", "*fp32"], ["n", "i32"], ["BLOCK", "constexpr"]], "constants": [[[2], ["scalar", 64]]],
               "attrs": [], "options": {}}
-    for _ in range(WARM_TIMES):
+    for _ in range(times):
         (result,) = rebuild_all(prepare(WARM_SOURCE), [json.dumps(recipe)], 90)
         if "fault" in result:
             raise RuntimeError(f"the front end does not work: {result['fault']}")

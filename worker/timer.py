@@ -385,7 +385,7 @@ def run(job, sock):
         wire.send(sock, {"fault": {"text": text.replace(scratch.folder, "")[-1500:]}})
 
 
-def warm():
+def warm(_times):
     """What forks need is imported here: torch.compile's own modules take seconds. Some ask whether
     there is a GPU while they are imported: a process that looked for one can never find another,
     nor can its forks, so here nobody looks."""

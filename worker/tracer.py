@@ -39,7 +39,6 @@ import tracer_tensor
 import wire
 from tracer_record import SOURCE_NAME
 from tracer_stop import Stop, guarded
-from ttir_compile import WARM_TIMES
 
 TAPE_TEXT_MAX = 64 << 20
 PADS = []      # memory between the objects of one trace and the next
@@ -249,9 +248,9 @@ class ModelNew(nn.Module):
 '''
 
 
-def warm():
-    """Installs the stand-ins and traces one small candidate, so that forks find every module
-    imported and every table built."""
+def warm(times=1):
+    """Installs the stand-ins and traces one small candidate so many times: forks find every module
+    imported, every table built and what runs often made faster."""
     import numpy
     import torch._prims_common
     import torch.nn.functional    # imported in front of all forks, as the next
@@ -265,7 +264,7 @@ def warm():
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
     # A trace looks through all objects that are young, which in a job are few.
     gc.freeze()
-    for _ in range(WARM_TIMES):
+    for _ in range(times):
         trace(job, tracer_record.Recorder(), lambda name: None)
     gc.unfreeze()
     # What tells a trace from a run is put away when all of it is there.

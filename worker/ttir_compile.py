@@ -14,10 +14,6 @@ from triton.runtime.jit import JITFunction
 from triton._C.libtriton import ir
 
 WARP = 32
-# How often a zygote runs what its jobs will: CPython makes code faster that has run eight times,
-# and writes to its pages then. What the zygote has not run so often each job would change for
-# itself.
-WARM_TIMES = 10
 # modules beside Triton's whose kernel functions a candidate may call, as the installed library has
 # them: what TorchInductor writes into the kernels that it prints
 HELPERS = ("torch._inductor.runtime.triton_helpers",)

@@ -9,7 +9,7 @@ stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also
 jobs: it waits for their ends and reports them on their status sockets, which the jobs do not have.
 Where many jobs come it lets a template fork in its place, whose memory nobody writes to.
 
-A kind is a module with `warm()` and `run(job, sock)`, and optionally SANDBOX (fields of struct
+A kind is a module with `warm(times)` and `run(job, sock)`, and optionally SANDBOX (fields of struct
 sandbox_options), `read_paths()`, `start()` and `stop()` (the zygote's life), GPU (its jobs may use
 one), `before_job()` and `after_job(token)` (in the zygote, around each job; the token is the text
 that before_job returned), `begin(options, token)` (in whoever forks the job, before that).
@@ -50,6 +50,10 @@ MADV_COLLAPSE = 25
 # Who was not told that many will come waits for so many: a single verdict's zygotes have fewer,
 # and the work would not come back.
 JOBS_BEFORE_COLLAPSE = 4
+# How often a zygote of many jobs runs what they will: CPython makes code faster that has run eight
+# times, and writes to its pages then. What the zygote has not run so often each job would change
+# for itself. Of a single verdict nothing of that comes back.
+WARM_TIMES = 10
 
 
 def large_pieces():
@@ -175,11 +179,11 @@ class Job:
 
 
 class Zygote:
-    def __init__(self, control, kind, library):
+    def __init__(self, control, kind, library, has_many):
         self.control = control
         self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
-        self.module.warm()
+        self.module.warm(WARM_TIMES if has_many else 1)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
         if getattr(self.module, "GPU", False):
             read_paths += self.gpu_read_paths()
@@ -430,7 +434,7 @@ def main():
     library = sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     control = socket.socket(fileno=CONTROL_FD)
     try:
-        zygote = Zygote(control, sys.argv[1], library)
+        zygote = Zygote(control, sys.argv[1], library, bool(sys.argv[3:]))
     except ImportError as error:
         refuse(control, f"{sys.executable}: {error}; HONE_PYTHON names another Python")
     zygote.sandbox.call("sandbox_drop_root")
