@@ -81,6 +81,7 @@ static void trial_run(struct replay *r, const struct trial_of *t, const struct r
 		.nparams = is_param,
 		.params = &given,
 		.want_coverage = true,
+		.is_search = true, /* as the supervisor's, whose inputs were searched: one lane takes a side */
 		.is_unchecked = true,
 		.naims = naims,
 		.aim_replays = replays,
