@@ -323,9 +323,8 @@ int vm_coverage_sites(const struct vm_coverage *c, const struct vm_site **out)
 /* ---- recording ---- */
 
 /* Lanes that take the sides of a comparison where it shows: whose operands are ordinary numbers, or
- * no further from each other than what is compared with is from zero. What a kernel adds to a value
- * from 30 on drowns where the only value beyond 30 is 2^24. Beside an
- * infinity nothing is nearer. */
+ * no further from each other than what is compared with is from zero. What a kernel adds beyond 30
+ * drowns where the only value beyond 30 is 2^24. Beside an infinity nothing is nearer. */
 #define ORDINARY 64
 static void take_near(struct vm_site *s, const double *a, const double *b, int64_t n)
 {
