@@ -276,3 +276,4 @@ def warm(times=1):
     tracer_process.HIDDEN[:] = tracer_process.own_names()
     tracer_candidate.LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]
+    gc.freeze()      # what the seals have collected the zygote need not look through again

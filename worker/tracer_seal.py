@@ -122,6 +122,7 @@ class Seal:
     are."""
 
     def __init__(self, prefixes, things):
+        self.things = things     # kept alive: words of memory say nothing of what is gone
         self.tables = []         # (name, dict, its values then, whether a new name counts)
         self.places = []         # (address of a word, whose it is)
         self.modules = {name: m for name, m in sys.modules.items()
@@ -311,6 +312,9 @@ def install():
         LISTENERS.append(hook)
         add(hook)
     sys.addaudithook = addaudithook
+    # What is garbage by now goes here and not behind the look, where it would seem to change. What
+    # is sealed stays alive, whoever forgets it.
+    gc.collect()
     things = []
     for thing in gc.get_objects():      # a comprehension would be a function among them, and gone
         if issubclass(type(thing), (types.FunctionType, type)):
