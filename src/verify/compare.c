@@ -29,6 +29,10 @@
 #define REFERENCE_FACTOR 8.0
 #define AVERAGED_MIN 8     /* a row or column of fewer elements has no usual size */
 #define CALM 0.25          /* of the floor: the reference's error up to which a share of the mean is taken */
+/* Where inputs are odd (saturated functions, equal elements) the orders of rounding of two honest
+ * programs differ by more than the reference's own error shows: so many times more. Where it has no
+ * error but the last rounding, nothing was left to an order. */
+#define ODD_FACTOR 16.0
 /* Two operands rounded to 11 bits: 2^-10 of a typical product, a few times that in the worst of
  * many elements. */
 #define TF32_FLOOR 5e-3
@@ -40,14 +44,15 @@ static const struct {
 	enum dtype dtype;
 	double floor;       /* least tolerance, as a scaled error */
 	double usable;      /* largest error of the reference with which a hidden trial still tells right from wrong */
+	double rounding;    /* half a unit in the last place: what is left of an exact result */
 	double kernelbench; /* atol and rtol of its check */
 } PRECISION[] = {
-	{DTYPE_F64, 1e-10, 1e-9, 1e-4},
-	{DTYPE_F32, 5e-5, 2e-4, 1e-4},
-	{DTYPE_F16, 2e-3, 1e-2, 1e-2},
-	{DTYPE_BF16, 1.6e-2, 5e-2, 1e-2},
-	{DTYPE_F8E4M3, 0.13, 0.2, 1e-2},
-	{DTYPE_F8E5M2, 0.26, 0.4, 1e-2},
+	{DTYPE_F64, 1e-10, 1e-9, 0x1p-53, 1e-4},
+	{DTYPE_F32, 5e-5, 2e-4, 0x1p-24, 1e-4},
+	{DTYPE_F16, 2e-3, 1e-2, 0x1p-11, 1e-2},
+	{DTYPE_BF16, 1.6e-2, 5e-2, 0x1p-8, 1e-2},
+	{DTYPE_F8E4M3, 0.13, 0.2, 0x1p-4, 1e-2},
+	{DTYPE_F8E5M2, 0.26, 0.4, 0x1p-3, 1e-2},
 };
 
 static size_t precision_of(enum dtype t)
@@ -141,6 +146,14 @@ double compare_tolerance(enum dtype t, bool has_exact, bool is_coarse, double re
 		floor_of(t, has_exact, is_coarse), REFERENCE_FACTOR * fmin(reference_error, PRECISION[precision_of(t)].usable));
 }
 
+/* What is right where inputs are odd, as a scaled error. */
+static double tolerance_of_odd(enum dtype t, bool is_known, const struct compare_bound *b)
+{
+	if (!is_known) return ODD_FACTOR * b->tolerance;
+	double more = fmax(b->reference_error - PRECISION[precision_of(t)].rounding, 0);
+	return fmax(b->tolerance, ODD_FACTOR * REFERENCE_FACTOR * fmin(more, PRECISION[precision_of(t)].usable));
+}
+
 json_t *compare_rules_json(bool has_dot, bool tf32)
 {
 	json_t *shares = json_array(), *floors = json_object(), *usable = json_object();
@@ -185,6 +198,8 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 		if (out->reference_error <= CALM * floor) break;
 	}
 	out->tolerance = compare_tolerance(o->dtype, o->exact != NULL, tf32 && has_dot, out->reference_error);
+	out->odd_tolerance = tolerance_of_odd(o->dtype, o->exact && !is_coarse, out);
+	out->odd_on_gpu = ODD_FACTOR * out->tolerance;
 	out->is_usable = out->nonfinite == 0 && isfinite(out->scale) && out->reference_error <= PRECISION[p].usable;
 }
 

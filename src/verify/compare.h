@@ -32,8 +32,10 @@ struct compare_bound {
 	double share_min; /* no element's m is a smaller share of scale than this; 1: scale alone counts */
 	double reference_error; /* largest scaled error of f */
 	double tolerance;
-	int64_t nonfinite; /* elements where r or f is not finite */
-	bool is_usable;    /* all finite and f agrees with r well enough: a hidden trial counts only then */
+	double odd_tolerance; /* where inputs are odd, as a guided trial's are, on the vm */
+	double odd_on_gpu;    /* the same on a GPU, whose functions are approximate and whose products are contracted */
+	int64_t nonfinite;    /* elements where r or f is not finite */
+	bool is_usable;       /* all finite and f agrees with r well enough: a hidden trial counts only then */
 };
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);

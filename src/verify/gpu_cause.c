@@ -105,7 +105,7 @@ static bool is_as_vm(const struct oracle_trial *t, const struct attempt_result *
 	bool same = true;
 	for (int i = 0; i < t->noutputs && same; i++) {
 		struct compare_output want = t->outputs[i];
-		struct compare_bound bound = t->bounds[i];
+		struct compare_bound bound = gpu_bound(t, i);
 		struct compare_result c;
 		int64_t n = compare_elements(&want);
 		double *exact = NULL;
@@ -175,7 +175,7 @@ static int scaled_judge(
 		struct attempt scaled = *a;
 		scaled.trial = &t;
 		has_counted = t.counts && t.ninputs == a->trial->ninputs;
-		for (int i = 0; i < t.noutputs; i++) t.bounds[i].tolerance *= CONTRACTED_SLACK;
+		for (int i = 0; i < t.noutputs; i++) t.bounds[i].odd_on_gpu *= CONTRACTED_SLACK;
 		if (has_counted && !(rc = gpu_replay(g, &scaled, &r, err))) {
 			*is_right = !gpu_outputs_differ(&t, &r, &worst, text, sizeof text);
 			snprintf(why, len, "; contraction does not excuse it: wrong on ordinary numbers times %g too: %.200s",

@@ -6,6 +6,7 @@
 #include "runner/runner.h"
 #include "tape/tape.h"
 #include "verify/attempt.h"
+#include "verify/compare.h"
 #include "verify/oracle.h"
 #include "verify/verify_internal.h"
 
@@ -30,6 +31,8 @@ int gpu_guided(struct grading *g, const struct trace *t, const struct oracle_tri
  * alone where it is timed. GRADE_END for faults; *r is to be released on 0. */
 int gpu_start(struct grading *g, const struct trace *t, struct err *err);
 int gpu_replay(struct grading *g, const struct attempt *a, struct attempt_result *r, struct err *err);
+/* By what an output is compared: a guided trial was right on the vm by a narrower bound. */
+struct compare_bound gpu_bound(const struct oracle_trial *t, int output);
 /* The worst error and the first text of a difference; 0 when all outputs agree. */
 int gpu_outputs_differ(
 	const struct oracle_trial *t, const struct attempt_result *r, double *worst, char *text, size_t len);

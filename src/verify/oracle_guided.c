@@ -14,11 +14,6 @@
 #define FIRST_NUMBER 1000 /* of a guided trial's seed: the ordinary trials have the numbers below */
 #define FIRST_SIZED 2000 /* of a trial's at sizes that a candidate names */
 
-/* Guided inputs are as odd as their recipes: saturated functions, equal elements. There the orders
- * of rounding of two honest programs differ by more than the reference's own error shows; another
- * side of a comparison differs by more than that. */
-#define SLACK 16
-
 struct oracle_session {
 	struct job job;
 	const struct task *task;
@@ -92,8 +87,8 @@ static int answer_take(
 	t->counts = true;
 	oracle_trial_calibrate(s->data, t, s->options->tf32);
 	if (!t->is_guided) return 0;
-	for (int i = 0; i < t->noutputs; i++) t->bounds[i].tolerance *= SLACK;
-	for (int i = 0; i < t->nafter; i++) t->after[i].bound.tolerance *= SLACK;
+	for (int i = 0; i < t->noutputs; i++) t->bounds[i].tolerance = t->bounds[i].odd_tolerance;
+	for (int i = 0; i < t->nafter; i++) t->after[i].bound.tolerance = t->after[i].bound.odd_tolerance;
 	return 0;
 }
 

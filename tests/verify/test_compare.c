@@ -271,6 +271,35 @@ static void test_values_of_a_half_format(void **state)
 	assert_false(run(&f));
 }
 
+/* Odd inputs widen the bound by what the reference itself is off there, never
+ * by its last rounding. */
+static void test_bound_where_inputs_are_odd(void **state)
+{
+	struct fixture f;
+	/* off by nothing but the last rounding */
+	prepare(&f, 1);
+	assert_true(run(&f));
+	assert_true(f.b.odd_tolerance == f.b.tolerance);
+	assert_true(f.b.odd_on_gpu == 16 * f.b.tolerance);
+	/* by some roundings, for which the ordinary bound has room too, and by many */
+	const double off[] = {2e-6, 1e-4, 1};
+	for (size_t k = 0; k < ARRAY_LEN(off); k++) {
+		prepare(&f, 1);
+		for (int i = 0; i < N; i++) f.plain[i] = (float)(f.exact[i] * (1 + 2 * off[k]));
+		run(&f);
+		double usable = fmin(f.b.reference_error, 2e-4), rounding = 0x1p-24;
+		assert_true(f.b.reference_error > rounding);
+		assert_true(f.b.odd_tolerance > f.b.tolerance);
+		assert_true(f.b.odd_tolerance >= 128 * (usable - rounding) && f.b.odd_tolerance <= 128 * usable);
+		assert_true(f.b.odd_tolerance <= f.b.odd_on_gpu);
+	}
+	/* where nobody knows how far it is off */
+	prepare(&f, 1);
+	f.o.exact = NULL;
+	assert_true(run(&f));
+	assert_true(f.b.odd_tolerance == 16 * f.b.tolerance);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -286,6 +315,7 @@ int main(void)
 		cmocka_unit_test(test_usual_size_of_each_place),
 		cmocka_unit_test(test_values_of_a_half_format),
 		cmocka_unit_test(test_empty_and_scalar),
+		cmocka_unit_test(test_bound_where_inputs_are_odd),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
