@@ -33,6 +33,8 @@
 #define NEEDED 64 /* replays that look what of all that was found is needed, and how far off it has to be */
 #define NEAR_STEPS 12
 #define FOUND_MAX 2 /* values of other elements that are tried in an element's place */
+#define COUNT_MAX 512 /* elements that a count may lack */
+#define IDLE_MAX 4 /* steps along a row that counts that bring nothing */
 #define KINDS 4 /* of lots: turns without success after which no other kind is left */
 /* First many lanes, each with an element of its own, then few, whose elements meet no others:
  * values beyond a bound drown what a reference computes of the rest, so that those are tried with
@@ -485,6 +487,58 @@ static bool keep_best(struct search *s)
 	return is_better;
 }
 
+/* ---- counts ---- */
+
+/* The hunter whose lane counts elements: its own brought the lane nearer by one, and more are
+ * lacking. Of several the one that lacks least; NULL: none. */
+static const struct hunter *counting(const struct search *s)
+{
+	const struct hunter *nearest = NULL;
+	for (int i = 0; i < s->nhunters; i++) {
+		const struct hunter *h = &s->hunters[i];
+		double gain = h->start_far - h->best_far;
+		bool is_count = h->best_far >= 1 && h->best_far <= COUNT_MAX && gain > 0 && gain <= 1;
+		if (is_count && (!nearest || h->best_far < nearest->best_far)) nearest = h;
+	}
+	return nearest;
+}
+
+/* The elements beside one of a count, to one side, become what it became: each time as many as are
+ * lacking at least, so that no step passes the number. Some of them are counted already, or lie in
+ * another row, so a few steps may bring nothing. Whether the side was reached. */
+static bool row_fill(struct search *s, const struct hunter *h, int step)
+{
+	struct touched own = s->touched[h->touched];
+	int64_t size = (int64_t)own.size, at = own.offset;
+	double far = h->best_far;
+	for (int idle = 0; idle < IDLE_MAX && !s->is_broken;) {
+		for (double left = MAX(floor(far), 1); left > 0; left--) {
+			at += step * size;
+			int k = at < 0 ? -1
+						   : touched_of(s, (uint64_t)(own.buffer + 1) << TAPE_ADDRESS_SHIFT | (uint64_t)at, own.size);
+			if (k < 0) return false;
+			/* What an earlier aim has found stays. */
+			if (s->touched[k].kept != s->touched[k].original) continue;
+			s->touched[k].elem = h->elem;
+			element_write(s, &s->touched[k], bits_of(h->elem, h->best));
+		}
+		int n;
+		vm_aim_begin(s->aim, 0, 0);
+		replay_rows(s);
+		double now = vm_aim_lanes(s->aim, &n)[h->lane].far;
+		if (now == 0) return !s->is_broken;
+		idle = now < far ? 0 : idle + 1;
+		far = MIN(far, now);
+	}
+	return false;
+}
+
+static bool count_search(struct search *s)
+{
+	const struct hunter *h = counting(s);
+	return h && (row_fill(s, h, 1) || (!s->is_broken && row_fill(s, h, -1)));
+}
+
 /* Elements of the same lanes, one after another, by lot. */
 static bool lanes_search(struct search *s, int count)
 {
@@ -504,6 +558,7 @@ static bool lanes_search(struct search *s, int count)
 		if (s->nhunters && hunt(s)) return true;
 		if (s->is_broken) return false;
 		idle = keep_best(s) ? 0 : idle + 1;
+		if (!idle && count_search(s)) return true;
 	}
 	return false;
 }

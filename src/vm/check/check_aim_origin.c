@@ -133,13 +133,31 @@ static uint64_t origin_of_row(
 	return out;
 }
 
+/* Which of the kinds of a lot a lane has: the lot's last byte goes through them. */
+static uint64_t kind_of_lot(const struct vm_aim *a, int64_t lane)
+{
+	return (a->lot & 0xff) + aim_mix((uint64_t)(a->program + lane));
+}
+
+/* Of a row of bits the one that is easiest to turn, to true or to false; -1: none. */
+static int64_t bit_nearest(const double *far, int64_t len, int64_t step, bool to_true)
+{
+	int64_t best = -1;
+	for (int64_t j = 0; j < len; j++) {
+		double own = to_true ? far[j * step] : -far[j * step];
+		bool is_open = to_true ? own > 0 : own >= 0;
+		if (is_open && (best < 0 || own < fabs(far[best * step]))) best = j;
+	}
+	return best;
+}
+
 /* One element of a row that is reduced. Its smallest and its largest, of which a minimum, a maximum
  * and the place of it hang on; one at a place that the text names; or any: the lot's last byte goes
  * through them. */
 static uint64_t origin_reduced(const struct vm_aim *a, const struct vm_instr *in, const uint64_t *row,
 	const double *values, int64_t len, int64_t step, int64_t lane)
 {
-	uint64_t way = (a->lot & 0xff) + aim_mix((uint64_t)(a->program + lane));
+	uint64_t way = kind_of_lot(a, lane);
 	double sign = way % 4 == 0 ? 1 : -1;
 	int64_t best = -1;
 	for (int64_t j = 0; j < len && values && way % 4 < 2; j++)
@@ -180,13 +198,13 @@ void aim_shadow_reduce(struct vm_ctx *c, const struct vm_instr *in, int operand,
 	if (from->far) to->far = xcalloc((size_t)to->n, sizeof *to->far);
 	if (from->origin) to->origin = xcalloc((size_t)to->n, sizeof *to->origin);
 	for (int64_t o = 0; o < to->n; o++) {
-		int64_t first = o / r->inner * r->len * r->inner + o % r->inner, best = -1;
-		/* Of bits the one that is easiest to turn: it is what is followed, too. */
-		for (int64_t j = 0; from->far && j < r->len; j++) {
-			double far = from->far[first + j * r->inner];
-			if (far > 0 && (best < 0 || far < from->far[first + best * r->inner])) best = j;
-		}
+		int64_t first = o / r->inner * r->len * r->inner + o % r->inner;
+		/* Of bits the one that is easiest to turn: it is what is followed, too. A count may have
+		 * to fall as well. */
+		int64_t best = from->far ? bit_nearest(from->far + first, r->len, r->inner, true) : -1;
 		if (from->far) to->far[o] = best < 0 ? -INFINITY : from->far[first + best * r->inner];
+		bool falls = from->far && from->origin && kind_of_lot(a, o) % 4 == 3;
+		if (falls) best = bit_nearest(from->far + first, r->len, r->inner, false);
 		bool is_bit = from->origin && best >= 0 && from->origin[first + best * r->inner];
 		if (is_bit) to->origin[o] = from->origin[first + best * r->inner];
 		else if (from->origin)
