@@ -12,6 +12,7 @@ turned into a plain tensor again.
 """
 import bisect
 import ctypes
+import functools
 import mmap
 
 import torch
@@ -149,6 +150,7 @@ MIDDLES = {"aten::normal_": lambda mean=0.0, std=1.0, **kwargs: mean,
            "aten::uniform_": lambda low=0.0, high=1.0, **kwargs: (kwargs.get("from", low) + kwargs.get("to", high)) / 2,
            "aten::randn": lambda *args, **kwargs: 0.0, "aten::randn_like": lambda *args, **kwargs: 0.0,
            "aten::rand": lambda *args, **kwargs: 0.5, "aten::rand_like": lambda *args, **kwargs: 0.5}
+IMPLICIT = torch._C.DispatchKey.CompositeImplicitAutograd
 SHELL = None
 
 
@@ -162,10 +164,12 @@ class PlainMode(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func._schema.name in tracer_tensor.VIEWED_IN_PLACE:
             return tracer_tensor.view_in_place(func, args, kwargs or {})
-        # Elsewhere torch itself has taken these apart before they come here.
+        # Elsewhere torch itself has taken these apart before they come here, with its
+        # own code: what Python has beside that is for compilers, and copies what a
+        # dropout in eval mode hands on.
         if torch.is_inference_mode_enabled() and func._can_decompose():
             with self:
-                return func.decompose(*args, **(kwargs or {}))
+                return decomposed(func)(*args, **(kwargs or {}))
         back = {}
         args, kwargs = SHELL.inwards(args, back), SHELL.inwards(kwargs or {}, back)
         out = tracer_tensor.TRACER.dispatch(func, args, kwargs)
@@ -174,6 +178,12 @@ class PlainMode(TorchDispatchMode):
             out.sub_(middle).mul_(SHELL.spread).add_(middle)
             SHELL.spreads += 1
         return SHELL.outwards(out, back)
+
+
+def decomposed(func):
+    """An operator that torch takes apart, as it does outside of inference mode."""
+    has_own = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), IMPLICIT)
+    return functools.partial(func._op_dk, IMPLICIT) if has_own else func.decompose
 
 
 def is_of_the_seed(drawn, generator):
