@@ -343,6 +343,30 @@ static void test_two_elements(void **state)
 	free(c.placed);
 }
 
+/* %n is how many elements are above 0.6: seven of the sixteen are. */
+#define COUNTED(wanted) \
+	CONSTANT("least", "0.6", "f32") CONSTANT("c", wanted, "i32") "%b = arith.cmpf ogt, %v, %least : tensor<16xf32>" AT(4) \
+	"%e = arith.extui %b : tensor<16xi1> to tensor<16xi32>\n" \
+	"%t = \"tt.reduce\"(%e) <{axis = 0 : i32}> ({\n^bb0(%p: i32, %q: i32):\n%z = arith.addi %p, %q : i32\n" \
+	"tt.reduce.return %z : i32\n}) : (tensor<16xi32>) -> i32\n%n = tt.splat %t : i32 -> tensor<16xi32>\n" \
+	COMPARE_I("eq", "%n", "%c", "i32")
+
+/* A count rises and falls by as many elements as it lacks, and by no more. */
+static void test_counts(void **state)
+{
+	static const struct {
+		struct trial_of trial;
+		int placed;
+	} cases[] = {{{F32, COUNTED("1"), AS_INPUT}, 6}, {{F32, COUNTED("15"), AS_INPUT}, 8}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		given_fill(&cases[i].trial);
+		struct runner_coverage c = search(&cases[i].trial, SIDE_EQUAL, 1000);
+		assert_int_equal(c.nplaced, cases[i].placed);
+		assert_true(takes(&cases[i].trial, &c, SIDE_EQUAL));
+		free(c.placed);
+	}
+}
+
 /* Two sides of two sites in one search: an element each, and the second search leaves the first
  * one's alone. The second site looks at the first half of the elements. */
 static void test_two_aims(void **state)
@@ -495,8 +519,8 @@ static void test_nothing_is_placed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_element), cmocka_unit_test(test_two_elements),
-		cmocka_unit_test(test_two_aims), cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares),
-		cmocka_unit_test(test_nothing_is_placed)};
+		cmocka_unit_test(test_counts), cmocka_unit_test(test_two_aims), cmocka_unit_test(test_same_elements),
+		cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
