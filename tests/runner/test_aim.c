@@ -345,7 +345,8 @@ static void test_two_elements(void **state)
 
 /* %n is how many elements are above 0.6: seven of the sixteen are. */
 #define COUNTED(wanted) \
-	CONSTANT("least", "0.6", "f32") CONSTANT("c", wanted, "i32") "%b = arith.cmpf ogt, %v, %least : tensor<16xf32>" AT(4) \
+	CONSTANT("least", "0.6", "f32") CONSTANT("c", wanted, "i32") \
+	"%b = arith.cmpf ogt, %v, %least : tensor<16xf32>" AT(4) \
 	"%e = arith.extui %b : tensor<16xi1> to tensor<16xi32>\n" \
 	"%t = \"tt.reduce\"(%e) <{axis = 0 : i32}> ({\n^bb0(%p: i32, %q: i32):\n%z = arith.addi %p, %q : i32\n" \
 	"tt.reduce.return %z : i32\n}) : (tensor<16xi32>) -> i32\n%n = tt.splat %t : i32 -> tensor<16xi32>\n" \
