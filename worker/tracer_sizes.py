@@ -80,9 +80,10 @@ def check_return(job, other, rec, tracer):
     # Other objects cost what their parameters do.
     if sum(math.prod(e["shape"]) for e in job.get("state", {}).values()) > STATE_NUMBERS_MAX:
         single, without = single[:1], []
-    # What is kept under a part of the sizes is of the first call that has this part, and shows where
-    # its other sizes are different ones: all sizes come first, the fewest last. What the last call
-    # leaves, or an object's first, shows behind one call, which comes behind one that shares nothing.
+    # What is kept under a part of the sizes is of the first call that has this part, and
+    # shows where its other sizes are different ones: all sizes come first, the fewest last.
+    # What the last call leaves, or an object's first, shows behind one call, which comes
+    # behind one that shares nothing.
     chains = [[*single[:1], *without, *single[1:]]] if single else []
     chains += [[single[0], sizes] for sizes in single[1:]] + [[single[-1], single[0]]] * (len(single) > 1)
     tracer.phase, rec.epoch = "import", 0
