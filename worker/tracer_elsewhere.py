@@ -41,7 +41,8 @@ THREADS_OWN = "thread.local."    # how CPython names what a threading.local hold
 
 def elders(job, module, rec, tracer):
     """Makes other objects of the class, as many as are drawn, and calls the first ones: their
-    tapes, without the contents of constants."""
+    tapes, without the contents of constants. A constructor that draws nothing makes the same
+    object under each seed, so one of these is called."""
     size = sum(math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
                for e in job.get("state", {}).values() if e["dtype"] in DTYPES)
     is_small = size <= STATE_BYTES_MAX
@@ -56,7 +57,7 @@ def elders(job, module, rec, tracer):
             with values:
                 elder = tracer_candidate.build(job, module, seed=seed)
             tracer_plain.SHELL.spread = 1
-            if number < len(SPREADS):
+            if number < len(SPREADS) and (number == 0 or has_drawn(seed)):
                 tracer_candidate.place(job, elder, tracer)
                 tapes.append(called(job, rec, tracer, elder))
         # What it left is not the next one's.
@@ -68,6 +69,12 @@ def elders(job, module, rec, tracer):
             raise refused[0]
     tracer_plain.SHELL.spread = 1
     return tapes if is_small else []
+
+
+def has_drawn(seed):
+    """Whether the generator that an object's seed was given to has been drawn from since."""
+    fresh = torch.Generator().manual_seed(seed)
+    return not torch.equal(torch.default_generator.get_state(), fresh.get_state())
 
 
 def called(job, rec, tracer, elder):

@@ -18,15 +18,17 @@ STATE_NUMBERS_MAX = 1 << 20
 OF_SIZES = ("inputs", "input_kwargs", "draws", "init_args", "init_kwargs", "state", "training", "shapes_only")
 
 
-def call_at(job, sizes, module, rec, tracer):
+def call_at(job, sizes, module, rec, tracer, model=None):
     """One call at other sizes, which a caller has made before those of `job`: what it leaves of
-    them (a grid, a block, a configuration) is there. Its object, which is the next call's too where
-    the constructor takes the same at both; None: it takes others, or there was no call."""
+    them (a grid, a block, a configuration) is there. `model`: an object for the job's own sizes,
+    which is called where the constructor takes the same at both. Returns the object, which is the
+    next call's too; None: the constructor takes others, or there was no call."""
     made = len(rec.init_rows)
     same = all(sizes.get(k) == job.get(k) for k in ("init_args", "init_kwargs", "state", "training"))
     try:
-        model = tracer_candidate.build(sizes, module)
-        tracer_candidate.place(sizes, model, tracer)
+        if model is None or not same:
+            model = tracer_candidate.build(sizes, module)
+            tracer_candidate.place(sizes, model, tracer)
         rec.epoch, tracer.phase = rec.calls, "forward"
         calls = tracer_calls.Calls(sizes, rec, tracer, model)
         calls.prepare("fresh")
@@ -41,7 +43,8 @@ def call_at(job, sizes, module, rec, tracer):
 
 
 def smaller_ones(job, other):
-    """The job with the inputs' sizes of `other`: each alone, two exchanged, at last all of them."""
+    """The job with the inputs' sizes of `other`: all of them, each alone, two exchanged; then each
+    left out, where there are more than two."""
     def replaced(value, sizes):
         if isinstance(value, list):
             return [replaced(v, sizes) for v in value]
@@ -60,28 +63,39 @@ def smaller_ones(job, other):
         return []
     here, there = (shapes([j["inputs"], j.get("input_kwargs", {})]) for j in (job, other))
     sizes = {a: b for a, b in zip(here, there) if a != b} if len(here) == len(there) else {}
+    names = list(sizes)[:SIZES_ALONE]
     # One for the other too: their sum and product are the same then.
-    few = [{a: b} for a, b in list(sizes.items())[:SIZES_ALONE]] + [{a: b, b: a} for a, b in [list(sizes)[:2]]
-                                                                   ] if len(sizes) > 1 else []
-    alone = [dict(job, **{k: replaced(job[k], changed) for k in ("inputs", "input_kwargs") if k in job})
-             for changed in few]
-    return [*alone, dict(job, **other)]
+    few = [{a: sizes[a]} for a in names] + [{a: b, b: a} for a, b in [names[:2]]] if len(sizes) > 1 else []
+    most = [{a: b for a, b in sizes.items() if a != name} for name in names if len(sizes) > 2]
+    alone, without = ([dict(job, **{k: replaced(job[k], changed) for k in ("inputs", "input_kwargs") if k in job})
+                       for changed in part] for part in (few, most))
+    return [dict(job, **other), *alone], without
 
 
 def check_return(job, other, rec, tracer):
-    """Behind a call at smaller sizes the job's own have the tape that they have without: nothing of
+    """Behind calls at smaller sizes the job's own have the tape that they have without: nothing of
     another call's sizes is kept. At larger ones a block that one call needs would do for the next,
     too."""
-    small = [] if other.get("shapes_only") else smaller_ones(job, other)
+    single, without = ([], []) if other.get("shapes_only") else smaller_ones(job, other)
     # Other objects cost what their parameters do.
     if sum(math.prod(e["shape"]) for e in job.get("state", {}).values()) > STATE_NUMBERS_MAX:
-        small = small[-1:]
-    for sizes in small:
-        tracer.phase, rec.epoch = "import", 0
+        single, without = single[:1], []
+    # What is kept under a part of the sizes is of the first call that has this part, and
+    # shows where its other sizes are different ones: all sizes come first, the fewest last.
+    # What the last call leaves, or an object's first, shows behind one call, which comes
+    # behind one that shares nothing.
+    chains = [[*single[:1], *without, *single[1:]]] if single else []
+    chains += [[single[0], sizes] for sizes in single[1:]] + [[single[-1], single[0]]] * (len(single) > 1)
+    tracer.phase, rec.epoch = "import", 0
+    module = chains and guarded(rec, "import-error",
+                                lambda: tracer_candidate.load_candidate(job["source"], tracer_probe.code_of(job)))
+    for chain in chains:
+        model = None
         rec.init_rows.clear()
-        module = guarded(rec, "import-error",
-                         lambda: tracer_candidate.load_candidate(job["source"], tracer_probe.code_of(job)))
-        model = call_at(job, sizes, module, rec, tracer)
+        for sizes in chain:
+            model = call_at(job, sizes, module, rec, tracer, model)
+            if model is None:
+                rec.init_rows.clear()
         if model is None:
             model = guarded(rec, "init-error", lambda: tracer_candidate.build(job, module))
             tracer_candidate.place(job, model, tracer)
@@ -95,7 +109,7 @@ def check_return(job, other, rec, tracer):
             stop = tracer_calls.difference(FIRST[0], tape, 1)
             raise Stop("nondeterministic", "Fault", "behind a call at smaller sizes " + stop.fault["text"],
                        stop.fault["line"])
-    tracer.phase, rec.epoch = "import", 0
+        tracer.phase, rec.epoch = "import", 0
     rec.init_rows.clear()
 
 

@@ -51,7 +51,16 @@ def snapshot(model, module, inputs=(), is_first=True):
             walk.visit(f"something of {kind.__name__}", thing, 0)
     for variable, value in contextvars.copy_context().items():
         walk.visit(f"the context variable {variable.name}", value, 0)
-    if tracer_tables.TABLES and is_first:
+    if is_first:
+        surroundings(walk)
+    if walk.unseen:
+        raise Unseen(walk.unseen)
+    return walk.out
+
+
+def surroundings(walk):
+    """What stands in the libraries, and what the process is set to."""
+    if tracer_tables.TABLES:
         for name, value in tracer_tables.TABLES.changed():
             walk.visit(name, value, 0)
             if not walk.unseen and tracer_tables.TABLES.is_replaced(name, value):
@@ -60,8 +69,6 @@ def snapshot(model, module, inputs=(), is_first=True):
             walk.visit(f"{function.__module__}.{function.__qualname__}", function.__dict__, 0)
         walk.out[Tables.PATH] = tracer_tables.TABLES.lengths()
     walk.out.update(tracer_settings.settings())
-    if walk.unseen:
-        raise Unseen(walk.unseen)
     walk.out["os.environ"] = (dict(os.environ._data) if type(os.environ) is ENVIRONMENT
                               else digest(repr(sorted(os.environ.items()))))
     walk.out["the state of the module random"] = state_of_random()
@@ -70,7 +77,6 @@ def snapshot(model, module, inputs=(), is_first=True):
     if numpy is not None:
         kind, key, *rest = numpy.random.get_state()
         walk.out["the state of numpy's random numbers"] = (kind, key.tobytes(), *rest)
-    return walk.out
 
 
 RANDOM = random.getstate.__self__

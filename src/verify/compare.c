@@ -327,7 +327,8 @@ static void compare_floats(
 		unlike += y != f && !(fabs(y - f) <= close + close * fabs(f));
 		if (is_finite) {
 			abs_max = larger(abs_max, distance);
-			if (r != 0) rel_max = larger(rel_max, distance / fabs(r));
+			/* divided only where it is the largest so far */
+			if (distance > rel_max * fabs(r) && r != 0) rel_max = larger(rel_max, distance / fabs(r));
 		}
 		/* what decides */
 		error_max = larger(error_max, error);
