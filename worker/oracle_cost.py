@@ -217,11 +217,29 @@ def launch_of(rows, written_needed=None):
             "extent": rows[0][7] if len(rows) == 1 else 1}
 
 
+COPIES = {"clone", "_to_copy", "copy_"}
+COPY_DIMS = 12
+
+
+def copy_of(name, reads, outs):
+    """How a copy reads and writes, in bytes, of one between views of a shape that lie otherwise;
+    None of every other."""
+    if name not in COPIES or not reads or not outs:
+        return None
+    t, out = reads[-1], outs[0]
+    if t.shape != out.shape or t.stride() == out.stride() or not 0 < t.dim() <= COPY_DIMS or not out.numel():
+        return None
+    to, of = out.element_size(), t.element_size()
+    return {"shape": list(out.shape), "to": [s * to for s in out.stride()], "from": [s * of for s in t.stride()],
+            "sizes": [to, of]}
+
+
 def eager_of(row):
     """The launch of PyTorch's own operator."""
     launch = launch_of([row])
     launch["bytes"] += row[8]
-    return launch
+    copy = copy_of(row[0], row[1], row[2])
+    return launch | {"copy": copy} if copy else launch
 
 
 def launches(log, outputs):

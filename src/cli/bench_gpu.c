@@ -47,10 +47,10 @@ static const struct option_def defs[] = {
 		NULL),
 	O(OPTION_STR, batches, "comma list of sequences decoded at once; default: the shape's", NULL),
 	O(OPTION_INT, layers, "layers of the model; 0: the shape's", "0 to 1024"),
-	O(OPTION_INT, context, "tokens of each sequence when it is decoded; 0: the shape's", "0 to 1048576"),
+	O(OPTION_INT, context, "tokens of each sequence when it is decoded; 0: the shape's", "0 to " GPU_CONTEXT_TEXT),
 	O(OPTION_INT, tokens, "packed tokens of a training step", PASS_TOKENS_RANGE),
 	O(OPTION_INT, prefill, "packed tokens of a prefill", PASS_TOKENS_RANGE),
-	O(OPTION_INT, answer, "tokens of an answer in the rollout", "1 to 1048576"),
+	O(OPTION_INT, answer, "tokens of an answer in the rollout", "1 to " GPU_CONTEXT_TEXT),
 	O(OPTION_INT, repeats, "steps that the median is of; training takes a quarter of them", "1 to 1000000"),
 	O(OPTION_INT, ranks, "processes of the part ranks, each with a GPU", "2 to 64"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
@@ -72,27 +72,6 @@ static const struct shape shapes[] = {
 			{"train", BAR_RATE, 14e3, 17.5e3}, {"rollout", BAR_SECONDS, 14, 11.5}, {"load", BAR_SECONDS, 3, 1.5},
 			{"ranks", BAR_SHARE, 0.85, 0.95}}},
 };
-
-static struct model_config config_of(const struct shape *s, const struct gpu_options *o)
-{
-	return (struct model_config){
-		.vocab_size = s->vocab,
-		.hidden_size = s->hidden,
-		.num_hidden_layers = o->layers ? (int)o->layers : s->layers,
-		.num_attention_heads = s->heads,
-		.num_key_value_heads = s->kv_heads,
-		.head_dim = s->head_dim,
-		.intermediate_size = s->intermediate,
-		.max_position_embeddings = 1 << 20,
-		.rms_norm_eps = 1e-6,
-		.rope_theta = 1e6,
-		.tie_word_embeddings = s->is_tied,
-		.qk_norm = s->qk_norm,
-		.bos_token_id = -1,
-		.eos_token_id = -1,
-		.pad_token_id = -1,
-	};
-}
 
 /* ---- figures ---- */
 
@@ -189,14 +168,6 @@ static json_t *shape_json(const struct gpu_bench *b)
 	return j;
 }
 
-bool gpu_is_listed(const char *list, const char *name)
-{
-	size_t len = strlen(name);
-	for (const char *s = list; *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] == ','))
-		if (strcspn(s, ",") == len && !memcmp(s, name, len)) return true;
-	return false;
-}
-
 /* ---- the command ---- */
 
 /* What all shapes have shown. */
@@ -210,7 +181,7 @@ struct shown {
 static int bench_shape(
 	const struct gpu_options *o, const struct shape *s, struct ranks *ranks, struct shown *all, struct err *err)
 {
-	struct gpu_bench b = {.o = o, .shape = s, .c = config_of(s, o), .ranks = ranks};
+	struct gpu_bench b = {.o = o, .shape = s, .c = gpu_config(s, o), .ranks = ranks};
 	uint64_t begin = clock_ns();
 	int rc = gpu_parts_run(&b, err);
 	if (rc) return rc;
@@ -227,6 +198,7 @@ static int bench_shape(
 static int list_check(const char *option, const char *list, const char *known, struct err *err)
 {
 	char name[32];
+	if (!*list) return err_set(err, ERR_USAGE, "--%s is empty: expected a comma list of %s", option, known);
 	for (const char *s = list; *s; s += strcspn(s, ",") + (s[strcspn(s, ",")] == ',')) {
 		snprintf(name, sizeof name, "%.*s", (int)MIN(strcspn(s, ","), 31), s);
 		if (!gpu_is_listed(known, name))

@@ -1,13 +1,22 @@
 /* bench gpu, within: the command, its shapes, bars and what is printed are bench_gpu.c; the parts
- * that measure are bench_gpu_parts.c. */
+ * that measure are bench_gpu_parts.c, on sizes of bench_gpu_sizes.c. */
 #ifndef HONE_CLI_BENCH_GPU_H
 #define HONE_CLI_BENCH_GPU_H
 #include "base/base.h"
+#include "infer/infer.h"
 #include "model/model.h"
 #include "ops/ops.h"
 #include "ranks/ranks.h"
 
 #define GPU_RANK 16         /* of the adapter that is always on */
+#define GPU_PROMPTS 8       /* of the rollout, */
+#define GPU_ANSWERS 8       /* its answers to each, */
+#define GPU_PROMPT 256      /* and tokens before an answer */
+#define GPU_COPY_PAGE 32768 /* elements of a page that is copied */
+/* The longest context and answer that can be asked for: a region of steps goes on behind the one,
+ * and a prompt stands before the other. */
+#define GPU_CONTEXT_MAX 1048576
+#define GPU_CONTEXT_TEXT "1048576"
 #define GPU_BATCHES_MAX 8
 #define GPU_FIGURES_MAX 32
 #define GPU_SKIPS_MAX (GPU_BATCHES_MAX + 8)
@@ -90,6 +99,32 @@ struct gpu_bench {
 	int nskipped;
 };
 
+/* ---- what is settled before anything is measured (bench_gpu_sizes.c) ---- */
+
+struct model_config gpu_config(const struct shape *s, const struct gpu_options *o);
+/* A name stands in a comma list; a part is asked for, or the shape's own. */
+bool gpu_is_listed(const char *list, const char *name);
+bool gpu_is_wanted(const struct gpu_bench *b, const char *part);
+int gpu_context(const struct gpu_bench *b); /* tokens of a sequence when it is decoded */
+/* Of a step of so many sequences, as many in one go as the engine makes. */
+struct step_options gpu_decode_step(const struct gpu_bench *b, int batch);
+/* That the copy's ceiling is measured on: less than usual where less is free. */
+size_t gpu_copy_bytes(const struct gpu_bench *b);
+/* Rows and columns of the product's ceiling; bytes of one of its matrices, of which it has five: x
+ * and y have twice as many rows. */
+int gpu_product_side(const struct ops *o);
+size_t gpu_product_bytes(const struct ops *o);
+/* Whether there is room for the ceilings at all. */
+int gpu_ceilings_check(const struct gpu_bench *b, struct err *err);
+struct engine_options gpu_rollout_engine(const struct gpu_bench *b);
+/* Of training by such a pass, with the rollout's engine where that part is wanted, beside weights,
+ * gradients and moments that stand already. */
+size_t gpu_training_bytes(const struct gpu_bench *b, const struct pass_options *po);
+/* Whether that is more than is left, so that norms and gates are computed again, as a run does. */
+bool gpu_recomputes(const struct gpu_bench *b, const struct pass_options *po);
+
+/* ---- what measures ---- */
+
 /* A new figure with the bar that its shape has for it, if the sizes are those that bars are of. */
 struct figure *gpu_figure_add(struct gpu_bench *b, const char *key, const char *title, double value, const char *unit,
 	double scale, double ceiling, const char *ceiling_is);
@@ -107,6 +142,4 @@ int gpu_ranks_run(struct gpu_bench *b, struct err *err);
 int gpu_load_prepare(struct gpu_bench *b, char *path, size_t room, struct err *err);
 int gpu_load_run(struct gpu_bench *b, const char *path, struct err *err);
 void gpu_skip(struct gpu_bench *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A name stands in a comma list. */
-bool gpu_is_listed(const char *list, const char *name);
 #endif

@@ -34,9 +34,9 @@ static double copy_rate(struct gpu_bench *b)
 {
 	/* Several copies between two waits: one alone has the list's way to the device and the wait in
 	 * its time, 3 % of it, and a ceiling that is low makes shares of it high. */
-	enum { PAGE = 32768, REPEATS = 5, COPIES = 8 };
+	enum { PAGE = GPU_COPY_PAGE, REPEATS = 5, COPIES = 8 };
 	struct ops *o = b->ops;
-	size_t bytes = o->host_memory ? (size_t)64 << 20 : (size_t)4 << 30;
+	size_t bytes = gpu_copy_bytes(b);
 	int64_t pages = (int64_t)(bytes / PAGE / (size_t)o->elem_bytes);
 	int n = (int)(pages / 2);
 	int32_t *dst = xcalloc((size_t)n, sizeof *dst), *src = xcalloc((size_t)n, sizeof *src);
@@ -60,11 +60,11 @@ static double copy_rate(struct gpu_bench *b)
 static double product_rate(struct gpu_bench *b)
 {
 	struct ops *o = b->ops;
-	int side = o->host_memory ? 256 : 8192, T = 2 * side, calls = 0;
+	int side = gpu_product_side(o), T = 2 * side, calls = 0;
 	int64_t ld = side + o->tail;
 	double rate = 0;
 	struct ops_linear l = {.in = side, .out = side, .parts = 1};
-	size_t bytes = (size_t)side * (size_t)ld * (size_t)o->elem_bytes;
+	size_t bytes = gpu_product_bytes(o);
 	struct elem *x = o->alloc(o->ctx, 2 * bytes), *w = o->alloc(o->ctx, bytes), *y = o->alloc(o->ctx, 2 * bytes);
 	l.w[0] = (struct ops_weight){.rows = side, .cols = side, .ld = ld, .w = w};
 	/* Noise, since a product of zeros takes less power. */
@@ -139,33 +139,21 @@ static void model_drop(struct gpu_bench *b)
 
 /* ---- decode ---- */
 
-static int context_of(const struct gpu_bench *b) { return b->o->context ? (int)b->o->context : b->shape->context; }
-
 /* Seconds in which the copy's rate moves what a step of so many sequences reads. */
 static double decode_floor(const struct gpu_bench *b, int batch)
 {
 	const struct model_config *c = &b->c;
 	int64_t embeddings = c->tie_word_embeddings ? 0 : (int64_t)c->vocab_size * c->hidden_size;
-	double keys = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * context_of(b) * batch;
+	double keys = 2.0 * c->num_hidden_layers * c->num_key_value_heads * c->head_dim * gpu_context(b) * batch;
 	return ((double)(model_config_params(c) - embeddings) + keys) * b->ops->elem_bytes / b->copy;
-}
-
-static struct step_options decode_step(const struct gpu_bench *b, int batch)
-{
-	int context = context_of(b), k = engine_fused_steps(b->ops, &b->c, batch, context);
-	return (struct step_options){.rows = batch,
-		.sequences = batch,
-		.pages = (context + k - 1 + OPS_PAGE - 1) / OPS_PAGE,
-		.wanted = batch,
-		.steps = k};
 }
 
 /* Whether the device has what such steps take, beside the weights that stand there. */
 static int decode_check(const struct gpu_bench *b, int batch, struct err *err)
 {
-	struct step_options so = decode_step(b, batch);
+	struct step_options so = gpu_decode_step(b, batch);
 	int64_t pages = (int64_t)batch * so.pages;
-	bool is_counted = pages <= INT32_MAX / OPS_PAGE;
+	bool is_counted = pages <= KV_PAGES_MAX;
 	struct device_plan d = {.step = so, .kv_pages = is_counted ? (int)pages : 0};
 	double mib = 1.0 / (1 << 20), kv = mib * (double)pages * (double)kv_bytes(b->ops, &b->c, 1),
 		   step = mib * (double)(step_bytes(b->ops, &b->c, &so) + plan_device_bytes(b->ops, &b->c, &d)),
@@ -174,15 +162,15 @@ static int decode_check(const struct gpu_bench *b, int batch, struct err *err)
 	return err_set(err, ERR_LIMIT,
 		"decode, batch %d, context %d: %.0f MiB of keys and values + %.0f MiB of a step = %.0f MiB, but %.0f MiB are "
 		"free beside the weights; fewer in --batches, or a shorter --context",
-		batch, context_of(b), kv, step, kv + step, has);
+		batch, gpu_context(b), kv, step, kv + step, has);
 }
 
 /* Steps of sequences that all have this context, as many in one go as the engine makes; their
  * newest tokens' places are written again and again. */
 static double decode_seconds(struct gpu_bench *b, int batch, double *low, double *high)
 {
-	struct step_options so = decode_step(b, batch);
-	int context = context_of(b), repeats = (int)b->o->repeats, k = so.steps, pages = so.pages;
+	struct step_options so = gpu_decode_step(b, batch);
+	int context = gpu_context(b), repeats = (int)b->o->repeats, k = so.steps, pages = so.pages;
 	size_t n = (size_t)batch;
 	int32_t *ids = xcalloc(n, 4), *pos = xcalloc(n, 4), *row = xcalloc(n, 4), *drawn = xcalloc(n * (size_t)k, 4),
 			*left = xcalloc(n, 4), *table = xcalloc(n * (size_t)pages, 4);
@@ -224,6 +212,7 @@ static int batches_of(const struct gpu_bench *b, int out[GPU_BATCHES_MAX], struc
 		memcpy(out, b->shape->batches, sizeof b->shape->batches);
 		return 0;
 	}
+	if (!*s) return err_set(err, ERR_USAGE, "--batches is empty: expected up to %d numbers", GPU_BATCHES_MAX);
 	for (char *end; *s; s = *end ? end + 1 : end) {
 		long value = strtol(s, &end, 10);
 		if (end == s || (*end && *end != ',') || value < 1 || value > 65536 || n == GPU_BATCHES_MAX)
@@ -260,7 +249,7 @@ static int bench_decode(struct gpu_bench *b, struct err *err)
 		if (!fits[i]) continue;
 		double low, high, seconds = decode_seconds(b, batches[i], &low, &high);
 		snprintf(key, sizeof key, "decode_%d", batches[i]);
-		snprintf(title, sizeof title, "decode, batch %d, context %d", batches[i], context_of(b));
+		snprintf(title, sizeof title, "decode, batch %d, context %d", batches[i], gpu_context(b));
 		struct figure *f = gpu_figure_add(b, key, title, batches[i] / seconds, "tok/s", 1,
 			batches[i] / decode_floor(b, batches[i]), "of what copying allows");
 		f->low = low, f->high = high;
@@ -381,9 +370,8 @@ static int trainer_open(struct gpu_bench *b, struct trainer *r, struct err *err)
 	r->logprob = xcalloc((size_t)MAX(r->t.n, 1), sizeof *r->logprob);
 	model_enable_grad(b->m, b->a);
 	struct param *params = adapter_params(b->a, &n);
-	/* As a run does: what does not fit whole keeps less for the backward pass. */
 	r->optimizer = optimizer_create(b->ops, params, n, &oo);
-	po.recompute = pass_bytes(b->ops, &b->c, &po) > model_memory(b->m);
+	po.recompute = gpu_recomputes(b, &po);
 	return pass_create(b->m, &po, &r->pass, err);
 }
 
@@ -430,20 +418,18 @@ static void bench_train(struct gpu_bench *b, struct trainer *r, bool has_referen
 	free(seconds);
 }
 
-enum { PROMPTS = 8, ANSWERS = 8, PROMPT = 256 };
-
 /* All prompts are there from the start; ends when the last answer has its tokens. */
 static int rollout_generate(struct gpu_bench *b, struct engine *e, int answer, struct err *err)
 {
-	int32_t prompt[PROMPT];
+	int32_t prompt[GPU_PROMPT];
 	int active, rc = 0;
-	for (int i = 0; i < PROMPTS && !rc; i++) {
-		for (int t = 0; t < PROMPT; t++)
+	for (int i = 0; i < GPU_PROMPTS && !rc; i++) {
+		for (int t = 0; t < GPU_PROMPT; t++)
 			prompt[t] = (int32_t)(rng_u32(3, (uint64_t)i, (uint64_t)t) % (uint32_t)b->c.vocab_size);
 		struct request q = {.id = i,
 			.prompt = prompt,
-			.nprompt = PROMPT,
-			.num_samples = ANSWERS,
+			.nprompt = GPU_PROMPT,
+			.num_samples = GPU_ANSWERS,
 			.sampling = {.temperature = 1, .top_p = 1, .seed = (uint64_t)i},
 			.max_new_tokens = answer,
 			.adapter = b->a};
@@ -474,8 +460,8 @@ static int rollout_update(struct gpu_bench *b, struct trainer *r, int tokens, st
  * optimiser's; of several ranks each, and the slowest counts. */
 static int bench_rollout(struct gpu_bench *b, struct trainer *r, struct err *err)
 {
-	int answer = (int)b->o->answer, total = PROMPTS * ANSWERS * (PROMPT + answer);
-	struct engine_options eo = {.max_sequences = PROMPTS * ANSWERS, .max_context = PROMPT + answer};
+	int answer = (int)b->o->answer, total = GPU_PROMPTS * GPU_ANSWERS * (GPU_PROMPT + answer);
+	struct engine_options eo = gpu_rollout_engine(b);
 	struct engine *e;
 	char title[80];
 	int rc = engine_create(b->m, &eo, &e, err);
@@ -521,50 +507,46 @@ static int bench_invariant(struct gpu_bench *b, struct err *err)
 	return 0;
 }
 
-static bool is_wanted(const struct gpu_bench *b, const char *part)
-{
-	return gpu_is_listed(b->o->parts ? b->o->parts : b->shape->parts, part);
-}
-
 static int bench_training(struct gpu_bench *b, struct err *err)
 {
 	struct trainer r;
 	int rc = trainer_open(b, &r, err);
-	if (!rc && is_wanted(b, "train")) {
+	if (!rc && gpu_is_wanted(b, "train")) {
 		bench_train(b, &r, true);
 		bench_train(b, &r, false);
 	}
-	if (!rc && is_wanted(b, "rollout")) rc = bench_rollout(b, &r, err);
+	if (!rc && gpu_is_wanted(b, "rollout")) rc = bench_rollout(b, &r, err);
 	trainer_close(&r);
 	return rc;
 }
 
 int gpu_parts_run(struct gpu_bench *b, struct err *err)
 {
-	bool trains = is_wanted(b, "train") || is_wanted(b, "rollout");
+	bool trains = gpu_is_wanted(b, "train") || gpu_is_wanted(b, "rollout");
 	if (b->o->parts && !strcmp(b->o->parts, "ranks"))
 		return gpu_ranks_run(b, err); /* its processes have models of their own */
 	noise_make(b);
 	int rc = model_make(b, false, err);
+	if (!rc) rc = gpu_ceilings_check(b, err);
 	if (!rc) {
 		b->copy = copy_rate(b);
 		b->product = product_rate(b);
 	}
 	/* Each part's rows are told when it ends. */
-	if (!rc && is_wanted(b, "decode")) rc = bench_decode(b, err);
+	if (!rc && gpu_is_wanted(b, "decode")) rc = bench_decode(b, err);
 	if (!rc) gpu_tell(b);
-	if (!rc && is_wanted(b, "prefill")) rc = left_out(b, b->o->parts, bench_prefill(b, err), err);
+	if (!rc && gpu_is_wanted(b, "prefill")) rc = left_out(b, b->o->parts, bench_prefill(b, err), err);
 	if (!rc) gpu_tell(b);
 	if (!rc && trains) rc = left_out(b, b->o->parts, bench_training(b, err), err);
 	if (!rc) gpu_tell(b);
-	if (!rc && is_wanted(b, "invariant")) rc = left_out(b, b->o->parts, bench_invariant(b, err), err);
+	if (!rc && gpu_is_wanted(b, "invariant")) rc = left_out(b, b->o->parts, bench_invariant(b, err), err);
 	if (!rc) gpu_tell(b);
 	char path[64] = "";
-	if (!rc && is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);
+	if (!rc && gpu_is_wanted(b, "load")) rc = gpu_load_prepare(b, path, sizeof path, err);
 	model_drop(b);
 	free(b->noise);
 	if (!rc && *path) rc = gpu_load_run(b, path, err);
 	if (!rc) gpu_tell(b);
-	if (!rc && is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
+	if (!rc && gpu_is_wanted(b, "ranks") && !b->ranks) rc = gpu_ranks_run(b, err);
 	return rc;
 }

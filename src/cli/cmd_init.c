@@ -7,11 +7,13 @@
 #include "cli/cli.h"
 #include "base/base.h"
 #include "model/model.h"
+#include "ops/ops.h"
 #include "text/text.h"
 #include "text/unicode.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define TEXT_BYTES_MAX ((size_t)2 << 30)
 
@@ -158,9 +160,9 @@ static int save_generation_config(const struct init_options *o, const struct mod
 		err);
 }
 
-static struct model_config config_of(const struct init_options *o, const struct tokenizer *t)
+/* Without the tokens that the tokenizer will have. */
+static struct model_config config_of(const struct init_options *o)
 {
-	int end = tokenizer_id(t, "<|endoftext|>");
 	return (struct model_config){
 		.vocab_size = (int)o->vocab_size,
 		.hidden_size = (int)o->hidden_size,
@@ -175,11 +177,28 @@ static struct model_config config_of(const struct init_options *o, const struct 
 		.tie_word_embeddings = o->tie_word_embeddings,
 		.qk_norm = true,
 		.bos_token_id = -1,
-		.eos_token_id = end,
-		.pad_token_id = end,
-		.eos_extra = {tokenizer_id(t, "<|im_end|>")},
-		.neos_extra = 1,
+		.eos_token_id = -1,
+		.pad_token_id = -1,
 	};
+}
+
+/* Whether some device can run it, and this machine has room for its largest tensor, which is drawn
+ * as a whole. */
+static int shape_check(const struct model_config *c, struct err *err)
+{
+	struct device_options device = {.device = "cpu"};
+	struct ops cpu;
+	size_t unused, has = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	int64_t heads = (int64_t)c->num_attention_heads * c->head_dim,
+			rows = MAX(MAX((int64_t)c->vocab_size, heads), (int64_t)c->intermediate_size);
+	double mib = 1.0 / (1 << 20), needed = mib * sizeof(float) * (double)rows * c->hidden_size;
+	int rc = device_describe(&device, &cpu, &unused, err);
+	if (!rc) rc = model_limits_check(c, &cpu, "the model", err);
+	if (rc || needed <= mib * (double)has) return rc;
+	return err_set(err, ERR_LIMIT,
+		"the largest tensor, of %lld rows of --hidden_size %d, needs %.0f MiB, but this machine has %.0f MiB; take a "
+		"smaller model",
+		(long long)rows, c->hidden_size, needed, mib * (double)has);
 }
 
 static void print_result(const struct init_options *o, const struct model_config *c, int tokens, size_t texts)
@@ -202,13 +221,14 @@ static int init_run(const struct init_options *o, const struct texts *texts, str
 {
 	char *path = path_join(o->out, "tokenizer.json");
 	struct tokenizer *t = NULL;
-	struct model_config c = {0};
+	struct model_config c = config_of(o);
 	int rc = dir_claim(o->out, err);
 	if (!rc) rc = model_folder_begin(o->out, err);
 	if (!rc) rc = train_tokenizer(o, texts, path, err);
 	if (!rc) rc = tokenizer_open(path, &t, err);
 	if (!rc) {
-		c = config_of(o, t);
+		c.eos_token_id = c.pad_token_id = tokenizer_id(t, "<|endoftext|>");
+		c.eos_extra[c.neos_extra++] = tokenizer_id(t, "<|im_end|>");
 		rc = model_create_saved(&c, (uint64_t)o->seed, o->out, err);
 	}
 	if (!rc) rc = save_tokenizer_config(o, err);
@@ -253,7 +273,9 @@ int cmd_init(int argc, char **argv)
 			&o, argc, argv, &npos, &err);
 	if (rc > 0) return 0;
 	/* The options and the place of the result are checked before the long part: the tokenizer. */
+	struct model_config shape = config_of(&o);
 	if (!rc) rc = check_options(&o, &err);
+	if (!rc) rc = shape_check(&shape, &err);
 	if (!rc) rc = cli_out_check(o.out, CLI_OUT_FOLDER, &err);
 	/* --text takes the first file; further ones follow as positional arguments. */
 	if (!rc) rc = add_file(&texts, o.text, &err);

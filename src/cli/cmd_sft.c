@@ -232,24 +232,37 @@ static struct training_plan training_plan_of(const struct run *r)
 		.pass = {.max_tokens = r->sft.max_tokens, .backward = true, .recompute = r->sft.recompute}};
 }
 
+static struct device_plan device_plan_of(const struct run *r, const struct training_plan *t)
+{
+	return (struct device_plan){
+		.pass = t->pass, .passes = 1, .adapter_rank = t->adapter_rank, .ranks = ranks_planned(&r->o->ranks)};
+}
+
 static void memory_plan(const struct run *r, struct memory_plan *out)
 {
 	const struct model_config *c = &r->policy.config;
 	struct training_plan t = training_plan_of(r);
-	struct device_plan d = {
-		.pass = t.pass, .passes = 1, .adapter_rank = t.adapter_rank, .ranks = ranks_planned(&r->o->ranks)};
+	struct device_plan d = device_plan_of(r, &t);
 	*out = (struct memory_plan){0};
 	plan_training(out, r->ops, c, &t);
 	plan_device(out, r->ops, c, &d);
+}
+
+static int rows_check(const struct run *r, struct err *err)
+{
+	struct training_plan t = training_plan_of(r);
+	struct device_plan d = device_plan_of(r, &t);
+	return plan_rows_check(r->ops, &r->policy.config, &d, err);
 }
 
 static bool fits(void *ctx, int64_t max_tokens)
 {
 	struct run *r = ctx;
 	struct memory_plan m;
+	struct err quiet;
 	r->sft.max_tokens = (int)max_tokens;
 	memory_plan(r, &m);
-	return plan_total(&m) <= r->room;
+	return plan_total(&m) <= r->room && !rows_check(r, &quiet);
 }
 
 /* What to change where the plan does not fit: shorter micro-batches, or what learns and its model
@@ -281,7 +294,9 @@ static int plan(struct run *r, FILE *to, struct err *err)
 	r->sft.recompute = r->room && plan_total(&m) > r->room;
 	if (r->sft.recompute) memory_plan(r, &m);
 	if (r->room && plan_total(&m) > r->room) advice_make(*r, advice, sizeof advice);
-	if (!to) return plan_check(&m, room_of, r->room, advice, err);
+	int rc = plan_check(&m, room_of, r->room, advice, err);
+	if (!rc) rc = rows_check(r, err);
+	if (!to) return rc;
 	fprintf(to, "train %zu examples, %lld tokens, %lld of completions; held-out %zu; refused %lld; other splits %lld\n",
 		r->data.train.count, (long long)r->data.train.tokens, (long long)r->data.train.completion_tokens,
 		r->data.heldout.count, (long long)r->data.too_long, (long long)r->data.other_splits);
@@ -291,7 +306,7 @@ static int plan(struct run *r, FILE *to, struct err *err)
 	fprintf(to, "parameters: %lld, trained %s%lld\nmemory:\n", (long long)model_config_params(c),
 		o->policy.adapter ? "at most " : "", (long long)plan_trained(r->ops, c, &t));
 	plan_print(&m, room_of, r->room, to);
-	return plan_check(&m, room_of, r->room, advice, err);
+	return rc;
 }
 
 static int store_begin_run(struct run *r, struct err *err)

@@ -199,6 +199,26 @@ double cost_launch_s(const struct cost_launch *l, enum cost_dot dot, const struc
 double cost_operator_s(
 	const char *name, const char *form, const struct cost_launch *l, enum cost_dot dot, const struct vm_gpu *gpu);
 
+/* A copy of elements from one strided view to another, both of this shape. */
+#define COST_COPY_DIMS 12
+#define COST_COPY_MAX ((int64_t)1 << 50) /* elements; of more there are no counts */
+struct cost_copy {
+	int ndim;
+	int64_t shape[COST_COPY_DIMS];     /* 1 and more */
+	int64_t to_step[COST_COPY_DIMS];   /* bytes from where an element is written to the next one's place */
+	int64_t from_step[COST_COPY_DIMS]; /* likewise where it is read */
+	int to_size;                       /* bytes of an element that is written, */
+	int from_size;                     /* and of one that is read */
+};
+/* By a walk over a few of its blocks: lines and sectors that neighbouring
+ * threads read and write. */
+struct vm_cost cost_copy_counts(const struct cost_copy *c);
+/* Predicted seconds of a copy of such counts by the kernels that a tape's rows and PyTorch's copies
+ * have; name and form: of the operator that it is where nothing lies apart ("clone", ""). Without
+ * counts it is that one. */
+double cost_copy_s(const char *name, const char *form, const struct vm_cost *counts, const struct cost_launch *l,
+	const struct vm_gpu *gpu);
+
 /* The counts as an object without its zeros, and back: what is missing or no count is zero. */
 json_t *vm_counts_json(const struct vm_cost *c); /* new reference */
 void vm_counts_parse(const json_t *o, struct vm_cost *out);

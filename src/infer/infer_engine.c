@@ -112,6 +112,10 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 	if (o->prefill_rows < 1 || o->prefill_rows > CONTEXT_MAX)
 		return err_set(err, ERR_RANGE, "engine: prefill_rows is %d, expected 1..%d", o->prefill_rows, CONTEXT_MAX);
 	if (o->kv_pages < 1) return err_set(err, ERR_RANGE, "engine: kv_pages is %d, expected at least 1", o->kv_pages);
+	struct device_plan d = {0};
+	engine_device_plan(o, &d);
+	int rc = plan_rows_check(ops, c, &d, err);
+	if (rc) return err_prefix(err, "engine"), rc;
 	/* All that it will take of what is free now, beside the weights that stand already. */
 	double mib = 1024.0 * 1024.0, kv = (double)kv_bytes(ops, c, o->kv_pages) / mib,
 		   rest = (double)rest_bytes(ops, c, o) / mib, memory = (double)model_memory(m) / mib,
@@ -123,6 +127,10 @@ static int check_options(const struct model *m, const struct engine_options *o, 
 			"engine: %.0f MiB of KV pages + %.0f MiB of activations%s = %.0f MiB, but device %s gives at most %.0f "
 			"MiB; lower max_sequences, max_context or kv_pages",
 			kv, rest, beside, kv + rest + stages, ops ? ops->name : "cpu", memory);
+	if (o->kv_pages > KV_PAGES_MAX)
+		return err_set(err, ERR_LIMIT,
+			"engine: %d KV pages for max_sequences %d of max_context %d, at most %d; lower one of the three",
+			o->kv_pages, o->max_sequences, o->max_context, KV_PAGES_MAX);
 	return 0;
 }
 

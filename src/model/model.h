@@ -175,6 +175,7 @@ void params_zero_grad(struct ops *ops, struct param *params, int count);
 struct pass;
 #define PASS_TOKENS_MAX 4194304
 #define PASS_TOKENS_RANGE "2 to 4194304" /* of options that say how many tokens are packed */
+#define PASS_SEQUENCES_MAX 16384         /* of a pass */
 struct pass_options {
 	int max_tokens; /* PASS_TOKENS_MAX at most */
 	int head_rows;  /* rows of logits held at once; 0: about 64 MiB of them */
@@ -229,6 +230,7 @@ void pass_want_hits(struct pass *p, uint8_t *hits /* (n) */);
 /* ---- generation step over KV pages ---- */
 
 struct kv; /* pages of all layers: (layers, 2, pages, OPS_PAGE * NKV * HD), a page's inside arranged by the backend */
+#define KV_PAGES_MAX (INT32_MAX / OPS_PAGE) /* their tokens are counted in 31 bits */
 struct kv *kv_create(struct model *m, int pages);
 void kv_free(struct kv *kv);
 /* All layers, keys and values: copies on first write of shared pages. No dst is a src or another
@@ -317,6 +319,9 @@ struct device_plan {          /* what a device takes beside what it is asked for
 /* Adds nothing on the CPU. */
 void plan_device(
 	struct memory_plan *p, const struct ops *ops, const struct model_config *c, const struct device_plan *d);
+/* Whether the device takes so many rows and sequences in a pass and in a step. */
+int plan_rows_check(const struct ops *ops /* NULL: as on the CPU */, const struct model_config *c,
+	const struct device_plan *d, struct err *err);
 /* Of that what is still to be taken when the device is open and has weights: batches, angles, what
  * stages need beside their arrays and do not hold yet. 0 on the CPU. */
 size_t plan_device_bytes(

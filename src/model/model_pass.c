@@ -183,6 +183,8 @@ static int options_check(const struct model *m, const struct pass_options *o, st
 	/* What stages need of a pass of this size depends on what learns too: that
 	 * of the least adapter. */
 	struct device_plan d = {.pass = *o, .passes = 1, .adapter_rank = 1};
+	int rc = plan_rows_check(m->ops, &m->config, &d, err);
+	if (rc) return rc;
 	size_t beside = plan_device_bytes(m->ops, &m->config, &d), needed = pass_bytes(m->ops, &m->config, o) + beside;
 	double mib = 1.0 / (1 << 20), memory = (double)model_memory(m) * mib;
 	if ((double)needed * mib > memory)
@@ -241,7 +243,8 @@ static void batch_take(struct pass *p, const struct batch *b)
 	int T = b->packed.T, S = b->packed.S;
 	struct ops *ops = p->model->ops;
 	CHECKF(T > 0 && T <= p->options.max_tokens, "%d tokens in a pass for %d", T, p->options.max_tokens);
-	CHECKF(S > 0 && S <= T && b->packed.start[0] == 0 && b->packed.start[S] == T, "%d sequences over %d tokens", S, T);
+	CHECKF(S > 0 && S <= MIN(T, PASS_SEQUENCES_MAX) && b->packed.start[0] == 0 && b->packed.start[S] == T,
+		"%d sequences over %d tokens", S, T);
 	for (int t = 0; t < T; t++) {
 		int id = b->ids[t], pos = b->packed.pos[t];
 		CHECKF(id >= 0 && id < p->model->config.vocab_size, "token %d is %d of %d", t, id, p->model->config.vocab_size);

@@ -157,7 +157,7 @@ void plan_training(
 static size_t tables_bytes(const struct model_config *c, const struct device_plan *d)
 {
 	int T = d->pass.max_tokens, rows = T ? pass_head_rows(c, &d->pass) : 1;
-	int positions = MAX(T, MIN(d->kv_pages * OPS_PAGE, c->max_position_embeddings));
+	int positions = MAX(T, (int)MIN((int64_t)d->kv_pages * OPS_PAGE, c->max_position_embeddings));
 	size_t bytes = (size_t)positions * (size_t)c->head_dim * sizeof(float);
 	if (d->passes > 1) bytes += (size_t)T * (size_t)c->head_dim * sizeof(float); /* the second model's angles */
 	if (T) bytes += (size_t)d->passes * cuda_batch_bytes(T, T, 0, T / rows * rows, 0);
@@ -271,4 +271,34 @@ void plan_device(
 		plan_add(p, "ranks", CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES,
 			"gradients of all %d, a part at a time; NCCL's own, estimated", d->ranks);
 	plan_add(p, "driver", CUDA_DRIVER_BYTES, "at most: its context, kernels, recorded steps");
+}
+
+/* ---- rows at once ---- */
+
+/* Rows of a pass have tiles of twice as many where heads are so small that every card has room for
+ * them. */
+static int pass_tile_rows(const struct ops_limits *l, const struct model_config *c)
+{
+	return c->head_dim <= CUDA_HEAD_MAX / 2 ? 2 * l->tile_rows : l->tile_rows;
+}
+
+int plan_rows_check(const struct ops *ops, const struct model_config *c, const struct device_plan *d, struct err *err)
+{
+	const struct ops_limits *l = ops ? ops->limits : NULL;
+	if (!l) return 0;
+	int64_t tokens = d->pass.max_tokens, sequences = MIN(tokens, PASS_SEQUENCES_MAX), rows = d->step.rows,
+			tile = pass_tile_rows(l, c), tiles = l->tiles_max - sequences;
+	if (tokens / tile > tiles)
+		return err_set(err, ERR_LIMIT,
+			"max_tokens %lld: device %s takes passes of at most %lld packed tokens, %lld tiles of %lld rows beside "
+			"%lld "
+			"sequences; lower max_tokens",
+			(long long)tokens, ops->name, (long long)(tiles * tile + tile - 1), (long long)tiles, (long long)tile,
+			(long long)sequences);
+	if (rows / l->tile_rows + d->step.sequences > l->tiles_max)
+		return err_set(err, ERR_LIMIT,
+			"max_sequences %d with %lld rows of a step: device %s takes at most %d tiles of %d rows, of which each "
+			"sequence begins one; lower max_sequences or prefill_rows",
+			d->step.sequences, (long long)rows, ops->name, l->tiles_max, l->tile_rows);
+	return 0;
 }

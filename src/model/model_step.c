@@ -24,13 +24,14 @@ static int64_t page_elements(const struct model_config *c)
 
 size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages)
 {
-	return size_mul(
-		size_mul((size_t)c->num_hidden_layers * 2, (size_t)pages), (size_t)page_elements(c) * elem_bytes_of(ops));
+	/* Asked about more than any memory has, a plan says so. */
+	size_t page = (size_t)page_elements(c) * elem_bytes_of(ops) * 2 * (size_t)c->num_hidden_layers, bytes;
+	return __builtin_mul_overflow(page, (size_t)pages, &bytes) ? SIZE_MAX / 4 : MIN(bytes, SIZE_MAX / 4);
 }
 
 struct kv *kv_create(struct model *m, int pages)
 {
-	CHECK(pages > 0 && pages <= INT32_MAX / OPS_PAGE);
+	CHECK(pages > 0 && pages <= KV_PAGES_MAX);
 	struct kv *kv = xcalloc(1, sizeof *kv);
 	*kv = (struct kv){.model = m,
 		.pages = pages,

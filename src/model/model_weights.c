@@ -240,26 +240,31 @@ static void block_alloc(struct model *m)
 	params_carve(m->ops, m->params, m->nparams, m->block);
 }
 
-/* A device that cannot hold the weights says so before it is asked to; the
- * host maps them, or swaps. */
+/* A device that cannot hold the weights says so before it is asked to; so does the host, of weights
+ * that it does not map. */
 static int room_check(const struct model *m, const char *what, struct err *err)
 {
 	double mib = 1.0 / (1 << 20), needed = (double)params_bytes(m->ops, m->params, m->nparams) * mib,
 		   has = (double)model_memory(m) * mib;
-	if (m->ops->host_memory || needed <= has) return 0;
-	return err_set(err, ERR_LIMIT,
-		"%s: the weights need %.0f MiB on device %s, which has %.0f MiB free; take a smaller model, or --device cpu",
-		what, needed, m->ops->name, has);
+	if (needed <= has) return 0;
+	return err_set(err, ERR_LIMIT, "%s: the weights need %.0f MiB on device %s, which has %.0f MiB%s", what, needed,
+		m->ops->name, has,
+		m->ops->host_memory ? "; take a smaller model, or more memory"
+							: " free; take a smaller model, or --device cpu");
 }
 
 int model_limits_check(const struct model_config *c, const struct ops *ops, const char *what, struct err *err)
 {
 	const struct ops_limits *l = ops->limits;
-	const char *advice = "take another model, or --device cpu";
+	const char *advice = ops->host_memory ? "take another model" : "take another model, or --device cpu";
 	if (!l) return 0;
 	if (c->head_dim % l->head_step || c->head_dim > l->head_max)
 		return err_set(err, ERR_UNSUPPORTED, "%s: heads of %d elements; device %s takes multiples of %d up to %d; %s",
 			what, c->head_dim, ops->name, l->head_step, l->head_max, advice);
+	if (c->num_attention_heads / c->num_key_value_heads > l->group_max)
+		return err_set(err, ERR_UNSUPPORTED,
+			"%s: %d query heads on %d key heads; device %s takes at most %d on each; %s", what, c->num_attention_heads,
+			c->num_key_value_heads, ops->name, l->group_max, advice);
 	if (c->vocab_size > l->vocab_max)
 		return err_set(err, ERR_UNSUPPORTED, "%s: a vocabulary of %d tokens; device %s takes at most %d; %s", what,
 			c->vocab_size, ops->name, l->vocab_max, advice);
@@ -303,11 +308,12 @@ int model_open(const char *dir, struct ops *ops, struct model **out, struct err 
 	found = xcalloc((size_t)m->nparams, sizeof *found);
 	rc = tensors_check(m, s, found, err);
 	if (rc) err_prefix(err, "%s", dir);
-	else rc = room_check(m, dir, err);
+	bool is_mapped = !rc && is_usable(m, found);
+	if (!rc && !is_mapped) rc = room_check(m, dir, err);
 	if (rc) {
 		model_free(m);
 		m = NULL;
-	} else if (is_usable(m, found)) {
+	} else if (is_mapped) {
 		/* Read only; model_enable_grad copies before anything writes. */
 		for (int i = 0; i < m->nparams; i++) m->params[i].w.w = (struct elem *)(uintptr_t)found[i]->data;
 		m->source = s;

@@ -1,7 +1,13 @@
-/* cpu_figures: what doctor and bench ask of the CPU backend alone; ops is of ops_cpu_create. */
+/* cpu_figures: what is known of the CPU backend alone: the shapes that its operations are made for,
+ * and what doctor and bench ask; ops is of ops_cpu_create. */
 #ifndef HONE_CPU_FIGURES_H
 #define HONE_CPU_FIGURES_H
 #include "ops/ops.h"
+#include <stdint.h>
+
+#define CPU_HEAD_MAX 256  /* elements of a head, an even number: scratch of attention */
+#define CPU_GROUP_MAX 128 /* query heads of a key head: rows of a block of queries */
+#define CPU_LIMITS {2, CPU_HEAD_MAX, CPU_GROUP_MAX, INT32_MAX, 1, INT32_MAX, 1, INT32_MAX}
 
 /* What the copies of prepare take. Each is in the smallest form that gives back the same bits: 4 or
  * 8 bits and a factor for every 32 of a row where all weights are such products (out of GGUF

@@ -20,10 +20,15 @@
 
 #define CUDA_HEAD_STEP 8              /* of which a head's size is a multiple, */
 #define CUDA_HEAD_MAX 256             /* and its most */
+#define CUDA_GROUP_MAX INT32_MAX      /* query heads of a key head: cut into shares where they are many */
 #define CUDA_VOCAB_MAX (8 * 48 * 1024) /* floats of a row of logits in the shared memory of a cluster of 8 blocks */
 #define CUDA_HIDDEN_STEP 8            /* of which hidden size and MLP are multiples, */
 #define CUDA_HIDDEN_MAX (3 * 512 * 8) /* and columns of a norm's row: pieces of 8 of 512 threads */
-#define CUDA_LIMITS {CUDA_HEAD_STEP, CUDA_HEAD_MAX, CUDA_VOCAB_MAX, CUDA_HIDDEN_STEP, CUDA_HIDDEN_MAX}
+#define CUDA_TILE_ROWS 16             /* rows of a block in the kernels whose rows lie along y of the grid, at least, */
+#define CUDA_GRID_MOST 65535          /* and blocks along y and z, on every card */
+#define CUDA_LIMITS \
+	{CUDA_HEAD_STEP, CUDA_HEAD_MAX, CUDA_GROUP_MAX, CUDA_VOCAB_MAX, CUDA_HIDDEN_STEP, CUDA_HIDDEN_MAX, CUDA_TILE_ROWS, \
+		CUDA_GRID_MOST}
 #define CUDA_NORM_ROWS 16             /* rows of a partial sum of a norm's gradient */
 #define CUDA_SQUARES_ELEMENTS 16384   /* of a partial sum of squares */
 

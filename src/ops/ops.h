@@ -164,9 +164,12 @@ struct ops_adamw {
 struct ops_limits {
 	int head_step;   /* of which the elements of a head are a multiple, */
 	int head_max;    /* and their most */
+	int group_max;   /* query heads that share a key head, at most */
 	int vocab_max;   /* tokens */
 	int hidden_step; /* of which the hidden size and the MLP's are multiples, */
 	int hidden_max;  /* and the hidden size's most */
+	int tile_rows;   /* rows of a pass or a step that work together, at least: a tile, */
+	int tiles_max;   /* and the most of them at once, of which each sequence has one more than its rows fill */
 };
 struct ops {
 	const char *name; /* "cpu", "cuda": for people, never compared */

@@ -473,6 +473,7 @@ int ops_check_create(const struct ops_options *o, struct ops **out, struct err *
 		.elem_bytes = sizeof(float),
 		.follows = true,
 		.batch_invariant = true,
+		.limits = c->inner->limits,
 		.batch_create = batch_create,
 		.batch_free = batch_free,
 		.batch_put = batch_put,

@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "base/base.h"
 #include "cost/cost.h"
+#include "ops/cpu_figures.h"
 #include "ops/cuda_figures.h"
 #include "ops/ops_check.h"
 
@@ -102,7 +103,7 @@ int ops_open(const char *device, const struct ops_options *o, struct ops **out, 
 
 int ops_describe(const char *device, const struct ops_options *o, struct ops *out, struct err *err)
 {
-	static const struct ops_limits cuda_limits = CUDA_LIMITS;
+	static const struct ops_limits cpu_limits = CPU_LIMITS, cuda_limits = CUDA_LIMITS;
 	bool is_cpu = !strcmp(device, "cpu"), is_check = !strcmp(device, "check");
 	int number;
 	if (!is_cpu && !is_check && !cuda_number(device, &number)) return device_unknown(device, err);
@@ -113,7 +114,7 @@ int ops_describe(const char *device, const struct ops_options *o, struct ops *ou
 		.tail = is_cpu || is_check ? 0 : o->adapter_columns,
 		.host_memory = is_cpu,
 		.batch_invariant = is_cpu || is_check || o->batch_invariant,
-		.limits = is_cpu || is_check ? NULL : &cuda_limits};
+		.limits = is_cpu || is_check ? &cpu_limits : &cuda_limits};
 	return 0;
 }
 

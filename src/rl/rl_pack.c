@@ -83,7 +83,7 @@ bool pack_add(struct pack *p, const struct pack_sequence *s)
 	int n = s->nprompt + s->count, common;
 	room_make(p, n, s->count);
 	const struct pack_place *donor = donor_find(p, s, &common);
-	if (p->T + n - common > p->max_tokens) return false;
+	if (p->T + n - common > p->max_tokens || p->S == PASS_SEQUENCES_MAX) return false;
 	struct pack_place place = {*s, p->nrows, p->nloss};
 	int32_t *row = p->rows + p->nrows;
 	/* What is there already, then its own tokens: a sequence that follows the last common row. */

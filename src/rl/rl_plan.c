@@ -61,12 +61,9 @@ struct engine_options rl_engine_options(const struct rl_options *o, int longest)
 		.rows_apart = o->apart};
 }
 
-void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
-	bool recompute, struct memory_plan *out)
+static struct training_plan training_of(const struct rl_options *o, bool recompute)
 {
-	/* The same sizes that the run asks for, so that the plan and the run agree. */
-	struct engine_options e = rl_engine_options(o, longest);
-	struct training_plan t = {.adapter_rank = policy_rank(&o->policy),
+	return (struct training_plan){.adapter_rank = policy_rank(&o->policy),
 		.target_modules = o->policy.lora_target_modules,
 		.has_reference = o->beta > 0,
 		.generates = true,
@@ -74,10 +71,26 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 			.head_rows = MIN((int)o->max_tokens, UPDATE_HEAD_ROWS),
 			.backward = true,
 			.recompute = recompute}};
-	struct device_plan d = {
-		.pass = t.pass, .passes = t.has_reference && !t.adapter_rank ? 2 : 1, .adapter_rank = t.adapter_rank};
-	d.ranks = ranks_planned(&o->ranks);
-	engine_device_plan(&e, &d);
+}
+
+static struct device_plan device_of(
+	const struct rl_options *o, const struct training_plan *t, const struct engine_options *e)
+{
+	struct device_plan d = {.pass = t->pass,
+		.passes = t->has_reference && !t->adapter_rank ? 2 : 1,
+		.adapter_rank = t->adapter_rank,
+		.ranks = ranks_planned(&o->ranks)};
+	engine_device_plan(e, &d);
+	return d;
+}
+
+void rl_memory_plan(const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest,
+	bool recompute, struct memory_plan *out)
+{
+	/* The same sizes that the run asks for, so that the plan and the run agree. */
+	struct engine_options e = rl_engine_options(o, longest);
+	struct training_plan t = training_of(o, recompute);
+	struct device_plan d = device_of(o, &t, &e);
 	size_t kv = kv_bytes(ops, c, d.kv_pages);
 	*out = (struct memory_plan){0};
 	plan_training(out, ops, c, &t);
@@ -86,6 +99,15 @@ void rl_memory_plan(const struct rl_options *o, const struct model_config *c, co
 	plan_add(out, "generation", engine_bytes(ops, c, &e) - kv, "activations of a step%s",
 		ops->host_memory ? ", bookkeeping" : "");
 	plan_device(out, ops, c, &d);
+}
+
+static int rows_check(
+	const struct rl_options *o, const struct model_config *c, const struct ops *ops, int longest, struct err *err)
+{
+	struct engine_options e = rl_engine_options(o, longest);
+	struct training_plan t = training_of(o, false);
+	struct device_plan d = device_of(o, &t, &e);
+	return plan_rows_check(ops, c, &d, err);
 }
 
 /* Settings that are tried until the plan fits. */
@@ -102,9 +124,10 @@ static bool fits(void *ctx, int64_t number)
 {
 	struct trial *t = ctx;
 	struct memory_plan p;
+	struct err quiet;
 	*t->field = number;
 	rl_memory_plan(&t->o, t->c, t->ops, t->longest, true, &p);
-	return plan_total(&p) <= t->room;
+	return plan_total(&p) <= t->room && !rows_check(&t->o, t->c, t->ops, t->longest, &quiet);
 }
 
 static int64_t largest_fitting(struct trial *t, int64_t *field, int64_t least)
@@ -222,5 +245,6 @@ int rl_plan_print(const struct rl_options *o, const struct model_config *c, cons
 		rl_memory_print(o, ops, &m, out);
 		run_print(o, prompts, &l, rule, out);
 	}
-	return plan_check(&m.plan, policy_room_name(&o->policy, ops), room, m.advice, err);
+	int rc = plan_check(&m.plan, policy_room_name(&o->policy, ops), room, m.advice, err);
+	return rc ? rc : rows_check(o, c, ops, (int)l.longest, err);
 }

@@ -252,6 +252,21 @@ static int memory_fill(
 	return rc;
 }
 
+_Static_assert(TAPE_DIMS_MAX <= COST_COPY_DIMS, "a copy has no more dimensions than one that costs");
+
+static struct vm_cost copy_counts(const struct tape_row *row)
+{
+	struct cost_copy c = {.ndim = row->dst.ndim,
+		.to_size = (int)dtype_bytes(row->dst.dtype),
+		.from_size = (int)dtype_bytes(row->src.dtype)};
+	for (int i = 0; i < c.ndim; i++) {
+		c.shape[i] = row->dst.shape[i];
+		c.to_step[i] = row->dst.stride[i] * c.to_size;
+		c.from_step[i] = row->src.stride[i] * c.from_size;
+	}
+	return cost_copy_counts(&c);
+}
+
 void launcher_cost_add(struct runner_result *out, int row, const struct tape_row *tr, const struct vm_cost *c)
 {
 	struct runner_row_cost *to = &out->costs[out->ncosts++];
@@ -272,6 +287,7 @@ void launcher_cost_add(struct runner_result *out, int row, const struct tape_row
 	if (tr->kind == TAPE_COPY) to->bytes += tape_view_elements(&tr->src) * (int64_t)dtype_bytes(tr->src.dtype);
 	to->footprint_bytes = to->bytes;
 	to->sectors = (to->bytes + 31) / 32;
+	if (tr->kind == TAPE_COPY) to->counts = copy_counts(tr);
 }
 
 /* A row of the host's, no launch, that writes to what the reference leaves alone. */

@@ -208,7 +208,7 @@ struct runner_row_cost {
 	int64_t dot_flops;
 	int64_t footprint_bytes;
 	int kernel;            /* of a launch: into the tape's kernels */
-	struct vm_cost counts; /* of a launch: what the predicted time is made from */
+	struct vm_cost counts; /* of a launch and of a copy: what the predicted time is made from */
 	int64_t sampled;       /* of a launch: programs that ran for these counts */
 	double error;          /* of a launch: relative standard error of the counts; 0: exact */
 	char *reached;         /* of a launch: vm_report.reached; heap, or NULL */

@@ -24,7 +24,7 @@ void epoch_plan_make(struct epoch_plan *p, const struct sft_example *examples, s
 	if (shuffle) rng_shuffle(&rng, p->order, n, sizeof *p->order);
 	for (size_t i = 0; i < n; i++) {
 		int count = examples[p->order[i]].count;
-		if (i == 0 || used + count > max_tokens) {
+		if (i == 0 || used + count > max_tokens || i - p->micro[p->nmicro - 1] == PASS_SEQUENCES_MAX) {
 			p->micro[p->nmicro++] = i;
 			used = 0;
 		}

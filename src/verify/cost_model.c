@@ -2,6 +2,7 @@
  * launches have counts; the reference's operators, and rows of a tape that only move data, cost
  * what PyTorch's own operators were timed to take. */
 #include "verify/cost_model.h"
+#include "base/base.h"
 #include "cost/cost.h"
 #include "runner/runner.h"
 #include "tape/tape.h"
@@ -15,9 +16,10 @@ double cost_candidate_s(
 		const struct runner_row_cost *r = &rows[i];
 		struct vm_binary binary = vm_binary_of(json_array_get(compiled, (size_t)r->kernel));
 		struct cost_launch moved = {.bytes = (double)r->footprint_bytes};
-		/* A movement row is a copy kernel of torch: it runs as the reference's do. */
+		/* A movement row is a copy kernel of torch: it runs as the reference's do.
+		 * A fill has no counts. */
 		double time = r->kind == TAPE_LAUNCH ? vm_estimate(&r->counts, &binary, gpu).time_s
-											 : cost_operator_s("clone", "", &moved, COST_DOT_FP32, gpu);
+											 : cost_copy_s("clone", "", &r->counts, &moved, gpu);
 		/* No part of a launch's time grows faster than its counts do. */
 		sum += time;
 		off += time * r->error;
@@ -59,6 +61,34 @@ static struct cost_launch launch_of(const json_t *o)
 		.since = field(o, "since")};
 }
 
+/* Numbers of a list that has n; false: it has another length, or one is below `least`. */
+static bool sizes_of(const json_t *list, size_t n, int64_t least, int64_t *out)
+{
+	if (json_array_size(list) != n) return false;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = json_array_get(list, i);
+		if (!json_is_integer(v) || json_integer_value(v) < least || json_integer_value(v) > COST_COPY_MAX) return false;
+		out[i] = json_integer_value(v);
+	}
+	return true;
+}
+
+/* Of a copy that is not straight: {"shape", "to", "from", "sizes"}. */
+static bool copy_of(const json_t *o, struct cost_copy *out)
+{
+	const json_t *shape = json_object_get(o, "shape");
+	size_t n = json_array_size(shape);
+	int64_t sizes[2];
+	*out = (struct cost_copy){.ndim = (int)n};
+	if (n < 1 || n > COST_COPY_DIMS || !sizes_of(shape, n, 1, out->shape) ||
+		!sizes_of(json_object_get(o, "to"), n, 0, out->to_step) ||
+		!sizes_of(json_object_get(o, "from"), n, 0, out->from_step) ||
+		!sizes_of(json_object_get(o, "sizes"), 2, 1, sizes))
+		return false;
+	out->to_size = (int)MIN(sizes[0], 64), out->from_size = (int)MIN(sizes[1], 64);
+	return true;
+}
+
 void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu *gpu, double *eager_s, double *fused_s)
 {
 	const json_t *eager = json_object_get(cost, "eager"), *fused = json_object_get(cost, "fused"), *o;
@@ -71,7 +101,13 @@ void cost_reference_s(const json_t *cost, enum cost_dot dot, const struct vm_gpu
 		struct cost_launch l = launch_of(o);
 		const char *name = json_string_value(json_object_get(o, "name"));
 		const char *form = json_string_value(json_object_get(o, "form"));
-		*eager_s += cost_operator_s(name ? name : "", form ? form : "", &l, dot, gpu);
+		struct cost_copy copy;
+		if (copy_of(json_object_get(o, "copy"), &copy)) {
+			struct vm_cost counts = cost_copy_counts(&copy);
+			*eager_s += cost_copy_s(name ? name : "", "", &counts, &l, gpu);
+		} else {
+			*eager_s += cost_operator_s(name ? name : "", form ? form : "", &l, dot, gpu);
+		}
 	}
 	json_array_foreach(fused, i, o)
 	{

@@ -104,7 +104,9 @@ check("one that was named is refused, before anything is measured",
       p.returncode == 1 and "decode, batch 4096, context 40: " in p.stderr and not p.stdout, p.stdout + p.stderr)
 p, _ = bench(*SMALL, "--batches", "65536", "--context", "1048576", expect=1)
 check("so is one of more pages than there are numbers", p.returncode == 1 and "batch 65536" in p.stderr, p.stderr)
-for args, said in ((("--shapes", "70b"), "demo,135m,8b"), (("--parts", "decode,all"), "prefill"),
+for args, said in ((("--shapes", "70b"), "demo,135m,8b"), (("--shapes", ""), "--shapes is empty"),
+                   (("--parts", ""), "--parts is empty"), (("--batches", ""), "--batches is empty"),
+                   (("--parts", "decode,all"), "prefill"),
                    (("--batches", "0"), "numbers of 1 to 65536"), (("--device", "tpu"), "expected cpu, cuda or cuda:N"),
                    (("more",), "unexpected argument")):
     p, _ = bench(*SMALL, *args, expect=None)

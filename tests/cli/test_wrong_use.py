@@ -124,6 +124,15 @@ for command in ("eval", "--split", ""), ("rl", "--output_dir", none, "--max_step
     expect(1, "and an answer up to 60, but the model knows 64 positions; lower --max_completion_length or", *command,
            "--model", model, "--tasks", task, "--max_completion_length", "60", *(
                ("--generation_batch_size", "8", "--num_generations", "8") if command[0] == "rl" else ()))
+# shapes and sizes that no device has room for, before anything is made
+init = ["init", "--out", none, "--text", text, *small]
+expect(1, "the model: heads of 512 elements; device cpu takes multiples of 2 up to 256; take another", *init,
+       "--head_dim", "512")
+expect(1, "the model: 1024 query heads on 1 key heads; device cpu takes at most 128 on each", *init,
+       "--num_attention_heads", "1024")
+if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 1 << 38:   # it would be written otherwise
+    expect(1, "the largest tensor, of 1048576 rows of --hidden_size 65536, needs 262144 MiB, but this machine has",
+           *init, "--vocab_size", "1048576", "--hidden_size", "65536")
 expect(1, "zero.txt: byte 2 is 0", "generate", "--model", model, "--prompt_file", zero, "--chat")
 expect(1, "binary.txt: text is not UTF-8", "generate", "--model", model, "--prompt_file", binary)
 expect(1, "none/config.json: no such file; expected a Hugging Face model folder", *generate, "--model", none)
@@ -167,6 +176,12 @@ shutil.copytree(model, path("theta"))
 config = json.load(open(path("theta/config.json")))
 json.dump(dict(config, rope_theta=10000.0), open(path("theta/config.json"), "w"))
 expect(1, "rope_theta is 10000 and 1e+06", *generate, "--model", path("theta"))
+# heads that no attention here has room for
+for heads, said in (
+        ({"head_dim": 512}, "theta: heads of 512 elements; device cpu takes multiples of 2 up to 256"),
+        ({"num_attention_heads": 129}, "theta: 129 query heads on 1 key heads; device cpu takes at most 128")):
+    json.dump(dict(config, **heads), open(path("theta/config.json"), "w"))
+    expect(1, said, *generate, "--model", path("theta"))
 
 # values that are no numbers are an error, not tokens
 shutil.copytree(model, path("nan"))
@@ -185,6 +200,12 @@ large = path("large")   # with room for the task
 run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)
 shutil.copy(path("nan/model.safetensors"), large)
 expect(1, "task relu: token 0: the model's values are not finite", "eval", "--model", large, *evaluate)
+
+# what memory would hold and a GPU's grid does not: told by plans, which need no GPU
+for command in (sft, ["rl", "--model", large, *evaluate, "--generation_batch_size", "8", "--num_generations", "8"]):
+    p = run(hone, *command, "--device", "cuda", "--memory", "900GiB", "--dry_run", "--max_tokens", "4194304")
+    check(f"{command[0]} --dry_run: more rows than a GPU takes at once", p.returncode == 1 and "max_tokens 4194304: "
+          "device cuda takes passes of at most 1572863 packed tokens" in p.stderr, p.stdout + p.stderr)
 
 # rows packed and read again
 run(hone, "init", "--out", large, "--text", text, *small[:-1], "1024", expect=0)

@@ -61,6 +61,12 @@ size_t plan_device_bytes(const struct ops *ops, const struct model_config *c, co
 {
 	return ops ? (size_t)d->step.rows * 1000 : 0;
 }
+static int rows_most = INT32_MAX; /* of a step, that the device takes */
+int plan_rows_check(const struct ops *ops, const struct model_config *c, const struct device_plan *d, struct err *err)
+{
+	if (d->step.rows <= rows_most) return 0;
+	return err_set(err, ERR_LIMIT, "%d rows of %d sequences", d->step.rows, d->step.sequences);
+}
 size_t kv_bytes(const struct ops *ops, const struct model_config *c, int pages) { return (size_t)pages * OPS_PAGE * 4; }
 size_t step_bytes(const struct ops *ops, const struct model_config *c, const struct step_options *o)
 {

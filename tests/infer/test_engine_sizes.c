@@ -109,6 +109,27 @@ static void test_fused_steps(void **state)
 	}
 }
 
+/* What memory would hold and the device, or a count, does not. */
+static void test_rows_and_pages(void **state)
+{
+	struct engine *e = NULL;
+	struct err err = {0};
+	struct engine_options o = {.max_sequences = 3, .max_context = 64, .prefill_rows = 20};
+	rows_most = 23;
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), 0);
+	engine_free(e);
+	rows_most = 22;
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), ERR_LIMIT);
+	if (strcmp(err.text, "engine: 23 rows of 3 sequences") != 0) fail_msg("%s", err.text);
+	rows_most = INT32_MAX;
+	device_free = (size_t)1 << 40;
+	o = (struct engine_options){.max_sequences = 1, .max_context = 64, .kv_pages = KV_PAGES_MAX + 1};
+	assert_int_equal(engine_create(&the_model, &o, &e, &err), ERR_LIMIT);
+	assert_non_null(
+		strstr(err.text, "engine: 67108864 KV pages for max_sequences 1 of max_context 64, at most 67108863"));
+	device_free = (size_t)1 << 36;
+}
+
 /* Each size of an engine on both sides of its bounds. */
 static void test_sizes(void **state)
 {
@@ -196,6 +217,7 @@ int main(void)
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_completion_check),
 		cmocka_unit_test(test_fused_steps),
+		cmocka_unit_test(test_rows_and_pages),
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_bytes_of_rows),
 		cmocka_unit_test(test_device_memory),

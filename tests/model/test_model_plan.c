@@ -363,11 +363,72 @@ static void test_host(void **state)
 	assert_int_equal(plan_device_bytes(NULL, &CONFIG, &d), 0);
 }
 
+/* Pages that no number of bytes counts are told as more than any memory has. */
+static void test_pages(void **state)
+{
+	struct ops ops = described("cuda", 0, false);
+	struct model_config c = CONFIG;
+	struct device_plan d = {.kv_pages = INT32_MAX};
+	/* All positions have rotary angles, no more. */
+	size_t tables = plan_device_bytes(&ops, &c, &d);
+	d.kv_pages = c.max_position_embeddings / OPS_PAGE + 1;
+	assert_true(plan_device_bytes(&ops, &c, &d) == tables);
+	c.num_hidden_layers = 1;
+	assert_true(kv_bytes(&ops, &c, 1) == (size_t)2 * OPS_PAGE * (size_t)c.num_key_value_heads * (size_t)c.head_dim * 2);
+	c.num_hidden_layers = 1024, c.num_key_value_heads = 4096, c.head_dim = 256;
+	assert_true(kv_bytes(&ops, &c, INT32_MAX) == SIZE_MAX / 4);
+}
+
+/* Rows of a pass and of a step on both sides of what a GPU's grid has: tiles of 16 rows, in a
+ * pass of 32 unless heads are large, and a further one for each sequence, of which a
+ * pass has 16,384 at most. */
+static void test_rows(void **state)
+{
+	static const struct {
+		const char *device;
+		int head_dim, tokens, rows, sequences;
+		const char *says;
+	} rows[] = {
+		/* passes, then steps, then devices without a grid */
+		{"cuda", 8, 0, 0, 0, NULL},
+		{"cuda", 8, 1, 1, 1, NULL},
+		{"cuda", 128, 1572863, 0, 0, NULL},
+		{"cuda", 128, 1572864, 0, 0,
+			"max_tokens 1572864: device cuda takes passes of at most 1572863 packed tokens, 49151 tiles of 32 rows "
+			"beside "
+			"16384 sequences; lower max_tokens"},
+		{"cuda", 136, 786431, 0, 0, NULL},
+		{"cuda", 136, 786432, 0, 0,
+			"max_tokens 786432: device cuda takes passes of at most 786431 packed tokens, 49151 tiles of 16 rows "
+			"beside"},
+		{"cuda", 64, PASS_TOKENS_MAX, 0, 0, "max_tokens 4194304: device cuda takes passes of at most 1572863"},
+		{"cuda", 64, 0, 16 * 65534 + 15, 1, NULL},
+		{"cuda", 64, 0, 16 * 65535, 1,
+			"max_sequences 1 with 1048560 rows of a step: device cuda takes at most 65535 tiles"},
+		{"cuda", 64, 0, 61680 + 15, 61680, NULL},
+		{"cuda", 64, 0, 65792, 65536, "max_sequences 65536 with 65792 rows of a step: device cuda"},
+		{"cpu", 256, PASS_TOKENS_MAX, 65536 + (1 << 22), 65536, NULL},
+		{"check", 256, PASS_TOKENS_MAX, 65536 + (1 << 22), 65536, NULL},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct ops ops = described(rows[i].device, 0, false);
+		struct model_config c = {.head_dim = rows[i].head_dim};
+		struct err err = {0};
+		struct device_plan d = {
+			.pass.max_tokens = rows[i].tokens, .step = {.rows = rows[i].rows, .sequences = rows[i].sequences}};
+		int rc = plan_rows_check(&ops, &c, &d, &err);
+		if (rc != (rows[i].says ? ERR_LIMIT : 0) || (rc && !strstr(err.text, rows[i].says)))
+			fail_msg("row %zu: code %d, %s", i, rc, err.text);
+		assert_int_equal(plan_rows_check(NULL, &c, &d, &err), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_print), cmocka_unit_test(test_check),
 		cmocka_unit_test(test_largest), cmocka_unit_test(test_training), cmocka_unit_test(test_large),
-		cmocka_unit_test(test_device), cmocka_unit_test(test_ranks), cmocka_unit_test(test_host)};
+		cmocka_unit_test(test_device), cmocka_unit_test(test_ranks), cmocka_unit_test(test_host),
+		cmocka_unit_test(test_pages), cmocka_unit_test(test_rows)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,20 +236,22 @@ static void test_limits(void **state)
 {
 	struct ops *ops;
 	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1}, &ops, NULL), 0);
-	const struct ops_limits *none = ops->limits;
+	const struct ops_limits *own = ops->limits;
 	const struct {
 		struct ops_limits limits;
 		const char *says;
 	} cases[] = {
-		/* What a backend takes: heads (multiple, most), vocabulary, columns (multiple, most). The
-		 * first row is what the model needs, each of the others lacks one. */
-		{{2, 6, V, 12, 24}, NULL},
-		{{4, 8, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 4 up to 8"},
-		{{2, 4, V, 12, 24}, "heads of 6 elements; device cpu takes multiples of 2 up to 4"},
-		{{2, 6, V - 1, 12, 24}, "a vocabulary of 37 tokens; device cpu takes at most 36"},
-		{{2, 6, V, 16, 24}, "a hidden size of 24; device cpu takes multiples of 16 up to 24"},
-		{{2, 6, V, 12, 16}, "a hidden size of 24; device cpu takes multiples of 12 up to 16"},
-		{{2, 6, V, 8, 24}, "an MLP of 300 columns; device cpu takes multiples of 8"},
+		/* What a backend takes: heads (multiple, most, query heads of a key head),
+		 * vocabulary, columns (multiple, most), rows. The first row is what the model needs,
+		 * each of the others lacks one. */
+		{{2, 6, 2, V, 12, 24, 1, 1}, NULL},
+		{{2, 6, 1, V, 12, 24, 1, 1}, "4 query heads on 2 key heads; device cpu takes at most 1 on each"},
+		{{4, 8, 2, V, 12, 24, 1, 1}, "heads of 6 elements; device cpu takes multiples of 4 up to 8"},
+		{{2, 4, 2, V, 12, 24, 1, 1}, "heads of 6 elements; device cpu takes multiples of 2 up to 4"},
+		{{2, 6, 2, V - 1, 12, 24, 1, 1}, "a vocabulary of 37 tokens; device cpu takes at most 36"},
+		{{2, 6, 2, V, 16, 24, 1, 1}, "a hidden size of 24; device cpu takes multiples of 16 up to 24"},
+		{{2, 6, 2, V, 12, 16, 1, 1}, "a hidden size of 24; device cpu takes multiples of 12 up to 16"},
+		{{2, 6, 2, V, 8, 24, 1, 1}, "an MLP of 300 columns; device cpu takes multiples of 8"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct model *m = NULL;
@@ -260,7 +262,32 @@ static void test_limits(void **state)
 		if (cases[i].says) assert_non_null(strstr(err.text, cases[i].says));
 		else model_free(m);
 	}
-	ops->limits = none;
+	ops->limits = own;
+	/* The CPU's own: what its attention has room for is taken and runs, what is more is refused. */
+	static const struct {
+		int heads, kv_heads, head_dim;
+		const char *says;
+	} shapes[] = {{2, 1, 256, NULL}, {2, 1, 258, "heads of 258 elements; device cpu takes multiples of 2 up to 256"},
+		{128, 1, 2, NULL}, {129, 1, 2, "129 query heads on 1 key heads; device cpu takes at most 128 on each"}};
+	for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
+		struct model_config c = config;
+		struct model *m = NULL;
+		struct pass *p = NULL;
+		struct err err = {0};
+		c.num_attention_heads = shapes[i].heads, c.num_key_value_heads = shapes[i].kv_heads;
+		c.head_dim = shapes[i].head_dim;
+		int rc = model_create(&c, 5, ops, &m, &err);
+		assert_int_equal(rc, shapes[i].says ? ERR_UNSUPPORTED : 0);
+		if (rc) {
+			if (!strstr(err.text, shapes[i].says) || strstr(err.text, "--device")) fail_msg("%s", err.text);
+			continue;
+		}
+		const int32_t ids[] = {1, 2}, pos[] = {0, 1}, start[] = {0, 2};
+		assert_int_equal(pass_create(m, &(struct pass_options){.max_tokens = 2, .backward = true}, &p, &err), 0);
+		pass_forward(p, NULL, &(struct batch){ids, {2, 1, start, pos, NULL}}, 0);
+		pass_free(p);
+		model_free(m);
+	}
 	ops_free(ops);
 }
 
@@ -299,6 +326,10 @@ static void test_room(void **state)
 	ops_free(ops);
 	/* A cap holds on the CPU too. */
 	struct pass *p = NULL;
+	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1, .memory_cap = 1000}, &ops, NULL), 0);
+	assert_int_equal(model_create(&config, 5, ops, &other, &err), ERR_LIMIT);
+	assert_non_null(strstr(err.text, "on device cpu, which has 0 MiB; take a smaller model, or more memory"));
+	ops_free(ops);
 	assert_int_equal(ops_cpu_create(&(struct ops_options){.threads = 1, .memory_cap = 1 << 20}, &ops, NULL), 0);
 	m = make(ops);
 	assert_int_equal(pass_create(m, &(struct pass_options){.max_tokens = 10000}, &p, &err), ERR_LIMIT);

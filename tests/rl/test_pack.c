@@ -145,9 +145,25 @@ static void test_packs(void **state)
 		}
 }
 
+/* A pass takes so many sequences and no more, however short they are. */
+static void test_many_sequences(void **state)
+{
+	const int32_t token = 1;
+	const struct pack_sequence s = {.prompt = &token, .nprompt = 1, .answer = &token, .count = 1};
+	struct pack p;
+	pack_init(&p, 4 * PASS_SEQUENCES_MAX, false);
+	pack_clear(&p);
+	for (int i = 0; i < PASS_SEQUENCES_MAX; i++) assert_true(pack_add(&p, &s));
+	assert_false(pack_add(&p, &s));
+	pack_close(&p);
+	assert_int_equal(p.batch.packed.S, PASS_SEQUENCES_MAX);
+	assert_int_equal(p.T, 2 * PASS_SEQUENCES_MAX);
+	pack_release(&p);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_packs)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_packs), cmocka_unit_test(test_many_sequences)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,20 @@ static void test_plan(void **state)
 	epoch_plan_release(&q);
 }
 
+/* Of the shortest examples a micro-batch has no more than a pass takes sequences. */
+static void test_many_sequences(void **state)
+{
+	enum { N = 2 * PASS_SEQUENCES_MAX + 1 };
+	struct epoch_plan p = {0};
+	struct sft_example *examples = xcalloc(N, sizeof *examples);
+	for (int i = 0; i < N; i++) examples[i].count = 2;
+	epoch_plan_make(&p, examples, N, PASS_TOKENS_MAX, false, 0, 0);
+	assert_int_equal(p.nmicro, 3);
+	assert_true(p.micro[1] == PASS_SEQUENCES_MAX && p.micro[2] == 2 * PASS_SEQUENCES_MAX && p.micro[3] == N);
+	epoch_plan_release(&p);
+	free(examples);
+}
+
 /* Packing does not change what is computed: evaluation packed wide equals evaluation one by one up
  * to rounding of sums of the same numbers in other orders. */
 static void test_packing_changes_nothing(void **state)
@@ -402,6 +416,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plan),
+		cmocka_unit_test(test_many_sequences),
 		cmocka_unit_test(test_packing_changes_nothing),
 		cmocka_unit_test(test_evaluate_by_hand),
 		cmocka_unit_test(test_continue_weights),

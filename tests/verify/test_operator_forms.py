@@ -65,7 +65,7 @@ def say(number, good, what, found):
     return not good
 
 
-print(f"1..{len(CASES) + 4}")
+print(f"1..{len(CASES) + 5}")
 failed = False
 for i, (name, form, extent, call) in enumerate(CASES, 1):
     found = [(l["name"], l["form"], l["extent"] if extent else None) for l in log_of(call)]
@@ -88,4 +88,12 @@ with torch.no_grad(), oracle_cost.OpLog() as log:
 windows = [l[0]["bytes"] for l in oracle_cost.launches(log, [out])]
 failed |= say(len(CASES) + 4, windows == [4 * (6 * 9 + 18), 4 * (30 + 18)], "windows that overlap are read again",
               windows)
+# A copy to other strides says how it reads and writes, in bytes; straight ones
+# and other operators do not.
+wide = {"shape": [5, 6], "to": [48, 8], "from": [4, 20], "sizes": [8, 4]}
+doubles = lambda t: t.to(torch.float64, memory_format=torch.contiguous_format)
+copies = [l.get("copy") for l in log_of(lambda: (x.clone(), doubles(x.t()), x.t().clone(),
+                                                 vector.expand(6, 5).contiguous(), x.t().exp()))]
+failed |= say(len(CASES) + 5, copies == [None, wide, None, {"shape": [6, 5], "to": [20, 4], "from": [0, 4],
+              "sizes": [4, 4]}, None], "how copies read and write", copies)
 sys.exit(failed)

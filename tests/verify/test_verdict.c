@@ -1,5 +1,8 @@
 /* The record: JSON and back, hostile text in it; the cost model's formula by hand. */
 #include "verify/cost_model.h"
+#include "cost/cost.h"
+#include "runner/runner.h"
+#include "tape/tape.h"
 #include "verify/verdict.h"
 #include <math.h>
 #include <setjmp.h>
@@ -294,6 +297,46 @@ static void test_cost_of_a_reference(void **state)
 	json_decref(o);
 }
 
+/* A copy to other strides costs the same as the reference's operator and as a row of the
+ * candidate's tape; what is no copy that can be is what its name and form say. */
+static void test_cost_of_a_copy(void **state)
+{
+	const struct vm_gpu *h200 = vm_gpu_find("H200");
+	struct cost_copy c = {2, {4096, 4096}, {8192, 2}, {2, 8192}, 2, 2};
+	struct cost_launch moved = {.bytes = 2.0 * 2 * 4096 * 4096};
+	struct runner_row_cost row = {
+		.kind = TAPE_COPY, .counts = cost_copy_counts(&c), .footprint_bytes = (int64_t)moved.bytes};
+	double error, eager, fused, candidate = cost_candidate_s(&row, 1, NULL, h200, &error);
+	json_t *o = json_pack("{s:[{s:s, s:s, s:f, s:{s:[i, i], s:[i, i], s:[i, i], s:[i, i]}}]}", "eager", "name", "clone",
+		"form", "other", "bytes", moved.bytes, "copy", "shape", 4096, 4096, "to", 8192, 2, "from", 2, 8192, "sizes", 2,
+		2);
+	cost_reference_s(o, COST_DOT_HALF, h200, &eager, &fused);
+	assert_true(eager == candidate && error == 0);
+	assert_true(candidate > 5 * cost_operator_s("clone", "", &moved, COST_DOT_FP32, h200));
+	/* A fill has no counts. */
+	row.counts = (struct vm_cost){0};
+	row.kind = TAPE_FILL;
+	assert_true(
+		cost_candidate_s(&row, 1, NULL, h200, &error) == cost_operator_s("clone", "", &moved, COST_DOT_FP32, h200));
+	/* Lists of other lengths, numbers that are none. */
+	static const char *const bad[] = {"{\"shape\": [], \"to\": [], \"from\": [], \"sizes\": [4, 4]}",
+		"{\"shape\": [4], \"to\": [4, 4], \"from\": [4], \"sizes\": [4, 4]}",
+		"{\"shape\": [0], \"to\": [4], \"from\": [4], \"sizes\": [4, 4]}",
+		"{\"shape\": [4], \"to\": [-4], \"from\": [4], \"sizes\": [4, 4]}",
+		"{\"shape\": [4], \"to\": [4], \"from\": [1e300], \"sizes\": [4, 4]}",
+		"{\"shape\": [1,1,1,1,1,1,1,1,1,1,1,1,1], \"to\": [1,1,1,1,1,1,1,1,1,1,1,1,1], "
+		"\"from\": [1,1,1,1,1,1,1,1,1,1,1,1,1], \"sizes\": [4, 4]}",
+		"{\"shape\": [4], \"to\": [4], \"from\": [16], \"sizes\": [0, 4]}", "7"};
+	double other = cost_operator_s("clone", "other", &moved, COST_DOT_FP32, h200);
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		json_t *copy = json_loads(bad[i], JSON_DECODE_ANY, NULL);
+		json_object_set_new(json_array_get(json_object_get(o, "eager"), 0), "copy", copy);
+		cost_reference_s(o, COST_DOT_HALF, h200, &eager, &fused);
+		if (!copy || eager != other) fail_msg("copy %zu: %g, expected %g", i, eager, other);
+	}
+	json_decref(o);
+}
+
 /* None of the above leaves memory or descriptors behind, errors included. */
 static void everything(void *ctx)
 {
@@ -306,6 +349,7 @@ static void everything(void *ctx)
 	test_cost_of_warm_operands(NULL);
 	test_cost_of_a_product(NULL);
 	test_cost_of_a_reference(NULL);
+	test_cost_of_a_copy(NULL);
 }
 
 static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
@@ -323,6 +367,7 @@ int main(void)
 		cmocka_unit_test(test_cost_of_warm_operands),
 		cmocka_unit_test(test_cost_of_a_product),
 		cmocka_unit_test(test_cost_of_a_reference),
+		cmocka_unit_test(test_cost_of_a_copy),
 		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

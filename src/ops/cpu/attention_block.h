@@ -8,7 +8,7 @@
 #include "ops_cpu.h"
 #include "gemm_kernel.h"
 
-#define ROWS_MAX 128
+#define ROWS_MAX CPU_GROUP_MAX /* of a block: one token's heads of a group at least */
 #define KEYS OPS_PAGE
 #define KEY_VECTORS (KEYS / VL)
 

@@ -38,6 +38,8 @@ static void stages_fill(struct ops *t)
 	stage_optim_entries(t);
 }
 
+static const struct ops_limits limits = CPU_LIMITS;
+
 int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *err)
 {
 	struct ops *t = xcalloc(1, sizeof *t);
@@ -48,6 +50,7 @@ int ops_cpu_create(const struct ops_options *o, struct ops **out, struct err *er
 		.host_memory = true,
 		.follows = true,
 		.batch_invariant = true,
+		.limits = &limits,
 		.close = cpu_close};
 	c->pool = pool_create(o->threads);
 	c->threads = pool_threads(c->pool);

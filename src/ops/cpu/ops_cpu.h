@@ -13,9 +13,10 @@
 #ifndef HONE_OPS_CPU_H
 #define HONE_OPS_CPU_H
 #include "base/base.h"
+#include "ops/cpu_figures.h"
 #include "ops/ops.h"
 
-#define HEAD_DIM_MAX 256              /* of one attention head */
+#define HEAD_DIM_MAX CPU_HEAD_MAX     /* of one attention head */
 #define SCRATCH_FLOATS (192 * 1024)   /* per thread: attention_backward needs most */
 #define PARTIALS_MAX 1024             /* chunks of a reduction over a flat array */
 

@@ -44,6 +44,7 @@ static __device__ __forceinline__ void product(
 	float c[NT][4], const uint32_t (*a_registers)[4], uint32_t a_at, uint32_t b_at)
 {
 	static_assert(TILE == SUBTILE, "scores are such products");
+	static_assert(TILE / 2 >= CUDA_TILE_ROWS, "as the limits say");
 	if constexpr (REGISTERS) scores_multiply<HD>(c, a_registers, b_at);
 	else scores_of_tile<HD>(c, not_ahead(a_at), b_at);
 }

@@ -70,6 +70,8 @@ template <int HD, int ROWS = WALK_ROWS, int STAGES = 2> struct walk_shape {
 };
 static_assert(walk_shape<128, WALK_ROWS / 2>::SHARED_BYTES <= SHARED_LEAST, "every card has this");
 static_assert(walk_shape<256, WALK_ROWS / 4, 1>::SHARED_BYTES <= SHARED_LEAST, "and this");
+static_assert(WALK_ROWS / 4 / 2 >= CUDA_TILE_ROWS, "as the limits say, of two heads that share a block;");
+static_assert(WALK_ROWS / 2 / 2 >= 2 * CUDA_TILE_ROWS, "of small ones, as memory plans say");
 
 struct walk {
 	const bf16 *q;    /* of the sequence's first row, column 0 */

@@ -300,6 +300,7 @@ static __global__ void __launch_bounds__(THREADS, DROPS ? 1 : 3) thin_add_kernel
 
 static void thin_add(struct ops_context *c, const struct thin_add *a)
 {
+	static_assert(ADD_ROWS >= CUDA_TILE_ROWS && SLICE >= CUDA_TILE_ROWS, "as the limits say");
 	size_t shared_bytes = ADD_ROWS * ADD_STRIDE * sizeof(float);
 	cuda_launch(c,
 		{dim3((unsigned)((a->N + COLUMNS - 1) / COLUMNS), (unsigned)((a->T + ADD_ROWS - 1) / ADD_ROWS)), dim3(THREADS),

@@ -356,7 +356,6 @@ struct launch {
 	int cluster;         /* blocks of a cluster along x; 0: none */
 };
 
-#define GRID_MOST 65535           /* blocks along y and z, on every card */
 #define SHARED_UNASKED (48 << 10) /* of a block, on every card */
 #define SHARED_LEAST (99 << 10)   /* that a block may have on the cards from 8.0 on that have the least (8.6, 8.9) */
 
@@ -378,10 +377,10 @@ template <typename... P, typename... A>
 static inline void cuda_launch(struct ops_context *c, struct launch l, void (*kernel)(P...), A... args)
 {
 	settle(c);
-	CHECKF(l.grid.y <= GRID_MOST && l.grid.z <= GRID_MOST,
+	CHECKF(l.grid.y <= CUDA_GRID_MOST && l.grid.z <= CUDA_GRID_MOST,
 		"a kernel of %u x %u x %u blocks, of which a GPU takes %d along the second and third: too many rows or "
 		"sequences at once; lower max_tokens, max_sequences or prefill_rows",
-		l.grid.x, l.grid.y, l.grid.z, GRID_MOST);
+		l.grid.x, l.grid.y, l.grid.z, CUDA_GRID_MOST);
 	cudaLaunchAttribute attribute[2] = {};
 	cudaLaunchConfig_t config = {};
 	config.gridDim = l.grid;

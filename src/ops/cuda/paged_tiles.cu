@@ -42,6 +42,7 @@ static bool tile_launch(struct ops_context *c, struct paged_args a)
 	using shape = walk_shape<HD, ROWS, STAGES>;
 	if (shape::SHARED_BYTES > c->card.shared_block) return false;
 	a.pack = MIN(a.pack, ROWS / 16); /* a warp's rows are of one head */
+	static_assert(CUDA_TILE_ROWS <= 16, "as the limits say");
 	int positions = ROWS / a.pack, tiles = a.T / positions + a.S;
 	dim3 grid((unsigned)(a.NH / a.pack), (unsigned)tiles, (unsigned)(HD / shape::DV));
 	cuda_launch(c, {grid, dim3(shape::THREADS), shape::SHARED_BYTES, 0}, tile_kernel<HD, WHOLE, ROWS, STAGES>, a);

@@ -99,6 +99,7 @@ static void plain_product(struct ops_context *c, const struct product *p)
 	struct plain q = {(const bf16 *)p->a, (const bf16 *)p->b, p->bias, p->c, p->d, p->a_transposed ? 1 : p->lda,
 		p->a_transposed ? p->lda : 1, p->b_transposed ? 1 : p->ldb, p->b_transposed ? p->ldb : 1, p->ldc, p->ldd, p->M,
 		p->N, p->K, p->alpha, p->beta, p->is_f32};
+	static_assert(PLAIN_TILE >= CUDA_TILE_ROWS, "as the limits say");
 	dim3 grid((unsigned)((p->N + PLAIN_TILE - 1) / PLAIN_TILE), (unsigned)((p->M + PLAIN_TILE - 1) / PLAIN_TILE));
 	cuda_launch(c, {grid, dim3(PLAIN_TILE, 8), 0, 0}, plain_kernel, q);
 }
