@@ -122,6 +122,34 @@ static void test_command(void **state)
 	free(text);
 }
 
+/* A request goes out when there is room for it, though one before it is still open: here the first
+ * of three is answered last. A command that goes on after its last request is waited for. */
+static void test_order_and_end(void **state)
+{
+	char folder[] = "/tmp/hone-test-outside-XXXXXX";
+	assert_non_null(mkdtemp(folder));
+	char *ended = path_join(folder, "ended");
+	char *command = xasprintf("read -r l; read -r l; echo '{\"id\":2,\"answer\":\"b\"}'; read -r l; "
+							  "echo '{\"id\":3,\"answer\":\"c\"}'; echo '{\"id\":1,\"answer\":\"a\"}'; "
+							  "cat >/dev/null; sleep 0.2; echo >%s",
+		ended);
+	struct outside *x = open_command(command, 2);
+	struct err err = {0};
+	struct outside_answer a;
+	static const int order[] = {2, 3, 1};
+	for (int i = 1; i <= 3; i++) ask(x, i, "q");
+	for (size_t i = 0; i < ARRAY_LEN(order); i++) {
+		if (take(x, &a, &err)) fail_msg("%s", err.text);
+		assert_int_equal(a.id, order[i]);
+		free(a.text);
+	}
+	outside_close(x);
+	assert_true(path_exists(ended));
+	dir_remove(folder, NULL);
+	free(command);
+	free(ended);
+}
+
 /* What is asked arrives as it was said: quotes, newlines, text that is no ASCII. */
 static void test_request(void **state)
 {
@@ -623,7 +651,7 @@ static void test_no_descriptors(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_order_and_end), cmocka_unit_test(test_request),
 		cmocka_unit_test(test_broken_text), cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8),
 		cmocka_unit_test(test_problem), cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds),
 		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused),
