@@ -374,8 +374,8 @@ static void test_times(void **state)
 	json_decref(config);
 }
 
-/* The ends of nine tenths, where they are not the first and the last: of forty times one, two, three
- * microseconds and so on that were predicted as one the third and the third from the end. */
+/* The ends of nine tenths, where they are not the first and the last: of forty times one, two,
+ * three microseconds and so on that were predicted as one the third and the third from the end. */
 static void test_many_times(void **state)
 {
 	struct fixture *f = *state;
@@ -463,8 +463,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
 		T(test_samples_are_bounded), T(test_tags_nest), T(test_settings_and_headings), T(test_reasons),
-		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_many_times), T(test_two_times), T(test_table), T(test_no_run),
-		T(test_leaves_nothing)};
+		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_many_times), T(test_two_times), T(test_table),
+		T(test_no_run), T(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
