@@ -14,8 +14,8 @@
 
 enum digits { WHOLE, CUT, CUT_TO_POWER, ZERO, INFINITE, NOT_A_NUMBER };
 
-/* Number i of a row: between 1 and 4 with all its digits, or without its last ones, or none that has
- * digits. Every lane differs in what comes before. */
+/* Number i of a row: between 1 and 4 with all its digits, or without its last ones, or none that
+ * has digits. Every lane differs in what comes before. */
 static double number_of(enum digits d, bool is_double, int i)
 {
 	static const double others[] = {[ZERO] = 0, [INFINITE] = -INFINITY, [NOT_A_NUMBER] = NAN};
