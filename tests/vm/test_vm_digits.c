@@ -48,6 +48,7 @@ static bool is_told(const struct row *row, bool is_double)
 		struct err err = {0};
 		struct vm_launch_options o = {
 			.grid = {1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3, .coverage = c};
+		/* The kernel of floats works in the first buffer, that of doubles in the third. */
 		for (int i = 0; i < N; i++) {
 			double x = number_of(i % 8 < row->share ? row->kind : row->others, is_double, trial * N + i);
 			if (is_double) data[2][i] = x;
