@@ -226,9 +226,10 @@ static void test_no_utf8(void **state)
 /* A policy may say that it has no answer; lengths in two units are refused. */
 static void test_problem(void **state)
 {
-	struct outside *x = open_command("read -r l; echo; echo '{\"id\":1,\"error\":\"busy\"}'; read -r l; "
-									 "echo '{\"id\":2,\"answer\":\"x\",\"tokens\":1}'; read -r l; "
-									 "echo '{\"id\":3,\"answer\":\"x\"}'; cat >/dev/null",
+	struct outside *x = open_command(
+		"read -r l; echo; printf ' \\t\\r\\n'; echo '{\"id\":1,\"error\":\"busy\"}'; read -r l; "
+		"echo '{\"id\":2,\"answer\":\"x\",\"tokens\":1}'; read -r l; "
+		"echo '{\"id\":3,\"answer\":\"x\"}'; cat >/dev/null",
 		1);
 	struct err err = {0};
 	struct outside_answer a;

@@ -266,6 +266,7 @@ static void test_libdevice_names(void **state)
 		struct str text = {0};
 		struct vm_kernel *k = NULL;
 		struct err err = {0};
+		/* A kernel of that one call. */
 		str_printf(&text,
 			"%s%%x = arith.constant 1.0 : %s\n%%y = tt.extern_elementwise %%x {libname = \"\", libpath = "
 			"\"\", pure = true, symbol = \"%s\"} : (%s) -> %s\n" TAIL,
