@@ -248,6 +248,30 @@ static void test_turns(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* An atomic without a mask works on all lanes, and a compare-and-swap stores where it finds what it
+ * expects and nowhere else. */
+static void test_atomics(void **state)
+{
+	int32_t data[3][4] = {{0}, {0}, {5, 7, 5, 0}};
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%i = tt.make_range {end = 2 : i32, start = 0 : i32} : tensor<2xi32>\n"
+		"%s = tt.splat %c : !tt.ptr<i32> -> tensor<2x!tt.ptr<i32>>\n"
+		"%p = tt.addptr %s, %i : tensor<2x!tt.ptr<i32>>, tensor<2xi32>\n"
+		"%five = arith.constant dense<5> : tensor<2xi32>\n%nine = arith.constant dense<9> : tensor<2xi32>\n"
+		"%x = tt.atomic_cas acq_rel, gpu, %p, %five, %nine : (tensor<2x!tt.ptr<i32>>, tensor<2xi32>, "
+		"tensor<2xi32>) -> tensor<2xi32>\n"
+		"%y = tt.atomic_rmw add, acq_rel, gpu, %p, %five : (tensor<2x!tt.ptr<i32>>, tensor<2xi32>) -> tensor<2xi32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	struct vm_report r;
+	struct err err = {0};
+	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3};
+	if (vm_launch(b.k, &o, &r, &err)) fail_msg("%s", err.text);
+	/* 5 became 9 and then 14; 7 stayed and became 12; the others are beyond the block. */
+	assert_true(data[2][0] == 14 && data[2][1] == 12 && data[2][2] == 5 && data[2][3] == 0);
+	vm_report_release(&r);
+	vm_kernel_free(b.k);
+}
+
 /* Names of libdevice: a function of both types, a type in front of a rounding, a fast form; and
  * what only looks like one. */
 static void test_libdevice_names(void **state)
@@ -290,6 +314,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_places_in_a_grid),
 		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_libdevice_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
