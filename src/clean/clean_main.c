@@ -243,6 +243,7 @@ static int serve(const struct runner_options *options)
 	struct err err = {0};
 	for (;;) {
 		int fds[CHILD_FDS_MAX], nfds = CHILD_FDS_MAX;
+		memset(fds, 0xff, sizeof fds); /* what is not sent is no descriptor, and not the standard input */
 		if (msg_recv(CONTROL_FD, RUNNER_MESSAGE_BYTES_MAX, &text, fds, &nfds, 0, &err)) break;
 		json_t *o = NULL;
 		if (json_parse(text.data, text.len, "message", &o, &err)) return 3;

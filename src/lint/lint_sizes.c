@@ -277,8 +277,8 @@ static void bind_arguments(struct sizes *s, TSNode call)
 	if (at == s->nfunctions || !node_is(list, "argument_list")) return;
 	TSNode parameters = s->functions[at].parameters;
 	uint32_t self = child_count(parameters) && slice_is(node_text(&s->w, ts_node_named_child(parameters, 0)), "self");
-	uint32_t count = MIN(child_count(list), child_count(parameters) - self);
-	for (uint32_t i = 0; i < count; i++) {
+	/* An argument too many has no parameter, and binds nothing. */
+	for (uint32_t i = 0; i < child_count(list); i++) {
 		TSNode p = ts_node_named_child(parameters, i + self);
 		/* n, n: tl.constexpr, n=1 */
 		if (node_is(p, "typed_parameter")) p = ts_node_named_child(p, 0);

@@ -11,6 +11,8 @@
 
 /* A structure that nothing is known of: half a success and half a failure (Jeffreys' prior). */
 #define PRIOR 0.5
+/* Below this chance that the rest of a staged group differs, the rest is not drawn. */
+#define STAGE_PAYS 0.25
 
 struct tally {
 	double success; /* answers so far, those of old steps counting less; likewise failure */
@@ -86,6 +88,17 @@ double history_promise(const struct history *h, int64_t step, int prompt, int c,
 	if (c > 0 && c < tried) return 1; /* they differ already */
 	double all = all_of(a, b, K), none = all_of(b, a, K);
 	return tried == 0 ? 1 - all - none : c ? 1 - all : 1 - none;
+}
+
+bool history_group_pays(const struct history *h, int64_t step, const struct rollout *first, int n, int rest)
+{
+	int success = 0, tried = 0;
+	for (int i = 0; i < n; i++) {
+		const struct verdict *v = &first[i].verdict;
+		tried += !first[i].is_dropped;
+		success += !first[i].is_dropped && (h->o.is_stock ? v->kernelbench == 1 : v->class == VERDICT_GENUINE);
+	}
+	return history_promise(h, step, first->prompt, success, tried, rest) >= STAGE_PAYS;
 }
 
 /* ---- making ---- */

@@ -53,6 +53,9 @@ void history_draw(
 /* The chance that K more answers to this prompt's task are not all alike, given the fold and c
  * successes among `tried` answers that are not in it yet. */
 double history_promise(const struct history *h, int64_t step, int prompt, int c, int tried, int K);
+/* Whether the rest of a staged group, so many more answers to the prompt, is worth drawing behind
+ * its first n, which are not in the fold yet. */
+bool history_group_pays(const struct history *h, int64_t step, const struct rollout *first, int n, int rest);
 
 /* A supervised batch: a structure of the buffer or a pair by chance, of a structure one of its
  * answers. Fewer than n only when there is neither. Pointers live until the next history_add. */

@@ -12,9 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Below this chance that the rest of a staged group differs, the rest is not drawn. */
-#define STAGE_PAYS 0.25
-
 void epoch_prompts(uint64_t seed, int prompts, int64_t step, int groups, int *index)
 {
 	int64_t per_epoch = prompts / groups, epoch = step / per_epoch, chunk = step % per_epoch;
@@ -81,12 +78,7 @@ static struct rollout_options collect_options(const struct loop *l, int samples,
 static bool group_pays(void *ctx, const struct rollout *g, int first, int rest)
 {
 	const struct loop *l = ctx;
-	int success = 0, tried = 0;
-	for (int k = 0; k < first; k++) {
-		tried += !g[k].is_dropped;
-		success += !g[k].is_dropped && g[k].verdict.class == VERDICT_GENUINE;
-	}
-	return history_promise(l->history, l->step + 1, g->prompt, success, tried, rest) >= STAGE_PAYS;
+	return history_group_pays(l->history, l->step + 1, g, first, rest);
 }
 
 /* n groups into out, group behind group. Of a staged group a few answers come first, and the rest

@@ -75,6 +75,15 @@ static void test_numbers_are_read(void **state)
 		{"n = x.numel()\nt = n > limit()", "h1"},
 		{"A, B = 26, tl.constexpr(31)\nt = rows > B", "o31"},
 		{"class C:\n    top = 5 * 5 + 1\nt = rows > C.top", "o26"},
+		/* of a method's parameters the first is none of its call's; what a call
+		 * has too many is nobody's */
+		{"class M:\n    def f(self, n, limit):\n        return n > limit\n    def g(self, n):\n        "
+		 "return self.f(n, 40)",
+			"o40"},
+		{"class M:\n    def f(self, n, limit):\n        return n > limit\n    def g(self, n):\n        "
+		 "return self.f(n, 40, 7, 8)",
+			"o40"},
+		{"def f(n, limit):\n    return n > limit\nf(n, 40, 7, 8)", "o40"},
 		{"def f(n, limit=40):\n    return n > limit", "o40"},
 		{"@triton.jit\ndef k(x, n, limit):\n    return n > limit\nk[(1,)](x, n, 9 * 11)", "o99"},
 		{"k[(1,)](x, n, LIMIT=64)\nt = n >= LIMIT", "o64"},

@@ -122,6 +122,52 @@ static void test_command(void **state)
 	free(text);
 }
 
+/* An answer and the beginning of the next in one piece: what is left waits for its end. */
+static void test_half_a_line(void **state)
+{
+	struct outside *x = open_command("read -r l; printf '{\"id\":1,\"answer\":\"a\"}\\n{\"id\":2,\"an'; read -r l; "
+									 "printf 'swer\":\"b\"}\\n'; cat >/dev/null",
+		1);
+	struct err err = {0};
+	struct outside_answer a;
+	for (int i = 1; i <= 2; i++) ask(x, i, "q");
+	for (int i = 1; i <= 2; i++) {
+		if (take(x, &a, &err)) fail_msg("%s", err.text);
+		assert_true(a.id == i && a.text);
+		assert_string_equal(a.text, i == 1 ? "a" : "b");
+		free(a.text);
+	}
+	outside_close(x);
+}
+
+/* A request goes out when there is room for it, though one before it is still open: here the first
+ * of three is answered last. A command that goes on after its last request is waited for. */
+static void test_order_and_end(void **state)
+{
+	char folder[] = "/tmp/hone-test-outside-XXXXXX";
+	assert_non_null(mkdtemp(folder));
+	char *ended = path_join(folder, "ended");
+	char *command = xasprintf("read -r l; read -r l; echo '{\"id\":2,\"answer\":\"b\"}'; read -r l; "
+							  "echo '{\"id\":3,\"answer\":\"c\"}'; echo '{\"id\":1,\"answer\":\"a\"}'; "
+							  "cat >/dev/null; sleep 0.2; echo >%s",
+		ended);
+	struct outside *x = open_command(command, 2);
+	struct err err = {0};
+	struct outside_answer a;
+	static const int order[] = {2, 3, 1};
+	for (int i = 1; i <= 3; i++) ask(x, i, "q");
+	for (size_t i = 0; i < ARRAY_LEN(order); i++) {
+		if (take(x, &a, &err)) fail_msg("%s", err.text);
+		assert_int_equal(a.id, order[i]);
+		free(a.text);
+	}
+	outside_close(x);
+	assert_true(path_exists(ended));
+	dir_remove(folder, NULL);
+	free(command);
+	free(ended);
+}
+
 /* What is asked arrives as it was said: quotes, newlines, text that is no ASCII. */
 static void test_request(void **state)
 {
@@ -180,9 +226,10 @@ static void test_no_utf8(void **state)
 /* A policy may say that it has no answer; lengths in two units are refused. */
 static void test_problem(void **state)
 {
-	struct outside *x = open_command("read -r l; echo; echo '{\"id\":1,\"error\":\"busy\"}'; read -r l; "
-									 "echo '{\"id\":2,\"answer\":\"x\",\"tokens\":1}'; read -r l; "
-									 "echo '{\"id\":3,\"answer\":\"x\"}'; cat >/dev/null",
+	struct outside *x = open_command(
+		"read -r l; echo; printf ' \\t\\r\\n'; echo '{\"id\":1,\"error\":\"busy\"}'; read -r l; "
+		"echo '{\"id\":2,\"answer\":\"x\",\"tokens\":1}'; read -r l; "
+		"echo '{\"id\":3,\"answer\":\"x\"}'; cat >/dev/null",
 		1);
 	struct err err = {0};
 	struct outside_answer a;
@@ -623,11 +670,12 @@ static void test_no_descriptors(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_request),
-		cmocka_unit_test(test_broken_text), cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8),
-		cmocka_unit_test(test_problem), cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds),
-		cmocka_unit_test(test_roles), cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused),
-		cmocka_unit_test(test_kept), cmocka_unit_test(test_words_of_options), cmocka_unit_test(test_no_descriptors)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_command), cmocka_unit_test(test_order_and_end),
+		cmocka_unit_test(test_half_a_line), cmocka_unit_test(test_request), cmocka_unit_test(test_broken_text),
+		cmocka_unit_test(test_failures), cmocka_unit_test(test_no_utf8), cmocka_unit_test(test_problem),
+		cmocka_unit_test(test_sets), cmocka_unit_test(test_wrong_kinds), cmocka_unit_test(test_roles),
+		cmocka_unit_test(test_roles_without_answer), cmocka_unit_test(test_roles_refused), cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_words_of_options), cmocka_unit_test(test_no_descriptors)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,28 @@ static void rows_around_a_launch(void **state)
 	}
 }
 
+/* Buffers of 256 MiB in all are proved about, and of one byte more they are not. Neither is touched
+ * here: the kernel is cut off, and that is said where the buffers pass. */
+static void memory_is_bounded(void **state)
+{
+	float given[2 * N] = {0};
+	struct err err = {0};
+	for (int more = 0; more < 2; more++) {
+		struct prove_result r;
+		struct tape *t = rows_tape("[" LAUNCH(2) "]", 2);
+		json_t *graph = graph_make(MAP("mul", "0, 1"), &err);
+		struct prove_draw d = {.graph = graph, .given = (const uint8_t *)given, .given_bytes = sizeof given};
+		t->kernels[0].ttir_len = 9;
+		t->buffers[3].bytes = ((int64_t)128 << 20) - 3 * (4 * N);
+		t->buffers[4].bytes = ((int64_t)128 << 20) + more;
+		if (prove_run(t, &d, 1, &(struct prove_options){.seed = 5}, &r, &err)) fail_msg("%s", err.text);
+		if (r.answer != PROVE_OUTSIDE || !strstr(r.text, "buffers have more than 256 MiB") != !more)
+			fail_msg("%d: %s: %s", more, prove_answer_name(r.answer), r.text);
+		json_decref(graph);
+		tape_free(t);
+	}
+}
+
 /* A text that names what a candidate named travels though its end was cut within a letter, and
  * cannot move a terminal's cursor. */
 static void texts_travel(void **state)
@@ -252,8 +274,8 @@ static void results_come_back(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(rows_around_a_launch), cmocka_unit_test(numbers_that_move),
-		cmocka_unit_test(texts_travel), cmocka_unit_test(results_come_back)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(rows_around_a_launch), cmocka_unit_test(memory_is_bounded),
+		cmocka_unit_test(numbers_that_move), cmocka_unit_test(texts_travel), cmocka_unit_test(results_come_back)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* Who connects to rank 0, and who answers a rank: strangers, ranks of other jobs, and nobody. */
 #include "rank_world.h"
 #include "ranks/ranks_internal.h"
+#include "ops/ops.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -158,6 +159,68 @@ static void test_greetings(void **state)
 	for (int i = 0; i < 2; i++) close(fds[i]);
 }
 
+/* A message as a rank sends it: magic, kind (1: a last word) and round, then what it carries. */
+static void message(int fd, uint32_t kind, uint32_t round, const char *text)
+{
+	struct err err = {0};
+	uint32_t head[3] = {0, kind, round};
+	memcpy(head, "RNK1", 4);
+	if (msg_send(fd, head, sizeof head, NULL, 0, clock_ns() + 5000000000u, &err) ||
+		msg_send(fd, text, strlen(text), NULL, 0, clock_ns() + 5000000000u, &err))
+		fail_msg("%s", err.text);
+}
+
+/* Rank 0 of two: hears a long message and then the last word, which is `ctx` and no byte more.
+ * Nothing goes on after it. */
+static int hears(int rank, void *ctx)
+{
+	struct ranks *r;
+	struct err err = {0}, later = {0};
+	struct str all[2] = {{0}}, bytes = {0};
+	struct ops none = {0};
+	NEED(!ranks_open(&options, &r, &err), "%s", err.text);
+	NEED(!ranks_gather(r, "a", 1, all, &err) && all[1].len == 2000, "%s", err.text);
+	NEED(ranks_meet(r, &err) == ERR_CHILD && !strcmp(err.text, ctx), "\"%s\", expected \"%s\"", err.text,
+		(const char *)ctx);
+	NEED(ranks_meet(r, &later) == ERR_CHILD, "%s", later.text);
+	NEED(ranks_sum(r, &none, NULL, 0, &later) == ERR_CHILD, "%s", later.text);
+	NEED(ranks_broadcast(r, &bytes, &later) == ERR_CHILD, "%s", later.text);
+	NEED(ranks_watch(r, &later) == ERR_CHILD, "%s", later.text);
+	NEED(ranks_gather(r, "a", 1, all, &later) == ERR_CHILD, "%s", later.text);
+	NEED(!strcmp(later.text, "the job of 2 ranks has ended"), "%s", later.text);
+	for (int k = 0; k < 2; k++) str_release(&all[k]);
+	ranks_close(r, &err);
+	return 0;
+}
+
+/* A last word is heard as it was said, after a longer message too; of one that has no end the
+ * first 900 bytes, without what would move a terminal's cursor. */
+static void test_last_words(void **state)
+{
+	char before[2001] = "", cut[901] = "", long_word[2001] = "";
+	memset(before, 'x', 2000);
+	memset(long_word, 'y', 2000);
+	memset(cut, 'y', 900);
+	const struct {
+		const char *said;
+		const char *heard;
+	} rows[] = {{"rank 1 left\a", "rank 1 left?"}, {"", ""}, {long_word, cut}};
+	char job[128] = "";
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		int port = free_port();
+		pid_t first = rank_start(0, 2, port, hears, (void *)(uintptr_t)rows[i].heard);
+		job_of(port, job, sizeof job);
+		int fd = stranger_connect(port);
+		json_t *answer = greet(fd, job, "\"rank\": 1, \"ranks\": 2, \"name\": \"n\"");
+		assert_true(answer && !json_is_string(json_object_get(answer, "refusal")));
+		json_decref(answer);
+		message(fd, 0, 0, before);
+		message(fd, 1, 1, rows[i].said);
+		assert_int_equal(rank_end(first), 0);
+		close(fd);
+	}
+}
+
 /* A rank tries again where rank 0's answer is none, and shows its refusal without what would move
  * a terminal's cursor. */
 static void test_answers(void **state)
@@ -213,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_greetings),
+		cmocka_unit_test(test_last_words),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_missing),
 	};

@@ -374,6 +374,29 @@ static void test_times(void **state)
 	json_decref(config);
 }
 
+/* The ends of nine tenths, where they are not the first and the last: of forty times one, two,
+ * three microseconds and so on that were predicted as one the third and the third from the end. */
+static void test_many_times(void **state)
+{
+	struct fixture *f = *state;
+	struct err err = {0};
+	struct report_options o = {.title = "t"};
+	int64_t run;
+	json_t *config = json_object();
+	int rc = store_run_open(f->store, "forty", config, &run, &err);
+	for (int i = 0; !rc && i < 40; i++) {
+		json_t *row = json_pack("{s:{s:s, s:f, s:{s:f, s:f}}}", "verdict", "verdict", "genuine", "cost_s", 1.0,
+			"device", "predicted_s", 1e-6, "time_s", (i * 7 % 40 + 1) * 1e-6);
+		rc = store_sample_put(f->store, run, 1, i, row, &err);
+		json_decref(row);
+	}
+	if (rc || report_write(f->store, &run, 1, NULL, &o, f->html_path, &err) ||
+		file_read(f->html_path, 1 << 24, &f->html, &err))
+		fail_msg("%s", err.text);
+	assert_non_null(strstr(f->html.data, "<tr><td>forty</td>" CELL("40") CELL("21") CELL("3") CELL("38")));
+	json_decref(config);
+}
+
 /* The order of two answers is one pair: in order, against it, or none where a side is equal. */
 static void test_two_times(void **state)
 {
@@ -440,8 +463,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {T(test_nothing_escapes), T(test_charts_are_there), T(test_no_empty_chart),
 		T(test_samples_are_bounded), T(test_tags_nest), T(test_settings_and_headings), T(test_reasons),
-		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_two_times), T(test_table), T(test_no_run),
-		T(test_leaves_nothing)};
+		T(test_two_runs), T(test_samples_alone), T(test_times), T(test_many_times), T(test_two_times), T(test_table),
+		T(test_no_run), T(test_leaves_nothing)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

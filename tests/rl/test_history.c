@@ -109,6 +109,66 @@ static void test_promise(void **state)
 	history_free(h);
 }
 
+/* The rest of a group is drawn where it differs with a chance of a quarter; what decides is what
+ * the run pays for. A letter each of the first answers: genuine, wrong, dropped, and KernelBench's
+ * own check beside them. */
+static void test_group_pays(void **state)
+{
+	static const struct {
+		const char *verdicts;
+		const char *checks; /* +: passes, -: fails, ?: not known */
+		int rest;
+		bool pays;
+		bool pays_stock;
+	} rows[] = {
+		/* 1 - 4.5/5 5.5/6 6.5/7 7.5/8 is 0.28, and behind five that failed it is 0.246. */
+		{"wwww", "????", 4, true, true},
+		{"wwwww", "-----", 4, false, false},
+		{"gggg", "++++", 4, true, true},
+		{"ggggg", "+++++", 4, false, false},
+		/* One that is dropped is none of them, whatever its check says. */
+		{"wwdww", "--+--", 4, true, true},
+		{"wwwwwd", "-----+", 4, false, false},
+		/* They differ already. */
+		{"wwwwg", "----+", 4, true, true},
+		{"wwwww", "---+-", 4, false, true},
+		{"wgwww", "-----", 4, true, false},
+		{"ggggg", "?++++", 4, false, true},
+	};
+	struct fixture *f = *state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		for (int is_stock = 0; is_stock < 2; is_stock++) {
+			struct history_options o = usual;
+			struct rollout first[8] = {0};
+			o.is_stock = is_stock;
+			struct history *h = history_create(&o, &f->prompts, f->tokenizer);
+			int n = (int)strlen(rows[i].verdicts);
+			for (int k = 0; k < n; k++) {
+				char v = rows[i].verdicts[k], check = rows[i].checks[k];
+				first[k].prompt = 3;
+				first[k].is_dropped = v == 'd';
+				first[k].verdict.class = v == 'g' ? VERDICT_GENUINE : v == 'd' ? VERDICT_INFRA : VERDICT_WRONG;
+				first[k].verdict.kernelbench = check == '+' ? 1 : check == '-' ? 0 : -1;
+			}
+			bool pays = history_group_pays(h, 1, first, n, rows[i].rest);
+			if (pays != (is_stock ? rows[i].pays_stock : rows[i].pays))
+				fail_msg("%s %s, stock %d: %d", rows[i].verdicts, rows[i].checks, is_stock, pays);
+			history_free(h);
+		}
+	/* What was solved before and is again has nothing to say; where it fails it may. */
+	struct history *h = history_create(&usual, &f->prompts, f->tokenizer);
+	for (int i = 0; i < 8; i++) add(h, 1, 3, "x", "genuine");
+	struct rollout solved[4] = {0}, failed[4] = {0};
+	for (int k = 0; k < 4; k++) {
+		solved[k].prompt = failed[k].prompt = 3;
+		solved[k].verdict.class = VERDICT_GENUINE;
+		failed[k].verdict.class = VERDICT_WRONG;
+	}
+	assert_false(history_group_pays(h, 1, solved, 4, 4));
+	assert_true(history_group_pays(h, 1, failed, 4, 4));
+	history_free(h);
+}
+
 /* Solved and hopeless structures are drawn rarely, uncertain ones often, and structures of one step
  * differ. */
 static void test_draws(void **state)
@@ -361,6 +421,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_promise),
+		cmocka_unit_test(test_group_pays),
 		cmocka_unit_test(test_draws),
 		cmocka_unit_test(test_levels),
 		cmocka_unit_test(test_buffer),

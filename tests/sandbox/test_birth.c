@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -148,6 +149,7 @@ static int order(int orders, int level, const int fds[SANDBOX_ORDER_FDS])
 struct said {
 	bool is_child;   /* of the zygote, as far as the namespace lets it see */
 	bool is_settled; /* without a word about its namespaces */
+	bool is_alone;   /* no descriptor is open but those of its order */
 	bool is_whole;   /* a huge page that came apart in the template */
 	bool is_behind;  /* what malloc gives lies behind the holes of the template's memory */
 	int level;
@@ -185,6 +187,18 @@ static char *apart(void)
 	return at;
 }
 
+/* Whether no descriptor is open behind the first three but those of an order. */
+static bool has_only(const int fds[SANDBOX_ORDER_FDS])
+{
+	bool is_alone = true;
+	for (int fd = 3; fd < 1024; fd++) {
+		bool is_given = false;
+		for (int i = 0; i < SANDBOX_ORDER_FDS; i++) is_given |= fd == fds[i];
+		is_alone &= is_given == (fcntl(fd, F_GETFD) >= 0);
+	}
+	return is_alone;
+}
+
 /* The template; in each job's process it says something, and then waits to be killed. */
 static void template_main(int orders, pid_t zygote)
 {
@@ -199,12 +213,48 @@ static void template_main(int orders, pid_t zygote)
 	for (int i = 0; i < HOLES / 4 && (!i || given > last); i++) given = malloc(HOLE_BYTES);
 	struct said said = {.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote),
 		.is_settled = !*text,
+		.is_alone = has_only(fds),
 		.is_whole = !huge || huge_kb(huge) == HUGE_PAGE >> 10,
 		.is_behind = given > last || HAS_OTHER_MALLOC,
 		.level = o.level};
 	if (write(fds[0], &said, sizeof said) != sizeof said) _exit(1);
 	poll(NULL, 0, 30000);
 	_exit(0);
+}
+
+/* How often a template was interrupted, in memory that it shares with its zygote. */
+static atomic_int *interrupts;
+static void on_signal(int signal) { ++*interrupts; }
+
+/* A signal while the template waits for an order: its handler ran, and it waits on. */
+static void interrupt(pid_t template)
+{
+	char path[64], line[256] = "";
+	int before = *interrupts;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)template);
+	/* The only place where it sleeps is where it waits. */
+	for (const char *state = NULL; !state || strncmp(state, ") S", 3); state = strrchr(line, ')')) {
+		FILE *f = fopen(path, "r");
+		if (!f || !fgets(line, sizeof line, f)) _exit(1);
+		fclose(f);
+	}
+	kill(template, SIGUSR1);
+	while (*interrupts == before) poll(NULL, 0, 1);
+}
+
+/* A template whose zygote closes the way of orders ends, after a signal as well. */
+static bool ends_with_its_orders(void)
+{
+	char text[256] = "";
+	int pair[2], fds[SANDBOX_ORDER_FDS], status = 0;
+	struct sandbox_options o = options_for(SANDBOX_NONE);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) _exit(1);
+	int template = sandbox_template_fork(text, sizeof text);
+	if (template == 0) sandbox_template_serve(pair[1], &o, fds, NULL, text, sizeof text);
+	close(pair[1]);
+	interrupt(template);
+	close(pair[0]);
+	return waitpid(template, &status, 0) == template && status == 0;
 }
 
 /* The zygote: has its template start a job at each level, waits for the first one's end, tells the
@@ -214,10 +264,14 @@ static void zygote_main(int fd)
 	char text[256] = "";
 	int pair[2], status = 0, good = 0;
 	pid_t zygote = getpid();
+	struct sigaction action = {.sa_handler = on_signal};
+	interrupts = mmap(NULL, sizeof *interrupts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (interrupts == MAP_FAILED || sigaction(SIGUSR1, &action, NULL)) _exit(1);
 	if (sandbox_drop_root(text, sizeof text) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair)) _exit(1);
 	int template = sandbox_template_fork(text, sizeof text);
 	if (template == 0) template_main(pair[1], zygote);
 	close(pair[1]);
+	interrupt(template);
 	int highest = sandbox_level_probe(text, sizeof text);
 	for (int level = SANDBOX_NONE; level <= highest; level += SANDBOX_FULL) {
 		int words[2];
@@ -226,13 +280,14 @@ static void zygote_main(int fd)
 		/* Every job has the test's pipe: it hangs up when the last of them is dead. */
 		int pid = order(pair[0], level, (int[]){words[1], fd, fd});
 		good += pid > 0 && read_soon(words[0], &said, sizeof said) == sizeof said && said.is_child && said.is_settled &&
-			said.is_whole && said.is_behind && said.level == level;
+			said.is_alone && said.is_whole && said.is_behind && said.level == level;
 		if (level == SANDBOX_NONE && pid > 0) {
 			kill(pid, SIGKILL);
 			good += waitpid(pid, &status, 0) == pid && WIFSIGNALED(status); /* it is this process's to wait for */
 		}
 	}
-	char result = (char)(good == 2 + (highest == SANDBOX_FULL));
+	good += ends_with_its_orders();
+	char result = (char)(good == 3 + (highest == SANDBOX_FULL));
 	if (write(fd, &result, 1) != 1) _exit(1);
 	close(fd);
 	for (;;) pause();

@@ -54,8 +54,10 @@ static const struct step STEPS[] = {
 	{"no_new_privs", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(prctl), 0, PR_SET_NO_NEW_PRIVS, false},
 	{"non-dumpable", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(prctl), 0, PR_SET_DUMPABLE, false},
 	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_create_ruleset), EVERY},
-	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_add_rule), EVERY},
-	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_restrict_self), EVERY},
+	/* Each without flags. */
+	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_create_ruleset), 2, 0, false},
+	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_add_rule), 3, 0, false},
+	{"andlock", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(landlock_restrict_self), 1, 0, false},
 	{"seccomp", WAY_ENTER, SANDBOX_LSM, SCMP_SYS(seccomp), EVERY},
 	{"mounting /proc", WAY_ENTER, SANDBOX_FULL, SCMP_SYS(mount), EVERY},
 	{"mounting /proc", WAY_TOOL, SANDBOX_FULL, SCMP_SYS(mount), 3, MS_NOSUID | MS_NODEV | MS_NOEXEC, false},

@@ -60,7 +60,14 @@ static int read_as_other(const char *from, const char *path)
 	if (store_open(path, &again, &err) != ERR_IO || !strstr(err.text, "-lock: ")) return 5;
 	store_close(s);
 	str_release(&out);
-	return 0;
+	/* Nothing is left on the heap by it. */
+	long blocks = 0;
+	for (int i = 0; i < 4; i++) {
+		if (store_open_existing(from, &s, &err)) return 6;
+		store_close(s);
+		if (i == 1) blocks = live_blocks;
+	}
+	return live_blocks == blocks ? 0 : 7;
 }
 
 /* A store is read where nothing can be written, whatever letters its path has: closed, and with

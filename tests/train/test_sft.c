@@ -343,6 +343,40 @@ static void test_limits(void **state)
 	free(dir);
 }
 
+/* "3a 5e": the steps whose metrics are told, with the accuracy of the step and with the held-out
+ * rows. */
+static int record_steps(void *ctx, int64_t step, const json_t *m)
+{
+	bool has_accuracy = json_object_get(m, "mean_token_accuracy"), has_eval = json_object_get(m, "eval_loss");
+	str_printf(ctx, " %lld%s%s", (long long)step, has_accuracy ? "a" : "", has_eval ? "e" : "");
+	return 0;
+}
+
+/* Steps are told of every so often, where held-out rows are looked at, and the last one. */
+static void test_what_is_told(void **state)
+{
+	static const struct {
+		int logging_steps, eval_steps;
+		const char *told;
+	} rows[] = {{3, 5, " 3a 5e 6a 7ae"}, {0, 0, " 1a 2a 3a 4a 5a 6a 7ae"}, {7, 9, " 7ae"}, {9, 2, " 2e 4e 6e 7ae"}};
+	struct sft_setup s;
+	sft_setup_make(&s, false);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct err err = {0};
+		struct str told = {0};
+		char *dir = sft_folder("told");
+		struct sft_options o = sft_options_make(dir);
+		o.max_steps = 7;
+		o.logging_steps = rows[i].logging_steps;
+		o.eval_steps = rows[i].eval_steps;
+		if (sft_setup_run(&s, &o, record_steps, &told, &err)) fail_msg("%s", err.text);
+		assert_string_equal(told.data, rows[i].told);
+		str_release(&told);
+		free(dir);
+	}
+	sft_setup_release(&s);
+}
+
 /* Gradient norms by step, of runs that do not move the weights. */
 struct norms {
 	double loss[16], norm[16];
@@ -428,6 +462,7 @@ int main(void)
 		cmocka_unit_test(test_accumulation_normalises_by_all),
 		cmocka_unit_test(test_dropout_masks),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_what_is_told),
 	};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,6 +212,96 @@ static void test_places_in_a_grid(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* In turns a program may be stopped between two atomics, so that who came first at one place comes
+ * later at another; in order nobody is. */
+static void test_turns(void **state)
+{
+	enum { PROGRAMS = 4 };
+	int32_t data[3][2 * PROGRAMS];
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%x = tt.get_program_id x : i32\n%one = arith.constant 1 : i32\n%t = arith.constant true\n"
+		"%two = tt.addptr %c, %one : !tt.ptr<i32>, i32\n"
+		"%first = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
+		"%second = tt.atomic_rmw add, acq_rel, gpu, %two, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
+		"%d = arith.subi %first, %second : i32\n%v = arith.sitofp %d : i32 to f32\n"
+		"%q = tt.addptr %b, %x : !tt.ptr<f32>, i32\ntt.store %q, %v : !tt.ptr<f32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	bool differs[8] = {false}, any = false;
+	for (uint64_t schedule = 0; schedule < ARRAY_LEN(differs); schedule++) {
+		struct vm_report r;
+		struct err err = {0};
+		struct vm_launch_options o = {.grid = {PROGRAMS, 1, 1},
+			.args = b.args,
+			.nargs = 4,
+			.buffers = b.buffers,
+			.nbuffers = 3,
+			.schedule = schedule};
+		memset(data, 0, sizeof data);
+		if (vm_launch(b.k, &o, &r, &err)) fail_msg("schedule %d: %s", (int)schedule, err.text);
+		vm_report_release(&r);
+		/* Whatever the order, each has counted at both places. */
+		assert_true(data[2][0] == PROGRAMS && data[2][1] == PROGRAMS);
+		for (int i = 0; i < PROGRAMS; i++) differs[schedule] |= data[1][i] != 0;
+		any |= differs[schedule];
+	}
+	assert_true(any && !differs[0]);
+	vm_kernel_free(b.k);
+}
+
+/* An atomic without a mask works on all lanes, and a compare-and-swap stores where it finds what it
+ * expects and nowhere else. */
+static void test_atomics(void **state)
+{
+	int32_t data[3][4] = {{0}, {0}, {7, 5, 5, 0}};
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%i = tt.make_range {end = 2 : i32, start = 0 : i32} : tensor<2xi32>\n"
+		"%s = tt.splat %c : !tt.ptr<i32> -> tensor<2x!tt.ptr<i32>>\n"
+		"%p = tt.addptr %s, %i : tensor<2x!tt.ptr<i32>>, tensor<2xi32>\n"
+		"%five = arith.constant dense<5> : tensor<2xi32>\n%nine = arith.constant dense<9> : tensor<2xi32>\n"
+		"%x = tt.atomic_cas acq_rel, gpu, %p, %five, %nine : (tensor<2x!tt.ptr<i32>>, tensor<2xi32>, "
+		"tensor<2xi32>) -> tensor<2xi32>\n"
+		"%y = tt.atomic_rmw add, acq_rel, gpu, %p, %five : (tensor<2x!tt.ptr<i32>>, tensor<2xi32>) -> tensor<2xi32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	struct vm_report r;
+	struct err err = {0};
+	struct vm_launch_options o = {.grid = {1, 1, 1}, .args = b.args, .nargs = 4, .buffers = b.buffers, .nbuffers = 3};
+	if (vm_launch(b.k, &o, &r, &err)) fail_msg("%s", err.text);
+	/* 7 stayed and became 12; 5 became 9 and then 14; the others are beyond the block. */
+	assert_true(data[2][0] == 12 && data[2][1] == 14 && data[2][2] == 5 && data[2][3] == 0);
+	vm_report_release(&r);
+	vm_kernel_free(b.k);
+}
+
+/* Names of libdevice: a function of both types, a type in front of a rounding, a fast form; and
+ * what only looks like one. */
+static void test_libdevice_names(void **state)
+{
+	static const struct {
+		const char *symbol;
+		bool is_double;
+		bool is_known;
+	} rows[] = {{"__nv_expf", false, true}, {"__nv_exp", true, true}, {"__nv_fast_expf", false, true},
+		{"__nv_frcp_rn", false, true}, {"__nv_drcp_rn", true, true}, {"__nv_expf", true, false},
+		{"__nv_qexp", true, false}, {"__nv_fexp", false, false}, {"__nv_qrcp_rn", false, false},
+		{"__nv_fexp_rn", false, false}, {"__nv_fast_", false, false}, {"__nv_", true, false},
+		{"__nw_expf", false, false}};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		const char *type = rows[i].is_double ? "f64" : "f32";
+		struct str text = {0};
+		struct vm_kernel *k = NULL;
+		struct err err = {0};
+		/* A kernel of that one call. */
+		str_printf(&text,
+			"%s%%x = arith.constant 1.0 : %s\n%%y = tt.extern_elementwise %%x {libname = \"\", libpath = "
+			"\"\", pure = true, symbol = \"%s\"} : (%s) -> %s\n" TAIL,
+			BODY_HEAD("i32"), type, rows[i].symbol, type, type);
+		int rc = vm_kernel_create(text.data, text.len, &k, &err);
+		if (rc != (rows[i].is_known ? 0 : ERR_UNSUPPORTED)) fail_msg("%s of %s: %s", rows[i].symbol, type, err.text);
+		if (!rc) vm_kernel_free(k);
+		str_release(&text);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -223,6 +313,9 @@ int main(void)
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_places_in_a_grid),
+		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_libdevice_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
