@@ -43,8 +43,8 @@ def call_at(job, sizes, module, rec, tracer, model=None):
 
 
 def smaller_ones(job, other):
-    """The job with the inputs' sizes of `other`: all of them, each alone, two exchanged; then each
-    left out, where there are more than two."""
+    """The job with the inputs' sizes of `other`, in two lists: all of them, each alone, two
+    exchanged; and all but one, where there are more than two."""
     def replaced(value, sizes):
         if isinstance(value, list):
             return [replaced(v, sizes) for v in value]
