@@ -3,10 +3,13 @@
 It is executed as module `candidate` from memory; a linecache entry lets Triton's inspect.getsource
 find its text.
 """
+import builtins
 import contextlib
 import copy
 import importlib.machinery
+import importlib.util
 import linecache
+import os
 import sys
 import types
 
@@ -52,9 +55,8 @@ def load_candidate(source, code=None):
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
         rename(module)
-        module.__dict__["__builtins__"] = tracer_drawn.own_builtins()
         tracer_watch.GLOBALS = tracer_drawn.MODULE = module.__dict__
-        code = tracer_rewrite.rewritten(source, optimize=1)      # as behind python -O
+        code = tracer_rewrite.rewritten(source)
     exec(code or compile(source, SOURCE_NAME, "exec", dont_inherit=True), module.__dict__)
     return module
 
@@ -65,9 +67,11 @@ def rename(module):
     name = f"{tracer_process.word()}_{tracer_process.word()}"
     sys.modules[name] = sys.modules.pop(module.__name__)
     module.__name__ = tracer_source.OWN_NAME = CANDIDATE = name
-    module.__file__ = f"{name}.py"
-    module.__spec__ = importlib.machinery.ModuleSpec(name, None, origin=module.__file__)
-    module.__package__ = ""
+    module.__file__ = f"{os.environ['HOME']}/{tracer_process.word()}/{name}.py"
+    module.__loader__ = importlib.machinery.SourceFileLoader(name, module.__file__)
+    module.__spec__ = importlib.util.spec_from_file_location(name, module.__file__, loader=module.__loader__)
+    module.__cached__, module.__package__ = module.__spec__.cached, ""
+    module.__builtins__ = vars(builtins)
     linecache.cache[module.__file__] = linecache.cache[SOURCE_NAME]
 
 

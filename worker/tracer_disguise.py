@@ -23,6 +23,7 @@ import tracer_questions
 DRAWN = random.SystemRandom()
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAND_INS = set()      # identities of what was disguised: how such a function is made, nobody may ask
+SHOWN = ("__name__", "__qualname__", "__module__", "__doc__")      # what they have like the others
 CLASSES = (
     (tracer_driver.Driver, "CudaDriver", "triton.backends.nvidia.driver"),
     (tracer_driver.Utils, "CudaUtils", "triton.backends.nvidia.driver"),
@@ -46,6 +47,29 @@ OWNERS = (
     (torch.utils._python_dispatch, "torch.utils._python_dispatch"),
     (Autotuner, "triton.runtime.autotuner"),
 )
+
+
+STAND_IN_CLASSES = {id(cls) for cls, _, _ in CLASSES}      # what they are made of, nobody may ask either
+
+
+def is_stand_in(thing):
+    """Whether this is a function of ours, or a method that is one."""
+    if type(thing) is types.MethodType:
+        thing = thing.__func__
+    return type(thing) is types.FunctionType and (
+        id(thing) in STAND_INS or thing.__code__.co_filename.startswith(HERE))
+
+
+def tells(thing, name):
+    """Whether an attribute of it would tell that it stands in for another: of a function any, of an
+    object and of its class those that Python itself gives them."""
+    kind = type(thing)
+    if kind is types.FunctionType and id(thing) in STAND_INS and name in SHOWN:
+        return False
+    if kind is types.FunctionType or kind is types.MethodType:
+        return is_stand_in(thing)
+    return type(name) is str and name.startswith("__") and (
+        id(kind) in STAND_IN_CLASSES or kind is type and id(thing) in STAND_IN_CLASSES)
 
 
 def file_of(module):
@@ -116,6 +140,7 @@ def seed():
 def install():
     """In the zygote, after everything else is in its place."""
     torch.seed = torch.random.seed = seed
+    torch.cuda.streams.Stream, torch.cuda.streams.Event = torch.cuda.Stream, torch.cuda.Event
     torch.cuda.default_generators = (tracer_cuda.DeviceGenerator(),)
     tracer_questions.install(disguise)
     torch.Tensor.pin_memory = lambda self, *device: self

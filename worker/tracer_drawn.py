@@ -10,7 +10,6 @@ named: no draw has to show the dependence.
 What is written in C looks at its arguments in ways that no method of a class hears of: host code's
 calls of that are looked at one by one (tracer_rewrite.py).
 """
-import builtins
 import datetime
 import os
 import sys
@@ -205,6 +204,17 @@ def told(real, source, kind=int, is_kept=False, is_one=lambda args: True, **boun
     return tell
 
 
+def unasked(real, source):
+    """A function that the candidate may not call: no value that it could answer hides what it
+    says."""
+    def ask(*args, **kwargs):
+        return refused(DECIDES.format(source)) if is_asked() else real(*args, **kwargs)
+    ask.__name__ = ask.__qualname__ = real.__name__
+    ask.__module__ = real.__module__
+    stand_for(real, ask)
+    return ask
+
+
 def stand_for(real, answer):
     """Host code that has got hold of the one calls the other."""
     INSTEAD[id(real)] = (real, answer)
@@ -240,11 +250,6 @@ def hash_of(value):
 
 
 IDENTITY, HASH, TYPE, DATE = id, hash, type, datetime.date      # as they are before a trace has its own
-
-
-def own_builtins():
-    """What the candidate's module finds for `__builtins__`."""
-    return dict(vars(builtins), id=identity, hash=hash_of)
 
 
 def address_of(address, base, step):

@@ -320,6 +320,12 @@ class Utils:
         self.set_printf_fifo_size = lambda size: None
         self.fill_tma_descriptor = refused("fill_tma_descriptor")
 
+    def __getattr__(self, name):
+        """What else there is belongs to a version of Triton's."""
+        if not name.startswith("__"):
+            RECORDER.fail("unsupported", f"host code asks for {name} of Triton's driver")
+        raise AttributeError(name)
+
 
 class Launcher:
     def __init__(self, src, metadata):

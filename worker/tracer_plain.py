@@ -13,13 +13,18 @@ turned into a plain tensor again.
 import bisect
 import ctypes
 import functools
+import gc
 import mmap
+import os
+import sys
+import types
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tracer_chance
 import tracer_clocks
+import tracer_disguise
 import tracer_drawn
 import tracer_driver
 import tracer_process
@@ -29,7 +34,7 @@ import tracer_value
 import tracer_watch
 from tracer_chance import DRAWN
 from tracer_drawn import address_of, drawn, first_drawn, is_asked
-from tracer_tensor import CUDA, TraceTensor, without_modes
+from tracer_tensor import TraceTensor, without_modes
 
 PAGE = 4096
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
@@ -203,13 +208,34 @@ def read(t, how):
     return tracer_tensor.TRACER.read_value(SHELL.trace_of(t), how)
 
 
+C = ctypes.PyDLL(None)      # worker/descriptors.c
+for _make in (C.descriptor_method, C.descriptor_attribute):
+    _make.restype = ctypes.py_object
+    _make.argtypes = ctypes.py_object, ctypes.c_char_p, ctypes.c_char_p, ctypes.py_object
+C.descriptor_keys.argtypes = ctypes.c_void_p, ctypes.py_object
+AS_MAPPING = 14 * ctypes.sizeof(ctypes.c_void_p)      # where CPython's type has its functions for keys
+KEPT = []      # texts that descriptors point to
+
+
+def stand_in(cls, answers):
+    """Methods and attributes of a class of C's by name, with a function of Python's for each. They
+    are descriptors as C's own are, in the same class: whoever looks at them sees an ordinary
+    process."""
+    table = gc.get_referents(cls.__dict__)[0]
+    for name, answer in answers.items():
+        real = table[name]
+        make = C.descriptor_method if type(real) is types.MethodDescriptorType else C.descriptor_attribute
+        texts = name.encode(), real.__doc__ and real.__doc__.encode()
+        KEPT.append((real, texts))
+        table[name] = make(cls, *texts, answer)
+    C.PyType_Modified(ctypes.py_object(cls))
+
+
 def install_tensor():
-    tensor = torch.Tensor
-    real_device = torch._C.TensorBase.device
-    real = {name: getattr(tensor, name)
-            for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "__reduce_ex__", "type",
-                         "data_ptr", "item")}
-    device = lambda self: CUDA if stands_for_cuda(self) else real_device.__get__(self)
+    real = {name: getattr(torch.Tensor, name)
+            for name in ("to", "cuda", "cpu", "numpy", "tolist", "__array__", "get_device", "type", "data_ptr", "item")}
+    real_device, written = torch._C.TensorBase.device, torch._C.TensorBase._version
+    device = lambda self: torch.device("cuda", 0) if stands_for_cuda(self) else real_device.__get__(self)
 
     # .to() and its kin: a tensor that stands for one of a GPU stays on it, and whoever moves it to
     # the CPU reads it.
@@ -227,28 +253,7 @@ def install_tensor():
         options = {} if memory_format is None else {"memory_format": memory_format}
         return real["to"](self, dtype or self.dtype, copy=copy, **options)
 
-    # What a tensor says of where it lies.
-    tensor.device = property(device)
-    tensor.is_cuda = property(lambda self: device(self).type == "cuda")
-    tensor.is_cpu = property(lambda self: device(self).type == "cpu")
-    tensor.get_device = lambda self: 0 if stands_for_cuda(self) else real["get_device"](self)
-    tensor.to = to
-    tensor.cuda = lambda self, *args, **kwargs: self if stands_for_cuda(self) else real["to"](self, "cuda")
-    tensor.cpu = lambda self, *args, **kwargs: to(self, "cpu") if stands_for_cuda(self) else self
-
-    def data_ptr(self):
-        buf = SHELL.buffer_of(self)
-        if buf is not None:
-            tracer_driver.RECORDER.number(buf)      # as in the first trace, where the number is the address
-        return real["data_ptr"](self)
-    tensor.data_ptr = data_ptr
-    # What reads values ends the trace, by name.
-    tensor.numpy = lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(
-        self) else real["numpy"](self, *a, **k)
-    tensor.tolist = lambda self: read(self, "tolist()").tolist() if stands_for_cuda(self) else real["tolist"](self)
-    tensor.__array__ = lambda self, *a, **k: read(self, "numpy conversion").numpy() if stands_for_cuda(
-        self) else real["__array__"](self, *a, **k)
-
+    # A value that is a parameter's element, drawn; else what the tensor has.
     def value(t):
         trace = SHELL.trace_of(t) if stands_for_cuda(t) else None
         number = None if trace is None else tracer_tensor.TRACER.value_number(trace)
@@ -261,38 +266,68 @@ def install_tensor():
     def item(self):
         found = value(self) if is_asked() else None
         return real["item"](self) if found is None else found
-    tensor.item = item
 
     def type_of(self, dtype=None, *args, **kwargs):
         text = real["type"](self, dtype, *args, **kwargs)
         return text.replace("torch.", "torch.cuda.", 1) if dtype is None and stands_for_cuda(self) else text
-    tensor.type = type_of
+
+    # Of an address only its alignment is a fact of the task.
+    def data_ptr(self):
+        buf, address = SHELL.buffer_of(self), real["data_ptr"](self)
+        if buf is not None:
+            tracer_driver.RECORDER.number(buf)      # as in the first trace, where the number is the address
+        return address_of(address, of_storage(self.untyped_storage()), STEP if buf is not None else 16
+                          ) if is_asked() else address
+    of_storage = torch.UntypedStorage.data_ptr
     # How often a tensor was written to is no more than a counter to host code.
-    written, before = torch._C.TensorBase._version, DRAWN.randrange(1 << 10, 1 << 20)
+    before = DRAWN.randrange(1 << 10, 1 << 20)
 
     def version(self):
         count = written.__get__(self) + before
         return drawn("_version", int, ("version", id(self), count), low=0) if is_asked() else count
-    tensor._version = property(version)
-    install_addresses(tensor)
+
+    def array(self, *args, **kwargs):
+        return read(self, "numpy conversion").numpy() if stands_for_cuda(self) else real["__array__"](
+            self, *args, **kwargs)
+    tracer_disguise.disguise(array, "Tensor.__array__", "torch._tensor")
+    torch.Tensor.__array__ = array
+    # What a tensor says of where it lies, and what reads its values, which ends the trace by name.
+    del torch.Tensor.pin_memory
+    stand_in(torch._C.TensorBase, {
+        "pin_memory": lambda self, *device: self, "device": device, "is_cuda": lambda self: device(self).type == "cuda",
+        "is_cpu": lambda self: device(self).type == "cpu", "_version": version,
+        "get_device": lambda self: 0 if stands_for_cuda(self) else real["get_device"](self),
+        "to": to, "type": type_of, "data_ptr": data_ptr, "item": item,
+        "cuda": lambda self, *args, **kwargs: self if stands_for_cuda(self) else real["to"](self, "cuda"),
+        "cpu": lambda self, *args, **kwargs: to(self, "cpu") if stands_for_cuda(self) else self,
+        "numpy": lambda self, *a, **k: read(self, "numpy()").numpy(*a, **k) if stands_for_cuda(
+            self) else real["numpy"](self, *a, **k),
+        "tolist": lambda self: read(self, "tolist()").tolist() if stands_for_cuda(self) else real["tolist"](self)})
+    install_storage(of_storage)
+    install_keys()
 
 
-def install_addresses(tensor):
-    """Of an address only its alignment is a fact of the task."""
-    real, of_storage, item = tensor.data_ptr, torch.UntypedStorage.data_ptr, {
-        name: getattr(tensor, name) for name in ("__getitem__", "__setitem__")}
+def install_storage(of_storage):
+    base = torch.UntypedStorage.__base__
+    real_device, resizable = base.device, base.resizable
+    is_cudas = lambda self: self._cdata in SHELL.by_storage
+    stand_in(base, {
+        "device": lambda self: torch.device("cuda", 0) if is_cudas(self) else real_device.__get__(self),
+        "resizable": lambda self: is_cudas(self) or resizable(self),
+        "data_ptr": lambda self: address_of(of_storage(self), of_storage(
+            self), STEP if is_cudas(self) else 16) if is_asked() else of_storage(self)})
 
-    def data_ptr(self):
-        address = real(self)
-        base = of_storage(self.untyped_storage()) if is_asked() else None
-        return address if base is None else address_of(address, base, STEP if stands_for_cuda(self) else 16)
-    tensor.data_ptr = data_ptr
-    torch.UntypedStorage.data_ptr = lambda self: address_of(of_storage(self), of_storage(
-        self), STEP if self._cdata in SHELL.by_storage else 16) if is_asked() else of_storage(self)
-    # Where an index is drawn torch says that it is no index, and not why.
-    for name, get in item.items():
-        setattr(tensor, name, lambda self, *args, get=get: get(self, *args) if first_drawn(
-            args[:1]) is None else tracer_drawn.refuse(first_drawn(args)))
+
+def install_keys():
+    """Where an index is drawn torch says that it is no index, and not why."""
+    def look(key):
+        found = first_drawn((key,))
+        if found is not None:
+            tracer_drawn.refuse(found)
+    classes = [torch._C.TensorBase]
+    for cls in classes:
+        classes += [c for c in cls.__subclasses__() if c not in classes]
+        C.descriptor_keys(ctypes.c_void_p.from_address(id(cls) + AS_MAPPING), look)
 
 
 def install(seed):
@@ -306,4 +341,5 @@ def install(seed):
     tracer_chance.install(seed)
     tracer_process.install_process()
     tracer_watch.install()
+    tracer_disguise.STAND_IN_CLASSES |= {id(type(os.environ)), id(type(sys.flags))}
     return SHELL

@@ -23,7 +23,7 @@ import tracer_disguise
 import tracer_drawn
 import tracer_driver
 from tracer_chance import DRAWN
-from tracer_drawn import drawn, is_asked, stand_for, told
+from tracer_drawn import drawn, is_asked, stand_for, told, unasked
 
 KEPT = []      # modules that sys.modules no longer names
 
@@ -188,16 +188,8 @@ def install_process():
     sys.flags = collections.namedtuple("flags", flags)(**flags)
     install_threads(pid)
     for name in ("gettrace", "getprofile"):
-        setattr(sys, name, told(getattr(sys, name), f"sys.{name}()", None))
-    torch.cuda.device_count = told_devices(DRAWN.randrange(2, 9))
-
-
-def told_devices(count):
-    """How many there are belongs to the machine; forward's are on one."""
-    def device_count():
-        return count
-    tracer_cuda.shows(device_count, torch.cuda.device_count)
-    return device_count
+        setattr(sys, name, unasked(getattr(sys, name), f"sys.{name}()"))
+    torch.cuda.device_count = told(torch.cuda.device_count, "torch.cuda.device_count()", is_kept=True, low=1)
 
 
 def install_totals():

@@ -18,11 +18,12 @@ import warnings
 
 import torch
 
+import tracer_disguise
 import tracer_drawn
 import tracer_sites
 import tracer_value
 from tracer_chance import GENERATORS, RANDOM, draws, refused_draw
-from tracer_drawn import (CALL, DATE, DEPTH, FILES, HASH, HERE, IDENTITY, INSTEAD, TYPE, Drawn, address_of,
+from tracer_drawn import (CALL, DATE, DECIDES, DEPTH, FILES, HASH, HERE, IDENTITY, INSTEAD, TYPE, Drawn, address_of,
                           checked_text, derived, drawn, facts_of, first_drawn, formatted, hash_of, identity, is_fixed,
                           is_ours, joined, refuse, refused, remainder, text_of)
 from tracer_record import SOURCE_NAME
@@ -39,6 +40,12 @@ HOLDERS = frozenset(map(id, (
     reversed, sorted, min, max, any, all, collections.deque, collections.OrderedDict, collections.defaultdict,
     types.SimpleNamespace, *(f for name, f in vars(operator).items()
                              if type(f) is types.BuiltinFunctionType and name not in NOT_HELD))))
+# Functions that call what they are given, or keep it.
+TAKERS = frozenset(map(id, (map, filter, sorted, min, max, list, tuple, dict, set, zip, enumerate, reversed, iter, next,
+                            setattr, callable, functools.partial, functools.reduce)))
+PARTS_MAX = 64
+MADE = "host code looks at how torch's, Triton's or Python's functions are made: what it does may not depend on that"
+LOOKERS = frozenset(map(id, (type, isinstance, issubclass, callable, getattr, hasattr, repr, str, dir, help)))
 HELD = (list, tuple, dict, set, frozenset, collections.deque, type({}.keys()), type({}.items()), type({}.values()))
 # Functions whose result is made of their arguments and of nothing else, and what it is.
 MAKERS = {IDENTITY(f): kind for f, kind in (
@@ -63,6 +70,9 @@ TELLERS = frozenset((("uuid", "uuid1"), ("uuid", "uuid4"), ("uuid", "getnode"), 
 ROOM = ("getsizeof", "__sizeof__", "__alloc__", "_get_sequence_nr", "_sequence_nr", "_dispatch_tls_local_include_set",
         "_dispatch_tls_local_exclude_set", "_dispatch_tls_is_dispatch_key_included",
         "_dispatch_tls_is_dispatch_key_excluded")
+# Functions in C that say where a tensor's memory is, or who listens.
+WHERE = frozenset(("_dispatch_keys", "_dispatch_key_set", "_parse_to", "_from_dlpack", "_to_dlpack", "isatty"))
+TOLD = frozenset((("torch.utils.dlpack", "from_dlpack"), ("torch._tensor", "__dlpack__")))
 
 
 def given(f):
@@ -108,7 +118,12 @@ def before(f, args, kwargs):
         found = run_text(f, args, kwargs)
     if found is not None:
         return found
-    # By argument: sets that show their order, and drawn values.
+    refuse_lookers(f, args, kwargs)
+    # By argument: functions that tell of the process, sets that show their order, drawn values.
+    if id(f) not in LOOKERS and any(a is IDENTITY or a is HASH for a in (*args, *kwargs.values())) and getattr(
+            f, "__module__", None) != "inspect":
+        telling = lambda a: identity if a is IDENTITY else hash_of if a is HASH else a
+        return f(*map(telling, args), **{k: telling(a) for k, a in kwargs.items()}),
     for thing in args:
         if isinstance(thing, (set, frozenset)) and (id(f) in ORDER or name == "join" or kwargs and f in (min, max)):
             ordered(thing)
@@ -119,6 +134,37 @@ def before(f, args, kwargs):
     if TYPE(value) is tracer_value.Value:
         value.refuse()
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+def refuse_lookers(f, args, kwargs):
+    """Whoever asks what one of the tracer's own functions or classes is made of: they stand in for
+    others, and are not made as those are."""
+    is_asked = f in (getattr, hasattr) and len(args) > 1 and tracer_disguise.tells(*args[:2])
+    is_taker = id(f) in TAKERS and not (args and id(args[0]) in LOOKERS)
+    for thing in (*args, *kwargs.values()):
+        for part in thing if type(thing) in (list, tuple) and len(thing) <= PARTS_MAX else (thing,):
+            if TYPE(part) is types.FunctionType or TYPE(part) is types.MethodType:
+                is_asked = is_asked or not is_taker and tracer_disguise.is_stand_in(part)
+    if (f is type or f is isinstance or f is issubclass) and args and (
+            tracer_disguise.tells(args[0], "__class__") and not is_stand_ins(args[1:])):
+        is_asked = True
+    # The old classes of tensors say where one is.
+    if f is isinstance and len(args) == 2 and type(args[1]).__name__ == "tensortype":
+        is_asked = True
+    if is_asked or getattr(f, "__module__", None) == "inspect" and args and tracer_disguise.tells(args[0], "__class__"):
+        refused(MADE)
+
+
+def is_stand_ins(classes):
+    """The tracer's own class is one of them in an ordinary process, too."""
+    return len(classes) == 1 and id(classes[0]) in tracer_disguise.STAND_IN_CLASSES
+
+
+def of(value, name):
+    """What host code asks for this attribute."""
+    if tracer_disguise.tells(value, name):
+        refused(MADE)
+    return value
 
 
 PARAMETER = [lambda t: None]     # the value of a tensor that is a parameter's element, drawn, or None
@@ -135,6 +181,8 @@ def is_seeded(f, args, kwargs):
 def by_name(f, kind, owner, name, args, kwargs):
     if kind is types.FunctionType and (f.__module__, name) in TELLERS:
         return drawn(f"{f.__module__}.{name}()", None),
+    if name in WHERE and kind in OF_C or (getattr(f, "__module__", None), name) in TOLD:
+        refused(DECIDES.format(f"{name}()"))
     if name in ROOM and kind in NAMED and not is_ours(f):
         return drawn(f"{name}()", None),
     if name == "__hash__" and kind in SLOTS:
@@ -142,7 +190,8 @@ def by_name(f, kind, owner, name, args, kwargs):
         return (identity(thing) if getattr(f, "__objclass__", None) is object else hash_of(thing)),
     if name in ("now", "utcnow", "today") and isinstance(owner, type) and issubclass(owner, DATE):
         return drawn(f"{owner.__name__}.{name}()", owner),
-    if name in ("data_ptr", "_data_ptr") and not args and kind is not types.FunctionType and not is_ours(f):
+    is_torchs = isinstance(owner, (torch.Tensor, torch.UntypedStorage))      # which answer for themselves
+    if name in ("data_ptr", "_data_ptr") and not args and kind is not types.FunctionType and not is_torchs:
         address = f()
         return (address_of(address, address, 1) if type(address) is int else address),
     # Orders and generators.
@@ -260,6 +309,10 @@ def warned(message, category=None, stacklevel=1, source=None, **kwargs):
 
 # ---- orders and generators ----
 
+def debug():
+    return drawn("__debug__", bool)
+
+
 def ordered(things):
     """Where host code goes through a set: its order belongs to the process."""
     if isinstance(things, (set, frozenset)) and len(things) > 1 and not all(map(is_fixed, things)):
@@ -306,6 +359,9 @@ class Rewriter(ast.NodeTransformer):
         function = node.func
         is_starred = any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords)
         is_super = isinstance(function, ast.Name) and function.id == "super"
+        # These see the names of their caller, so they are called as they are.
+        if isinstance(function, ast.Name) and function.id in ("vars", "dir") and len(node.args) == 1 and not is_starred:
+            node.args[0] = self.ask("of", node.args[0], node.args[0], ast.copy_location(ast.Constant("__dict__"), node))
         self.generic_visit(node)
         if is_super:
             return node
@@ -314,6 +370,16 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(function, ast.Attribute) and not is_starred and function.end_lineno != node.lineno:
             node.lineno, node.col_offset = function.end_lineno, 0
         return node
+
+    def visit_Attribute(self, node):
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self.ask("of", node.value, node.value, ast.copy_location(ast.Constant(node.attr), node))
+        return node
+
+    def visit_Name(self, node):
+        """Whether asserts run belongs to the process."""
+        return self.ask("debug", node) if node.id == "__debug__" else node
 
     def visit_JoinedStr(self, node):
         parts = []
@@ -368,7 +434,7 @@ class Rewriter(ast.NodeTransformer):
 
 
 ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, remainder=remainder, ordered=ordered,
-                              caught=caught)
+                              caught=caught, debug=debug, of=of)
 
 
 def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):

@@ -10,6 +10,8 @@ import asyncio
 import codecs
 import ctypes
 import importlib.machinery
+import inspect
+import linecache
 import locale
 import os
 import posix
@@ -53,6 +55,7 @@ FOLDERS = (*(p for p in sys.path if p), os.path.dirname(os.__file__), os.path.di
 READABLE = (*FOLDERS, *map(os.path.realpath, FOLDERS))
 HERE = os.path.dirname(os.path.abspath(__file__))
 CANDIDATE_FILE = "candidate.py"
+READERS = (inspect.__file__, linecache.__file__)
 REAL = {name: getattr(posix, name) for name in ("stat", "lstat", "access", "statvfs", "readlink", "fstat", "isatty")}
 LOOKS = ("open", "os.listdir", "os.scandir")      # at what libraries consist of whoever imports one looks
 MACHINERY = "<frozen importlib"
@@ -121,14 +124,22 @@ def is_readable(path):
     if not isinstance(path, (str, bytes, os.PathLike)):
         return False
     path = os.fsdecode(path)
-    return (os.path.basename(path) in (CANDIDATE_FILE, GLOBALS.get("__file__")) or path.startswith(READABLE)
+    return (os.path.basename(path) == CANDIDATE_FILE or path.startswith(READABLE)
             or any(p.startswith(f"{path}/") for p in READABLE))
+
+
+def is_for_source(path):
+    """Whether Python's own search for a function's text asks for the candidate's file."""
+    caller = watch.frame_of(2)
+    return path == GLOBALS.get("__file__") and not {caller.f_code.co_filename, caller.f_back.f_code.co_filename
+                                                    }.isdisjoint(READERS)
 
 
 def watched(real, what, is_fine=lambda first: False):
     def call(*args, **kwargs):
         first = args[0] if args else next(iter(kwargs.values()), 0)
-        is_path = real is REAL["lstat"] and watch.frame_of(1).f_code.co_name == "_joinrealpath"      # links alone
+        is_path = (real is REAL["lstat"] and watch.frame_of(1).f_code.co_name == "_joinrealpath"      # links alone
+                   or is_for_source(first))
         if not watch.is_busy and not is_path and not is_fine(first) and is_candidates_doing():
             refuse(f"{what} ({first})" if type(first) is str else what)
         return real(*args, **kwargs)

@@ -76,7 +76,6 @@ OTHER = [
     'torch.cuda.memory_stats()',
     'type(x) is torch.Tensor',
     'x.data_ptr() >> 9',
-    'x.untyped_storage().device',
     'KERNEL.n_regs',
     'KERNEL.hash',
     'KERNEL.asm.keys()',
@@ -88,21 +87,13 @@ OTHER = [
 ELSEWHERE = {
     'triton.compile.__name__': 'compile',
     'triton.compile.__module__': 'triton.compiler.compiler',
-    "list(inspect.signature(triton.testing.do_bench).parameters)[1:3]": ['warmup', 'rep'],
-    "list(inspect.signature(torch.cuda.mem_get_info).parameters)": ['device'],
     "torch.cuda.mem_get_info.__doc__ is None": False,
     "hasattr(triton.runtime.driver.active, 'launcher_cls')": True,
     "hasattr(triton.runtime.driver.active.utils, 'load_binary')": True,
-    "type(torch.cuda.get_device_properties(0)).__name__": '_CudaDeviceProperties',
     "'segment.all.current' in torch.cuda.memory_stats()": True,
-    "hasattr(type(KERNEL), 'may_write') or hasattr(type(KERNEL), 'tape_entry')": False,
     'triton.testing.do_bench.__name__': 'do_bench',
     'torch.cuda.synchronize.__module__': 'torch.cuda',
-    'torch.cuda.current_stream().__class__.__module__': 'torch.cuda.streams',
-    'type(triton.runtime.driver.active).__name__': 'CudaDriver',
-    'triton.runtime.driver.active.utils.__module__': 'triton.backends.nvidia.driver',
     'triton.runtime.autotuner.Autotuner.run.__module__': 'triton.runtime.autotuner',
-    'KERNEL.__class__.__name__': 'CompiledKernel',
     'hash(7)': 7,
     'hash((1, 2.5))': hash((1, 2.5)),
     'torch._C._len_torch_dispatch_stack()': 0,
@@ -114,6 +105,32 @@ ELSEWHERE = {
     "torch.empty(2, device='cpu').pin_memory().numel()": 2,
 }
 REFUSED = [
+    'list(inspect.signature(triton.testing.do_bench).parameters)[1:3]',
+    'list(inspect.signature(torch.cuda.mem_get_info).parameters)',
+    'type(torch.cuda.get_device_properties(0)).__name__',
+    "hasattr(type(KERNEL), 'may_write') or hasattr(type(KERNEL), 'tape_entry')",
+    'torch.cuda.current_stream().__class__.__module__',
+    'type(triton.runtime.driver.active).__name__',
+    'triton.runtime.driver.active.utils.__module__',
+    'KERNEL.__class__.__name__',
+    'type(os.getpid)',
+    'isinstance(time.time, types.BuiltinFunctionType)',
+    'inspect.isbuiltin(gc.collect)',
+    'os.getcwd.__code__',
+    'sys.getrefcount.__class__',
+    "getattr(os.cpu_count, '__class__')",
+    'list(map(type, [os.getpid]))',
+    'type(os.environ)',
+    'type(sys.flags)',
+    'vars(torch.cuda.synchronize)',
+    'torch.cuda.synchronize.__globals__',
+    'torch.cuda.Stream.__mro__',
+    'isinstance(torch.cuda.current_stream(), torch.Stream)',
+    'issubclass(torch.cuda.Stream, torch.Stream)',
+    'type(torch.cuda.get_device_properties(0))',
+    'isinstance(x, torch.cuda.FloatTensor)',
+    "hasattr(triton.runtime.driver.active.utils, 'PyKernelArg')",
+    'threading.Thread.ident.fget',
     'triton.compile.__code__.co_filename',
     'triton.testing.do_bench.__defaults__',
     "open('/proc/self/status')",
@@ -149,8 +166,59 @@ ALLOWED = [
     "importlib.metadata.distribution('torch').read_text('METADATA')",
     '__import__("hone_never_compiled").ANSWER',
 ]
-SOURCE = """import ctypes, datetime, gc, importlib.metadata, inspect, multiprocessing, numpy, os, pathlib, platform
-import random, resource, socket, subprocess, sys, threading, time
+# In the second trace as in an ordinary process, or refused: what tells the first trace alone
+# decides what a candidate does there, so the second may not be told by anything.
+ORDINARY = {
+    "type(torch.Tensor.data_ptr).__name__": "method_descriptor",
+    "type(torch.Tensor.device).__name__": "getset_descriptor",
+    "[type(getattr(torch.Tensor, n)).__name__ for n in ('to', 'cuda', 'cpu', 'numpy', 'tolist', 'item', 'type')]":
+        ["method_descriptor"] * 7,
+    "[n for n in ('to', 'device', 'data_ptr', '_version', 'is_cuda', '__getitem__') if n in vars(torch.Tensor)]": [],
+    "torch.Tensor.to.__qualname__": "TensorBase.to",
+    "torch.Tensor.to.__objclass__ is torch._C.TensorBase": True,
+    "type(x.to).__name__": "builtin_function_or_method",
+    "torch.Tensor.__getitem__ is torch._C.TensorBase.__getitem__": True,
+    "torch.Tensor.__array__.__qualname__": "Tensor.__array__",
+    "torch._C.TensorBase.is_cuda.__get__(x)": True,
+    "torch._C.TensorBase.device.__get__(x).type": "cuda",
+    "type(torch.UntypedStorage.data_ptr).__name__": "method_descriptor",
+    "x.untyped_storage().device.type": "cuda",
+    "x.storage().type()": "torch.cuda.FloatStorage",
+    "x.device is x.device": False,
+    "x.untyped_storage().resizable()": True,
+    "isinstance(torch.cuda.current_stream(), torch.cuda.Stream)": True,
+    "torch.cuda.streams.Stream is torch.cuda.Stream": True,
+    "callable(os.getpid)": True,
+    "torch.cuda.synchronize.__name__": "synchronize",
+    "'pin_memory' in vars(torch.Tensor)": False,
+    "torch.empty(1, device='cuda').untyped_storage().is_cuda": True,
+    "torch.empty(1).untyped_storage().is_cuda": False,
+    "'CPU' in str(torch._C._dispatch_keys(x))": None,
+    "torch._C._dispatch_key_set(x)": None,
+    "torch._C._nn._parse_to(x)[0].type": None,
+    "torch.from_dlpack(x).device.type": None,
+    "x[id(x) % 2:]": None,
+    "1 if __debug__ else 2": None,
+    "__debug__ is not None": True,
+    "(lambda v: [v])(3)[0]": 3,
+    "__spec__.loader is None": False,
+    "__loader__ is None": False,
+    "type(__spec__).__name__": "ModuleSpec",
+    "os.path.exists(__file__)": None,
+    "__builtins__ is vars(builtins)": True,
+    "type(id).__name__": "builtin_function_or_method",
+    "sorted([x], key=id)[0] is x": True,
+    "1 if list(map(id, [x]))[0] % 32 else 2": None,
+    "sys.gettrace() is not None": None,
+    "sys.getprofile()": None,
+    "1 if torch.cuda.device_count() > 1 else 2": None,
+    "torch.cuda.device_count() > 0": True,
+    "torch.cuda.current_stream().query()": None,
+    "torch.cuda.Event().query()": None,
+    "sys.stdin.isatty()": None,
+}
+SOURCE = """import builtins, ctypes, datetime, gc, importlib.metadata, inspect, multiprocessing, numpy, os, pathlib
+import platform, random, types, resource, socket, subprocess, sys, threading, time
 import torch
 import triton
 
@@ -184,7 +252,8 @@ def run(is_plain):
             def fault():
                 found, record.fault = record.fault, None
                 return found and str(found[0].text)
-            builtins.DONE, builtins.FAULT, builtins.EXPRESSIONS = {}, fault, OTHER + list(ELSEWHERE) + REFUSED + ALLOWED
+            builtins.DONE, builtins.FAULT, builtins.EXPRESSIONS = {}, fault, (
+                OTHER + list(ELSEWHERE) + list(ORDINARY) + REFUSED + ALLOWED)
             write = os.write
             tracer_cuda.DRAWN.seed()      # as a job does, and takes the card
             tracer_cuda.set_card({})
@@ -232,6 +301,10 @@ for e, value in ELSEWHERE.items():
     for found in (first, second):
         said = found.get(e, ["nothing"])[0]
         check(said == repr(value), f"{e} is as elsewhere: {said[:60]}")
+for e, value in ORDINARY.items():
+    said, fault = second.get(e, ("nothing", None))
+    check(fault is not None if value is None else said == repr(value), f"{e} is as in an ordinary process, or refused: "
+          f"{said[:60]} {fault}")
 for e in REFUSED:
     check(second.get(e, (0, None))[1] is not None, f"{e} is refused: {second.get(e)}")
 for e in ALLOWED:
