@@ -76,11 +76,11 @@ struct vm_aim {
 	enum vm_site_kind kind;
 	bool first_is_known; /* as a vm_site's */
 	bool second_is_known;
-	double from; /* of a step: the result that is left */
+	double from;                  /* of a step: the result that is left */
 	const struct vm_joint *joint; /* of two masks that decide together; else NULL */
 	int nguards;
 	struct aim_guard guards[GUARDS_MAX]; /* branches that the site stands in, the innermost first */
-	int operand; /* of a truth: its bits */
+	int operand;                         /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;     /* by which origins are kept; 0: none are, distances alone */
 	uint64_t weights; /* the last lot, until the next; 0: all sides of a mask count alike */

@@ -1,5 +1,6 @@
 /* Joints: two masks that decide together what is stored, though no `and` puts them together: a
- * select within a select, numbers of 0 and 1 that are added, subtracted or multiplied.
+ * select within a select, numbers of 0 and 1 that are added, subtracted or multiplied, a branch
+ * that uses or makes what a select chooses.
  *
  * Either mask may be true in one trial and false in another, and both never true at once: between
  * them lies a window. For single elements inputs next to what a mask compares with meet it; what a
@@ -21,8 +22,9 @@
 struct finder {
 	struct vm_coverage *c;
 	const struct vm_program *p;
-	const int32_t *maker;    // (nvalues)
-	const bool *is_derived;  // (nvalues): comes of what lanes of data were put together to
+	const int32_t *maker;   // (nvalues)
+	bool *is_derived;       // (nvalues): comes of what lanes of data were put together to
+	int32_t *branch;        // (ninstrs): the innermost branch on such that it stands in; -1: none
 };
 /* Masks that one operand hangs on. */
 struct masks {
@@ -64,12 +66,43 @@ static void mask_add(const struct finder *f, struct masks *m, int value)
 	if (is_new) m->values[m->n++] = value;
 }
 
-/* Back from a number through what is done lane by lane. */
+/* Marks where instructions stand, and as derived what such a branch chooses. */
+static void branches_find(struct finder *f)
+{
+	const struct vm_program *p = f->p;
+	f->branch = xmalloc(((size_t)p->ninstrs + 1) * sizeof *f->branch);
+	memset(f->branch, 0xff, ((size_t)p->ninstrs + 1) * sizeof *f->branch);
+	bool any = false;
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op != OP_JUMP_UNLESS || in->target <= i || !mask_maker(f, src_id(p, in, 0))) continue;
+		any = true;
+		/* Both of its parts; what stands deeper comes later and overwrites. */
+		const struct vm_instr *last = &p->instrs[in->target - 1];
+		int end = last->op == OP_JUMP && last->target > in->target ? last->target : in->target;
+		for (int k = i + 1; k < end; k++) {
+			const struct vm_instr *inside = &p->instrs[k];
+			f->branch[k] = i;
+			for (int d = 0; inside->op == OP_MOVE && d < inside->ndst; d++)
+				f->is_derived[p->ids[inside->dst + d]] = true;
+		}
+	}
+	if (any) vm_flow_forward(p, f->is_derived);
+}
+
+/* Back from a number through what is done lane by lane, and to the branch that chose it. */
 static void masks_find(const struct finder *f, struct masks *m, int value)
 {
 	const struct vm_instr *in = f->maker[value] < 0 ? NULL : &f->p->instrs[f->maker[value]];
 	if (!in || m->steps-- <= 0 || !f->is_derived[value]) return;
 	int first = 0;
+	int branch = f->branch[in - f->p->instrs];
+	if (in->op == OP_MOVE) {
+		if (branch >= 0) mask_add(f, m, src_id(f->p, &f->p->instrs[branch], 0));
+		for (int d = 0; d < in->ndst; d++)
+			if (f->p->ids[in->dst + d] == value) masks_find(f, m, src_id(f->p, in, d));
+		return;
+	}
 	if (in->op == OP_SELECT) {
 		mask_add(f, m, src_id(f->p, in, 0));
 		first = 1;
@@ -89,7 +122,8 @@ static bool is_same_number(const struct finder *f, int a, int b)
 	return a == b || vm_constant_of(f->p, a) == vm_constant_of(f->p, b);
 }
 
-/* Two orders of the same two numbers, of which one may be the other's opposite: no window lies between. */
+/* Two orders of the same two numbers, of which one may be the other's opposite:
+ * no window lies between. */
 static bool is_same_pair(const struct finder *f, int a, int b)
 {
 	const struct vm_instr *x = mask_maker(f, a), *y = mask_maker(f, b);
@@ -142,21 +176,37 @@ static void map_look(const struct finder *f, int instr)
 	for (int s = 1; s < in->nsrc; s++)
 		for (int i = 0; i < m[0].n; i++)
 			for (int k = 0; k < m[s].n; k++)
-				for (int wanted = 0; wanted < 2; wanted++)
-					joint_add(f, instr, m[0].values[i], m[s].values[k], wanted);
+				for (int wanted = 0; wanted < 2; wanted++) joint_add(f, instr, m[0].values[i], m[s].values[k], wanted);
+}
+
+/* What a branch uses and does not make itself: its condition with the masks which that hangs on. */
+static void branch_look(const struct finder *f, int instr)
+{
+	const struct vm_instr *in = &f->p->instrs[instr];
+	int branch = f->branch[instr];
+	if (branch < 0 || in->op == OP_MOVE) return;
+	const struct vm_instr *at = &f->p->instrs[branch];
+	for (int s = 0; s < in->nsrc; s++) {
+		struct masks m = {.steps = STEPS_MAX};
+		if (f->maker[src_id(f->p, in, s)] < branch) masks_find(f, &m, src_id(f->p, in, s));
+		for (int i = 0; i < m.n; i++) joint_add(f, branch, src_id(f->p, at, 0), m.values[i], instr < at->target);
+	}
 }
 
 void vm_joints_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
 {
 	bool *is_derived = derived_find(p, is_data);
-	const struct finder f = {c, p, maker, is_derived};
+	struct finder f = {.c = c, .p = p, .maker = maker, .is_derived = is_derived};
+	branches_find(&f);
 	for (int i = 0; i < p->ninstrs; i++) {
 		const struct vm_instr *in = &p->instrs[i];
+		branch_look(&f, i);
 		if (!in->n || !in->ndst || !is_derived[p->ids[in->dst]]) continue;
 		if (in->op == OP_SELECT && in->result_elem != ELEM_I1) select_look(&f, i);
 		else if (in->op == OP_MAP && in->nsrc > 1 && in->nsrc <= 3 && in->result_elem != ELEM_I1) map_look(&f, i);
 	}
 	free(is_derived);
+	free(f.branch);
 	/* Where masks are made and where they are looked at. */
 	c->nopen = c->njoints;
 	if (!c->njoints) return;
