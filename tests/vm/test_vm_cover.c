@@ -79,7 +79,8 @@ static void test_sides_of_a_comparison(void **state)
 		   "%three = arith.constant 3.0 : f32\n%five = arith.constant 5.0 : f32\n" \
 		   "%l = arith.cmpf ogt, %s, %three : f32" AT(4) "%h = arith.cmpf olt, %s, %five : f32" AT(5) \
 		   "%ls = tt.splat %l : i1 -> tensor<8xi1>\n%hs = tt.splat %h : i1 -> tensor<8xi1>\n" CONSTANT("w", "2.0")
-#define SELECT(to, mask, a, b, line) "%" to " = arith.select " mask ", " a ", " b " : tensor<8xi1>, tensor<8xf32>" AT(line)
+#define SELECT(to, mask, a, b, line) \
+	"%" to " = arith.select " mask ", " a ", " b " : tensor<8xi1>, tensor<8xf32>" AT(line)
 #define NUMBER(to, mask) "%" to " = arith.uitofp " mask " : tensor<8xi1> to tensor<8xf32>\n"
 
 /* Masks that decide together without an `and` are a site, whose sides are those of the second where

@@ -225,7 +225,7 @@ struct vm_coverage {
 	const struct vm_instr *first;
 	bool is_turned; /* some gate is: nothing is recorded meanwhile */
 	bool is_search; /* of this launch (vm_coverage_row) */
-	int nopen;      /* joints */
+	int nopen;      /* joints that some side is left of */
 	int njoints;
 	struct vm_joint *joints;
 	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints

@@ -46,6 +46,21 @@ static void named_find(struct aim_kernel *f)
 	}
 }
 
+static void value_mark(struct aim_kernel *f, int value) { f->is_needed[value] = f->is_drawn[value] = true; }
+
+/* What the site looks at: its operands or its two masks, and the conditions of the
+ * branches in front of it. */
+static void site_mark(const struct vm_aim *a, struct aim_kernel *f)
+{
+	const struct vm_program *p = f->p;
+	const struct vm_instr *in = &p->instrs[a->instr];
+	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
+	int first = is_truth ? a->operand : 0, end = a->joint ? first : is_truth ? first + 1 : in->nsrc;
+	for (int i = first; i < end; i++) value_mark(f, p->ids[in->src + i]);
+	for (int k = 0; a->joint && k < 2; k++) value_mark(f, a->joint->masks[k]);
+	for (int k = 0; k < a->nguards; k++) value_mark(f, p->ids[p->instrs[a->guards[k].instr].src]);
+}
+
 /* A kernel's part, made when it is first launched; NULL: there is no room. */
 static struct aim_kernel *followed_of(struct vm_aim *a, const struct vm_program *p)
 {
@@ -57,17 +72,8 @@ static struct aim_kernel *followed_of(struct vm_aim *a, const struct vm_program 
 	f->is_needed = xcalloc((size_t)p->nvalues + 1, sizeof *f->is_needed);
 	f->is_drawn = xcalloc((size_t)p->nvalues + 1, sizeof *f->is_drawn);
 	f->shadows = xcalloc((size_t)p->nvalues + 1, sizeof *f->shadows);
-	/* The first one has the site, whose operands come after its values are marked. */
-	const struct vm_instr *in = &p->instrs[a->instr];
-	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
-	for (int i = is_truth ? a->operand : 0; a->nkernels == 1 && i < (is_truth ? a->operand + 1 : in->nsrc); i++)
-		f->is_needed[p->ids[in->src + i]] = f->is_drawn[p->ids[in->src + i]] = true;
-	for (int k = 0; a->nkernels == 1 && a->joint && k < 2; k++)
-		f->is_needed[a->joint->masks[k]] = f->is_drawn[a->joint->masks[k]] = true;
-	for (int k = 0; a->nkernels == 1 && k < a->nguards; k++) {
-		int condition = p->ids[p->instrs[a->guards[k].instr].src];
-		f->is_needed[condition] = f->is_drawn[condition] = true;
-	}
+	/* The first one has the site. */
+	if (a->nkernels == 1) site_mark(a, f);
 	for (int i = 0; i < p->ninstrs; i++)
 		if (aim_is_store(&p->instrs[i])) f->is_drawn[p->ids[p->instrs[i].src + 1]] = true;
 	named_find(f);
@@ -96,6 +102,7 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 {
 	const struct vm_program *p = &k->program;
 	const struct vm_site *s = site >= 0 && site < c->nsites ? &c->sites[site] : NULL;
+	/* Where it stands; a joint's instruction may have a site of its own. */
 	int instr = -1;
 	const struct vm_joint *joint = NULL;
 	for (int i = 0; s && i < p->ninstrs; i++)

@@ -9,6 +9,7 @@
  * is true. Kernels without such a pair pay nothing. */
 #include "vm/check/check.h"
 #include "base/base.h"
+#include "ttir/ttir.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/map/map.h"
