@@ -368,6 +368,50 @@ static void test_counts(void **state)
 	}
 }
 
+/* %s is the sum of the elements, -0.5 at first; %b and %d tell whether it is above 100 and below
+ * 100.5. */
+#define SUMMED \
+	"%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%p: f32, %q: f32):\n%z = arith.addf %p, %q : f32\n" \
+	"tt.reduce.return %z : f32\n}) : (tensor<16xf32>) -> f32\n" \
+	"%low = arith.constant 100.0 : f32\n%high = arith.constant 100.5 : f32\n" \
+	"%b = arith.cmpf ogt, %s, %low : f32" AT(3)
+#define BELOW(line) "%d = arith.cmpf olt, %s, %high : f32" AT(line)
+
+/* Both masks of a select within a select at once; and a comparison in a branch that the trial does
+ * not take, which brings the program there first. */
+static void test_windows_of_a_sum(void **state)
+{
+	static const struct {
+		struct trial_of trial;
+		enum vm_side side;
+	} cases[] = {
+		{{F32,
+			 SUMMED BELOW(4)
+				 CONSTANT("w", "2.0", "f32") "%bs = tt.splat %b : i1 -> tensor<16xi1>\n%ds = tt.splat %d : i1 -> "
+											 "tensor<16xi1>\n"
+											 "%e = arith.select %ds, %w, %v : tensor<16xi1>, tensor<16xf32>" AT(
+												 4) "%f = arith.select %bs, %e, %v : tensor<16xi1>, "
+													"tensor<16xf32>" AT(5) "%m = arith.cmpf oeq, %f, %w : "
+																		   "tensor<16xf32>" AT(6),
+			 AS_INPUT},
+			SIDE_ABOVE},
+		{{F32,
+			 SUMMED "%m = scf.if %b -> (tensor<16xi1>) {\n" BELOW(
+				 5) "%ds = tt.splat %d : i1 -> tensor<16xi1>\nscf.yield %ds : tensor<16xi1>\n} else {\n"
+					"%f = arith.constant dense<false> : tensor<16xi1>\nscf.yield %f : tensor<16xi1>\n}" AT(4),
+			 AS_INPUT},
+			SIDE_BELOW},
+	};
+	/* What is placed brings the sum into the window, in a trial of its own as well. */
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		given_fill(&cases[i].trial);
+		struct runner_coverage c = search(&cases[i].trial, cases[i].side, 1000);
+		assert_int_not_equal(c.nplaced, 0);
+		assert_true(takes(&cases[i].trial, &c, cases[i].side));
+		free(c.placed);
+	}
+}
+
 /* Two sides of two sites in one search: an element each, and the second search leaves the first
  * one's alone. The second site looks at the first half of the elements. */
 static void test_two_aims(void **state)
@@ -520,8 +564,8 @@ static void test_nothing_is_placed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_element), cmocka_unit_test(test_two_elements),
-		cmocka_unit_test(test_counts), cmocka_unit_test(test_two_aims), cmocka_unit_test(test_same_elements),
-		cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
+		cmocka_unit_test(test_counts), cmocka_unit_test(test_windows_of_a_sum), cmocka_unit_test(test_two_aims),
+		cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

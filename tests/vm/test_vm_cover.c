@@ -72,6 +72,70 @@ static void test_sides_of_a_comparison(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* %s is the sum of the elements; %l and %h tell whether it is above 3 and below 5. */
+#define SUMMED \
+	LOADED "%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n%z = arith.addf %x, %y : f32\n" \
+		   "tt.reduce.return %z : f32\n}) : (tensor<8xf32>) -> f32\n" \
+		   "%three = arith.constant 3.0 : f32\n%five = arith.constant 5.0 : f32\n" \
+		   "%l = arith.cmpf ogt, %s, %three : f32" AT(4) "%h = arith.cmpf olt, %s, %five : f32" AT(5) \
+		   "%ls = tt.splat %l : i1 -> tensor<8xi1>\n%hs = tt.splat %h : i1 -> tensor<8xi1>\n" CONSTANT("w", "2.0")
+#define SELECT(to, mask, a, b, line) \
+	"%" to " = arith.select " mask ", " a ", " b " : tensor<8xi1>, tensor<8xf32>" AT(line)
+#define NUMBER(to, mask) "%" to " = arith.uitofp " mask " : tensor<8xi1> to tensor<8xf32>\n"
+
+/* Masks that decide together without an `and` are a site, whose sides are those of the second where
+ * the first is true: open until one input has both. Of two numbers that are added the first may be
+ * false as well. */
+static void test_masks_together(void **state)
+{
+	enum { ALL = SIDE_BELOW | SIDE_ABOVE };
+	static const struct {
+		const char *body;
+		int nsites;
+		uint8_t taken[3]; /* of the last, after each input */
+	} cases[] = {
+		{SUMMED SELECT("i", "%hs", "%w", "%v", 6) SELECT("r", "%ls", "%i", "%v", 7) STORED, 1, {0, SIDE_BELOW, ALL}},
+		{SUMMED NUMBER("n", "%ls") NUMBER("o", "%hs") "%r = arith.addf %n, %o : tensor<8xf32>" AT(7) STORED, 2,
+			{0, SIDE_BELOW, ALL}},
+		{SUMMED NUMBER("n", "%ls") NUMBER("o", "%hs") "%r = arith.subf %n, %o : tensor<8xf32>" AT(7) STORED, 2,
+			{0, SIDE_BELOW, ALL}},
+		{SUMMED SELECT("i", "%hs", "%w", "%v", 6) "scf.if %l {\n%r = arith.mulf %i, %w : tensor<8xf32>\n"
+												  "tt.store %q, %r : tensor<8x!tt.ptr<f32>>\n}" AT(7),
+			1, {0, SIDE_BELOW, ALL}},
+		/* The select's mask is the first here. */
+		{SUMMED "%i = scf.if %l -> (tensor<8xf32>) {\nscf.yield %w : tensor<8xf32>\n} else {\n"
+				"scf.yield %v : tensor<8xf32>\n}" AT(6) SELECT("r", "%hs", "%i", "%v", 7) STORED,
+			1, {SIDE_BELOW, SIDE_BELOW, ALL}},
+		/* The same mask twice, and one alone. */
+		{SUMMED SELECT("i", "%ls", "%w", "%v", 6) SELECT("r", "%ls", "%i", "%v", 7) STORED, 0, {0, 0, 0}},
+		{SUMMED SELECT("r", "%ls", "%w", "%v", 7) STORED, 0, {0, 0, 0}},
+	};
+	/* Sums below the window, above it and inside. */
+	const float inputs[3][N] = {{1, 1}, {4, 4}, {2, 2}};
+	int bad = 0;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct body_kernel b = make(cases[i].body);
+		struct vm_coverage *c = vm_coverage_create(b.k);
+		const struct vm_site *s, *last = NULL;
+		int nsites = 0;
+		for (int n = vm_coverage_sites(c, &s); n > 0; n--, s++) {
+			if (s->kind != SITE_SELECT || s->line != 7) continue;
+			nsites++;
+			last = s;
+		}
+		bool ok = nsites == cases[i].nsites;
+		for (int k = 0; last && k < 3; k++) {
+			launch_searched(&b, c, inputs[k]);
+			ok &= last->taken == cases[i].taken[k];
+		}
+		if (!ok) print_message("# case %zu: %d sites, %d taken\n", i, nsites, last ? last->taken : -1);
+		bad += !ok;
+		vm_coverage_free(c);
+		vm_kernel_free(b.k);
+	}
+	assert_int_equal(bad, 0);
+}
+
 /* One lane of an equality may be where nothing shows, four are not; inputs that were searched
  * for it take it by one. */
 static void test_few_lanes(void **state)
@@ -398,6 +462,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sides_of_a_comparison),
+		cmocka_unit_test(test_masks_together),
 		cmocka_unit_test(test_few_lanes),
 		cmocka_unit_test(test_numbers_that_stay),
 		cmocka_unit_test(test_terms_of_a_sum),

@@ -10,6 +10,7 @@
  *   check_reduce.c  reductions that give another value in another order
  *   check_notes.c   masks, idle programs, coalescing
  *   check_narrow.c  what loses digits on its way to memory, in the program alone
+ *   check_joint.c   masks that decide together
  *   check_aim.c     how far the lanes of one site are from a side, and what they hang on
  *   check_missed.c  what of its inputs a kernel does not use
  *   check_report.c  the life of all this
@@ -203,6 +204,20 @@ double vm_term_share(double a, double b, bool first_is_known, bool second_is_kno
  * how far that is from another result than `from`, -1 where it is another. */
 double vm_step_whole(const struct vm_instr *in, double a, double b, double *cut);
 double vm_step_far(double x, double cut, double from);
+/* Two masks that decide together (check_joint.c). */
+enum { JOINT_LOOKS = 1, JOINT_KEEPS = 2 };
+struct vm_joint_bits {
+	int64_t n; /* 1: one for all; 0: not made yet */
+	uint8_t *bits;
+};
+struct vm_joint {
+	int site;
+	int instr;    /* before which both are known */
+	int masks[2]; /* values */
+	bool wanted;  /* what the first has to be */
+	bool is_open;
+	struct vm_joint_bits kept[2]; /* of the masks, as they were made last */
+};
 struct vm_coverage {
 	int nsites;
 	struct vm_site *sites;
@@ -210,6 +225,10 @@ struct vm_coverage {
 	const struct vm_instr *first;
 	bool is_turned; /* some gate is: nothing is recorded meanwhile */
 	bool is_search; /* of this launch (vm_coverage_row) */
+	int nopen;      /* joints that some side is left of */
+	int njoints;
+	struct vm_joint *joints;
+	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints
 };
 struct vm_site *vm_site_add(
 	struct vm_coverage *c, const struct vm_program *p, int i, enum vm_site_kind kind, uint8_t wanted);
@@ -222,6 +241,15 @@ const struct vm_instr *vm_maker_of(const struct vm_program *p, const int32_t *ma
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site);
 /* And what it has made. */
 void vm_cover_result(struct vm_ctx *c, const struct vm_instr *in, int site);
+/* Marks the sides of a comparison or a truth that its lanes have taken so far. */
+void vm_site_close(struct vm_site *s, bool is_search);
+/* ---- check_joint.c ---- */
+/* Adds a site for each two masks that decide together. */
+void vm_joints_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);
+void vm_joints_free(struct vm_coverage *c);
+/* Before an instruction at which joints look; and behind one that makes a mask of theirs. */
+void vm_joint_look(struct vm_ctx *c, const struct vm_instr *in);
+void vm_joint_keep(struct vm_ctx *c, const struct vm_instr *in);
 /* ---- check_fixed.c ---- */
 /* Looks at the operands of a comparison. */
 void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t n);

@@ -46,6 +46,21 @@ static void named_find(struct aim_kernel *f)
 	}
 }
 
+static void value_mark(struct aim_kernel *f, int value) { f->is_needed[value] = f->is_drawn[value] = true; }
+
+/* What the site looks at: its operands or its two masks, and the conditions of the
+ * branches in front of it. */
+static void site_mark(const struct vm_aim *a, struct aim_kernel *f)
+{
+	const struct vm_program *p = f->p;
+	const struct vm_instr *in = &p->instrs[a->instr];
+	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
+	int first = is_truth ? a->operand : 0, end = a->joint ? first : is_truth ? first + 1 : in->nsrc;
+	for (int i = first; i < end; i++) value_mark(f, p->ids[in->src + i]);
+	for (int k = 0; a->joint && k < 2; k++) value_mark(f, a->joint->masks[k]);
+	for (int k = 0; k < a->nguards; k++) value_mark(f, p->ids[p->instrs[a->guards[k].instr].src]);
+}
+
 /* A kernel's part, made when it is first launched; NULL: there is no room. */
 static struct aim_kernel *followed_of(struct vm_aim *a, const struct vm_program *p)
 {
@@ -57,11 +72,8 @@ static struct aim_kernel *followed_of(struct vm_aim *a, const struct vm_program 
 	f->is_needed = xcalloc((size_t)p->nvalues + 1, sizeof *f->is_needed);
 	f->is_drawn = xcalloc((size_t)p->nvalues + 1, sizeof *f->is_drawn);
 	f->shadows = xcalloc((size_t)p->nvalues + 1, sizeof *f->shadows);
-	/* The first one has the site, whose operands come after its values are marked. */
-	const struct vm_instr *in = &p->instrs[a->instr];
-	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
-	for (int i = is_truth ? a->operand : 0; a->nkernels == 1 && i < (is_truth ? a->operand + 1 : in->nsrc); i++)
-		f->is_needed[p->ids[in->src + i]] = f->is_drawn[p->ids[in->src + i]] = true;
+	/* The first one has the site. */
+	if (a->nkernels == 1) site_mark(a, f);
 	for (int i = 0; i < p->ninstrs; i++)
 		if (aim_is_store(&p->instrs[i])) f->is_drawn[p->ids[p->instrs[i].src + 1]] = true;
 	named_find(f);
@@ -70,13 +82,34 @@ static struct aim_kernel *followed_of(struct vm_aim *a, const struct vm_program 
 	return f;
 }
 
+/* Branches on data in front of the site, the innermost first: those whose first part it stands in,
+ * and those whose other part. */
+static void guards_find(struct vm_aim *a, const struct vm_program *p)
+{
+	bool *is_data = vm_data_find(p);
+	for (int i = a->instr - 1; i >= 0 && a->nguards < GUARDS_MAX; i--) {
+		const struct vm_instr *in = &p->instrs[i];
+		if (in->op != OP_JUMP_UNLESS || !is_data[p->ids[in->src]] || in->target <= i) continue;
+		const struct vm_instr *last = &p->instrs[in->target - 1];
+		bool is_first = in->target > a->instr;
+		bool is_other = !is_first && last->op == OP_JUMP && last > in && last->target > a->instr;
+		if (is_first || is_other) a->guards[a->nguards++] = (struct aim_guard){i, is_first};
+	}
+	free(is_data);
+}
+
 struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage *c, int site, enum vm_side side)
 {
 	const struct vm_program *p = &k->program;
 	const struct vm_site *s = site >= 0 && site < c->nsites ? &c->sites[site] : NULL;
+	/* Where it stands; a joint's instruction may have a site of its own. */
 	int instr = -1;
+	const struct vm_joint *joint = NULL;
 	for (int i = 0; s && i < p->ninstrs; i++)
 		if (c->at[i] == site) instr = i;
+	for (int i = 0; s && i < c->njoints; i++)
+		if (c->joints[i].site == site && c->joints[i].is_open) joint = &c->joints[i];
+	if (joint) instr = joint->instr;
 	bool is_known = s && instr >= 0 && s->kind != SITE_END && s->kind != SITE_SIGN && s->kind != SITE_DIGITS;
 	if (!is_known || (s->kind != SITE_COMPARE && side == SIDE_EQUAL) || (s->kind == SITE_STEP && !s->has_first))
 		return NULL;
@@ -85,10 +118,12 @@ struct vm_aim *vm_aim_create(const struct vm_kernel *k, const struct vm_coverage
 	*a = (struct vm_aim){.first_is_known = s->first_is_known,
 		.second_is_known = s->second_is_known,
 		.from = s->distance,
+		.joint = joint,
 		.instr = instr,
 		.kind = s->kind,
 		.operand = is_truth ? (int)s->constant : 0,
 		.side = side};
+	guards_find(a, p);
 	followed_of(a, p);
 	return a;
 }
@@ -287,6 +322,12 @@ static void follow(struct vm_ctx *c, const struct vm_instr *in)
 static bool site_far(struct vm_ctx *c, const struct vm_instr *in, int64_t n, double *far, uint64_t *bits)
 {
 	const struct vm_aim *a = c->aim;
+	if (a->joint) {
+		for (int i = 0; i < 2; i++)
+			if (!a->shadows[a->joint->masks[i]].far) return false;
+		for (int64_t i = 0; i < n; i++) far[i] = aim_joint_far(a, a->side == SIDE_ABOVE, i);
+		return true;
+	}
 	if (a->kind == SITE_COMPARE || a->kind == SITE_EXTREME) return aim_compare_far(c, in, a->side, n, far, bits);
 	if (a->kind == SITE_TERM) {
 		struct vm_reader x, y, z;
@@ -344,43 +385,66 @@ static void lane_choose(struct vm_aim *a, const struct vm_instr *in, const struc
 	if (at < a->choose) a->lanes[at] = *lane;
 }
 
+/* Either the lanes that were chosen before, which come in order, or any. */
+static void lane_look(struct vm_aim *a, const struct vm_instr *in, struct vm_aim_lane *now, uint64_t origin)
+{
+	now->address = origin & (((uint64_t)1 << ELEM_SHIFT) - 1);
+	now->elem = (enum elem)((origin >> ELEM_SHIFT) - (origin != 0));
+	if (a->choose && origin && now->far > 0 && !isnan(now->far)) lane_choose(a, in, now);
+	while (!a->choose && a->cursor < a->nlanes && by_place(&a->lanes[a->cursor], now) < 0) a->cursor++;
+	if (a->choose || a->cursor == a->nlanes || by_place(&a->lanes[a->cursor], now)) return;
+	a->lanes[a->cursor].far = isnan(now->far) ? INFINITY : now->far;
+	a->lanes[a->cursor].bits = now->bits;
+	if (a->lot) a->lanes[a->cursor].address = now->address;
+	if (a->lot) a->lanes[a->cursor].elem = now->elem;
+}
+
 static void look(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_aim *a = c->aim;
 	bool is_truth = a->kind == SITE_SELECT || a->kind == SITE_MASK || a->kind == SITE_BRANCH;
-	int first = is_truth ? a->operand : 0, count = is_truth ? 1 : in->nsrc;
+	int first = is_truth ? a->operand : 0, count = a->joint ? 0 : is_truth ? 1 : in->nsrc;
 	/* One lane where all operands are the same everywhere. */
 	int64_t n = 1;
 	for (int i = 0; i < count; i++)
 		if (c->values[aim_src(a, in, first + i)].form != FORM_SPLAT) n = a->p->values[aim_src(a, in, first + i)].count;
+	for (int i = 0; a->joint && i < 2; i++) n = MAX(n, a->p->values[a->joint->masks[i]].count);
 	double *far = xmalloc((size_t)n * sizeof *far);
 	uint64_t *bits = xcalloc((size_t)n, sizeof *bits);
 	bool is_made = site_far(c, in, n, far, bits);
 	struct vm_aim_lane now = {.row = a->row, .program = a->program, .turn = a->turn++};
-	/* Either the lanes that were chosen before, which come in order, or any. */
 	for (int64_t i = 0; is_made && i < n; i++) {
-		uint64_t origin = a->lot ? aim_origin_of(a, in, first, count, i) : 0;
+		uint64_t origin = !a->lot ? 0
+			: a->joint            ? aim_joint_origin(a, in, a->side == SIDE_ABOVE, i)
+								  : aim_origin_of(a, in, first, count, i);
 		now.lane = i;
 		now.far = MAX(far[i], 0);
 		now.bits = bits[i];
-		now.address = origin & (((uint64_t)1 << ELEM_SHIFT) - 1);
-		now.elem = (enum elem)((origin >> ELEM_SHIFT) - (origin != 0));
-		if (a->choose && origin && now.far > 0 && !isnan(now.far)) lane_choose(a, in, &now);
-		while (!a->choose && a->cursor < a->nlanes && by_place(&a->lanes[a->cursor], &now) < 0) a->cursor++;
-		if (a->choose || a->cursor == a->nlanes || by_place(&a->lanes[a->cursor], &now)) continue;
-		a->lanes[a->cursor].far = isnan(now.far) ? INFINITY : now.far;
-		a->lanes[a->cursor].bits = now.bits;
-		if (a->lot) a->lanes[a->cursor].address = now.address;
-		if (a->lot) a->lanes[a->cursor].elem = now.elem;
+		lane_look(a, in, &now, origin);
 	}
 	free(far);
 	free(bits);
+}
+
+/* A program that goes another way than to the site stands for one lane of it. */
+static void guard_look(struct vm_ctx *c, const struct vm_instr *in, int guard)
+{
+	struct vm_aim *a = c->aim;
+	double far;
+	if (!aim_bits_far(c, in, 0, 1, &far)) return;
+	if (!a->guards[guard].wanted) far = -far;
+	if (!(far > 0) || isinf(far)) return;
+	struct vm_aim_lane now = {
+		.row = a->row, .program = a->program, .turn = a->turn++, .far = GUARD_FAR * (guard + 1) + far};
+	lane_look(a, in, &now, a->lot ? aim_origin_of(a, in, 0, 1, 0) : 0);
 }
 
 void vm_aim_step(struct vm_ctx *c, const struct vm_instr *in)
 {
 	struct vm_aim *a = c->aim;
 	if (a->p == a->kernels[0].p && in - a->p->instrs == a->instr && in->n) look(c, in);
+	for (int i = 0; i < a->nguards; i++)
+		if (a->p == a->kernels[0].p && in - a->p->instrs == a->guards[i].instr) guard_look(c, in, i);
 	if (a->lot && aim_is_store(in)) aim_origins_store(c, in);
 	bool any = false;
 	for (int d = 0; d < in->ndst; d++) any |= a->is_needed[aim_dst(a, in, d)];

@@ -12,7 +12,9 @@
  *
  * Origins go through memory as well: what a launch stored has the origin of what was stored, so a
  * kernel may look at what an earlier one made. What leads through branches is not followed: a
- * branch is a site of its own.
+ * branch is a site of its own. But where a program does not come to the site, since it took the
+ * other way at a branch in front of it, it is as far as that branch's condition is from turning,
+ * and farther than any that comes there.
  *
  *   check_aim.c         an aim's life, values along operations, the look at the site's lanes
  *   check_aim_origin.c  the element that a lane was made of
@@ -29,6 +31,8 @@
 #define ELEM_SHIFT 56     /* an origin has its element's type above the address */
 #define AIM_KERNELS_MAX 16 /* of a tape, that are followed */
 #define NAMED_MAX 16       /* numbers of a kernel's text that may be places of rows */
+#define GUARDS_MAX 4
+#define GUARD_FAR 0x1p30 /* what each branch that was not taken adds: farther than any lane at the site */
 #define MEMORY_MAX ((int64_t)1 << 22) /* elements that launches stored */
 
 struct aim_shadow {
@@ -52,6 +56,11 @@ struct aim_memory {
 	uint64_t *address;
 	uint64_t *origin;
 };
+/* A branch that leads to the site where its condition is `wanted`. */
+struct aim_guard {
+	int instr;
+	bool wanted;
+};
 struct vm_aim {
 	const struct vm_program *p; /* of the running launch; likewise the next two */
 	bool *is_needed;
@@ -67,8 +76,11 @@ struct vm_aim {
 	enum vm_site_kind kind;
 	bool first_is_known; /* as a vm_site's */
 	bool second_is_known;
-	double from; /* of a step: the result that is left */
-	int operand; /* of a truth: its bits */
+	double from;                  /* of a step: the result that is left */
+	const struct vm_joint *joint; /* of two masks that decide together; else NULL */
+	int nguards;
+	struct aim_guard guards[GUARDS_MAX]; /* branches that the site stands in, the innermost first */
+	int operand;                         /* of a truth: its bits */
 	enum vm_side side;
 	uint64_t lot;     /* by which origins are kept; 0: none are, distances alone */
 	uint64_t weights; /* the last lot, until the next; 0: all sides of a mask count alike */
@@ -133,6 +145,9 @@ double aim_far_of_orders(double d, int orders);
 /* n lanes; false after a fault. bits: where the operands differ, or NULL. */
 bool aim_compare_far(struct vm_ctx *c, const struct vm_instr *in, int orders, int64_t n, double *far, uint64_t *bits);
 bool aim_bits_far(struct vm_ctx *c, const struct vm_instr *in, int operand, int64_t n, double *far);
+/* Of a joint's two masks at lane i; to: of the second. Who is false is who is followed. */
+double aim_joint_far(const struct vm_aim *a, bool to, int64_t i);
+uint64_t aim_joint_origin(const struct vm_aim *a, const struct vm_instr *in, bool to, int64_t i);
 /* Of a result: `and`, `or`, `xor` and a choice of bits; a choice between a number and 0. */
 void aim_logic_make(struct vm_ctx *c, const struct vm_instr *in, struct aim_shadow *to);
 void aim_far_of_choice(struct vm_ctx *c, const struct vm_instr *in, struct aim_shadow *to);

@@ -71,6 +71,25 @@ bool aim_bits_far(struct vm_ctx *c, const struct vm_instr *in, int operand, int6
 	return true;
 }
 
+/* One side of a joint: above 0 where the mask is not what it has to be. */
+static double joint_side(const struct vm_aim *a, int k, bool to, int64_t i)
+{
+	double far = aim_far_at(&a->shadows[a->joint->masks[k]], i);
+	return to ? far : -far;
+}
+
+double aim_joint_far(const struct vm_aim *a, bool to, int64_t i)
+{
+	return far_and(joint_side(a, 0, a->joint->wanted, i), joint_side(a, 1, to, i));
+}
+
+uint64_t aim_joint_origin(const struct vm_aim *a, const struct vm_instr *in, bool to, int64_t i)
+{
+	bool first = joint_side(a, 0, a->joint->wanted, i) > 0, second = joint_side(a, 1, to, i) > 0;
+	int k = first != second ? second : (int)(aim_draw(a, in, i, 4) & 1);
+	return aim_origin_at(&a->shadows[a->joint->masks[k]], i);
+}
+
 bool aim_is_compare(const struct vm_instr *in)
 {
 	return in->op == OP_MAP && in->map_op < 0 && in->nsrc == 2 && in->ndst == 1 && in->result_elem == ELEM_I1 &&

@@ -287,6 +287,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	}
 	vm_gates_find(c, p, maker, is_data);
 	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
+	vm_joints_find(c, p, maker, is_data);
 	free(watched);
 	free(is_data);
 	free(maker);
@@ -297,6 +298,7 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 void vm_coverage_free(struct vm_coverage *c)
 {
 	if (!c) return;
+	vm_joints_free(c);
 	free(c->sites);
 	free(c->at);
 	free(c);
@@ -450,6 +452,15 @@ static void take_clamp(struct vm_site *s, const double *x, const double *low, co
 	}
 }
 
+void vm_site_close(struct vm_site *s, bool is_search)
+{
+	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
+	uint8_t sides = shown_sides(s, is_search);
+	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW & sides;
+	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE & sides;
+	if (s->nearest == 0) s->taken |= SIDE_EQUAL & sides;
+}
+
 void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 {
 	struct vm_site *s = &c->coverage->sites[site];
@@ -488,11 +499,7 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		if (s->kind == SITE_COMPARE && isnan(s->constant) && !at) vm_fixed_look(s, x, y, m);
 	}
 	if (s->kind == SITE_GATE) return;
-	/* A comparison's own d is 0 at the side between; an end is reached at its very number. */
-	uint8_t sides = shown_sides(s, c->coverage->is_search);
-	if (s->kind == SITE_END ? s->least <= s->low : s->least < s->low) s->taken |= SIDE_BELOW & sides;
-	if (s->kind == SITE_END ? s->most >= s->high : s->most > s->high) s->taken |= SIDE_ABOVE & sides;
-	if (s->nearest == 0) s->taken |= SIDE_EQUAL & sides;
+	vm_site_close(s, c->coverage->is_search);
 	if ((s->taken & s->wanted) != s->wanted) return;
 	c->coverage->at[in - c->coverage->first] = -1;
 	/* A step that gives several results may still lose the digits of each. */

@@ -36,10 +36,13 @@ int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr 
 			vm_taint_step(c, in, c->watch[in - c->program->instrs]);
 		int32_t site = c->coverage ? c->coverage->at[in - c->program->instrs] : -1;
 		if (site >= 0) vm_cover_step(c, in, site);
+		uint8_t joint = c->coverage && c->coverage->nopen ? c->coverage->joint_marks[in - c->program->instrs] : 0;
+		if (joint & JOINT_LOOKS) vm_joint_look(c, in);
 		if (c->aim) vm_aim_step(c, in);
 		if (c->missed) vm_missed_step(c, in);
 		if (in->exec(c, in)) return 1;
 		if (site >= 0) vm_cover_result(c, in, site);
+		if (joint & JOINT_KEEPS) vm_joint_keep(c, in);
 		if (c->want_cost) vm_cost_step(c, in);
 		else if (c->counts_region) vm_cost_region(c, in);
 	}
