@@ -6,6 +6,7 @@ compiled (the job's "gpu", a row of the supervisor's table), and everything that
 driver does nothing: nothing runs, nothing waits. Streams and events are kept: each row of the tape
 has its stream, and what one stream waits for on another becomes rows (tracer_record).
 """
+import copy
 import ctypes
 import inspect
 import random
@@ -260,7 +261,8 @@ def install():
         get_device_capability=lambda *args: capability(), get_arch_list=lambda: [f"sm_{CARD['capability']}"],
         is_bf16_supported=_constant(True), is_tf32_supported=_constant(True),
         _check_bf16_tensor_supported=_constant(True),
-        current_stream=lambda *args: CURRENT[0], default_stream=_constant(DEFAULT), set_stream=set_stream,
+        current_stream=lambda *args: copy.copy(CURRENT[0]), default_stream=lambda *args: copy.copy(DEFAULT),
+        set_stream=set_stream,
         stream=StreamContext,
         Stream=Stream, ExternalStream=external_stream, Event=Event, device=Device, device_of=Device,
         StreamContext=StreamContext,

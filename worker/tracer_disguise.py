@@ -105,8 +105,13 @@ def disguise_all(owner, module):
             disguise(value, name, module)
 
 
+def no_stack(at):
+    raise RuntimeError("Tried to get stack at idx that's too big")
+
+
 # Functions by which torch tells that it is traced, and what they answer where nobody traces.
 MODES = {
+    "_get_dispatch_stack_at": no_stack,
     "_len_torch_dispatch_stack": lambda: 0,
     "_only_lift_cpu_tensors": lambda: False,
     "_get_dispatch_mode": lambda key: None,

@@ -465,6 +465,7 @@ def benchmark(self, configs, args, kwargs):
 def install():
     """Once, in the zygote."""
     triton.runtime.driver.set_active(Driver())
+    triton.runtime.driver._default = triton.runtime.driver.active
     triton.compile = triton.compiler.compile = triton.compiler.compiler.compile = compile_to_ttir
     Autotuner.run = autotuner_run
     triton.testing.do_bench = fake_bench

@@ -120,10 +120,9 @@ def before(f, args, kwargs):
         return found
     refuse_lookers(f, args, kwargs)
     # By argument: functions that tell of the process, sets that show their order, drawn values.
-    if id(f) not in LOOKERS and any(a is IDENTITY or a is HASH for a in (*args, *kwargs.values())) and getattr(
-            f, "__module__", None) != "inspect":
-        telling = lambda a: identity if a is IDENTITY else hash_of if a is HASH else a
-        return f(*map(telling, args), **{k: telling(a) for k, a in kwargs.items()}),
+    asks = [told_by(f, a) for a in (*args, *kwargs.values())]
+    if any(a is not b for a, b in zip(asks, (*args, *kwargs.values()))):
+        return f(*asks[:len(args)], **dict(zip(kwargs, asks[len(args):]))),
     for thing in args:
         if isinstance(thing, (set, frozenset)) and (id(f) in ORDER or name == "join" or kwargs and f in (min, max)):
             ordered(thing)
@@ -136,11 +135,21 @@ def before(f, args, kwargs):
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
 
 
+def told_by(f, thing):
+    """What a function gets for this argument: one that it may call tells host code what it may
+    know."""
+    if id(f) in LOOKERS or getattr(f, "__module__", None) == "inspect":
+        return thing
+    if thing is IDENTITY or thing is HASH:
+        return identity if thing is IDENTITY else hash_of
+    return types.MethodType(CALLER, thing) if id(f) in TAKERS and id(thing) in LOOKERS else thing
+
+
 def refuse_lookers(f, args, kwargs):
     """Whoever asks what one of the tracer's own functions or classes is made of: they stand in for
     others, and are not made as those are."""
     is_asked = f in (getattr, hasattr) and len(args) > 1 and tracer_disguise.tells(*args[:2])
-    is_taker = id(f) in TAKERS and not (args and id(args[0]) in LOOKERS)
+    is_taker = id(f) in TAKERS
     for thing in (*args, *kwargs.values()):
         for part in thing if type(thing) in (list, tuple) and len(thing) <= PARTS_MAX else (thing,):
             if TYPE(part) is types.FunctionType or TYPE(part) is types.MethodType:
@@ -151,7 +160,9 @@ def refuse_lookers(f, args, kwargs):
     # The old classes of tensors say where one is.
     if f is isinstance and len(args) == 2 and type(args[1]).__name__ == "tensortype":
         is_asked = True
-    if is_asked or getattr(f, "__module__", None) == "inspect" and args and tracer_disguise.tells(args[0], "__class__"):
+    is_looked_at = args and (tracer_disguise.tells(args[0], "__class__")
+                             or TYPE(args[0]) is types.ModuleType and vars(args[0]) is not tracer_drawn.MODULE)
+    if is_asked or is_looked_at and getattr(f, "__module__", None) == "inspect":
         refused(MADE)
 
 

@@ -85,6 +85,7 @@ OTHER = [
     'torch.cuda.get_rng_state().tolist()',
 ]
 ELSEWHERE = {
+    'triton.runtime.driver._default is None': False,
     'triton.compile.__name__': 'compile',
     'triton.compile.__module__': 'triton.compiler.compiler',
     "torch.cuda.mem_get_info.__doc__ is None": False,
@@ -105,6 +106,10 @@ ELSEWHERE = {
     "torch.empty(2, device='cpu').pin_memory().numel()": 2,
 }
 REFUSED = [
+    'list(map(type, [os.getpid]))',
+    'next(map(type, iter([os.getpid])))',
+    'list(map(type, vars(os).values()))',
+    'inspect.getmembers(os, inspect.isfunction)',
     'list(inspect.signature(triton.testing.do_bench).parameters)[1:3]',
     'list(inspect.signature(torch.cuda.mem_get_info).parameters)',
     'type(torch.cuda.get_device_properties(0)).__name__',
@@ -119,7 +124,6 @@ REFUSED = [
     'os.getcwd.__code__',
     'sys.getrefcount.__class__',
     "getattr(os.cpu_count, '__class__')",
-    'list(map(type, [os.getpid]))',
     'type(os.environ)',
     'type(sys.flags)',
     'vars(torch.cuda.synchronize)',
@@ -189,6 +193,10 @@ ORDINARY = {
     "isinstance(torch.cuda.current_stream(), torch.cuda.Stream)": True,
     "torch.cuda.streams.Stream is torch.cuda.Stream": True,
     "callable(os.getpid)": True,
+    "torch.cuda.current_stream() is torch.cuda.current_stream()": False,
+    "torch.cuda.current_stream() == torch.cuda.default_stream()": True,
+    "triton.runtime.driver.default is triton.runtime.driver.active": True,
+    "list(map(type, [1, 'a']))": [int, str],
     "torch.cuda.synchronize.__name__": "synchronize",
     "'pin_memory' in vars(torch.Tensor)": False,
     "torch.empty(1, device='cuda').untyped_storage().is_cuda": True,
