@@ -56,8 +56,7 @@ def is_stand_in(thing):
     """Whether this is a function of ours, or a method that is one."""
     if type(thing) is types.MethodType:
         thing = thing.__func__
-    return type(thing) is types.FunctionType and (
-        id(thing) in STAND_INS or thing.__code__.co_filename.startswith(HERE))
+    return type(thing) is types.FunctionType and (id(thing) in STAND_INS or tracer_drawn.is_ours(thing))
 
 
 def tells(thing, name):
