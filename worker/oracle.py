@@ -197,7 +197,7 @@ def run_trial(variant, trial, positive, power):
         call = vary_defaults(variant, trial, call)
         if call is None:
             return None
-    return run_call(variant, trial, call, trial["distribution"] == "rows")
+    return run_call(variant, trial, call, trial["distribution"] == "rows" or trial.get("wide", 0) > 0)
 
 
 NOISE_RUNS = 2
@@ -209,9 +209,9 @@ def vanishes(r):
 
 def noise_of(model, call, draws, exact, seed):
     """For each output of the reference in fp64 how far half a unit in the last place of each input,
-    up or down, moves it: the most of each row, in NOISE_RUNS runs. What a row of equal elements
-    leaves of its own rounding behind a division by nearly nothing is of this size, whoever computes
-    it."""
+    up or down, moves it: the most of each row, in NOISE_RUNS runs. What rounding leaves of a row of
+    equal elements behind a division by nearly nothing, or of a sum of thousands behind an
+    exponential, is of this size, whoever computes it."""
     generator = torch.Generator().manual_seed(seed ^ 0x6E6F6973)
 
     def moved(t):
@@ -232,10 +232,11 @@ def noise_of(model, call, draws, exact, seed):
     return noise
 
 
-def run_call(variant, trial, call, has_equal=False):
-    """The reference on one call, plain and in fp64. has_equal: some rows have equal elements, so
-    that rounding may be all that is left of them; an output that is zero throughout asks the same,
-    since it has no size of its own that an error could be small beside."""
+def run_call(variant, trial, call, is_sensitive=False):
+    """The reference on one call, plain and in fp64. is_sensitive: some rows have equal elements, so
+    that rounding may be all that is left of them, or weights are large, so that an exponential may
+    stand behind sums of thousands. An output that is zero throughout asks the same, since it has no
+    size of its own that an error could be small beside."""
     # A model of its own for each call, with the trial's parameters; what forward draws is recorded,
     # so that the twin in fp64 draws the same.
     model = variant.fresh_model()
@@ -266,9 +267,9 @@ def run_call(variant, trial, call, has_equal=False):
                            else forward_double(model, call, draws.taken if draws else [], after)) or (None, {}))
     if exact is not None and (len(exact) != len(plain) or any(e.shape != p.shape for e, p in zip(exact, plain))):
         exact = None
-    # How far rounding alone moves rows of equal elements, and outputs where all cancels.
+    # How far rounding alone moves the rows of such a result.
     drawn = draws.taken if draws else []
-    is_noisy = exact is not None and (has_equal or any(vanishes(r) for r in exact))
+    is_noisy = exact is not None and (is_sensitive or any(vanishes(r) for r in exact))
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
