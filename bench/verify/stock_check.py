@@ -2,7 +2,7 @@
 GPU; and a table beside hone's verdicts.
 
 usage: stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl [--jobs N] [--seconds S]
-                          [--trials 5] [--only WORD,...] FOLDER...
+                          [--trials 5] [--only WORD,...] [--compare] FOLDER...
        stock_check.py table STOCK.jsonl HONE.jsonl...
        stock_check.py runs STOCK.jsonl HONE.jsonl...
        stock_check.py run --kernelbench CHECKOUT --out OUT.jsonl --list MUTANTS.jsonl [...]
@@ -13,8 +13,10 @@ process of its own, which is killed after 120 s: what KernelBench calls is `eval
 with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl
 is what tests/gpu/corpus writes for the same folders. `runs` says, of a run with many trials, in how
 many of them what is genuine by hone was right on the GPU, and which of those that hone calls wrong
-for a race were wrong there at least once. Candidates run without any sandbox, exploits among them:
-a machine to throw away is the place for it.
+for a race were wrong there at least once. With --compare a candidate that KernelBench's check cannot
+compare (several outputs, outputs that are no tensors, inputs that it casts) is run as often by this
+script, outputs as trees and integers exact, under KernelBench's own tolerances. Candidates run
+without any sandbox, exploits among them: a machine to throw away is the place for it.
 
 MUTANTS.jsonl is what `tools/kernel_mutants.py --list` writes, VERDICTS.jsonl what
 bench/verify/grade_list makes of it (hone on the CPU); `mutants` tells how many of those that hone
@@ -23,6 +25,7 @@ kills, by its reason, and of those that survive pass on the GPU.
 import argparse
 import collections
 import importlib
+import importlib.util
 import json
 import os
 import re
@@ -71,7 +74,65 @@ def precision_of(task):
     return getattr(torch, HALVES[found.group(1) or found.group(2)] if found else "float32")
 
 
-def judge(module, task, candidate, trials, fd):
+def module_of(path, name):
+    """Triton reads a kernel's source from its file."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def agrees(a, b):
+    """Whether two trees of outputs are the same: floats within KernelBench's tolerance for their
+    dtype (1e-4, 1e-2 for halves; one step of an fp8), all else exactly."""
+    import torch
+    a, b = torch.utils._pytree.tree_leaves(a), torch.utils._pytree.tree_leaves(b)
+    if len(a) != len(b):
+        return False
+    for x, y in zip(a, b):
+        if not isinstance(x, torch.Tensor):
+            same = x == y
+        elif x.shape != y.shape or x.dtype != y.dtype:
+            same = False
+        elif x.is_floating_point() or x.is_complex():
+            bound = 1e-4 if x.element_size() >= 4 else 1e-2 if x.element_size() == 2 else 0.125
+            wide = torch.complex128 if x.is_complex() else torch.float64
+            same = torch.allclose(x.to(wide), y.to(wide), rtol=bound, atol=bound, equal_nan=True)
+        else:
+            same = torch.equal(x, y)
+        if not same:
+            return False
+    return True
+
+
+def compare(task, candidate, trials):
+    """How many of `trials` runs agree, each with its own seed, inputs and weights."""
+    import torch
+    from torch.utils._pytree import tree_map
+    torch.set_default_device("cuda")
+    task, candidate = module_of(task, "task"), module_of(candidate, "candidate")
+    init = getattr(task, "get_init_inputs", list)()
+    args, keywords = init if len(init) == 2 and isinstance(init[0], list) and isinstance(init[1], dict) else (init, {})
+    on_gpu = lambda x: x.cuda() if isinstance(x, torch.Tensor) else x
+    clone = lambda x: x.clone() if isinstance(x, torch.Tensor) else x
+    right = 0
+    for trial in range(trials):
+        torch.manual_seed(1000 + trial)
+        inputs, models = tree_map(on_gpu, task.get_inputs()), []
+        for kind in (task.Model, candidate.ModelNew):
+            torch.manual_seed(1000 + trial)
+            models.append(kind(*args, **keywords).cuda())
+        outs = []
+        for model in models:
+            torch.manual_seed(1000 + trial)
+            with torch.no_grad():
+                outs.append(model(*tree_map(clone, inputs)))
+        torch.cuda.synchronize()
+        right += agrees(*outs)
+    return right
+
+
+def judge(module, task, candidate, trials, is_compared, fd):
     """In the child: the check, and what it said."""
     import torch
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -87,11 +148,16 @@ def judge(module, task, candidate, trials, fd):
                 "why": str(next((w for w in why if w), ""))[:200]}
     except BaseException as e:
         said = {"compiled": False, "passes": False, "why": f"{type(e).__name__}: {e}"[:200]}
+    if is_compared and runs_of(said) is None:
+        try:
+            said["compared"] = f"({compare(task, candidate, trials)} / {trials})"
+        except BaseException as e:
+            said["compared"] = f"{type(e).__name__}: {e}"[:200]
     os.write(fd, json.dumps(said).encode())
     os._exit(0)
 
 
-def start(module, case, trials):
+def start(module, case, trials, is_compared):
     name, task, candidate = case
     out, into = os.pipe()
     pid = os.fork()
@@ -100,7 +166,7 @@ def start(module, case, trials):
         # An exploit writes into every descriptor that it finds.
         os.closerange(3, into)
         os.closerange(into + 1, 1 << 12)
-        judge(module, task, candidate, trials, into)
+        judge(module, task, candidate, trials, is_compared, into)
     os.close(into)
     return pid, (name, out, time.time())
 
@@ -140,7 +206,7 @@ def run(args):
         done = 0
         while running or waiting and time.time() < end:
             while waiting and len(running) < args.jobs and time.time() < end:
-                pid, what = start(module, waiting.pop(), args.trials)
+                pid, what = start(module, waiting.pop(), args.trials, args.compare)
                 running[pid] = what
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid in running:
@@ -189,8 +255,10 @@ def table(args):
 
 
 def runs_of(record):
-    """(right, of how many), as KernelBench says it; None where it came to no comparison."""
-    found = re.match(r"\((\d+) / (\d+)\)", record.get("right", ""))
+    """(right, of how many), as KernelBench says it or --compare; None where neither came to a
+    comparison."""
+    said = [re.match(r"\((\d+) / (\d+)\)", record.get(key, "")) for key in ("right", "compared")]
+    found = said[0] or said[1]
     return tuple(map(int, found.groups())) if found else None
 
 
@@ -206,7 +274,7 @@ def runs(args):
         counts[kind, "compared"] += n is not None
         counts[kind, "always right"] += n is not None and n[0] == n[1]
         if kind == "race" or n is None or n[0] < n[1]:
-            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", f"right in {n[0]} of {n[1]}" if n else s["why"])
+            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", f"right in {n[0]} of {n[1]}" if n else s.get("compared", s["why"]))
     print("| by hone | candidates | compared on the GPU | right in every run | wrong at least once |")
     print("|---|---|---|---|---|")
     for kind in ("genuine", "race"):
@@ -253,6 +321,7 @@ def main():
     r.add_argument("--seconds", type=float, default=3600)
     r.add_argument("--trials", type=int, default=5)
     r.add_argument("--only", default="", help="names that contain one of these words, with commas between")
+    r.add_argument("--compare", action="store_true", help="run what its check cannot compare by ours, too")
     r.add_argument("--list", help="mutants, as tools/kernel_mutants.py lists them")
     r.add_argument("folders", nargs="*")
     for name in ("table", "runs"):
