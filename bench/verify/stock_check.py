@@ -13,10 +13,10 @@ process of its own, which is killed after 120 s: what KernelBench calls is `eval
 with backend triton, five trials and the precision that the task names, no performance. HONE.jsonl
 is what tests/gpu/corpus writes for the same folders. `runs` says, of a run with many trials, in how
 many of them what is genuine by hone was right on the GPU, and which of those that hone calls wrong
-for a race were wrong there at least once. With --compare a candidate that KernelBench's check cannot
-compare (several outputs, outputs that are no tensors, inputs that it casts) is run as often by this
-script, outputs as trees and integers exact, under KernelBench's own tolerances. Candidates run
-without any sandbox, exploits among them: a machine to throw away is the place for it.
+for a race were wrong there at least once. With --compare a candidate that KernelBench's check
+cannot compare (several outputs, outputs that are no tensors, inputs that it casts) is run as often
+by this script, outputs as trees and integers exact, under KernelBench's own tolerances. Candidates
+run without any sandbox, exploits among them: a machine to throw away is the place for it.
 
 MUTANTS.jsonl is what `tools/kernel_mutants.py --list` writes, VERDICTS.jsonl what
 bench/verify/grade_list makes of it (hone on the CPU); `mutants` tells how many of those that hone
@@ -274,7 +274,8 @@ def runs(args):
         counts[kind, "compared"] += n is not None
         counts[kind, "always right"] += n is not None and n[0] == n[1]
         if kind == "race" or n is None or n[0] < n[1]:
-            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", f"right in {n[0]} of {n[1]}" if n else s.get("compared", s["why"]))
+            said = f"right in {n[0]} of {n[1]}" if n else s.get("compared", s["why"])
+            print(f"# {o['name']}: {o['verdict']}/{o['reason']};", said)
     print("| by hone | candidates | compared on the GPU | right in every run | wrong at least once |")
     print("|---|---|---|---|---|")
     for kind in ("genuine", "race"):
