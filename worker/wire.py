@@ -5,17 +5,29 @@ Payloads are JSON objects. A closed peer raises EOFError, so that a worker whose
 ends instead of waiting.
 """
 import array
+import errno
 import json
 import socket
 import struct
+import time
 
 FDS_MAX = 8
 BYTES_MAX = 256 << 20
+CROWDED_S = 60.0
 
 
 def send_fds(sock, data, fds):
-    """Sends bytes of one system call, with descriptors that stay open on this side."""
-    return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+    """Sends bytes of one system call, with descriptors that stay open on this side. Those under way
+    are counted by user, and refused where they are more than this process may have open, whoever
+    sent them: many workers, or one that means it."""
+    end = time.monotonic() + CROWDED_S
+    while True:
+        try:
+            return sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+        except OSError as e:
+            if e.errno != errno.ETOOMANYREFS or time.monotonic() >= end:
+                raise
+        time.sleep(0.002)
 
 
 def send_bytes(sock, data, fds=()):

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HEADER_BYTES = 4, FDS_MAX = CHILD_FDS_MAX, GROW_BYTES = 1 << 20 };
+enum { HEADER_BYTES = 4, FDS_MAX = CHILD_FDS_MAX, GROW_BYTES = 1 << 20, CROWDED_MS = 2 };
 union control {
 	char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
 	struct cmsghdr align;
@@ -38,6 +38,12 @@ static int retry(int fd, short events, uint64_t deadline_ns, const char *what, s
 {
 	if (errno == EINTR) return 0;
 	if (errno == EAGAIN || errno == EWOULDBLOCK) return wait_ready(fd, events, deadline_ns, what, err);
+	/* Descriptors under way are counted by user, and refused where they are more than this process
+	 * may have open, whoever sent them: many workers, or one that means it. */
+	if (errno == ETOOMANYREFS && (!deadline_ns || clock_ns() < deadline_ns)) {
+		sleep_ms(CROWDED_MS);
+		return 0;
+	}
 	bool closed = errno == EPIPE || errno == ECONNRESET;
 	return err_set(err, closed ? ERR_CHILD : ERR_IO, "%s a message: %s", what,
 		closed ? "the peer closed the connection" : strerror(errno));

@@ -2,8 +2,14 @@
  * that were and were not asked for. */
 #include "base_test.h"
 #include <pthread.h>
+#include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
 
 struct pair {
 	int a, b;
@@ -219,6 +225,53 @@ static void send_raw(int fd, const void *data, size_t len, const int *fds, int n
 }
 
 /* More descriptors than asked for: refused, and all of them closed here. */
+/* The kernel counts descriptors under way by user, and refuses more than the sender may have open:
+ * a process without privileges, with a full socket of its own beside the one that it sends on. */
+enum { OPEN_MAX_HERE = 64, UNDER_WAY_US = 200000 };
+struct crowd {
+	struct pair full;
+	int received;
+};
+
+static void *drain(void *arg)
+{
+	struct crowd *c = arg;
+	struct str s = {0};
+	usleep(UNDER_WAY_US);
+	for (int fd, n = 1; n == 1 && !msg_recv(c->full.b, 1, &s, &fd, &n, soon(), NULL); n = 1, c->received++) close(fd);
+	str_release(&s);
+	return NULL;
+}
+
+static int crowded_child(void)
+{
+	struct crowd c = {.full = pair_make()};
+	struct pair p = pair_make();
+	struct rlimit limit = {OPEN_MAX_HERE, OPEN_MAX_HERE};
+	struct str s = {0};
+	struct err err = {0};
+	pthread_t thread;
+	int fd = 0, got, n = 1, sent = 0;
+	if (getuid() == 0 && setresuid(NOBODY, NOBODY, NOBODY)) return 1;
+	if (setrlimit(RLIMIT_NOFILE, &limit)) return 2;
+	while (sent <= 4 * OPEN_MAX_HERE && !msg_send(c.full.a, "x", 1, &fd, 1, soon(), &err)) sent++;
+	if (sent < OPEN_MAX_HERE / 2 || err.code != ERR_IO || !strstr(err.text, strerror(ETOOMANYREFS))) return 3;
+	pthread_create(&thread, NULL, drain, &c);
+	int rc = msg_send(p.a, "hello", 5, &fd, 1, later(), &err);
+	pthread_join(thread, NULL);
+	if (rc || msg_recv(p.b, 5, &s, &got, &n, later(), &err) || n != 1) return 4;
+	return strcmp(s.data, "hello") || c.received != sent ? 5 : 0;
+}
+
+static void too_many_descriptors_under_way_are_waited_for(void **state)
+{
+	int status;
+	pid_t pid = fork();
+	if (pid == 0) _exit(crowded_child());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 static void unwanted_descriptors_do_not_leak(void **state)
 {
 	struct str s = {0};
@@ -289,6 +342,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_length_over_the_limit_takes_no_memory),
 	cmocka_unit_test(sending_to_a_full_or_closed_peer),
 	cmocka_unit_test(descriptors_pass_and_are_close_on_exec),
+	cmocka_unit_test(too_many_descriptors_under_way_are_waited_for),
 	cmocka_unit_test(unwanted_descriptors_do_not_leak),
 	cmocka_unit_test(late_and_orphaned_descriptors_do_not_leak),
 	cmocka_unit_test(memfd_cannot_be_resized),
