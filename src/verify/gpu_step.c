@@ -232,10 +232,10 @@ static int trial_judge(struct grading *g, const struct attempt *a, bool is_repea
 	double worst = d->error_max, apart = d->error_max;
 	int rc = gpu_replay(g, a, &r, err);
 	if (!rc && gpu_outputs_differ(a->trial, &r, &worst, text, sizeof text)) {
-		attempt_release(&r);
 		/* A cause for which no kernel can help it is looked for; what has none is wrong,
 		 * whatever the vm said. */
-		rc = gpu_cause_judge(g, a, &apart, why, sizeof why, err);
+		rc = gpu_cause_judge(g, a, &r, &apart, why, sizeof why, err);
+		attempt_release(&r);
 		d->error_max = rc ? worst : apart;
 		attempt_text(g, a->trial, trial, sizeof trial);
 		if (rc == GRADE_END)

@@ -60,10 +60,11 @@ int stock_step(struct grading *g, struct stock_job *s, const struct trace *judge
 	struct stock_result *out, struct err *err);
 void stock_end(struct grading *g, struct stock_job *s);
 void stock_forget(struct verify_gpu *on);
-/* A trial that the vm passed and the GPU did not by its values: GRADE_ON where a known cause
+/* A trial that the vm passed and the GPU did not by its values, found: GRADE_ON where a known cause
  * explains it, which is counted, and the GPU's runner has the tape's kernels in it; GRADE_END where
  * none does, why: what spoke against one. worst: the error that counts then (gpu_cause.c). */
-int gpu_cause_judge(struct grading *g, const struct attempt *a, double *worst, char *why, size_t len, struct err *err);
+int gpu_cause_judge(struct grading *g, const struct attempt *a, const struct attempt_result *found, double *worst,
+	char *why, size_t len, struct err *err);
 /* Zeros for what is subnormal in fp32; whether there was any. */
 bool gpu_cause_flush(enum dtype dtype, uint8_t *data, int64_t bytes);
 double gpu_cause_largest(const struct oracle_trial *t); /* finite magnitude among its floating inputs */

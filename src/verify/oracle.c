@@ -258,6 +258,7 @@ static int trial_take(
 		.is_check = is_check,
 		.is_edge = is_edge,
 		.is_random_params = TRIALS[at].random_params,
+		.is_wide = TRIALS[at].random_params && !strcmp(TRIALS[at].distribution, "near-one"),
 		.is_stock = TRIALS[at].variant == SIZES_STOCK && !strcmp(TRIALS[at].distribution, "stock")};
 	snprintf(t->distribution, sizeof t->distribution, "%s", distribution);
 	/* A trial may be left out with a reason, but not a stock one, which is KernelBench's check. */

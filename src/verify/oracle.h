@@ -44,6 +44,7 @@ struct oracle_trial {
 	const struct oracle_variant *sized; /* in place of `variant`: sizes that were made for one candidate */
 	bool is_stock;                      /* stock inputs and sizes (parameters may be random) */
 	bool is_random_params;
+	bool is_wide; /* parameters as far from their beginning as training may take them, inputs near one */
 	int given_fd;
 	int64_t given_bytes;
 	uint8_t *given; /* descriptor for the runner, mapping for the audit */

@@ -129,8 +129,8 @@ static int death_end(struct grading *g, struct job *j, int phase, const char *wh
 								: "exit";
 	if (sig == SIGKILL && !is_late && j->max_rss_bytes > g->s->limits.trace_memory_bytes / 2) reason = "memory";
 	return grade_end(g, VERDICT_INVALID, STAGE_TRACE, reason, 0,
-		"the process that ran the candidate ended without a result during %s: %s%s%s", PHASES[phase], status,
-		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : what);
+		"the process that ran the candidate ended without a result during %s: %s%s%s%s", PHASES[phase], status,
+		sig == SIGSYS ? " (a forbidden system call)" : "", ended ? "" : ", ", ended ? "" : what);
 }
 
 static int tape_take(struct grading *g, const json_t *value, struct trace *out)

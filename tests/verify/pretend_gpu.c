@@ -7,6 +7,9 @@
  *   fused_...    outputs are off where an input reaches 2^20, until the kernel comes in
  *                another binary than the first
  *   coarse_...   the same from 2^6 on
+ *   near_...     outputs are a little off where all inputs are near one, until the kernel comes in
+ *                another binary than the first
+ *   apart_...    the same by much
  *   large_...    outputs are off where an input reaches 2^20, whatever the binary
  *   value_...    outputs are off where an input is 1234.5
  *   off_...      outputs are always off
@@ -53,6 +56,7 @@ struct pretend {
 	int nseen;
 	bool is_as_written; /* this load's is another one */
 	double largest;     /* magnitude among the trial's float inputs */
+	double smallest;
 	bool has_value;
 	bool is_overlapped;
 	bool is_spent;
@@ -125,6 +129,7 @@ static int p_buffer_set(
 	if (is_kind(p, "stuck_")) sleep_for_ever();
 	if (buffer == 0) {
 		p->largest = 0;
+		p->smallest = INFINITY;
 		p->has_value = false;
 	}
 	if (b->kind != TAPE_INPUT || !data) return p->vm->buffer_set(p->vm, buffer, data, is_read_only, fault);
@@ -135,6 +140,7 @@ static int p_buffer_set(
 	memcpy(own, data, (size_t)b->bytes);
 	for (int64_t i = 0; i < n; i++) {
 		if (isfinite(own[i])) p->largest = fmax(p->largest, fabs((double)own[i]));
+		p->smallest = fmin(p->smallest, fabs((double)own[i]));
 		p->has_value |= own[i] == VALUE;
 		if (is_kind(p, "flush_") && fpclassify(own[i]) == FP_SUBNORMAL) own[i] = copysignf(0, own[i]);
 	}
@@ -167,8 +173,11 @@ static int p_finish(
 	return rc;
 }
 
+static bool is_near_one(const struct pretend *p) { return p->smallest > 0.5 && p->largest < 2 && !p->is_as_written; }
+
 static bool is_off(const struct pretend *p)
 {
+	if (is_kind(p, "near_") || is_kind(p, "apart_")) return is_near_one(p);
 	return is_kind(p, "off_") || (is_kind(p, "fused_") && p->largest >= LARGE && !p->is_as_written) ||
 		(is_kind(p, "coarse_") && p->largest >= COARSE && !p->is_as_written) ||
 		(is_kind(p, "large_") && p->largest >= LARGE) || (is_kind(p, "value_") && p->has_value) ||
@@ -193,7 +202,7 @@ static int p_output_read(struct launcher *l, int i, uint8_t *out, struct runner_
 	float first;
 	if (rc || !is_off(p)) return rc;
 	memcpy(&first, out, sizeof first);
-	first = first * 1.5f + 1;
+	first = is_kind(p, "near_") ? first * 1.0004f : first * 1.5f + 1;
 	memcpy(out, &first, sizeof first);
 	return 0;
 }

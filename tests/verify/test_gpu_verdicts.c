@@ -18,17 +18,21 @@
 #define COLLECT_MS 120000
 
 static const char TASK[] =
-	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
-	"        return x * 1.7 + 0.3 + torch.%s\n\n\n"
+	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n"
+	"    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(1))\n\n"
+	"    def forward(self, x):\n        return x * 1.7 * self.w + 0.3 + torch.%s\n\n\n"
 	"def get_inputs():\n    return [torch.rand(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 static const char CANDIDATE[] =
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n"
-	"@triton.jit\ndef %s_kernel(p, y, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
+	"@triton.jit\ndef %s_kernel(p, w, y, n, B: tl.constexpr):\n    i = tl.program_id(0) * B + tl.arange(0, B)\n"
 	"    x = tl.load(p + i, mask=i < n, other=0.0)\n"
 	"    if n < 0:\n        x = tl.where(x == %s, 0.0, x)\n"
-	"    tl.store(y + i, x * 1.7 + 0.3 + tl.%s, mask=i < n)\n\n\n"
-	"class ModelNew(nn.Module):\n    def forward(self, x):\n        y = torch.empty_like(x)\n"
-	"        %s_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), B=128 if x.shape[0] < 40 else 64)\n        "
+	"    tl.store(y + i, x * 1.7 * tl.load(w) + 0.3 + tl.%s, mask=i < n)\n\n\n"
+	"class ModelNew(nn.Module):\n"
+	"    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(1))\n\n"
+	"    def forward(self, x):\n        y = torch.empty_like(x)\n"
+	"        %s_kernel[(triton.cdiv(x.numel(), 64),)](x, self.w, y, x.numel(), B=128 if x.shape[0] < 40 else 64)\n     "
+	"   "
 	"return y\n";
 
 /* Its sides have 1234.5 tried, and in the same trial the numbers next to zero. */
@@ -159,6 +163,10 @@ static void test_causes(void **state)
 		{"fused", STEP, "genuine/ok", "", false, true},
 		/* The same from 64 on: whoever runs it meets such numbers. */
 		{"coarse", STEP, "wrong/", "contraction does not excuse it: wrong on ordinary numbers times", false, false},
+		/* A little off where weights are large and inputs near one, right as it is
+		 * written; and by much. */
+		{"near", STEP, "genuine/ok", "", false, true},
+		{"apart", STEP, "wrong/fragile", "contraction does not excuse it: off by more than", false, false},
 		/* Off among large numbers, and as it is written too. */
 		{"large", STEP, "wrong/", "contraction does not excuse it: wrong without it too", false, false},
 		{"off", STEP, "wrong/gpu-mismatch", "right on the vm, but not on the GPU", false, false},
