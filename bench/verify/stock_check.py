@@ -106,29 +106,38 @@ def agrees(a, b):
 
 
 def compare(task, candidate, trials):
-    """How many of `trials` runs agree, each with its own seed, inputs and weights."""
+    """How many of `trials` runs agree, each with its own seed, inputs and weights. Modules are in
+    training mode, as in KernelBench, unless the reference draws at random there and not in eval
+    mode; no product is TF32's."""
     import torch
     from torch.utils._pytree import tree_map
     torch.set_default_device("cuda")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     task, candidate = module_of(task, "task"), module_of(candidate, "candidate")
     init = getattr(task, "get_init_inputs", list)()
     args, keywords = init if len(init) == 2 and isinstance(init[0], list) and isinstance(init[1], dict) else (init, {})
     on_gpu = lambda x: x.cuda() if isinstance(x, torch.Tensor) else x
     clone = lambda x: x.clone() if isinstance(x, torch.Tensor) else x
-    right = 0
-    for trial in range(trials):
-        torch.manual_seed(1000 + trial)
-        inputs, models = tree_map(on_gpu, task.get_inputs()), []
-        for kind in (task.Model, candidate.ModelNew):
-            torch.manual_seed(1000 + trial)
-            models.append(kind(*args, **keywords).cuda())
-        outs = []
-        for model in models:
-            torch.manual_seed(1000 + trial)
-            with torch.no_grad():
-                outs.append(model(*tree_map(clone, inputs)))
+
+    def run(kind, seed, is_eval, inputs, draw=0):
+        torch.manual_seed(seed)
+        model = kind(*args, **keywords).cuda()
+        if is_eval:
+            model.eval()
+        torch.manual_seed(seed + draw)
+        with torch.no_grad():
+            out = model(*tree_map(clone, inputs))
         torch.cuda.synchronize()
-        right += agrees(*outs)
+        return out
+
+    torch.manual_seed(1)
+    inputs = tree_map(on_gpu, task.get_inputs())
+    is_eval = not agrees(run(task.Model, 1, False, inputs), run(task.Model, 1, False, inputs, draw=1))
+    right = 0
+    for seed in range(1000, 1000 + trials):
+        torch.manual_seed(seed)
+        inputs = tree_map(on_gpu, task.get_inputs())
+        right += agrees(*(run(kind, seed, is_eval, inputs) for kind in (task.Model, candidate.ModelNew)))
     return right
 
 
