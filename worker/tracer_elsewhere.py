@@ -373,6 +373,6 @@ def once(calls, head, around):
         return None
     finally:
         tracer_plain.SHELL.head = 0
-        refused, rec.fault, calls.ended = rec.fault, None, len(rec.rows)
+        refused, rec.fault, rec.failed, calls.ended = rec.fault, None, None, len(rec.rows)
         if refused and refused[0].code == "unsupported" and "belongs to the process" in refused[0].text:
             rec.fault = refused

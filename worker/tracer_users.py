@@ -65,16 +65,26 @@ def pairs():
     yield (*of(warnings, "filters"), [("error", None, Unraised, None, 0), *warnings.filters])
     yield (*of(sys, "excepthook"), lambda *args: sys.__excepthook__(*args))
     yield (*of(sys, "displayhook"), lambda value: sys.__displayhook__(value))
-    yield (*of(sys, "stdout"), io.StringIO())
-    yield (*of(sys, "path"), [*sys.path, *(f"/srv/part{i}" for i in range(200))])
+
+
+def held(value):
+    return list(value) if type(value) is list else value
+
+
+DEFAULTS = [held(get()) for get, _, _ in pairs()]
 
 
 @contextlib.contextmanager
 def set_otherwise():
     with contextlib.ExitStack() as stack:
-        for get, put, other in pairs():
-            stack.callback(put, get())
-            put(other)
+        # What host code has set itself stays as it is.
+        for (get, put, other), default in zip(pairs(), DEFAULTS):
+            if get() == default:
+                stack.callback(put, get())
+                put(other)
+        stack.callback(setattr, sys, "path", sys.path)
+        sys.path = [*sys.path, *(f"/srv/part{i}" for i in range(200))]
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         # What runs in a notebook runs in a loop.
         stack.callback(RUNNING, asyncio._get_running_loop())
         RUNNING(object())
