@@ -233,8 +233,8 @@ class Recorder:
             for _, now, then, version, line in self.in_flight:
                 if now._version != version or now.numpy().tobytes() != then.numpy().tobytes():
                     self.fail("unsupported",
-                              f"host code writes into pinned memory that a copy (line {line}) may not have read yet: wait "
-                              "for its stream, or use other memory")
+                              f"host code writes into pinned memory that a copy (line {line}) may not have read yet: "
+                              "wait for its stream, or use other memory")
 
     # ---- rows ----
 

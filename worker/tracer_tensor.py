@@ -383,8 +383,8 @@ class Tracer:
         memory = [id(t._buffer) for t in outs]
         if len(set(memory)) < len(memory) or not {id(t._buffer) for t in given}.isdisjoint(memory):
             raise RuntimeError(f"{func._schema.name} (with implementation in {self.phase}): The output of this custom "
-                               "operator (1) must not also be an input to this custom operator and (2) may not alias any "
-                               "inputs to this custom operator or other returns.")
+                               "operator (1) must not also be an input to this custom operator and (2) may not alias "
+                               "any inputs to this custom operator or other returns.")
         values = out if isinstance(out, tuple) and len(returns) != 1 else (out,) if returns else ()
         if len(values) != len(returns) or any(
                 str(r.type) == "Tensor" and not isinstance(v, torch.Tensor) for r, v in zip(returns, values)):

@@ -34,9 +34,10 @@ RUNNING = asyncio._set_running_loop     # before host code's own calls of it are
 
 def pairs():
     """(what reads a setting, what sets it, another value)."""
-    cudnn, cuda, autograd = torch.backends.cudnn, torch.backends.cuda, torch.autograd
+    cuda, autograd = torch.backends.cuda, torch.autograd
     flag = lambda get, put: (get, put, not get())
     of = lambda owner, name: (lambda: getattr(owner, name), lambda value: setattr(owner, name, value))
+    # Of torch's libraries, and of torch itself.
     yield flag(torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark)
     yield flag(torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic)
     yield flag(cuda.flash_sdp_enabled, cuda.enable_flash_sdp)
@@ -54,6 +55,7 @@ def pairs():
     yield flag(torch.__future__.get_overwrite_module_params_on_conversion,
                torch.__future__.set_overwrite_module_params_on_conversion)
     yield (*of(torch._tensor_str.PRINT_OPTS, "precision"), 7)
+    # Of Python's interpreter and of its libraries.
     yield sys.getrecursionlimit, sys.setrecursionlimit, sys.getrecursionlimit() + 4111
     yield sys.getswitchinterval, sys.setswitchinterval, 0.25
     yield sys.get_int_max_str_digits, sys.set_int_max_str_digits, 0
