@@ -5,6 +5,7 @@ The task's source is a stranger's code too, so this process is forked and sandbo
 it never sees a candidate. Bulk data leaves in sealed memfds: `given` (inputs and parameters, which
 the runner may see) and `expected` (which only the supervisor sees). docs/verifier.md has the
 messages."""
+import contextlib
 import inspect
 import linecache
 import sys
@@ -24,7 +25,7 @@ import oracle_template
 import output_form
 import wire
 from oracle_pack import EXPECTED_BYTES_MAX, GIVEN_BYTES_MAX, Fault, Pack, describe, dtype_name, same_bytes
-from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Reference, clone_tensor, device_mode, forward,
+from oracle_reference import (DRAW_SEED, TASK_FILE, Asked, Draws, Fits, Reference, clone_tensor, device_mode, forward,
                               forward_double, named_tensors, plain_outputs, seed_all)
 
 SANDBOX = {"allow_memfd": 1}
@@ -71,8 +72,9 @@ class Variant:
                 self.modes = [(m, False) for m, _ in self.modes]
             inputs = self.reference.inputs(seed)
             runs = [self.probe(inputs, noise) for noise in (1, 2)]
-            self.returns_positions = runs[0][1].is_open and any(
-                not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0])
+            self.casts = runs[0][1].casts
+            self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0]) and (
+                runs[0][1].is_open or runs[0][1].has_places and self.uses_places(inputs, runs[0][0]))
             if same_bytes(runs[0][0], runs[1][0]):
                 self.check_plain(seed)
                 return self.fresh_model().training
@@ -83,8 +85,16 @@ class Variant:
         raise Fault("task-random",
                     "two calls of the reference on the same inputs differ: nothing can be compared with it")
 
-    def probe(self, inputs, noise):
-        model, draws = self.fresh_model(), Draws()
+    def uses_places(self, inputs, outputs):
+        """Whether the places that come beside values (max along a dimension, topk, sort) make a
+        difference to what is returned."""
+        try:
+            return not same_bytes(self.probe(inputs, 1, misplaces=True)[0], outputs)
+        except Exception:
+            return True
+
+    def probe(self, inputs, noise, misplaces=False):
+        model, draws = self.fresh_model(), Draws(misplaces=misplaces)
         seed_all(noise)
         with model.register_forward_hook(self.see_form):
             return forward(model, inputs.map(clone_tensor), draws), draws
@@ -251,7 +261,8 @@ def run_call(variant, trial, call, is_sensitive=False):
     start = torch.get_rng_state()
     # What forward changed: its inputs, its parameters, its buffers. The twin begins with what was
     # there before.
-    plain = forward(model, given, draws)
+    with Fits() if variant.casts else contextlib.nullcontext() as casts:
+        plain = forward(model, given, draws)
     before, after = call.tensors(), given.tensors()
     input_changes = [not same_bytes([a], [b]) for a, b in zip(before, after)]
     now = dict(named_tensors(model))
@@ -272,6 +283,7 @@ def run_call(variant, trial, call, is_sensitive=False):
     is_noisy = exact is not None and (is_sensitive or any(vanishes(r) for r in exact))
     noise = noise_of(model, call, drawn, exact, trial["seed"]) if is_noisy else None
     return {"inputs": before + drawn, "params": params, "plain": plain, "exact": exact, "noise": noise,
+            "fits": casts is None or casts.fits,
             "input_changes": input_changes + [False] * len(drawn), "param_changes": param_changes,
             "after": {n: (t, after_exact.get(n)) for n, t in after.items()}}
 
@@ -282,7 +294,10 @@ def is_finite(result):
 
 
 def is_exact(result):
-    """Whether the reference's own error leaves room to tell right from wrong."""
+    """Whether the reference's own error leaves room to tell right from wrong, and no cast to whole
+    numbers loses what it casts."""
+    if not result["fits"]:
+        return False
     for f, r in zip(result["plain"], result["exact"] or []):
         if f.is_floating_point() and f.numel():
             scale = r.abs().mean()

@@ -175,25 +175,36 @@ class Draws(TorchDispatchMode):
              "clone", "cat", "stack", "index", "gather", "isnan", "isinf", "isfinite", "signbit",
              "logical_and", "logical_or", "logical_not"}
 
-    def __init__(self, given=None):
+    def __init__(self, given=None, misplaces=False):
         super().__init__()
         self.given, self.taken, self.kinds = given, [], set()
         self.how = []          # of each: the factory's name where that and the shape say it all
         self.is_open = False   # whole numbers among the results may be anybody's choice
+        self.has_places = False     # values came with their places, and perhaps nobody uses those
+        self.casts = False          # floats to whole numbers
+        self.misplaces = misplaces  # places beside values are those of the next element
 
     def note(self, func, args, out):
         name = func._schema.name.split("::")[-1].rstrip("_")
         is_place = (name in self.PLACES or name in ("max", "min") and isinstance(out, tuple) or "indices" in name)
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns)
-        self.is_open |= is_place or not is_view and name not in self.PLAIN and any(
+        is_beside = is_place and isinstance(out, tuple) and len(out) == 2 and out[1].dtype == torch.int64
+        self.has_places |= is_beside
+        self.casts |= bool(cast_of(func, args, out))
+        self.is_open |= is_place and not is_beside or not (is_view or is_place) and name not in self.PLAIN and any(
             isinstance(a, torch.Tensor) and a.is_floating_point() for a in args)
+        if is_beside and self.misplaces and out[1].numel():
+            sizes = [a for a in args[1:] if isinstance(a, int)] or [-1]
+            dim = sizes[-1] if name in ("topk", "kthvalue") and len(sizes) > 1 else -1 if name in (
+                "topk", "kthvalue") else sizes[0]
+            size = args[0].shape[dim] if args[0].dim() and dim < args[0].dim() else max(args[0].numel(), 1)
+            return out[0], (out[1] + 1) % size
+        return out
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded not in func.tags:
-            out = func(*args, **kwargs)
-            self.note(func, args, out)
-            return out
+            return self.note(func, args, func(*args, **kwargs))
         name = func._schema.name.split("::")[-1]
         out = func(*args, **kwargs)
         if (not isinstance(out, torch.Tensor) or name not in self.FACTORIES | self.IN_PLACE
@@ -206,6 +217,32 @@ class Draws(TorchDispatchMode):
         self.kinds.add("mask" if "bernoulli" in name else "draw")
         self.taken.append(out.detach().clone())
         self.how.append(name.removesuffix("_like") if name.removesuffix("_like") in ("randn", "rand") else "other")
+        return out
+
+
+def cast_of(func, args, out):
+    """What an operator casts from floats to whole numbers, and to which; or None."""
+    name = func._schema.name
+    source = args[1] if name == "aten::copy_" else args[0] if name == "aten::_to_copy" else None
+    is_cast = (isinstance(source, torch.Tensor) and source.is_floating_point() and not out.is_floating_point()
+               and not out.is_complex() and out.dtype != torch.bool)
+    return (source, out.dtype) if is_cast else None
+
+
+class Fits(TorchDispatchMode):
+    """Whether every float that forward casts to a whole number has one of the type: what becomes of
+    others torch leaves open, and processors do differ."""
+
+    def __init__(self):
+        super().__init__()
+        self.fits = True
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        cast = cast_of(func, args, out)
+        if cast and cast[0].numel():
+            info, v = torch.iinfo(cast[1]), cast[0].double().trunc()
+            self.fits &= bool(((v >= info.min) & (v <= info.max)).all())
         return out
 
 

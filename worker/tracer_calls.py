@@ -87,6 +87,7 @@ class Calls:
             return self.model(*self.args, **self.kwargs)
         finally:
             self.rec.values.check(self.rec)
+            self.rec.check_flights()
 
     def surroundings(self):
         """What a call of forward leaves as it was, beside all memory."""

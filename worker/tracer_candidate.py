@@ -240,8 +240,8 @@ def make_inputs(job, tracer, is_strided=False):
                 t._buffer.input = len(buffers)
                 buffers.append(t._buffer)
                 t = show(t)
-                if tracer_plain.SHELL and tracer_plain.SHELL.is_leaf and t.is_floating_point() and show is shown:
-                    return torch.nn.Parameter(t)
+                if tracer_plain.SHELL and tracer_plain.SHELL.made_by and t.is_floating_point() and show is shown:
+                    return tracer_plain.SHELL.made_by(t)
                 return t.requires_grad_() if spec.get("requires_grad") else t
             if "tuple" in value:
                 return tuple(make(v) for v in value["tuple"])

@@ -235,6 +235,12 @@ class DeviceGenerator(torch.Generator):
 refuse_generator = _unsupported("the state of the device's generator", "seed it and draw")
 
 
+def record_stream(self, stream):
+    """The allocator is told that a stream uses this tensor's memory."""
+    if hasattr(self, "_buffer") and hasattr(RECORDER, "memory"):
+        RECORDER.memory.tell(self._buffer, stream)
+
+
 def rng_state(*args):
     """The device's generator: a seed, and how far it has come."""
     return torch.tensor(list(DRAWN.randbytes(8) + bytes(8)), dtype=torch.uint8)
@@ -281,8 +287,8 @@ def install():
         setattr(torch.cuda, name, value)
     # devices that are not there: torch would keep each call's stack as text
     torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = _constant(None)
-    # its own takes no stream but torch's; memory is never handed on while a tape is made
-    torch.Tensor.record_stream = _constant(None)
+    # its own takes no stream but torch's
+    torch.Tensor.record_stream = record_stream
     torch.cuda._initialized, torch.cuda._queued_calls = True, []
     for name, value in (("current_stream", torch.cuda.current_stream), ("set_stream", set_stream),
                         ("synchronize", torch.cuda.synchronize), ("empty_cache", _constant(None))):

@@ -147,7 +147,6 @@ def install():
     torch.cuda.streams.Stream, torch.cuda.streams.Event = torch.cuda.Stream, torch.cuda.Event
     torch.cuda.default_generators = (tracer_cuda.DeviceGenerator(),)
     tracer_questions.install(disguise)
-    torch.Tensor.pin_memory = lambda self, *device: self
     disguise(seed, "seed", "torch.random")
     disguise(torch.compile, "compile", "torch")
     unseen(torch._C, MODES)

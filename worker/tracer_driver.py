@@ -196,6 +196,9 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
     src.hash()      # as Triton's own does: a kernel remembers what it was compiled with
     recipe, is_whole = recipe_of(src, options)
     key = recipe_text(recipe)
+    anywhere = without_alignment(recipe)
+    if IS_ANYWHERE and anywhere in MADE_ALIGNED:
+        return TracedKernel(src, options, *MADE_ALIGNED[anywhere])
     # A recipe is all that an IR depends on, as long as nobody has changed the front end.
     is_known = is_whole and (ASK is not None or key in TEXTS) and not tracer_seal.broken_front()
     text = TEXTS.get(key) if is_known else None
@@ -214,7 +217,18 @@ def compile_to_ttir(src, target=None, options=None, _env_vars=None):
         if is_whole:
             TEXTS[key] = text
     found = IR_NAME.search(text)
-    return TracedKernel(src, options, text, named_text(key, recipe, found.group(1) if found else ""))
+    MADE_ALIGNED[anywhere] = text, named_text(key, recipe, found.group(1) if found else "")
+    return TracedKernel(src, options, *MADE_ALIGNED[anywhere])
+
+
+# By what a recipe says beside its pointers' alignment: the IR and the recipe. While a call's
+# tensors begin anywhere, these stand for what Triton would make without the alignment.
+MADE_ALIGNED, IS_ANYWHERE = {}, False
+
+
+def without_alignment(recipe):
+    is_number = [type(kind) is str and not kind.startswith("*") for _, kind in recipe["signature"]]
+    return recipe_text(dict(recipe, attrs=[a for a in recipe["attrs"] if is_number[a[0][0]]]))
 
 
 def named_text(key, recipe, name):
@@ -238,14 +252,31 @@ def fraction(value):
     return float.__float__(value) if isinstance(value, float) else float(value)
 
 
+def launched_programs(grid):
+    """How many programs Triton's launcher takes a grid for, in C's int: where that is below 1 it
+    launches nothing, and says nothing."""
+    return (grid[0] * grid[1] * grid[2] + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
 def record_launch(kernel, grid, args):
+    """A launch that fails here may be one that a driver takes (memory of the host's that is
+    pinned): whoever goes on after it has no tape."""
+    try:
+        launch_recorded(kernel, grid, args)
+    except BaseException:
+        RECORDER.failed = f"a launch of {str(kernel.name)[:80]}"
+        raise
+
+
+def launch_recorded(kernel, grid, args):
     refuse_changes(tracer_seal.broken_later(kernel.is_launched))
     kernel.is_launched = True
     if vars(kernel.kernel).keys() - kernel.shown:
         RECORDER.fail("unsupported", f"host code gives a kernel {min(vars(kernel.kernel).keys() - kernel.shown)}")
     grid = [whole(g) for g in grid]
+    is_launched = launched_programs(grid) > 0
     for axis, (size, limit) in enumerate(zip(grid, GRID_MAX)):
-        if size < 0 or size > limit:
+        if is_launched and (size < 0 or size > limit):
             raise GridTooLarge(
                 f"Triton Error [CUDA]: invalid argument: grid[{axis}] is {size}, allowed are 0 to {limit}")
     if PROBE is not None:
@@ -253,7 +284,7 @@ def record_launch(kernel, grid, args):
     row_args = []
     for index, (kind, value) in enumerate(zip(kernel.signature, args)):
         append_argument(row_args, kind, value, index)
-    if grid[0] * grid[1] * grid[2] > 0:
+    if is_launched:
         RECORDER.launch(kernel, grid, row_args,
                         kernel.makes_descriptors and _allocation._allocator.get() is not _allocation._NULL_ALLOCATOR)
     else:

@@ -12,8 +12,10 @@ import contextvars
 import ctypes
 import functools
 import inspect
+import itertools
 import json
 import math
+import sys
 import threading
 
 import torch
@@ -21,8 +23,10 @@ import torch
 import tracer_calls
 import tracer_candidate
 import tracer_cuda
+import tracer_driver
 import tracer_plain
 import tracer_record
+import tracer_users
 from tracer_chance import DRAWN
 from tracer_fault import Fault
 from tracer_record import DTYPES
@@ -43,24 +47,25 @@ def elders(job, module, rec, tracer):
     """Makes other objects of the class, as many as are drawn, and calls the first ones: their
     tapes, without the contents of constants. A constructor that draws nothing makes the same
     object under each seed, so one of these is called."""
-    size = sum(math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
-               for e in job.get("state", {}).values() if e["dtype"] in DTYPES)
-    is_small = size <= STATE_BYTES_MAX
+    has_values = is_small(job)
     made, tapes, seed = len(rec.init_rows), [], 0
-    for number in range(DRAWN.randint(*ELDERS) if is_small else 1):
+    for number in range(DRAWN.randint(*ELDERS) if has_values else 1):
         tracer_plain.SHELL.spread = SPREADS[number] if number < len(SPREADS) else 1
         tracer_plain.SHELL.spreads = 0
         if tracer_plain.SHELL.spread > 0:
             seed = tracer_plain.SHELL.seed = DRAWN.randrange(1 << 32, 1 << 40)
         with contextlib.suppress(Exception):
-            values = contextlib.nullcontext() if is_small else tracer_candidate.without_values()
+            values = contextlib.nullcontext() if has_values else tracer_candidate.without_values()
             with values:
                 elder = tracer_candidate.build(job, module, seed=seed)
             tracer_plain.SHELL.spread = 1
             if number < len(SPREADS) and (number == 0 or has_drawn(seed)):
+                # The first one's parameters are parts of larger memory, as an optimizer lays them.
+                tracer_plain.SHELL.flat = 0 if number else HEAD * DRAWN.randint(1, 4)
                 tracer_candidate.place(job, elder, tracer)
                 tapes.append(called(job, rec, tracer, elder))
         # What it left is not the next one's.
+        tracer_plain.SHELL.flat = 0
         refused = rec.fault
         tracer.phase, rec.epoch, rec.fault = "import", 0, None
         del rec.init_rows[made:]
@@ -68,7 +73,7 @@ def elders(job, module, rec, tracer):
             rec.fault = refused
             raise refused[0]
     tracer_plain.SHELL.spread = 1
-    return tapes if is_small else []
+    return tapes if has_values else []
 
 
 def has_drawn(seed):
@@ -96,6 +101,31 @@ def difference():
     return Stop("nondeterministic", "Fault",
                 "another object of the class, made under another seed and called before, did other work: what "
                 "forward does may depend neither on the values of parameters nor on other objects")
+
+
+@contextlib.contextmanager
+def beside_a_younger(calls):
+    """Behind the making, and a call, of another object of the class."""
+    job, rec, tracer = calls.job, calls.rec, calls.tracer
+    phase, epoch, made = tracer.phase, rec.epoch, len(rec.init_rows)
+    tracer.phase, rec.epoch = "import", 0
+    younger = None
+    with contextlib.suppress(Exception):
+        values = contextlib.nullcontext() if is_small(job) else tracer_candidate.without_values()
+        with values:
+            younger = tracer_candidate.build(job, sys.modules[tracer_candidate.CANDIDATE],
+                                             seed=DRAWN.randrange(1 << 32, 1 << 40))
+        tracer_candidate.place(job, younger, tracer)
+        called(job, rec, tracer, younger)
+    tracer.phase, rec.epoch, calls.ended = phase, epoch, len(rec.rows)
+    del rec.init_rows[made:]
+    yield younger
+
+
+def is_small(job):
+    """Whether a task's parameters are few enough to be drawn for each object."""
+    return sum(math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize for e in job.get("state", {}).values()
+               if e["dtype"] in DTYPES) <= STATE_BYTES_MAX
 
 
 # ---- other callers ----
@@ -148,13 +178,16 @@ def set_to(*places):
 @contextlib.contextmanager
 def under_a_server():
     """Inference mode, while a graph is captured or compiled, under a profiler, with hooks on the
-    module."""
+    module, whose parameters are frozen."""
     yes = lambda *args, **kwargs: True
     hooks = [MODEL[0].register_forward_hook(lambda *args: None),
              MODEL[0].register_forward_pre_hook(lambda *args: None)] if MODEL else []
     strict = torch._C._get_deterministic_algorithms()
     torch._C._set_deterministic_algorithms(True, warn_only=True)
+    trained = [p for p in MODEL[0].parameters() if p.requires_grad] if MODEL else []
     try:
+        for p in trained:
+            p.requires_grad_(False)
         with torch.inference_mode(), set_to(
                 (torch.cuda, "is_current_stream_capturing", yes), (torch.compiler, "is_compiling", yes),
                 (torch.compiler, "is_exporting", yes), (torch.jit, "is_tracing", yes),
@@ -163,19 +196,45 @@ def under_a_server():
             yield
     finally:
         torch._C._set_deterministic_algorithms(strict)
+        for p in trained:
+            p.requires_grad_()
         for hook in hooks:
             hook.remove()
 
 
 @contextlib.contextmanager
-def with_gradients():
-    """As in training: inputs are parameters, and torch keeps what a backward pass would need."""
-    tracer_plain.SHELL.is_leaf = True
+def with_gradients(made_by):
+    """As in training: inputs are parameters or an earlier layer's results, parameters have
+    gradients and hooks, and torch keeps what a backward pass would need."""
+    own = [p for p in MODEL[0].parameters() if p.requires_grad and p.grad is None] if MODEL else []
+    hooks = [p.register_hook(lambda gradient: None) for p in own]
+    tracer_plain.SHELL.made_by = made_by
     try:
+        for p in own:
+            p.grad = p.detach()
         with torch.enable_grad():
             yield
     finally:
-        tracer_plain.SHELL.is_leaf = False
+        tracer_plain.SHELL.made_by = None
+        for p, hook in zip(own, hooks):
+            p.grad = None
+            hook.remove()
+
+
+class Layer(torch.autograd.Function):
+    """What an earlier layer does: its result is no leaf of the graph."""
+
+    @staticmethod
+    def forward(ctx, t, weight):
+        ctx.mark_dirty(t)
+        return t
+
+    @staticmethod
+    def backward(ctx, gradient): return gradient, None
+
+
+def of_a_layer(t):
+    return Layer.apply(t, torch.ones(1, requires_grad=True))
 
 
 @contextlib.contextmanager
@@ -224,22 +283,64 @@ class Called:
 
 
 MODEL = []
-# What host code may know and must be right in: a call that leaves another tape is judged by its
-# values (src/verify/mode_step.c).
-MODES = (("with gradients", with_gradients), ("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
-         ("in the other mode of train() and eval()", in_the_other_mode))
+MODES_MAX = 6        # of which the tape is another one, and judged
+# What host code may know and must be right in, each alone and together with the others: a call that
+# leaves another tape is judged by its values (src/verify/mode_step.c).
+GRADIENTS = (("", contextlib.nullcontext), ("with gradients", lambda: with_gradients(torch.nn.Parameter)),
+             ("with gradients, behind a layer", lambda: with_gradients(of_a_layer)),
+             ("in inference mode", torch.inference_mode))
+CASTS = (("", contextlib.nullcontext), ("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
+         ("under autocast to fp16", lambda: torch.autocast("cuda", torch.float16)))
+TRAINING = (("", contextlib.nullcontext), ("in the other mode of train() and eval()", in_the_other_mode))
+
+
+@contextlib.contextmanager
+def begins_anywhere(calls):
+    """Inputs, and the parameters of an object made alike, are views that begin at no multiple of 16
+    bytes."""
+    job, rec, tracer, shell = calls.job, calls.rec, calls.tracer, tracer_plain.SHELL
+    phase, epoch, made, model = tracer.phase, rec.epoch, len(rec.init_rows), calls.model
+    tracer.phase, rec.epoch = "import", 0
+    shell.flat = 16 * DRAWN.randint(64, 4096) + 8
+    try:
+        with contextlib.suppress(Exception):
+            if is_small(job):
+                calls.model = tracer_candidate.build(job, sys.modules[tracer_candidate.CANDIDATE])
+                tracer_candidate.place(job, calls.model, tracer)
+        shell.head, tracer_driver.IS_ANYWHERE = shell.flat, True
+        shell.flat, tracer.phase, rec.epoch, calls.ended = 0, phase, epoch, len(rec.rows)
+        yield
+    finally:
+        shell.flat, tracer.phase, tracer_driver.IS_ANYWHERE, calls.model = 0, phase, False, model
+        del rec.init_rows[made:]
+
+
+@contextlib.contextmanager
+def all_of(parts):
+    with contextlib.ExitStack() as stack:
+        for _, around in parts:
+            stack.enter_context(around())
+        yield
 
 
 def modes(calls, bare):
-    """[name, tape, ...] of the modes in which forward does other work."""
-    found = []
-    for name, around in MODES:
-        tape = contextvars.Context().run(once, calls, 0, around)
-        if tape is not None and tape != bare:
-            tape = dict(tape, buffers=[dict(b) for b in tape["buffers"]])
-            with contextlib.suppress(Stop, Fault):
-                tracer_record.add_constants(calls.rec, tape)
-                found += [name, json.dumps(tape, separators=(",", ":"))]
+    """[name, tape, ...] of the modes in which forward does other work; a tape that another mode has
+    left already is judged there, as far as the same is asked of it."""
+    found, seen = [], set()
+    anywhere = (("", contextlib.nullcontext),) * 2 + (
+        ("on views that begin anywhere", functools.partial(begins_anywhere, calls)),)
+    for parts in (anywhere, *itertools.product(TRAINING, CASTS, GRADIENTS)):
+        name = ", ".join(part for part, _ in parts if part)
+        tape = contextvars.Context().run(once, calls, 0, functools.partial(all_of, parts)) if name else None
+        if tape is None or tape == bare:
+            continue
+        tape = dict(tape, buffers=[dict(b) for b in tape["buffers"]])
+        with contextlib.suppress(Stop, Fault):
+            tracer_record.add_constants(calls.rec, tape)
+            text = json.dumps(tape, separators=(",", ":"))
+            if (text, *(bool(part) for part, _ in parts[:2])) not in seen and len(found) < 2 * MODES_MAX:
+                found += [name, text]
+            seen.add((text, *(bool(part) for part, _ in parts[:2])))
     return found
 
 
@@ -249,6 +350,9 @@ def check(calls, bare):
     by_name = [("by the names of its arguments", 0, functools.partial(by_names, calls))] if tells_names(calls) else []
     for what, head, around in (("from another thread and stream, on views", HEAD, in_another_thread),
                                ("in inference mode, under a profiler or while it is captured", 0, under_a_server),
+                               ("in a process that is set otherwise than by default", 0, tracer_users.set_otherwise),
+                               ("when another object of the class had been made since", 0,
+                                functools.partial(beside_a_younger, calls)),
                                *by_name):
         tape = contextvars.Context().run(once, calls, head, around)
         if tape is not None and tape != bare:
@@ -261,14 +365,14 @@ def once(calls, head, around):
     """The tape of one call, or None where it ends in an exception."""
     rec = calls.rec
     try:
+        tracer_plain.SHELL.head = head
         with around():
-            tracer_plain.SHELL.head = head
             calls.prepare("fresh")
             return calls.tape()
     except Stop:
         return None
     finally:
         tracer_plain.SHELL.head = 0
-        refused, rec.fault, calls.ended = rec.fault, None, len(rec.rows)
+        refused, rec.fault, rec.failed, calls.ended = rec.fault, None, None, len(rec.rows)
         if refused and refused[0].code == "unsupported" and "belongs to the process" in refused[0].text:
             rec.fault = refused

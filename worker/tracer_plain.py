@@ -62,7 +62,8 @@ class Shell:
         self.contents = torch.frombuffer(bytearray(DRAWN.randbytes(2 * PAGE)), dtype=torch.uint8)
         self.calls = 0            # of forward
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
-        self.is_leaf = False      # inputs are parameters, as in training
+        self.made_by = None       # what makes an input that wants a gradient, as in training
+        self.flat = 0             # the same of a new parameter
         self.heads = {}           # id of a buffer -> its head
         # what random values have as distance from their middle, times what
         # was drawn under this seed
@@ -76,7 +77,7 @@ class Shell:
     def storage_of(self, buf):
         storage = self.plain.get(id(buf))
         if storage is None:
-            head = self.heads[id(buf)] = self.head if buf.kind == "input" else 0
+            head = self.heads[id(buf)] = {"input": self.head, "param": self.flat}.get(buf.kind, 0)
             data = memory_at(max(buf.bytes, 1) + 2 * head, self.place)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
                 piece, other = data[start:start + PAGE], DRAWN.randrange(PAGE)
@@ -292,9 +293,8 @@ def install_tensor():
     tracer_disguise.disguise(array, "Tensor.__array__", "torch._tensor")
     torch.Tensor.__array__ = array
     # What a tensor says of where it lies, and what reads its values, which ends the trace by name.
-    del torch.Tensor.pin_memory
     stand_in(torch._C.TensorBase, {
-        "pin_memory": lambda self, *device: self, "device": device, "is_cuda": lambda self: device(self).type == "cuda",
+        "device": device, "is_cuda": lambda self: device(self).type == "cuda",
         "is_cpu": lambda self: device(self).type == "cpu", "_version": version,
         "get_device": lambda self: 0 if stands_for_cuda(self) else real["get_device"](self),
         "to": to, "type": type_of, "data_ptr": data_ptr, "item": item,

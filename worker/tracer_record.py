@@ -20,6 +20,7 @@ import sys
 import torch
 
 import tracer_cuda
+import tracer_memory
 import tracer_value
 from tracer_fault import Fault
 
@@ -89,7 +90,7 @@ class Recorder:
         self.epoch = 0
         self.calls = 0              # epochs so far: another object of the class is built in epoch 0 again
         self.fault = None
-        self.failed = None          # the last operator that raised an exception of torch's
+        self.failed = None          # the last operator or launch that raised an exception
         self.by_storage = {}
         self.init_rows = []         # rows from import and construction: every tape starts with them
         self.rows = []
@@ -98,6 +99,9 @@ class Recorder:
         self.order = []             # buffers of the current tape by number
         self.made = []              # what this forward computed of constants: (line, bytes) of each operator
         self.values = tracer_value.Values()
+        self.pinned_memory = {}     # address of a storage object -> storage
+        self.in_flight = []         # (stream, pinned tensor, what it held, its version, line) of copies unwaited for
+        self.memory = tracer_memory.Memory(self)
         self.empty = None           # the first launch of a grid without programs: (line, kernel, grid)
         self.modes = []             # [name, tape, ...] of modes in which forward does other work (tracer_elsewhere.py)
 
@@ -123,6 +127,8 @@ class Recorder:
             self.fail("too-large", f"a tensor of {storage.nbytes()} bytes; one buffer may have {BUFFER_BYTES_MAX}")
         buf = Buffer(storage, self.epoch, kind)
         self.by_storage[key] = buf
+        if self.epoch and kind == "temp":
+            self.memory.made(buf)
         return buf, True
 
     def freeze(self, buf):
@@ -202,6 +208,34 @@ class Recorder:
     def is_stale(self, buf):
         return 0 < buf.stale_epoch < self.epoch
 
+    # ---- memory of the host's that is pinned ----
+
+    def pin(self, t):
+        storage = t.untyped_storage()
+        self.pinned_memory[storage._cdata] = storage
+
+    def is_pinned(self, t):
+        return t.layout is torch.strided and t.untyped_storage()._cdata in self.pinned_memory
+
+    def copied_later(self, t):
+        """A copy of pinned memory is queued, and reads when the GPU comes to it."""
+        if self.epoch and not hasattr(t, "_buffer") and self.is_pinned(t):
+            with torch._C._DisableTorchDispatch():
+                self.in_flight.append((tracer_cuda.CURRENT[0], t, t.clone(), t._version, candidate_line()))
+
+    def landed(self, stream):
+        """The host has waited for a stream (None: for all)."""
+        self.check_flights()
+        self.in_flight = [f for f in self.in_flight if stream is not None and f[0] != stream]
+
+    def check_flights(self):
+        with torch._C._DisableTorchDispatch():
+            for _, now, then, version, line in self.in_flight:
+                if now._version != version or now.numpy().tobytes() != then.numpy().tobytes():
+                    self.fail("unsupported",
+                              f"host code writes into pinned memory that a copy (line {line}) may not have read yet: "
+                              "wait for its stream, or use other memory")
+
     # ---- rows ----
 
     def add_row(self, row):
@@ -211,6 +245,7 @@ class Recorder:
         row["line"] = candidate_line()
         row["stream"] = tracer_cuda.CURRENT[0] if self.epoch else tracer_cuda.CALLER[0]
         self.catch_up(row["stream"])
+        self.memory.row(row["stream"], [view[0] for view in views_of(row)], row["line"])
         rows.append(row)
 
     # ---- order between streams ----
@@ -221,11 +256,14 @@ class Recorder:
         if self.epoch:
             self.add_order({"op": "record", "event": event, "stream": stream})
             event.recorded = (self, self.epoch)
+            self.memory.record(event, stream)
+            event.flights = [f for f in self.in_flight if f[0] == stream]
 
     def wait_event(self, event, stream):
         """Waiting for what was never recorded, or in an earlier forward, orders nothing."""
         if self.epoch and getattr(event, "recorded", None) == (self, self.epoch):
             self.catch_up(stream)
+            self.memory.wait(event, stream)
             self.add_order({"op": "wait", "event": event, "stream": stream})
 
     def add_order(self, row):
@@ -236,6 +274,8 @@ class Recorder:
 
     def synchronize(self, streams):
         """The host waits for all that was given to these streams (None: to any) so far."""
+        for stream in (None,) if streams is None else streams:
+            self.landed(stream)
         if streams is None:
             streams = list(dict.fromkeys(row["stream"] for row in self.rows))
         for stream in streams if self.epoch else ():
@@ -246,12 +286,15 @@ class Recorder:
     def wait_on_host(self, event):
         if self.epoch and getattr(event, "recorded", None) == (self, self.epoch):
             self.host_events.append(event)
+            self.check_flights()
+            self.in_flight = [f for f in self.in_flight if not any(f is g for g in event.flights)]
 
     def catch_up(self, stream):
         seen = self.caught_up.get(stream, 0)
         if self.epoch and seen < len(self.host_events):
             self.caught_up[stream] = len(self.host_events)
             for event in self.host_events[seen:]:
+                self.memory.wait(event, stream)
                 self.add_order({"op": "wait", "event": event, "stream": stream})
 
     def fill(self, view, value, dtype):
@@ -302,12 +345,14 @@ class Recorder:
     def begin(self, inputs):
         """Starts the next forward. `inputs` are buffers: they take the first numbers, used or
         not."""
+        self.memory.begin(self.rows if self.epoch else (), tracer_cuda.CALLER[0])
         self.epoch = self.calls = self.calls + 1
         self.rows = [dict(row, stream=tracer_cuda.CALLER[0]) for row in self.init_rows]
         self.host_events = []
         self.caught_up = {}
         self.order = []
         self.made = []
+        self.in_flight = []
         self.values.begin()
         for buf in inputs:
             self.number(buf)

@@ -8,6 +8,7 @@ they are.
 import ast
 import collections
 import collections.abc
+import copy
 import datetime
 import functools
 import operator
@@ -57,9 +58,18 @@ TEXTS = {IDENTITY(str): str, IDENTITY(repr): repr, IDENTITY(ascii): ascii}
 SLOTS = (types.MethodWrapperType, types.WrapperDescriptorType)
 OF_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType, *SLOTS)
 NAMED = (*OF_C, types.MethodType, types.FunctionType)
-# Functions that show in which order a set holds its things.
-ORDER = frozenset(map(id, (list, tuple, iter, zip, map, filter, enumerate, str, repr, collections.deque,
-                           dict.fromkeys, collections.OrderedDict)))
+# Functions that do not show in which order a set holds its things, and methods of collections that
+# take it as a thing; every other function that is given one may go through it.
+ORDERLESS = frozenset(map(id, (
+    len, isinstance, issubclass, type, id, bool, hash, callable, set, frozenset, any, all, sum, print, getattr, hasattr,
+    setattr, functools.partial, types.SimpleNamespace, operator.eq, operator.ne, operator.or_, operator.and_,
+    operator.sub, operator.xor, operator.contains, copy.copy, copy.deepcopy)))
+KEYED = (sorted, min, max)       # nor do these, where no two things are of one rank
+KEEPING = ("append", "appendleft", "insert", "setdefault", "get", "index", "count", "remove", "__contains__",
+           "__setitem__", "__eq__", "__ne__")
+# Functions that hand on the things that a collection holds, and do not look into them.
+HANDING = frozenset(map(id, (list, tuple, iter, next, zip, enumerate, reversed, filter, sorted, min, max, dict,
+                             collections.deque)))
 SET_METHODS = ("pop", "__iter__", "__reduce__", "__repr__", "__str__")
 # Functions of libraries that are there to tell a process from others.
 TELLERS = frozenset((("uuid", "uuid1"), ("uuid", "uuid4"), ("uuid", "getnode"), ("getpass", "getuser"),
@@ -123,9 +133,9 @@ def before(f, args, kwargs):
     asks = [told_by(f, a) for a in (*args, *kwargs.values())]
     if any(a is not b for a, b in zip(asks, (*args, *kwargs.values()))):
         return f(*asks[:len(args)], **dict(zip(kwargs, asks[len(args):]))),
-    for thing in args:
-        if isinstance(thing, (set, frozenset)) and (id(f) in ORDER or name == "join" or kwargs and f in (min, max)):
-            ordered(thing)
+    found = refuse_orders(f, owner, name, args, kwargs)
+    if found is not None:
+        return found
     value = PARAMETER[0](args[0]) if f is float and args and isinstance(args[0], torch.Tensor) else None
     if value is not None:
         return value,
@@ -133,6 +143,44 @@ def before(f, args, kwargs):
     if TYPE(value) is tracer_value.Value:
         value.refuse()
     return None if value is None else with_drawn(f, kind, owner, name, value, args, kwargs)
+
+
+def refuse_orders(f, owner, name, args, kwargs):
+    """A function that may go through a set. Where one ranks by a key, things of one rank come in
+    the set's order; (answer,) then, where there are none."""
+    values = (*args, *kwargs.values())
+    of_sets = isinstance(owner, (set, frozenset)) or getattr(f, "__objclass__", None) in (set, frozenset)
+    if id(f) in ORDERLESS or of_sets or name in KEEPING:
+        return None
+    first = args[0] if args and isinstance(args[0], (set, frozenset)) and len(args[0]) > 1 else None
+    if f in KEYED and first is not None and len(args) == 1:
+        if kwargs.get("key") is None:
+            return None
+        ranks = []
+        key, kwargs = kwargs["key"], dict(kwargs, key=lambda v: ranks.append(key(v)) or ranks[-1])
+        found = f(first, **kwargs)
+        ranks.sort()
+        if any(a == b for a, b in zip(ranks, ranks[1:])):
+            ordered(first)
+        return found,
+    for thing in sets_in(values, 0 if id(f) in HANDING or f is map and own_function(args[0]) else DEPTH):
+        ordered(thing)
+    return None
+
+
+def own_function(f):
+    return TYPE(f) is types.FunctionType and f.__globals__ is tracer_drawn.MODULE
+
+
+def sets_in(values, depth=DEPTH):
+    """The sets among these, and in the lists, tuples and dicts among them."""
+    for value in values:
+        if isinstance(value, (set, frozenset)):
+            yield value
+        elif depth and TYPE(value) in (list, tuple) and len(value) <= PARTS_MAX:
+            yield from sets_in(value, depth - 1)
+        elif depth and TYPE(value) is dict and len(value) <= PARTS_MAX:
+            yield from sets_in((*value.values(), *value), depth - 1)
 
 
 def told_by(f, thing):
@@ -334,6 +382,20 @@ def ordered(things):
 
 # ---- the text ----
 
+def written(value, conversion, spec=""):
+    """An f-string's part."""
+    for thing in sets_in((value,)):
+        ordered(thing)
+    return formatted(value, conversion, spec)
+
+
+def rest_or_text(left, right):
+    """`%`, of texts too."""
+    for thing in sets_in((right,)) if type(left) in (str, bytes) else ():
+        ordered(thing)
+    return remainder(left, right)
+
+
 class Rewriter(ast.NodeTransformer):
     """Puts `given` and its kin into host code; what a kernel's function holds stays what it is."""
 
@@ -437,14 +499,34 @@ class Rewriter(ast.NodeTransformer):
             node.value = self.ask("ordered", node.value, node.value)
         return node
 
+    def visit_Set(self, node):
+        """What goes from set to set keeps no order."""
+        for starred in node.elts:
+            if isinstance(starred, ast.Starred):
+                starred.value = self.visit(starred.value)
+        node.elts = [e if isinstance(e, ast.Starred) else self.visit(e) for e in node.elts]
+        return node
+
     def visit_Assign(self, node):
         self.generic_visit(node)
-        if any(isinstance(t, (ast.Tuple, ast.List)) for t in node.targets):
+        if any(isinstance(t, (ast.Tuple, ast.List)) or isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Slice)
+               for t in node.targets):
             node.value = self.ask("ordered", node.value, node.value)
         return node
 
+    def visit_AugAssign(self, node):
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Add):
+            node.value = self.ask("ordered", node.value, node.value)
+        return node
 
-ASKED = types.SimpleNamespace(given=given, formatted=formatted, joined=joined, remainder=remainder, ordered=ordered,
+    def visit_YieldFrom(self, node):
+        self.generic_visit(node)
+        node.value = self.ask("ordered", node.value, node.value)
+        return node
+
+
+ASKED = types.SimpleNamespace(given=given, formatted=written, joined=joined, remainder=rest_or_text, ordered=ordered,
                               caught=caught, debug=debug, of=of)
 
 

@@ -43,6 +43,8 @@ class TraceTensor(torch.Tensor):
         self._inner = inner
         self._buffer = buffer
         self._tracer = tracer
+        if tracer.rec.memory.is_watched:
+            tracer.rec.memory.show(self, buffer)
         return self
 
     def inner(self):
@@ -161,6 +163,7 @@ FILL_OPS = {"aten::zeros": 0, "aten::zeros_like": 0, "aten::new_zeros": 0, "aten
             "aten::new_ones": 1, "aten::full": "fill_value", "aten::full_like": "fill_value",
             "aten::new_full": "fill_value"}
 IGNORED_OPS = {"aten::record_stream"}
+PINNED_OPS = {"aten::is_pinned", "aten::_pin_memory"}
 UNSUPPORTED_OPS = {"aten::set_", "aten::resize_", "aten::resize_as_", "aten::set_data"}
 # Views whose elements are others than their memory's: a kernel and a tape know the memory alone.
 LAZY_OPS = {"aten::_neg_view", "aten::_conj"}
@@ -283,16 +286,38 @@ class Tracer:
                 return drawn
             self.rec.fail("random", f"{func.name()} draws random numbers in forward; a kernel takes its seed as an "
                           f"argument")
+        if func._schema.name in PINNED_OPS or kwargs.get("pin_memory"):
+            return self.pinned(func, args, kwargs)
         body = custom_body(func) if func.namespace not in LIBRARY_NAMESPACES else None
         if body is not None:
-            return self.run_custom(body, args, kwargs)
+            return self.run_custom(func, body, args, kwargs)
         if not tensors and not to_cuda:
             return func(*args, **kwargs)
         return self.dispatch_cuda(func, args, kwargs, tensors, to_cuda)
 
+    def pinned(self, func, args, kwargs):
+        """Pinned memory of the host's, without a driver: ordinary memory of which it is known."""
+        name = func._schema.name
+        if name == "aten::is_pinned":
+            return not isinstance(args[0], TraceTensor) and self.rec.is_pinned(args[0])
+        if name == "aten::_pin_memory":
+            if isinstance(args[0], TraceTensor):
+                raise RuntimeError("cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned")
+            with without_modes():
+                out = args[0].clone(memory_format=torch.contiguous_format)
+        else:
+            if is_cuda_device(kwargs.get("device")):
+                raise RuntimeError("Only dense CPU tensors can be pinned")
+            out = func(*args, **dict(kwargs, pin_memory=False))
+        self.rec.pin(out)
+        return out
+
     def dispatch_cuda(self, func, args, kwargs, tensors, to_cuda):
         schema = func._schema
         name = schema.name
+        source = {"aten::_to_copy": 0, "aten::copy_": 1}.get(name)
+        if source is not None and argument(func, args, kwargs, "non_blocking"):
+            self.rec.copied_later(args[source])
         # What cannot be recorded, what only makes a view, and what reads a value.
         if name in UNSUPPORTED_OPS:
             self.rec.fail("unsupported", f"{name} gives a tensor other memory in place; make a new tensor")
@@ -321,7 +346,9 @@ class Tracer:
                 self.rec.number(t._buffer)
         # Operators that only move or fill are rows of their own.
         handler = self.movement.get(name)
-        if handler is not None:
+        if func._schema.is_mutable and name in FILL_OPS:
+            return self.fill_given(func, args, kwargs)
+        if handler is not None and not writes_what_it_reads(func, args, kwargs):
             out = handler(self, func, args, kwargs)
             if out is not NotImplemented:
                 return out
@@ -332,14 +359,36 @@ class Tracer:
         # Everything else is torch's work on data: a library row.
         return self.run_unknown(func, args, kwargs)
 
-    def run_custom(self, body, args, kwargs):
+    def run_custom(self, func, body, args, kwargs):
         """An operator that the candidate made: its body is host code like any other, and what
         happens in it goes on the tape."""
         with self.mode():
             if self.shell is None:
-                return body(*args, **kwargs)
-            out = body(*self.shell.outwards(args, {}), **{k: self.shell.outwards(v, {}) for k, v in kwargs.items()})
-        return self.shell.inwards(out, {})
+                out = body(*args, **kwargs)
+            else:
+                out = body(*self.shell.outwards(args, {}), **{k: self.shell.outwards(v, {}) for k, v in kwargs.items()})
+                out = self.shell.inwards(out, {})
+        self.check_custom(func, args, kwargs, out)
+        return out
+
+    def check_custom(self, func, args, kwargs, out):
+        """What torch refuses of an operator made by custom_op, which it can say on a GPU alone: a
+        result that shares memory with an argument or another result, or is no tensor."""
+        returns = func._schema.returns
+        if torch._library.custom_ops._maybe_get_opdef(func) is None or any(r.alias_info for r in returns):
+            return
+        outs, given = [], []
+        collect(out if isinstance(out, (list, tuple)) else (out,), outs)
+        collect((*args, *kwargs.values()), given)
+        memory = [id(t._buffer) for t in outs]
+        if len(set(memory)) < len(memory) or not {id(t._buffer) for t in given}.isdisjoint(memory):
+            raise RuntimeError(f"{func._schema.name} (with implementation in {self.phase}): The output of this custom "
+                               "operator (1) must not also be an input to this custom operator and (2) may not alias "
+                               "any inputs to this custom operator or other returns.")
+        values = out if isinstance(out, tuple) and len(returns) != 1 else (out,) if returns else ()
+        if len(values) != len(returns) or any(
+                str(r.type) == "Tensor" and not isinstance(v, torch.Tensor) for r, v in zip(returns, values)):
+            raise RuntimeError(f"Unable to cast what {func._schema.name} returned to what its schema says")
 
     def may_compute(self, name):
         """Factories: while the module is built all of them have contents (parameters need them); in
@@ -367,7 +416,20 @@ class Tracer:
                 self.rec.written(t._buffer)
         return self.rewrap(out, inputs, self.origin(name, func, args, kwargs, out))
 
+    def fill_given(self, func, args, kwargs):
+        """zeros, ones and full with `out`: no new memory, and a write that is on the tape."""
+        out, = written_tensors(func, args, kwargs)
+        meta = func(*self.to_meta(args, {}), **self.to_meta(kwargs, {}))
+        if meta.shape != out.shape:
+            self.rec.fail("unsupported", f"{func.name()} gives a tensor another size in place; make a new tensor")
+        value = FILL_OPS[func._schema.name]
+        value = argument(func, args, kwargs, "fill_value") if value == "fill_value" else value
+        self.rec.fill(out.view_tuple(), value, out.dtype)
+        return out
+
     def origin(self, name, func, args, kwargs, out):
+        if func._schema.is_mutable:
+            return None       # what it was given is not new
         if name in EMPTY_OPS:
             return "empty"
         value = FILL_OPS.get(name)
@@ -568,6 +630,15 @@ def written_tensors(func, args, kwargs):
         value = args[i] if i < len(args) else kwargs.get(name)
         collect((value,), out)
     return out
+
+
+def writes_what_it_reads(func, args, kwargs):
+    """An operator with `out`, which is one of its operands: torch computes it as a whole first."""
+    if func._overloadname != "out" or not func._schema.is_mutable:
+        return False
+    reads, outs = [], {id(t._buffer) for t in written_tensors(func, args, kwargs)}
+    collect(args, reads)
+    return any(id(t._buffer) in outs for t in reads)
 
 
 def argument(func, args, kwargs, name):

@@ -69,7 +69,8 @@ static const float others[N] = {-0.0f, 0, NAN, 2, 3, 0.25f, -1, 2, 1e30f, 7, 1, 
 static void test_integers(void **state)
 {
 	int32_t r[N];
-	/* Division rounds up, down and to zero; by zero it gives -1, and leaves the dividend. */
+	/* Division rounds up, down and to zero; by zero all bits are set, in
+	 * quotients and remainders. */
 	RUN("i32", "i32", "%r = arith.ceildivsi %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++) {
 		int64_t a = ints[i], b = other[i];
@@ -82,8 +83,22 @@ static void test_integers(void **state)
 		assert_int_equal(r[i], b == 0 ? -1 : (int32_t)(uint32_t)(a / b - (a % b != 0 && (a < 0) != (b < 0))));
 	}
 	RUN("i32", "i32", "%r = arith.remsi %x, %y : " T "i32>", ints, other, r);
-	for (int i = 0; i < N; i++)
-		assert_int_equal(r[i], other[i] == 0 ? ints[i] : (int32_t)((int64_t)ints[i] % other[i]));
+	for (int i = 0; i < N; i++) assert_int_equal(r[i], other[i] == 0 ? -1 : (int32_t)((int64_t)ints[i] % other[i]));
+	/* Of 64 bits only the lower half where the dividend has no more, as on an H200. */
+	static const int64_t wide[N] = {7, -7, 1ll << 40, 0, UINT32_MAX, 1ll << 32}, nothing[N] = {0};
+	static const char *const divisions[] = {"divsi", "divui", "remsi", "remui"};
+	int64_t q[N];
+	for (size_t k = 0; k < ARRAY_LEN(divisions); k++) {
+		char body[80];
+		snprintf(body, sizeof body, "%%r = arith.%s %%x, %%y : " T "i64>", divisions[k]);
+		RUN("i64", "i64", body, wide, nothing, q);
+		for (int i = 0; i < N; i++) assert_true(q[i] == ((uint64_t)wide[i] >> 32 ? -1 : (int64_t)UINT32_MAX));
+	}
+	/* A histogram looks at as many bits as name its bins, and a warp's lanes. */
+	static const int32_t counted[N] = {0, 15, 16, 31, 32, 35, -1, -32, -17, 1 << 20, 7, 7, 47, 48, 64 + 9, INT32_MIN};
+	static const int32_t want[N] = {[0] = 5, [3] = 1, [7] = 2, [9] = 1, [15] = 3};
+	RUN("i32", "i32", "%r = tt.histogram %x : " T "i32> -> " T "i32>", counted, counted, r);
+	assert_memory_equal(r, want, sizeof want);
 	/* Shifts by 32 and more. */
 	RUN("i32", "i32", "%r = arith.shli %x, %y : " T "i32>", ints, other, r);
 	for (int i = 0; i < N; i++)
@@ -238,6 +253,24 @@ static void test_conversions(void **state)
 		assert_int_equal(s[i], x >= 0x1p31 ? INT32_MAX : x < -0x1p31 ? INT32_MIN : (int32_t)x);
 		assert_true(u[i] == (x >= 0x1p32 ? UINT32_MAX : x < 0 ? 0 : (uint32_t)x));
 		assert_true(l[i] == (x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x));
+	}
+	/* 8 bits are the lower half of what saturates at 16 */
+	int16_t s16[N];
+	uint16_t u16[N];
+	int8_t s8[N];
+	uint8_t u8[N];
+	RUN("f32", "i16", "%r = arith.fptosi %x : " T "f32> to " T "i16>", wide, wide, s16);
+	RUN("f32", "i16", "%r = arith.fptoui %x : " T "f32> to " T "i16>", wide, wide, u16);
+	RUN("f32", "i8", "%r = arith.fptosi %x : " T "f32> to " T "i8>", wide, wide, s8);
+	RUN("f32", "i8", "%r = arith.fptoui %x : " T "f32> to " T "i8>", wide, wide, u8);
+	for (int i = 0; i < N; i++) {
+		double x = isnan(wide[i]) ? 0 : wide[i];
+		int16_t s_want = x >= 0x1p15 ? INT16_MAX : x < -0x1p15 ? INT16_MIN : (int16_t)x;
+		uint16_t u_want = x >= 0x1p16 ? UINT16_MAX : x < 0 ? 0 : (uint16_t)x;
+		assert_int_equal(s16[i], s_want);
+		assert_int_equal(u16[i], u_want);
+		assert_int_equal(s8[i], (int8_t)s_want);
+		assert_int_equal(u8[i], (uint8_t)u_want);
 	}
 	/* rounded once: halfway cases that two roundings get wrong */
 	static const double halves[N] = {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11 - 0x1p-40, 1 + 0x1p-11, 1 + 3 * 0x1p-11,

@@ -284,7 +284,11 @@ int exec_gather(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* Values outside the bins are not counted. */
+#define WARP_LANES 32
+
+/* As Triton compiles it: a warp looks at as many bits of a value as name all bins, of
+ * which there are at least as many as its lanes. So a value outside of the bins may be
+ * counted in one of them. */
 int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 {
 	c->collectives++;
@@ -293,9 +297,10 @@ int exec_histogram(struct vm_ctx *c, const struct vm_instr *in)
 	int32_t *d = s && (mask || in->nsrc == 1) ? vm_result(c, in, 0, in->n) : NULL;
 	if (!d) return 1;
 	memset(d, 0, (size_t)in->n * sizeof *d);
+	int64_t names = MAX(in->n, WARP_LANES) - 1;
 	for (int64_t i = 0; i < from->count; i++) {
-		int64_t v = vm_int_at(from->elem, s, i);
-		if (v >= 0 && v < in->n && (!mask || mask[i])) d[v]++;
+		int64_t v = vm_int_at(from->elem, s, i) & names;
+		if (v < in->n && (!mask || mask[i])) d[v]++;
 	}
 	vm_kill(c, in);
 	return 0;

@@ -3,7 +3,8 @@
  *
  * Integer to float and f64 to a narrow float are rounded once: the value goes through a double or
  * float that is rounded to odd, so that the second rounding cannot be wrong. Float to integer
- * truncates and saturates, NaN gives 0: what PTX's cvt.rzi does. */
+ * truncates and saturates, NaN gives 0: what PTX's cvt.rzi does. It has no 8 bits: those are the
+ * lower half of what saturates at 16. */
 #include "vm/map/map.h"
 #include "base/base.h"
 #include "base/dtype.h"
@@ -99,12 +100,12 @@ static map_fn *const from_unsigned[5][4] = {
 		} \
 	}
 #define TO_INT_FROM(A, s, hi32, hi64, hiu32, hiu64) \
-	TO_INT(s##_si8, int8_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
-	TO_INT(s##_si16, int16_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
+	TO_INT(s##_si8, int8_t, A, int32_t, -0x1p15, 0x1.fffcp14, INT16_MIN, INT16_MAX) \
+	TO_INT(s##_si16, int16_t, A, int32_t, -0x1p15, 0x1.fffcp14, INT16_MIN, INT16_MAX) \
 	TO_INT(s##_si32, int32_t, A, int32_t, -0x1p31, hi32, INT32_MIN, INT32_MAX) \
 	TO_INT(s##_si64, int64_t, A, int64_t, -0x1p63, hi64, INT64_MIN, INT64_MAX) \
-	TO_INT(s##_ui8, uint8_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
-	TO_INT(s##_ui16, uint16_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
+	TO_INT(s##_ui8, uint8_t, A, uint32_t, 0, 0x1.fffep15, 0, UINT16_MAX) \
+	TO_INT(s##_ui16, uint16_t, A, uint32_t, 0, 0x1.fffep15, 0, UINT16_MAX) \
 	TO_INT(s##_ui32, uint32_t, A, uint32_t, 0, hiu32, 0, UINT32_MAX) \
 	TO_INT(s##_ui64, uint64_t, A, uint64_t, 0, hiu64, 0, UINT64_MAX)
 TO_INT_FROM(float, f32, 0x1.fffffep30, 0x1.fffffep62, 0x1.fffffep31, 0x1.fffffep63)

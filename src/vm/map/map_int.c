@@ -1,17 +1,20 @@
 /* Kernels of the integer operations. Arithmetic wraps; shifts by the width or more give what PTX
- * gives (0, or the sign); INT_MIN / -1 wraps; a block lane divided by zero gives quotient -1 and
- * remainder the dividend, as the hardware's division routine does. */
+ * gives (0, or the sign); INT_MIN / -1 wraps. A block lane divided by zero gives what an H200
+ * gives: all ones, quotient and remainder alike, of which the routine for 64 bits sets the lower 32
+ * alone where the dividend has no more. */
 #include "vm/map/map.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
 
 /* Each body exists for both signednesses of one width: S and U are the types, x and y the operands
  * as U. */
+#define BY_ZERO(x) ((U)(BITS == 64 && (uint64_t)(x) >> 32 == 0 ? UINT32_MAX : UINT64_MAX))
 #define BINARY_INT(X) \
 	X(addi, x + y) X(subi, x - y) X(muli, (U)((uint64_t)x * y)) \
-	X(divsi, (U)(y == 0 ? (S)-1 : (S)y == -1 ? (S)(0 - x) : (S)((S)x / (S)y))) \
-	X(divui, (U)(y == 0 ? (U)-1 : (U)(x / y))) \
-	X(remsi, (U)(y == 0 ? (S)x : (S)y == -1 ? 0 : (S)((S)x % (S)y))) X(remui, (U)(y == 0 ? x : (U)(x % y))) \
+	X(divsi, (U)(y == 0 ? (S)BY_ZERO(x) : (S)y == -1 ? (S)(0 - x) : (S)((S)x / (S)y))) \
+	X(divui, (U)(y == 0 ? BY_ZERO(x) : (U)(x / y))) \
+	X(remsi, (U)(y == 0 ? (S)BY_ZERO(x) : (S)y == -1 ? 0 : (S)((S)x % (S)y))) \
+	X(remui, (U)(y == 0 ? BY_ZERO(x) : (U)(x % y))) \
 	X(ceildivsi, y == 0 ? (U)-1 : (S)y == -1 ? (U)(0 - x) : \
 		(U)((S)x / (S)y + ((S)x % (S)y != 0 && ((S)x < 0) == ((S)y < 0)))) \
 	X(ceildivui, (U)(y == 0 ? (U)-1 : (U)(x / y + (x % y != 0)))) \

@@ -1,0 +1,103 @@
+"""tracer_users: a process that is set otherwise than by default, as its user may have done for
+reasons of his own: what forward does may not depend on that.
+
+Each setting is another legal one. What a process is set to for products of matrices (tf32) and the
+default dtype are left alone: honest host code asks for these.
+"""
+import asyncio
+import contextlib
+import decimal
+import gc
+import io
+import logging
+import sys
+import warnings
+
+import numpy
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+class Unraised(Warning):
+    """A warning that nobody gives."""
+
+
+class Nothing(TorchFunctionMode):
+    """Hears of torch's functions, and lets them be."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+RUNNING = asyncio._set_running_loop     # before host code's own calls of it are watched
+
+
+def pairs():
+    """(what reads a setting, what sets it, another value)."""
+    cuda, autograd = torch.backends.cuda, torch.autograd
+    flag = lambda get, put: (get, put, not get())
+    of = lambda owner, name: (lambda: getattr(owner, name), lambda value: setattr(owner, name, value))
+    # Of torch's libraries, and of torch itself.
+    yield flag(torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark)
+    yield flag(torch._C._get_cudnn_deterministic, torch._C._set_cudnn_deterministic)
+    yield flag(cuda.flash_sdp_enabled, cuda.enable_flash_sdp)
+    yield flag(cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp)
+    yield flag(cuda.math_sdp_enabled, cuda.enable_math_sdp)
+    yield flag(cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp)
+    yield flag(torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled)
+    yield flag(torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled)
+    yield flag(torch.is_warn_always_enabled, torch.set_warn_always)
+    yield flag(*of(torch.utils.deterministic, "fill_uninitialized_memory"))
+    yield flag(torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled)
+    yield flag(autograd.is_view_replay_enabled, torch._C._set_view_replay_enabled)
+    yield flag(torch.__future__.get_swap_module_params_on_conversion,
+               torch.__future__.set_swap_module_params_on_conversion)
+    yield flag(torch.__future__.get_overwrite_module_params_on_conversion,
+               torch.__future__.set_overwrite_module_params_on_conversion)
+    yield (*of(torch._tensor_str.PRINT_OPTS, "precision"), 7)
+    # Of Python's interpreter and of its libraries.
+    yield sys.getrecursionlimit, sys.setrecursionlimit, sys.getrecursionlimit() + 4111
+    yield sys.getswitchinterval, sys.setswitchinterval, 0.25
+    yield sys.get_int_max_str_digits, sys.set_int_max_str_digits, 0
+    yield gc.get_threshold, lambda value: gc.set_threshold(*value), (812345, 17, 13)
+    yield flag(lambda: cuda.matmul.allow_fp16_reduced_precision_reduction,
+               lambda value: setattr(cuda.matmul, "allow_fp16_reduced_precision_reduction", value))
+    yield lambda: logging.root.level, logging.root.setLevel, logging.DEBUG
+    yield (*of(logging.root, "handlers"), [*logging.root.handlers, logging.NullHandler()])
+    yield (*of(warnings, "filters"), [("error", None, Unraised, None, 0), *warnings.filters])
+    yield (*of(sys, "excepthook"), lambda *args: sys.__excepthook__(*args))
+    yield (*of(sys, "displayhook"), lambda value: sys.__displayhook__(value))
+
+
+def held(value):
+    return list(value) if type(value) is list else value
+
+
+DEFAULTS = [held(get()) for get, _, _ in pairs()]
+
+
+@contextlib.contextmanager
+def set_otherwise():
+    with contextlib.ExitStack() as stack:
+        # What host code has set itself stays as it is.
+        for (get, put, other), default in zip(pairs(), DEFAULTS):
+            if get() == default:
+                stack.callback(put, get())
+                put(other)
+        stack.callback(setattr, sys, "path", sys.path)
+        sys.path = [*sys.path, *(f"/srv/part{i}" for i in range(200))]
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        # What runs in a notebook runs in a loop.
+        stack.callback(RUNNING, asyncio._get_running_loop())
+        RUNNING(object())
+        stack.enter_context(Nothing())
+        # Hooks on all modules, what a backward pass would keep, and what
+        # Python has in one prompt only.
+        stack.callback(torch.nn.modules.module.register_module_forward_hook(lambda *args: None).remove)
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t))
+        stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+        stack.enter_context(decimal.localcontext(decimal.Context(prec=41, rounding=decimal.ROUND_UP)))
+        stack.enter_context(numpy.errstate(all="raise"))
+        sys.ps1 = ">>> "
+        stack.callback(delattr, sys, "ps1")
+        yield
