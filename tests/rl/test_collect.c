@@ -1,5 +1,6 @@
 /* What a step asks for: which prompts, how many answers to each, and of which random stream each
- * answer is, over a policy outside that writes down its questions and has no answers. */
+ * answer is, over a policy outside that writes down its questions and has no answers. And which
+ * kernels a mid-end may be asked about. */
 #include "rl/rl_internal.h"
 
 #include <setjmp.h>
@@ -143,9 +144,35 @@ static void test_staged(void **state)
 	}
 }
 
+/* A mid-end's kernels have their times of the run's card and at its sizes. */
+static void test_times_of_kernels(void **state)
+{
+	static const struct {
+		const char *gpu, *at;     /* of the kernel's time; "" at: at the judged sizes */
+		const char *card, *sizes; /* of the run */
+		const char *said;         /* NULL: they go together */
+	} cases[] = {{"H200", "", "H200", "judged", NULL}, {"", "", "H200", "judged", NULL},
+		{"H200", "stock", "H200", "stock", NULL}, {"H200", "65536", "H200", "stock", NULL},
+		{"H200", "", "A100", "judged", "for H200 and this run's are for A100"},
+		{"H200", "stock", "H200", "judged", "at other than the judged sizes and this run's at judged"},
+		{"H200", "", "H200", "65536", "at the judged sizes and this run's at 65536"}};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct prompt_row both[2] = {{.task.name = (char *)"plain", .profile = {.gpu = "none"}},
+			{.task.name = (char *)"given", .kernel = (char *)"k"}};
+		struct prompt_set set = {.rows = both, .count = 2};
+		struct err err = {0};
+		snprintf(both[1].profile.gpu, sizeof both[1].profile.gpu, "%s", cases[i].gpu);
+		snprintf(both[1].profile.cost_size, sizeof both[1].profile.cost_size, "%s", cases[i].at);
+		int rc = kernels_check_times(&set, cases[i].card, cases[i].sizes, &err);
+		bool ok = cases[i].said ? rc == ERR_MISMATCH && strstr(err.text, cases[i].said) : rc == 0;
+		if (!ok) fail_msg("case %zu: %d, %s", i, rc, err.text);
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prompts_and_seeds), cmocka_unit_test(test_staged)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_prompts_and_seeds), cmocka_unit_test(test_staged),
+		cmocka_unit_test(test_times_of_kernels)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
