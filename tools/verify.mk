@@ -12,8 +12,8 @@ $(BUILD)/tests/verify/libnvidia-ml.so.1: $(BUILD)/obj/tests/verify/fake_nvml.o
 	$(Q)$(CC) $(LDFLAGS) -shared $< -o $@
 $(BUILD)/tests/verify/test_timing: | $(BUILD)/tests/verify/libnvidia-ml.so.1
 
-# A runner whose GPU is the vm under another name, for test_gpu_verdicts, test_gpu_kept and
-# test_stock: its launcher comes before the archives' one.
+# A runner whose GPU is the vm under another name, for test_gpu_verdicts, test_gpu_kept, test_stock
+# and clean's test_clean: its launcher comes before the archives' one.
 PRETEND := $(BUILD)/tests/verify/pretend/hone-runner
 $(BUILD)/tests/verify/pretend/hone-runner: $(RUNNER_OBJS) $(BUILD)/obj/tests/verify/pretend_gpu.o $(call libs,clean)
 	@mkdir -p $(@D)
@@ -28,6 +28,7 @@ VERIFY_TESTS := $(filter $(BUILD)/tests/verify/%,$(TEST_PROGRAMS))
 ifeq ($(filter -fsanitize=%,$(FLAGS_$(CONFIG))),)
 $(VERIFY_TESTS): | $(BUILD)/hone-runner $(BUILD)/libhone_sandbox.so
 $(BUILD)/tests/verify/test_gpu_verdicts $(BUILD)/tests/verify/test_gpu_kept $(BUILD)/tests/verify/test_stock: | $(PRETEND)
+$(BUILD)/tests/clean/test_clean: | $(PRETEND)
 $(BUILD)/tests/verify/test_runner_pool: | $(BUILD)/fake_driver/libcuda.so.1
 $(BUILD)/fake_driver/libcuda.so.1: $(BUILD)/tests/runner/libcuda.so.1
 	@mkdir -p $(@D)

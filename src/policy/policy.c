@@ -7,7 +7,8 @@
 #include "text/text.h"
 
 /* The backend is told of every adapter to come: a GPU lays out its weights for the largest rank. */
-static struct device_options device_options_of(const struct policy_options *o, const char **folders)
+static struct device_options device_options_of(
+	const struct policy_options *o, const char *folders[static 1 + OPTION_LIST_MAX])
 {
 	folders[0] = o->adapter;
 	memcpy(folders + 1, o->adapters.items, (size_t)o->adapters.count * sizeof *folders);

@@ -62,6 +62,9 @@ int rl_midend_check(const struct rl_options *o, struct err *err);
 /* All that the steps need, from l->o; not yet where an earlier start left off. l is to be released
  * whatever this returns. */
 int loop_open(struct loop *l, struct err *err);
+/* Kernels whose times are predicted for another card, or at other sizes: nothing that is gained
+ * over them would be seen, so they are refused. */
+int kernels_check_times(const struct prompt_set *prompts, const char *card, const char *sizes, struct err *err);
 void loop_release(struct loop *l);
 /* Whether this process has the run's folder and store. */
 static inline bool loop_is_first(const struct loop *l) { return ranks_rank(l->ranks) == 0; }

@@ -309,14 +309,11 @@ static int open_run(struct loop *l, struct err *err)
 	return rc;
 }
 
-/* Kernels whose times are predicted for another card, or at other sizes: nothing that is gained
- * over them would be seen. */
-static int kernels_check_times(const struct loop *l, struct err *err)
+int kernels_check_times(const struct prompt_set *prompts, const char *card, const char *sizes, struct err *err)
 {
-	const char *card = verifier_card_name(l->verifier), *sizes = l->o->cost_size;
 	bool is_judged = !strcmp(sizes, "judged");
-	for (size_t i = 0; i < l->prompts.count; i++) {
-		const struct prompt_row *r = &l->prompts.rows[i];
+	for (size_t i = 0; i < prompts->count; i++) {
+		const struct prompt_row *r = &prompts->rows[i];
 		if (!r->kernel) continue;
 		if (is_judged != !*r->profile.cost_size)
 			return err_set(err, ERR_MISMATCH,
@@ -361,7 +358,8 @@ static int open_store(struct loop *l, struct err *err)
 		free(kept);
 	}
 	if (!rc) rc = verifier_create(&v, &l->verifier, err);
-	if (!rc && !l->rule.is_measured) rc = kernels_check_times(l, err);
+	if (!rc && !l->rule.is_measured)
+		rc = kernels_check_times(&l->prompts, verifier_card_name(l->verifier), o->cost_size, err);
 	free(device);
 	return rc;
 }

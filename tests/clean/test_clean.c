@@ -34,13 +34,13 @@ static const char IR[] = "module {\n"
 						 "  }\n"
 						 "}\n";
 
-static char *tape_text(void)
+static char *tape_text(const char *kernel)
 {
 	json_t *o = json_pack("{s:i, s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s, s:i}], s:[{s:s, s:s, s:i, s:i, s:i}], "
 						  "s:[{s:s, s:i, s:i, s:[i, i, i], s:[{s:i, s:i}, {s:i, s:i}, {s:i, s:i}]}], "
 						  "s:[{s:i, s:i, s:s, s:[i], s:[i]}], s:b}",
 		"version", TAPE_VERSION, "buffers", "kind", "input", "bytes", 4 * N, "input", 0, "kind", "input", "bytes",
-		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kernels", "name", "k", "ttir", IR, "num_warps", 4,
+		4 * N, "input", 1, "kind", "temp", "bytes", 4 * N, "kernels", "name", kernel, "ttir", IR, "num_warps", 4,
 		"num_stages", 3, "num_ctas", 1, "rows", "op", "launch", "line", 1, "kernel", 0, "grid", 1, 1, 1, "args",
 		"buffer", 0, "offset", 0, "buffer", 1, "offset", 0, "buffer", 2, "offset", 0, "outputs", "buffer", 2, "offset",
 		0, "dtype", "float32", "shape", N, "stride", 1, "tuple", 0);
@@ -64,12 +64,20 @@ static char *tape_text(void)
 
 /* ---- the process ---- */
 
-static char *program(void)
+static const char *place = ""; /* of the program, in the folder of what is built */
+
+static char *program_find(void)
 {
 	const char *build = getenv("BUILD");
-	char *path = xasprintf("%s/hone-runner", build ? build : "build/release"), *whole = realpath(path, NULL);
-	if (!whole) fail_msg("%s is not built", path);
+	char *path = xasprintf("%s/%shone-runner", build ? build : "build/release", place), *whole = realpath(path, NULL);
 	free(path);
+	return whole;
+}
+
+static char *program(void)
+{
+	char *whole = program_find();
+	if (!whole) fail_msg("%shone-runner is not built", place);
 	return whole;
 }
 
@@ -136,6 +144,19 @@ static int memory_of(const void *data, size_t bytes)
 	return fd;
 }
 
+/* Memory files that a process has mapped. */
+static int mapped(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/maps", (int)pid), line[4096];
+	int n = 0;
+	FILE *f = fopen(path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof line, f)) n += strstr(line, "/memfd:") != NULL;
+	fclose(f);
+	free(path);
+	return n;
+}
+
 static const char *const ALONE[] = {"none", "268435456", NULL};
 
 /* ---- tests ---- */
@@ -187,11 +208,54 @@ static void a_tool_is_told_whom_to_watch(void **state)
 	free(self);
 }
 
+/* A GPU's runner is asked behind each candidate whether it is as good as new. One that is not says
+ * so, and ends. */
+static void a_reset_is_answered(void **state)
+{
+	static const char *const words[] = {"none", "268435456", "cuda:0", NULL};
+	/* Before the first tape; behind one; behind one that leaves something. */
+	static const char *const kernels[] = {NULL, "k", "kept_k"};
+	struct child c;
+	struct err err = {0};
+	place = "tests/verify/pretend/"; /* its GPU is none */
+	char *path = program_find();
+	if (!path) {
+		place = "";
+		skip();
+	}
+	free(path);
+	int fd = start(&c, words);
+	place = "";
+	json_decref(hear(fd));
+	for (size_t i = 0; i < ARRAY_LEN(kernels); i++) {
+		if (kernels[i]) {
+			char *tape = tape_text(kernels[i]);
+			int fds[2] = {memory_of(tape, strlen(tape)), memory_of("", 0)};
+			json_t *o = ask(fd, "{\"load\": {\"bytes\": 1, \"binaries\": []}}", fds, 2);
+			assert_non_null(json_object_get(o, "loaded"));
+			json_decref(o);
+			close(fds[0]);
+			close(fds[1]);
+			free(tape);
+		}
+		json_t *o = ask(fd, "{\"reset\": {}}", NULL, 0);
+		const json_t *fault = json_object_get(o, "fault");
+		bool is_kept = i + 1 == ARRAY_LEN(kernels);
+		assert_int_equal(json_is_true(json_object_get(o, "ready")), !is_kept);
+		assert_int_equal(fault != NULL, is_kept);
+		if (is_kept) assert_string_equal(json_string_value(json_object_get(fault, "code")), "timeout");
+		json_decref(o);
+	}
+	if (child_wait(&c, (int)(WAIT_NS / 1000000), &err)) fail_msg("%s", err.text);
+	assert_int_equal(c.status, 0);
+	close(fd);
+}
+
 static void a_tape_is_loaded_and_replayed(void **state)
 {
 	struct child c;
 	int fd = start(&c, ALONE);
-	char *tape = tape_text();
+	char *tape = tape_text("k");
 	float given[2 * N], output[N] = {0};
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.5f + (float)i;
 	expect_ready(fd);
@@ -222,6 +286,8 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	if (result.has_fault) fail_msg("%s", result.fault.text);
 	assert_int_equal(pread(fds[1], output, sizeof output, 0), sizeof output);
 	for (int i = 0; i < N; i++) assert_true(output[i] == given[i] + given[N + i]);
+	/* Of what it had mapped for the load and the trial nothing is left. */
+	assert_int_equal(mapped(c.pid), 0);
 	runner_result_release(&result);
 	json_decref(o);
 	json_decref(request);
@@ -233,6 +299,36 @@ static void a_tape_is_loaded_and_replayed(void **state)
 	expect_end(&c, fd);
 }
 
+/* A tape is priced without its data, and its text is let go behind it: one that is none, too. */
+static void tapes_are_priced(void **state)
+{
+	struct child c;
+	int fd = start(&c, ALONE);
+	expect_ready(fd);
+	char *good = tape_text("k");
+	const char *const tapes[] = {good, "no tape"};
+	struct runner_trial trial = {.gpu = "H200", .seed = 7, .deadline_ms = 60000};
+	json_t *request = json_pack("{s:o}", "price", runner_trial_json(&trial, 0));
+	char *request_text = json_dumps(request, JSON_COMPACT);
+	for (int i = 0; i < 2; i++) {
+		struct runner_result result = {0};
+		struct err err = {0};
+		int text_fd = memory_of(tapes[i], strlen(tapes[i]));
+		json_t *o = ask(fd, request_text, &text_fd, 1);
+		if (runner_result_parse(json_object_get(o, "trial"), &result, &err)) fail_msg("%s", err.text);
+		assert_int_equal(result.has_fault, i == 1);
+		assert_int_equal(result.ncosts, i == 0);
+		assert_int_equal(mapped(c.pid), 0);
+		runner_result_release(&result);
+		json_decref(o);
+		close(text_fd);
+	}
+	json_decref(request);
+	free(request_text);
+	free(good);
+	expect_end(&c, fd);
+}
+
 /* A proof of x + y against the graphs in `words`, whose every point has its pair of
  * descriptors: the answer. The tables of point i have the places of all elements in order behind
  * 16 i that are none. */
@@ -241,7 +337,7 @@ static json_t *proof(int fd, const char *words, int points)
 	float given[2 * N];
 	int64_t places[4 * N];
 	for (int i = 0; i < 2 * N; i++) given[i] = 0.2f + rng_uniform(3, 1, (uint64_t)i);
-	char *tape = tape_text();
+	char *tape = tape_text("k");
 	int fds[CHILD_FDS_MAX] = {memory_of(tape, strlen(tape)), memory_of(words, strlen(words))}, n = 2 + 2 * points;
 	for (int i = 0; i < points; i++) {
 		for (int k = 0; k < (i + 1) * N; k++) places[k] = k < i * N ? 99 : k - i * N;
@@ -252,19 +348,6 @@ static json_t *proof(int fd, const char *words, int points)
 	for (int i = 0; i < n; i++) close(fds[i]);
 	free(tape);
 	return o;
-}
-
-/* Memory files that a process has mapped. */
-static int mapped(pid_t pid)
-{
-	char *path = xasprintf("/proc/%d/maps", (int)pid), line[4096];
-	int n = 0;
-	FILE *f = fopen(path, "r");
-	assert_non_null(f);
-	while (fgets(line, sizeof line, f)) n += strstr(line, "/memfd:") != NULL;
-	fclose(f);
-	free(path);
-	return n;
 }
 
 static void expect_proof(int fd, const char *words, int points, enum prove_answer answer)
@@ -332,7 +415,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_words_are_refused),
 		cmocka_unit_test(a_tool_is_told_whom_to_watch),
+		cmocka_unit_test(a_reset_is_answered),
 		cmocka_unit_test(a_tape_is_loaded_and_replayed),
+		cmocka_unit_test(tapes_are_priced),
 		cmocka_unit_test(proofs_over_the_wire),
 		cmocka_unit_test(two_processes_end_as_one),
 	};

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define MIB ((size_t)1 << 20)
@@ -132,10 +133,22 @@ static void test_training(void **state)
 	bench_close(&b);
 }
 
+/* Parts are named in full, wherever they stand in the list. */
+static void test_parts(void **state)
+{
+	static const char *const words[] = {"decode", "train", "rollout"};
+	alarm(10); /* the search ends */
+	for (size_t i = 0; i < ARRAY_LEN(words); i++) assert_true(gpu_is_listed("decode,train,rollout", words[i]));
+	assert_true(gpu_is_listed("train", "train") && gpu_is_listed(",train,", "train"));
+	assert_false(gpu_is_listed("decode,train,rollout", "roll") || gpu_is_listed("decode,train", "in") ||
+		gpu_is_listed("decode,trains", "train") || gpu_is_listed("", "train"));
+	alarm(0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_positions), cmocka_unit_test(test_ceilings), cmocka_unit_test(test_training)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_positions), cmocka_unit_test(test_ceilings),
+		cmocka_unit_test(test_training), cmocka_unit_test(test_parts)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

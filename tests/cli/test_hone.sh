@@ -10,7 +10,7 @@ run() { "$@" >"$dir/out" 2>"$dir/err"; status=$?; }
 
 echo 1..24
 run "$hone"; [ $status -eq 2 ] && [ ! -s "$dir/out" ] && grep -q 'usage: hone' "$dir/err"; check $? "no command: usage on stderr, exit 2"
-run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out"; check $? "--help: commands on stdout"
+run "$hone" --help; [ $status -eq 0 ] && [ ! -s "$dir/err" ] && grep -q '^  doctor ' "$dir/out" && grep -q 'hone COMMAND --help' "$dir/out"; check $? "--help: commands on stdout"
 missing=0
 for file in src/cli/cmd_*.c; do name=${file#src/cli/cmd_}; grep -q "^  ${name%.c} " "$dir/out" || { echo "# ${name%.c} is not in the table"; missing=1; }; done
 check $missing "every src/cli/cmd_*.c is in the table"

@@ -286,6 +286,21 @@ def test_refusals():
     refused("EOS behind texts", "'tokenizer.ggml.add_eos_token' is true",
             meta={"tokenizer.ggml.add_eos_token": (True, "bool")})
     check("a refused tokenizer leaves no file", not os.path.exists(f"{work}/refused/tokenizer.json"))
+    refused("a chat template of bytes", "metadata 'tokenizer.chat_template'",
+            meta={"tokenizer.chat_template": (b"{{ '\xff' }}", "string")})
+
+
+def test_some_tokens():
+    """No beginning of texts, and a padding row that no token belongs to: the others are kept."""
+    m = metadata("llama", "smollm", 64)
+    fewer = {f"tokenizer.ggml.{k}": (m[f"tokenizer.ggml.{k}"][0][:-8], "array") for k in ("tokens", "token_type")}
+    out = f"{work}/some"
+    run(hone, "import", make("some", meta={**fewer, "tokenizer.ggml.bos_token_id": None,
+                                           "tokenizer.ggml.padding_token_id": (ROWS - 1, "uint32")}),
+        "--out", out, expect=0)
+    c = json.load(open(f"{out}/tokenizer_config.json"))
+    check("tokens that are not there are not named", "bos_token" not in c and "pad_token" not in c
+          and c.get("eos_token") == "<|im_end|>", c)
 
 
 def test_command():
@@ -310,6 +325,7 @@ for arch in ARCHS:
 for kind in KINDS:
     test_tokenizer(kind)
 test_rope()
+test_some_tokens()
 test_refusals()
 test_command()
 done()

@@ -67,6 +67,9 @@ check("larger weights become shards",
 sizes = [sum(v.nbytes for v in load(f"{work}/shards/{f}").values()) for f in files[:-1]]
 check("none larger than asked, and the index has the sum",
       max(sizes) <= 10 ** 6 and sum(sizes) == index["metadata"]["total_size"], sizes)
+run(hone, "merge", "--model", f"{work}/wide", "--out", f"{work}/two", "--max_shard_mb", "2", expect=0)
+sizes = [sum(v.nbytes for v in load(f).values()) for f in glob.glob(f"{work}/two/*.safetensors")]
+check("of two megabytes, where it is said so", len(sizes) > 1 and 10 ** 6 < max(sizes) <= 2 * 10 ** 6, sizes)
 p = run(hone, "generate", "--model", f"{work}/shards", "--prompt", "matmul", "--max_new_tokens", 3, "--json")
 check("the folder opens again", p.returncode == 0, p.stderr)
 p = merge(f"{work}/bad", "--max_shard_mb", "0")

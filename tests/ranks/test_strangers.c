@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WORLD = 3 };
@@ -248,6 +249,26 @@ static void test_answers(void **state)
 	assert_int_equal(rank_end(rank), 0);
 }
 
+/* Rank 0 waits in spans of 0.2 s: whoever comes after several of them is let in. */
+static int comes_late(int rank, void *ctx)
+{
+	struct ranks *r = NULL;
+	struct err err = {0};
+	struct ranks_options o = {.transport = "auto", .timeout_s = 30};
+	sleep_ms(rank * 700);
+	NEED(!ranks_open(&o, &r, &err), "%s", err.text);
+	NEED(!ranks_meet(r, &err), "%s", err.text);
+	ranks_close(r, NULL);
+	return 0;
+}
+
+static void test_late(void **state)
+{
+	int port = free_port();
+	pid_t first = rank_start(0, 2, port, comes_late, NULL), other = rank_start(1, 2, port, comes_late, NULL);
+	assert_int_equal(rank_end(first) | rank_end(other), 0);
+}
+
 static int waits_for_nobody(int rank, void *ctx)
 {
 	struct ranks *r = NULL;
@@ -255,6 +276,8 @@ static int waits_for_nobody(int rank, void *ctx)
 	struct ranks_options o = {.transport = "auto", .timeout_s = 1};
 	NEED(ranks_open(&o, &r, &err) == ERR_TIMEOUT, "%s", err.text);
 	NEED(strstr(err.text, ctx), "%s", err.text);
+	/* It has slept meanwhile. */
+	NEED(clock() < CLOCKS_PER_SEC / 10, "%.2f s of work", (double)clock() / CLOCKS_PER_SEC);
 	return 0;
 }
 
@@ -278,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_greetings),
 		cmocka_unit_test(test_last_words),
 		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_missing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,23 @@ static double value_of(const struct trial_of *t, uint64_t bits)
 			COMPARE_I("eq", "%u", "%c", name), AS_INPUT}, \
 		SIDE_EQUAL, 9, 9, odd_replays}
 
+/* A product of ones and of 64 rows, of which the elements are the first and the others are masked:
+ * of a column no lane but one is made of an element. */
+#define FEW_OF_A_PRODUCT \
+	"%j = tt.make_range {end = 1024 : i32, start = 0 : i32} : tensor<1024xi32>\n" \
+	"%n = arith.constant dense<16> : tensor<1024xi32>\n%k = arith.cmpi slt, %j, %n : tensor<1024xi32>\n" \
+	"%js = tt.splat %x : !tt.ptr<f32> -> tensor<1024x!tt.ptr<f32>>\n" \
+	"%jp = tt.addptr %js, %j : tensor<1024x!tt.ptr<f32>>, tensor<1024xi32>\n" \
+	"%z = arith.constant dense<0.0> : tensor<1024xf32>\n" \
+	"%w = tt.load %jp, %k, %z : tensor<1024x!tt.ptr<f32>>\n" \
+	"%rows = tt.reshape %w : tensor<1024xf32> -> tensor<64x16xf32>\n" \
+	"%ones = arith.constant dense<1.0> : tensor<16x64xf32>\n%none = arith.constant dense<0.0> : tensor<16x16xf32>\n" \
+	"%d = tt.dot %ones, %rows, %none, inputPrecision = ieee : tensor<16x64xf32> * tensor<64x16xf32> -> " \
+	"tensor<16x16xf32>\n%c = arith.constant dense<100.5> : tensor<16x16xf32>\n" \
+	"%far = arith.cmpf ogt, %d, %c : tensor<16x16xf32>" AT(5) \
+	"%m = \"tt.reduce\"(%far) <{axis = 0 : i32}> ({\n^bb0(%p: i1, %q: i1):\n%o = arith.ori %p, %q : i1\n" \
+	"tt.reduce.return %o : i1\n}) : (tensor<16x16xi1>) -> tensor<16xi1>\n"
+
 /* Each way to a side, and each type: one element is placed, the others stay what they were, and it
  * lies between `low` and `high`: a constant itself, or as near to it as twelve halvings of what
  * lies between the element and what was found bring it. The search is the same every time, so the
@@ -302,6 +319,7 @@ static void test_one_element(void **state)
 			SIDE_ABOVE, 454545, 460000, 618},
 		{"param", {F32, CONSTANT("c", "100.5", "f32") COMPARE_F("ogt", "%v", "%c", "f32"), AS_PARAM}, SIDE_ABOVE, 100.5,
 			100.64, 46},
+		{"few of a product", {F32, FEW_OF_A_PRODUCT, AS_INPUT}, SIDE_ABOVE, 100.5, 100.64, 45},
 	};
 	int bad = 0;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

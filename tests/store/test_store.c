@@ -355,6 +355,22 @@ static void test_leaves_nothing(void **state)
 	free(bad);
 }
 
+/* Where nothing is at the standard input a file that is looked at may get its number, and is let go
+ * all the same. */
+static void test_without_standard_input(void **state)
+{
+	char *path = path_join(folder, "input.db");
+	store_close(open_or_fail(path));
+	int kept = dup(0);
+	close(0);
+	store_close(open_or_fail(path));
+	int lowest = dup(kept);
+	if (lowest != 0) dup2(kept, 0);
+	close(kept);
+	assert_int_equal(lowest, 0);
+	free(path);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -365,6 +381,7 @@ int main(void)
 		cmocka_unit_test(test_runs_metrics_and_samples),
 		cmocka_unit_test(test_existing),
 		cmocka_unit_test(test_other_versions_and_files_are_refused),
+		cmocka_unit_test(test_without_standard_input),
 		cmocka_unit_test(test_commit_that_fails),
 		cmocka_unit_test(test_leaves_nothing),
 	};

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "task/task.h"
 #include "task/task_graph.h"
@@ -170,6 +171,23 @@ static void a_reader_that_is_not_there(void **state)
 	free(path);
 }
 
+/* A row that is none is named by its place among those that the reader found, from 1 on. */
+static void rows_are_counted_from_one(void **state)
+{
+	struct err err = {0};
+	struct task_set set;
+	char *path = place("counted.parquet", "PAR1"),
+		 *reader = place(
+			 "reader.sh", "#!/bin/sh\nprintf '%s\\n' '{\"name\": \"1_a\", \"source\": \"" ESCAPED "\"}' 7\n");
+	assert_int_equal(chmod(reader, 0755), 0);
+	setenv("HONE_PYTHON", reader, 1);
+	assert_int_equal(task_set_import(path, &set, &err), ERR_FORMAT);
+	unsetenv("HONE_PYTHON");
+	if (!strstr(err.text, "counted.parquet: row 2: expected an object")) fail_msg("%s", err.text);
+	free(reader);
+	free(path);
+}
+
 static struct task task_of(const char *source)
 {
 	return (struct task){.source = xstrdup(source), .hash = task_source_hash(source, strlen(source))};
@@ -229,6 +247,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bad_rows_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(files_that_look_like_sets_are_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_reader_that_is_not_there, setup, teardown),
+		cmocka_unit_test_setup_teardown(rows_are_counted_from_one, setup, teardown),
 		cmocka_unit_test(sizes_are_halved_where_they_stand),
 		cmocka_unit_test(shrinking_survives_anything),
 		cmocka_unit_test(test_leaves_nothing),

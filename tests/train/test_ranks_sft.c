@@ -308,6 +308,62 @@ static void test_killed(void **state)
 	sft_setup_release(&s);
 }
 
+/* Rank 1 is gone from the first held-out answer on. */
+static double (*own_sum_squares)(struct ops_context *, struct ops_weight *const *, int);
+static bool has_stepped;
+
+static double squares_then_held_out(struct ops_context *c, struct ops_weight *const *w, int n)
+{
+	has_stepped = true;
+	return own_sum_squares(c, w, n);
+}
+
+static void (*own_logprob)(
+	struct ops_context *, struct f32 *, const struct f32 *, const struct ops_batch *, int, int, int);
+
+static void logprob_or_end(struct ops_context *c, struct f32 *out, const struct f32 *logits, const struct ops_batch *b,
+	int first, int n, int V)
+{
+	if (has_stepped) _exit(0);
+	own_logprob(c, out, logits, b, first, n, V);
+}
+
+static int metrics_count(void *ctx, int64_t step, const json_t *metrics) { return (*(int *)ctx)++, 0; }
+
+/* What held-out answers would have said is not known then, so nobody is told of the step. */
+static int leaves_held_out(int rank, void *ctx)
+{
+	const struct job *j = ctx;
+	struct sft_setup s;
+	struct err err = {0};
+	struct sft_options o = options_of(j);
+	int told = 0;
+	o.eval_steps = 1;
+	setup_make(&s, j);
+	own_sum_squares = s.ops->sum_squares;
+	own_logprob = s.ops->logprob;
+	if (rank == 1) {
+		s.ops->sum_squares = squares_then_held_out;
+		s.ops->logprob = logprob_or_end;
+	}
+	NEED(!ranks_open(&meet, &o.ranks, &err), "%s", err.text);
+	int rc = sft_run(
+		s.m, s.a, s.d->examples, EXAMPLES, s.d->examples + EXAMPLES, HELDOUT, &o, metrics_count, &told, &err);
+	NEED(rank != 1 && rc == ERR_CHILD && strstr(err.text, "rank 1 of 3 ("), "%d: %s", rc, err.text);
+	NEED(told == 0, "%d metrics", told);
+	ranks_close(o.ranks, &err);
+	sft_setup_release(&s);
+	return 0;
+}
+
+static void test_gone_at_held_out(void **state)
+{
+	int status[3];
+	struct job j = {.dir = sft_folder("ranks-held-out"), .with_adapter = true};
+	ranks_run(3, leaves_held_out, &j, status);
+	for (int k = 0; k < 3; k++) assert_int_equal(status[k], 0);
+}
+
 /* Refusals come on all ranks, by message. */
 static int refused(int rank, void *ctx)
 {
@@ -344,7 +400,7 @@ int main(void)
 {
 	rank_pids = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_one_round),
-		cmocka_unit_test(test_killed), cmocka_unit_test(test_refused)};
+		cmocka_unit_test(test_killed), cmocka_unit_test(test_gone_at_held_out), cmocka_unit_test(test_refused)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

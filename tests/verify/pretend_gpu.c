@@ -20,6 +20,7 @@
  *   closed_...   shared memory cannot be mapped
  *   full_...     others use its memory
  *   lost_...     it does not answer any more
+ *   kept_...     it does not clear its memory behind the candidate
  *   clear_...    it does not clear its memory in time when a tape is loaded
  *   stuck_...    nor does its runner, which never comes to the first row
  *   hang_...     nor does its runner, in the first row
@@ -60,6 +61,7 @@ struct pretend {
 	bool has_value;
 	bool is_overlapped;
 	bool is_spent;
+	bool is_kept; /* a reset finds no tape any more */
 	double least; /* among the inputs that are shared */
 	struct launcher_shared shared;
 	uint8_t *given, *outputs; /* mapped while they are shared */
@@ -109,6 +111,7 @@ static int p_load(struct launcher *l, const struct tape *t, const bool *is_skipp
 	}
 	p->is_as_written = k < SEEN_MAX && strcmp(p->seen[k].binary.text, binary.text) != 0;
 	p->tape = t;
+	p->is_kept = is_kind(p, "kept_");
 	if (is_kind(p, "full_")) return launcher_fault(fault, "no-room", -1, 0, "others use its memory");
 	if (is_kind(p, "clear_")) return launcher_fault(fault, "timeout", -1, 0, "its memory was not cleared in time");
 	int used = use_begin(false, 10000), rc = p->vm->load(p->vm, t, is_skipped, &none, fault);
@@ -259,6 +262,7 @@ static bool p_is_spent(const struct launcher *l)
 static int p_reset(struct launcher *l, struct runner_fault *fault)
 {
 	struct pretend *p = pretend_of(l);
+	if (p->is_kept) return launcher_fault(fault, "timeout", -1, 0, "its memory was not cleared behind it");
 	int used = use_begin(false, 10000);
 	p->vm->destroy(p->vm);
 	p->vm = launcher_vm_create(p->memory_bytes);

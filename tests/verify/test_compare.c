@@ -173,6 +173,7 @@ static void test_nonfinite_references_need_their_own_kind(void **state)
 	f.exact[3] = 1e39;
 	f.plain[3] = f.found[3] = INFINITY;
 	assert_true(run(&f));
+	assert_true(f.b.nonfinite == 1 && f.b.reference_error < 1e-6); /* of the elements where both are numbers */
 }
 
 /* The bound follows the reference's own error, but not without limit. */

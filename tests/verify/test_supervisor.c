@@ -400,6 +400,14 @@ static void test_processes_end_behind_their_verdict(void **state)
 	assert_int_equal(after.processes[STEP_AGAIN] - before.processes[STEP_AGAIN], 3);
 	assert_int_equal(after.processes[STEP_REPLAY] - before.processes[STEP_REPLAY], 6);
 	assert_true(after.cpu_s[STEP_AGAIN] > before.cpu_s[STEP_AGAIN]);
+	/* Time goes forward, on both clocks, and no step has more of a thread's than there was. */
+	double wall = 0, cpu = 0;
+	for (int k = 0; k < VERIFY_STEP_COUNT; k++) {
+		assert_true(after.wall_s[k] >= before.wall_s[k] && after.cpu_s[k] >= before.cpu_s[k]);
+		wall += after.wall_s[k] - before.wall_s[k];
+		cpu += after.cpu_s[k] - before.cpu_s[k];
+	}
+	assert_true(wall > 0 && cpu > 0 && cpu < 3600);
 }
 
 /* For two processors three candidates are under way, and the fourth is not. All wait for ever; then

@@ -57,11 +57,18 @@ static void test_tables(void **state)
 				  "\"2\",\"7\",\"second\",\"lts__t_bytes.sum\",\"byte\",\"n/a\"\n"
 				  "\"3\",\"7\",\"third\",\"lts__t_bytes.sum\",\"byte\",\"1\"\n"
 				  "\"4\",\"7\"\n\"unfinished";
+	/* A number of as many digits as there is room for. */
+	char digits[400], zeros[63] = "";
+	memset(zeros, '0', sizeof zeros - 1);
+	snprintf(digits, sizeof digits,
+		"\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\"\n\"0\",\"k\",\"gpu__time_duration.sum\",\"%s7\"\n",
+		zeros);
 	/* As many launches as there is room for, ours left out. */
 	assert_int_equal(profile_read(said, p, 2), 2);
 	assert_string_equal(p[0].kernel, "kernel, with a comma");
 	assert_true(p[0].counters[COUNTER_TIME] == 3168 && p[0].counters[COUNTER_DRAM_READ] == 1005888);
 	assert_true(isnan(p[0].counters[COUNTER_L2]) && isnan(p[1].counters[COUNTER_L2]));
+	assert_true(profile_read(digits, p, 2) == 1 && p[0].counters[COUNTER_TIME] == 7);
 	char other[] = "\"ID\",\"Name\"\n\"0\",\"x\"\n", nothing[] = "==ERROR== ERR_NVGPUCTRPERM\n";
 	assert_int_equal(profile_read(other, p, 2), 0);
 	assert_int_equal(profile_read(nothing, p, 2), 0);

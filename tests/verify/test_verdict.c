@@ -313,6 +313,14 @@ static void test_cost_of_a_copy(void **state)
 	cost_reference_s(o, COST_DOT_HALF, h200, &eager, &fused);
 	assert_true(eager == candidate && error == 0);
 	assert_true(candidate > 5 * cost_operator_s("clone", "", &moved, COST_DOT_FP32, h200));
+	/* One that repeats a row: its source stands still along the first axis. */
+	struct cost_copy repeated = {2, {4096, 4096}, {8192, 2}, {0, 2}, 2, 2};
+	json_t *moves = json_object_get(json_array_get(json_object_get(o, "eager"), 0), "copy");
+	json_object_set_new(moves, "from", json_pack("[i, i]", 0, 2));
+	row.counts = cost_copy_counts(&repeated);
+	candidate = cost_candidate_s(&row, 1, NULL, h200, &error);
+	cost_reference_s(o, COST_DOT_HALF, h200, &eager, &fused);
+	assert_true(eager == candidate);
 	/* A fill has no counts. */
 	row.counts = (struct vm_cost){0};
 	row.kind = TAPE_FILL;

@@ -248,6 +248,45 @@ static void test_turns(void **state)
 	vm_kernel_free(b.k);
 }
 
+/* Who first stands before a store behind an atomic sleeps there, whichever of the residents it is,
+ * until all others have gone on: it comes last to what follows. */
+static void test_who_sleeps(void **state)
+{
+	enum { PROGRAMS = 4 };
+	int32_t data[3][2 * PROGRAMS];
+	struct body_kernel b = body_kernel_make(BODY_HEAD("i32"),
+		"%x = tt.get_program_id x : i32\n%one = arith.constant 1 : i32\n%t = arith.constant true\n"
+		"%two = tt.addptr %c, %one : !tt.ptr<i32>, i32\n"
+		"%ai = tt.bitcast %a : !tt.ptr<f32> -> !tt.ptr<i32>\n%bi = tt.bitcast %b : !tt.ptr<f32> -> !tt.ptr<i32>\n"
+		"%p = tt.addptr %ai, %x : !tt.ptr<i32>, i32\n%q = tt.addptr %bi, %x : !tt.ptr<i32>, i32\n"
+		"%first = tt.atomic_rmw add, acq_rel, gpu, %c, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
+		"tt.store %p, %first : !tt.ptr<i32>\n"
+		"%second = tt.atomic_rmw add, acq_rel, gpu, %two, %one, %t : (!tt.ptr<i32>, i32, i1) -> i32\n"
+		"tt.store %q, %second : !tt.ptr<i32>\n",
+		data, sizeof data[0], sizeof data[0], 0);
+	bool was_first[PROGRAMS] = {false};
+	for (uint64_t schedule = 1; schedule < 30; schedule++) {
+		struct vm_report r;
+		struct err err = {0};
+		struct vm_launch_options o = {.grid = {PROGRAMS, 1, 1},
+			.args = b.args,
+			.nargs = 4,
+			.buffers = b.buffers,
+			.nbuffers = 3,
+			.schedule = schedule};
+		memset(data, 0, sizeof data);
+		if (vm_launch(b.k, &o, &r, &err)) fail_msg("schedule %d: %s", (int)schedule, err.text);
+		vm_report_release(&r);
+		for (int i = 0; i < PROGRAMS; i++) {
+			was_first[i] |= data[0][i] == 0;
+			if (data[0][i] == 0) assert_int_equal(data[1][i], PROGRAMS - 1);
+		}
+	}
+	/* The schedules begin with each of them. */
+	for (int i = 0; i < PROGRAMS; i++) assert_true(was_first[i]);
+	vm_kernel_free(b.k);
+}
+
 /* An atomic without a mask works on all lanes, and a compare-and-swap stores where it finds what it
  * expects and nowhere else. */
 static void test_atomics(void **state)
@@ -314,6 +353,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_places_in_a_grid),
 		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_who_sleeps),
 		cmocka_unit_test(test_atomics),
 		cmocka_unit_test(test_libdevice_names),
 	};

@@ -1,6 +1,7 @@
 /* What the vm refuses: faults of running kernels, each at its source line; arguments that do not
  * fit; texts that are not accepted. */
 #include "body_kernel.h"
+#include <math.h>
 
 #define HEAD BODY_HEAD("i32")
 #define RANGE "%i = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<8xi32>\n"
@@ -235,6 +236,9 @@ static void refuse(const char *text, int code, const char *part)
 	if (rc != code || !strstr(err.text, part)) fail_msg("rc %d (%s), expected %d with '%s'", rc, err.text, code, part);
 }
 
+#define ONES "%l = arith.constant dense<1.0> : tensor<4x32xbf16>\n%r = arith.constant dense<1.0> : " \
+	"tensor<32x4xbf16>\n%z = arith.constant dense<0.0> : tensor<4x4xf32>\n"
+
 static void test_refused(void **state)
 {
 	/* No module, or half of one. */
@@ -252,6 +256,11 @@ static void test_refused(void **state)
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<3xi32>\n" TAIL, ERR_RANGE, "power of two");
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<2097152xi32>\n" TAIL, ERR_LIMIT, "elements");
 	refuse(HEAD "%x = arith.constant dense<0> : tensor<8xi32, #blocked>\n" TAIL, ERR_UNSUPPORTED, "TTGIR");
+	/* A product whose last operand is a scale, so that there is no sum. */
+	refuse(HEAD ONES
+		"%d = tt.dot_scaled %l, %r scale %z, lhs = bf16 rhs = bf16 {fastMath = false} : tensor<4x32xbf16> * "
+		"tensor<32x4xbf16>, tensor<4x4xf32> -> tensor<4x4xf32>\n" TAIL,
+		ERR_FORMAT, "needs two operands and a sum");
 	/* Memory through what is no pointer. */
 	refuse(HEAD "%x = tt.load %n : i32\n" TAIL, ERR_FORMAT, "not a pointer");
 	refuse(HEAD "tt.store %a, %n : !tt.ptr<f32>\n" TAIL, ERR_FORMAT, "value of tt.store");
@@ -400,6 +409,41 @@ static void test_order_over_many_places(void **state)
 	}
 }
 
+/* %s is the eight elements of a, reduced. */
+#define REDUCED(region) RANGE PTRS("p", "a") "%v = tt.load %p : tensor<8x!tt.ptr<f32>>\n" \
+	"%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%x: f32, %y: f32):\n" region \
+	"tt.reduce.return %r : f32\n}) : (tensor<8xf32>) -> f32" AT(5) "tt.store %b, %s : !tt.ptr<f32>" AT(6)
+#define SUM "%r = arith.addf %x, %y : f32\n"
+/* The left one, unless the right one is none that can be multiplied by zero. */
+#define LEFT "%z = arith.constant 0.0 : f32\n%m = arith.mulf %y, %z : f32\n%r = arith.addf %x, %m : f32\n"
+
+/* Orders of a reduction with numbers that are none: where one order gives NaN and the other
+ * does not, the function is to blame as long as no operand was NaN. */
+static void test_order_without_numbers(void **state)
+{
+	static const struct {
+		const char *body;
+		float x[8];
+		enum vm_fault fault;
+	} rows[] = {
+		{REDUCED(SUM), {1, 2, 3, 4, 5, 6, 7, 8}, VM_FAULT_NONE},
+		{REDUCED(SUM), {INFINITY, 2, 3, 4, 5, 6, 7, 8}, VM_FAULT_NONE},
+		{REDUCED(SUM), {INFINITY, 2, 3, -INFINITY, 5, 6, 7, 8}, VM_FAULT_NONE},
+		{REDUCED(SUM), {1, 2, NAN, 4, 5, 6, 7, 8}, VM_FAULT_NONE},
+		{REDUCED(LEFT), {1, 1, 1, 1, 1, 1, 1, 1}, VM_FAULT_NONE},
+		{REDUCED(LEFT), {1, 2, 3, 4, 5, 6, 7, 8}, VM_FAULT_ORDER},
+		{REDUCED(LEFT), {INFINITY, 1, 1, 1, 1, 1, 1, 1}, VM_FAULT_ORDER},
+		{REDUCED(LEFT), {1, 2, NAN, 4, 5, 6, 7, 8}, VM_FAULT_NONE},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct setup s = {.checks = VM_CHECK_ORDER};
+		struct vm_report r;
+		memcpy(s.data[0], rows[i].x, sizeof rows[i].x);
+		run(rows[i].body, &s, &r);
+		if (r.fault != rows[i].fault) fail_msg("row %zu: %s", i, vm_fault_name(r.fault));
+	}
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -419,6 +463,7 @@ int main(void)
 		cmocka_unit_test(test_races_through_host_pointers),
 		cmocka_unit_test(test_races_beside_wild_addresses),
 		cmocka_unit_test(test_order_over_many_places),
+		cmocka_unit_test(test_order_without_numbers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

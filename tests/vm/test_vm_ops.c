@@ -437,6 +437,34 @@ static void test_broadcast_of_written_out_splat(void **state)
 	for (int i = 0; i < N; i++) assert_int_equal((uint32_t)r[i], 4097 * (uint32_t)ints[15 - i]);
 }
 
+/* Products of blocks of which neither, one or both have a scale behind them: ones of fp8 or bf16
+ * with K = 32, so that each sum is 32 times the scales, 2 and 4. */
+static void test_scales(void **state)
+{
+	for (int k = 0; k < 4; k++) {
+		bool is_left = k & 1, is_right = k & 2;
+		float expected = 32.0f * (is_left ? 2 : 1) * (is_right ? 4 : 1);
+		const char *a = is_left ? "tensor<4x32xf8E4M3FN>, tensor<4x1xi8>" : "tensor<4x32xbf16>",
+				   *b = is_right ? "tensor<32x4xf8E5M2>, tensor<4x1xi8>" : "tensor<32x4xbf16>";
+		struct str body = {0};
+		float r[N];
+		str_printf(&body,
+			"%%two = arith.constant dense<-128> : tensor<4x1xi8>\n%%four = arith.constant dense<-127> : "
+			"tensor<4x1xi8>\n%%oneA = arith.constant dense<1.0> : tensor<4x32x%s>\n"
+			"%%oneB = arith.constant dense<1.0> : tensor<32x4x%s>\n%%z = arith.constant dense<0.0> : tensor<4x4xf32>\n",
+			is_left ? "f8E4M3FN" : "bf16", is_right ? "f8E5M2" : "bf16");
+		str_printf(&body,
+			"%%d = tt.dot_scaled %%oneA%s, %%oneB%s, %%z lhs = %s rhs = %s {fastMath = false} : %s * %s -> "
+			"tensor<4x4xf32>\n%%r = tt.reshape %%d : tensor<4x4xf32> -> tensor<16xf32>",
+			is_left ? " scale %two" : "", is_right ? " scale %four" : "", is_left ? "e4m3" : "bf16",
+			is_right ? "e5m2" : "bf16", a, b);
+		RUN("f32", "f32", body.data, floats, NULL, r);
+		for (int i = 0; i < N; i++)
+			if (r[i] != expected) fail_msg("scales %d: %g, expected %g", k, r[i], expected);
+		str_release(&body);
+	}
+}
+
 /* Sums and largest elements of all that stands in front, forward and backward: along the whole
  * block, and along each axis of the block as 4 x 4. */
 static void test_scans(void **state)
@@ -487,6 +515,7 @@ int main(void)
 		cmocka_unit_test(test_masked_off),
 		cmocka_unit_test(test_pointers_into_two_buffers),
 		cmocka_unit_test(test_broadcast_of_written_out_splat),
+		cmocka_unit_test(test_scales),
 		cmocka_unit_test(test_scans),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
