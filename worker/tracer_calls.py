@@ -30,6 +30,7 @@ class Calls:
         self.args = self.kwargs = self.draws = self.buffers = None
         self.held = []           # outputs of former calls, kept alive
         self.ended = len(rec.rows)   # rows that the last call left
+        self.younger = None          # another object of the class, made since (tracer_elsewhere.py)
         self.state_bytes = {math.prod(e["shape"]) * DTYPES[e["dtype"]].itemsize
                             for e in job.get("state", {}).values() if e["dtype"] in DTYPES}
 

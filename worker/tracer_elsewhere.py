@@ -103,23 +103,14 @@ def difference():
                 "forward does may depend neither on the values of parameters nor on other objects")
 
 
-@contextlib.contextmanager
-def beside_a_younger(calls):
-    """Behind the making, and a call, of another object of the class."""
-    job, rec, tracer = calls.job, calls.rec, calls.tracer
-    phase, epoch, made = tracer.phase, rec.epoch, len(rec.init_rows)
-    tracer.phase, rec.epoch = "import", 0
-    younger = None
-    with contextlib.suppress(Exception):
-        values = contextlib.nullcontext() if is_small(job) else tracer_candidate.without_values()
-        with values:
-            younger = tracer_candidate.build(job, sys.modules[tracer_candidate.CANDIDATE],
-                                             seed=DRAWN.randrange(1 << 32, 1 << 40))
-        tracer_candidate.place(job, younger, tracer)
-        called(job, rec, tracer, younger)
-    tracer.phase, rec.epoch, calls.ended = phase, epoch, len(rec.rows)
-    del rec.init_rows[made:]
-    yield younger
+def place_another(calls, **built):
+    """Makes another object of the class, with its parameters where the job says; None where its
+    constructor fails."""
+    values = contextlib.nullcontext() if is_small(calls.job) else tracer_candidate.without_values()
+    with contextlib.suppress(Exception), values:
+        other = tracer_candidate.build(calls.job, sys.modules[tracer_candidate.CANDIDATE], **built)
+        tracer_candidate.place(calls.job, other, calls.tracer)
+        return other
 
 
 def is_small(job):
@@ -284,35 +275,65 @@ class Called:
 
 MODEL = []
 MODES_MAX = 6        # of which the tape is another one, and judged
-# What host code may know and must be right in, each alone and together with the others: a call that
-# leaves another tape is judged by its values (src/verify/mode_step.c).
-GRADIENTS = (("", contextlib.nullcontext), ("with gradients", lambda: with_gradients(torch.nn.Parameter)),
-             ("with gradients, behind a layer", lambda: with_gradients(of_a_layer)),
-             ("in inference mode", torch.inference_mode))
-CASTS = (("", contextlib.nullcontext), ("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
+# What host code may know and must be right in: a call that leaves another tape is judged by its
+# values (src/verify/mode_step.c).
+BARE = ("", contextlib.nullcontext)
+GRADIENTS = (("with gradients", lambda: with_gradients(torch.nn.Parameter)),
+             ("with gradients, behind a layer", lambda: with_gradients(of_a_layer)))
+INFERENCE = ("in inference mode", torch.inference_mode)
+CASTS = (("under autocast", lambda: torch.autocast("cuda", torch.bfloat16)),
          ("under autocast to fp16", lambda: torch.autocast("cuda", torch.float16)))
-TRAINING = (("", contextlib.nullcontext), ("in the other mode of train() and eval()", in_the_other_mode))
+OTHER_MODE = ("in the other mode of train() and eval()", in_the_other_mode)
+
+
+def drawn_modes():
+    """(mode of train() and eval(), cast, gradients) of each call: one of each kind alone, all pairs of
+    a cast with gradients, half of them in the other mode, and a cast in inference mode. Which of a
+    kind is alone, and in which mode a pair is, is drawn: all of them together take as long as
+    everything else that a second trace does."""
+    casts, gradients = DRAWN.sample(CASTS, 2), DRAWN.sample(GRADIENTS, 2)
+    yield BARE, BARE, gradients[0]
+    yield BARE, casts[0], BARE
+    yield OTHER_MODE, BARE, BARE
+    for number, (cast, gradient) in enumerate(itertools.product(casts, gradients)):
+        yield (OTHER_MODE if number in (0, 3) else BARE), cast, gradient
+    yield DRAWN.choice((BARE, OTHER_MODE)), casts[1], INFERENCE
 
 
 @contextlib.contextmanager
 def begins_anywhere(calls):
     """Inputs, and the parameters of an object made alike, are views that begin at no multiple of 16
-    bytes."""
-    job, rec, tracer, shell = calls.job, calls.rec, calls.tracer, tracer_plain.SHELL
+    bytes. The object stays, called, as one that was made since."""
+    rec, tracer, shell = calls.rec, calls.tracer, tracer_plain.SHELL
     phase, epoch, made, model = tracer.phase, rec.epoch, len(rec.init_rows), calls.model
     tracer.phase, rec.epoch = "import", 0
     shell.flat = 16 * DRAWN.randint(64, 4096) + 8
     try:
-        with contextlib.suppress(Exception):
-            if is_small(job):
-                calls.model = tracer_candidate.build(job, sys.modules[tracer_candidate.CANDIDATE])
-                tracer_candidate.place(job, calls.model, tracer)
+        if is_small(calls.job):
+            calls.younger = place_another(calls)
+            calls.model = calls.younger or model
         shell.head, tracer_driver.IS_ANYWHERE = shell.flat, True
         shell.flat, tracer.phase, rec.epoch, calls.ended = 0, phase, epoch, len(rec.rows)
         yield
     finally:
         shell.flat, tracer.phase, tracer_driver.IS_ANYWHERE, calls.model = 0, phase, False, model
         del rec.init_rows[made:]
+
+
+@contextlib.contextmanager
+def beside_a_younger(calls):
+    """Behind the making, and a call, of another object of the class: the one that is there, or one
+    without values where an object takes much memory."""
+    rec, tracer = calls.rec, calls.tracer
+    if not calls.younger:
+        phase, epoch, made = tracer.phase, rec.epoch, len(rec.init_rows)
+        tracer.phase, rec.epoch = "import", 0
+        calls.younger = place_another(calls, seed=DRAWN.randrange(1 << 32, 1 << 40))
+        if calls.younger:
+            called(calls.job, rec, tracer, calls.younger)
+        tracer.phase, rec.epoch, calls.ended = phase, epoch, len(rec.rows)
+        del rec.init_rows[made:]
+    yield
 
 
 @contextlib.contextmanager
@@ -327,11 +348,10 @@ def modes(calls, bare):
     """[name, tape, ...] of the modes in which forward does other work; a tape that another mode has
     left already is judged there, as far as the same is asked of it."""
     found, seen = [], set()
-    anywhere = (("", contextlib.nullcontext),) * 2 + (
-        ("on views that begin anywhere", functools.partial(begins_anywhere, calls)),)
-    for parts in (anywhere, *itertools.product(TRAINING, CASTS, GRADIENTS)):
+    anywhere = BARE, BARE, ("on views that begin anywhere", functools.partial(begins_anywhere, calls))
+    for parts in (anywhere, *drawn_modes()):
         name = ", ".join(part for part, _ in parts if part)
-        tape = contextvars.Context().run(once, calls, 0, functools.partial(all_of, parts)) if name else None
+        tape = contextvars.Context().run(once, calls, 0, functools.partial(all_of, parts))
         if tape is None or tape == bare:
             continue
         tape = dict(tape, buffers=[dict(b) for b in tape["buffers"]])
@@ -348,17 +368,21 @@ def check(calls, bare):
     """One call more for each kind of caller; what modes() says."""
     MODEL[:] = [calls.model] if isinstance(calls.model, torch.nn.Module) else []
     by_name = [("by the names of its arguments", 0, functools.partial(by_names, calls))] if tells_names(calls) else []
-    for what, head, around in (("from another thread and stream, on views", HEAD, in_another_thread),
-                               ("in inference mode, under a profiler or while it is captured", 0, under_a_server),
-                               ("in a process that is set otherwise than by default", 0, tracer_users.set_otherwise),
-                               ("when another object of the class had been made since", 0,
-                                functools.partial(beside_a_younger, calls)),
-                               *by_name):
-        tape = contextvars.Context().run(once, calls, head, around)
-        if tape is not None and tape != bare:
-            raise Stop("nondeterministic", "Fault",
-                       f"forward did other work when it was called {what}: what it does may not depend on that")
-    return modes(calls, bare)
+    for caller in (("from another thread and stream, on views", HEAD, in_another_thread),
+                   ("in inference mode, under a profiler or while it is captured", 0, under_a_server),
+                   ("in a process that is set otherwise than by default", 0, tracer_users.set_otherwise), *by_name):
+        expect_bare(calls, bare, *caller)
+    found = modes(calls, bare)
+    expect_bare(calls, bare, "when another object of the class had been made since", 0,
+                functools.partial(beside_a_younger, calls))
+    return found
+
+
+def expect_bare(calls, bare, what, head, around):
+    tape = contextvars.Context().run(once, calls, head, around)
+    if tape is not None and tape != bare:
+        raise Stop("nondeterministic", "Fault",
+                   f"forward did other work when it was called {what}: what it does may not depend on that")
 
 
 def once(calls, head, around):

@@ -42,12 +42,12 @@ STEP, PLACES = 512, 256
 
 
 def memory_at(count, place):
-    """Bytes at an address that is a multiple of STEP, as a GPU's allocator gives them; `place` is
-    the address's next bits."""
+    """(tensor of bytes, its memory, where in it) at an address that is a multiple of STEP, as a
+    GPU's allocator gives them; `place` is the address's next bits."""
     span = STEP * PLACES
     room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
-    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=(STEP * place - start) % span)
+    offset = (STEP * place - ctypes.addressof(ctypes.c_char.from_buffer(room))) % span
+    return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=offset), room, offset
 
 
 class Shell:
@@ -59,7 +59,7 @@ class Shell:
         self.starts = []          # addresses of the memory, sorted, with their buffers
         self.place = DRAWN.randrange(PLACES)
         # of memory at its begin, in its middle and at its end, from a drawn place on
-        self.contents = torch.frombuffer(bytearray(DRAWN.randbytes(2 * PAGE)), dtype=torch.uint8)
+        self.contents = DRAWN.randbytes(2 * PAGE)
         self.calls = 0            # of forward
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
         self.made_by = None       # what makes an input that wants a gradient, as in training
@@ -78,10 +78,13 @@ class Shell:
         storage = self.plain.get(id(buf))
         if storage is None:
             head = self.heads[id(buf)] = {"input": self.head, "param": self.flat}.get(buf.kind, 0)
-            data = memory_at(max(buf.bytes, 1) + 2 * head, self.place)
+            size = max(buf.bytes, 1) + 2 * head
+            data, room, at = memory_at(size, self.place)
+            drawn = DRAWN.getrandbits(64)
             for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
-                piece, other = data[start:start + PAGE], DRAWN.randrange(PAGE)
-                piece.copy_(self.contents[other:other + piece.numel()])
+                count, other = min(PAGE, size - start), drawn % PAGE
+                room[at + start:at + start + count] = self.contents[other:other + count]
+                drawn //= PAGE
             storage = data.untyped_storage()
             self.plain[id(buf)] = storage
             self.by_storage[storage._cdata] = (buf, storage)

@@ -18,6 +18,11 @@
 #define COLLECT_MS 120000
 
 static const char TASK[] =
+	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+	"        return x * 1.7 + 0.3 + torch.%s\n\n\n"
+	"def get_inputs():\n    return [torch.rand(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
+/* The same with a weight, of one. */
+static const char WEIGHED[] =
 	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n"
 	"    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(1))\n\n"
 	"    def forward(self, x):\n        return x * 1.7 * self.w + 0.3 + torch.%s\n\n\n"
@@ -127,7 +132,7 @@ static void kind_submit(struct verifier *v, const char *kind, const char *test, 
 {
 	/* In a branch that the vm never takes. */
 	const char *hidden = strcmp(test, HIDDEN) ? "77.125" : "1234.5";
-	char *text = xasprintf(TASK, test), *source = xasprintf(CANDIDATE, kind, hidden, test, kind);
+	char *text = xasprintf(WEIGHED, test), *source = xasprintf(CANDIDATE, kind, hidden, test, kind);
 	struct task task = {.name = (char *)(uintptr_t)"pretended", .source = text, .hash = hash_bytes(text, strlen(text))};
 	struct verify_request r = {.task = &task, .source = source, .source_len = strlen(source), .is_final = is_final};
 	struct err err = {0};
