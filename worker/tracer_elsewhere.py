@@ -287,9 +287,9 @@ OTHER_MODE = ("in the other mode of train() and eval()", in_the_other_mode)
 
 
 def drawn_modes():
-    """(mode of train() and eval(), cast, gradients) of each call: one of each kind alone, all pairs of
-    a cast with gradients, half of them in the other mode, and a cast in inference mode. Which of a
-    kind is alone, and in which mode a pair is, is drawn: all of them together take as long as
+    """(mode of train() and eval(), cast, gradients) of each call: one of each kind alone, all pairs
+    of a cast with gradients, half of them in the other mode, and a cast in inference mode. Which of
+    a kind is alone, and in which mode a pair is, is drawn: all of them together take as long as
     everything else that a second trace does."""
     casts, gradients = DRAWN.sample(CASTS, 2), DRAWN.sample(GRADIENTS, 2)
     yield BARE, BARE, gradients[0]

@@ -310,6 +310,7 @@ static void tapes_are_priced(void **state)
 	struct runner_trial trial = {.gpu = "H200", .seed = 7, .deadline_ms = 60000};
 	json_t *request = json_pack("{s:o}", "price", runner_trial_json(&trial, 0));
 	char *request_text = json_dumps(request, JSON_COMPACT);
+	/* Costs for the first, a fault for the second, and nothing mapped behind either. */
 	for (int i = 0; i < 2; i++) {
 		struct runner_result result = {0};
 		struct err err = {0};
