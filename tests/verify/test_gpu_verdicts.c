@@ -1,7 +1,7 @@
-/* What the verifier makes of a GPU that disagrees with the vm, of a final best, and of tools: over
- * a runner whose GPU is the vm under another name (pretend_gpu.c), which goes wrong in the way
- * that a kernel's name says. Each rule of gpu_cause.c has a case that it excuses and one, a line
- * apart, that it must not. */
+/* timeout: 600. What the verifier makes of a GPU that disagrees with the vm, of a final best, and
+ * of tools: over a runner whose GPU is the vm under another name (pretend_gpu.c), which goes wrong
+ * in the way that a kernel's name says. Each rule of gpu_cause.c has a case that it excuses and
+ * one, a line apart, that it must not. */
 #include "base/base.h"
 #include "store/store.h"
 #include "task/task.h"

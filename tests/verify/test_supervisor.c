@@ -1,5 +1,5 @@
-/* The verifier from outside: duplicates, caches, the audit, wrong options, and workers that die
- * under it. */
+/* timeout: 600. The verifier from outside: duplicates, caches, the audit, wrong options, and
+ * workers that die under it. */
 #include "verify/verify.h"
 #include <dirent.h>
 #include <poll.h>
