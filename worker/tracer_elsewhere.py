@@ -274,7 +274,6 @@ class Called:
 
 
 MODEL = []
-MODES_MAX = 6        # of which the tape is another one, and judged
 # What host code may know and must be right in: a call that leaves another tape is judged by its
 # values (src/verify/mode_step.c).
 BARE = ("", contextlib.nullcontext)
@@ -358,7 +357,7 @@ def modes(calls, bare):
         with contextlib.suppress(Stop, Fault):
             tracer_record.add_constants(calls.rec, tape)
             text = json.dumps(tape, separators=(",", ":"))
-            if (text, *(bool(part) for part, _ in parts[:2])) not in seen and len(found) < 2 * MODES_MAX:
+            if (text, *(bool(part) for part, _ in parts[:2])) not in seen:
                 found += [name, text]
             seen.add((text, *(bool(part) for part, _ in parts[:2])))
     return found

@@ -12,7 +12,7 @@
 #include "verify/oracle.h"
 #include <stdlib.h>
 
-#define MODES_MAX 6 /* as in worker/tracer_elsewhere.py */
+#define MODES_MAX 9 /* calls of modes() in worker/tracer_elsewhere.py */
 
 /* A mode in which the reference gives something else: what is right there nobody has computed. */
 static bool is_free(const struct grading *g, const char *name)
