@@ -71,6 +71,7 @@ run_one() {
 	trap 'kill -KILL -- -$pid 2>/dev/null; exit 1' TERM
 	wait "$pid"; status=$?
 	kill -KILL -- "-$pid" 2>/dev/null
+	echo $((SECONDS - start)) >"$log.seconds"
 	if [ $status -eq 124 ] || { [ $status -eq 137 ] && [ $((SECONDS - start)) -ge "$seconds" ]; }; then echo "timeout after $seconds s" >"$log.end"
 	elif [ $status -gt 128 ]; then echo "killed by signal $((status - 128)) ($(kill -l $((status - 128)) 2>/dev/null))" >"$log.end"
 	else echo "$status" >"$log.end"; fi
@@ -107,7 +108,8 @@ passed=0 failed=0 skipped=0 failures=() skips=()
 
 # Adds one finished test to the totals.
 account() {
-	local name=$1 log=$logs/${1//\//.} kind text good=0 bad=0 end
+	local name=$1 log=$logs/${1//\//.} kind text good=0 bad=0 end seconds
+	seconds=$(cat "$log.seconds" 2>/dev/null)
 	end=$(cat "$log.end" 2>/dev/null || echo 'the runner lost it')
 	while read -r kind text; do
 		case $kind in
@@ -117,8 +119,8 @@ account() {
 		esac
 	done < <(read_tap "$end" "$log.out")
 	passed=$((passed + good)); failed=$((failed + bad))
-	[ $bad -eq 0 ] && { echo "ok   $name ($good)"; return; }
-	echo "FAIL $name ($good passed, $bad failed)"
+	[ $bad -eq 0 ] && { echo "ok   $name ($good, $seconds s)"; return; }
+	echo "FAIL $name ($good passed, $bad failed, $seconds s)"
 	grep -A 12 -E '^not ok|^Bail out' "$log.out" | head -n 60 | sed 's/^/     | /'
 	{ tail -n 12 "$log.out"; tail -n 40 "$log.err"; } | sed 's/^/     > /'
 }

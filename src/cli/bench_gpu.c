@@ -4,9 +4,10 @@
  * the project holds it to.
  *
  *   ceilings   bytes a second of a copy, read and written; arithmetic a second of one large
- *              product, sustained (its rate falls when the card is warm)
+ *              product, sustained (its rate falls when the card is warm) and at its fastest
  *   decode     a step of so many sequences with so much context: its floor is what it has to read,
- *              weights and keys and values, over the copy's rate
+ *              weights and keys and values, over the copy's rate; where multiplying by the
+ *              weights takes longer than reading them, at the product's fastest, that time
  *   prefill    a forward pass over packed prompts, beside the product's rate
  *   train      a step of GRPO over packed sequences: forward, head, backward, AdamW; with a
  *              reference the base's forward pass and log-probabilities before it
@@ -112,9 +113,10 @@ void gpu_tell(struct gpu_bench *b)
 	if (!prints(b)) return;
 	if (!b->told && !b->copy) printf("%s: adapter of rank %d\n", b->shape->name, GPU_RANK);
 	else if (!b->told)
-		printf("%s: %.3f billion parameters in %d layers, adapter of rank %d; copy %.2f TB/s, product %.0f TFLOP/s\n",
+		printf("%s: %.3f billion parameters in %d layers, adapter of rank %d; copy %.2f TB/s, product %.0f "
+			   "TFLOP/s, %.0f at its fastest\n",
 			b->shape->name, (double)model_config_params(&b->c) * 1e-9, b->c.num_hidden_layers, GPU_RANK,
-			b->copy * 1e-12, b->product * 1e-12);
+			b->copy * 1e-12, b->product * 1e-12, b->product_peak * 1e-12);
 	for (int i = b->told ? b->told - 1 : 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];
 		const struct bar *bar = f->bar;
@@ -140,8 +142,9 @@ static void tell_end(const struct gpu_bench *b, double seconds)
 
 static json_t *shape_json(const struct gpu_bench *b)
 {
-	json_t *j = json_pack("{s:s, s:i, s:f, s:f}", "shape", b->shape->name, "layers", b->c.num_hidden_layers,
-			   "copy_bytes_per_s", b->copy, "product_flop_per_s", b->product),
+	json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f}", "shape", b->shape->name, "layers", b->c.num_hidden_layers,
+			   "copy_bytes_per_s", b->copy, "product_flop_per_s", b->product, "product_peak_flop_per_s",
+			   b->product_peak),
 		   *rows = json_object();
 	for (int i = 0; i < b->count; i++) {
 		const struct figure *f = &b->figures[i];

@@ -90,7 +90,8 @@ struct gpu_bench {
 	uint16_t *noise; /* (noise_count) of bf16, as many as the largest parameter has */
 	int64_t noise_count;
 	double copy;         /* bytes a second */
-	double product;      /* FLOP a second */
+	double product;      /* FLOP a second, sustained */
+	double product_peak; /* FLOP a second, of its fastest moment */
 	struct ranks *ranks; /* that make the same steps with their gradients summed; NULL: this process is alone */
 	struct figure figures[GPU_FIGURES_MAX];
 	int count;
