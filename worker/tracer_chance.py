@@ -1,6 +1,7 @@
 """tracer_chance: random numbers: the tracer's own, and the generators of the second trace's
 process, which host code may draw from where it has seeded them itself.
 """
+import ctypes
 import random
 import sys
 
@@ -13,13 +14,20 @@ from tracer_drawn import refused
 DRAWN = random.SystemRandom()
 
 GENERATORS = {}      # identity of a generator that nobody has seeded -> (it, how its state is read, its state)
+ADDRESS = torch.Tensor.data_ptr      # as it is where nobody stands in for it
 RANDOM = random.Random.__mro__[1]
+
+
+def state_of(generator):
+    """A state of torch's as bytes. Read from its memory: what a first comparison by torch, or
+    numpy, writes to is a hundred pages that a fork has to copy."""
+    state = generator.get_state()
+    return ctypes.string_at(ADDRESS(state), state.nbytes)
 
 
 def watch_generators():
     """Before the candidate's first line."""
-    found = [(random._inst, random._inst.getstate), (torch.default_generator, lambda: bytes(
-        torch.default_generator.get_state().numpy()))]
+    found = [(random._inst, random._inst.getstate), (torch.default_generator, lambda: state_of(torch.default_generator))]
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         legacy = numpy.random.mtrand._rand

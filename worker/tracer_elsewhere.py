@@ -22,6 +22,7 @@ import torch
 
 import tracer_calls
 import tracer_candidate
+import tracer_chance
 import tracer_cuda
 import tracer_driver
 import tracer_plain
@@ -79,7 +80,7 @@ def elders(job, module, rec, tracer):
 def has_drawn(seed):
     """Whether the generator that an object's seed was given to has been drawn from since."""
     fresh = torch.Generator().manual_seed(seed)
-    return not torch.equal(torch.default_generator.get_state(), fresh.get_state())
+    return tracer_chance.state_of(torch.default_generator) != tracer_chance.state_of(fresh)
 
 
 def called(job, rec, tracer, elder):

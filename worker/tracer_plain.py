@@ -36,18 +36,31 @@ from tracer_chance import DRAWN
 from tracer_drawn import address_of, drawn, first_drawn, is_asked
 from tracer_tensor import TraceTensor, without_modes
 
-PAGE = 4096
+CONTENTS = 512         # bytes at each of three places of a tensor: a page that is written to is one that the system makes
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
 STEP, PLACES = 512, 256
+PIECE = 4 << 20
 
 
-def memory_at(count, place):
-    """(tensor of bytes, its memory, where in it) at an address that is a multiple of STEP, as a
-    GPU's allocator gives them; `place` is the address's next bits."""
-    span = STEP * PLACES
-    room = mmap.mmap(-1, count + span)     # its pages are there when they are written to: few are
-    offset = (STEP * place - ctypes.addressof(ctypes.c_char.from_buffer(room))) % span
-    return torch.frombuffer(room, dtype=torch.uint8, count=count, offset=offset), room, offset
+class Memory:
+    """Memory for plain tensors, in large pieces: the system is asked for few of them."""
+
+    def __init__(self):
+        self.room, self.start, self.end, self.at = None, 0, 0, 0    # addresses of a piece, and of what is free in it
+
+    def tensor_at(self, count, place):
+        """(tensor of bytes, the piece that it lies in, where in it) at an address that is a multiple of
+        STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
+        span = STEP * PLACES
+        if self.at + count + span > self.end:
+            self.room = mmap.mmap(-1, max(PIECE, count + span))    # its pages are there when they are written to
+            self.room.madvise(mmap.MADV_NOHUGEPAGE)                # and these few are small
+            self.start = self.at = ctypes.addressof(ctypes.c_char.from_buffer(self.room))
+            self.end = self.start + len(self.room)
+        address = self.at + (STEP * place - self.at) % span
+        self.at = address + count
+        return (torch.frombuffer(self.room, dtype=torch.uint8, count=count, offset=address - self.start), self.room,
+                address - self.start)
 
 
 class Shell:
@@ -57,9 +70,10 @@ class Shell:
         self.by_storage = {}      # address of a storage object -> (buffer, storage)
         self.plain = {}           # id of a buffer -> storage
         self.starts = []          # addresses of the memory, sorted, with their buffers
+        self.memory = Memory()
         self.place = DRAWN.randrange(PLACES)
         # of memory at its begin, in its middle and at its end, from a drawn place on
-        self.contents = DRAWN.randbytes(2 * PAGE)
+        self.contents = DRAWN.randbytes(2 * CONTENTS)
         self.calls = 0            # of forward
         self.head = 0             # bytes of a new input's memory that lie in front of it: it is a view then
         self.made_by = None       # what makes an input that wants a gradient, as in training
@@ -79,12 +93,12 @@ class Shell:
         if storage is None:
             head = self.heads[id(buf)] = {"input": self.head, "param": self.flat}.get(buf.kind, 0)
             size = max(buf.bytes, 1) + 2 * head
-            data, room, at = memory_at(size, self.place)
+            data, room, at = self.memory.tensor_at(size, self.place)
             drawn = DRAWN.getrandbits(64)
-            for start in (0, buf.bytes // 2, max(buf.bytes - PAGE, 0)):
-                count, other = min(PAGE, size - start), drawn % PAGE
+            for start in (0, buf.bytes // 2, max(buf.bytes - CONTENTS, 0)):
+                count, other = min(CONTENTS, size - start), drawn % CONTENTS
                 room[at + start:at + start + count] = self.contents[other:other + count]
-                drawn //= PAGE
+                drawn //= CONTENTS
             storage = data.untyped_storage()
             self.plain[id(buf)] = storage
             self.by_storage[storage._cdata] = (buf, storage)

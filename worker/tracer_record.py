@@ -229,6 +229,8 @@ class Recorder:
         self.in_flight = [f for f in self.in_flight if stream is not None and f[0] != stream]
 
     def check_flights(self):
+        if not self.in_flight:
+            return
         with torch._C._DisableTorchDispatch():
             for _, now, then, version, line in self.in_flight:
                 if now._version != version or now.numpy().tobytes() != then.numpy().tobytes():

@@ -541,5 +541,4 @@ def rewritten(text, name=SOURCE_NAME, mode="exec", optimize=-1):
             ASKED if TYPE(c) is str and c == mark else with_asked(c) if isinstance(c, types.CodeType) else c
             for c in code.co_consts))
     with tracer_sites.deep():
-        tree = ast.fix_missing_locations(Rewriter(mark).visit(tree))
-        return with_asked(compile(tree, name, mode, dont_inherit=True, optimize=optimize))
+        return with_asked(compile(Rewriter(mark).visit(tree), name, mode, dont_inherit=True, optimize=optimize))
