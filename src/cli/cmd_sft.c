@@ -31,7 +31,7 @@ const struct option_def sft_option_defs[] = {
 	I(gradient_accumulation_steps,
 		"micro-batches per optimiser step, of all ranks together; a multiple of their number", "1 to 1048576"),
 	OPTIMIZER_OPTIONS(sft_cmd),
-	F(num_train_epochs, "passes over the data; 0: no limit", "0 or more"),
+	F(num_train_epochs, "passes over the data; 0: no limit", "0 to 100000"),
 	I(max_steps, "optimiser steps; 0: no limit", "0 to 1000000000"),
 	F(max_seconds, "stop after this wall time; 0: off", "0 or more"),
 	I(save_steps, "checkpoint every N steps; 0: only at the end", "0 or more"),
