@@ -168,12 +168,15 @@ int checkpoint_save(const char *run_dir, struct model *m, struct adapter *a, con
 
 /* ---- load ---- */
 
-static int state_load(const char *path, struct optimizer *o, struct checkpoint_state *s, struct err *err)
+static int state_load(const char *path, int64_t step, struct optimizer *o, struct checkpoint_state *s, struct err *err)
 {
 	json_t *j = NULL;
 	int rc = json_load(path, 1 << 28, &j, err);
 	if (!rc && !json_is_object(j)) rc = err_set(err, ERR_FORMAT, "%s: expected a JSON object", path);
 	if (!rc) rc = json_get_int(j, path, "global_step", 0, INT64_MAX, &s->step, err);
+	if (!rc && s->step != step)
+		rc = err_set(err, ERR_FORMAT, "%s: global_step is %lld, its folder is of step %lld; take an earlier checkpoint",
+			path, (long long)s->step, (long long)step);
 	if (!rc) rc = json_get_int(j, path, "optimizer_steps", 0, INT64_MAX, &o->steps, err);
 	if (!rc) rc = json_get_int(j, path, "optimizer_updates", 0, INT64_MAX, &o->updates, err);
 	if (!rc) s->extra = json_incref(json_object_get(j, "extra"));
@@ -210,7 +213,7 @@ static int step_load(const char *run_dir, int64_t step, struct model *m, struct 
 	int rc = choices_load(weights, choices, o->ops, chosen, err);
 	if (!rc) rc = params_load(o->ops, params, n, weights, err);
 	if (!rc) rc = params_load(o->ops, o->moments, 2 * o->count, moments, err);
-	if (!rc) rc = state_load(state, o, s, err);
+	if (!rc) rc = state_load(state, step, o, s, err);
 	free(weights);
 	free(moments);
 	free(state);
@@ -307,5 +310,10 @@ int checkpoint_load(const char *run_dir, struct model *m, struct adapter *a, str
 			loaded = err_set(err, ERR_NOT_FOUND, "rank 0 says: %s holds no %s<step> folder", run_dir, prefix);
 	}
 	json_decref(chosen);
+	/* What was read before the error, or came from rank 0, is nobody's. */
+	if (rc || loaded) {
+		json_decref(s->extra);
+		s->extra = NULL;
+	}
 	return rc ? rc : loaded;
 }

@@ -81,7 +81,8 @@ static int load(const char *device, const char *dir, struct err *err)
 static void test_choices(void **unused)
 {
 	const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
-	char *dir = path_join(build, "ref/choices"), *file = path_join(dir, "checkpoint-3/" FILE_NAME);
+	char *dir = path_join(build, "ref/choices"), *file = path_join(dir, "checkpoint-3/" FILE_NAME),
+		 *state = path_join(dir, "checkpoint-3/trainer_state.json");
 	struct err err = {0};
 	json_t *j;
 	char *ref = path_join(build, "ref");
@@ -110,6 +111,14 @@ static void test_choices(void **unused)
 	save("cpu", dir);
 	assert_false(path_exists(file));
 	assert_int_equal(load("cpu", dir, &err), 0);
+	/* A state of another step than its folder's is no checkpoint. */
+	assert_int_equal(json_load(state, 1 << 20, &j, &err), 0);
+	json_object_set_new(j, "global_step", json_integer(4));
+	assert_int_equal(json_save(state, j, &err), 0);
+	json_decref(j);
+	assert_int_equal(load("cpu", dir, &err), ERR_FORMAT);
+	assert_non_null(strstr(err.text, "trainer_state.json: global_step is 4, its folder is of step 3"));
+	free(state);
 	free(ref);
 	free(dir);
 	free(file);
