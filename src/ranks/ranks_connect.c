@@ -210,6 +210,11 @@ static int guests_await(struct ranks *r, struct err *err)
 		if (rc || poll(&p, 1, 200) <= 0) continue;
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd >= 0) rc = guest_take(r, fd, err);
+		else if (errno == EMFILE || errno == ENFILE)
+			rc = err_set(err, ERR_IO,
+				"rank 0 can take nobody in at %s, port %d: %s; allow more open files, of which each rank needs one "
+				"(ulimit -n)",
+				r->place.host, r->place.port, strerror(errno));
 	}
 	if (listener >= 0) close(listener);
 	return rc;

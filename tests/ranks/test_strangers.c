@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +77,36 @@ static void test_refused(void **state)
 	assert_int_equal(rank_end(other), 0);
 	pid_t second = rank_start(1, 2, port, meets, NULL);
 	assert_int_equal(rank_end(first) | rank_end(second), 0);
+}
+
+/* With a descriptor for the listener and none for who comes. */
+static int has_no_descriptor(int rank, void *ctx)
+{
+	struct ranks *r = NULL;
+	struct err err = {0};
+	struct rlimit most;
+	int next = dup(0);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &most);
+	most.rlim_cur = (rlim_t)next + 1;
+	setrlimit(RLIMIT_NOFILE, &most);
+	NEED(ranks_open(&options, &r, &err) == ERR_IO && !r, "%s", err.text);
+	NEED(strstr(err.text, "rank 0 can take nobody in at 127.0.0.1, port ") && strstr(err.text, "(ulimit -n)"), "%s",
+		err.text);
+	return 0;
+}
+
+/* Rank 0 says so at once, and does not wait for a rank that it cannot hear. */
+static void test_descriptors(void **state)
+{
+	int port = free_port();
+	pid_t first = rank_start(0, WORLD, port, has_no_descriptor, NULL);
+	int fd = stranger_connect(port);
+	assert_true(fd >= 0);
+	uint64_t begin = clock_ns();
+	assert_int_equal(rank_end(first), 0);
+	assert_true(clock_ns() - begin < 30000000000u);
+	close(fd);
 }
 
 /* A greeting that no rank of hone sends, in its framing; the answer, NULL: the connection was
@@ -297,6 +328,7 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_greetings),
 		cmocka_unit_test(test_last_words),
