@@ -265,14 +265,21 @@ static bool fits(void *ctx, int64_t max_tokens)
 	return plan_total(&m) <= r->room && !rows_check(r, &quiet);
 }
 
+/* At most, in a micro-batch; below 2: none fits. */
+static int64_t tokens_fitting(struct run r) { return plan_largest(2, r.sft.max_tokens, fits, &r); }
+
 /* What to change where the plan does not fit: shorter micro-batches, or what learns and its model
  * where nothing is short enough. */
 static void advice_make(struct run r, char *text, size_t len)
 {
-	int64_t tokens = plan_largest(2, r.sft.max_tokens, fits, &r);
+	struct sft_cmd adapted = *r.o;
+	struct run other = r;
+	int64_t tokens = tokens_fitting(r);
+	adapted.policy.use_peft = true;
+	other.o = &adapted;
 	if (tokens >= 2)
 		snprintf(text, len, "with --max_tokens %lld it fits; longer examples are refused then", (long long)tokens);
-	else if (policy_rank(&r.o->policy))
+	else if (policy_rank(&r.o->policy) || tokens_fitting(other) < 2)
 		snprintf(text, len, "a lower --max_tokens does not help: take a smaller model or more memory");
 	else
 		snprintf(text, len,
@@ -288,7 +295,7 @@ static int plan(struct run *r, FILE *to, struct err *err)
 	const struct model_config *c = &r->policy.config;
 	struct training_plan t = training_plan_of(r);
 	struct memory_plan m;
-	const char *room_of = policy_room_name(&o->policy, r->ops);
+	const char *room_of = policy_room_name(&o->policy, r->ops, r->room);
 	char advice[200] = "";
 	memory_plan(r, &m);
 	r->sft.recompute = r->room && plan_total(&m) > r->room;

@@ -20,7 +20,7 @@ static int memory_parse(const char *text, size_t *bytes, struct err *err)
 	} units[] = {{"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1099511627776.0}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
 	char *end = NULL;
 	*bytes = 0;
-	if (!text || !*text) return 0;
+	if (!text) return 0;
 	double number = strtod(text, &end), factor = 0;
 	for (size_t i = 0; i < ARRAY_LEN(units); i++)
 		if (!strcmp(end, units[i].name)) factor = units[i].bytes;

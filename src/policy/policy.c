@@ -42,11 +42,17 @@ int policy_describe(const struct policy_options *o, struct ops *out, size_t *roo
 	const char *folders[1 + OPTION_LIST_MAX];
 	struct device_options d = device_options_of(o, folders);
 	struct ops *ops = NULL;
-	struct err absent; /* no error: plans are made for other machines too */
+	struct err why = {0};
 	int rc = device_describe(&d, out, room, err);
 	if (rc || *room) return rc;
-	if (!device_open(&d, &ops, &absent)) *room = device_room(ops);
+	rc = device_open(&d, &ops, &why);
+	if (!rc) *room = device_room(ops);
 	ops_free(ops);
+	/* Plans are made for other machines too. But a device that is here and does not open, as one
+	 * that others fill, would end the run. */
+	if (rc && rc != ERR_NOT_FOUND && rc != ERR_RANGE)
+		return err_set(err, rc, "%s; with --memory the plan is made without the device", why.text);
+	if (rc) log_warn("the plan is compared with no device: %s", why.text);
 	return 0;
 }
 
@@ -59,12 +65,22 @@ int policy_check(
 	return o->use_peft ? adapter_modules_check(o->lora_target_modules, err) : 0;
 }
 
-const char *policy_room_name(const struct policy_options *o, const struct ops *ops)
+/* Bytes that --memory or the card allow, each alone; 0: it is not given. */
+static size_t cap_of(const char *memory, const char *card)
 {
-	return o->memory       ? "--memory allows"
-		: o->cuda_card     ? "the card has"
-		: ops->host_memory ? "this machine has"
-						   : "the device has";
+	struct device_options d = {.device = "cpu", .memory = memory, .card = card};
+	struct ops sizes;
+	struct err said; /* where the device is described */
+	size_t cap = 0;
+	return device_describe(&d, &sizes, &cap, &said) ? 0 : cap;
+}
+
+const char *policy_room_name(const struct policy_options *o, const struct ops *ops, size_t room)
+{
+	return o->memory && cap_of(o->memory, NULL) == room      ? "--memory allows"
+		: o->cuda_card && cap_of(NULL, o->cuda_card) == room ? "the card has"
+		: ops->host_memory                                   ? "this machine has"
+															 : "the device has";
 }
 
 int policy_rank(const struct policy_options *o)

@@ -114,15 +114,17 @@ struct policy {
 	int32_t stop_id; /* ends an assistant's turn; -1 without a chat form */
 };
 /* The device as policy_open would open it, as far as sizes go, and the bytes that a plan may count
- * on: --memory, else those of the device, 0 where it is not here. Nothing stays open. */
+ * on: --memory, else those of the device, 0 with a warning that says why where it is not here; one
+ * that is here and does not open is an error. Nothing stays open. */
 int policy_describe(const struct policy_options *o, struct ops *out, size_t *room, struct err *err);
 /* Refuses by config.json and the options what policy_open would refuse beside them: a shape
  * that the device (of policy_describe) has no kernels for, an adapter that is not there,
  * projections that nobody knows. */
 int policy_check(
 	const struct policy_options *o, const struct model_config *c, const struct ops *device, struct err *err);
-/* Whose bytes these are, for plan_print: "this machine has". */
-const char *policy_room_name(const struct policy_options *o, const struct ops *ops);
+/* Whose bytes the room is, for plan_print: "this machine has" where neither --memory nor the
+ * card is what limits it. */
+const char *policy_room_name(const struct policy_options *o, const struct ops *ops, size_t room);
 /* The rank of what is trained: that of --adapter, else of a fresh adapter; 0: all weights are. */
 int policy_rank(const struct policy_options *o);
 /* Opens all of it. Errors name the folder or the option and what was expected there. */

@@ -198,7 +198,7 @@ static int open_memory(struct loop *l, struct err *err)
 	rl_memory_settle(o, &l->policy.config, l->policy.ops, longest_prompt(&l->prompts), l->policy.room, &m);
 	if (loop_is_first(l)) rl_memory_print(o, l->policy.ops, &m, stderr);
 	l->update.recompute = m.recompute;
-	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops), m.room, m.advice, err);
+	return plan_check(&m.plan, policy_room_name(&o->policy, l->policy.ops, m.room), m.room, m.advice, err);
 }
 
 static int open_trainer(struct loop *l, struct err *err)
@@ -410,6 +410,8 @@ int rl_dry_run(const struct rl_options *o, FILE *out, struct err *err)
 	if (!rc) rc = open_prompts(&l, err);
 	FILE *to = ranks_is_first(&o->ranks) ? out : NULL;
 	if (!rc) rc = rl_plan_print(o, &l.policy.config, &sizes, room, &l.prompts, &l.rule, to, err);
+	if (!rc) rc = open_pairs(&l, err);
+	sft_data_release(&l.pairs);
 	prompt_set_release(&l.prompts);
 	prompt_set_release(&l.dev);
 	str_release(&l.turn_template);

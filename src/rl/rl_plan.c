@@ -146,13 +146,21 @@ static bool fits_least(struct trial t)
 	return fits(&t, sample_tokens(&t));
 }
 
+/* Whether an adapter would find the room that all weights do not. */
+static bool fits_adapter(struct trial t)
+{
+	t.o.policy.use_peft = true;
+	return fits_least(t);
+}
+
 /* What makes room where not even one sample of the trial's finds it. */
 static const char *advice_beyond(const struct trial *t)
 {
 	struct trial alone = *t;
 	alone.o.beta = 0;
 	if (fits_least(*t)) return "take a shorter --max_completion_length, a smaller model or more memory";
-	if (policy_rank(&t->o.policy)) return "shorter answers do not help: take a smaller model or more memory";
+	if (policy_rank(&t->o.policy) || !fits_adapter(*t))
+		return "shorter answers do not help: take a smaller model or more memory";
 	/* All weights learn: gradients, moments and masters are several times what the model takes. */
 	if (t->o.beta > 0 && fits_least(alone))
 		return "shorter answers do not help, for all weights are trained: set --beta 0, which needs no second copy "
@@ -198,7 +206,7 @@ void rl_memory_settle(const struct rl_options *o, const struct model_config *c, 
 
 void rl_memory_print(const struct rl_options *o, const struct ops *ops, const struct rl_memory *m, FILE *out)
 {
-	plan_print(&m->plan, policy_room_name(&o->policy, ops), m->room, out);
+	plan_print(&m->plan, policy_room_name(&o->policy, ops, m->room), m->room, out);
 	if (*m->advice) fprintf(out, "             %s\n", m->advice);
 }
 
@@ -245,6 +253,6 @@ int rl_plan_print(const struct rl_options *o, const struct model_config *c, cons
 		rl_memory_print(o, ops, &m, out);
 		run_print(o, prompts, &l, rule, out);
 	}
-	int rc = plan_check(&m.plan, policy_room_name(&o->policy, ops), room, m.advice, err);
+	int rc = plan_check(&m.plan, policy_room_name(&o->policy, ops, room), room, m.advice, err);
 	return rc ? rc : rows_check(o, c, ops, (int)l.longest, err);
 }

@@ -597,19 +597,28 @@ static void test_words_of_options(void **state)
 {
 	struct ops host = {.host_memory = true}, device = {.host_memory = false};
 	struct policy_options o = {.memory = "1GiB", .cuda_card = "a100"};
-	assert_string_equal(policy_room_name(&o, &device), "--memory allows");
+	struct ops_card card;
+	struct err err = {0};
+	const size_t little = (size_t)1 << 30;
+	assert_int_equal(ops_card_find("a100", &card, &err), 0);
+	const size_t has = (size_t)card.memory_bytes;
+	assert_string_equal(policy_room_name(&o, &device, little), "--memory allows");
+	/* What allows more than there is limits nothing. */
+	o.memory = "1TiB";
+	assert_string_equal(policy_room_name(&o, &device, has), "the card has");
+	assert_string_equal(policy_room_name(&o, &device, has - 1), "the device has");
+	assert_string_equal(policy_room_name(&o, &host, little), "this machine has");
 	o.memory = NULL;
-	assert_string_equal(policy_room_name(&o, &device), "the card has");
+	assert_string_equal(policy_room_name(&o, &device, has), "the card has");
 	o.cuda_card = NULL;
-	assert_string_equal(policy_room_name(&o, &device), "the device has");
-	assert_string_equal(policy_room_name(&o, &host), "this machine has");
+	assert_string_equal(policy_room_name(&o, &device, little), "the device has");
+	assert_string_equal(policy_room_name(&o, &host, little), "this machine has");
 	o.lora_r = 16;
 	assert_int_equal(policy_rank(&o), 0);
 	o.use_peft = true;
 	assert_int_equal(policy_rank(&o), 16);
 	/* An adapter that is there has its own. */
 	char *folder = roles_folder((const char *[]){"code", "", NULL}), *path = path_join(folder, "adapter_config.json");
-	struct err err = {0};
 	o.adapter = folder;
 	assert_int_equal(policy_rank(&o), 16);
 	assert_int_equal(file_write_atomic(path, "{\"r\": 5}", 8, &err), 0);

@@ -33,11 +33,13 @@ static char *in(const char *dir, const char *name) { return path_join(dir, name)
  * told of adapters to come. */
 static const char *told[8];
 static int ntold, rank_told;
+static int open_fails; /* with this error, 0: it does not */
 int device_open(const struct device_options *o, struct ops **out, struct err *err)
 {
 	ntold = o->nadapters;
 	rank_told = o->new_rank;
 	for (int i = 0; i < ntold; i++) told[i] = o->adapters[i];
+	if (open_fails) return err_set(err, open_fails, "the device's words");
 	return ops_open(o->device, &(struct ops_options){.threads = o->threads}, out, err);
 }
 
@@ -283,6 +285,24 @@ static void test_describe(void **state)
 	assert_int_equal(policy_describe(&o, &sizes, &room, &err), ERR_USAGE);
 	assert_string_equal(err.text, "no card of that name");
 	has_no_card = false;
+	/* A device that is not here is no error; one that is here and does not open is, in its words
+	 * and with what does without it. */
+	const int absent[] = {ERR_NOT_FOUND, ERR_RANGE}, here[] = {ERR_LIMIT, ERR_INFRA, ERR_UNSUPPORTED, ERR_MISMATCH};
+	for (size_t i = 0; i < ARRAY_LEN(absent); i++) {
+		open_fails = absent[i], room = 1;
+		assert_int_equal(policy_describe(&o, &sizes, &room, &err), 0);
+		assert_true(room == 0);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(here); i++) {
+		open_fails = here[i];
+		assert_int_equal(policy_describe(&o, &sizes, &room, &err), here[i]);
+		assert_string_equal(err.text, "the device's words; with --memory the plan is made without the device");
+		most_room = 1 << 20; /* --memory: it is not asked */
+		assert_int_equal(policy_describe(&o, &sizes, &room, &err), 0);
+		assert_true(room == 1 << 20);
+		most_room = 0;
+	}
+	open_fails = 0;
 }
 
 /* What opening would refuse, by the config and the options alone. */

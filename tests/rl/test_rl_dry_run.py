@@ -154,6 +154,9 @@ def test_plan(policy):
           p.returncode == 2 and "H200, H100, A100" in p.stderr, p.stderr)
     p, _ = plan(*gpu, "40", expect=2)
     check("a cap without a unit is refused", p.returncode == 2 and "as 24GiB" in p.stderr, p.stderr)
+    p, _ = plan(*gpu, "", expect=2)
+    check("an empty cap is no cap: it is refused by name", p.returncode == 2 and '--memory "": expected' in p.stderr,
+          p.stderr)
     p, _ = plan(*gpu, "0.0000001MB", expect=2)
     check("a cap of no byte is no cap: it is refused by the least one",
           p.returncode == 2 and '"0.0000001MB": expected 1MB or more' in p.stderr and not p.stdout, p.stdout + p.stderr)
@@ -194,6 +197,7 @@ def test_refused_by_the_plan(policy):
         p, _ = plan(*common, "cpu", model=name)
         check(f"{name}: the CPU has none", p.returncode == 0, p.stderr)
     for option, said in ((("--lora_target_modules", "q_proj,x_proj"), '"x_proj" is unknown'),
+                         (("--replay_pairs", f"{work}/none.jsonl", "--replay_updates", "1"), "none.jsonl: cannot be"),
                          (("--adapter", f"{work}/none"), "none/adapter_config.json: no such file; expected a PEFT")):
         p, _ = plan("--recipe", "paper-frontend", "--tasks", f"{work}/tasks.jsonl", *option, expect=None)
         r = run(hone, "rl", "--recipe", "paper-frontend", "--model", f"{policy}/init", "--tasks",
@@ -219,7 +223,8 @@ def test_refused_by_the_plan(policy):
     p = run(hone, "rl", "--model", f"{work}/qwen3_8b", "--dry_run", "--recipe", "paper-frontend", "--tasks",
             f"{work}/tasks.jsonl", "--device", "cuda", expect=0)
     check("without a device and a cap there is nothing to hold the plan against",
-          p.returncode == 0 and "no such device here to compare with" in p.stdout, p.stdout + p.stderr)
+          p.returncode == 0 and "no such device here to compare with" in p.stdout
+          and "the plan is compared with no device: " in p.stderr, p.stdout + p.stderr)
     del os.environ["CUDA_VISIBLE_DEVICES"]
 
 
