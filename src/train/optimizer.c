@@ -59,7 +59,9 @@ double optimizer_lr(const struct optimizer *o, int64_t step)
 
 void optimizer_pace(struct optimizer *o, double spent)
 {
-	o->options.max_steps = o->steps && spent > 0 ? (int64_t)ceil((double)o->steps / fmin(spent, 1)) : INT64_MAX;
+	double end = spent > 0 ? ceil((double)o->steps / fmin(spent, 1)) : 0;
+	/* At the first step nothing is known; nor is an end that lies behind what can be counted. */
+	o->options.max_steps = o->steps && end > 0 && end < 0x1p62 ? (int64_t)end : INT64_MAX;
 }
 
 /* ---- create ---- */

@@ -109,7 +109,7 @@ struct optimizer_options {
 			settings, FLOAT, max_grad_norm, "gradient clipping by global norm; 0: off", "0 or more"), \
 		OPTIMIZER_OPTION( \
 			settings, STR, lr_scheduler_type, "schedule", "constant|constant_with_warmup|linear|cosine"), \
-		OPTIMIZER_OPTION(settings, INT, warmup_steps, "linear warm-up, in steps", "0 or more"), \
+		OPTIMIZER_OPTION(settings, INT, warmup_steps, "linear warm-up, in steps", "0 to 1000000000"), \
 		OPTIONS_NEED("warmup_steps", "lr_scheduler_type!=constant"), \
 		OPTIONS_NEED("learning_rate adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm lr_scheduler_type " \
 					 "warmup_steps", \

@@ -87,6 +87,11 @@ static void test_paced_schedule(void **state)
 	}
 	optimizer_pace(o, 1.5);
 	assert_true(optimizer_lr(o, 10) == 0);
+	/* An end that lies far away leaves the rate at its top, however far it is. */
+	for (double spent = 1e-6; spent > 0; spent *= 1e-3) {
+		optimizer_pace(o, spent);
+		assert_true(optimizer_lr(o, 10) > 0.999 && optimizer_lr(o, 10) <= 1);
+	}
 	optimizer_free(o);
 	ops_free(ops);
 }
