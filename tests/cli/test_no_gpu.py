@@ -40,6 +40,24 @@ for program, what, says in ((hone, "no GPU", want), (alone, "no backend", absent
         check(f"{what}: hone {name} refuses",
               p.returncode == 1 and len(lines) == 1 and says in lines[0] and "--device cpu" in lines[0]
               and not os.path.exists(out) and not p.stdout, p.stderr + p.stdout)
+# a driver that does not start is told in its own words, with what to look at; a plan that needs the
+# device is refused like the run, and one with a cap is not
+if built:
+    run("gcc", "-shared", "-fPIC", "-o", f"{work}/libcuda.so.1", "tests/cli/failing_driver.c", expect=0)
+    os.environ["LD_LIBRARY_PATH"] = work
+    for code, name in ((802, "cudaErrorSystemNotReady"), (999, "cudaErrorUnknown")):
+        os.environ["FAKE_INIT"] = str(code)
+        p = run(hone, "generate", *COMMANDS["generate"], "--device", "cuda", expect=1)
+        check(f"{name}: hone generate refuses",
+              p.returncode == 1 and f"({name}); nvidia-smi and dmesg tell of" in p.stderr
+              and "--device cpu" in p.stderr and not p.stdout, p.stderr + p.stdout)
+        p = run(hone, "sft", *m, "--data", pairs, "--dry_run", "--device", "cuda", expect=1)
+        check(f"{name}: and so does a plan", p.returncode == 1 and f"({name})" in p.stderr and not p.stdout
+              and "; with --memory the plan is made without the device" in p.stderr, p.stderr + p.stdout)
+        p = run(hone, "sft", *m, "--data", pairs, "--dry_run", "--device", "cuda", "--memory", "80GiB")
+        check(f"{name}: with a cap it is made", p.returncode == 0 and "--memory allows 81920.0 MiB: it fits" in p.stdout,
+              p.stderr + p.stdout)
+    del os.environ["LD_LIBRARY_PATH"]
 p = run(hone, "generate", *COMMANDS["generate"], "--device", "gpu", expect=2)
 check("a device of another name is a wrong use",
       p.returncode == 2 and '"gpu" is unknown; expected cpu, cuda or cuda:N' in p.stderr, p.stderr)

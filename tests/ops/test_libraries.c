@@ -75,6 +75,16 @@ static void use_places(void *unused)
 	assert_int_equal(dir_make(bin, &err), 0);
 	assert_true(is_found(NULL, false, "own", &tried) && says(&tried, "/own/" NAME));
 	assert_false(is_found("named", true, NULL, &tried));
+	/* What is there and does not load is no absent one. */
+	stands_in("broken");
+	char *broken = under("broken"), *file = path_join(broken, NAME);
+	assert_int_equal(unlink(file), 0);
+	assert_int_equal(file_write_atomic(file, "text", 4, &err), 0);
+	assert_false(is_found("broken", true, NULL, &tried));
+	assert_true(says(&tried, "/broken/" NAME " (does not load: ") && says(&tried, "file too short)"));
+	assert_false(says(&tried, "libhone_none.so.8 (does"));
+	free(file);
+	free(broken);
 	/* A Python without such packages is named. */
 	setenv("HONE_PYTHON", "/nowhere/bin/python", 1);
 	assert_false(is_found(NULL, false, NULL, &tried));

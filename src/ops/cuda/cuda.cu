@@ -346,6 +346,8 @@ static void cuda_close(struct ops *t) { context_free(t ? t->ctx : NULL); }
 
 #define CAPABILITY_MIN 80 /* bf16 products and copies beside the arithmetic, which everything here is made of */
 
+static const char device_advice[] = "nvidia-smi and dmesg tell of the driver and the GPU; or take --device cpu";
+
 /* Whether there is a driver, a device of that number, and code in here that it runs; code: what
  * that was made from, 80 or 90. */
 static int device_check(int device, cudaDeviceProp *props, int *code, struct err *err)
@@ -358,7 +360,8 @@ static int device_check(int device, cudaDeviceProp *props, int *code, struct err
 			"device cuda: no NVIDIA GPU or no driver for CUDA 13 (580 or later) was found (%s); use --device cpu",
 			rc ? cudaGetErrorName(rc) : "0 devices");
 	if (rc != cudaSuccess)
-		return err_set(err, ERR_INFRA, "device cuda: %s (%s)", cudaGetErrorString(rc), cudaGetErrorName(rc));
+		return err_set(
+			err, ERR_INFRA, "device cuda: %s (%s); %s", cudaGetErrorString(rc), cudaGetErrorName(rc), device_advice);
 	if (device < 0 || device >= count)
 		return err_set(err, ERR_RANGE, "device cuda:%d: this machine has cuda:0 to cuda:%d", device, count - 1);
 	/* Whether it can do what the kernels do, and whether this library has code for it. */
@@ -376,7 +379,8 @@ static int device_check(int device, cudaDeviceProp *props, int *code, struct err
 			"device cuda:%d: %s has compute capability %d.%d, for which this libhone_cuda.so holds no code", device,
 			props->name, props->major, props->minor);
 	if (rc != cudaSuccess)
-		return err_set(err, ERR_INFRA, "device cuda:%d: %s (%s)", device, cudaGetErrorString(rc), cudaGetErrorName(rc));
+		return err_set(err, ERR_INFRA, "device cuda:%d: %s (%s); %s", device, cudaGetErrorString(rc),
+			cudaGetErrorName(rc), device_advice);
 	*code = attributes.ptxVersion;
 	return 0;
 }

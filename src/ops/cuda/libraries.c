@@ -16,7 +16,10 @@ static void *folder_try(const struct library_places *p, const char *folder, stru
 	for (int i = 0; p->names[i] && !library; i++) {
 		char *path = folder ? path_join(folder, p->names[i]) : xstrdup(p->names[i]);
 		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		/* One that is there and does not load is told in the loader's words. */
+		const char *why = !library && folder && path_exists(path) ? dlerror() : NULL;
 		if (!library) str_printf(tried, "%s%s", tried->len ? ", " : "", path);
+		if (why) str_printf(tried, " (does not load: %s)", why);
 		free(path);
 	}
 	return library;

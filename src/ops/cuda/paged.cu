@@ -548,7 +548,8 @@ template <int HD, bool WHOLE> static void decode_run(struct ops_context *c, cons
 		each = MIN(8, c->card.shared_all / (bytes + 2048));
 	int64_t most = (int64_t)a->T * a->NKV * a->shares * a->b.chunks,
 			blocks = MIN(MIN(c->sms * each, ARRIVED_COUNT), most);
-	CHECKF(most <= INT32_MAX / 2, "%d rows of %d chunks of keys", a->T, a->b.chunks);
+	CHECKF(
+		most <= INT32_MAX / 2, "%d rows of %d chunks of keys; lower max_sequences or max_context", a->T, a->b.chunks);
 	struct launch l = {dim3((unsigned)blocks), dim3(DECODE_THREADS), (size_t)bytes, 0};
 	if constexpr (HAS_RING)
 		if (!is_plain) return cuda_launch(c, l, decode_kernel<HD>, *a);

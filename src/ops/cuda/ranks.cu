@@ -50,12 +50,14 @@ static int ranks_join(struct ops_context *c, const void *id, int rank, int count
 	struct nccl_watch watch = {is_lost, ctx};
 	size_t free_bytes, total;
 	int rc = link_open(c, err);
+	/* As memory plans count it: what is refused here would end the program below, where the library
+	 * has taken its part. */
 	c->table.memory(c, &free_bytes, &total);
-	if (!rc && free_bytes < CUDA_RANKS_BYTES)
+	if (!rc && free_bytes < CUDA_RANKS_BYTES + CUDA_RANKS_LIBRARY_BYTES)
 		rc = err_set(err, ERR_LIMIT,
-			"several GPUs: gradients travel through %zu MiB, and rank %d's has %zu of %zu MiB free; take another GPU, "
-			"or --ranks_transport tcp",
-			CUDA_RANKS_BYTES >> 20, rank, free_bytes >> 20, total >> 20);
+			"several GPUs: gradients travel through %zu MiB, NCCL takes some %zu MiB, and rank %d's GPU has %zu of %zu "
+			"MiB free; take another GPU, or --ranks_transport tcp",
+			CUDA_RANKS_BYTES >> 20, CUDA_RANKS_LIBRARY_BYTES >> 20, rank, free_bytes >> 20, total >> 20);
 	if (!rc) rc = nccl_join(c->ranks->group, id, rank, count, watch, err);
 	if (rc) return rc;
 	struct ranks_link *l = c->ranks;
