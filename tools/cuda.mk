@@ -36,7 +36,7 @@ cuda: $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## build the CUDA backend (libhone_
 	$(if $(NVCC),,@echo 'make cuda: no nvcc of CUDA 13 on the PATH nor in build/cuda; tools/setup.sh --cuda fetches one' >&2; exit 1)
 
 .PHONY: bench-decode
-bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside its floor
+bench-decode: $(BUILD)/bench/gpu/gpu_decode $(if $(NVCC),$(BUILD)/libhone_cuda.so) ## time of a decode step of an 8B on a GPU beside what it has to read
 	$(BUILD)/bench/gpu/gpu_decode
 
 .PHONY: bench-train

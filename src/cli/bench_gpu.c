@@ -5,9 +5,9 @@
  *
  *   ceilings   bytes a second of a copy, read and written; arithmetic a second of one large
  *              product, sustained (its rate falls when the card is warm) and at its fastest
- *   decode     a step of so many sequences with so much context: its floor is what it has to read,
- *              weights and keys and values, over the copy's rate; where multiplying by the
- *              weights takes longer than reading them, at the product's fastest, that time
+ *   decode     a step of so many sequences with so much context, beside its floor: for the products
+ *              the longer of reading the weights, at the copy's rate, and multiplying by them, at
+ *              the product's fastest; then reading keys and values, at the copy's rate
  *   prefill    a forward pass over packed prompts, beside the product's rate
  *   train      a step of GRPO over packed sequences: forward, head, backward, AdamW; with a
  *              reference the base's forward pass and log-probabilities before it
@@ -18,7 +18,8 @@
  *   ranks      the rollout of one process beside that of several, each with its own GPU and as many
  *              answers, whose gradients are summed: what is lost to waiting and to the sum
  *
- * Bars are of a full 8B on one H200; a slice of its layers (--layers) or other sizes have none. */
+ * Bars are of the shapes as they are, on an H200; a slice of the layers (--layers) or other sizes
+ * have none. */
 #include "cli/bench_gpu.h"
 #include "base/base.h"
 #include "cli/bench.h"
@@ -52,7 +53,7 @@ static const struct option_def defs[] = {
 	O(OPTION_INT, tokens, "packed tokens of a training step", PASS_TOKENS_RANGE),
 	O(OPTION_INT, prefill, "packed tokens of a prefill", PASS_TOKENS_RANGE),
 	O(OPTION_INT, answer, "tokens of an answer in the rollout", "1 to " GPU_CONTEXT_TEXT),
-	O(OPTION_INT, repeats, "steps that the median is of; training takes a quarter of them", "1 to 1000000"),
+	O(OPTION_INT, repeats, "steps that the median is of; prefill and training take a quarter of them", "1 to 1000000"),
 	O(OPTION_INT, ranks, "processes of the part ranks, each with a GPU", "2 to 64"),
 	O(OPTION_BOOL, json, "print one JSON object", NULL),
 };
