@@ -208,6 +208,7 @@ static int guests_await(struct ranks *r, struct err *err)
 			is_said = true;
 		}
 		if (rc || poll(&p, 1, 200) <= 0) continue;
+		/* Who cannot be taken in for want of a descriptor would stand at the door for ever. */
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		if (fd >= 0) rc = guest_take(r, fd, err);
 		else if (errno == EMFILE || errno == ENFILE)
