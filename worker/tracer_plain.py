@@ -52,13 +52,14 @@ class Memory:
         """(tensor of bytes, the piece that it lies in, where in it) at an address that is a multiple of
         STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
         span = STEP * PLACES
-        if self.at + count + span > self.end:
-            self.room = mmap.mmap(-1, max(PIECE, count + span))    # its pages are there when they are written to
-            self.room.madvise(mmap.MADV_NOHUGEPAGE)                # and these few are small
+        if self.at + count + span + STEP > self.end:
+            # Its pages are there when they are written to, and these few are small.
+            self.room = mmap.mmap(-1, max(PIECE, count + span + STEP))
+            self.room.madvise(mmap.MADV_NOHUGEPAGE)
             self.start = self.at = ctypes.addressof(ctypes.c_char.from_buffer(self.room))
             self.end = self.start + len(self.room)
         address = self.at + (STEP * place - self.at) % span
-        self.at = address + count
+        self.at = address + count + STEP      # where one tensor ends no other begins
         return (torch.frombuffer(self.room, dtype=torch.uint8, count=count, offset=address - self.start), self.room,
                 address - self.start)
 

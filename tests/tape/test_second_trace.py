@@ -320,4 +320,15 @@ for e in ALLOWED:
     check(fault is None and not value.startswith("raised"), f"{e} is allowed: {value} {fault}")
 check(os.path.isdir(os.path.join(library, "__pycache__")), "the library was compiled meanwhile")
 shutil.rmtree(library)
+# Memory of plain tensors: an address tells which tensor it belongs to, one behind the end, too.
+memory, places = tracer_plain.Memory(), []
+span = tracer_plain.STEP * tracer_plain.PLACES
+for size in (1, span, 2 * span, span - 512, 5, 3 * span, 64 * span, 512, span, span):
+    tensor, room, at = memory.tensor_at(size, 7)
+    places.append((tensor.data_ptr(), size, tensor))
+    room[at] = len(places)
+check(all(a % span == 7 * tracer_plain.STEP for a, _, _ in places), "addresses have the bits that were asked for")
+check(all(a + n < b or b + m < a for i, (a, n, _) in enumerate(places) for b, m, _ in places[:i]),
+      "where one tensor ends no other begins")
+check([int(t[0]) for _, _, t in places] == list(range(1, len(places) + 1)), "each has memory of its own")
 print(f"1..{count}")
