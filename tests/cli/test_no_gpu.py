@@ -55,8 +55,8 @@ if built:
         check(f"{name}: and so does a plan", p.returncode == 1 and f"({name})" in p.stderr and not p.stdout
               and "; with --memory the plan is made without the device" in p.stderr, p.stderr + p.stdout)
         p = run(hone, "sft", *m, "--data", pairs, "--dry_run", "--device", "cuda", "--memory", "80GiB")
-        check(f"{name}: with a cap it is made", p.returncode == 0 and "--memory allows 81920.0 MiB: it fits" in p.stdout,
-              p.stderr + p.stdout)
+        check(f"{name}: with a cap it is made",
+              p.returncode == 0 and "--memory allows 81920.0 MiB: it fits" in p.stdout, p.stderr + p.stdout)
     del os.environ["LD_LIBRARY_PATH"]
 p = run(hone, "generate", *COMMANDS["generate"], "--device", "gpu", expect=2)
 check("a device of another name is a wrong use",
