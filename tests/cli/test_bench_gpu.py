@@ -46,9 +46,14 @@ p, shape = bench("--device", "cpu", "--shapes", "demo", "--context", "9", "--rep
                  "--batches", "1024")
 check("nor has another context; a small shape decodes alone",
       list(shape.get("figures", {})) == ["decode_1024"] and "must" not in shape["figures"]["decode_1024"], shape)
-p, _ = bench(*SMALL, "--batches", "2")
+p, _ = bench(*SMALL, "--parts", "decode,prefill", "--prefill", "48", "--batches", "2")
 check("in words, with the ceilings first",
       "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
+told = re.search(r"context 40 +([\d.]+) tok/s.*\(([\d.]+) to ([\d.]+) ms\)", p.stdout)
+rate, low, high = map(float, told.groups()) if told else (0, 0, 0)
+check("and a rate is that of a time between the two", (low - 0.006) * rate <= 2000 <= (high + 0.006) * rate, p.stdout)
+told = re.search(r"48 packed tokens +([\d.]+) TFLOP/s", p.stdout)
+check("in its unit: no CPU has a hundred TFLOP/s", told and float(told[1]) < 100, p.stdout)
 # a part's rows are there when it ends, while the next one is measured
 p = subprocess.Popen([hone, "bench", "gpu", *SMALL, "--parts", "decode,train", "--batches", "2", "--tokens", "8192"],
                      stdout=subprocess.PIPE, text=True)
