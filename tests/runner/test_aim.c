@@ -564,6 +564,15 @@ static void test_nothing_is_placed(void **state)
 					"olt", "%u", "%c", "f32"),
 				AS_INPUT},
 			SIDE_BELOW, 2000, 828},
+		/* Each turn brings the sum nearer, and there are no more than eight of the same lanes. */
+		{"a sum of more than all",
+			{I32,
+				"%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%p: i32, %q: i32):\n"
+				"%z = arith.addi %p, %q : i32\ntt.reduce.return %z : i32\n}) : (tensor<16xi32>) -> i32\n"
+				"%n = tt.splat %s : i32 -> tensor<16xi32>\n" CONSTANT("c", "1761", "i32")
+					COMPARE_I("sge", "%n", "%c", "i32"),
+				AS_INPUT},
+			SIDE_EQUAL, 20000, 2205},
 	};
 	int bad = 0;
 	/* All rows are told, so that a change of the search shows whole. */
