@@ -213,8 +213,12 @@ static void test_store_outlives_the_verifier(void **state)
 	assert_false(a.cached || b.cached);
 	verifier_free(v);
 	v = open_verifier(s);
+	uint64_t begin = clock_ns();
 	struct verdict c = run(v, GOOD), d = run(v, BAD);
+	double seconds = (double)(clock_ns() - begin) * 1e-9;
 	assert_true(c.cached && d.cached);
+	/* Each says how long it took now, and not when it was graded. */
+	assert_true(c.seconds > 0 && d.seconds > 0 && c.seconds + d.seconds <= seconds);
 	assert_true(c.class == a.class && d.class == b.class && c.speedup_eager == a.speedup_eager && c.nlines == a.nlines);
 	assert_string_equal(d.detail, b.detail);
 	assert_string_equal(c.key.text, a.key.text);
