@@ -1,6 +1,6 @@
 """hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
 arithmetic, what has a bar and what has none, what is refused."""
-import glob, json, re, resource, signal, subprocess, sys
+import glob, json, os, re, resource, signal, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
@@ -62,7 +62,18 @@ check("rows are told as they are measured",
       "copy" in lines[0] and "decode, batch 2" in lines[1] and p.poll() is None, lines)
 p.kill()
 p.communicate()
+# folders of benchmarks that were ended go with the next one's; those of others who run stay, in
+# whichever order the folder lists them
+ended = subprocess.Popen(["true"])
+ended.wait()
+folders = [f"/tmp/hone-bench-{pid}-test{i:02}" for i in range(8) for pid in (os.getpid(), ended.pid)]
+for folder in folders:
+    os.makedirs(folder, exist_ok=True)
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load", "--json")
+left = [f for f in folders if os.path.isdir(f)]
+for folder in left:
+    os.rmdir(folder)
+check("load: folders of those that ended are taken away, and no others", left == folders[::2], left)
 row = shape.get("figures", {}).get("load", {})
 check("load: a folder is written, opened twice and timed",
       row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)
