@@ -24,7 +24,8 @@ check("rates are positive, shares are of the ceilings",
       all(r["value"] > 0 and ("ceiling" not in r or abs(r["share"] - r["value"] / r["ceiling"]) < 1e-4 * r["share"])
           for r in f.values()), f)
 # the floor of a decode step: weights but for nothing (embeddings are tied), fp32, over the copy's
-# rate, or multiplied by the rows at the product's fastest, whichever takes longer; and keys and values
+# rate, or multiplied by the rows at the product's fastest, whichever takes
+# longer; and keys and values
 weights = 1024 * 192 + 4 * (192 * (2 * 192 + 2 * 64) + 3 * 192 * 512 + 2 * 192 + 2 * 32) + 192
 for batch in (2, 256):
     reads, multiplies = 4 * weights / shape["copy_bytes_per_s"], 2 * weights * batch / shape["product_peak_flop_per_s"]

@@ -132,8 +132,7 @@ static void test_ir_form(void **state)
 	struct trace *stock = xcalloc(1, sizeof *stock);
 	struct str out = {0};
 	struct err err = {0};
-	*g = (struct grading){
-		.v = &v, .oracle = &oracle, .ir = IR_TEXT, .source = answer, .source_len = strlen(answer)};
+	*g = (struct grading){.v = &v, .oracle = &oracle, .ir = IR_TEXT, .source = answer, .source_len = strlen(answer)};
 	json_t *jobs[ORACLE_VARIANTS_MAX];
 	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) {
 		jobs[i] = job_of(3 + i, 1500 + 700 * i);
