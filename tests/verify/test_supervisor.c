@@ -392,6 +392,23 @@ static void test_audit(void **state)
 	assert_int_equal(verifier_audit(v, &noise, &o, &err), 0);
 	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "anything");
 	json_decref(o);
+	/* Of two outputs the first one's bounds are told, which are fp32's, and not the other's of bf16. */
+	struct task two = {.name = (char *)(uintptr_t)"o",
+		.source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+									 "    def forward(self, x):\n"
+									 "        return x * 3, (x * 5).to(torch.bfloat16)\n"
+									 "def get_inputs(): return [torch.randn(8, 40)]\n"
+									 "def get_init_inputs(): return []\n"};
+	assert_int_equal(verifier_audit(v, &two, &o, &err), 0);
+	const json_t *trial;
+	size_t i;
+	json_array_foreach(json_object_get(o, "trials"), i, trial)
+	{
+		double tolerance = json_number_value(json_object_get(trial, "tolerance"));
+		if (json_is_true(json_object_get(trial, "counts"))) assert_true(tolerance > 1e-8 && tolerance < 1e-3);
+		else assert_null(json_object_get(trial, "tolerance"));
+	}
+	json_decref(o);
 	struct task broken = {.name = (char *)(uintptr_t)"b", .source = (char *)(uintptr_t)"def get_inputs(:"};
 	assert_int_equal(verifier_audit(v, &broken, &o, &err), 0);
 	assert_false(json_is_true(json_object_get(o, "runs")));
