@@ -600,6 +600,7 @@ static void test_kernels_of_one_text(void **state)
 	json_array_append_new(kernels, json_deep_copy(json_array_get(kernels, 0)));
 	json_array_append_new(rows, json_deep_copy(json_array_get(rows, 0)));
 	json_object_set_new(json_array_get(rows, 1), "kernel", json_integer(1));
+	/* The tape with one launch, and the one with the same launch of a second number. */
 	given_fill(&t);
 	struct replay *r = replay_of_text(text);
 	trial_run(r, &t, NULL, 0, 0, &once);

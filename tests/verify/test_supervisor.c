@@ -392,7 +392,8 @@ static void test_audit(void **state)
 	assert_int_equal(verifier_audit(v, &noise, &o, &err), 0);
 	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "anything");
 	json_decref(o);
-	/* Of two outputs the first one's bounds are told, which are fp32's, and not the other's of bf16. */
+	/* Of two outputs the first one's bounds are told, which are fp32's, and
+	 * not the other's of bf16. */
 	struct task two = {.name = (char *)(uintptr_t)"o",
 		.source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
 									 "    def forward(self, x):\n"
