@@ -259,8 +259,8 @@ static int bench_decode(struct gpu_bench *b, struct err *err)
 		double low, high, seconds = decode_seconds(b, batches[i], &low, &high);
 		snprintf(key, sizeof key, "decode_%d", batches[i]);
 		snprintf(title, sizeof title, "decode, batch %d, context %d", batches[i], gpu_context(b));
-		struct figure *f = gpu_figure_add(b, key, title, batches[i] / seconds, "tok/s", 1,
-			batches[i] / decode_floor(b, batches[i]), "of its floor");
+		struct figure *f = gpu_figure_add(
+			b, key, title, batches[i] / seconds, "tok/s", 1, batches[i] / decode_floor(b, batches[i]), "of its floor");
 		f->low = low, f->high = high;
 	}
 	return rc;
