@@ -2,13 +2,13 @@
 
 A mutant is one edit of one line of src/: an operator turned, a constant moved by one, a condition
 negated, a statement left out. Rooms are drawn with equal chance, then a file of the room, then a
-place in it; (seed, number) decides all of it. Each mutant is built in a copy of HEAD (in a folder
-without .git: of that folder as it stands), only as far as the test that runs next needs it: the
-tests of its room and those of the rooms that stand on it, quick ones and near ones first, until one
-fails. A test that fails is believed when it passes without the edit: one that does not is left out
-from then on. --baseline looks at that first, for every test. A test that takes eight times as long
-as it did without the edit, and half a minute more, fails too; how long it takes is
-what it took when it passed.
+place in it; (seed, number) decides all of it, for the same sources. Each mutant is built in a copy
+of HEAD (in a folder without .git: of that folder as it stands), only as far as the test that runs
+next needs it: the tests of its room and those of the rooms that stand on it, quick ones and near
+ones first, until one fails. A test that fails is believed when it passes without the edit: one that
+does not is left out from then on. --baseline looks at that first, for every test. A test that takes
+eight times as long as it did without the edit, and half a minute more, fails too; how long it takes
+is what it took when it passed.
 
 What no test noticed is printed with its line and kept in the file of results: each is a missing
 test, or an edit that changes nothing. For those of the second kind tools/mutate_equal.txt holds the

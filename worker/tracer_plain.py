@@ -49,8 +49,8 @@ class Memory:
         self.room, self.start, self.end, self.at = None, 0, 0, 0    # addresses of a piece, and of what is free in it
 
     def tensor_at(self, count, place):
-        """(tensor of bytes, the piece that it lies in, where in it) at an address that is a multiple of
-        STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
+        """(tensor of bytes, the piece that it lies in, where in it) at an address that is a
+        multiple of STEP, as a GPU's allocator gives them; `place` is the address's next bits."""
         span = STEP * PLACES
         if self.at + count + span + STEP > self.end:
             # Its pages are there when they are written to, and these few are small.

@@ -39,8 +39,8 @@ struct zygote {
 	bool has_many; /* of them, which is another */
 	pthread_mutex_t lock;
 	struct child child; /* no process yet where another zygote has still to fork it, and to say its number */
-	int control;   /* socket to it; -1: it does not run */
-	bool is_ready; /* it has said hello */
+	int control;        /* socket to it; -1: it does not run */
+	bool is_ready;      /* it has said hello */
 	bool is_stopped;
 	int failed_starts;
 	json_t *hello;
@@ -117,7 +117,8 @@ static int number_take(struct zygote *z, uint64_t deadline_ns, struct err *err)
 
 static void stop(struct zygote *z)
 {
-	/* One that is still to be forked never will be, or has said its number: the other one ends first. */
+	/* One that is still to be forked never will be, or has said its number: the
+	 * other one ends first. */
 	number_take(z, deadline_in_ms(NUMBER_TIMEOUT_MS), NULL);
 	if (z->control >= 0) close(z->control);
 	z->control = -1;
@@ -158,7 +159,8 @@ int zygote_create(
 int zygote_create_two(const char *root, const char *library, const char *const kinds[2], bool has_many,
 	struct zygote **first, struct zygote **second, struct err *err)
 {
-	struct zygote *z = zygote_new(root, library, kinds[0], has_many), *other = zygote_new(root, library, kinds[1], false);
+	struct zygote *z = zygote_new(root, library, kinds[0], has_many),
+				  *other = zygote_new(root, library, kinds[1], false);
 	int rc = spawn(z, other, err);
 	if (rc) {
 		zygote_free(z);

@@ -1,5 +1,6 @@
 /* JSON and YAML: field readers, strictness, every truncation, and the corners of YAML's scalars. */
 #include "base_test.h"
+#include "../leaks.h"
 
 static void truncated_json_is_refused_at_every_byte(void **state)
 {
@@ -215,6 +216,21 @@ static void yaml_every_prefix(void **state)
 	}
 }
 
+static void yaml_refused_each(void *ctx)
+{
+	static const char *const texts[] = {"- 1\n", "[1, [a]]\n", "just text\n", "a: {b: 1, b: 2}\n", "a: [x, &y [1]]\n",
+		"a: 1\n---\nb: 2\n", "? [a, b]\n: c\n", "a: [b, .inf]\n", "a: {b: \"x\\0y\"}\n", "a: [1\nb: 2\n", "b: *x\n",
+		"a: {b: [1, {c"};
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		json_t *v = NULL;
+		write_text(yaml_path, texts[i]);
+		assert_int_not_equal(yaml_load(yaml_path, &v, NULL), 0);
+	}
+}
+
+/* A text that is refused leaves nothing of what stood before the fault. */
+static void yaml_refused_leaves_nothing(void **state) { leaves_nothing(yaml_refused_each, NULL); }
+
 #define YAML_TEST(f) cmocka_unit_test_setup_teardown(f, yaml_setup, yaml_teardown)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(truncated_json_is_refused_at_every_byte),
@@ -225,5 +241,6 @@ static const struct CMUnitTest tests[] = {
 	YAML_TEST(yaml_structures),
 	YAML_TEST(yaml_refuses),
 	YAML_TEST(yaml_every_prefix),
+	YAML_TEST(yaml_refused_leaves_nothing),
 };
 TAP_MAIN(tests)

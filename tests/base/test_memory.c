@@ -197,7 +197,13 @@ static void str_appends_binary_empty_and_itself(void **state)
 	str_append(&s, "a\0b", 3);
 	assert_int_equal(s.len, 3);
 	assert_memory_equal(s.data, "a\0b", 4);
-	for (int i = 0; i < 8; i++) str_append(&s, s.data, s.len); /* moves the block several times */
+	/* What lies behind the block has it move each time, and its old place is written. */
+	void *behind[8];
+	for (int i = 0; i < 8; i++) {
+		behind[i] = xmalloc(64);
+		str_append(&s, s.data, s.len);
+	}
+	for (int i = 0; i < 8; i++) free(behind[i]);
 	assert_int_equal(s.len, 3 * 256);
 	for (size_t i = 0; i < s.len; i += 3) assert_memory_equal(s.data + i, "a\0b", 3);
 	str_release(&s);

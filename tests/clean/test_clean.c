@@ -157,6 +157,18 @@ static int mapped(pid_t pid)
 	return n;
 }
 
+/* Of a process, in MiB. */
+static int resident(pid_t pid)
+{
+	char *path = xasprintf("/proc/%d/statm", (int)pid);
+	long all = 0, pages = 0;
+	FILE *f = fopen(path, "r");
+	assert_true(f && fscanf(f, "%ld %ld", &all, &pages) == 2);
+	fclose(f);
+	free(path);
+	return (int)(pages * sysconf(_SC_PAGESIZE) >> 20);
+}
+
 static const char *const ALONE[] = {"none", "268435456", NULL};
 
 /* ---- tests ---- */
@@ -324,6 +336,20 @@ static void tapes_are_priced(void **state)
 		json_decref(o);
 		close(text_fd);
 	}
+	free(request_text);
+	/* Nor is anything kept of what was asked, however long that was: a MiB each. */
+	struct str much = {0};
+	for (int i = 0; i < 1 << 20; i++) str_putc(&much, 'x');
+	json_object_set_new(request, "beside", json_string(much.data));
+	request_text = json_dumps(request, JSON_COMPACT);
+	int text_fd = memory_of(good, strlen(good)), before = 0;
+	for (int i = 0; i < 40; i++) {
+		if (i == 8) before = resident(c.pid);
+		json_decref(ask(fd, request_text, &text_fd, 1));
+	}
+	assert_true(resident(c.pid) < before + 8);
+	close(text_fd);
+	str_release(&much);
 	json_decref(request);
 	free(request_text);
 	free(good);

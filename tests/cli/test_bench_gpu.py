@@ -1,6 +1,6 @@
 """hone bench gpu on the CPU, which runs the same code over the smallest shape: every figure's
 arithmetic, what has a bar and what has none, what is refused."""
-import glob, json, re, resource, signal, subprocess, sys
+import glob, json, os, re, resource, signal, subprocess, sys
 
 sys.path.append("tests")
 from command import check, done, hone, run
@@ -24,8 +24,8 @@ check("rates are positive, shares are of the ceilings",
       all(r["value"] > 0 and ("ceiling" not in r or abs(r["share"] - r["value"] / r["ceiling"]) < 1e-4 * r["share"])
           for r in f.values()), f)
 # the floor of a decode step: weights but for nothing (embeddings are tied), fp32, over the copy's
-# rate, or multiplied by the rows at the product's fastest, whichever takes longer; and keys and
-# values
+# rate, or multiplied by the rows at the product's fastest, whichever takes
+# longer; and keys and values
 weights = 1024 * 192 + 4 * (192 * (2 * 192 + 2 * 64) + 3 * 192 * 512 + 2 * 192 + 2 * 32) + 192
 for batch in (2, 256):
     reads, multiplies = 4 * weights / shape["copy_bytes_per_s"], 2 * weights * batch / shape["product_peak_flop_per_s"]
@@ -47,9 +47,14 @@ p, shape = bench("--device", "cpu", "--shapes", "demo", "--context", "9", "--rep
                  "--batches", "1024")
 check("nor has another context; a small shape decodes alone",
       list(shape.get("figures", {})) == ["decode_1024"] and "must" not in shape["figures"]["decode_1024"], shape)
-p, _ = bench(*SMALL, "--batches", "2")
+p, _ = bench(*SMALL, "--parts", "decode,prefill", "--prefill", "48", "--batches", "2")
 check("in words, with the ceilings first",
       "copy" in p.stdout.split("\n")[0] and "decode, batch 2, context 40" in p.stdout, p.stdout)
+told = re.search(r"context 40 +([\d.]+) tok/s.*\(([\d.]+) to ([\d.]+) ms\)", p.stdout)
+rate, low, high = map(float, told.groups()) if told else (0, 0, 0)
+check("and a rate is that of a time between the two", (low - 0.006) * rate <= 2000 <= (high + 0.006) * rate, p.stdout)
+told = re.search(r"48 packed tokens +([\d.]+) TFLOP/s", p.stdout)
+check("in its unit: no CPU has a hundred TFLOP/s", told and float(told[1]) < 100, p.stdout)
 # a part's rows are there when it ends, while the next one is measured
 p = subprocess.Popen([hone, "bench", "gpu", *SMALL, "--parts", "decode,train", "--batches", "2", "--tokens", "8192"],
                      stdout=subprocess.PIPE, text=True)
@@ -58,7 +63,18 @@ check("rows are told as they are measured",
       "copy" in lines[0] and "decode, batch 2" in lines[1] and p.poll() is None, lines)
 p.kill()
 p.communicate()
+# folders of benchmarks that were ended go with the next one's; those of others who run stay, in
+# whichever order the folder lists them
+ended = subprocess.Popen(["true"])
+ended.wait()
+folders = [f"/tmp/hone-bench-{pid}-test{i:02}" for i in range(8) for pid in (os.getpid(), ended.pid)]
+for folder in folders:
+    os.makedirs(folder, exist_ok=True)
 p, shape = bench("--device", "cpu", "--shapes", "demo", "--layers", "1", "--parts", "load", "--json")
+left = [f for f in folders if os.path.isdir(f)]
+for folder in left:
+    os.rmdir(folder)
+check("load: folders of those that ended are taken away, and no others", left == folders[::2], left)
 row = shape.get("figures", {}).get("load", {})
 check("load: a folder is written, opened twice and timed",
       row.get("value", 0) > 0 and row.get("unit") == "s" and "must" not in row, p.stdout + p.stderr)

@@ -5,7 +5,7 @@ set -uo pipefail
 number=0
 check() { number=$((number + 1)); if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else echo "not ok $number - $2"; fi; }
 
-echo 1..8
+echo 1..9
 hone=$PWD/${BUILD:-build/release}/hone top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
 cd "$top" || exit 1
@@ -20,6 +20,9 @@ MARK=seen "$hone" redteam --count 10 --out files --against ./check.sh --timeout_
 check $(($? != 1)) "exit status 1 when something was accepted"
 grep -Eq '^all +10 +1 +2 ' table || { cat table errors; false; }
 check $? "one accepted, two without an answer"
+awk '$2 ~ /^[0-9]+$/ && $1 != "all" { for (i = 2; i <= 4; i++) sum[i] += $i; rows++ }
+	$1 == "all" { for (i = 2; i <= 4; i++) bad += sum[i] != $i } END { exit bad || rows < 2 }' table || { cat table; false; }
+check $? "each candidate counts in its family's row"
 grep -q '^not judged .*SIGKILL' table && grep -q '^not judged .*longer than 1 s' table || { cat table; false; }
 check $? "why there is no answer"
 [ "$(grep -c '^accepted ' table)" = 1 ] && [ "$(grep -c '^not judged ' table)" = 2 ] || { cat table; false; }

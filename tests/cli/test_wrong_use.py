@@ -160,6 +160,8 @@ for command in folders:
     expect(1, f"{text}/below/that: expected a folder to write, found a file: {text}", *command,
            "--out", f"{text}/below/that")
 expect(1, f"{dir}: expected a file to write, found a folder", "report", "--store", none, "--out", dir)
+for command, more in (("list", ()), ("show", ("relu",)), ("audit", ())):
+    expect(1, "absent.jsonl: no such file or folder", "tasks", command, path("absent.jsonl"), *more)
 expect(1, "none.parquet: cannot open", "tasks", "import", path("none.parquet"), "--out", path("tasks.jsonl"))
 write("deep.json", "[" * 100000)
 os.mkdir(path("deep"))

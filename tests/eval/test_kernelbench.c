@@ -410,12 +410,14 @@ static void test_own_times(void **state)
 	assert_true(fabs(number(entry, "runtime") - 0.02) < 1e-12);
 	assert_true(fabs(number(json_object_get(entry, "runtime_stats"), "high") - 0.021) < 1e-12);
 	assert_true(number(json_array_get(json_object_get(results, "7"), 0), "runtime") == -1);
-	/* A time of nothing at all is none. */
-	struct verdict at_once = timed("");
+	/* A time of nothing at all is none, nor is one at other sizes, however short their name is. */
+	struct verdict at_once = timed(""), other = timed("4");
 	json_t *others = json_object();
 	at_once.device.time_s = 0;
 	kernelbench_add(others, 5, 0, &at_once);
 	assert_true(number(json_array_get(json_object_get(others, "5"), 0), "runtime") == -1);
+	kernelbench_add(others, 6, 0, &other);
+	assert_true(number(json_array_get(json_object_get(others, "6"), 0), "runtime") == -1);
 	json_decref(others);
 	/* Times of elsewhere do not take their place. */
 	json_t *theirs = text_json("{\"3\": [" ENTRY(0, "true", "9") "]}");

@@ -248,10 +248,23 @@ static void test_tokens(void **state)
 	}
 }
 
+/* A folder that is none is told apart from one whose file is broken. */
+static void test_folder(void **state)
+{
+	struct model_config c;
+	struct err err = {0};
+	assert_int_equal(model_config_load("/nonexistent", &c, &err), ERR_NOT_FOUND);
+	assert_string_equal(err.text,
+		"/nonexistent/config.json: no such file; expected a Hugging Face model folder, as `hone init` and `hone "
+		"import` make one too");
+	assert_int_equal(model_config_load("/dev/null", &c, &err), ERR_IO);
+	assert_null(strstr(err.text, "Hugging Face"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes), cmocka_unit_test(test_switches_and_numbers),
-		cmocka_unit_test(test_rope), cmocka_unit_test(test_tokens)};
+		cmocka_unit_test(test_rope), cmocka_unit_test(test_tokens), cmocka_unit_test(test_folder)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -295,9 +295,35 @@ static void test_rules(void **state)
 	}
 }
 
+/* A device that is described and not opened says the same of itself as the one that is opened. */
+static void test_described(void **state)
+{
+	static const char *const devices[] = {"cpu", "check"};
+	const struct ops_options options = {.threads = 1, .adapter_columns = 24};
+	struct ops said, cuda, *opened;
+	struct err err = {0};
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ops_describe(devices[i], &options, &said, &err), 0);
+		assert_int_equal(ops_open(devices[i], &options, &opened, &err), 0);
+		assert_string_equal(said.name, opened->name);
+		assert_int_equal(said.elem_bytes, opened->elem_bytes);
+		assert_int_equal(said.tail, opened->tail);
+		assert_int_equal(said.host_memory, opened->host_memory);
+		assert_int_equal(said.batch_invariant, opened->batch_invariant);
+		assert_memory_equal(said.limits, opened->limits, sizeof *said.limits);
+		ops_free(opened);
+	}
+	assert_int_equal(ops_describe("cuda:2", &options, &cuda, &err), 0);
+	assert_string_equal(cuda.name, "cuda");
+	assert_int_equal(cuda.elem_bytes, 2);
+	assert_int_equal(cuda.tail, 24);
+	assert_false(cuda.host_memory || cuda.batch_invariant);
+	assert_int_equal(ops_describe("tpu", &options, &cuda, &err), ERR_USAGE);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_described)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

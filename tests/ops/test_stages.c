@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "ops/cpu/ops_cpu.h"
 #include "sample_token.h"
+#include "../leaks.h"
 
 enum { V = 300, ROWS = 4, PAGES = 3, STEPS = 5 };
 
@@ -242,6 +243,18 @@ static void test_pages_copy(void **state)
 	ops_free(o);
 }
 
+/* None of the above leaves memory behind, what the device held included. */
+static void everything(void *ctx)
+{
+	test_sample_moves_on(NULL);
+	test_rows_that_are_done(NULL);
+	test_draws_share_rows(NULL);
+	test_temperatures(NULL);
+	test_pages_copy(NULL);
+}
+
+static void test_leaves_nothing(void **state) { leaves_nothing(everything, NULL); }
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -251,6 +264,7 @@ int main(void)
 		cmocka_unit_test(test_draws_share_rows),
 		cmocka_unit_test(test_temperatures),
 		cmocka_unit_test(test_pages_copy),
+		cmocka_unit_test(test_leaves_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "small_kernel.h"
+#include "../leaks.h"
 
 static struct tape *tape_make(const char *body, int n)
 {
@@ -404,9 +405,20 @@ static void sides_are_named(void **state)
 	assert_int_equal(r.nsides, 0);
 }
 
+/* Proofs that end in each way leave no memory behind. */
+static void all_cases(void *ctx)
+{
+	struct prove_result r;
+	struct err err = {0};
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		if (run(cases[i].body, cases[i].steps, N, &r, &err)) fail_msg("%s: %s", cases[i].name, err.text);
+}
+
+static void nothing_is_left(void **state) { leaves_nothing(all_cases, NULL); }
+
 int main(void)
 {
-	static struct CMUnitTest tests[ARRAY_LEN(cases) + 12];
+	static struct CMUnitTest tests[ARRAY_LEN(cases) + 13];
 	size_t n = 0;
 	for (; n < ARRAY_LEN(cases); n++)
 		tests[n] = (struct CMUnitTest){cases[n].name, proves, NULL, NULL, (void *)(uintptr_t)&cases[n]};
@@ -422,6 +434,7 @@ int main(void)
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(sides_are_named);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(long_graphs_end);
 	tests[n++] = (struct CMUnitTest)cmocka_unit_test(graphs_are_bounded);
+	tests[n++] = (struct CMUnitTest)cmocka_unit_test(nothing_is_left);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return _cmocka_run_group_tests("prove", tests, n, NULL, NULL);
 }

@@ -104,13 +104,12 @@ static int row_count(struct launcher *l, int row, const struct launcher_trial *t
 	return row_run(l, row, trial, out, fault);
 }
 
-static struct replay *replay_of(const struct trial_of *t)
+static struct replay *replay_of_text(char *text)
 {
 	struct replay *r = NULL;
 	struct tape *tape = NULL;
 	struct err err = {0};
 	struct runner_fault fault = {0};
-	char *text = tape_text(t);
 	struct launcher *l = launcher_vm_create(MIB);
 	row_run = l->row_run;
 	l->row_run = row_count;
@@ -120,6 +119,8 @@ static struct replay *replay_of(const struct trial_of *t)
 	free(text);
 	return r;
 }
+
+static struct replay *replay_of(const struct trial_of *t) { return replay_of_text(tape_text(t)); }
 
 static const struct runner_site *site_of(const struct runner_result *r, int line)
 {
@@ -564,6 +565,15 @@ static void test_nothing_is_placed(void **state)
 					"olt", "%u", "%c", "f32"),
 				AS_INPUT},
 			SIDE_BELOW, 2000, 828},
+		/* Each turn brings the sum nearer, and there are no more than eight of the same lanes. */
+		{"a sum of more than all",
+			{I32,
+				"%s = \"tt.reduce\"(%v) <{axis = 0 : i32}> ({\n^bb0(%p: i32, %q: i32):\n"
+				"%z = arith.addi %p, %q : i32\ntt.reduce.return %z : i32\n}) : (tensor<16xi32>) -> i32\n"
+				"%n = tt.splat %s : i32 -> tensor<16xi32>\n" CONSTANT("c", "1761", "i32")
+					COMPARE_I("sge", "%n", "%c", "i32"),
+				AS_INPUT},
+			SIDE_EQUAL, 20000, 2205},
 	};
 	int bad = 0;
 	/* All rows are told, so that a change of the search shows whole. */
@@ -579,11 +589,42 @@ static void test_nothing_is_placed(void **state)
 	assert_int_equal(bad, 0);
 }
 
+/* A kernel that a tape has under two numbers is one: its comparisons are told once, with what both
+ * launches took. */
+static void test_kernels_of_one_text(void **state)
+{
+	static const struct trial_of t = {F32, CONSTANT("c", "1.0", "f32") COMPARE_F("ogt", "%v", "%c", "f32"), AS_INPUT};
+	struct runner_result once, twice;
+	char *text = tape_text(&t);
+	json_t *o = json_loads(text, 0, NULL), *kernels = json_object_get(o, "kernels"), *rows = json_object_get(o, "rows");
+	json_array_append_new(kernels, json_deep_copy(json_array_get(kernels, 0)));
+	json_array_append_new(rows, json_deep_copy(json_array_get(rows, 0)));
+	json_object_set_new(json_array_get(rows, 1), "kernel", json_integer(1));
+	/* The tape with one launch, and the one with the same launch of a second number. */
+	given_fill(&t);
+	struct replay *r = replay_of_text(text);
+	trial_run(r, &t, NULL, 0, 0, &once);
+	replay_free(r);
+	r = replay_of_text(json_dumps(o, JSON_COMPACT));
+	trial_run(r, &t, NULL, 0, 0, &twice);
+	replay_free(r);
+	const struct runner_site *a = site_of(&once, 5), *b = site_of(&twice, 5);
+	assert_true(once.coverage.nsites > 0 && a && b);
+	assert_int_equal(twice.coverage.nsites, once.coverage.nsites);
+	assert_int_equal(twice.coverage.sides, once.coverage.sides);
+	assert_int_equal(twice.coverage.taken, once.coverage.taken);
+	assert_int_equal(b->taken, a->taken);
+	json_decref(o);
+	runner_result_release(&once);
+	runner_result_release(&twice);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_element), cmocka_unit_test(test_two_elements),
 		cmocka_unit_test(test_counts), cmocka_unit_test(test_windows_of_a_sum), cmocka_unit_test(test_two_aims),
-		cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed)};
+		cmocka_unit_test(test_same_elements), cmocka_unit_test(test_shares), cmocka_unit_test(test_nothing_is_placed),
+		cmocka_unit_test(test_kernels_of_one_text)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,10 @@ def test_plan():
                         gpu.stderr), gpu.stdout + gpu.stderr)
     little = run(*plan, "--device", "cuda", "--memory", "1300MiB", "--max_tokens", 4194304, expect=1)
     most = re.search(r"memory: .* but --memory allows 1300 MiB; with --max_tokens (\d+) it fits", little.stderr)
+    # A token has a row of angles, of one model, and seven numbers of a batch.
+    tables = re.search(r"^tables +([\d.]+) MiB", little.stdout, re.M)
+    check("what lies beside the activations is that of one pass",
+          tables and abs(float(tables[1]) - 4194304 * (4 * config["head_dim"] + 4 * 7) / 2**20) < 0.2, little.stdout)
     check("what does not fit is refused, and says with how many tokens it would", little.returncode == 1 and most
           and "it does not fit" in little.stdout, little.stdout + little.stderr)
     for more, ends in ((0, 0), (1, 1)):

@@ -2,10 +2,13 @@
  * in its sandbox. */
 #include "sandbox/sandbox.h"
 #include "verify/oracle.h"
+#include "verify/verify_internal.h"
+#include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -486,6 +489,51 @@ static void test_cache(void **state)
 	oracle_cache_free(c);
 }
 
+/* A process that does not hear is of no use: who asks it is told so, and not by the next answer. */
+static void test_sizes_asked_of_nobody(void **state)
+{
+	struct oracle_options o = {
+		.limits = {level, (int64_t)4 << 30, 0}, .timeout_ms = 15000, .work_ms = 625, .seed = 5, .num_trials = 3};
+	struct oracle_cache *c = oracle_cache_create(z, &o, (int64_t)1 << 40, 2);
+	const char *source = MODEL("return x + 4");
+	const struct oracle_data *d = taken(c, source, false);
+	struct task task = {.name = (char *)(uintptr_t)"t", .source = (char *)(uintptr_t)source};
+	struct oracle_session *s = NULL;
+	struct oracle_side side = {.side = "above", .number = 100};
+	struct err err = {0};
+	bool was_there[64];
+	for (int fd = 0; fd < 64; fd++) was_there[fd] = fcntl(fd, F_GETFD) >= 0;
+	assert_int_equal(oracle_sized_start(c, &task, d, &s, &err), 0);
+	for (int fd = 0; fd < 64; fd++)
+		if (!was_there[fd]) shutdown(fd, SHUT_RDWR);
+	assert_true(oracle_sized_ask(s, 0, &side, &err) < 0);
+	oracle_session_end(s);
+	oracle_cache_put(c, d);
+	oracle_cache_free(c);
+}
+
+/* Why torch did not compute a row goes into a record: no byte of it is beyond ASCII, the first such
+ * one among them. */
+static void test_library_row(void **state)
+{
+	struct verify_shared shared = {
+		.oracle = z, .level = level, .limits = {.replay_memory_bytes = (int64_t)4 << 30, .replay_timeout_ms = 60000}};
+	struct verdict v = {.line = 0};
+	struct grading g = {.s = &shared, .v = &v};
+	struct tape_row row = {.kind = TAPE_LIBRARY, .op = (char *)(uintptr_t)"one\xc2\x80two\xe2\x80\x93three"};
+	struct tape t = {.rows = &row, .nrows = 1};
+	struct err err = {0};
+	char why[400] = "";
+	json_t *args = json_object();
+	row.op_args = args;
+	if (library_start(&g, &t, &err)) fail_msg("%s", err.text);
+	int rc = g.computes.compute(g.computes.ctx, 0, deadline_in_ms(120000), why, sizeof why, &err);
+	assert_int_equal(rc, ERR_MISMATCH);
+	assert_string_equal(why, "one??two???three is no operator of torch's own");
+	library_end(&g);
+	json_decref(args);
+}
+
 int main(void)
 {
 	cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -505,6 +553,8 @@ int main(void)
 		cmocka_unit_test(test_a_silent_reference_hangs),
 		cmocka_unit_test(test_waiting_is_no_work),
 		cmocka_unit_test(test_cache),
+		cmocka_unit_test(test_sizes_asked_of_nobody),
+		cmocka_unit_test(test_library_row),
 	};
 	return cmocka_run_group_tests(tests, start, end);
 }

@@ -112,10 +112,57 @@ static void test_lines(void **state)
 	assert_int_equal(most, 2000);
 }
 
+static json_t *job_of(int m, int n)
+{
+	return json_pack("{s:[{s:{s:s, s:[i, i], s:[i, i]}}], s:{}}", "inputs", "tensor", "dtype", "float32", "shape", m, n,
+		"stride", n, 1, "state");
+}
+
+/* An answer in IR is written of the tapes at the oracle's variants: strided ones are left out, and
+ * what lies behind the last variant is not looked at. */
+static void test_ir_form(void **state)
+{
+	static const char answer[] =
+		"// input x0 f32[M, N]\n// output y1 f32[M, N]\n// launch k[cdiv(M * N, 1024)](x0, y1, M * N)\n"
+		"module {\n  tt.func public @k(%x: !tt.ptr<f32>, %y: !tt.ptr<f32>, %n: i32) attributes {noinline = false} {\n"
+		"    tt.return\n  }\n}\n";
+	struct oracle_data oracle = {.nvariants = 4};
+	struct verdict v = {.line = 0};
+	struct grading *g = xcalloc(1, sizeof *g);
+	struct trace *stock = xcalloc(1, sizeof *stock);
+	struct str out = {0};
+	struct err err = {0};
+	*g = (struct grading){.v = &v, .oracle = &oracle, .ir = IR_TEXT, .source = answer, .source_len = strlen(answer)};
+	json_t *jobs[ORACLE_VARIANTS_MAX];
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) {
+		jobs[i] = job_of(3 + i, 1500 + 700 * i);
+		oracle.variants[i] = (struct oracle_variant){.kind = i == 3 ? "strided" : "larger", .job = jobs[i]};
+	}
+	assert_int_equal(ir_step(g, stock), GRADE_ON);
+	for (int i = 1; i < ORACLE_VARIANTS_MAX; i++)
+		assert_int_equal(ir_other_step(g, MIN(i, 3), &g->others[i]), GRADE_ON);
+	/* These two have inputs that no tape has: nobody may ask for them. */
+	for (int i = 3; i < ORACLE_VARIANTS_MAX; i++)
+		json_object_set_new(jobs[i], "inputs", json_pack("[{s:{}}]", "tensor"));
+	if (ir_form(g, stock, &out, &err)) fail_msg("%s", err.text);
+	assert_string_equal(out.data, answer);
+	str_clear(&out);
+	oracle.nvariants = 5;
+	assert_int_equal(ir_form(g, stock, &out, &err), ERR_MISMATCH);
+	str_release(&out);
+	trace_release(stock);
+	for (int i = 0; i < ORACLE_VARIANTS_MAX; i++) {
+		trace_release(&g->others[i]);
+		json_decref(jobs[i]);
+	}
+	free(stock);
+	free(g);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_launch_limits), cmocka_unit_test(test_sides), cmocka_unit_test(test_lines)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_launch_limits), cmocka_unit_test(test_sides),
+		cmocka_unit_test(test_lines), cmocka_unit_test(test_ir_form)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,8 +213,12 @@ static void test_store_outlives_the_verifier(void **state)
 	assert_false(a.cached || b.cached);
 	verifier_free(v);
 	v = open_verifier(s);
+	uint64_t begin = clock_ns();
 	struct verdict c = run(v, GOOD), d = run(v, BAD);
+	double seconds = (double)(clock_ns() - begin) * 1e-9;
 	assert_true(c.cached && d.cached);
+	/* Each says how long it took now, and not when it was graded. */
+	assert_true(c.seconds > 0 && d.seconds > 0 && c.seconds + d.seconds <= seconds);
 	assert_true(c.class == a.class && d.class == b.class && c.speedup_eager == a.speedup_eager && c.nlines == a.nlines);
 	assert_string_equal(d.detail, b.detail);
 	assert_string_equal(c.key.text, a.key.text);
@@ -387,6 +391,24 @@ static void test_audit(void **state)
 									 "def get_init_inputs(): return []\n"};
 	assert_int_equal(verifier_audit(v, &noise, &o, &err), 0);
 	assert_string_equal(json_string_value(json_object_get(o, "null_kernel")), "anything");
+	json_decref(o);
+	/* Of two outputs the first one's bounds are told, which are fp32's, and
+	 * not the other's of bf16. */
+	struct task two = {.name = (char *)(uintptr_t)"o",
+		.source = (char *)(uintptr_t)"import torch\nimport torch.nn as nn\nclass Model(nn.Module):\n"
+									 "    def forward(self, x):\n"
+									 "        return x * 3, (x * 5).to(torch.bfloat16)\n"
+									 "def get_inputs(): return [torch.randn(8, 40)]\n"
+									 "def get_init_inputs(): return []\n"};
+	assert_int_equal(verifier_audit(v, &two, &o, &err), 0);
+	const json_t *trial;
+	size_t i;
+	json_array_foreach(json_object_get(o, "trials"), i, trial)
+	{
+		double tolerance = json_number_value(json_object_get(trial, "tolerance"));
+		if (json_is_true(json_object_get(trial, "counts"))) assert_true(tolerance > 1e-8 && tolerance < 1e-3);
+		else assert_null(json_object_get(trial, "tolerance"));
+	}
 	json_decref(o);
 	struct task broken = {.name = (char *)(uintptr_t)"b", .source = (char *)(uintptr_t)"def get_inputs(:"};
 	assert_int_equal(verifier_audit(v, &broken, &o, &err), 0);

@@ -220,7 +220,16 @@ static void test_checks_alone(void **state)
 		{"takes_means_of_means", VM_CHECK_ORDER, VM_FAULT_ORDER},
 		{"finds_a_positive_by_branch", VM_CHECK_ORDER, VM_FAULT_ORDER},
 	};
-	/* With that check alone, then with all but that one. */
+	static const unsigned checks[] = {
+		VM_CHECK_RACE, VM_CHECK_OVERFLOW, VM_CHECK_DIVISION, VM_CHECK_NOTES, VM_CHECK_ORDER};
+	/* Each has a bit of its own. */
+	unsigned all = 0;
+	for (size_t k = 0; k < ARRAY_LEN(checks); k++) {
+		assert_int_equal(all & checks[k], 0);
+		all |= checks[k];
+	}
+	assert_int_equal(all, VM_CHECK_ALL);
+	/* With that check alone, then with all but that one, and with each of the others. */
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct planted p;
 		struct err err = {0};
@@ -232,6 +241,12 @@ static void test_checks_alone(void **state)
 		assert_null(first_error(&without));
 		vm_report_release(&with);
 		vm_report_release(&without);
+		for (size_t k = 0; k < ARRAY_LEN(checks); k++) {
+			if (checks[k] == cases[i].check) continue;
+			if (planted_run(&p, checks[k], FINDINGS, NULL, &with, &err))
+				fail_msg("%s: check %u finds %s", cases[i].name, checks[k], with.text);
+			vm_report_release(&with);
+		}
 		planted_release(&p);
 	}
 }

@@ -189,6 +189,39 @@ static const char *conversion_kind(struct slice s)
 	return NULL;
 }
 
+static const char *const same_bits[] = {"__nv_float_as_int", "__nv_int_as_float", "__nv_double_as_longlong",
+	"__nv_longlong_as_double", "__nv_float_as_uint", "__nv_uint_as_float"};
+
+/* Of a float and a whole number. */
+static const struct {
+	const char *symbol;
+	enum map_op op;
+} scaled[] = {
+	{"__nv_powif", MAP_POWF},
+	{"__nv_powi", MAP_POWF},
+	{"__nv_ldexpf", MAP_LDEXP},
+	{"__nv_ldexp", MAP_LDEXP},
+	{"__nv_scalbnf", MAP_LDEXP},
+	{"__nv_scalbn", MAP_LDEXP},
+};
+
+/* Instructions that are far off from what they are called, as PTX. */
+static const struct {
+	const char *symbol;
+	int nsrc;
+	const char *text;
+} far_off[] = {
+	{"__nv_fast_sinf", 1, "sin.approx.ftz.f32 $0, $1;"},
+	{"__nv_fast_cosf", 1, "cos.approx.ftz.f32 $0, $1;"},
+	{"__nv_fast_tanf", 1,
+		"{ .reg .f32 s, c; sin.approx.ftz.f32 s, $1; cos.approx.ftz.f32 c, $1; div.approx.ftz.f32 $0, s, c; }"},
+	{"__nv_fast_dividef", 2, "div.approx.ftz.f32 $0, $1, $2;"},
+	{"__nv_fast_log2f", 1, "lg2.approx.ftz.f32 $0, $1;"},
+	{"__nv_fast_logf", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3F317218; }"},
+	{"__nv_fast_log10f", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3E9A209B; }"},
+	{"__nv_fast_powf", 2, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 t, t, $2; ex2.approx.ftz.f32 $0, t; }"},
+};
+
 int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lower_row *row)
 {
 	const struct ttir_attr *symbol = lower_attr(op, "symbol");
@@ -208,26 +241,12 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 	if (kind && op->nuses == 1 && lower_cast_is_legal(kind, a.elem, lower_type(lo, result)->elem))
 		return lower_emit_cast(lo, kind, src[0], result);
 	/* The same bits under another type. */
-	if (op->nuses == 1 &&
-		(slice_is(symbol->text, "__nv_float_as_int") || slice_is(symbol->text, "__nv_int_as_float") ||
-			slice_is(symbol->text, "__nv_double_as_longlong") || slice_is(symbol->text, "__nv_longlong_as_double") ||
-			slice_is(symbol->text, "__nv_float_as_uint") || slice_is(symbol->text, "__nv_uint_as_float")))
-		return lower_emit_alias(lo, src[0], result);
+	for (size_t i = 0; i < ARRAY_LEN(same_bits); i++)
+		if (op->nuses == 1 && slice_is(symbol->text, same_bits[i])) return lower_emit_alias(lo, src[0], result);
 	/* Conversions and arithmetic with a rounding of their own. */
 	for (size_t i = 0; i < ARRAY_LEN(roundings); i++)
 		if (op->nuses == 1 && slice_is(symbol->text, roundings[i].symbol))
 			return lower_rounding(lo, &roundings[i], src[0], result);
-	static const struct {
-		const char *symbol;
-		enum map_op op;
-	} scaled[] = {
-		{"__nv_powif", MAP_POWF},
-		{"__nv_powi", MAP_POWF},
-		{"__nv_ldexpf", MAP_LDEXP},
-		{"__nv_ldexp", MAP_LDEXP},
-		{"__nv_scalbnf", MAP_LDEXP},
-		{"__nv_scalbn", MAP_LDEXP},
-	};
 	for (size_t i = 0; i < ARRAY_LEN(scaled); i++)
 		if (op->nuses == 2 && slice_is(symbol->text, scaled[i].symbol) && result == a.type)
 			return lower_float_with_int(lo, src, scaled[i].op);
@@ -242,22 +261,6 @@ int lower_extern(struct lowerer *lo, const struct ttir_op *op, const struct lowe
 		return 0;
 	}
 	/* What libdevice makes of instructions that are far off. */
-	static const struct {
-		const char *symbol;
-		int nsrc;
-		const char *text;
-	} far_off[] = {
-		{"__nv_fast_sinf", 1, "sin.approx.ftz.f32 $0, $1;"},
-		{"__nv_fast_cosf", 1, "cos.approx.ftz.f32 $0, $1;"},
-		{"__nv_fast_tanf", 1,
-			"{ .reg .f32 s, c; sin.approx.ftz.f32 s, $1; cos.approx.ftz.f32 c, $1; div.approx.ftz.f32 $0, s, c; }"},
-		{"__nv_fast_dividef", 2, "div.approx.ftz.f32 $0, $1, $2;"},
-		{"__nv_fast_log2f", 1, "lg2.approx.ftz.f32 $0, $1;"},
-		{"__nv_fast_logf", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3F317218; }"},
-		{"__nv_fast_log10f", 1, "{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 $0, t, 0f3E9A209B; }"},
-		{"__nv_fast_powf", 2,
-			"{ .reg .f32 t; lg2.approx.ftz.f32 t, $1; mul.ftz.f32 t, t, $2; ex2.approx.ftz.f32 $0, t; }"},
-	};
 	for (size_t i = 0; i < ARRAY_LEN(far_off); i++)
 		if (op->nuses == far_off[i].nsrc && slice_is(symbol->text, far_off[i].symbol) && a.elem == ELEM_F32)
 			return lower_asm_of(lo, op, far_off[i].text, src);
