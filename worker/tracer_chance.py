@@ -27,7 +27,8 @@ def state_of(generator):
 
 def watch_generators():
     """Before the candidate's first line."""
-    found = [(random._inst, random._inst.getstate), (torch.default_generator, lambda: state_of(torch.default_generator))]
+    found = [(random._inst, random._inst.getstate),
+             (torch.default_generator, lambda: state_of(torch.default_generator))]
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         legacy = numpy.random.mtrand._rand

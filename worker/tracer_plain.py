@@ -36,7 +36,7 @@ from tracer_chance import DRAWN
 from tracer_drawn import address_of, drawn, first_drawn, is_asked
 from tracer_tensor import TraceTensor, without_modes
 
-CONTENTS = 512         # bytes at each of three places of a tensor: a page that is written to is one that the system makes
+CONTENTS = 512         # bytes at each of three places of a tensor: each page that is written to is one more to make
 SPREADS_MAX = 1000     # draws of one object: whoever draws until a weight is small has his end
 STEP, PLACES = 512, 256
 PIECE = 4 << 20
