@@ -1,10 +1,8 @@
 """zygote: a warm Python process that job processes are forked from (docs/worker-protocol.md).
 
-    python -I zygote.py KINDS [LIBRARY [many]]    KINDS: tracer, oracle, compile or timer, or two of
-                                                  them with a comma, of which each is a process of
-                                                  its own; LIBRARY: libhone_sandbox.so; many: jobs
-                                                  are expected (of the first kind); the control
-                                                  socket is descriptor 3, the second kind's 4
+    python -I zygote.py KIND [LIBRARY [many]]     KIND: tracer, oracle, compile or timer; LIBRARY:
+                                                  libhone_sandbox.so; many: jobs are expected; the
+                                                  control socket is descriptor 3
 
 Importing torch takes seconds and happens once, here; a job costs one fork. The zygote runs no
 stranger's code, holds no GPU (a timer's jobs do) and has one thread. It is also the keeper of its
@@ -120,14 +118,6 @@ class Sandbox:
         api.PyOS_AfterFork_Parent()
         return pid, ""
 
-    def fork_sibling(self):
-        """Like os.fork, but the child is the supervisor's, as this process is."""
-        api = ctypes.pythonapi
-        api.PyOS_BeforeFork()
-        pid = self.call("sandbox_sibling_fork")
-        (api.PyOS_AfterFork_Parent if pid else api.PyOS_AfterFork_Child)()
-        return pid
-
 
 class Template:
     """A fork of the zygote that does nothing but fork (src/sandbox/sandbox_fork.c): the zygote asks
@@ -189,9 +179,9 @@ class Job:
 
 
 class Zygote:
-    def __init__(self, control, kind, sandbox, has_many):
+    def __init__(self, control, kind, library, has_many):
         self.control = control
-        self.sandbox = sandbox
+        self.sandbox = Sandbox(library, kind == "timer")
         self.module = importlib.import_module(kind)
         self.module.warm(WARM_TIMES if has_many else 1)
         read_paths = default_read_paths() + list(getattr(self.module, "read_paths", list)())
@@ -437,36 +427,14 @@ def refuse(control, why):
     sys.exit(1)
 
 
-def kind_of(kinds, sandbox):
-    """The kind that this process is of. Where there are two, it imports what both need, and the
-    second is a fork of it, whose number is the first message on its control socket."""
-    if len(kinds) == 1:
-        return kinds[0]
-    import torch    # most of what a start costs
-    del torch
-    other = socket.socket(fileno=CONTROL_FD + 1)
-    pid = sandbox.fork_sibling()
-    if pid == 0:
-        os.dup2(other.fileno(), CONTROL_FD, inheritable=False)
-        other.close()
-        return kinds[1]
-    wire.send(other, {"pid": pid})
-    other.close()
-    return kinds[0]
-
-
 def main():
-    kinds = sys.argv[1].split(",") if len(sys.argv) in (2, 3, 4) else []
-    if len(kinds) not in (1, 2) or not set(kinds) <= set(KINDS) or sys.argv[3:] not in ([], ["many"]):
-        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)}[,...] [libhone_sandbox.so [many]]; started by hone with "
-                 f"its control socket as descriptor 3")
+    if len(sys.argv) not in (2, 3, 4) or sys.argv[1] not in KINDS or sys.argv[3:] not in ([], ["many"]):
+        sys.exit(f"zygote: usage: zygote.py {'|'.join(KINDS)} [libhone_sandbox.so [many]]; started by hone with its "
+                 f"control socket as descriptor 3")
     library = sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "build", "release", "libhone_sandbox.so")
     control = socket.socket(fileno=CONTROL_FD)
     try:
-        sandbox = Sandbox(library, kinds == ["timer"])
-        kind = kind_of(kinds, sandbox)
-        has_many = bool(sys.argv[3:]) and kind == kinds[0]
-        zygote = Zygote(control, kind, sandbox, has_many)
+        zygote = Zygote(control, sys.argv[1], library, bool(sys.argv[3:]))
     except ImportError as error:
         refuse(control, f"{sys.executable}: {error}; HONE_PYTHON names another Python")
     zygote.sandbox.call("sandbox_drop_root")
@@ -479,7 +447,7 @@ def main():
     gc.freeze()
     zygote.pieces = large_pieces()
     # Before the first fork: a page that a job shares may stay where it is.
-    while has_many and zygote.pieces:
+    while sys.argv[3:] and zygote.pieces:
         zygote.collapse()
     zygote.serve()
     for pid in list(zygote.jobs):

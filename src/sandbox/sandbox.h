@@ -57,11 +57,6 @@ int sandbox_drop_root(char *text, size_t len);
  * whose namespaces could not be settled (it must end at once). The child dies with its parent. */
 int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
 
-/* fork() whose child is the caller's sibling, in a session of its own, and dies with their
- * parent: a second zygote, from a first one that has imported what both need. Returns the
- * sibling's pid, 0 in it, or -errno. */
-int sandbox_sibling_fork(char *text, size_t len);
-
 /* A template: a fork of a zygote that only forks, so that the huge pages of its memory stay whole.
  * sandbox_template_fork returns its pid, 0 in it, or -errno. In it, sandbox_template_serve takes
  * orders from a SOCK_SEQPACKET socket: an int, the level of the next job's process, with

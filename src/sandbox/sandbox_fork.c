@@ -79,17 +79,6 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len)
 	return 0;
 }
 
-int sandbox_sibling_fork(char *text, size_t len)
-{
-	long pid = syscall(SYS_clone, CLONE_PARENT | SIGCHLD, NULL, NULL, NULL, 0);
-	if (pid < 0) return sandbox_fail(text, len, errno, "clone");
-	if (pid > 0) return (int)pid;
-	refresh_thread_id();
-	setsid();
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	return 0;
-}
-
 /* ---- the template ---- */
 
 /* Takes the holes of about this size below `top` for good. */

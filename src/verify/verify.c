@@ -400,8 +400,8 @@ static int children_start(struct verifier *v, const struct verify_options *o, in
 {
 	/* Zygotes first: they import what every job needs while the rest is set up. */
 	bool has_many = spare > 1; /* who grades one candidate has one thread; a task has one oracle, whoever grades */
-	static const char *const kinds[] = {"tracer", "oracle"};
-	int rc = zygote_create_two(v->places.root, v->places.library, kinds, has_many, &v->s.tracer, &v->s.oracle, err);
+	int rc = zygote_create(v->places.root, v->places.library, "oracle", false, &v->s.oracle, err);
+	if (!rc) rc = zygote_create(v->places.root, v->places.library, "tracer", has_many, &v->s.tracer, err);
 	if (!rc) rc = zygote_create(v->places.root, v->places.library, "compile", has_many, &v->s.compiler, err);
 	struct runner_pool_options pool = {
 		.path = v->places.runner, .level = v->s.level, .memory_bytes = v->s.limits.replay_memory_bytes, .spare = spare};

@@ -23,7 +23,6 @@
 #define STATUS_BYTES_MAX 4096
 #define READY_BYTES_MAX 65536
 #define SEND_TIMEOUT_MS 20000
-#define NUMBER_TIMEOUT_MS 1000
 #define STATUS_TIMEOUT_MS 5000    /* from a kill to the zygote's report */
 #define RESTART_READY_MS 120000
 /* Of the limit: the system enforces it by ticks and reports by a finer clock, which
@@ -38,88 +37,59 @@ struct zygote {
 	char *kind;    /* what its jobs are, an argument of the script */
 	bool has_many; /* of them, which is another */
 	pthread_mutex_t lock;
-	struct child child; /* no process yet where another zygote has still to fork it, and to say its number */
-	int control;        /* socket to it; -1: it does not run */
-	bool is_ready;      /* it has said hello */
+	struct child child;
+	int control;   /* socket to it; -1: it does not run */
+	bool is_ready; /* it has said hello */
 	bool is_stopped;
 	int failed_starts;
 	json_t *hello;
 	int64_t next_id;
 };
 
-static int control_make(struct zygote *z, int *theirs, struct err *err)
+static int spawn(struct zygote *z, struct err *err)
 {
 	int pair[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		return err_set(err, ERR_INFRA, "%s zygote: no socket pair: %s", z->kind, strerror(errno));
-	z->control = pair[0];
-	*theirs = pair[1];
-	z->is_ready = false;
-	return 0;
-}
-
-/* `second`, where there is one, is forked from the process that starts here. */
-static int spawn(struct zygote *z, struct zygote *second, struct err *err)
-{
-	int theirs[2] = {-1, -1}, n = second ? 2 : 1;
-	int rc = control_make(z, &theirs[0], err);
-	if (!rc && second) rc = control_make(second, &theirs[1], err);
 	/* With -I Python takes nothing from the environment or the user's own folders. */
 	char *python = path_python(), *script = path_join(z->root, "worker/zygote.py");
-	char *kinds = second ? xasprintf("%s,%s", z->kind, second->kind) : xstrdup(z->kind);
-	if (!rc && !python)
-		rc = err_set(err, ERR_INFRA,
+	if (!python) {
+		free(script);
+		close(pair[0]);
+		close(pair[1]);
+		return err_set(err, ERR_INFRA,
 			"%s zygote: no Python: HONE_PYTHON is not set and build/venv is not beside the program; run `make setup`",
-			kinds);
+			z->kind);
+	}
 	char *many = z->has_many ? (char *)(uintptr_t)"many" : NULL;
-	char *argv[] = {python, (char *)(uintptr_t)"-I", script, kinds, z->library, many, NULL};
+	char *argv[] = {python, (char *)(uintptr_t)"-I", script, z->kind, z->library, many, NULL};
 	/* With large pages below malloc a fork has fewer entries to copy (worker/zygote.py). */
 	static char *const env[] = {(char *)(uintptr_t)"PATH=/usr/local/bin:/usr/bin:/bin",
 		(char *)(uintptr_t)"LANG=C.UTF-8", (char *)(uintptr_t)"GLIBC_TUNABLES=glibc.malloc.hugetlb=1", NULL};
 	struct child_options o = {.argv = argv,
 		.env = env,
 		.cwd = "/",
-		.fds = {theirs[0], theirs[1]},
-		.nfds = n,
+		.fds = {pair[1]},
+		.nfds = 1,
 		.stdout_fd = -1,
 		.stderr_fd = STDERR_FILENO,
 		.die_with_parent = true};
-	if (!rc && child_spawn(&z->child, &o, err))
-		rc = err_set(err, ERR_INFRA, "%s zygote: %s", kinds, err ? err->text : "cannot start");
-	/* The child has its own copies of these ends; with ours closed, its death ends the streams. */
-	for (int i = 0; i < n; i++) {
-		struct zygote *of = i ? second : z;
-		if (theirs[i] >= 0) close(theirs[i]);
-		if (rc && of->control >= 0) close(of->control);
-		if (rc) of->control = -1;
-	}
+	int rc = child_spawn(&z->child, &o, err);
+	/* The child has its own copy of this end; with ours closed, its death ends the stream. */
+	close(pair[1]);
 	free(python);
 	free(script);
-	free(kinds);
-	return rc;
-}
-
-/* A zygote that another one forks says its number before all else. 0 for one that has a process. */
-static int number_take(struct zygote *z, uint64_t deadline_ns, struct err *err)
-{
-	struct str text = {0};
-	json_t *said = NULL;
-	if (z->child.pid > 0 || z->control < 0) return 0;
-	int rc = msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_ns, err);
-	if (!rc) rc = json_parse(text.data, text.len, "number of a process", &said, err);
-	json_int_t pid = json_integer_value(json_object_get(said, "pid"));
-	if (!rc && pid <= 0) rc = err_set(err, ERR_INFRA, "%.300s", text.data);
-	if (!rc) z->child = (struct child){.pid = (pid_t)pid};
-	json_decref(said);
-	str_release(&text);
-	return rc;
+	if (rc) {
+		close(pair[0]);
+		return err_set(err, ERR_INFRA, "%s zygote: %s", z->kind, err ? err->text : "cannot start");
+	}
+	z->control = pair[0];
+	z->is_ready = false;
+	return 0;
 }
 
 static void stop(struct zygote *z)
 {
-	/* One that is still to be forked never will be, or has said its number: the
-	 * other one ends first. */
-	number_take(z, deadline_in_ms(NUMBER_TIMEOUT_MS), NULL);
 	if (z->control >= 0) close(z->control);
 	z->control = -1;
 	child_kill(&z->child);
@@ -133,7 +103,8 @@ void zygote_stop(struct zygote *z)
 	pthread_mutex_unlock(&z->lock);
 }
 
-static struct zygote *zygote_new(const char *root, const char *library, const char *kind, bool has_many)
+int zygote_create(
+	const char *root, const char *library, const char *kind, bool has_many, struct zygote **out, struct err *err)
 {
 	struct zygote *z = xcalloc(1, sizeof *z);
 	z->root = xstrdup(root);
@@ -143,32 +114,9 @@ static struct zygote *zygote_new(const char *root, const char *library, const ch
 	z->control = -1;
 	z->child = (struct child){.pid = -1, .reaped = true};
 	pthread_mutex_init(&z->lock, NULL);
-	return z;
-}
-
-int zygote_create(
-	const char *root, const char *library, const char *kind, bool has_many, struct zygote **out, struct err *err)
-{
-	struct zygote *z = zygote_new(root, library, kind, has_many);
-	int rc = spawn(z, NULL, err);
+	int rc = spawn(z, err);
 	if (rc) zygote_free(z);
 	else *out = z;
-	return rc;
-}
-
-int zygote_create_two(const char *root, const char *library, const char *const kinds[2], bool has_many,
-	struct zygote **first, struct zygote **second, struct err *err)
-{
-	struct zygote *z = zygote_new(root, library, kinds[0], has_many),
-				  *other = zygote_new(root, library, kinds[1], false);
-	int rc = spawn(z, other, err);
-	if (rc) {
-		zygote_free(z);
-		zygote_free(other);
-	} else {
-		*first = z;
-		*second = other;
-	}
 	return rc;
 }
 
@@ -191,8 +139,7 @@ static int ready_locked(struct zygote *z, int timeout_ms, struct err *err)
 	json_t *hello = NULL;
 	int rc = 0;
 	/* A zygote that ended is started again, but not for ever: each start imports torch. */
-	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX) rc = spawn(z, NULL, err);
-	if (!rc) rc = number_take(z, deadline_in_ms(timeout_ms), err);
+	if (z->control < 0 && !z->is_stopped && z->failed_starts < FAILED_STARTS_MAX) rc = spawn(z, err);
 	if (!rc)
 		rc = z->control < 0 ? err_set(err, ERR_INFRA, "it is not running")
 							: msg_recv(z->control, READY_BYTES_MAX, &text, NULL, NULL, deadline_in_ms(timeout_ms), err);
@@ -272,7 +219,7 @@ int job_start(struct zygote *z, const struct job_limits *l, json_t *task, struct
 	if (rc && !z->is_stopped) {
 		log_warn("%s zygote died (%s); starting it again", z->kind, err ? err->text : "");
 		stop(z);
-		rc = spawn(z, NULL, err);
+		rc = spawn(z, err);
 		if (!rc) rc = send_request(z, text, fds, err);
 	}
 	pthread_mutex_unlock(&z->lock);

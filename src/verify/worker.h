@@ -14,11 +14,6 @@ struct zygote;
  * zygote_ready waits for it. */
 int zygote_create(
 	const char *root, const char *library, const char *kind, bool has_many, struct zygote **out, struct err *err);
-/* Two from one start, the second forked from the first when that has imported torch,
- * which is most of what a start costs. Whichever ends is started again by itself. The
- * first is to be stopped first. */
-int zygote_create_two(const char *root, const char *library, const char *const kinds[2], bool has_many,
-	struct zygote **first, struct zygote **second, struct err *err);
 void zygote_free(struct zygote *z); /* ends it and what it forked */
 void zygote_stop(struct zygote *z); /* the same, but z stays: whoever waits for a job is woken, and no new one starts */
 /* Waits until it answered (seconds: it imports torch). *versions is owned by the zygote. ERR_INFRA

@@ -15,10 +15,6 @@ static const char TASK[] =
 	"import torch\nimport torch.nn as nn\nM = 16\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
-static const char OTHER_TASK[] =
-	"import torch\nimport torch.nn as nn\nM = 32\nN = 256\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
-	"        return torch.relu(x) * 2 + 1\n\n\n"
-	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 #define CANDIDATE(factor) CANDIDATE_TIMES(factor, "1")
 #define CANDIDATE_TIMES(factor, times) \
 	"import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n" \
@@ -247,49 +243,6 @@ static void test_dead_workers_are_replaced(void **state)
 	d = run(v, CANDIDATE("2.0"));
 	if (d.class != VERDICT_GENUINE) fail_msg("%s/%s: %s", verdict_class_name(d.class), d.reason, d.detail);
 	assert_false(d.cached);
-}
-
-/* Children of this process that are Python's, those that have ended and were not waited for among
- * them, of which there is no command line. */
-static int pythons(void)
-{
-	DIR *d = opendir("/proc");
-	int count = 0;
-	for (struct dirent *e; (e = readdir(d));) {
-		char path[300], name[32] = "";
-		if (atoi(e->d_name) <= 0 || parent_of(atoi(e->d_name)) != getpid()) continue;
-		snprintf(path, sizeof path, "/proc/%s/comm", e->d_name);
-		FILE *f = fopen(path, "r");
-		count += f && fgets(name, sizeof name, f) && strstr(name, "python");
-		if (f) fclose(f);
-	}
-	closedir(d);
-	return count;
-}
-
-/* Tracer and oracle begin as one process. Whoever closes a verifier at any moment of that leaves
- * none of them, and each that dies is started again. */
-static void test_two_zygotes_from_one_start(void **state)
-{
-	int before = pythons();
-	for (int ms = 0; ms < 3000; ms = 2 * ms + 100) {
-		struct verifier *v = open_verifier(NULL);
-		sleep_ms(ms);
-		verifier_free(v);
-		assert_int_equal(pythons(), before);
-	}
-	struct verifier *v = open_verifier(NULL);
-	assert_int_equal(run(v, GOOD).class, VERDICT_GENUINE);
-	assert_int_equal(kill_children("zygote.py tracer,oracle"), 2);
-	struct verdict d;
-	struct err err = {0};
-	struct task other = task;
-	other.source = (char *)(uintptr_t)OTHER_TASK;
-	other.hash = hash_bytes(OTHER_TASK, strlen(OTHER_TASK));
-	assert_int_equal(verifier_run(v, &other, GOOD, strlen(GOOD), &d, &err), 0);
-	assert_int_equal(d.class, VERDICT_GENUINE);
-	verifier_free(v);
-	assert_int_equal(pythons(), before);
 }
 
 /* A candidate that launches its kernel once more where it sees the tensors of one of the two
@@ -533,7 +486,6 @@ int main(void)
 		cmocka_unit_test(test_verdicts_wake_a_poll),
 		cmocka_unit_test(test_store_outlives_the_verifier),
 		cmocka_unit_test(test_dead_workers_are_replaced),
-		cmocka_unit_test(test_two_zygotes_from_one_start),
 		cmocka_unit_test(test_traces_of_other_lengths),
 		cmocka_unit_test(test_known_kernels_are_known_by_their_lines),
 		cmocka_unit_test(test_audit),
