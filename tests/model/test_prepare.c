@@ -399,9 +399,9 @@ static void test_memory_sizes(void **state)
 		double bytes; /* 0: refused */
 	} rows[] = {{"512MiB", NULL, 512.0 * (1 << 20)}, {"24GiB", NULL, 24.0 * (1 << 30)}, {"1.5TiB", NULL, 1.5 * 0x1p40},
 		{"700MB", NULL, 7e8}, {"80GB", NULL, 8e10}, {"2TB", NULL, 2e12}, {"24GiB", "a100", 24.0 * (1 << 30)},
-		{"90GB", "a100", 85095874560.0}, {"", "rtx4090", 25386352640.0}, {"24", NULL, 0}, {"GiB", NULL, 0},
-		{"24 GiB", NULL, 0}, {"24GiBs", NULL, 0}, {"24gib", NULL, 0}, {"0GiB", NULL, 0}, {"-1GiB", NULL, 0},
-		{"nanGiB", NULL, 0}, {"infGiB", NULL, 0}, {"1000000TiB", NULL, 0}};
+		{"90GB", "a100", 85095874560.0}, {NULL, "rtx4090", 25386352640.0}, {"", NULL, 0}, {"24", NULL, 0},
+		{"GiB", NULL, 0}, {"24 GiB", NULL, 0}, {"24GiBs", NULL, 0}, {"24gib", NULL, 0}, {"0GiB", NULL, 0},
+		{"-1GiB", NULL, 0}, {"nanGiB", NULL, 0}, {"infGiB", NULL, 0}, {"1000000TiB", NULL, 0}};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct device_options o = {.device = "cuda", .threads = 1, .memory = rows[i].memory, .card = rows[i].card};
 		struct ops ops;
