@@ -14,7 +14,8 @@ from tracer_drawn import refused
 DRAWN = random.SystemRandom()
 
 GENERATORS = {}      # identity of a generator that nobody has seeded -> (it, how its state is read, its state)
-ADDRESS = torch.Tensor.data_ptr      # as it is where nobody stands in for it
+# As they are where nobody stands in for them, and before host code may put others in their place.
+ADDRESS, NUMEL, BYTES_AT = torch.Tensor.data_ptr, torch.Tensor.numel, ctypes.string_at
 RANDOM = random.Random.__mro__[1]
 
 
@@ -22,7 +23,7 @@ def state_of(generator):
     """A state of torch's as bytes. Read from its memory: what a first comparison by torch, or
     numpy, writes to is a hundred pages that a fork has to copy."""
     state = generator.get_state()
-    return ctypes.string_at(ADDRESS(state), state.nbytes)
+    return BYTES_AT(ADDRESS(state), NUMEL(state))
 
 
 def watch_generators():

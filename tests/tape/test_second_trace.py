@@ -4,6 +4,7 @@ in both what an ordinary process shows, or refused.
 Both traces run here as the zygote's jobs do, forked from one warm process, without a sandbox. A
 candidate evaluates the expressions below in its forward."""
 import builtins
+import ctypes
 import gc
 import json
 import os
@@ -18,7 +19,9 @@ sys.argv = ["zygote.py", "tracer", os.path.join(BUILD, "libhone_sandbox.so")]
 import zygote
 
 zygote.Sandbox(sys.argv[2])      # before torch, as the zygote does
+import torch
 import tracer
+import tracer_chance
 import tracer_clocks
 import tracer_cuda
 import tracer_driver
@@ -320,6 +323,14 @@ for e in ALLOWED:
     check(fault is None and not value.startswith("raised"), f"{e} is allowed: {value} {fault}")
 check(os.path.isdir(os.path.join(library, "__pycache__")), "the library was compiled meanwhile")
 shutil.rmtree(library)
+# A generator's state is read by functions that host code cannot put others in the place of.
+torch.Tensor.nbytes, torch.Tensor.numel, held = 0, lambda t: 0, ctypes.string_at
+ctypes.string_at = lambda *args: b""
+before = tracer_chance.state_of(torch.default_generator)
+torch.rand(1)
+check(tracer_chance.state_of(torch.default_generator) != before, "a draw shows in the state")
+del torch.Tensor.nbytes, torch.Tensor.numel
+ctypes.string_at = held
 # Memory of plain tensors: an address tells which tensor it belongs to, one behind the end, too.
 memory, places = tracer_plain.Memory(), []
 span = tracer_plain.STEP * tracer_plain.PLACES
