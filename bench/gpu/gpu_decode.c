@@ -6,9 +6,9 @@
  * The reading is what a step has to read (weights, the context's keys and values) over the rate at
  * which this device copies, measured in the same run, bytes read and written counted. It is not the
  * floor of `hone bench gpu`, which counts the multiplying in place of the weights' reading where
- * that takes longer (on an H200 from 170 to 200 rows on): up to there the two are the same. Then the
- * stages one by one: a region holds one stage of all layers, each with its
- * own weights, so that no cache helps.
+ * that takes longer (on an H200 from 170 to 200 rows on): up to there the two are the same.
+ * Then the stages one by one: a region holds one stage of all layers, each with its own
+ * weights, so that no cache helps.
  *
  * "prefill" instead of batches: 8,192 prompt tokens over pages, 8 prompts of 1,024 and 4 of 2,048,
  * in one pass without a region; TFLOP/s of the projections' and attention's products.

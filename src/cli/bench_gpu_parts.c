@@ -145,8 +145,8 @@ static void model_drop(struct gpu_bench *b)
 
 /* Least seconds of a step of so many sequences. Products and attention wait for each other in every
  * layer, so their times add up: the products need the weights to be read, or multiplied by so many
- * rows, whichever takes longer (on an H200 the latter from 170 to 200 rows on); attention needs keys
- * and values to be read. */
+ * rows, whichever takes longer (on an H200 the latter from 170 to 200 rows on); attention needs
+ * keys and values to be read. */
 static double decode_floor(const struct gpu_bench *b, int batch)
 {
 	const struct model_config *c = &b->c;
