@@ -12,7 +12,7 @@
 #define GPU_PROMPTS 8       /* of the rollout, */
 #define GPU_ANSWERS 8       /* its answers to each, */
 #define GPU_PROMPT 256      /* and tokens before an answer */
-#define GPU_COPY_PAGE 32768 /* elements of a page that is copied */
+#define GPU_COPY_PAGE 32768 /* elements: each half of a copy has a multiple of so many */
 /* The longest context and answer that can be asked for: a region of steps goes on behind the one,
  * and a prompt stands before the other. */
 #define GPU_CONTEXT_MAX 1048576

@@ -42,7 +42,7 @@ bool gpu_is_wanted(const struct gpu_bench *b, const char *part)
 
 /* ---- ceilings ---- */
 
-#define COPY_BYTES ((size_t)4 << 30)     /* of pages: much more than any L2 holds */
+#define COPY_BYTES ((size_t)4 << 30)     /* both halves: much more than any L2 holds */
 #define COPY_HOST_BYTES ((size_t)64 << 20)
 #define COPY_LEAST ((size_t)512 << 20)   /* on a device: less would be measured in its L2 */
 

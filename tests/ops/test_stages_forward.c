@@ -58,6 +58,15 @@ static void test_pages_copy(void)
 		equal_to("page", i, after[i], before[i + (from - p) * page]);
 	}
 	guards_hold("pages", &kv);
+	free(after);
+	/* One page of one plane goes another way. */
+	ops->pages_copy(ctx, array_elem(&kv), 1, 0, page, (const int32_t[]){4}, (const int32_t[]){8}, 1);
+	after = array_get(ops, &kv);
+	for (int i = 0; i < planes * pages * page; i++) {
+		int p = i / page % pages, from = i / page == 4 ? 8 : p == 0 ? 5 : p == 7 ? 2 : p;
+		equal_to("one page", i, after[i], before[i + (from - p) * page]);
+	}
+	guards_hold("one page", &kv);
 	free(before), free(after);
 	array_free(ops, &kv);
 	test_end("pages_copy copies pages of all planes and nothing else");
