@@ -84,7 +84,8 @@ static void wait(const struct decoder *d)
 	d->ops->get_i32(d->ops->ctx, &one, d->drawn, 1);
 }
 
-/* TB/s of a copy, read and written: of one half of the pages' memory, or of 4 GiB of it, into the other. */
+/* TB/s of a copy, read and written: of one half of the pages' memory, or of 4 GiB
+ * of it, into the other. */
 static double copy_rate(const struct decoder *d)
 {
 	int64_t half = MIN((int64_t)d->s.layers * d->kv_pages * page_elems(d), (int64_t)1 << 30) / 8 * 8;

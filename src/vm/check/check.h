@@ -253,6 +253,10 @@ void vm_joint_keep(struct vm_ctx *c, const struct vm_instr *in);
 /* ---- check_fixed.c ---- */
 /* Looks at the operands of a comparison. */
 void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t n);
+/* ---- check_range.c ---- */
+/* Marks, of (nvalues), the numbers that are one and the same whatever memory holds. */
+void vm_still_find(const struct vm_program *p, bool *still);
+
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);

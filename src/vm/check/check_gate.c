@@ -152,6 +152,8 @@ static void hashes_find(const struct vm_program *p, const bool *is_data, uint8_t
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data)
 {
 	uint8_t *mix = xcalloc((size_t)p->nvalues + 1, sizeof *mix);
+	bool *still = xmalloc((size_t)p->nvalues + 1);
+	vm_still_find(p, still);
 	hashes_find(p, is_data, mix);
 	for (bool changed = true; changed;) {
 		changed = false;
@@ -178,6 +180,11 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 			s->from[s->nfrom++] = from ? c->at[from - p->instrs] : -1;
 		}
 	}
+	/* What the kernel alone decides is no gate. */
+	for (int i = 0; i < p->ninstrs; i++)
+		if (c->at[i] >= 0 && p->instrs[i].ndst == 1 && still[dst_id(p, &p->instrs[i], 0)])
+			c->sites[c->at[i]].is_gate = false;
+	free(still);
 	free(mix);
 }
 

@@ -1,0 +1,413 @@
+/* Numbers that are one and the same whatever memory holds: min(exp(x), 0). What such a number
+ * decides is decided by the kernel alone, so no input that nobody tried could decide otherwise.
+ *
+ * Each value gets an interval that holds it for all inputs, by one walk over the program and as
+ * many more as loops need. An interval is as wide as rounding and the differences between our
+ * functions and a GPU's can make it, and says whether the value may be no number (0 * inf, inf -
+ * inf): such a one is never still, since a window can be made of it. */
+#include "vm/check/check.h"
+#include "base/base.h"
+#include "ttir/ttir.h"
+#include "vm/core/program.h"
+#include "vm/map/map.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define SLACK 0x1p-16 /* relative: what functions differ by */
+#define PATIENCE 4    /* walks after which a bound that still moves has no end */
+
+struct range {
+	double lo;
+	double hi;
+	bool nan; /* it may be no number */
+	bool is;  /* some way leads to it */
+};
+
+static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
+static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
+
+static struct range make(double lo, double hi, bool nan)
+{
+	if (isnan(lo)) lo = -INFINITY;
+	if (isnan(hi)) hi = INFINITY;
+	return (struct range){lo, hi, nan, true};
+}
+static struct range anything(enum elem e)
+{
+	if (e == ELEM_I1) return make(0, 1, false);
+	return make(-INFINITY, INFINITY, elem_is_float(e));
+}
+static struct range either(struct range a, struct range b)
+{
+	if (!a.is || !b.is) return a.is ? a : b;
+	return make(fmin(a.lo, b.lo), fmax(a.hi, b.hi), a.nan || b.nan);
+}
+static bool is_infinite(struct range a) { return a.lo == -INFINITY || a.hi == INFINITY; }
+static bool has_zero(struct range a) { return a.lo <= 0 && a.hi >= 0; }
+
+/* ---- numbers of a type ---- */
+
+static const struct {
+	double step;    /* relative, from a number to the next */
+	double largest; /* what is larger is infinite */
+	double least;   /* what is smaller may be 0 */
+} formats[ELEM_COUNT] = {
+	[ELEM_F8E4M3] = {0x1p-3, 448, 0x1p-6},
+	[ELEM_F8E5M2] = {0x1p-2, 57344, 0x1p-14},
+	[ELEM_F16] = {0x1p-10, 65504, 0x1p-14},
+	[ELEM_BF16] = {0x1p-7, 0x1.fep127, 0x1p-126},
+	[ELEM_F32] = {0x1p-23, FLT_MAX, FLT_MIN},
+	[ELEM_F64] = {0x1p-51, DBL_MAX, DBL_MIN},
+};
+
+/* Whether a type has this number: rounding is monotone, so nothing above it is rounded below it. */
+static bool is_number_of(double x, enum elem e)
+{
+	int exponent;
+	double digits = frexp(x, &exponent) * 2 / formats[e].step;
+	return e != ELEM_F64 && (x == 0 || fabs(x) >= formats[e].least) && digits == rint(digits);
+}
+
+static double outward(double x, enum elem e, double slack, int sign)
+{
+	if (slack == 0 && is_number_of(x, e) && fabs(x) <= formats[e].largest) return x;
+	double wide = x + sign * fabs(x) * (formats[e].step + slack);
+	if (fabs(wide) < formats[e].least && wide * sign < 0) return 0;
+	/* What lies below the largest number is not rounded to more. */
+	if (slack == 0 && fabs(x) <= formats[e].largest) return fmin(fmax(wide, -formats[e].largest), formats[e].largest);
+	if (fabs(wide) > formats[e].largest) return wide * sign > 0 ? sign * INFINITY : -sign * formats[e].largest;
+	return wide;
+}
+/* As the type rounds it; whole numbers wrap, so that bounds beyond are none. */
+static struct range rounded(struct range r, enum elem e, double slack)
+{
+	if (elem_is_float(e)) return make(outward(r.lo, e, slack, -1), outward(r.hi, e, slack, 1), r.nan);
+	double bits = e == ELEM_I1 ? 1 : 8.0 * (double)elem_bytes(e), top = exp2(bits - 1);
+	if (e == ELEM_I1) return r.lo >= 0 && r.hi <= 1 ? r : anything(e);
+	return r.lo >= -top && r.hi <= top - 1 ? make(r.lo, r.hi, false) : anything(e);
+}
+
+/* ---- arithmetic ---- */
+
+static struct range negated(struct range a) { return make(-a.hi, -a.lo, a.nan); }
+
+static struct range sum(struct range a, struct range b)
+{
+	bool cancels = (a.hi == INFINITY && b.lo == -INFINITY) || (a.lo == -INFINITY && b.hi == INFINITY);
+	return make(a.lo + b.lo, a.hi + b.hi, a.nan || b.nan || cancels);
+}
+
+static double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+static struct range product(struct range a, struct range b, bool is_square)
+{
+	double w = times(a.lo, b.lo), x = times(a.lo, b.hi), y = times(a.hi, b.lo), z = times(a.hi, b.hi);
+	if (is_square) return make(has_zero(a) ? 0 : fmin(w, z), fmax(w, z), a.nan);
+	bool vanishes = (has_zero(a) && is_infinite(b)) || (is_infinite(a) && has_zero(b));
+	return make(fmin(fmin(w, x), fmin(y, z)), fmax(fmax(w, x), fmax(y, z)), a.nan || b.nan || vanishes);
+}
+
+/* A divisor that may be 0 may be 0 of either sign. */
+static struct range quotient(struct range a, struct range b)
+{
+	if (has_zero(b)) return make(-INFINITY, INFINITY, true);
+	if (is_infinite(a) && is_infinite(b)) return make(-INFINITY, INFINITY, true);
+	double w = a.lo / b.lo, x = a.lo / b.hi, y = a.hi / b.lo, z = a.hi / b.hi;
+	return make(fmin(fmin(w, x), fmin(y, z)), fmax(fmax(w, x), fmax(y, z)), a.nan || b.nan);
+}
+
+static struct range least(struct range a, struct range b, bool takes_numbers)
+{
+	struct range r = make(fmin(a.lo, b.lo), fmin(a.hi, b.hi), a.nan || b.nan);
+	if (takes_numbers && (a.nan || b.nan)) return either(either(a, b), r); /* the other one of the two */
+	return r;
+}
+static struct range largest(struct range a, struct range b, bool takes_numbers)
+{
+	return negated(least(negated(a), negated(b), takes_numbers));
+}
+
+static struct range magnitude(struct range a)
+{
+	double most = fmax(fabs(a.lo), fabs(a.hi));
+	return make(has_zero(a) ? 0 : fmin(fabs(a.lo), fabs(a.hi)), most, a.nan);
+}
+
+/* ---- functions of one number ---- */
+
+static double normal_cdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
+
+/* Those that only rise (way 1) or only fall (-1), from a first to a last argument. */
+static const struct {
+	int16_t map_op;
+	int8_t way;
+	bool is_exact; /* gives whole numbers: nothing to differ by */
+	double (*f)(double);
+	double first;
+	double last;
+} monotones[] = {
+	{MAP_EXP, 1, false, exp, -INFINITY, INFINITY},
+	{MAP_EXP2, 1, false, exp2, -INFINITY, INFINITY},
+	{MAP_EXP10, 1, false, exp10, -INFINITY, INFINITY},
+	{MAP_EXPM1, 1, false, expm1, -INFINITY, INFINITY},
+	{MAP_LOG, 1, false, log, 0, INFINITY},
+	{MAP_LOG2, 1, false, log2, 0, INFINITY},
+	{MAP_LOG10, 1, false, log10, 0, INFINITY},
+	{MAP_LOG1P, 1, false, log1p, -1, INFINITY},
+	{MAP_SQRT, 1, false, sqrt, 0, INFINITY},
+	{MAP_PRECISE_SQRT, 1, false, sqrt, 0, INFINITY},
+	{MAP_CBRT, 1, false, cbrt, -INFINITY, INFINITY},
+	{MAP_SINH, 1, false, sinh, -INFINITY, INFINITY},
+	{MAP_TANH, 1, false, tanh, -INFINITY, INFINITY},
+	{MAP_ASIN, 1, false, asin, -1, 1},
+	{MAP_ACOS, -1, false, acos, -1, 1},
+	{MAP_ATAN, 1, false, atan, -INFINITY, INFINITY},
+	{MAP_ASINH, 1, false, asinh, -INFINITY, INFINITY},
+	{MAP_ACOSH, 1, false, acosh, 1, INFINITY},
+	{MAP_ATANH, 1, false, atanh, -1, 1},
+	{MAP_ERF, 1, false, erf, -INFINITY, INFINITY},
+	{MAP_ERFC, -1, false, erfc, -INFINITY, INFINITY},
+	{MAP_NORMCDF, 1, false, normal_cdf, -INFINITY, INFINITY},
+	{MAP_FLOOR, 1, true, floor, -INFINITY, INFINITY},
+	{MAP_CEIL, 1, true, ceil, -INFINITY, INFINITY},
+	{MAP_TRUNC, 1, true, trunc, -INFINITY, INFINITY},
+	{MAP_ROUND, 1, true, round, -INFINITY, INFINITY},
+	{MAP_ROUNDEVEN, 1, true, rint, -INFINITY, INFINITY},
+};
+
+static bool monotone(int map_op, struct range a, enum elem e, struct range *out)
+{
+	for (size_t i = 0; i < ARRAY_LEN(monotones); i++) {
+		if (monotones[i].map_op != map_op) continue;
+		double first = monotones[i].first, last = monotones[i].last;
+		bool leaves = a.lo < first || a.hi > last;
+		double x = monotones[i].f(fmin(fmax(a.lo, first), last)), y = monotones[i].f(fmin(fmax(a.hi, first), last));
+		*out = monotones[i].way > 0 ? make(x, y, a.nan || leaves) : make(y, x, a.nan || leaves);
+		*out = rounded(*out, e, monotones[i].is_exact ? 0 : SLACK);
+		return true;
+	}
+	return false;
+}
+
+/* ---- maps ---- */
+
+static struct range clamped(struct range x, struct range lo, struct range hi, bool keeps_nan)
+{
+	struct range r = least(largest(x, lo, false), hi, false);
+	if (x.nan && !keeps_nan) r = either(r, either(lo, hi));
+	r.nan = lo.nan || hi.nan || (x.nan && keeps_nan);
+	return r;
+}
+
+/* An operation of floats; false: nothing is known of it. */
+static bool map_floats(int map_op, const struct range *a, bool is_square, enum elem e, struct range *out)
+{
+	struct range r;
+	if (monotone(map_op, a[0], e, out)) return true;
+	switch (map_op) {
+	case MAP_ADDF: r = sum(a[0], a[1]); break;
+	case MAP_SUBF: r = sum(a[0], negated(a[1])); break;
+	case MAP_MULF: r = product(a[0], a[1], is_square); break;
+	case MAP_FMA: r = sum(product(a[0], a[1], is_square), a[2]); break;
+	case MAP_FMS: r = sum(product(a[0], a[1], is_square), negated(a[2])); break;
+	case MAP_FNMA: r = sum(a[2], negated(product(a[0], a[1], is_square))); break;
+	case MAP_DIVF:
+	case MAP_PRECISE_DIVF: r = quotient(a[0], a[1]); break;
+	case MAP_RCP: r = quotient(make(1, 1, false), a[0]); break;
+	case MAP_RSQRT:
+		if (a[0].lo <= 0) return false;
+		r = make(1 / sqrt(a[0].hi), 1 / sqrt(a[0].lo), a[0].nan);
+		break;
+	case MAP_MINIMUMF:
+	case MAP_MINNUMF: r = least(a[0], a[1], map_op == MAP_MINNUMF); break;
+	case MAP_MAXIMUMF:
+	case MAP_MAXNUMF: r = largest(a[0], a[1], map_op == MAP_MAXNUMF); break;
+	case MAP_CLAMPF:
+	case MAP_CLAMPF_NAN: r = clamped(a[0], a[1], a[2], map_op == MAP_CLAMPF_NAN); break;
+	case MAP_SATURATE: r = clamped(a[0], make(0, 0, false), make(1, 1, false), false); break;
+	case MAP_NEGF: r = negated(a[0]); break;
+	case MAP_ABSF: r = magnitude(a[0]); break;
+	case MAP_COSH: r = make(1, INFINITY, a[0].nan); break;
+	case MAP_SIN:
+	case MAP_COS:
+	case MAP_SINPI:
+	case MAP_COSPI: {
+		bool is_falling = map_op == MAP_COS && a[0].lo >= 0 && a[0].hi <= M_PI;
+		r = is_falling ? make(cos(a[0].hi), cos(a[0].lo), a[0].nan) : make(-1, 1, a[0].nan || is_infinite(a[0]));
+		break;
+	}
+	case MAP_HYPOT: r = make(0, INFINITY, a[0].nan || a[1].nan); break;
+	default: return false;
+	}
+	/* Sums and products are rounded; functions differ by more. */
+	*out = rounded(r, e, map_rows[map_op].special ? SLACK : 0);
+	return true;
+}
+
+static bool map_ints(int map_op, const struct range *a, enum elem e, struct range *out)
+{
+	bool is_truth = e == ELEM_I1;
+	switch (map_op) {
+	case MAP_ADDI: *out = rounded(sum(a[0], a[1]), e, 0); return !is_truth;
+	case MAP_SUBI: *out = rounded(sum(a[0], negated(a[1])), e, 0); return !is_truth;
+	case MAP_MINSI: *out = least(a[0], a[1], false); return !is_truth;
+	case MAP_MAXSI: *out = largest(a[0], a[1], false); return !is_truth;
+	case MAP_ANDI: *out = least(a[0], a[1], false); return is_truth;
+	case MAP_ORI: *out = largest(a[0], a[1], false); return is_truth;
+	default: return false;
+	}
+}
+
+/* The truth of a comparison that holds in the given orders. */
+static struct range compared(struct range a, struct range b, int orders)
+{
+	int possible = (a.lo < b.hi ? MAP_LESS : 0) | (a.hi > b.lo ? MAP_GREATER : 0) |
+		(a.lo <= b.hi && b.lo <= a.hi ? MAP_EQUAL : 0) | (a.nan || b.nan ? MAP_UNORDERED : 0);
+	return make((possible & ~orders) == 0, (possible & orders) != 0, false);
+}
+
+static struct range map_range(const struct vm_program *p, const struct vm_instr *in, const struct range *a)
+{
+	enum elem e = (enum elem)in->result_elem;
+	bool is_square = in->nsrc > 1 && src_id(p, in, 0) == src_id(p, in, 1);
+	struct range r = anything(e);
+	int map_op = in->number == NUMBER_MAP ? in->imm[1] : in->map_op;
+	if (map_op >= 0) {
+		bool known = elem_is_float(e) ? map_floats(map_op, a, is_square, e, &r) : map_ints(map_op, a, e, &r);
+		return known ? r : anything(e);
+	}
+	switch (in->number) {
+	case NUMBER_COMPARE: return compared(a[0], a[1], in->imm[2]);
+	case NUMBER_CAST: return rounded(a[0], e, 0);
+	case NUMBER_FROM_SIGNED: return rounded(make(a[0].lo, a[0].hi, false), e, 0);
+	case NUMBER_FROM_UNSIGNED: return a[0].lo >= 0 ? rounded(make(a[0].lo, a[0].hi, false), e, 0) : r;
+	default: return r;
+	}
+}
+
+/* ---- a program ---- */
+
+/* A sum, product or extreme of all elements along an axis; others are not known. */
+static struct range reduced(const struct vm_instr *in, struct range a)
+{
+	enum elem e = (enum elem)in->result_elem;
+	int64_t n = in->extra ? ((const struct region_shape *)in->extra)->len : 0;
+	if (in->op != OP_REDUCE || in->number != NUMBER_MAP || n < 1) return anything(e);
+	switch (in->imm[1]) {
+	case MAP_MAXIMUMF:
+	case MAP_MINIMUMF:
+	case MAP_MAXNUMF:
+	case MAP_MINNUMF:
+	case MAP_MAXSI:
+	case MAP_MINSI: return a;
+	case MAP_ADDF:
+	case MAP_ADDI: {
+		struct range all = make(times((double)n, a.lo), times((double)n, a.hi), a.nan);
+		all.nan |= a.lo == -INFINITY && a.hi == INFINITY;
+		return rounded(all, e, elem_is_float(e) ? (double)n * formats[e].step : 0);
+	}
+	default: return anything(e);
+	}
+}
+
+static struct range loaded(const struct vm_program *p, const struct vm_instr *in, const struct range *of)
+{
+	enum elem e = (enum elem)in->result_elem;
+	struct range r = anything(e);
+	if (!elem_is_float(e)) return r;
+	/* Finite: no other inputs are judged, and a launch that writes what is not for another to read
+	 * is looked at where it makes it (an end of a quotient, a large trial). */
+	r = make(-formats[e].largest, formats[e].largest, false);
+	/* What lanes get that read nothing. */
+	for (int s = 1; s < in->nsrc; s++)
+		if (p->values[src_id(p, in, s)].elem == e) r = either(r, of[src_id(p, in, s)]);
+	return r;
+}
+
+/* The result of an instruction whose operands have ranges. */
+static struct range result_range(const struct vm_program *p, const struct vm_instr *in, const struct range *of)
+{
+	struct range a[3] = {{0}};
+	enum elem e = p->values[dst_id(p, in, 0)].elem;
+	for (int s = 0; s < in->nsrc && s < 3; s++) a[s] = of[src_id(p, in, s)];
+	switch (in->op) {
+	case OP_MAP: return in->nsrc <= 3 ? map_range(p, in, a) : anything(e);
+	case OP_SELECT: return a[0].lo == a[0].hi ? a[a[0].lo == 0 ? 2 : 1] : either(a[1], a[2]);
+	case OP_SPLAT:
+	case OP_UNSPLAT:
+	case OP_BROADCAST:
+	case OP_RESHAPE:
+	case OP_TRANS:
+	case OP_SPLIT: return a[0];
+	case OP_CAT:
+	case OP_JOIN: return either(a[0], a[1]);
+	case OP_REDUCE: return reduced(in, a[0]);
+	case OP_LOAD: return loaded(p, in, of);
+	case OP_DOT: {
+		/* Overflow is the reference's too, whose terms these are. */
+		bool is_positive = in->nsrc > 2 && a[0].lo >= 0 && a[1].lo >= 0 && a[2].lo >= 0;
+		return make(is_positive ? 0 : -INFINITY, INFINITY, a[0].nan || a[1].nan || (in->nsrc > 2 && a[2].nan));
+	}
+	default: return anything(e);
+	}
+}
+
+static bool widen(struct range *r, struct range by, bool has_patience)
+{
+	struct range next = either(*r, by);
+	if (r->is && next.lo == r->lo && next.hi == r->hi && next.nan == r->nan) return false;
+	if (r->is && !has_patience) {
+		if (next.lo < r->lo) next.lo = -INFINITY;
+		if (next.hi > r->hi) next.hi = INFINITY;
+	}
+	*r = next;
+	return true;
+}
+
+static bool walk_step(const struct vm_program *p, const struct vm_instr *in, struct range *of, bool has_patience)
+{
+	bool changed = false;
+	if (in->op == OP_MOVE) {
+		for (int s = 0; s < in->nsrc; s++)
+			if (of[src_id(p, in, s)].is) changed |= widen(&of[dst_id(p, in, s)], of[src_id(p, in, s)], has_patience);
+		return changed;
+	}
+	for (int s = 0; s < in->nsrc; s++)
+		if (!of[src_id(p, in, s)].is) return false; /* a later walk knows it */
+	for (int d = 0; d < in->ndst; d++) {
+		int id = dst_id(p, in, d);
+		bool is_first = d == 0 || in->op == OP_SPLIT;
+		struct range r = is_first ? result_range(p, in, of) : anything(p->values[id].elem);
+		changed |= widen(&of[id], r, has_patience);
+	}
+	return changed;
+}
+
+static void constants_put(const struct vm_program *p, struct range *of)
+{
+	for (int i = 0; i < p->nconsts; i++) {
+		double x = vm_constant_of(p, p->consts[i].value);
+		enum elem e = p->values[p->consts[i].value].elem;
+		if (e == ELEM_I1) x = x != 0;
+		of[p->consts[i].value] = isnan(x) ? anything(e) : make(x, x, false);
+	}
+}
+
+void vm_still_find(const struct vm_program *p, bool *still)
+{
+	struct range *of = xcalloc((size_t)p->nvalues + 1, sizeof *of);
+	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int d = 0; d < p->instrs[i].ndst; d++) is_made[dst_id(p, &p->instrs[i], d)] = true;
+	for (int i = 0; i < p->nvalues; i++)
+		if (!is_made[i]) of[i] = anything(p->values[i].elem); /* arguments */
+	constants_put(p, of);
+	bool changed = true;
+	for (int walk = 0; changed; walk++) {
+		changed = false;
+		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, walk < PATIENCE);
+	}
+	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
+	free(is_made);
+	free(of);
+}
