@@ -69,6 +69,7 @@ def start(has_timer=False, has_vm=False):
     folder = tempfile.mkdtemp(prefix="hone-warm-")
     library = os.path.realpath(os.path.join(os.environ.get("BUILD", "build/release"), "libhone_sandbox.so"))
     kinds = ["vm"] if has_vm else ["tracer", "oracle", "timer"][:2 + has_timer]
+    # A process of each kind, which listens in the folder under the kind's name.
     processes = []
     for kind in kinds:
         with socket.socket(socket.AF_UNIX) as listener:   # who connects before anything is warm waits
@@ -77,6 +78,7 @@ def start(has_timer=False, has_vm=False):
             command = [sys.executable, "-I", os.path.abspath(__file__), "--serve", kind, library, listener.fileno()]
             processes.append(subprocess.Popen([str(c) for c in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL,
                                               stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()]))
+    # What hone starts in place of Python.
     text = CLIENT.format(python=sys.executable, zygote=os.path.abspath("worker/zygote.py"),
                          vm=os.path.abspath("worker/vm_main.py"), kinds=kinds, library=library, folder=folder)
     os.environ["HONE_PYTHON"] = os.path.join(folder, "python")
@@ -107,7 +109,8 @@ def become(zygote, connection, listener, fds):
         if fds[0] != CONTROL_FD:
             os.dup2(fds[0], CONTROL_FD)
             os.close(fds[0])
-        os.close(fds[1])
+        if fds[1] != CONTROL_FD:
+            os.close(fds[1])
         os.chdir("/")
         zygote.main()
     finally:
@@ -153,6 +156,7 @@ def serve(kind, library, fd):
         import torch    # noqa: F401  what its scripts begin with
         import triton   # noqa: F401
     zygote = zygote_warm(kind, library) if kind != "vm" else None
+    # Forks for whoever asks, and reaps; who waits for a script is told its status.
     while True:
         if select.select([listener], [], [], 0.05)[0]:
             connection, _ = listener.accept()

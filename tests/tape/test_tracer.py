@@ -56,6 +56,7 @@ def test_known_good(tap, zygote, other):
         names.append(name)
         tapes.append(first["tape"])
         again.append(second["tape"])
+    # What the C parser says of each tape, and that no path of this machine stands in one.
     verdicts = check_in_c(tapes)
     for name, verdict, a, b in zip(names, verdicts, tapes, again):
         where = [f for k in json.loads(a)["kernels"] for f in k["ttir"].split('loc("')[1:] if f.startswith("/")]

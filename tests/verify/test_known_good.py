@@ -149,6 +149,7 @@ def main():
             report(True, f"the other {len(everything) - len(folders)} of {len(everything)} cases # SKIP make "
                    "test-corpora looks at them")
     warm_python.start()
+    # The files of all cases cost nothing; references run and commands judge for the share alone.
     sources = {}
     faults = [f"{f}: {why}" for f in everything if (why := fault_of_files(f, sources))]
     report(not faults, f"the files of all {len(everything)} cases, no two of which share a source", "\n".join(faults))
