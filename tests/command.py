@@ -47,3 +47,11 @@ def tiny_policy():
         check("the policy is made", False, p.stderr)
         return None
     return p.stdout.strip()
+
+
+def warm_workers(**kinds):
+    """For a test of many commands that judge, and not of how workers start: from here on their
+    zygotes, or with has_vm the scripts of hone vm, are forked from warm processes (warm_python.py).
+    These."""
+    import warm_python
+    return warm_python.start(**kinds)

@@ -2,7 +2,7 @@
 # runs them and the scripts.
 TEST_PROGRAMS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/*/test_*.c))
 
-.PHONY: tests test test-asan test-tsan sanitize-cpu arrows format format-check help
+.PHONY: tests test test-corpora test-asan test-tsan sanitize-cpu arrows format format-check help
 tests: $(TEST_PROGRAMS) ## build the C tests
 
 # Nobody runs them every day, so a change that breaks one would go unseen.
@@ -13,6 +13,13 @@ benches: $(BENCH_PROGRAMS) ## build the C benchmarks
 test: setup ## build everything and run all tests; FILTER=room/name for some
 	@$(MAKE) --no-print-directory programs tests
 	@BUILD=$(BUILD) tests/run.sh --filter '$(FILTER)'
+
+# Whole corpora. `make test` takes a share of each by a fixed rule (tests/verify/graded_folder.h,
+# tests/share.py), which meets each kind of reason; this is for changes of what judges.
+CORPUS_TESTS := verify/test_exploits|verify/test_known_good|tape/test_tracer
+test-corpora: setup ## grade all exploits, all their twins and all honest kernels (make test: a share); for changes of the verifier
+	@$(MAKE) --no-print-directory programs tests
+	@CORPORA=all BUILD=$(BUILD) tests/run.sh --filter '$(or $(FILTER),@($(CORPUS_TESTS)))'
 
 test-asan: setup ## run the C tests with the address and undefined-behaviour sanitizers (build/asan)
 	@$(MAKE) --no-print-directory CONFIG=asan BUILD=build/asan tests

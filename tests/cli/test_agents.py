@@ -4,7 +4,7 @@ timeout: 900"""
 import json, os, shutil, sqlite3, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, work_folder
+from command import check, done, hone, run, warm_workers, work_folder
 
 work = work_folder("agents")
 POLICY = '''import json, os, select, sys
@@ -587,6 +587,7 @@ def test_tune():
 
 
 def main():
+    warm_workers()
     p = prepare()
     if p.returncode == 0:
         test_eval()

@@ -3,8 +3,9 @@ refuses.  timeout: 900"""
 import json, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, tiny_policy
+from command import check, done, hone, run, tiny_policy, warm_workers
 
+warm_workers()
 policy = tiny_policy()
 command = [hone, "bench", "rl", "--model", f"{policy}/sft/final", "--tasks", f"{policy}/tasks.jsonl",
            "--prompt_template", f"{policy}/template.txt", "--chat_template", "plain", "--num_generations", "6",

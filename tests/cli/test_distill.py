@@ -3,7 +3,7 @@ fit.  timeout: 900"""
 import json, os, sqlite3, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, tiny_policy, work_folder
+from command import check, done, hone, run, tiny_policy, warm_workers, work_folder
 
 work = work_folder("distill")
 
@@ -54,6 +54,7 @@ def make_runs():
 def main():
     global policy
     policy = tiny_policy()
+    warm_workers()
     if not policy:
         return done()
     rows, genuine = make_runs()

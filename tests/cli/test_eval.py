@@ -3,7 +3,7 @@ from the rows, comparison.  timeout: 600"""
 import itertools, json, os, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, tiny_policy, work_folder
+from command import check, done, hone, run, tiny_policy, warm_workers, work_folder
 
 work = work_folder("eval_command")
 
@@ -169,6 +169,7 @@ def test_long_kernels():
 
 def main():
     global policy
+    warm_workers()
     policy = tiny_policy()
     if policy:
         test_greedy()

@@ -5,7 +5,7 @@ timeout: 600"""
 import json, math, os, shutil, sys
 
 sys.path.append("tests")
-from command import build, check, done, hone, run, work_folder
+from command import build, check, done, hone, run, warm_workers, work_folder
 
 work = work_folder("kernelbench")
 python = "build/venv/bin/python"
@@ -326,6 +326,7 @@ def test_refusals():
         check(f"refused: {name}", p.returncode == status and text in p.stderr, p.stderr)
 
 
+warm_workers()
 test_import()
 test_tritonbench()
 test_runs()

@@ -3,7 +3,7 @@ timeout: 900"""
 import gzip, json, re, shutil, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, tiny_policy, work_folder
+from command import check, done, hone, run, tiny_policy, warm_workers, work_folder
 
 work = work_folder("pairs_command")
 
@@ -138,6 +138,7 @@ def test_midend():
 
 
 def main():
+    warm_workers()
     run(hone, "tasks", "synth", "--seed", 7, "--count_train", 1, "--count_dev", 1, "--count_test", 0, "--level_min", 1,
         "--level_max", 1, "--out", f"{work}/tasks.jsonl")
     rows = test_frontend()

@@ -4,7 +4,7 @@ the vm under another name (tests/verify/pretend_gpu.c). timeout: 300"""
 import json, os, re, stat, sys
 
 sys.path.append("tests")
-from command import check, done, run, work_folder
+from command import check, done, run, warm_workers, work_folder
 
 work = work_folder("texts")
 build = os.path.abspath(os.environ.get("BUILD", "build/release"))
@@ -65,7 +65,7 @@ hone = f"{pretend}/hone-texts"
 if os.path.exists(hone):
     os.unlink(hone)
 os.link(f"{build}/hone", hone)
-os.environ.setdefault("HONE_PYTHON", os.path.abspath("build/venv/bin/python"))
+warm_workers(has_timer=True)
 os.environ["PATH"] = f"{os.path.abspath(work)}:{os.environ['PATH']}"
 for name, text in (("task.py", TASK), ("kernel.py", KERNEL), ("compute-sanitizer", SANITIZER), ("ncu", PROFILER)):
     with open(f"{work}/{name}", "w") as f:

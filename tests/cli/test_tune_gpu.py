@@ -4,7 +4,7 @@ program (tests/verify/pretend_gpu.c). timeout: 600"""
 import json, os, sys
 
 sys.path.append("tests")
-from command import check, done, run, work_folder
+from command import check, done, run, warm_workers, work_folder
 
 work = work_folder("tune-gpu")
 build = os.path.abspath(os.environ.get("BUILD", "build/release"))
@@ -57,7 +57,7 @@ hone = f"{pretend}/hone-tune"
 if os.path.exists(hone):
     os.unlink(hone)
 os.link(f"{build}/hone", hone)
-os.environ.setdefault("HONE_PYTHON", os.path.abspath("build/venv/bin/python"))
+warm_workers(has_timer=True)
 for name, text in (("task", TASK), ("timed", KERNEL), ("untimed", KERNEL.replace("timed_", "plain_"))):
     with open(f"{work}/{name}.py", "w") as f:
         f.write(text)

@@ -1,8 +1,10 @@
-"""hone verify: a folder of candidates, exit statuses, --json, --audit.  timeout: 300"""
+"""hone verify: a folder of candidates, exit statuses, --json, --audit. The first command and one
+whose Python has no torch start their workers as a user's do, the others have warm ones.
+timeout: 300"""
 import json, os, shutil, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, work_folder
+from command import check, done, hone, run, warm_workers, work_folder
 
 work = work_folder("verify_command")
 TASK = """import torch
@@ -65,6 +67,7 @@ def main():
     v = json.loads(p.stdout) if p.stdout else {}
     check("a genuine one: exit status 0 and one object",
           p.returncode == 0 and v.get("verdict") == "genuine" and "candidate" not in v, p.stdout + p.stderr)
+    warm_workers()
     p = verify("--candidate", f"{work}/all", "--json")
     found = [(v["candidate"], v["verdict"]) for v in map(json.loads, p.stdout.splitlines())]
     named = [(f"{work}/all/caf\ufffd.py".replace("\ufffd", "?"), "wrong"), (f"{work}/all/good.py", "genuine"),
@@ -88,9 +91,9 @@ def main():
     # A Python without torch: nobody is judged, and nothing is made up.
     write("python", "#!/bin/sh\nexec /usr/bin/python3 -S \"$@\"\n")
     os.chmod(f"{work}/python", 0o755)
-    os.environ["HONE_PYTHON"] = f"{work}/python"
+    warm, os.environ["HONE_PYTHON"] = os.environ["HONE_PYTHON"], f"{work}/python"
     p = verify("--candidate", f"{work}/all/good.py")
-    del os.environ["HONE_PYTHON"]
+    os.environ["HONE_PYTHON"] = warm
     check("a Python without torch is an infra that says so, and no more",
           p.returncode == 3 and "No module named 'torch'" in p.stdout and "hone doctor" in p.stdout
           and len(p.stdout.splitlines()) == 3 and not p.stderr, p.stdout + p.stderr)

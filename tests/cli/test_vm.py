@@ -3,7 +3,7 @@ the exit status."""
 import json, os, shutil, subprocess, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, work_folder
+from command import check, done, hone, run, warm_workers, work_folder
 
 work = work_folder("vm_command")
 
@@ -427,9 +427,9 @@ def test_usage():
                        (["vm", "--json", f"{work}/plain.py"], "--cost")):
         p = run(hone, *args)
         check(f"wrong usage is 2: {' '.join(args)[-40:]}", p.returncode == 2 and part in p.stderr, p.stderr)
-    os.environ["HONE_PYTHON"] = "/no/such/python"
+    warm, os.environ["HONE_PYTHON"] = os.environ["HONE_PYTHON"], "/no/such/python"
     p = run(hone, "vm", f"{work}/plain.py")
-    del os.environ["HONE_PYTHON"]
+    os.environ["HONE_PYTHON"] = warm
     check("a Python that is not there is named", p.returncode == 1 and "/no/such/python" in p.stderr, p.stderr)
     p = run(hone, "vm", write("device.py", "import torch\ntorch.zeros(4, device='cuda')\n"))
     check("a script that asks for a GPU is told of --cuda-shim",
@@ -460,6 +460,7 @@ def test_refusals_that_were():
 
 
 test_plain()
+warm_workers(has_vm=True)   # the others' scripts: three seconds each go into the import of torch
 test_costs()
 test_uncompiled()
 test_faults()

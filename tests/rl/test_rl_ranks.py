@@ -6,7 +6,7 @@ other settings are refused."""
 import json, os, signal, socket, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
-from command import check, done, hone, tiny_policy, work_folder
+from command import check, done, hone, tiny_policy, warm_workers, work_folder
 
 work = work_folder("rl_ranks")
 policy = tiny_policy()
@@ -162,6 +162,7 @@ def test_refusals():
 
 
 if policy:
+    warm_workers()
     test_same_step()
     test_killed()
     test_refusals()

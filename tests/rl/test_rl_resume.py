@@ -3,13 +3,15 @@ settings are refused.  timeout: 1200
 
 The policy (tests/rl/tiny_policy.sh) writes genuine kernels often but not always, so rewards have
 variance and every step moves the weights. This process is the subreaper of what it starts: whatever
-outlives a killed hone becomes its child and is found."""
+outlives a killed hone becomes its child and is found. The first run and its kills have workers that
+start as a user's do, those that follow warm ones."""
 import ctypes, json, os, random, shutil, signal, sqlite3, subprocess, sys, time
 
 sys.path.append("tests")
-from command import check, done, hone, run, tiny_policy, work_folder
+from command import check, done, hone, run, tiny_policy, warm_workers, work_folder
 
 work = work_folder("rl_resume")
+warm = []   # processes of warm workers, whose children are hone's
 
 
 def command(out, *more):
@@ -28,14 +30,18 @@ def lines(out):
         return 0
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return {int(n) for n in f.read().split()}
+
+
 def orphans_gone():
     """Reaps what became ours; false when something still lives after 20 s."""
     deadline = time.time() + 20
     while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0]:
-                continue
-        except ChildProcessError:
+        left = children(os.getpid()) - {p.pid for p in warm}
+        ended = [pid for pid in left if os.waitpid(pid, os.WNOHANG)[0]]
+        if not ended and not left and not any(children(p.pid) for p in warm):
             return True
         if time.time() > deadline:
             return False
@@ -336,6 +342,7 @@ def main():
     if policy:
         shutil.copy(f"{policy}/tasks.jsonl", f"{work}/tasks.jsonl")   # a test changes it under its name
         test_adapter()
+        warm.extend(warm_workers())
         test_weights()
         test_learning()
         test_turns()

@@ -39,20 +39,33 @@ static const char TASK[] =
 	"        return torch.relu(x) * 2 + 1\n\n\n"
 	"def get_inputs():\n    return [torch.randn(M, N)]\n\n\ndef get_init_inputs():\n    return []\n";
 
-static void judge(const char *source, struct verdict *out)
+static struct verifier *verifier;
+
+static int set_up(void **state)
 {
 	struct err err = {0};
-	struct verifier *v = NULL;
 	struct verify_options o = {.threads = 1,
 		.seed = 20240917,
 		.trace_timeout_ms = 120000,
 		.compile_timeout_ms = BUDGET_MS,
 		.replay_timeout_ms = 60000};
+	int rc = verifier_create(&o, &verifier, &err);
+	if (rc) fprintf(stderr, "%s\n", err.text);
+	return rc;
+}
+
+static int tear_down(void **state)
+{
+	verifier_free(verifier);
+	return 0;
+}
+
+static void judge(const char *source, struct verdict *out)
+{
+	struct err err = {0};
 	struct task task = {
 		.name = (char *)(uintptr_t)"relu", .source = (char *)(uintptr_t)TASK, .hash = hash_bytes(TASK, strlen(TASK))};
-	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
-	if (verifier_run(v, &task, source, strlen(source), out, &err)) fail_msg("%s", err.text);
-	verifier_free(v);
+	if (verifier_run(verifier, &task, source, strlen(source), out, &err)) fail_msg("%s", err.text);
 }
 
 static void test_one_kernel(void **state)
@@ -83,5 +96,5 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_kernel), cmocka_unit_test(test_many_kernels), cmocka_unit_test(test_huge_blocks)};
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("budget", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("budget", tests, set_up, tear_down);
 }

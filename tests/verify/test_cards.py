@@ -8,7 +8,7 @@ cards (tests/gpu/test_cards.sh)."""
 import json, os, re, sys
 
 sys.path.append("tests")
-from command import check, done, hone, run, work_folder
+from command import check, done, hone, run, warm_workers, work_folder
 
 work = work_folder("verify_cards")
 GPU = os.environ.get("HONE_GPU_DEVICE")
@@ -62,6 +62,7 @@ def needed(v):
     return tuple(int(n) for n in m.groups()) if m else None
 
 
+warm_workers()
 os.mkdir(f"{work}/all")
 with open(f"{work}/task.py", "w") as f:
     f.write(TASK)

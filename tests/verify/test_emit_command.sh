@@ -2,6 +2,8 @@
 # `hone verify --emit`, the command: it writes the module and says so, and what it does not write it
 # refuses. What is written: test_emit.c.
 set -u
+# Workers that are warm: nothing is asked of their start.
+[ "${WARM_WORKERS:-}" ] || exec build/venv/bin/python tests/warm_python.py "$0"
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include "pretend_beside.h"
 
-#define COLLECT_MS 120000
+#define COLLECT_MS 300000
 
 static const char TASK[] =
 	"import torch\nimport torch.nn as nn\nM = 8\nN = 48\n\n\nclass Model(nn.Module):\n    def forward(self, x):\n"

@@ -2,6 +2,8 @@
 # Answers in IR: what a genuine module is emitted as is genuine itself, at all sizes; what is wrong
 # in one is found with the answer's own line. timeout: 600
 set -u
+# Workers that are warm: nothing is asked of their start.
+[ "${WARM_WORKERS:-}" ] || exec build/venv/bin/python tests/warm_python.py "$0"
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT

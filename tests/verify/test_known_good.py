@@ -1,13 +1,11 @@
 #!/usr/bin/env python
 # The corpus of honest kernels (tests/known_good/README.md). timeout: 900
-"""Two lines a case. The case is what the README asks for: the folder holds a task and a candidate,
-the reference runs and repeats itself, inputs are small, no two cases share a source. And the
-command, `hone verify --json`, says genuine with exit status 0.
+"""Two lines a case of the share (tests/share.py). The case is what the README asks for: the folder
+holds a task and a candidate, the reference runs and repeats itself, inputs are small, no two cases
+share a source. And the command, `hone verify --json`, says genuine with exit status 0.
 
-The command imports torch three times before it grades (five seconds of CPU a case), and
-test_known_good.c grades every case within one process. So this script asks the command about
-GRADED cases only, spread over the corpus; --all asks about every case, a name or more about those
-cases.
+test_known_good.c grades cases within one process. So this script asks the command about GRADED
+cases only, spread over the share; --all asks about every case, a name or more about those cases.
 
 usage: tests/verify/test_known_good.py [--all] [--corpus FOLDER] [NAME ...]"""
 import argparse
@@ -19,7 +17,9 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-sys.path.insert(0, "worker")
+sys.path[:0] = ["worker", "tests"]
+import share
+import warm_python
 import torch
 from torch.utils import _pytree as pytree
 
@@ -72,8 +72,8 @@ def outputs(task, seed):
     return size, [t.clone() for t in out]
 
 
-def fault_of_case(folder, sources):
-    """What is wrong with a case as the README sees it, or an empty string."""
+def fault_of_files(folder, sources):
+    """What is wrong with a case's files, or an empty string."""
     files = sorted(f for f in os.listdir(folder) if f != "__pycache__")
     if files != ["candidate.py", "task.py"]:
         return f"expected candidate.py and task.py, found {', '.join(files)}"
@@ -81,8 +81,13 @@ def fault_of_case(folder, sources):
     if "ModelNew" not in text or "jit" not in text:
         return "the candidate has no ModelNew or no jitted kernel"
     twin = sources.setdefault(text, folder)
-    if twin != folder:
-        return f"the candidate is the same text as {twin}'s"
+    return "" if twin == folder else f"the candidate is the same text as {twin}'s"
+
+
+def fault_of_case(folder, sources):
+    """What is wrong with a case as the README sees it, or an empty string."""
+    if why := fault_of_files(folder, sources):
+        return why
     # The reference runs twice on the same inputs: finite, the same, and of a size that a CPU has
     # time for.
     try:
@@ -128,14 +133,26 @@ def main():
     args = options.parse_args()
     sys.dont_write_bytecode = True
     torch.set_num_threads(1)
-    folders = [f.rstrip("/") for f in sorted(glob.glob(args.corpus + "/*/"))]
+    everything = [f.rstrip("/") for f in sorted(glob.glob(args.corpus + "/*/"))]
+    folders = everything
+    if not args.all and args.corpus == "tests/known_good":
+        folders = [f for f in everything if share.is_in(os.path.basename(f))]
     if args.names:
-        folders = graded = [f for f in folders if os.path.basename(f) in args.names]
+        folders = graded = [f for f in everything if os.path.basename(f) in args.names]
     else:
         graded = folders if args.all else folders[::max(len(folders) // GRADED, 1)]
-        report(len(folders) >= CASES_MIN or args.corpus != "tests/known_good", f"at least {CASES_MIN} cases",
-               f"found {len(folders)}")
+        report(len(everything) >= CASES_MIN or args.corpus != "tests/known_good", f"at least {CASES_MIN} cases",
+               f"found {len(everything)}")
+        report(folders is everything or share.is_right(len(folders), len(everything)),
+               f"{len(folders)} of {len(everything)} cases are looked at")
+        if len(folders) < len(everything):
+            report(True, f"the other {len(everything) - len(folders)} of {len(everything)} cases # SKIP make "
+                   "test-corpora looks at them")
+    warm_python.start()
+    # The files of all cases cost nothing; references run and commands judge for the share alone.
     sources = {}
+    faults = [f"{f}: {why}" for f in everything if (why := fault_of_files(f, sources))]
+    report(not faults, f"the files of all {len(everything)} cases, no two of which share a source", "\n".join(faults))
     for folder in folders:
         why = fault_of_case(folder, sources)
         report(not why, f"{os.path.basename(folder)}: well-formed", why)

@@ -2,6 +2,8 @@
 # One cost model: what `hone verify` pays a kernel by is what `hone vm --cost` says of it. A product
 # on tensor cores, whose counts hang on the compile's layouts, and a sum over rows. timeout: 300
 set -u
+# Workers that are warm: nothing is asked of their start.
+[ "${WARM_WORKERS:-}" ] || exec build/venv/bin/python tests/warm_python.py "$0"
 HONE=${BUILD:-build/release}/hone
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT

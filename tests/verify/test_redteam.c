@@ -11,20 +11,28 @@
 
 #define BASES_MAX 64
 
-static struct verifier *verifier_of(int trials)
+static struct verifier *verifier;
+
+static int set_up(void **state)
 {
 	struct err err = {0};
-	struct verifier *v = NULL;
-	struct verify_options o = {.threads = 2, .seed = 5, .num_correct_trials = trials};
-	if (verifier_create(&o, &v, &err)) fail_msg("%s", err.text);
-	return v;
+	struct verify_options o = {.threads = 2, .seed = 5, .num_correct_trials = 2};
+	int rc = verifier_create(&o, &verifier, &err);
+	if (rc) fprintf(stderr, "%s\n", err.text);
+	return rc;
 }
 
-static enum verdict_class class_of(
-	struct verifier *v, const struct task_set *tasks, const struct redteam_candidate *c, struct verdict *d)
+static int tear_down(void **state)
+{
+	verifier_free(verifier);
+	return 0;
+}
+
+static enum verdict_class class_of(const struct task_set *tasks, const struct redteam_candidate *c, struct verdict *d)
 {
 	struct err err = {0};
-	if (verifier_run(v, &tasks->tasks[c->task], c->source.data, c->source.len, d, &err)) fail_msg("%s", err.text);
+	if (verifier_run(verifier, &tasks->tasks[c->task], c->source.data, c->source.len, d, &err))
+		fail_msg("%s", err.text);
 	return d->class;
 }
 
@@ -33,7 +41,6 @@ static enum verdict_class class_of(
  */
 static void test_wrong_by_construction(void **state)
 {
-	struct verifier *v = verifier_of(2);
 	struct redteam_candidate *list = NULL;
 	struct task_set tasks;
 	struct verdict d;
@@ -53,7 +60,7 @@ static void test_wrong_by_construction(void **state)
 		if (p < npayloads && !is_new) continue;
 		has_base[list[i].task] = true;
 		if (p == npayloads) payloads[npayloads++] = list[i].payload;
-		if (class_of(v, &tasks, &list[i], &d) != VERDICT_WRONG || strcmp(d.reason, "mismatch"))
+		if (class_of(&tasks, &list[i], &d) != VERDICT_WRONG || strcmp(d.reason, "mismatch"))
 			fail_msg("%s: %s %s", list[i].name, d.reason, d.detail);
 		judged++;
 	}
@@ -63,14 +70,12 @@ static void test_wrong_by_construction(void **state)
 	for (int i = 0; i < n; i++) redteam_candidate_release(&list[i]);
 	free(list);
 	task_set_release(&tasks);
-	verifier_free(v);
 }
 
 /* A check that looks at the task's own sizes alone, KernelBench's, takes what differs at others,
  * however far above; ours does not. */
 static void test_hole_is_found(void **state)
 {
-	struct verifier *v = verifier_of(2);
 	struct redteam_candidate *list = NULL;
 	struct task_set tasks;
 	struct verdict d;
@@ -80,7 +85,7 @@ static void test_hole_is_found(void **state)
 	if (redteam_draw(9, n, "size", "negated", &list, &err)) fail_msg("%s", err.text);
 	for (int i = 0; i < n && found < 3; i++) {
 		if (!strstr(list[i].name, "cols_more")) continue;
-		if (class_of(v, &tasks, &list[i], &d) != VERDICT_WRONG || d.kernelbench != 1)
+		if (class_of(&tasks, &list[i], &d) != VERDICT_WRONG || d.kernelbench != 1)
 			fail_msg("%s: %s %s, KernelBench's check %d", list[i].name, d.reason, d.detail, d.kernelbench);
 		found++;
 	}
@@ -88,7 +93,6 @@ static void test_hole_is_found(void **state)
 	for (int i = 0; i < n; i++) redteam_candidate_release(&list[i]);
 	free(list);
 	task_set_release(&tasks);
-	verifier_free(v);
 }
 
 int main(void)
@@ -96,5 +100,5 @@ int main(void)
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_wrong_by_construction), cmocka_unit_test(test_hole_is_found)};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 #include "grade_one.h"
+#include "warm.h"
 
 static const char TASK[] = "import torch\nimport torch.nn as nn\nN = 1000\n\n\nclass Model(nn.Module):\n"
 						   "    def forward(self, x):\n        return torch.relu(x) * 2.0\n\n\n"
@@ -81,8 +82,9 @@ static void test_same(void **state)
 	verifier_free(without);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	run_warm(argv[0], NULL);
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_same)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
