@@ -36,6 +36,7 @@ import tracer_sizes
 import tracer_state
 import tracer_tables
 import tracer_tensor
+import tracer_users
 import wire
 from tracer_record import SOURCE_NAME
 from tracer_stop import Stop, guarded
@@ -273,6 +274,7 @@ def warm(times=1):
     tracer_disguise.install()
     tracer_seal.install()
     tracer_tables.install()
+    tracer_users.install()
     tracer_process.HIDDEN[:] = tracer_process.own_names()
     tracer_candidate.LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]
