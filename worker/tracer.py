@@ -22,6 +22,7 @@ import tracer_calls
 import tracer_candidate
 import tracer_chance
 import tracer_clocks
+import tracer_codes
 import tracer_cuda
 import tracer_disguise
 import tracer_driver
@@ -36,6 +37,7 @@ import tracer_sizes
 import tracer_state
 import tracer_tables
 import tracer_tensor
+import tracer_users
 import wire
 from tracer_record import SOURCE_NAME
 from tracer_stop import Stop, guarded
@@ -264,15 +266,20 @@ def warm(times=1):
            "inputs": [{"tensor": {"dtype": "float32", "shape": [2, 3, 4], "stride": [12, 4, 1]}}]}
     # A trace looks through all objects that are young, which in a job are few.
     gc.freeze()
-    for _ in range(times):
+    for _ in range(times - 1):
+        trace(job, tracer_record.Recorder(), lambda name: None)
+    with tracer_codes.Running() as codes:
         trace(job, tracer_record.Recorder(), lambda name: None)
     gc.unfreeze()
+    if times > 1:
+        tracer_codes.move(codes)
     # What tells a trace from a run is put away when all of it is there.
     tracer_tensor.TRACER = tracer_driver.RECORDER = tracer_sizes.FIRST[0] = None
     tracer_cuda.begin(None)        # the last of this trace goes here and not in every fork
     tracer_disguise.install()
     tracer_seal.install()
     tracer_tables.install()
+    tracer_users.install()
     tracer_process.HIDDEN[:] = tracer_process.own_names()
     tracer_candidate.LIBRARIES.clear()      # what was imported on the way defined operators of torch's own: they stay
     del sys.modules["candidate"], linecache.cache[SOURCE_NAME]

@@ -70,14 +70,14 @@ class Tables:
                         found.setdefault(id(names), (f"{name}.{key}", names))
                     elif type(value) in LENGTH_AT:
                         lists.setdefault(id(value) + LENGTH_AT[type(value)], (f"{name}.{key}", value))
-        functions = []
+        functions, self.classes = [], {}
         for thing in gc.get_objects():
             if type(thing) is types.FunctionType and not str(thing.__module__).startswith(LARGE):
                 functions.append(thing)
             if not issubclass(type(thing), type):
                 continue
             table = gc.get_referents(thing.__dict__)[0]
-            self.known.add(id(table))
+            self.classes[id(thing)] = thing
             if not str(thing.__module__).startswith("tracer"):
                 found.setdefault(id(table), (f"{thing.__module__}.{thing.__qualname__}", table))
         functions.sort(key=id)      # in the order of memory a look takes half the time
@@ -161,8 +161,11 @@ class Freezes:
 FREEZES = Freezes()
 
 
+# What a class is, whatever its own class says.
+FLAGS_OF, NAMES_OF = (type.__dict__[name].__get__ for name in ("__flags__", "__dict__"))
+
+
 def is_own(cls):
     """Whether a class is the candidate's: it was made since the zygote's, whatever it says of
     itself."""
-    return bool(TABLES and cls.__flags__ & HEAP_TYPE
-                and id(gc.get_referents(type.__dict__["__dict__"].__get__(cls))[0]) not in TABLES.known)
+    return bool(TABLES and FLAGS_OF(cls) & HEAP_TYPE and id(cls) not in TABLES.classes)

@@ -17,6 +17,8 @@ import numpy
 import torch
 from torch.overrides import TorchFunctionMode
 
+from tracer_words import Words, others_in
+
 
 class Unraised(Warning):
     """A warning that nobody gives."""
@@ -30,6 +32,38 @@ class Nothing(TorchFunctionMode):
 
 
 RUNNING = asyncio._set_running_loop     # before host code's own calls of it are watched
+USED_AT = object.__basicsize__          # where a dict keeps how many things it holds
+
+
+class Levels:
+    """The level of the root logger. Its setLevel goes through all loggers, to make each forget what
+    it has answered, and so copies their pages; nearly none has answered anything."""
+
+    def __init__(self):
+        self.then = dict(logging.root.manager.loggerDict)
+        caches = [logger._cache for logger in (logging.root, *self.then.values()) if isinstance(logger, logging.Logger)]
+        self.caches = sorted(caches, key=id)
+        for cache in self.caches:
+            cache.clear()
+        self.used = Words([id(cache) + USED_AT for cache in self.caches])
+
+    def put(self, level):
+        logging.root.level = level
+        for i in self.used.others():
+            self.caches[i].clear()
+        loggers = logging.root.manager.loggerDict
+        for name in others_in(loggers, self.then):
+            if isinstance(loggers[name], logging.Logger):
+                loggers[name]._cache.clear()
+
+
+LEVELS = None
+
+
+def install():
+    """In the zygote, when every logger is there."""
+    global LEVELS
+    LEVELS = Levels()
 
 
 def pairs():
@@ -62,7 +96,7 @@ def pairs():
     yield gc.get_threshold, lambda value: gc.set_threshold(*value), (812345, 17, 13)
     yield flag(lambda: cuda.matmul.allow_fp16_reduced_precision_reduction,
                lambda value: setattr(cuda.matmul, "allow_fp16_reduced_precision_reduction", value))
-    yield lambda: logging.root.level, logging.root.setLevel, logging.DEBUG
+    yield lambda: logging.root.level, lambda level: LEVELS.put(level), logging.DEBUG
     yield (*of(logging.root, "handlers"), [*logging.root.handlers, logging.NullHandler()])
     yield (*of(warnings, "filters"), [("error", None, Unraised, None, 0), *warnings.filters])
     yield (*of(sys, "excepthook"), lambda *args: sys.__excepthook__(*args))

@@ -29,7 +29,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITCallable
 
 import tracer_tables
-from tracer_tables import PLAIN_SCALARS, SCALARS, is_own
+from tracer_tables import NAMES_OF, PLAIN_SCALARS, SCALARS, is_own
 from tracer_words import HAS_VERSIONS, WORD, version_of
 
 ITEMS_MAX = 50000
@@ -81,6 +81,9 @@ TRACERS_OWN = frozenset(("_inner", "_buffer", "_tracer", "_is_param"))
 KERNELS_OWN = frozenset((*vars(triton.language.sum), *vars(triton.autotune([], [])(triton.language.sum)), "values"))
 
 
+SAID_OF_CLASSES = [type.__dict__[name] for name in ("__name__", "__qualname__", "__bases__")]
+
+
 def scalars(table):
     """Numbers and texts by name, and the public collections; private caches are their owner's."""
     found, collections = {}, {}
@@ -100,6 +103,14 @@ def lengths(collections):
     contents."""
     return {key: (type(value), len(value), digest(repr([brief(v) for v in flat(value) if type(v) in SCALARS]))
                   if type(value) is list else "") for key, value in collections.items()}
+
+
+def parts_of(value):
+    """What an object refers to, beside classes and what the tracer keeps in a tensor."""
+    found = [part for part in gc.get_referents(value) if not issubclass(type(part), type)]
+    if not issubclass(type(value), torch.Tensor):
+        return found
+    return [{k: v for k, v in part.items() if k not in TRACERS_OWN} if type(part) is dict else part for part in found]
 
 
 def digest(data):
@@ -193,6 +204,10 @@ class Walk:
                 self.object(path, value, depth)
             except Exception:
                 self.unseen = self.unseen or f"{path}, which cannot be looked at"
+        # A class of the candidate's says of itself what it likes, and may
+        # be of each of these kinds.
+        if is_own(kind) and not issubclass(kind, type):
+            self.items(path, self.keep(parts_of(value)), depth)
 
     def mapping(self, path, value, depth):
         keys = list(value)
@@ -289,10 +304,10 @@ class Walk:
         # Classes and modules, as far as they are the candidate's.
         elif issubclass(kind, type):
             if is_own(value):
-                said = (type.__dict__["__name__"].__get__(value), value.__qualname__, value.__bases__)
+                said = [part.__get__(value) for part in SAID_OF_CLASSES]
                 self.out[f"{path} (class)"] = digest(repr(said))
-                self.items(f"{path} (bases)", value.__bases__, depth)
-                self.names(path, vars(value), depth)
+                self.items(f"{path} (bases)", said[-1], depth)
+                self.names(path, NAMES_OF(value), depth)
         elif issubclass(kind, types.ModuleType) and not is_own(kind):
             self.module(path, value, depth)
         elif kind in (types.BuiltinMethodType, types.MethodWrapperType):
@@ -398,13 +413,11 @@ class Walk:
     def instance(self, path, value, kind, depth):
         """An object's attributes and slots, and what a class of Python's own in C says of its
         state."""
-        # Attributes and slots; of the candidate's own classes whatever else they refer to.
+        # Attributes and slots.
         self.names(path, getattr(value, "__dict__", {}), depth)
         for cls in kind.__mro__:
             for name in members(cls):
                 self.visit(f"{path}.{name}", getattr(value, name, None), depth + 1)
-        if is_own(kind):
-            self.items(path, self.keep([v for v in gc.get_referents(value) if not isinstance(v, type)]), depth)
         # What a subclass of a container holds, whatever its own methods say.
         if issubclass(kind, dict):
             ordered = issubclass(kind, collections.OrderedDict)
@@ -430,7 +443,7 @@ class Walk:
             if is_own(cls):
                 self.visit(cls.__name__, cls, depth + 1)
         # Python's own types in C have no attributes: what they would be pickled as is their state.
-        if hasattr(value, "__dict__") or any("__slots__" in vars(cls) for cls in kind.__mro__):
+        if hasattr(value, "__dict__") or any("__slots__" in NAMES_OF(cls) for cls in kind.__mro__):
             if hides(kind):
                 self.unseen = self.unseen or f"{path}, a {kind.__module__}.{kind.__qualname__}"
             return
@@ -483,7 +496,7 @@ def places_of(traceback):
 def exceptions_own(kind):
     """What classes of exceptions keep in C, beside arguments, causes and traceback."""
     kinds = (types.MemberDescriptorType, types.GetSetDescriptorType)
-    return [name for cls in kind.__mro__ if not is_own(cls) for name, member in vars(cls).items()
+    return [name for cls in kind.__mro__ if not is_own(cls) for name, member in NAMES_OF(cls).items()
             if type(member) in kinds and name not in ("__dict__", "__weakref__", "__traceback__")]
 
 
@@ -498,7 +511,7 @@ def hides(kind):
     """Whether objects of a class have fields that no attribute or slot shows, as those of classes
     written in C may: they are larger than their attributes, weak references and slots are."""
     for cls in kind.__mro__[:-1]:
-        shown = WORD * (2 + sum(type(m) is types.MemberDescriptorType for m in vars(cls).values()))
+        shown = WORD * (2 + sum(type(m) is types.MemberDescriptorType for m in NAMES_OF(cls).values()))
         if cls.__basicsize__ > cls.__base__.__basicsize__ + shown and not issubclass(cls, IN_SIGHT):
             return not (cls.__module__ == "itertools" or cls in LOCKS)
     return False
