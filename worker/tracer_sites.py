@@ -255,7 +255,8 @@ class Host(ast.NodeTransformer):
 
     def visit_For(self, node):
         """Whether there was anything to go through."""
-        is_open = any(is_leaf(part) for argument in getattr(node.iter, "args", [node.iter]) for part in ast.walk(argument))
+        given = getattr(node.iter, "args", [node.iter])
+        is_open = any(is_leaf(part) for argument in given for part in ast.walk(argument))
         node.iter = self.visit(node.iter)
         node.body = [*([self.reached(node)[1]] if is_open else []), *[self.visit(s) for s in node.body]]
         node.orelse = [self.visit(s) for s in node.orelse]

@@ -48,6 +48,7 @@ static int mix_of(const struct vm_program *p, const struct vm_instr *in, const b
 	bool leaves_floats = elem_is_float((enum elem)in->elem) && elem_is_int((enum elem)in->result_elem);
 	if (in->op == OP_BITCAST || (in->op == OP_MAP && in->map_op < 0)) return leaves_floats ? MIX_FLOAT : 0;
 	if (in->op != OP_MAP) return 0;
+	/* Everything else by its operation. */
 	switch (in->map_op) {
 	case MAP_ANDI:
 	case MAP_ORI: return in->result_elem != ELEM_I1 && is_of_two(p, in, is_data) ? MIX_JOIN : 0;
@@ -212,15 +213,46 @@ static enum vm_gate_number number_of(const struct vm_program *p, const struct vm
 	}
 }
 
+/* Whether two conditions choose what is added: what they decide together is a joint's business
+ * (check_joint.c), and two that exclude each other honestly give one sum. */
+static bool is_of_choices(const struct vm_program *p, const int32_t *maker, const struct vm_instr *in)
+{
+	for (int k = 0; k < 2; k++) {
+		int value = src_id(p, in, k);
+		const struct vm_instr *from = vm_maker_of(p, maker, &value);
+		bool is_choice = from && (from->op == OP_SELECT || (from->op == OP_MAP && from->elem == ELEM_I1));
+		if (!is_choice) return false;
+	}
+	return true;
+}
+
+/* Whether an extreme of masked bits has a constant that these cannot pass. */
+static bool is_of_masked(const struct vm_program *p, const int32_t *maker, const struct vm_instr *in)
+{
+	for (int k = 0; k < 2; k++) {
+		int value = src_id(p, in, k), end = src_id(p, in, 1 - k);
+		const struct vm_instr *from = root_of(p, maker, &value);
+		root_of(p, maker, &end);
+		if (!from || from->op != OP_MAP || from->map_op != MAP_ANDI) continue;
+		int by = src_id(p, from, 1);
+		root_of(p, maker, &by);
+		bool is_minimum = in->map_op == MAP_MINSI || in->map_op == MAP_MINUI;
+		double most = vm_constant_of(p, by), other = vm_constant_of(p, end);
+		if (most >= 0 && (is_minimum ? other <= 0 : other >= most)) return true;
+	}
+	return false;
+}
+
 /* Numbers that switch, on sites of their own or on those that are there; what is watched as mixed
  * bits already is left. */
-static void numbers_watch(
-	struct vm_coverage *c, const struct vm_program *p, int i, const bool *is_data, const uint16_t *mix)
+static void numbers_watch(struct vm_coverage *c, const struct vm_program *p, int i, const int32_t *maker,
+	const bool *is_data, const uint16_t *mix)
 {
 	const struct vm_instr *in = &p->instrs[i];
 	struct vm_site *s = c->at[i] >= 0 ? &c->sites[c->at[i]] : NULL;
 	enum vm_gate_number number = number_of(p, in, s, is_data, mix);
-	if (number == GATE_BITS || (s && s->is_gate)) return;
+	if (number == GATE_BITS || (s && s->is_gate) || (number == GATE_SAME && is_of_choices(p, maker, in))) return;
+	if (number == GATE_EXTREME && elem_is_int((enum elem)in->result_elem) && is_of_masked(p, maker, in)) return;
 	if (!s) s = vm_site_add(c, p, i, SITE_GATE, 0);
 	s->is_gate = true;
 	s->number = number;
@@ -294,7 +326,7 @@ void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int3
 			s->from[s->nfrom++] = from ? c->at[from - p->instrs] : -1;
 		}
 	}
-	for (int i = 0; i < p->ninstrs; i++) numbers_watch(c, p, i, is_data, mix);
+	for (int i = 0; i < p->ninstrs; i++) numbers_watch(c, p, i, maker, is_data, mix);
 	texts_find(c, p, is_data);
 	free(mix);
 }
