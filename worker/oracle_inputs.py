@@ -485,6 +485,11 @@ def randomise_state(model, seed, wide=0):
                 b.copy_(values * (1e-4 if wide else 1) ** (torch.rand(b.shape, generator=generator) < 1 / 8))
             elif name.endswith("running_mean"):
                 b.copy_(0.5 * torch.randn(b.shape, generator=generator))
+        # A count of batches is wherever training has come to.
+        generator.manual_seed(seed + 1)
+        for name, b in model.named_buffers(remove_duplicate=True):
+            if name.endswith("num_batches_tracked") and b.numel() == 1 and not b.is_floating_point():
+                b.fill_(int(2 ** (24 * torch.rand((), generator=generator).item())) - 1)
 
 
 WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -495,8 +500,11 @@ def place_state(model, placed):
     takes a weight anywhere, a variance nowhere below zero; other buffers are constants."""
     named = dict(model.named_parameters(remove_duplicate=True))
     named.update((n, b) for n, b in model.named_buffers() if n.endswith(("running_var", "running_mean")))
+    counts = {n: b for n, b in model.named_buffers() if n.endswith("num_batches_tracked") and b.dtype == torch.int64}
     with torch.no_grad():
         for name, at, size, bits in placed:
+            if name in counts and size == 8 and at == 0 and counts[name].numel() == 1 and 0 <= bits < 1 << 40:
+                counts[name].fill_(bits)
             p = named.get(name)
             if p is None or not p.is_floating_point() or not p.is_contiguous() or p.element_size() != size:
                 continue

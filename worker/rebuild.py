@@ -30,7 +30,7 @@ from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import BoundConstexprFunction, ConstexprFunction, JITFunction
 
-from ttir_compile import HELPERS, make_backend, target, ttir_text, without_folders
+from ttir_compile import HELPERS, lines_of, make_backend, target, ttir_text, without_folders
 
 SOURCE_NAME = "candidate.py"
 ANSWER_BYTES_MAX = 1 << 20
@@ -578,7 +578,7 @@ def prepare(source):
     module = types.ModuleType("candidate")
     module.__file__ = SOURCE_NAME
     sys.modules["candidate"] = module
-    linecache.cache[SOURCE_NAME] = (len(source), None, source.splitlines(keepends=True), SOURCE_NAME)
+    linecache.cache[SOURCE_NAME] = (len(source), None, lines_of(source), SOURCE_NAME)
     return Text(source)
 
 

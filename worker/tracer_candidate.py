@@ -25,6 +25,7 @@ import tracer_watch
 from tracer_record import DTYPES, SOURCE_NAME
 from tracer_stop import Stop
 from tracer_tensor import TraceTensor
+from ttir_compile import lines_of
 
 CANDIDATE = "candidate"      # name of the module that the candidate becomes; the second trace draws one
 
@@ -51,7 +52,7 @@ def load_candidate(source, code=None):
     module.__file__ = SOURCE_NAME
     sys.modules[CANDIDATE] = module
     tracer_source.TEXT = source
-    lines = source.splitlines(keepends=True)
+    lines = lines_of(source)
     linecache.cache[SOURCE_NAME] = (len(source), None, lines, SOURCE_NAME)
     if tracer_plain.SHELL:
         rename(module)

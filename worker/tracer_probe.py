@@ -20,6 +20,7 @@ import math
 import operator
 import random
 
+import numpy
 import torch
 import triton
 
@@ -83,15 +84,23 @@ class Sites:
 
     def compare(self, site, leaves, name, left, right):
         result = COMPARE[name](left, right)
-        if isinstance(result, bool):
-            self.take(site, result, leaves, (left, right) if isinstance(left, PLAIN) and isinstance(right, PLAIN)
+        if isinstance(result, (bool, numpy.bool_)):
+            self.take(site, bool(result), leaves, (left, right) if isinstance(left, PLAIN) and isinstance(right, PLAIN)
                       else None)
         return result
 
     def truth(self, site, leaves, value):
-        if isinstance(value, (*PLAIN, list, tuple, dict, set, frozenset)):
+        if isinstance(value, (*PLAIN, numpy.generic, list, tuple, dict, set, frozenset)):
             self.take(site, bool(value), leaves)
         return value
+
+    def reached(self, site, leaves):
+        if site not in self.results:
+            self.take(site, True, leaves)
+
+    def ended(self, site, leaves, inside):
+        """Behind a block with a manager: whether its own end was reached."""
+        self.take(site, inside in self.results, leaves)
 
     def extreme(self, site, leaves, function, *values):
         result = function(*values)
@@ -100,8 +109,8 @@ class Sites:
         return result
 
     def value(self, site, leaves, result):
-        if isinstance(result, PLAIN):
-            self.take(site, result, leaves)
+        if isinstance(result, (*PLAIN, numpy.generic)):
+            self.take(site, result.item() if isinstance(result, numpy.generic) else result, leaves)
         return result
 
     def launch(self, kernel, grid, args):
@@ -126,6 +135,12 @@ class Forced:
 
     def truth(self, site, leaves, value):
         return self.results.get(site, value)
+
+    def reached(self, site, leaves):
+        pass
+
+    def ended(self, site, leaves, inside):
+        pass
 
     def extreme(self, site, leaves, function, *values):
         return values[self.results[site]] if site in self.results else function(*values)
@@ -266,12 +281,17 @@ class Probe:
                 yield key, site, having
 
     def moves(self, runs):
-        """Whether any place looks at what follows sizes."""
+        """Whether any place looks at what follows sizes, or may be come to at some alone."""
+        if self.has_cases():
+            return True
         for key in self.seen(runs):
             site, having = self.site_of(key), [r for r in runs if key in r.leaves]
             if having and (site.text is None or self.follows(key, having)):
                 return True
         return False
+
+    def has_cases(self):
+        return any(site.kind == "case" for site in self.host)
 
     def follows(self, key, having):
         first = having[0].leaves[key]
@@ -299,6 +319,9 @@ class Probe:
                     if self.elements(values) <= 1 << 26:
                         yield values
         yield from ([self.least(i, most) for i in range(len(self.own))] for most in (1, 2, 7, 64))
+        # What an exception decides has no expression: the text's own numbers.
+        for i, value in itertools.product(self.free, self.named if self.has_cases() else ()):
+            yield [value if k == i else self.least(k, 5) for k in range(len(self.own))]
         for a, b in itertools.combinations(self.free[:3], 2):
             for values in (self.own, [self.least(i, 33) for i in range(len(self.own))]):
                 yield [values[b] if k == a else v for k, v in enumerate(values)]
@@ -557,6 +580,7 @@ def names_of(module):
 def differ(a, b):
     """Whether a leaf is another, as far as a size could tell: tensors by their shapes, objects that
     are no values not at all."""
+    a, b = (getattr(v, "__self__", v) for v in (a, b))       # of a tensor's method, the tensor
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return a.shape != b.shape
     if type(a) is not type(b):
@@ -566,8 +590,9 @@ def differ(a, b):
 
 def numbers_of(tree):
     """The whole numbers that a text names and that a size may be, the first of them."""
-    found = dict.fromkeys(node.value for node in ast.walk(tree)
-                          if isinstance(node, ast.Constant) and type(node.value) is int and 1 < node.value < SCANNED)
+    whole = lambda v: int(v) if isinstance(v, str) and v.isdecimal() and len(v) < 9 else v
+    values = [whole(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    found = dict.fromkeys(v for v in values if type(v) is int and 1 < v < SCANNED)
     return list(found)[:NAMED_MAX]
 
 

@@ -237,6 +237,39 @@ class Host(ast.NodeTransformer):
         node.subject = self.visit(node.subject)
         return node
 
+    def reached(self, node, kind="case", method="reached", *args):
+        """A statement that tells that the code came there."""
+        k = self.site(ast.copy_location(ast.Constant(True), node), kind)
+        return k.value, ast.copy_location(ast.Expr(self.report(method, k, *args)), node)
+
+    def visit_ExceptHandler(self, node):
+        """What an exception decides."""
+        node.body = [self.reached(node)[1], *[self.visit(s) for s in node.body]]
+        return node
+
+    def visit_Try(self, node):
+        """And that there was none."""
+        node = self.generic_visit(node)
+        node.body.append(self.reached(node)[1])
+        return node
+
+    def visit_For(self, node):
+        """Whether there was anything to go through."""
+        given = getattr(node.iter, "args", [node.iter])
+        is_open = any(is_leaf(part) for argument in given for part in ast.walk(argument))
+        node.iter = self.visit(node.iter)
+        node.body = [*([self.reached(node)[1]] if is_open else []), *[self.visit(s) for s in node.body]]
+        node.orelse = [self.visit(s) for s in node.orelse]
+        return node
+
+    def visit_With(self, node):
+        """Whether its end was reached, where its manager may swallow an exception."""
+        node.items = [self.visit(i) for i in node.items]
+        inside, end = self.reached(node)
+        node.body = [*[self.visit(s) for s in node.body], end]
+        behind = self.reached(node, "way", "ended", ast.Constant(inside))[1]
+        return ast.copy_location(ast.If(ast.Constant(True), [node, behind], []), node)
+
     def visit_comprehension(self, node):
         node.iter = self.visit(node.iter)
         node.ifs = [self.truth(i) for i in node.ifs]
@@ -244,7 +277,9 @@ class Host(ast.NodeTransformer):
 
     def visit_BinOp(self, node):
         k = self.site(node, "value") if isinstance(node.op, WHOLE) and not self.is_grid else None
-        node.left, node.right = self.visit(node.left), self.visit(node.right)
+        # A divisor of zero is an exception, which somebody may catch.
+        is_divisor = isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) and not is_leaf(node.right)
+        node.left, node.right = self.visit(node.left), self.truth(node.right) if is_divisor else self.visit(node.right)
         return self.report("value", k, node) if k else node
 
     def visit_Subscript(self, node):

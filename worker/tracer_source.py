@@ -33,7 +33,7 @@ from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import ConstexprFunction, JITCallable, JITFunction
 
 from tracer_record import SOURCE_NAME
-from ttir_compile import HELPERS
+from ttir_compile import HELPERS, lines_of
 
 LIBRARY = ("triton", "triton.language", "math")      # modules that the rebuilding process may hold itself
 DEPTH_MAX = 16
@@ -228,7 +228,7 @@ def is_type_of(kind, value):
 @functools.cache
 def definitions(text):
     """The functions of a text by their first line and name, as the front end cuts them out."""
-    lines, found = text.splitlines(keepends=True), {}
+    lines, found = lines_of(text), {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno] + [d.lineno for d in node.decorator_list])

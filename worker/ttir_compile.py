@@ -5,6 +5,7 @@ Shared by the tracer (tracer_driver.py), which records launches, and by `hone vm
 which runs them.
 """
 import importlib.util
+import io
 import os
 
 from triton.backends.compiler import GPUTarget
@@ -18,6 +19,12 @@ WARP = 32
 # them: what TorchInductor writes into the kernels that it prints
 HELPERS = ("torch._inductor.runtime.triton_helpers",)
 FOLDERS = {os.path.dirname(importlib.util.find_spec(name).origin) + os.sep: f"{name}/" for name in ("triton", "torch")}
+
+
+def lines_of(text):
+    """A text's lines as Python reads them from a file. `str.splitlines` ends a line at form feeds
+    and at Unicode's separators too, where neither a file nor Python's parser does."""
+    return io.StringIO(text, newline=None).readlines()
 
 
 def without_folders(text):

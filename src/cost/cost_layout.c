@@ -422,6 +422,8 @@ static const struct op_row op_rows[] = {
 	{"tt.atomic_cas", COST_SITE_ATOMIC, false, false, false},
 	{"ttg.async_copy_global_to_local", COST_SITE_LOAD, true, false, false},
 	{"ttng.async_tma_copy_global_to_local", COST_SITE_LOAD, false, false, true},
+	{"ttng.async_tma_copy_local_to_global", COST_SITE_STORE, false, false, true},
+	{"ttng.async_tma_reduce", COST_SITE_ATOMIC, false, false, true},
 	{"ttg.convert_layout", COST_SITE_CONVERT, false, false, false},
 	{"ttg.local_store", COST_SITE_CONVERT, false, false, false},
 	{"ttg.local_alloc", COST_SITE_CONVERT, false, false, false},

@@ -21,6 +21,7 @@
 #include "tape/tape.h"
 #include "task/task.h"
 #include "verify/guided.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -52,6 +53,51 @@ void trace_release(struct trace *t)
 	*t = (struct trace){0};
 }
 
+/* Where a line ends, as Python counts them. */
+static size_t line_end(const char *s, size_t len, size_t at)
+{
+	while (at < len && s[at] != '\n' && s[at] != '\r') at++;
+	return at;
+}
+
+/* The name of the encoding that a comment in the first two lines declares, as Python reads it from
+ * a file (PEP 263); empty without. */
+static struct slice encoding_of(const char *s, size_t len)
+{
+	for (size_t line = 0, at = 0; line < 2 && at < len; line++) {
+		size_t end = line_end(s, len, at), i = at;
+		while (i < end && (s[i] == ' ' || s[i] == '\t' || s[i] == '\f')) i++;
+		if (i < end && s[i] != '#') break;
+		for (; i + 7 <= end; i++) {
+			if (memcmp(s + i, "coding", 6) || (s[i + 6] != ':' && s[i + 6] != '=')) continue;
+			size_t from = i + 7, to;
+			while (from < end && (s[from] == ' ' || s[from] == '\t')) from++;
+			for (to = from; to < end && (isalnum((unsigned char)s[to]) || strchr("-_.", s[to]));) to++;
+			if (to > from) return (struct slice){s + from, to - from};
+		}
+		at = end + 1 + (end + 1 < len && s[end] == '\r' && s[end + 1] == '\n');
+	}
+	return (struct slice){s, 0};
+}
+
+/* Whether a text means the same in an encoding as in UTF-8. Elsewhere a comment may hold code. */
+static bool is_same_text(struct slice name, const char *s, size_t len)
+{
+	static const char *const OF_ASCII[] = {
+		"ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso8859-1", "cp1252"};
+	char word[16] = "";
+	bool is_ascii = true;
+	if (!name.len) return true;
+	for (size_t i = 0; i < name.len && i + 1 < sizeof word; i++)
+		word[i] = name.data[i] == '_' ? '-' : (char)tolower((unsigned char)name.data[i]);
+	if (name.len >= sizeof word) return false;
+	if (!strcmp(word, "utf-8") || !strcmp(word, "utf8")) return true;
+	for (size_t i = 0; i < len; i++) is_ascii &= (unsigned char)s[i] < 128;
+	for (size_t i = 0; i < ARRAY_LEN(OF_ASCII); i++)
+		if (!strcmp(word, OF_ASCII[i])) return is_ascii;
+	return false;
+}
+
 static int format_step(struct grading *g)
 {
 	if (g->source_len > VERIFY_SOURCE_BYTES_MAX)
@@ -62,6 +108,11 @@ static int format_step(struct grading *g)
 	json_t *s = json_stringn(g->source, g->source_len);
 	if (!s) return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0, "the source is not valid UTF-8");
 	json_decref(s);
+	struct slice encoding = encoding_of(g->source, g->source_len);
+	if (!is_same_text(encoding, g->source, g->source_len))
+		return grade_end(g, VERDICT_INVALID, STAGE_FORMAT, "not-text", 0,
+			"the source declares the encoding %.*s, in which a file is another text", (int)MIN(encoding.len, 40),
+			encoding.data);
 	return GRADE_ON;
 }
 

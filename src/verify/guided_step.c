@@ -331,19 +331,21 @@ static int aims_search(
 	return rc;
 }
 
-/* A gate that is still shut: with one of the variant's ordinary trials once more the vm turns it.
- * Where outputs hang on it, what the kernel does behind it is anybody's guess. */
+/* A gate that is still shut: with the variant's ordinary trials once more the vm turns it, until
+ * one shows it: a gate may stand behind a branch that stock inputs do not take. Where outputs hang
+ * on it, what the kernel does behind it is anybody's guess. */
 static int gates_judge(struct grading *g, const struct trace *tr, int variant, struct err *err)
 {
-	int i = 0, line = guided_gate_line(g->guided, variant);
-	const struct oracle_trial *t = g->oracle->trials;
-	while (i < g->oracle->ntrials && (!t[i].counts || t[i].is_edge || t[i].given_fd < 0 || t[i].variant != variant))
-		i++;
-	if (!line || i == g->oracle->ntrials || g->is_partial) return GRADE_ON;
-	struct runner_trial turned = {.want_turned = true};
-	/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
-	int rc = guided_trial_on_vm(g, tr, &t[i], &turned, err);
-	g->v->trials--; /* it was counted before */
+	int line = guided_gate_line(g->guided, variant), rc = GRADE_ON;
+	if (!line || g->is_partial) return GRADE_ON;
+	for (int i = 0; i < g->oracle->ntrials && !rc && !g->guided->variants[variant].gate_matters; i++) {
+		const struct oracle_trial *t = &g->oracle->trials[i];
+		struct runner_trial turned = {.want_turned = true};
+		if (!t->counts || t->is_edge || t->given_fd < 0 || t->variant != variant) continue;
+		/* The vm alone can turn a gate; on the GPU that trial would be one that it had. */
+		rc = guided_trial_on_vm(g, tr, t, &turned, err);
+		g->v->trials--; /* it was counted before */
+	}
 	if (rc || !g->guided->variants[variant].gate_matters) return rc;
 	return grade_end(g, VERDICT_INVALID, STAGE_CORRECTNESS, "branch-not-reached", line,
 		"candidate.py:%d: what is made of data there was one value in all trials, though the data changed, and no "

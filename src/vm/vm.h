@@ -217,6 +217,21 @@ struct vm_fixed {
 	bool varies[2];
 	double numbers[2][VM_FIXED_LOOKS];
 };
+/* What a gate is watched as: mixed bits; a product that is 0 (in front of a sum: GATE_JOINED); an
+ * extreme with a constant; one number of two that change; what a block gives at changing places; a
+ * small reduction; a loop that is never entered; a compare-and-swap that never stores. */
+enum vm_gate_number {
+	GATE_BITS,
+	GATE_ZERO,
+	GATE_JOINED,
+	GATE_EXTREME,
+	GATE_SAME,
+	GATE_PLACE,
+	GATE_WHOLE,
+	GATE_NONE_LEFT, /* a reduction, or a vanishing function, that was 0 */
+	GATE_LOOP,
+	GATE_SWAP
+};
 struct vm_site {
 	enum vm_site_kind kind;
 	const char *what; /* the operation: "math.exp"; lives as long as the program */
@@ -250,11 +265,17 @@ struct vm_site {
 	bool is_gate;
 	uint8_t results;       /* that were seen over all launches: none, one, 2: several */
 	uint64_t result;       /* the one */
+	int64_t seen;          /* how many there were until there were several */
 	uint8_t turn;          /* enum vm_turn */
 	bool is_bounded;       /* a comparison with an end of its range: it says nothing */
-	bool is_number;        /* it is an fp32 product or extreme instead */
-	uint8_t moved;         /* is_number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
-	double distance;       /* is_number: between an extreme's operands at first; of a step: the first result */
+	enum elem result_elem; /* and its type */
+	uint8_t number;        /* enum vm_gate_number */
+	uint8_t moved;         /* number: 3: its operands were seen to change; a factor that was not 0 sets its bit */
+	bool has_operands;     /* number: `first` holds its first operands, or an extreme's distance between them */
+	bool is_minimum;       /* an extreme of whole numbers, with a constant */
+	bool was_entered;      /* a loop that is turned: it is in its only turn */
+	double first[2];
+	double distance;       /* of a step: the first result */
 	bool has_first;        /* of a step: there was one */
 	bool has_digits;       /* of a step: it becomes a site of lost digits once another result was seen */
 	int nfrom;             /* operands that are mixed too */

@@ -37,6 +37,7 @@ struct check_record {
 	uint64_t threads;     /* which thread has which lane, as a hash; 0: not known */
 	bool is_atomic;
 	bool is_write;
+	bool is_bulk;   /* by the unit that copies boxes of a tensor */
 	bool is_single; /* a scalar written by one thread, the same that does the program's scalar atomics */
 };
 /* The access that is being looked at, as a block. */
@@ -218,14 +219,18 @@ struct vm_joint {
 	bool is_open;
 	struct vm_joint_bits kept[2]; /* of the masks, as they were made last */
 };
+struct ptx_still;
 struct vm_coverage {
 	int nsites;
 	struct vm_site *sites;
 	int32_t *at;   // (ninstrs): site that is still open, or -1
+	const struct vm_program *program;
 	const struct vm_instr *first;
-	bool is_turned; /* some gate is: nothing is recorded meanwhile */
-	bool is_search; /* of this launch (vm_coverage_row) */
-	int nopen;      /* joints that some side is left of */
+	int ninstrs;
+	struct ptx_still **texts;   // (ninstrs): what is known of inline assembly on data, else NULL
+	bool is_turned;             /* some gate is: nothing is recorded meanwhile */
+	bool is_search;             /* of this launch (vm_coverage_row) */
+	int nopen;                  /* joints that some side is left of */
 	int njoints;
 	struct vm_joint *joints;
 	uint8_t *joint_marks;   // (ninstrs): JOINT_ bits; NULL: there are no joints
@@ -260,8 +265,11 @@ void vm_still_find(const struct vm_program *p, bool *still);
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
 void vm_gates_find(struct vm_coverage *c, const struct vm_program *p, const int32_t *maker, const bool *is_data);
-/* Looks at the two operands of one that makes numbers. */
-void vm_gate_operands(struct vm_site *s, const double *a, const double *b, int64_t n);
+void vm_gates_free(struct vm_coverage *c);
+/* Looks at the operands of one that is watched as a number. */
+void vm_gate_look(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
+/* Whether a compare-and-swap stores, whose two numbers are equal or not. */
+bool vm_gate_swap(struct vm_coverage *c, int instr, bool is_equal);
 /* Looks at what such an instruction has made, or turns it. */
 void vm_gate_step(struct vm_ctx *c, const struct vm_instr *in, struct vm_site *s);
 

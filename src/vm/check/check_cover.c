@@ -257,6 +257,8 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 	int32_t *maker = xmalloc(size_mul((size_t)p->nvalues + 1, sizeof *maker));
 	c->at = xmalloc(size_mul((size_t)p->ninstrs + 1, sizeof *c->at));
 	c->first = p->instrs;
+	c->ninstrs = p->ninstrs;
+	c->program = p;
 	memset(maker, 0xff, ((size_t)p->nvalues + 1) * sizeof *maker);
 	memset(c->at, 0xff, ((size_t)p->ninstrs + 1) * sizeof *c->at);
 	for (int i = 0; i < p->ninstrs; i++)
@@ -285,8 +287,8 @@ struct vm_coverage *vm_coverage_create(const struct vm_kernel *k)
 		struct vm_site *s = vm_site_add(c, p, watched[i], SITE_DIGITS, SIDE_ABOVE);
 		s->is_beside_data = vm_digits_sum_of_data(p, &p->instrs[watched[i]], is_data);
 	}
-	vm_gates_find(c, p, maker, is_data);
 	for (int i = 0; i < p->ninstrs; i++) term_add(c, p, i, maker, is_data);
+	vm_gates_find(c, p, maker, is_data);
 	vm_joints_find(c, p, maker, is_data);
 	free(watched);
 	free(is_data);
@@ -299,6 +301,7 @@ void vm_coverage_free(struct vm_coverage *c)
 {
 	if (!c) return;
 	vm_joints_free(c);
+	vm_gates_free(c);
 	free(c->sites);
 	free(c->at);
 	free(c);
@@ -466,13 +469,14 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	struct vm_site *s = &c->coverage->sites[site];
 	if (s->kind == SITE_DIGITS && s->is_beside_data && !c->coverage->is_turned) vm_digits_operands(c, in, s);
 	/* What the instruction makes is looked at behind it. */
-	if (s->kind == SITE_DIGITS || (s->kind == SITE_GATE && !s->is_number) || c->coverage->is_turned) return;
+	if (s->number) vm_gate_look(c, in, s);
+	if (s->kind == SITE_DIGITS || s->kind == SITE_GATE || c->coverage->is_turned) return;
 	bool is_truth = s->kind == SITE_SELECT || s->kind == SITE_MASK || s->kind == SITE_BRANCH;
 	int first = is_truth ? (int)s->constant : s->by_size && in->nsrc > 1 ? 1 : 0;
-	int count = s->kind == SITE_TERM || s->kind == SITE_STEP                         ? in->nsrc
-		: s->kind == SITE_COMPARE || s->kind == SITE_EXTREME || s->kind == SITE_GATE ? 2
-		: s->kind == SITE_CLAMP                                                      ? 3
-																					 : 1;
+	int count = s->kind == SITE_TERM || s->kind == SITE_STEP ? in->nsrc
+		: s->kind == SITE_COMPARE || s->kind == SITE_EXTREME ? 2
+		: s->kind == SITE_CLAMP                              ? 3
+															 : 1;
 	struct vm_reader r[3];
 	bool all_splat = true;
 	int64_t n = in->n ? in->n : c->lanes;
@@ -486,8 +490,6 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 	for (int64_t at = 0; at < n; at += VM_STRIP) {
 		int64_t m = MIN(n - at, VM_STRIP);
 		const double *x = vm_reader_strip(&r[0], at, m), *y = count > 1 ? vm_reader_strip(&r[1], at, m) : NULL;
-		if (s->is_number) vm_gate_operands(s, x, y, m);
-		if (s->kind == SITE_GATE) continue;
 		if (is_truth) take_truths(s, x, m);
 		else if (s->by_size) take_sizes(s, x, m);
 		else if (s->kind == SITE_STEP) take_steps(s, in, x, y, m);
@@ -498,9 +500,9 @@ void vm_cover_step(struct vm_ctx *c, const struct vm_instr *in, int site)
 		/* Only an order stays open for long: its operands are seldom equal. */
 		if (s->kind == SITE_COMPARE && isnan(s->constant) && !at) vm_fixed_look(s, x, y, m);
 	}
-	if (s->kind == SITE_GATE) return;
 	vm_site_close(s, c->coverage->is_search);
-	if ((s->taken & s->wanted) != s->wanted) return;
+	/* One that is watched as a number stays until it was another one. */
+	if ((s->taken & s->wanted) != s->wanted || (s->number && s->results < 2)) return;
 	c->coverage->at[in - c->coverage->first] = -1;
 	/* A step that gives several results may still lose the digits of each. */
 	if (s->kind != SITE_STEP || !s->has_digits) return;

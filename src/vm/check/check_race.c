@@ -195,6 +195,7 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		.threads = k->code.threads,
 		.is_atomic = is_atomic,
 		.is_write = kind != CHECK_READ,
+		.is_bulk = k->code.is_bulk,
 		.is_single = kind != CHECK_READ && k->block.lanes == 1};
 	return k->record_of[instr] = k->nrecords++;
 }
@@ -299,7 +300,10 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	struct vm_check *k = v->c->check;
 	if (!is_other(k, other)) return false;
 	const struct check_record *r = &k->records[other];
-	return !(r->is_atomic && k->records[v->record].is_atomic) && !vm_order_knows(k, r);
+	/* What a unit of its own stores is on its way still when the program releases: the compiler
+	 * waits until it was read from shared memory, and no longer. */
+	bool is_on_its_way = r->is_bulk && r->is_write;
+	return !(r->is_atomic && k->records[v->record].is_atomic) && (is_on_its_way || !vm_order_knows(k, r));
 }
 
 /* A load that the compiled code makes turns of its loop ahead of its place comes before what the
@@ -351,6 +355,10 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 	/* A unit of its own fetches it: what threads stored is not on its way
 	 * there yet, barrier or not. */
 	if (is_load && a->is_write && k->code.is_bulk) return true;
+	/* And what it stores is on its way beside what threads store, before or
+	 * behind. Its sums commute. */
+	if (a->is_write && (a->is_bulk || (b->is_write && b->is_bulk)))
+		return !(a->is_atomic && b->is_atomic && a->is_bulk == b->is_bulk);
 	if (a->epoch != b->epoch || (a->is_atomic && b->is_atomic)) return false;
 	if (a->block == b->block) {
 		/* What was loaded by one thread and is stored by another went from one to the other. */

@@ -3,6 +3,7 @@
 #include "vm/exec/exec.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
+#include "vm/check/check.h"
 #include "vm/core/program.h"
 #include "vm/core/state.h"
 #include "vm/meter/meter.h"
@@ -62,9 +63,12 @@ static void move_slots(const struct asm_block *b, bool is_result, const struct a
 	}
 }
 
-static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *regs, const struct asm_array *results,
+static void run_packs(struct vm_ctx *c, const struct vm_instr *in, uint64_t *regs, const struct asm_array *results,
 	const struct asm_array *operands, int64_t n)
 {
+	const struct asm_block *b = in->extra;
+	struct vm_coverage *coverage = c->coverage;
+	struct ptx_still *still = coverage ? coverage->texts[in - c->program->instrs] : NULL;
 	int64_t count = (n + b->pack - 1) / b->pack;
 	struct pack packs = {c->crosswise ? 1 : b->pack, c->crosswise ? count : 1, n};
 	for (int64_t at = 0; at < count; at += PTX_LANES) {
@@ -72,7 +76,7 @@ static void run_packs(struct vm_ctx *c, const struct asm_block *b, uint64_t *reg
 		scramble(regs, b->code.nregs * PTX_LANES);
 		ptx_preset(&b->code, regs, c->id, c->grid);
 		move_slots(b, false, operands, regs, &packs, at, lanes);
-		ptx_run(&b->code, regs, lanes);
+		ptx_run(&b->code, regs, lanes, still, still && coverage->is_turned);
 		move_slots(b, true, results, regs, &packs, at, lanes);
 	}
 }
@@ -103,7 +107,7 @@ int exec_inline_asm(struct vm_ctx *c, const struct vm_instr *in)
 			elem_bytes(c->program->values[vm_dst(c, in, i)].elem), false};
 		failed = !results[i].data;
 	}
-	if (!failed) run_packs(c, b, (uint64_t *)regs->data, results, operands, n);
+	if (!failed) run_packs(c, in, (uint64_t *)regs->data, results, operands, n);
 	for (int i = 0; i < in->ndst && !failed && is_scalar; i++) vm_result_splat(c, in, i, &scalars[i]);
 	vm_buf_put(c, regs);
 	if (!failed) vm_kill(c, in);

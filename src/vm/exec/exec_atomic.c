@@ -164,7 +164,9 @@ int exec_atomic_cas(struct vm_ctx *c, const struct vm_instr *in)
 		if (!p) return 1;
 		size_t at = (size_t)i * size;
 		memcpy(d + at, p, size);
-		if (memcmp(p, expected + at, size)) continue;
+		bool is_equal = !memcmp(p, expected + at, size);
+		if (c->coverage) is_equal = vm_gate_swap(c->coverage, (int)(in - c->program->instrs), is_equal);
+		if (!is_equal) continue;
 		c->version += memcmp(p, desired + at, size) != 0;
 		memcpy(p, desired + at, size);
 	}

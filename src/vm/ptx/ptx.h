@@ -109,9 +109,26 @@ struct ptx_program {
 
 /* Registers [0, nargs) are the operands $0, $1, ... ERR_UNSUPPORTED or ERR_FORMAT with why. */
 int ptx_parse(const char *text, int nargs, struct arena *arena, struct ptx_program *out, char *why, size_t why_len);
+/* What is known of one instruction's results over all runs (ptx_still.c); needed 0: it is not
+ * watched. turn: from here on it gives another result, in one of two ways. */
+struct ptx_still {
+	uint8_t needed;
+	uint8_t moved;
+	uint8_t results; /* that were seen: none, one, 2: several */
+	uint8_t turn;
+	uint64_t first[2];
+	uint64_t result;
+};
+struct ptx_still *ptx_still_make(const struct ptx_program *p); /* (ninstrs), heap */
+bool ptx_still_is(const struct ptx_program *p, const struct ptx_still *all, int i);
+bool ptx_still_is_joined(const struct ptx_instr *in); /* a product and a sum */
+void ptx_still_look(struct ptx_still *s, const struct ptx_instr *in, const uint64_t *x, const uint64_t *r);
+void ptx_still_turn(const struct ptx_still *s, const struct ptx_instr *in, const uint64_t *x, uint64_t *r);
+
 /* regs: (nregs, PTX_LANES). */
 void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3], const uint32_t grid[3]);
-void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes);
+/* still: (ninstrs) or NULL; is_turned: nothing is recorded there, and some results are turned. */
+void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned);
 
 /* ---- what an instruction with inline assembly carries ---- */
 

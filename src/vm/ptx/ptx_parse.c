@@ -387,7 +387,7 @@ void ptx_preset(const struct ptx_program *p, uint64_t *regs, const uint32_t id[3
 	}
 }
 
-void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes)
+void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes, struct ptx_still *still, bool is_turned)
 {
 	for (const struct ptx_instr *in = p->instrs; in < p->instrs + p->ninstrs; in++) {
 		for (int lane = 0; lane < lanes; lane++) {
@@ -396,6 +396,8 @@ void ptx_run(const struct ptx_program *p, uint64_t *regs, int lanes)
 				continue;
 			for (int i = 0; i < in->nsources; i++) x[i] = regs[(size_t)in->sources[i] * PTX_LANES + (size_t)lane];
 			in->row->eval(in, x, r);
+			if (still && !is_turned) ptx_still_look(&still[in - p->instrs], in, x, r);
+			else if (still && still[in - p->instrs].turn) ptx_still_turn(&still[in - p->instrs], in, x, r);
 			for (int i = 0; i < in->nresults; i++) regs[(size_t)in->results[i] * PTX_LANES + (size_t)lane] = r[i];
 		}
 	}
