@@ -62,6 +62,8 @@ static const struct {
 	{SQUARE "%t = arith.cmpf olt, %s, %zero : f32\n%u = arith.cmpf olt, %x, %zero : f32\n"
 			"%v = arith.ori %t, %u : i1\n" IF("v"),
 		false},
+	{"%t = arith.cmpf olt, %x, %zero : f32\n%g = arith.sitofp %t : i1 to f32\n" MIN0("g"), false},
+	{"%t = arith.cmpf olt, %x, %zero : f32\n%g = arith.uitofp %t : i1 to f32\n" MIN0("g"), true},
 	/* Narrow numbers, and ones that grow too large for them. */
 	{OF_ABS "%h = arith.truncf %m : f32 to f16\n%w = arith.extf %h : f16 to f32\n" MIN0("w"), true},
 	{"%h = arith.truncf %x : f32 to f16\n%w = arith.extf %h : f16 to f32\n" TWO("d", "subf", "w", "w")

@@ -279,7 +279,8 @@ static struct range map_range(const struct vm_program *p, const struct vm_instr 
 	switch (in->number) {
 	case NUMBER_COMPARE: return compared(a[0], a[1], in->imm[2]);
 	case NUMBER_CAST: return rounded(a[0], e, 0);
-	case NUMBER_FROM_SIGNED: return rounded(make(a[0].lo, a[0].hi, false), e, 0);
+	case NUMBER_FROM_SIGNED: /* a truth's one bit is its sign */
+		return rounded(in->elem == ELEM_I1 ? negated(a[0]) : make(a[0].lo, a[0].hi, false), e, 0);
 	case NUMBER_FROM_UNSIGNED: return a[0].lo >= 0 ? rounded(make(a[0].lo, a[0].hi, false), e, 0) : r;
 	default: return r;
 	}
