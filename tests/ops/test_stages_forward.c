@@ -181,6 +181,8 @@ static const struct linear_case linear_cases[] = {
 	/* so large that a backend may have kernels of its own for few rows */
 	{2048, {2048, 1024, 1024}, 3, true, false, 16, 2, false, false},
 	{4096, {2048}, 1, false, false, 16, 0, true, true},
+	/* a row is several pieces for who asks for it piece by piece; the last one brings the tail */
+	{12288, {192}, 1, false, false, 16, 0, true, true},
 };
 
 /* Every row_step-th row of T. */

@@ -1,8 +1,8 @@
 /* linear: projections. An adapter costs no launch: its B stands in spare columns of W
  * (bind) and its thin product behind the input's rows (rows.cu), so [x h] [W B]^T is one
  * product. Up to GEMV_ROWS rows are multiplied here, by reading W once at the speed of
- * memory; up to FEW_MAX by few.cu, where it can; more go to cuBLASLt, long sums of few rows
- * in ranges of K that are added here.
+ * memory, large matrices on Hopper by stream.cu for one or two rows; up to FEW_MAX by few.cu,
+ * where it can; more go to cuBLASLt, long sums of few rows in ranges of K that are added here.
  *
  * The matrix-vector kernels make the thin product too, if the rows' writer has left it (struct
  * thin_wait): rows of A are walked like those of W, by the first blocks, while the others walk
@@ -10,6 +10,7 @@
  * blocks have arrived. No block waits for one behind it. */
 #include "cuda_device.cuh"
 #include "few.cuh"
+#include "gemv.cuh"
 
 #define GEMV_WARPS 4
 #define GEMV_PIECES 8        /* of W that are on their way to a lane at once */
@@ -18,77 +19,13 @@
 
 /* ---- few rows ---- */
 
-struct gemv_thin {            /* the tail's columns of x, as products of x with rows of A */
-	int blocks;               /* the first ones, which make it; 0: it stands, or is not read */
-	int columns;              /* r * parts */
-	int r;                    /* rank */
-	int tail;                 /* spare columns behind a row of x */
-	float scaling;            /* of the thin product */
-	const bf16 *a[OPS_PARTS]; /* each part's A (r, in), NULL: not adapted */
-	int64_t ld[OPS_PARTS];    /* elements from a row of a to the next */
-	unsigned *arrived;        /* blocks that have stored theirs */
-};
-struct gemv {         /* y = x w^T + bias + add */
-	const bf16 *x;    /* (rows, K; row stride x_ld) */
-	const bf16 *w;    /* (N, K; row stride w_ld) */
-	const bf16 *bias; /* (N) or NULL */
-	const bf16 *add;  /* (rows, N; row stride y_ld) or NULL */
-	void *y;          /* (rows, N; row stride y_ld) */
-	int64_t x_ld;     /* elements from a row of x to the next */
-	int64_t w_ld;     /* elements from a row of w to the next */
-	int64_t y_ld;     /* elements from a row of y, and of add, to the next */
-	int N;            /* columns of y */
-	int K;            /* terms of a sum */
-	bool is_f32;      /* y is fp32, else bf16 */
-	int in;           /* columns of x that stand: all K, or those before the tail */
-	struct gemv_thin thin;
-};
-
-/* Row n of W, or (THIN) of the parts' A one behind the other; some row where there is none. */
-template <bool THIN> static __device__ __forceinline__ const bf16 *gemv_row(const struct gemv &g, int n)
-{
-	if (!THIN) return g.w + (int64_t)min(n, g.N - 1) * g.w_ld;
-	n = min(n, g.thin.columns - 1);
-	int part = n / g.thin.r;
-	return g.thin.a[part] ? g.thin.a[part] + (n - part * g.thin.r) * g.thin.ld[part] : g.w;
-}
-
-/* Column n of the tail, behind row m of x. */
-static __device__ __forceinline__ void thin_store(const struct gemv &g, int m, int n, float v)
-{
-	if (n >= g.thin.columns) return;
-	((bf16 *)g.x)[m * g.x_ld + g.in + n] = __float2bfloat16_rn(g.thin.a[n / g.thin.r] ? v * g.thin.scaling : 0.0f);
-}
-
-/* A block's columns of the tail stand. The first block's threads write what no adapter uses. */
+/* A block's columns of the tail stand. */
 template <int M> static __device__ __forceinline__ void thin_end(const struct gemv &g)
 {
-	int rest = g.thin.tail - g.thin.columns;
-	if (!blockIdx.x)
-		for (int i = (int)threadIdx.x; i < M * rest; i += GEMV_WARPS * WARP)
-			((bf16 *)g.x)[i / rest * g.x_ld + g.in + g.thin.columns + i % rest] = __float2bfloat16_rn(0.0f);
+	if (!blockIdx.x) rest_clear<M>(g, (int)threadIdx.x, GEMV_WARPS * WARP);
 	__threadfence();
 	__syncthreads();
 	if (threadIdx.x == 0) atomicAdd(g.thin.arrived, 1);
-}
-
-static __device__ __forceinline__ void thin_meet(const struct gemv &g)
-{
-	unsigned arrived;
-	for (;;) {
-		asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(arrived) : "l"(g.thin.arrived) : "memory");
-		if (arrived >= (unsigned)g.thin.blocks) return;
-		__nanosleep(20);
-	}
-}
-
-template <int M> static __device__ __forceinline__ void gemv_store(const struct gemv &g, int m, int n, float v)
-{
-	if (n >= g.N) return;
-	if (g.bias) v += __bfloat162float(g.bias[n]);
-	if (g.add) v += __bfloat162float(g.add[m * g.y_ld + n]);
-	if (g.is_f32) ((float *)g.y)[m * g.y_ld + n] = v;
-	else ((bf16 *)g.y)[m * g.y_ld + n] = __float2bfloat16_rn(v);
 }
 
 /* DEPTH pieces of each of the warp's rows of W, from column k on; zeros behind the row. */
@@ -203,6 +140,10 @@ static void gemv(struct ops_context *c, const struct projection *p, int M, const
 {
 	struct gemv g = {p->x, p->w, p->bias, p->add, p->y, p->x_ld, p->w_ld, p->y_ld, p->N, p->K, p->is_f32, p->K};
 	if (thin && thin->x) gemv_thin_fill(c, &g, thin);
+	if (stream_takes(c, &g, M)) {
+		stream_run(c, &g, M);
+		return;
+	}
 	/* Few outputs leave multiprocessors short of loads: two warps share rows, if all blocks still
 	 * run at once, for only then may the next kernel begin early. Three rows for the two of them,
 	 * where two rows make too many blocks. */
