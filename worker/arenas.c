@@ -4,10 +4,12 @@
  * libraries' mappings as often as not. No large page fits there, and each fork copies 256 entries
  * for each. Here one arena lies behind the other. Part of libhone_sandbox.so, for the workers only:
  * the name of Python's that it calls is the interpreter's that loads it. */
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define WEAK __attribute__((weak)) /* hone's own programs link these objects too, and have no Python */
 #define HUGE_PAGE ((uintptr_t)2 << 20)
@@ -30,6 +32,7 @@ void *PyObject_Malloc(size_t size) WEAK;
 
 void arenas_join(uint64_t place);
 void arenas_fill(void);
+int memory_aside(void *memory, size_t size, int access, int file, int64_t place);
 
 static uintptr_t next;  /* where the next arena goes */
 static uintptr_t fresh; /* up to where memory is mapped for arenas to come */
@@ -88,4 +91,14 @@ void arenas_fill(void)
 	if (room != (void *)next) return;
 	madvise(room, FRESH, MADV_HUGEPAGE);
 	fresh = next + FRESH;
+}
+
+/* Puts whole pages into a file at a place, and maps that where they are, for this process alone. In
+ * one go: what lies behind a library's data may be Python's own, which changes with each step that
+ * Python does. 0 or -errno. */
+int memory_aside(void *memory, size_t size, int access, int file, int64_t place)
+{
+	ssize_t written = pwrite(file, memory, size, place);
+	if (written != (ssize_t)size) return written < 0 ? -errno : -ENOSPC;
+	return mmap(memory, size, access, MAP_PRIVATE | MAP_FIXED, file, place) == memory ? 0 : -errno;
 }

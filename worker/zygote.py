@@ -28,7 +28,6 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "worker"))
 
-import contextlib
 import ctypes
 import errno
 import gc
@@ -49,7 +48,6 @@ LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 HUGE_PAGE = 2 << 20
 MADV_COLLAPSE = 25
-MAP_FIXED = 0x10
 FOR_GPUS = "/nvidia/"      # in the paths of libraries that a job without a GPU does not run
 LEAST_ASIDE = 1 << 17      # bytes of a table that are worth a mapping, and the share of it that is no library's file
 SHARE_ASIDE = 0.2
@@ -91,14 +89,13 @@ def own_regions():
     return found
 
 
-def put_aside():
+def put_aside(lib):
     """Puts tables of libraries into a file in memory: what the loader has written once and for all,
     and what libraries for GPUs keep for themselves. They stay where they are and what they are, and
     whoever writes there has a copy. But a fork copies entries for a process's own pages alone, and
     its end drops them: of a file it has those that it looks at."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, *3 * [ctypes.c_int], ctypes.c_long
+    aside = lib.memory_aside
+    aside.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int64
     file, place, whose, end = os.memfd_create("tables", os.MFD_CLOEXEC), 0, "", 0
     for low, high, access, path, own in own_regions():
         # What is zeros at first lies behind its library's data, and has no name.
@@ -107,11 +104,9 @@ def put_aside():
         size = high - low
         if not whose.startswith("/") or not is_table or own < max(LEAST_ASIDE, size * SHARE_ASIDE):
             continue
-        if os.pwrite(file, (ctypes.c_char * size).from_address(low), place) < size:
-            raise OSError(errno.ENOSPC, "a file in memory for libraries' tables")
         may = mmap.PROT_READ | (mmap.PROT_WRITE if access == "rw-p" else 0)
-        if libc.mmap(low, size, may, mmap.MAP_PRIVATE | MAP_FIXED, file, place) != low:
-            raise OSError(ctypes.get_errno(), "mapping a file in memory for a library's table")
+        if aside(low, size, may, file, place) < 0:
+            break
         place += size
     os.close(file)
 
@@ -493,8 +488,7 @@ def main():
     gc.collect()
     gc.freeze()
     if sys.argv[3:] and zygote.has_template:
-        with contextlib.suppress(OSError):
-            put_aside()
+        put_aside(zygote.sandbox.lib)
     zygote.pieces = large_pieces()
     # Before the first fork: a page that a job shares may stay where it is.
     while sys.argv[3:] and zygote.pieces:

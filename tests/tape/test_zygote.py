@@ -138,7 +138,7 @@ regions = [(low, high, access, path) for low, high, access, path, own in zygote.
 tables = [r for r in regions if r[2] == "r--p" or "numpy" in r[3]]
 held = lambda: [ctypes.string_at(low, high - low) for low, high, _, _ in tables]
 then = held()
-zygote.put_aside()
+zygote.put_aside(ctypes.PyDLL(sys.argv[1]))
 now = {(low, high): (access, path) for low, high, access, path, _ in zygote.own_regions()}
 is_aside = lambda low, high: any(l <= low and high <= h and p.startswith("/memfd:") for (l, h), (_, p) in now.items())
 moved = [r for r in tables if is_aside(*r[:2])]
@@ -153,7 +153,7 @@ print(then == held(), not access, sum(r[2] == "r--p" for r in moved) > 5, any(r[
 
 def test_aside(tap):
     """Tables of libraries that are put aside are what they were."""
-    found = subprocess.run([sys.executable, "-c", ASIDE], capture_output=True, text=True, cwd=client.ROOT)
+    found = subprocess.run([sys.executable, "-c", ASIDE, client.LIBRARY], capture_output=True, text=True, cwd=client.ROOT)
     tap.check(found.stdout.split() == ["True"] * 5, "tables that are put aside stay, with what is in them",
               found.stdout + found.stderr[-400:])
 
