@@ -181,15 +181,23 @@ def install_process():
     gc.isenabled, gc.get_freeze_count = lambda: True, lambda: 0
     install_totals()
     # The worker runs isolated, an ordinary Python does not.
-    flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
-             if not name.startswith(("_", "n_")) and name not in ("count", "index")}
-    flags.update(isolated=0, no_user_site=0, ignore_environment=0, dont_write_bytecode=0)
     sys.dont_write_bytecode = False
-    sys.flags = collections.namedtuple("flags", flags)(**flags)
+    sys.flags = FLAGS
     install_threads(pid)
     for name in ("gettrace", "getprofile"):
         setattr(sys, name, unasked(getattr(sys, name), f"sys.{name}()"))
     torch.cuda.device_count = told(torch.cuda.device_count, "torch.cuda.device_count()", is_kept=True, low=1)
+
+
+def ordinary_flags():
+    """sys.flags of a Python that was started without options."""
+    flags = {name: getattr(sys.flags, name) for name in dir(sys.flags)
+             if not name.startswith(("_", "n_")) and name not in ("count", "index")}
+    flags.update(isolated=0, no_user_site=0, ignore_environment=0, dont_write_bytecode=0)
+    return collections.namedtuple("flags", flags)(**flags)
+
+
+FLAGS = ordinary_flags()
 
 
 def install_totals():

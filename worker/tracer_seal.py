@@ -12,6 +12,7 @@ and the number that CPython changes whenever a dict changes. No reference is cou
 copied that a fork shares with the zygote.
 """
 import _signal
+import bisect
 import contextlib
 import ctypes
 import enum
@@ -23,7 +24,6 @@ import signal
 import sys
 import types
 
-import numpy
 import triton
 import triton.backends.nvidia.compiler
 import triton.backends.nvidia.driver
@@ -203,10 +203,12 @@ class Seal:
                 self.table(f"{name}.{key}", vars(value), is_strict=False)
 
     def renew(self, owner):
-        """A class or a module that the tracer itself has changed since. Found by its address: a
-        look at all tables would count a reference to each."""
+        """A class or a module that the tracer itself has changed since. Found by its address, in
+        whose order the tables are: a look at all would count a reference to each, or take fresh
+        memory."""
         own = vars(owner) if isinstance(owner, types.ModuleType) else gc.get_referents(owner.__dict__)[0]
-        for i in numpy.nonzero(self.versions.at == indices([id(own) + VERSION_AT]))[0]:
+        at = indices([id(own) + VERSION_AT])[0]
+        for i in range(bisect.bisect_left(self.versions.at, at), bisect.bisect_right(self.versions.at, at)):
             then = self.tables[i][2]
             for key in others_in(own, then):
                 then[key] = own[key]

@@ -33,6 +33,7 @@ import errno
 import gc
 import importlib
 import json
+import mmap
 import select
 import signal
 import socket
@@ -47,6 +48,9 @@ LEVELS = {"none": 0, "lsm": 1, "full": 2}
 
 HUGE_PAGE = 2 << 20
 MADV_COLLAPSE = 25
+FOR_GPUS = "/nvidia/"      # in the paths of libraries that a job without a GPU does not run
+LEAST_ASIDE = 1 << 17      # bytes of a table that are worth a mapping, and the share of it that is no library's file
+SHARE_ASIDE = 0.2
 # Who was not told that many will come waits for so many: a single verdict's zygotes have fewer,
 # and the work would not come back.
 JOBS_BEFORE_COLLAPSE = 4
@@ -68,6 +72,43 @@ def large_pieces():
             low, high = (int(n, 16) for n in region[0].split("-"))
             pieces += range(-(-low // HUGE_PAGE) * HUGE_PAGE, high - HUGE_PAGE + 1, HUGE_PAGE)
     return pieces
+
+
+def own_regions():
+    """[first address, the one behind the last, access, file, bytes that are this process's own] of
+    all that is mapped."""
+    found = []
+    with open("/proc/self/smaps") as f:
+        for line in f:
+            words = line.split()
+            if not words[0].endswith(":"):
+                low, high = (int(n, 16) for n in words[0].split("-"))
+                found.append([low, high, words[1], " ".join(words[5:]), 0])
+            elif words[0] == "Anonymous:":
+                found[-1][4] = int(words[1]) << 10
+    return found
+
+
+def put_aside(lib):
+    """Puts tables of libraries into a file in memory: what the loader has written once and for all,
+    and what libraries for GPUs keep for themselves. They stay where they are and what they are, and
+    whoever writes there has a copy. But a fork copies entries for a process's own pages alone, and
+    its end drops them: of a file it has those that it looks at."""
+    aside = lib.memory_aside
+    aside.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int64
+    file, place, whose, end = os.memfd_create("tables", os.MFD_CLOEXEC), 0, "", 0
+    for low, high, access, path, own in own_regions():
+        # What is zeros at first lies behind its library's data, and has no name.
+        whose, end = path or (whose if low == end else ""), high
+        is_table = access == "r--p" or access == "rw-p" and FOR_GPUS in whose
+        size = high - low
+        if not whose.startswith("/") or not is_table or own < max(LEAST_ASIDE, size * SHARE_ASIDE):
+            continue
+        may = mmap.PROT_READ | (mmap.PROT_WRITE if access == "rw-p" else 0)
+        if aside(low, size, may, file, place) < 0:
+            break
+        place += size
+    os.close(file)
 
 
 class SandboxOptions(ctypes.Structure):
@@ -157,8 +198,9 @@ class Template:
         pieces = (ctypes.c_void_p * (len(pieces) + 1))(*pieces)
         try:
             signal.set_wakeup_fd(-1)
-            zygote.sandbox.lib.sandbox_template_serve(orders, ctypes.byref(options), fds, pieces,
-                                                      text, ctypes.c_size_t(len(text)))
+            lib = zygote.sandbox.lib
+            lib.sandbox_template_serve(orders, ctypes.byref(options), fds, lib.arenas_fill, pieces, text,
+                                       ctypes.c_size_t(len(text)))
             ctypes.pythonapi.PyOS_AfterFork_Child()
             data_fd, entered_w, memory = fds
             token, request = map(json.loads, os.pread(memory, os.fstat(memory).st_size, 0).split(b"\n", 1))
@@ -445,6 +487,8 @@ def main():
     getattr(zygote.module, "start", lambda: None)()
     gc.collect()
     gc.freeze()
+    if sys.argv[3:] and zygote.has_template:
+        put_aside(zygote.sandbox.lib)
     zygote.pieces = large_pieces()
     # Before the first fork: a page that a job shares may stay where it is.
     while sys.argv[3:] and zygote.pieces:

@@ -63,11 +63,11 @@ int sandbox_fork(const struct sandbox_options *o, char *text, size_t len);
  * SANDBOX_ORDER_FDS descriptors for it; the answer is an int, that process's pid (a child of the
  * zygote's) or -errno. It ends when the other side of the socket does, dies with the zygote, and
  * returns in each job's process alone, with the descriptors in fds and what sandbox_fork leaves in
- * text. Of `o` all but the level is the same for all jobs. Before the first order the memory at
- * `pieces` (addresses, then NULL; or NULL) is moved into huge pages, and all holes of
- * malloc's memory are filled. */
+ * text. Of `o` all but the level is the same for all jobs. Before the first order all holes of
+ * malloc's memory are filled, `settle` (or NULL) does the same for what else hands out memory, and
+ * the memory at `pieces` (addresses, then NULL; or NULL) is moved into huge pages. */
 #define SANDBOX_ORDER_FDS 3
 int sandbox_template_fork(char *text, size_t len);
-void sandbox_template_serve(
-	int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void *const *pieces, char *text, size_t len);
+void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void (*settle)(void),
+	void *const *pieces, char *text, size_t len);
 #endif

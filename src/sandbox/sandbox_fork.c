@@ -141,8 +141,8 @@ static bool order_take(int orders, int *level, int fds[SANDBOX_ORDER_FDS])
 	return true;
 }
 
-void sandbox_template_serve(
-	int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void *const *pieces, char *text, size_t len)
+void sandbox_template_serve(int orders, struct sandbox_options *o, int fds[SANDBOX_ORDER_FDS], void (*settle)(void),
+	void *const *pieces, char *text, size_t len)
 {
 	/* Nothing else of the zygote's stays open here: who waits for its end would wait for ours. */
 	for (int fd = 3; fd < FILES_MAX; fd++)
@@ -150,6 +150,7 @@ void sandbox_template_serve(
 	/* What it would write to later it writes to now. Huge pages came apart wherever it has been on
 	 * its way here, and are made whole before the first fork. */
 	sandbox_seccomp_prepare(o, 1);
+	if (settle) settle();
 	settle_malloc();
 	for (; pieces && *pieces; pieces++) madvise(*pieces, HUGE_PAGE, MADV_COLLAPSE);
 	for (;;) {

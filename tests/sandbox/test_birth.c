@@ -209,7 +209,7 @@ static void template_main(int orders, pid_t zygote)
 	for (int i = 0; i < HOLES; i++) made[i] = malloc(HOLE_BYTES);
 	for (int i = 0; i < HOLES; i += 2) free(made[i]);
 	const char *last = made[HOLES - 1];
-	sandbox_template_serve(orders, &o, fds, (void *[]){huge, NULL}, text, sizeof text);
+	sandbox_template_serve(orders, &o, fds, NULL, (void *[]){huge, NULL}, text, sizeof text);
 	for (int i = 0; i < HOLES / 4 && (!i || given > last); i++) given = malloc(HOLE_BYTES);
 	struct said said = {.is_child = getppid() == (o.level == SANDBOX_FULL ? 0 : zygote),
 		.is_settled = !*text,
@@ -250,7 +250,7 @@ static bool ends_with_its_orders(void)
 	struct sandbox_options o = options_for(SANDBOX_NONE);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) _exit(1);
 	int template = sandbox_template_fork(text, sizeof text);
-	if (template == 0) sandbox_template_serve(pair[1], &o, fds, NULL, text, sizeof text);
+	if (template == 0) sandbox_template_serve(pair[1], &o, fds, NULL, NULL, text, sizeof text);
 	close(pair[1]);
 	interrupt(template);
 	close(pair[0]);

@@ -3,6 +3,7 @@ The life of zygotes and jobs: nothing leaks, nothing survives its supervisor, an
 process may not do it cannot do, tried from Python inside a candidate."""
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -86,6 +87,7 @@ def test_template(tap):
     found = children(zygote.process.pid)
     tap.check(template in found and len(found) == 2,
               "a job forked from a template is the zygote's child", found)
+    test_memory(tap, template, pid)
     os.kill(pid, signal.SIGKILL)
     last = client.drain(status)[-1]
     tap.check(last["status"] == signal.SIGKILL and last["entered"] and last["max_rss_bytes"] > 0,
@@ -98,6 +100,62 @@ def test_template(tap):
     tap.check("tape" in messages[-1] and not children(zygote.process.pid),
               "without its template a zygote forks by itself", status)
     zygote.close()
+
+
+def regions_of(pid):
+    """{(first address, access, file): {what: KiB}} of a process's memory."""
+    found = {}
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            words = line.split()
+            if not words[0].endswith(":"):
+                sizes = found[int(words[0].split("-")[0], 16), words[1], " ".join(words[5:])] = {}
+            elif words[-1] == "kB":
+                sizes[words[0][:-1]] = int(words[1])
+    return found
+
+
+def test_memory(tap, template, job):
+    """What a fork does not copy, and where a job's own memory lies."""
+    tables = [(name, sizes["Anonymous"]) for (_, access, name), sizes in regions_of(template).items()
+              if access == "r--p" and sizes["Anonymous"] >= 128]
+    tap.check(not tables, "a template has no large table of a library for itself", tables)
+    with open("/sys/kernel/mm/transparent_hugepage/enabled") as f:
+        has_large_pages = "[never]" not in f.read()
+    empty = [at for (at, _, _), sizes in regions_of(template).items() if 1 << 44 <= at < 1 << 45 and not sizes["Rss"]]
+    fresh = [sizes["AnonHugePages"] for (at, _, _), sizes in regions_of(job).items() if at in empty]
+    tap.check(fresh and (fresh[0] or not has_large_pages), "what a job makes lies in a large page of its own", fresh)
+
+
+# Looks at all that zygote.put_aside() moves, before and behind it, and writes to a part of it.
+ASIDE = """
+import ctypes, mmap, sys
+sys.path.insert(0, "worker")
+import zygote, numpy, numpy.random
+zygote.LEAST_ASIDE, zygote.FOR_GPUS = 1, "numpy"
+regions = [(low, high, access, path) for low, high, access, path, own in zygote.own_regions()
+           if own and access in ("r--p", "rw-p") and path.startswith("/")]
+tables = [r for r in regions if r[2] == "r--p" or "numpy" in r[3]]
+held = lambda: [ctypes.string_at(low, high - low) for low, high, _, _ in tables]
+then = held()
+zygote.put_aside(ctypes.PyDLL(sys.argv[1]))
+now = {(low, high): (access, path) for low, high, access, path, _ in zygote.own_regions()}
+is_aside = lambda low, high: any(l <= low and high <= h and p.startswith("/memfd:") for (l, h), (_, p) in now.items())
+moved = [r for r in tables if is_aside(*r[:2])]
+access = [r for r in moved if not any(l <= r[0] and r[1] <= h and a == r[2] for (l, h), (a, _) in now.items())]
+for low, _, may, _ in moved:
+    if may == "rw-p":
+        ctypes.memmove(low, ctypes.string_at(low, 1), 1)
+print(then == held(), not access, sum(r[2] == "r--p" for r in moved) > 5, any(r[2] == "rw-p" for r in moved),
+      numpy.random.default_rng(1).integers(9) < 9)
+"""
+
+
+def test_aside(tap):
+    """Tables of libraries that are put aside are what they were."""
+    found = subprocess.run([sys.executable, "-c", ASIDE, client.LIBRARY], capture_output=True, text=True, cwd=client.ROOT)
+    tap.check(found.stdout.split() == ["True"] * 5, "tables that are put aside stay, with what is in them",
+              found.stdout + found.stderr[-400:])
 
 
 def arenas_of(zygote):
@@ -237,6 +295,7 @@ def main():
     test_ends(tap)
     test_ends(tap, "many")
     test_template(tap)
+    test_aside(tap)
     test_arenas(tap)
     zygote = client.Zygote("tracer")
     test_no_leak(tap, zygote)
