@@ -133,7 +133,8 @@ struct vm_program {
 	struct vm_source *locs;
 	int nlines;
 	int *lines;
-	bool has_hints;   /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
+	bool has_hints; /* tl.multiple_of, max_contiguous, max_constancy: what the compiler knows of addresses may be false
+					 */
 	bool has_atomics; /* atomics or volatile loads: programs run one after another */
 	bool has_prints;
 	struct vm_plan {      /* for launches with checks (check_plan.c) */

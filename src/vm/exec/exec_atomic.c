@@ -88,8 +88,9 @@ static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d,
 	const int64_t *address, const uint8_t *mask)
 {
 	if (c->want_cost && c->report->fault == VM_FAULT_NONE) {
-		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
-		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), true);
+		size_t size = elem_bytes((enum elem)in->result_elem);
+		if (vm_cost_access(c, in, address, mask, in->n, size, false)) return 1;
+		if (vm_cost_access(c, in, address, mask, in->n, size, true)) return 1;
 		vm_cost_atomic(c, in, address, mask, in->n);
 	}
 	if (d == scalar) vm_result_splat(c, in, 0, scalar);
