@@ -155,9 +155,10 @@ enum {
 	ORDER_RELEASE = 2,
 	ORDER_LOCAL = 4,
 	ORDER_VOLATILE = 8,
-	ORDER_MEETS = 16
+	ORDER_MEETS = 16,
+	ORDER_UNSEEN = 32
 }; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
-	  all threads of the program wait for it */
+	  all threads of the program wait for it; unseen: an atomic whose result nobody uses */
 
 enum {
 	ASM_WAITS = 1,
