@@ -44,7 +44,8 @@ class Variant:
         self.initial = {n: t.detach().clone() for n, t in named_tensors(reference.model)}
         self.modes = [(m, m.training) for m in reference.model.modules()]
         self.draws, self.drawn, self.any_strides, self.returns_positions = [], [], False, False
-        self.usual = []     # of each output on the task's own inputs: what it holds beside finite numbers
+        # Of each output on the task's own inputs: what it holds beside finite numbers; its shape.
+        self.usual, self.shapes = [], []
         self.training = self.settle_mode(probe_seed)
         second = reference.inputs(probe_seed + 1).tensors()
         with Asked() as asked:
@@ -75,6 +76,7 @@ class Variant:
             runs = [self.probe(inputs, noise) for noise in (1, 2)]
             self.casts = runs[0][1].casts
             self.usual = [unlike_numbers(t) for t in runs[0][0]]
+            self.shapes = [t.shape for t in runs[0][0]]
             self.returns_positions = any(not t.is_floating_point() and t.dtype != torch.bool for t in runs[0][0]) and (
                 runs[0][1].is_open or runs[0][1].has_places and self.uses_places(inputs, runs[0][0]))
             if same_bytes(runs[0][0], runs[1][0]):
@@ -191,7 +193,10 @@ def vary_defaults(variant, trial, call):
             outs = forward(variant.fresh_model(), replaced(call, tried).map(clone_tensor))
         except Exception:
             continue
-        if is_finite({"plain": outs, "exact": None}, variant.usual):
+        # What decides how large an output is has to stay, since a candidate's
+        # host code has no values.
+        if ([t.shape for t in outs] == variant.shapes
+                and is_finite({"plain": outs, "exact": None}, variant.usual)):
             tensors, varied = tried, varied + 1
     return replaced(call, tensors) if varied else None
 
