@@ -267,6 +267,9 @@ void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t 
 /* ---- check_range.c ---- */
 /* Marks, of (nvalues), the numbers that are one and the same whatever memory holds. */
 void vm_still_find(const struct vm_program *p, bool *still);
+/* Marks, of (ninstrs), the instructions whose result LLVM leaves open in all lanes, as far as the
+ * program alone says so. */
+void vm_undefined_find(const struct vm_program *p, bool *is_open);
 
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */

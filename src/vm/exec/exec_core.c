@@ -131,6 +131,7 @@ int exec_barrier(struct vm_ctx *c, const struct vm_instr *in)
 
 int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 {
+	vm_kill(c, in);
 	vm_result_splat(c, in, 0, in->extra);
 	return 0;
 }
