@@ -184,6 +184,8 @@ def joined(ptx):
         elif at and (m := ACCESS.search(line)):
             count = int(m[5], 0) if m[5] else int(m[1] or 1) * int(m[2]) // 8
             most[at] = max(most.get(at, 0), count)
+        elif at and (m := ATOMIC.search(line)):
+            most[at] = max(most.get(at, 0), int(m[1] or 1) * int(m[2]) * int(m[3] or 1) // 8)
     return [[*place, count] for place, count in sorted(most.items())][:JOINED_MAX]
 
 
@@ -191,6 +193,7 @@ LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
 ACCESS = re.compile(
     r"\b(?:ld|st)\.global(?:\.[a-zA-Z]\w*(?:::\w+)*)*?(?:\.v(\d))?\.[busf](\d+)\b|\b(cp\.async\.(ca|"
     r"cg)\.shared\.global).*?, (0x[0-9a-f]+|\d+)")
+ATOMIC = re.compile(r"\b(?:atom|red)\.global(?:\.[a-zA-Z]\w*)*?(?:\.v(\d))?\.(?:[busf]|bf)(\d+)(?:x(2))?\b")
 JOINED_MAX = 4096
 
 

@@ -378,6 +378,10 @@ def other_default(x, domain, generator):
     # arange and other orders: a permutation keeps what it indexes
     if flat.numel() == torch.unique(flat).numel():
         return like(x, flat[torch.randperm(flat.numel(), generator=generator)].reshape(x.shape))
+    # one number throughout (lengths that are all full): half of them are less, and none is zero
+    if lowest == highest and lowest > 1:
+        less = torch.randint(1, int(highest) + 1, x.shape, generator=generator)
+        return like(x, torch.where(torch.rand(x.shape, generator=generator) < 0.5, less.to(x.dtype), x))
     return like(x, torch.randint(int(lowest), int(highest) + 1, x.shape, generator=generator).to(x.dtype))
 
 

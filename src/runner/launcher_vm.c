@@ -350,6 +350,7 @@ static int row_launch(struct launcher_vm *v, int index, const struct launcher_tr
 		.want_cost = trial->want_cost,
 		.compiled = v->compiled ? v->compiled[row->kernel] : NULL,
 		.num_warps = v->tape->kernels[row->kernel].num_warps,
+		.num_ctas = v->tape->kernels[row->kernel].num_ctas,
 		/* the first replay looked for races; the second is in another order, as
 		 * far as any is left open */
 		.checks = trial->crosswise || trial->is_unchecked ? 0 : VM_CHECK_RACE,

@@ -167,6 +167,8 @@ json_t *compare_rules_json(bool has_dot, bool tf32)
 		LAST_PLACE_MIN);
 }
 
+static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2) : 0; }
+
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out)
 {
 	*out = (struct compare_bound){.is_usable = true, .share_min = 1, .ncolumns = 1};
@@ -178,6 +180,7 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 		double f = value_at(o->dtype, o->plain, i), r = o->exact ? o->exact[i] : f;
 		if (!isfinite(f) || !isfinite(r)) {
 			out->nonfinite++;
+			out->torn += class_of(f) != class_of(r);
 			continue;
 		}
 		sum += fabs(r);
@@ -200,7 +203,7 @@ void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, 
 	out->tolerance = compare_tolerance(o->dtype, o->exact != NULL, tf32 && has_dot, out->reference_error);
 	out->odd_tolerance = tolerance_of_odd(o->dtype, o->exact && !is_coarse, out);
 	out->odd_on_gpu = ODD_FACTOR * out->tolerance;
-	out->is_usable = out->nonfinite == 0 && isfinite(out->scale) && out->reference_error <= PRECISION[p].usable;
+	out->is_usable = out->torn == 0 && isfinite(out->scale) && out->reference_error <= PRECISION[p].usable;
 }
 
 void compare_bound_release(struct compare_bound *b)
@@ -217,8 +220,6 @@ bool compare_sees(const struct compare_output *o, const struct compare_bound *b,
 	double r = o->exact ? o->exact[i] : value_at(o->dtype, o->plain, i);
 	return r == 0 || !isfinite(r) || scaled(0, r, scale_at(b, i)) > b->tolerance;
 }
-
-static int class_of(double v) { return isnan(v) ? 3 : isinf(v) ? (v > 0 ? 1 : 2) : 0; }
 
 /* Rounding that a row of an ill-conditioned result has, whoever computes it: as many times the
  * reference's own sensitivity as an honest order of sums may differ by, and never more than a small

@@ -35,7 +35,8 @@ struct compare_bound {
 	double odd_tolerance; /* where inputs are odd, as a guided trial's are, on the vm */
 	double odd_on_gpu;    /* the same on a GPU, whose functions are approximate and whose products are contracted */
 	int64_t nonfinite;    /* elements where r or f is not finite */
-	bool is_usable;       /* all finite and f agrees with r well enough: a hidden trial counts only then */
+	int64_t torn;         /* of them: those where r and f are not of one kind */
+	bool is_usable;       /* none is torn and f agrees with r well enough: a hidden trial counts only then */
 };
 /* has_dot and tf32: in tf32 mode an fp32 task with matrix products is allowed tf32's rounding. */
 void compare_calibrate(const struct compare_output *o, bool has_dot, bool tf32, struct compare_bound *out);

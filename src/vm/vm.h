@@ -417,7 +417,8 @@ struct vm_launch_options {
 	bool fma_contract;                      /* contract mulf+addf with one use as ptxas does; default false */
 	const struct vm_sample_options *sample; /* NULL: every program runs. With want_cost, without checks */
 	unsigned checks;              /* enum vm_check_bits, or'ed; 0: only the faults that every launch looks for */
-	int num_warps;                /* checks: of a program; 0: 4 */
+	int num_warps;                /* checks: of a block; 0: 4 */
+	int num_ctas;                 /* checks: blocks of a cluster that make one program; 0: 1 */
 	struct vm_coverage *coverage; /* of this kernel, or NULL; not with fma_contract */
 	struct vm_aim *aim;           /* likewise */
 	struct vm_missed *missed;     /* likewise */

@@ -29,6 +29,25 @@ void vm_kernel_free(struct vm_kernel *k)
 	free(k);
 }
 
+/* What LLVM leaves open gives a pattern: compiled code stores whatever lies in a register. */
+static void undefined_put(struct vm_program *p, struct arena *arena)
+{
+	bool *is_open = xcalloc((size_t)p->ninstrs + 1, sizeof *is_open);
+	vm_undefined_find(p, is_open);
+	for (int i = 0; i < p->ninstrs; i++) {
+		struct vm_instr *in = &p->instrs[i];
+		if (!is_open[i]) continue;
+		uint8_t *bits = arena_alloc(arena, 8);
+		vm_pattern((enum elem)in->result_elem, bits);
+		vm_instr_set(in, OP_POISON);
+		in->extra = bits;
+		in->rule = NULL;
+		in->map_op = -1;
+		in->number = NUMBER_NONE;
+	}
+	free(is_open);
+}
+
 int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struct err *err)
 {
 	if (len > TTIR_TEXT_BYTES_MAX)
@@ -44,6 +63,8 @@ int vm_kernel_create(const char *ttir, size_t len, struct vm_kernel **out, struc
 		vm_kernel_free(k);
 		return rc;
 	}
+	undefined_put(&k->program, &k->arena);
+	undefined_put(&k->contracted, &k->arena);
 	vm_plan_make(k, &k->program);
 	vm_plan_make(k, &k->contracted);
 	*out = k;

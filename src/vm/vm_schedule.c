@@ -5,7 +5,11 @@
  * not waited for to the end. Which one goes on is drawn from a seed, so a launch gives the same
  * result again. Who stands before such a store sleeps, as if it had lost its turn inside what it
  * has locked: as long as another can go on, and for a bounded number of switches, since a wait that
- * counts its turns is not known for one. Later the residents end in order. */
+ * counts its turns is not known for one. Later the residents end in order.
+ *
+ * What a relaxed atomic leaves is on its way for a while, if its program does not look at the
+ * result: half of them, drawn too, are put off behind the program's next
+ * atomics (exec_atomic.c). */
 #include "vm/vm_schedule.h"
 #include "base/base.h"
 #include "vm/core/program.h"
@@ -26,6 +30,9 @@ struct turns {
 	bool is_fresh[VM_RESIDENT_MAX]; /* nothing of it ran yet: what it stands at is no atomic that it was stopped at */
 	uint64_t waits_since[VM_RESIDENT_MAX]; /* changes of memory when it was found waiting */
 	bool is_waiting[VM_RESIDENT_MAX];
+	bool is_leaving[VM_RESIDENT_MAX]; /* it ran to its end, and some of its atomics are on their way */
+	struct vm_late late[VM_RESIDENT_MAX];
+	uint64_t meetings; /* so far, of all */
 	uint64_t draws;
 	int sleeper;          /* -1: nobody sleeps */
 	int slept, slept_all; /* switches: of this one, and of all */
@@ -60,7 +67,7 @@ static void admit(struct turns *t, int slot)
 	memset(c->spins, 0, sizeof c->spins);
 	t->at[slot] = t->p->instrs;
 	t->is_fresh[slot] = true;
-	t->is_waiting[slot] = t->has_met[slot] = false;
+	t->is_waiting[slot] = t->has_met[slot] = t->is_leaving[slot] = false;
 }
 
 /* Some resident that can go on; the first one where `draws` is over; -1:
@@ -85,6 +92,14 @@ static int choose(struct turns *t, bool is_drawn)
 	return can[is_drawn ? b.v[0] % (uint32_t)n : 0];
 }
 
+/* What is on its way arrives: whoever waits, waits for that. */
+static bool arrive(struct turns *t)
+{
+	uint64_t before = changes(t);
+	for (int i = 0; i < t->n; i++) vm_late_arrive(t->ctx[i]);
+	return changes(t) != before;
+}
+
 /* Runs a resident up to its next meeting. 1: it faulted. */
 static int run(struct turns *t, int slot)
 {
@@ -103,9 +118,18 @@ static int run(struct turns *t, int slot)
 			}
 			return 0;
 		}
+		vm_late_before(c, in);
+		if (is_meeting(in)) c->late->takes = rng_philox(t->o->schedule, 0x6c617465u, t->meetings++).v[0] & 1;
 		if (vm_step(c, in)) return 1;
 		t->has_met[slot] |= is_meeting(in);
 	}
+	/* Others may run once more before what it left behind arrives. */
+	t->at[slot] = end;
+	if (c->late->n && !t->is_leaving[slot]) {
+		t->is_leaving[slot] = true;
+		return 0;
+	}
+	vm_late_arrive(c);
 	admit(t, slot);
 	return 0;
 }
@@ -116,13 +140,16 @@ int vm_schedule(const struct vm_launch_options *o, const struct vm_program *p, s
 	struct turns t = {.ctx = ctx, .n = n, .o = o, .p = p, .programs = programs, .sleeper = -1};
 	for (int i = 0; i < n; i++) {
 		ctx[i]->yields = true;
+		ctx[i]->late = &t.late[i];
 		admit(&t, i);
 	}
+	/* Until all have ended, one goes on at a time. */
 	for (;;) {
 		bool is_empty = true;
 		for (int i = 0; i < n; i++) is_empty &= t.number[i] < 0;
 		if (is_empty) return 0;
 		int slot = choose(&t, t.draws < VM_SWITCHES_MAX);
+		if (slot < 0 && arrive(&t)) continue;
 		if (slot < 0) {
 			for (slot = 0; t.number[slot] < 0;) slot++;
 			*faulted = t.number[slot];

@@ -162,7 +162,7 @@ static void test_nonfinite_references_need_their_own_kind(void **state)
 	f.plain[2] = f.found[2] = NAN;
 	assert_true(run(&f));
 	assert_int_equal(f.b.nonfinite, 2);
-	assert_false(f.b.is_usable); /* a hidden trial would not count */
+	assert_true(f.b.torn == 0 && f.b.is_usable); /* the task asks for them */
 	f.found[1] = -INFINITY;
 	assert_false(run(&f));
 	f.found[1] = INFINITY;
@@ -174,6 +174,8 @@ static void test_nonfinite_references_need_their_own_kind(void **state)
 	f.plain[3] = f.found[3] = INFINITY;
 	assert_true(run(&f));
 	assert_true(f.b.nonfinite == 1 && f.b.reference_error < 1e-6); /* of the elements where both are numbers */
+	assert_true(f.b.torn == 1);
+	assert_false(f.b.is_usable); /* a hidden trial would not count */
 }
 
 /* The bound follows the reference's own error, but not without limit. */

@@ -37,7 +37,8 @@ struct check_record {
 	uint64_t threads;     /* which thread has which lane, as a hash; 0: not known */
 	bool is_atomic;
 	bool is_write;
-	bool is_bulk;   /* by the unit that copies boxes of a tensor */
+	bool is_bulk; /* by the unit that copies boxes of a tensor */
+	int64_t lanes;
 	bool is_single; /* a scalar written by one thread, the same that does the program's scalar atomics */
 };
 /* The access that is being looked at, as a block. */
@@ -77,8 +78,11 @@ struct check_node {
 	uint32_t program;
 	uint32_t previous_here; /* node before it at its address */
 	uint32_t previous_own;  /* node before it of its program */
-	uint32_t epoch; /* barriers of its program before it; UINT32_MAX: an atomic of a whole block, whose lanes release
-					   their own */
+	uint32_t epoch;         /* barriers of its program before it */
+	int64_t lanes;          /* 1: by one thread; more: of a whole block, whose threads release their own */
+	uint64_t threads;       /* which thread has which lane, as a hash; 0: not known */
+	uint32_t turn;          /* of its program's loops */
+	uint32_t instr;         /* index of the instruction */
 	bool acquires;
 	bool releases;
 };
@@ -104,6 +108,7 @@ struct check_order {
 	struct check_known *known;   // (programs): last node of a program that the running one knows of
 	uint32_t asker;              /* of the running program: its number */
 	uint32_t own;                /* its last node */
+	uint32_t from;               /* the node that marks begin at */
 	uint32_t cursor;             /* how far down the nodes were looked at */
 };
 
@@ -138,6 +143,7 @@ struct vm_check {
 	bool is_incomplete;
 	const char *incomplete_why;
 	int64_t threads;          /* of a program */
+	bool is_cluster;          /* it is several blocks: a barrier holds the threads of one of them alone */
 	uint8_t *spreads;         // (ninstrs): more lanes use what a load gave than it has: 0 not known, 1 no, 2 yes
 	uint32_t epoch;           /* of the running program */
 	struct check_block block; /* of the running access */
@@ -261,6 +267,9 @@ void vm_fixed_look(struct vm_site *s, const double *a, const double *b, int64_t 
 /* ---- check_range.c ---- */
 /* Marks, of (nvalues), the numbers that are one and the same whatever memory holds. */
 void vm_still_find(const struct vm_program *p, bool *still);
+/* Marks, of (ninstrs), the instructions whose result LLVM leaves open in all lanes, as far as the
+ * program alone says so. */
+void vm_undefined_find(const struct vm_program *p, bool *is_open);
 
 /* ---- check_gate.c ---- */
 /* Marks the sites of results that mixed data has, and adds those that are no sites yet. */
@@ -330,7 +339,11 @@ int vm_race_row(
 
 /* ---- check_order.c ---- */
 void vm_order_program(struct check_order *o);
-void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write, uint32_t epoch);
+void vm_order_atomic(struct vm_ctx *c, const struct vm_instr *in, uint64_t address, bool acquires, bool releases,
+	bool is_write, int64_t lanes);
+/* Whether the running program knows of an access: as of its atomic `own`, 0 for none; as of its
+ * last. */
+bool vm_order_knew(struct vm_check *k, const struct check_record *r, uint32_t own);
 bool vm_order_knows(struct vm_check *k, const struct check_record *r);
 
 /* ---- check_taint.c ---- */

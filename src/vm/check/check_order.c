@@ -13,6 +13,8 @@
  * program's last node to the access's stamp visits each node at most once for each program. */
 #include "vm/check/check.h"
 #include "base/base.h"
+#include "vm/core/program.h"
+#include "vm/core/state.h"
 #include <stdlib.h>
 
 enum { VIEW_PROGRAM = 1, VIEW_PLACE = 2 };
@@ -20,7 +22,7 @@ enum { VIEW_PROGRAM = 1, VIEW_PLACE = 2 };
 void vm_order_program(struct check_order *o)
 {
 	o->asker++;
-	o->own = 0;
+	o->own = o->from = 0;
 	o->cursor = 0;
 }
 
@@ -48,8 +50,10 @@ static struct check_place *place_of(struct check_order *o, uint64_t address)
 	return &o->places[at];
 }
 
-void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool releases, bool is_write, uint32_t epoch)
+void vm_order_atomic(struct vm_ctx *c, const struct vm_instr *in, uint64_t address, bool acquires, bool releases,
+	bool is_write, int64_t lanes)
 {
+	struct vm_check *k = c->check;
 	struct check_order *o = &k->order;
 	if (!o->is_on) return;
 	struct check_place *place = place_of(o, address);
@@ -66,9 +70,19 @@ void vm_order_atomic(struct vm_check *k, uint64_t address, bool acquires, bool r
 		o->mark = xrealloc(o->mark, (size_t)cap * sizeof *o->mark);
 		o->nodes_cap = cap;
 	}
+	/* It stands behind the last atomic here and behind its program's own last. */
 	uint32_t id = ++o->nnodes;
 	o->mark[id] = 0;
-	o->nodes[id] = (struct check_node){(uint32_t)k->found.program, place->node, o->own, epoch, acquires, releases};
+	o->nodes[id] = (struct check_node){.program = (uint32_t)k->found.program,
+		.previous_here = place->node,
+		.previous_own = o->own,
+		.epoch = k->epoch,
+		.lanes = lanes,
+		.threads = k->code.threads,
+		.turn = c->turns,
+		.instr = (uint32_t)(in - c->program->instrs),
+		.acquires = acquires,
+		.releases = releases};
 	if (is_write && !place->node) o->nplaces++;
 	if (is_write) place->node = id; /* a read leaves the sequence as it is */
 	o->own = id;
@@ -99,19 +113,28 @@ static void visit(struct vm_check *k, uint32_t id)
 
 /* Whether what the running program knows of another one holds an access of that. One thread does a
  * program's scalar atomics, so these release what other threads did only where a barrier lies
- * between. */
+ * between. An atomic of a block is done by the threads that have its lanes: without a barrier it
+ * releases what a block of as many lanes, which they have likewise, did. */
 static bool holds(const struct check_order *o, const struct check_known *known, const struct check_record *r)
 {
-	return known->asker == o->asker && known->node > r->stamp &&
-		(r->is_single || o->nodes[known->node].epoch > r->epoch);
+	if (known->asker != o->asker || known->node <= r->stamp) return false;
+	const struct check_node *n = &o->nodes[known->node];
+	bool is_alike = n->lanes > 1 && n->lanes == r->lanes && (!n->threads || !r->threads || n->threads == r->threads);
+	return r->is_single || n->epoch > r->epoch || is_alike;
 }
 
-bool vm_order_knows(struct vm_check *k, const struct check_record *r)
+bool vm_order_knew(struct vm_check *k, const struct check_record *r, uint32_t own)
 {
 	struct check_order *o = &k->order;
 	if (!o->is_on) return k->is_incomplete; /* what cannot be known is not reported */
-	if (!o->own) return false;
-	mark(o, o->own, VIEW_PROGRAM); /* raises the cursor again when there are new atomics */
+	if (!own) return false;
+	/* What was marked for a later atomic may be more than this one knows: all over again. */
+	if (own < o->from) {
+		o->asker++;
+		o->cursor = 0;
+	}
+	o->from = own;
+	mark(o, own, VIEW_PROGRAM); /* raises the cursor again when there are new atomics */
 	const struct check_known *known = &o->known[r->program];
 	while (o->cursor > r->stamp && !holds(o, known, r)) {
 		uint32_t id = o->cursor--; /* before the visit: marks only go down */
@@ -119,3 +142,5 @@ bool vm_order_knows(struct vm_check *k, const struct check_record *r)
 	}
 	return holds(o, known, r);
 }
+
+bool vm_order_knows(struct vm_check *k, const struct check_record *r) { return vm_order_knew(k, r, k->order.own); }

@@ -17,7 +17,8 @@
 #include "vm/map/map.h"
 #include <stdlib.h>
 
-#define RMW_EXCHANGE 9   /* of lower_memory.c, rmw_names */
+#define RMW_ADD_FLOAT 4  /* of lower_memory.c, rmw_names */
+#define RMW_EXCHANGE 9
 
 static int src_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->src + i]; }
 static int dst_id(const struct vm_program *p, const struct vm_instr *in, int i) { return p->ids[in->dst + i]; }
@@ -92,15 +93,16 @@ static void find_acquires(struct vm_program *p)
 		struct vm_instr *in = &p->instrs[i];
 		bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
 		if (!is_atomic && !(in->op == OP_LOAD && in->imm[3])) continue;
-		/* Additions commute, and so does each other kind with itself; what was there before, or who
-		 * exchanged last, is for the order to say. */
+		/* Additions of whole numbers commute, and so does each other kind with itself; what was
+		 * there before, or who exchanged last, is for the order to say. Sums of floats are rounded,
+		 * so that what goes in and out again takes with it what comes in between. */
 		bool is_exchange = in->op == OP_ATOMIC_CAS || (in->op == OP_ATOMIC_RMW && in->imm[0] == RMW_EXCHANGE);
-		bool is_mixed = in->op == OP_ATOMIC_RMW && kind >= 0 && kind != in->imm[0];
+		bool is_mixed = in->op == OP_ATOMIC_RMW && ((kind >= 0 && kind != in->imm[0]) || in->imm[0] == RMW_ADD_FLOAT);
 		if (in->op == OP_ATOMIC_RMW) kind = in->imm[0];
 		if (p->plan.order_instr < 0 && (is_used[dst_id(p, in, 0)] || is_exchange || is_mixed)) p->plan.order_instr = i;
 		/* What nobody looks at orders nothing: the compiler makes it a reduction, which has no
 		 * acquire. */
-		if (!is_used[dst_id(p, in, 0)]) in->imm[3] &= ~ORDER_ACQUIRE;
+		if (!is_used[dst_id(p, in, 0)]) in->imm[3] = (in->imm[3] & ~ORDER_ACQUIRE) | (is_atomic ? ORDER_UNSEEN : 0);
 		else if (is_atomic && p->values[dst_id(p, in, 0)].ndim == 0) in->imm[3] |= ORDER_MEETS;
 		p->plan.has_acquire |= (in->imm[3] & ORDER_ACQUIRE) && !(in->imm[3] & ORDER_LOCAL);
 	}

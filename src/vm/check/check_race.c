@@ -32,7 +32,8 @@ void vm_race_create(struct vm_check *k, const struct vm_kernel *kernel, const st
 	}
 	for (uint64_t b = 0; b <= m->index_max && writes_anywhere; b++) k->is_tracked[b] = true;
 	k->first = k->nrecords = 1; /* record 0: nobody */
-	k->threads = 32 * (o->num_warps > 0 ? o->num_warps : 4);
+	k->threads = (int64_t)32 * (o->num_warps > 0 ? o->num_warps : 4) * MAX(o->num_ctas, 1);
+	k->is_cluster = o->num_ctas > 1;
 	bool has_room = k->programs <= CHECK_ORDER_PROGRAMS_MAX;
 	k->order.is_on = p->plan.has_acquire && has_room;
 	if (k->order.is_on) k->order.known = xcalloc((size_t)k->programs + 1, sizeof *k->order.known);
@@ -196,6 +197,7 @@ static uint32_t record_get(struct vm_ctx *c, const struct vm_instr *in, enum che
 		.is_atomic = is_atomic,
 		.is_write = kind != CHECK_READ,
 		.is_bulk = k->code.is_bulk,
+		.lanes = k->block.lanes,
 		.is_single = kind != CHECK_READ && k->block.lanes == 1};
 	return k->record_of[instr] = k->nrecords++;
 }
@@ -223,13 +225,17 @@ static int race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other, enu
 	const struct check_record *r = &c->check->records[other];
 	const struct vm_source *at = &c->program->locs[c->program->instrs[r->instr].loc];
 	uint32_t id[3];
-	char name[96];
+	char name[96], why[160];
 	vm_check_program_id(c, r->program, id);
+	snprintf(why, sizeof why, "nothing orders the two programs");
+	if (kind == CHECK_READ && c->check->code.ahead && vm_order_knows(c->check, r))
+		snprintf(why, sizeof why,
+			"the pipeline of its loop loads it up to %d turns ahead of the atomic that orders the two programs",
+			c->check->code.ahead);
 	vm_fault(c, in, VM_FAULT_RACE, element,
-		"%s of element %lld at offset %lld of %s: program (%u,%u,%u) %s it at line %d, and nothing orders the two "
-		"programs",
+		"%s of element %lld at offset %lld of %s: program (%u,%u,%u) %s it at line %d, and %s",
 		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_buffer_name(c, index, name), id[0],
-		id[1], id[2], r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
+		id[1], id[2], r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line, why);
 	vm_finding_where(c, index, offset);
 	describe_other(c, r);
 	return !c->check->goes_on;
@@ -244,9 +250,13 @@ static int lane_race(struct vm_ctx *c, const struct vm_instr *in, uint32_t other
 	char name[96];
 	vm_fault(c, in, VM_FAULT_RACE, element,
 		"%s of element %lld at offset %lld of %s: the same program %s it at line %d, and nothing orders the threads of "
-		"a program but tl.debug_barrier()",
+		"a program but %s",
 		verb(kind, kind != CHECK_READ), (long long)element, (long long)offset, vm_buffer_name(c, index, name),
-		r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line);
+		r->is_write ? r->is_atomic ? "changes" : "stores to" : "reads", at->line,
+		c->check->is_cluster
+			? "a scalar atomic whose result is used: it is a cluster (num_ctas), and tl.debug_barrier() "
+			  "holds the threads of one block"
+			: "tl.debug_barrier()");
 	vm_finding_where(c, index, offset);
 	describe_other(c, r);
 	return !c->check->goes_on;
@@ -294,6 +304,33 @@ struct cell {
 
 static bool is_other(const struct vm_check *k, uint32_t record) { return record && record < k->first; }
 
+/* Whether an instruction belongs to the innermost loop around another: the
+ * one that is pipelined. */
+static bool is_in_loop_of(const struct vm_program *p, int at, int instr)
+{
+	for (int i = at; i < p->ninstrs; i++)
+		if (p->instrs[i].op == OP_JUMP && p->instrs[i].target <= at) return instr >= p->instrs[i].target && instr <= i;
+	return false;
+}
+
+/* A load that the compiled code makes turns of its loop ahead of its place comes before what the
+ * loop did meanwhile: a pipeline does not ask whether addresses are the same. */
+static bool is_ahead(const struct visit *v, uint32_t turn, uint32_t instr)
+{
+	int turns = v->c->check->code.ahead;
+	if (!turns || v->kind != CHECK_READ || v->c->turns - turn > (uint32_t)turns) return false;
+	return is_in_loop_of(v->c->program, (int)(v->in - v->c->program->instrs), (int)instr);
+}
+
+/* The running program's last atomic whose order an access is made in. */
+static uint32_t own_atomic(const struct visit *v)
+{
+	const struct check_order *o = &v->c->check->order;
+	uint32_t own = o->own;
+	while (own && is_ahead(v, o->nodes[own].turn, o->nodes[own].instr)) own = o->nodes[own].previous_own;
+	return own;
+}
+
 /* The running program's access and an earlier one do not get along. */
 static bool conflicts(const struct visit *v, uint32_t other)
 {
@@ -303,22 +340,7 @@ static bool conflicts(const struct visit *v, uint32_t other)
 	/* What a unit of its own stores is on its way still when the program releases: the compiler
 	 * waits until it was read from shared memory, and no longer. */
 	bool is_on_its_way = r->is_bulk && r->is_write;
-	return !(r->is_atomic && k->records[v->record].is_atomic) && (is_on_its_way || !vm_order_knows(k, r));
-}
-
-/* A load that the compiled code makes turns of its loop ahead of its place comes before what the
- * loop stored meanwhile: a pipeline does not ask whether addresses are the same. */
-static bool is_ahead(const struct visit *v, const struct check_record *stored)
-{
-	int turns = v->c->check->code.ahead;
-	if (!turns || v->c->turns - stored->turn > (uint32_t)turns) return false;
-	/* The innermost loop around the load is the one that is pipelined. */
-	const struct vm_instr *all = v->c->program->instrs;
-	int at = (int)(v->in - all);
-	for (int i = at; i < v->c->program->ninstrs; i++)
-		if (all[i].op == OP_JUMP && all[i].target <= at)
-			return (int)stored->instr >= all[i].target && (int)stored->instr <= i;
-	return false;
+	return !(r->is_atomic && k->records[v->record].is_atomic) && (is_on_its_way || !vm_order_knew(k, r, own_atomic(v)));
 }
 
 /* Whether blocks of more lanes are made of what a load gave: then threads that do not store to its
@@ -366,7 +388,7 @@ static bool lanes_conflict(const struct visit *v, uint32_t own)
 		if (!a->is_write)
 			return k->block.lanes < k->threads && a->collectives == v->c->collectives && !b->is_atomic &&
 				spreads(v, a->instr);
-		return is_moved || (is_load && (k->block.lanes < k->threads || is_ahead(v, a)));
+		return is_moved || (is_load && (k->block.lanes < k->threads || is_ahead(v, a->turn, a->instr)));
 	}
 	if (a->is_single && b->is_single) return false;
 	return a->is_write || a->collectives == v->c->collectives;

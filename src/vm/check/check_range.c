@@ -4,7 +4,11 @@
  * Each value gets an interval that holds it for all inputs, by one walk over the program and as
  * many more as loops need. An interval is as wide as rounding and the differences between our
  * functions and a GPU's can make it, and says whether the value may be no number (0 * inf, inf -
- * inf): such a one is never still, since a window can be made of it. */
+ * inf): such a one is never still, since a window can be made of it.
+ *
+ * Intervals also tell what LLVM leaves open: a shift that is in no lane by less than the
+ * width, a cast of what the type never holds. The compiler may see that as well, and then it stores
+ * whatever lies in a register. */
 #include "vm/check/check.h"
 #include "base/base.h"
 #include "ttir/ttir.h"
@@ -252,8 +256,14 @@ static bool map_ints(int map_op, const struct range *a, enum elem e, struct rang
 	case MAP_SUBI: *out = rounded(sum(a[0], negated(a[1])), e, 0); return !is_truth;
 	case MAP_MINSI: *out = least(a[0], a[1], false); return !is_truth;
 	case MAP_MAXSI: *out = largest(a[0], a[1], false); return !is_truth;
-	case MAP_ANDI: *out = least(a[0], a[1], false); return is_truth;
-	case MAP_ORI: *out = largest(a[0], a[1], false); return is_truth;
+	case MAP_ANDI:
+		*out = least(a[0], a[1], false);
+		if (!is_truth) *out = make(0, a[0].lo < 0 ? a[1].hi : a[1].lo < 0 ? a[0].hi : out->hi, false);
+		return is_truth || a[0].lo >= 0 || a[1].lo >= 0;
+	case MAP_ORI:
+		*out = largest(a[0], a[1], false);
+		if (!is_truth) out->hi = INFINITY;
+		return is_truth || (a[0].lo >= 0 && a[1].lo >= 0);
 	default: return false;
 	}
 }
@@ -394,7 +404,8 @@ static void constants_put(const struct vm_program *p, struct range *of)
 	}
 }
 
-void vm_still_find(const struct vm_program *p, bool *still)
+/* (nvalues), heap */
+static struct range *ranges_find(const struct vm_program *p)
 {
 	struct range *of = xcalloc((size_t)p->nvalues + 1, sizeof *of);
 	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
@@ -408,7 +419,125 @@ void vm_still_find(const struct vm_program *p, bool *still)
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, walk < PATIENCE);
 	}
-	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
 	free(is_made);
+	return of;
+}
+
+void vm_still_find(const struct vm_program *p, bool *still)
+{
+	struct range *of = ranges_find(p);
+	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
 	free(of);
+}
+
+/* ---- what has no result ---- */
+
+/* What is known of a program's values. */
+struct known {
+	const struct vm_program *p;
+	struct range *of;   // (nvalues)
+	bool *is_nan;       // (nvalues): a constant that is no number
+	int *maker;         // (nvalues): the one instruction that makes it, -1: none, or several
+};
+
+/* Constants that are no number, and blocks of them. */
+static void nans_find(const struct known *k)
+{
+	const struct vm_program *p = k->p;
+	for (int i = 0; i < p->nconsts; i++) {
+		const struct vm_const *constant = &p->consts[i];
+		enum elem e = p->values[constant->value].elem;
+		float x = 0;
+		double y = 0;
+		if (constant->data || !elem_is_float(e)) continue;
+		if (e == ELEM_F64) memcpy(&y, constant->bits, sizeof y);
+		else map_widen(e, &x, constant->bits, 1);
+		k->is_nan[constant->value] = isnan(x) || isnan(y);
+	}
+	for (int i = 0; i < p->ninstrs; i++) {
+		const struct vm_instr *in = &p->instrs[i];
+		bool is_same = in->op == OP_SPLAT || in->op == OP_BROADCAST || in->op == OP_RESHAPE;
+		if (is_same) k->is_nan[dst_id(p, in, 0)] = k->is_nan[src_id(p, in, 0)];
+	}
+}
+
+static void makers_find(const struct known *k)
+{
+	const struct vm_program *p = k->p;
+	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
+	for (int i = 0; i < p->nvalues; i++) k->maker[i] = -1;
+	for (int i = 0; i < p->ninstrs; i++)
+		for (int d = 0; d < p->instrs[i].ndst; d++) {
+			int id = dst_id(p, &p->instrs[i], d);
+			k->maker[id] = is_made[id] ? -1 : i;
+			is_made[id] = true;
+		}
+	free(is_made);
+}
+
+/* Bits of a whole number that are known: those of constants, through what joins bits. */
+struct bits {
+	uint64_t ones;
+	uint64_t zeros;
+};
+#define BITS_DEPTH 6
+
+static struct bits bits_of(const struct known *k, int value, int depth)
+{
+	double x = vm_constant_of(k->p, value);
+	if (fabs(x) < 0x1p53) return (struct bits){(uint64_t)(int64_t)x, ~(uint64_t)(int64_t)x};
+	if (k->maker[value] < 0 || !depth) return (struct bits){0};
+	const struct vm_instr *in = &k->p->instrs[k->maker[value]];
+	if (in->op == OP_SPLAT || in->op == OP_BROADCAST || in->op == OP_RESHAPE)
+		return bits_of(k, src_id(k->p, in, 0), depth - 1);
+	bool joins = in->map_op == MAP_ANDI || in->map_op == MAP_ORI || in->map_op == MAP_XORI;
+	if (in->op != OP_MAP || !joins) return (struct bits){0};
+	struct bits a = bits_of(k, src_id(k->p, in, 0), depth - 1), b = bits_of(k, src_id(k->p, in, 1), depth - 1);
+	switch (in->map_op) {
+	case MAP_ANDI: return (struct bits){a.ones & b.ones, a.zeros | b.zeros};
+	case MAP_ORI: return (struct bits){a.ones | b.ones, a.zeros & b.zeros};
+	default: return (struct bits){(a.ones & b.zeros) | (a.zeros & b.ones), (a.ones & b.ones) | (a.zeros & b.zeros)};
+	}
+}
+
+/* A shift that is in no lane by less than the width. */
+static bool is_beyond_width(const struct known *k, int amount, enum elem e)
+{
+	uint64_t width = 8 * elem_bytes(e), all = width == 64 ? UINT64_MAX : (1ull << width) - 1;
+	struct range a = k->of[amount];
+	if (!a.is) return false;
+	return a.lo >= (double)width || a.hi < 0 || (bits_of(k, amount, BITS_DEPTH).ones & all & ~(width - 1));
+}
+
+/* A cast of floats of which none has a place in the type. */
+static bool is_beyond_type(const struct known *k, int value, enum elem e, bool is_signed)
+{
+	double bits = 8 * (double)elem_bytes(e);
+	double above = ldexp(1, (int)bits - is_signed), below = is_signed ? -above : 0;
+	struct range a = k->of[value];
+	return k->is_nan[value] || (a.is && !a.nan && (a.lo >= above || a.hi <= below - 1));
+}
+
+/* Whether an instruction's result is nobody's. Functions of reductions (n is 0) run over lanes that
+ * are nobody's yet; a quotient by zero is a fault of its own. */
+static bool is_undefined(const struct known *k, const struct vm_instr *in)
+{
+	enum elem e = (enum elem)in->result_elem;
+	if (in->op != OP_MAP || !in->n || e == ELEM_I1) return false;
+	if (in->number == NUMBER_TO_SIGNED || in->number == NUMBER_TO_UNSIGNED)
+		return is_beyond_type(k, src_id(k->p, in, 0), e, in->number == NUMBER_TO_SIGNED);
+	bool is_shift = in->map_op == MAP_SHLI || in->map_op == MAP_SHRSI || in->map_op == MAP_SHRUI;
+	return is_shift && is_beyond_width(k, src_id(k->p, in, 1), e);
+}
+
+void vm_undefined_find(const struct vm_program *p, bool *is_open)
+{
+	size_t n = (size_t)p->nvalues + 1;
+	struct known k = {p, ranges_find(p), xcalloc(n, sizeof(bool)), xcalloc(n, sizeof(int))};
+	nans_find(&k);
+	makers_find(&k);
+	for (int i = 0; i < p->ninstrs; i++) is_open[i] = is_undefined(&k, &p->instrs[i]);
+	free(k.maker);
+	free(k.is_nan);
+	free(k.of);
 }

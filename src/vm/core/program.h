@@ -133,7 +133,8 @@ struct vm_program {
 	struct vm_source *locs;
 	int nlines;
 	int *lines;
-	bool has_hints;   /* tl.multiple_of or tl.max_contiguous: what the compiler knows of addresses may be false */
+	bool has_hints; /* tl.multiple_of, max_contiguous, max_constancy: what the compiler knows of addresses may be false
+					 */
 	bool has_atomics; /* atomics or volatile loads: programs run one after another */
 	bool has_prints;
 	struct vm_plan {      /* for launches with checks (check_plan.c) */
@@ -154,9 +155,10 @@ enum {
 	ORDER_RELEASE = 2,
 	ORDER_LOCAL = 4,
 	ORDER_VOLATILE = 8,
-	ORDER_MEETS = 16
+	ORDER_MEETS = 16,
+	ORDER_UNSEEN = 32
 }; /* imm[3] of loads and atomics; local: within a program only; meets: a scalar atomic whose result is used, so that
-	  all threads of the program wait for it */
+	  all threads of the program wait for it; unseen: an atomic whose result nobody uses */
 
 enum {
 	ASM_WAITS = 1,

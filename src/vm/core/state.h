@@ -110,6 +110,23 @@ struct vm_code {
 	bool is_bulk;
 };
 
+/* Atomics of a program that are on their way: relaxed ones whose result
+ * nobody uses (exec_atomic.c).
+ */
+#define VM_LATE_MAX 64
+struct vm_late {
+	bool takes; /* the next such atomic */
+	int n;
+	int meetings; /* atomics of the program since the first of these */
+	struct vm_late_item {
+		uint8_t *at;
+		uint64_t index; /* of its buffer */
+		uint8_t value[8];
+		uint8_t elem;
+		uint8_t kind;
+	} items[VM_LATE_MAX];
+};
+
 struct vm_ctx {
 	const struct vm_kernel *kernel;
 	const struct vm_program *program;
@@ -146,10 +163,11 @@ struct vm_ctx {
 	uint32_t collectives;         /* operations so far in which all threads of the program exchange values */
 	uint32_t turns;               /* jumps back so far: turns of the program's loops */
 	bool is_tainted;              /* some lane is being followed: every instruction is looked at */
-	bool yields;      /* a program that waits for another is no fault: others are resident (vm_schedule.c) */
-	bool is_waiting;  /* it says so by this */
-	uint64_t version; /* how often memory changed */
-	uint64_t polls;   /* how often an atomic looked at it */
+	bool yields;          /* a program that waits for another is no fault: others are resident (vm_schedule.c) */
+	bool is_waiting;      /* it says so by this */
+	struct vm_late *late; /* NULL unless programs take turns */
+	uint64_t version;     /* how often memory changed */
+	uint64_t polls;       /* how often an atomic looked at it */
 	const struct vm_instr *polled; /* the last that did */
 	struct vm_spin spins[VM_SPINS];
 };

@@ -13,6 +13,10 @@ uint8_t *vm_access(struct vm_ctx *c, const struct vm_instr *in, int64_t address,
 /* One instruction; c->next is the one to follow. */
 int vm_step(struct vm_ctx *c, const struct vm_instr *in);
 int vm_run(struct vm_ctx *c, const struct vm_instr *from, const struct vm_instr *to);
+/* Atomics that are on their way arrive: all of them; those that an instruction, which is next, may
+ * not overtake. */
+void vm_late_arrive(struct vm_ctx *c);
+void vm_late_before(struct vm_ctx *c, const struct vm_instr *in);
 /* d = kernel(a, b) on narrow floats, by converted strips. */
 void vm_map_narrow(const struct vm_instr *in, void *d, const void *a, const void *b, int64_t n);
 

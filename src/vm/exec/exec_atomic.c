@@ -88,8 +88,9 @@ static int finish(struct vm_ctx *c, const struct vm_instr *in, const uint8_t *d,
 	const int64_t *address, const uint8_t *mask)
 {
 	if (c->want_cost && c->report->fault == VM_FAULT_NONE) {
-		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), false);
-		vm_cost_access(c, in, address, mask, in->n, elem_bytes((enum elem)in->result_elem), true);
+		size_t size = elem_bytes((enum elem)in->result_elem);
+		if (vm_cost_access(c, in, address, mask, in->n, size, false)) return 1;
+		if (vm_cost_access(c, in, address, mask, in->n, size, true)) return 1;
 		vm_cost_atomic(c, in, address, mask, in->n);
 	}
 	if (d == scalar) vm_result_splat(c, in, 0, scalar);
@@ -108,7 +109,6 @@ static int check_all(
 	if (c->is_tainted && vm_taint_use(c, in, vm_src(c, in, 1), mask_id, in->n, false)) return 1;
 	if (!(k->checks & VM_CHECK_RACE)) return 0;
 	/* Element by element: each is in order with the others' at its own address. */
-	uint32_t epoch = in->n > 1 ? UINT32_MAX : k->epoch;
 	k->code = vm_plan_code(c, in);
 	vm_race_block(k, address, &c->program->values[vm_dst(c, in, 0)]);
 	for (int64_t i = 0; i < in->n; i++) {
@@ -119,12 +119,84 @@ static int check_all(
 			continue;
 		bool is_local = in->imm[3] & ORDER_LOCAL;
 		if (!is_local)
-			vm_order_atomic(k, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true, epoch);
+			vm_order_atomic(c, in, (uint64_t)at, in->imm[3] & ORDER_ACQUIRE, in->imm[3] & ORDER_RELEASE, true, in->n);
 		struct check_row row = {at, (int64_t)size, 1, NULL, 0, i, 1};
 		if (vm_race_row(c, in, &row, size, CHECK_ATOMIC)) return 1;
 	}
 	if (in->imm[3] & ORDER_MEETS) k->epoch++;
 	return 0;
+}
+
+/* ---- on their way ----
+ *
+ * A relaxed atomic orders nothing, and one whose result nobody uses is waited for by nobody. So
+ * later atomics of its program at other places may arrive before it: a flag that says that a value
+ * is there, before the value. Where programs take turns, such atomics are put off now and then
+ * (vm_schedule.c), until the program releases, comes to the same place again, or ends. */
+
+#define LATE_MEETINGS_MAX 4 /* atomics of its program that one may be late for */
+
+static bool may_be_late(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	return c->late && c->late->takes && (in->imm[3] & ORDER_UNSEEN) && !(in->imm[3] & ORDER_RELEASE) &&
+		in->n <= VM_LATE_MAX - c->late->n;
+}
+
+static void put_off(struct vm_ctx *c, const struct vm_instr *in, uint8_t *at, int64_t address, const uint8_t *value)
+{
+	struct vm_late_item *item = &c->late->items[c->late->n++];
+	*item = (struct vm_late_item){.at = at,
+		.index = (uint64_t)vm_address(c, address) >> TAPE_ADDRESS_SHIFT,
+		.elem = in->result_elem,
+		.kind = (uint8_t)in->imm[0]};
+	memcpy(item->value, value, elem_bytes((enum elem)in->result_elem));
+}
+
+void vm_late_arrive(struct vm_ctx *c)
+{
+	for (int i = 0; i < c->late->n; i++) {
+		const struct vm_late_item *item = &c->late->items[i];
+		uint8_t old[8];
+		apply(item->at, item->value, old, item->kind, (enum elem)item->elem);
+	}
+	c->version += c->late->n > 0;
+	c->late->n = c->late->meetings = 0;
+}
+
+/* Whether an access reaches the buffer of one that is on its way; where its
+ * pointers are not known without making them, it does. */
+static bool reaches_late(const struct vm_ctx *c, const struct vm_instr *in)
+{
+	struct affine a;
+	if (!vm_affine_of(c, vm_src(c, in, 0), &a)) return true;
+	uint64_t index = (uint64_t)vm_address(c, a.base) >> TAPE_ADDRESS_SHIFT;
+	for (int i = 0; i < c->late->n; i++)
+		if (c->late->items[i].index == index) return true;
+	return false;
+}
+
+void vm_late_before(struct vm_ctx *c, const struct vm_instr *in)
+{
+	if (!c->late->n) return;
+	bool is_atomic = in->op == OP_ATOMIC_RMW || in->op == OP_ATOMIC_CAS;
+	bool is_plain = in->op == OP_LOAD || in->op == OP_STORE;
+	c->late->meetings += is_atomic;
+	/* An atomic at the same place finds it there itself (below). */
+	if ((is_atomic && ((in->imm[3] & ORDER_RELEASE) || c->late->meetings > LATE_MEETINGS_MAX)) ||
+		(is_plain && reaches_late(c, in)) || in->op == OP_INLINE_ASM)
+		vm_late_arrive(c);
+}
+
+/* Atomics of one program at one place stay in order. */
+static void arrive_at(struct vm_ctx *c, const uint8_t *at, size_t size)
+{
+	for (int i = 0; c->late && i < c->late->n; i++) {
+		const struct vm_late_item *item = &c->late->items[i];
+		if (item->at < at + size && at < item->at + elem_bytes((enum elem)item->elem)) {
+			vm_late_arrive(c);
+			return;
+		}
+	}
 }
 
 /* The old values; masked-off elements give 0. */
@@ -139,10 +211,17 @@ int exec_atomic_rmw(struct vm_ctx *c, const struct vm_instr *in)
 	if (!d || (c->check && check_all(c, in, (const int64_t *)address, mask, size))) return 1;
 	c->polls++;
 	c->polled = in;
+	/* Either it arrives now, or its elements are on their way and nobody has their old values. */
+	bool is_late = may_be_late(c, in);
 	for (int64_t i = 0; i < in->n; i++) {
 		if (mask && !mask[i]) continue;
 		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
 		if (!p) return 1;
+		arrive_at(c, p, size);
+		if (is_late) {
+			put_off(c, in, p, ((const int64_t *)address)[i], value + (size_t)i * size);
+			continue;
+		}
 		apply(p, value + (size_t)i * size, d + (size_t)i * size, in->imm[0], (enum elem)in->result_elem);
 		c->version += memcmp(p, d + (size_t)i * size, size) != 0;
 	}
@@ -162,6 +241,7 @@ int exec_atomic_cas(struct vm_ctx *c, const struct vm_instr *in)
 	for (int64_t i = 0; i < in->n; i++) {
 		uint8_t *p = vm_access(c, in, ((const int64_t *)address)[i], size, i, true, true);
 		if (!p) return 1;
+		arrive_at(c, p, size);
 		size_t at = (size_t)i * size;
 		memcpy(d + at, p, size);
 		bool is_equal = !memcmp(p, expected + at, size);

@@ -120,16 +120,18 @@ int exec_num_programs(struct vm_ctx *c, const struct vm_instr *in)
 	return 0;
 }
 
-/* All threads of the program meet: what its lanes did before is ordered before what they do
- * afterwards. */
+/* All threads of a block meet: what their lanes did before is ordered before what they do
+ * afterwards. Which lanes the blocks of a cluster have is the compiler's choice, so among several
+ * blocks it orders nothing. */
 int exec_barrier(struct vm_ctx *c, const struct vm_instr *in)
 {
-	if (c->check) c->check->epoch++;
+	if (c->check && !c->check->is_cluster) c->check->epoch++;
 	return 0;
 }
 
 int exec_poison(struct vm_ctx *c, const struct vm_instr *in)
 {
+	vm_kill(c, in);
 	vm_result_splat(c, in, 0, in->extra);
 	return 0;
 }

@@ -458,7 +458,7 @@ static int check_access(struct vm_ctx *c, const struct vm_instr *in, int mask, i
 	c->check->code = vm_plan_code(c, in);
 	struct affine a;
 	if ((in->imm[3] & ORDER_ACQUIRE) && info->ndim == 0 && vm_affine_of(c, vm_src(c, in, 0), &a))
-		vm_order_atomic(c->check, (uint64_t)vm_address(c, a.base), true, false, false, c->check->epoch);
+		vm_order_atomic(c, in, (uint64_t)vm_address(c, a.base), true, false, false, 1);
 	return check_races(c, in, mask, stored, info, kind);
 }
 

@@ -331,7 +331,9 @@ static int check_row(struct lowerer *lo, const struct ttir_op *op, const struct 
 		return lower_fail(lo, ERR_FORMAT, "%.*s has %d results, expected %d", len, name, nresults, row->nresults);
 	for (int i = 0; i < op->nattrs; i++) {
 		struct slice key = op->attrs[i].key;
-		lo->p->has_hints |= slice_is(key, "tt.divisibility") || slice_is(key, "tt.contiguity");
+		/* what the compiler is told and cannot see */
+		lo->p->has_hints |= slice_is(key, "tt.divisibility") || slice_is(key, "tt.contiguity") ||
+			slice_is(key, "tt.constancy");
 		if (!memchr(key.data, '.', key.len) && !word_in(key, row->attrs))
 			return lower_fail(
 				lo, ERR_UNSUPPORTED, "%.*s with attribute '%.*s'", len, name, (int)MIN(key.len, 60), key.data);

@@ -184,9 +184,9 @@ static void touch_own(struct vm_touched *t, int is_store, uint64_t index, int64_
 	t->own[is_store][index]++;
 }
 
-/* Lanes that one instruction joins lie side by side, from an aligned address on. The compiler joins
- * by what it was told (tl.multiple_of, tl.max_contiguous), and a false word is no error as long as
- * nothing is joined by it. */
+/* Lanes that one instruction joins lie side by side, from an aligned address on, and one mask
+ * stands for them. The compiler joins by what it was told (tl.multiple_of, tl.max_contiguous,
+ * tl.max_constancy), and a false word is no error as long as nothing is joined by it. */
 static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struct cost_plan *plan,
 	const int64_t *address, const uint8_t *mask, int64_t n, size_t size)
 {
@@ -199,6 +199,11 @@ static int check_joined(struct vm_ctx *c, const struct vm_instr *in, const struc
 		 * it has. */
 		int64_t first = e & ~(int64_t)within, place = 0;
 		for (int b = 0; b < bits; b++) place |= e & l->reg[b] ? (int64_t)1 << b : 0;
+		if (mask && !mask[e] != !mask[first])
+			return vm_fault(c, in, VM_FAULT_MISALIGNED, e,
+				"the compiled code joins %d elements of %zu bytes into one access here, as tl.max_constancy promises; "
+				"their masks are not the same",
+				1 << bits, size);
 		if (mask && !mask[e]) continue;
 		bool is_aligned = address[first] % ((int64_t)size << bits) == 0;
 		if (is_aligned && address[e] - address[first] == place * (int64_t)size) continue;

@@ -395,8 +395,8 @@ struct vm_cost_plans *vm_cost_plans_create(
 		if (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC)
 			memory_plan(plans, in, plan);
 		const struct vm_source *at = &p->locs[in->loc];
-		if (p->has_hints && compiled && (plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE))
-			plan->joined = vm_joined_bytes(compiled, at->line, at->column);
+		bool is_memory = plan->kind == PLAN_LOAD || plan->kind == PLAN_STORE || plan->kind == PLAN_ATOMIC;
+		if (p->has_hints && compiled && is_memory) plan->joined = vm_joined_bytes(compiled, at->line, at->column);
 		/* Warps meet in shared memory alone. */
 		plan->is_within_warps = plans->layouts && plans->warps > 1 && !compiled->binary.shared_bytes;
 		if (plan->kind == PLAN_REDUCE) reduce_plan(plans, in, plan);
