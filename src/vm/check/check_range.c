@@ -394,21 +394,39 @@ static void constants_put(const struct vm_program *p, struct range *of)
 	}
 }
 
-void vm_still_find(const struct vm_program *p, bool *still)
+/* (nvalues), heap. spans: of (nvalues), what arguments are known to be; NULL: anything. */
+static struct range *ranges_find(const struct vm_program *p, const struct vm_span *spans)
 {
 	struct range *of = xcalloc((size_t)p->nvalues + 1, sizeof *of);
 	bool *is_made = xcalloc((size_t)p->nvalues + 1, sizeof *is_made);
 	for (int i = 0; i < p->ninstrs; i++)
 		for (int d = 0; d < p->instrs[i].ndst; d++) is_made[dst_id(p, &p->instrs[i], d)] = true;
-	for (int i = 0; i < p->nvalues; i++)
-		if (!is_made[i]) of[i] = anything(p->values[i].elem); /* arguments */
+	for (int i = 0; i < p->nvalues; i++) {
+		if (is_made[i]) continue;
+		bool is_known = spans && spans[i].lo <= spans[i].hi;
+		of[i] = is_known ? make(spans[i].lo, spans[i].hi, false) : anything(p->values[i].elem); /* arguments */
+	}
 	constants_put(p, of);
 	bool changed = true;
 	for (int walk = 0; changed; walk++) {
 		changed = false;
 		for (int i = 0; i < p->ninstrs; i++) changed |= walk_step(p, &p->instrs[i], of, walk < PATIENCE);
 	}
-	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
 	free(is_made);
+	return of;
+}
+
+void vm_still_find(const struct vm_program *p, bool *still)
+{
+	struct range *of = ranges_find(p, NULL);
+	for (int i = 0; i < p->nvalues; i++) still[i] = of[i].is && !of[i].nan && of[i].lo == of[i].hi;
+	free(of);
+}
+
+void vm_spans_find(const struct vm_program *p, struct vm_span *spans)
+{
+	struct range *of = ranges_find(p, spans);
+	for (int i = 0; i < p->nvalues; i++)
+		spans[i] = of[i].is ? (struct vm_span){of[i].lo, of[i].hi} : (struct vm_span){-INFINITY, INFINITY};
 	free(of);
 }
