@@ -19,7 +19,8 @@ static const char TRIAL[] =
 	"'output_offsets':[0,4096],'want_cost':true,'crosswise':false,'unchecked':false,'overlapped':false,'timed':false,"
 	"'deadline_ms':77,'compiled':['c'],'gpu':'H200','shared':[111,222],'want_coverage':true,'is_search':true,'want_"
 	"missed':true,"
-	"'aim':{'sides':[[5,1,0.5,true],[6,4,null,false]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'seed':17}";
+	"'aim':{'sides':[[5,1,0.5,true],[6,4,null,false]],'replays':9,'programs':11},'want_turned':true,'may_be_given':13,'"
+	"seed':17}";
 static const char RESULT[] =
 	"{'coverage':{'sides':12,'taken':11,'sites':[[1,2,3,4,1,5,6,7.5,8.5,null,10.5,11.5,12.5,'mask',true,[0.5,-13.5]],"
 	"[21,22,23,24,2,3,2,1.5,2.5,3.5,4.5,5.5,null,'x',false,[]]],'placed':[[-1,31,4,32,33,3],[2,34,8,-35,0,31]],"
